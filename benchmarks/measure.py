@@ -9,11 +9,11 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from unittest import mock
 
 import numpy as np
@@ -42,6 +42,8 @@ __all__ = [
 Part = tuple[Any, str, str | Callable[[], str]]
 """An object, the name of its function, and what that does, or a function that says so."""
 
+KeyT = TypeVar("KeyT", bound=Hashable)
+
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -54,16 +56,16 @@ def machine(packages: Sequence[str]) -> dict[str, Any]:
 
 
 def interleave_calls(
-    contenders: Mapping[str, Callable[[], Any]], rounds: int, calls: int
-) -> dict[str, npt.NDArray[np.float64]]:
+    contenders: Mapping[KeyT, Callable[[], Any]], rounds: int, calls: int
+) -> dict[KeyT, npt.NDArray[np.float64]]:
     """Run all contenders in turn, each ``calls`` times in a row; return the seconds of each call.
 
     Returns:
         Arrays (rounds, calls). The first call of a turn finds caches that the others have filled.
     """
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    seconds: dict[KeyT, list[float]] = {name: [] for name in contenders}
 
-    def turn(name: str) -> None:
+    def turn(name: KeyT) -> None:
         call, kept = contenders[name], seconds[name]
         for _ in range(calls):
             started = time.perf_counter()

@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 from measure import interleave_calls, machine, summary, write
-from remote_envs import bare_client, start, stepping
+from remote_bare import bare_client
+from remote_envs import start, stepping
 from remote_servers import ENV_ID, SIZES
 from rlox.envs.make import make_vec_env
 from rlox_distributed.pool import RemoteEnvPool
@@ -84,7 +85,7 @@ def main() -> None:
             contenders = {
                 "in process": stepping(make_vec_env(ENV_ID, n_envs=size)),
                 "worker without a network": stepping(pool),
-                "bare grpcio": bare_client(ports[2 * i], size),
+                "bare grpcio": bare_client([ports[2 * i]], size),
                 "worker": stepping(networked),
             }
             stream, pool._links[0]._call = pool._links[0]._call, Loop(worker)

@@ -2,32 +2,32 @@
 
 python benchmarks/remote_envs.py [--rounds 9]
 
-The servers are a process of their own, and each worker whose env computes is one. *Bare grpcio* is
-one bidirectional stream of bytes whose server does nothing but step the same env and send its
-arrays. A slow link is a proxy, in a process of its own, that holds every piece of data for a
-while each way; its goal is the number of envs by the round trip. Other programs use the processors
-too, so that steps have the processor time of both sides beside the wall's.
+The servers are a process of their own, and each worker whose env sleeps for 10 ms or computes is
+one. *Bare grpcio*, a *whole step by hand* and *sockets* are those of ``remote_bare.py``: what is
+possible without messages of protobuf, and without gRPC. A slow link is a proxy, in a process of its
+own, that holds every piece of data for a while each way; its goal is the number of envs by the
+round trip. Other programs use the processors too, so that steps have the processor time of both
+sides beside the wall's.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import queue
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import grpc
 import numpy as np
 import rlox
-from measure import interleave_calls, machine, summary, write
+from measure import interleave_calls, machine, ratio_summary, summary, write
+from remote_bare import bare_client, socket_client, whole_client
 from remote_servers import (
     ENV_ID,
     MANY,
@@ -50,22 +50,6 @@ ACTING_DELAY, ACTING_SECONDS, ACTING_STEPS = 0.005, 0.01 / 64, 16
 """Seconds each way and of the policy per env, and steps of an unroll."""
 
 
-def bare_client(port: int, size: int) -> Callable[[], Any]:
-    """Return a call that steps the bare server's envs."""
-    actions = np.zeros(size, np.int64)
-    requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    channel = grpc.insecure_channel(f"127.0.0.1:{port}")
-    answers = channel.stream_stream("/bare/Step")(iter(requests.get, None))
-
-    def call() -> Any:
-        requests.put(actions.tobytes())
-        data = next(answers)
-        return np.frombuffer(data, np.float32, size * 4).reshape(size, 4)
-
-    call.channel = channel  # type: ignore[attr-defined]  # kept open
-    return call
-
-
 def stepping(env: Any) -> Callable[[], Any]:
     """Return a call that steps a vector env."""
     actions = np.zeros(env.n_envs, np.int64)
@@ -84,7 +68,7 @@ def main() -> None:
             "steps": steps(ports, options.rounds, server.pid),
             "slow_envs": slow_envs(ports, options.rounds),
             "slow_links": slow_links(stack, ports, options.rounds),
-            "workers": workers(ports, options.rounds),
+            "workers": workers(stack, options.rounds),
             "busy_workers": busy_workers(stack, options.rounds),
             "parts_in_flight": parts_in_flight(stack, options.rounds),
         }
@@ -104,9 +88,8 @@ def start(stack: ExitStack, *what: str) -> tuple[subprocess.Popen[str], list[int
 
 
 def processor_seconds(pid: int) -> float:
-    """Return the processor time that the threads of a process, which all live, have used."""
-    threads = Path(f"/proc/{pid}/task").iterdir()
-    return sum(int((each / "schedstat").read_text("ascii").split()[0]) for each in threads) / 1e9
+    """Return the processor time that a process has used."""
+    return time.clock_gettime(~pid << 3 | 2)  # Linux's clock of another process
 
 
 def processor_time(call: Callable[[], Any], calls: int, server: int) -> float:
@@ -126,7 +109,8 @@ def steps(ports: list[int], rounds: int, server: int) -> list[dict[str, Any]]:
         pool = RemoteEnvPool([f"127.0.0.1:{worker}"])
         contenders = {
             "in process": stepping(make_vec_env(ENV_ID, n_envs=size)),
-            "bare grpcio": bare_client(bare, size),
+            "bare grpcio": bare_client([bare], size),
+            "whole step by hand": whole_client(bare, size),
             "worker": stepping(pool),
         }
         interleave_calls(contenders, 1, WARM_UP)
@@ -134,13 +118,19 @@ def steps(ports: list[int], rounds: int, server: int) -> list[dict[str, Any]]:
         for _ in range(rounds):
             for name, call in contenders.items():
                 processor[name].append(processor_time(call, CALLS, server))
-        for name, seconds in interleave_calls(contenders, rounds, CALLS).items():
-            microseconds = summary(np.median(seconds, axis=1) * 1e6)
-            used = summary(processor[name])
+        found = {
+            name: np.median(seconds, axis=1) * 1e6
+            for name, seconds in interleave_calls(contenders, rounds, CALLS).items()
+        }
+        for name, medians in found.items():
+            microseconds, used = summary(medians), summary(processor[name])
+            times = ratio_summary(medians, found["bare grpcio"])
             rows.append({"envs": size, "contender": name, "microseconds": microseconds,
-                         "processor_microseconds": used})  # fmt: skip
-            print(f"{size:5d} envs  {name:12s} {microseconds['median']:9.0f} us, "
-                  f"{used['median']:6.0f} us of processors")  # fmt: skip
+                         "processor_microseconds": used, "times_bare_grpcio": times})  # fmt: skip
+            print(
+                f"{size:5d} envs  {name:18s} {microseconds['median']:9.0f} us, "
+                f"{used['median']:6.0f} us of processors, {times['median']:.2f} of bare grpcio"
+            )
         pool.close()
     return rows
 
@@ -166,7 +156,7 @@ def slow_links(stack: ExitStack, ports: list[int], rounds: int) -> list[dict[str
     for delay in DELAYS:
         _, (bare, worker) = start(stack, "links", str(delay), *map(str, ports[:2]))
         pool = RemoteEnvPool([f"127.0.0.1:{worker}"])
-        contenders = {"bare grpcio": bare_client(bare, SIZES[0]), "worker": stepping(pool)}
+        contenders = {"bare grpcio": bare_client([bare], SIZES[0]), "worker": stepping(pool)}
         interleave_calls(contenders, 1, WARM_UP)
         for name, seconds in interleave_calls(contenders, rounds, 20).items():
             milliseconds = summary(np.median(seconds, axis=1) * 1e3)
@@ -179,23 +169,33 @@ def slow_links(stack: ExitStack, ports: list[int], rounds: int) -> list[dict[str
     return rows
 
 
-def workers(ports: list[int], rounds: int) -> list[dict[str, Any]]:
+def workers(stack: ExitStack, rounds: int) -> list[dict[str, Any]]:
     """Return env steps per second of numbers of workers whose env sleeps for 10 ms."""
-    sleeping = iter(ports[-sum(WORKERS) :])
-    pools = {
-        count: RemoteEnvPool([f"127.0.0.1:{next(sleeping)}" for _ in range(count)])
-        for count in WORKERS
-    }
-    return speeds(pools, rounds)
+    ports = [
+        start(stack, "sleeping", str(sum(count > i for count in WORKERS)))[1]
+        for i in range(max(WORKERS))
+    ]
+    calls: dict[tuple[str, int], Callable[[], Any]] = {}
+    for i, count in enumerate(sorted(WORKERS, reverse=True)):
+        served = list(zip(*(each[: 3 + i] for each in ports[:count]), strict=True))
+        pool = RemoteEnvPool([f"127.0.0.1:{port}" for port in served[-1]])
+        stack.callback(pool.close)
+        calls["worker", count] = stepping(pool)
+        if count in (min(WORKERS), max(WORKERS)):
+            calls["bare grpcio", count] = bare_client(served[0], 1)
+            calls["sockets", count] = socket_client(served[1], 1)
+    return speeds(dict(reversed(calls.items())), rounds)
 
 
 def busy_workers(stack: ExitStack, rounds: int) -> list[dict[str, Any]]:
     """Return env steps per second of numbers of workers whose env computes for 10 ms."""
-    pools = {}
+    calls = {}
     for count in BUSY_WORKERS:
         ports = [start(stack, "busy", str(core))[1][0] for core in range(count)]
-        pools[count] = RemoteEnvPool([f"127.0.0.1:{port}" for port in ports])
-    return speeds(pools, rounds)
+        pool = RemoteEnvPool([f"127.0.0.1:{port}" for port in ports])
+        stack.callback(pool.close)
+        calls["worker", count] = stepping(pool)
+    return speeds(calls, rounds)
 
 
 class Waiting(DiscretePolicy):
@@ -241,17 +241,20 @@ def parts_in_flight(stack: ExitStack, rounds: int) -> list[dict[str, Any]]:
     return rows
 
 
-def speeds(pools: dict[int, RemoteEnvPool], rounds: int) -> list[dict[str, Any]]:
-    """Return the env steps per second of pools by their number of workers, and close them."""
-    calls = {str(count): stepping(pool) for count, pool in pools.items()}
+def speeds(calls: Mapping[tuple[str, int], Callable[[], Any]], rounds: int) -> list[dict[str, Any]]:
+    """Return the env steps per second of contenders with numbers of envs, and times of one's."""
     interleave_calls(calls, 1, 2)
+    found = {
+        key: key[1] / np.median(seconds, axis=1)
+        for key, seconds in interleave_calls(calls, rounds, 10).items()
+    }
     rows = []
-    for name, seconds in interleave_calls(calls, rounds, 10).items():
-        speed = summary(int(name) / np.median(seconds, axis=1))
-        rows.append({"workers": int(name), "env_steps_per_second": speed})
-        print(f"{name:>5s} workers {speed['median']:9.1f} env steps/s, at most {speed['max']:.1f}")
-    for pool in pools.values():
-        pool.close()
+    for (name, count), medians in found.items():
+        speed, times = summary(medians), ratio_summary(medians, found[name, 1])
+        rows.append({"workers": count, "contender": name, "env_steps_per_second": speed,
+                     "times_one_worker": times})  # fmt: skip
+        print(f"{count:5d} {name:12s} {speed['median']:9.1f} env steps/s, {times['median']:.1f} "
+              f"times one ({times['min']:.1f} to {times['max']:.1f})")  # fmt: skip
     return rows
 
 

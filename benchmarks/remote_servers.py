@@ -1,7 +1,7 @@
 """Servers and slow links of ``remote_envs.py``.
 
-``python benchmarks/remote_servers.py all|busy CORE|workers SIZE ...|links SECONDS PORT ...`` serves
-until its input ends.
+``python benchmarks/remote_servers.py WHAT`` serves until its input ends, where WHAT is ``all``,
+``busy CORE``, ``sleeping WORKERS``, ``workers SIZE ...`` or ``links SECONDS PORT ...``.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import grpc
 import numpy as np
 from gymnasium import spaces
+from remote_bare import serve_bare, serve_sockets
 from rlox.envs.make import make_vec_env
 from rlox_distributed.worker import EnvWorker
 
@@ -88,26 +86,36 @@ def serve() -> None:
     ports: list[int] = []
     kept: list[Any] = []
     for size in SIZES:
-        env = make_vec_env(ENV_ID, n_envs=size)
-        env.reset_all(0)
-        bare = grpc.server(ThreadPoolExecutor(2))
-        handler = grpc.stream_stream_rpc_method_handler(_stepper(env), bytes, bytes)
-        service = grpc.method_handlers_generic_handler("bare", {"Step": handler})
-        bare.add_generic_rpc_handlers((service,))
-        ports.append(bare.add_insecure_port("127.0.0.1:0"))
+        envs = [make_vec_env(ENV_ID, n_envs=size) for _ in range(2)]
+        for env in envs:
+            env.reset_all(0)
+        bare, port = serve_bare(*envs)
+        ports.append(port)
         kept.append(bare)
         kept.append(EnvWorker(make_vec_env(ENV_ID, n_envs=size), ENV_ID, "127.0.0.1:0"))
         ports.append(kept[-1].port)
     kept.append(EnvWorker(Sleeping(MANY, SLEEP_OF_MANY), "Sleeping", "127.0.0.1:0"))
     ports.append(kept[-1].port)
-    for _ in range(sum(WORKERS)):
-        kept.append(EnvWorker(Sleeping(1, SLEEP), "Sleeping", "127.0.0.1:0"))
-        ports.append(kept[-1].port)
     for server in kept:
         server.start()
     print(*ports, flush=True)
     sys.stdin.read()
     for server in kept:
+        server.stop(0.1)
+
+
+def serve_sleeping() -> None:
+    """Serve a bare stream, a socket and workers of an env that sleeps; print where."""
+    bare, port = serve_bare(Sleeping(1, SLEEP))
+    ports = [port, serve_sockets(Sleeping(1, SLEEP))]
+    workers = [
+        EnvWorker(Sleeping(1, SLEEP), "Sleeping", "127.0.0.1:0") for _ in range(int(sys.argv[2]))
+    ]
+    for server in (bare, *workers):
+        server.start()
+    print(*ports, *(worker.port for worker in workers), flush=True)
+    sys.stdin.read()
+    for server in (bare, *workers):
         server.stop(0.1)
 
 
@@ -123,16 +131,6 @@ def serve_workers() -> None:
     sys.stdin.read()
     for worker in workers:
         worker.stop(0.1)
-
-
-def _stepper(env: Any) -> Callable[[Iterator[bytes], Any], Iterator[bytes]]:
-    def answer(requests: Iterator[bytes], _: Any) -> Iterator[bytes]:
-        for request in requests:
-            step = env.step_all(np.frombuffer(request, np.int64))
-            yield b"".join(step[key].tobytes() for key in ("obs", "rewards", "terminated",
-                                                           "truncated"))  # fmt: skip
-
-    return answer
 
 
 def serve_links() -> None:
@@ -173,5 +171,6 @@ def serve_links() -> None:
 
 
 if __name__ == "__main__":
-    serving = {"all": serve, "busy": serve_busy, "workers": serve_workers, "links": serve_links}
+    serving = {"all": serve, "busy": serve_busy, "sleeping": serve_sleeping,
+               "workers": serve_workers, "links": serve_links}  # fmt: skip
     serving[sys.argv[1]]()
