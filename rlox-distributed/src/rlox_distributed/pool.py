@@ -221,7 +221,7 @@ class RemoteEnvPool:
             rows = self._rows[worker]
             part = map_leaves(lambda leaf, rows=rows: np.asarray(leaf)[rows], leaves)
             if worker not in self._gone:
-                link.send(pb.Request(step=pb.Step(actions=encode.to_bytes(part))))
+                link.send(pb.Request(step={"actions": encode.to_bytes(part)}))
         parts = [self._observe_step(worker) for worker in range(len(self._links))]
         obs = self._take(parts)
         step: VecEnvStep = {

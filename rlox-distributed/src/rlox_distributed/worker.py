@@ -224,16 +224,18 @@ class EnvWorker:
         return seeds or None
 
     def _reset(self, seeds: list[int] | None) -> Any:
-        return pb.Reply(observations=self._observations(self._env.reset_all(seeds)))
+        reply = pb.Reply()
+        self._observe(self._env.reset_all(seeds), reply.observations)
+        return reply
 
     def _step(self, actions: Any) -> Any:
         step = self._env.step_all(actions)
-        outcome = pb.Outcome(
-            next=self._observations(step["obs"]),
-            rewards=np.asarray(step["rewards"], "<f8").tobytes(),
-            terminated=np.asarray(step["terminated"], np.bool_).tobytes(),
-            truncated=np.asarray(step["truncated"], np.bool_).tobytes(),
-        )
+        reply = pb.Reply()  # filled in place: messages within messages are copied
+        outcome = reply.outcome
+        self._observe(step["obs"], outcome.next)
+        outcome.rewards = np.asarray(step["rewards"], "<f8").tobytes()
+        outcome.terminated = np.asarray(step["terminated"], np.bool_).tobytes()
+        outcome.truncated = np.asarray(step["truncated"], np.bool_).tobytes()
         if "life_lost" in step:
             outcome.life_lost = np.asarray(step["life_lost"], np.bool_).tobytes()
         if "lost" in step:
@@ -243,11 +245,11 @@ class EnvWorker:
             outcome.ended.extend(ended.tolist())
             final_obs = map_leaves(lambda leaf: leaf[ended], step["final_obs"])
             outcome.final_obs.extend(self._obs.to_bytes(final_obs))
-        return pb.Reply(outcome=outcome)
+        return reply
 
-    def _observations(self, obs: Any) -> Any:
+    def _observe(self, obs: Any, message: Any) -> None:
+        """Write observations and masks into a message."""
         masks = None if self._masking is None else self._masking.action_masks()
-        return pb.Observations(
-            obs=self._obs.to_bytes(obs),
-            masks=b"" if masks is None else np.asarray(masks, np.bool_).tobytes(),
-        )
+        message.obs.extend(self._obs.to_bytes(obs))
+        if masks is not None:
+            message.masks = np.asarray(masks, np.bool_).tobytes()
