@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 import rlox
-from measure import interleave_calls, machine, ratio_summary, summary, write
+from measure import interleave_calls, machine, on_one_core, ratio_summary, summary, write
 from remote_bare import bare_client, socket_client, whole_client
 from remote_servers import (
     ENV_ID,
@@ -42,6 +42,8 @@ from rlox.training.hooks import Hooks
 from rlox_distributed.pool import RemoteEnvPool
 
 CALLS, WARM_UP = 100, 50
+STEP_ROUNDS = 3
+"""Rounds of single steps for each of slower calls."""
 DELAYS = (0.0, 0.001, 0.005, 0.02)
 BUSY_WORKERS = (1, 2)
 """Numbers of workers that compute at the same time."""
@@ -64,8 +66,11 @@ def main() -> None:
     options = parser.parse_args()
     with ExitStack() as stack:
         server, ports = start(stack, "all")
+        # an answer takes another time on the core that asks than on another, and keeps to either
+        kept: list[Any] = []
+        on_one_core(lambda: kept.append(steps(ports, options.rounds, server.pid)))
         result = {
-            "steps": steps(ports, options.rounds, server.pid),
+            "steps": kept[0],
             "slow_envs": slow_envs(ports, options.rounds),
             "slow_links": slow_links(stack, ports, options.rounds),
             "workers": workers(stack, options.rounds),
@@ -92,9 +97,9 @@ def processor_seconds(pid: int) -> float:
     return time.clock_gettime(~pid << 3 | 2)  # Linux's clock of another process
 
 
-def processor_time(call: Callable[[], Any], calls: int, server: int) -> float:
-    """Return the processor microseconds of a call, of this process and the server."""
-    pids = (os.getpid(), server)
+def processor_time(call: Callable[[], Any], calls: int, servers: Sequence[int]) -> float:
+    """Return the processor microseconds of a call, of this process and the servers."""
+    pids = (os.getpid(), *servers)
     before = sum(map(processor_seconds, pids))
     for _ in range(calls):
         call()
@@ -115,22 +120,19 @@ def steps(ports: list[int], rounds: int, server: int) -> list[dict[str, Any]]:
         }
         interleave_calls(contenders, 1, WARM_UP)
         processor: dict[str, list[float]] = {name: [] for name in contenders}
-        for _ in range(rounds):
+        wall: dict[str, list[float]] = {name: [] for name in contenders}
+        for _ in range(STEP_ROUNDS * rounds):
             for name, call in contenders.items():
-                processor[name].append(processor_time(call, CALLS, server))
-        found = {
-            name: np.median(seconds, axis=1) * 1e6
-            for name, seconds in interleave_calls(contenders, rounds, CALLS).items()
-        }
-        for name, medians in found.items():
-            microseconds, used = summary(medians), summary(processor[name])
-            times = ratio_summary(medians, found["bare grpcio"])
-            rows.append({"envs": size, "contender": name, "microseconds": microseconds,
+                processor[name].append(processor_time(call, CALLS, [server]))
+            for name, seconds in interleave_calls(contenders, 1, CALLS).items():
+                wall[name].append(float(np.median(seconds)) * 1e6)
+        for name, medians in wall.items():
+            took, used = summary(medians), summary(processor[name])
+            times = ratio_summary(medians, wall["bare grpcio"])
+            rows.append({"envs": size, "contender": name, "microseconds": took,
                          "processor_microseconds": used, "times_bare_grpcio": times})  # fmt: skip
-            print(
-                f"{size:5d} envs  {name:18s} {microseconds['median']:9.0f} us, "
-                f"{used['median']:6.0f} us of processors, {times['median']:.2f} of bare grpcio"
-            )
+            print(f"{size:5d} envs  {name:18s} {took['median']:6.0f} us, {used['median']:6.0f} us "
+                  f"of processors, {times['median']:.2f} times bare grpcio")  # fmt: skip
         pool.close()
     return rows
 
@@ -171,10 +173,11 @@ def slow_links(stack: ExitStack, ports: list[int], rounds: int) -> list[dict[str
 
 def workers(stack: ExitStack, rounds: int) -> list[dict[str, Any]]:
     """Return env steps per second of numbers of workers whose env sleeps for 10 ms."""
-    ports = [
-        start(stack, "sleeping", str(sum(count > i for count in WORKERS)))[1]
+    started = [
+        start(stack, "sleeping", str(sum(count > i for count in WORKERS)))
         for i in range(max(WORKERS))
     ]
+    ports = [each for _, each in started]
     calls: dict[tuple[str, int], Callable[[], Any]] = {}
     for i, count in enumerate(sorted(WORKERS, reverse=True)):
         served = list(zip(*(each[: 3 + i] for each in ports[:count]), strict=True))
@@ -184,18 +187,20 @@ def workers(stack: ExitStack, rounds: int) -> list[dict[str, Any]]:
         if count in (min(WORKERS), max(WORKERS)):
             calls["bare grpcio", count] = bare_client(served[0], 1)
             calls["sockets", count] = socket_client(served[1], 1)
-    return speeds(dict(reversed(calls.items())), rounds)
+    pids = [server.pid for server, _ in started]
+    return speeds(dict(reversed(calls.items())), rounds, pids)
 
 
 def busy_workers(stack: ExitStack, rounds: int) -> list[dict[str, Any]]:
     """Return env steps per second of numbers of workers whose env computes for 10 ms."""
-    calls = {}
+    calls, pids = {}, []
     for count in BUSY_WORKERS:
-        ports = [start(stack, "busy", str(core))[1][0] for core in range(count)]
-        pool = RemoteEnvPool([f"127.0.0.1:{port}" for port in ports])
+        started = [start(stack, "busy", str(core)) for core in range(count)]
+        pids += [server.pid for server, _ in started]
+        pool = RemoteEnvPool([f"127.0.0.1:{ports[0]}" for _, ports in started])
         stack.callback(pool.close)
         calls["worker", count] = stepping(pool)
-    return speeds(calls, rounds)
+    return speeds(calls, rounds, pids)
 
 
 class Waiting(DiscretePolicy):
@@ -241,8 +246,13 @@ def parts_in_flight(stack: ExitStack, rounds: int) -> list[dict[str, Any]]:
     return rows
 
 
-def speeds(calls: Mapping[tuple[str, int], Callable[[], Any]], rounds: int) -> list[dict[str, Any]]:
-    """Return the env steps per second of contenders with numbers of envs, and times of one's."""
+def speeds(
+    calls: Mapping[tuple[str, int], Callable[[], Any]], rounds: int, servers: Sequence[int]
+) -> list[dict[str, Any]]:
+    """Return the env steps per second of contenders with numbers of envs, and times of one's.
+
+    With the processor time that a step takes of both sides, on all cores together.
+    """
     interleave_calls(calls, 1, 2)
     found = {
         key: key[1] / np.median(seconds, axis=1)
@@ -251,10 +261,11 @@ def speeds(calls: Mapping[tuple[str, int], Callable[[], Any]], rounds: int) -> l
     rows = []
     for (name, count), medians in found.items():
         speed, times = summary(medians), ratio_summary(medians, found[name, 1])
+        used = processor_time(calls[name, count], CALLS, servers) / 1e3
         rows.append({"workers": count, "contender": name, "env_steps_per_second": speed,
-                     "times_one_worker": times})  # fmt: skip
+                     "times_one_worker": times, "processor_milliseconds": used})  # fmt: skip
         print(f"{count:5d} {name:12s} {speed['median']:9.1f} env steps/s, {times['median']:.1f} "
-              f"times one ({times['min']:.1f} to {times['max']:.1f})")  # fmt: skip
+              f"times one, {used:.1f} ms of processors for each step of all")  # fmt: skip
     return rows
 
 
