@@ -12,6 +12,7 @@ import rlox
 import torch
 from gymnasium import spaces
 from rlox.errors import ConfigError, EnvError, SpaceError
+from rlox.protocols import TensorEnv
 from rlox.reference import compute_gae_time_major
 from rlox.testing import check_algorithm
 from rlox_rl8.algorithms import AlgorithmConfig
@@ -264,3 +265,44 @@ def test_spaces_without_tensors_are_refused() -> None:
 def test_adapter_is_a_batched_env() -> None:
     """What is written for batched envs takes it."""
     assert issubclass(VecTensorEnv, Env)
+    for env in (tensor_env("CartPole-v1")(2), DiscreteDummyEnv(2)):
+        assert isinstance(env, TensorEnv)
+
+
+class Standing:
+    """A batched env that inherits nothing."""
+
+    def __init__(self, num_envs: int, horizon: Any = None, *, device: Any = "cpu") -> None:
+        self.env = DiscreteDummyEnv(num_envs, horizon, device=device)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "fits_specs":  # of this package's own classes
+            raise AttributeError(name)
+        return getattr(self.env, name)
+
+    def reset(self, *, config: dict[str, Any] | None = None) -> Any:
+        """As the env within."""
+        return self.env.reset(config=config)
+
+    def step(self, action: Any) -> Any:
+        """As the env within."""
+        return self.env.step(action)
+
+
+def test_what_has_the_members_is_a_batched_env() -> None:
+    """Both algorithms and the adapter take it; what lacks some is refused by their names."""
+    found = []
+    for env in (Standing, DiscreteDummyEnv):
+        algorithm = rlox.make("rl8_ppo", env=env, n_envs=4, horizon=8, seed=0, device="cpu")
+        algorithm.train(64)
+        found.append(algorithm.evaluate(n_episodes=3, seed=1).returns.tolist())
+    assert found[0] == found[1]
+    rlox.make("rl8_recurrent_ppo", env=Standing, n_envs=2, device="cpu").train(64)
+    assert TensorVecEnv(Standing, 2, 8).reset_all(0).shape == (2, 1)
+
+    class Lacking:
+        def __init__(self, num_envs: int, horizon: Any = None, *, device: Any = "cpu") -> None:
+            self.num_envs, self.device = num_envs, device
+
+    with pytest.raises(ConfigError, match="Lacking lacks observation_spec, action_spec"):
+        AlgorithmConfig(num_envs=2).build(Lacking)

@@ -13,6 +13,7 @@ from rlox.config.model import Config
 from rlox.errors import ConfigError
 from rlox.learners.compiled import compiled
 from rlox.nn import ModuleOptimizer
+from rlox.protocols import TensorEnv
 
 from rlox_rl8.minibatches import loss_and_terms
 from rlox_rl8.perceptrons import FastLane
@@ -21,6 +22,9 @@ from rlox_rl8.schedulers import EntropyScheduler, LRScheduler
 __all__ = ["agent_config", "set_up"]
 
 ConfigT = TypeVar("ConfigT")
+
+MEMBERS = ("num_envs", "device", "observation_spec", "action_spec", "episodes_end", "reset", "step")
+"""Of a :class:`rlox.protocols.TensorEnv`."""
 
 
 def agent_config(cls: type[ConfigT], config: Config, parts: Mapping[str, Any] | None) -> ConfigT:
@@ -72,6 +76,12 @@ def set_up(algorithm: Any, env_cls: Any, config: Any, policy_cls: Any, hparams_c
     algorithm.hparams = hparams_cls(**given)
     algorithm.hparams.validate()
     env = algorithm.env = env_cls(bounded["num_envs"], bounded["horizon"], device=device)
+    if not isinstance(env, TensorEnv):
+        lacking = ", ".join(name for name in MEMBERS if not hasattr(env, name))
+        raise ConfigError(
+            f"{type(env).__name__} lacks {lacking} of rlox.protocols.TensorEnv; add them, or "
+            "inherit from rlox.rl8.Env"
+        )
     for spec_name in ("observation_spec", "action_spec"):
         _require_dimensions(getattr(env, spec_name), spec_name)
     algorithm.policy = policy_cls(

@@ -61,7 +61,8 @@ def validate(
     n, device = algorithm.hparams.num_envs, algorithm.hparams.device
     env, specs = algorithm.env, algorithm.buffer_spec
     spec = env.observation_spec
-    first = spec.expand(n, *spec.shape).zero() if env.fits_specs else env.reset(config=None)
+    fits = getattr(env, "fits_specs", False)
+    first = spec.expand(n, *spec.shape).zero() if fits else env.reset(config=None)
     require(first, env.observation_spec, n, f"{type(env).__name__}.reset", device)
     storage["obs"][0] = first
     before_step(0)
@@ -69,7 +70,7 @@ def validate(
     name = f"{type(algorithm.policy).__name__}.sample"
     for key in ("actions", "logp", "values"):
         require(sampled[key], specs[key], n, f"{name} {key}", device)
-    if env.fits_specs:
+    if fits:
         return
     out = env.step(sampled["actions"])
     names = ["obs", "rewards"]

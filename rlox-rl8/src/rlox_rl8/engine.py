@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import torch
 from rlox.config.memory import require_room
 from rlox.nn import ModuleOptimizer
+from rlox.protocols import TensorEnv
 from tensordict import TensorDict
 from torch import Tensor
 
@@ -25,7 +26,6 @@ from rlox_rl8.data import (
     StepStats,
 )
 from rlox_rl8.ends import Ends
-from rlox_rl8.env import Env
 from rlox_rl8.losses import write_advantages
 from rlox_rl8.memory import bytes_of, memory_stats
 from rlox_rl8.minibatches import TERMS, add_gradient, minibatches
@@ -49,7 +49,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
     A subclass supplies what differs between feed-forward and recurrent policies.
     """
 
-    env: Env
+    env: TensorEnv
     hparams: HparamsT
     state: StateT
     policy: PolicyT
@@ -59,7 +59,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
     entropy_scheduler: EntropyScheduler
     lr_scheduler: LRScheduler
     grad_scaler: torch.amp.GradScaler
-    step_envs: Callable[[Env, Any], Any]
+    step_envs: Callable[[TensorEnv, Any], Any]
     loss_and_terms: Callable[..., tuple[Tensor, dict[str, Tensor]]]
     buffer: TensorDict
     """(B, T + 1) views of the storage; row T of ``obs`` is the last observation."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import torch
+from rlox.protocols import TensorEnv
 from tensordict import TensorDict
 from torch import Tensor
 
@@ -29,6 +30,7 @@ ActionSpecT = TypeVar("ActionSpecT", bound=TensorSpec)
 class Env(ABC):
     """B copies of an env in one object; all of them are reset together.
 
+    It is a :class:`rlox.protocols.TensorEnv`, and so is a class with the same members.
     A subclass sets :attr:`observation_spec` and :attr:`action_spec` in its constructor, both
     without the dimension of copies. It may have ``state_dict()`` and ``load_state_dict(state)``
     of arrays; checkpoints then go on in the middle of its horizon.
@@ -91,7 +93,7 @@ class EnvFactory(Protocol):
 
     def __call__(
         self, num_envs: int, /, horizon: int | None = None, *, device: Device = "cpu"
-    ) -> Env:
+    ) -> TensorEnv:
         """Return an env of ``num_envs`` copies."""
 
 

@@ -20,7 +20,6 @@ from rlox.protocols import VecEnv
 from rlox.training.hooks import Hooks
 from tensordict import TensorDict
 
-from rlox_rl8.env import Env
 from rlox_rl8.vec_envs import tensor_env
 
 __all__ = [
@@ -116,8 +115,9 @@ def find_env(env: Any, config: Any) -> Any:
             found = getattr(importlib.import_module(module), name)
         except (ModuleNotFoundError, AttributeError) as error:
             raise ConfigError(f"env '{env}' cannot be imported: {error}") from None
-    if (inspect.isclass(found) and not issubclass(found, Env)) or not callable(found):
-        raise ConfigError(f"env must be a class of rlox.rl8.Env, got {found!r}")
+    steps = all(hasattr(found, name) for name in ("reset", "step"))
+    if (inspect.isclass(found) and not steps) or not callable(found):
+        raise ConfigError(f"env must be a class of rlox.protocols.TensorEnv, got {found!r}")
     return found
 
 

@@ -24,6 +24,7 @@ from rlox.protocols.envs import (
     MultiAgentStep,
     MultiAgentVecEnv,
     StatefulVecEnv,
+    TensorEnv,
     VecEnv,
     VecEnvStep,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "StatefulBuffer",
     "StatefulVecEnv",
     "StochasticActor",
+    "TensorEnv",
     "VecEnv",
     "VecEnvStep",
 ]

@@ -1,4 +1,4 @@
-"""Protocols of vector envs."""
+"""Protocols of vector envs, of arrays and of tensors."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ __all__ = [
     "MultiAgentStep",
     "MultiAgentVecEnv",
     "StatefulVecEnv",
+    "TensorEnv",
     "VecEnv",
     "VecEnvStep",
 ]
@@ -109,6 +110,55 @@ class MaskingVecEnv(Protocol):
 
         True is a possible choice; :class:`rlox.spaces.ActionRows` lists the columns. Whether there
         are masks is the same from the first reset on.
+        """
+
+
+@runtime_checkable
+class TensorEnv(Protocol):
+    """B copies of one env in tensors on a device, which are reset together.
+
+    ``rl8_ppo`` and ``rl8_recurrent_ppo`` learn from it without a copy to the host. It may have
+    ``state_dict()`` and ``load_state_dict(state)`` of arrays, which make a resumed run exact. The
+    class :class:`rlox_rl8.Env` is one to inherit from; ``rlox_rl8.vec_envs`` has the adapters from
+    and to :class:`VecEnv`.
+    """
+
+    @property
+    def num_envs(self) -> int:
+        """Number of copies B."""
+
+    @property
+    def device(self) -> Any:
+        """Torch's device of all tensors."""
+
+    @property
+    def observation_spec(self) -> Any:
+        """Torchrl's spec of one copy's observation."""
+
+    @property
+    def action_spec(self) -> Any:
+        """Torchrl's spec of one copy's action."""
+
+    @property
+    def episodes_end(self) -> bool:
+        """Whether a copy is reset in the step that ends its episode.
+
+        A step then also returns ``terminated`` and ``truncated`` (B, 1), bool, and ``final_obs``,
+        the observations that it led to.
+        """
+
+    def reset(self, *, config: dict[str, Any] | None = None) -> Any:
+        """Reset all copies and return observations (B, ...), a tensor or a ``TensorDict``.
+
+        Args:
+            config: options of this reset, such as ranges of randomised physics.
+        """
+
+    def step(self, action: Any) -> Any:
+        """Step all copies with actions (B, ...); return a ``TensorDict``.
+
+        Returns:
+            ``obs`` (B, ...) and ``rewards`` (B, 1), float32.
         """
 
 
