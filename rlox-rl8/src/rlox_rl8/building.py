@@ -18,6 +18,7 @@ from rlox.protocols import TensorEnv
 from rlox_rl8.minibatches import loss_and_terms
 from rlox_rl8.perceptrons import FastLane
 from rlox_rl8.schedulers import EntropyScheduler, LRScheduler
+from rlox_rl8.stepping import compiled_steps, step_envs
 
 __all__ = ["agent_config", "set_up"]
 
@@ -113,16 +114,11 @@ def set_up(algorithm: Any, env_cls: Any, config: Any, policy_cls: Any, hparams_c
     algorithm.grad_scaler = torch.amp.GradScaler(device.type, enabled=scaled)
     if hparams.compile:
         algorithm.loss_and_terms = compiled(loss_and_terms, device)
-        algorithm.step_envs = torch.compile(step_envs)
+        algorithm.step_envs = compiled_steps(device)
     else:
         algorithm.loss_and_terms, algorithm.step_envs = loss_and_terms, step_envs
     algorithm._allocate()
     algorithm.fast = FastLane.of(algorithm, config.backend)
-
-
-def step_envs(env: Any, actions: Any) -> Any:
-    """Step envs through the object, whose method may be replaced."""
-    return env.step(actions)
 
 
 def _require_dimensions(spec: Any, name: str) -> None:
