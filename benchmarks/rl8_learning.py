@@ -92,7 +92,7 @@ def horizons_until(bound: float, runs: list[dict[str, Any]]) -> int | None:
     """
     curve = [statistics.mean(x) for x in zip(*(run["returns"] for run in runs), strict=True)]
     for n in range(LAST, len(curve) + 1):
-        if statistics.mean(curve[n - LAST : n]) >= bound:
+        if statistics.mean(curve[n - LAST : n]) >= bound - 1e-3:  # finals are rounded
             return n
     return None
 
