@@ -1,0 +1,49 @@
+"""A run that is seeded uses no global stream, and leaves those of its caller as they were."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import rlox
+import torch
+from rlox_rl8.env import DiscreteDummyEnv
+
+
+def states() -> tuple[Any, Any, Any]:
+    """Return the states of the global streams of torch, NumPy and Python, as plain values."""
+    kind, words, *rest = np.random.get_state()  # noqa: NPY002  # the stream that is watched
+    return torch.get_rng_state().tolist(), (kind, words.tolist(), *rest), random.getstate()
+
+
+def run(name: str, env: Any) -> list[list[float]]:
+    """Train, act and evaluate; return parameters and returns."""
+    options: dict[str, Any] = {"n_envs": 4, "horizon": 8, "seed": 3, "device": "cpu"}
+    parts = {"model_config": {"hiddens": (8,)} if name == "rl8_ppo" else {"hidden_size": 8}}
+    if name != "rl8_ppo":
+        options["seqs_per_state_reset"] = -1
+    with rlox.make(name, env=env, parts=parts, sgd_minibatch_size=8, **options) as algorithm:
+        algorithm.train(64)
+        rows = np.zeros((2, *algorithm.agent.env.observation_spec.shape), np.float32)
+        algorithm.predict(rows, deterministic=False)
+        found = algorithm.evaluate(n_episodes=2, deterministic=False).returns.tolist()
+        parameters = algorithm.agent.policy.model.parameters()
+        return [found, torch.cat([p.detach().flatten() for p in parameters]).tolist()]
+
+
+@pytest.mark.parametrize("env", [DiscreteDummyEnv, "CartPole-v1"])
+@pytest.mark.parametrize("name", ["rl8_ppo", "rl8_recurrent_ppo"])
+def test_no_global_stream_is_disturbed(name: str, env: Any) -> None:
+    """Making, training, acting and evaluating leave all three as they were, and do not use them."""
+    found = []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        np.random.seed(seed)  # noqa: NPY002
+        random.seed(seed)
+        before = states()
+        found.append(run(name, env))
+        for library, one, other in zip(("torch", "NumPy", "Python"), before, states(), strict=True):
+            assert one == other, library
+    assert found[0] == found[1]
