@@ -14,7 +14,7 @@ from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
 from rlox_rl8.conditions import And, HitsUpperBound, Plateaus, StopsDecreasing, StopsIncreasing
 from rlox_rl8.env import ContinuousDummyEnv, DiscreteDummyEnv
 from rlox_rl8.losses import clipped_losses, estimate_advantages
-from rlox_rl8.models import DefaultDiscreteModel
+from rlox_rl8.models import DefaultDiscreteModel, DefaultDiscreteRecurrentModel
 from rlox_rl8.schedulers import InterpScheduler, StepScheduler
 from rlox_rl8.trainers import RecurrentTrainer, TrainConfig, Trainer
 from rlox_rl8.views import ViewRequirement
@@ -44,15 +44,27 @@ def test_first_divergence_is_zero(kind: Any, env: Any) -> None:
     assert abs(algorithm.step()["monitors/kl_div"]) < 1e-6
 
 
-def test_dropout_keeps_the_ratio_at_one() -> None:
+class Dropping(DefaultDiscreteModel):
+    """Drops three units in ten."""
+
+    def __init__(self, *specs: Any) -> None:
+        super().__init__(*specs, hiddens=(16,))
+        self.latents = torch.nn.Sequential(self.latents, torch.nn.Dropout(0.3))
+
+
+class Forgetting(DefaultDiscreteRecurrentModel):
+    """Drops three in ten of what one layer gives to the next."""
+
+    def __init__(self, *specs: Any) -> None:
+        super().__init__(*specs, hidden_size=16, num_layers=2)
+        self.lstm.dropout = 0.3
+
+
+@pytest.mark.parametrize("model", [Dropping, Forgetting])
+def test_dropout_keeps_the_ratio_at_one(model: Any) -> None:
     """Collecting and learning run the model in the same mode, and leave its own."""
-
-    class Model(DefaultDiscreteModel):
-        def __init__(self, *specs: Any) -> None:
-            super().__init__(*specs, hiddens=(16,))
-            self.latents = torch.nn.Sequential(self.latents, torch.nn.Dropout(0.3))
-
-    algorithm = small(AlgorithmConfig, model_cls=Model, model_config={}, num_sgd_iters=1)
+    kind = AlgorithmConfig if model is Dropping else RecurrentAlgorithmConfig
+    algorithm = small(kind, model_cls=model, model_config={}, num_sgd_iters=1)
     algorithm.collect()
     assert abs(algorithm.step()["monitors/kl_div"]) < 1e-6
     assert algorithm.policy.model.training
