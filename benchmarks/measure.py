@@ -9,7 +9,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,7 @@ __all__ = [
     "machine",
     "on_one_core",
     "peak_mib",
+    "peaks_alone",
     "ratio_summary",
     "run_in_turns",
     "run_process",
@@ -207,6 +208,19 @@ def peak_mib() -> float:
     """
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+
+def peaks_alone(contenders: Iterable[str], *arguments: str) -> dict[str, float]:
+    """Return the MiB that this script takes at most with one contender in a process of its own.
+
+    The script then prints them last, as it does with ``--peak``.
+    """
+    peaks = {}
+    for name in contenders:
+        command = [sys.executable, sys.argv[0], *arguments, "--contenders", name, "--peak"]
+        ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        peaks[name] = float(ended.stdout.split()[-1])
+    return peaks
 
 
 def write(name: str, result: Mapping[str, Any]) -> Path:

@@ -5,7 +5,10 @@ all alike. rlox runs as it comes, with Rust env and learner, on one thread and o
 others do; with gymnasium's env, which is what they step; and with the torch learner. sbx, which is
 Stable-Baselines3 in JAX, takes part if it is installed; one thread of it is one core. SAC and TD3
 take a gradient step per env step on batches of 256, with two layers of 256; DQN has the settings of
-the Stable-Baselines3 zoo for CartPole, and once more takes a step on 128 rows per env step.
+the Stable-Baselines3 zoo for CartPole, and once more takes a step on 128 rows per env step. With
+eight envs, eight gradient steps follow each vector step. "The products alone" are the matrix
+products of acting and of all gradient steps in torch, without envs and replay. Memory is that of a
+process with one contender.
 
     python benchmarks/off_policy_end_to_end.py [--rounds 15] [--only SAC]
 """
@@ -13,6 +16,7 @@ the Stable-Baselines3 zoo for CartPole, and once more takes a step on 128 rows p
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import os
 import time
@@ -20,7 +24,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import stable_baselines3
 import torch
 from measure import (
     interleave,
@@ -28,11 +31,13 @@ from measure import (
     kept,
     machine,
     on_one_core,
+    peak_mib,
+    peaks_alone,
     ratio_summary,
     summary,
     write,
 )
-from products import Products, network
+from products import products_of_acting, products_of_dqn, products_of_sac, products_of_td3
 from rlox import set_num_threads
 from rlox.algorithms import DQN, SAC, TD3
 from rlox.cli.sweeps.processes import usable_cores
@@ -44,14 +49,19 @@ CONTINUOUS: dict[str, Any] = {"learning_rate": 1e-3, "batch_size": 256, "gamma":
 ZOO = {"learning_rate": 2.3e-3, "batch_size": 64, "gamma": 0.99, "train_freq": 256,
        "gradient_steps": 128}  # fmt: skip
 EVERY_STEP = {**ZOO, "batch_size": 128, "train_freq": 1, "gradient_steps": 1}
-WORKS: dict[str, tuple[str, dict[str, Any], int]] = {
-    "SAC": ("SAC", CONTINUOUS, 150),
-    "TD3": ("TD3", CONTINUOUS, 150),
-    "DQN": ("DQN", ZOO, 1024),
-    "DQN, a gradient step per env step": ("DQN", EVERY_STEP, 256),
+EIGHT = {**CONTINUOUS, "train_freq": 8, "gradient_steps": 8}
+WORKS: dict[str, tuple[str, dict[str, Any], int, int]] = {
+    "SAC": ("SAC", CONTINUOUS, 150, 1),
+    "TD3": ("TD3", CONTINUOUS, 150, 1),
+    "DQN": ("DQN", ZOO, 1024, 1),
+    "DQN, a gradient step per env step": ("DQN", EVERY_STEP, 256, 1),
+    "SAC, 8 envs": ("SAC", EIGHT, 160, 8),
+    "TD3, 8 envs": ("TD3", EIGHT, 160, 8),
+    "DQN, 8 envs": ("DQN", {**EVERY_STEP, "train_freq": 8, "gradient_steps": 8}, 256, 8),
 }
-"""Algorithm, settings and env steps per run."""
+"""Algorithm, settings with frequencies in env steps, env steps per run, and envs."""
 
+PRODUCTS = "the products alone, 1"
 HIDDEN = [256, 256]
 
 
@@ -61,11 +71,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--only", choices=[*WORKS, "parts"], help="the others keep their rows")
     parser.add_argument("--contenders", nargs="+", metavar="NAME", help='as "sbx, 1"; all')
+    parser.add_argument("--peak", action="store_true", help="print the MiB of one contender")
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    packages = ["rlox-core", "rlox-native", "stable-baselines3", "sbx-rl", "jax", "torch"]
+    if asked.peak:
+        interleave({"one": contenders_for(asked.only)[asked.contenders[0]]()}, 3)
+        print(peak_mib())
+        return
+    packages = ["rlox-core", "rlox-native", "stable-baselines3", "torch"]
+    if importlib.util.find_spec("sbx") is not None:
+        packages += ["sbx-rl", "jax"]
     result = kept("off_policy_end_to_end")
     result["settings"] = {"SAC, TD3": CONTINUOUS, "DQN": ZOO, "DQN, each step": EVERY_STEP}
+    result["settings"]["SAC, TD3, 8 envs"] = EIGHT
     result["machine"] = machine([*packages, "gymnasium"])
     for work in [asked.only] if asked.only else [*WORKS, "parts"]:
         if work == "parts":
@@ -81,13 +99,16 @@ def main() -> None:
 
 def compare(work: str, rounds: int, asked: list[str] | None) -> list[dict[str, Any]]:
     """Return the speed of every contender, and its ratios to the peers on one thread and on all."""
-    contenders, load = contenders_for(work), os.getloadavg()
-    contenders = {name: contenders[name] for name in asked or contenders}
+    makers, load = contenders_for(work), os.getloadavg()
+    names = asked or list(makers)
+    peaks = peaks_alone([name for name in names if name != PRODUCTS], "--only", work)
+    contenders = {name: makers[name]() for name in names}
     env_steps = WORKS[work][2]
     interleave(contenders, 2)
     seconds, processor = interleave_counted(contenders, rounds)
     rows = []
     for name, taken in seconds.items():
+        peers = [each for each in seconds if each != name and not each.startswith("rlox,")]
         row: dict[str, Any] = {
             "algorithm": work,
             "contender": name,
@@ -96,73 +117,100 @@ def compare(work: str, rounds: int, asked: list[str] | None) -> list[dict[str, A
             "load_average": [load, os.getloadavg()],
             "env_steps_per_second": summary([env_steps / s for s in taken]),
             "env_steps_per_processor_second": summary([env_steps / s for s in processor[name]]),
-            "times_as_fast_as": {
-                peer: ratio_summary(seconds[peer], taken)
-                for peer in seconds
-                if peer != name and not peer.startswith("rlox,")
-            },
+            "times_as_fast_as": {each: ratio_summary(seconds[each], taken) for each in peers},
             "times_as_fast_as_by_processor_time": {
-                peer: ratio_summary(processor[peer], processor[name])
-                for peer in processor
-                if peer != name and not peer.startswith("rlox,")
+                each: ratio_summary(processor[each], processor[name]) for each in peers
             },
+            "peak_mib": peaks.get(name),
         }
+        if PRODUCTS in processor:
+            floor = ratio_summary(processor[name], processor[PRODUCTS])
+            row["over_products_by_processor_time"] = floor
         rows.append(row)
-        medians = {peer: ratio["median"] for peer, ratio in row["times_as_fast_as"].items()}
         by_processor = row["times_as_fast_as_by_processor_time"]
         ratios = [
-            f"{peer} {median:.2f} ({by_processor[peer]['median']:.2f})"
-            for peer, median in medians.items()
+            f"{each} {ratio['median']:.2f} ({by_processor[each]['median']:.2f})"
+            for each, ratio in row["times_as_fast_as"].items()
         ]
-        print(f"{work}  {name:30s} {env_steps / min(taken):7.0f}/s", *ratios, sep="  ", flush=True)
+        print(f"{work}  {name:30s} {env_steps / min(taken):7.0f}/s", *ratios, peaks.get(name),
+              sep="  ", flush=True)  # fmt: skip
     return rows
 
 
-def contenders_for(work: str) -> dict[str, Callable[[], Any]]:
-    """Return the runs of some env steps each, which explore in the first one."""
-    name, settings, env_steps = WORKS[work]
+def contenders_for(work: str) -> dict[str, Callable[[], Callable[[], Any]]]:
+    """Return what makes the runs of some env steps each, which explore in the first one."""
+    name, settings, env_steps, n_envs = WORKS[work]
     env = "CartPole-v1" if name == "DQN" else "Pendulum-v1"
     settings = dict(settings, learning_starts=env_steps, buffer_size=100_000, seed=0)
     extra = {"target_update_interval": 256} if name == "DQN" else {}
-    networks = {"policy_kwargs": {"net_arch": HIDDEN}}
-    theirs: Any = getattr(stable_baselines3, name)(
-        "MlpPolicy", env, device="cpu", **settings, **networks, **extra
-    )
 
-    def ours(**options: Any) -> Any:
-        algorithm: Any = {"SAC": SAC, "TD3": TD3, "DQN": DQN}[name]
-        made = algorithm(
-            env,
-            **{"env_backend": "native", "steps_per_iteration": env_steps, **settings, **options},
-        )
-        return partial(made.train, env_steps)
+    def theirs(library: str) -> Any:
+        from stable_baselines3.common.env_util import make_vec_env
+
+        module: Any = importlib.import_module(library)
+        counted: dict[str, Any] = dict(settings)  # its frequencies are in vector steps
+        if "train_freq" in counted:
+            counted["train_freq"] //= n_envs
+        more = {"device": "cpu"} if library == "stable_baselines3" else {}
+        envs = make_vec_env(env, n_envs, seed=0)
+        networks = {"policy_kwargs": {"net_arch": HIDDEN}}
+        return getattr(module, name)("MlpPolicy", envs, **more, **counted, **networks, **extra)
 
     def learn(model: Any, threads: int = 1) -> None:
         with torch_threads(threads):
             model.learn(env_steps, reset_num_timesteps=False)
 
-    def on_threads(threads: int, run: Callable[[], Any]) -> None:
-        set_num_threads(threads)
-        run()
+    def ours(threads: int, **options: Any) -> Callable[[], None]:
+        algorithm: Any = {"SAC": SAC, "TD3": TD3, "DQN": DQN}[name]
+        given = {"env_backend": "native", "steps_per_iteration": env_steps, "n_envs": n_envs}
+        made = algorithm(env, **{**given, **settings, **options})
 
-    cores, native = usable_cores(), ours()
-    runs: dict[str, Callable[[], Any]] = {}
+        def run() -> None:
+            set_num_threads(threads)
+            made.train(env_steps)
+
+        return run
+
+    cores = usable_cores()
+    runs: dict[str, Callable[[], Callable[[], Any]]] = {}
     for threads in sorted({1, cores}):
-        runs[f"stable-baselines3, {threads}"] = partial(learn, theirs, threads)
+        runs[f"stable-baselines3, {threads}"] = partial(
+            lambda threads: partial(learn, theirs("stable_baselines3"), threads), threads
+        )
     if importlib.util.find_spec("sbx") is not None:
-        import sbx
-
-        jax_model = getattr(sbx, name)("MlpPolicy", env, **settings, **networks, **extra)
-        runs["sbx, 1"] = partial(on_one_core, partial(learn, jax_model))
-        runs[f"sbx, {cores}"] = partial(learn, jax_model)
+        runs["sbx, 1"] = lambda: partial(on_one_core, partial(learn, theirs("sbx")))
+        runs[f"sbx, {cores}"] = lambda: partial(learn, theirs("sbx"))
     for threads in sorted({1, cores}):
-        runs[f"rlox, {threads}"] = partial(on_threads, threads, native)
-    for label, options in (
-        ("rlox, gymnasium env, 1", {"env_backend": "gymnasium"}),
-        ("rlox, torch learner, 1", {"backend": "torch"}),
-    ):
-        runs[label] = partial(on_threads, 1, ours(**options))
-    return runs
+        runs[f"rlox, {threads}"] = partial(ours, threads)
+    runs["rlox, gymnasium env, 1"] = partial(ours, 1, env_backend="gymnasium")
+    runs["rlox, torch learner, 1"] = partial(ours, 1, backend="torch")
+    return runs | {PRODUCTS: partial(products_for, work)}
+
+
+def products_for(work: str) -> Callable[[], None]:
+    """Return a run of the matrix products of a work's acting and gradient steps, and no more."""
+    name, settings, env_steps, n_envs = WORKS[work]
+    rows, hidden = settings["batch_size"], HIDDEN[0]
+    updates = env_steps * settings.get("gradient_steps", 1) // settings.get("train_freq", 1)
+    if name == "DQN":
+        acting = products_of_acting(n_envs, 4, *HIDDEN, 2)
+        learning = [products_of_dqn(4, 2, hidden, rows)]
+    else:
+        acting = products_of_acting(n_envs, 3, *HIDDEN, 2 if name == "SAC" else 1)
+        learning = [products_of_sac(3, 1, hidden, rows)]
+    if name == "TD3":
+        learning = [
+            products_of_td3(3, 1, hidden, rows, moves_policy=moves) for moves in (False, True)
+        ]
+
+    def run() -> None:
+        with torch.no_grad():
+            for _ in range(env_steps // n_envs):
+                acting.run()
+            for i in range(updates):
+                learning[i % len(learning)].run()
+
+    return run
 
 
 def where_time_goes(repeats: int = 50) -> tuple[dict[str, float], dict[str, float]]:
@@ -203,24 +251,6 @@ def where_time_goes(repeats: int = 50) -> tuple[dict[str, float], dict[str, floa
         "learn: everything else": learnt - multiplied,
     }
     return parts, ratio_summary(learn, floor)
-
-
-def products_of_sac(obs_dim: int, act_dim: int, hidden: int, batch_size: int) -> Products:
-    """Return all matrix products of SAC's gradient step, sixteen of them hidden × hidden."""
-    products = Products(batch_size)
-    policy = network(obs_dim, hidden, hidden, 2 * act_dim)
-    critics, targets = (
-        [network(obs_dim + act_dim, hidden, hidden, 1) for _ in range(2)] for _ in range(2)
-    )
-    for weights in (policy, *targets):
-        products.forward(weights)
-    for critic in critics:
-        products.learn(critic)
-    values = products.forward(policy)
-    for critic in critics:
-        products.backward(critic, products.forward(critic), to_inputs=True)
-    products.backward(policy, values)
-    return products
 
 
 if __name__ == "__main__":

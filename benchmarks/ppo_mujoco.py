@@ -7,7 +7,9 @@ epochs of minibatches of 64 rows. A run collects one rollout of eight times ``--
 and learns from it, so the shares of collecting and learning are those of any length. Contenders run
 in turn in one process, on one thread and on all cores; EnvPool takes part where it is installed, in
 the way of CleanRL: actions of all envs, a step of all, and torch's autograd and Adam. ``physics
-alone`` is what MuJoCo's own steps take for as many env steps, on one thread.
+alone`` is what MuJoCo's own steps take for as many env steps, on one thread, and ``physics and
+products`` that with the matrix products of acting and learning in torch. Memory is that of a
+process with one contender.
 """
 
 from __future__ import annotations
@@ -21,17 +23,28 @@ from typing import Any
 
 import numpy as np
 import torch
-from measure import interleave, interleave_counted, kept, machine, ratio_summary, summary, write
+from measure import (
+    interleave,
+    interleave_counted,
+    kept,
+    machine,
+    peak_mib,
+    peaks_alone,
+    ratio_summary,
+    summary,
+    write,
+)
+from products import products_of_acting, products_of_ppo
 from rlox import set_num_threads
 from rlox.cli.sweeps.processes import usable_cores
 from rlox.nn import torch_threads
 from rlox_onpolicy.ppo import PPO
 from simulators import CALLS, physics
-from stable_baselines3 import PPO as SB3PPO
-from stable_baselines3.common.env_util import make_vec_env
 from torch import nn
 
-TASKS = ("HalfCheetah-v5", "Hopper-v5", "Ant-v5")
+TASKS = {"HalfCheetah-v5": (17, 6), "Hopper-v5": (11, 3), "Ant-v5": (105, 8)}
+"""With the sizes of observations and actions."""
+FLOORS = ("physics alone, 1", "physics and products, 1")
 N_ENVS = 8
 SETTINGS: dict[str, Any] = {
     "n_epochs": 10,
@@ -120,48 +133,77 @@ def network(inputs: int, outputs: int) -> nn.Sequential:
     )
 
 
-def contenders_for(env_id: str, n_steps: int) -> dict[str, Callable[[], Any]]:
-    """Return what trains for one rollout, by name and threads."""
+def contenders_for(env_id: str, n_steps: int) -> dict[str, Callable[[], Callable[[], Any]]]:
+    """Return what makes trainings for one rollout, by name and threads."""
     env_steps = N_ENVS * n_steps
-    theirs = SB3PPO("MlpPolicy", make_vec_env(env_id, N_ENVS, seed=0), n_steps=n_steps,
-                    device="cpu", seed=0, **SETTINGS)  # fmt: skip
-    ours = PPO(env_id, n_envs=N_ENVS, n_steps=n_steps, seed=0, backend="native", **SETTINGS)
 
-    def learn(threads: int) -> None:
-        with torch_threads(threads):
-            theirs.learn(env_steps, reset_num_timesteps=False)
+    def theirs(threads: int) -> Callable[[], None]:
+        from stable_baselines3 import PPO as SB3PPO
+        from stable_baselines3.common.env_util import make_vec_env
 
-    def train(threads: int) -> None:
-        set_num_threads(threads)
-        ours.train(env_steps)
+        made = SB3PPO("MlpPolicy", make_vec_env(env_id, N_ENVS, seed=0), n_steps=n_steps,
+                      device="cpu", seed=0, **SETTINGS)  # fmt: skip
 
-    def loop(run: Callable[[], None], threads: int) -> None:
-        with torch_threads(threads):
-            run()
+        def learn() -> None:
+            with torch_threads(threads):
+                made.learn(env_steps, reset_num_timesteps=False)
+
+        return learn
+
+    def ours(threads: int) -> Callable[[], None]:
+        made = PPO(env_id, n_envs=N_ENVS, n_steps=n_steps, seed=0, backend="native", **SETTINGS)
+
+        def train() -> None:
+            set_num_threads(threads)
+            made.train(env_steps)
+
+        return train
+
+    def loop(threads: int) -> Callable[[], None]:
+        made = EnvPoolLoop(env_id, threads, n_steps)
+
+        def run() -> None:
+            # One thread is torch's best with networks this small; EnvPool's differ.
+            with torch_threads(1):
+                made.run()
+
+        return run
+
+    def floor(*, learns: bool) -> Callable[[], None]:
+        alone, sizes = physics(env_id, N_ENVS), (TASKS[env_id][0], 64, 64)
+        products = products_of_ppo(*TASKS[env_id], 64, SETTINGS["batch_size"])
+        acting = [products_of_acting(N_ENVS, *sizes, n) for n in (TASKS[env_id][1], 1)]
+
+        def run() -> None:
+            for _ in range(round(n_steps / CALLS)):
+                alone()
+            for _ in range(n_steps if learns else 0):
+                for each in acting:
+                    each.run()
+            minibatches = env_steps // SETTINGS["batch_size"] * SETTINGS["n_epochs"]
+            for _ in range(minibatches if learns else 0):
+                products.run()
+
+        return run
 
     threads = sorted({1, usable_cores()})
-    runs: dict[str, Callable[[], Any]] = {f"stable-baselines3, {n}": partial(learn, n)
-                                          for n in threads}  # fmt: skip
+    runs: dict[str, Callable[[], Callable[[], Any]]] = {}
+    runs |= {f"stable-baselines3, {n}": partial(theirs, n) for n in threads}
     if importlib.util.find_spec("envpool") is not None:
-        for n in threads:
-            # One thread is torch's best with networks this small; EnvPool's differ.
-            runs[f"EnvPool loop, {n}"] = partial(loop, EnvPoolLoop(env_id, n, n_steps).run, 1)
-    runs |= {f"rlox, {n}": partial(train, n) for n in threads}
-    alone = physics(env_id, N_ENVS)
-
-    def substeps() -> None:
-        for _ in range(round(n_steps / CALLS)):
-            alone()
-
-    return runs | {"physics alone, 1": substeps}
+        runs |= {f"EnvPool loop, {n}": partial(loop, n) for n in threads}
+    runs |= {f"rlox, {n}": partial(ours, n) for n in threads}
+    learns = zip(FLOORS, (False, True), strict=True)
+    return runs | {name: partial(floor, learns=each) for name, each in learns}
 
 
 def compare(
     env_id: str, n_steps: int, rounds: int, asked: list[str] | None
 ) -> list[dict[str, Any]]:
     """Return every contender's speed, and how many times as fast rlox is."""
-    contenders, load = contenders_for(env_id, n_steps), os.getloadavg()
-    contenders = {name: contenders[name] for name in asked or contenders}
+    makers, load = contenders_for(env_id, n_steps), os.getloadavg()
+    names = asked or list(makers)
+    peaks = peaks_alone([name for name in names if name not in FLOORS], "--only", env_id)
+    contenders = {name: makers[name]() for name in names}
     interleave(contenders, 1)
     seconds, processor = interleave_counted(contenders, rounds)
     ours = [name for name in contenders if name.startswith("rlox")]
@@ -175,6 +217,7 @@ def compare(
             "times_as_long_as_by_processor_time": {
                 mine: ratio_summary(processor[name], processor[mine]) for mine in ours
             },
+            "peak_mib": peaks.get(name),
             "rounds": rounds,
             "load_average": [load, os.getloadavg()],
         }
@@ -185,7 +228,8 @@ def compare(
             for mine, ratio in row["times_as_long_as"].items()
         ]
         speed = row["env_steps_per_second"]["median"]
-        print(f"{env_id:16s} {name:24s} {speed:8.0f}/s", *ratios, sep="  ", flush=True)
+        print(f"{env_id:16s} {name:24s} {speed:8.0f}/s", *ratios, peaks.get(name), sep="  ",
+              flush=True)  # fmt: skip
     return rows
 
 
@@ -194,10 +238,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--n-steps", type=int, default=240, help="a multiple of 60")
-    parser.add_argument("--only", choices=TASKS, help="the others keep their rows")
+    parser.add_argument("--only", choices=list(TASKS), help="the others keep their rows")
     parser.add_argument("--contenders", nargs="+", metavar="NAME", help='as "rlox, 1"; all')
+    parser.add_argument("--peak", action="store_true", help="print the MiB of one contender")
     asked = parser.parse_args()
     torch.set_num_threads(1)
+    if asked.peak:
+        made = contenders_for(asked.only, asked.n_steps)[asked.contenders[0]]()
+        interleave({"one": made}, 2)
+        print(peak_mib())
+        return
     packages = ["rlox-core", "rlox-native", "stable-baselines3", "mujoco", "gymnasium", "torch"]
     if importlib.util.find_spec("envpool") is not None:
         packages.append("envpool")

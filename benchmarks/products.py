@@ -63,3 +63,65 @@ class Products:
         out = torch.empty(left.shape[0], right.shape[1])
         self._calls.append((left, right, out))
         return out
+
+
+def products_of_sac(obs_dim: int, act_dim: int, hidden: int, batch_size: int) -> Products:
+    """Return those of SAC's gradient step, sixteen of them hidden × hidden."""
+    products = Products(batch_size)
+    policy = network(obs_dim, hidden, hidden, 2 * act_dim)
+    critics, targets = (
+        [network(obs_dim + act_dim, hidden, hidden, 1) for _ in range(2)] for _ in range(2)
+    )
+    for weights in (policy, *targets):
+        products.forward(weights)
+    for critic in critics:
+        products.learn(critic)
+    values = products.forward(policy)
+    for critic in critics:
+        products.backward(critic, products.forward(critic), to_inputs=True)
+    products.backward(policy, values)
+    return products
+
+
+def products_of_td3(
+    obs_dim: int, act_dim: int, hidden: int, batch_size: int, *, moves_policy: bool
+) -> Products:
+    """Return those of TD3's gradient step of the critics, with or without one of the policy."""
+    products = Products(batch_size)
+    policy, target = (network(obs_dim, hidden, hidden, act_dim) for _ in range(2))
+    critics, targets = (
+        [network(obs_dim + act_dim, hidden, hidden, 1) for _ in range(2)] for _ in range(2)
+    )
+    for weights in (target, *targets):
+        products.forward(weights)
+    for critic in critics:
+        products.learn(critic)
+    if moves_policy:
+        values = products.forward(policy)
+        products.backward(critics[0], products.forward(critics[0]), to_inputs=True)
+        products.backward(policy, values)
+    return products
+
+
+def products_of_dqn(obs_dim: int, n_actions: int, hidden: int, batch_size: int) -> Products:
+    """Return those of DQN's gradient step."""
+    products = Products(batch_size)
+    values, target = (network(obs_dim, hidden, hidden, n_actions) for _ in range(2))
+    products.forward(target)
+    products.learn(values)
+    return products
+
+
+def products_of_acting(rows: int, *sizes: int) -> Products:
+    """Return those of a network's way from observations to what actions are drawn from."""
+    products = Products(rows)
+    products.forward(network(*sizes))
+    return products
+
+
+def products_of_ppo(obs_dim: int, act_dim: int, hidden: int, batch_size: int) -> Products:
+    """Return those of PPO's step on a minibatch, with a network for actions and one for values."""
+    products = Products(batch_size)
+    for outputs in (act_dim, 1):
+        products.learn(network(obs_dim, hidden, hidden, outputs))
+    return products
