@@ -21,6 +21,7 @@ import gymnasium
 import numpy as np
 import pytest
 import rlox
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from gymnasium import spaces
 from rlox.envs.make import make_vec_env
 from rlox.errors import ConfigError, EnvError, SpaceError, WorkerError, WorkerLostError
@@ -376,6 +377,18 @@ def test_a_second_learner_is_refused_until_the_first_has_gone(serve: Serve) -> N
     connect_once_free(second)
     second.reset_all(0)
     second.close()
+
+
+def test_the_health_service_says_that_a_worker_serves(serve: Serve) -> None:
+    """As ``grpc.health.v1``, by the name of the service, while a learner has the worker."""
+    worker = serve()
+    pool = RemoteEnvPool([address(worker)])
+    pool.connect()
+    with grpc.insecure_channel(address(worker)) as channel:
+        check = health_pb2_grpc.HealthStub(channel).Check
+        answer = check(health_pb2.HealthCheckRequest(service=SERVICE), timeout=30)
+    pool.close()
+    assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
 def test_another_env_is_refused(serve: Serve) -> None:
