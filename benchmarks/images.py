@@ -13,10 +13,14 @@ are drawn beforehand, is what no collecting on as many threads can be faster tha
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,9 +29,8 @@ import numpy as np
 import rlox
 import stable_baselines3
 import torch
-from measure import machine, ratio_summary, summary, write
+from measure import machine, peak_mib, ratio_summary, summary, write
 from rlox.envs.atari import AtariOptions, AtariVecEnv
-from rlox.nn import torch_threads
 from stable_baselines3.common.env_util import make_atari_env
 from stable_baselines3.common.vec_env import VecFrameStack
 
@@ -121,11 +124,8 @@ def theirs(algorithm: str, threads: int) -> Training:
             "CnnPolicy", env, seed=0, device="cpu", train_freq=vector_steps, **constant, **DQN
         )
 
-    def train() -> None:
-        with torch_threads(threads):
-            made.learn(STEPS[algorithm], reset_num_timesteps=False)
-
-    training = Training(train)
+    torch.set_num_threads(threads)
+    training = Training(lambda: made.learn(STEPS[algorithm], reset_num_timesteps=False))
     made.train = training.timed(made.train)
     return training
 
@@ -137,6 +137,27 @@ def emulator(algorithm: str, threads: int) -> Training:
     envs.reset_all(seed=0)
     actions = np.random.default_rng(0).integers(0, 6, (STEPS[algorithm] // N_ENVS, N_ENVS))
     return Training(lambda: [envs.step_all(row) for row in actions])
+
+
+CONTENDERS: dict[str, Callable[[str, int], Training]] = {
+    "rlox": partial(ours, compute_dtype="float32"),
+    "rlox bfloat16": partial(ours, compute_dtype="bfloat16"),
+    "stable-baselines3": theirs,
+    EMULATOR: emulator,
+}
+HERE: list[Training] = []
+"""Of a contender's process, the one."""
+
+
+def begin(name: str, algorithm: str, threads: int) -> None:
+    """Make a contender in this process."""
+    torch.set_num_threads(1)
+    HERE.append(CONTENDERS[name](algorithm, threads))
+
+
+def turn() -> dict[str, Any]:
+    """Take a turn of this process's contender."""
+    return HERE[0].turn()
 
 
 def main() -> None:
@@ -153,26 +174,29 @@ def main() -> None:
 
 def measure(algorithm: str, threads: int, rounds: int) -> dict[str, Any]:
     """Return seconds of each part of a turn, and Stable-Baselines3's over them."""
-    contenders = {
-        "rlox": ours(algorithm, threads, "float32"),
-        "rlox bfloat16": ours(algorithm, threads, "bfloat16"),
-        "stable-baselines3": theirs(algorithm, threads),
-        EMULATOR: emulator(algorithm, threads),
-    }
-    for each in contenders.values():
-        each.turn()
-    load = [os.getloadavg()]
-    turns: dict[str, list[Any]] = {name: [] for name in contenders}
-    for _ in range(rounds):
-        for name, each in contenders.items():
-            turns[name].append(each.turn())
+    spawn = multiprocessing.get_context("spawn")
+    turns: dict[str, list[Any]] = {name: [] for name in CONTENDERS}
+    with ExitStack() as stack:
+        processes = {
+            name: stack.enter_context(
+                ProcessPoolExecutor(1, spawn, begin, (name, algorithm, threads))
+            )
+            for name in CONTENDERS
+        }
+        for process in processes.values():
+            process.submit(turn).result()
+        load = [os.getloadavg()]
+        for _ in range(rounds):
+            for name, process in processes.items():
+                turns[name].append(process.submit(turn).result())
+        peaks = {name: process.submit(peak_mib).result() for name, process in processes.items()}
     load.append(os.getloadavg())
     result: dict[str, Any] = {"machine": machine(["torch", "stable-baselines3", "ale-py"])}
     result |= {"threads": threads, "rounds": rounds, "load_average": load}
-    result["env_steps"] = STEPS[algorithm]
+    result |= {"env_steps": STEPS[algorithm], "peak_mib": peaks}
     for part in ("end to end", "update", "collecting"):
         result[part] = {}
-        for name in contenders:
+        for name in CONTENDERS:
             if name == EMULATOR and part != "collecting":
                 continue
             row = result[part][name] = {}
@@ -186,5 +210,4 @@ def measure(algorithm: str, threads: int, rounds: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
     main()
