@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -46,19 +47,19 @@ def set_link(state: str) -> None:
 @pytest.fixture(name="namespace")
 def fixture_namespace() -> Iterator[None]:
     """Make a namespace with a link to this one."""
-    try:
-        ip("netns", "add", NAMESPACE)
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f"no namespaces here: {error.stderr.decode()}")
-    try:
-        ip("link", "add", LINK, "type", "veth", "peer", "name", "eth0", "netns", NAMESPACE)
+    with ExitStack() as stack:
+        try:
+            ip("netns", "add", NAMESPACE)
+            stack.callback(ip, "netns", "del", NAMESPACE)
+            ip("link", "add", LINK, "type", "veth", "peer", "name", "eth0", "netns", NAMESPACE)
+        except subprocess.CalledProcessError as error:
+            pytest.skip(f"no namespaces here: {error.stderr.decode()}")
+        stack.callback(ip, "link", "del", LINK)  # a namespace's own goes some time after it
         ip("addr", "add", f"{LEARNER}/30", "dev", LINK)
         ip("link", "set", LINK, "up")
         ip("-n", NAMESPACE, "addr", "add", f"{WORKER}/30", "dev", "eth0")
         set_link("up")
         yield
-    finally:
-        ip("netns", "del", NAMESPACE)
 
 
 @pytest.fixture(name="pool")
