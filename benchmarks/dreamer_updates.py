@@ -1,7 +1,7 @@
 """Updates of DreamerV3: rlox and sheeprl, eager and compiled, and torchrl; one thread each.
 
 python benchmarks/dreamer_updates.py --python ENV/bin/python [--torchrl ENV/bin/python]
-[--cases debug 1m images] [--compiled]
+[--cases debug 1m images] [--compiled rlox sheeprl]
 
 ``--python`` has ``sheeprl``, ``--torchrl`` has ``torchrl``. An update is one gradient step of world
 model, actor and critic on a batch of sequences; rlox's draws the batch and writes the states back,
@@ -34,7 +34,10 @@ def main() -> None:
     parser.add_argument("--python", required=True, help="interpreter with sheeprl")
     parser.add_argument("--torchrl", default=sys.executable, help="interpreter with torchrl")
     parser.add_argument("--cases", nargs="+", choices=SIZES, default=list(SIZES))
-    parser.add_argument("--compiled", action="store_true", help="also with torch.compile")
+    parser.add_argument(
+        "--compiled", nargs="*", choices=["rlox", "sheeprl"], default=[],
+        help="also these with torch.compile",
+    )  # fmt: skip
     parser.add_argument("--rounds", type=int, default=7)
     given = parser.parse_args()
     result: dict[str, Any] = {
@@ -50,18 +53,20 @@ def main() -> None:
     print(write("dreamer_updates", result))
 
 
-def compare(case: str, python: str, torchrl: str, rounds: int, compiled: bool) -> dict[str, Any]:
+def compare(
+    case: str, python: str, torchrl: str, rounds: int, compiled: list[str]
+) -> dict[str, Any]:
     """Return updates per second of each contender, and rlox's over the others'."""
     programs = {
         "rlox": (RLOX.replace("BACKEND", "'torch'"), sys.executable),
         "sheeprl": (SHEEPRL.replace("COMPILED", "False"), python),
         "torchrl": (TORCHRL, torchrl),
     }
-    if compiled:
-        programs |= {
-            "rlox, compiled": (RLOX.replace("BACKEND", "'torch-compile'"), sys.executable),
-            "sheeprl, compiled": (SHEEPRL.replace("COMPILED", "True"), python),
-        }
+    others = {
+        "rlox": (RLOX.replace("BACKEND", "'torch-compile'"), sys.executable),
+        "sheeprl": (SHEEPRL.replace("COMPILED", "True"), python),
+    }
+    programs |= {f"{name}, compiled": others[name] for name in compiled}
     sizes = SIZES[case]
     options = sheeprl_options(sizes, "seen")
     sides = {
