@@ -35,9 +35,9 @@ FAULTS = """
 import resource, torch
 {before}
 def update():
-    array = torch.empty(16 << 20)  # 64 MiB
+    array = torch.empty(10 << 20)  # 40 MiB
     array.fill_(1.0)
-for _ in range(5):  # small blocks may split the first ones that are freed
+for _ in range(20):  # what aligns the first ones lies between them, freed but not joined
     update()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(5):
@@ -48,7 +48,7 @@ LEARNING = "from rlox.nn import torch_threads\nwith torch_threads(1): pass"
 
 
 def faults(before: str, **environment: str) -> int:
-    """Return the page faults of a process that frees and allocates 64 MiB five times."""
+    """Return the page faults of a process that frees and allocates 40 MiB five times."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     result = subprocess.run(
         [sys.executable, "-c", FAULTS.format(before=before)], capture_output=True, text=True,
