@@ -65,17 +65,30 @@ class Products:
         return out
 
 
+def learn_critics(
+    products: Products, inputs: int, hidden: int, next_actions: Tensors
+) -> list[Tensors]:
+    """Gather those of two critics' regression on their targets; return the critics.
+
+    Args:
+        products: where they are gathered.
+        inputs: observed numbers and actions.
+        hidden: units of both layers.
+        next_actions: weights of the network that the targets' actions come from.
+    """
+    critics, targets = ([network(inputs, hidden, hidden, 1) for _ in range(2)] for _ in range(2))
+    for weights in (next_actions, *targets):
+        products.forward(weights)
+    for critic in critics:
+        products.learn(critic)
+    return critics
+
+
 def products_of_sac(obs_dim: int, act_dim: int, hidden: int, batch_size: int) -> Products:
     """Return those of SAC's gradient step, sixteen of them hidden × hidden."""
     products = Products(batch_size)
     policy = network(obs_dim, hidden, hidden, 2 * act_dim)
-    critics, targets = (
-        [network(obs_dim + act_dim, hidden, hidden, 1) for _ in range(2)] for _ in range(2)
-    )
-    for weights in (policy, *targets):
-        products.forward(weights)
-    for critic in critics:
-        products.learn(critic)
+    critics = learn_critics(products, obs_dim + act_dim, hidden, policy)
     values = products.forward(policy)
     for critic in critics:
         products.backward(critic, products.forward(critic), to_inputs=True)
@@ -89,13 +102,7 @@ def products_of_td3(
     """Return those of TD3's gradient step of the critics, with or without one of the policy."""
     products = Products(batch_size)
     policy, target = (network(obs_dim, hidden, hidden, act_dim) for _ in range(2))
-    critics, targets = (
-        [network(obs_dim + act_dim, hidden, hidden, 1) for _ in range(2)] for _ in range(2)
-    )
-    for weights in (target, *targets):
-        products.forward(weights)
-    for critic in critics:
-        products.learn(critic)
+    critics = learn_critics(products, obs_dim + act_dim, hidden, target)
     if moves_policy:
         values = products.forward(policy)
         products.backward(critics[0], products.forward(critics[0]), to_inputs=True)

@@ -289,7 +289,7 @@ def test_a_worker_with_no_honest_state_is_refused(serve: Serve, saved: Any) -> N
 
 
 def outcome_of_two(terminated: bytes) -> Any:
-    """Return a step of two envs with one number each, of which the first ended."""
+    """Return a step of two envs that observe one number each; the first env's episode ended."""
     return pb.Outcome(
         next=pb.Observations(obs=[bytes(8)], masks=b"\0\1\1\1"), rewards=bytes(16),
         terminated=terminated, truncated=bytes(2), ended=[0], final_obs=[bytes(4)],

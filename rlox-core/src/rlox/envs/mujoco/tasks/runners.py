@@ -28,13 +28,17 @@ class Runner(NoisyTask):
     skipped: ClassVar[int] = 1
     """Positions that are left out of observations."""
 
+    @property
+    def first(self) -> int:
+        """Number of the first position that is observed."""
+        return self.skipped if self.exclude_current_positions_from_observation else 0
+
     def position(self, simulations: Simulations) -> Array:
         x: Array = simulations.qpos[:, :1].copy()
         return x
 
     def observe(self, simulations: Simulations) -> Array:
-        skipped = self.skipped if self.exclude_current_positions_from_observation else 0
-        seen: Array = simulations.qpos_qvel[:, skipped:].copy()
+        seen: Array = simulations.qpos_qvel[:, self.first :].copy()
         return seen
 
     def reward(self, simulations: Simulations, actions: Array, velocity: Array) -> Array:
@@ -73,9 +77,8 @@ class Hopping(Healthy, Runner):
     reset_noise_scale: float = 5e-3
 
     def observe(self, simulations: Simulations) -> Array:
-        skipped = self.skipped if self.exclude_current_positions_from_observation else 0
         velocity = clipped(simulations.qvel, -10, 10)
-        return np.concatenate((simulations.qpos[:, skipped:], velocity), axis=1)
+        return np.concatenate((simulations.qpos[:, self.first :], velocity), axis=1)
 
     def reward(self, simulations: Simulations, actions: Array, velocity: Array) -> Array:
         forward = self.forward_reward_weight * velocity[:, 0]
@@ -139,9 +142,8 @@ class Ant(Healthy, Runner):
     def observe(self, simulations: Simulations) -> Array:
         if not self.include_cfrc_ext_in_observation:
             return Runner.observe(self, simulations)
-        skipped = self.skipped if self.exclude_current_positions_from_observation else 0
         forces = simulations.once("forces", self.forces)[:, 1:].reshape(simulations.n, -1)
-        return np.concatenate((simulations.qpos_qvel[:, skipped:], forces), axis=1)
+        return np.concatenate((simulations.qpos_qvel[:, self.first :], forces), axis=1)
 
     def forces(self, simulations: Simulations) -> Array:
         """(N, nbody, 6) contact forces within their range."""
