@@ -12,10 +12,7 @@ Every 1,000 env steps the policy plays 100 deterministic episodes, and a run end
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from dreamer_sizes import SIZES, sheeprl_options
+from run_files import Point, append, points_of
 
 ENV_ID, EPISODES, EVERY, SOLVED = "CartPole-v1", 100, 1_000, 450.0
 RLOX, SHEEPRL = "rlox", "sheeprl"
@@ -117,8 +115,7 @@ def train(name: str, seed: int, env_steps: int, file: Path) -> None:
         learning += time.process_time() - since
         mean = round(play(), 1)
         point = {"env_steps": done, "mean_return": mean, "processor_seconds": round(learning, 1)}
-        with file.open("a") as lines:
-            lines.write(json.dumps(point) + "\n")
+        append(file, point)
         print(name, seed, point, flush=True)
         since = time.process_time()
         return mean >= SOLVED or done >= env_steps
@@ -126,24 +123,18 @@ def train(name: str, seed: int, env_steps: int, file: Path) -> None:
     LEARN[name](seed, env_steps, report)
 
 
-def points(name: str, python: str, seed: int, env_steps: int, folder: Path) -> list[dict[str, Any]]:
+def points(name: str, python: str, seed: int, env_steps: int, folder: Path) -> list[Point]:
     """Return the points of a run, which takes a process of its own unless its file is complete."""
     file = folder / f"{name}-{seed}.jsonl"
 
-    def read() -> list[dict[str, Any]]:
-        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-
-    def over() -> bool:
-        last = read()[-1:]
+    def is_over(found: list[Point]) -> bool:
+        last = found[-1:]
         return any(p["mean_return"] >= SOLVED or p["env_steps"] >= env_steps for p in last)
 
-    if not over():
-        subprocess.run(
-            [python, __file__, "--contender", name, "--seed", str(seed),
-             "--env-steps", str(env_steps), "--file", file],
-            check=True, cwd=folder, env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
-    return read()
+    command = [python, __file__, "--contender", name, "--seed", str(seed)]
+    return points_of(
+        file, is_over, [*command, "--env-steps", str(env_steps), "--file", file], cwd=folder
+    )
 
 
 def main() -> None:
@@ -167,7 +158,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     pythons = {RLOX: sys.executable, SHEEPRL: given.sheeprl}
     with ThreadPoolExecutor(given.jobs) as pool:
-        started: dict[str, list[Future[list[dict[str, Any]]]]] = {}
+        started: dict[str, list[Future[list[Point]]]] = {}
         for seed in range(given.seeds):  # contenders side by side, under the same load
             for name, python in pythons.items():
                 if python:

@@ -20,8 +20,6 @@ stable-baselines3==2.9.2 supersuit==3.11.0 "pettingzoo>=1.27" "mpe2>=1.1.1"`` ma
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import statistics
 import subprocess
 import sys
@@ -30,6 +28,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from run_files import Point, append, points_of
 
 CYCLES, EPISODES, FIRST_SEED, EVERY = 25, 100, 10_000, 20_000
 N_ENVS, AGENTS, ITERATION, MINIBATCH, EPOCHS = 10, 3, 1_000, 250, 10  # two are in env steps
@@ -167,28 +167,24 @@ def train(name: str, seed: int, env_steps: int, file: Path) -> None:
 
     def report(done: int, act: Act) -> None:
         greedy, drawn = (round(play(env, act, how), 2) for how in (True, False))
-        with file.open("a") as lines:
-            lines.write(json.dumps({"env_steps": done, "greedy": greedy, "drawn": drawn}) + "\n")
+        append(file, {"env_steps": done, "greedy": greedy, "drawn": drawn})
 
     LEARN[name](seed, env_steps, report)
 
 
-def points(name: str, python: str, seed: int, env_steps: int, folder: Path) -> list[dict[str, Any]]:
+def points(name: str, python: str, seed: int, env_steps: int, folder: Path) -> list[Point]:
     """Return the points of a run, which takes a process of its own unless its file is complete."""
     file = folder / f"{name.replace(' ', '-')}-{seed}.jsonl"
 
-    def read() -> list[dict[str, Any]]:
-        found = map(json.loads, file.read_text().splitlines()) if file.exists() else ()
-        return [point for point in found if point["env_steps"] <= env_steps]
+    def is_over(found: list[Point]) -> bool:
+        return any(point["env_steps"] == env_steps for point in found)
 
-    if not any(point["env_steps"] == env_steps for point in read()):
-        command = [python, __file__, "--contender", name, "--seed", str(seed)]
-        subprocess.run(
-            [*command, "--env-steps", str(env_steps), "--file", file], check=True,
-            stdout=subprocess.DEVNULL,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "SDL_VIDEODRIVER": "dummy"},
-        )  # fmt: skip
-    return read()
+    command = [python, __file__, "--contender", name, "--seed", str(seed)]
+    found = points_of(
+        file, is_over, [*command, "--env-steps", str(env_steps), "--file", file],
+        stdout=subprocess.DEVNULL, env={"SDL_VIDEODRIVER": "dummy"},
+    )  # fmt: skip
+    return [point for point in found if point["env_steps"] <= env_steps]
 
 
 def main() -> None:
