@@ -1,12 +1,14 @@
-"""Learning curves of PPO and SAC on MuJoCo: rlox and Stable-Baselines3 at equal settings.
+"""Learning curves of PPO, SAC and TD3 on MuJoCo: rlox and Stable-Baselines3 at equal settings.
 
 One run per call, so that several can be made side by side. PPO has the settings of
-``examples/ppo-mujoco.yaml``, SAC its defaults. Every run adds a file to ``results/mujoco``, and
-``summarize`` prints what they come to and draws the curves: of PPO, the mean return of the last 100
-episodes; of SAC, which makes far fewer, that of deterministic episodes now and then.
+``examples/ppo-mujoco.yaml``, SAC and TD3 their defaults. Every run adds a file to
+``results/mujoco``, and ``summarize`` prints what they come to and draws the curves: of PPO, the
+mean return of the last 100 episodes; of SAC and TD3, which make far fewer, that of deterministic
+episodes now and then.
 
     python benchmarks/mujoco_curves.py run ppo rlox HalfCheetah-v5 0
     python benchmarks/mujoco_curves.py run ppo stable-baselines3 HalfCheetah-v5 0
+    python benchmarks/mujoco_curves.py run td3 rlox HalfCheetah-v5 0 --env-steps 1000000
     python benchmarks/mujoco_curves.py summarize ppo
 
 Needs gymnasium[mujoco].
@@ -19,6 +21,7 @@ import json
 import time
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +33,11 @@ from measure import RESULTS, machine
 from rlox.analysis.statistics import bootstrap_iqm
 from rlox.callbacks import EvalCallback
 from rlox.logging import LoggerCallback, Metrics
-from rlox_offpolicy.configs import SACConfig
+from rlox_offpolicy.configs import SACConfig, TD3Config
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.vec_env import VecNormalize
 
 ROOT = Path(__file__).parents[1]
@@ -42,7 +46,7 @@ FOLDER = RESULTS / "mujoco"
 EPISODES = 20
 """Deterministic ones after training."""
 EVALUATED = 5
-"""Episodes for a point of SAC's curves."""
+"""Episodes for a point of SAC's and TD3's curves."""
 
 Curve = list[tuple[int, float]]
 
@@ -61,6 +65,7 @@ LENGTHS = {
         "InvertedPendulum-v5": Length(20_000, 1_000),
         "HalfCheetah-v5": Length(50_000, 2_500),
     },
+    "td3": defaultdict(lambda: Length(300_000, 10_000)),
 }
 """Of PPO a point every five rollouts."""
 
@@ -76,15 +81,18 @@ def main() -> None:
     run.add_argument("seed", type=int)
     summary = commands.add_parser("summarize", help="print a table and draw the curves")
     summary.add_argument("algorithm", choices=LENGTHS)
+    for command in (run, summary):
+        command.add_argument("--env-steps", type=int, help="of runs of another length than usual")
     arguments = parser.parse_args()
     if arguments.command == "summarize":
-        summarize(arguments.algorithm)
+        summarize(arguments.algorithm, arguments.env_steps)
         return
     torch.set_num_threads(1)
     algorithm, contender = arguments.algorithm, arguments.contender
     train = TRAINERS[algorithm, contender]
     started = time.process_time()
-    curve, returns = train(arguments.env, arguments.seed, LENGTHS[algorithm][arguments.env])
+    length = length_of(algorithm, arguments.env, arguments.env_steps)
+    curve, returns = train(arguments.env, arguments.seed, length)
     result = {
         "algorithm": algorithm,
         "contender": contender,
@@ -98,10 +106,21 @@ def main() -> None:
             ["rlox-core", "rlox-native", "stable-baselines3", "gymnasium", "mujoco", "torch"]
         ),
     }
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    path = FOLDER / f"{algorithm}-{contender}-{arguments.env}-{arguments.seed}.json"
+    folder = folder_of(arguments.env_steps)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{algorithm}-{contender}-{arguments.env}-{arguments.seed}.json"
     path.write_text(json.dumps(result) + "\n", encoding="utf-8")
     print(path, result["final_return"], result["evaluation"], flush=True)
+
+
+def length_of(algorithm: str, env_id: str, env_steps: int | None) -> Length:
+    """Return the usual length, or one of as many env steps with 30 points."""
+    return Length(env_steps, env_steps // 30) if env_steps else LENGTHS[algorithm][env_id]
+
+
+def folder_of(env_steps: int | None) -> Path:
+    """Return where runs of one length are kept."""
+    return FOLDER / f"{env_steps}" if env_steps else FOLDER
 
 
 class CurveLogger(LoggerCallback):
@@ -126,10 +145,12 @@ def train_ppo(env_id: str, seed: int, length: Length) -> tuple[Curve, list[float
     return logger.curve, list(algorithm.evaluate(n_episodes=EPISODES).returns)
 
 
-def train_sac(env_id: str, seed: int, length: Length) -> tuple[Curve, list[float]]:
-    """Return the curve of rlox's SAC, and the returns of the evaluation."""
+def train_off_policy(
+    name: str, env_id: str, seed: int, length: Length
+) -> tuple[Curve, list[float]]:
+    """Return the curve of rlox's SAC or TD3, and the returns of the evaluation."""
     callback = EvalCallback(None, length.every, EVALUATED, verbose=False)
-    algorithm = rlox.make("sac", env=env_id, seed=seed, callbacks=[callback])
+    algorithm = rlox.make(name, env=env_id, seed=seed, callbacks=[callback])
     algorithm.train(length.env_steps)
     return callback.eval_results, list(algorithm.evaluate(n_episodes=EPISODES).returns)
 
@@ -192,12 +213,21 @@ def train_their_ppo(env_id: str, seed: int, length: Length) -> tuple[Curve, list
     return callback.curve, returns
 
 
-def train_their_sac(env_id: str, seed: int, length: Length) -> tuple[Curve, list[float]]:
-    """Return the curve of Stable-Baselines3's SAC, and the returns of the evaluation."""
-    config: Any = SACConfig()
+def train_their_off_policy(
+    name: str, env_id: str, seed: int, length: Length
+) -> tuple[Curve, list[float]]:
+    """Return the curve of Stable-Baselines3's SAC or TD3, and the returns of the evaluation."""
+    config: Any = SACConfig() if name == "sac" else TD3Config()
     env, eval_env = make_vec_env(env_id, 1, seed=seed), make_vec_env(env_id, 1, seed=0)
     callback = EvaluationsCurve(length, eval_env)
-    model = stable_baselines3.SAC(
+    options: dict[str, Any] = {}
+    if name == "td3":
+        size = env.action_space.shape
+        options["policy_delay"] = config.policy_delay
+        options["target_policy_noise"] = config.target_noise
+        options["target_noise_clip"] = config.noise_clip
+        options["action_noise"] = NormalActionNoise(np.zeros(size), np.full(size, config.noise_std))
+    model = {"sac": stable_baselines3.SAC, "td3": stable_baselines3.TD3}[name](
         "MlpPolicy",
         env,
         seed=seed,
@@ -211,6 +241,7 @@ def train_their_sac(env_id: str, seed: int, length: Length) -> tuple[Curve, list
         gradient_steps=config.gradient_steps,
         policy_kwargs={"net_arch": [config.hidden] * 2},
         device="cpu",
+        **options,
     )
     model.learn(length.env_steps, callback=callback)
     returns: Any = evaluate_policy(model, eval_env, EPISODES, return_episode_rewards=True)[0]
@@ -220,22 +251,24 @@ def train_their_sac(env_id: str, seed: int, length: Length) -> tuple[Curve, list
 TRAINERS: dict[tuple[str, str], Any] = {
     ("ppo", "rlox"): train_ppo,
     ("ppo", "stable-baselines3"): train_their_ppo,
-    ("sac", "rlox"): train_sac,
-    ("sac", "stable-baselines3"): train_their_sac,
+    ("sac", "rlox"): partial(train_off_policy, "sac"),
+    ("sac", "stable-baselines3"): partial(train_their_off_policy, "sac"),
+    ("td3", "rlox"): partial(train_off_policy, "td3"),
+    ("td3", "stable-baselines3"): partial(train_their_off_policy, "td3"),
 }
 
 
-def summarize(algorithm: str) -> None:
-    """Print final returns with their deviations, and draw all curves."""
+def summarize(algorithm: str, env_steps: int | None) -> None:
+    """Print final returns with their deviations, and draw all curves, of runs of one length."""
     import matplotlib.pyplot as plt
 
     runs: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
-    for path in sorted(FOLDER.glob(f"{algorithm}-*.json")):
+    for path in sorted(folder_of(env_steps).glob(f"{algorithm}-*.json")):
         run = json.loads(path.read_text(encoding="utf-8"))
         runs[run["env"]][run["contender"]].append(run)
     figure, axes = plt.subplots(1, len(runs), figsize=(4 * len(runs), 3.2), squeeze=False)
     for axis, (env_id, contenders) in zip(axes[0], runs.items(), strict=True):
-        length = LENGTHS[algorithm][env_id]
+        length = length_of(algorithm, env_id, env_steps)
         for name, of_contender in contenders.items():
             finals = [run["final_return"] for run in of_contender]
             spread = f" ± {np.std(finals, ddof=1):,.0f}" if len(finals) > 1 else ""
@@ -252,7 +285,8 @@ def summarize(algorithm: str) -> None:
     axes[0][0].set_ylabel("mean return")
     axes[0][0].legend()
     figure.tight_layout()
-    figure.savefig(PICTURES / f"{algorithm}-mujoco.png", dpi=100)
+    longer = f"-{env_steps}" if env_steps else ""
+    figure.savefig(PICTURES / f"{algorithm}-mujoco{longer}.png", dpi=100)
 
 
 if __name__ == "__main__":
