@@ -1,0 +1,229 @@
+//! The streams of both ends, from Python.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use pyo3::create_exception;
+use pyo3::exceptions::{PyException, PyOSError, PyTimeoutError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::client::{Stream, Target, shared_driver};
+use crate::driver::Driver;
+use crate::server::{Server, Service};
+use crate::session::Session;
+use crate::status::Status;
+use crate::tls::Files;
+
+create_exception!(
+    _transport,
+    StreamError,
+    PyException,
+    "A stream broke, or was refused; ``args`` are gRPC's name of the status, and what happened."
+);
+
+/// Between looks at whether Ctrl-C was pressed.
+const LOOK: Duration = Duration::from_millis(100);
+/// The longest wait; more is as good as for ever.
+const MOST_SECONDS: f64 = 1e9;
+
+fn raised(status: Status) -> PyErr {
+    StreamError::new_err((status.code, status.details))
+}
+
+fn duration(seconds: f64) -> Duration {
+    Duration::from_secs_f64(if seconds.is_nan() { 0.0 } else { seconds.clamp(0.0, MOST_SECONDS) })
+}
+
+/// Wait without the GIL until a future is ready; raise what a signal's handler raises meanwhile.
+fn wait<F>(py: Python<'_>, driver: &Driver, seconds: f64, future: F) -> PyResult<F::Output>
+where
+    F: Future + Send,
+    F::Output: Send,
+{
+    let end = Instant::now() + duration(seconds);
+    let mut future = pin!(future);
+    loop {
+        let now = Instant::now();
+        let slice = end.min(now + LOOK);
+        if let Some(output) = py.detach(|| driver.wait_until(slice, future.as_mut())) {
+            return Ok(output);
+        }
+        if slice == end {
+            return Err(PyTimeoutError::new_err(format!("not done in {seconds} s")));
+        }
+        py.check_signals()?;
+    }
+}
+
+fn to_python(py: Python<'_>, message: Option<Bytes>) -> Option<Bound<'_, PyBytes>> {
+    message.map(|bytes| PyBytes::new(py, &bytes))
+}
+
+/// A learner's stream to a worker, on a connection of its own.
+#[pyclass(name = "ClientStream", module = "rlox_distributed._transport", frozen)]
+pub(crate) struct PyClientStream(Arc<Stream>);
+
+#[pymethods]
+impl PyClientStream {
+    #[new]
+    #[pyo3(signature = (address, path, *, largest, seconds, token=None, ca=None, cert=None, key=None))]
+    #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
+    fn new(
+        py: Python<'_>,
+        address: String,
+        path: String,
+        largest: usize,
+        seconds: f64,
+        token: Option<String>,
+        ca: Option<Vec<u8>>,
+        cert: Option<Vec<u8>>,
+        key: Option<Vec<u8>>,
+    ) -> PyResult<Self> {
+        let tls = Files { ca, cert, key }.client().map_err(PyValueError::new_err)?;
+        let target = Target { address, path, token, tls, largest };
+        let driver = shared_driver()?;
+        let opened = wait(py, &driver, seconds, Stream::open(driver.clone(), &target))?;
+        Ok(Self(Arc::new(opened.map_err(raised)?)))
+    }
+
+    fn send(&self, py: Python<'_>, data: &[u8]) -> PyResult<()> {
+        let driver = self.0.driver();
+        py.detach(|| driver.wait(self.0.send(Some(data)))).map_err(raised)
+    }
+
+    fn end(&self, py: Python<'_>) -> PyResult<()> {
+        let driver = self.0.driver();
+        py.detach(|| driver.wait(self.0.send(None))).map_err(raised)
+    }
+
+    fn receive<'py>(&self, py: Python<'py>, seconds: f64) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let message = wait(py, self.0.driver(), seconds, self.0.receive())?;
+        Ok(to_python(py, message.map_err(raised)?))
+    }
+
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.0.close());
+    }
+}
+
+/// A worker's side of a stream.
+#[pyclass(name = "ServerStream", module = "rlox_distributed._transport", frozen)]
+pub(crate) struct PyServerStream(Mutex<Option<Session>>);
+
+impl PyServerStream {
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&mut Session) -> crate::status::Result<T> + Send,
+    ) -> PyResult<T> {
+        py.detach(|| {
+            let mut session = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            session.as_mut().map_or_else(|| Err(Status::cancelled()), call)
+        })
+        .map_err(raised)
+    }
+}
+
+#[pymethods]
+impl PyServerStream {
+    fn receive<'py>(&self, py: Python<'py>, seconds: f64) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let message = self.with(py, |session| session.receive(Some(duration(seconds))))?;
+        Ok(to_python(py, message))
+    }
+
+    fn exchange<'py>(&self, py: Python<'py>, answer: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let message = self.with(py, |session| session.exchange(answer))?;
+        Ok(to_python(py, message))
+    }
+
+    #[staticmethod]
+    fn abort(code: &str, details: String) -> PyErr {
+        raised(Status::named(code, details))
+    }
+}
+
+/// A server of one method whose streams are handled by a Python function.
+#[pyclass(name = "Server", module = "rlox_distributed._transport", frozen)]
+pub(crate) struct PyServer(Server);
+
+#[pymethods]
+impl PyServer {
+    #[new]
+    #[pyo3(signature = (
+        address, service, method, handler, *, largest, most_streams, token=None, ca=None, cert=None,
+        key=None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
+    fn new(
+        py: Python<'_>,
+        address: &str,
+        service: String,
+        method: String,
+        handler: Py<PyAny>,
+        largest: usize,
+        most_streams: usize,
+        token: Option<String>,
+        ca: Option<Vec<u8>>,
+        cert: Option<Vec<u8>>,
+        key: Option<Vec<u8>>,
+    ) -> PyResult<Self> {
+        let tls = Files { ca, cert, key }.server().map_err(PyValueError::new_err)?;
+        let served = Service {
+            name: service,
+            method,
+            token,
+            tls,
+            largest,
+            most_sessions: most_streams,
+            handle: Box::new(move |session| handle(&handler, session)),
+        };
+        let bound = py.detach(|| Server::bind(address, served));
+        Ok(Self(bound.map_err(|error| PyOSError::new_err(error.to_string()))?))
+    }
+
+    #[getter]
+    fn port(&self) -> u16 {
+        self.0.port
+    }
+
+    fn start(&self, py: Python<'_>) -> PyResult<()> {
+        Ok(py.detach(|| self.0.start())?)
+    }
+
+    fn stop(&self, py: Python<'_>, grace: f64) {
+        py.detach(|| self.0.stop(duration(grace)));
+    }
+}
+
+/// Let Python answer a stream, and end it as the handler did: returning is in good order.
+fn handle(handler: &Py<PyAny>, session: Session) {
+    // none where the interpreter is ending
+    let _ = Python::try_attach(|py| -> PyResult<()> {
+        let stream = Bound::new(py, PyServerStream(Mutex::new(Some(session))))?;
+        let status = match handler.call1(py, (&stream,)) {
+            Ok(_) => Status::named("OK", ""),
+            Err(error) => status_of(py, error),
+        };
+        let session = stream.get().0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(session) = session {
+            py.detach(|| session.finish(&status));
+        }
+        Ok(())
+    });
+}
+
+fn status_of(py: Python<'_>, error: PyErr) -> Status {
+    if error.is_instance_of::<StreamError>(py) {
+        let arguments = error.value(py).getattr("args").and_then(|args| args.extract());
+        if let Ok((code, details)) = arguments {
+            let (code, details): (String, String) = (code, details);
+            return Status::named(&code, details);
+        }
+    }
+    let status = Status::named("UNKNOWN", format!("the worker failed: {error}"));
+    error.write_unraisable(py, None);
+    status
+}

@@ -1,0 +1,40 @@
+//! gRPC streams of bytes between learners and env workers, over HTTP/2.
+//!
+//! What the bytes are, who has a session and what is done once is Python's; here are sockets, TLS,
+//! tokens, bounds, deadlines, keepalive, the health service and the drain.
+//!
+//! - [`driver`]: whoever waits for a message runs the sockets meanwhile.
+//! - [`messages`], [`status`]: gRPC's frames and the statuses of streams.
+//! - [`socket`], [`tls`], [`keepalive`]: connections.
+//! - [`client`]: a learner's stream.
+//! - [`server`], [`session`], [`health`]: a worker's.
+//! - `binding`: all of it from Python.
+
+pub mod client;
+pub mod driver;
+pub mod health;
+pub mod keepalive;
+pub mod messages;
+pub mod server;
+pub mod session;
+pub mod socket;
+pub mod status;
+pub mod tls;
+
+mod binding;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _transport {
+    #[pymodule_export]
+    use super::binding::{PyClientStream, PyServer, PyServerStream, StreamError};
+
+    use super::{Bound, PyModule, PyResult};
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}
