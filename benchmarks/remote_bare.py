@@ -19,7 +19,7 @@ from typing import Any
 
 import grpc
 import numpy as np
-from rlox_distributed.stream import Stream
+from grpcio_stream import Stream
 
 __all__ = ["bare_client", "serve_bare", "serve_sockets", "socket_client", "whole_client"]
 

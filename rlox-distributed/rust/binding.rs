@@ -140,8 +140,8 @@ impl PyServerStream {
     }
 
     #[staticmethod]
-    fn abort(code: &str, details: String) -> PyErr {
-        raised(Status::named(code, details))
+    fn abort(code: &str, details: String) -> PyResult<()> {
+        Err(raised(Status::named(code, details)))
     }
 }
 

@@ -58,7 +58,14 @@ impl Files {
     /// # Errors
     /// As of [`Files::client`].
     pub fn server(&self) -> Result<Option<Arc<ServerConfig>>> {
-        let Some((chain, key)) = self.own()? else { return Ok(None) };
+        let Some((chain, key)) = self.own()? else {
+            return match self.ca {
+                None => Ok(None),
+                Some(_) => Err("tls_ca asks learners for certificates, so the worker needs its own: \
+                                give tls_cert and tls_key too"
+                    .into()),
+            };
+        };
         let builder = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?;

@@ -6,11 +6,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import grpc
 import numpy as np
 from rlox.errors import EnvError, WorkerError, WorkerLostError
 
-from rlox_distributed.channels import HEADROOM, SERVICE, channel_options
+from rlox_distributed._transport import StreamError
+from rlox_distributed.channels import HEADROOM
 from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.security import Credentials
 from rlox_distributed.spaces import Leaves, space_from_json
@@ -34,14 +34,7 @@ MAX_WELCOME = 4 << 20
 MAX_CHOICES = 1 << 20
 """Actions of one env that can be masked."""
 
-PASSING = (
-    grpc.StatusCode.UNAVAILABLE,
-    grpc.StatusCode.CANCELLED,
-    grpc.StatusCode.ABORTED,
-    grpc.StatusCode.UNKNOWN,
-    grpc.StatusCode.INTERNAL,
-    grpc.StatusCode.DEADLINE_EXCEEDED,
-)
+PASSING = ("UNAVAILABLE", "CANCELLED", "ABORTED", "UNKNOWN", "INTERNAL", "DEADLINE_EXCEEDED")
 """After which another attempt may succeed; any other status is a refusal."""
 
 
@@ -64,7 +57,6 @@ class Link:
         self._hello = hello
         self._credentials = credentials
         self._largest = MAX_WELCOME
-        self._channel: grpc.Channel | None = None
         self._call: Any = None  # a stream, while there is one
         self._sent = 0
         self._request: bytes = b""
@@ -90,18 +82,16 @@ class Link:
                 raise WorkerLostError(
                     f"the worker {self.address} has not answered in {seconds:g} s"
                 ) from None
-            except grpc.RpcError as error:
+            except StreamError as error:
                 self._hang_up()
-                busy = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+                code, details = error.args
+                busy = code == "RESOURCE_EXHAUSTED"
                 waits = busy and time.monotonic() + wait < min(end, begun + BUSY_SECONDS)
-                if error.code() not in PASSING and not waits:
-                    raise EnvError(
-                        f"the worker {self.address} refuses: {error.details()}"
-                    ) from None
+                if code not in PASSING and not waits:
+                    raise EnvError(f"the worker {self.address} refuses: {details}") from None
                 if time.monotonic() + wait > end:
                     raise WorkerLostError(
-                        f"the worker {self.address} cannot be reached in {seconds:g} s: "
-                        f"{error.details()}"
+                        f"the worker {self.address} cannot be reached in {seconds:g} s: {details}"
                     ) from None
             time.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT)
@@ -129,17 +119,10 @@ class Link:
 
     def _greet(self, seconds: float) -> Any:
         """Open a stream and return the worker's welcome."""
-        options = channel_options(self._largest)
-        secured = self._credentials.for_channel()
-        self._channel = (
-            grpc.insecure_channel(self.address, options)
-            if secured is None
-            else grpc.secure_channel(self.address, secured, options)
-        )
-        method = self._channel.stream_stream(f"/{SERVICE}/Session", bytes, pb.Reply.FromString)
-        self._call = Stream(method, self._credentials.metadata())
+        end = time.monotonic() + seconds
+        self._call = Stream(self.address, self._credentials, self._largest, seconds)
         self._call.send(pb.Request(hello=self._hello).SerializeToString())
-        reply = self._call.receive(seconds)
+        reply = self._call.receive(max(end - time.monotonic(), 0.0))
         if reply.WhichOneof("answer") != "welcome":
             raise EnvError(f"the worker {self.address} does not speak this protocol")
         return reply.welcome
@@ -191,12 +174,11 @@ class Link:
                 raise WorkerLostError(
                     f"the worker {self.address} has not answered in {seconds:g} s"
                 ) from None
-            except grpc.RpcError as error:
+            except StreamError as error:
                 self._hang_up()
-                if error.code() not in PASSING:
-                    raise EnvError(
-                        f"the worker {self.address} refuses: {error.details()}"
-                    ) from None
+                code, details = error.args
+                if code not in PASSING:
+                    raise EnvError(f"the worker {self.address} refuses: {details}") from None
                 continue
             if reply.sequence == self._sent:
                 break
@@ -215,9 +197,6 @@ class Link:
         if self._call is not None:
             self._call.close()
             self._call = None
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
 
     def close(self) -> None:
         """End the stream, in good order if the worker answers; it is then free for the next."""

@@ -7,7 +7,6 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-import grpc
 from rlox.errors import ConfigError
 
 __all__ = ["Credentials", "is_loopback", "read_token"]
@@ -83,31 +82,20 @@ class Credentials:
                 f"token (token_file, or the variable {TOKEN_VARIABLE})"
             )
 
-    def metadata(self) -> list[tuple[str, str]]:
-        """Return what a learner sends with its calls."""
-        token = read_token(self.token_file)
-        return [] if token is None else [("authorization", f"Bearer {token}")]
+    def token(self) -> str | None:
+        """Return the token, as :func:`read_token` does."""
+        return read_token(self.token_file)
 
-    def for_channel(self) -> grpc.ChannelCredentials | None:
-        """Return a learner's credentials; ``None`` without TLS."""
-        if self.tls_ca is None:
-            return None
-        return grpc.ssl_channel_credentials(
-            _read(self.tls_ca), _read(self.tls_key), _read(self.tls_cert)
-        )
+    def files(self) -> dict[str, bytes | None]:
+        """Return the contents of the files of TLS: ``ca``, ``cert`` and ``key``.
 
-    def for_server(self) -> grpc.ServerCredentials | None:
-        """Return a worker's credentials; ``None`` without TLS.
+        A learner uses TLS with a CA, and a worker with a certificate; with a CA too it asks
+        learners for one.
 
-        With a CA it asks learners for a certificate.
+        Raises:
+            ConfigError: a file cannot be read.
         """
-        if self.tls_cert is None:
-            return None
-        return grpc.ssl_server_credentials(
-            [(_read(self.tls_key), _read(self.tls_cert))],
-            _read(self.tls_ca),
-            require_client_auth=self.tls_ca is not None,
-        )
+        return {"ca": _read(self.tls_ca), "cert": _read(self.tls_cert), "key": _read(self.tls_key)}
 
 
 def _read(path: str | Path | None) -> bytes | None:

@@ -1,100 +1,81 @@
-"""Bidirectional gRPC streams whose answers have deadlines."""
+"""Streams to workers whose answers have deadlines."""
 
 from __future__ import annotations
 
-import math
-import queue
-import threading
 import time
 from contextlib import suppress
 from typing import Any
 
-import grpc
+from google.protobuf.message import DecodeError
+from rlox.errors import ConfigError
 
-__all__ = ["EndedError", "Stream"]
+from rlox_distributed._transport import ClientStream, StreamError
+from rlox_distributed.channels import SERVICE
+from rlox_distributed.protocol import workers_pb2 as pb
+from rlox_distributed.security import Credentials
+
+__all__ = ["Stream"]
+
+CONNECT_SECONDS = 5.0
+"""For which one attempt to connect may take; the system asks ever more rarely in a longer one."""
 
 
 class Stream:
-    """A bidirectional stream whose answers can be waited for with a deadline.
+    """A stream of requests and answers, on a connection of its own.
 
-    Whoever waits reads the stream itself. gRPC has no deadline for one answer, so a thread that
-    sleeps until the next deadline cancels the stream.
+    Args:
+        address: ``host:port``.
+        credentials: of TLS and the token.
+        largest: bytes of the largest answer that is taken.
+        seconds: for connecting.
+
+    Raises:
+        ConfigError: a file of the credentials is not what it should be.
+        StreamError: the worker cannot be reached.
     """
 
-    def __init__(self, method: Any, metadata: Any) -> None:
-        self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._sooner = threading.Event()
-        self._due = self._wakes = math.inf
-        self._late = self._closed = False
-        self._call = method(iter(self._requests.get, None), metadata=metadata)
-        threading.Thread(target=self._watch, daemon=True).start()
+    def __init__(
+        self, address: str, credentials: Credentials, largest: int, seconds: float
+    ) -> None:
+        seconds = min(seconds, CONNECT_SECONDS)
+        try:
+            self._stream = ClientStream(
+                address, f"/{SERVICE}/Session", largest=largest, seconds=seconds,
+                token=credentials.token(), **credentials.files(),
+            )  # fmt: skip
+        except TimeoutError:
+            raise StreamError("UNAVAILABLE", f"no connection in {seconds:g} s") from None
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
 
     def send(self, data: bytes) -> None:
-        """Send a request."""
-        self._requests.put(data)
+        """Send a request; what keeps it from arriving is raised where its answer is awaited."""
+        with suppress(StreamError):
+            self._stream.send(data)
 
     def receive(self, seconds: float) -> Any:
         """Return the next answer.
 
         Raises:
-            TimeoutError: it has not come after so many seconds; the stream is cancelled.
-            grpc.RpcError: the stream broke, or the other side ended it.
+            TimeoutError: it has not come after so many seconds.
+            StreamError: the stream broke, or the other side ended it.
         """
-        with self._lock:
-            self._due = time.monotonic() + seconds
-            if self._due < self._wakes:
-                self._sooner.set()
-        answer, error = None, None
+        data = self._stream.receive(seconds)
+        if data is None:
+            raise StreamError("UNAVAILABLE", "the worker ended the stream")
         try:
-            answer = next(self._call, None)
-        except grpc.RpcError as raised:
-            error = raised
-        finally:
-            with self._lock:
-                self._due = math.inf
-        if self._late:
-            raise TimeoutError
-        if answer is None:
-            raise error or EndedError()
-        return answer
-
-    def _watch(self) -> None:
-        """Cancel the stream once an answer is late."""
-        while not self._closed:
-            with self._lock:
-                now = time.monotonic()
-                self._late = self._due <= now
-                self._wakes = self._due
-                self._sooner.clear()
-            if self._late:
-                self._call.cancel()
-                return
-            self._sooner.wait(None if self._wakes == math.inf else self._wakes - now)
+            return pb.Reply.FromString(data)
+        except DecodeError:
+            raise StreamError("INTERNAL", "the answer is no message of this protocol") from None
 
     def end(self, seconds: float) -> None:
         """Send no more requests, and wait until the worker ends the stream."""
-        self._requests.put(None)
         end = time.monotonic() + seconds
-        with suppress(TimeoutError, grpc.RpcError):
-            while True:
-                self.receive(max(end - time.monotonic(), 0.0))
+        with suppress(TimeoutError, StreamError):
+            self._stream.end()
+            while self._stream.receive(max(end - time.monotonic(), 0.0)) is not None:
+                pass
 
     def close(self) -> None:
         """Break the stream off."""
-        self._requests.put(None)
-        self._call.cancel()
-        self._closed = True
-        self._sooner.set()
-
-
-class EndedError(grpc.RpcError):  # type: ignore[misc]  # grpc has no types
-    """The worker ended the stream in good order."""
-
-    def code(self) -> grpc.StatusCode:
-        """Return the status of one that may be opened again."""
-        return grpc.StatusCode.UNAVAILABLE
-
-    def details(self) -> str:
-        """Return what happened."""
-        return "the worker ended the stream"
+        self._stream.close()

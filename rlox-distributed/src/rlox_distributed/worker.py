@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import hmac
 import secrets
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import grpc
 import numpy as np
 import rlox
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from google.protobuf.message import DecodeError
 from rlox.errors import ConfigError
 from rlox.protocols import MaskingVecEnv, StatefulVecEnv, VecEnv
 from rlox.spaces.nested import map_leaves
 
-from rlox_distributed.channels import HEADROOM, PROTOCOL_VERSION, SERVICE, channel_options
+from rlox_distributed._transport import Server, ServerStream
+from rlox_distributed.channels import HEADROOM, PROTOCOL_VERSION, SERVICE
 from rlox_distributed.protocol import workers_pb2 as pb
-from rlox_distributed.security import Credentials, read_token
+from rlox_distributed.security import Credentials
 from rlox_distributed.spaces import Leaves, arguments_to_json, space_to_json
 from rlox_distributed.state import ServedState
 
@@ -58,7 +56,6 @@ class EnvWorker:
     ) -> None:
         self._credentials = credentials or Credentials()
         self._credentials.require_for(bind, serving=True)
-        self._token = read_token(self._credentials.token_file)
         self._env, self._env_id = env, env_id
         self._env_kwargs = arguments_to_json(env_kwargs or {})
         self._spaces = space_to_json(env.observation_space), space_to_json(env.action_space)
@@ -74,74 +71,55 @@ class EnvWorker:
         self._holder: object = None
         self._session = secrets.token_hex(16)
         self._done, self._last = 0, b""
-        self._server = grpc.server(
-            ThreadPoolExecutor(MAX_STREAMS + 2, thread_name_prefix="rlox-worker"),
-            options=channel_options(self._actions.size + HEADROOM),
-            maximum_concurrent_rpcs=MAX_STREAMS,
-        )
-        handler = grpc.stream_stream_rpc_method_handler(self._serve, pb.Request.FromString, bytes)
-        generic = grpc.method_handlers_generic_handler(SERVICE, {"Session": handler})
-        self._server.add_generic_rpc_handlers((generic,))
-        self._health = health.HealthServicer()
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        self.port = self._bind(bind)
+        self._stopped = threading.Event()
+        self._server = self._bind(bind)
+        self.port = self._server.port
         """Where it listens."""
 
-    def _bind(self, address: str) -> int:
-        secured = self._credentials.for_server()
+    def _bind(self, address: str) -> Server:
         try:
-            if secured is not None:
-                return int(self._server.add_secure_port(address, secured))
-            return int(self._server.add_insecure_port(address))
-        except RuntimeError as error:
+            return Server(
+                address, SERVICE, "Session", self._serve,
+                largest=self._actions.size + HEADROOM, most_streams=MAX_STREAMS,
+                token=self._credentials.token(), **self._credentials.files(),
+            )  # fmt: skip
+        except OSError as error:
             raise ConfigError(f"'{address}' cannot be bound: {error}") from None
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
 
     def start(self) -> None:
         """Begin to serve, in threads."""
         self._server.start()
-        self._health.set(SERVICE, health_pb2.HealthCheckResponse.SERVING)
 
     def wait(self) -> None:
         """Wait until :meth:`stop`."""
-        self._server.wait_for_termination()
+        self._stopped.wait()
 
     def stop(self, grace: float = 5.0) -> None:
         """Refuse new streams, let the step under way end, and close the env."""
-        self._health.enter_graceful_shutdown()
-        self._server.stop(grace).wait()
+        self._server.stop(grace)
         with self._lock:
             self._env.close()
+        self._stopped.set()
 
-    def _serve(self, requests: Iterator[Any], context: Any) -> Iterator[bytes]:
-        """Answer the requests of one stream."""
-        self._require_token(context)
-        stranger = threading.Timer(HELLO_SECONDS, context.cancel)
-        stranger.start()
-        try:
-            first = next(requests, None)
-        finally:
-            stranger.cancel()
+    def _serve(self, stream: ServerStream) -> None:
+        """Answer the requests of one stream, whose token was right."""
         holder = object()
-        yield self._welcome(first, holder, context)
+        data = stream.receive(HELLO_SECONDS)
+        answer = self._welcome(_parse(data, stream), holder, stream)
         try:
-            for request in requests:
-                yield self._answer(request, holder, context)
+            while (data := stream.exchange(answer)) is not None:
+                answer = self._answer(_parse(data, stream), holder, stream)
         finally:
             with self._lock:
                 if self._holder is holder:
                     self._holder = None
 
-    def _require_token(self, context: Any) -> None:
-        if self._token is None:
-            return
-        given = dict(context.invocation_metadata()).get("authorization", "")
-        if not hmac.compare_digest(str(given).encode(), f"Bearer {self._token}".encode()):
-            context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is wrong or missing")
-
     def _welcome(self, request: Any, holder: object, context: Any) -> bytes:
         """Give the session to a learner, or refuse it."""
         if request is None or request.WhichOneof("call") != "hello":
-            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the first request must be hello")
+            context.abort("FAILED_PRECONDITION", "the first request must be hello")
         hello = request.hello
         for name, theirs, ours in (
             ("protocol version", hello.protocol_version, PROTOCOL_VERSION),
@@ -151,13 +129,13 @@ class EnvWorker:
         ):
             if theirs != ours:
                 context.abort(
-                    grpc.StatusCode.FAILED_PRECONDITION,
+                    "FAILED_PRECONDITION",
                     f"the worker has the {name} {ours!r}, the learner asks for {theirs!r}",
                 )
         with self._lock:
             known = hello.learner == self._learner
             if self._holder is not None and not known:
-                context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "another learner has this worker")
+                context.abort("RESOURCE_EXHAUSTED", "another learner has this worker")
             self._holder = holder  # an older stream of the same learner has lost it
             if not known:
                 self._learner, self._session = hello.learner, secrets.token_hex(16)
@@ -180,21 +158,21 @@ class EnvWorker:
         """Do a request that is not done yet."""
         with self._lock:
             if self._holder is not holder:
-                context.abort(grpc.StatusCode.ABORTED, "this stream lost its session")
+                context.abort("ABORTED", "this stream lost its session")
             if request.sequence == self._done and self._last:
                 return self._last
             if request.sequence != self._done + 1:
                 context.abort(
-                    grpc.StatusCode.FAILED_PRECONDITION,
+                    "FAILED_PRECONDITION",
                     f"expected request {self._done + 1}, got {request.sequence}",
                 )
             call = request.WhichOneof("call")
             if call not in self._calls:
-                context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"no request is called {call}")
+                context.abort("INVALID_ARGUMENT", f"no request is called {call}")
             try:
                 arguments = self._decode(request, call)
             except ValueError as error:
-                context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+                context.abort("INVALID_ARGUMENT", str(error))
             try:
                 reply = self._calls[call](arguments)
             except Exception as error:  # whatever an env raises is the learner's to see
@@ -253,3 +231,11 @@ class EnvWorker:
         message.obs.extend(self._obs.to_bytes(obs))
         if masks is not None:
             message.masks = np.asarray(masks, np.bool_).tobytes()
+
+
+def _parse(data: bytes | None, stream: ServerStream) -> Any:
+    """Return a request; ``None`` where there is none."""
+    try:
+        return None if data is None else pb.Request.FromString(data)
+    except DecodeError:
+        stream.abort("INTERNAL", "the request is no message of this protocol")
