@@ -134,7 +134,11 @@ impl PyServerStream {
         Ok(to_python(py, message))
     }
 
-    fn exchange<'py>(&self, py: Python<'py>, answer: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    fn exchange<'py>(
+        &self,
+        py: Python<'py>,
+        answer: &[u8],
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let message = self.with(py, |session| session.exchange(answer))?;
         Ok(to_python(py, message))
     }

@@ -127,6 +127,11 @@ impl Stream {
         }
     }
 
+    fn reset(&self) {
+        let mut sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        sending.send_reset(h2::Reason::CANCEL);
+    }
+
     /// Break the stream off.
     pub fn close(&self) {
         self.closed.notify_one();
@@ -136,9 +141,7 @@ impl Stream {
                 return;
             }
             drop(request);
-            let mut sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
-            sending.send_reset(h2::Reason::CANCEL);
-            drop(sending);
+            self.reset();
             settle().await;
             self.connection.abort();
             settle().await;

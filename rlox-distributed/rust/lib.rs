@@ -7,7 +7,7 @@
 //! - [`messages`], [`status`]: gRPC's frames and the statuses of streams.
 //! - [`socket`], [`tls`], [`keepalive`]: connections.
 //! - [`client`]: a learner's stream.
-//! - [`server`], [`session`], [`health`]: a worker's.
+//! - [`server`], [`session`], [`strangers`], [`health`]: a worker's.
 //! - `binding`: all of it from Python.
 
 pub mod client;
@@ -19,6 +19,7 @@ pub mod server;
 pub mod session;
 pub mod socket;
 pub mod status;
+pub mod strangers;
 pub mod tls;
 
 mod binding;

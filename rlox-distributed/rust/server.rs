@@ -11,7 +11,7 @@ use bytes::Bytes;
 use h2::server::{self, SendResponse};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use subtle::ConstantTimeEq;
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::rustls::ServerConfig;
 
@@ -22,9 +22,10 @@ use crate::messages::Messages;
 use crate::session::Session;
 use crate::socket::{Listener, Socket, greet};
 use crate::status::Status;
+use crate::strangers::{Stranger, Strangers};
 
-/// Connections at a time.
-const MOST_CONNECTIONS: usize = 512;
+/// Connections at a time that have shown no token.
+const MOST_STRANGERS: usize = 256;
 /// Streams of one connection.
 const MOST_STREAMS: u32 = 16;
 /// In which TLS and HTTP/2 must have come about.
@@ -81,7 +82,7 @@ struct Shared {
     phase: watch::Sender<Phase>,
     sessions: AtomicUsize,
     changed: Notify,
-    connections: Arc<Semaphore>,
+    strangers: Arc<Strangers>,
 }
 
 impl Server {
@@ -97,7 +98,7 @@ impl Server {
             phase: watch::Sender::new(Phase::Serving),
             sessions: AtomicUsize::new(0),
             changed: Notify::new(),
-            connections: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
+            strangers: Arc::default(),
         });
         Ok(Self { driver, shared, listener: Mutex::new(Some(listener)), port })
     }
@@ -170,20 +171,20 @@ async fn accept(listener: Listener, driver: Arc<Driver>, shared: Arc<Shared>) {
             sleep(Duration::from_millis(20)).await; // until there are files again
             continue;
         };
-        let Ok(permit) = shared.connections.clone().try_acquire_owned() else { continue };
+        let stranger = shared.strangers.admit(MOST_STRANGERS);
         let (driver, shared, mut phases) = (driver.clone(), shared.clone(), phases.clone());
         tokio::spawn(async move {
             tokio::select! {
-                () = serve(socket, driver, shared) => {}
+                () = serve(socket, &driver, &shared, &stranger) => {}
+                () = stranger.evicted() => {}
                 _ = phases.wait_for(|phase| *phase == Phase::Ended) => {}
             }
-            drop(permit);
         });
     }
 }
 
 /// Serve a connection until it ends.
-async fn serve(socket: Socket, driver: Arc<Driver>, shared: Arc<Shared>) {
+async fn serve(socket: Socket, driver: &Arc<Driver>, shared: &Arc<Shared>, stranger: &Stranger) {
     let tls = shared.service.tls.clone();
     let greeted = timeout(GREETING, async {
         let socket = greet(socket, tls).await.ok()?;
@@ -205,9 +206,8 @@ async fn serve(socket: Socket, driver: Arc<Driver>, shared: Arc<Shared>) {
         tokio::select! {
             next = connection.accept() => match next {
                 Some(Ok((request, respond))) => {
-                    let health = dispatch(request, respond, &driver, &shared);
-                    if let Some(task) = health {
-                        tokio::spawn(task);
+                    if let Some(health) = dispatch(request, respond, driver, shared, stranger) {
+                        tokio::spawn(health);
                     }
                 }
                 _ => return,
@@ -228,6 +228,7 @@ fn dispatch(
     mut respond: SendResponse<Bytes>,
     driver: &Arc<Driver>,
     shared: &Arc<Shared>,
+    stranger: &Stranger,
 ) -> Option<impl Future<Output = ()> + Send + 'static> {
     let service = &shared.service;
     let (head, body) = request.into_parts();
@@ -256,6 +257,7 @@ fn dispatch(
         Status::named("RESOURCE_EXHAUSTED", "the worker has as many streams as it takes")
     } else {
         let counted = Counted(shared.clone());
+        stranger.stays();
         shared.changed.notify_one();
         let messages = Messages::new(body, service.largest);
         let phases = shared.phase.subscribe();
@@ -292,4 +294,3 @@ pub fn refuse(respond: &mut SendResponse<Bytes>, status: &Status) {
     response.headers_mut().extend(status.to_trailers());
     let _ = respond.send_response(response, true); // who has gone needs no answer
 }
-

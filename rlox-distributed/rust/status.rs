@@ -89,7 +89,8 @@ impl Status {
         let number = headers.get("grpc-status")?;
         let known = number.to_str().ok().and_then(|text| text.parse::<usize>().ok());
         let code = known.and_then(|at| NAMES.get(at).copied()).unwrap_or("UNKNOWN");
-        let details = headers.get("grpc-message").map_or(Vec::new(), |v| percent_decoded(v.as_bytes()));
+        let details =
+            headers.get("grpc-message").map_or(Vec::new(), |v| percent_decoded(v.as_bytes()));
         Some(Self { code, details: String::from_utf8_lossy(&details).into_owned() })
     }
 

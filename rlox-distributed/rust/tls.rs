@@ -35,6 +35,7 @@ impl Files {
     /// # Errors
     /// The contents are not what they should be; the text says which.
     pub fn client(&self) -> Result<Option<Arc<ClientConfig>>> {
+        let own = self.own()?;
         let Some(ca) = &self.ca else { return Ok(None) };
         let trusted = Trusted::read(ca)?;
         let webpki = WebPkiServerVerifier::builder_with_provider(trusted.roots()?, provider())
@@ -45,9 +46,11 @@ impl Files {
             .map_err(|error| error.to_string())?
             .dangerous() // what follows trusts less than the system's list, and no more than webpki
             .with_custom_certificate_verifier(Arc::new(Servers { webpki, trusted }));
-        let mut config = match self.own()? {
+        let mut config = match own {
             None => builder.with_no_client_auth(),
-            Some((chain, key)) => builder.with_client_auth_cert(chain, key).map_err(unfit)?,
+            Some((chain, key)) => {
+                builder.with_client_auth_cert(chain, key).map_err(|error| unfit(&error))?
+            }
         };
         config.alpn_protocols = vec![b"h2".to_vec()];
         Ok(Some(Arc::new(config)))
@@ -61,9 +64,11 @@ impl Files {
         let Some((chain, key)) = self.own()? else {
             return match self.ca {
                 None => Ok(None),
-                Some(_) => Err("tls_ca asks learners for certificates, so the worker needs its own: \
+                Some(_) => {
+                    Err("tls_ca asks learners for certificates, so the worker needs its own: \
                                 give tls_cert and tls_key too"
-                    .into()),
+                        .into())
+                }
             };
         };
         let builder = ServerConfig::builder_with_provider(provider())
@@ -73,13 +78,16 @@ impl Files {
             None => builder.with_no_client_auth(),
             Some(ca) => {
                 let trusted = Trusted::read(ca)?;
-                let webpki = WebPkiClientVerifier::builder_with_provider(trusted.roots()?, provider())
-                    .build()
-                    .map_err(|error| format!("tls_ca holds no certificates to trust: {error}"))?;
+                let webpki =
+                    WebPkiClientVerifier::builder_with_provider(trusted.roots()?, provider())
+                        .build()
+                        .map_err(|error| {
+                            format!("tls_ca holds no certificates to trust: {error}")
+                        })?;
                 builder.with_client_cert_verifier(Arc::new(Clients { webpki, trusted }))
             }
         };
-        let mut config = builder.with_single_cert(chain, key).map_err(unfit)?;
+        let mut config = builder.with_single_cert(chain, key).map_err(|error| unfit(&error))?;
         config.alpn_protocols = vec![b"h2".to_vec()];
         Ok(Some(Arc::new(config)))
     }
@@ -101,7 +109,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-fn unfit(error: Error) -> String {
+fn unfit(error: &Error) -> String {
     format!("tls_cert and tls_key do not fit each other: {error}")
 }
 

@@ -1,0 +1,459 @@
+"""Streams of bytes in Rust: against grpcio's client and server, and against each other."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from rlox_distributed._transport import ClientStream, Server, ServerStream, StreamError
+
+LARGEST = 64 << 20
+GUARD = 120.0
+"""Seconds after which what should have come is a failure."""
+
+
+def echo(stream: ServerStream) -> None:
+    """Answer each request with itself; some words are orders."""
+    request = stream.receive(GUARD)
+    while request is not None:
+        if request.startswith(b"abort "):
+            code, _, details = request[6:].decode().partition(" ")
+            stream.abort(code, details)
+        if request == b"raise":
+            raise ZeroDivisionError("the wheel came off")
+        if request == b"return":
+            return
+        request = stream.exchange(request)
+
+
+@contextmanager
+def serving(
+    handler: Callable[[ServerStream], object] = echo, address: str = "127.0.0.1:0", **options: Any
+) -> Iterator[Server]:
+    """Serve in this process."""
+    given = {"largest": LARGEST, "most_streams": 4, **options}
+    server = Server(address, "some.Service", "Echo", handler, **given)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop(0.1)
+
+
+def connect(server: Server | int, **options: Any) -> ClientStream:
+    """Open a stream to a server of this machine."""
+    port = server if isinstance(server, int) else server.port
+    given = {"largest": LARGEST, "seconds": GUARD, **options}
+    return ClientStream(f"127.0.0.1:{port}", "/some.Service/Echo", **given)
+
+
+def status(stream: ClientStream) -> tuple[str, str]:
+    """Return how a stream ends."""
+    with pytest.raises(StreamError) as caught:
+        stream.receive(GUARD)
+    code, details = caught.value.args
+    return code, details
+
+
+@pytest.mark.parametrize("size", [0, 1, 16384, 70_000, 40_000_000])
+def ending(stream: ClientStream) -> str:
+    """Return the code with which a stream ends that should echo; none if it does."""
+    try:
+        stream.send(b"x")
+        answer = stream.receive(GUARD)
+    except StreamError as error:
+        return str(error.args[0])
+    return "" if answer == b"x" else f"another answer: {answer!r}"
+
+
+def reach(server: Server, **options: Any) -> str:
+    """Return as :func:`ending` does how a stream ends, also if there is no connection."""
+    try:
+        stream = connect(server, **options)
+    except StreamError as error:
+        return str(error.args[0])
+    return ending(stream)
+
+
+def test_messages_come_back_as_they_were(size: int) -> None:
+    """However many frames and windows they take, one after the other and several at once."""
+    message = bytes(range(256)) * (size // 256 + 1)
+    message = message[:size]
+    with serving() as server:
+        stream = connect(server)
+        for _ in range(2):
+            stream.send(message)
+            assert stream.receive(GUARD) == message
+        stream.send(b"one")
+        stream.send(b"two")
+        assert [stream.receive(GUARD), stream.receive(GUARD)] == [b"one", b"two"]
+        stream.end()
+        assert stream.receive(GUARD) is None
+        stream.close()
+
+
+@pytest.mark.parametrize("details", ["", "plain", "100 % of 'é'\n\U0001f980", "x" * 1500])
+def test_a_status_arrives_as_it_was_given(details: str) -> None:
+    """In a stream's first answer and after others; grpcio reads the same."""
+    with serving() as server:
+        for before in (0, 2):
+            stream = connect(server)
+            for _ in range(before):
+                stream.send(b"x")
+                assert stream.receive(GUARD) == b"x"
+            stream.send(f"abort ABORTED {details}".encode())
+            assert status(stream) == ("ABORTED", details)
+            assert status(stream) == ("ABORTED", details), "it is kept"
+            with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+                requests = [b"x"] * before + [f"abort ABORTED {details}".encode()]
+                call = channel.stream_stream("/some.Service/Echo")(iter(requests), timeout=GUARD)
+                answers = []
+                with pytest.raises(grpc.RpcError) as caught:
+                    answers.extend(call)
+                found: Any = caught.value
+                assert (found.code(), found.details()) == (grpc.StatusCode.ABORTED, details)
+
+
+def test_the_statuses_of_grpcios_server_arrive() -> None:
+    """With its messages, in order."""
+
+    def answer(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        for request in requests:
+            if request == b"stop":
+                context.abort(grpc.StatusCode.DATA_LOSS, "ü %")
+            yield request * 2
+
+    handler = grpc.stream_stream_rpc_method_handler(answer, bytes, bytes)
+    server = grpc.server(ThreadPoolExecutor(2), options=[("grpc.max_receive_message_length", -1)])
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("some.Service", {"Echo": handler}),)
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    stream = connect(port)
+    for message in (b"", b"abc", bytes(5_000_000)):
+        stream.send(message)
+        assert stream.receive(GUARD) == message * 2
+    stream.send(b"stop")
+    assert status(stream) == ("DATA_LOSS", "ü %")
+    stream.close()
+    other = ClientStream(f"127.0.0.1:{port}", "/some.Service/Other", largest=LARGEST, seconds=GUARD)
+    assert status(other)[0] == "UNIMPLEMENTED"
+    server.stop(0)
+
+
+def test_a_handler_that_raises_or_returns_ends_the_stream(
+    recwarn: pytest.WarningsRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a status that names the error, or in good order."""
+    seen: list[Any] = []
+    monkeypatch.setattr("sys.unraisablehook", seen.append)
+    with serving() as server:
+        stream = connect(server)
+        stream.send(b"raise")
+        assert status(stream) == (
+            "UNKNOWN", "the worker failed: ZeroDivisionError: the wheel came off"
+        )  # fmt: skip
+        assert seen[0].exc_type is ZeroDivisionError
+        stream = connect(server)
+        stream.send(b"return")
+        assert stream.receive(GUARD) is None
+
+
+def test_messages_that_are_too_large_are_refused() -> None:
+    """By either side, and before they have come."""
+    with serving(largest=100) as server:
+        stream = connect(server)
+        stream.send(bytes(100))
+        assert stream.receive(GUARD) == bytes(100)
+        stream.send(bytes(101))
+        code, details = status(stream)
+        assert code == "RESOURCE_EXHAUSTED"
+        assert "101 bytes was sent; at most 100" in details
+        stream = connect(server, largest=10)
+        stream.send(bytes(11))
+        assert status(stream)[0] == "RESOURCE_EXHAUSTED"
+
+
+def test_a_wait_ends_at_its_deadline_and_may_be_repeated() -> None:
+    """Nothing is lost by it."""
+    goes_on = threading.Event()
+
+    def slow(stream: ServerStream) -> None:
+        request = stream.receive(GUARD)
+        goes_on.wait(GUARD)
+        assert request is not None
+        stream.exchange(request)
+
+    with serving(slow) as server:
+        stream = connect(server)
+        stream.send(b"x")
+        begun = time.monotonic()
+        for seconds in (0.0, 0.2, -1.0, float("nan")):
+            with pytest.raises(TimeoutError):
+                stream.receive(seconds)
+        assert time.monotonic() - begun >= 0.2
+        goes_on.set()
+        assert stream.receive(GUARD) == b"x"
+        stream.close()
+
+
+def test_a_stream_that_sends_nothing_is_ended() -> None:
+    """After the seconds that the handler gives it."""
+    with serving(lambda stream: stream.receive(0.1)) as server:
+        assert status(connect(server))[0] == "CANCELLED"
+
+
+def test_closing_ends_a_wait_of_another_thread() -> None:
+    """And every later one."""
+    with serving() as server:
+        stream = connect(server)
+        threading.Timer(0.2, stream.close).start()
+        assert status(stream)[0] == "CANCELLED"
+        assert status(stream)[0] == "CANCELLED"
+        with pytest.raises(StreamError):
+            stream.send(b"x")
+        stream.close()
+
+
+def test_a_handler_notices_that_its_learner_has_gone() -> None:
+    """By a close, without waiting for a ping."""
+    gone = threading.Event()
+
+    def watch(stream: ServerStream) -> None:
+        try:
+            stream.exchange(stream.receive(GUARD) or b"")
+        except StreamError:
+            gone.set()
+
+    with serving(watch) as server:
+        stream = connect(server)
+        stream.send(b"x")
+        assert stream.receive(GUARD) == b"x"
+        stream.close()
+        assert gone.wait(GUARD)
+
+
+def test_a_signal_ends_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Ctrl-C does."""
+    with serving() as server:
+        stream = connect(server)
+        main = threading.get_ident()
+        threading.Timer(0.2, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            stream.receive(GUARD)
+
+
+def test_stopping_lets_the_request_under_way_end() -> None:
+    """Its answer arrives, the stream ends in good order, and there is no other."""
+    entered = threading.Event()
+
+    def slow(stream: ServerStream) -> None:
+        request = stream.receive(GUARD)
+        while request is not None:
+            entered.set()
+            time.sleep(0.3)
+            request = stream.exchange(request)
+
+    with serving(slow) as server:
+        stream, idle = connect(server), connect(server)
+        stream.send(b"x")
+        assert entered.wait(GUARD)
+        begun = time.monotonic()
+        server.stop(GUARD)
+        assert time.monotonic() - begun < GUARD / 2
+        assert stream.receive(GUARD) == b"x"
+        assert stream.receive(GUARD) is None
+        assert idle.receive(GUARD) is None
+        with pytest.raises(StreamError) as caught:
+            connect(server, seconds=1.0)
+        assert caught.value.args[0] == "UNAVAILABLE"
+
+
+def test_streams_beyond_their_number_are_refused() -> None:
+    """Until one of the others ends."""
+    with serving(most_streams=2) as server:
+        kept = [connect(server) for _ in range(2)]
+        for stream in kept:
+            stream.send(b"x")
+            assert stream.receive(GUARD) == b"x"
+        assert status(connect(server))[0] == "RESOURCE_EXHAUSTED"
+        kept[0].end()
+        assert kept[0].receive(GUARD) is None
+        end = time.monotonic() + GUARD
+        while (code := ending(connect(server))) != "":  # until the other's thread has ended
+            assert code == "RESOURCE_EXHAUSTED"
+            assert time.monotonic() < end
+
+
+def test_tokens_are_compared() -> None:
+    """Other ones, parts of it and none are refused before any handler is called."""
+    called: list[int] = []
+
+    def count(stream: ServerStream) -> None:
+        called.append(1)
+        echo(stream)
+
+    with serving(count, token="a secret") as server:
+        for wrong in (None, "", "a secre", "a secret ", "A secret", "a secret2"):
+            assert status(connect(server, token=wrong)) == (
+                "UNAUTHENTICATED", "the token is wrong or missing"
+            )  # fmt: skip
+        assert not called
+        stream = connect(server, token="a secret")
+        stream.send(b"x")
+        assert stream.receive(GUARD) == b"x"
+
+
+def test_health_is_answered_while_a_handler_is_busy() -> None:
+    """Of the service and the server; others are unknown. A watch sees the end."""
+    entered, goes_on = threading.Event(), threading.Event()
+
+    def busy(stream: ServerStream) -> None:
+        stream.receive(GUARD)
+        entered.set()
+        goes_on.wait(GUARD)
+
+    with serving(busy) as server:
+        stream = connect(server)
+        stream.send(b"x")
+        assert entered.wait(GUARD)
+        with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+            stub = health_pb2_grpc.HealthStub(channel)
+            for name in ("some.Service", ""):
+                request = health_pb2.HealthCheckRequest(service=name)
+                assert stub.Check(request, timeout=GUARD).status == 1
+            with pytest.raises(grpc.RpcError) as caught:
+                stub.Check(health_pb2.HealthCheckRequest(service="other"), timeout=GUARD)
+            found: Any = caught.value
+            assert found.code() is grpc.StatusCode.NOT_FOUND
+            watched = stub.Watch(
+                health_pb2.HealthCheckRequest(service="some.Service"), timeout=GUARD
+            )
+            assert next(watched).status == 1
+            stopping = threading.Thread(target=server.stop, args=(GUARD,))
+            stopping.start()
+            assert next(watched).status == 2
+            goes_on.set()
+            stopping.join(GUARD)
+
+
+def openssl(*arguments: str) -> None:
+    """Run openssl."""
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True)
+
+
+def make_certificates(folder: Path) -> None:
+    """Write a CA, a certificate of this machine that it signed, and one that signed itself."""
+    key = ["-newkey", "rsa:2048", "-nodes"]
+    names = "subjectAltName=IP:127.0.0.1,DNS:localhost"
+    ca, own, self_signed, elsewhere = (
+        str(folder / name) for name in ("ca", "own", "self", "elsewhere")
+    )
+    openssl("req", "-x509", *key, "-days", "2", "-subj", "/CN=ca", "-keyout", f"{ca}.key",
+            "-out", f"{ca}.pem")  # fmt: skip
+    for name, alternative in ((own, names), (elsewhere, "subjectAltName=DNS:elsewhere.example")):
+        openssl("req", *key, "-subj", "/CN=own", "-keyout", f"{name}.key", "-out", f"{name}.csr")
+        Path(f"{name}.ext").write_text(alternative, "ascii")
+        openssl("x509", "-req", "-in", f"{name}.csr", "-CA", f"{ca}.pem", "-CAkey", f"{ca}.key",
+                "-CAcreateserial", "-days", "2", "-out", f"{name}.pem",
+                "-extfile", f"{name}.ext")  # fmt: skip
+    openssl("req", "-x509", *key, "-days", "2", "-subj", "/CN=self", "-addext", names,
+            "-keyout", f"{self_signed}.key", "-out", f"{self_signed}.pem")  # fmt: skip
+
+
+@pytest.fixture(name="pem", scope="module")
+def fixture_pem(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], bytes]:
+    """Return a function that reads a certificate or a key."""
+    folder = tmp_path_factory.mktemp("certificates")
+    make_certificates(folder)
+    return lambda name: (folder / name).read_bytes()
+
+
+def test_a_learner_trusts_what_its_ca_signed_or_has(pem: Callable[[str], bytes]) -> None:
+    """For the worker's own name; no other CA, no other name, and never without TLS."""
+    for name, trusted in (("own", "ca.pem"), ("self", "self.pem")):
+        with serving(cert=pem(f"{name}.pem"), key=pem(f"{name}.key")) as server:
+            assert reach(server, ca=pem(trusted)) == ""
+            wrong = "self.pem" if name == "own" else "ca.pem"
+            with pytest.raises(StreamError, match="certificate"):
+                connect(server, ca=pem(wrong))
+            assert reach(server) == "UNAVAILABLE"
+    with (
+        serving(cert=pem("elsewhere.pem"), key=pem("elsewhere.key")) as server,
+        pytest.raises(StreamError, match="not valid for name"),
+    ):
+        connect(server, ca=pem("ca.pem"))
+
+
+def test_a_worker_with_a_ca_asks_for_certificates(pem: Callable[[str], bytes]) -> None:
+    """Of learners: signed by it, or its own; grpcio's client is served alike."""
+    shown = {"cert": pem("own.pem"), "key": pem("own.key")}
+    for trusted, good, bad in (("ca.pem", "own", "self"), ("self.pem", "self", "own")):
+        with serving(ca=pem(trusted), **shown) as server:
+            for name in (good, bad, None):
+                mine = {"cert": pem(f"{name}.pem"), "key": pem(f"{name}.key")} if name else {}
+                expected = "" if name == good else "UNAVAILABLE"
+                assert reach(server, ca=pem("ca.pem"), **mine) == expected
+            credentials = grpc.ssl_channel_credentials(
+                pem("ca.pem"), pem(f"{good}.key"), pem(f"{good}.pem")
+            )
+            with grpc.secure_channel(f"127.0.0.1:{server.port}", credentials) as channel:
+                call = channel.stream_stream("/some.Service/Echo")(iter([b"x"]), timeout=GUARD)
+                assert list(call) == [b"x"]
+
+
+@pytest.mark.parametrize(
+    ("files", "text"),
+    [
+        ({"ca": b"none"}, "tls_ca must hold certificates"),
+        ({"cert": b"none", "key": b"none"}, "tls_cert must hold certificates"),
+        ({"cert": b"none"}, "belong together"),
+        ({"key": b"none"}, "belong together"),
+    ],
+    ids=str,
+)
+def test_files_that_hold_something_else_are_named(files: dict[str, bytes], text: str) -> None:
+    """And nothing of what they hold is in the error."""
+    with pytest.raises(ValueError, match=text):
+        ClientStream("127.0.0.1:1", "/a/b", largest=1, seconds=1.0, **{"ca": b"-", **files})
+    if "cert" in files or "key" in files:
+        with pytest.raises(ValueError, match=text):
+            Server("127.0.0.1:0", "a", "b", echo, largest=1, most_streams=1, **files)
+
+
+def test_a_worker_with_a_ca_and_no_certificate_is_refused(pem: Callable[[str], bytes]) -> None:
+    """It would serve without TLS; a key of another certificate is refused too."""
+    with pytest.raises(ValueError, match="give tls_cert and tls_key too"):
+        Server("127.0.0.1:0", "a", "b", echo, largest=1, most_streams=1, ca=pem("ca.pem"))
+    with pytest.raises(ValueError, match="do not fit each other"):
+        Server("127.0.0.1:0", "a", "b", echo, largest=1, most_streams=1,
+               cert=pem("own.pem"), key=pem("self.key"))  # fmt: skip
+
+
+def test_paths_are_served_too(tmp_path: Path) -> None:
+    """Sockets of this machine alone."""
+    with serving(address=f"unix:{tmp_path}/socket"):
+        stream = ClientStream(
+            f"unix:{tmp_path}/socket", "/some.Service/Echo", largest=LARGEST, seconds=GUARD
+        )
+        assert ending(stream) == ""
+
+
+@pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:99999", "192.0.2.1:1", ""])
+def test_what_cannot_be_bound_or_reached_is_refused(address: str) -> None:
+    """With the system's reason."""
+    with pytest.raises(OSError, match=r"."):
+        Server(address, "a", "b", echo, largest=1, most_streams=1)
+    with pytest.raises((StreamError, TimeoutError)):
+        ClientStream(address, "/a/b", largest=1, seconds=0.3)
