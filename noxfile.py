@@ -26,6 +26,7 @@ nox.options.reuse_existing_virtualenvs = True
 nox.options.error_on_external_run = True
 
 NATIVE = ROOT / "rlox-native"
+TRANSPORT = ROOT / "rlox-distributed"
 TOGETHER = repository.installed_by("all")
 """The distributions of ``rlox[all]``, tested in one environment."""
 
@@ -151,7 +152,8 @@ def types(session: nox.Session) -> None:
     missing = (f"--disable-error-code=import-{code}" for code in ("not-found", "untyped"))
     run(session, "mypy", *missing, "benchmarks")
     run(session, "basedpyright", "--project", "tests/typing")  # pyright, with its Node
-    for stub in sorted(NATIVE.glob("python/*/_*.pyi")):
+    stubs = [*NATIVE.glob("python/*/_*.pyi"), *TRANSPORT.glob("src/*/_*.pyi")]
+    for stub in sorted(stubs):
         run(session, "python", "-m", "mypy.stubtest", f"{stub.parent.name}.{stub.stem}")
 
 
@@ -230,23 +232,33 @@ def docs(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def rust(session: nox.Session) -> None:
-    """Format, lint, test and document the crates."""
+    """Format, lint, test and document the crates of rlox-native and rlox-distributed."""
     with session.chdir(NATIVE):
-        session.run("cargo", "fmt", "--all", "--check", external=True)
-        session.run(
-            "cargo", "clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings",
-            external=True,
-        )  # fmt: skip
-        session.run(
-            "cargo", "doc", "--locked", "--workspace", "--no-deps", external=True,
-            env={**os.environ, "RUSTDOCFLAGS": "-D warnings"},
-        )  # fmt: skip
+        check_crates(session)
         # nextest where it is installed; cargo's own runner runs the same tests
         runner = ["nextest", "run"] if session.run(
             "cargo", "nextest", "--version", external=True, silent=True, success_codes=[0, 101]
         ).startswith("cargo-nextest") else ["test", "--all-targets"]  # fmt: skip
         session.run("cargo", "test", "--locked", "--workspace", "--doc", external=True)
         session.run("cargo", *runner, "--locked", "--workspace", external=True)
+    with session.chdir(TRANSPORT):
+        check_crates(session)
+        # in the release profile, whose dependencies the wheel was built with
+        session.run("cargo", "test", "--locked", "--release", external=True, env=ENV)
+
+
+def check_crates(session: nox.Session) -> None:
+    """Format, lint and document the crates of the current folder."""
+    env = {**os.environ, "CARGO_TARGET_DIR": ENV["CARGO_TARGET_DIR"]}
+    session.run("cargo", "fmt", "--all", "--check", external=True)
+    session.run(
+        "cargo", "clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings",
+        external=True, env=env,
+    )  # fmt: skip
+    session.run(
+        "cargo", "doc", "--locked", "--workspace", "--no-deps", external=True,
+        env={**env, "RUSTDOCFLAGS": "-D warnings"},
+    )  # fmt: skip
 
 
 @nox.session(venv_backend="none", default=False)

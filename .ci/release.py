@@ -22,7 +22,7 @@ import repository
 
 ROOT = repository.ROOT
 
-WORKSPACES = ("rlox-native", "rlox-candle")
+WORKSPACES = ("rlox-native", "rlox-candle", "rlox-distributed")
 """Folders of Rust workspaces that wheels are built from."""
 
 ALLOWED = frozenset(

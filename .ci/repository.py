@@ -121,7 +121,8 @@ def affected(paths: Iterable[str], root: Path = ROOT) -> dict[str, list[str]]:
         sessions["integration"] = []
     elif across:
         sessions["integration"] = across
-    if any(re.match(r"rlox-native/(crates|Cargo)", path) for path in changed):
+    crates = r"rlox-native/(crates|Cargo)|rlox-distributed/(rust|Cargo)"
+    if any(re.match(crates, path) for path in changed):
         sessions["rust"] = []
     if any(path.startswith("rlox-candle/") for path in changed):
         sessions["candle"] = []

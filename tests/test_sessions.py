@@ -86,6 +86,10 @@ def test_every_file_of_tests_belongs_to_a_session(
             "rlox-native/crates/rlox-py/src/lib.rs",
             {"families": ["rlox-native/tests"], "integration": [], "rust": []},
         ),
+        (
+            "rlox-distributed/rust/lib.rs",
+            {"families": ["rlox-distributed/tests"], "rust": []},
+        ),
         ("rlox-candle/src/lib.rs", {"candle": []}),
         ("tests/test_resume.py", {"integration": ["tests/test_resume.py"]}),
         ("_template/new.py", {"integration": ["tests/test_template.py"]}),

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 pub struct Strangers(Mutex<VecDeque<Arc<Notify>>>);
 
 impl Strangers {
-    /// Take one in; where there are already so many, the oldest is told to go.
+    /// Take one in; where there are already so many, the oldest has to go.
     pub fn admit(self: &Arc<Self>, most: usize) -> Stranger {
         let goes = Arc::new(Notify::new());
         let mut all = self.all();

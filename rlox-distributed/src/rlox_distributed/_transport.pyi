@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import NoReturn, final
 
+__all__ = ["ClientStream", "Server", "ServerStream", "StreamError", "__version__"]
+
 __version__: str
 
 class StreamError(Exception):
