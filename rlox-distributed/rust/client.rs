@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use h2::SendStream;
 use h2::client::{self, ResponseFuture, SendRequest};
-use http::{HeaderValue, Request, StatusCode};
+use http::{HeaderValue, Request, StatusCode, header};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio_rustls::rustls::ClientConfig;
@@ -197,7 +197,7 @@ fn headers(target: &Target) -> Result<Request<()>> {
     let invalid = |error: http::Error| Status::named("INVALID_ARGUMENT", error.to_string());
     let mut request = Request::post(format!("{scheme}://{host}{}", target.path))
         .header("content-type", "application/grpc")
-        .header("te", "trailers")
+        .header(header::TE, "trailers")
         .header("user-agent", concat!("rlox-transport/", env!("CARGO_PKG_VERSION")))
         .body(())
         .map_err(invalid)?;

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -252,6 +253,33 @@ def test_a_signal_ends_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
         threading.Timer(0.2, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
             stream.receive(GUARD)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_has_streams_of_its_own() -> None:
+    """Its parent's go on."""
+    with serving() as server:
+        stream = connect(server)
+        assert ending(stream) == ""
+        child = os.fork()
+        if not child:
+            os._exit(0 if ending(connect(server)) == "" else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert ending(stream) == ""
+
+
+def test_a_server_that_is_dropped_closes_its_connections() -> None:
+    """And its port is free again."""
+    server = Server("127.0.0.1:0", "some.Service", "Echo", echo, largest=9, most_streams=1)
+    server.start()
+    stream, port = connect(server), server.port
+    assert ending(stream) == ""
+    del server
+    with suppress(StreamError):
+        assert stream.receive(GUARD) is None
+    with serving(address=f"127.0.0.1:{port}") as again:
+        assert ending(connect(again)) == ""
 
 
 def test_stopping_lets_the_request_under_way_end() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 import traceback
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -77,9 +78,15 @@ class EnvWorker:
         """Where it listens."""
 
     def _bind(self, address: str) -> Server:
+        me = weakref.ref(self)  # which the server does not keep alive, as it belongs to it
+
+        def serve(stream: ServerStream) -> None:
+            if (worker := me()) is not None:
+                worker._serve(stream)
+
         try:
             return Server(
-                address, SERVICE, "Session", self._serve,
+                address, SERVICE, "Session", serve,
                 largest=self._actions.size + HEADROOM, most_streams=MAX_STREAMS,
                 token=self._credentials.token(), **self._credentials.files(),
             )  # fmt: skip
