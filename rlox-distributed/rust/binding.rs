@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::client::{Stream, Target, shared_driver};
-use crate::driver::Driver;
+use crate::driver::{Driver, LOOK};
 use crate::server::{Server, Service};
 use crate::session::Session;
 use crate::status::Status;
@@ -24,8 +24,6 @@ create_exception!(
     "A stream broke, or was refused; ``args`` are gRPC's name of the status, and what happened."
 );
 
-/// Between looks at whether Ctrl-C was pressed.
-const LOOK: Duration = Duration::from_millis(100);
 /// The longest wait; more is as good as for ever.
 const MOST_SECONDS: f64 = 1e9;
 
@@ -46,12 +44,15 @@ where
     let end = Instant::now() + duration(seconds);
     let mut future = pin!(future);
     loop {
-        let now = Instant::now();
-        let slice = end.min(now + LOOK);
-        if let Some(output) = py.detach(|| driver.wait_until(slice, future.as_mut())) {
+        let last = end <= Instant::now() + LOOK;
+        let output = py.detach(|| match last {
+            false => driver.wait_a_little(future.as_mut()),
+            true => driver.wait_until(end, future.as_mut()),
+        });
+        if let Some(output) = output {
             return Ok(output);
         }
-        if slice == end {
+        if last {
             return Err(PyTimeoutError::new_err(format!("not done in {seconds} s")));
         }
         py.check_signals()?;

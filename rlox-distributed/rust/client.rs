@@ -225,6 +225,7 @@ pub fn shared_driver() -> std::io::Result<Arc<Driver>> {
         return Ok(driver.clone());
     }
     let driver = Driver::new()?;
+    driver.look_regularly();
     let number = TURNS.fetch_add(1, Ordering::Relaxed) + 1;
     take_turns(driver.clone(), REST, move |_| TURNS.load(Ordering::Relaxed) == number)?;
     // the parent's streams are the parent's: dropping its driver here would close nothing of them,
