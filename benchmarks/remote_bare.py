@@ -4,8 +4,8 @@
 its arrays. *Whole* has what a learner needs of a step, laid out by hand for this one kind of env:
 a number that both sides check, so that a repeated request is not stepped twice; the true last
 observations; arrays that may be written to; and a deadline. It has no messages of protobuf, no
-other spaces, no masks and no errors of envs, so that a worker's step takes no less. *Sockets* do
-what the bare stream does without gRPC.
+other spaces, no masks and no errors of envs, so that over grpcio a worker's step takes no less.
+*Bytes in Rust* are the bare stream over rlox's own, and *sockets* do what it does without gRPC.
 """
 
 from __future__ import annotations
@@ -20,8 +20,17 @@ from typing import Any
 import grpc
 import numpy as np
 from grpcio_stream import Stream
+from rlox_distributed._transport import ClientStream, Server, ServerStream
 
-__all__ = ["bare_client", "serve_bare", "serve_sockets", "socket_client", "whole_client"]
+__all__ = [
+    "bare_client",
+    "bytes_client",
+    "serve_bare",
+    "serve_bytes",
+    "serve_sockets",
+    "socket_client",
+    "whole_client",
+]
 
 ARRAYS = ("obs", "rewards", "terminated", "truncated")
 NUMBER = np.dtype(np.uint64).itemsize
@@ -124,6 +133,36 @@ def whole_client(port: int, size: int) -> Callable[[], Any]:
         return step
 
     call.channel = channel  # type: ignore[attr-defined]  # kept open
+    return call
+
+
+def serve_bytes(env: Any) -> Server:
+    """Return a server of rlox's streams that steps an env."""
+
+    def answer(stream: ServerStream) -> None:
+        request = stream.receive(30.0)
+        while request is not None:
+            request = stream.exchange(_packed(env.step_all(np.frombuffer(request, np.int64))))
+
+    return Server("127.0.0.1:0", "bare", "Step", answer, largest=1 << 20, most_streams=4)
+
+
+def bytes_client(ports: Sequence[int], size: int) -> Callable[[], Any]:
+    """Return a call as of :func:`bare_client` for servers of rlox's streams."""
+    actions = np.zeros(size, np.int64)
+    streams = [
+        ClientStream(f"127.0.0.1:{port}", "/bare/Step", largest=1 << 24, seconds=30.0)
+        for port in ports
+    ]
+
+    def call() -> Any:
+        for stream in streams:
+            stream.send(actions.tobytes())
+        for stream in streams:
+            answer = stream.receive(30.0) or b""
+            obs = np.frombuffer(answer, np.float32, size * 4).reshape(size, 4)
+        return obs
+
     return call
 
 

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import rlox
 from measure import interleave_calls, machine, on_one_core, ratio_summary, summary, write
-from remote_bare import bare_client, socket_client, whole_client
+from remote_bare import bare_client, bytes_client, socket_client, whole_client
 from remote_servers import (
     ENV_ID,
     MANY,
@@ -116,6 +116,7 @@ def steps(ports: list[int], rounds: int, server: int) -> list[dict[str, Any]]:
             "in process": stepping(make_vec_env(ENV_ID, n_envs=size)),
             "bare grpcio": bare_client([bare], size),
             "whole step by hand": whole_client(bare, size),
+            "bytes in Rust": bytes_client([ports[2 * len(SIZES) + 1 + i]], size),
             "worker": stepping(pool),
         }
         interleave_calls(contenders, 1, WARM_UP)
@@ -180,13 +181,14 @@ def workers(stack: ExitStack, rounds: int) -> list[dict[str, Any]]:
     ports = [each for _, each in started]
     calls: dict[tuple[str, int], Callable[[], Any]] = {}
     for i, count in enumerate(sorted(WORKERS, reverse=True)):
-        served = list(zip(*(each[: 3 + i] for each in ports[:count]), strict=True))
+        served = list(zip(*(each[: 4 + i] for each in ports[:count]), strict=True))
         pool = RemoteEnvPool([f"127.0.0.1:{port}" for port in served[-1]])
         stack.callback(pool.close)
         calls["worker", count] = stepping(pool)
         if count in (min(WORKERS), max(WORKERS)):
             calls["bare grpcio", count] = bare_client(served[0], 1)
             calls["sockets", count] = socket_client(served[1], 1)
+            calls["bytes in Rust", count] = bytes_client(served[2], 1)
     pids = [server.pid for server, _ in started]
     return speeds(dict(reversed(calls.items())), rounds, pids)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
-from remote_bare import serve_bare, serve_sockets
+from remote_bare import serve_bare, serve_bytes, serve_sockets
 from rlox.envs.make import make_vec_env
 from rlox_distributed.worker import EnvWorker
 
@@ -97,6 +97,11 @@ def serve() -> None:
         ports.append(kept[-1].port)
     kept.append(EnvWorker(Sleeping(MANY, SLEEP_OF_MANY), "Sleeping", "127.0.0.1:0"))
     ports.append(kept[-1].port)
+    for size in SIZES:
+        env = make_vec_env(ENV_ID, n_envs=size)
+        env.reset_all(0)
+        kept.append(serve_bytes(env))
+        ports.append(kept[-1].port)
     for server in kept:
         server.start()
     print(*ports, flush=True)
@@ -106,17 +111,18 @@ def serve() -> None:
 
 
 def serve_sleeping() -> None:
-    """Serve a bare stream, a socket and workers of an env that sleeps; print where."""
+    """Serve bare streams, a socket and workers of an env that sleeps; print where."""
     bare, port = serve_bare(Sleeping(1, SLEEP))
-    ports = [port, serve_sockets(Sleeping(1, SLEEP))]
+    streams = serve_bytes(Sleeping(1, SLEEP))
+    ports = [port, serve_sockets(Sleeping(1, SLEEP)), streams.port]
     workers = [
         EnvWorker(Sleeping(1, SLEEP), "Sleeping", "127.0.0.1:0") for _ in range(int(sys.argv[2]))
     ]
-    for server in (bare, *workers):
+    for server in (bare, streams, *workers):
         server.start()
     print(*ports, *(worker.port for worker in workers), flush=True)
     sys.stdin.read()
-    for server in (bare, *workers):
+    for server in (bare, streams, *workers):
         server.stop(0.1)
 
 

@@ -45,9 +45,12 @@ where
     let mut future = pin!(future);
     loop {
         let last = end <= Instant::now() + LOOK;
-        let output = py.detach(|| match last {
-            false => driver.wait_a_little(future.as_mut()),
-            true => driver.wait_until(end, future.as_mut()),
+        let output = py.detach(|| {
+            if last {
+                driver.wait_until(end, future.as_mut())
+            } else {
+                driver.wait_a_little(future.as_mut())
+            }
         });
         if let Some(output) = output {
             return Ok(output);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -255,6 +256,12 @@ def test_a_signal_ends_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
             stream.receive(GUARD)
 
 
+def listens(port: int) -> bool:
+    """Whether connections to a port of this machine are accepted."""
+    with socket.socket() as stranger:
+        return stranger.connect_ex(("127.0.0.1", port)) == 0
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_fork_has_streams_of_its_own() -> None:
@@ -278,6 +285,10 @@ def test_a_server_that_is_dropped_closes_its_connections() -> None:
     del server
     with suppress(StreamError):
         assert stream.receive(GUARD) is None
+    end = time.monotonic() + GUARD
+    while listens(port):
+        assert time.monotonic() < end
+        time.sleep(0.01)
     with serving(address=f"127.0.0.1:{port}") as again:
         assert ending(connect(again)) == ""
 
