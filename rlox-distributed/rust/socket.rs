@@ -6,7 +6,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpStream};
+#[cfg(unix)]
+use tokio::net::{UnixListener, UnixStream};
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, ServerConfig};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
@@ -24,7 +26,7 @@ pub type Socket = Pin<Box<dyn Io>>;
 /// Nobody listens, or TLS does not come about.
 pub async fn connect(address: &str, tls: Option<Arc<ClientConfig>>) -> io::Result<Socket> {
     let (plain, name): (Socket, &str) = if let Some(path) = address.strip_prefix("unix:") {
-        (Box::pin(UnixStream::connect(path).await?), "localhost")
+        (connect_path(path).await?, "localhost")
     } else {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
@@ -34,6 +36,22 @@ pub async fn connect(address: &str, tls: Option<Arc<ClientConfig>>) -> io::Resul
     let Some(config) = tls else { return Ok(plain) };
     let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
     Ok(Box::pin(TlsConnector::from(config).connect(name, plain).await?))
+}
+
+#[cfg(unix)]
+async fn connect_path(path: &str) -> io::Result<Socket> {
+    Ok(Box::pin(UnixStream::connect(path).await?))
+}
+
+#[cfg(not(unix))]
+async fn connect_path(path: &str) -> io::Result<Socket> {
+    Err(no_paths(path))
+}
+
+#[cfg(not(unix))]
+fn no_paths(path: &str) -> io::Error {
+    let text = format!("this system has no sockets at paths, got 'unix:{path}'; use host:port");
+    io::Error::new(io::ErrorKind::Unsupported, text)
 }
 
 /// Greet a connection that was accepted.
@@ -52,6 +70,7 @@ pub enum Listener {
     /// Of `host:port`.
     Tcp(TcpListener),
     /// Of `unix:path`.
+    #[cfg(unix)]
     Unix(UnixListener),
 }
 
@@ -62,7 +81,10 @@ impl Listener {
     /// It is taken, none of this machine's, or no address.
     pub async fn bind(address: &str) -> io::Result<(Self, u16)> {
         if let Some(path) = address.strip_prefix("unix:") {
+            #[cfg(unix)]
             return Ok((Self::Unix(UnixListener::bind(path)?), 0));
+            #[cfg(not(unix))]
+            return Err(no_paths(path));
         }
         let listener = TcpListener::bind(address).await?;
         let port = listener.local_addr().as_ref().map_or(0, SocketAddr::port);
@@ -80,6 +102,7 @@ impl Listener {
                 stream.set_nodelay(true)?;
                 Ok(Box::pin(stream))
             }
+            #[cfg(unix)]
             Self::Unix(listener) => Ok(Box::pin(listener.accept().await?.0)),
         }
     }

@@ -480,6 +480,7 @@ def test_a_worker_with_a_ca_and_no_certificate_is_refused(pem: Callable[[str], b
                cert=pem("own.pem"), key=pem("self.key"))  # fmt: skip
 
 
+@pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="this system has no such sockets")
 def test_paths_are_served_too(tmp_path: Path) -> None:
     """Sockets of this machine alone."""
     with serving(address=f"unix:{tmp_path}/socket"):
