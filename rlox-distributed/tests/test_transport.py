@@ -246,7 +246,16 @@ def test_a_handler_notices_that_its_learner_has_gone() -> None:
         assert gone.wait(GUARD)
 
 
-def test_a_signal_ends_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """Raise KeyboardInterrupt at SIGINT, which a shell's '&' ignores."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_a_signal_ends_a_wait() -> None:
     """As Ctrl-C does."""
     with serving() as server:
         stream = connect(server)
