@@ -219,6 +219,30 @@ def random_batch(dtype: torch.dtype, n: int, discrete: bool) -> TransitionBatch:
     )
 
 
+@pytest.mark.parametrize("name", STEPS)
+def test_actions_are_those_that_torch_chooses(name: str) -> None:
+    """Of one observation and of more than a block of them, after the parameters have moved."""
+    kind, options, networks = STEPS[name]
+    settings = {**(DISCRETE if kind is DQN else CONTINUOUS), "hidden": UNSET}
+    native, torch_ = (
+        kind(**settings, backend=backend, **options, **networks(torch.float32))
+        for backend in ("native", "torch")
+    )
+    obs = torch.randn(300, 4 if kind is DQN else 3, generator=torch.Generator().manual_seed(5))
+    acting = [getattr(each, "actor_critic", each)._choose for each in (native, torch_)]
+    assert acting[0] == native.learner.learner.act
+    for parameters in (None, 0.9):
+        for algorithm in (native, torch_):
+            for part in algorithm.optimizers.values():
+                part.parameters.mul_(parameters or 1.0)
+        for rows in (obs[:1], obs):
+            ours, theirs = (act(rows) for act in acting)
+            assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+    if kind is DQN:
+        assert len(np.unique(ours)) == 2
+
+
 @pytest.mark.parametrize(("dtype", "tolerance"), DTYPES, ids=["f32", "f64"])
 @pytest.mark.parametrize("name", STEPS)
 def test_gradients_and_parameters_equal_autograd(

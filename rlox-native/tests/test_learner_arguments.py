@@ -178,6 +178,37 @@ def test_fractions_are_no_discrete_actions():
     np.testing.assert_array_equal(whole, step_of_values())
 
 
+@pytest.mark.parametrize(
+    ("learner", "parameters", "more"),
+    [
+        (rlox_native.QLearner(3, (4,), 2), 26, ()),
+        (rlox_native.ContinuousLearner(3, 1, (4,), 2), 21, (None,)),
+    ],
+    ids=["discrete", "continuous"],
+)
+def test_acting_refuses_what_does_not_fit(learner, parameters, more):
+    """And takes no observations, and what converts."""
+    weights = np.ones(parameters)
+    assert len(learner.act(weights, np.zeros((0, 3)), *more)) == 0
+    assert learner.act(weights, np.zeros((2, 3), np.int64), *more).shape[0] == 2
+    with pytest.raises(ValueError, match=r"^obs must have shape \(2, 3\) like the "):
+        learner.act(weights, np.zeros((2, 4)), *more)
+    with pytest.raises(ValueError, match=r"^obs must have 2 dimensions, got 1$"):
+        learner.act(weights, np.zeros(3), *more)
+    with pytest.raises(ValueError, match=rf"^\w+ must have length {parameters} like the "):
+        learner.act(weights[1:], np.zeros((2, 3)), *more)
+
+
+def test_a_gaussian_policy_acts_by_noise():
+    """A number for each component of each action."""
+    learner = rlox_native.ContinuousLearner(3, 2, (4,), 2, log_std_bounds=(-5, 2))
+    weights, obs = np.ones(learner.n_policy_parameters), np.zeros((2, 3))
+    assert learner.act(weights, obs, np.zeros((2, 2))).shape == (2, learner.act_dim)
+    for noise in (None, np.zeros((2, 1)), np.zeros((3, 2))):
+        with pytest.raises(ValueError, match="noise"):
+            learner.act(weights, obs, noise)
+
+
 @pytest.mark.parametrize("bounds", [(2, -5), (NAN, 1), (-5, INF)])
 @pytest.mark.parametrize("kind", ["ContinuousLearner", "ImplicitLearner"])
 def test_bounds_of_deviations_are_an_interval(kind, bounds):

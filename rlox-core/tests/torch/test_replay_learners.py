@@ -13,6 +13,7 @@ from rlox.errors import BackendError
 from rlox.learners.rollouts import TorchLearner, make_torch_learner
 from rlox.learners.tasks import RolloutTask
 from rlox.learners.transitions import (
+    ChosenReplayLearner,
     Learn,
     ReplayTask,
     Step,
@@ -87,6 +88,28 @@ def test_torch_does_the_steps_that_the_algorithm_wrote_down() -> None:
     batch: Any = "a batch"
     assert chosen.step(Learn.VALUES, batch, 0.5).terms == ("a batch", 0.5)
     assert chosen.step(Learn.POLICY, batch, 0.5).terms == -0.5
+
+
+class Acting:
+    """A learner that chooses actions too."""
+
+    def act(self, obs: torch.Tensor) -> Any:
+        """Return what was observed."""
+        return obs.numpy()
+
+
+def test_a_learner_acts_if_it_can_and_else_the_algorithm_does_without_gradients() -> None:
+    """The algorithm asks once for what it acts with."""
+    network, obs = torch.nn.Linear(1, 1), torch.ones(2, 1)
+
+    def in_torch(rows: torch.Tensor) -> Any:
+        return network(rows).numpy()  # which refuses a tensor with a gradient
+
+    learns: Any = TorchReplayLearner(TASK)
+    expected = network(obs).detach().numpy()
+    assert (ChosenReplayLearner(learns, "", "").acting(in_torch)(obs) == expected).all()
+    acts: Any = Acting()
+    assert (ChosenReplayLearner(acts, "", "").acting(in_torch)(obs) == 1).all()
 
 
 @pytest.mark.usefixtures("backends")

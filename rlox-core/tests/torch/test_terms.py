@@ -6,22 +6,23 @@ import math
 from dataclasses import dataclass
 
 import torch
-from rlox.learners.terms import mean_terms
-from torch import Tensor
+from rlox.learners.terms import Scalar, mean_terms
 
 
 @dataclass(frozen=True)
 class Terms:
     """Two scalars."""
 
-    loss: Tensor
-    value: Tensor
+    loss: Scalar
+    value: Scalar
 
 
 def test_means_are_floats_per_term() -> None:
     """Each name has the mean over the gradient steps."""
     terms = [Terms(torch.tensor(float(i)), torch.tensor(2.0)) for i in range(4)]
     assert mean_terms(Terms, terms) == {"loss": 1.5, "value": 2.0}
+    numbers = [Terms(float(i), 2.0) for i in range(4)]
+    assert mean_terms(Terms, numbers) == {"loss": 1.5, "value": 2.0}
 
 
 def test_no_gradient_step_has_no_mean() -> None:

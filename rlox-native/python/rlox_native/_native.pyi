@@ -1102,6 +1102,21 @@ class QLearner:
             TypeError: an array has another dtype, or a number another type.
         """
 
+    def act(self, parameters: ArrayLike, obs: ArrayLike) -> NDArray[np.int64]:
+        """Return the action of the highest value for each observation, the first of several.
+
+        Args:
+            parameters: of the network, shape ``(P,)``.
+            obs: observations, shape ``(N, obs_dim)``.
+
+        Returns:
+            Actions, shape ``(N,)``.
+
+        Raises:
+            ValueError: a shape does not fit.
+            TypeError: an array holds no real numbers.
+        """
+
     def gradients(self) -> NDArray[Any]:
         """Return the clipped gradient of the last step, shape ``(P,)``."""
 
@@ -1142,6 +1157,9 @@ class ContinuousLearner:
         log_std_bounds: tuple[float, float] | None = None,
         dtype: str = "float32",
     ) -> ContinuousLearner: ...
+    @property
+    def act_dim(self) -> int:
+        """Size of an action."""
     @property
     def n_policy_parameters(self) -> int:
         """P."""
@@ -1252,6 +1270,23 @@ class ContinuousLearner:
         Raises:
             ValueError: an entry is missing, or a shape does not fit; nothing has changed.
             TypeError: an array has another dtype.
+        """
+
+    def act(self, policy: ArrayLike, obs: ArrayLike, noise: ArrayLike | None) -> NDArray[Any]:
+        """Return the policy's action for each observation.
+
+        Args:
+            policy: its parameters, shape ``(P,)``.
+            obs: shape ``(N, obs_dim)``.
+            noise: shape ``(N, act_dim)``: standard normal for a Gaussian policy, or what is added
+                to the actions of another before they are clipped to [-1, 1]; ``None`` adds nothing.
+
+        Returns:
+            Actions of the learner's dtype, shape ``(N, act_dim)``.
+
+        Raises:
+            ValueError: a shape does not fit, or a Gaussian policy gets no noise.
+            TypeError: an array holds no real numbers.
         """
 
     def entropy(self, policy: ArrayLike, obs: ArrayLike, noise: ArrayLike) -> float:

@@ -13,7 +13,7 @@ from rlox.learners.transitions import Learn
 from rlox.learners.value_objectives import SoftActorCritic, TwinDelayed
 from rlox.networks import DeterministicPolicy, SquashedGaussianPolicy, TwinQNetwork
 from rlox.nn import EnsembleMLP, flatten_parameters, standard_normal
-from torch import nn
+from torch import Tensor, nn
 
 from rlox_native._native import ContinuousLearner
 from rlox_native.optimizers import Adam
@@ -46,7 +46,7 @@ class NativeActorCriticLearner:
     def __init__(self, task: ReplayTask) -> None:
         parts = task.parts
         self._task = task
-        soft = type(task.objective) is SoftActorCritic
+        self._soft = soft = type(task.objective) is SoftActorCritic
         policy = SquashedGaussianPolicy if soft else DeterministicPolicy
         self._learner = actor_critic_learner(parts, policy)
         self._policy = Adam(parts["policy_optimizer"], self._learner.n_policy_parameters)
@@ -65,6 +65,14 @@ class NativeActorCriticLearner:
     def step(self, kind: Enum, batch: TransitionBatch, learning_rate: float) -> StepResult:
         """Take one of the objective's steps; see ``rlox.learners.transitions.ReplayLearner``."""
         return step_result(self._task, kind, **self._steps[kind](batch, learning_rate))
+
+    def act(self, obs: Tensor) -> npt.NDArray[Any]:
+        """Return actions (N, act_dim): a sample of a Gaussian policy, the mode of another."""
+        noise = None
+        if self._soft:
+            like = obs.new_empty(len(obs), self._learner.act_dim)
+            noise = standard_normal(like, self._task.parts["policy"].generator).numpy()
+        return self._learner.act(self._policy.parameters, obs.numpy(), noise)
 
     def gradients(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """Return the gradients of the last steps of policy and critics, like their parameters."""
@@ -85,7 +93,7 @@ class NativeActorCriticLearner:
             slope = entropy - objective.target_entropy
             self._alpha.step_down(temperature.new_tensor([slope]), learning_rate)
         self._follow("critic", parts["critic_optimizer"].parameters)
-        return {**terms, "policy_loss": policy_loss, "entropy": entropy, "alpha": temperature}
+        return {**terms, "policy_loss": policy_loss, "entropy": entropy, "alpha": alpha}
 
     def _learn_values(self, batch: TransitionBatch, learning_rate: float) -> dict[str, Any]:
         """Take TD3's step of the critics."""

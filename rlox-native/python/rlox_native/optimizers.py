@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy.typing as npt
 import torch
 from rlox.errors import BackendError
 
@@ -59,21 +60,38 @@ class Adam:
         self.parameters = optimizer.parameters.numpy()
         """(P,)"""
         self._constants = {**rule, "max_grad_norm": optimizer.max_grad_norm}
+        self._found: torch.Tensor | None = None
+        self._count: npt.NDArray[Any]
+        self._learnt: dict[str, Any]
 
     def arguments(self) -> dict[str, Any]:
         """Return the argument ``learnt`` of a Rust learner's step."""
-        state = self._optimizer.state()
-        return {
-            "parameters": self.parameters,
-            "first_moments": state["exp_avg"].numpy(),
-            "second_moments": state["exp_avg_sq"].numpy(),
-            "step": int(state["step"]),
-            **self._constants,
-        }
+        steps = self._steps()
+        self._learnt["step"] = int(steps)
+        return self._learnt
 
     def count(self) -> None:
         """Count a step that the learner took."""
-        self._optimizer.state()["step"] += 1
+        steps = self._steps()
+        steps += 1
+
+    def _steps(self) -> npt.NDArray[Any]:
+        """Return how many steps were taken, (), in the optimiser's memory.
+
+        NumPy's views are kept, as torch takes many times as long for a number; when a state is
+        loaded, they are made again.
+        """
+        state = self._optimizer.state()
+        if state["step"] is not self._found:
+            self._found = state["step"]
+            self._count = self._found.numpy()
+            self._learnt = {
+                "parameters": self.parameters,
+                "first_moments": state["exp_avg"].numpy(),
+                "second_moments": state["exp_avg_sq"].numpy(),
+                **self._constants,
+            }
+        return self._count
 
     def step_down(self, gradients: torch.Tensor, learning_rate: float) -> None:
         """Take one step down gradients (P,) of parameters that are too few for a learner in Rust.

@@ -5,11 +5,12 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import numpy.typing as npt
 from rlox.errors import BackendError
 from rlox.networks import DiscreteQNetwork, DuelingQNetwork
 from rlox.nn import flatten_parameters
-from torch import nn
+from torch import Tensor, nn
 
 from rlox_native._native import QLearner
 from rlox_native.optimizers import Adam
@@ -59,6 +60,10 @@ class NativeQLearner:
         )
         self._adam.count()
         return step_result(self._task, kind, errors, q_loss=loss, q_value=value)
+
+    def act(self, obs: Tensor) -> npt.NDArray[np.int64]:
+        """Return the actions (N,) of the highest values."""
+        return self._learner.act(self._adam.parameters, obs.numpy())
 
     def gradients(self) -> npt.NDArray[Any]:
         """Return the clipped gradient of the last step, (P,) like the parameters."""

@@ -41,7 +41,7 @@ import torch
 from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
-from rlox.learners.terms import PolicyTerms, QTerms
+from rlox.learners.terms import PolicyTerms, QTerms, Scalar
 from rlox.learners.transitions import (
     ChosenReplayLearner,
     Learn,
@@ -93,18 +93,18 @@ class CQLMetrics:
 
 @dataclass(frozen=True)
 class CQLPolicyTerms(PolicyTerms):
-    """What a gradient step of the policy reports; scalars without gradient."""
+    """What a gradient step of the policy reports."""
 
-    entropy: Tensor
-    alpha: Tensor
+    entropy: Scalar
+    alpha: Scalar
 
 
 @dataclass(frozen=True)
 class CQLTerms(QTerms):
-    """What a gradient step of the critics reports; scalars without gradient."""
+    """What a gradient step of the critics reports."""
 
-    cql_loss: Tensor
-    cql_alpha: Tensor
+    cql_loss: Scalar
+    cql_alpha: Scalar
 
 
 @final
@@ -208,7 +208,7 @@ class CQL(OfflineAlgorithm):
             streams={"random actions": self.streams.torch("random actions")},
         )
 
-    def _update(self, batch: OfflineBatch) -> Mapping[str, Tensor]:
+    def _update(self, batch: OfflineBatch) -> Mapping[str, Scalar]:
         """Take one step of the temperature, the policy, the multiplier and the critics."""
         cfg = self.config
         transitions = batch.transitions(cfg.gamma, cfg.reward_scale, cfg.reward_shift)

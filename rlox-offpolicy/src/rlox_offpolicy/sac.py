@@ -35,7 +35,7 @@ from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
 from rlox.config.schedules import Schedules
 from rlox.deployment import PolicyData
-from rlox.learners.terms import AddedLosses, Losses, mean_terms
+from rlox.learners.terms import AddedLosses, Losses, Scalar, mean_terms
 from rlox.learners.transitions import ChosenReplayLearner, Learn, Step, StepResult
 from rlox.learners.value_objectives import SoftActorCritic
 from rlox.logging import LoggerCallback
@@ -73,13 +73,13 @@ __all__ = ["SAC", "SACTerms"]
 
 @dataclass(frozen=True)
 class SACTerms:
-    """What one gradient step reports; scalars without gradient."""
+    """What one gradient step reports."""
 
-    q_loss: Tensor
-    q_value: Tensor
-    policy_loss: Tensor
-    entropy: Tensor
-    alpha: Tensor
+    q_loss: Scalar
+    q_value: Scalar
+    policy_loss: Scalar
+    entropy: Scalar
+    alpha: Scalar
 
 
 class Temperature(nn.Module):
@@ -205,6 +205,7 @@ class SAC(Algorithm):
         }
         steps = {Learn.ALL: Step(self._learn, SACTerms)}
         self.learner = make_learner(self, self.replay, self.objective, self._parts, steps)
+        self._choose = self.learner.acting(self._sample)
 
     def iterate(self, hooks: Hooks) -> SACMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
@@ -229,11 +230,10 @@ class SAC(Algorithm):
 
     def _act(self, obs: Tensor) -> npt.NDArray[Any]:
         starts = self.replay.collector.episode_start
-        return self.exploration.explore(self._sample(obs), starts, self.clock.env_steps)
+        return self.exploration.explore(self._choose(obs), starts, self.clock.env_steps)
 
     def _learn(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
         alpha = self.temperature.value()
-
         with torch.no_grad():
             next_actions, next_log_probs = self._draw(batch.next_obs)
             next_q = self.target(batch.next_obs, next_actions)

@@ -135,6 +135,7 @@ class DeterministicActorCritic:
         }
         streams = {"target noise": self._noise}
         self.learner = make_learner(algorithm, self.replay, objective, self.parts, steps, streams)
+        self._choose = self.learner.acting(self.mode)
 
     def iterate(self, hooks: Hooks) -> TD3Metrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
@@ -167,7 +168,7 @@ class DeterministicActorCritic:
 
     def _act(self, obs: Tensor) -> npt.NDArray[Any]:
         begun = self.replay.collector.episode_start
-        return self.exploration.explore(self.mode(obs), begun, self.clock.env_steps)
+        return self.exploration.explore(self._choose(obs), begun, self.clock.env_steps)
 
     def learn_values(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
         """Take a gradient step of the critics."""

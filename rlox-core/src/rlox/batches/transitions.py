@@ -56,7 +56,7 @@ class TransitionBatch:
         """
         discounts = drawn.get("discounts")
         if discounts is None:
-            discounts = np.where(drawn["terminated"], np.float32(0), np.float32(gamma))
+            discounts = np.multiply(~drawn["terminated"], gamma, dtype=np.float32)
         weights = drawn["weights"] if "weights" in drawn else np.ones((), np.float32)
         return TransitionBatch(
             obs=map_leaves(tensor, unpack(drawn["obs"])),

@@ -230,6 +230,8 @@ class Schedules:
             ConfigError: a callable's value is no number, or out of the field's bounds.
         """
         schedule: Any = self._schedules[name]
+        if schedule.__class__ is float:  # the config's, which has checked it
+            return schedule
         if not isinstance(schedule, (int, float, Linear, Piecewise)):
             schedule = schedule(env_steps)
         try:

@@ -19,6 +19,7 @@ __all__ = [
     "Losses",
     "PolicyTerms",
     "QTerms",
+    "Scalar",
     "make_metrics",
     "mean_terms",
     "passes_target_kl",
@@ -130,34 +131,42 @@ class AddedLosses:
             )
 
 
+Scalar = Tensor | float
+"""A tensor () without gradient, or a number of a learner that computes without torch."""
+
+
 @dataclass(frozen=True)
 class QTerms:
-    """Of a gradient step of action values; scalars without gradient."""
+    """Of a gradient step of action values."""
 
-    q_loss: Tensor
-    q_value: Tensor
+    q_loss: Scalar
+    q_value: Scalar
     """Mean Q(s, a) of the batch."""
 
 
 @dataclass(frozen=True)
 class PolicyTerms:
-    """Of a gradient step of a policy that goes up action values; a scalar without gradient."""
+    """Of a gradient step of a policy that goes up action values."""
 
-    policy_loss: Tensor
+    policy_loss: Scalar
 
 
 def mean_terms(kind: type[Any], terms: Sequence[Any]) -> dict[str, float]:
     """Return the means over gradient steps, in one transfer from the device.
 
     Args:
-        kind: a dataclass of scalar tensors without gradient.
+        kind: a dataclass of scalars, all tensors or all numbers.
         terms: instances of it, one a gradient step; of none the means are NaN.
     """
     names = [field.name for field in fields(kind)]
     if not terms:
         return dict.fromkeys(names, float("nan"))
-    means = torch.stack([torch.stack(list(vars(t).values())) for t in terms]).mean(0)
-    return dict(zip(names, np.asarray(means.cpu(), np.float64).tolist(), strict=True))
+    values = [value for each in terms for value in vars(each).values()]
+    if isinstance(values[0], Tensor):
+        means = torch.stack(values).reshape(len(terms), -1).mean(0).tolist()
+    else:
+        means = np.reshape(values, (len(terms), -1)).mean(0).tolist()
+    return dict(zip(names, means, strict=True))
 
 
 KL_TOLERANCE = 1.5

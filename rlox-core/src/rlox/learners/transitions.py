@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Protocol
 
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -19,6 +20,7 @@ from rlox.learners.choose import find_learner
 from rlox.learners.terms import AddedLosses
 
 __all__ = [
+    "Act",
     "ChosenReplayLearner",
     "Learn",
     "ReplayLearner",
@@ -28,6 +30,10 @@ __all__ = [
     "TorchReplayLearner",
     "choose_replay_learner",
 ]
+
+
+Act = Callable[[Tensor], npt.NDArray[Any]]
+"""From observations (N, *shape) to actions (N, ...) as replay buffers keep them."""
 
 
 class Learn(Enum):
@@ -44,7 +50,7 @@ class StepResult:
     """What one gradient step returns; tensors are without gradient."""
 
     terms: Any
-    """A dataclass of scalar tensors, for the metrics."""
+    """A dataclass of scalars, for the metrics: tensors, or numbers where torch computes nothing."""
     errors: Tensor | None = None
     """(B,) TD errors, or (K, B) of K critics, whose sizes are priorities."""
     outputs: Mapping[str, Tensor] | None = None
@@ -81,7 +87,11 @@ class ReplayTask:
 
 
 class ReplayLearner(Protocol):
-    """Takes gradient steps on batches."""
+    """Takes gradient steps on batches.
+
+    One that has a method ``act``, from observations (N, *shape) to the actions (N, ...) that the
+    objective says, acts for the algorithm too.
+    """
 
     def step(self, kind: Enum, batch: Any, learning_rate: float) -> StepResult:
         """Take one of the task's gradient steps.
@@ -110,6 +120,16 @@ class ChosenReplayLearner:
     def step(self, kind: Enum, batch: Any, learning_rate: float) -> StepResult:
         """Take one of the task's gradient steps; see :class:`ReplayLearner`."""
         return self.learner.step(kind, batch, learning_rate)
+
+    def acting(self, in_torch: Act) -> Act:
+        """Return what acts with the networks: the learner itself if it can.
+
+        Args:
+            in_torch: the algorithm's own way, for learners that only learn; it is called without
+                gradients.
+        """
+        act: Act | None = getattr(self.learner, "act", None)
+        return act or torch.no_grad()(in_torch)
 
     def __str__(self) -> str:
         return f"{self.backend} ({self.reason})"

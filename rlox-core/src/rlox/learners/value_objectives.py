@@ -29,7 +29,8 @@ __all__ = [
 class QLearning:
     """Q(s, a) towards r + γ max over a' of Q'(s', a').
 
-    Step: ``VALUES``. Parts: ``network``, ``target``, ``optimizer``.
+    Step: ``VALUES``. Parts: ``network``, ``target``, ``optimizer``. A learner's ``act`` takes the
+    action of the highest value.
 
     Source:
         Mnih et al. 2015, algorithm 1.
@@ -80,7 +81,7 @@ class SoftActorCritic:
 
     Step: ``ALL``. Parts: ``policy``, ``critic``, ``target``, ``temperature`` and the optimisers
     ``policy_optimizer``, ``critic_optimizer``, ``alpha_optimizer``. The policy's ``generator`` is
-    the source of the noise, that of the targets first.
+    the source of the noise, that of the targets first, and of the actions that ``act`` samples.
 
     Source:
         Haarnoja et al. 2018b, algorithm 1.
@@ -114,7 +115,7 @@ class TwinDelayed:
     Steps: ``VALUES``, the critics; ``POLICY``, the policy and then all targets. How many of the
     former come before one of the latter is the caller's choice. Parts: ``policy``, ``critic``,
     ``policy_target``, ``critic_target``, ``policy_optimizer``, ``critic_optimizer``. Stream:
-    ``target noise``.
+    ``target noise``. A learner's ``act`` takes the policy's mode.
 
     Source:
         Fujimoto et al. 2018, algorithm 1.

@@ -13,7 +13,7 @@ from rlox.errors import EnvError, SpaceError
 from rlox.protocols import MaskingVecEnv, ReplayBuffer, ReplayBufferProtocol, VecEnvStep
 from rlox.replay.buffers import pusher
 from rlox.replay.observation_codec import ReplayObservations
-from rlox.spaces.rows import require_finite
+from rlox.spaces.rows import all_finite, require_finite
 
 __all__ = ["ReplayCollector", "ReplaySteps"]
 
@@ -63,16 +63,17 @@ class ReplaySteps:
         """
         step = self.envs.step(env_actions)
         rewards = step["rewards"]
-        if not np.isfinite(rewards).all():
+        if not all_finite(rewards):
             i = int(np.flatnonzero(~np.isfinite(rewards))[0])
             raise EnvError(f"env {i} returned the reward {rewards[i]}; rewards must be finite")
         require_finite(step["final_obs"])
         ended = step["terminated"] | step["truncated"]
-        if ended.any():
+        if np.count_nonzero(ended):
             require_finite(step["obs"])
         self.episode_start = ended
         self._rewards.append(rewards)
-        self._ended.append(ended & ~step.get("life_lost", self.nothing))
+        life_lost = step.get("life_lost")
+        self._ended.append(ended if life_lost is None else ended & ~life_lost)
         self._lost.append(step.get("lost", self.nothing))
         self.envs.obs = step["obs"]
         return step
@@ -160,7 +161,7 @@ class ReplayCollector:
         self.steps.require_no_masks()
         step = self.steps.step(env_actions)
         rewards, lost = step["rewards"], step.get("lost", self.steps.nothing)
-        stores = not lost.any()
+        stores = not np.count_nonzero(lost)
         bound = self._clip_rewards
         if stores:
             pack = self.observations.pack

@@ -85,6 +85,7 @@ class ReplayLoop:
         threads: int | None = 1,
     ) -> None:
         self.device = find_device(device)
+        self._on_cpu = self.device.type == "cpu"
         self.threads = threads
         self.batch_size = batch_size
         self.learning_starts = learning_starts
@@ -125,7 +126,6 @@ class ReplayLoop:
             finally:
                 self.collector.count_episodes()
 
-    @torch.no_grad()
     def step(self, choose: Choose, hooks: Hooks) -> None:
         """Step every env once and store the transitions.
 
@@ -133,7 +133,7 @@ class ReplayLoop:
         what is due is learnt first.
 
         Args:
-            choose: the actions to take once learning has started.
+            choose: the actions to take once learning has started, without gradients.
             hooks: called after the vector step.
         """
         obs, n_envs, steps = self.collector.obs, self.env.n_envs, self._clock.env_steps
@@ -171,7 +171,8 @@ class ReplayLoop:
         return TransitionBatch.of(drawn, self.observations.unpack, self._gamma, self._tensor)
 
     def _tensor(self, array: npt.NDArray[Any]) -> Tensor:
-        return torch.from_numpy(array).to(self.device)
+        tensor = torch.from_numpy(array)
+        return tensor if self._on_cpu else tensor.to(self.device)
 
     def update_priorities(self, indices: npt.NDArray[Any] | None, errors: Tensor | None) -> None:
         """Give transitions new priorities, if the buffer has any.

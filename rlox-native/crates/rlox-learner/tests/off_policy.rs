@@ -106,6 +106,37 @@ fn a_gaussian_policy_needs_noise_and_a_deterministic_one_does_not() {
     }
 }
 
+#[test]
+fn actions_come_row_by_row_whatever_the_number_of_rows() {
+    const MANY: usize = 300; // more than a block
+    let shape = QNetwork::plain(3, &[20], 4).unwrap();
+    let parameters = numbers(shape.n_parameters(), 1);
+    let obs = numbers(MANY * 3, 2);
+    let mut learner = QLearner::new(shape);
+    let mut actions = vec![-1; MANY];
+    learner.act(&parameters, &obs, &mut actions).unwrap();
+    assert!(actions.iter().any(|&action| action != actions[0]));
+    let mut policy = ContinuousLearner::<f64>::new(3, 2, &[20], GAUSSIAN, 2).unwrap();
+    let weights = numbers(policy.n_policy_parameters(), 3);
+    let noise = numbers(MANY * 2, 4);
+    let mut chosen = vec![9.0; MANY * 2];
+    policy.act(&weights, &obs, &noise, &mut chosen).unwrap();
+    for row in 0..MANY {
+        let of_row = &obs[row * 3..][..3];
+        let (mut action, mut both) = ([-1], [9.0; 2]);
+        learner.act(&parameters, of_row, &mut action).unwrap();
+        assert_eq!(action[0], actions[row], "{row}");
+        policy.act(&weights, of_row, &noise[row * 2..][..2], &mut both).unwrap();
+        assert_eq!(both, chosen[row * 2..][..2], "{row}");
+    }
+    assert!(learner.act(&parameters[1..], &obs, &mut actions).is_err());
+    assert!(learner.act(&parameters, &obs[1..], &mut actions).is_err());
+    assert!(policy.act(&weights, &obs, &[], &mut chosen).is_err());
+    assert!(policy.act(&weights, &obs, &noise, &mut chosen[1..]).is_err());
+    assert!(policy.act(&weights, &obs[1..], &noise, &mut chosen).is_err());
+    assert!(policy.act(&weights[1..], &obs, &noise, &mut chosen).is_err());
+}
+
 const GAUSSIAN: Actor = Actor::SquashedGaussian { log_std_bounds: [-20.0, 2.0] };
 const ROWS: usize = 70;
 

@@ -238,7 +238,7 @@ impl<F: Real> ContinuousLearner<F> {
         Ok(Arch::new().dispatch(call))
     }
 
-    fn check_noise(&self, noise: &[F], rows: usize) -> Result<()> {
+    pub(super) fn check_noise(&self, noise: &[F], rows: usize) -> Result<()> {
         let none = noise.is_empty() && self.actor == Actor::Deterministic;
         let expected = if none { 0 } else { rows * self.act_dim };
         check_len("noise", noise.len(), "rows * act_dim", expected)

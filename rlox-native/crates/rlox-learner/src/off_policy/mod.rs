@@ -1,5 +1,6 @@
 //! Gradient steps of off-policy algorithms on a batch of transitions.
 
+mod acting;
 mod continuous;
 mod critics;
 mod implicit;

@@ -47,8 +47,8 @@ pub struct QStep {
 /// It owns nothing but working memory: parameters and moments are the caller's.
 #[derive(Debug)]
 pub struct QLearner<F> {
-    shape: QNetwork,
-    online: QBlock<F>,
+    pub(super) shape: QNetwork,
+    pub(super) online: QBlock<F>,
     target: QBlock<F>,
     gradients: Vec<F>,
 }
@@ -58,8 +58,8 @@ impl<F: Real> QLearner<F> {
     #[must_use]
     pub fn new(shape: QNetwork) -> Self {
         Self {
-            online: QBlock::new(&shape, true),
-            target: QBlock::new(&shape, false),
+            online: QBlock::new(&shape),
+            target: QBlock::new(&shape),
             gradients: vec![F::zero(); shape.n_parameters()],
             shape,
         }
@@ -179,7 +179,7 @@ impl<F: Real> Step<'_, '_, F> {
 }
 
 /// Where the first of the largest values is.
-fn largest<F: Real>(values: &[F]) -> usize {
+pub(super) fn largest<F: Real>(values: &[F]) -> usize {
     let mut best = 0;
     for (i, &value) in values.iter().enumerate() {
         // What is no number is the largest, as in torch.

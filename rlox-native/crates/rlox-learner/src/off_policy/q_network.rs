@@ -100,13 +100,13 @@ pub(super) struct QBlock<F> {
 }
 
 impl<F: Real> QBlock<F> {
-    /// For [`QBlock::forward`] alone, or for both directions.
-    pub(super) fn new(shape: &QNetwork, learns: bool) -> Self {
+    /// For both directions: a target network has no way back, but keeps its weights in torch's order
+    /// too, so that [`QBlock::load`] only compares them while they stay.
+    pub(super) fn new(shape: &QNetwork) -> Self {
         let networks = shape.networks();
-        let packed = networks.iter().enumerate().map(|(i, network)| match (learns, i) {
-            (false, _) => Packed::forward_only(network),
-            (true, 0) => Packed::new(network),
-            (true, _) => Packed::to_inputs(network),
+        let packed = networks.iter().enumerate().map(|(i, network)| match i {
+            0 => Packed::new(network),
+            _ => Packed::to_inputs(network),
         });
         let zeros = |n: usize| vec![F::zero(); n];
         let shared = BLOCK_ROWS * networks[0].output_stride();

@@ -1,15 +1,16 @@
 //! SAC, TD3 and DDPG, and what conservative Q-learning adds.
 
-use numpy::{Ix1, Ix2, Ix3, PyArray1, PyArrayMethods};
+use numpy::{Ix1, Ix2, Ix3, PyArray1, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_learner::off_policy::{self as kernels, Actor, Cloning, PolicyStep, Samples, ValueStep};
 
 use super::{Adam, BatchArrays};
-use crate::convert::{parse_hidden, real, real_array};
+use crate::convert::{check_shape, parse_hidden, real, real_array};
 use crate::errors::raise;
 use crate::locks::lock;
 use crate::memory::check_networks;
+use crate::output::filled;
 use crate::precision::{Precise, of_dtype, with_learner};
 use crate::replay::vector;
 
@@ -20,6 +21,7 @@ type Learners = Precise<kernels::ContinuousLearner<f32>, kernels::ContinuousLear
 pub(crate) struct ContinuousLearner {
     learner: Learners,
     n_critics: usize,
+    obs_dim: usize,
     act_dim: usize,
 }
 
@@ -49,7 +51,13 @@ impl ContinuousLearner {
             || kernels::ContinuousLearner::new(obs_dim, act_dim, &hidden, actor, n_critics),
             || kernels::ContinuousLearner::new(obs_dim, act_dim, &hidden, actor, n_critics),
         )?;
-        Ok(Self { learner, n_critics, act_dim })
+        Ok(Self { learner, n_critics, obs_dim, act_dim })
+    }
+
+    /// How many components an action has.
+    #[getter]
+    fn act_dim(&self) -> usize {
+        self.act_dim
     }
 
     /// How many parameters the policy has.
@@ -184,6 +192,27 @@ impl ContinuousLearner {
             let (obs, next_obs) = (rows.obs, rows.next_obs);
             py.detach(|| lock(learner).penalize(critics, policy, obs, next_obs, actions, samples))
                 .map_err(raise)
+        })
+    }
+
+    /// Return the policy's action for each row of `obs`, `(N, act_dim)`.
+    #[pyo3(signature = (policy, obs, noise))]
+    fn act<'py>(
+        &self,
+        policy: &Bound<'py, PyAny>,
+        obs: &Bound<'py, PyAny>,
+        noise: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        with_learner!(self.learner, |learner: F| {
+            let policy = real_array::<F, Ix1>(policy, "policy")?;
+            let obs = real_array::<F, Ix2>(obs, "obs")?;
+            let rows = obs.shape().first().copied().unwrap_or(0);
+            check_shape("obs", obs.shape(), "the policy", &[rows, self.obs_dim])?;
+            let noise = noise.map(|noise| real_array::<F, Ix2>(noise, "noise")).transpose()?;
+            let (py, policy, seen) = (obs.py(), policy.as_slice()?, obs.as_slice()?);
+            let noise = noise.as_ref().map_or(Ok(&[][..]), |noise| noise.as_slice())?;
+            let act = |actions: &mut [F]| lock(learner).act(policy, seen, noise, actions);
+            Ok(filled(py, Ix2(rows, self.act_dim), act)?.into_any())
         })
     }
 

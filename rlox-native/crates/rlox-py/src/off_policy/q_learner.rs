@@ -1,15 +1,16 @@
 //! Deep Q-learning.
 
-use numpy::{Ix1, PyArray1};
+use numpy::{Ix1, Ix2, PyArray1, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_learner::off_policy::{self as kernels, ElementLoss, QNetwork, QStep};
 
 use super::{Adam, BatchArrays};
-use crate::convert::{parse_hidden, real, real_array};
+use crate::convert::{check_shape, parse_hidden, real, real_array};
 use crate::errors::raise;
 use crate::locks::lock;
 use crate::memory::check_networks;
+use crate::output::filled;
 use crate::precision::{Precise, of_dtype, with_learner};
 use crate::replay::{Expected, read, vector};
 
@@ -87,6 +88,23 @@ impl QLearner {
             });
             let terms = terms.map_err(raise)?;
             Ok((terms.loss, terms.value, PyArray1::from_vec(py, errors).into_any().unbind()))
+        })
+    }
+
+    /// Return the action with the largest value in each row of `obs`, `(N,)`.
+    #[pyo3(signature = (parameters, obs))]
+    fn act<'py>(
+        &self,
+        parameters: &Bound<'py, PyAny>,
+        obs: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        with_learner!(self.learner, |learner: F| {
+            let parameters = real_array::<F, Ix1>(parameters, "parameters")?;
+            let obs = real_array::<F, Ix2>(obs, "obs")?;
+            let rows = obs.shape().first().copied().unwrap_or(0);
+            check_shape("obs", obs.shape(), "the network", &[rows, self.shape.obs_dim()])?;
+            let (py, parameters, seen) = (obs.py(), parameters.as_slice()?, obs.as_slice()?);
+            filled(py, Ix1(rows), |actions| lock(learner).act(parameters, seen, actions))
         })
     }
 
