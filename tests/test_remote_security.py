@@ -26,10 +26,10 @@ from google.protobuf.message import DecodeError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rlox.envs.make import make_vec_env
-from rlox.errors import RloxError
+from rlox.errors import RloxError, WorkerLostError
+from rlox_distributed._transport import StreamError
 from rlox_distributed.channels import PROTOCOL_VERSION, SERVICE
 from rlox_distributed.link import Link
-from rlox_distributed.parts import decode_outcome
 from rlox_distributed.pool import RemoteEnvPool
 from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.security import Credentials
@@ -161,13 +161,6 @@ def never(done: threading.Event) -> Iterator[bytes]:
     yield b""
 
 
-def requests_of(text: bytes) -> list[Any]:
-    """Send bytes as a stream's requests to a worker that is not there, as its decoder gets them."""
-    with suppress(DecodeError):
-        return [pb.Request.FromString(text)]
-    return []
-
-
 class Aborted(Exception):  # noqa: N818  # no error: the answer to one
     """What ``context.abort`` raises."""
 
@@ -232,20 +225,20 @@ texts = st.recursive(
 def answer_once(data: bytes) -> None:
     """Let the worker decode and answer a request: an answer, or a refusal."""
     holder = SERVED._holder = object()
-    for request in requests_of(data):
-        before = SERVED._done
-        try:
-            reply = pb.Reply.FromString(SERVED._answer(request, holder, Context()))
-        except Aborted:
-            assert SERVED._done == before
-        else:
-            assert reply.sequence == request.sequence == SERVED._done
-        SERVED._done, SERVED._last = 0, b""
+    before = SERVED._done
+    try:
+        reply = pb.Reply.FromString(SERVED._answer(data, holder, Context()))
+    except (Aborted, StreamError):
+        assert SERVED._done == before
+    else:
+        assert reply.sequence == pb.Request.FromString(data).sequence == SERVED._done
+    SERVED._done, SERVED._last = 0, b""
 
 
 def greet_once(data: bytes) -> None:
     """Let the worker read a first request: a welcome, or a refusal that leaves it as it was."""
-    for request in requests_of(data):
+    with suppress(DecodeError):
+        request = pb.Request.FromString(data)
         SERVED._holder, before = None, SERVED._session
         try:
             reply = pb.Reply.FromString(SERVED._welcome(request, object(), Context()))
@@ -262,11 +255,11 @@ class Script:
     def __init__(self, data: bytes) -> None:
         self._answers = [data]
 
-    def receive(self, seconds: float) -> Any:
+    def receive(self, seconds: float) -> bytes:
         """Return the answer once."""
         if not self._answers:
             raise TimeoutError
-        return pb.Reply.FromString(self._answers.pop())
+        return self._answers.pop()
 
     def close(self) -> None:
         """Do nothing."""
@@ -277,10 +270,16 @@ def receive_once(data: bytes) -> None:
     link = Link("127.0.0.1:1", pb.Hello(), Credentials())
     call: Any = Script(data)
     link._sent, link._call = 1, call
-    with suppress(RloxError, DecodeError):  # gRPC makes an error of a broken stream of the latter
+    link.connect = no_connection  # type: ignore[method-assign]
+    with suppress(RloxError):
         reply = link.receive(1.0)
         assert reply.sequence == 1
         assert reply.WhichOneof("answer") != "failure"
+
+
+def no_connection(seconds: float) -> None:
+    """Stand for a worker that cannot be reached."""
+    raise WorkerLostError(f"not in {seconds:g} s")
 
 
 def connect_once(data: bytes) -> None:
@@ -305,16 +304,15 @@ def describe_once(text: str) -> None:
 
 
 def decode_once(pool: RemoteEnvPool, data: bytes) -> None:
-    """Let the learner decode an outcome: rows of the spaces' shapes, or an error of rlox."""
-    try:
-        outcome = pb.Outcome.FromString(data)
-    except DecodeError:
-        return
-    try:
-        part = decode_outcome(outcome, pool._leaves[0], 2)
-    except (RloxError, ValueError, IndexError):  # which the pool's step makes errors of rlox
-        return
-    assert part.obs.shape == part.final_obs.shape == (2, 4)
+    """Let the learner decode a step's answer: rows of the spaces' shapes, or an error of rlox."""
+    (link,) = pool._links
+    some: Any = link
+    stream, some._sent, some._call = link._call, 1, Script(data)
+    connect, some.connect = link.connect, no_connection
+    with suppress(RloxError):
+        step, _ = link.receive(1.0, link.codec.decode_outcome)
+        assert step["obs"].shape == step["final_obs"].shape == (2, 4)
+    some._call, some.connect = stream, connect
 
 
 @pytest.fixture(name="pool", scope="module")
@@ -415,10 +413,10 @@ def test_the_decoders_stand_mutations_for_long(
     rng, end = random.Random(0), time.monotonic() + FUZZ_SECONDS
     reset = pb.Request(sequence=1, reset=pb.Reset(seeds=[1, 2]))
     step = pb.Request(sequence=1, step=pb.Step(actions=[bytes(16)]))
-    outcome = pb.Outcome(
+    outcome = pb.Reply(sequence=1, outcome=pb.Outcome(
         next=pb.Observations(obs=[bytes(32)]), rewards=bytes(16), terminated=b"\1\0",
         truncated=bytes(2), ended=[0], final_obs=[bytes(16)],
-    )  # fmt: skip
+    ))  # fmt: skip
     space = space_to_json(make_vec_env("CartPole-v1", n_envs=1).observation_space)
     hello = pb.Request(hello=pb.Hello(
         protocol_version=PROTOCOL_VERSION, library_version=rlox.__version__, learner="a",

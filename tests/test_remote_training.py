@@ -361,7 +361,7 @@ def test_a_run_is_resumed_on_its_workers(
     steps: list[int] = []
     step = EnvWorker._step
     monkeypatch.setattr(
-        EnvWorker, "_step", lambda self, actions: (steps.append(1), step(self, actions))[1]
+        EnvWorker, "_step", lambda self, *given: (steps.append(1), step(self, *given))[1]
     )
     where = serve()
     run_command(

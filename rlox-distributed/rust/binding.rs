@@ -27,7 +27,7 @@ create_exception!(
 /// The longest wait; more is as good as for ever.
 const MOST_SECONDS: f64 = 1e9;
 
-fn raised(status: Status) -> PyErr {
+pub(crate) fn raised(status: Status) -> PyErr {
     StreamError::new_err((status.code, status.details))
 }
 

@@ -134,18 +134,20 @@ impl Stream {
 
     /// Break the stream off.
     pub fn close(&self) {
+        let request = self.request.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let open = request.is_some();
+        drop(request);
+        if open {
+            self.reset(); // first, so that whoever stops to wait can send no more
+        }
         self.closed.notify_one();
-        self.driver.wait(async {
-            let request = self.request.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if request.is_none() {
-                return;
-            }
-            drop(request);
-            self.reset();
-            settle().await;
-            self.connection.abort();
-            settle().await;
-        });
+        if open {
+            self.driver.wait(async {
+                settle().await;
+                self.connection.abort();
+                settle().await;
+            });
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! `grpc.health.v1`: whether a worker serves.
 //!
-//! Its two messages have one field each and are written by hand: a request's service, a text of
-//! field 1, and an answer's status, a number of field 1.
+//! Its two messages have one field each: a request's service, a text of field 1, and an answer's
+//! status, a number of field 1.
 
 use bytes::Bytes;
 use h2::SendStream;
@@ -12,6 +12,7 @@ use tokio::time::{Duration, timeout};
 use crate::messages::{Messages, framed};
 use crate::server::{Phase, accepted, refuse};
 use crate::status::{Result, Status};
+use crate::wire::{Field, Fields, Value};
 
 /// Paths begin with this.
 pub const PATH: &str = "/grpc.health.v1.Health/";
@@ -20,9 +21,9 @@ pub const LARGEST: usize = 1024;
 /// For which the request may be awaited.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-const SERVING: u8 = 1;
-const NOT_SERVING: u8 = 2;
-const UNKNOWN: u8 = 3;
+const SERVING: u64 = 1;
+const NOT_SERVING: u64 = 2;
+const UNKNOWN: u64 = 3;
 
 /// Answer a request for the health of a service.
 ///
@@ -74,25 +75,24 @@ async fn watch(mut send: SendStream<Bytes>, known: bool, mut phases: watch::Rece
     }
 }
 
-fn status(phase: Phase) -> u8 {
+fn status(phase: Phase) -> u64 {
     if phase == Phase::Serving { SERVING } else { NOT_SERVING }
 }
 
-fn say(send: &mut SendStream<Bytes>, status: u8) -> Result<()> {
-    Ok(send.send_data(framed(&[0x08, status])?, false)?)
+fn say(send: &mut SendStream<Bytes>, status: u64) -> Result<()> {
+    Ok(send.send_data(framed(&Field::encode(&[Field::Number(1, status)]))?, false)?)
 }
 
 /// Return the service that a request names.
 fn service_of(message: &[u8]) -> Result<String> {
     let invalid = || Status::named("INVALID_ARGUMENT", "the request is none of grpc.health.v1");
-    match message {
-        [] => Ok(String::new()),
-        // a text of field 1, whose length fits one byte
-        [0x0A, length @ 0..=127, name @ ..] if usize::from(*length) == name.len() => {
-            String::from_utf8(name.to_vec()).map_err(|_| invalid())
+    let mut name = &[][..];
+    for field in Fields::new(message) {
+        if let (1, Value::Bytes(text)) = field.map_err(|_| invalid())? {
+            name = text;
         }
-        _ => Err(invalid()),
     }
+    String::from_utf8(name.to_vec()).map_err(|_| invalid())
 }
 
 #[cfg(test)]
@@ -103,7 +103,8 @@ mod tests {
     fn services_are_read_or_refused() {
         assert_eq!(service_of(b"").unwrap(), "");
         assert_eq!(service_of(b"\x0A\x03abc").unwrap(), "abc");
-        for other in [&b"\x0A"[..], b"\x0A\x04abc", b"\x0A\x02abc", b"\x0A\x01\xFF", b"\x12\x00"] {
+        assert_eq!(service_of(b"\x12\x01x\x0A\x03abc").unwrap(), "abc");
+        for other in [&b"\x0A"[..], b"\x0A\x04abc", b"\x0A\x02abc", b"\x0A\x01\xFF"] {
             assert_eq!(service_of(other).unwrap_err().code, "INVALID_ARGUMENT");
         }
     }

@@ -27,11 +27,10 @@ from rlox.envs.make import make_vec_env
 from rlox.errors import ConfigError, EnvError, SpaceError, WorkerError, WorkerLostError
 from rlox.protocols import VecEnv
 from rlox_distributed.channels import PROTOCOL_VERSION, SERVICE
-from rlox_distributed.parts import decode_outcome
 from rlox_distributed.pool import RemoteEnvPool
 from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.security import Credentials, is_loopback, read_token
-from rlox_distributed.spaces import Leaves, space_from_json, space_to_json
+from rlox_distributed.spaces import space_from_json, space_to_json
 from rlox_distributed.state import PIECE
 from rlox_distributed.worker import EnvWorker
 
@@ -286,33 +285,6 @@ def test_a_worker_with_no_honest_state_is_refused(serve: Serve, saved: Any) -> N
     with pytest.raises(EnvError, match=r"sent .* bytes of a state of"):
         pool.state()
     pool.close()
-
-
-def outcome_of_two(terminated: bytes) -> Any:
-    """Return a step of two envs that observe one number each; the first env's episode ended."""
-    return pb.Outcome(
-        next=pb.Observations(obs=[bytes(8)], masks=b"\0\1\1\1"), rewards=bytes(16),
-        terminated=terminated, truncated=bytes(2), ended=[0], final_obs=[bytes(4)],
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("terminated", [b"", b"\1", b"\1\0\0", b"\1\2"])
-def test_flags_that_are_none_are_refused(terminated: bytes) -> None:
-    """Too few, too many, or neither 0 nor 1."""
-    leaves = Leaves(spaces.Box(0, 1, (1,), np.float32), 2)
-    with pytest.raises(ValueError, match="flags of 0 or 1"):
-        decode_outcome(outcome_of_two(terminated), leaves, 2)
-
-
-def test_all_arrays_of_a_step_may_be_written_to() -> None:
-    """None is a view of the bytes of a message, or of another array."""
-    leaves = Leaves(spaces.Box(0, 1, (1,), np.float32), 2)
-    part = decode_outcome(outcome_of_two(b"\1\0"), leaves, 2)
-    arrays = [part.obs, part.masks, part.rewards, part.terminated, part.truncated, part.final_obs]
-    for array in arrays:
-        array[...] = 1
-    part.obs[...] = 0
-    assert (part.final_obs == 1).all()
 
 
 def test_an_error_of_an_env_arrives_with_its_traceback(serve: Serve) -> None:
@@ -586,21 +558,10 @@ def test_tls_and_a_foreign_certificate(tmp_path: Path) -> None:
     ids=str,
 )
 def test_spaces_come_back_from_json(space: Any) -> None:
-    """Bounds bit for bit; their arrays too."""
+    """Bounds bit for bit."""
     again = space_from_json(space_to_json(space))
     assert again == space
     assert again.dtype == space.dtype
-    leaves = Leaves(space, 2)
-    assert leaves.size == sum(map(len, leaves.to_bytes(leaves.from_bytes(
-        [b"\0" * len(part) for part in Leaves(space, 2).to_bytes(_zeros(space))]
-    ))))  # fmt: skip
-
-
-def _zeros(space: Any) -> Any:
-    from rlox.spaces.nested import is_nested, leaf_spaces
-
-    arrays = {k: np.zeros((2, *(v.shape or ())), v.dtype) for k, v in leaf_spaces(space).items()}
-    return arrays if is_nested(space) else arrays[""]
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,15 @@
-"""gRPC streams of bytes between learners and env workers."""
+"""gRPC streams of bytes between learners and env workers, and the arrays in their messages."""
 
-from collections.abc import Callable
-from typing import NoReturn, final
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, final
 
-__all__ = ["ClientStream", "Server", "ServerStream", "StreamError", "__version__"]
+import numpy as np
+import numpy.typing as npt
+from rlox.protocols import VecEnvStep
+
+__all__ = ["ClientStream", "Server", "ServerStream", "StepCodec", "StreamError", "__version__"]
+
+_Leaves = tuple[bool, Sequence[tuple[str, np.dtype[Any], Sequence[int]]]]
 
 __version__: str
 
@@ -144,3 +150,89 @@ class Server:
 
     def stop(self, grace: float) -> None:
         """Take no new streams, let the requests under way end for so long, then close all."""
+
+@final
+class StepCodec:
+    """The messages of ``workers.proto`` that hold arrays, of the N envs of one worker.
+
+    Observations and actions are an array of N rows each, or dicts of them by leaf. All arrays that
+    it returns are new ones, to be written to.
+
+    Args:
+        observations: whether the space of one env's observation is nested, and the name, dtype and
+            shape of each of its leaves.
+        actions: of one env's action.
+        n_envs: N.
+
+    Raises:
+        OverflowError: a row has more bytes than there is memory for.
+        TypeError: a dtype is none of numbers.
+    """
+
+    def __new__(cls, observations: _Leaves, actions: _Leaves, n_envs: int) -> StepCodec: ...
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Bytes of the observations and of the actions of N envs."""
+
+    def encode_request(self, sequence: int, actions: Any, first: int, rows: int) -> bytes:
+        """Return the ``Request`` of a step.
+
+        Args:
+            sequence: its number.
+            actions: arrays of the actions of ``rows`` envs.
+            first: the row of the worker's first env.
+            rows: of all workers.
+
+        Raises:
+            KeyError: an array is missing.
+            ValueError: they have not as many rows, or rows of another shape.
+        """
+
+    def decode_request(self, data: bytes) -> tuple[int, Any]:
+        """Return the number of a ``Request`` and its actions; ``None`` if it is no step.
+
+        Raises:
+            StreamError: the bytes are no message.
+            ValueError: the arrays have not the bytes that the space says.
+        """
+
+    def encode_observations(
+        self, sequence: int, obs: Any, masks: npt.NDArray[np.bool_] | None
+    ) -> bytes:
+        """Return the ``Reply`` to a reset; arguments and errors as of :meth:`encode_outcome`."""
+
+    def encode_outcome(
+        self, sequence: int, step: VecEnvStep, masks: npt.NDArray[np.bool_] | None
+    ) -> bytes:
+        """Return the ``Reply`` to a step.
+
+        Args:
+            sequence: number of the request.
+            step: what the envs returned.
+            masks: (N, choices) of the next actions.
+
+        Raises:
+            KeyError: an array is missing.
+            ValueError: an array has not N rows, or rows of another shape.
+        """
+
+    def decode_observations(
+        self, data: bytes, sequence: int
+    ) -> tuple[dict[str, Any], npt.NDArray[np.bool_] | None] | None:
+        """Return what envs show after a reset as ``obs``, and masks; see :meth:`decode_outcome`."""
+
+    def decode_outcome(
+        self, data: bytes, sequence: int
+    ) -> tuple[VecEnvStep, npt.NDArray[np.bool_] | None] | None:
+        """Return the step of a ``Reply``, and the masks of the next actions.
+
+        Args:
+            data: the reply.
+            sequence: number of the request; ``None`` is returned for another one's reply, and for
+                one that holds something else.
+
+        Raises:
+            StreamError: the bytes are no message.
+            ValueError: a field has not the bytes that the spaces say, flags are neither 0 nor 1, or
+                an env that ended is none of the worker's.
+        """

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
+from google.protobuf.message import DecodeError
 from rlox.errors import EnvError, WorkerError, WorkerLostError
 
 from rlox_distributed._transport import StreamError
 from rlox_distributed.channels import HEADROOM
 from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.security import Credentials
-from rlox_distributed.spaces import Leaves, space_from_json
+from rlox_distributed.spaces import codec_of, space_from_json
 from rlox_distributed.stream import Stream
 
 __all__ = ["Link", "NewSessionError", "require_same_envs"]
+
+Decode: TypeAlias = Callable[[bytes, int], Any]
+"""Takes an answer and its number, and returns the arrays, or ``None`` if it is another."""
 
 FIRST_WAIT, LONGEST_WAIT = 0.05, 2.0
 """Seconds before the first attempt to connect again, and most seconds before one."""
@@ -62,6 +66,8 @@ class Link:
         self._request: bytes = b""
         self.welcome: Any = None
         """What the worker said it is."""
+        self.codec: Any = None
+        """What makes messages of arrays, and arrays of messages, once there is a welcome."""
 
     def connect(self, seconds: float) -> None:
         """Connect, with attempts for so long.
@@ -122,45 +128,62 @@ class Link:
         end = time.monotonic() + seconds
         self._call = Stream(self.address, self._credentials, self._largest, seconds)
         self._call.send(pb.Request(hello=self._hello).SerializeToString())
-        reply = self._call.receive(max(end - time.monotonic(), 0.0))
+        reply = _parse(self._call.receive(max(end - time.monotonic(), 0.0)))
         if reply.WhichOneof("answer") != "welcome":
             raise EnvError(f"the worker {self.address} does not speak this protocol")
         return reply.welcome
 
     def _largest_answer(self, welcome: Any) -> int:
-        """Return the bytes of the largest honest answer."""
+        """Return the bytes of the largest honest answer, and take the codec of its arrays."""
         if not 1 <= welcome.n_envs <= 1 << 16:
             raise EnvError(f"the worker {self.address} says it has {welcome.n_envs} envs")
-        obs = Leaves(space_from_json(welcome.observation_space), welcome.n_envs).size
         actions = space_from_json(welcome.action_space)
+        codec = codec_of(space_from_json(welcome.observation_space), actions, welcome.n_envs)
         choices = np.max(getattr(actions, "nvec", getattr(actions, "n", 0)), initial=0)
         masks = welcome.n_envs * min(max(int(choices), 1 << 10), MAX_CHOICES)
+        obs, acts = codec.sizes
         largest: int = 2 * obs + masks + 32 * welcome.n_envs + HEADROOM
-        for what, size in (
-            ("answers", largest),
-            ("actions", Leaves(actions, welcome.n_envs).size),
-        ):
+        for what, size in (("answers", largest), ("actions", acts)):
             if size >= 1 << 31:
                 raise EnvError(f"{self.address} has {what} of {size:,} bytes; gRPC takes < 2 GiB")
+        self.codec = codec
         return largest
 
     def send(self, request: Any) -> None:
         """Begin a request; :meth:`receive` takes its answer."""
-        self._sent += 1
-        request.sequence = self._sent
-        self._request = request.SerializeToString()
-        if self._call is not None:
-            self._call.send(self._request)
+        request.sequence = self._sent + 1
+        self._begin(request.SerializeToString())
 
-    def receive(self, seconds: float) -> Any:
+    def send_actions(self, actions: Any, first: int, rows: int) -> None:
+        """Begin a step.
+
+        Args:
+            actions: array of the actions of ``rows`` envs, or a dict of arrays by leaf.
+            first: the row of the worker's first env.
+            rows: of all workers.
+        """
+        self._begin(self.codec.encode_request(self._sent + 1, actions, first, rows))
+
+    def _begin(self, request: bytes) -> None:
+        self._sent += 1
+        self._request = request
+        if self._call is not None:
+            self._call.send(request)
+
+    def receive(self, seconds: float, decode: Decode | None = None) -> Any:
         """Return the answer to the request under way.
 
         A stream that breaks is opened again, and the request repeated under its number.
+
+        Args:
+            seconds: for the answer, attempts to connect again included.
+            decode: of :attr:`codec`, for an answer of arrays; ``None``: it is a ``Reply``.
 
         Raises:
             NewSessionError: the worker has begun again; the request is void.
             WorkerLostError: it did not answer in time, or cannot be reached.
             WorkerError: its env raised; with the traceback.
+            EnvError: the answer is not what was asked for.
         """
         end = time.monotonic() + seconds
         while True:
@@ -168,7 +191,7 @@ class Link:
                 if self._call is None:
                     self.connect(max(end - time.monotonic(), FIRST_WAIT))
                     self._repeat()
-                reply = self._call.receive(max(end - time.monotonic(), 0.0))
+                answer = self._read(self._call.receive(max(end - time.monotonic(), 0.0)), decode)
             except TimeoutError:
                 self._hang_up()
                 raise WorkerLostError(
@@ -180,14 +203,30 @@ class Link:
                 if code not in PASSING:
                     raise EnvError(f"the worker {self.address} refuses: {details}") from None
                 continue
-            if reply.sequence == self._sent:
-                break
-        if reply.WhichOneof("answer") == "failure":
+            if answer is not None:
+                return answer
+
+    def _read(self, data: bytes, decode: Decode | None) -> Any:
+        """Return the answer to the request under way, ``None`` if it is another's."""
+        if decode is not None:
+            try:
+                part = decode(data, self._sent)
+            except ValueError as error:
+                raise EnvError(f"the worker {self.address} sent {error}") from None
+            if part is not None:
+                return part
+        reply = _parse(data)
+        if reply.sequence != self._sent:
+            return None
+        kind = reply.WhichOneof("answer")
+        if kind == "failure":
             failure = reply.failure
             raise WorkerError(
                 f"an env of the worker {self.address} raised {failure.kind}: {failure.message}\n"
                 f"{failure.traceback}"
             )
+        if decode is not None:
+            raise EnvError(f"the worker {self.address} sent {kind}, which was not asked for")
         return reply
 
     def _repeat(self) -> None:
@@ -203,6 +242,13 @@ class Link:
         if self._call is not None:
             self._call.end(CLOSE_SECONDS)
         self._hang_up()
+
+
+def _parse(data: bytes) -> Any:
+    try:
+        return pb.Reply.FromString(data)
+    except DecodeError:
+        raise StreamError("INTERNAL", "the answer is no message of this protocol") from None
 
 
 def require_same_envs(links: Sequence[Link]) -> None:

@@ -6,7 +6,7 @@ import secrets
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import gymnasium
 import numpy as np
@@ -21,14 +21,16 @@ from rlox.spaces.nested import map_leaves, split
 
 from rlox_distributed.channels import PROTOCOL_VERSION
 from rlox_distributed.link import Link, NewSessionError, require_same_envs
-from rlox_distributed.parts import Part, begun, concatenate, decode_outcome, marks
+from rlox_distributed.parts import begun, concatenate, joined
 from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.security import Credentials
 from rlox_distributed.seeds import seeds_of_attempt, seeds_of_envs
-from rlox_distributed.spaces import Leaves, arguments_to_json, space_from_json
+from rlox_distributed.spaces import arguments_to_json, space_from_json
 from rlox_distributed.state import fetch_state, send_state
 
 __all__ = ["RemoteEnvPool"]
+
+Masks: TypeAlias = npt.NDArray[np.bool_] | None
 
 
 class RemoteEnvPool:
@@ -90,7 +92,7 @@ class RemoteEnvPool:
         self._gone: set[int] = set()
         """Workers that were restarted while no step was under way; the next one says so."""
         self._obs: Any = None
-        self._masks: npt.NDArray[np.bool_] | None = None
+        self._masks: Masks = None
         self.close = weakref.finalize(self, _close, self._links)
         """Ends the streams; the workers wait for the next learner."""
 
@@ -114,8 +116,6 @@ class RemoteEnvPool:
         self._spaces = [
             space_from_json(text) for text in (first.observation_space, first.action_space)
         ]
-        self._leaves = [Leaves(self._spaces[0], count) for count in self._counts]
-        self._actions = [Leaves(self._spaces[1], count) for count in self._counts]
         self._action_batch: gymnasium.Space[Any] = batch_space(self._spaces[1], sum(self._counts))
         self._has_state = all(welcome.has_state for welcome in welcomes)
         self._connected = True
@@ -212,67 +212,54 @@ class RemoteEnvPool:
         for worker in range(len(self._links)):
             self._send_reset(worker, 0)
         parts = [self._observe_reset(worker) for worker in range(len(self._links))]
-        return self._take(parts)
+        self._obs = concatenate([obs for obs, _ in parts])
+        self._take_masks([masks for _, masks in parts])
+        return self._obs
 
     def step_all(self, actions: Any) -> VecEnvStep:
         """Step all envs with (N, ...) actions; see :class:`rlox.protocols.VecEnvStep`."""
         leaves = split(self._spaces[1], batch_of_actions(actions, self._action_batch))
-        for worker, (link, encode) in enumerate(zip(self._links, self._actions, strict=True)):
-            rows = self._rows[worker]
-            part = map_leaves(lambda leaf, rows=rows: np.asarray(leaf)[rows], leaves)
+        for worker, link in enumerate(self._links):
             if worker not in self._gone:
-                link.send(pb.Request(step={"actions": encode.to_bytes(part)}))
+                rows = self._rows[worker]
+                link.send_actions(leaves, rows.start, self._rows[-1].stop)
         parts = [self._observe_step(worker) for worker in range(len(self._links))]
-        obs = self._take(parts)
-        step: VecEnvStep = {
-            "obs": obs,
-            "rewards": concatenate([part.rewards for part in parts]),
-            "terminated": concatenate([part.terminated for part in parts]),
-            "truncated": concatenate([part.truncated for part in parts]),
-            "final_obs": obs,
-        }
-        if any(part.final_obs is not part.obs for part in parts):
-            step["final_obs"] = concatenate([part.final_obs for part in parts])
-        if (lives := marks(parts, "life_lost")) is not None:
-            step["life_lost"] = lives
-        if (lost := marks(parts, "lost")) is not None:
-            step["lost"] = lost
+        step = joined([step for step, _ in parts])
+        self._obs = step["obs"]
+        self._take_masks([masks for _, masks in parts])
         return step
 
-    def _observe_reset(self, worker: int) -> Part:
+    def _observe_reset(self, worker: int) -> tuple[Any, Masks]:
+        """Return what a worker's envs show at the beginning, and the masks."""
+        link = self._links[worker]
         try:
-            reply = self._links[worker].receive(self._reset_timeout)
+            step, masks = link.receive(self._reset_timeout, link.codec.decode_observations)
         except NewSessionError:
             return self._begin_again(worker)
-        try:
-            return begun(reply.observations, self._leaves[worker], self._counts[worker])
-        except ValueError as error:
-            raise EnvError(f"the worker {self._links[worker].address} sent {error}") from None
+        return step["obs"], masks
 
-    def _observe_step(self, worker: int) -> Part:
-        """Return a worker's part of the step under way; the envs may be lost."""
+    def _observe_step(self, worker: int) -> tuple[VecEnvStep, Masks]:
+        """Return a worker's part of the step under way, and masks; the envs may be lost."""
+        link = self._links[worker]
         try:
             if worker in self._gone:
                 raise NewSessionError
-            outcome = self._links[worker].receive(self._timeout).outcome
+            part: tuple[VecEnvStep, Masks] = link.receive(self._timeout, link.codec.decode_outcome)
+            return part
         except NewSessionError:
             self._gone.discard(worker)
             rows = self._rows[worker]
             before = map_leaves(lambda leaf: leaf[rows].copy(), self._obs)
-            cut = np.ones(self._counts[worker], np.bool_)
-            return self._begin_again(worker)._replace(truncated=cut, final_obs=before, lost=cut)
-        try:
-            return decode_outcome(outcome, self._leaves[worker], self._counts[worker])
-        except (ValueError, IndexError) as error:
-            raise EnvError(f"the worker {self._links[worker].address} sent {error}") from None
+            obs, masks = self._begin_again(worker)
+            return begun(obs, before, self._counts[worker]), masks
 
     def _send_reset(self, worker: int, attempt: int) -> None:
         given = [] if self._seeds is None else self._seeds[self._rows[worker]]
         reset = pb.Reset(seeds=seeds_of_attempt(given, attempt))
         self._links[worker].send(pb.Request(reset=reset))
 
-    def _begin_again(self, worker: int) -> Part:
-        """Return the first observations of the envs of a worker that was restarted."""
+    def _begin_again(self, worker: int) -> tuple[Any, Masks]:
+        """Return the first observations and masks of a worker's envs that was restarted."""
         self._send_reset(worker, self._note_restart(worker))
         return self._observe_reset(worker)
 
@@ -286,12 +273,10 @@ class RemoteEnvPool:
         error = WorkerLostError(f"the worker {address} was restarted")
         return self.supervisor.lost(f"worker {address}", error)
 
-    def _take(self, parts: Sequence[Part]) -> Any:
-        """Keep and return the observations of all workers."""
-        self._obs = concatenate([part.obs for part in parts])
-        masks = [part.masks for part in parts if part.masks is not None]
-        self._masks = np.concatenate(masks) if masks else None
-        return self._obs
+    def _take_masks(self, parts: Sequence[Masks]) -> None:
+        """Keep the masks of all workers' envs."""
+        masks = [part for part in parts if part is not None]
+        self._masks = concatenate(masks) if masks else None
 
 
 def _close(links: Sequence[Link]) -> None:

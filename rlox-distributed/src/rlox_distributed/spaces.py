@@ -1,22 +1,21 @@
-"""Spaces and arguments as JSON, arrays as raw bytes; nothing is unpickled."""
+"""Spaces and arguments as JSON, and how their arrays are sent."""
 
 from __future__ import annotations
 
 import base64
 import json
-import math
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
 import numpy as np
-import numpy.typing as npt
 from rlox.errors import EnvError, SpaceError
 from rlox.spaces.data import count_numbers, number_dtype, space_from_data, space_to_data
 from rlox.spaces.nested import is_nested, leaf_spaces
 
-__all__ = ["Leaves", "arguments_to_json", "space_from_json", "space_to_json"]
+from rlox_distributed._transport import StepCodec
+
+__all__ = ["arguments_to_json", "codec_of", "space_from_json", "space_to_json"]
 
 Space = gymnasium.Space[Any]
 
@@ -90,61 +89,14 @@ def _array_from_json(given: dict[str, Any]) -> Any:
     return data.reshape(tuple(int(n) for n in given["shape"]))
 
 
-class Leaves:
-    """The arrays of N values of a space, as raw bytes in the order of its leaves.
-
-    Args:
-        space: of one value.
-        n_envs: N.
-    """
-
-    def __init__(self, space: Space, n_envs: int) -> None:
-        self._nested = is_nested(space)
-        self._n_envs = n_envs
-        self._leaves = [
-            (name, np.dtype(leaf.dtype), tuple(leaf.shape or ()), _row_bytes(leaf))
-            for name, leaf in leaf_spaces(space).items()
-        ]
-
-    @property
-    def size(self) -> int:
-        """Bytes of N values."""
-        return self._n_envs * sum(row_bytes for *_, row_bytes in self._leaves)
-
-    def to_bytes(self, value: Any) -> list[bytes]:
-        """Return the arrays of some values, a dict by leaf name if the space is nested."""
-        leaves = value if self._nested else {"": value}
-        return [
-            np.asarray(leaves[name], dtype).astype(_little(dtype), copy=False).tobytes()
-            for name, dtype, _, _ in self._leaves
-        ]
-
-    def from_bytes(self, parts: Sequence[bytes], rows: int | None = None) -> Any:
-        """Return the arrays, to be written to.
-
-        Args:
-            parts: see :meth:`to_bytes`.
-            rows: number of values; ``None``: N.
-
-        Raises:
-            ValueError: the bytes are not as many.
-        """
-        count = self._n_envs if rows is None else rows
-        if len(parts) != len(self._leaves):
-            raise ValueError(f"expected {len(self._leaves)} arrays, got {len(parts)}")
-        leaves: dict[str, npt.NDArray[Any]] = {}
-        for part, (name, dtype, shape, row_bytes) in zip(parts, self._leaves, strict=True):
-            if len(part) != count * row_bytes:
-                raise ValueError(f"expected {count * row_bytes} bytes of '{name}', got {len(part)}")
-            array = np.ndarray((count, *shape), _little(dtype), bytearray(part))
-            leaves[name] = array.astype(dtype, copy=False)
-        return leaves if self._nested else leaves[""]
+def leaves_of(space: Space) -> tuple[bool, list[tuple[str, np.dtype[Any], tuple[int, ...]]]]:
+    """Return whether a space is nested, and the name, dtype and shape of each leaf."""
+    leaves = leaf_spaces(space).items()
+    return is_nested(space), [
+        (name, np.dtype(leaf.dtype), tuple(leaf.shape or ())) for name, leaf in leaves
+    ]
 
 
-def _row_bytes(leaf: Space) -> int:
-    return math.prod(leaf.shape or ()) * np.dtype(leaf.dtype).itemsize
-
-
-def _little(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype as it travels; ``newbyteorder`` costs a microsecond."""
-    return dtype if sys.byteorder == "little" and dtype.isnative else dtype.newbyteorder("<")
+def codec_of(observations: Space, actions: Space, n_envs: int) -> StepCodec:
+    """Return what makes messages of the arrays of N envs, and arrays of messages."""
+    return StepCodec(leaves_of(observations), leaves_of(actions), n_envs)

@@ -7,20 +7,19 @@ import threading
 import traceback
 import weakref
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-import numpy as np
 import rlox
 from google.protobuf.message import DecodeError
 from rlox.errors import ConfigError
 from rlox.protocols import MaskingVecEnv, StatefulVecEnv, VecEnv
-from rlox.spaces.nested import map_leaves
 
 from rlox_distributed._transport import Server, ServerStream
 from rlox_distributed.channels import HEADROOM, PROTOCOL_VERSION, SERVICE
 from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.security import Credentials
-from rlox_distributed.spaces import Leaves, arguments_to_json, space_to_json
+from rlox_distributed.spaces import arguments_to_json, codec_of, space_to_json
 from rlox_distributed.state import ServedState
 
 __all__ = ["EnvWorker"]
@@ -60,13 +59,9 @@ class EnvWorker:
         self._env, self._env_id = env, env_id
         self._env_kwargs = arguments_to_json(env_kwargs or {})
         self._spaces = space_to_json(env.observation_space), space_to_json(env.action_space)
-        self._obs = Leaves(env.observation_space, env.n_envs)
-        self._actions = Leaves(env.action_space, env.n_envs)
+        self._codec = codec_of(env.observation_space, env.action_space, env.n_envs)
         self._masking = env if isinstance(env, MaskingVecEnv) else None
         self._state = ServedState(env) if isinstance(env, StatefulVecEnv) else None
-        self._calls: dict[str, Callable[[Any], Any]] = {"reset": self._reset, "step": self._step}
-        if self._state is not None:
-            self._calls |= {"save": self._state.save, "load": self._state.load}
         self._lock = threading.Lock()
         self._learner = ""
         self._holder: object = None
@@ -87,7 +82,7 @@ class EnvWorker:
         try:
             return Server(
                 address, SERVICE, "Session", serve,
-                largest=self._actions.size + HEADROOM, most_streams=MAX_STREAMS,
+                largest=self._codec.sizes[1] + HEADROOM, most_streams=MAX_STREAMS,
                 token=self._credentials.token(), **self._credentials.files(),
             )  # fmt: skip
         except OSError as error:
@@ -117,16 +112,16 @@ class EnvWorker:
         answer = self._welcome(_parse(data, stream), holder, stream)
         try:
             while (data := stream.exchange(answer)) is not None:
-                answer = self._answer(_parse(data, stream), holder, stream)
+                answer = self._answer(data, holder, stream)
         finally:
             with self._lock:
                 if self._holder is holder:
                     self._holder = None
 
-    def _welcome(self, request: Any, holder: object, context: Any) -> bytes:
+    def _welcome(self, request: Any, holder: object, stream: ServerStream) -> bytes:
         """Give the session to a learner, or refuse it."""
         if request is None or request.WhichOneof("call") != "hello":
-            context.abort("FAILED_PRECONDITION", "the first request must be hello")
+            stream.abort("FAILED_PRECONDITION", "the first request must be hello")
         hello = request.hello
         for name, theirs, ours in (
             ("protocol version", hello.protocol_version, PROTOCOL_VERSION),
@@ -135,14 +130,14 @@ class EnvWorker:
             ("env_kwargs", hello.env_kwargs or self._env_kwargs, self._env_kwargs),
         ):
             if theirs != ours:
-                context.abort(
+                stream.abort(
                     "FAILED_PRECONDITION",
                     f"the worker has the {name} {ours!r}, the learner asks for {theirs!r}",
                 )
         with self._lock:
             known = hello.learner == self._learner
             if self._holder is not None and not known:
-                context.abort("RESOURCE_EXHAUSTED", "another learner has this worker")
+                stream.abort("RESOURCE_EXHAUSTED", "another learner has this worker")
             self._holder = holder  # an older stream of the same learner has lost it
             if not known:
                 self._learner, self._session = hello.learner, secrets.token_hex(16)
@@ -161,83 +156,71 @@ class EnvWorker:
             data: bytes = pb.Reply(welcome=welcome).SerializeToString()
             return data
 
-    def _answer(self, request: Any, holder: object, context: Any) -> bytes:
+    def _answer(self, data: bytes, holder: object, stream: ServerStream) -> bytes:
         """Do a request that is not done yet."""
         with self._lock:
             if self._holder is not holder:
-                context.abort("ABORTED", "this stream lost its session")
-            if request.sequence == self._done and self._last:
-                return self._last
-            if request.sequence != self._done + 1:
-                context.abort(
-                    "FAILED_PRECONDITION",
-                    f"expected request {self._done + 1}, got {request.sequence}",
-                )
-            call = request.WhichOneof("call")
-            if call not in self._calls:
-                context.abort("INVALID_ARGUMENT", f"no request is called {call}")
+                stream.abort("ABORTED", "this stream lost its session")
             try:
-                arguments = self._decode(request, call)
+                sequence, actions = self._codec.decode_request(data)
             except ValueError as error:
-                context.abort("INVALID_ARGUMENT", str(error))
+                stream.abort("INVALID_ARGUMENT", str(error))
+            if sequence == self._done and self._last:
+                return self._last
+            if sequence != self._done + 1:
+                stream.abort(
+                    "FAILED_PRECONDITION", f"expected request {self._done + 1}, got {sequence}"
+                )
+            is_step = actions is not None
+            call = partial(self._step, actions) if is_step else self._call(data, stream)
             try:
-                reply = self._calls[call](arguments)
+                answer = call(sequence)
             except Exception as error:  # whatever an env raises is the learner's to see
                 failure = pb.Failure(
                     kind=type(error).__name__, message=str(error), traceback=traceback.format_exc()
                 )
-                reply = pb.Reply(failure=failure)
-            reply.sequence = request.sequence
-            self._done, self._last = request.sequence, reply.SerializeToString()
-            return self._last
+                answer = pb.Reply(sequence=sequence, failure=failure).SerializeToString()
+            self._done, self._last = sequence, answer
+            return answer
 
-    def _decode(self, request: Any, call: str) -> Any:
-        """Return the seeds, the actions, the offset or the state, if it is complete.
-
-        Raises:
-            ValueError: they are not as many as the envs and their spaces say.
-        """
-        if call == "step":
-            return self._actions.from_bytes(list(request.step.actions))
-        if call == "save":
-            return request.save.offset
-        if call == "load":
-            return self._state.take(request.load) if self._state is not None else None
-        seeds = list(request.reset.seeds)
-        if seeds and len(seeds) != self._env.n_envs:
-            raise ValueError(f"expected {self._env.n_envs} seeds, got {len(seeds)}")
-        return seeds or None
-
-    def _reset(self, seeds: list[int] | None) -> Any:
-        reply = pb.Reply()
-        self._observe(self._env.reset_all(seeds), reply.observations)
-        return reply
-
-    def _step(self, actions: Any) -> Any:
+    def _step(self, actions: Any, sequence: int) -> bytes:
         step = self._env.step_all(actions)
-        reply = pb.Reply()  # filled in place: messages within messages are copied
-        outcome = reply.outcome
-        self._observe(step["obs"], outcome.next)
-        outcome.rewards = np.asarray(step["rewards"], "<f8").tobytes()
-        outcome.terminated = np.asarray(step["terminated"], np.bool_).tobytes()
-        outcome.truncated = np.asarray(step["truncated"], np.bool_).tobytes()
-        if "life_lost" in step:
-            outcome.life_lost = np.asarray(step["life_lost"], np.bool_).tobytes()
-        if "lost" in step:
-            outcome.lost = np.asarray(step["lost"], np.bool_).tobytes()
-        if b"\1" in outcome.terminated or b"\1" in outcome.truncated:
-            ended = (step["terminated"] | step["truncated"]).nonzero()[0]
-            outcome.ended.extend(ended.tolist())
-            final_obs = map_leaves(lambda leaf: leaf[ended], step["final_obs"])
-            outcome.final_obs.extend(self._obs.to_bytes(final_obs))
-        return reply
+        return self._codec.encode_outcome(sequence, step, self._masks())
 
-    def _observe(self, obs: Any, message: Any) -> None:
-        """Write observations and masks into a message."""
-        masks = None if self._masking is None else self._masking.action_masks()
-        message.obs.extend(self._obs.to_bytes(obs))
-        if masks is not None:
-            message.masks = np.asarray(masks, np.bool_).tobytes()
+    def _call(self, data: bytes, stream: ServerStream) -> Callable[[int], bytes]:
+        """Return what answers a request that is no step and is complete; other ones are refused."""
+        request = _parse(data, stream)
+        kind = request.WhichOneof("call")
+        if kind == "reset":
+            seeds = list(request.reset.seeds)
+            if seeds and len(seeds) != self._env.n_envs:
+                text = f"expected {self._env.n_envs} seeds, got {len(seeds)}"
+                stream.abort("INVALID_ARGUMENT", text)
+            return partial(self._reset, seeds or None)
+        state = self._state
+        if state is None or kind not in {"save", "load"}:
+            stream.abort("INVALID_ARGUMENT", f"no request is called {kind}")
+        if kind == "save":
+            return partial(_reply, state.save, request.save.offset)
+        try:
+            return partial(_reply, state.load, state.take(request.load))
+        except ValueError as error:
+            stream.abort("INVALID_ARGUMENT", str(error))
+
+    def _reset(self, seeds: list[int] | None, sequence: int) -> bytes:
+        obs = self._env.reset_all(seeds)
+        return self._codec.encode_observations(sequence, obs, self._masks())
+
+    def _masks(self) -> Any:
+        return None if self._masking is None else self._masking.action_masks()
+
+
+def _reply(call: Callable[[Any], Any], argument: Any, sequence: int) -> bytes:
+    """Return the reply of a call under its number."""
+    reply = call(argument)
+    reply.sequence = sequence
+    data: bytes = reply.SerializeToString()
+    return data
 
 
 def _parse(data: bytes | None, stream: ServerStream) -> Any:

@@ -1,0 +1,343 @@
+"""Arrays in the messages of the protocol: what Rust writes and reads is what protobuf does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from google.protobuf.message import DecodeError
+from gymnasium import spaces
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from rlox.spaces.nested import is_nested, leaf_spaces
+from rlox_distributed._transport import StepCodec, StreamError
+from rlox_distributed.protocol import workers_pb2 as pb
+from rlox_distributed.spaces import codec_of, leaves_of
+
+HUNDREDS = settings(
+    max_examples=200, deadline=None, suppress_health_check=list(HealthCheck), database=None
+)
+DTYPES = ["?", "i1", "u2", "<i4", ">i4", "i8", "u8", "f2", "f4", ">f8", "g"]
+shapes = arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3)
+FIELDS = ("rewards", "terminated", "truncated", "life_lost", "lost")
+
+
+class Plain:
+    """Stands for a leaf's space of any dtype, which gymnasium would have bounds for."""
+
+    def __init__(self, dtype: str, shape: tuple[int, ...]) -> None:
+        self.dtype, self.shape = np.dtype(dtype), shape
+
+
+plain = st.builds(Plain, st.sampled_from(DTYPES), shapes)
+layouts = plain.map(lambda leaf: (False, {"": leaf})) | st.dictionaries(
+    st.text(max_size=3), plain, min_size=1, max_size=3
+).map(lambda leaves: (True, leaves))
+
+
+def codec(observations: Any, actions: Any, n_envs: int) -> StepCodec:
+    """Return a codec of layouts that were drawn."""
+    given = [
+        (nested, [(name, leaf.dtype, leaf.shape) for name, leaf in leaves.items()])
+        for nested, leaves in (observations, actions)
+    ]
+    return StepCodec(given[0], given[1], n_envs)
+
+
+def draw_value(data: st.DataObject, layout: Any, rows: int) -> Any:
+    """Draw the arrays of a layout, some of them not in C order."""
+    nested, leaves = layout
+    value = {}
+    for name, leaf in leaves.items():
+        size = rows * int(np.prod(leaf.shape, dtype=int)) * leaf.dtype.itemsize
+        raw = data.draw(st.binary(min_size=size, max_size=size))
+        if leaf.dtype.kind == "b":
+            raw = bytes(byte & 1 for byte in raw)
+        array = np.frombuffer(raw, leaf.dtype).reshape(rows, *leaf.shape)
+        value[name] = np.asfortranarray(array) if data.draw(st.booleans()) else array
+    return value if nested else value[""]
+
+
+def sent(layout: Any, value: Any, rows: Any = slice(None)) -> list[bytes]:
+    """Return the arrays of a value as the protocol says that they are sent."""
+    nested, leaves = layout
+    return [
+        (value[name] if nested else value)[rows].astype(leaf.dtype.newbyteorder("<")).tobytes()
+        for name, leaf in leaves.items()
+    ]
+
+
+def require_alike(got: Any, expected: Any) -> None:
+    """Require the same bits, dtypes and shapes, which may be written to."""
+    if isinstance(expected, dict):
+        assert list(got) == list(expected)
+        for name, array in expected.items():
+            require_alike(got[name], array)
+        return
+    assert (got.dtype.str, got.shape) == (expected.dtype.str, expected.shape)
+    assert got.tobytes() == expected.tobytes()
+    assert got.flags.writeable
+
+
+@HUNDREDS
+@given(data=st.data(), layout=layouts, first=st.integers(0, 2), more=st.integers(0, 2))
+def test_requests_are_those_of_protobuf(
+    data: st.DataObject, layout: Any, first: int, more: int
+) -> None:
+    """Of a worker's rows, there and back."""
+    n_envs = data.draw(st.integers(1, 3))
+    rows = first + n_envs + more
+    actions = draw_value(data, layout, rows)
+    ours = codec(layout, layout, n_envs)
+    sequence = data.draw(st.integers(1, 2**64 - 1))
+    written = ours.encode_request(sequence, actions, first, rows)
+    own = slice(first, first + n_envs)
+    expected = pb.Request(sequence=sequence, step=pb.Step(actions=sent(layout, actions, own)))
+    assert pb.Request.FromString(written) == expected
+    number, got = ours.decode_request(expected.SerializeToString())
+    assert number == sequence
+    mine = {k: v[own] for k, v in actions.items()} if layout[0] else actions[own]
+    require_alike(got, mine)
+
+
+@HUNDREDS
+@given(data=st.data(), layout=layouts, n_envs=st.integers(1, 4), choices=st.integers(0, 3))
+def test_answers_are_those_of_protobuf(
+    data: st.DataObject, layout: Any, n_envs: int, choices: int
+) -> None:
+    """With masks or without, whatever ended or was lost, there and back."""
+    flags = arrays.arrays(np.bool_, n_envs)
+    obs, final_obs = (draw_value(data, layout, n_envs) for _ in range(2))
+    step: Any = {
+        "obs": obs,
+        "rewards": data.draw(arrays.arrays(np.float64, n_envs)),
+        "terminated": data.draw(flags),
+        "truncated": data.draw(flags),
+        "final_obs": final_obs,
+    }
+    for name in FIELDS[3:]:
+        if data.draw(st.booleans()):
+            step[name] = data.draw(flags)
+    masks = data.draw(arrays.arrays(np.bool_, (n_envs, choices))) if choices else None
+    ended = (step["terminated"] | step["truncated"]).nonzero()[0]
+    shown = pb.Observations(obs=sent(layout, obs), masks=b"" if masks is None else masks.tobytes())
+    outcome = pb.Outcome(
+        next=shown, ended=ended.tolist(),
+        **{name: step[name].tobytes() for name in FIELDS if name in step},
+    )  # fmt: skip
+    if ended.size:
+        outcome.final_obs.extend(sent(layout, final_obs, ended))
+    ours = codec(layout, layout, n_envs)
+    written = ours.encode_outcome(7, step, masks)
+    assert pb.Reply.FromString(written) == pb.Reply(sequence=7, outcome=outcome)
+    part = ours.decode_outcome(pb.Reply(sequence=7, outcome=outcome).SerializeToString(), 7)
+    assert part is not None
+    got, got_masks = part
+    assert set(got) == set(step)
+    for name in FIELDS:
+        if name in step:
+            require_alike(got[name], step[name])  # type: ignore[literal-required]
+    require_alike(got["obs"], obs)
+    if ended.size:
+        true = {name: array.copy() for name, array in (obs if layout[0] else {"": obs}).items()}
+        for name, array in true.items():
+            array[ended] = (final_obs[name] if layout[0] else final_obs)[ended]
+        require_alike(got["final_obs"], true if layout[0] else true[""])
+    else:
+        assert got["final_obs"] is got["obs"]
+    if masks is None:
+        assert got_masks is None
+    else:
+        require_alike(got_masks, masks)
+    assert ours.decode_outcome(written, 8) is None
+    assert ours.decode_observations(written, 7) is None
+
+    reply = pb.Reply(sequence=9, observations=shown)
+    assert pb.Reply.FromString(ours.encode_observations(9, obs, masks)) == reply
+    begun = ours.decode_observations(reply.SerializeToString(), 9)
+    assert begun is not None
+    require_alike(begun[0]["obs"], obs)
+    assert (begun[1] is None) == (masks is None)
+    assert ours.decode_outcome(reply.SerializeToString(), 9) is None
+
+
+noise = st.lists(
+    st.tuples(st.integers(0, 200), st.integers(0, 3), st.binary(max_size=3)), max_size=5
+)
+
+
+def changed(message: bytes, changes: Any) -> bytes:
+    """Return a message with some bytes changed, left out or put in."""
+    text = bytearray(message)
+    for place, size, put in changes:
+        at = place % (len(text) + 1)
+        text[at : at + size] = put
+    return bytes(text)
+
+
+def parsed(kind: Any, message: bytes) -> Any:
+    """Return a message as protobuf reads it; ``None`` if it is none."""
+    try:
+        return kind.FromString(message)
+    except DecodeError:
+        return None
+
+
+TWO = codec_of(spaces.Box(0, 1, (1,), np.float32), spaces.Discrete(2), 2)
+
+
+def outcome_of_two(**changes: Any) -> Any:
+    """Return a step of two envs that observe one number each; the first env's episode ended."""
+    fields = {
+        "next": pb.Observations(obs=[bytes(8)], masks=b"\0\1\1\1"), "rewards": bytes(16),
+        "terminated": b"\1\0", "truncated": bytes(2), "ended": [0], "final_obs": [bytes(4)],
+    }  # fmt: skip
+    return pb.Outcome(**{**fields, **changes})
+
+
+@settings(HUNDREDS, max_examples=1000)
+@given(changes=noise, more=st.binary(max_size=40))
+def test_answers_that_were_tampered_with_are_read_as_protobuf_reads_them(
+    changes: Any, more: bytes
+) -> None:
+    """Or refused; nothing else is raised, and nothing else is read."""
+    reply = pb.Reply(sequence=1, outcome=outcome_of_two()).SerializeToString()
+    message = changed(reply, changes) + more
+    try:
+        part = TWO.decode_outcome(message, 1)
+    except (StreamError, ValueError):
+        return
+    if part is None:
+        return  # who reads it is protobuf
+    theirs = parsed(pb.Reply, message)
+    assert (theirs.sequence, theirs.WhichOneof("answer")) == (1, "outcome")
+    step, masks = part
+    for name in FIELDS:
+        given = step.get(name)
+        assert (b"" if given is None else given.tobytes()) == getattr(theirs.outcome, name)
+    assert [step["obs"].tobytes()] == theirs.outcome.next.obs
+    assert (b"" if masks is None else masks.tobytes()) == theirs.outcome.next.masks
+    ended = list(theirs.outcome.ended)
+    if ended:
+        rows = np.frombuffer(theirs.outcome.final_obs[0], np.float32)
+        last = dict(zip(ended, rows, strict=True))
+        for env, row in last.items():
+            assert step["final_obs"][env].tobytes() == row.tobytes()
+
+
+@settings(HUNDREDS, max_examples=1000)
+@given(changes=noise, more=st.binary(max_size=40))
+def test_requests_that_were_tampered_with_are_read_as_protobuf_reads_them(
+    changes: Any, more: bytes
+) -> None:
+    """Or refused."""
+    request = pb.Request(sequence=3, step=pb.Step(actions=[bytes(16)])).SerializeToString()
+    message = changed(request, changes) + more
+    try:
+        sequence, actions = TWO.decode_request(message)
+    except (StreamError, ValueError):
+        return
+    theirs = parsed(pb.Request, message)
+    if actions is None:
+        assert theirs is None or theirs.sequence == sequence  # who reads the rest is protobuf
+    else:
+        assert (theirs.sequence, theirs.WhichOneof("call")) == (sequence, "step")
+        assert [actions.tobytes()] == list(theirs.step.actions)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"terminated": b""}, "expected terminated as 2 flags of 0 or 1, got 0 bytes"),
+        ({"terminated": b"\1"}, "expected terminated as 2 flags of 0 or 1, got 1 bytes"),
+        ({"truncated": b"\1\0\0"}, "expected truncated as 2 flags of 0 or 1, got 3 bytes"),
+        ({"truncated": b"\1\2"}, "got 2 bytes, a 2 among them"),
+        ({"lost": b"\1"}, "expected lost as 2 flags of 0 or 1, got 1 bytes"),
+        ({"life_lost": b"\xff\0"}, "expected life_lost as .*, a 255 among them"),
+        ({"rewards": bytes(15)}, "expected 16 bytes of rewards, got 15"),
+        ({"next": pb.Observations(obs=[bytes(7)])}, "expected 8 bytes of observations, got 7"),
+        ({"next": pb.Observations()}, "expected 1 arrays of observations, got 0"),
+        ({"next": pb.Observations(obs=[bytes(8)] * 9)}, "expected 1 arrays of .*, got 9"),
+        ({"next": pb.Observations(obs=[bytes(8)], masks=b"\1\1\1")}, "masks of 2 envs, got 3"),
+        ({"next": pb.Observations(obs=[bytes(8)], masks=b"\1\1\1\3")}, "a 3 among them"),
+        ({"ended": [2]}, "env 2 ended, but there are 2 envs"),
+        ({"ended": [2**32 - 1]}, "env 4294967295 ended, but there are 2 envs"),
+        ({"ended": [0, 1, 0]}, "expected at most 2 envs that ended, got 3"),
+        ({"final_obs": []}, "expected 1 arrays of observations, got 0"),
+        ({"final_obs": [bytes(8)]}, "expected 4 bytes of observations, got 8"),
+    ],
+)
+def test_arrays_that_are_not_as_the_spaces_say_are_refused(changes: Any, text: str) -> None:
+    """The error names what was sent."""
+    reply = pb.Reply(sequence=1, outcome=outcome_of_two(**changes))
+    with pytest.raises(ValueError, match=text):
+        TWO.decode_outcome(reply.SerializeToString(), 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"rewards": np.zeros(3)}, r"expected rewards of 2 rows .*, got an array of shape \[3\]"),
+        ({"terminated": np.zeros((2, 2), bool)}, r"expected terminated of 2 rows"),
+        ({"obs": np.zeros((3, 1), np.float32)}, r"expected observations of 2 rows of shape \[1\]"),
+        ({"final_obs": np.zeros(1)}, r"expected observations of 2 rows"),
+    ],
+)
+def test_arrays_that_envs_must_not_return_are_refused(changes: Any, text: str) -> None:
+    """Before they are sent."""
+    step: Any = {
+        "obs": np.zeros((2, 1)), "rewards": [0, 1], "terminated": [0, 0], "truncated": [True, 0],
+        "final_obs": np.ones((2, 1)),
+    }  # fmt: skip
+    part = TWO.decode_outcome(TWO.encode_outcome(1, step, None), 1)
+    assert part is not None
+    assert part[0]["final_obs"].tolist() == [[1], [0]], "of other dtypes and lists, too"
+    with pytest.raises(ValueError, match=text):
+        TWO.encode_outcome(1, {**step, **changes}, None)
+    with pytest.raises(KeyError, match="rewards"):
+        TWO.encode_outcome(1, {k: v for k, v in step.items() if k != "rewards"}, None)
+
+
+def test_arrays_share_no_memory() -> None:
+    """None is a view of the bytes of a message, or of another array."""
+    part = TWO.decode_outcome(pb.Reply(outcome=outcome_of_two()).SerializeToString(), 0)
+    assert part is not None
+    step, masks = part
+    for array in (*step.values(), masks):
+        array[...] = 1  # type: ignore[index]
+    step["obs"][...] = 0
+    assert (step["final_obs"] == 1).all()
+
+
+def test_rows_that_are_not_there_and_dtypes_of_no_numbers_are_refused() -> None:
+    """By whoever sends, as there would be nothing to read."""
+    actions = np.zeros(3, np.int64)
+    for first, rows in ((2, 3), (0, 1), (2**64 - 1, 3)):
+        with pytest.raises(ValueError, match=f"envs from {first}"):
+            TWO.encode_request(1, actions, first, rows)
+    with pytest.raises(TypeError, match="observations 'a' must be of a dtype of numbers"):
+        StepCodec((True, [("a", np.dtype("O"), (1,))]), leaves_of(spaces.Discrete(2)), 1)
+    with pytest.raises(OverflowError, match="observations of"):
+        StepCodec((False, [("", np.dtype("f8"), (2**62, 2**62))]), (False, []), 1)
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Box(-np.inf, 3.5, (2, 3), np.float32),
+        spaces.Discrete(5, start=-2),
+        spaces.MultiBinary([2, 2]),
+        spaces.Dict({"b": spaces.Discrete(2), "a": spaces.Tuple([spaces.Box(0, 1, (1,))])}),
+    ],
+    ids=str,
+)
+def test_the_arrays_of_spaces_come_back(space: Any) -> None:
+    """Nested ones by the names of their leaves; the sizes are those of the arrays."""
+    arrays_of = {k: np.ones((3, *(v.shape or ())), v.dtype) for k, v in leaf_spaces(space).items()}
+    value = arrays_of if is_nested(space) else arrays_of[""]
+    both = codec_of(space, space, 3)
+    assert both.sizes == (sum(a.nbytes for a in arrays_of.values()),) * 2
+    _, got = both.decode_request(both.encode_request(1, value, 0, 3))
+    require_alike(got, value)
