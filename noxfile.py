@@ -462,7 +462,7 @@ def soak(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", default=False)
 def thread_sanitizer(session: nox.Session) -> None:
-    """Look for data races of the threads of rlox-native and rlox-candle.
+    """Look for data races of the threads of rlox-native, rlox-distributed and rlox-candle.
 
     ``-- rlox-native`` looks at that alone: candle's instrumented build takes long. Needs Linux on
     x86-64 and a nightly toolchain with ``rust-src``, for a standard library that is instrumented
@@ -470,6 +470,7 @@ def thread_sanitizer(session: nox.Session) -> None:
     """
     crates = {
         "rlox-native": ("-p", "rlox-kernels", "-p", "rlox-learner", "--lib", "--test", "threads"),
+        "rlox-distributed": ("--test", "threads"),
         "rlox-candle": ("--tests",),
     }
     for folder in session.posargs or crates:

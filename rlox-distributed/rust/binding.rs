@@ -12,6 +12,7 @@ use pyo3::types::PyBytes;
 
 use crate::client::{Stream, Target, shared_driver};
 use crate::driver::{Driver, LOOK};
+use crate::keepalive::Keepalive;
 use crate::server::{Server, Service};
 use crate::session::Session;
 use crate::status::Status;
@@ -33,6 +34,10 @@ pub(crate) fn raised(status: Status) -> PyErr {
 
 fn duration(seconds: f64) -> Duration {
     Duration::from_secs_f64(if seconds.is_nan() { 0.0 } else { seconds.clamp(0.0, MOST_SECONDS) })
+}
+
+fn keepalive(every: f64, patience: f64) -> Keepalive {
+    Keepalive { every: duration(every), patience: duration(patience) }
 }
 
 /// Wait without the GIL until a future is ready; raise what a signal's handler raises meanwhile.
@@ -73,7 +78,10 @@ pub(crate) struct PyClientStream(Arc<Stream>);
 #[pymethods]
 impl PyClientStream {
     #[new]
-    #[pyo3(signature = (address, path, *, largest, seconds, token=None, ca=None, cert=None, key=None))]
+    #[pyo3(signature = (
+        address, path, *, largest, seconds, token=None, ca=None, cert=None, key=None,
+        ping_every=10.0, ping_patience=5.0
+    ))]
     #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
     fn new(
         py: Python<'_>,
@@ -85,9 +93,12 @@ impl PyClientStream {
         ca: Option<Vec<u8>>,
         cert: Option<Vec<u8>>,
         key: Option<Vec<u8>>,
+        ping_every: f64,
+        ping_patience: f64,
     ) -> PyResult<Self> {
+        let keepalive = keepalive(ping_every, ping_patience);
         let tls = Files { ca, cert, key }.client().map_err(PyValueError::new_err)?;
-        let target = Target { address, path, token, tls, largest };
+        let target = Target { address, path, token, tls, largest, keepalive };
         let driver = shared_driver()?;
         let opened = wait(py, &driver, seconds, Stream::open(driver.clone(), &target))?;
         Ok(Self(Arc::new(opened.map_err(raised)?)))
@@ -162,7 +173,7 @@ impl PyServer {
     #[new]
     #[pyo3(signature = (
         address, service, method, handler, *, largest, most_streams, token=None, ca=None, cert=None,
-        key=None
+        key=None, ping_every=10.0, ping_patience=5.0, unused=30.0
     ))]
     #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
     fn new(
@@ -177,6 +188,9 @@ impl PyServer {
         ca: Option<Vec<u8>>,
         cert: Option<Vec<u8>>,
         key: Option<Vec<u8>>,
+        ping_every: f64,
+        ping_patience: f64,
+        unused: f64,
     ) -> PyResult<Self> {
         let tls = Files { ca, cert, key }.server().map_err(PyValueError::new_err)?;
         let served = Service {
@@ -186,6 +200,8 @@ impl PyServer {
             tls,
             largest,
             most_sessions: most_streams,
+            keepalive: keepalive(ping_every, ping_patience),
+            unused: duration(unused),
             handle: Box::new(move |session| handle(&handler, session)),
         };
         let bound = py.detach(|| Server::bind(address, served));

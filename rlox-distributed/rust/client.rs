@@ -13,7 +13,7 @@ use tokio::task::AbortHandle;
 use tokio_rustls::rustls::ClientConfig;
 
 use crate::driver::{Driver, settle, take_turns};
-use crate::keepalive::silence;
+use crate::keepalive::Keepalive;
 use crate::messages::{Messages, framed};
 use crate::socket::connect;
 use crate::status::{Result, Status};
@@ -37,6 +37,8 @@ pub struct Target {
     pub tls: Option<Arc<ClientConfig>>,
     /// Bytes of the largest message that is taken.
     pub largest: usize,
+    /// Of the connection.
+    pub keepalive: Keepalive,
 }
 
 /// A stream; what waits on it is one thread at a time, and any thread may close it.
@@ -73,11 +75,11 @@ impl Stream {
             .enable_push(false)
             .handshake::<_, Bytes>(socket)
             .await?;
-        let pings = connection.ping_pong();
+        let silence = target.keepalive.silence(connection.ping_pong());
         let task = tokio::spawn(async move {
             tokio::select! {
                 _ = connection => {}
-                () = silence(pings) => {}
+                () = silence => {}
             }
         });
         let mut request = request.ready().await?;

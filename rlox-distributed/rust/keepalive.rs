@@ -5,17 +5,24 @@ use std::time::Duration;
 use h2::{Ping, PingPong};
 use tokio::time::{sleep, timeout};
 
-/// Between pings, and for which an answer may take.
-const EVERY: Duration = Duration::from_secs(10);
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How the other side of a connection is asked whether it is there.
+#[derive(Clone, Copy)]
+pub struct Keepalive {
+    /// Between pings.
+    pub every: Duration,
+    /// For which an answer may take.
+    pub patience: Duration,
+}
 
-/// Return once the other side no longer answers; never, if it cannot be asked.
-pub async fn silence(pings: Option<PingPong>) {
-    let Some(mut pings) = pings else { return std::future::pending().await };
-    loop {
-        sleep(EVERY).await;
-        if !matches!(timeout(PATIENCE, pings.ping(Ping::opaque())).await, Ok(Ok(_))) {
-            return;
+impl Keepalive {
+    /// Return once the other side no longer answers; never, if it cannot be asked.
+    pub async fn silence(self, pings: Option<PingPong>) {
+        let Some(mut pings) = pings else { return std::future::pending().await };
+        loop {
+            sleep(self.every).await;
+            if !matches!(timeout(self.patience, pings.ping(Ping::opaque())).await, Ok(Ok(_))) {
+                return;
+            }
         }
     }
 }

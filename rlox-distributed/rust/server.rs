@@ -17,7 +17,7 @@ use tokio_rustls::rustls::ServerConfig;
 
 use crate::driver::{Driver, take_turns};
 use crate::health;
-use crate::keepalive::silence;
+use crate::keepalive::Keepalive;
 use crate::messages::Messages;
 use crate::session::Session;
 use crate::socket::{Listener, Socket, greet};
@@ -30,8 +30,6 @@ const MOST_STRANGERS: usize = 256;
 const MOST_STREAMS: u32 = 16;
 /// In which TLS and HTTP/2 must have come about.
 const GREETING: Duration = Duration::from_secs(10);
-/// For which a connection may be open without a stream.
-const UNUSED: Duration = Duration::from_secs(30);
 /// Between turns while streams have threads, which may be busy with their envs.
 const REST: Duration = Duration::from_millis(50);
 /// Bytes that may come before they are read.
@@ -64,6 +62,10 @@ pub struct Service {
     pub largest: usize,
     /// Streams at a time, of all connections.
     pub most_sessions: usize,
+    /// Of connections.
+    pub keepalive: Keepalive,
+    /// For which a connection may be open without a stream; twice that, if there has been one.
+    pub unused: Duration,
     /// Called for each stream, in a thread of its own.
     pub handle: Box<dyn Fn(Session) + Send + Sync>,
 }
@@ -199,8 +201,8 @@ async fn serve(socket: Socket, driver: &Arc<Driver>, shared: &Arc<Shared>, stran
     });
     let Ok(Some(mut connection)) = greeted.await else { return };
     let mut phases = shared.phase.subscribe();
-    let pings = silence(connection.ping_pong());
-    tokio::pin!(pings);
+    let silence = shared.service.keepalive.silence(connection.ping_pong());
+    tokio::pin!(silence);
     let mut draining = false;
     loop {
         tokio::select! {
@@ -212,12 +214,12 @@ async fn serve(socket: Socket, driver: &Arc<Driver>, shared: &Arc<Shared>, stran
                 }
                 _ => return,
             },
-            () = &mut pings => return,
+            () = &mut silence => return,
             _ = phases.wait_for(|phase| *phase > Phase::Serving), if !draining => {
                 draining = true;
                 connection.graceful_shutdown();
             }
-            () = sleep(UNUSED), if !connection.has_streams() => return,
+            () = sleep(shared.service.unused) => if !connection.has_streams() { return },
         }
     }
 }

@@ -18,6 +18,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from rlox_distributed._transport import ClientStream, Server, ServerStream, StreamError
+from rlox_distributed.link import PASSING
 
 LARGEST = 64 << 20
 GUARD = 120.0
@@ -396,13 +397,98 @@ def test_health_is_answered_while_a_handler_is_busy() -> None:
             stopping.join(GUARD)
 
 
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+NO_SETTINGS = b"\0\0\0\4\0\0\0\0\0"
+ACKNOWLEDGED = b"\0\0\0\4\1\0\0\0\0"
+PING = 6
+"""The type of HTTP/2's frames that ask whether the other side is there."""
+
+
+def frame_types(stranger: socket.socket, before: bytes = b"") -> Iterator[int]:
+    """Return the types of the HTTP/2 frames that come, until the connection is closed."""
+    with stranger.makefile("rb") as file, suppress(ConnectionError):
+        assert file.read(len(before)) == before
+        while len(head := file.read(9)) == 9:
+            file.read(int.from_bytes(head[:3], "big"))
+            yield head[3]
+
+
+def test_a_learner_that_says_nothing_more_is_hung_up_on() -> None:
+    """One question is asked, and nobody answers it."""
+    with (
+        serving(ping_every=0.1, ping_patience=0.1) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=GUARD) as stranger,
+    ):
+        stranger.sendall(PREFACE + NO_SETTINGS + ACKNOWLEDGED)
+        assert list(frame_types(stranger)).count(PING) == 1
+
+
+def test_a_worker_that_says_nothing_more_is_hung_up_on() -> None:
+    """The stream breaks with a status after which another attempt may succeed."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        asked: list[int] = []
+
+        def greet() -> None:
+            accepted = listener.accept()[0]
+            with accepted:
+                accepted.sendall(NO_SETTINGS + ACKNOWLEDGED)
+                asked.extend(frame_types(accepted, PREFACE))
+
+        silent = threading.Thread(target=greet)
+        silent.start()
+        stream = connect(listener.getsockname()[1], ping_every=0.1, ping_patience=0.1)
+        assert status(stream)[0] in PASSING
+        silent.join(GUARD)
+        assert asked.count(PING) == 1
+
+
+def test_those_who_answer_pings_stay() -> None:
+    """However long nothing else is said; what comes then arrives."""
+    with serving(ping_every=0.05, ping_patience=GUARD, unused=0.05) as server:
+        stream = connect(server, ping_every=0.05, ping_patience=GUARD)
+        assert ending(stream) == ""
+        with pytest.raises(TimeoutError):
+            stream.receive(0.5)
+        assert ending(stream) == ""
+
+
+def test_connections_that_have_no_stream_are_closed() -> None:
+    """Nobody is asked anything before."""
+    with (
+        serving(unused=0.1) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=GUARD) as stranger,
+    ):
+        stranger.sendall(PREFACE + NO_SETTINGS + ACKNOWLEDGED)
+        assert PING not in list(frame_types(stranger))
+
+
+def test_connections_that_have_no_stream_any_more_are_closed() -> None:
+    """As those that have had none."""
+    ready = grpc.ChannelConnectivity.READY
+    with (
+        serving(unused=0.1) as server,
+        grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel,
+    ):
+        states: list[Any] = []
+        channel.subscribe(states.append)
+        check = health_pb2_grpc.HealthStub(channel).Check
+        check(health_pb2.HealthCheckRequest(), timeout=GUARD)
+        end = time.monotonic() + GUARD
+        while ready not in states or states[-1] is ready:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+
 def openssl(*arguments: str) -> None:
     """Run openssl."""
     subprocess.run(["openssl", *arguments], check=True, capture_output=True)
 
 
 def make_certificates(folder: Path) -> None:
-    """Write a CA, a certificate of this machine that it signed, and one that signed itself."""
+    """Write a CA, a certificate of this machine that it signed, and one that signed itself.
+
+    Each of the two also as it is after its time; and one of another machine.
+    """
     key = ["-newkey", "rsa:2048", "-nodes"]
     names = "subjectAltName=IP:127.0.0.1,DNS:localhost"
     ca, own, self_signed, elsewhere = (
@@ -416,6 +502,11 @@ def make_certificates(folder: Path) -> None:
         openssl("x509", "-req", "-in", f"{name}.csr", "-CA", f"{ca}.pem", "-CAkey", f"{ca}.key",
                 "-CAcreateserial", "-days", "2", "-out", f"{name}.pem",
                 "-extfile", f"{name}.ext")  # fmt: skip
+    past = ["-days", "-1", "-extfile", f"{own}.ext"]
+    openssl("x509", "-req", "-in", f"{own}.csr", "-CA", f"{ca}.pem", "-CAkey", f"{ca}.key",
+            "-CAcreateserial", *past, "-out", f"{own}-past.pem")  # fmt: skip
+    openssl("x509", "-req", "-in", f"{own}.csr", "-signkey", f"{own}.key", *past,
+            "-out", f"{self_signed}-past.pem")  # fmt: skip
     openssl("req", "-x509", *key, "-days", "2", "-subj", "/CN=self", "-addext", names,
             "-keyout", f"{self_signed}.key", "-out", f"{self_signed}.pem")  # fmt: skip
 
@@ -442,6 +533,19 @@ def test_a_learner_trusts_what_its_ca_signed_or_has(pem: Callable[[str], bytes])
         pytest.raises(StreamError, match="not valid for name"),
     ):
         connect(server, ca=pem("ca.pem"))
+
+
+def test_certificates_after_their_time_are_refused(pem: Callable[[str], bytes]) -> None:
+    """On both sides, whether a CA signed them or they signed themselves."""
+    key = pem("own.key")
+    for name, trusted in (("own-past.pem", "ca.pem"), ("self-past.pem", "self-past.pem")):
+        with (
+            serving(cert=pem(name), key=key) as server,
+            pytest.raises(StreamError, match="certificate: Expired"),
+        ):
+            connect(server, ca=pem(trusted))
+        with serving(ca=pem(trusted), cert=pem("own.pem"), key=key) as server:
+            assert reach(server, ca=pem("ca.pem"), cert=pem(name), key=key) == "UNAVAILABLE"
 
 
 def test_a_worker_with_a_ca_asks_for_certificates(pem: Callable[[str], bytes]) -> None:

@@ -34,6 +34,8 @@ class ClientStream:
         ca: certificates in PEM that the worker's must be signed by, or be one of; ``None``: no TLS.
         cert: one's own in PEM, for workers that ask for it.
         key: its private key in PEM.
+        ping_every: seconds between questions whether the worker is there.
+        ping_patience: seconds after which a question without an answer breaks the stream.
 
     Raises:
         OSError: the system has no more files or threads.
@@ -53,6 +55,8 @@ class ClientStream:
         ca: bytes | None = None,
         cert: bytes | None = None,
         key: bytes | None = None,
+        ping_every: float = 10.0,
+        ping_patience: float = 5.0,
     ) -> ClientStream: ...
     def send(self, data: bytes) -> None:
         """Send a message.
@@ -117,6 +121,10 @@ class Server:
         ca: certificates in PEM that the learners' must be signed by, or be one of.
         cert: the worker's own in PEM; ``None``: no TLS.
         key: its private key in PEM.
+        ping_every: seconds between questions whether the other side of a connection is there.
+        ping_patience: seconds after which a question without an answer breaks the connection.
+        unused: seconds for which a connection may be open without a stream; twice that, if there
+            has been one.
 
     Raises:
         OSError: the address cannot be bound.
@@ -136,6 +144,9 @@ class Server:
         ca: bytes | None = None,
         cert: bytes | None = None,
         key: bytes | None = None,
+        ping_every: float = 10.0,
+        ping_patience: float = 5.0,
+        unused: float = 30.0,
     ) -> Server: ...
     @property
     def port(self) -> int:
