@@ -21,14 +21,13 @@ def begun(obs: Any, before: Any, count: int) -> VecEnvStep:
         before: what was acted on.
         count: number of envs.
     """
-    cut = np.ones(count, np.bool_)
     return {
         "obs": obs,
         "rewards": np.zeros(count),
         "terminated": np.zeros(count, np.bool_),
-        "truncated": cut,
+        "truncated": np.ones(count, np.bool_),
         "final_obs": before,
-        "lost": cut,
+        "lost": np.ones(count, np.bool_),
     }
 
 
