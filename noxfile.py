@@ -484,6 +484,7 @@ def thread_sanitizer(session: nox.Session) -> None:
                     "CARGO_PROFILE_DEV_OPT_LEVEL": "1",
                     "CARGO_PROFILE_DEV_DEBUG": "line-tables-only",
                     "PROPTEST_CASES": "4",
+                    "TSAN_OPTIONS": f"suppressions={TRANSPORT}/tests/thread_sanitizer.supp",
                 },
                 external=True,
             )  # fmt: skip

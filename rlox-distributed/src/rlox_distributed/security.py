@@ -6,6 +6,7 @@ import ipaddress
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 from rlox.errors import ConfigError
 
@@ -86,7 +87,7 @@ class Credentials:
         """Return the token, as :func:`read_token` does."""
         return read_token(self.token_file)
 
-    def files(self) -> dict[str, bytes | None]:
+    def files(self) -> Files:
         """Return the contents of the files of TLS: ``ca``, ``cert`` and ``key``.
 
         A learner uses TLS with a CA, and a worker with a certificate; with a CA too it asks
@@ -96,6 +97,14 @@ class Credentials:
             ConfigError: a file cannot be read.
         """
         return {"ca": _read(self.tls_ca), "cert": _read(self.tls_cert), "key": _read(self.tls_key)}
+
+
+class Files(TypedDict):
+    """Contents of files in PEM, as streams and servers take them."""
+
+    ca: bytes | None
+    cert: bytes | None
+    key: bytes | None
 
 
 def _read(path: str | Path | None) -> bytes | None:
