@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from rlox.errors import MemoryLimitError
+from rlox.nn import keep_freed_memory
 from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
 from rlox_rl8.env import DiscreteDummyEnv
 from rlox_rl8.models import DefaultDiscreteModel
@@ -44,6 +45,16 @@ def test_one_step_and_one_env_have_statistics(kind: Any, options: dict[str, Any]
     algorithm = small(kind, **options)
     stats = {**algorithm.collect(), **algorithm.step()}
     assert all(value == value for value in stats.values())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_freed_memory_is_kept_without_a_training_of_rlox(kind: Any) -> None:
+    """A loop of your own calls ``collect`` and ``step`` alone, and nothing else sees to it."""
+    keep_freed_memory.cache_clear()  # whoever trained in this process has set it
+    algorithm = small(kind)
+    algorithm.collect()
+    algorithm.step()
+    assert keep_freed_memory.cache_info().currsize == 1
 
 
 def test_advantages_leave_the_batch_as_it_is() -> None:

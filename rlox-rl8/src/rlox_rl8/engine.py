@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import torch
 from rlox.config.memory import require_room
-from rlox.nn import ModuleOptimizer
+from rlox.nn import ModuleOptimizer, keep_freed_memory
 from rlox.protocols import TensorEnv
 from tensordict import TensorDict
 from torch import Tensor
@@ -67,6 +67,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
     """Of one transition of one env."""
 
     def _allocate(self) -> None:
+        keep_freed_memory()
         one = Unbounded(torch.Size([1]), device=self.hparams.device)
         names = ["rewards", "logp", "values", "advantages", "returns"]
         names += ["reversed_discounted_returns"] * self.hparams.normalize_rewards
