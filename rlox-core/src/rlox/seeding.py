@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,14 @@ __all__ = ["SeedStreams", "draw_seed", "parse_seeds"]
 def draw_seed() -> int:
     """Return a fresh seed in [0, 2**32) from the operating system's entropy."""
     return int(np.random.SeedSequence().generate_state(1)[0])
+
+
+@cache
+def _count_gpus() -> int:
+    """Return how many CUDA devices there are, without using one."""
+    import torch
+
+    return torch.cuda.device_count()
 
 
 MAX_SEEDS = 10_000
@@ -138,21 +147,26 @@ class SeedStreams:
         """Let code that draws from torch's global generator draw from the stream ``name``.
 
         Dropout, ``torch.multinomial`` without a generator, a user's env on the device: in the block
-        they draw the run's numbers, and after it the caller's generator is as it was. CUDA devices
-        in use are seeded from the stream.
+        they draw the run's numbers, and after it the caller's generators are as they were. CUDA
+        devices are seeded from a stream of their own, so that what is drawn on the CPU does not
+        depend on whether there are any, or on whether the process has used them before.
         """
         import torch
 
-        stream = self.torch(name)
-        devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
-        with torch.random.fork_rng(devices=devices):
-            if devices:
-                torch.cuda.manual_seed_all(int(torch.randint(2**62, (), generator=stream)))
+        stream, count = self.torch(name), _count_gpus()
+        used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        unused = torch.initial_seed()  # what torch seeds devices with when it first uses them
+        with torch.random.fork_rng(devices=list(range(count)) if used else []):
+            if count:
+                of_devices = self.torch(f"{name}, on CUDA")
+                torch.cuda.manual_seed_all(int(torch.randint(2**62, (), generator=of_devices)))
             torch.set_rng_state(stream.get_state())
             try:
                 yield
             finally:
                 stream.set_state(torch.get_rng_state())
+                if count and not used:
+                    torch.cuda.manual_seed_all(unused)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the seed and the state of every stream used so far."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from rlox import seeding
 from rlox.seeding import SeedStreams
 
 
@@ -54,3 +55,23 @@ def test_an_error_restores_the_callers_generator() -> None:
     with pytest.raises(RuntimeError, match="stop"):
         stop()
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_devices_have_a_stream_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is drawn on the CPU is the same with GPUs, which are seeded again in every block.
+
+    Those that the process has not used yet are seeded when it does; after a block, as before.
+    """
+    seeds: list[int] = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeds.append)
+    found = []
+    for gpus in (0, 2):
+        monkeypatch.setattr(seeding, "_count_gpus", lambda gpus=gpus: gpus)
+        streams = SeedStreams(5)
+        for _ in range(2):
+            with streams.as_global("envs"):
+                found.append(torch.rand(3).tolist())
+    assert found[:2] == found[2:]
+    first, before, second, after = seeds
+    assert before == after == torch.initial_seed()
+    assert len({first, second, before}) == 3

@@ -67,3 +67,21 @@ def test_weights_are_orthogonal_and_seeded(kind: str) -> None:
             assert not parameter.any()
         else:
             torch.testing.assert_close(parameter.T @ parameter, torch.eye(4), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_weights_in_one_piece_give_the_same_bits(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a GPU is given them; the gradients reach the layer's own."""
+    memory = Memory(3, 8, kind)
+    features, state = torch.randn(5, 2, 3), torch.randn(2, memory.state_size)
+    starts, found = torch.zeros(5, 2, dtype=torch.bool), []
+    for on_gpu in (False, True):
+        monkeypatch.setattr(torch.Tensor, "is_cuda", on_gpu)
+        memory.zero_grad()
+        output, after = memory(features, state, starts)
+        (output.sum() + after.sum()).backward()
+        monkeypatch.undo()
+        found.append([output, after, *(p.grad for p in memory.parameters())])
+    assert all(torch.equal(*pair) for pair in zip(*found, strict=True))

@@ -180,3 +180,20 @@ def test_parameters_that_are_not_finite_are_seen() -> None:
     with torch.no_grad():
         module[2].bias.fill_(float("nan"))
     assert not optimizer.is_finite()
+
+
+def test_gradients_of_a_replay_are_copied() -> None:
+    """What a later part of the loss is added to does not lie where the first was computed."""
+    module = nn.Linear(3, 1)
+    optimizer = ModuleOptimizer(module, partial(torch.optim.SGD, lr=0.1))
+    computed: list[Tensor] = []
+    for p in module.parameters():
+        p.register_post_accumulate_grad_hook(lambda p: computed.append(p.grad))
+    optimizer.backward(module(torch.ones(4, 3)).mean(), copies=True)
+    for gradient in computed:
+        gradient.fill_(7.0)  # as the next replay does
+    optimizer.backward(module(torch.ones(4, 3)).mean(), copies=True)
+    assert torch.equal(module.weight.grad, torch.full((1, 3), 2.0))
+    assert torch.equal(module.bias.grad, torch.full((1,), 2.0))
+    optimizer.apply()
+    assert module.weight.grad is None

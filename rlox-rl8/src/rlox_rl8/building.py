@@ -13,7 +13,6 @@ from rlox.config.model import Config
 from rlox.errors import ConfigError
 from rlox.learners.compiled import compiled
 from rlox.nn import ModuleOptimizer
-from rlox.protocols import TensorEnv
 
 from rlox_rl8.minibatches import loss_and_terms
 from rlox_rl8.perceptrons import FastLane
@@ -77,11 +76,11 @@ def set_up(algorithm: Any, env_cls: Any, config: Any, policy_cls: Any, hparams_c
     algorithm.hparams = hparams_cls(**given)
     algorithm.hparams.validate()
     env = algorithm.env = env_cls(bounded["num_envs"], bounded["horizon"], device=device)
-    if not isinstance(env, TensorEnv):
-        lacking = ", ".join(name for name in MEMBERS if not hasattr(env, name))
+    # not isinstance, which since Python 3.12 knows no members that __getattr__ forwards
+    if lacking := [name for name in MEMBERS if not hasattr(env, name)]:
         raise ConfigError(
-            f"{type(env).__name__} lacks {lacking} of rlox.protocols.TensorEnv; add them, or "
-            "inherit from rlox.rl8.Env"
+            f"{type(env).__name__} lacks {', '.join(lacking)} of rlox.protocols.TensorEnv; "
+            "add them, or inherit from rlox.rl8.Env"
         )
     for spec_name in ("observation_spec", "action_spec"):
         _require_dimensions(getattr(env, spec_name), spec_name)

@@ -135,5 +135,8 @@ def add_gradient(algorithm: Any, minibatch: TensorDict, accumulated: int) -> dic
             continue
         loss = total * weight
         scaler = algorithm.grad_scaler
-        algorithm.flat.backward(scaler.scale(loss) if hparams.enable_amp else loss)
+        algorithm.flat.backward(
+            scaler.scale(loss) if hparams.enable_amp else loss,
+            copies=hparams.compile and hparams.device_type == "cuda",
+        )
     return totals

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -74,11 +74,29 @@ class Memory(nn.Module):
 
     def _run(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         if self._kind == "gru":
-            output, hidden = self.layer(features, state.unsqueeze(0))
+            output, hidden = self._call(features, state.unsqueeze(0))
             return output, hidden.squeeze(0)
         parts = [part.contiguous() for part in state.unsqueeze(0).chunk(2, -1)]
-        output, parts = self.layer(features, parts)
+        output, parts = self._call(features, parts)
         return output, torch.cat(list(parts), -1).squeeze(0)
+
+    def _call(self, features: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Return what the layer does, to which cuDNN gets its weights in one piece."""
+        layer: Any = self.layer
+        if not features.is_cuda:
+            output, after = layer(features, state)
+            return output, after
+        # cuDNN takes them where a storage begins, which those of a flat optimiser do not
+        weights: list[Tensor] = list(layer.parameters())
+        flat = torch.cat([weight.flatten() for weight in weights])
+        parts = torch.split(flat, [weight.numel() for weight in weights])
+        weights = [part.view_as(w) for part, w in zip(parts, weights, strict=True)]
+        function: Any = torch.lstm if self._kind == "lstm" else torch.gru
+        output, *after = function(
+            features, state, weights, layer.bias, layer.num_layers, layer.dropout, layer.training,
+            layer.bidirectional, layer.batch_first,
+        )  # fmt: skip
+        return output, after[0] if self._kind == "gru" else after
 
     def layer_data(self) -> LayerData:
         """Describe one step of the layer; see :mod:`rlox.nn.layer_data`."""
