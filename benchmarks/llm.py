@@ -1,10 +1,9 @@
-"""GRPO and DPO on the CPU next to TRL's trainers, at equal work and threads.
+"""GRPO and DPO next to TRL's trainers, at equal work and threads; on the CPU, or ``--device cuda``.
 
 The contenders take turns, so that what else the machine does meets both. Hardly a completion ends
-before its limit, as one token in two thousand is an EOS; both sample, score, and take one gradient
-step on each rollout, with a reference. Ratios are of wall time and of the process's CPU time, which
-other work on the machine hardly moves. Where the time goes is measured afterwards, by clocks around
-the same parts of both: a part's clock stands still while another's runs within it.
+before its limit; both sample, score, and take a gradient step on each rollout, with a reference.
+Ratios are of wall time and of the process's CPU time, which other work hardly moves. Where the time
+goes is measured afterwards, by clocks around the same parts of both, of which one runs at a time.
 """
 
 from __future__ import annotations
@@ -24,13 +23,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from devices import gpu_of
 from measure import Part, cpu_by_part, machine, peak_mib, ratio_summary, write
 
 Contender = tuple[Callable[[], Any], list[Part]]
 
 VOCABULARY, PAD, EOS = 2048, 0, 1
-PROMPT, COMPLETION, PROMPTS, GROUP = 24, 16, 8, 8
-PAIRS = 32
+PROMPT, COMPLETION, PROMPTS, GROUP, PAIRS = 24, 16, 8, 8, 32
+PLACE = {"device": "cpu"}  # of the models
 
 
 def make_model() -> Any:
@@ -44,7 +44,7 @@ def make_model() -> Any:
     )  # fmt: skip
     torch.manual_seed(0)
     made: Any = transformers.LlamaForCausalLM(config)
-    return made.eval()
+    return made.eval().to(PLACE["device"])
 
 
 def make_tokenizer() -> Any:
@@ -96,7 +96,7 @@ def rlox_grpo(folder: Path) -> Contender:
         group_size=GROUP, kl_coef=0.04, max_new_tokens=COMPLETION, learning_rate=1e-5,
         prompts_per_rollout=PROMPTS,
     )  # fmt: skip
-    prompts = torch.from_numpy(rows(PROMPTS, PROMPT))
+    prompts = torch.from_numpy(rows(PROMPTS, PROMPT)).to(PLACE["device"])
     sampling = (rlox_llm.grpo, "complete", "sampling")
     return lambda: grpo.train_step(prompts), [sampling, *rlox_parts(grpo)]
 
@@ -104,9 +104,10 @@ def rlox_grpo(folder: Path) -> Contender:
 def trl_arguments(folder: Path, n: int) -> dict[str, Any]:
     """Return what both trainers of TRL are given."""
     return {
-        "output_dir": str(folder), "use_cpu": True, "bf16": False, "report_to": "none",
-        "gradient_checkpointing": False, "per_device_train_batch_size": n, "save_strategy": "no",
-        "logging_steps": 10**6, "disable_tqdm": True, "learning_rate": 1e-5, "max_grad_norm": 1.0,
+        "output_dir": str(folder), "use_cpu": PLACE["device"] == "cpu", "bf16": False,
+        "report_to": "none", "gradient_checkpointing": False, "per_device_train_batch_size": n,
+        "save_strategy": "no", "logging_steps": 10**6, "disable_tqdm": True, "learning_rate": 1e-5,
+        "max_grad_norm": 1.0,
     }  # fmt: skip
 
 
@@ -257,14 +258,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--peak", choices=CONTENDERS, help="print the peak memory of one, in MB")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     arguments = parser.parse_args()
+    PLACE["device"] = arguments.device
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     if arguments.peak:
         print(json.dumps(peak(arguments.peak)))
         return
     results: dict[str, Any] = {
-        "machine": machine(["torch", "transformers", "trl", "rlox-llm"]),
+        "machine": machine(["torch", "transformers", "trl", "rlox-llm"]) | gpu_of(arguments.device),
         "work": {"model": "Llama, 4 layers, width 128, vocabulary 2048", "prompt": PROMPT,
                  "completion": COMPLETION, "prompts": PROMPTS, "group": GROUP, "pairs": PAIRS,
                  "threads": 1, "rounds": arguments.rounds},
@@ -287,9 +290,10 @@ def main() -> None:
                 who: cpu_by_part(*contender, arguments.rounds) for who, contender in made.items()
             }
             print(name, results[name], flush=True)
-    results["peak_mb"] = {name: peak_elsewhere(name) for name in CONTENDERS}
-    print(results["peak_mb"], flush=True)
-    write("llm", results)
+    if arguments.device == "cpu":
+        results["peak_mb"] = {name: peak_elsewhere(name) for name in CONTENDERS}
+        print(results["peak_mb"], flush=True)
+    write("llm" if arguments.device == "cpu" else "llm_cuda", results)
 
 
 if __name__ == "__main__":

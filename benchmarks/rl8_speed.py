@@ -6,8 +6,11 @@ own. rl8 need not share an environment with rlox: a folder that has it goes on `
 ``cartpole`` is the env of ``examples/rl8_cartpole.py``, and ``compiled`` the same with a step that
 torch compiles, as the examples of rl8 have it.
 
+On a GPU, wall-clock time is compared, and rlox takes part a second time with the option
+``compile``, where a CUDA graph is replayed for each step and each minibatch.
+
     python benchmarks/rl8_speed.py [--rounds 5] [--envs 64 1024 8192] [--peak-envs 64 1024 8192]
-        [--env dummy cartpole compiled]
+        [--env dummy cartpole compiled] [--device cuda]
 """
 
 from __future__ import annotations
@@ -15,15 +18,16 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
-import time
 import warnings
 from typing import Any
 
 import torch
+from devices import clock_of, gpu_of
 from measure import machine, ratio_summary, run_process, summary, write
 from rl8_learning import example
 
 CONTENDERS = {"rlox": "rlox.rl8", "rl8": "rl8"}
+COMPILED = "rlox, compiled"
 KINDS = ("AlgorithmConfig", "RecurrentAlgorithmConfig")
 NETWORKS: dict[str, dict[str, dict[str, Any]]] = {
     "AlgorithmConfig": {"default": {}, "64x64": {"hiddens": (64, 64)}},
@@ -33,12 +37,16 @@ NETWORKS: dict[str, dict[str, dict[str, Any]]] = {
 ENVS = ("dummy", "cartpole", "compiled")
 
 
-def make(contender: str, kind: str, network: str, num_envs: int, env: str = "dummy") -> Any:
+def make(
+    contender: str, kind: str, network: str, num_envs: int, env: str = "dummy", device: str = "cpu"
+) -> Any:
     """Return an algorithm on an env with discrete actions."""
-    module = importlib.import_module(CONTENDERS[contender])
-    envs = importlib.import_module(f"{CONTENDERS[contender]}.env")
+    library = CONTENDERS[contender.partition(",")[0]]
+    module = importlib.import_module(library)
+    envs = importlib.import_module(f"{library}.env")
+    more = {"compile": True} if contender == COMPILED else {}
     config = getattr(module, kind)(
-        num_envs=num_envs, device="cpu", model_config=NETWORKS[kind][network]
+        num_envs=num_envs, device=device, model_config=NETWORKS[kind][network], **more
     )
     return config.build(envs.DiscreteDummyEnv if env == "dummy" else cart_pole(env == "compiled"))
 
@@ -51,36 +59,41 @@ def cart_pole(is_compiled: bool) -> Any:
     return type("CartPole", (found,), {**bounds, **own})
 
 
-def compare(kind: str, network: str, num_envs: int, env: str, rounds: int) -> dict[str, Any]:
-    """Return the processor's milliseconds, and rl8's time over rlox's in the same round."""
-    made = {name: make(name, kind, network, num_envs, env) for name in CONTENDERS}
+def compare(
+    kind: str, network: str, num_envs: int, env: str, rounds: int, device: str
+) -> dict[str, Any]:
+    """Return milliseconds of each, and rl8's over rlox's in the same round."""
+    names = [*CONTENDERS, COMPILED] if device == "cuda" else list(CONTENDERS)
+    made = {name: make(name, kind, network, num_envs, env, device) for name in names}
+    now = clock_of(device)
     seconds: dict[tuple[str, str], list[float]] = {
         (name, call): [] for name in made for call in ("collect", "step", "both")
     }
     for i in range(rounds + 1):
         for name, algorithm in made.items():
             for call in ("collect", "step"):
-                started = time.process_time()
+                started = now()
                 getattr(algorithm, call)()
                 if i:  # the first round warms up
-                    seconds[name, call].append(time.process_time() - started)
+                    seconds[name, call].append(now() - started)
     for name in made:
         calls = zip(seconds[name, "collect"], seconds[name, "step"], strict=True)
         seconds[name, "both"] = [sum(pair) for pair in calls]
     row: dict[str, Any] = {"kind": kind, "network": network, "num_envs": num_envs, "env": env}
     for call in ("collect", "step", "both"):
         row[call] = {
-            **{
-                f"{name}_ms": summary([1e3 * x for x in seconds[name, call]]) for name in CONTENDERS
-            },
+            **{f"{name}_ms": summary([1e3 * x for x in seconds[name, call]]) for name in names},
             "ratio": ratio_summary(seconds["rl8", call], seconds["rlox", call]),
         }
-        ours, theirs = (row[call][f"{name}_ms"]["median"] for name in CONTENDERS)
+        if COMPILED in names:
+            row[call]["ratio, compiled"] = ratio_summary(
+                seconds["rl8", call], seconds[COMPILED, call]
+            )
+        medians = ", ".join(f"{name} {row[call][f'{name}_ms']['median']:.1f} ms" for name in names)
         ratio = row[call]["ratio"]
         print(
-            f"{kind:24s} {network:8s} {num_envs:5d} {env:8s} {call:8s} {ours:9.1f} ms, "
-            f"rl8 {theirs:9.1f} ms: {ratio['median']:5.2f}x "
-            f"({ratio['min']:.2f}-{ratio['max']:.2f})",
+            f"{kind:24s} {network:8s} {num_envs:5d} {env:8s} {call:8s} {medians}: "
+            f"{ratio['median']:5.2f}x ({ratio['min']:.2f}-{ratio['max']:.2f})",
             flush=True,
         )
     return row
@@ -153,6 +166,7 @@ def main() -> None:
     parser.add_argument("--peak-envs", type=int, nargs="*", default=[64, 1024, 8192])
     parser.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS)
     parser.add_argument("--env", nargs="*", choices=ENVS, default=ENVS[:1])
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--networks", nargs="*", help="names of the rows; all by default")
     parser.add_argument("--processes", type=int, default=3, help="per memory and import figure")
     parser.add_argument("--name", default="rl8_speed", help="of the file of results")
@@ -160,9 +174,10 @@ def main() -> None:
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
+    where = machine(["rlox-core", "rlox-rl8", "torch", "tensordict", "torchrl"])
     result: dict[str, Any] = {
         "rounds": given.rounds,
-        "machine": machine(["rlox-core", "rlox-rl8", "torch", "tensordict", "torchrl"]),
+        "machine": {**where, **gpu_of(given.device)},
         "threads": 1,
         "rows": [],
     }
@@ -176,7 +191,7 @@ def main() -> None:
     ]
     kept = (lambda: None) if given.dry_run else (lambda: write(given.name, result))
     for row in rows:
-        result["rows"].append(compare(*row, given.rounds))
+        result["rows"].append(compare(*row, given.rounds, given.device))
         kept()
     if given.processes:
         result["import_ms_of_processor"] = imports(given.processes)

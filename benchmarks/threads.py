@@ -1,6 +1,6 @@
 """Several threads of the Rust kernels over one, alone and beside another busy process.
 
-python benchmarks/threads.py [--rounds 31] [--threads 2] [--busy 0]
+python benchmarks/threads.py [--rounds 31] [--threads 2 16] [--updates 1000] [--busy 0]
 
 ``--busy`` is the number of other processes that compute meanwhile; the load average before and
 after is part of the result, because the machine may have other work too.
@@ -134,7 +134,8 @@ def main() -> None:
     """Measure and write ``benchmarks/results/<processor>/threads[_busy].json``."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=31)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, nargs="+", default=[2])
+    parser.add_argument("--updates", type=int, default=1000, help="of SAC and TD3 in a turn")
     parser.add_argument("--busy", type=int, default=0)
     options = parser.parse_args()
     where, load = machine(["rlox-native", "numpy"]), [os.getloadavg()]
@@ -143,12 +144,13 @@ def main() -> None:
     works |= {f"GAE {layout}, {size}": gae_work(layout) for layout in ("time-major", "env-major")}
     works[f"V-trace, {VTRACE_SIZE[1]} envs x {VTRACE_SIZE[0]} steps"] = vtrace_work()
     works |= language_works() | draw_works()
+    replay = {"learning_starts": 100, "steps_per_iteration": options.updates}
     works |= {
         "SAC Pendulum-v1, 256 units, 256 rows": training_work(
-            "sac", "Pendulum-v1", 200, learning_starts=100
+            "sac", "Pendulum-v1", options.updates, **replay
         ),
         "TD3 Pendulum-v1, 256 units, 256 rows": training_work(
-            "td3", "Pendulum-v1", 200, learning_starts=100
+            "td3", "Pendulum-v1", options.updates, **replay
         ),
         "PPO Pendulum-v1, 64 envs, 256 units": training_work(
             "ppo", "Pendulum-v1", 4096, n_envs=64, n_steps=64, batch_size=512
@@ -161,18 +163,20 @@ def main() -> None:
             stack.callback(process.wait)
             stack.callback(process.kill)
         for name, work in works.items():
-            contenders = {n: partial(on_threads, work, n) for n in (1, options.threads)}
+            contenders = {n: partial(on_threads, work, n) for n in (1, *options.threads)}
             interleave(contenders, 2)
             seconds = interleave(contenders, options.rounds)
             ms = {n: summary([s * 1e3 for s in seconds[n]]) for n in contenders}
-            speedup = ratio_summary(seconds[1], seconds[options.threads])
+            speedup = {n: ratio_summary(seconds[1], seconds[n]) for n in options.threads}
             rows.append({"work": name, "ms": ms, "speedup": speedup})
-            print(
-                f"{name:44s} {ms[1]['median']:9.1f} ms, {ms[options.threads]['median']:9.1f} ms",
-                speedup,
-            )
+            print(f"{name:44s}", *(f"{ms[n]['median']:9.1f} ms" for n in contenders), speedup)
     load.append(os.getloadavg())
-    result = {"rounds": options.rounds, "threads": options.threads, "busy": options.busy}
+    result = {
+        "rounds": options.rounds,
+        "threads": options.threads,
+        "updates": options.updates,
+        "busy": options.busy,
+    }
     result |= {"machine": where, "load_average": load, "rows": rows}
     print(write("threads_busy" if options.busy else "threads", result))
 

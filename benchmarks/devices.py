@@ -1,0 +1,29 @@
+"""What benchmarks need on a GPU: its name, and a clock that waits for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+
+__all__ = ["clock_of", "gpu_of"]
+
+
+def gpu_of(device: str | torch.device) -> dict[str, str]:
+    """Return the name of a torch device's GPU as part of a machine, or nothing."""
+    if torch.device(device).type != "cuda":
+        return {}
+    return {"gpu": torch.cuda.get_device_name(device), "cuda": str(torch.version.cuda)}
+
+
+def clock_of(device: str) -> Callable[[], float]:
+    """Return a clock of this process's processor time, or one of the wall that waits for a GPU."""
+    if torch.device(device).type != "cuda":
+        return time.process_time
+
+    def now() -> float:
+        torch.cuda.synchronize()
+        return time.perf_counter()
+
+    return now
