@@ -111,12 +111,14 @@ def steps(ports: list[int], rounds: int, server: int) -> list[dict[str, Any]]:
     rows = []
     for i, size in enumerate(SIZES):
         bare, worker = ports[2 * i : 2 * i + 2]
+        streams, sockets = ports[2 * (len(SIZES) + i) + 1 :][:2]
         pool = RemoteEnvPool([f"127.0.0.1:{worker}"])
         contenders = {
             "in process": stepping(make_vec_env(ENV_ID, n_envs=size)),
             "bare grpcio": bare_client([bare], size),
             "whole step by hand": whole_client(bare, size),
-            "bytes in Rust": bytes_client([ports[2 * len(SIZES) + 1 + i]], size),
+            "bytes in Rust": bytes_client([streams], size),
+            "sockets": socket_client([sockets], size),
             "worker": stepping(pool),
         }
         interleave_calls(contenders, 1, WARM_UP)

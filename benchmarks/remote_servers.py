@@ -98,10 +98,11 @@ def serve() -> None:
     kept.append(EnvWorker(Sleeping(MANY, SLEEP_OF_MANY), "Sleeping", "127.0.0.1:0"))
     ports.append(kept[-1].port)
     for size in SIZES:
-        env = make_vec_env(ENV_ID, n_envs=size)
-        env.reset_all(0)
-        kept.append(serve_bytes(env))
-        ports.append(kept[-1].port)
+        envs = [make_vec_env(ENV_ID, n_envs=size) for _ in range(2)]
+        for env in envs:
+            env.reset_all(0)
+        kept.append(serve_bytes(envs[0]))
+        ports += kept[-1].port, serve_sockets(envs[1])
     for server in kept:
         server.start()
     print(*ports, flush=True)
