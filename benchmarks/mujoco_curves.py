@@ -226,7 +226,7 @@ def train_their_off_policy(
     callback = EvaluationsCurve(length, eval_env)
     options: dict[str, Any] = {}
     if name == "td3":
-        size = env.action_space.shape
+        size = env.action_space.sample().size
         options["policy_delay"] = config.policy_delay
         options["target_policy_noise"] = config.target_noise
         options["target_noise_clip"] = config.noise_clip
