@@ -76,7 +76,6 @@ def set_up(algorithm: Any, env_cls: Any, config: Any, policy_cls: Any, hparams_c
     algorithm.hparams = hparams_cls(**given)
     algorithm.hparams.validate()
     env = algorithm.env = env_cls(bounded["num_envs"], bounded["horizon"], device=device)
-    # not isinstance, which since Python 3.12 knows no members that __getattr__ forwards
     if lacking := [name for name in MEMBERS if not hasattr(env, name)]:
         raise ConfigError(
             f"{type(env).__name__} lacks {', '.join(lacking)} of rlox.protocols.TensorEnv; "

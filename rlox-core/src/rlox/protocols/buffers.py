@@ -7,6 +7,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy.typing as npt
 
+from rlox.protocols.members import ForwardedMembers
+
 __all__ = [
     "PrioritizedBuffer",
     "ReplayBuffer",
@@ -18,7 +20,7 @@ __all__ = [
 
 
 @runtime_checkable
-class ReplayBuffer(Protocol):
+class ReplayBuffer(Protocol, metaclass=ForwardedMembers):
     """What off-policy algorithms store transitions in and draw them from."""
 
     def __len__(self) -> int:
@@ -58,7 +60,7 @@ class ReplayBuffer(Protocol):
 
 
 @runtime_checkable
-class ReplayBufferProtocol(Protocol):
+class ReplayBufferProtocol(Protocol, metaclass=ForwardedMembers):
     """A buffer that stores one transition at a time; off-policy algorithms take it too.
 
     One :class:`ReplayBuffer` is asked less often.
@@ -83,7 +85,7 @@ class ReplayBufferProtocol(Protocol):
 
 
 @runtime_checkable
-class PrioritizedBuffer(Protocol):
+class PrioritizedBuffer(Protocol, metaclass=ForwardedMembers):
     """A replay buffer that draws in proportion to priorities."""
 
     def update_priorities(self, indices: Any, priorities: npt.ArrayLike) -> None:
@@ -94,7 +96,7 @@ class PrioritizedBuffer(Protocol):
 
 
 @runtime_checkable
-class StatefulBuffer(Protocol):
+class StatefulBuffer(Protocol, metaclass=ForwardedMembers):
     """A replay buffer that can be saved in a checkpoint.
 
     One that grows large is a :class:`SegmentedBuffer` too.
@@ -108,7 +110,7 @@ class StatefulBuffer(Protocol):
 
 
 @runtime_checkable
-class SegmentedBuffer(Protocol):
+class SegmentedBuffer(Protocol, metaclass=ForwardedMembers):
     """A buffer of which a checkpoint writes only the rows that changed.
 
     Its rows are in numbered slots: a ring's by position; a buffer of several streams numbers them
@@ -147,7 +149,7 @@ class SegmentedBuffer(Protocol):
 
 
 @runtime_checkable
-class SequenceBuffer(Protocol):
+class SequenceBuffer(Protocol, metaclass=ForwardedMembers):
     """Stores one stream of rows per env, and samples sequences of consecutive rows.
 
     World models and recurrent value functions learn from sequences. A row is an observation with

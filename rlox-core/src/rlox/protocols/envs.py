@@ -10,6 +10,8 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
+from rlox.protocols.members import ForwardedMembers
+
 __all__ = [
     "AgentGroup",
     "MaskingVecEnv",
@@ -57,7 +59,7 @@ class VecEnvStep(_Step, total=False):
 
 
 @runtime_checkable
-class VecEnv(Protocol):
+class VecEnv(Protocol, metaclass=ForwardedMembers):
     """N copies of one env, stepped together, each reset in the step that ends its episode."""
 
     @property
@@ -88,7 +90,7 @@ class VecEnv(Protocol):
 
 
 @runtime_checkable
-class StatefulVecEnv(Protocol):
+class StatefulVecEnv(Protocol, metaclass=ForwardedMembers):
     """A vector env whose complete state can be saved, which makes a resumed run exact.
 
     Where only some envs take its state, it says in a text ``state_kind`` which do.
@@ -102,7 +104,7 @@ class StatefulVecEnv(Protocol):
 
 
 @runtime_checkable
-class MaskingVecEnv(Protocol):
+class MaskingVecEnv(Protocol, metaclass=ForwardedMembers):
     """A vector env that says which actions are possible."""
 
     def action_masks(self) -> npt.NDArray[np.bool_] | None:
@@ -114,7 +116,7 @@ class MaskingVecEnv(Protocol):
 
 
 @runtime_checkable
-class TensorEnv(Protocol):
+class TensorEnv(Protocol, metaclass=ForwardedMembers):
     """B copies of one env in tensors on a device, which are reset together.
 
     ``rl8_ppo`` and ``rl8_recurrent_ppo`` learn from it without a copy to the host. It may have
@@ -222,7 +224,7 @@ class MultiAgentStep(MultiAgentObs):
 
 
 @runtime_checkable
-class MultiAgentVecEnv(Protocol):
+class MultiAgentVecEnv(Protocol, metaclass=ForwardedMembers):
     """N copies of one env of several agents, stepped together.
 
     The agents and their order are fixed: those that are not in an episode have resting rows.
