@@ -11,6 +11,7 @@ import torch
 from rlox.errors import MemoryLimitError
 from rlox.nn import keep_freed_memory
 from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
+from rlox_rl8.building import automatic_device
 from rlox_rl8.env import DiscreteDummyEnv
 from rlox_rl8.models import DefaultDiscreteModel
 from rlox_rl8.nn import MLP, PositionalEmbedding
@@ -36,6 +37,13 @@ def test_the_device_asked_for_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     algorithm = small(AlgorithmConfig)
     assert algorithm.hparams.device == torch.device("cpu")
     assert algorithm.buffer["obs"].device.type == "cpu"
+
+
+def test_a_gpu_is_taken_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By ``device="auto"``, as rl8 does."""
+    for there, device in ((True, "cuda"), (False, "cpu")):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
+        assert automatic_device() == device
 
 
 @pytest.mark.parametrize("kind", KINDS)

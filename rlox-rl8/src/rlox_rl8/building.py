@@ -19,7 +19,7 @@ from rlox_rl8.perceptrons import FastLane
 from rlox_rl8.schedulers import EntropyScheduler, LRScheduler
 from rlox_rl8.stepping import compiled_steps, step_envs
 
-__all__ = ["agent_config", "set_up"]
+__all__ = ["agent_config", "automatic_device", "set_up"]
 
 ConfigT = TypeVar("ConfigT")
 
@@ -51,6 +51,11 @@ def agent_config(cls: type[ConfigT], config: Config, parts: Mapping[str, Any] | 
     return cls(**numbers, **given, optimizer_config=options)  # type: ignore[call-arg]
 
 
+def automatic_device() -> str:
+    """Return what ``device="auto"`` takes."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
 def set_up(algorithm: Any, env_cls: Any, config: Any, policy_cls: Any, hparams_cls: Any) -> None:
     """Make env, policy, optimiser and schedules of either kind."""
     bounded = {}
@@ -63,10 +68,7 @@ def set_up(algorithm: Any, env_cls: Any, config: Any, policy_cls: Any, hparams_c
     require_room(
         "num_envs", bounded["num_envs"], 4 * numbers, "take fewer envs or a shorter horizon"
     )
-    device = config.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    device = torch.device(device)
+    device = torch.device(automatic_device() if config.device == "auto" else config.device)
     names = {field.name for field in fields(hparams_cls)}
     given = {f.name: getattr(config, f.name) for f in fields(config) if f.name in names}
     given |= {**bounded, "device": device}
