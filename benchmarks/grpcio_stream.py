@@ -6,12 +6,11 @@ import math
 import queue
 import threading
 import time
-from contextlib import suppress
 from typing import Any
 
 import grpc
 
-__all__ = ["EndedError", "Stream"]
+__all__ = ["Stream"]
 
 
 class Stream:
@@ -21,13 +20,13 @@ class Stream:
     sleeps until the next deadline cancels the stream.
     """
 
-    def __init__(self, method: Any, metadata: Any) -> None:
-        self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+    def __init__(self, method: Any) -> None:
+        self._requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._sooner = threading.Event()
         self._due = self._wakes = math.inf
-        self._late = self._closed = False
-        self._call = method(iter(self._requests.get, None), metadata=metadata)
+        self._late = False
+        self._call = method(iter(self._requests.get, None))
         threading.Thread(target=self._watch, daemon=True).start()
 
     def send(self, data: bytes) -> None:
@@ -39,29 +38,25 @@ class Stream:
 
         Raises:
             TimeoutError: it has not come after so many seconds; the stream is cancelled.
-            grpc.RpcError: the stream broke, or the other side ended it.
+            grpc.RpcError: the stream broke.
+            StopIteration: the other side ended it in good order.
         """
         with self._lock:
             self._due = time.monotonic() + seconds
             if self._due < self._wakes:
                 self._sooner.set()
-        answer, error = None, None
         try:
-            answer = next(self._call, None)
-        except grpc.RpcError as raised:
-            error = raised
+            answer = next(self._call)
+        except grpc.RpcError as error:
+            raise (TimeoutError() if self._late else error) from None
         finally:
             with self._lock:
                 self._due = math.inf
-        if self._late:
-            raise TimeoutError
-        if answer is None:
-            raise error or EndedError()
         return answer
 
     def _watch(self) -> None:
         """Cancel the stream once an answer is late."""
-        while not self._closed:
+        while True:
             with self._lock:
                 now = time.monotonic()
                 self._late = self._due <= now
@@ -71,30 +66,3 @@ class Stream:
                 self._call.cancel()
                 return
             self._sooner.wait(None if self._wakes == math.inf else self._wakes - now)
-
-    def end(self, seconds: float) -> None:
-        """Send no more requests, and wait until the worker ends the stream."""
-        self._requests.put(None)
-        end = time.monotonic() + seconds
-        with suppress(TimeoutError, grpc.RpcError):
-            while True:
-                self.receive(max(end - time.monotonic(), 0.0))
-
-    def close(self) -> None:
-        """Break the stream off."""
-        self._requests.put(None)
-        self._call.cancel()
-        self._closed = True
-        self._sooner.set()
-
-
-class EndedError(grpc.RpcError):  # type: ignore[misc]  # grpc has no types
-    """The worker ended the stream in good order."""
-
-    def code(self) -> grpc.StatusCode:
-        """Return the status of one that may be opened again."""
-        return grpc.StatusCode.UNAVAILABLE
-
-    def details(self) -> str:
-        """Return what happened."""
-        return "the worker ended the stream"

@@ -112,7 +112,7 @@ def whole_client(port: int, size: int) -> Callable[[], Any]:
     """Return a call that steps a server's envs and decodes all of the step."""
     actions, layout = np.zeros(size, np.int64), rows_of(size)
     channel = grpc.insecure_channel(f"127.0.0.1:{port}")
-    stream = Stream(channel.stream_stream("/bare/Whole"), ())
+    stream = Stream(channel.stream_stream("/bare/Whole"))
     number = 0
 
     def call() -> Any:
