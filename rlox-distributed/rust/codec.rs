@@ -88,7 +88,8 @@ impl PyStepCodec {
         py: Python<'py>,
         data: &[u8],
     ) -> PyResult<(u64, Option<Bound<'py, PyAny>>)> {
-        let request = Request::read(data, self.actions.leaves.len()).map_err(|_| no("request"))?;
+        let request =
+            Request::read(data, self.actions.leaves.len()).map_err(|_| malformed("request"))?;
         let Some(actions) = request.actions else { return Ok((request.sequence, None)) };
         self.actions.check(&actions, self.envs)?;
         let value = self.actions.value(py, &actions.kept, self.envs, |_, _, _| {})?;
@@ -184,7 +185,8 @@ impl PyStepCodec {
     /// Return the answer to one request, and another's as another answer.
     fn read<'a>(&self, data: &'a [u8], sequence: u64) -> PyResult<Answer<'a>> {
         let leaves = self.observations.leaves.len();
-        let (number, answer) = read_reply(data, leaves, self.envs).map_err(|_| no("answer"))?;
+        let (number, answer) =
+            read_reply(data, leaves, self.envs).map_err(|_| malformed("answer"))?;
         Ok(if number == sequence { answer } else { Answer::Other })
     }
 
@@ -275,7 +277,7 @@ fn flags<'py>(
     )))
 }
 
-fn no(what: &str) -> PyErr {
+fn malformed(what: &str) -> PyErr {
     raised(Status::named("INTERNAL", format!("the {what} is no message of this protocol")))
 }
 

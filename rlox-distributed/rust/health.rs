@@ -48,7 +48,7 @@ pub async fn answer(
     match method.as_str() {
         "Check" if known => {
             let Ok(mut send) = respond.send_response(accepted(), false) else { return };
-            if say(&mut send, status(*phases.borrow())).is_ok() {
+            if send_status(&mut send, status(*phases.borrow())).is_ok() {
                 let _ = send.send_trailers(Status::named("OK", "").to_trailers());
             }
         }
@@ -65,7 +65,7 @@ pub async fn answer(
 async fn watch(mut send: SendStream<Bytes>, known: bool, mut phases: watch::Receiver<Phase>) {
     loop {
         let now = if known { status(*phases.borrow_and_update()) } else { UNKNOWN };
-        if say(&mut send, now).is_err() {
+        if send_status(&mut send, now).is_err() {
             return;
         }
         tokio::select! {
@@ -79,7 +79,7 @@ fn status(phase: Phase) -> u64 {
     if phase == Phase::Serving { SERVING } else { NOT_SERVING }
 }
 
-fn say(send: &mut SendStream<Bytes>, status: u64) -> Result<()> {
+fn send_status(send: &mut SendStream<Bytes>, status: u64) -> Result<()> {
     Ok(send.send_data(framed(&Field::encode(&[Field::Number(1, status)]))?, false)?)
 }
 

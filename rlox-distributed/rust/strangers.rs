@@ -1,4 +1,4 @@
-//! Connections that have shown no token yet: so many at a time, of which the oldest makes room.
+//! Connections without a token yet: a bounded number, of which the oldest is closed for a new one.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
