@@ -75,13 +75,22 @@ class _Drawer:
         self, seen: npt.NDArray[np.float32], action_masks: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """Sample actions (N, ...) from what the networks see, and return log-probabilities (N,)."""
+        actions, log_probs = self._act(self._lent, seen, action_masks)
+        return actions, torch.from_numpy(log_probs)
+
+    def _act(
+        self,
+        stream: npt.NDArray[np.uint64] | None,
+        seen: npt.NDArray[np.float32],
+        action_masks: Tensor | None,
+    ) -> tuple[Tensor, npt.NDArray[np.float32]]:
         actions, log_probs = self._learner.act(
             self._optimizer.parameters.numpy(),
-            self._lent,
+            stream,
             seen,
             action_masks=None if action_masks is None else action_masks.numpy(),
         )
-        return torch.from_numpy(actions), torch.from_numpy(log_probs)
+        return torch.from_numpy(actions), log_probs
 
     def judge(self, seen: npt.NDArray[np.float32]) -> Tensor:
         """Return values (B,) of what the networks see."""
@@ -109,6 +118,10 @@ class NativeActor(_Drawer):
     ) -> tuple[Tensor, Tensor]:
         """Sample actions (N, ...) and return them with log-probabilities (N,)."""
         return self.draw(self.policy.encode(obs).numpy(), action_masks)
+
+    def mode(self, obs: Any, action_masks: Tensor | None = None) -> Tensor:
+        """Return the most probable actions (B, ...) of observations."""
+        return self._act(None, self.policy.encode(obs).numpy(), action_masks)[0]
 
     def get_value(self, obs: Any) -> Tensor:
         """Return values (B,) of observations."""

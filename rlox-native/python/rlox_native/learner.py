@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from rlox.learners.rollouts import Learner
     from rlox.learners.tasks import Objective, RolloutTask
     from rlox.learners.transitions import ReplayLearner, ReplayTask
+    from rlox.networks.predict import Mode
     from rlox.training.hooks import Hooks
 
 __all__ = ["OBJECTIVES", "NativeLearner", "make_learner"]
@@ -94,13 +95,16 @@ class NativeLearner:
         self._learner, self._inputs = make_policy_learner(task)
         self._rule = step_rule(self._optimizer)
         self._collector: Any = TorchLearner(task)
+        actor: Any = make_actor(task, self._learner) if can_act(task) else None
+        self.mode: Mode | None = getattr(actor, "mode", None)
+        """Finds the most probable actions in Rust; ``None`` where it does not act."""
         if NativeRollouts.can_step(task):
             act_dim = None
             if isinstance(task.policy, ContinuousPolicy):
                 act_dim = len(task.policy.log_std)
             self._collector = NativeRollouts(task, self._learner, act_dim)
-        elif can_act(task):
-            self._collector = make_actor(task, self._learner)
+        elif actor is not None:
+            self._collector = actor
 
     @property
     def releases_gil(self) -> bool:

@@ -154,6 +154,7 @@ class A2C(Algorithm):
             added_losses=self.added_losses,
         )
         self.learner = choose_learner(cfg.backend, task)
+        self.agent.mode = self.learner.mode
 
     def iterate(self, hooks: Hooks) -> A2CMetrics:
         """Collect T steps of N envs, estimate advantages, and take one gradient step."""

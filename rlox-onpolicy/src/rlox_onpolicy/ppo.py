@@ -176,6 +176,7 @@ class PPO(Algorithm):
             added_losses=self.added_losses,
         )
         self.learner = choose_learner(cfg.backend, task)
+        self.agent.mode = self.learner.mode
 
     def iterate(self, hooks: Hooks) -> PPOMetrics:
         """Collect T steps of N envs, estimate advantages, and minimise the surrogate for K epochs.

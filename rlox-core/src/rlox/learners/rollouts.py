@@ -14,6 +14,7 @@ from rlox.errors import BackendError
 from rlox.learners.choose import find_learner
 from rlox.learners.tasks import Objective, RolloutTask
 from rlox.learners.transitions import ReplayTask, TorchReplayLearner
+from rlox.networks.predict import Mode
 from rlox.ranks import RANKS
 from rlox.training.hooks import Hooks
 
@@ -28,7 +29,11 @@ __all__ = [
 
 
 class Learner(Protocol):
-    """Does an iteration's work: acting in the envs, and the gradient steps."""
+    """Does an iteration's work: acting in the envs, and the gradient steps.
+
+    One may also have an attribute ``mode``, a :data:`rlox.networks.predict.Mode` that predictions
+    take in place of the policy's own, or ``None``.
+    """
 
     @property
     def releases_gil(self) -> bool:
@@ -86,6 +91,11 @@ class ChosenLearner:
     ) -> dict[str, float]:
         """Learn from a rollout; see :class:`Learner`."""
         return self.learner.update(batch, objective, learning_rate, hooks)
+
+    @property
+    def mode(self) -> Mode | None:
+        """What finds the most probable actions faster than the policy; see :class:`Learner`."""
+        return getattr(self.learner, "mode", None)
 
     def __str__(self) -> str:
         return f"{self.backend} ({self.reason})"

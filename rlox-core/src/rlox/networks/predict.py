@@ -20,12 +20,18 @@ from rlox.spaces.nested import map_leaves
 from rlox.spaces.requests import Request, memory_of, read_request
 
 __all__ = [
+    "Mode",
     "act",
     "drawing_from",
     "predict",
     "predict_with_memory",
     "taking_masks",
 ]
+
+
+Mode = Callable[..., Tensor]
+"""From observations (B, *shape), and masks where there are any, to the most probable actions
+(B, ...), as :meth:`rlox.protocols.OnPolicyActor.deterministic`."""
 
 
 @torch.no_grad()
@@ -69,6 +75,7 @@ def predict(
     preprocess: Callable[[Any], Any] | None = None,
     generator: torch.Generator | None = None,
     device: torch.device | str = "cpu",
+    mode: Mode | None = None,
 ) -> Any:
     """Return actions within the action space's bounds.
 
@@ -85,6 +92,7 @@ def predict(
         generator: source of the samples for policies that draw from their attribute ``generator``,
             so that acting disturbs no training; ``None`` uses the policy's own.
         device: where the policy lives.
+        mode: finds the most probable actions in place of ``policy.deterministic``, without drawing.
 
     Returns:
         For one observation an action of the space: an int if it is discrete, else an array
@@ -95,8 +103,10 @@ def predict(
         ValueError: ``obs`` or ``action_masks`` has another shape, or a mask allows nothing.
     """
     given = _prepare(observation_space, action_space, obs, action_masks, preprocess, device)
-    choose: Any = policy.deterministic if deterministic else policy.get_action_and_logprob
     masks = () if given.masks is None else (given.masks,)
+    if deterministic and mode is not None:
+        return given.actions(mode(given.obs, *masks))
+    choose: Any = policy.deterministic if deterministic else policy.get_action_and_logprob
     if masks:
         taking_masks(choose)
     with drawing_from(generator, policy):

@@ -19,7 +19,7 @@ from rlox.envs.gymnasium import Vectorization
 from rlox.envs.make import fixed_env_count
 from rlox.envs.running import EpisodeStatistics
 from rlox.networks.actor_critics import make_policy
-from rlox.networks.predict import predict, predict_with_memory
+from rlox.networks.predict import Mode, predict, predict_with_memory
 from rlox.networks.validate_actors import require_actor, try_actor
 from rlox.nn import (
     EncoderKind,
@@ -177,6 +177,7 @@ class ActorCritic:
             self.policy.to(self.device)
             if own:
                 try_actor(self.policy, *spaces, self.device)
+            self.mode: Mode | None = None  # a learner's, if it is faster than the policy
             # asked once: the protocol's answer takes a sixth of a prediction
             self._has_memory = isinstance(self.policy, RecurrentActor)
             self.optimizer = FlatOptimizer(self.policy, make_optimizer, max_grad_norm=max_grad_norm)
@@ -212,8 +213,7 @@ class ActorCritic:
                 each observation is an episode's first.
             episode_start: bool or (B,) bools, whether an episode begins with the observation, of
                 which nothing is remembered; ``None`` forgets nothing.
-            action_masks: (mask_size,) or (B, mask_size), see :mod:`rlox.spaces.rows`;
-                ``None``: nothing is masked.
+            action_masks: (mask_size,) or (B, mask_size), see :mod:`rlox.spaces.rows`.
 
         Returns:
             The action or actions, see :func:`rlox.networks.predict.predict`; if ``state`` is given,
@@ -243,7 +243,7 @@ class ActorCritic:
                     *asked, state=before.get("memory"), episode_start=episode_start, **common
                 )
             else:
-                actions = predict(*asked, **common)
+                actions = predict(*asked, **common, mode=self.mode)
         return actions if state is UNSET else (actions, following or None)
 
     def policy_data(self, algorithm: str) -> PolicyData:

@@ -1,0 +1,143 @@
+"""Predictions of the native learner backend, against the policy's own code in torch."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+from unittest import mock
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from gymnasium import spaces
+from rlox_onpolicy.a2c import A2C
+from rlox_onpolicy.ppo import PPO
+
+NESTED = spaces.Dict({"place": spaces.Discrete(5, start=2), "matrix": spaces.Box(-1, 1, (2, 3))})
+OBSERVED = [spaces.Box(-1, 1, (4,)), NESTED]
+ACTED = [
+    spaces.Discrete(3, start=1),
+    spaces.MultiDiscrete([3, 2, 4]),
+    spaces.Box(-0.5, 0.5, (2, 2)),
+]
+
+
+class Random(gymnasium.Env[Any, Any]):
+    """Random observations and rewards, episodes of ten steps, and masks if they are asked for."""
+
+    def __init__(
+        self, observed: gymnasium.Space[Any], acted: gymnasium.Space[Any], *, masks: bool = False
+    ) -> None:
+        self.observation_space, self.action_space = observed, acted
+        self.masks, self.steps = masks, 0
+
+    def reset(self, **options: Any) -> Any:
+        super().reset(**options)
+        self.observation_space.seed(options.get("seed"))
+        self.steps = 0
+        return self.observation_space.sample(), self.info()
+
+    def step(self, action: Any) -> Any:
+        assert not self.masks or self.possible[action]
+        self.steps += 1
+        reward = float(self.np_random.normal())
+        return self.observation_space.sample(), reward, self.steps >= 10, False, self.info()
+
+    def info(self) -> dict[str, Any]:
+        """Return which actions of three are possible next, if they are masked."""
+        if not self.masks:
+            return {}
+        self.possible = np.arange(3) != self.steps % 3
+        return {"action_mask": self.possible}
+
+
+def trained(algorithm: Any = PPO, env: Any = "CartPole-v1", **options: Any) -> Any:
+    """Return an algorithm after an iteration, with logits or means that are far apart."""
+    made = algorithm(env, seed=3, n_envs=2, n_steps=20, **options)
+    with torch.no_grad():
+        made.policy.actor.layers[-1].weight.mul_(100)
+    made.train(40)
+    return made
+
+
+def in_torch(algorithm: Any, obs: Any, **options: Any) -> Any:
+    """Return what the policy's own code predicts."""
+    with mock.patch.object(algorithm.agent, "mode", None):
+        return algorithm.predict(obs, **options)
+
+
+def sampled(space: gymnasium.Space[Any], count: int) -> Any:
+    """Return a batch of observations, nested as the space is."""
+    space.seed(1)
+    drawn: Any = [space.sample() for _ in range(count)]
+    if isinstance(space, spaces.Dict):
+        return {key: np.stack([each[key] for each in drawn]) for key in space.spaces}
+    return np.stack(drawn)
+
+
+@pytest.mark.parametrize("observed", OBSERVED, ids=["vectors", "nested"])
+@pytest.mark.parametrize("acted", ACTED, ids=str)
+def test_native_predictions_are_the_policys(observed: Any, acted: Any) -> None:
+    """Of a batch and of one observation, also normalised, within the bounds of the actions."""
+    normalised = {"normalize_observations": isinstance(observed, spaces.Box)}
+    ppo = trained(env=partial(Random, observed, acted), backend="native", **normalised)
+    assert ppo.agent.mode is not None
+    obs = sampled(observed, 70)
+    with mock.patch.object(type(ppo.policy), "deterministic", side_effect=AssertionError):
+        actions = ppo.predict(obs)
+        one = ppo.predict({k: v[0] for k, v in obs.items()} if isinstance(obs, dict) else obs[0])
+    torch.testing.assert_close(actions, in_torch(ppo, obs), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(one, actions[0], rtol=1e-5)
+    assert len(np.unique(actions)) > 1
+    assert all(acted.contains(action) for action in actions)
+    ppo.close()
+
+
+def test_native_predictions_choose_among_possible_actions() -> None:
+    """As torch's do, with masks of each row."""
+    ppo = trained(env=partial(Random, OBSERVED[0], spaces.Discrete(3), masks=True))
+    obs: npt.NDArray[Any] = sampled(OBSERVED[0], 60)
+    masks = np.random.default_rng(0).random((60, 3)) < 0.5
+    masks[range(60), np.arange(60) % 3] = True
+    assert ppo.agent.mode is not None
+    actions = ppo.predict(obs, action_masks=masks)
+    np.testing.assert_array_equal(actions, in_torch(ppo, obs, action_masks=masks))
+    assert masks[range(60), actions].all()
+    assert (actions != ppo.predict(obs)).any()
+    ppo.close()
+
+
+@pytest.mark.parametrize("algorithm", [PPO, A2C])
+def test_native_predictions_follow_the_parameters(algorithm: Any) -> None:
+    """Those of now, be they learnt, loaded or written; and they draw from no stream."""
+    made = trained(algorithm, "Pendulum-v1")
+    obs = np.array([[0.6, 0.8, 1.0]], np.float32)
+    before, streams = made.predict(obs), made.streams.state_dict()
+    made.train(40)
+    assert made.predict(obs) != before
+    with torch.no_grad():
+        made.policy.actor.layers[-1].weight.zero_()
+        made.policy.actor.layers[-1].bias.fill_(0.25)
+    np.testing.assert_allclose(made.predict(obs), [[0.25]])
+    assert str(made.streams.state_dict()["torch"]["predict"]) == str(streams["torch"]["predict"])
+
+
+@pytest.mark.parametrize("options", [{"recurrent": "lstm"}, {"backend": "torch"}])
+def test_other_policies_predict_in_torch(options: dict[str, Any]) -> None:
+    """Those with a memory, and those that are learnt in torch."""
+    ppo = trained(**options) if "backend" in options else PPO("CartPole-v1", seed=3, **options)
+    assert ppo.agent.mode is None
+    assert ppo.predict(np.zeros(4, np.float32)) in (0, 1)
+
+
+def test_evaluations_equal_those_in_torch() -> None:
+    """Whole episodes, with the actions of either."""
+    ppo = PPO("CartPole-v1", seed=0, backend="native")
+    ppo.train(8_192)
+    native = ppo.evaluate(n_episodes=4, seed=7)
+    with mock.patch.object(ppo.agent, "mode", None):
+        torchs = ppo.evaluate(n_episodes=4, seed=7)
+    np.testing.assert_array_equal(native.returns, torchs.returns)
+    assert native.mean_return > 30
