@@ -117,8 +117,8 @@ def main() -> None:
 
 
 def length_of(algorithm: str, env_id: str, env_steps: int | None) -> Length:
-    """Return the usual length, or one of as many env steps with 30 points."""
-    return Length(env_steps, env_steps // 30) if env_steps else LENGTHS[algorithm][env_id]
+    """Return the usual length, or one of as many env steps with a point every 10,000."""
+    return Length(env_steps, 10_000) if env_steps else LENGTHS[algorithm][env_id]
 
 
 def folder_of(env_steps: int | None) -> Path:
@@ -262,13 +262,31 @@ TRAINERS: dict[tuple[str, str], Any] = {
 }
 
 
+def runs_until(algorithm: str, env_steps: int | None) -> list[dict[str, Any]]:
+    """Return the runs of the usual length, or of one and the beginnings of longer ones.
+
+    SAC and TD3 learn the same however long they are to train. Of a seed the longest run counts.
+    """
+    if env_steps is None:
+        paths = sorted(FOLDER.glob(f"{algorithm}-*.json"))
+        return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    found: dict[str, dict[str, Any]] = {}
+    folders = (path for path in FOLDER.iterdir() if path.name.isdecimal())
+    for folder in sorted(folders, key=lambda path: int(path.name)):
+        for path in folder.glob(f"{algorithm}-*.json") if int(folder.name) >= env_steps else ():
+            run = json.loads(path.read_text(encoding="utf-8"))
+            run["curve"] = [point for point in run["curve"] if point[0] <= env_steps]
+            run["final_return"] = run["curve"][-1][1]
+            found[path.name] = run
+    return [found[name] for name in sorted(found)]
+
+
 def summarize(algorithm: str, env_steps: int | None) -> None:
     """Print final returns with their deviations, and draw all curves, of runs of one length."""
     import matplotlib.pyplot as plt
 
     runs: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
-    for path in sorted(folder_of(env_steps).glob(f"{algorithm}-*.json")):
-        run = json.loads(path.read_text(encoding="utf-8"))
+    for run in runs_until(algorithm, env_steps):
         runs[run["env"]][run["contender"]].append(run)
     figure, axes = plt.subplots(1, len(runs), figsize=(4 * len(runs), 3.2), squeeze=False)
     for axis, (env_id, contenders) in zip(axes[0], runs.items(), strict=True):
