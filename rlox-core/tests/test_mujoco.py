@@ -38,6 +38,8 @@ OTHER_ARGUMENTS: dict[str, dict[str, Any]] = {
     "Walker2d-v5": {"healthy_z_range": (1.1, 1.4), "xml_file": "walker2d.xml"},
 }  # fmt: skip
 
+CASES = [*((env_id, {}) for env_id in TASKS), *OTHER_ARGUMENTS.items()]
+
 
 def actions_of(env: MujocoVecEnv, n_steps: int, seed: int = 0) -> np.ndarray:
     """Return (n_steps, N, nu) random actions."""
@@ -53,26 +55,36 @@ def test_the_backend_keeps_the_contract(env_id) -> None:
     check_env_backend("mujoco", env_id, n_steps=120)
 
 
-@pytest.mark.parametrize(
-    ("env_id", "kwargs"),
-    [*((env_id, {}) for env_id in TASKS), *OTHER_ARGUMENTS.items()],
-)
-def test_tasks_are_gymnasiums(env_id, kwargs) -> None:
-    """Spaces, resets, observations, rewards and ends, with the defaults and with others."""
+def require_equal(env_id: str, kwargs: dict[str, Any], n_envs: int, n_steps: int) -> None:
+    """Step the task's envs and gymnasium's alike, and compare all that they return."""
     pytest.importorskip("imageio")
-    ours = make_vec_env(env_id, n_envs=3, backend="mujoco", env_kwargs=kwargs)
-    theirs = make_vec_env(env_id, n_envs=3, backend="gymnasium", env_kwargs=kwargs)
+    ours = make_vec_env(env_id, n_envs=n_envs, backend="mujoco", env_kwargs=kwargs)
+    theirs = make_vec_env(env_id, n_envs=n_envs, backend="gymnasium", env_kwargs=kwargs)
     assert (ours.observation_space, ours.action_space) == (
         theirs.observation_space, theirs.action_space,
     )  # fmt: skip
     tolerance = 1e-12 if env_id in ROUNDED_OTHERWISE else 0.0
     np.testing.assert_allclose(ours.reset_all(7), theirs.reset_all(7), rtol=0, atol=tolerance)
-    for actions in actions_of(ours, 130):
+    for actions in actions_of(ours, n_steps):
         got, expected = ours.step_all(actions), theirs.step_all(actions)
         for key in ("terminated", "truncated"):
             assert np.array_equal(got[key], expected[key]), key
         for key in ("obs", "final_obs", "rewards"):
             np.testing.assert_allclose(got[key], expected[key], rtol=0, atol=tolerance, err_msg=key)
+
+
+@pytest.mark.parametrize(("env_id", "kwargs"), CASES)
+def test_tasks_are_gymnasiums(env_id, kwargs) -> None:
+    """Spaces, resets, observations, rewards and ends, with the defaults and with others."""
+    require_equal(env_id, kwargs, n_envs=3, n_steps=130)
+
+
+@pytest.mark.slow  # fifteen minutes in all
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize(("env_id", "kwargs"), CASES)
+def test_tasks_are_gymnasiums_over_whole_episodes(env_id, kwargs) -> None:
+    """A hundred seeds and a thousand steps."""
+    require_equal(env_id, kwargs, n_envs=100, n_steps=1_000)
 
 
 def test_episodes_are_cut_at_gymnasiums_limit() -> None:
