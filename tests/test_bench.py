@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from rlox import api, cli, registry
 from rlox.cli.bench.contenders import CONTENDERS
 from rlox.cli.bench.limits import Products
 from rlox.cli.bench.stable_baselines3 import sb3_model
+from rlox.cli.commands import bench
 
 pytest.importorskip("stable_baselines3")
 
@@ -43,6 +45,24 @@ def test_bench_runs_rlox_and_stable_baselines3(
     assert found["machine"]["cpu"] in shown.replace("\n", " ")
     assert rows["sb3"]["ratio"] == {"median": 1.0, "min": 1.0, "max": 1.0}
     assert "stable-baselines3" in found["machine"]["versions"]
+
+
+def test_bench_measures_once_all_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs with random actions alone are none of the rounds, however short the runs are."""
+    asked: list[str] = []
+
+    def ask(process: Any, line: str, name: str) -> dict[str, float]:
+        asked.append(name)
+        return {"env_steps": 100, "seconds": float(len(asked)), "processor": 1.0}
+
+    monkeypatch.setattr(bench, "_ask", ask)
+    monkeypatch.setattr(bench, "_started", lambda name, task: nullcontext())
+    task = {"config": {"learning_starts": 250}, "env_steps": 100}
+    answers = bench._measure(["rlox", "sb3"], task, rounds=2)
+    assert [run["seconds"] for run in answers["rlox"]] == [7.0, 9.0]
+    assert [run["seconds"] for run in answers["sb3"]] == [8.0, 10.0]
+    assert len(bench._measure(["rlox"], {"config": {}, "env_steps": 8}, rounds=2)["rlox"]) == 2
+    assert len(asked) == 10 + 3
 
 
 def options_of(algorithm: str, **options: Any) -> dict[str, Any]:

@@ -133,14 +133,18 @@ def _limits(algorithm: str, config: Config) -> list[str]:
 def _measure(
     names: Sequence[str], task: Mapping[str, Any], rounds: int
 ) -> dict[str, list[dict[str, float]]]:
-    """Return each contender's answers, one for each round."""
+    """Return each contender's answers, one for each round.
+
+    A run before the rounds warms up, or as many as pass the random actions before learning starts.
+    """
     answers: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+    warm_ups = 1 + task["config"].get("learning_starts", 0) // task["env_steps"]
     with ExitStack() as stack:
         processes = {name: stack.enter_context(_started(name, task)) for name in names}
-        for number in range(-1, rounds):
+        for number in range(-warm_ups, rounds):
             for name in names:
                 answer = _ask(processes[name], "run", name)
-                if number >= 0:  # the first warms up
+                if number >= 0:
                     answers[name].append(answer)
             if number >= 0:
                 print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
