@@ -152,6 +152,21 @@ def test_nested_observations_and_masks_go_over_the_wire(serve: Serve) -> None:
     pool.close()
 
 
+@pytest.mark.parametrize(
+    ("masks", "text"), [(None, "none"), (np.ones((2, 4), bool), "masks of 4")], ids=["none", "4"]
+)
+def test_masks_of_several_sizes_are_refused(serve: Serve, masks: Any, text: str) -> None:
+    """The error has every worker with what it sends."""
+    workers = [serve(Counter), serve(Counter)]
+    env: Any = workers[1]._env
+    env.action_masks = lambda: masks
+    addresses = [address(worker) for worker in workers]
+    pool = RemoteEnvPool(addresses, env_id="Counter")
+    with pytest.raises(EnvError, match=f"{addresses[0]} masks of 3, {addresses[1]} {text}; start"):
+        pool.reset_all()
+    pool.close()
+
+
 def test_a_broken_stream_is_opened_again_and_nothing_is_stepped_twice(serve: Serve) -> None:
     """A request whose answer was lost is answered from memory."""
     worker = serve(Counter)

@@ -274,7 +274,18 @@ class RemoteEnvPool:
         return self.supervisor.lost(f"worker {address}", error)
 
     def _take_masks(self, parts: Sequence[Masks]) -> None:
-        """Keep the masks of all workers' envs."""
+        """Keep the masks of all workers' envs.
+
+        Raises:
+            EnvError: not all workers send masks of as many choices.
+        """
+        sizes = ["none" if part is None else f"masks of {part.shape[1]}" for part in parts]
+        if len(set(sizes)) > 1:
+            sent = (f"{link.address} {size}" for link, size in zip(self._links, sizes, strict=True))
+            raise EnvError(
+                f"workers must send masks of as many choices, but there are {', '.join(sent)}; "
+                "start all workers with the same env"
+            )
         masks = [part for part in parts if part is not None]
         self._masks = concatenate(masks) if masks else None
 
