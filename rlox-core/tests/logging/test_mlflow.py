@@ -31,7 +31,14 @@ needs_mlflow = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return the address of a store; to make one takes seconds."""
-    return f"sqlite:///{tmp_path_factory.mktemp('store') / 'mlflow.db'}"
+    from mlflow import MlflowClient
+
+    folder = tmp_path_factory.mktemp("store")
+    address = f"sqlite:///{folder / 'mlflow.db'}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)  # artifacts are kept where the store was made
+        MlflowClient(tracking_uri=address).search_experiments()
+    return address
 
 
 def runs(store: str, experiment: str) -> list[Any]:
@@ -98,12 +105,11 @@ def test_a_run_given_by_its_id_stays_the_callers(store: str) -> None:
 
 
 @needs_mlflow
-def test_videos_are_artifacts(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_videos_are_artifacts(store: str, tmp_path: Path) -> None:
     """A GIF each, with the frames and their pace."""
     from mlflow import MlflowClient
 
     image = pytest.importorskip("PIL.Image")
-    monkeypatch.chdir(tmp_path)  # where this store keeps artifacts
     logger = MLflowLogger("videos", store)
     logger.on_video(8, "world/model", FRAMES, 10.0)
     logger.close()
