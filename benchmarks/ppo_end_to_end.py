@@ -3,7 +3,8 @@
 Equal hyperparameters, all in one process and in turn, so that a busy machine slows all alike. Each
 runs with one thread or with one per core, whichever was faster in a short run before. rlox
 runs with either learner backend, and with gymnasium's env, which is what the others step. sbx,
-which is Stable-Baselines3 in JAX, takes part if it is installed.
+which is Stable-Baselines3 in JAX, takes part if it is installed. Memory is that of a process with
+one contender.
 
     python benchmarks/ppo_end_to_end.py [--rounds 9] [--envs 8]
 """
@@ -18,7 +19,16 @@ from functools import partial
 from typing import Any
 
 import torch
-from measure import interleave, machine, on_one_core, ratio_summary, summary, write
+from measure import (
+    interleave,
+    machine,
+    on_one_core,
+    peak_mib,
+    peaks_alone,
+    ratio_summary,
+    summary,
+    write,
+)
 from rlox.batches.rollout import RolloutBatch, estimate_advantages
 from rlox.cli.sweeps.processes import usable_cores
 from rlox.losses import ClippedSurrogate
@@ -43,6 +53,9 @@ SETTINGS: dict[str, Any] = {
 """Common to both; both have two 64×64 tanh networks and Adam."""
 
 
+Train = Callable[[int], Any]
+"""Trains for a number of env steps."""
+
 ITERATIONS = {8: 8, 64: 1}
 """Rollouts per run, by the number of envs."""
 
@@ -52,11 +65,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--envs", type=int, choices=ITERATIONS, help="only with so many")
+    parser.add_argument("--contenders", nargs="+", metavar="NAME", help='as "sbx"; for --peak')
+    parser.add_argument("--peak", action="store_true", help="print the MiB of one contender")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    where = machine(
-        ["rlox-core", "rlox-native", "stable-baselines3", "sbx-rl", "jax", "torch", "gymnasium"]
-    )
+    if arguments.peak:
+        train = makers_for(arguments.envs)[arguments.contenders[0], 1]()
+        train(3 * arguments.envs * SETTINGS["n_steps"])
+        print(peak_mib())
+        return
+    packages = ["rlox-core", "rlox-native", "stable-baselines3", "torch", "gymnasium"]
+    if importlib.util.find_spec("sbx") is not None:
+        packages += ["sbx-rl", "jax"]
+    where = machine(packages)
     for n_envs in [arguments.envs] if arguments.envs else ITERATIONS:
         result = {
             "settings": SETTINGS,
@@ -82,12 +103,15 @@ def main() -> None:
 def compare(n_envs: int, rounds: int) -> list[dict[str, Any]]:
     """Return the speed of every contender at its best, and its ratios to the peers."""
     rollout = n_envs * SETTINGS["n_steps"]
-    runs = runs_for(n_envs)
+    makers = makers_for(n_envs)
+    names = dict.fromkeys(name for name, _ in makers)
+    peaks = peaks_alone(names, "--envs", str(n_envs))
+    runs = {key: make() for key, make in makers.items()}
     tried = interleave({key: partial(run, rollout) for key, run in runs.items()}, 2)
     trial = {key: summary([rollout / s for s in seconds[1:]]) for key, seconds in tried.items()}
     best = {
         name: max((key for key in runs if key[0] == name), key=lambda key: trial[key]["median"])
-        for name, _ in runs
+        for name in names
     }
     env_steps = rollout * ITERATIONS[n_envs]
     seconds = interleave(
@@ -104,6 +128,7 @@ def compare(n_envs: int, rounds: int) -> list[dict[str, Any]]:
             "env_steps_per_second_in_trials_by_threads": {
                 threads: figures for (other, threads), figures in trial.items() if other == name
             },
+            "peak_mib": peaks[name],
         }
         for peer in filter(speeds.__contains__, ("stable-baselines3", "sbx")):
             row[f"ratio_to_{peer.replace('-', '_')}"] = ratio_summary(values, speeds[peer])
@@ -114,42 +139,50 @@ def compare(n_envs: int, rounds: int) -> list[dict[str, Any]]:
             if key.startswith("ratio")
         )
         speed = row["env_steps_per_second"]["median"]
-        print(f"{n_envs:3d} envs  {name:36s} {speed:9,.0f} env steps/s {ratios}", flush=True)
+        print(f"{n_envs:3d} envs  {name:36s} {speed:9,.0f} env steps/s {ratios}  "
+              f"{peaks[name]:.0f} MiB", flush=True)  # fmt: skip
     return rows
 
 
-def runs_for(n_envs: int) -> dict[tuple[str, int], Callable[[int], Any]]:
-    """Return functions that train for a number of env steps, by contender and threads."""
-    sb3 = SB3PPO("MlpPolicy", make_vec_env("CartPole-v1", n_envs, seed=0), device="cpu", **SETTINGS)
+def makers_for(n_envs: int) -> dict[tuple[str, int], Callable[[], Train]]:
+    """Return what makes functions that train, by contender and threads."""
 
-    def learn(threads: int, env_steps: int) -> None:
-        with torch_threads(threads):
-            sb3.learn(env_steps, reset_num_timesteps=False)
+    def sb3(threads: int) -> Train:
+        made = SB3PPO(
+            "MlpPolicy", make_vec_env("CartPole-v1", n_envs, seed=0), device="cpu", **SETTINGS
+        )
+
+        def learn(env_steps: int) -> None:
+            with torch_threads(threads):
+                made.learn(env_steps, reset_num_timesteps=False)
+
+        return learn
+
+    def sbx_on_one_core() -> Train:
+        run = sbx_run(n_envs)
+        return lambda env_steps: on_one_core(partial(run, env_steps))
+
+    def ours(learner: str, env: str, threads: int) -> Train:
+        options: dict[str, Any] = {"backend": learner, "env_backend": env, "torch_threads": threads}
+        return PPO("CartPole-v1", n_envs=n_envs, **options, **SETTINGS).train
 
     settings = sorted({1, usable_cores()})
-    runs: dict[tuple[str, int], Callable[[int], Any]] = {
-        ("stable-baselines3", threads): partial(learn, threads) for threads in settings
+    makers: dict[tuple[str, int], Callable[[], Train]] = {
+        ("stable-baselines3", threads): partial(sb3, threads) for threads in settings
     }
     if importlib.util.find_spec("sbx") is not None:
-        sbx = sbx_run(n_envs)
-        runs["sbx", 1] = lambda env_steps: on_one_core(partial(sbx, env_steps))
-        runs["sbx", usable_cores()] = sbx
+        makers["sbx", 1] = sbx_on_one_core
+        makers["sbx", usable_cores()] = partial(sbx_run, n_envs)
     for learner in ("native", "torch"):
         for env, suffix in (("native", ""), ("gymnasium", ", gymnasium env")):
             for threads in settings if learner == "torch" else [1]:
-                ppo = PPO(
-                    "CartPole-v1",
-                    n_envs=n_envs,
-                    backend=learner,
-                    env_backend=env,
-                    torch_threads=threads,
-                    **SETTINGS,
+                makers[f"rlox, {learner} learner{suffix}", threads] = partial(
+                    ours, learner, env, threads
                 )
-                runs[f"rlox, {learner} learner{suffix}", threads] = ppo.train
-    return runs
+    return makers
 
 
-def sbx_run(n_envs: int) -> Callable[[int], Any]:
+def sbx_run(n_envs: int) -> Train:
     """Return sbx's training; its networks are made equal to the others'."""
     import flax.linen as nn
     import sbx
