@@ -61,7 +61,8 @@ WORKS: dict[str, tuple[str, dict[str, Any], int, int]] = {
 }
 """Algorithm, settings with frequencies in env steps, env steps per run, and envs."""
 
-PRODUCTS = "the products alone, 1"
+PRODUCTS = "the products alone, "
+"""Then the number of torch's threads, as of all contenders; each is beside those with as many."""
 HIDDEN = [256, 256]
 
 
@@ -101,7 +102,8 @@ def compare(work: str, rounds: int, asked: list[str] | None) -> list[dict[str, A
     """Return the speed of every contender, and its ratios to the peers on one thread and on all."""
     makers, load = contenders_for(work), os.getloadavg()
     names = asked or list(makers)
-    peaks = peaks_alone([name for name in names if name != PRODUCTS], "--only", work)
+    measured = [name for name in names if not name.startswith(PRODUCTS)]
+    peaks = peaks_alone(measured, "--only", work)
     contenders = {name: makers[name]() for name in names}
     env_steps = WORKS[work][2]
     interleave(contenders, 2)
@@ -123,9 +125,12 @@ def compare(work: str, rounds: int, asked: list[str] | None) -> list[dict[str, A
             },
             "peak_mib": peaks.get(name),
         }
-        if PRODUCTS in processor:
-            floor = ratio_summary(processor[name], processor[PRODUCTS])
-            row["over_products_by_processor_time"] = floor
+        floor = PRODUCTS + name.split(", ")[-1]
+        if floor in seconds:
+            row["over_products"] = ratio_summary(taken, seconds[floor])
+            row["over_products_by_processor_time"] = ratio_summary(
+                processor[name], processor[floor]
+            )
         rows.append(row)
         by_processor = row["times_as_fast_as_by_processor_time"]
         ratios = [
@@ -184,10 +189,10 @@ def contenders_for(work: str) -> dict[str, Callable[[], Callable[[], Any]]]:
         runs[f"rlox, {threads}"] = partial(ours, threads)
     runs["rlox, gymnasium env, 1"] = partial(ours, 1, env_backend="gymnasium")
     runs["rlox, torch learner, 1"] = partial(ours, 1, backend="torch")
-    return runs | {PRODUCTS: partial(products_for, work)}
+    return runs | {f"{PRODUCTS}{n}": partial(products_for, work, n) for n in sorted({1, cores})}
 
 
-def products_for(work: str) -> Callable[[], None]:
+def products_for(work: str, threads: int) -> Callable[[], None]:
     """Return a run of the matrix products of a work's acting and gradient steps, and no more."""
     name, settings, env_steps, n_envs = WORKS[work]
     rows, hidden = settings["batch_size"], HIDDEN[0]
@@ -204,7 +209,7 @@ def products_for(work: str) -> Callable[[], None]:
         ]
 
     def run() -> None:
-        with torch.no_grad():
+        with torch.no_grad(), torch_threads(threads):
             for _ in range(env_steps // n_envs):
                 acting.run()
             for i in range(updates):

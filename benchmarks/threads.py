@@ -3,7 +3,9 @@
 python benchmarks/threads.py [--rounds 31] [--threads 2 16] [--updates 1000] [--busy 0]
 
 ``--busy`` is the number of other processes that compute meanwhile; the load average before and
-after is part of the result, because the machine may have other work too.
+after is part of the result, because the machine may have other work too. Beside the trainings stand
+the matrix products of their acting and learning in torch, with as many threads: where more threads
+gain a training less than one would like, this is what they gain the products.
 """
 
 from __future__ import annotations
@@ -21,6 +23,9 @@ import numpy as np
 import rlox
 import rlox_native
 from measure import interleave, machine, ratio_summary, summary, write
+from off_policy_end_to_end import HIDDEN
+from products import Products, products_of_acting, products_of_ppo, products_of_sac, products_of_td3
+from rlox.nn import torch_threads
 
 ENVS = (("Pendulum-v1", 4096), ("Acrobot-v1", 4096))
 GAE_SIZE = (128, 4096)
@@ -29,6 +34,12 @@ N_GROUPS = 32_768
 SEQUENCES = (128, 1024)
 DRAWN = 32_768
 CALLS = 20
+
+PPO: dict[str, Any] = {"n_envs": 64, "n_steps": 64, "batch_size": 512, "n_epochs": 10}
+PPO_STEPS = 4096
+SAC_WORK = "SAC Pendulum-v1, 256 units, 256 rows"
+TD3_WORK = "TD3 Pendulum-v1, 256 units, 256 rows"
+PPO_WORK = "PPO Pendulum-v1, 64 envs, 256 units"
 
 
 def times(n: int, call: Callable[[], Any]) -> None:
@@ -124,6 +135,29 @@ def training_work(algorithm: str, env_id: str, steps: int, **options: Any) -> Ca
     return partial(algo.train, steps)
 
 
+def products_works(updates: int) -> dict[str, Callable[[int], None]]:
+    """Return the products of the trainings of :func:`training_works`, by their names."""
+    rows, wide = 256, HIDDEN[0]
+    sac, policy = products_of_sac(3, 1, wide, rows), products_of_acting(1, 3, *HIDDEN, 2)
+    td3 = [products_of_td3(3, 1, wide, rows, moves_policy=moves) for moves in (False, True)]
+    actor = products_of_acting(1, 3, *HIDDEN, 1)
+    ppo = products_of_ppo(3, 1, wide, PPO["batch_size"])
+    acting = [products_of_acting(PPO["n_envs"], 3, *HIDDEN, 1)] * 2  # and values
+    minibatches = PPO["n_epochs"] * PPO_STEPS // PPO["batch_size"]
+    return {
+        SAC_WORK: partial(multiply, [policy, sac] * updates),
+        TD3_WORK: partial(multiply, [actor, td3[0], actor, td3[1]] * (updates // 2)),
+        PPO_WORK: partial(multiply, acting * PPO["n_steps"] + [ppo] * minibatches),
+    }
+
+
+def multiply(products: list[Products], threads: int) -> None:
+    """Do the products with so many threads of torch."""
+    with torch_threads(threads):
+        for each in products:
+            each.run()
+
+
 def on_threads(work: Callable[[], Any], threads: int) -> None:
     """Do the work with so many threads."""
     rlox_native.set_num_threads(threads)
@@ -146,30 +180,38 @@ def main() -> None:
     works |= language_works() | draw_works()
     replay = {"learning_starts": 100, "steps_per_iteration": options.updates}
     works |= {
-        "SAC Pendulum-v1, 256 units, 256 rows": training_work(
-            "sac", "Pendulum-v1", options.updates, **replay
-        ),
-        "TD3 Pendulum-v1, 256 units, 256 rows": training_work(
-            "td3", "Pendulum-v1", options.updates, **replay
-        ),
-        "PPO Pendulum-v1, 64 envs, 256 units": training_work(
-            "ppo", "Pendulum-v1", 4096, n_envs=64, n_steps=64, batch_size=512
-        ),
+        SAC_WORK: training_work("sac", "Pendulum-v1", options.updates, **replay),
+        TD3_WORK: training_work("td3", "Pendulum-v1", options.updates, **replay),
+        PPO_WORK: training_work("ppo", "Pendulum-v1", PPO_STEPS, **PPO),
     }
-    rows = []
+    floors, rows = products_works(options.updates), []
     with ExitStack() as stack:
         for _ in range(options.busy):
             process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
             stack.callback(process.wait)
             stack.callback(process.kill)
         for name, work in works.items():
-            contenders = {n: partial(on_threads, work, n) for n in (1, *options.threads)}
+            numbers = (1, *options.threads)
+            contenders = {("rlox", n): partial(on_threads, work, n) for n in numbers}
+            if name in floors:
+                contenders |= {("products", n): partial(floors[name], n) for n in numbers}
             interleave(contenders, 2)
             seconds = interleave(contenders, options.rounds)
-            ms = {n: summary([s * 1e3 for s in seconds[n]]) for n in contenders}
-            speedup = {n: ratio_summary(seconds[1], seconds[n]) for n in options.threads}
-            rows.append({"work": name, "ms": ms, "speedup": speedup})
-            print(f"{name:44s}", *(f"{ms[n]['median']:9.1f} ms" for n in contenders), speedup)
+            row: dict[str, Any] = {"work": name}
+            for who in dict.fromkeys(who for who, _ in contenders):
+                times_one = {n: ratio_summary(seconds[who, 1], seconds[who, n])
+                             for n in options.threads}  # fmt: skip
+                ms = {n: summary([s * 1e3 for s in seconds[who, n]]) for n in numbers}
+                found = {"ms": ms, "speedup": times_one}
+                row |= found if who == "rlox" else {who: found}
+                print(f"{name:44s} {who:9s}", *(f"{ms[n]['median']:9.1f} ms" for n in numbers),
+                      times_one, flush=True)  # fmt: skip
+            if name in floors:
+                row["over_products"] = {
+                    n: ratio_summary(seconds["rlox", n], seconds["products", n]) for n in numbers
+                }
+                print(f"{name:44s} over the products", row["over_products"], flush=True)
+            rows.append(row)
     load.append(os.getloadavg())
     result = {
         "rounds": options.rounds,
