@@ -4,7 +4,8 @@ python benchmarks/simulators.py [--rounds 9] [--envs 8] [--only Hopper-v5]
 
 Random actions drawn before, one process. ``physics alone`` is MuJoCo's own step for as many
 substeps, along episodes that begin and end as the env's, with its contact forces where the task
-sees them, and without observations, rewards and ends: no env on one thread can be faster. EnvPool
+sees them, and without observations, rewards and ends: no env on as many threads can be faster. Of
+several threads each steps its share of the envs, and none waits for another before the end. EnvPool
 takes part where it is installed; all of its envs are sent their actions and waited for in each
 step. The frames of Atari games are grey, 84 by 84 and stacked by four in all contenders.
 """
@@ -15,6 +16,8 @@ import argparse
 import importlib.util
 import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import cycle, islice
 from typing import Any
 
@@ -34,7 +37,8 @@ GAMES = ("ALE/Pong-v5", "ALE/Breakout-v5")
 CALLS = 60
 PLAYED = 1_200
 """Vector steps of the episodes along which physics are measured."""
-PHYSICS = "physics alone"
+PHYSICS = "physics alone, "
+ONE = "1 thread"
 
 
 def batches(space: Any, n_envs: int) -> list[Any]:
@@ -60,8 +64,8 @@ def envpool(env_id: str, n_envs: int, threads: int, **options: Any) -> Callable[
     return lambda: [env.step(batch) for batch in actions]
 
 
-def physics(env_id: str, n_envs: int) -> Callable[[], Any]:
-    """Return a call that makes MuJoCo's steps alone."""
+def physics(env_id: str, n_envs: int, threads: int = 1) -> Callable[[], Any]:
+    """Return a call that makes MuJoCo's steps alone, which hold no interpreter lock."""
     plain: Any = gymnasium.make(env_id).unwrapped
     model, skip, forces = plain.model, plain.frame_skip, TASKS_BY_ID[env_id].contact_forces
     env = make_vec_env(env_id, n_envs=n_envs, options=MujocoOptions(physics_threads=1))
@@ -73,16 +77,23 @@ def physics(env_id: str, n_envs: int) -> Callable[[], Any]:
         step = env.step_all(batch)
         begun = step["terminated"] | step["truncated"]
     data, ahead = [mujoco.MjData(model) for _ in range(n_envs)], cycle(played)
+    pool = ThreadPoolExecutor(threads)
+
+    def move(steps: list[Any], share: range) -> None:
+        for batch, starts in steps:
+            for i, state in starts:
+                if i in share:
+                    mujoco.mj_setState(model, data[i], state, mujoco.mjtState.mjSTATE_INTEGRATION)
+            for i in share:
+                data[i].ctrl[:] = batch[i]
+                mujoco.mj_step(model, data[i], nstep=skip)
+                if forces:
+                    mujoco.mj_rnePostConstraint(model, data[i])
 
     def call() -> None:
-        for batch, starts in islice(ahead, CALLS):
-            for i, state in starts:
-                mujoco.mj_setState(model, data[i], state, mujoco.mjtState.mjSTATE_INTEGRATION)
-            for action, each in zip(batch, data, strict=True):
-                each.ctrl[:] = action
-                mujoco.mj_step(model, each, nstep=skip)
-                if forces:
-                    mujoco.mj_rnePostConstraint(model, each)
+        steps = list(islice(ahead, CALLS))
+        shares = [range(first, n_envs, threads) for first in range(threads)]
+        list(pool.map(partial(move, steps), shares))
 
     return call
 
@@ -109,6 +120,7 @@ def contenders_of(
     for threads in threads_of:
         name = f"{threads} thread" + "s" * (threads > 1)
         if env_id in TASKS:
+            found[f"{PHYSICS}{name}"] = physics(env_id, n_envs, threads)
             options = MujocoOptions(physics_threads=threads)
             env: Any = make_vec_env(env_id, n_envs=n_envs, options=options)
         else:
@@ -122,7 +134,6 @@ def contenders_of(
             found[f"EnvPool, {name}"] = envpool(task, n_envs, threads, **games)
     if env_id in TASKS:
         found["gymnasium"] = stepping(GymVecEnv(env_id, n_envs))
-        found[PHYSICS] = physics(env_id, n_envs)
     else:
         found["gymnasium"] = gymnasium_games(env_id, n_envs)
     return found
@@ -149,10 +160,16 @@ def main() -> None:
             row = {"env": env_id, "contender": name, "us_per_env_step": per_step,
                    "times_gymnasium": ratio, "times_gymnasium_by_processor_time": counted,
                    "load_average": load}  # fmt: skip
-            if PHYSICS in seconds:
-                row["over_physics"] = ratio_summary(taken, seconds[PHYSICS])
+            who, _, threads = name.partition(", ")
+            one = f"{who}, {ONE}"
+            if name != one and one in seconds:
+                row["times_one_thread"] = ratio_summary(seconds[one], taken)
+                print(f"{row['times_one_thread']['median']:.2f} times one thread", end="  ")
+            floor = PHYSICS + (threads or ONE)
+            if floor in seconds:
+                row["over_physics"] = ratio_summary(taken, seconds[floor])
                 row["over_physics_by_processor_time"] = ratio_summary(
-                    processor[name], processor[PHYSICS]
+                    processor[name], processor[floor]
                 )
                 print(f"{row['over_physics_by_processor_time']['median']:.2f} times physics",
                       end="  ")  # fmt: skip
