@@ -1,4 +1,4 @@
-//! Connections without a token yet: a bounded number, of which the oldest is closed for a new one.
+//! A bounded set of unauthenticated connections; when it is full, a new one closes the oldest.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

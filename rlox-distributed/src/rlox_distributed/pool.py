@@ -279,11 +279,14 @@ class RemoteEnvPool:
         Raises:
             EnvError: not all workers send masks of as many choices.
         """
-        sizes = ["none" if part is None else f"masks of {part.shape[1]}" for part in parts]
-        if len(set(sizes)) > 1:
-            sent = (f"{link.address} {size}" for link, size in zip(self._links, sizes, strict=True))
+        sizes = {None if part is None else part.shape[1] for part in parts}
+        if len(sizes) > 1:
+            sent = ", ".join(
+                f"{link.address} " + ("none" if part is None else f"masks of {part.shape[1]}")
+                for link, part in zip(self._links, parts, strict=True)
+            )
             raise EnvError(
-                f"workers must send masks of as many choices, but there are {', '.join(sent)}; "
+                f"workers must send masks of as many choices, but there are {sent}; "
                 "start all workers with the same env"
             )
         masks = [part for part in parts if part is not None]
