@@ -6,51 +6,20 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
-import gymnasium
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
+from exportables import VECTOR, Env, one_at_least, stacked
 from gymnasium import spaces
 from rlox_onpolicy.a2c import A2C
 from rlox_onpolicy.ppo import PPO
 
 NESTED = spaces.Dict({"place": spaces.Discrete(5, start=2), "matrix": spaces.Box(-1, 1, (2, 3))})
-OBSERVED = [spaces.Box(-1, 1, (4,)), NESTED]
 ACTED = [
     spaces.Discrete(3, start=1),
     spaces.MultiDiscrete([3, 2, 4]),
     spaces.Box(-0.5, 0.5, (2, 2)),
 ]
-
-
-class Random(gymnasium.Env[Any, Any]):
-    """Random observations and rewards, episodes of ten steps, and masks if they are asked for."""
-
-    def __init__(
-        self, observed: gymnasium.Space[Any], acted: gymnasium.Space[Any], *, masks: bool = False
-    ) -> None:
-        self.observation_space, self.action_space = observed, acted
-        self.masks, self.steps = masks, 0
-
-    def reset(self, **options: Any) -> Any:
-        super().reset(**options)
-        self.observation_space.seed(options.get("seed"))
-        self.steps = 0
-        return self.observation_space.sample(), self.info()
-
-    def step(self, action: Any) -> Any:
-        assert not self.masks or self.possible[action]
-        self.steps += 1
-        reward = float(self.np_random.normal())
-        return self.observation_space.sample(), reward, self.steps >= 10, False, self.info()
-
-    def info(self) -> dict[str, Any]:
-        """Return which actions of three are possible next, if they are masked."""
-        if not self.masks:
-            return {}
-        self.possible = np.arange(3) != self.steps % 3
-        return {"action_mask": self.possible}
 
 
 def trained(algorithm: Any = PPO, env: Any = "CartPole-v1", **options: Any) -> Any:
@@ -68,21 +37,18 @@ def in_torch(algorithm: Any, obs: Any, **options: Any) -> Any:
         return algorithm.predict(obs, **options)
 
 
-def sampled(space: gymnasium.Space[Any], count: int) -> Any:
-    """Return a batch of observations, nested as the space is."""
+def sampled(space: spaces.Space[Any], count: int) -> Any:
+    """Return a batch of observations."""
     space.seed(1)
-    drawn: Any = [space.sample() for _ in range(count)]
-    if isinstance(space, spaces.Dict):
-        return {key: np.stack([each[key] for each in drawn]) for key in space.spaces}
-    return np.stack(drawn)
+    return stacked([space.sample() for _ in range(count)])
 
 
-@pytest.mark.parametrize("observed", OBSERVED, ids=["vectors", "nested"])
+@pytest.mark.parametrize("observed", [VECTOR, NESTED], ids=["vectors", "nested"])
 @pytest.mark.parametrize("acted", ACTED, ids=str)
 def test_native_predictions_are_the_policys(observed: Any, acted: Any) -> None:
     """Of a batch and of one observation, also normalised, within the bounds of the actions."""
     normalised = {"normalize_observations": isinstance(observed, spaces.Box)}
-    ppo = trained(env=partial(Random, observed, acted), backend="native", **normalised)
+    ppo = trained(env=partial(Env, observed, acted), backend="native", **normalised)
     assert ppo.agent.mode is not None
     obs = sampled(observed, 70)
     with mock.patch.object(type(ppo.policy), "deterministic", side_effect=AssertionError):
@@ -97,10 +63,9 @@ def test_native_predictions_are_the_policys(observed: Any, acted: Any) -> None:
 
 def test_native_predictions_choose_among_possible_actions() -> None:
     """As torch's do, with masks of each row."""
-    ppo = trained(env=partial(Random, OBSERVED[0], spaces.Discrete(3), masks=True))
-    obs: npt.NDArray[Any] = sampled(OBSERVED[0], 60)
-    masks = np.random.default_rng(0).random((60, 3)) < 0.5
-    masks[range(60), np.arange(60) % 3] = True
+    ppo = trained(env=partial(Env, VECTOR, spaces.Discrete(3)))
+    obs = sampled(VECTOR, 60)
+    masks = one_at_least(np.random.default_rng(0).random((60, 3)) < 0.5)
     assert ppo.agent.mode is not None
     actions = ppo.predict(obs, action_masks=masks)
     np.testing.assert_array_equal(actions, in_torch(ppo, obs, action_masks=masks))
