@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 from unittest import mock
@@ -48,8 +50,16 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 RESULTS = Path(__file__).parent / "results"
 
 
-def machine(packages: Sequence[str]) -> dict[str, Any]:
-    """Return what a result was measured on, and of which commit."""
+def machine(packages: Sequence[str], **peers: Sequence[str]) -> dict[str, Any]:
+    """Return what a result was measured on, and of which commit.
+
+    Args:
+        packages: those whose versions count.
+        peers: by the module of a library that takes part where it is installed, packages that then
+            count too.
+    """
+    found = [peers[module] for module in peers if importlib.util.find_spec(module)]
+    packages = [*packages, *chain(*found)]
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
     ).stdout.strip()

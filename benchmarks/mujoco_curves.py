@@ -265,20 +265,26 @@ TRAINERS: dict[tuple[str, str], Any] = {
 def runs_until(algorithm: str, env_steps: int | None) -> list[dict[str, Any]]:
     """Return the runs of the usual length, or of one and the beginnings of longer ones.
 
-    SAC and TD3 learn the same however long they are to train. Of a seed the longest run counts.
+    SAC and TD3 learn the same however long they are to train; PPO, whose step size falls to 0 at
+    the end, does not. Of a seed the longest run counts.
     """
-    if env_steps is None:
-        paths = sorted(FOLDER.glob(f"{algorithm}-*.json"))
-        return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
     found: dict[str, dict[str, Any]] = {}
-    folders = (path for path in FOLDER.iterdir() if path.name.isdecimal())
-    for folder in sorted(folders, key=lambda path: int(path.name)):
-        for path in folder.glob(f"{algorithm}-*.json") if int(folder.name) >= env_steps else ():
+    for folder in [FOLDER] if env_steps is None else folders_from(algorithm, env_steps):
+        for path in folder.glob(f"{algorithm}-*.json"):
             run = json.loads(path.read_text(encoding="utf-8"))
-            run["curve"] = [point for point in run["curve"] if point[0] <= env_steps]
-            run["final_return"] = run["curve"][-1][1]
+            if env_steps is not None:
+                run["curve"] = [point for point in run["curve"] if point[0] <= env_steps]
+                run["final_return"] = run["curve"][-1][1]
             found[path.name] = run
     return [found[name] for name in sorted(found)]
+
+
+def folders_from(algorithm: str, env_steps: int) -> list[Path]:
+    """Return the folders of runs whose beginnings count as runs of a length, the longest last."""
+    if algorithm == "ppo":
+        return [folder_of(env_steps)]
+    lengths = sorted(int(path.name) for path in FOLDER.iterdir() if path.name.isdecimal())
+    return [folder_of(length) for length in lengths if length >= env_steps]
 
 
 def summarize(algorithm: str, env_steps: int | None) -> None:

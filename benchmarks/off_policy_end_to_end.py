@@ -37,7 +37,13 @@ from measure import (
     summary,
     write,
 )
-from products import products_of_acting, products_of_dqn, products_of_sac, products_of_td3
+from products import (
+    multiply,
+    products_of_acting,
+    products_of_dqn,
+    products_of_sac,
+    products_of_td3,
+)
 from rlox import set_num_threads
 from rlox.algorithms import DQN, SAC, TD3
 from rlox.cli.sweeps.processes import usable_cores
@@ -79,13 +85,11 @@ def main() -> None:
         interleave({"one": contenders_for(asked.only)[asked.contenders[0]]()}, 3)
         print(peak_mib())
         return
-    packages = ["rlox-core", "rlox-native", "stable-baselines3", "torch"]
-    if importlib.util.find_spec("sbx") is not None:
-        packages += ["sbx-rl", "jax"]
+    packages = ["rlox-core", "rlox-native", "stable-baselines3", "torch", "gymnasium"]
     result = kept("off_policy_end_to_end")
     result["settings"] = {"SAC, TD3": CONTINUOUS, "DQN": ZOO, "DQN, each step": EVERY_STEP}
     result["settings"]["SAC, TD3, 8 envs"] = EIGHT
-    result["machine"] = machine([*packages, "gymnasium"])
+    result["machine"] = machine(packages, sbx=["sbx-rl", "jax"])
     for work in [asked.only] if asked.only else [*WORKS, "parts"]:
         if work == "parts":
             breakdown, over_products = where_time_goes()
@@ -192,9 +196,16 @@ def contenders_for(work: str) -> dict[str, Callable[[], Callable[[], Any]]]:
     return runs | {f"{PRODUCTS}{n}": partial(products_for, work, n) for n in sorted({1, cores})}
 
 
-def products_for(work: str, threads: int) -> Callable[[], None]:
-    """Return a run of the matrix products of a work's acting and gradient steps, and no more."""
-    name, settings, env_steps, n_envs = WORKS[work]
+def products_for(work: str, threads: int, env_steps: int | None = None) -> Callable[[], None]:
+    """Return a run of the matrix products of a work's acting and gradient steps, and no more.
+
+    Args:
+        work: one of :data:`WORKS`.
+        threads: of torch.
+        env_steps: ``None`` takes the work's.
+    """
+    name, settings, usual, n_envs = WORKS[work]
+    env_steps = usual if env_steps is None else env_steps
     rows, hidden = settings["batch_size"], HIDDEN[0]
     updates = env_steps * settings.get("gradient_steps", 1) // settings.get("train_freq", 1)
     if name == "DQN":
@@ -207,15 +218,7 @@ def products_for(work: str, threads: int) -> Callable[[], None]:
         learning = [
             products_of_td3(3, 1, hidden, rows, moves_policy=moves) for moves in (False, True)
         ]
-
-    def run() -> None:
-        with torch.no_grad(), torch_threads(threads):
-            for _ in range(env_steps // n_envs):
-                acting.run()
-            for i in range(updates):
-                learning[i % len(learning)].run()
-
-    return run
+    return partial(multiply, [acting], env_steps // n_envs, learning, updates, threads=threads)
 
 
 def where_time_goes(repeats: int = 50) -> tuple[dict[str, float], dict[str, float]]:

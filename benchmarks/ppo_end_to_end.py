@@ -52,7 +52,6 @@ SETTINGS: dict[str, Any] = {
 }
 """Common to both; both have two 64×64 tanh networks and Adam."""
 
-
 Train = Callable[[int], Any]
 """Trains for a number of env steps."""
 
@@ -75,9 +74,7 @@ def main() -> None:
         print(peak_mib())
         return
     packages = ["rlox-core", "rlox-native", "stable-baselines3", "torch", "gymnasium"]
-    if importlib.util.find_spec("sbx") is not None:
-        packages += ["sbx-rl", "jax"]
-    where = machine(packages)
+    where = machine(packages, sbx=["sbx-rl", "jax"])
     for n_envs in [arguments.envs] if arguments.envs else ITERATIONS:
         result = {
             "settings": SETTINGS,

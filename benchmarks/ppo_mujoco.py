@@ -34,7 +34,7 @@ from measure import (
     summary,
     write,
 )
-from products import products_of_acting, products_of_ppo
+from products import multiply, products_of_acting, products_of_ppo
 from rlox import set_num_threads
 from rlox.cli.sweeps.processes import usable_cores
 from rlox.nn import torch_threads
@@ -171,18 +171,15 @@ def contenders_for(env_id: str, n_steps: int) -> dict[str, Callable[[], Callable
 
     def floor(*, learns: bool) -> Callable[[], None]:
         alone, sizes = physics(env_id, N_ENVS), (TASKS[env_id][0], 64, 64)
-        products = products_of_ppo(*TASKS[env_id], 64, SETTINGS["batch_size"])
+        learning = [products_of_ppo(*TASKS[env_id], 64, SETTINGS["batch_size"])]
         acting = [products_of_acting(N_ENVS, *sizes, n) for n in (TASKS[env_id][1], 1)]
 
         def run() -> None:
             for _ in range(round(n_steps / CALLS)):
                 alone()
-            for _ in range(n_steps if learns else 0):
-                for each in acting:
-                    each.run()
-            minibatches = env_steps // SETTINGS["batch_size"] * SETTINGS["n_epochs"]
-            for _ in range(minibatches if learns else 0):
-                products.run()
+            if learns:
+                minibatches = env_steps // SETTINGS["batch_size"] * SETTINGS["n_epochs"]
+                multiply(acting, n_steps, learning, minibatches)
 
         return run
 
@@ -249,11 +246,9 @@ def main() -> None:
         print(peak_mib())
         return
     packages = ["rlox-core", "rlox-native", "stable-baselines3", "mujoco", "gymnasium", "torch"]
-    if importlib.util.find_spec("envpool") is not None:
-        packages.append("envpool")
     result = kept("ppo_mujoco")
     result |= {"settings": {**SETTINGS, "n_envs": N_ENVS, "n_steps": asked.n_steps}}
-    result["machine"] = machine(packages)
+    result["machine"] = machine(packages, envpool=["envpool"])
     for env_id in [asked.only] if asked.only else TASKS:
         others = [row for row in result.get("rows", []) if row["env"] != env_id]
         result["rows"] = others + compare(env_id, asked.n_steps, asked.rounds, asked.contenders)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
+from rlox.nn import torch_threads
 
 Tensors = list[torch.Tensor]
 
@@ -132,3 +133,28 @@ def products_of_ppo(obs_dim: int, act_dim: int, hidden: int, batch_size: int) ->
     for outputs in (act_dim, 1):
         products.learn(network(obs_dim, hidden, hidden, outputs))
     return products
+
+
+def multiply(
+    acting: Sequence[Products],
+    steps: int,
+    learning: Sequence[Products],
+    updates: int,
+    *,
+    threads: int = 1,
+) -> None:
+    """Do the products of a training.
+
+    Args:
+        acting: all are done in each vector step.
+        steps: number of vector steps.
+        learning: one is done in each gradient step, in turn.
+        updates: number of gradient steps.
+        threads: of torch.
+    """
+    with torch.no_grad(), torch_threads(threads):
+        for _ in range(steps):
+            for each in acting:
+                each.run()
+        for i in range(updates):
+            learning[i % len(learning)].run()

@@ -176,8 +176,8 @@ def main() -> None:
             rows.append(row)
             print(f"{env_id:16s} {name:20s} {per_step['median']:8.1f} us, {ratio['median']:.2f}, "
                   f"by processor time {counted['median']:.2f}", flush=True)  # fmt: skip
-    peers = ["envpool"] if importlib.util.find_spec("envpool") else []
-    where = machine(["rlox-core", "mujoco", "ale-py", "gymnasium", "numpy", *peers])
+    packages = ["rlox-core", "mujoco", "ale-py", "gymnasium", "numpy"]
+    where = machine(packages, envpool=["envpool"])
     result = {"rounds": asked.rounds, "n_envs": asked.envs, "machine": where, "envs": rows}
     print(write("simulators", result))
 

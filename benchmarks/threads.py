@@ -14,7 +14,7 @@ import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -23,9 +23,8 @@ import numpy as np
 import rlox
 import rlox_native
 from measure import interleave, machine, ratio_summary, summary, write
-from off_policy_end_to_end import HIDDEN
-from products import Products, products_of_acting, products_of_ppo, products_of_sac, products_of_td3
-from rlox.nn import torch_threads
+from off_policy_end_to_end import HIDDEN, products_for
+from products import multiply, products_of_acting, products_of_ppo
 
 ENVS = (("Pendulum-v1", 4096), ("Acrobot-v1", 4096))
 GAE_SIZE = (128, 4096)
@@ -135,33 +134,47 @@ def training_work(algorithm: str, env_id: str, steps: int, **options: Any) -> Ca
     return partial(algo.train, steps)
 
 
-def products_works(updates: int) -> dict[str, Callable[[int], None]]:
-    """Return the products of the trainings of :func:`training_works`, by their names."""
-    rows, wide = 256, HIDDEN[0]
-    sac, policy = products_of_sac(3, 1, wide, rows), products_of_acting(1, 3, *HIDDEN, 2)
-    td3 = [products_of_td3(3, 1, wide, rows, moves_policy=moves) for moves in (False, True)]
-    actor = products_of_acting(1, 3, *HIDDEN, 1)
-    ppo = products_of_ppo(3, 1, wide, PPO["batch_size"])
-    acting = [products_of_acting(PPO["n_envs"], 3, *HIDDEN, 1)] * 2  # and values
+def ppo_products(threads: int) -> Callable[[], None]:
+    """Return a run of the products of :data:`PPO_WORK` in torch."""
+    acting = [products_of_acting(PPO["n_envs"], 3, *HIDDEN, 1) for _ in ("actions", "values")]
+    learning = [products_of_ppo(3, 1, HIDDEN[0], PPO["batch_size"])]
     minibatches = PPO["n_epochs"] * PPO_STEPS // PPO["batch_size"]
-    return {
-        SAC_WORK: partial(multiply, [policy, sac] * updates),
-        TD3_WORK: partial(multiply, [actor, td3[0], actor, td3[1]] * (updates // 2)),
-        PPO_WORK: partial(multiply, acting * PPO["n_steps"] + [ppo] * minibatches),
-    }
-
-
-def multiply(products: list[Products], threads: int) -> None:
-    """Do the products with so many threads of torch."""
-    with torch_threads(threads):
-        for each in products:
-            each.run()
+    return partial(multiply, acting, PPO["n_steps"], learning, minibatches, threads=threads)
 
 
 def on_threads(work: Callable[[], Any], threads: int) -> None:
     """Do the work with so many threads."""
     rlox_native.set_num_threads(threads)
     work()
+
+
+def compare(
+    name: str, contenders: Mapping[tuple[str, int], Callable[[], Any]], rounds: int
+) -> dict[str, Any]:
+    """Return what more threads gain a work, and its products if they are among the contenders.
+
+    Args:
+        name: of the work.
+        contenders: by ``"rlox"`` or ``"products"``, and the number of threads.
+        rounds: how often each runs.
+    """
+    interleave(contenders, 2)
+    seconds = interleave(contenders, rounds)
+    found: dict[str, dict[str, Any]] = {}
+    for who in dict.fromkeys(who for who, _ in contenders):
+        taken = {n: seconds[other, n] for other, n in contenders if other == who}
+        ms = {n: summary([s * 1e3 for s in each]) for n, each in taken.items()}
+        speedup = {n: ratio_summary(taken[1], each) for n, each in taken.items() if n != 1}
+        found[who] = {"ms": ms, "speedup": speedup}
+        print(f"{name:44s} {who:9s}", *(f"{each['median']:9.1f} ms" for each in ms.values()),
+              speedup, flush=True)  # fmt: skip
+    if "products" not in found:
+        return found["rlox"]
+    over = {
+        n: ratio_summary(seconds["rlox", n], seconds["products", n]) for n in found["rlox"]["ms"]
+    }
+    print(f"{name:44s} over the products", over, flush=True)
+    return {**found["rlox"], "products": found["products"], "over_products": over}
 
 
 def main() -> None:
@@ -184,34 +197,24 @@ def main() -> None:
         TD3_WORK: training_work("td3", "Pendulum-v1", options.updates, **replay),
         PPO_WORK: training_work("ppo", "Pendulum-v1", PPO_STEPS, **PPO),
     }
-    floors, rows = products_works(options.updates), []
+    floors: dict[str, Callable[[int], Callable[[], None]]] = {
+        SAC_WORK: partial(products_for, "SAC", env_steps=options.updates),
+        TD3_WORK: partial(products_for, "TD3", env_steps=options.updates),
+        PPO_WORK: ppo_products,
+    }
+    rows, numbers = [], (1, *options.threads)
     with ExitStack() as stack:
         for _ in range(options.busy):
             process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
             stack.callback(process.wait)
             stack.callback(process.kill)
         for name, work in works.items():
-            numbers = (1, *options.threads)
-            contenders = {("rlox", n): partial(on_threads, work, n) for n in numbers}
+            contenders: dict[tuple[str, int], Callable[[], Any]] = {
+                ("rlox", n): partial(on_threads, work, n) for n in numbers
+            }
             if name in floors:
-                contenders |= {("products", n): partial(floors[name], n) for n in numbers}
-            interleave(contenders, 2)
-            seconds = interleave(contenders, options.rounds)
-            row: dict[str, Any] = {"work": name}
-            for who in dict.fromkeys(who for who, _ in contenders):
-                times_one = {n: ratio_summary(seconds[who, 1], seconds[who, n])
-                             for n in options.threads}  # fmt: skip
-                ms = {n: summary([s * 1e3 for s in seconds[who, n]]) for n in numbers}
-                found = {"ms": ms, "speedup": times_one}
-                row |= found if who == "rlox" else {who: found}
-                print(f"{name:44s} {who:9s}", *(f"{ms[n]['median']:9.1f} ms" for n in numbers),
-                      times_one, flush=True)  # fmt: skip
-            if name in floors:
-                row["over_products"] = {
-                    n: ratio_summary(seconds["rlox", n], seconds["products", n]) for n in numbers
-                }
-                print(f"{name:44s} over the products", row["over_products"], flush=True)
-            rows.append(row)
+                contenders |= {("products", n): floors[name](n) for n in numbers}
+            rows.append({"work": name, **compare(name, contenders, options.rounds)})
     load.append(os.getloadavg())
     result = {
         "rounds": options.rounds,
