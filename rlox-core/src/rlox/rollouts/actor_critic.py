@@ -213,7 +213,7 @@ class ActorCritic:
                 each observation is an episode's first.
             episode_start: bool or (B,) bools, whether an episode begins with the observation, of
                 which nothing is remembered; ``None`` forgets nothing.
-            action_masks: (mask_size,) or (B, mask_size), see :mod:`rlox.spaces.rows`.
+            action_masks: (mask_size,) or (B, mask_size), see ``predict``; ``None`` masks nothing.
 
         Returns:
             The action or actions, see :func:`rlox.networks.predict.predict`; if ``state`` is given,
