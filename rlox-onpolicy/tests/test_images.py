@@ -62,7 +62,9 @@ class Gridworld(gymnasium.Env[Any, Any]):
 def test_a_gridworld_is_learnt_from_its_pictures(layout: str) -> None:
     """The best policy gets 0.85; one that walks at random reaches the goal half the time."""
     options: dict[str, Any] = {"n_steps": 64, "batch_size": 128, "n_epochs": 4, "gamma": 0.9}
-    with PPO(lambda: Gridworld(layout), **options, ent_coef=0.01, learning_rate=2e-3) as ppo:
+    # at a constant step size the policy forgets one of the goals now and then
+    options |= {"ent_coef": 0.01, "learning_rate": "linear(0.003, 0)"}
+    with PPO(lambda: Gridworld(layout), **options) as ppo:
         encoders = [m for m in ppo.policy.modules() if isinstance(m, ConvolutionalEncoder)]
         assert len(encoders) == 1
         batch = ppo.collector.collect(ppo.policy, 4)
