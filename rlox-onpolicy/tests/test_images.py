@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import gymnasium
@@ -73,3 +74,18 @@ def test_a_gridworld_is_learnt_from_its_pictures(layout: str) -> None:
         assert ppo.train(1)["mean_reward"] < 0.3
         ppo.train(12_288)
         assert ppo.evaluate(n_episodes=50).mean_return > 0.75
+
+
+def test_rollouts_in_half_precision_act_with_the_newest_parameters() -> None:
+    """What was converted for one rollout is not kept for the next."""
+    options: dict[str, Any] = {"n_steps": 16, "compute_dtype": "bfloat16", "learning_rate": 0.02}
+    with PPO(Gridworld, **options, seed=0) as ppo:
+        before = copy.deepcopy(ppo.policy)
+        ppo.train(1)
+        batch = ppo.collector.collect(ppo.policy, 16)
+        now, then = (
+            policy.get_logprob_and_entropy(batch.obs, batch.actions)[0].detach()
+            for policy in (ppo.policy, before)
+        )
+        assert (batch.log_probs - now).abs().max() < 0.05
+        assert (batch.log_probs - then).abs().max() > 0.2

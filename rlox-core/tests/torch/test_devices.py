@@ -7,14 +7,35 @@ import platform
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
-from rlox.nn import flush_denormals
+from gymnasium import spaces
+from rlox.nn import acting, flush_denormals, make_encoder, set_compute_dtype
 
 
 def denormal() -> float:
     """Return what the processor makes of a number too small for float32's full precision."""
     return float((torch.tensor([1e-40]) * 1)[0])
+
+
+def test_acting_converts_parameters_once_until_it_ends() -> None:
+    """In the outermost block, also if a block within it has ended, with an error or without."""
+    encoder = make_encoder(spaces.Box(0, 255, (12, 12, 3), np.uint8))
+    set_compute_dtype(encoder, "bfloat16")
+    obs = torch.randint(0, 256, (2, 12, 12, 3), dtype=torch.uint8)
+    with acting():
+        first = encoder(obs)
+        assert first.any()
+        assert not first.requires_grad
+        for parameter in encoder.parameters():
+            parameter.data.zero_()
+        with pytest.raises(ZeroDivisionError), acting():
+            raise ZeroDivisionError
+        assert torch.equal(encoder(obs), first)
+    features = encoder(obs)
+    assert features.requires_grad
+    assert not features.any()
 
 
 @pytest.mark.skipif(not torch.set_flush_denormal(False), reason="the processor cannot")

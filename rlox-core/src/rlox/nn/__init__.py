@@ -2,6 +2,7 @@
 
 from rlox.nn.clipping import AdaptiveClip, Clip
 from rlox.nn.devices import (
+    acting,
     find_device,
     flush_denormals,
     keep_freed_memory,
@@ -59,6 +60,7 @@ __all__ = [
     "ReluMLP",
     "TanhMLP",
     "VectorEncoder",
+    "acting",
     "draw_noise",
     "find_device",
     "flatten_parameters",

@@ -18,6 +18,7 @@ from rlox.envs.gymnasium import Vectorization
 from rlox.envs.running import RunningEnvs
 from rlox.errors import CheckpointError, EnvError
 from rlox.networks.predict import taking_masks
+from rlox.nn import acting
 from rlox.preprocessing import Preprocessor, RewardScaler
 from rlox.protocols import MaskingVecEnv, OnPolicyActor, RecurrentActor, VecEnvStep
 from rlox.rollouts.memory import EnvMemory, MemoryActor
@@ -52,8 +53,7 @@ class RolloutCollector:
         normalize_observations: see :class:`rlox.preprocessing.Preprocessor`.
         normalize_rewards: see :class:`rlox.preprocessing.RewardScaler`; advantages are estimated
             from the scaled rewards, statistics and batches keep the env's.
-        clip_rewards: bound of the rewards' sizes in what is learnt from, instead of scaling;
-            ``None``: they are learnt from as they are.
+        clip_rewards: bound of the sizes of rewards that are learnt from; ``None``: no bound.
         frame_stack: number of frames, see :class:`rlox.preprocessing.Preprocessor`.
         seq_len: steps that gradients of a policy with a memory go back through, a divisor of every
             rollout's; ``None``: all of the rollout's.
@@ -130,7 +130,7 @@ class RolloutCollector:
         unroll = self.unroll(policy, n_steps, on_step)
         return estimate_advantages(unroll, policy, self.gamma, self.gae_lambda)
 
-    @torch.no_grad()
+    @acting()
     def unroll(
         self, policy: OnPolicyActor | RecurrentActor, n_steps: int, on_step: OnStep | None = None
     ) -> Unroll:
