@@ -122,7 +122,7 @@ pub enum KernelError {
     Corrupt { name: &'static str, reason: &'static str },
     /// No env has this name.
     #[error(
-        "unknown env id '{id}'{}; the native envs are {}",
+        "unknown env id '{id}'{}; the native envs are {}; rlox.envs.make_vec_env makes others",
         DidYouMean(*nearest),
         known.join(", ")
     )]

@@ -241,7 +241,8 @@ mod tests {
     fn an_unknown_env_is_answered_with_the_nearest() {
         let error = make_vec("cartpole-v1", 1).err().unwrap();
         let text = "unknown env id 'cartpole-v1', did you mean 'CartPole-v1'?; the native envs are \
-                    CartPole-v1, MountainCar-v0, MountainCarContinuous-v0, Pendulum-v1, Acrobot-v1";
+                    CartPole-v1, MountainCar-v0, MountainCarContinuous-v0, Pendulum-v1, Acrobot-v1; \
+                    rlox.envs.make_vec_env makes others";
         assert_eq!(error.to_string(), text);
     }
 
