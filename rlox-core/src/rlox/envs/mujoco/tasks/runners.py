@@ -100,7 +100,7 @@ class Hopper(Hopping):
         state = simulations.qpos_qvel[:, 2:]
         upright = between(self.healthy_z_range, simulations.qpos[:, 1])
         straight = between(self.healthy_angle_range, simulations.qpos[:, 2])
-        bounded: Mask = np.all(between(self.healthy_state_range, state), axis=1)
+        bounded: Mask = np.logical_and.reduce(between(self.healthy_state_range, state), axis=1)
         return bounded & upright & straight
 
 
