@@ -26,13 +26,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
-import numpy.typing as npt
-from rlox.algorithm import Algorithm
 from rlox.batches import RolloutBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.config.schedules import Schedules
-from rlox.deployment import PolicyData, TeamData
 from rlox.learners import (
     AddedLosses,
     Losses,
@@ -44,7 +41,6 @@ from rlox.learners import (
 )
 from rlox.logging import LoggerCallback
 from rlox.nn import torch_threads
-from rlox.protocols import MultiAgentObs
 from rlox.rollouts import fit_to_env
 from rlox.training.hooks import Hooks
 
@@ -52,6 +48,7 @@ from rlox_marl.configs import MAPPOConfig
 from rlox_marl.learning import check_arguments, make_learning, objective_of, scheduled
 from rlox_marl.one_agent import OneAgent
 from rlox_marl.team import Team
+from rlox_marl.team_algorithm import TeamAlgorithm
 
 if TYPE_CHECKING:
     from rlox_marl.option_types import MAPPOOptions, Unpack
@@ -96,7 +93,7 @@ class MAPPOMetrics:
 
 
 @final
-class MAPPO(Algorithm):
+class MAPPO(TeamAlgorithm):
     """Multi-agent PPO with centralised critics and decentralised actors.
 
     Args:
@@ -129,6 +126,7 @@ class MAPPO(Algorithm):
     name: ClassVar[str] = "mappo"
     config_class: ClassVar[type[Config]] = MAPPOConfig
     config: MAPPOConfig
+    learning: OneAgent | Team
     added_losses: AddedLosses
 
     def __init__(
@@ -169,54 +167,6 @@ class MAPPO(Algorithm):
             hooks.rollout_end(batch)
             terms = self.learning.update(batch, objective, rates, hooks)
         return report(self.learning, terms, self.added_losses, rates["learning_rate"])
-
-    def predict(
-        self,
-        obs: Any,
-        deterministic: bool = True,
-        agent_idx: int | npt.ArrayLike = 0,
-        *,
-        state: Any = UNSET,
-        episode_start: npt.ArrayLike | None = None,
-        action_masks: npt.ArrayLike | None = None,
-    ) -> Any:
-        """Return an action of one agent, or actions for a batch.
-
-        Args:
-            obs: one observation or a batch (B, *shape), as the env gives it to the agent.
-            deterministic: the mode of the action distribution rather than a sample.
-            agent_idx: which of the env's agents; or (B,) of them.
-            state: of one agent's memory; see ``ActorCritic.predict``.
-            episode_start: of one agent's memory; see there.
-            action_masks: see there.
-        """
-        memory = {"state": state, "episode_start": episode_start, "action_masks": action_masks}
-        return self.learning.predict(obs, deterministic, agent_idx, **memory)
-
-    def predict_team(
-        self,
-        obs: MultiAgentObs,
-        deterministic: bool = True,
-        *,
-        state: Any = UNSET,
-        episode_start: npt.NDArray[Any] | None = None,
-    ) -> Any:
-        """Return the actions of all agents of N envs; see ``TeamActor.predict_team``."""
-        return self.learning.predict_team(
-            obs, deterministic, state=state, episode_start=episode_start
-        )
-
-    def policy_data(self) -> PolicyData | TeamData:
-        """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
-        return self.learning.policy_data()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return policies, optimisers and envs."""
-        return self.learning.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore policies, optimisers and envs."""
-        self.learning.load_state_dict(state)
 
 
 def minimize_over_epochs(

@@ -22,15 +22,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy.typing as npt
-from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
-from rlox.deployment import TeamData
 from rlox.logging import LoggerCallback
 from rlox.protocols import MultiAgentObs
 from rlox.training.hooks import Hooks
 
 from rlox_marl.running import fit_env_count
+from rlox_marl.team_algorithm import TeamAlgorithm
 from rlox_marl.value_configs import QMIXConfig
 from rlox_marl.value_learning import TeamValueMetrics, ValueLearning
 
@@ -41,7 +40,7 @@ __all__ = ["QMIX"]
 
 
 @final
-class QMIX(Algorithm):
+class QMIX(TeamAlgorithm):
     """QMIX: monotone mixing of the agents' action values.
 
     Args:
@@ -67,6 +66,7 @@ class QMIX(Algorithm):
     name: ClassVar[str] = "qmix"
     config_class: ClassVar[type[Config]] = QMIXConfig
     config: QMIXConfig
+    learning: ValueLearning
 
     def __init__(
         self,
@@ -99,51 +99,3 @@ class QMIX(Algorithm):
     def value(self, obs: MultiAgentObs) -> npt.NDArray[Any]:
         """Return what the best actions are worth in N envs as their episodes begin: (N, 1)."""
         return self.learning.value(obs)
-
-    def predict(
-        self,
-        obs: Any,
-        deterministic: bool = True,
-        agent_idx: int | npt.ArrayLike = 0,
-        *,
-        state: Any = UNSET,
-        episode_start: npt.ArrayLike | None = None,
-        action_masks: npt.ArrayLike | None = None,
-    ) -> Any:
-        """Return an action of one agent, or actions for a batch.
-
-        Args:
-            obs: one observation or a batch (B, *shape), as the env gives it to the agent.
-            deterministic: the best action, rather than with probability ε a uniform one.
-            agent_idx: which of the env's agents; or (B,) of them.
-            state: of one agent's memory; see :meth:`rlox_marl.acting.TeamActor.predict`.
-            episode_start: see there.
-            action_masks: see there.
-        """
-        memory = {"state": state, "episode_start": episode_start, "action_masks": action_masks}
-        return self.learning.predict(obs, deterministic, agent_idx, **memory)
-
-    def predict_team(
-        self,
-        obs: MultiAgentObs,
-        deterministic: bool = True,
-        *,
-        state: Any = UNSET,
-        episode_start: npt.NDArray[Any] | None = None,
-    ) -> Any:
-        """Return the actions of all agents of N envs; see ``TeamActor.predict_team``."""
-        return self.learning.predict_team(
-            obs, deterministic, state=state, episode_start=episode_start
-        )
-
-    def policy_data(self) -> TeamData:
-        """Return the policies as data; see :class:`rlox.deployment.Exportable`."""
-        return self.learning.policy_data()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return networks, optimiser, envs, memories and buffer."""
-        return self.learning.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore networks, optimiser, envs, memories and buffer."""
-        self.learning.load_state_dict(state)
