@@ -11,6 +11,7 @@ import pytest
 import torch
 from exportables import VECTOR, Env, one_at_least, stacked
 from gymnasium import spaces
+from rlox_marl.ippo import IPPO
 from rlox_onpolicy.a2c import A2C
 from rlox_onpolicy.ppo import PPO
 
@@ -26,9 +27,14 @@ def trained(algorithm: Any = PPO, env: Any = "CartPole-v1", **options: Any) -> A
     """Return an algorithm after an iteration, with logits or means that are far apart."""
     made = algorithm(env, seed=3, n_envs=2, n_steps=20, **options)
     with torch.no_grad():
-        made.policy.actor.layers[-1].weight.mul_(100)
+        agent_of(made).policy.actor.layers[-1].weight.mul_(100)
     made.train(40)
     return made
+
+
+def agent_of(algorithm: Any) -> Any:
+    """Return what acts, also of an algorithm that is made for teams."""
+    return getattr(algorithm, "learning", algorithm).agent
 
 
 def in_torch(algorithm: Any, obs: Any, **options: Any) -> Any:
@@ -74,17 +80,18 @@ def test_native_predictions_choose_among_possible_actions() -> None:
     ppo.close()
 
 
-@pytest.mark.parametrize("algorithm", [PPO, A2C])
+@pytest.mark.parametrize("algorithm", [PPO, A2C, IPPO])
 def test_native_predictions_follow_the_parameters(algorithm: Any) -> None:
     """Those of now, be they learnt, loaded or written; and they draw from no stream."""
     made = trained(algorithm, "Pendulum-v1")
     obs = np.array([[0.6, 0.8, 1.0]], np.float32)
+    assert agent_of(made).mode is not None
     before, streams = made.predict(obs), made.streams.state_dict()
     made.train(40)
     assert made.predict(obs) != before
     with torch.no_grad():
-        made.policy.actor.layers[-1].weight.zero_()
-        made.policy.actor.layers[-1].bias.fill_(0.25)
+        agent_of(made).policy.actor.layers[-1].weight.zero_()
+        agent_of(made).policy.actor.layers[-1].bias.fill_(0.25)
     np.testing.assert_allclose(made.predict(obs), [[0.25]])
     assert str(made.streams.state_dict()["torch"]["predict"]) == str(streams["torch"]["predict"])
 

@@ -72,6 +72,7 @@ class OneAgent:
             added_losses=algorithm.added_losses,
         )
         algorithm.learner = choose_learner(cfg.backend, task)
+        self.agent.mode = algorithm.learner.mode
 
     def collect(self, hooks: Hooks) -> RolloutBatch:
         """Return a rollout with advantages."""
