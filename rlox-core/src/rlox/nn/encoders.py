@@ -246,10 +246,14 @@ class ConvolutionalEncoder(nn.Module):
             obs = obs.permute(0, 3, 1, 2)
         if obs.device.type == "cpu":
             obs = obs.contiguous(memory_format=torch.channels_last)
-        features = obs.to(self.compute_dtype) / self._scale
+        features = obs.to(self.compute_dtype)
+        first, *others = self.convolutions
         reduced = self.compute_dtype != torch.float32
         with torch.autocast(obs.device.type, torch.bfloat16, enabled=reduced):
-            for convolution in self.convolutions:
+            # the few weights are divided instead of the many pixels
+            weight = first.weight / self._scale
+            features = F.relu(F.conv2d(features, weight, first.bias, first.stride), inplace=True)
+            for convolution in others:
                 features = F.relu(convolution(features), inplace=True)
             features = F.relu(self.layer(features.flatten(1)), inplace=True)
         return features.float()
