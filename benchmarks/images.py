@@ -6,8 +6,9 @@ Equal work in all contenders: 8 envs, frames stacked by four, the network of Mni
 A turn of PPO is a rollout of 128 steps and 4 epochs of minibatches of 256 on a network that policy
 and values share; one of DQN is 512 env steps and 128 gradient steps on 32 transitions each. rlox
 steps ALE's vector env; Stable-Baselines3 the wrappers that it brings. ``update`` is the part of a
-turn that learns, drawing included; ``collecting`` is the rest. The emulator alone, whose actions
-are drawn beforehand, is what no collecting on as many threads can be faster than.
+turn that learns, drawing included; ``collecting`` is the rest. The emulator alone has actions that
+are drawn beforehand. The emulator and the network's passes alone, with parameters and frames in the
+precision already, are what no training in torch on as many threads can be faster than.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from measure import machine, peak_mib, ratio_summary, summary, write
 from rlox.envs.atari import AtariOptions, AtariVecEnv
 from stable_baselines3.common.env_util import make_atari_env
 from stable_baselines3.common.vec_env import VecFrameStack
+from torch import nn
 
 GAME, N_ENVS = "ALE/Pong-v5", 8
 STEPS = {"ppo": 1024, "dqn": 512}
@@ -44,7 +46,7 @@ DQN: dict[str, Any] = {
 }  # fmt: skip
 EPSILON, EVERY = 0.05, 32
 """Probability of a uniform action, and env steps between DQN's gradient steps."""
-EMULATOR = "the emulator alone"
+EMULATOR, PASSES = "the emulator alone", "emulator and passes alone"
 
 
 @dataclass
@@ -139,12 +141,60 @@ def emulator(algorithm: str, threads: int) -> Training:
     return Training(lambda: [envs.step_all(row) for row in actions])
 
 
+def passes(algorithm: str, threads: int, compute_dtype: str) -> Training:
+    """Return the games, and the passes over random frames without anything else.
+
+    PPO's are forward at each vector step, and both ways for each minibatch; DQN's learning has one
+    more forward, of the target network.
+    """
+    torch.set_num_threads(threads)
+    dtype = getattr(torch, compute_dtype)
+    network = nn.Sequential(
+        nn.Conv2d(4, 32, 8, 4), nn.ReLU(True), nn.Conv2d(32, 64, 4, 2), nn.ReLU(True),
+        nn.Conv2d(64, 64, 3), nn.ReLU(True), nn.Flatten(), nn.Linear(3136, 512), nn.ReLU(True),
+        nn.Linear(512, 7),
+    ).to(dtype).to(memory_format=torch.channels_last)  # fmt: skip
+
+    def frames(n: int) -> torch.Tensor:
+        return torch.rand(n, 4, 84, 84).to(dtype=dtype, memory_format=torch.channels_last)
+
+    sizes = PPO if algorithm == "ppo" else DQN
+    repeats = PPO["n_epochs"] * STEPS["ppo"] // PPO["batch_size"]
+    if algorithm == "dqn":
+        repeats = STEPS["dqn"] * DQN["gradient_steps"] // EVERY
+    seen, batch = frames(N_ENVS), frames(sizes["batch_size"])
+
+    def update() -> None:
+        for _ in range(repeats):
+            if algorithm == "dqn":
+                with torch.no_grad():
+                    network(batch)
+            network(batch).sum().backward()
+            network.zero_grad()
+
+    games = emulator(algorithm, threads)
+
+    def train() -> None:
+        games.train()
+        with torch.no_grad():
+            for _ in range(STEPS[algorithm] // N_ENVS):
+                network(seen)
+        timed_update()
+
+    training = Training(train)
+    timed_update = training.timed(update)
+    return training
+
+
 CONTENDERS: dict[str, Callable[[str, int], Training]] = {
     "rlox": partial(ours, compute_dtype="float32"),
     "rlox bfloat16": partial(ours, compute_dtype="bfloat16"),
     "stable-baselines3": theirs,
     EMULATOR: emulator,
+    PASSES: partial(passes, compute_dtype="float32"),
+    f"{PASSES}, bfloat16": partial(passes, compute_dtype="bfloat16"),
 }
+FLOORS = {"rlox": PASSES, "rlox bfloat16": f"{PASSES}, bfloat16"}
 HERE: list[Training] = []
 """Of a contender's process, the one."""
 
@@ -205,6 +255,9 @@ def measure(algorithm: str, threads: int, rounds: int) -> dict[str, Any]:
                 base = [turn[part][i] for turn in turns["stable-baselines3"]]
                 row[f"seconds{clock}"] = summary(seconds)
                 row[f"over_stable_baselines3{clock}"] = ratio_summary(base, seconds)
+                if name in FLOORS:
+                    floor = [turn[part][i] for turn in turns[FLOORS[name]]]
+                    row[f"over_floor{clock}"] = ratio_summary(seconds, floor)
             print(f"{part:12s} {name:20s}", *(f"{v['median']:.3f}" for v in row.values()))
     return result
 

@@ -5,11 +5,11 @@
 Eight envs, and else Stable-Baselines3's own settings: two tanh networks of two layers of 64, ten
 epochs of minibatches of 64 rows. A run collects one rollout of eight times ``--n-steps`` env steps
 and learns from it, so the shares of collecting and learning are those of any length. Contenders run
-in turn in one process, on one thread and on all cores; EnvPool takes part where it is installed, in
-the way of CleanRL: actions of all envs, a step of all, and torch's autograd and Adam. ``physics
-alone`` is what MuJoCo's own steps take for as many env steps, on one thread, and ``physics and
-products`` that with the matrix products of acting and learning in torch. Memory is that of a
-process with one contender.
+in turn in one process, on one thread and on all cores, where rlox steps its envs on all too;
+EnvPool takes part where it is installed, in the way of CleanRL: actions of all envs, a step of all,
+and torch's autograd and Adam. ``physics alone`` is what MuJoCo's own steps take for as many env
+steps, and ``physics and products`` that with the matrix products of acting and learning in torch,
+on one thread, whose best it is for sizes so small. Memory is that of a process with one contender.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ from torch import nn
 
 TASKS = {"HalfCheetah-v5": (17, 6), "Hopper-v5": (11, 3), "Ant-v5": (105, 8)}
 """With the sizes of observations and actions."""
-FLOORS = ("physics alone, 1", "physics and products, 1")
+PHYSICS, PRODUCTS = "physics alone, ", "physics and products, "
+"""Floors; then the number of threads, as of all contenders."""
 N_ENVS = 8
 SETTINGS: dict[str, Any] = {
     "n_epochs": 10,
@@ -151,7 +152,10 @@ def contenders_for(env_id: str, n_steps: int) -> dict[str, Callable[[], Callable
         return learn
 
     def ours(threads: int) -> Callable[[], None]:
-        made = PPO(env_id, n_envs=N_ENVS, n_steps=n_steps, seed=0, backend="native", **SETTINGS)
+        options: dict[str, Any] = {"env_backend": "mujoco", "physics_threads": threads}
+        made = PPO(
+            env_id, n_envs=N_ENVS, n_steps=n_steps, seed=0, backend="native", **options, **SETTINGS
+        )
 
         def train() -> None:
             set_num_threads(threads)
@@ -169,8 +173,8 @@ def contenders_for(env_id: str, n_steps: int) -> dict[str, Callable[[], Callable
 
         return run
 
-    def floor(*, learns: bool) -> Callable[[], None]:
-        alone, sizes = physics(env_id, N_ENVS), (TASKS[env_id][0], 64, 64)
+    def floor(threads: int, *, learns: bool) -> Callable[[], None]:
+        alone, sizes = physics(env_id, N_ENVS, threads), (TASKS[env_id][0], 64, 64)
         learning = [products_of_ppo(*TASKS[env_id], 64, SETTINGS["batch_size"])]
         acting = [products_of_acting(N_ENVS, *sizes, n) for n in (TASKS[env_id][1], 1)]
 
@@ -189,8 +193,8 @@ def contenders_for(env_id: str, n_steps: int) -> dict[str, Callable[[], Callable
     if importlib.util.find_spec("envpool") is not None:
         runs |= {f"EnvPool loop, {n}": partial(loop, n) for n in threads}
     runs |= {f"rlox, {n}": partial(ours, n) for n in threads}
-    learns = zip(FLOORS, (False, True), strict=True)
-    return runs | {name: partial(floor, learns=each) for name, each in learns}
+    runs |= {f"{PHYSICS}{n}": partial(floor, n, learns=False) for n in threads}
+    return runs | {f"{PRODUCTS}{n}": partial(floor, n, learns=True) for n in threads}
 
 
 def compare(
@@ -199,7 +203,8 @@ def compare(
     """Return every contender's speed, and how many times as fast rlox is."""
     makers, load = contenders_for(env_id, n_steps), os.getloadavg()
     names = asked or list(makers)
-    peaks = peaks_alone([name for name in names if name not in FLOORS], "--only", env_id)
+    measured = [name for name in names if not name.startswith((PHYSICS, PRODUCTS))]
+    peaks = peaks_alone(measured, "--only", env_id)
     contenders = {name: makers[name]() for name in names}
     interleave(contenders, 1)
     seconds, processor = interleave_counted(contenders, rounds)
