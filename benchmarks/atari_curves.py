@@ -1,8 +1,9 @@
-"""Learning curves of PPO and DQN on an Atari game, kept from the folders of finished runs.
+"""Learning curves of PPO and DQN on an Atari game, kept from the folders of runs.
 
 A run takes an hour or more, so it is one of ``rlox train``, which another process can resume; the
-commands are in the pages of the algorithms. This script keeps of its folder the curve, the final
-evaluation, the command and how long it took, in ``results/atari``, and draws the curve.
+commands are in the pages of the algorithms. This script keeps of its folder the curve, an
+evaluation, the command and the speed, in ``results/atari``, and draws the curve. A run may have
+been ended before it was finished.
 
     python benchmarks/atari_curves.py runs/pong-ppo runs/pong-dqn
 """
@@ -11,54 +12,64 @@ from __future__ import annotations
 
 import argparse
 import json
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from measure import RESULTS, machine
 from rlox.analysis import Run, read_curve, read_run
+from rlox.cli.runs.folder import find_checkpoint
+from rlox.cli.runs.restoring import restore
 
 FOLDER = RESULTS / "atari"
 PICTURES = Path(__file__).parents[1] / "docs" / "reference" / "algorithms"
 POINTS = 100
 """Of a curve that is kept."""
+EPISODES = 20
+"""Of an evaluation."""
 
 
 def main() -> None:
     """Keep and draw each run."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("run", type=Path, nargs="+", help="folder of a finished run")
+    parser.add_argument("run", type=Path, nargs="+", help="folder of a run that has ended")
     for path in parser.parse_args().run:
         run = read_run(path)
-        if run.status != "finished" or run.evaluation is None:
-            parser.error(f"the run in '{path}' is {run.status}; rlox resume finishes it")
+        if run.status == "running":
+            parser.error(f"the run in '{path}' goes on; end it with Ctrl-C, or wait")
         result = of(run)
         game = run.env.removeprefix("ALE/")
         FOLDER.mkdir(parents=True, exist_ok=True)
         kept = FOLDER / f"{run.algorithm}-{game}-{run.seed}.json"
         kept.write_text(json.dumps(result) + "\n", encoding="utf-8")
         draw(result, PICTURES / f"{run.algorithm}-{game}.png")
-        print(kept, result["evaluation"], f"{result['hours']} h")
+        print(kept, result["evaluation"])
 
 
 def of(run: Run) -> dict[str, Any]:
     """Return what is kept of a run."""
     curve, record = read_curve(run.path), run.record
     chosen = np.unique(np.linspace(0, len(curve.x) - 1, POINTS).astype(int))
-    started, ended = (datetime.fromisoformat(record[name]) for name in ("started", "ended"))
+    speed = read_curve(run.path, "env_steps_per_second").y
     return {
         "algorithm": run.algorithm,
         "env": run.env,
         "seed": run.seed,
         "command": str(record["command"]).split(" --run-dir")[0],
-        "resumed": len(record["resumed"]),
-        "hours": round((ended - started).total_seconds() / 3600, 2),
-        "evaluation": record["evaluation"],
+        "status": run.status,
+        "evaluation": record["evaluation"] or evaluate(run),
+        "env_steps_per_second": round(float(np.median(speed)), 1),
         "env_steps": curve.x[chosen].astype(int).tolist(),
         "mean_return_of_last_100_episodes": curve.y[chosen].round(2).tolist(),
         "machine": machine(["rlox-core", "torch", "gymnasium", "ale-py"]),
     }
+
+
+def evaluate(run: Run) -> dict[str, Any]:
+    """Return what ``rlox train`` would have evaluated at the end, of the latest checkpoint."""
+    algorithm = restore(find_checkpoint(run.path, best=False), None, {})
+    found = algorithm.run_episodes(n_episodes=EPISODES, deterministic=True, seed=0)
+    return {"mean": found.mean_return, "std": found.std_return, "n_episodes": EPISODES}
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
