@@ -23,7 +23,7 @@ NUMBERS: dict[str, Any] = json.loads(cases.NUMBERS.read_text(encoding="utf-8"))
 
 
 def near(found: Any, expected: Any, where: str) -> None:
-    """Compare nested figures within 1e-5."""
+    """Compare nested figures within 5e-5: after some updates processors differ by up to 2e-5."""
     if isinstance(expected, dict):
         assert found.keys() == expected.keys(), where
         for key, value in expected.items():
@@ -35,7 +35,7 @@ def near(found: Any, expected: Any, where: str) -> None:
     elif isinstance(expected, str):
         assert found == expected, where
     else:
-        assert found == pytest.approx(expected, rel=1e-5, abs=1e-5), where
+        assert found == pytest.approx(expected, rel=5e-5, abs=5e-5), where
 
 
 def test_every_case_has_numbers() -> None:

@@ -214,7 +214,7 @@ class FlatOptimizer:
             norm = torch.linalg.vector_norm(self.gradients)
             shrinks = torch.clamp(self.max_grad_norm / (norm + 1e-6), max=1.0)
             # on a CPU it is known whether there is anything to multiply by
-            if shrinks.device.type != "cpu" or not shrinks == 1.0:
+            if shrinks.device.type != "cpu" or shrinks != 1.0:
                 self.gradients.mul_(shrinks)
         if learning_rate is not None:
             self.torch_optimizer.param_groups[0]["lr"] = learning_rate
