@@ -79,6 +79,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
     figure, axis = plt.subplots(figsize=(4, 3.2))
     axis.plot(result["env_steps"], result["mean_return_of_last_100_episodes"])
     axis.set(title=result["env"], xlabel="env steps", ylabel="mean return of 100 episodes")
+    axis.ticklabel_format(axis="x", scilimits=(0, 0))
     figure.tight_layout()
     figure.savefig(path, dpi=100)
     plt.close(figure)
