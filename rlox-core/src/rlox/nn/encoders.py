@@ -247,7 +247,8 @@ class ConvolutionalEncoder(nn.Module):
         if obs.device.type == "cpu":
             obs = obs.contiguous(memory_format=torch.channels_last)
         features = obs.to(self.compute_dtype)
-        first, *others = self.convolutions
+        convolutions: list[Any] = [*self.convolutions]
+        first, *others = convolutions
         reduced = self.compute_dtype != torch.float32
         with torch.autocast(obs.device.type, torch.bfloat16, enabled=reduced):
             # the few weights are divided instead of the many pixels
