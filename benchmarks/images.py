@@ -47,6 +47,7 @@ DQN: dict[str, Any] = {
 EPSILON, EVERY = 0.05, 32
 """Probability of a uniform action, and env steps between DQN's gradient steps."""
 EMULATOR, PASSES = "the emulator alone", "emulator and passes alone"
+HALF_PASSES = f"{PASSES}, bfloat16"
 
 
 @dataclass
@@ -159,9 +160,10 @@ def passes(algorithm: str, threads: int, compute_dtype: str) -> Training:
         return torch.rand(n, 4, 84, 84).to(dtype=dtype, memory_format=torch.channels_last)
 
     sizes = PPO if algorithm == "ppo" else DQN
-    repeats = PPO["n_epochs"] * STEPS["ppo"] // PPO["batch_size"]
-    if algorithm == "dqn":
-        repeats = STEPS["dqn"] * DQN["gradient_steps"] // EVERY
+    repeats = {
+        "ppo": PPO["n_epochs"] * STEPS["ppo"] // PPO["batch_size"],
+        "dqn": STEPS["dqn"] * DQN["gradient_steps"] // EVERY,
+    }[algorithm]
     seen, batch = frames(N_ENVS), frames(sizes["batch_size"])
 
     def update() -> None:
@@ -192,9 +194,9 @@ CONTENDERS: dict[str, Callable[[str, int], Training]] = {
     "stable-baselines3": theirs,
     EMULATOR: emulator,
     PASSES: partial(passes, compute_dtype="float32"),
-    f"{PASSES}, bfloat16": partial(passes, compute_dtype="bfloat16"),
+    HALF_PASSES: partial(passes, compute_dtype="bfloat16"),
 }
-FLOORS = {"rlox": PASSES, "rlox bfloat16": f"{PASSES}, bfloat16"}
+FLOORS = {"rlox": PASSES, "rlox bfloat16": HALF_PASSES}
 HERE: list[Training] = []
 """Of a contender's process, the one."""
 

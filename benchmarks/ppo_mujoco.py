@@ -9,7 +9,7 @@ in turn in one process, on one thread and on all cores, where rlox steps its env
 EnvPool takes part where it is installed, in the way of CleanRL: actions of all envs, a step of all,
 and torch's autograd and Adam. ``physics alone`` is what MuJoCo's own steps take for as many env
 steps, and ``physics and products`` that with the matrix products of acting and learning in torch,
-on one thread, whose best it is for sizes so small. Memory is that of a process with one contender.
+these on one thread, the fastest for sizes so small. Memory is that of a process with one contender.
 """
 
 from __future__ import annotations
