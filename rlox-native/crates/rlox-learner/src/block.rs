@@ -1,15 +1,14 @@
 //! The gradient of a minibatch, block by block of rows.
 
 use pulp::Simd;
-use rlox_kernels::threads;
 
 use super::actor_critic::{ActionRows, ActorCritic, Head, index};
 use super::distribution::{Chosen, Distribution};
 use super::linalg::{BLOCK_ROWS, padded};
 use super::memory::{Memory, PackedMemory};
 use super::objective::{Loss, Row, Terms};
-use super::passes::{Gradients, Packed, backward, forward};
-use super::workspace::Workspace;
+use super::passes::{Gradients, Packed, Pass, backward_each, forward_each, load_each};
+use super::workspace::{Workspace, write_gradients};
 use super::{Batch, Real};
 
 /// The parameters in the order in which products read them.
@@ -44,12 +43,8 @@ impl<F: Real> PackedParameters<F> {
         }
         let deviations = log_std.len();
         log_std.copy_from_slice(&parameters[..deviations]);
-        // Long enough for products on several threads: those that help are awake afterwards.
-        threads::join(
-            shape.critic.helpers(BLOCK_ROWS),
-            || actor.load(&shape.actor, parameters),
-            || critic.load(&shape.critic, parameters),
-        );
+        let loads = [(actor, &shape.actor, parameters), (critic, &shape.critic, parameters)];
+        load_each(shape.critic.helpers(BLOCK_ROWS), loads);
     }
 
     /// Copies what actions are drawn from.
@@ -146,29 +141,35 @@ impl<F: Real> Block<F> {
         for (block, rows) in order.chunks(BLOCK_ROWS).enumerate() {
             self.gather(shape, &minibatch.batch, rows);
             let n = rows.len();
-            let Self { inputs, memory, actor, critic, .. } = &mut *self;
-            let helpers = shape.critic.helpers(n);
-            let ([of_actor, of_critic], _) = seen(inputs, memory, block);
-            threads::join(
-                helpers,
-                || forward(simd, &shape.actor, &packed.actor, of_actor, n, actor),
-                || forward(simd, &shape.critic, &packed.critic, of_critic, n, critic),
-            );
+            let ([actor, critic], _) = self.passes(shape, packed, block, n);
+            forward_each(simd, vec![actor, critic]);
             let stride = shape.actor.output_stride();
             self.distribution.evaluate(simd, self.actor.output(), stride, n, &self.chosen);
             self.differentiate(simd, shape, minibatch, rows);
-            let Self { inputs, memory, actor, critic, .. } = &mut *self;
-            let ([of_actor, of_critic], [to_actor, to_critic]) = seen(inputs, memory, block);
-            threads::join(
-                helpers,
-                || backward(simd, &shape.actor, &packed.actor, of_actor, n, actor, to_actor),
-                || backward(simd, &shape.critic, &packed.critic, of_critic, n, critic, to_critic),
-            );
+            let ([actor, critic], [to_actor, to_critic]) = self.passes(shape, packed, block, n);
+            backward_each(simd, vec![(actor, to_actor), (critic, to_critic)]);
         }
         if let (Some(memory), Some((packed, sequences))) = (&mut self.memory, replayed) {
             memory.backward(simd, packed, sequences.length);
         }
         self.terms
+    }
+
+    /// Policy and value network on their way through a block of `rows` rows.
+    fn passes<'a>(
+        &'a mut self,
+        shape: &'a ActorCritic,
+        packed: &'a PackedParameters<F>,
+        block: usize,
+        rows: usize,
+    ) -> ([Pass<'a, F>; 2], [Gradients<'a, F>; 2]) {
+        let Self { inputs, memory, actor, critic, .. } = self;
+        let ([of_actor, of_critic], gradients) = seen(inputs, memory, block);
+        let pass =
+            |network, packed, inputs, workspace| Pass { network, packed, inputs, rows, workspace };
+        let actor = pass(&shape.actor, &packed.actor, of_actor, actor);
+        let critic = pass(&shape.critic, &packed.critic, of_critic, critic);
+        ([actor, critic], gradients)
     }
 
     /// Copies the block's actions together, and its observations unless a memory has them.
@@ -260,8 +261,8 @@ impl<F: Real> Block<F> {
     pub(super) fn write_gradients(&self, shape: &ActorCritic, gradients: &mut [F]) {
         let of_log_std = &self.distribution.log_std_gradient;
         gradients[..of_log_std.len()].copy_from_slice(of_log_std);
-        self.actor.write_gradients(&shape.actor, gradients);
-        self.critic.write_gradients(&shape.critic, gradients);
+        let networks = [(&self.actor, &shape.actor), (&self.critic, &shape.critic)];
+        write_gradients(shape.critic.helpers(BLOCK_ROWS), networks, gradients);
         if let (Some(memory), Some(lstms)) = (&self.memory, &shape.memories) {
             memory.write_gradients(lstms, gradients);
         }

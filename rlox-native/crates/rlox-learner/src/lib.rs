@@ -9,7 +9,7 @@
 //! Slices in, slices out: every length and range is checked and reported as a
 //! [`KernelError`](rlox_kernels::KernelError); no function panics on its arguments.
 //!
-//! Networks that do not depend on each other, and rows of large matrix products, are divided among
+//! The rows of all networks that do not depend on each other are divided among
 //! [`rlox_kernels::threads`]; a gradient step of small networks, which takes a fifth of a millisecond
 //! (`benches/learner.rs`), stays on one. No sum is divided, so results are the same bits.
 
@@ -33,6 +33,7 @@ pub mod off_policy;
 mod optimizer;
 mod passes;
 mod rollout;
+mod runs;
 mod update;
 mod workspace;
 

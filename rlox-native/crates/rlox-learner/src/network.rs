@@ -55,8 +55,13 @@ impl Network {
 
     /// How many threads should help with so many rows.
     pub(super) fn helpers(&self, rows: usize) -> usize {
+        threads::product_helpers(self.multiply_adds(rows))
+    }
+
+    /// Multiplications and additions of a way through the network, of a block of rows at most.
+    pub(super) fn multiply_adds(&self, rows: usize) -> usize {
         let weights: usize = self.layers.iter().map(|layer| layer.inputs * layer.outputs).sum();
-        threads::product_helpers(rows.min(BLOCK_ROWS) * weights)
+        rows.min(BLOCK_ROWS) * weights
     }
 
     /// Where the parameters end.

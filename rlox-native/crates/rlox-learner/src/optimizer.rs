@@ -1,7 +1,10 @@
 //! Optimisers of a flat array of parameters, in torch's formulas.
 
+use pulp::Simd;
+
 use super::Real;
 use rlox_kernels::error::{KernelError, Result, check_len, check_range, check_weight};
+use rlox_kernels::threads;
 
 /// How parameters move along a gradient.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -65,43 +68,64 @@ impl Optimizer {
         check_weight("eps", eps)
     }
 
-    /// Takes one step down `gradients`.
+    /// Takes one step down `gradients`, parts of them side by side if there are `helpers`.
     #[inline(always)]
-    fn step<F: Real>(
+    fn step<F: Real, S: Simd>(
         self,
+        simd: S,
+        helpers: usize,
         parameters: &mut [F],
         gradients: &[F],
         moments: &mut Moments<'_, F>,
         learning_rate: f64,
     ) {
         moments.step += 1;
+        let size = parameters.len().div_ceil(helpers + 1).max(1);
+        let parts = parameters.chunks_mut(size).zip(gradients.chunks(size));
+        let parts = parts.zip(moments.second.chunks_mut(size));
         match self {
             Self::Adam { betas: [beta_1, beta_2], eps } => {
                 #[expect(clippy::cast_precision_loss, reason = "steps are far below 2^53")]
                 let step = moments.step as f64;
                 let inverse_root = F::of(1.0 / (1.0 - beta_2.powf(step)).sqrt());
-                let size = F::of(learning_rate / (1.0 - beta_1.powf(step)));
+                let rate = F::of(learning_rate / (1.0 - beta_1.powf(step)));
                 let (keep_1, take_1) = (F::of(beta_1), F::of(1.0 - beta_1));
                 let (keep_2, take_2) = (F::of(beta_2), F::of(1.0 - beta_2));
                 let eps = F::of(eps);
-                let moments = moments.first.iter_mut().zip(moments.second.iter_mut());
-                for ((parameter, &g), (first, second)) in
-                    parameters.iter_mut().zip(gradients).zip(moments)
-                {
-                    *first = keep_1 * *first + take_1 * g;
-                    *second = keep_2 * *second + take_2 * g * g;
-                    *parameter = *parameter - size * *first / (second.sqrt() * inverse_root + eps);
-                }
+                let parts = parts.zip(moments.first.chunks_mut(size)).collect();
+                threads::for_each(parts, helpers, |(((parameters, gradients), second), first)| {
+                    simd.vectorize(
+                        #[inline(always)]
+                        || {
+                            let moments = first.iter_mut().zip(second);
+                            for ((parameter, &g), (first, second)) in
+                                parameters.iter_mut().zip(gradients).zip(moments)
+                            {
+                                *first = keep_1 * *first + take_1 * g;
+                                *second = keep_2 * *second + take_2 * g * g;
+                                let spread = second.sqrt() * inverse_root + eps;
+                                *parameter = *parameter - rate * *first / spread;
+                            }
+                        },
+                    );
+                });
             }
             Self::RmsProp { alpha, eps } => {
                 let (keep, take, eps) = (F::of(alpha), F::of(1.0 - alpha), F::of(eps));
-                let size = F::of(learning_rate);
-                for ((parameter, &g), second) in
-                    parameters.iter_mut().zip(gradients).zip(moments.second.iter_mut())
-                {
-                    *second = keep * *second + take * g * g;
-                    *parameter = *parameter - size * g / (second.sqrt() + eps);
-                }
+                let rate = F::of(learning_rate);
+                threads::for_each(parts.collect(), helpers, |((parameters, gradients), second)| {
+                    simd.vectorize(
+                        #[inline(always)]
+                        || {
+                            for ((parameter, &g), second) in
+                                parameters.iter_mut().zip(gradients).zip(second)
+                            {
+                                *second = keep * *second + take * g * g;
+                                *parameter = *parameter - rate * g / (second.sqrt() + eps);
+                            }
+                        },
+                    );
+                });
             }
         }
     }
@@ -130,8 +154,10 @@ impl StepRule {
 
     /// Takes a step of `parameters` down `gradients`, which are clipped.
     #[inline(always)]
-    pub(super) fn step<F: Real>(
+    pub(super) fn step<F: Real, S: Simd>(
         &self,
+        simd: S,
+        helpers: usize,
         parameters: &mut [F],
         gradients: &mut [F],
         moments: &mut Moments<'_, F>,
@@ -139,7 +165,8 @@ impl StepRule {
         if let Some(largest) = self.max_grad_norm {
             clip_norm(gradients, largest);
         }
-        self.optimizer.step(parameters, gradients, moments, self.learning_rate);
+        let Self { optimizer, learning_rate, .. } = *self;
+        optimizer.step(simd, helpers, parameters, gradients, moments, learning_rate);
     }
 }
 

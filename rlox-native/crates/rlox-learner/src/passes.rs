@@ -1,19 +1,22 @@
-//! A multi-layer perceptron, forwards and backwards over a block of rows.
+//! Multi-layer perceptrons, forwards and backwards over a block of rows.
+//!
+//! Rows do not depend on each other on the way forward, nor on the way back to a layer's inputs:
+//! those of all networks that are asked for together are divided among threads, each of which takes
+//! its rows through all layers. The gradients of parameters, sums over all rows, come last, one
+//! network beside the other.
 
-use pulp::Simd;
+use pulp::{Arch, Simd};
+use rlox_kernels::threads;
 
-use super::activation::Activation;
-use super::linalg::{
-    Gate, PackedLayer, Real, Rows, affine, affine_backward_inputs, affine_backward_weights,
-    masked_outer, row_stride,
-};
+use super::linalg::{PackedLayer, Real, affine_backward_weights, masked_outer_weights};
 use super::network::Network;
+use super::runs::{BackwardRows, ForwardRows, forward_layers, gate, rows_of, runs};
 use super::workspace::Workspace;
 
 /// The parameters of a network in the order in which products read them.
 #[derive(Debug)]
 pub(super) struct Packed<F> {
-    layers: Vec<PackedLayer<F>>,
+    pub(super) layers: Vec<PackedLayer<F>>,
 }
 
 impl<F: Real> Packed<F> {
@@ -44,7 +47,46 @@ impl<F: Real> Packed<F> {
     }
 }
 
-/// Computes the outputs of up to [`BLOCK_ROWS`](super::linalg::BLOCK_ROWS) `rows` of `inputs`.
+/// Copies the parts of several networks, layers side by side if there are `helpers`: a thread that
+/// helps is awake for what comes next.
+pub(super) fn load_each<'a, F: Real>(
+    helpers: usize,
+    loads: impl IntoIterator<Item = (&'a mut Packed<F>, &'a Network, &'a [F])>,
+) {
+    let of_layers = loads.into_iter().flat_map(|(packed, network, parameters)| {
+        let layers = packed.layers.iter_mut().zip(&network.layers);
+        layers.map(move |(packed, &layer)| (packed, layer, parameters))
+    });
+    let load = |(packed, layer, parameters): (&mut PackedLayer<F>, _, _)| {
+        Arch::new().dispatch(
+            #[inline(always)]
+            || packed.load(layer, parameters),
+        );
+    };
+    if helpers == 0 {
+        of_layers.for_each(load);
+    } else {
+        threads::for_each(of_layers.collect(), helpers, load);
+    }
+}
+
+/// A network, and a block of up to [`BLOCK_ROWS`](super::linalg::BLOCK_ROWS) `rows` of `inputs`.
+#[derive(Debug)]
+pub(super) struct Pass<'a, F> {
+    pub(super) network: &'a Network,
+    pub(super) packed: &'a Packed<F>,
+    pub(super) inputs: &'a [F],
+    pub(super) rows: usize,
+    pub(super) workspace: &'a mut Workspace<F>,
+}
+
+impl<F> Pass<'_, F> {
+    fn multiply_adds(&self) -> usize {
+        self.network.multiply_adds(self.rows)
+    }
+}
+
+/// Computes the outputs of `rows` rows of `inputs`.
 #[inline(always)]
 pub(super) fn forward<F: Real, S: Simd>(
     simd: S,
@@ -54,43 +96,37 @@ pub(super) fn forward<F: Real, S: Simd>(
     rows: usize,
     workspace: &mut Workspace<F>,
 ) {
-    // One function for all callers: a network's products compiled into each would double the time
-    // that the crate takes to build.
-    simd.vectorize(
-        #[inline(always)]
-        || forward_layers(simd, network, packed, inputs, rows, workspace),
-    );
-}
-
-#[inline(always)]
-fn forward_layers<F: Real, S: Simd>(
-    simd: S,
-    network: &Network,
-    packed: &Packed<F>,
-    inputs: &[F],
-    rows: usize,
-    workspace: &mut Workspace<F>,
-) {
-    for (l, (layer, packed)) in network.layers.iter().zip(&packed.layers).enumerate() {
-        let (before, after) = workspace.outputs.split_at_mut(l);
-        let out = &mut after[0][..rows * row_stride(layer.outputs)];
-        let inputs = match before.last() {
-            None => network.inputs(inputs, rows),
-            Some(hidden) => block(hidden, rows, layer.inputs),
-        };
-        let activation = network.activates(l).then_some(network.activation);
-        affine(simd, *layer, packed, inputs, activation == Some(Activation::Relu), out);
-        if activation == Some(Activation::Tanh) {
-            F::tanh_all(simd, out);
-        }
+    let pass = Pass { network, packed, inputs, rows, workspace };
+    if network.helpers(rows) == 0 {
+        forward_alone(simd, pass);
+    } else {
+        forward_each(simd, vec![pass]);
     }
 }
 
-/// The first `rows` rows of a matrix of `width` columns.
+/// Computes the outputs of all `passes`.
 #[inline(always)]
-fn block<F>(elements: &[F], rows: usize, width: usize) -> Rows<'_, F> {
-    let stride = row_stride(width);
-    Rows { elements: &elements[..rows * stride], rows, stride }
+pub(super) fn forward_each<F: Real, S: Simd>(simd: S, passes: Vec<Pass<'_, F>>) {
+    let helpers = threads::product_helpers(passes.iter().map(Pass::multiply_adds).sum());
+    if helpers == 0 {
+        for pass in passes {
+            forward_alone(simd, pass);
+        }
+        return;
+    }
+    let wholes = passes.into_iter().map(ForwardRows::new).collect();
+    threads::for_each(runs(wholes, helpers + 1), helpers, |run| {
+        for part in run {
+            part.run(simd);
+        }
+    });
+}
+
+#[inline(always)]
+fn forward_alone<F: Real, S: Simd>(simd: S, pass: Pass<'_, F>) {
+    let Pass { network, packed, inputs, rows, workspace } = pass;
+    let mut outputs = workspace.outputs.iter_mut().map(|outputs| &mut **outputs);
+    forward_layers(simd, network, packed, inputs, rows, &mut outputs);
 }
 
 /// Which gradients [`backward`] computes besides those of the hidden outputs.
@@ -98,10 +134,23 @@ fn block<F>(elements: &[F], rows: usize, width: usize) -> Rows<'_, F> {
 pub(super) enum Gradients<'a, F> {
     /// The parameters', added to the workspace's.
     Parameters,
-    /// The inputs', into rows of [`row_stride`].
+    /// The inputs', into rows of [`row_stride`](super::linalg::row_stride).
     Inputs(&'a mut [F]),
     /// Both.
     All(&'a mut [F]),
+}
+
+impl<F> Gradients<'_, F> {
+    fn of_parameters(&self) -> bool {
+        !matches!(self, Gradients::Inputs(_))
+    }
+
+    fn of_inputs(&mut self) -> Option<&mut [F]> {
+        match self {
+            Gradients::Parameters => None,
+            Gradients::Inputs(out) | Gradients::All(out) => Some(out),
+        }
+    }
 }
 
 /// Goes back through the network with the rows last passed to [`forward`], given their
@@ -116,69 +165,68 @@ pub(super) fn backward<F: Real, S: Simd>(
     workspace: &mut Workspace<F>,
     gradients: Gradients<'_, F>,
 ) {
+    backward_each(simd, vec![(Pass { network, packed, inputs, rows, workspace }, gradients)]);
+}
+
+/// Goes back through all `passes`, as [`backward`] does.
+#[inline(always)]
+pub(super) fn backward_each<F: Real, S: Simd>(
+    simd: S,
+    mut passes: Vec<(Pass<'_, F>, Gradients<'_, F>)>,
+) {
+    let multiply_adds = passes.iter().map(|(pass, _)| pass.multiply_adds()).sum();
+    let helpers = threads::product_helpers(multiply_adds);
+    if helpers == 0 {
+        // One network after the other, whose parameters and outputs then stay in the caches.
+        for (pass, gradients) in &mut passes {
+            BackwardRows::new(pass, gradients.of_inputs(), 1).run(simd);
+            if gradients.of_parameters() {
+                add_gradients(simd, pass);
+            }
+        }
+        return;
+    }
+    let wholes = passes
+        .iter_mut()
+        .map(|(pass, gradients)| BackwardRows::new(pass, gradients.of_inputs(), helpers + 2));
+    threads::for_each(runs(wholes.collect(), helpers + 1), helpers, |run| {
+        for part in run {
+            part.run(simd);
+        }
+    });
+    let learning = passes.iter_mut().filter(|(_, gradients)| gradients.of_parameters());
+    threads::for_each(learning.collect(), helpers, |(pass, _)| add_gradients(simd, pass));
+}
+
+/// Adds the gradients of the parameters, given those of all layers' outputs.
+#[inline(always)]
+fn add_gradients<F: Real, S: Simd>(simd: S, pass: &mut Pass<'_, F>) {
     simd.vectorize(
         #[inline(always)]
-        || backward_layers(simd, network, packed, inputs, rows, workspace, gradients),
+        || add_all(simd, pass),
     );
 }
 
 #[inline(always)]
-fn backward_layers<F: Real, S: Simd>(
-    simd: S,
-    network: &Network,
-    packed: &Packed<F>,
-    inputs: &[F],
-    rows: usize,
-    workspace: &mut Workspace<F>,
-    gradients: Gradients<'_, F>,
-) {
-    let (learns, mut input_gradients) = match gradients {
-        Gradients::Parameters => (true, None),
-        Gradients::Inputs(out) => (false, Some(out)),
-        Gradients::All(out) => (true, Some(out)),
-    };
+fn add_all<F: Real, S: Simd>(simd: S, pass: &mut Pass<'_, F>) {
+    let Pass { network, packed, inputs, rows, workspace } = pass;
     let adds = workspace.has_gradients;
-    let Workspace { outputs, deltas, weight_gradients, bias_gradients, gate_memory, .. } =
-        workspace;
-    if let (true, Some(delta), Some(outputs)) =
-        (network.activates_last, deltas.last_mut(), outputs.last())
-    {
-        network.activation.differentiate(delta, outputs);
-    }
-    for (l, (&layer, packed_layer)) in network.layers.iter().zip(&packed.layers).enumerate().rev() {
-        let (before, after) = deltas.split_at_mut(l);
-        let delta = block(&after[0], rows, layer.outputs);
-        let hidden = l.checked_sub(1).map(|k| block(&outputs[k], rows, layer.inputs));
+    let Workspace { outputs, deltas, weight_gradients, bias_gradients, gate_memories, .. } =
+        &mut **workspace;
+    for (l, &layer) in network.layers.iter().enumerate() {
         let gradients = [&mut *weight_gradients[l], &mut *bias_gradients[l]];
-        if let (true, Some(hidden), Some(of_inputs)) = (layer.gated, hidden, before.last_mut()) {
-            let gate = Gate {
-                rows,
-                layer,
-                inputs: hidden.elements,
-                outputs: block(&outputs[l], rows, layer.outputs).elements,
-                gradients: &after[1],
-                weights: packed.layers[l + 1].single_output(),
-            };
-            let learnt = learns.then_some((adds, gradients));
-            masked_outer(simd, gate, packed_layer, gate_memory, learnt, of_inputs);
-            continue;
-        }
-        if learns {
-            let first = network.inputs(inputs, rows);
-            affine_backward_weights(simd, layer, hidden.unwrap_or(first), delta, adds, gradients);
-        }
-        if let (Some(hidden), Some(of_inputs)) = (hidden, before.last_mut()) {
-            if network.layers[l - 1].gated {
-                continue; // which needs the factors alone
-            }
-            let mask = (network.activation == Activation::Relu).then_some(hidden.elements);
-            affine_backward_inputs(simd, layer, packed_layer, delta, mask, of_inputs);
-            if network.activation == Activation::Tanh {
-                network.activation.differentiate(of_inputs, hidden.elements);
-            }
-        } else if let Some(out) = input_gradients.take() {
-            affine_backward_inputs(simd, layer, packed_layer, delta, None, out);
+        let of_layer = rows_of(&outputs[l], *rows, layer.outputs);
+        let inputs = match l.checked_sub(1) {
+            None => network.inputs(inputs, *rows),
+            Some(k) => rows_of(&outputs[k], *rows, layer.inputs),
+        };
+        if let (true, Some(memory)) = (layer.gated, gate_memories.first_mut()) {
+            let gate = gate(packed, l, layer, inputs, of_layer, &deltas[l + 1]);
+            masked_outer_weights(simd, gate, adds, memory, gradients);
+        } else {
+            let deltas = rows_of(&deltas[l], *rows, layer.outputs);
+            affine_backward_weights(simd, layer, inputs, deltas, adds, gradients);
         }
     }
-    workspace.has_gradients |= learns;
+    workspace.has_gradients = true;
 }

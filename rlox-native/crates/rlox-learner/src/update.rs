@@ -226,6 +226,7 @@ impl<F: Real> WithSimd for Update<'_, '_, F> {
                 let Self { learner, parameters, batch, .. } = &mut self;
                 let (batch, loss) = (*batch, plan.loss);
                 let rows = batch.rows(units, &mut expanded);
+                let helpers = learner.shape.critic.helpers(rows.len());
                 let terms =
                     Differentiate { learner, parameters, batch, loss, rows }.with_simd(simd);
                 sums = sums.map2(terms, |sum, term| sum + term);
@@ -234,7 +235,7 @@ impl<F: Real> WithSimd for Update<'_, '_, F> {
                     break 'epochs;
                 }
                 let Self { learner, parameters, moments, .. } = &mut self;
-                plan.rule.step(parameters, &mut learner.gradients, moments);
+                plan.rule.step(simd, helpers, parameters, &mut learner.gradients, moments);
                 steps += 1;
             }
         }

@@ -1,5 +1,8 @@
 //! Activations and gradients of a network for a block of rows.
 
+use pulp::Arch;
+use rlox_kernels::threads;
+
 use super::Real;
 use super::linalg::{Aligned, BLOCK_ROWS, GateMemory, Layer, row_stride};
 use super::network::Network;
@@ -17,7 +20,8 @@ pub(super) struct Workspace<F> {
     pub(super) bias_gradients: Vec<Aligned<F>>,
     /// Whether there are any yet.
     pub(super) has_gradients: bool,
-    pub(super) gate_memory: GateMemory<F>,
+    /// Of as many parts of the rows as have gone back at the same time.
+    pub(super) gate_memories: Vec<GateMemory<F>>,
 }
 
 impl<F: Real> Workspace<F> {
@@ -35,7 +39,7 @@ impl<F: Real> Workspace<F> {
             }),
             bias_gradients: of_layers(&|layer| row_stride(layer.outputs)),
             has_gradients: false,
-            gate_memory: GateMemory::new(network.gated_width()),
+            gate_memories: Vec::new(),
         }
     }
 
@@ -71,12 +75,41 @@ impl<F: Real> Workspace<F> {
     pub(super) fn clear_gradients(&mut self) {
         self.has_gradients = false;
     }
+}
 
-    /// Writes the gradients gathered so far to the network's part of `gradients`.
-    #[inline(always)]
-    pub(super) fn write_gradients(&self, network: &Network, gradients: &mut [F]) {
-        for (l, layer) in network.layers.iter().enumerate() {
-            layer.write_gradients(&self.weight_gradients[l], &self.bias_gradients[l], gradients);
+/// Writes the gradients gathered in all `workspaces` to their networks' parts of `gradients`, layers
+/// side by side if there are `helpers`.
+#[inline(always)]
+pub(super) fn write_gradients<'a, F: Real>(
+    helpers: usize,
+    workspaces: impl IntoIterator<Item = (&'a Workspace<F>, &'a Network)>,
+    gradients: &mut [F],
+) {
+    let layers = workspaces.into_iter().flat_map(|(workspace, network)| {
+        let gathered = workspace.weight_gradients.iter().zip(&workspace.bias_gradients);
+        network.layers.iter().zip(gathered)
+    });
+    if helpers == 0 {
+        for (layer, (weights, biases)) in layers {
+            layer.write_gradients(weights, biases, gradients);
         }
+        return;
     }
+    let mut layers: Vec<_> = layers.collect();
+    for (layer, (_, biases)) in &layers {
+        layer.write_biases(biases, gradients);
+    }
+    layers.sort_by_key(|(layer, _)| layer.weights);
+    let (mut rest, mut at) = (gradients, 0);
+    let parts = layers.into_iter().filter_map(|(layer, (weights, _))| {
+        let _ = rest.split_off_mut(..layer.weights - at);
+        at = layer.weights + layer.n_weights();
+        rest.split_off_mut(..layer.n_weights()).map(|own| (layer, weights, own))
+    });
+    threads::for_each(parts.collect(), helpers, |(layer, weights, own)| {
+        Arch::new().dispatch(
+            #[inline(always)]
+            || layer.write_weights(weights, own),
+        );
+    });
 }

@@ -6,7 +6,10 @@ use std::sync::{Mutex, PoisonError};
 
 use rlox_kernels::rng::Pcg64;
 use rlox_kernels::threads::{LEAST_WORK, set_least_work, set_limit};
-use rlox_learner::off_policy::{Actor, ContinuousLearner, PolicyStep, Transitions, ValueStep};
+use rlox_learner::off_policy::{
+    Actor, ContinuousLearner, ElementLoss, ImplicitLearner, ImplicitLosses, ImplicitParts, Learnt,
+    PolicyStep, QLearner, QNetwork, QStep, Transitions, ValueStep,
+};
 use rlox_learner::{
     ActionRows, ActorCritic, Batch, Head, Learner, Loss, Moments, Objective, Optimizer, Plan,
     Sequences, StepRule,
@@ -155,4 +158,84 @@ fn steps_of_critics_and_policy() {
             [policy, critics, errors].concat()
         });
     }
+}
+
+/// With the two streams of a dueling network, which go side by side, and without.
+#[test]
+fn steps_of_action_values() {
+    const ROWS: usize = 270;
+    let shapes = [QNetwork::plain(3, &[70, 70], 2), QNetwork::dueling(3, 70, 2)];
+    for shape in shapes.map(Result::unwrap) {
+        check(|| {
+            let mut parameters = numbers(shape.n_parameters(), 1);
+            let target = numbers(parameters.len(), 2);
+            let (mut first, mut second) = (target.clone(), vec![0.0; target.len()]);
+            let mut moments = Moments { step: 0, first: &mut first, second: &mut second };
+            let (obs, next_obs) = (numbers(3 * ROWS, 3), numbers(3 * ROWS, 4));
+            let (rewards, discounts) = (numbers(ROWS, 5), vec![0.99; ROWS]);
+            let actions: Vec<_> = (0..2).cycle().take(ROWS).collect();
+            let mut errors = vec![0.0; ROWS];
+            let mut learner = QLearner::new(shape.clone());
+            for _ in 0..3 {
+                let batch = Transitions {
+                    obs: &obs,
+                    next_obs: &next_obs,
+                    rewards: &rewards,
+                    discounts: &discounts,
+                    weights: None,
+                };
+                let step = QStep { double: true, loss: ElementLoss::Huber, rule: RULE };
+                learner
+                    .step(
+                        &mut parameters,
+                        &target,
+                        &mut moments,
+                        batch,
+                        &actions,
+                        step,
+                        &mut errors,
+                    )
+                    .unwrap();
+            }
+            [parameters, errors].concat()
+        });
+    }
+}
+
+/// A state value, a policy whose deviations are parameters of their own, and three critics.
+#[test]
+fn steps_of_implicit_q_learning() {
+    const ROWS: usize = 270;
+    check(|| {
+        let mut learner = ImplicitLearner::<f32>::new(3, 2, &[70, 70], 3, [-5.0, 2.0]).unwrap();
+        let [n_value, n_policy, n_critics] = learner.n_parameters();
+        let target = numbers(n_critics, 1);
+        let mut parts: Vec<_> = [n_value, n_policy, n_critics]
+            .into_iter()
+            .zip(2..)
+            .map(|(n, seed)| [numbers(n, seed), vec![0.0; n], vec![0.0; n]])
+            .collect();
+        let (obs, next_obs) = (numbers(3 * ROWS, 5), numbers(3 * ROWS, 6));
+        let (rewards, discounts) = (numbers(ROWS, 7), vec![0.99; ROWS]);
+        let actions = numbers(2 * ROWS, 8);
+        for step in 0..3 {
+            let batch = Transitions {
+                obs: &obs,
+                next_obs: &next_obs,
+                rewards: &rewards,
+                discounts: &discounts,
+                weights: None,
+            };
+            let mut learnt = parts.iter_mut().map(|[parameters, first, second]| Learnt {
+                parameters,
+                moments: Moments { step, first, second },
+                rule: RULE,
+            });
+            let mut next = || learnt.next().unwrap();
+            let parts = ImplicitParts { value: next(), policy: next(), critics: next() };
+            let losses = ImplicitLosses { expectile: 0.7, temperature: 3.0, max_weight: 100.0 };
+            learner.step(parts, &target, batch, &actions, losses).unwrap();
+        }
+        parts.concat().concat()
+    });
 }

@@ -16,7 +16,7 @@ use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread::{available_parallelism, yield_now};
+use std::thread::{available_parallelism, current, yield_now};
 use std::time::{Duration, Instant};
 
 use rayon_core::{ThreadPool, ThreadPoolBuilder, Yield};
@@ -137,19 +137,29 @@ pub fn join(helpers: usize, first: impl FnOnce() + Send, second: impl FnOnce() +
 
 /// Does `work` on each of `parts`, on this thread and at most `helpers` others.
 ///
+/// This thread begins with the first part, and others with the last, so that two threads take the
+/// same parts of what is divided again and again, which are in their caches.
+///
 /// # Panics
 /// With what `work` panicked with, on whichever thread, once no thread works any more.
 pub fn for_each<T: Send>(parts: Vec<T>, helpers: usize, work: impl Fn(T) + Sync) {
     let helpers = helpers.min(limit() - 1).min(parts.len().saturating_sub(1));
+    if helpers == 0 {
+        return parts.into_iter().for_each(work);
+    }
     let parts = Mutex::new(parts.into_iter());
+    let caller = current().id();
     let all = || {
+        let from_front = current().id() == caller;
         loop {
-            let part = parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let mut left = parts.lock().unwrap_or_else(PoisonError::into_inner);
+            let part = if from_front { left.next() } else { left.next_back() };
+            drop(left);
             let Some(part) = part else { break };
             work(part);
         }
     };
-    let Some(pool) = (helpers > 0).then(|| pool(limit() - 1)).flatten() else { return all() };
+    let Some(pool) = pool(limit() - 1) else { return all() };
     let spawn = |help: Box<dyn FnOnce() + Send>| {
         pool.spawn(move || {
             help();

@@ -84,7 +84,7 @@ impl Layer {
         self.first || (narrow && !self.gated)
     }
 
-    /// Whether it is large enough for [`masked_outer`](super::masked_outer) to pay, and has padded inputs.
+    /// Whether it is large enough for a [`Gate`](super::Gate) to pay, and has padded inputs.
     #[must_use]
     pub fn can_be_gated(self) -> bool {
         !self.first && self.outputs >= SPAN
@@ -105,8 +105,25 @@ impl Layer {
     /// Writes gathered gradients to the flat array `gradients`.
     #[inline(always)]
     pub fn write_gradients<F: Real>(self, weights: &[F], biases: &[F], gradients: &mut [F]) {
+        self.write_weights(weights, &mut gradients[self.weights..][..self.n_weights()]);
+        self.write_biases(biases, gradients);
+    }
+
+    /// How many weights there are.
+    #[must_use]
+    pub(crate) fn n_weights(self) -> usize {
+        self.inputs * self.outputs
+    }
+
+    /// Writes gathered gradients to the biases' place in the flat array `gradients`.
+    pub(crate) fn write_biases<F: Real>(self, biases: &[F], gradients: &mut [F]) {
+        gradients[self.bias..self.end()].copy_from_slice(&biases[..self.outputs]);
+    }
+
+    /// Writes gathered gradients to `own`, the weights' place in the flat array.
+    #[inline(always)]
+    pub(crate) fn write_weights<F: Real>(self, weights: &[F], own: &mut [F]) {
         let (rows, columns) = self.gradient_shape();
-        let own = &mut gradients[self.weights..][..self.inputs * self.outputs];
         if self.gradient_by_inputs() == (self.order == Order::ByInputs) {
             for (to, from) in
                 own.chunks_exact_mut(columns).zip(weights.chunks_exact(row_stride(columns)))
@@ -116,7 +133,6 @@ impl Layer {
         } else {
             transpose(weights, row_stride(columns), (rows, columns), own, rows);
         }
-        gradients[self.bias..self.end()].copy_from_slice(&biases[..self.outputs]);
     }
 }
 
@@ -205,8 +221,8 @@ pub(super) fn transpose<F: Real>(
     to: &mut [F],
     to_stride: usize,
 ) {
-    /// Square that fits into registers.
-    const SIDE: usize = 8;
+    /// A square of so many lines is read and written in whole cache lines of single precision.
+    const SIDE: usize = 16;
     for row in (0..rows).step_by(SIDE) {
         for column in (0..columns).step_by(SIDE) {
             if row + SIDE <= rows && column + SIDE <= columns {

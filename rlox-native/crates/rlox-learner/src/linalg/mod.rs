@@ -1,4 +1,4 @@
-//! Linear algebra of dense layers: five functions, each with a naive twin in [`naive`].
+//! Linear algebra of dense layers: six functions, each with a naive twin in [`naive`].
 //!
 //! | function | computes | in |
 //! |---|---|---|
@@ -6,7 +6,8 @@
 //! | [`accumulate`] | outputs += inputs · W | `product` |
 //! | [`affine_backward_inputs`] | input gradients = output gradients · Wᵀ | `product`, `row_products` |
 //! | [`affine_backward_weights`] | W's = inputsᵀ · output gradients, b's = their sums over rows | `product` |
-//! | [`masked_outer`] | both, where the output gradients are an outer product under a mask | `gated_product` |
+//! | [`masked_outer_inputs`] | input gradients, where the output gradients are an outer product under a mask | `gated_product` |
+//! | [`masked_outer_weights`] | W's and b's, where they are that | `gated_product` |
 //!
 //! The networks above call nothing else. To read or replace the arithmetic, start from the twins: they are
 //! its definition, and the tests compare the two on every instruction set that the machine has.
@@ -129,22 +130,30 @@ pub fn affine_backward_weights<F: Real, S: Simd>(
     product(simd, left, right.elements, width, start, Finish::Keep, weights);
 }
 
-/// Goes back through a layer that `gate` describes: writes the gradient with respect to its inputs and,
-/// if `parameters` are given, those of its weights and biases, or adds them if the flag says so.
+/// Writes the gradient with respect to the inputs of a layer whose output gradients `gate` describes.
 #[inline(always)]
-pub fn masked_outer<F: Real, S: Simd>(
+pub fn masked_outer_inputs<F: Real, S: Simd>(
     simd: S,
     gate: Gate<'_, F>,
     packed: &PackedLayer<F>,
     memory: &mut GateMemory<F>,
-    parameters: Option<(bool, [&mut [F]; 2])>,
     out: &mut [F],
 ) {
-    if let Some((adds, [weights, biases])) = parameters {
-        gate.sum_rows(simd, adds, biases);
-        gate.of_weights(simd, adds, memory, weights);
-    }
     gate.of_inputs(simd, &packed.backward, memory, out);
+}
+
+/// Writes the gradients of the weights and biases of a layer whose output gradients `gate` describes,
+/// or `adds` them.
+#[inline(always)]
+pub fn masked_outer_weights<F: Real, S: Simd>(
+    simd: S,
+    gate: Gate<'_, F>,
+    adds: bool,
+    memory: &mut GateMemory<F>,
+    [weights, biases]: [&mut [F]; 2],
+) {
+    gate.sum_rows(simd, adds, biases);
+    gate.of_weights(simd, adds, memory, weights);
 }
 
 /// Adds every row of `matrix` to `sums`, or to zero.

@@ -1,4 +1,4 @@
-//! The five functions of [`linalg`](super) as plain loops in double precision: their definition.
+//! The six functions of [`linalg`](super) as plain loops in double precision: their definition.
 //!
 //! Arguments are those of the twins, without the instruction set and the memory. Only elements are
 //! written, no padding.
@@ -69,19 +69,10 @@ pub fn affine_backward_weights<F: Real>(
     sum_gradients(layer, inputs, &delta, adds, [weights, biases]);
 }
 
-/// Both gradients with `deltas[i, j] = gradients[i] · row[j]`, and 0 if `outputs[i, j] ≤ 0`; input gradients
-/// are 0 if the input is not positive.
-pub fn masked_outer<F: Real>(
-    gate: Gate<'_, F>,
-    packed: &PackedLayer<F>,
-    parameters: Option<(bool, [&mut [F]; 2])>,
-    out: &mut [F],
-) {
+/// Input gradients with `deltas[i, j] = gradients[i] · row[j]`, and 0 if `outputs[i, j] ≤ 0`; they are 0 if the
+/// input is not positive.
+pub fn masked_outer_inputs<F: Real>(gate: Gate<'_, F>, packed: &PackedLayer<F>, out: &mut [F]) {
     let Gate { rows, layer, inputs, .. } = gate;
-    if let Some((adds, gradients)) = parameters {
-        let inputs = Rows { elements: inputs, rows, stride: row_stride(layer.inputs) };
-        sum_gradients(layer, inputs, &|i, j| gate.delta(i, j), adds, gradients);
-    }
     for i in 0..rows {
         for k in 0..layer.inputs {
             let at = i * row_stride(layer.inputs) + k;
@@ -89,6 +80,17 @@ pub fn masked_outer<F: Real>(
             out[at] = F::of(if inputs[at] > F::zero() { terms.sum() } else { 0.0 });
         }
     }
+}
+
+/// Gradients of weights and biases with the same deltas.
+pub fn masked_outer_weights<F: Real>(
+    gate: Gate<'_, F>,
+    adds: bool,
+    [weights, biases]: [&mut [F]; 2],
+) {
+    let Gate { rows, layer, inputs, .. } = gate;
+    let inputs = Rows { elements: inputs, rows, stride: row_stride(layer.inputs) };
+    sum_gradients(layer, inputs, &|i, j| gate.delta(i, j), adds, [weights, biases]);
 }
 
 fn sum_gradients<F: Real>(

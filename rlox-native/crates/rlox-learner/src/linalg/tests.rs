@@ -1,4 +1,4 @@
-//! The five functions against their naive twins, on every instruction set and in both precisions.
+//! The six functions against their naive twins, on every instruction set and in both precisions.
 
 use pulp::{Arch, Scalar, Simd, WithSimd};
 use rlox_kernels::rng::Pcg64;
@@ -61,7 +61,7 @@ struct Case<F> {
 }
 
 /// What the functions write: outputs, input gradients, gradients of weights and of biases; the last
-/// three once more, of the masked outer product; and outputs that were added to.
+/// three once more, of the masked outer products; and outputs that were added to.
 type Written<F> = [Aligned<F>; 8];
 
 /// Random numbers in rows of [`row_stride`], with zeros as padding.
@@ -151,7 +151,8 @@ impl<F: Real> Case<F> {
         naive::affine_backward_weights(layer, self.inputs(), self.deltas(), adds, gradients);
         if layer.gated {
             let gradients = [&mut **masked_weights, &mut **masked_biases];
-            naive::masked_outer(self.gate(), packed, Some((adds, gradients)), masked_inputs);
+            naive::masked_outer_inputs(self.gate(), packed, masked_inputs);
+            naive::masked_outer_weights(self.gate(), adds, gradients);
         }
         out
     }
@@ -175,7 +176,8 @@ impl<F: Real> WithSimd for &Case<F> {
         if layer.gated {
             let memory = &mut GateMemory::new(layer.outputs);
             let gradients = [&mut **masked_weights, &mut **masked_biases];
-            masked_outer(simd, self.gate(), packed, memory, Some((adds, gradients)), masked_inputs);
+            masked_outer_inputs(simd, self.gate(), packed, memory, masked_inputs);
+            masked_outer_weights(simd, self.gate(), adds, memory, gradients);
         }
         out
     }

@@ -8,8 +8,8 @@ use rlox_kernels::threads;
 use crate::Real;
 use crate::linalg::{Aligned, BLOCK_ROWS, Layer, Order, row_stride};
 use crate::network::Network;
-use crate::passes::{Gradients, Packed, backward, forward};
-use crate::workspace::Workspace;
+use crate::passes::{Gradients, Packed, Pass, backward_each, forward_each};
+use crate::workspace::{Workspace, write_gradients};
 
 /// K networks with `ReLU` whose parameters lie as in `rlox.nn.EnsembleMLP`: layer by layer the weights
 /// of all, `inputs` × `outputs` each; then layer by layer the biases of all.
@@ -35,23 +35,6 @@ pub(super) fn ensemble(sizes: &[usize], n_members: usize) -> Vec<Network> {
         Network::relu(pairs().enumerate().map(layer).collect())
     };
     (0..n_members).map(member).collect()
-}
-
-/// Does `work` for each of the `members`, side by side if they have enough to do.
-fn each_member<F: Real>(
-    networks: &[Network],
-    packed: &[Packed<F>],
-    workspaces: &mut [Workspace<F>],
-    members: Range<usize>,
-    rows: usize,
-    work: impl Fn(&Network, &Packed<F>, &mut Workspace<F>) + Sync,
-) {
-    let (networks, packed) = (&networks[members.clone()], &packed[members.clone()]);
-    let parts = networks.iter().zip(packed).zip(&mut workspaces[members]);
-    let helpers = networks.first().map_or(0, |network| network.helpers(rows));
-    threads::for_each(parts.collect(), helpers, |((network, packed), workspace)| {
-        work(network, packed, workspace);
-    });
 }
 
 /// Critics' parameters as products read them, and memory for a block of rows.
@@ -81,29 +64,14 @@ impl<F: Real> Way<F> {
         }
     }
 
-    /// Goes back through the rows whose values have a gradient.
-    #[inline(always)]
-    fn back<S: Simd>(
-        &mut self,
-        simd: S,
-        network: &Network,
-        packed: &Packed<F>,
-        workspace: &mut Workspace<F>,
-        inputs: &[F],
-        rows: usize,
-    ) {
-        let Self { input_gradients, kept } = self;
+    /// Moves the rows whose values have a gradient to the front.
+    fn keep_rows(&mut self, network: &Network, workspace: &mut Workspace<F>, rows: usize) {
         let of_values = workspace.output_gradient().chunks_exact(network.output_stride());
         let has_gradient =
             |(row, of_value): (usize, &[F])| (of_value[0] != F::zero()).then_some(row);
-        kept.clear();
-        kept.extend(of_values.take(rows).enumerate().filter_map(has_gradient));
-        if kept.is_empty() {
-            return;
-        }
-        workspace.keep_rows(kept);
-        let out = Gradients::Inputs(input_gradients);
-        backward(simd, network, packed, inputs, kept.len(), workspace, out);
+        self.kept.clear();
+        self.kept.extend(of_values.take(rows).enumerate().filter_map(has_gradient));
+        workspace.keep_rows(&self.kept);
     }
 }
 
@@ -120,11 +88,33 @@ impl<F: Real> Critics<F> {
         }
     }
 
-    #[inline(always)]
-    pub(super) fn load(&mut self, networks: &[Network], parameters: &[F]) {
-        for (packed, network) in self.packed.iter_mut().zip(networks) {
-            packed.load(network, parameters);
-        }
+    /// What [`load_each`](crate::passes::load_each) copies.
+    pub(super) fn loads<'a>(
+        &'a mut self,
+        networks: &'a [Network],
+        parameters: &'a [F],
+    ) -> impl Iterator<Item = (&'a mut Packed<F>, &'a Network, &'a [F])> {
+        let networks = self.packed.iter_mut().zip(networks);
+        networks.map(move |(packed, network)| (packed, network, parameters))
+    }
+
+    /// The critics `members` on their way through the inputs.
+    fn passes<'a>(
+        &'a mut self,
+        networks: &'a [Network],
+        members: Range<usize>,
+        rows: usize,
+    ) -> impl Iterator<Item = Pass<'a, F>> {
+        let Self { packed, workspaces, inputs, .. } = self;
+        let (packed, inputs) = (&*packed, &**inputs);
+        let parts = networks.iter().zip(packed).zip(workspaces).take(members.end);
+        parts.skip(members.start).map(move |((network, packed), workspace)| Pass {
+            network,
+            packed,
+            inputs,
+            rows,
+            workspace,
+        })
     }
 
     /// Evaluates the critics `members` at the actions, a row of `act_dim` each.
@@ -144,10 +134,7 @@ impl<F: Real> Critics<F> {
             input[..obs_dim].copy_from_slice(obs);
             input[obs_dim..].copy_from_slice(action);
         }
-        let Self { packed, workspaces, inputs, .. } = self;
-        each_member(networks, packed, workspaces, members, rows, |network, packed, workspace| {
-            forward(simd, network, packed, inputs, rows, workspace);
-        });
+        forward_each(simd, self.passes(networks, members, rows).collect());
     }
 
     /// The value of a row by critic `k`.
@@ -182,10 +169,8 @@ impl<F: Real> Critics<F> {
         members: Range<usize>,
         rows: usize,
     ) {
-        let Self { packed, workspaces, inputs, .. } = self;
-        each_member(networks, packed, workspaces, members, rows, |network, packed, workspace| {
-            backward(simd, network, packed, inputs, rows, workspace, Gradients::Parameters);
-        });
+        let passes = self.passes(networks, members, rows);
+        backward_each(simd, passes.map(|pass| (pass, Gradients::Parameters)).collect());
     }
 
     /// Adds the gradients through the first `used` critics with respect to the actions.
@@ -203,14 +188,21 @@ impl<F: Real> Critics<F> {
     ) {
         let act_dim = gradients.len() / rows;
         let Self { packed, workspaces, inputs, ways } = self;
-        let members = networks.iter().zip(&*packed).zip(&mut *workspaces).zip(&mut *ways);
+        let networks = &networks[..used];
         let helpers = networks.first().map_or(0, |network| network.helpers(rows));
-        let parts = members.take(used).collect();
-        threads::for_each(parts, helpers, |(((network, packed), workspace), way)| {
-            way.back(simd, network, packed, workspace, inputs, rows);
+        let parts = networks.iter().zip(&mut *workspaces).zip(&mut *ways).collect();
+        threads::for_each(parts, helpers, |((network, workspace), way)| {
+            way.keep_rows(network, workspace, rows);
         });
+        let parts = networks.iter().zip(&*packed).zip(workspaces).zip(&mut *ways);
+        let going = parts.filter(|(_, way)| !way.kept.is_empty());
+        let passes = going.map(|(((network, packed), workspace), way)| {
+            let pass = Pass { network, packed, inputs, rows: way.kept.len(), workspace };
+            (pass, Gradients::Inputs(&mut way.input_gradients))
+        });
+        backward_each(simd, passes.collect());
         // In the order of the critics, as sums round.
-        for (network, Way { input_gradients, kept }) in networks.iter().zip(ways).take(used) {
+        for (network, Way { input_gradients, kept }) in networks.iter().zip(ways) {
             let width = network.input_stride;
             let of_inputs = input_gradients.chunks_exact(row_stride(width));
             for (&row, of_inputs) in kept.iter().zip(of_inputs) {
@@ -226,10 +218,12 @@ impl<F: Real> Critics<F> {
         self.workspaces.iter_mut().for_each(Workspace::clear_gradients);
     }
 
-    #[inline(always)]
-    pub(super) fn write_gradients(&self, networks: &[Network], gradients: &mut [F]) {
-        for (workspace, network) in self.workspaces.iter().zip(networks) {
-            workspace.write_gradients(network, gradients);
-        }
+    pub(super) fn write_gradients(
+        &self,
+        helpers: usize,
+        networks: &[Network],
+        gradients: &mut [F],
+    ) {
+        write_gradients(helpers, self.workspaces.iter().zip(networks), gradients);
     }
 }

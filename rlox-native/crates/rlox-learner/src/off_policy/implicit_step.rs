@@ -9,7 +9,9 @@ use super::{Transitions, mean_of};
 use crate::Real;
 use crate::distribution::gaussian_log_prob;
 use crate::linalg::BLOCK_ROWS;
-use crate::passes::{Gradients, backward, forward};
+use crate::network::Network;
+use crate::passes::{Gradients, backward, forward, load_each};
+use crate::workspace::write_gradients;
 
 /// The arguments of [`ImplicitLearner::step`].
 pub(super) struct Step<'a, 'm, F> {
@@ -34,8 +36,10 @@ impl<F: Real> WithSimd for Step<'_, '_, F> {
             sums.value_loss += self.regress_value(simd, first, rows);
         }
         let learner = &mut *self.learner;
-        learner.value_block.write_gradients(&learner.value, &mut learner.value_gradients);
-        step(&mut self.parts.value, &mut learner.value_gradients);
+        let helpers = learner.policy.helpers(n);
+        let of_value = [(&learner.value_block, &learner.value)];
+        write_gradients(helpers, of_value, &mut learner.value_gradients);
+        step(simd, helpers, &mut self.parts.value, &mut learner.value_gradients);
         // Policy and critics see the new value.
         learner.packed_value.load(&learner.value, self.parts.value.parameters);
         for (first, rows) in blocks() {
@@ -43,10 +47,11 @@ impl<F: Real> WithSimd for Step<'_, '_, F> {
             self.regress_critics(simd, first, rows, &mut sums);
         }
         let learner = &mut *self.learner;
-        learner.policy_block.write_gradients(&learner.policy, &mut learner.policy_gradients);
-        learner.online.write_gradients(&learner.critics, &mut learner.critic_gradients);
-        step(&mut self.parts.policy, &mut learner.policy_gradients);
-        step(&mut self.parts.critics, &mut learner.critic_gradients);
+        let of_policy = [(&learner.policy_block, &learner.policy)];
+        write_gradients(helpers, of_policy, &mut learner.policy_gradients);
+        learner.online.write_gradients(helpers, &learner.critics, &mut learner.critic_gradients);
+        step(simd, helpers, &mut self.parts.policy, &mut learner.policy_gradients);
+        step(simd, helpers, &mut self.parts.critics, &mut learner.critic_gradients);
         ImplicitTerms {
             value_loss: mean_of(sums.value_loss, n),
             q_loss: mean_of(sums.q_loss, n),
@@ -58,8 +63,13 @@ impl<F: Real> WithSimd for Step<'_, '_, F> {
 }
 
 #[inline(always)]
-fn step<F: Real>(learnt: &mut Learnt<'_, F>, gradients: &mut [F]) {
-    learnt.rule.step(learnt.parameters, gradients, &mut learnt.moments);
+fn step<F: Real, S: Simd>(
+    simd: S,
+    helpers: usize,
+    learnt: &mut Learnt<'_, F>,
+    gradients: &mut [F],
+) {
+    learnt.rule.step(simd, helpers, learnt.parameters, gradients, &mut learnt.moments);
 }
 
 impl<F: Real> Step<'_, '_, F> {
@@ -67,10 +77,15 @@ impl<F: Real> Step<'_, '_, F> {
     fn begin(&mut self) {
         let Self { learner, parts, target, .. } = self;
         let learner = &mut **learner;
-        learner.packed_value.load(&learner.value, parts.value.parameters);
-        learner.packed_policy.load(&learner.policy, parts.policy.parameters);
-        learner.online.load(&learner.critics, parts.critics.parameters);
-        learner.target.load(&learner.critics, target);
+        let ImplicitLearner { value, policy, critics, packed_value, packed_policy, .. } = learner;
+        let values_and_policy: [(_, &Network, &[F]); 2] = [
+            (packed_value, value, parts.value.parameters),
+            (packed_policy, policy, parts.policy.parameters),
+        ];
+        let of_critics = learner.online.loads(critics, parts.critics.parameters);
+        let of_targets = learner.target.loads(critics, target);
+        let loads = values_and_policy.into_iter().chain(of_critics).chain(of_targets);
+        load_each(policy.helpers(self.batch.len()), loads);
         learner.value_block.clear_gradients();
         learner.policy_block.clear_gradients();
         learner.online.clear_gradients();

@@ -8,7 +8,7 @@ use super::continuous::{ContinuousLearner, part};
 use super::mean_of;
 use crate::Real;
 use crate::linalg::BLOCK_ROWS;
-use crate::passes::forward;
+use crate::passes::{forward, load_each};
 use rlox_kernels::error::{KernelError, Result, check_len};
 
 /// How many actions of each kind there can be: those of all kinds and the dataset's are rows of one
@@ -141,8 +141,9 @@ impl<F: Real> WithSimd for Penalize<'_, F> {
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) -> Vec<f64> {
         let ContinuousLearner { policy, packed_policy, critics, online, .. } = &mut *self.learner;
-        packed_policy.load(policy, self.policy);
-        online.load(critics, self.critics);
+        let of_policy = [(packed_policy, &*policy, self.policy)];
+        let loads = of_policy.into_iter().chain(online.loads(critics, self.critics));
+        load_each(policy.helpers(BLOCK_ROWS), loads);
         online.clear_gradients();
         let here = self.draw(simd, self.obs, self.samples.here);
         let there = self.draw(simd, self.next_obs, self.samples.there);
@@ -157,9 +158,10 @@ impl<F: Real> WithSimd for Penalize<'_, F> {
             mean_of(penalties.sum(), n)
         };
         let penalties = (0..n_critics).map(penalize).collect();
-        let ContinuousLearner { critics, online, penalty_gradients, .. } = &mut *self.learner;
+        let ContinuousLearner { policy, critics, online, penalty_gradients, .. } =
+            &mut *self.learner;
         penalty_gradients.resize(self.critics.len(), F::zero());
-        online.write_gradients(critics, penalty_gradients);
+        online.write_gradients(policy.helpers(n), critics, penalty_gradients);
         penalties
     }
 }

@@ -1,7 +1,6 @@
 //! The step of the policy of continuous actions.
 
 use pulp::{Simd, WithSimd};
-use rlox_kernels::threads;
 
 use super::continuous::{Cloning, ContinuousLearner, PolicyStep, PolicyTerms, part};
 use super::mean_of;
@@ -9,7 +8,8 @@ use super::squashed::Actor;
 use crate::Real;
 use crate::linalg::BLOCK_ROWS;
 use crate::optimizer::Moments;
-use crate::passes::{Gradients, backward};
+use crate::passes::{Gradients, backward, load_each};
+use crate::workspace::write_gradients;
 
 /// The arguments of [`ContinuousLearner::step_policy`].
 pub(super) struct Policy<'a, 'm, F> {
@@ -32,12 +32,9 @@ impl<F: Real> WithSimd for Policy<'_, '_, F> {
         } = &mut *self.learner;
         let n = self.obs.len() / *obs_dim;
         let (own, of_critics) = (&*self.parameters, self.critics);
-        // A thread that helps is awake afterwards.
-        threads::join(
-            policy.helpers(n),
-            || packed_policy.load(policy, own),
-            || online.load(critics, of_critics),
-        );
+        let of_policy = [(packed_policy, &*policy, own)];
+        let loads = of_policy.into_iter().chain(online.loads(critics, of_critics));
+        load_each(policy.helpers(n), loads);
         policy_block.clear_gradients();
         let value_weight = match self.step.cloning {
             Some(cloning) => cloning.alpha / self.mean_size(simd, n),
@@ -50,8 +47,9 @@ impl<F: Real> WithSimd for Policy<'_, '_, F> {
             sums.entropy += terms.entropy;
         }
         let ContinuousLearner { policy, policy_block, policy_gradients, .. } = &mut *self.learner;
-        policy_block.write_gradients(policy, policy_gradients);
-        self.step.rule.step(self.parameters, policy_gradients, self.moments);
+        let helpers = policy.helpers(n);
+        write_gradients(helpers, [(&*policy_block, &*policy)], policy_gradients);
+        self.step.rule.step(simd, helpers, self.parameters, policy_gradients, self.moments);
         PolicyTerms { loss: mean_of(sums.loss, n), entropy: mean_of(sums.entropy, n) }
     }
 }

@@ -7,6 +7,7 @@ use super::{StepRule, Transitions, ValueTerms, mean_of};
 use crate::Real;
 use crate::linalg::BLOCK_ROWS;
 use crate::optimizer::Moments;
+use crate::passes::load_each;
 use rlox_kernels::error::{KernelError, Result, check_len};
 
 /// What a TD error costs.
@@ -122,8 +123,8 @@ impl<F: Real> WithSimd for Step<'_, '_, F> {
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) -> ValueTerms {
         let QLearner { shape, online, target, .. } = &mut *self.learner;
-        online.load(shape, self.parameters);
-        target.load(shape, self.target);
+        let loads = online.loads(shape, self.parameters).chain(target.loads(shape, self.target));
+        load_each(shape.helpers(self.batch.len()), loads);
         online.clear_gradients();
         let mut sums = ValueTerms::default();
         for first in (0..self.batch.len()).step_by(BLOCK_ROWS) {
@@ -132,8 +133,9 @@ impl<F: Real> WithSimd for Step<'_, '_, F> {
             sums.value += terms.value;
         }
         let QLearner { shape, online, gradients, .. } = &mut *self.learner;
-        online.write_gradients(shape, gradients);
-        self.plan.rule.step(self.parameters, gradients, self.moments);
+        let helpers = shape.helpers(self.batch.len());
+        online.write_gradients(helpers, shape, gradients);
+        self.plan.rule.step(simd, helpers, self.parameters, gradients, self.moments);
         let n = self.batch.len();
         ValueTerms { loss: mean_of(sums.loss, n), value: mean_of(sums.value, n) }
     }

@@ -6,9 +6,10 @@ use super::check_sizes;
 use crate::Real;
 use crate::linalg::{BLOCK_ROWS, Layer};
 use crate::network::Network;
-use crate::passes::{Gradients, Packed, backward, forward};
-use crate::workspace::Workspace;
+use crate::passes::{Gradients, Packed, Pass, backward, backward_each, forward, forward_each};
+use crate::workspace::{Workspace, write_gradients};
 use rlox_kernels::error::Result;
+use rlox_kernels::threads;
 
 /// The shape of a network from observations to the values of all actions, `ReLU` between its layers,
 /// and the order of its parameters in one flat array: layer by layer, weights `outputs` × `inputs`
@@ -79,6 +80,12 @@ impl QNetwork {
         self.networks().last().map_or(0, |network| network.end())
     }
 
+    /// How many threads should help with so many rows.
+    pub(super) fn helpers(&self, rows: usize) -> usize {
+        let networks = self.networks().into_iter();
+        threads::product_helpers(networks.map(|network| network.multiply_adds(rows)).sum())
+    }
+
     fn networks(&self) -> Vec<&Network> {
         match &self.kind {
             Kind::Plain(network) => vec![network],
@@ -126,6 +133,16 @@ impl<F: Real> QBlock<F> {
         }
     }
 
+    /// What [`load_each`](crate::passes::load_each) copies.
+    pub(super) fn loads<'a>(
+        &'a mut self,
+        shape: &'a QNetwork,
+        parameters: &'a [F],
+    ) -> impl Iterator<Item = (&'a mut Packed<F>, &'a Network, &'a [F])> {
+        let networks = self.packed.iter_mut().zip(shape.networks());
+        networks.map(move |(packed, network)| (packed, network, parameters))
+    }
+
     /// Computes the values of up to [`BLOCK_ROWS`] rows.
     #[inline(always)]
     pub(super) fn forward<S: Simd>(&mut self, simd: S, shape: &QNetwork, obs: &[F], rows: usize) {
@@ -142,8 +159,16 @@ impl<F: Real> QBlock<F> {
             (Kind::Dueling { shared, value, advantage }, [features, of_value, of_advantage]) => {
                 forward(simd, shared, &packed[0], obs, rows, features);
                 let features = features.output();
-                forward(simd, value, &packed[1], features, rows, of_value);
-                forward(simd, advantage, &packed[2], features, rows, of_advantage);
+                let pass = |network, packed, workspace| Pass {
+                    network,
+                    packed,
+                    inputs: features,
+                    rows,
+                    workspace,
+                };
+                let value_pass = pass(value, &packed[1], &mut *of_value);
+                let advantage_pass = pass(advantage, &packed[2], &mut *of_advantage);
+                forward_each(simd, vec![value_pass, advantage_pass]);
                 let state_values = of_value.output().chunks_exact(value.output_stride());
                 let advantages = of_advantage.output().chunks_exact(advantage.output_stride());
                 let rows =
@@ -186,10 +211,13 @@ impl<F: Real> QBlock<F> {
                     }
                 }
                 let inputs = features.output();
-                let first = Gradients::All(of_first);
-                backward(simd, value, &packed[1], inputs, rows, of_value, first);
-                let second = Gradients::All(of_second);
-                backward(simd, advantage, &packed[2], inputs, rows, of_advantage, second);
+                let pass =
+                    |network, packed, workspace| Pass { network, packed, inputs, rows, workspace };
+                let value_pass = pass(value, &packed[1], of_value);
+                let advantage_pass = pass(advantage, &packed[2], of_advantage);
+                let gradients = [&mut *of_first, &mut *of_second].map(|out| Gradients::All(out));
+                let passes = [value_pass, advantage_pass].into_iter().zip(gradients);
+                backward_each(simd, passes.collect());
                 let sums = of_first.iter().zip(of_second.iter());
                 for (to, (&a, &b)) in features.output_gradient().iter_mut().zip(sums) {
                     *to = a + b;
@@ -204,11 +232,8 @@ impl<F: Real> QBlock<F> {
         self.workspaces.iter_mut().for_each(Workspace::clear_gradients);
     }
 
-    #[inline(always)]
-    pub(super) fn write_gradients(&self, shape: &QNetwork, gradients: &mut [F]) {
-        for (workspace, network) in self.workspaces.iter().zip(shape.networks()) {
-            workspace.write_gradients(network, gradients);
-        }
+    pub(super) fn write_gradients(&self, helpers: usize, shape: &QNetwork, gradients: &mut [F]) {
+        write_gradients(helpers, self.workspaces.iter().zip(shape.networks()), gradients);
     }
 }
 

@@ -1,13 +1,13 @@
 //! The step of the critics of continuous actions.
 
 use pulp::{Simd, WithSimd};
-use rlox_kernels::threads;
 
 use super::continuous::{ContinuousLearner, ValueStep, part};
 use super::{Transitions, ValueTerms, mean_of};
 use crate::Real;
 use crate::linalg::BLOCK_ROWS;
 use crate::optimizer::Moments;
+use crate::passes::load_each;
 
 /// The arguments of [`ContinuousLearner::step_values`].
 pub(super) struct Values<'a, 'm, F> {
@@ -32,12 +32,9 @@ impl<F: Real> WithSimd for Values<'_, '_, F> {
             &mut *self.learner;
         let n = self.batch.len();
         let (own, of_target) = (&*self.parameters, self.target);
-        let load = || {
-            packed_policy.load(policy, self.policy);
-            online.load(critics, own);
-        };
-        // A thread that helps is awake afterwards.
-        threads::join(policy.helpers(n), load, || target.load(critics, of_target));
+        let of_policy = [(packed_policy, &*policy, self.policy)];
+        let of_critics = online.loads(critics, own).chain(target.loads(critics, of_target));
+        load_each(policy.helpers(n), of_policy.into_iter().chain(of_critics));
         online.clear_gradients();
         let mut sums = ValueTerms::default();
         for first in (0..n).step_by(BLOCK_ROWS) {
@@ -45,16 +42,18 @@ impl<F: Real> WithSimd for Values<'_, '_, F> {
             sums.loss += terms.loss;
             sums.value += terms.value;
         }
-        let ContinuousLearner { critics, online, critic_gradients, penalty_gradients, .. } =
-            &mut *self.learner;
-        online.write_gradients(critics, critic_gradients);
+        let ContinuousLearner {
+            policy, critics, online, critic_gradients, penalty_gradients, ..
+        } = &mut *self.learner;
+        let helpers = policy.helpers(n);
+        online.write_gradients(helpers, critics, critic_gradients);
         let weight = F::of(self.step.penalty_weight);
         if weight != F::zero() {
             for (gradient, &of_penalty) in critic_gradients.iter_mut().zip(&*penalty_gradients) {
                 *gradient = *gradient + weight * of_penalty;
             }
         }
-        self.step.rule.step(self.parameters, critic_gradients, self.moments);
+        self.step.rule.step(simd, helpers, self.parameters, critic_gradients, self.moments);
         ValueTerms { loss: mean_of(sums.loss, n), value: mean_of(sums.value, n * critics.len()) }
     }
 }
