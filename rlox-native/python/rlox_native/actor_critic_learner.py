@@ -82,16 +82,17 @@ class NativeActorCriticLearner:
         """Take the steps of SAC: critics, policy, temperature, target."""
         objective: SoftActorCritic = self._task.objective
         parts, policy = self._task.parts, self._policy.parameters
-        temperature = parts["temperature"].value()
-        alpha = temperature.item()
-        noise = standard_normal(batch.actions, parts["policy"].generator).numpy()
-        terms = self._step_values(batch, policy, noise, learning_rate, alpha=alpha, scale=0.5)
-        noise = standard_normal(batch.actions, parts["policy"].generator).numpy()
-        policy_loss, entropy = self._step_policy(batch, noise, learning_rate, alpha=alpha)
+        alpha = parts["temperature"].value().item()
+        # Both at once: threads that helped with the first step are still awake for the second.
+        of_next, of_present = (
+            standard_normal(batch.actions, parts["policy"].generator).numpy() for _ in range(2)
+        )
+        terms = self._step_values(batch, policy, of_next, learning_rate, alpha=alpha, scale=0.5)
+        policy_loss, entropy = self._step_policy(batch, of_present, learning_rate, alpha=alpha)
         if objective.target_entropy is not None:
             # J_α is log α (H - H̄)
             slope = entropy - objective.target_entropy
-            self._alpha.step_down(temperature.new_tensor([slope]), learning_rate)
+            self._alpha.step_down(slope, learning_rate)
         self._follow("critic", parts["critic_optimizer"].parameters)
         return {**terms, "policy_loss": policy_loss, "entropy": entropy, "alpha": alpha}
 

@@ -8,7 +8,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from rlox.errors import BackendError
 from rlox.learners.transitions import Learn
 from rlox.networks import SquashedGaussianPolicy
@@ -74,7 +73,7 @@ class NativeConservativeLearner:
         if objective.target_entropy is not None:
             entropy = self._learner.entropy(self._policy.parameters, obs, noise)
             slope = entropy - objective.target_entropy
-            self._alpha.step_down(torch.tensor([slope]), learning_rate)
+            self._alpha.step_down(slope, learning_rate)
         alpha = _exponential(self._alpha)
         loss, entropy = self._learner.step_policy(
             self._policy.arguments(),
@@ -109,7 +108,7 @@ class NativeConservativeLearner:
             slope = (
                 -_exponential(self._multiplier) * objective.penalty_weight * float(penalty.mean())
             )
-            self._multiplier.step_down(torch.tensor([slope]), learning_rate)
+            self._multiplier.step_down(slope, learning_rate)
         weight = objective.penalty_weight * min(_exponential(self._multiplier), 1e6)
         loss, value, _ = self._learner.step_values(
             self._critic.arguments(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import numpy.typing as npt
 import torch
 from rlox.errors import BackendError
@@ -73,7 +74,7 @@ class Adam:
     def count(self) -> None:
         """Count a step that the learner took."""
         steps = self._steps()
-        steps += 1
+        steps.fill(steps.item() + 1)  # in place, a sum takes NumPy many times as long
 
     def _steps(self) -> npt.NDArray[Any]:
         """Return how many steps were taken, (), in the optimiser's memory.
@@ -93,18 +94,19 @@ class Adam:
             }
         return self._count
 
-    def step_down(self, gradients: torch.Tensor, learning_rate: float) -> None:
-        """Take one step down gradients (P,) of parameters that are too few for a learner in Rust.
+    def step_down(self, gradient: float, learning_rate: float) -> None:
+        """Take one step down the gradient of an only parameter, as a temperature is.
 
-        Torch's own step imports its compiler the first time.
+        Torch's own step imports its compiler the first time, and takes ten times as long.
 
         Source:
             Kingma and Ba 2015, "Adam: a method for stochastic optimization", algorithm 1.
         """
+        learnt, (beta1, beta2) = self.arguments(), self._constants["betas"]
         self.count()
-        state, (beta1, beta2) = self._optimizer.state(), self._constants["betas"]
-        step = int(state["step"])
-        first = state["exp_avg"].lerp_(gradients, 1 - beta1)
-        second = state["exp_avg_sq"].lerp_(gradients.square(), 1 - beta2)
-        spread = (second / (1 - beta2**step)).sqrt_().add_(self._constants["eps"])
-        self._optimizer.parameters.addcdiv_(first, spread, value=-learning_rate / (1 - beta1**step))
+        step = learnt["step"] + 1
+        first, second = learnt["first_moments"], learnt["second_moments"]
+        first += (1 - beta1) * (gradient - first)
+        second += (1 - beta2) * (gradient**2 - second)
+        spread = np.sqrt(second / (1 - beta2**step)) + self._constants["eps"]
+        self.parameters -= learning_rate / (1 - beta1**step) * (first / spread)
