@@ -83,7 +83,7 @@ class NativeActorCriticLearner:
         objective: SoftActorCritic = self._task.objective
         parts, policy = self._task.parts, self._policy.parameters
         alpha = parts["temperature"].value().item()
-        # Both at once: threads that helped with the first step are still awake for the second.
+        # Both before the products, which fill the caches.
         of_next, of_present = (
             standard_normal(batch.actions, parts["policy"].generator).numpy() for _ in range(2)
         )

@@ -95,9 +95,9 @@ class Adam:
         return self._count
 
     def step_down(self, gradient: float, learning_rate: float) -> None:
-        """Take one step down the gradient of an only parameter, as a temperature is.
+        """Take one step down the gradient of a single parameter, as a temperature is.
 
-        Torch's own step imports its compiler the first time, and takes ten times as long.
+        Torch's own step imports its compiler the first time, and takes three times as long.
 
         Source:
             Kingma and Ba 2015, "Adam: a method for stochastic optimization", algorithm 1.

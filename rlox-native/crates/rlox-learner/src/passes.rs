@@ -188,7 +188,7 @@ pub(super) fn backward_each<F: Real, S: Simd>(
     }
     let wholes = passes
         .iter_mut()
-        .map(|(pass, gradients)| BackwardRows::new(pass, gradients.of_inputs(), helpers + 2));
+        .map(|(pass, gradients)| BackwardRows::new(pass, gradients.of_inputs(), helpers + 1));
     threads::for_each(runs(wholes.collect(), helpers + 1), helpers, |run| {
         for part in run {
             part.run(simd);

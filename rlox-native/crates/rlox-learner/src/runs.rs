@@ -10,7 +10,7 @@ use super::linalg::{
 use super::network::Network;
 use super::passes::{Packed, Pass};
 
-/// Rows of one network, of which the first can be split off.
+/// Rows of one network that can be divided.
 pub(super) trait Divisible {
     fn rows(&self) -> usize;
 

@@ -106,6 +106,30 @@ fn updates_of_an_actor_critic() {
     }
 }
 
+/// Random transitions of three observed numbers.
+struct Drawn {
+    obs: Vec<f32>,
+    next_obs: Vec<f32>,
+    rewards: Vec<f32>,
+    discounts: Vec<f32>,
+}
+
+impl Drawn {
+    fn new(rows: usize, seed: u64) -> Self {
+        Self {
+            obs: numbers(3 * rows, seed),
+            next_obs: numbers(3 * rows, seed + 1),
+            rewards: numbers(rows, seed + 2),
+            discounts: vec![0.99; rows],
+        }
+    }
+
+    fn batch(&self) -> Transitions<'_, f32> {
+        let Self { obs, next_obs, rewards, discounts } = self;
+        Transitions { obs, next_obs, rewards, discounts, weights: None }
+    }
+}
+
 /// Three critics, with a gated layer and without.
 #[test]
 fn steps_of_critics_and_policy() {
@@ -119,20 +143,12 @@ fn steps_of_critics_and_policy() {
             let mut policy = numbers(learner.n_policy_parameters(), 1);
             let mut critics = numbers(learner.n_critic_parameters(), 2);
             let target = numbers(critics.len(), 3);
-            let (obs, next_obs) = (numbers(3 * ROWS, 4), numbers(3 * ROWS, 5));
-            let (rewards, discounts) = (numbers(ROWS, 6), vec![0.99; ROWS]);
+            let drawn = Drawn::new(ROWS, 4);
             let (actions, noise) = (numbers(2 * ROWS, 7), numbers(2 * ROWS, 8));
             let mut errors = vec![0.0; 3 * ROWS];
             for _ in 0..3 {
                 let (mut first, mut second) = (vec![0.0; critics.len()], vec![0.0; critics.len()]);
                 let mut moments = Moments { step: 0, first: &mut first, second: &mut second };
-                let batch = Transitions {
-                    obs: &obs,
-                    next_obs: &next_obs,
-                    rewards: &rewards,
-                    discounts: &discounts,
-                    weights: None,
-                };
                 let step = ValueStep { alpha: 0.1, scale: 0.5, penalty_weight: 0.0, rule: RULE };
                 learner
                     .step_values(
@@ -140,7 +156,7 @@ fn steps_of_critics_and_policy() {
                         &target,
                         &policy,
                         &mut moments,
-                        batch,
+                        drawn.batch(),
                         &actions,
                         &noise,
                         step,
@@ -152,7 +168,7 @@ fn steps_of_critics_and_policy() {
                 let alpha = if actor == Actor::Deterministic { 0.0 } else { 0.1 };
                 let step = PolicyStep { alpha, cloning: None, rule: RULE };
                 learner
-                    .step_policy(&mut policy, &critics, &mut moments, &obs, &noise, step)
+                    .step_policy(&mut policy, &critics, &mut moments, &drawn.obs, &noise, step)
                     .unwrap();
             }
             [policy, critics, errors].concat()
@@ -171,26 +187,18 @@ fn steps_of_action_values() {
             let target = numbers(parameters.len(), 2);
             let (mut first, mut second) = (target.clone(), vec![0.0; target.len()]);
             let mut moments = Moments { step: 0, first: &mut first, second: &mut second };
-            let (obs, next_obs) = (numbers(3 * ROWS, 3), numbers(3 * ROWS, 4));
-            let (rewards, discounts) = (numbers(ROWS, 5), vec![0.99; ROWS]);
+            let drawn = Drawn::new(ROWS, 3);
             let actions: Vec<_> = (0..2).cycle().take(ROWS).collect();
             let mut errors = vec![0.0; ROWS];
             let mut learner = QLearner::new(shape.clone());
             for _ in 0..3 {
-                let batch = Transitions {
-                    obs: &obs,
-                    next_obs: &next_obs,
-                    rewards: &rewards,
-                    discounts: &discounts,
-                    weights: None,
-                };
                 let step = QStep { double: true, loss: ElementLoss::Huber, rule: RULE };
                 learner
                     .step(
                         &mut parameters,
                         &target,
                         &mut moments,
-                        batch,
+                        drawn.batch(),
                         &actions,
                         step,
                         &mut errors,
@@ -215,17 +223,9 @@ fn steps_of_implicit_q_learning() {
             .zip(2..)
             .map(|(n, seed)| [numbers(n, seed), vec![0.0; n], vec![0.0; n]])
             .collect();
-        let (obs, next_obs) = (numbers(3 * ROWS, 5), numbers(3 * ROWS, 6));
-        let (rewards, discounts) = (numbers(ROWS, 7), vec![0.99; ROWS]);
+        let drawn = Drawn::new(ROWS, 5);
         let actions = numbers(2 * ROWS, 8);
         for step in 0..3 {
-            let batch = Transitions {
-                obs: &obs,
-                next_obs: &next_obs,
-                rewards: &rewards,
-                discounts: &discounts,
-                weights: None,
-            };
             let mut learnt = parts.iter_mut().map(|[parameters, first, second]| Learnt {
                 parameters,
                 moments: Moments { step, first, second },
@@ -234,7 +234,7 @@ fn steps_of_implicit_q_learning() {
             let mut next = || learnt.next().unwrap();
             let parts = ImplicitParts { value: next(), policy: next(), critics: next() };
             let losses = ImplicitLosses { expectile: 0.7, temperature: 3.0, max_weight: 100.0 };
-            learner.step(parts, &target, batch, &actions, losses).unwrap();
+            learner.step(parts, &target, drawn.batch(), &actions, losses).unwrap();
         }
         parts.concat().concat()
     });

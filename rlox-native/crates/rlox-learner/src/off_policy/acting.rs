@@ -6,6 +6,7 @@ use super::continuous::{ContinuousLearner, part};
 use super::q_learner::{QLearner, largest};
 use crate::Real;
 use crate::linalg::BLOCK_ROWS;
+use crate::passes::load_each;
 use rlox_kernels::error::{Result, check_len};
 
 impl<F: Real> QLearner<F> {
@@ -35,7 +36,7 @@ impl<F: Real> WithSimd for Greedy<'_, F> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let QLearner { shape, online, .. } = self.learner;
-        online.load(shape, self.parameters);
+        load_each(0, online.loads(shape, self.parameters));
         let blocks = self.obs.chunks(BLOCK_ROWS * shape.obs_dim());
         for (obs, actions) in blocks.zip(self.actions.chunks_mut(BLOCK_ROWS)) {
             online.forward(simd, shape, obs, actions.len());

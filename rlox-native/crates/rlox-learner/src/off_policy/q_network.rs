@@ -108,7 +108,7 @@ pub(super) struct QBlock<F> {
 
 impl<F: Real> QBlock<F> {
     /// For both directions: a target network has no way back, but keeps its weights in torch's order
-    /// too, so that [`QBlock::load`] only compares them while they stay.
+    /// too, so that [`load_each`](crate::passes::load_each) only compares them while they stay.
     pub(super) fn new(shape: &QNetwork) -> Self {
         let networks = shape.networks();
         let packed = networks.iter().enumerate().map(|(i, network)| match i {
@@ -123,13 +123,6 @@ impl<F: Real> QBlock<F> {
             values: zeros(BLOCK_ROWS * shape.n_actions),
             gradients: zeros(BLOCK_ROWS * shape.n_actions),
             of_streams: [zeros(shared), zeros(shared)],
-        }
-    }
-
-    #[inline(always)]
-    pub(super) fn load(&mut self, shape: &QNetwork, parameters: &[F]) {
-        for (packed, network) in self.packed.iter_mut().zip(shape.networks()) {
-            packed.load(network, parameters);
         }
     }
 
