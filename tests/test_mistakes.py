@@ -170,6 +170,14 @@ def load_anothers_checkpoint() -> None:
 
 IN_PYTHON: dict[str, tuple[Callable[[], Any], str]] = {
     "no env": (lambda: rlox.make("ppo"), "the algorithm 'ppo' needs env=..., got none"),
+    "no env for the class": (PPO, "PPO needs env_id=..., got none"),
+    "make's word for the env": (
+        lambda: PPO(env="CartPole-v1"),
+        "PPO needs env_id=..., got env='CartPole-v1'; rename env to env_id",
+    ),
+    "the class's word for the env": (
+        lambda: rlox.make("ppo", env_id="CartPole-v1"), "got env_id=...; rename env_id to env",
+    ),
     "a number as env": (lambda: rlox.make("ppo", env=3), "must be a gymnasium id, a callable"),
     "a misspelt algorithm": (lambda: rlox.make("p p o", env="CartPole-v1"), "did you mean 'ppo'"),
     "a misspelt option": (lambda: ppo(gama=0.9), "did you mean 'gamma'?"),

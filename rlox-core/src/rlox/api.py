@@ -71,7 +71,9 @@ def make(
     given = {"env": env, **overrides}
     for need in found.needs:
         if given.get(need) is None and not (need == "env" and given.get("env_fn")):
-            raise ConfigError(f"the algorithm '{name}' needs {need}=..., got none")
+            renamed = need == "env" and "env_id" in given
+            got = "env_id=...; rename env_id to env" if renamed else "none"
+            raise ConfigError(f"the algorithm '{name}' needs {need}=..., got {got}")
     if preset is not None:
         given["preset"] = full_name(name, env, preset)
     # the constructors of the documents call their first argument env_id
