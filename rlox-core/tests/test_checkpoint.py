@@ -404,6 +404,23 @@ def test_a_count_that_no_training_reaches_is_refused(
         counting.CountingAlgorithm.from_checkpoint(path)
 
 
+def test_what_a_checkpoint_does_not_fit_is_closed(
+    counting: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its envs' processes and its buffer's file do not wait for the garbage collector."""
+    path, closed = tmp_path / "c.safetensors", list[Any]()
+    trained(counting).save(path)
+
+    def refuse(self: Any, state: Any) -> None:
+        raise ValueError("it is of another size")
+
+    monkeypatch.setattr(counting.CountingAlgorithm, "load_state_dict", refuse)
+    monkeypatch.setattr(counting.CountingAlgorithm, "close", lambda self: closed.append(self))
+    with pytest.raises(CheckpointError, match="does not fit"):
+        counting.CountingAlgorithm.from_checkpoint(path)
+    assert len(closed) == 1
+
+
 def test_an_array_of_another_dtype_is_refused(counting: ModuleType, tmp_path: Path) -> None:
     """And not converted."""
     path = tmp_path / "c.rlox"

@@ -11,6 +11,7 @@ import pytest
 import rlox
 import torch
 from rlox.errors import ConfigError, DatasetError, EnvError, SpaceError
+from rlox.training.loop import run_iteration
 from rlox_offline.bc import BC
 from rlox_offline.datasets import Dataset
 from torch import nn
@@ -32,6 +33,14 @@ def test_cloned_policy_acts_on_raw_observations(stochastic: bool, normalize: boo
     bc.train(1_500)
     error = np.abs(bc.predict(obs) - dataset.columns["actions"]).mean()
     assert error < 0.1
+
+
+def test_an_iteration_outside_a_training_is_a_whole_one() -> None:
+    """No training bounds it."""
+    dataset, _ = cloneable()
+    bc = BC(dataset, hidden=8, steps_per_iteration=7, seed=0)
+    assert np.isfinite(run_iteration(bc)["loss"])
+    assert bc.clock.gradient_steps == 7
 
 
 def test_discrete_policy_learns_the_labels() -> None:

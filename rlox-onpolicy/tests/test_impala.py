@@ -132,6 +132,17 @@ def test_steps_are_counted_for_uneven_updates() -> None:
         assert metrics["mean_reward"] == metrics["mean_episode_length"]
 
 
+@pytest.mark.parametrize("n_envs", [1, 4])
+def test_another_number_of_envs_goes_on(tmp_path: Path, n_envs: int) -> None:
+    """Episodes begin anew; what was collected with the old number is dropped."""
+    with IMPALA("CartPole-v1", seed=0, **SMALL) as impala:
+        impala.train(256)
+        impala.save(tmp_path / "impala.safetensors")
+    with IMPALA.from_checkpoint(tmp_path / "impala.safetensors", n_envs=n_envs) as resumed:
+        assert resumed.train(n_envs * 256)["episodes"] > 0
+        assert resumed.clock.env_steps == 256 + n_envs * 256
+
+
 class FailsAfter(gymnasium.Env):
     """An env that raises in its ``limit``-th step."""
 

@@ -28,7 +28,6 @@ __all__ = [
     "Ranks",
     "agreed_seed",
     "begin_together",
-    "current_ranks",
     "join_ranks",
     "leave_ranks",
     "own_rank",
@@ -165,11 +164,6 @@ class Ranks:
 
 RANKS: list[Ranks] = []
 """This process among the ranks of its training; empty if it is the only one."""
-
-
-def current_ranks() -> Ranks | None:
-    """Return this process among the training's ranks; ``None`` if it is the only one."""
-    return RANKS[0] if RANKS else None
 
 
 def own_rank() -> int:

@@ -2,6 +2,7 @@
 
 from rlox.files.atomic import remove_parts, sync_folder, target_of, write_atomically
 from rlox.files.html_text import pairs_as_html
+from rlox.files.locking import lock_file
 from rlox.files.opening import (
     open_regular,
     read_text,
@@ -10,6 +11,7 @@ from rlox.files.opening import (
 )
 
 __all__ = [
+    "lock_file",
     "open_regular",
     "pairs_as_html",
     "read_text",

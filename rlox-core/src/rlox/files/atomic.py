@@ -18,7 +18,12 @@ def target_of(path: Path) -> Path:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make durable which files a folder has, and under which names."""
+    """Make durable which files a folder has, and under which names.
+
+    Windows opens no folder, and its file systems log names by themselves.
+    """
+    if os.name == "nt":
+        return
     directory = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(directory)

@@ -210,11 +210,11 @@ class OfflineAlgorithm(Algorithm):
         """Take up to ``steps_per_iteration`` gradient steps and return their mean metrics."""
         assert self.minibatches is not None
         cfg: OfflineConfig = self.config
-        seeds = self.streams.numpy("minibatches")
+        seeds, most = self.streams.numpy("minibatches"), cfg.steps_per_iteration
         collected: dict[str, list[Tensor]] = {}
         hooks.enter("learn")
         with torch_threads(cfg.torch_threads):
-            for _ in range(min(cfg.steps_per_iteration, self.clock.remaining)):
+            for _ in range(min(most, self.clock.remaining or most)):  # of no training, all
                 rows = self.minibatches.sample(cfg.batch_size, int(seeds.integers(2**32)))
                 updated = self._update(self.scaling.batch(rows, self.continuous))
                 metrics = {name: self._on_device(value) for name, value in updated.items()}

@@ -287,6 +287,7 @@ def load(
         reason = str(error) if isinstance(error, CheckpointError) else repr(error)
         saved = manifest.get("env_id")
         other = f" (it was saved on the env {saved!r}, not {env!r})" if saved != env else ""
+        algorithm.close()
         raise CheckpointError(f"checkpoint '{path}' does not fit{other}: {reason}") from error
     if (difference := difference_of_ranks(manifest)) and not own_rank():
         _LOG.warning("checkpoint '%s' goes on otherwise: %s", path, difference)

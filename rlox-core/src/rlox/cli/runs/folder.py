@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import shlex
 import sys
@@ -18,7 +17,7 @@ from rlox.cli.runs.parts import code_parts
 from rlox.config.composition import local_options
 from rlox.config.files import read_mapping
 from rlox.errors import CheckpointError, ConfigError
-from rlox.files import open_regular, read_text, remove_parts, require_plain_folder, write_atomically
+from rlox.files import lock_file, read_text, remove_parts, require_plain_folder, write_atomically
 from rlox.training import checkpoint
 from rlox.training.segment_files import remove_orphans
 from rlox.training.versions import installed_versions
@@ -26,11 +25,6 @@ from rlox.training.versions import installed_versions
 if TYPE_CHECKING:
     from rlox.algorithm import Algorithm
     from rlox.cli.runs.options import RunOptions
-
-try:
-    import fcntl
-except ModuleNotFoundError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 __all__ = [
     "RunFolder",
@@ -86,25 +80,15 @@ class RunFolder:
         """
         require_plain_folder(self.path)
         self.path.mkdir(parents=True, exist_ok=True)
-        lock = self.path / ".lock"
-        with open_regular(lock, "w") as file:
-            try:
-                # of the process, unlike flock's: env workers that outlive it do not hold it
-                if fcntl is not None:
-                    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                if error.errno not in (errno.EACCES, errno.EAGAIN):
-                    raise
+        with lock_file(self.path / ".lock") as held:
+            if not held:
                 raise ConfigError(
                     f"another process is training in the run folder '{self.path}'; wait for its "
                     "end or stop it"
-                ) from None
+                )
             remove_parts(self.checkpoints)
             remove_orphans(self.checkpoints)
-            try:
-                yield
-            finally:
-                lock.unlink(missing_ok=True)
+            yield
 
     def remote_options(self, algorithm_class: type[Algorithm]) -> dict[str, Any]:
         """Return the options of envs on other machines, which checkpoints leave out.

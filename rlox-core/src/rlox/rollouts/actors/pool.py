@@ -177,8 +177,12 @@ class ActorPool:
             "actors": [actor.state_dict() for actor in self._actors],
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any], *, keep_unrolls: bool) -> None:
         """Restore them; what is under way is forgotten.
+
+        Args:
+            state: see :meth:`state_dict`.
+            keep_unrolls: whether those that are collected are of as many envs.
 
         Raises:
             CheckpointError: there were more actors or fewer.
@@ -189,7 +193,8 @@ class ActorPool:
             )
         wait([future for _, future in self._pending])
         self._pending.clear()
-        self._restored = deque(unroll_from_arrays(arrays) for arrays in state["unrolls"])
+        unrolls = state["unrolls"] if keep_unrolls else []
+        self._restored = deque(unroll_from_arrays(arrays) for arrays in unrolls)
         self._dispatched, self._dropped = int(state["dispatched"]), int(state["dropped"])
         for actor, saved in zip(self._actors, state["actors"], strict=True):
             actor.load_state_dict(saved)

@@ -225,9 +225,13 @@ class ActorRollouts:
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore them; actors whose envs have no state begin new episodes."""
+        """Restore them; actors whose envs have no state, or were more or fewer, begin new episodes.
+
+        With another number of envs, what was collected and not learnt from is dropped.
+        """
         self.version = int(state["version"])
-        self.statistics.load_state_dict(state["statistics"], keep_running=True)
-        self._started.load_state_dict(state["pool"])
+        fits = self.statistics.fits(state["statistics"])
+        self.statistics.load_state_dict(state["statistics"], keep_running=fits)
+        self._started.load_state_dict(state["pool"], keep_unrolls=fits)
         if self.preprocessor is not None:
             self.preprocessor.load_state_dict(state["observations"])
