@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rlox.files import locking, lock_file, open_regular, sync_folder, write_atomically
+from rlox.files import lock_file, locking, open_regular, sync_folder, write_atomically
 
 
 def test_threads_that_write_one_file_do_not_disturb_each_other(
@@ -32,9 +32,7 @@ def test_threads_that_write_one_file_do_not_disturb_each_other(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_folders_are_not_synced_on_windows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folders_are_not_synced_on_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It opens no folder."""
 
     def refuse(path: Any, *_: Any) -> int:

@@ -195,6 +195,27 @@ def test_td3_and_ddpg_take_a_plain_module(algorithm: Any) -> None:
     assert not torch.equal(lagging, actor(torch.from_numpy(obs)))
 
 
+def test_own_networks_are_in_training_mode_in_gradient_steps_alone() -> None:
+    """With dropout predictions repeat, normalisation takes one row, and evaluations move nothing.
+
+    The target network takes over the running moments.
+    """
+    norm = nn.BatchNorm1d(16)
+    network = nn.Sequential(nn.Linear(4, 16), norm, nn.ReLU(), nn.Dropout(), nn.Linear(16, 2))
+    options = {"learning_starts": 16, "batch_size": 8, "steps_per_iteration": 32, "seed": 0}
+    dqn = DQN("CartPole-v1", network=network, target_update_interval=1, **options)
+    dqn.train(64)
+    assert not torch.equal(norm.running_mean, torch.zeros(16))
+    assert torch.equal(norm.running_mean, dqn.target[1].running_mean)
+    assert not any(module.training for module in (*network.modules(), *dqn.target.modules()))
+    before = norm.running_mean.clone()
+    obs = np.random.default_rng(0).normal(size=(16, 4))
+    assert len({tuple(dqn.predict(obs)) for _ in range(8)}) == 1
+    dqn.predict(obs[0])
+    dqn.evaluate(n_episodes=1)
+    assert torch.equal(before, norm.running_mean)
+
+
 class Rows:
     """A buffer of single transitions, drawn by a seed, without any of this library's."""
 

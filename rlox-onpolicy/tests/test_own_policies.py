@@ -147,7 +147,7 @@ class Drawing(Wrong):
 
 @pytest.mark.parametrize(("algorithm", "options"), ALGORITHMS)
 def test_trying_a_policy_disturbs_nothing(algorithm: Any, options: dict[str, Any]) -> None:
-    """Neither its random streams, nor torch's, nor its buffers, nor its mode."""
+    """Neither its random streams, nor torch's, nor its buffers; it acts in evaluation mode."""
     policy = Drawing()
     policy.drop.eval()
     total = policy.total
@@ -156,8 +156,40 @@ def test_trying_a_policy_disturbs_nothing(algorithm: Any, options: dict[str, Any
     after = policy.own.get_state(), torch.get_rng_state(), *policy.buffers()
     assert all(map(torch.equal, before, after))
     assert policy.total is total
-    assert policy.norm.training
+    assert not policy.norm.training
     assert not policy.drop.training
+
+
+class Normalised(Wrong):
+    """A policy of normalised observations."""
+
+    def __init__(self) -> None:
+        super().__init__("none", None, ())
+        self.norm, self.frozen = nn.BatchNorm1d(4), nn.BatchNorm1d(4)
+
+    def _call(self, method: str, *arguments: Any) -> Any:
+        obs, *others = arguments
+        return super()._call(method, self.frozen(self.norm(obs)), *others)
+
+
+@pytest.mark.parametrize(("algorithm", "options"), ALGORITHMS)
+def test_a_policy_is_in_training_mode_in_updates_alone(
+    algorithm: Any, options: dict[str, Any]
+) -> None:
+    """Its normalisation takes a single env, and predictions repeat; what is frozen stays so."""
+    policy = Normalised()
+    policy.frozen.eval()
+    modes = list[tuple[bool, bool]]()
+    policy.norm.register_forward_hook(
+        lambda *_: modes.append((torch.is_grad_enabled(), policy.norm.training))
+    )
+    options = {**options, "n_envs": 1, "n_steps": 32}
+    with algorithm("CartPole-v1", policy=policy, **options) as made:
+        made.train(64)
+    assert {learns == trains for learns, trains in modes} == {True}
+    assert {trains for _, trains in modes} == {False, True}
+    assert not policy.norm.training
+    assert torch.equal(policy.frozen.running_mean, torch.zeros(4))
 
 
 class Space(gymnasium.Env[Any, Any]):

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from rlox.learners.choose import find_learner
 from rlox.learners.terms import AddedLosses
+from rlox.nn.modes import LearningMode
 
 __all__ = [
     "Act",
@@ -146,15 +147,16 @@ def choose_replay_learner(backend: str, task: ReplayTask) -> ChosenReplayLearner
 
 
 class TorchReplayLearner:
-    """Calls the algorithm's own steps.
+    """Calls the algorithm's own steps, for which the networks are in training mode.
 
     Args:
         task: what is to be learnt.
     """
 
     def __init__(self, task: ReplayTask) -> None:
-        self._steps = task.steps
+        self._steps, self._mode = task.steps, LearningMode(task.parts.values())
 
     def step(self, kind: Enum, batch: Any, learning_rate: float) -> StepResult:
         """Take one of the task's gradient steps; see :class:`ReplayLearner`."""
-        return self._steps[kind].learn(batch, learning_rate)
+        with self._mode.learning():
+            return self._steps[kind].learn(batch, learning_rate)

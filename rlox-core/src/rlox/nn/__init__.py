@@ -25,6 +25,7 @@ from rlox.nn.heads import ActionHead
 from rlox.nn.layer_data import LayerData, layer_data
 from rlox.nn.memory import Memory, MemoryKind
 from rlox.nn.mlp import TanhMLP, orthogonal
+from rlox.nn.modes import LearningMode
 from rlox.nn.module_optimizer import ModuleOptimizer, make_optimizer
 from rlox.nn.noisy import NoisyLinear, draw_noise, silence
 from rlox.nn.relu import EnsembleMLP, ReluMLP
@@ -52,6 +53,7 @@ __all__ = [
     "FlatOptimizer",
     "Joint",
     "LayerData",
+    "LearningMode",
     "Memory",
     "MemoryKind",
     "ModuleOptimizer",
