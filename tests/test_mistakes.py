@@ -18,6 +18,7 @@ import rlox
 from rlox import cli
 from rlox.algorithms import DQN, PPO
 from rlox.callbacks import EvalCallback
+from torch import nn
 
 AT_THE_COMMAND_LINE = {
     # names
@@ -195,6 +196,18 @@ IN_PYTHON: dict[str, tuple[Callable[[], Any], str]] = {
     "an observation too short": (lambda: ppo().predict(np.zeros(3)), "(4,) or (B, 4), got (3,)"),
     "a checkpoint that is not there": (
         lambda: PPO.from_checkpoint("no.safetensors"), "checkpoint 'no.safetensors' does not exist",
+    ),
+    "a folder as checkpoint": (lambda: PPO.from_checkpoint("."), "'.' is a folder; name a file"),
+    "make's word for a checkpoint's env": (
+        lambda: PPO.from_checkpoint("no.safetensors", env="CartPole-v1"), "takes env_id=..., got",
+    ),
+    "an env in a config": (
+        lambda: ppo(config={"env": "CartPole-v1"}), "'env' for PPOConfig; the env is no option",
+    ),
+    "none in a file": (lambda: ppo(config={"target_kl": "none"}), "'none'; None is null in a file"),
+    "a network that cannot learn": (
+        lambda: rlox.make("dqn", env="CartPole-v1", network=nn.Linear(4, 2).requires_grad_(False)),
+        "needs trainable parameters, and has none",
     ),
     "another's checkpoint": (load_anothers_checkpoint, "holds the algorithm 'ppo', not 'dqn'"),
     "a number as policy": (lambda: ppo(policy=3), "policy must be a torch.nn.Module"),

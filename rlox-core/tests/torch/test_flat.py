@@ -232,13 +232,16 @@ def test_finite_parameters_are_reported(value: float, finite: bool) -> None:
 @pytest.mark.parametrize(
     ("module", "message"),
     [
-        (nn.Tanh(), r"got \[\]"),
-        (nn.ModuleList([nn.Linear(1, 1), nn.Linear(1, 1).double()]), "float32.*float64"),
+        (nn.Tanh(), "needs trainable parameters, and has none"),
+        (
+            nn.ModuleList([nn.Linear(1, 1), nn.Linear(1, 1).double()]),
+            "must share one dtype and device, .*float32.*float64",
+        ),
     ],
 )
 def test_unequal_or_no_parameters_are_refused(module: nn.Module, message: str) -> None:
     """One flat tensor has one dtype and one device."""
-    with pytest.raises(ValueError, match=f"must share one dtype and device, .*{message}"):
+    with pytest.raises(ValueError, match=message):
         flat_adam(module)
 
 

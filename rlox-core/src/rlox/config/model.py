@@ -75,15 +75,20 @@ UNSET = Unset.UNSET
 """Default of an argument that the config decides when the caller says nothing."""
 
 
+_NO_OPTIONS = dict.fromkeys(
+    ("env", "env_id"), "; the env is no option: it is an argument beside the config, or --env"
+)
+"""What to do instead with words that are often taken for options."""
+
+
 def _lines(error: ValidationError, cls: type[Config]) -> list[str]:
     lines = []
     for problem in error.errors():
         name = str(problem["loc"][0]) if problem["loc"] else ""
         value = problem["input"]
         if problem["type"] == "extra_forbidden" and len(problem["loc"]) == 1:
-            lines.append(
-                f"unknown option '{name}' for {cls.__name__}{suggest(name, cls.model_fields)}"
-            )
+            remedy = _NO_OPTIONS.get(name) or suggest(name, cls.model_fields)
+            lines.append(f"unknown option '{name}' for {cls.__name__}{remedy}")
         elif problem["type"] == "missing" and len(problem["loc"]) == 1:
             lines.append(f"option '{name}' is missing")
         elif not name:
@@ -95,6 +100,8 @@ def _lines(error: ValidationError, cls: type[Config]) -> list[str]:
             for prefix in ("Input should be ", "Value error, ", "String should have "):
                 expected = expected.removeprefix(prefix)
             line = f"{name}: expected {expected}, got {_shown(value)}"
+            if isinstance(value, str) and value.lower() == "none":
+                line += "; None is null in a file"
             if line not in lines:
                 lines.append(line)
     return lines

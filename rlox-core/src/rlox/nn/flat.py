@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rlox.errors import CheckpointError
+from rlox.errors import CheckpointError, ConfigError
 from rlox.nn.clipping import Clip, require_one_bound
 from rlox.nn.devices import torch_threads
 from rlox.nn.optimizer_classes import class_and_options, state_of_one_element
@@ -50,13 +50,16 @@ def flatten_parameters(module: nn.Module) -> Tensor:
         (P,) the parameters in the module's order.
 
     Raises:
-        ValueError: the parameters differ in dtype or device, or there are none.
+        ConfigError: there are no parameters.
+        ValueError: they differ in dtype or device.
     """
     return _flatten(list(module.parameters()))
 
 
 def _flatten(parameters: Sequence[nn.Parameter]) -> Tensor:
     kinds = {(p.dtype, p.device) for p in parameters}
+    if not kinds:
+        raise ConfigError("a network that is to learn needs trainable parameters, and has none")
     if len(kinds) != 1:
         raise ValueError(
             f"the parameters must share one dtype and device, got {sorted(map(str, kinds))}"

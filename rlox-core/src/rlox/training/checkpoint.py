@@ -162,7 +162,10 @@ def difference_in(path: str | Path) -> str | None:
 
 def _read(path: Path, *, with_arrays: bool) -> tuple[dict[str, Any], Arrays]:
     if not path.is_file():
-        raise CheckpointError(f"checkpoint '{path}' does not exist")
+        folder = "is a folder; name a file in it, such as a run's checkpoints/final.safetensors"
+        raise CheckpointError(
+            f"checkpoint '{path}' {folder if path.is_dir() else 'does not exist'}"
+        )
     try:
         if with_arrays:  # a sparse file may be larger than what there is
             size = path.stat().st_size
@@ -253,6 +256,8 @@ def load(
     """Restore an algorithm; see :meth:`rlox.Algorithm.from_checkpoint`."""
     if "config" in arguments:
         raise ConfigError("a checkpoint brings its own config; pass the options to change by name")
+    if cls.env_required and "env" in arguments:
+        raise ConfigError(f"from_checkpoint takes env_id=..., got env={arguments['env']!r}")
     manifest, tensors = _read(path := Path(path), with_arrays=True)
     if manifest.get("name") != cls.name:
         raise CheckpointError(
