@@ -22,13 +22,14 @@ from rlox.registry.table import Registry
 GYMNASIUM = EnvBackendSpec("gymnasium", "All.", "rlox.envs.gymnasium:make_vec_env", priority=0)
 FAST = EnvBackendSpec("fast", "Some.", "test_backend:make", env_ids=("CartPole-v1",))
 FASTEST = EnvBackendSpec("fastest", "Some.", "x:y", env_ids=("Pendulum-v1",), priority=90)
+OWN = EnvBackendSpec("own", "Some.", "x:y", env_ids=("Own-v0",), env_kwargs=("gravity",))
 
 
 @pytest.fixture(autouse=True)
 def backends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Register three env backends; those besides gymnasium return what they were called with."""
+    """Register env backends; those besides gymnasium return what they were called with."""
     registry = Registry(
-        Registration(spec, "rlox_env_backends", "test") for spec in (GYMNASIUM, FAST, FASTEST)
+        Registration(spec, "rlox_env_backends", "test") for spec in (GYMNASIUM, FAST, FASTEST, OWN)
     )
     monkeypatch.setattr("rlox.registry.get_registry", lambda: registry)
     monkeypatch.setattr(Registration, "build", lambda self, *a, **k: (self.spec.factory, *a, k))
@@ -71,6 +72,25 @@ def test_named_backend_must_have_the_id() -> None:
         "the env backend 'fast' has no 'CartPole-v0'; did you mean 'CartPole-v1'?; "
         "it has CartPole-v1; backend='auto' takes gymnasium's"
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (
+            {"env_kwargs": {"gravty": 1.0}},
+            r"'own' takes no env_kwargs \['gravty'\]; did you mean 'gravity'\?$",
+        ),
+        ({"vectorization": "async"}, "'own' has no vectorization='async'$"),
+    ],
+)
+def test_backends_that_were_passed_over_are_named_if_gymnasium_has_no_such_env(
+    options: Any, reason: str
+) -> None:
+    """The id is right, and what was asked beside it is not."""
+    message = f"^env 'Own-v0' cannot be built.*; another env backend has the id, but {reason}"
+    with pytest.raises(EnvError, match=message):
+        make_vec_env("Own-v0", **options)
 
 
 def test_unknown_backend_is_refused() -> None:

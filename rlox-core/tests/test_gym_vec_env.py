@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import ModuleType
 from typing import Any
 
@@ -206,12 +207,36 @@ def test_instances_cannot_be_multiplied(scripted: ModuleType) -> None:
     vector.close()
 
 
+@pytest.mark.parametrize("name", ["observation_space", "action_space"])
+def test_envs_of_different_spaces_are_refused(name: str) -> None:
+    """The error names the env and both spaces."""
+    sizes = iter((2, 2, 3))
+
+    class Other(gymnasium.Env[Any, Any]):
+        observation_space = spaces.Discrete(2)
+        action_space = spaces.Discrete(2)
+
+        def __init__(self) -> None:
+            setattr(self, name, spaces.Discrete(next(sizes)))
+
+    message = rf"^env 2 has the {name} Discrete\(3\), and env 0 has Discrete\(2\); envs that are"
+    with pytest.raises(EnvError, match=message):
+        GymVecEnv(Other, 3)
+
+
 def test_next_step_env_of_another_kind_is_refused() -> None:
     """A vector env that resets late and cannot reset by mask cannot keep the contract."""
     env = gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="vector_entry_point")
-    with pytest.raises(EnvError, match="resets envs in the next step and cannot reset single envs"):
+    message = (
+        "CartPoleVectorEnv resets envs in the next step and cannot reset single envs; pass "
+        "env='CartPole-v1' with n_envs=2, or gymnasium.make_vec('CartPole-v1', num_envs=2, "
+        "vectorization_mode='sync')"
+    )
+    with pytest.raises(EnvError, match=f"^{re.escape(message)}$"):
         GymVecEnv(env)
     env.close()
+    remedy = gymnasium.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync")
+    GymVecEnv(remedy).close()
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from rlox import kernels
 from rlox.envs.running import RunningEnvs
 from rlox.errors import EnvError
-from rlox.replay.collector import ReplaySteps
+from rlox.replay.collector import ReplayCollector, ReplaySteps
 from rlox.training.progress import Progress
 
 
@@ -63,15 +65,143 @@ def test_a_lost_life_begins_an_episode_and_ends_no_game() -> None:
     assert (found.finished, found.mean_length, found.mean_return) == (4, 6, 6)
 
 
-@pytest.mark.parametrize("reward", [np.nan, np.inf])
-def test_rewards_must_be_finite(reward: float) -> None:
+@pytest.mark.parametrize(
+    ("reward", "message"),
+    [
+        (np.nan, "nan; rewards must be finite"),
+        (np.inf, "inf; rewards must be finite"),
+        (-1e300, r"-1e\+300; rewards must fit float32, at most 3.4e\+38 in size; scale or clip"),
+    ],
+)
+def test_rewards_must_be_finite_and_fit_float32(reward: float, message: str) -> None:
     """The error names the env and the reward, and the step is not counted."""
     steps = ReplaySteps(RunningEnvs(Lives(reward)))
     _ = steps.envs.obs
-    with pytest.raises(EnvError, match=f"env 1 returned the reward {reward}"):
+    with pytest.raises(EnvError, match=f"env 1 returned the reward {message}"):
         steps.step(np.zeros(2, np.int64))
     steps.count_episodes()
     assert steps.statistics.finished == 0
+
+
+@pytest.mark.parametrize("reward", [3e38, -1e30, 1e-300])
+def test_large_rewards_that_fit_float32_are_taken(reward: float) -> None:
+    """Also those whose squares fit no float."""
+    steps = ReplaySteps(RunningEnvs(Lives(reward)))
+    _ = steps.envs.obs
+    assert steps.step(np.zeros(2, np.int64))["rewards"][1] == reward
+
+
+class Numbered(gymnasium.Env[Any, Any]):
+    """Observations are (episode, step) of episodes of ten steps; one step fails."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, fails_at: int, error: BaseException) -> None:
+        self.fails_at, self.error = fails_at, error
+        self.episode, self.count, self.total = -1, 0, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.episode, self.count = self.episode + 1, 0
+        return self._obs(), {}
+
+    def step(self, action: Any) -> Any:
+        self.total += 1
+        if self.total == self.fails_at:
+            raise self.error
+        self.count += 1
+        return self._obs(), 1.0, False, self.count == 10, {}
+
+    def _obs(self) -> Any:
+        return np.array([self.episode, self.count], np.float32)
+
+
+def numbered(fails_at: int, error: BaseException, n_step: int) -> tuple[ReplayCollector, Any]:
+    """Return a collector over two envs, the second of which fails, and its buffer."""
+    failing = iter((0, fails_at))
+    envs = RunningEnvs.make(lambda: Numbered(next(failing), error), 2)
+    backend = kernels.backend()
+    steps = {"n_envs": 2, "n_step": n_step, "gamma": 0.5}
+    buffer = backend.ReplayBuffer(200, 2, 1, act_dtype="int64", **steps)
+    return ReplayCollector(envs, buffer), buffer
+
+
+def go_on(collector: ReplayCollector, n_steps: int) -> None:
+    """Take vector steps."""
+    actions = np.zeros(2, np.int64)
+    for _ in range(n_steps):
+        collector.step(collector.obs, actions[:, None], actions)
+
+
+def require_true_transitions(buffer: Any, n_step: int) -> None:
+    """Require that no transition leads from one episode to another, and that rewards add up."""
+    batch = buffer.sample(2_000)
+    obs, next_obs = np.asarray(batch["obs"]), np.asarray(batch["next_obs"])
+    spans = next_obs[:, 1] - obs[:, 1]
+    assert np.array_equal(obs[:, 0], next_obs[:, 0])
+    assert set(spans) == set(range(1, n_step + 1))
+    np.testing.assert_allclose(batch["rewards"], 2 - 0.5 ** (spans - 1))
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize("fails_at", [10, 15])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("the simulator crashed")])
+def test_a_step_that_fails_begins_new_episodes(
+    error: BaseException, fails_at: int, n_step: int
+) -> None:
+    """Some envs have moved on by then: their next observations follow from no stored one."""
+    collector, buffer = numbered(fails_at, error, n_step)
+    with pytest.raises(type(error)):
+        go_on(collector, 40)
+    assert collector.episode_start.all()
+    go_on(collector, 25)
+    collector.count_episodes()
+    require_true_transitions(buffer, n_step)
+    state = collector.statistics.state_dict()
+    assert set(state["lengths"]) == set(state["returns"]) == {10}
+    assert state["running_length"].tolist() == [5, 5]
+
+
+def test_a_step_that_cannot_be_stored_begins_new_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The transitions before and after it are not of one episode for a buffer with n-step sums."""
+    collector, buffer = numbered(0, KeyboardInterrupt(), 3)
+    go_on(collector, 4)
+    push = collector._push
+
+    def interrupted(*columns: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(collector, "_push", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        go_on(collector, 1)
+    monkeypatch.setattr(collector, "_push", push)
+    go_on(collector, 20)
+    require_true_transitions(buffer, 3)
+
+
+def test_envs_that_are_reset_after_a_failure_repeat_nothing() -> None:
+    """Their seeds are others than those of the first episodes, also in a checkpoint."""
+    seeds: list[Any] = []
+
+    class Seeded(Lives):
+        def reset_all(self, seed: Any = None) -> Any:
+            seeds.append(list(seed))
+            return super().reset_all(seed)
+
+        def step_all(self, actions: Any) -> Any:
+            raise RuntimeError
+
+    envs = RunningEnvs(Seeded())
+    for _ in range(3):
+        _ = envs.obs
+        with pytest.raises(RuntimeError):
+            envs.step(np.zeros(2, np.int64))
+    state = envs.state_dict()
+    envs = RunningEnvs(Seeded())
+    assert not envs.load_state_dict(state)
+    _ = envs.obs
+    assert len({tuple(each) for each in seeds}) == 4
 
 
 def test_an_iteration_ends_at_multiples_of_its_steps() -> None:

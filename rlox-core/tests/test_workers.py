@@ -150,6 +150,24 @@ def test_an_answer_that_nobody_took_is_no_answer_to_the_next_call(worker: Worker
     assert worker.receive(120)[0] == "second"
 
 
+def test_an_error_that_nobody_took_is_no_answer_to_the_next_call(worker: WorkerProcess) -> None:
+    """It belongs to a call that was given up."""
+    worker.send("fail", "the wheel came off")
+    assert worker.call("scale", "second", deadline=120)[0] == "second"
+
+
+def test_a_worker_whose_answer_nobody_took_ends_in_order(
+    worker: WorkerProcess, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its object is closed, and it prints no traceback."""
+    worker.call("scale", deadline=120)
+    worker.send("scale")
+    assert worker._connection.poll(120)
+    worker.close()
+    assert worker._process.returncode == 0
+    assert capfd.readouterr().err == ""
+
+
 def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     """Even in the midst of a call; and no file is left in shared memory."""
     code = (

@@ -179,6 +179,94 @@ class Flaky:
         """Do nothing."""
 
 
+class Numbered(gymnasium.Env):
+    """Observations are the steps of episodes of five; the eighth step of all fails on request."""
+
+    observation_space = spaces.Box(-1, 5, (1,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, fails: bool) -> None:
+        self.fails, self.total, self.count = fails, 0, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        """Begin at 0."""
+        super().reset(seed=seed)
+        self.count = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        """Count."""
+        self.total += 1
+        if self.fails and self.total == 8:
+            raise KeyboardInterrupt
+        self.count += 1
+        return np.array([self.count], np.float32), 1.0, False, self.count == 5, {}
+
+
+@pytest.mark.parametrize("recurrent", ["none", "lstm"])
+@pytest.mark.parametrize("preprocessing", [{}, {"frame_stack": 2}, {"normalize_rewards": True}])
+def test_a_step_that_fails_begins_new_episodes(
+    recurrent: str, preprocessing: dict[str, Any]
+) -> None:
+    """Env 0 had moved on: nothing of the cut episodes is remembered."""
+    fails = iter((False, True))
+    collector = RolloutCollector(lambda: Numbered(next(fails)), 2, **preprocessing)
+    policy: Any = make_policy(
+        collector.observation_space,
+        collector.env.action_space,
+        hidden=4,
+        recurrent=recurrent,  # type: ignore[arg-type]
+        memory_size=4,
+    )
+    with pytest.raises(KeyboardInterrupt):
+        collector.unroll(policy, 12)
+    unroll = collector.unroll(policy, 3)
+    seen = unroll.obs.flatten(2)
+    assert seen[..., -1].T.tolist() == [[0, 1, 2, 3]] * 2
+    if "frame_stack" in preprocessing:
+        assert seen[..., 0].T.tolist() == [[0, 0, 1, 2]] * 2
+    if recurrent != "none":
+        assert unroll.episode_starts is not None
+        assert unroll.initial_state is not None
+        assert unroll.episode_starts.T.tolist() == [[True, False, False]] * 2
+        assert not unroll.initial_state.any()
+    if collector.reward_scaler is not None:
+        returns = collector.reward_scaler.state_dict()["returns"]
+        np.testing.assert_allclose(returns, 1 + 0.99 + 0.99**2)
+    collector.unroll(policy, 12)
+    assert set(collector.statistics.state_dict()["lengths"]) == {5}
+
+
+class Wrecked(gymnasium.Env):
+    """An env whose second step fails."""
+
+    observation_space = spaces.Box(-1, 1, (1,), np.float32)
+    action_space = spaces.Discrete(2)
+    n_steps = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        """Begin."""
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        """Go on, or fail."""
+        self.n_steps += 1
+        if self.n_steps == 2:
+            raise ZeroDivisionError("the wheel came off")
+        return np.zeros(1, np.float32), 1.0, False, False, {}
+
+
+def test_errors_of_several_envs_in_one_step_are_raised_once() -> None:
+    """The next step is not answered with an error of the one before."""
+    env = ProcessVecEnv(Wrecked, 2)
+    env.reset_all(0)
+    env.step_all(np.zeros(2, np.int64))
+    with pytest.raises(ZeroDivisionError, match="the wheel came off"):
+        env.step_all(np.zeros(2, np.int64))
+    assert env.step_all(np.zeros(2, np.int64))["rewards"].tolist() == [1, 1]
+    env.close()
+
+
 def unroll_of(env: Flaky, n_steps: int, **options: Any) -> tuple[Unroll, RolloutCollector]:
     """Return an unroll of a default policy, and its collector."""
     recurrent = options.pop("recurrent", "none")

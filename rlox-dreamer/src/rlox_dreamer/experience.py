@@ -109,14 +109,16 @@ class Experience:
             self.batches.preprocessor.take_in(obs)
         first, nothing = self.steps.episode_start, self.steps.nothing
         acted = act(self.batches.see(obs), first)
-        action = np.zeros_like(acted.actions) if self._previous is None else self._previous
-        self._push(obs, action, self._reward, first, nothing, nothing, acted, self._all)
+        # nothing precedes an episode's first row, also where a failed step has cut the one before
+        before = acted.actions if self._previous is None else self._previous
+        action = np.where(first[:, None], np.float32(0), before)
+        reward = np.where(first, np.float32(0), self._reward)
+        self._push(obs, action, reward, first, nothing, nothing, acted, self._all)
         step = self.steps.step(acted.env_actions)
         ended = self.steps.episode_start
         if ended.any():
             self._push_ends(step, acted, ended & ~step.get("lost", nothing))
-        self._previous = np.where(ended[:, None], np.float32(0), acted.actions)
-        self._reward = np.where(ended, 0.0, step["rewards"]).astype(np.float32)
+        self._previous, self._reward = acted.actions.copy(), step["rewards"].astype(np.float32)
         self._stored += n_envs
         if self._stored >= self._learning_starts and self.has_sequences(self._length):
             self.updates.count(steps, n_envs)

@@ -1,4 +1,4 @@
-"""Gymnasium envs made with arguments, and errors that name those."""
+"""Gymnasium envs made with arguments, and errors about both."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from gymnasium.envs.registration import load_env_creator
 
 from rlox.errors import EnvError, suggest
 
-__all__ = ["make_env"]
+__all__ = ["Spaces", "make_env", "require_env"]
+
+Spaces = dict[str, tuple[int, gymnasium.Space[Any]]]
+"""By attribute of an env: the number of the first env, and its space."""
 
 
 def make_env(
@@ -37,6 +40,35 @@ def make_env(
             f"env '{env}' cannot be built with the env_kwargs {dict(env_kwargs)}: {error}"
             f"{_known_arguments(env, env_kwargs)}"
         ) from error
+
+
+def require_env(made: Any, number: int, spaces: Spaces) -> gymnasium.Env[Any, Any]:
+    """Return what was made if it can be one of several envs that are stepped together.
+
+    Args:
+        made: what an id or a callable has made.
+        number: of the env, for errors.
+        spaces: of the first env; filled by the first call.
+
+    Raises:
+        EnvError: it is no gymnasium env, lacks a space, or has another than the first env.
+    """
+    if not isinstance(made, gymnasium.Env):
+        raise EnvError(f"the env callable must return a gymnasium.Env, got {type(made).__name__}")
+    for name in ("observation_space", "action_space"):
+        space = getattr(made, name, None)
+        if not isinstance(space, gymnasium.Space):
+            raise EnvError(
+                f"{type(made).__name__}.{name} must be a gymnasium.Space, got {space!r}; set it in "
+                "the env's constructor"
+            )
+        first, expected = spaces.setdefault(name, (number, space))
+        if space != expected:
+            raise EnvError(
+                f"env {number} has the {name} {space}, and env {first} has {expected}; envs that "
+                "are stepped together must have the same, so let the callable make equal ones"
+            )
+    return made
 
 
 def _known_arguments(env: Any, env_kwargs: Mapping[str, Any]) -> str:

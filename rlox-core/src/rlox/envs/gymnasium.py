@@ -20,7 +20,7 @@ import numpy.typing as npt
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from rlox.envs.action_batches import batch_of_actions
-from rlox.envs.arguments import make_env
+from rlox.envs.arguments import Spaces, make_env, require_env
 from rlox.envs.processes import ProcessVecEnv
 from rlox.envs.validate import CheckedEnv
 from rlox.errors import EnvError
@@ -88,8 +88,7 @@ class GymVecEnv:
         if self._mode is not AutoresetMode.SAME_STEP and not _resets_by_mask(self._env, self._mode):
             raise EnvError(
                 f"{type(self._env.unwrapped).__name__} resets envs in the next step and cannot "
-                "reset single envs; pass the env's id, or build it with "
-                "autoreset_mode=AutoresetMode.SAME_STEP"
+                f"reset single envs; pass {_same_step_remedy(self._env)}"
             )
         self._observation_space = without_mask(self._env.single_observation_space)
         ObservationRows(self._observation_space)  # refuses what cannot be kept
@@ -209,6 +208,18 @@ def _resets_by_mask(env: VectorEnv[Any, Any, Any], mode: AutoresetMode) -> bool:
     return isinstance(base, SyncVectorEnv)
 
 
+def _same_step_remedy(env: VectorEnv[Any, Any, Any]) -> str:
+    """Return what to pass in place of a vector env that resets in the next step."""
+    if isinstance(env.unwrapped, AsyncVectorEnv):
+        return "the env's id, or build it with autoreset_mode=AutoresetMode.SAME_STEP"
+    # classes of their own take no autoreset mode
+    env_id = "id" if env.spec is None else f"'{env.spec.id}'"
+    return (
+        f"env={env_id} with n_envs={env.num_envs}, or gymnasium.make_vec({env_id}, "
+        f"num_envs={env.num_envs}, vectorization_mode='sync')"
+    )
+
+
 class _UsersEnv(SyncVectorEnv):
     """One env that its user closes: old gymnasium would close it with this object's deletion."""
 
@@ -234,19 +245,10 @@ def _vectorize(
         )
     _require_makeable(env)
     count = _require_number(n_envs)
+    spaces: Spaces = {}
 
     def build(number: int) -> gymnasium.Env[Any, Any]:
-        made = make_env(env, env_kwargs)
-        if not isinstance(made, gymnasium.Env):
-            raise EnvError(
-                f"the env callable must return a gymnasium.Env, got {type(made).__name__}"
-            )
-        for space in ("observation_space", "action_space"):
-            if not isinstance(getattr(made, space, None), gymnasium.Space):
-                raise EnvError(
-                    f"{type(made).__name__}.{space} must be a gymnasium.Space, got "
-                    f"{getattr(made, space, None)!r}; set it in the env's constructor"
-                )
+        made = require_env(make_env(env, env_kwargs), number, spaces)
         return CheckedEnv(made, f"env {number}")
 
     try:

@@ -29,6 +29,9 @@ WATCHERS = {
 }
 """Wrappers that leave an env what it is for whoever acts in it."""
 
+NAMED = "it is named"
+NO_OTHER = "no other has the id"
+
 
 def env_id_of(env: Any) -> str | None:
     """Return the id that makes ``env`` again just as it is, or ``None``.
@@ -128,9 +131,9 @@ def make_vec_env(
                 "leave the backend at 'auto'"
             )
         return GymVecEnv(env, n_envs, **options)
-    chosen, _ = choose_backend(env, selected.name, vectorization, env_kwargs)
+    chosen, reason = choose_backend(env, selected.name, vectorization, env_kwargs)
     if chosen.spec.name == "gymnasium":
-        return GymVecEnv(env, n_envs, **options)
+        return _take_gymnasium(env, n_envs, reason, options)
     if vectorization != "sync":
         raise ConfigError(
             f"vectorization='{vectorization}' is of gymnasium envs, got "
@@ -150,6 +153,18 @@ def make_vec_env(
             f"the env backend '{chosen.spec.name}' cannot build '{env}' with the env_kwargs "
             f"{dict(env_kwargs)}: {error}"
         ) from error
+
+
+def _take_gymnasium(
+    env_id: str, n_envs: int | None, reason: str, options: Mapping[str, Any]
+) -> GymVecEnv:
+    """Build gymnasium's env; an error names the backends that were passed over for it."""
+    try:
+        return GymVecEnv(env_id, n_envs, **options)
+    except EnvError as error:
+        if reason in (NAMED, NO_OTHER):
+            raise
+        raise EnvError(f"{error}; another env backend has the id, but {reason}") from error
 
 
 def choose_backend(
@@ -182,7 +197,7 @@ def choose_backend(
                 f"the env backend '{backend}' has no '{env_id}'{suggest(env_id, env_ids)}; "
                 f"it has {', '.join(known)}; backend='auto' takes gymnasium's"
             )
-        return named, "it is named"
+        return named, NAMED
     backends = found.by_priority("rlox_env_backends")
     passed_over = []
     for each in backends:
@@ -192,10 +207,11 @@ def choose_backend(
         if vectorization == "async":
             passed_over.append(f"'{each.spec.name}' has no vectorization='async'")
         elif unknown:
-            passed_over.append(f"'{each.spec.name}' takes no env_kwargs {unknown}")
+            hint = suggest(unknown[0], each.spec.env_kwargs)
+            passed_over.append(f"'{each.spec.name}' takes no env_kwargs {unknown}{hint}")
         elif each.spec.unavailable is not None and (reason := each.load("unavailable")()):
             passed_over.append(f"'{each.spec.name}' cannot be used: {reason}")
         else:
             return each, "; ".join(["it is the fastest that has the id", *passed_over])
     takes_all = next(b for b in backends if b.spec.name == "gymnasium")
-    return takes_all, "; ".join(passed_over) or "no other has the id"
+    return takes_all, "; ".join(passed_over) or NO_OTHER

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -114,7 +114,7 @@ class ProcessVecEnv:
             self._seeds = [int(each) for each in seed]
         for index, worker in enumerate(self._workers):
             self._send(worker, "reset", self._seeds[index])
-        rows = [self._receive(i, RESET_TIMEOUT)[0] for i in range(self.n_envs)]
+        rows = [arrays for arrays, _ in self._receive_all(lambda: RESET_TIMEOUT)]
         self._obs = _leaves(rows, "obs")
         self._masks = _masks(rows)
         return self._obs
@@ -130,7 +130,7 @@ class ProcessVecEnv:
             row = map_leaves(lambda leaf, i=i: np.asarray(leaf)[i : i + 1], leaves)
             self._send(worker, "step", None, row if isinstance(row, dict) else {"": row})
         before, end = self._obs, time.monotonic() + self._step_timeout
-        found = [self._receive(i, end - time.monotonic()) for i in range(self.n_envs)]
+        found = self._receive_all(lambda: end - time.monotonic())
         rows = [arrays for arrays, _ in found]
         lost = np.array([is_lost for _, is_lost in found])
         self._obs = _leaves(rows, "obs")
@@ -155,6 +155,24 @@ class ProcessVecEnv:
     ) -> None:
         with suppress(WorkerLostError):  # so is the answer, where the env begins again
             worker.send(method, message, arrays)
+
+    def _receive_all(self, seconds: Callable[[], float]) -> list[tuple[Arrays, bool]]:
+        """Return what :meth:`_receive` does for each row.
+
+        If an env raises, the others' answers are taken first: none is left for the next call.
+        """
+        found: list[tuple[Arrays, bool]] = []
+        try:
+            while len(found) < self.n_envs:
+                found.append(self._receive(len(found), seconds()))
+        except WorkerLostError:
+            raise
+        except Exception:
+            for index in range(len(found) + 1, self.n_envs):
+                with suppress(Exception):
+                    self._workers[index].receive(max(seconds(), 0.0))
+            raise
+        return found
 
     def _receive(self, index: int, seconds: float) -> tuple[Arrays, bool]:
         """Return a row's arrays and whether its env was lost, and is reset."""

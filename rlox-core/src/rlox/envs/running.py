@@ -13,7 +13,7 @@ import numpy.typing as npt
 from rlox.config.composition import Selection
 from rlox.envs.gymnasium import Vectorization
 from rlox.envs.make import fixed_env_count, make_vec_env
-from rlox.envs.validate import STEP_KEYS, require_vec_step
+from rlox.envs.validate import STEP_KEYS, require_rewards, require_vec_step
 from rlox.protocols import StatefulVecEnv, VecEnv, VecEnvStep
 from rlox.seeding import SeedStreams
 from rlox.spaces.nested import form_of, map_leaves
@@ -42,6 +42,7 @@ class RunningEnvs:
         self._owned = owned
         self._seeds = SeedStreams(seed).seeds("envs", env.n_envs)
         self._obs: Any = None
+        self._resets = 0
         self._steps = CheckedSteps(env)
 
     @classmethod
@@ -82,15 +83,23 @@ class RunningEnvs:
 
     @property
     def started(self) -> bool:
-        """Whether the envs were reset."""
+        """Whether the envs stand at observations; if not, :attr:`obs` resets them."""
         return self._obs is not None
 
     @property
     def obs(self) -> Any:
-        """Observations to act on, as in ``VecEnvStep``; the first look resets the envs."""
+        """Observations to act on, as in ``VecEnvStep``.
+
+        The first look resets the envs, and so does the next one after a step that failed.
+        """
         if self._obs is None:
-            obs = self.env.reset_all(self._seeds)
+            seeds = self._seeds
+            if self._resets:  # the first episodes are not to be repeated
+                seeds = self._other_seeds(f"envs after {self._resets} resets")
+            obs = self.env.reset_all(seeds)
             require_finite(obs)
+            self._resets += 1
+            self.statistics.forget(slice(None))
             self._obs = obs
         return self._obs
 
@@ -99,14 +108,23 @@ class RunningEnvs:
         self._obs = obs
 
     def step(self, actions: Any) -> VecEnvStep:
-        """Step all envs with (N, ...) actions; :attr:`obs` stays for the caller to set.
+        """Step all envs with (N, ...) actions; :attr:`obs` is for the caller to set.
+
+        Until it is set there are no observations: if the step or its caller is interrupted, some
+        envs may have moved on, and what was seen before would be followed by a false transition.
 
         Raises:
-            EnvError: the step has not what :class:`rlox.protocols.VecEnvStep` says.
+            EnvError: the step has not what :class:`rlox.protocols.VecEnvStep` says, or a reward is
+                not finite or too large for float32.
         """
+        self._obs = None
         step = self.env.step_all(actions)
         self._steps.check(step)
+        require_rewards(step["rewards"])
         return step
+
+    def _other_seeds(self, name: str) -> list[int]:
+        return SeedStreams(self._seeds[0]).seeds(name, self.env.n_envs)
 
     def close(self) -> None:
         """Free the resources of the envs that were made here."""
@@ -119,7 +137,7 @@ class RunningEnvs:
         stateful = started and isinstance(self.env, StatefulVecEnv)
         env_state = self.env.state() if stateful else None  # type: ignore[attr-defined]
         return {
-            "started": started,
+            "started": started or self._resets > 0,
             "statistics": self.statistics.state_dict(),
             "env": env_state or None,
             "env_kind": self._kind,
@@ -143,13 +161,12 @@ class RunningEnvs:
         if exact:
             self.env.set_state(dict(state["env"]))  # type: ignore[attr-defined]
             self._obs = map_leaves(np.array, state["obs"])
+            self._resets += 1
         elif state["started"]:
             _LOG.info("the checkpoint has no state that fits these envs: new episodes begin")
             # the envs' streams start again, so take other seeds than the run began with
             finished = int(state["statistics"]["finished"])
-            self._seeds = SeedStreams(self._seeds[0]).seeds(
-                f"envs after {finished} episodes", self.env.n_envs
-            )
+            self._seeds = self._other_seeds(f"envs after {finished} episodes")
         self.statistics.load_state_dict(state["statistics"], keep_running=exact)
         return exact
 

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from rlox.envs.running import RunningEnvs
-from rlox.errors import EnvError, SpaceError
+from rlox.errors import SpaceError
 from rlox.protocols import MaskingVecEnv, ReplayBuffer, ReplayBufferProtocol, VecEnvStep
 from rlox.replay.buffers import pusher
 from rlox.replay.observation_codec import ReplayObservations
-from rlox.spaces.rows import all_finite, require_finite
+from rlox.spaces.rows import require_finite
 
 __all__ = ["ReplayCollector", "ReplaySteps"]
 
@@ -55,28 +55,37 @@ class ReplaySteps:
     def step(self, env_actions: Any) -> VecEnvStep:
         """Step every env once; the next observations are then those to act on.
 
+        If that fails, all envs begin new episodes.
+
         Args:
             env_actions: (N, ...) as the envs take them.
 
         Raises:
-            EnvError: an env returned an observation or a reward that is not finite.
+            EnvError: an env returned an observation or a reward that is not finite, or a reward
+                that is too large for float32.
         """
-        step = self.envs.step(env_actions)
-        rewards = step["rewards"]
-        if not all_finite(rewards):
-            i = int(np.flatnonzero(~np.isfinite(rewards))[0])
-            raise EnvError(f"env {i} returned the reward {rewards[i]}; rewards must be finite")
-        require_finite(step["final_obs"])
-        ended = step["terminated"] | step["truncated"]
-        if np.count_nonzero(ended):
-            require_finite(step["obs"])
-        self.episode_start = ended
-        self._rewards.append(rewards)
-        life_lost = step.get("life_lost")
-        self._ended.append(ended if life_lost is None else ended & ~life_lost)
-        self._lost.append(step.get("lost", self.nothing))
-        self.envs.obs = step["obs"]
+        try:
+            step = self.envs.step(env_actions)
+            require_finite(step["final_obs"])
+            ended = step["terminated"] | step["truncated"]
+            if np.count_nonzero(ended):
+                require_finite(step["obs"])
+            self.episode_start = ended
+            self._rewards.append(step["rewards"])
+            life_lost = step.get("life_lost")
+            self._ended.append(ended if life_lost is None else ended & ~life_lost)
+            self._lost.append(step.get("lost", self.nothing))
+            self.envs.obs = step["obs"]
+        except BaseException:
+            self.begin_again()
+            raise
         return step
+
+    def begin_again(self) -> None:
+        """Let all envs begin new episodes at the next look at their observations."""
+        self.count_episodes()
+        self.envs.obs = None
+        self.episode_start = np.ones(self.env.n_envs, np.bool_)
 
     def count_episodes(self) -> None:
         """Add the steps since the last call to the statistics; many at once cost little more."""
@@ -144,7 +153,8 @@ class ReplayCollector:
         """Step every env once.
 
         If an env was lost, the vector step is not stored, as a buffer takes the steps of all envs
-        in turn; a buffer with ``truncate_episodes`` then cuts what was stored before.
+        in turn; a buffer with ``truncate_episodes`` then cuts what was stored before. So it is if
+        the step fails, after which all envs begin new episodes.
 
         Args:
             obs: (N, *shape) what :attr:`obs` returned.
@@ -156,9 +166,18 @@ class ReplayCollector:
 
         Raises:
             SpaceError: the env masks actions.
-            EnvError: an env returned an observation or a reward that is not finite.
+            EnvError: see :meth:`ReplaySteps.step`.
         """
         self.steps.require_no_masks()
+        try:
+            return self._step(obs, actions, env_actions)
+        except BaseException:
+            self.steps.begin_again()
+            if self._cut is not None:
+                self._cut()
+            raise
+
+    def _step(self, obs: Any, actions: Any, env_actions: Any) -> int:
         step = self.steps.step(env_actions)
         rewards, lost = step["rewards"], step.get("lost", self.steps.nothing)
         stores = not np.count_nonzero(lost)

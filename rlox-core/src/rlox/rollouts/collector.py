@@ -153,10 +153,7 @@ class RolloutCollector:
         """
         if n_steps < 1:
             raise ValueError(f"n_steps must be at least 1, got {n_steps}")
-        envs = self.envs
-        if self.preprocessor is not None and not envs.started:
-            envs.obs = self.preprocessor.reset(envs.obs)
-        obs = envs.obs
+        obs = self.envs.obs if self.envs.started else self._begin()
         steps = UnrollWriter(self._obs_rows, n_steps, self.env.n_envs, self.device)
         valued = self._acting_with_values(policy)
         act: Any = getattr(policy, "get_action_and_logprob", None) if valued is None else valued.act
@@ -169,13 +166,13 @@ class RolloutCollector:
                 else:
                     act = act if steps.masked else taking_masks(act)
                     actions, log_probs = act(row, steps.mask(masks))
-                step = envs.step(self._action_rows.to_env(steps.act(actions, log_probs)))
+                step = self.envs.step(self._action_rows.to_env(steps.act(actions, log_probs)))
                 if self.preprocessor is not None:
                     step = self.preprocessor.step(obs, step)
                 final_obs = steps.add(step, self._learnt_rewards(step))
                 if isinstance(valued, MemoryActor):
                     valued.end_step(final_obs, step["terminated"], step["truncated"])
-                envs.obs = obs = step["obs"]
+                self.envs.obs = obs = step["obs"]
                 if on_step is not None:
                     on_step(self.env.n_envs)
         finally:
@@ -185,6 +182,15 @@ class RolloutCollector:
         unroll = unroll if valued is None else valued.complete(unroll)
         kept: npt.NDArray[np.bool_] = ~np.any(steps.lost, axis=0)
         return unroll if kept.all() else keep_envs(unroll, kept)
+
+    def _begin(self) -> Any:
+        """Reset all envs and forget their last episodes, which a failed step may have cut."""
+        self._memory, scaler = None, self.reward_scaler
+        if scaler is not None:
+            scaler.load_state_dict(scaler.state_dict(), keep_running=False)
+        if self.preprocessor is not None:
+            self.envs.obs = self.preprocessor.reset(self.envs.obs)
+        return self.envs.obs
 
     def _learnt_rewards(self, step: VecEnvStep) -> npt.NDArray[np.float64] | None:
         if self.reward_scaler is None:
@@ -198,11 +204,7 @@ class RolloutCollector:
         if not isinstance(policy, RecurrentActor):
             return ValueActor(policy) if ValueActor.fits(policy) else None
         if self._memory is None:
-            n = self.env.n_envs
-            self._memory = EnvMemory(
-                torch.zeros(n, policy.state_size, device=self.device),
-                torch.ones(n, dtype=torch.bool, device=self.device),
-            )
+            self._memory = EnvMemory.blank(self.env.n_envs, policy.state_size, self.device)
         return MemoryActor(policy, self._memory, self.seq_len)
 
     def close(self) -> None:
@@ -235,10 +237,8 @@ class RolloutCollector:
             self.preprocessor.load_state_dict(state["observations"])
         if self.reward_scaler is not None:
             self.reward_scaler.load_state_dict(state["rewards"], keep_running=exact)
-        self._memory = None
-        if exact and "memory" in state:
-            tensors = {k: torch.tensor(v, device=self.device) for k, v in state["memory"].items()}
-            self._memory = EnvMemory(**tensors)
+        memory = state.get("memory") if exact else None
+        self._memory = None if memory is None else EnvMemory.of(memory, self.device)
 
 
 def require_same_option(option: str, saved: bool, present: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +26,17 @@ class EnvMemory:
     """(N, state_size)"""
     starts: Tensor
     """(N,) bool, whether an episode begins with the next observation."""
+
+    @classmethod
+    def blank(cls, n_envs: int, state_size: int, device: torch.device) -> EnvMemory:
+        """Return the memory of N envs whose first episodes begin."""
+        starts = torch.ones(n_envs, dtype=torch.bool, device=device)
+        return cls(torch.zeros(n_envs, state_size, device=device), starts)
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, Any], device: torch.device) -> EnvMemory:
+        """Return the memory of a checkpoint, by field."""
+        return cls(**{name: torch.tensor(array, device=device) for name, array in arrays.items()})
 
 
 class MemoryActor:

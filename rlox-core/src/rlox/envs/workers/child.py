@@ -43,7 +43,7 @@ def main(connection: int, lifeline: int, file: int) -> None:
     while True:
         try:
             head, _, table = calls.recv_bytes().partition(b"\n")
-        except EOFError:
+        except (EOFError, OSError):  # a parent that leaves an answer unread resets the connection
             break
         method, message = json.loads(head)
         try:

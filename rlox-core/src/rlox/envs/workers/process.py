@@ -156,8 +156,8 @@ class WorkerProcess:
         if not self._made:
             self._receive(self._start_deadline)
             self._made = True
-        while self._owed:  # of a call that was interrupted
-            self._receive(self._start_deadline)
+        while self._owed:  # of a call that was interrupted, whatever it came to
+            self._take(self._start_deadline)
         table = self._arena.write(arrays or {})
         self._send(json.dumps([method, message]).encode() + b"\n" + table)
 
@@ -174,6 +174,15 @@ class WorkerProcess:
         self._owed += 1
 
     def _receive(self, deadline: float) -> bytes:
+        data = self._take(deadline)
+        if data[:1] == b"!":
+            # pickled by our own process's child, of an exception that it raised
+            error, text = pickle.loads(data[1:])  # noqa: S301
+            raise error from WorkerError(f"in {self.name}:\n{text}")
+        return data[1:]
+
+    def _take(self, deadline: float) -> bytes:
+        """Return the next answer: a dot and the result, or an exclamation mark and the error."""
         try:
             beats = self._arena.beats
             while not self._connection.poll(deadline):
@@ -184,11 +193,7 @@ class WorkerProcess:
         except (EOFError, OSError):
             raise self._lost(f"{self.name} has died{self._how()}") from None
         self._owed -= 1
-        if data[:1] == b"!":
-            # pickled by our own process's child, of an exception that it raised
-            error, text = pickle.loads(data[1:])  # noqa: S301
-            raise error from WorkerError(f"in {self.name}:\n{text}")
-        return data[1:]
+        return data
 
     def _how(self) -> str:
         with suppress(subprocess.TimeoutExpired):
