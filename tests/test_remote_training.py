@@ -62,6 +62,8 @@ def test_the_backend_passes_the_conformance_suite(serve: Serve) -> None:
         ("impala", {"n_steps": 8, "hidden": 8, "n_actors": 1}),
         ("dqn", {**REPLAY, "steps_per_iteration": 16}),
         ("discrete_sac", REPLAY),
+        ("rl8_ppo", {"horizon": 8}),
+        ("rl8_recurrent_ppo", {"horizon": 8}),
     ],
 )
 def test_algorithms_train_on_workers_by_options(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -27,6 +28,7 @@ from rlox.envs.make import make_vec_env
 from rlox.errors import ConfigError, EnvError, SpaceError, WorkerError, WorkerLostError
 from rlox.protocols import VecEnv
 from rlox_distributed.channels import PROTOCOL_VERSION, SERVICE
+from rlox_distributed.options import GrpcOptions
 from rlox_distributed.pool import RemoteEnvPool
 from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.security import Credentials, is_loopback, read_token
@@ -94,6 +96,7 @@ class Counter:
     )
     action_space: Any = spaces.Discrete(3)
     fails = False
+    raises: BaseException | None = None
 
     def __init__(self) -> None:
         self.count, self.calls = 0, 0
@@ -111,6 +114,8 @@ class Counter:
         self.goes_on.wait()
         if self.fails:
             raise ZeroDivisionError("the wheel came off")
+        if self.raises is not None:
+            raise self.raises
         self.count += 1
         ended = self.count == 4
         final = self._obs(self.count)
@@ -317,6 +322,95 @@ def test_an_error_of_an_env_arrives_with_its_traceback(serve: Serve) -> None:
     pool.close()
 
 
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+def test_an_env_that_exits_is_stepped_once(serve: Serve, kind: type[BaseException]) -> None:
+    """The learner gets the traceback, and does not repeat the request."""
+    worker = serve(Counter)
+    pool = RemoteEnvPool([address(worker)], timeout=5.0)
+    pool.reset_all()
+    env: Any = worker._env
+    env.raises = kind("no licence")
+    with pytest.raises(WorkerError, match=f"raised {kind.__name__}: no licence\\nTraceback"):
+        pool.step_all(np.zeros(2, np.int64))
+    assert env.calls == 1
+    env.raises = None
+    pool.step_all(np.zeros(2, np.int64))
+    assert env.calls == 2
+    pool.close()
+
+
+def test_a_worker_is_named_once(serve: Serve) -> None:
+    """Its envs would be stepped by two links, under one address or two."""
+    where = address(serve())
+    with pytest.raises(EnvError, match=f"each worker once, got '{where}' 2 times"):
+        RemoteEnvPool([where, where])
+    alias = where.replace("127.0.0.1", "localhost")
+    pool = RemoteEnvPool([where, alias])
+    with pytest.raises(EnvError, match=f"{where} and {alias} are the same worker"):
+        pool.connect()
+    pool.close()
+    with pytest.raises(ConfigError, match="worker_addresses: expected each worker once"):
+        GrpcOptions(worker_addresses=[where, where])
+
+
+@pytest.mark.parametrize(
+    ("seed", "text"),
+    [
+        ([1, 2], "seed has 2 seeds for 4 envs"),
+        (-1, "seed must be integers from 0 to .*, got -1"),
+        (1 << 64, "seed must be integers from 0 to"),
+        ([0, 1, 2.5, 3], "got 2.5"),
+        ("ab", "got 'a'"),
+        (1.5, "got 1.5"),
+    ],
+    ids=str,
+)
+def test_wrong_seeds_are_refused_before_they_are_sent(serve: Serve, seed: Any, text: str) -> None:
+    """So that the pool goes on."""
+    pool = RemoteEnvPool([address(serve(n_envs=4))])
+    with pytest.raises(EnvError, match=text):
+        pool.reset_all(seed)
+    assert pool.reset_all(3).shape == (4, 4)
+    pool.close()
+
+
+def test_calls_in_the_wrong_order_are_refused(serve: Serve) -> None:
+    """A step needs a reset, and a closed pool takes neither; another learner finds it free."""
+    where = address(serve())
+    pool, idle = RemoteEnvPool([where]), RemoteEnvPool([where])
+    actions = np.zeros(2, np.int64)
+    with pytest.raises(EnvError, match="step_all was called before reset_all"):
+        pool.step_all(actions)
+    pool.reset_all(0)
+    assert pool.step_all(actions)["rewards"].tolist() == [1, 1]
+    pool.close()
+    idle.close()
+    for call in (lambda: pool.step_all(actions), pool.reset_all, idle.connect):
+        with pytest.raises(EnvError, match="the pool is closed"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("where", "text"),
+    [
+        ("127.0.0.1", "'127.0.0.1' must be host:port; the port is missing"),
+        ("worker.example:", "the port is missing"),
+        ("[::1]", "the port is missing"),
+        (":50051", "the host is missing"),
+        ("127.0.0.1:99999", "a number from 1 to 65535, got '99999'"),
+        ("127.0.0.1:0", "a number from 1 to 65535, got '0'"),
+        ("127.0.0.1:http", "a number from 1 to 65535, got 'http'"),
+    ],
+)
+def test_what_is_no_address_is_refused(where: str, text: str) -> None:
+    """For what it is, and not for lack of TLS; port 0 can be bound alone."""
+    with pytest.raises(ConfigError, match=re.escape(text)):
+        RemoteEnvPool([where])
+    Credentials().require_for("127.0.0.1:0", serving=True)
+    with pytest.raises(ConfigError, match="a number from 0 to 65535"):
+        Credentials().require_for("127.0.0.1:65536", serving=True)
+
+
 def test_a_worker_that_stalls_misses_its_deadline(serve: Serve) -> None:
     """The error names it and the seconds."""
     worker = serve(Counter)
@@ -513,7 +607,7 @@ def test_a_worker_with_endless_observations_is_refused(serve: Serve, space: Any)
 
 
 @pytest.mark.parametrize(
-    "where", ["0.0.0.0:0", "192.0.2.1:50051", "worker.example:50051", "[::]:0"]
+    "where", ["0.0.0.0:50051", "192.0.2.1:50051", "worker.example:50051", "[::]:50051"]
 )
 def test_open_addresses_need_tls_and_a_token(where: str) -> None:
     """For serving and for connecting."""

@@ -136,6 +136,21 @@ def test_a_pool_is_resumed(tmp_path) -> None:
     assert first_difference(*ends) is None
 
 
+def test_a_pool_that_is_resumed_with_a_smaller_size_shrinks() -> None:
+    """At the next frozen policy, to the first member and the youngest; games go on against them."""
+    large, small = make_pool(size=6), make_pool(size=3)
+    for k in range(6):
+        large.rating = float(k)
+        large.freeze(Constant(k), 100 * k)
+    large._member[:] = [0, 2, 5, -1]
+    small.load_state_dict(large.state_dict(), keep_games=True)
+    assert len(small.members) == 6
+    small.rating = 6.0
+    small.freeze(Constant(6), 600)
+    assert [rating for rating, _ in small.members] == [0.0, 5.0, 6.0]
+    assert small._member.tolist() == [0, 1, 1, -1]
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

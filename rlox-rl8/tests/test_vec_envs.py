@@ -11,7 +11,8 @@ import pytest
 import rlox
 import torch
 from gymnasium import spaces
-from rlox.errors import ConfigError, EnvError, SpaceError
+from rlox.envs.gymnasium import GymVecEnv
+from rlox.errors import ConfigError, EnvError, SpaceError, WorkerLostError
 from rlox.protocols import TensorEnv
 from rlox.reference import compute_gae_time_major
 from rlox.testing import check_algorithm
@@ -228,12 +229,72 @@ class Windows(DefaultDiscreteModel):
             "env_kwargs is for",
         ),
         (lambda: rlox.make("rl8_ppo", env=3), ConfigError, "got 3"),
+        *(
+            (
+                lambda env=env: rlox.make("rl8_ppo", env=env),
+                ConfigError,
+                f"env must be 'module:Class', got '{env}'",
+            )
+            for env in (":", "os:", ":Env", ".os:Env")
+        ),
+        (
+            lambda: rlox.make("rl8_ppo", env="CartPole-v1", device="foo"),
+            ConfigError,
+            "device 'foo' cannot be used",
+        ),
+        (
+            lambda: rlox.make("rl8_ppo", env=Scripted, n_envs=4, sgd_minibatch_size=256),
+            ConfigError,
+            "must divide the buffer's 128 transitions, got 256",
+        ),
     ],
 )
 def test_wrong_calls(wrong: Any, error: type[Exception], text: str) -> None:
     """Each is one error that names what was given."""
     with pytest.raises(error, match=text):
         wrong()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "size"),
+    [
+        ("rl8_ppo", {}, 256),
+        ("rl8_ppo", {"n_envs": 4}, 128),
+        ("rl8_ppo", {"n_envs": 12}, 192),
+        ("rl8_ppo", {"n_envs": 3, "horizon": 7}, 21),
+        ("rl8_recurrent_ppo", {}, 64),
+        ("rl8_recurrent_ppo", {"n_envs": 4}, 32),
+        ("rl8_recurrent_ppo", {"n_envs": 12, "seq_len": 8}, 48),
+    ],
+)
+def test_minibatches_that_are_left_out_fit_any_number_of_envs(
+    name: str, options: dict[str, Any], size: int
+) -> None:
+    """They are the greatest divisor of the buffer's samples up to 256, or 64 sequences."""
+    with rlox.make(name, env=Scripted, seed=0, **options) as algorithm:
+        assert algorithm.config.sgd_minibatch_size == size
+        algorithm.train(1)
+
+
+def test_minibatches_fit_a_vector_env() -> None:
+    """Whose number of copies holds."""
+    envs = gymnasium.vector.SyncVectorEnv([Scripted] * 3)
+    with rlox.make("rl8_ppo", env=envs, seed=0) as algorithm:
+        assert algorithm.config.sgd_minibatch_size == 96
+        algorithm.train(1)
+
+
+def test_lost_envs_are_an_error() -> None:
+    """A horizon holds the steps of all copies, and nothing of a lost one may be learnt from."""
+
+    class Losing(GymVecEnv):
+        def step_all(self, actions: Any) -> Any:
+            return {**super().step_all(actions), "lost": np.array([False, True])}
+
+    env = tensor_env(Losing(Scripted, 2))(2)
+    env.reset()
+    with pytest.raises(WorkerLostError, match="1 of 2 envs were lost"):
+        env.step(torch.zeros(2, 1, dtype=torch.int64))
 
 
 def test_choices_of_unequal_numbers_reach_the_env() -> None:

@@ -252,13 +252,19 @@ def _parse(data: bytes) -> Any:
 
 
 def require_same_envs(links: Sequence[Link]) -> None:
-    """Check that the workers of links serve one env.
+    """Check that the workers of links are several, and serve one env.
 
     Raises:
-        EnvError: they do not; the text names two that differ.
+        EnvError: two links lead to one worker, or two workers differ; the text names both.
     """
     first = links[0]
+    by_session: dict[str, Link] = {}
     for link in links:
+        other = by_session.setdefault(link.welcome.session, link)
+        if other is not link:
+            raise EnvError(
+                f"{other.address} and {link.address} are the same worker; name each worker once"
+            )
         for name in ("env_id", "observation_space", "action_space"):
             if getattr(link.welcome, name) != getattr(first.welcome, name):
                 raise EnvError(

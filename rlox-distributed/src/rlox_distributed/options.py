@@ -51,6 +51,13 @@ class GrpcOptions(Config):
     def _split(cls, value: Any) -> Any:
         return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
 
+    @field_validator("worker_addresses")
+    @classmethod
+    def _differ(cls, value: list[str]) -> list[str]:
+        if len(set(value)) < len(value):
+            raise ValueError("each worker once")
+        return value
+
     def for_actor(self, index: int, n_actors: int) -> GrpcOptions:
         """Return the options of one of several actors; the workers are divided evenly.
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from rlox.errors import EnvError
 from rlox.protocols import VecEnvStep
 from rlox.spaces.nested import map_leaves
 
-__all__ = ["begun", "concatenate", "joined"]
+__all__ = ["Masks", "begun", "concatenate", "joined", "joined_masks"]
+
+Masks: TypeAlias = npt.NDArray[np.bool_] | None
+"""(N, choices) of the next actions, if the envs have masks."""
 
 
 def begun(obs: Any, before: Any, count: int) -> VecEnvStep:
@@ -49,6 +53,30 @@ def joined(steps: Sequence[VecEnvStep]) -> VecEnvStep:
     if any("lost" in step for step in steps):
         whole["lost"] = np.concatenate([step.get("lost", _none(step)) for step in steps])
     return whole
+
+
+def joined_masks(parts: Sequence[Masks], addresses: Sequence[str]) -> Masks:
+    """Return the masks of the envs of all workers.
+
+    Args:
+        parts: of each worker.
+        addresses: of the workers.
+
+    Raises:
+        EnvError: not all workers send masks of as many choices.
+    """
+    sizes = {None if part is None else part.shape[1] for part in parts}
+    if len(sizes) > 1:
+        sent = ", ".join(
+            f"{address} " + ("none" if part is None else f"masks of {part.shape[1]}")
+            for address, part in zip(addresses, parts, strict=True)
+        )
+        raise EnvError(
+            f"workers must send masks of as many choices, but there are {sent}; "
+            "start all workers with the same env"
+        )
+    masks = [part for part in parts if part is not None]
+    return concatenate(masks) if masks else None
 
 
 def concatenate(parts: Sequence[Any]) -> Any:

@@ -6,7 +6,7 @@ import secrets
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -19,9 +19,10 @@ from rlox.errors import EnvError, WorkerLostError
 from rlox.protocols import VecEnvStep
 from rlox.spaces.nested import map_leaves, split
 
+from rlox_distributed.addresses import require_workers
 from rlox_distributed.channels import PROTOCOL_VERSION
 from rlox_distributed.link import Link, NewSessionError, require_same_envs
-from rlox_distributed.parts import begun, concatenate, joined
+from rlox_distributed.parts import Masks, begun, concatenate, joined, joined_masks
 from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.security import Credentials
 from rlox_distributed.seeds import seeds_of_attempt, seeds_of_envs
@@ -29,8 +30,6 @@ from rlox_distributed.spaces import arguments_to_json, space_from_json
 from rlox_distributed.state import fetch_state, send_state
 
 __all__ = ["RemoteEnvPool"]
-
-Masks: TypeAlias = npt.NDArray[np.bool_] | None
 
 
 class RemoteEnvPool:
@@ -54,8 +53,8 @@ class RemoteEnvPool:
         tls_key: its private key.
 
     Raises:
-        ConfigError: TLS or the token is missing.
-        EnvError: there is no address.
+        ConfigError: an address is not ``host:port``, or TLS or the token is missing.
+        EnvError: there is no address, or one twice.
     """
 
     def __init__(
@@ -72,8 +71,7 @@ class RemoteEnvPool:
         tls_cert: str | Path | None = None,
         tls_key: str | Path | None = None,
     ) -> None:
-        if isinstance(addresses, str) or not addresses:
-            raise EnvError(f"addresses must be a list of 'host:port', got {addresses!r}")
+        require_workers(addresses)
         credentials = Credentials(token_file, tls_ca, tls_cert, tls_key)
         learner = secrets.token_hex(16)
         self._timeout, self._reset_timeout = timeout, reset_timeout
@@ -100,11 +98,12 @@ class RemoteEnvPool:
         """Connect to all workers; done at the first use, if not before.
 
         Raises:
-            EnvError: a worker refuses, or their envs differ.
+            EnvError: a worker refuses, their envs differ, or the pool is closed.
             WorkerLostError: one cannot be reached.
         """
         if self._connected:
             return
+        self._require_open()
         for link in self._links:
             link.connect(self._reset_timeout)
         require_same_envs(self._links)
@@ -206,6 +205,7 @@ class RemoteEnvPool:
 
     def reset_all(self, seed: int | Sequence[int] | None = None) -> Any:
         """Reset all envs and return N observations; see ``rlox.protocols.VecEnv``."""
+        self._require_open()
         self.connect()
         self._seeds = seeds_of_envs(seed, self.n_envs)
         self._gone.clear()
@@ -218,6 +218,9 @@ class RemoteEnvPool:
 
     def step_all(self, actions: Any) -> VecEnvStep:
         """Step all envs with (N, ...) actions; see :class:`rlox.protocols.VecEnvStep`."""
+        self._require_open()
+        if self._obs is None:
+            raise EnvError("step_all was called before reset_all; reset the envs first")
         leaves = split(self._spaces[1], batch_of_actions(actions, self._action_batch))
         for worker, link in enumerate(self._links):
             if worker not in self._gone:
@@ -274,23 +277,11 @@ class RemoteEnvPool:
         return self.supervisor.lost(f"worker {address}", error)
 
     def _take_masks(self, parts: Sequence[Masks]) -> None:
-        """Keep the masks of all workers' envs.
+        self._masks = joined_masks(parts, [link.address for link in self._links])
 
-        Raises:
-            EnvError: not all workers send masks of as many choices.
-        """
-        sizes = {None if part is None else part.shape[1] for part in parts}
-        if len(sizes) > 1:
-            sent = ", ".join(
-                f"{link.address} " + ("none" if part is None else f"masks of {part.shape[1]}")
-                for link, part in zip(self._links, parts, strict=True)
-            )
-            raise EnvError(
-                f"workers must send masks of as many choices, but there are {sent}; "
-                "start all workers with the same env"
-            )
-        masks = [part for part in parts if part is not None]
-        self._masks = concatenate(masks) if masks else None
+    def _require_open(self) -> None:
+        if not self.close.alive:
+            raise EnvError("the pool is closed; make another")
 
 
 def _close(links: Sequence[Link]) -> None:

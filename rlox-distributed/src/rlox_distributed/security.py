@@ -10,6 +10,8 @@ from typing import TypedDict
 
 from rlox.errors import ConfigError
 
+from rlox_distributed.addresses import require_address
+
 __all__ = ["Credentials", "is_loopback", "read_token"]
 
 TOKEN_VARIABLE = "RLOX_WORKER_TOKEN"  # noqa: S105  # the variable's name
@@ -71,8 +73,9 @@ class Credentials:
             serving: whether it is bound, else connected to.
 
         Raises:
-            ConfigError: TLS or the token is missing.
+            ConfigError: it is no address, or TLS or the token is missing.
         """
+        require_address(address, serving=serving)
         if is_loopback(address):
             return
         needed = self.tls_cert if serving else self.tls_ca

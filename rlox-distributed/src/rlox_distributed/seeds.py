@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+from rlox.errors import EnvError
 
 __all__ = ["seeds_of_attempt", "seeds_of_envs"]
 
 
 def seeds_of_envs(seed: int | Sequence[int] | None, n_envs: int) -> list[int] | None:
-    """Return the seed of each env; see :meth:`rlox.protocols.VecEnv.reset_all`."""
+    """Return the seed of each env; see :meth:`rlox.protocols.VecEnv.reset_all`.
+
+    Raises:
+        EnvError: there are more or fewer seeds than envs, or one is no integer of 64 bits.
+    """
     if seed is None:
         return None
+    seeds: list[int]
     if isinstance(seed, (int, np.integer)):
-        return [int(seed) + i for i in range(n_envs)]
-    return [int(each) for each in seed]
+        seeds = [int(seed) + i for i in range(n_envs)]
+    else:
+        seeds = list(seed) if isinstance(seed, Iterable) else [seed]
+    for one in seeds:
+        if not isinstance(one, (int, np.integer)) or not 0 <= one < 1 << 64:
+            raise EnvError(f"seed must be integers from 0 to 2**64 - 1, got {one!r}")
+    if len(seeds) != n_envs:
+        raise EnvError(f"seed has {len(seeds)} seeds for {n_envs} envs; give one per env")
+    return [int(one) for one in seeds]
 
 
 def seeds_of_attempt(seeds: Sequence[int], attempt: int) -> list[int]:

@@ -175,7 +175,9 @@ class EnvWorker:
             call = partial(self._step, actions) if is_step else self._call(data, stream)
             try:
                 answer = call(sequence)
-            except Exception as error:  # whatever an env raises is the learner's to see
+            # whatever an env raises is the learner's to see; a SystemExit would end the stream, and
+            # the learner would repeat the request
+            except BaseException as error:
                 failure = pb.Failure(
                     kind=type(error).__name__, message=str(error), traceback=traceback.format_exc()
                 )

@@ -119,7 +119,7 @@ class OpponentPool:
         if env_steps < self._next:
             return
         self._next = (env_steps // self._interval + 1) * self._interval
-        if len(self.members) == self._size:
+        while len(self.members) >= self._size:  # more if a checkpoint had a larger pool
             self._leave(1 if self._size > 1 else 0)
         self._add(self.rating, module_state(policy))
 

@@ -12,7 +12,7 @@ from rlox.config.memory import require_room
 from rlox.config.model import Config
 from rlox.errors import ConfigError
 from rlox.learners.compiled import compiled
-from rlox.nn import ModuleOptimizer
+from rlox.nn import ModuleOptimizer, find_device
 
 from rlox_rl8.minibatches import loss_and_terms
 from rlox_rl8.perceptrons import FastLane
@@ -38,17 +38,17 @@ def agent_config(cls: type[ConfigT], config: Config, parts: Mapping[str, Any] | 
     Raises:
         ConfigError: a part is unknown, or is an option.
     """
-    numbers = config.to_dict()
-    for name in ("seed", "preset", "env_backend", "env_kwargs"):
-        del numbers[name]
-    numbers["num_envs"] = numbers.pop("n_envs")
-    rate = numbers.pop("learning_rate")
+    options = config.to_dict()
+    names = set(cls.__dataclass_fields__)  # type: ignore[attr-defined]
+    # others are of the run, and of the env backend
+    numbers = {name: value for name, value in options.items() if name in names}
+    numbers["num_envs"] = options["n_envs"]
     given = dict(parts or {})
-    known = set(cls.__dataclass_fields__) - set(numbers)  # type: ignore[attr-defined]
+    known = names - set(numbers)
     for name in given.keys() - known:
         raise ConfigError(f"part '{name}' is unknown; expected one of {', '.join(sorted(known))}")
-    options = {"lr": rate, **(given.pop("optimizer_config", None) or {})}
-    return cls(**numbers, **given, optimizer_config=options)  # type: ignore[call-arg]
+    optimizer = {"lr": options["learning_rate"], **(given.pop("optimizer_config", None) or {})}
+    return cls(**numbers, **given, optimizer_config=optimizer)  # type: ignore[call-arg]
 
 
 def automatic_device() -> str:
@@ -68,7 +68,7 @@ def set_up(algorithm: Any, env_cls: Any, config: Any, policy_cls: Any, hparams_c
     require_room(
         "num_envs", bounded["num_envs"], 4 * numbers, "take fewer envs or a shorter horizon"
     )
-    device = torch.device(automatic_device() if config.device == "auto" else config.device)
+    device = find_device(automatic_device() if config.device == "auto" else config.device)
     names = {field.name for field in fields(hparams_cls)}
     given = {f.name: getattr(config, f.name) for f in fields(config) if f.name in names}
     given |= {**bounded, "device": device}

@@ -38,8 +38,10 @@ class RL8PPOConfig(Config):
     )
     gamma: float = option(0.95, help="discount factor γ", unit="1", source=RL8, gt=0.0, le=1.0)
     sgd_minibatch_size: int | None = count(
-        None, help="samples of a minibatch; left out: all of them", unit="samples", source=RL8
-    )
+        None, unit="samples", source=RL8,
+        help="samples of a minibatch; left out: all of them, or of envs whose episodes end the "
+        "greatest divisor of their number up to 256 (64 sequences of a recurrent policy)",
+    )  # fmt: skip
     num_sgd_iters: int = count(4, help="passes over the samples", unit="passes", source=RL8)
     shuffle_minibatches: bool = flag(True, help="shuffle samples in each pass", source=RL8)
     clip_param: float = option(

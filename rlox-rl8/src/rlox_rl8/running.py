@@ -39,7 +39,8 @@ VEC_DEFAULTS = {
     "gamma": 0.99,
     "sgd_minibatch_size": 256,
 }
-"""Options of envs whose episodes end, unless they are given."""
+"""Options of envs whose episodes end, unless they are given; the size of minibatches is the most
+that is taken, see :func:`fit_to_env`."""
 
 RECURRENT_DEFAULTS = {"sgd_minibatch_size": 64, "seqs_per_state_reset": -1}
 """Those of recurrent policies, whose states begin with episodes."""
@@ -109,6 +110,8 @@ def find_env(env: Any, config: Any) -> Any:
             raise ConfigError(f"{name} is for gymnasium's and native envs; leave it out")
     if isinstance(env, str):
         module, _, name = env.partition(":")
+        if "" in (*module.split("."), name):
+            raise ConfigError(f"env must be 'module:Class', got '{env}'")
         if "" not in sys.path:
             sys.path.insert(0, "")
         try:
@@ -141,8 +144,9 @@ def _is_vec_source(env: Any) -> bool:
 def fit_to_env(config: ConfigT, env: Any) -> ConfigT:
     """Return the config with what is left out as an env whose episodes end needs it.
 
-    It is reset once, and has 32 copies, a discount of 0.99 and minibatches of 256 samples; rl8's
-    numbers are for thousands of copies that are reset together.
+    It is reset once, and has 32 copies, a discount of 0.99 and minibatches of 256 samples, or the
+    greatest divisor of the buffer's samples below that; rl8's numbers are for thousands of copies
+    that are reset together.
     """
     if not _is_vec_source(env):
         return config
@@ -153,6 +157,12 @@ def fit_to_env(config: ConfigT, env: Any) -> ConfigT:
     if count is not None:
         numbers["n_envs"] = count
     left_out = {k: v for k, v in numbers.items() if k not in config.model_fields_set}
+    if "sgd_minibatch_size" in left_out:
+        chosen: Any = config.replace(**left_out)
+        copies = chosen.n_envs if count is None else min(chosen.n_envs, count)
+        samples = copies * (chosen.horizon // getattr(chosen, "seq_len", 1))
+        most = chosen.sgd_minibatch_size
+        left_out["sgd_minibatch_size"] = next(n for n in range(most, 0, -1) if samples % n == 0)
     return config.replace(**left_out)
 
 
@@ -171,12 +181,13 @@ def state_of(agent: Any) -> dict[str, Any]:
         "states": _leaves(agent._states) if hasattr(agent, "_states") else {},
         "starts": [_leaves(s) for s in getattr(agent, "_starts", ())],
         "env": env.state_dict() if hasattr(env, "state_dict") else None,
+        "env_kind": _state_kind(env),
         "episodes": None if agent.ends is None else agent.ends.statistics.state_dict(),
     }
 
 
 def load_state(agent: Any, state: Mapping[str, Any]) -> None:
-    """Restore what :func:`state_of` returned; an env without a state begins with a reset.
+    """Restore what :func:`state_of` returned; an env that no state fits begins with a reset.
 
     Raises:
         CheckpointError: the state is of another model or env.
@@ -195,13 +206,19 @@ def load_state(agent: Any, state: Mapping[str, Any]) -> None:
         agent._states = _like(agent._states, state["states"])
         agent._starts = [_like(agent._states, s) for s in state["starts"]]
     agent._whole = bool(state["whole"])
-    exact = state["env"] is not None and hasattr(agent.env, "load_state_dict")
+    fits = state.get("env_kind", "") == _state_kind(agent.env)
+    exact = state["env"] is not None and fits and hasattr(agent.env, "load_state_dict")
     if exact:
         agent.env.load_state_dict(state["env"])
     else:
         agent._whole = False
     if agent.ends is not None and agent.ends.statistics.fits(state["episodes"]):
         agent.ends.statistics.load_state_dict(state["episodes"], keep_running=exact)
+
+
+def _state_kind(env: Any) -> str:
+    """Return whose state an env's is, if only one kind of env takes it."""
+    return getattr(env, "state_kind", "")
 
 
 def _array(x: torch.Tensor) -> np.ndarray[Any, Any]:

@@ -13,7 +13,7 @@ import torch
 from gymnasium import spaces
 from rlox.config.composition import Selection
 from rlox.envs import fixed_env_count, make_vec_env, require_vec_step
-from rlox.errors import EnvError
+from rlox.errors import EnvError, WorkerLostError
 from rlox.protocols import StatefulVecEnv, VecEnvStep
 from tensordict import TensorDict
 from torch import Tensor
@@ -105,9 +105,15 @@ class VecTensorEnv(Env):
 
         Raises:
             EnvError: the first step has not what :class:`rlox.protocols.VecEnvStep` says.
+            WorkerLostError: envs were lost, which a horizon of all copies cannot leave out.
         """
         assert isinstance(action, Tensor)
         step = self.envs.step_all(self.actions(action.cpu().numpy()))
+        if "lost" in step and step["lost"].any():
+            raise WorkerLostError(
+                f"{np.count_nonzero(step['lost'])} of {self.num_envs} envs were lost and began "
+                "again, and a horizon cannot leave them out; go on from a checkpoint (rlox resume)"
+            )
         if not self._checked:
             require_vec_step(step, self.envs)
             self._checked = True
@@ -156,7 +162,14 @@ class VecTensorEnv(Env):
 
     def state_dict(self) -> dict[str, Any] | None:
         """Return the envs' state; ``None`` if they have none, so that new episodes begin."""
-        return self.envs.state() if isinstance(self.envs, StatefulVecEnv) else None
+        return (self.envs.state() or None) if isinstance(self.envs, StatefulVecEnv) else None
+
+    @property
+    def state_kind(self) -> str:
+        """Whose state it is: only envs of the same kind take it."""
+        if not isinstance(self.envs, StatefulVecEnv):
+            return "none"
+        return getattr(self.envs, "state_kind", "")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the envs' state."""
