@@ -134,7 +134,7 @@ def test_steps_are_counted_for_uneven_updates() -> None:
 
 @pytest.mark.parametrize("n_envs", [1, 4])
 def test_another_number_of_envs_goes_on(tmp_path: Path, n_envs: int) -> None:
-    """Episodes begin anew; what was collected with the old number is dropped."""
+    """New episodes begin, and unrolls of the old number are dropped."""
     with IMPALA("CartPole-v1", seed=0, **SMALL) as impala:
         impala.train(256)
         impala.save(tmp_path / "impala.safetensors")

@@ -13,11 +13,11 @@ import numpy.typing as npt
 from rlox.config.composition import Selection
 from rlox.envs.gymnasium import Vectorization
 from rlox.envs.make import fixed_env_count, make_vec_env
-from rlox.envs.validate import STEP_KEYS, require_rewards, require_vec_step
+from rlox.envs.validate import STEP_KEYS, require_vec_step
 from rlox.protocols import StatefulVecEnv, VecEnv, VecEnvStep
 from rlox.seeding import SeedStreams
 from rlox.spaces.nested import form_of, map_leaves
-from rlox.spaces.rows import require_finite
+from rlox.spaces.rows import require_finite, require_rewards
 
 __all__ = ["CheckedSteps", "EpisodeStatistics", "RunningEnvs"]
 

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 import gymnasium
 import numpy as np
-import numpy.typing as npt
 
 from rlox.errors import EnvError
 from rlox.protocols import VecEnv, VecEnvStep
 from rlox.spaces.nested import form_of, is_nested, leaf_spaces, split
 
-__all__ = ["STEP_KEYS", "CheckedEnv", "require_rewards", "require_vec_step"]
+__all__ = ["STEP_KEYS", "CheckedEnv", "require_vec_step"]
 
 NUMBERS = "biuf"
 """Kinds of dtypes that are numbers."""
 SHOWN = 60
 """Characters of a value in a message."""
-
-LARGEST_REWARD = float(np.finfo(np.float32).max)
 
 STEP_KEYS = tuple(sorted(VecEnvStep.__required_keys__, key=[*VecEnvStep.__annotations__].index))
 """What every step of a vector env has."""
@@ -247,26 +243,6 @@ def require_vec_step(step: VecEnvStep, env: VecEnv, where: str = "") -> None:
         for leaf, space in leaf_spaces(env.observation_space).items():
             where = f"{key}['{leaf}']" if leaf else key
             _require_array(f"{where} of {name}", leaves.get(leaf), shape + (space.shape or ()))
-
-
-def require_rewards(rewards: npt.NDArray[Any]) -> None:
-    """Refuse rewards (N,) that are not finite or too large for float32, in which they are kept.
-
-    Raises:
-        EnvError: one is; the text names its env.
-    """
-    # every vector step is asked, and the sum of squares takes NumPy a single call
-    if np.vdot(rewards, rewards) < LARGEST_REWARD**2:
-        return
-    for i, reward in enumerate(rewards.tolist()):
-        if not math.isfinite(reward):
-            raise EnvError(f"env {i} returned the reward {reward}; rewards must be finite")
-        if abs(reward) > LARGEST_REWARD:
-            raise EnvError(
-                f"env {i} returned the reward {reward}; rewards must fit float32, at most "
-                f"{LARGEST_REWARD:.2g} in size; scale or clip them in the env, for example with "
-                "gymnasium.wrappers.TransformReward"
-            )
 
 
 def _require_array(what: str, value: Any, shape: tuple[int, ...], *, kinds: str = "biuf") -> None:

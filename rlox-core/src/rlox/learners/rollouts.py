@@ -15,7 +15,7 @@ from rlox.learners.choose import find_learner
 from rlox.learners.tasks import Objective, RolloutTask
 from rlox.learners.transitions import ReplayTask, TorchReplayLearner
 from rlox.networks.predict import Mode
-from rlox.nn.modes import LearningMode
+from rlox.nn.modes import learning_mode
 from rlox.ranks import RANKS
 from rlox.training.hooks import Hooks
 
@@ -144,7 +144,7 @@ class TorchLearner:
     releases_gil = False
 
     def __init__(self, task: RolloutTask) -> None:
-        self._task, self._mode = task, LearningMode([task.policy])
+        self._task, self._mode = task, learning_mode([task.policy])
 
     def collect(self, n_steps: int, hooks: Hooks) -> Unroll:
         """Step the envs with the policy; see :class:`Learner`."""
@@ -164,5 +164,5 @@ class TorchLearner:
         if isinstance(batch, RolloutBatch):
             for ranks in RANKS:  # else one would wait for minibatches that the others do not have
                 ranks.require_equal(len(batch.returns), "number of rows in a rollout")
-        with self._mode.learning():
+        with self._mode:
             return self._task.update(self._task, batch, objective, learning_rate, hooks)

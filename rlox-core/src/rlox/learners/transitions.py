@@ -18,7 +18,7 @@ from torch import Tensor
 
 from rlox.learners.choose import find_learner
 from rlox.learners.terms import AddedLosses
-from rlox.nn.modes import LearningMode
+from rlox.nn.modes import learning_mode
 
 __all__ = [
     "Act",
@@ -154,9 +154,9 @@ class TorchReplayLearner:
     """
 
     def __init__(self, task: ReplayTask) -> None:
-        self._steps, self._mode = task.steps, LearningMode(task.parts.values())
+        self._steps, self._mode = task.steps, learning_mode(task.parts.values())
 
     def step(self, kind: Enum, batch: Any, learning_rate: float) -> StepResult:
         """Take one of the task's gradient steps; see :class:`ReplayLearner`."""
-        with self._mode.learning():
+        with self._mode:
             return self._steps[kind].learn(batch, learning_rate)

@@ -25,7 +25,7 @@ from rlox.nn.heads import ActionHead
 from rlox.nn.layer_data import LayerData, layer_data
 from rlox.nn.memory import Memory, MemoryKind
 from rlox.nn.mlp import TanhMLP, orthogonal
-from rlox.nn.modes import LearningMode
+from rlox.nn.modes import learning_mode
 from rlox.nn.module_optimizer import ModuleOptimizer, make_optimizer
 from rlox.nn.noisy import NoisyLinear, draw_noise, silence
 from rlox.nn.relu import EnsembleMLP, ReluMLP
@@ -53,7 +53,6 @@ __all__ = [
     "FlatOptimizer",
     "Joint",
     "LayerData",
-    "LearningMode",
     "Memory",
     "MemoryKind",
     "ModuleOptimizer",
@@ -70,6 +69,7 @@ __all__ = [
     "frozen",
     "keep_freed_memory",
     "layer_data",
+    "learning_mode",
     "load_module_state",
     "load_parts_state",
     "make_encoder",
