@@ -21,6 +21,7 @@ from rlox.cli.app import build_app
 from rlox.families import ALGORITHMS, AlgorithmRow
 from rlox.registry import hookspecs
 from rlox.registry.plugins import HOOKS
+from rlox.registry.table import get_registry
 
 DOCS = Path(__file__).parents[1] / "docs"
 REFERENCE = DOCS / "reference"
@@ -93,6 +94,25 @@ def test_hook_is_documented_with_its_signature(hook: str) -> None:
     """Each hook has a heading with the exact signature."""
     signature = str(inspect.signature(getattr(hookspecs, hook))).replace("'", "")
     assert f"`{hook}{signature}`" in headings("hooks.md")
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_hook_is_documented_with_who_implements_it(hook: str) -> None:
+    """The distributions of this repository, and the names that each registers if any are given."""
+    text = (REFERENCE / "hooks.md").read_text(encoding="utf-8").split(f"\n## `{hook}(")[1]
+    stated = re.search(r"^Implemented by (.+?)\.(?: |$)", text.split("\n## ")[0], re.MULTILINE)
+    assert stated is not None
+    found = re.findall(r"`(rlox-[\w-]+)`(?: \(([^)]+)\))?", stated[1])
+    listed = {name: set(re.findall(r"`([\w-]+)`", names)) for name, names in found}
+    if "all families" in stated[1]:
+        listed |= {f"rlox-{row.extra}": set() for row in ALGORITHMS}
+    registered: dict[str, set[str]] = {}
+    for each in get_registry().usable(hook):
+        if (DOCS.parent / each.distribution).is_dir():
+            registered.setdefault(each.distribution, set()).add(each.spec.name)
+    assert listed.keys() == registered.keys()
+    named = {name: names for name, names in listed.items() if names}
+    assert named == {name: registered[name] for name in named}
 
 
 def test_every_metric_is_in_the_glossary() -> None:

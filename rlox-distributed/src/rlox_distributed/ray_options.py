@@ -50,5 +50,5 @@ class RayEnvOptions(Config):
     )
     ray_restarts: int = count(
         0, ge=0, unit="restarts", source="rlox",
-        help="how often each env may begin again; only for algorithms that learn from rollouts",
+        help="how often each env may begin again; 0 makes a lost env an error",
     )  # fmt: skip

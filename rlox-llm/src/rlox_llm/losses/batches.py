@@ -91,7 +91,7 @@ class PreferenceBatch:
 
     @property
     def difference_per_token(self) -> Tensor:
-        """C / L_c - r / L_r, (B,), L being the lengths.
+        """Return c / L_c - r / L_r, (B,), L being the lengths.
 
         Raises:
             ValueError: the lengths are not known.
