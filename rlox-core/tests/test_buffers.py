@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from rlox import kernels
-from rlox.errors import ConfigError, UnknownNameError
+from rlox.errors import ConfigError, MemoryLimitError, UnknownNameError
 from rlox.protocols import PrioritizedBuffer, ReplayBuffer, StatefulBuffer
 from rlox.replay.buffers import BufferOptions, GoalOptions, make_buffer
 from rlox.replay.options import HindsightOptions, PrioritizedOptions
@@ -111,6 +111,33 @@ def make(options):
     with pytest.raises(ConfigError, match=message):
         make_buffer("deque", OPTIONS)
     make_buffer("deque", dataclasses.replace(OPTIONS, n_step=1))
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_memory_is_asked_of_buffers_that_take_it(
+    in_memory: bool, install: Callable[..., None]
+) -> None:
+    """A buffer whose rows are elsewhere says so in its spec, and may be larger than the memory."""
+    install(
+        "remote",
+        f"""
+import rlox
+
+@rlox.hookimpl
+def rlox_buffers():
+    factory = f"{{__name__}}:make"
+    yield rlox.BufferSpec("remote", "Elsewhere.", factory, in_memory={in_memory})
+
+def make(asked):
+    return rlox.ReplayBuffer(10, 4, 1, n_envs=asked.n_envs)
+""",
+    )
+    huge = dataclasses.replace(OPTIONS, capacity=10**15, n_step=1)
+    if not in_memory:
+        assert len(make_buffer("remote", huge)) == 0
+        return
+    with pytest.raises(MemoryLimitError, match="buffer_size"):
+        make_buffer("remote", huge)
 
 
 def test_an_unknown_name_suggests_the_nearest() -> None:

@@ -269,7 +269,7 @@ def test_missing_file_is_reported(tmp_path: Path) -> None:
     """The error names the path; a folder is no checkpoint."""
     with pytest.raises(CheckpointError, match="does not exist"):
         read(tmp_path / "none.rlox")
-    with pytest.raises(CheckpointError, match="does not exist"):
+    with pytest.raises(CheckpointError, match="is a folder; name a file in it"):
         read(tmp_path)
 
 

@@ -87,3 +87,17 @@ def test_spaces_without_arrays_are_refused() -> None:
     """The error names the leaf and the wrapper that helps."""
     with pytest.raises(SpaceError, match=r"got Text\(.*TransformObservation"):
         ReplayObservations(spaces.Dict({"word": spaces.Text(3)}))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8])
+def test_leaves_without_numbers_take_no_columns(dtype: Any) -> None:
+    """They come back with their shape, beside leaves of their dtype and of another."""
+    space = spaces.Dict(a=spaces.Box(-1, 1, (2, 0)), b=spaces.Box(0, 1, (3,), dtype))
+    obs = {"a": np.zeros((4, 2, 0), np.float32), "b": np.ones((4, 3), dtype)}
+    observations = ReplayObservations(space)
+    assert observations.copy(obs)["a"].shape == (4, 2, 0)
+    rows = observations.pack(obs)
+    assert (rows.shape, observations.shape) == ((4, 3), (3,))
+    back = observations.unpack(rows)
+    assert {name: leaf.shape for name, leaf in back.items()} == {"a": (4, 2, 0), "b": (4, 3)}
+    np.testing.assert_array_equal(back["b"], obs["b"])

@@ -198,7 +198,7 @@ def test_takes_networks_noise_and_a_buffer_of_ones_own(algorithm: Any) -> None:
     buffer = rlox.ReplayBuffer(100, 2, 2)
     trained = algorithm(
         Lever(), policy=policy, critic=critic, exploration=noise, buffer=buffer,
-        **{**SMALL, "hidden": UNSET},
+        **{**SMALL, "hidden": UNSET, "buffer_size": UNSET},
     )  # fmt: skip
     before = [p.clone() for p in (*policy.parameters(), *critic.parameters())]
     trained.train(32)
@@ -249,7 +249,7 @@ def test_same_seed_gives_the_same_bits_and_touches_no_global_stream(algorithm: A
         ({"learning_rat": 1}, ConfigError, "did you mean 'learning_rate'"),
         ({"schedules": {"tau": lambda step: 0.1}}, ConfigError, "no schedule is named 'tau'"),
         ({"buffer": "unifrom"}, LookupError, "did you mean 'uniform'"),
-        ({"buffer": 3}, ConfigError, "got int without push_batch"),
+        ({"buffer": 3, "buffer_size": UNSET}, ConfigError, "got int without push_batch"),
     ],
 )
 def test_bad_input_is_named_before_any_work(

@@ -14,7 +14,7 @@ import torch
 from gymnasium import spaces
 from rlox.callbacks import Callback, CallbackList
 from rlox.config.model import UNSET
-from rlox.errors import ConfigError, EnvError, SpaceError
+from rlox.errors import CheckpointError, ConfigError, EnvError, SpaceError
 from rlox.testing import check_algorithm
 from rlox_offpolicy.dqn import DQN
 from torch import nn
@@ -297,13 +297,13 @@ def test_takes_a_network_and_a_buffer_of_ones_own() -> None:
             }
 
     buffer, network = LastRows(), nn.Linear(4, 2)
-    dqn = make(buffer=buffer, network=network, hidden=UNSET)
+    dqn = make(buffer=buffer, buffer_size=UNSET, network=network, hidden=UNSET)
     before = network.weight.clone()
     dqn.train(32)
     assert len(buffer) == 32
     assert not torch.equal(network.weight, before)
     with pytest.raises(ConfigError, match="save_replay_buffer needs a buffer with state and"):
-        make(buffer=LastRows(), save_replay_buffer=True)
+        make(buffer=LastRows(), buffer_size=UNSET, save_replay_buffer=True)
 
 
 def test_same_seed_gives_the_same_bits_and_touches_no_global_stream() -> None:
@@ -363,10 +363,18 @@ def test_targets_of_several_steps_end_where_a_resumed_run_begins_anew(tmp_path: 
     [
         ({"gama": 0.9}, ConfigError, "unknown option 'gama' .*did you mean 'gamma'"),
         ({"buffer": "priorotized"}, LookupError, "unknown buffer .*did you mean 'prioritized'"),
-        ({"buffer": []}, ConfigError, "got list without push_batch or push, sample"),
+        (
+            {"buffer": [], "buffer_size": UNSET},
+            ConfigError,
+            "got list without push_batch or push, sample",
+        ),
         ({"n_envs": 300}, ConfigError, "buffer_size 200 holds not even one step of n_envs = 300"),
         (
-            {"n_step": 3, "buffer": rlox.ReplayBuffer(10, 4, 1, act_dtype="int64")},
+            {
+                "n_step": 3,
+                "buffer": rlox.ReplayBuffer(10, 4, 1, act_dtype="int64"),
+                "buffer_size": UNSET,
+            },
             ConfigError,
             "n_step 3 is for buffers made here; give it to your ReplayBuffer",
         ),
@@ -454,3 +462,31 @@ def test_rewards_and_observations_that_are_not_finite_are_refused(value: float) 
     for env in (Blind(), Lost()):
         with pytest.raises(EnvError, match="env 0 returned an observation that is not finite"):
             make(env).train(16)
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "message"),
+    [
+        ("n_envs", 3, "n_envs=2, got 3"),
+        ("buffer", "uniform", "buffer=PrioritizedReplayBuffer, got ReplayBuffer"),
+        ("buffer_size", 16, "buffer_size=200, got 16"),
+        ("priority_alpha", 0.3, "alpha must be 0.6"),
+    ],
+)
+def test_a_saved_buffer_that_does_not_fit_names_the_option(
+    option: str, given: Any, message: str, tmp_path: Path
+) -> None:
+    """With both values; not saving the buffer leaves it out, and learning starts again later."""
+    dqn = make(n_envs=2, buffer="prioritized", save_replay_buffer=True)
+    dqn.train(32)
+    dqn.save(path := tmp_path / "saved")
+    with pytest.raises(CheckpointError, match=f"{message}.*save_replay_buffer=False to fill"):
+        DQN.from_checkpoint(path, **{option: given})
+    restored = DQN.from_checkpoint(path, **{option: given}, save_replay_buffer=False)
+    assert len(restored.replay.buffer) == 0
+    steps = restored.clock.gradient_steps
+    restored.replay.learning_starts = 32
+    restored.train(16)
+    assert restored.clock.gradient_steps == steps
+    restored.train(32)
+    assert restored.clock.gradient_steps > steps

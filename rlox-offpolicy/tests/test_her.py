@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 import rlox
 from gymnasium import spaces
 from rlox.errors import ConfigError
+from rlox.registry import get_registry
+from rlox.replay import buffers
 from rlox_offpolicy.ddpg import DDPG
 from rlox_offpolicy.discrete_sac import DiscreteSAC
 from rlox_offpolicy.dqn import DQN
@@ -255,3 +258,18 @@ def test_bad_input_is_named_before_any_work(options: dict[str, Any], message: st
     """The error names what was given, what is needed and the remedy."""
     with pytest.raises(ConfigError, match=message):
         DQN(**{"env_id": BitFlip, **SMALL, **options})
+
+
+def test_other_buffers_may_ask_for_goals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their spec says so; errors have their name."""
+    asked: list[buffers.BufferOptions] = []
+    make = buffers.uniform_buffer
+    spy = lambda options: asked.append(options) or make(options)  # noqa: E731
+    monkeypatch.setattr(buffers, "uniform_buffer", spy)
+    found = get_registry().get("rlox_buffers", "uniform")
+    monkeypatch.setitem(vars(found), "spec", dataclasses.replace(found.spec, goals=True))
+    options = {**SMALL, "buffer": "uniform"}
+    DQN(BitFlip, **options).train(32)
+    assert asked[0].goals is not None
+    with pytest.raises(ConfigError, match="buffer='uniform' needs observations that are a Dict"):
+        DQN("CartPole-v1", **options)

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 import rlox
 import torch
+from rlox.cli.runs.restoring import restore
 from rlox.config.model import UNSET
-from rlox.errors import ConfigError
+from rlox.config.presets import list_presets
+from rlox.errors import CheckpointError, ConfigError
 from rlox.networks import QNetwork, SquashedGaussianPolicy, TwinQNetwork
 from rlox.nn import EnsembleMLP
 from rlox.protocols import (
@@ -203,7 +205,8 @@ def test_own_networks_are_in_training_mode_in_gradient_steps_alone() -> None:
     norm = nn.BatchNorm1d(16)
     network = nn.Sequential(nn.Linear(4, 16), norm, nn.ReLU(), nn.Dropout(), nn.Linear(16, 2))
     options = {"learning_starts": 16, "batch_size": 8, "steps_per_iteration": 32, "seed": 0}
-    dqn = DQN("CartPole-v1", network=network, target_update_interval=1, **options)
+    options |= {"train_freq": 8, "target_update_interval": 1}
+    dqn = DQN("CartPole-v1", network=network, **options)
     dqn.train(64)
     assert not torch.equal(norm.running_mean, torch.zeros(16))
     assert torch.equal(norm.running_mean, dqn.target[1].running_mean)
@@ -342,9 +345,10 @@ def test_a_buffer_that_discounts_otherwise_is_refused() -> None:
     """Its discounts win over the algorithm's, whose gamma would be recorded and not used."""
     buffer = rlox.ReplayBuffer(100, 4, 1, act_dtype="int64", n_step=3, gamma=0.9)
     message = r"^ReplayBuffer discounts its steps by gamma=0\.9, and gamma=0\.99 was asked for"
+    options = {"env": "CartPole-v1", "buffer": buffer, "learning_starts": 50}
     with pytest.raises(ConfigError, match=message):
-        rlox.make("dqn", env="CartPole-v1", buffer=buffer)
-    rlox.make("dqn", env="CartPole-v1", buffer=buffer, gamma=0.9).close()
+        rlox.make("dqn", **options)
+    rlox.make("dqn", **options, gamma=0.9).close()
 
 
 def test_discrete_actions_may_be_kept_as_floats() -> None:
@@ -358,3 +362,88 @@ def test_discrete_actions_may_be_kept_as_floats() -> None:
             return dqn.train(40)["q_loss"]
 
     assert q_loss("float32") == q_loss("int64")
+
+
+def prioritized(capacity: int = 1_000) -> Any:
+    """Return a prioritized buffer for CartPole."""
+    return rlox.PrioritizedReplayBuffer(capacity, 4, 1, act_dtype="int64", seed=0)
+
+
+def test_a_checkpoint_asks_for_own_parts_again(tmp_path: Path) -> None:
+    """Defaults would replace them silently; names replace them if asked for."""
+    path = tmp_path / "saved"
+    buffer = rlox.ReplayBuffer(100, 3, 1)
+    make(TD3, buffer=buffer, exploration=Far()).save(path)
+    own = {"buffer": buffer, "exploration": Far()}
+    for argument, name in (("buffer", "ReplayBuffer"), ("exploration", "Far")):
+        others = {k: v for k, v in own.items() if k != argument}
+        message = f"your own {name} as {argument}; pass one again as {argument}="
+        with pytest.raises(CheckpointError, match=message):
+            TD3.from_checkpoint(path, **others)
+    restored = TD3.from_checkpoint(path, **own)
+    assert restored.replay.buffer is buffer
+    assert restored.exploration is own["exploration"]
+    with restore(path, None, {}) as acting:  # what acts needs neither
+        assert acting.predict(np.zeros(3)).shape == (1,)
+    named = TD3.from_checkpoint(path, buffer="prioritized", exploration="none")
+    named.save(path)
+    assert TD3.from_checkpoint(path).replay.prioritized
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "part", "options"),
+    [
+        (DQN, {"buffer": prioritized()}, {"buffer_size": 5_000}),
+        (SAC, {"exploration": Far()}, {"noise_std": 0.3}),
+        (TD3, {"exploration": Far()}, {"noise_std": 0.3}),
+    ],
+)
+def test_options_that_an_object_brings_itself_are_refused(
+    algorithm: Any, part: dict[str, Any], options: dict[str, Any], tmp_path: Path
+) -> None:
+    """By keyword or in a config, and beside a checkpoint; not those that a checkpoint brings."""
+    ((name, value),) = options.items()
+    (own,) = part.values()
+    message = f"{name} belongs to .* made here, and your {type(own).__name__} has its own"
+    noise = {"exploration": "gaussian"} if name == "noise_std" else {}
+    with pytest.raises(ConfigError, match=message):
+        make(algorithm, **part, **options)
+    with pytest.raises(ConfigError, match=message):
+        algorithm(ENVS[algorithm], **part, config={**noise, **options})
+    made = make(algorithm, **part)
+    made.config = made.config.replace(**options, **noise)  # as older versions saved it
+    made.save(tmp_path / "saved")
+    assert getattr(algorithm.from_checkpoint(tmp_path / "saved", **part).config, name) == value
+    with pytest.raises(ConfigError, match=message):
+        algorithm.from_checkpoint(tmp_path / "saved", **part, **options)
+
+
+def test_a_presets_size_of_the_buffer_gives_way_to_an_object() -> None:
+    """It was not the user who chose it."""
+    known = [p for p in list_presets("dqn") if not p.env.startswith("ALE/")]
+    preset = next(p for p in known if "buffer_size" in p.options)
+    given = {"hidden": 8, "learning_starts": 0, "n_step": 1, "preset": preset.full_name}
+    buffer = prioritized()
+    assert DQN("CartPole-v1", buffer=buffer, config=given).replay.buffer is buffer
+
+
+def test_priority_beta_is_of_any_buffer_with_priorities(tmp_path: Path) -> None:
+    """Of an object too; a buffer without priorities would ignore it."""
+    dqn = make(DQN, buffer=prioritized(), priority_beta=0.6)
+    dqn.save(tmp_path / "saved")
+    restored = DQN.from_checkpoint(tmp_path / "saved", buffer=prioritized())
+    assert restored.config.priority_beta == 0.6
+    plain = rlox.ReplayBuffer(100, 4, 1, act_dtype="int64")
+    for buffer in (plain, "uniform"):
+        message = "priority_beta needs buffer='prioritized' or another .*, got a ReplayBuffer"
+        with pytest.raises(ConfigError, match=message):
+            make(DQN, buffer=buffer, priority_beta=0.6)
+
+
+def test_learning_starts_within_the_capacity_of_the_buffer_in_use() -> None:
+    """An object's counts, not the option of buffers made here; one without any is taken."""
+    made = make(DQN, buffer=prioritized(300_000), learning_starts=200_000)
+    assert made.config.learning_starts > made.config.buffer_size
+    with pytest.raises(ConfigError, match="the capacity of your PrioritizedReplayBuffer, 100"):
+        make(DQN, buffer=prioritized(100), learning_starts=200)
+    make(SAC, buffer=Rows(True), learning_starts=200)

@@ -122,12 +122,14 @@ def rlox_buffers() -> Iterable[BufferSpec]:
         "Draws all alike, most with goals that their episodes reached later.",
         "rlox.replay.buffers:her_buffer",
         "rlox.replay.options:HindsightOptions",
+        goals=True,
     )
     yield BufferSpec(
         "mmap",
         "Draws all alike; keeps the older transitions in a file (rlox-native).",
         "rlox.replay.buffers:mmap_buffer",
         "rlox.replay.options:MmapOptions",
+        in_memory=False,
     )
     yield BufferSpec(
         "prioritized",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 import torch
@@ -76,3 +77,11 @@ def test_batches_are_frozen() -> None:
         batch().obs = torch.zeros(1)  # type: ignore[misc]
     names = {field.name for field in dataclasses.fields(RolloutMinibatch)}
     assert names < {field.name for field in dataclasses.fields(RolloutBatch)}
+
+
+@pytest.mark.filterwarnings("error")
+def test_one_row_has_no_explained_variance() -> None:
+    """It is NaN, without torch's warning about degrees of freedom."""
+    one = torch.ones(1)
+    single = dataclasses.replace(batch(), returns=one, values=one)
+    assert math.isnan(single.explained_variance())

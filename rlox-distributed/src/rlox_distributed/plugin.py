@@ -42,6 +42,7 @@ def rlox_buffers() -> Iterable[BufferSpec]:
         summary="Transitions in a Ray actor, which draws the next batch ahead.",
         factory="rlox_distributed.ray_buffer:make_ray_buffer",
         options="rlox_distributed.ray_options:RayBufferOptions",
+        in_memory=False,
     )
 
 

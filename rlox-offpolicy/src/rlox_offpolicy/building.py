@@ -17,6 +17,7 @@ from rlox.learners.transitions import ChosenReplayLearner, ReplayTask, Step, cho
 from rlox.networks.validate import refuse_network_options
 from rlox.nn import find_device
 from rlox.protocols import ExplorationStrategy, VecEnv
+from rlox.registry import get_registry
 from rlox.replay.action_codec import BoxActions, DiscreteActions, make_actions
 from rlox.replay.buffers import BufferOptions, make_buffer
 from rlox.replay.goals import find_goals
@@ -25,6 +26,13 @@ from rlox.replay.observation_codec import ReplayObservations
 from rlox.replay.updates_due import UpdatesDue
 
 from rlox_offpolicy.exploration import GaussianNoise, NoNoise, OrnsteinUhlenbeckNoise
+from rlox_offpolicy.own_parts import (
+    Parts,
+    given_options,
+    require_capacity,
+    require_no_ignored_options,
+    require_priorities,
+)
 
 __all__ = [
     "make_exploration",
@@ -49,28 +57,31 @@ def resolve(
     networks: Sequence[Any],
     parts: Mapping[str, Any],
     **options: Any,
-) -> tuple[ConfigT, dict[str, Any]]:
-    """Return an algorithm's config, and the parts that the caller brings as objects.
+) -> tuple[ConfigT, Parts]:
+    """Return an algorithm's config, and the parts that the caller names or brings as objects.
 
     Args:
         cls: the algorithm's config class.
         config: see :func:`rlox.config.model.resolve_config`.
         env: what the user passed as env.
         networks: what the user passed as each of the networks; ``None`` is the default one.
-        parts: arguments that are a registered name, which is an option, or an object.
+        parts: arguments that are a registered name, which is an option, or an object; one that is
+            :data:`UNSET` or ``None`` is left to the config.
         options: options that win over ``config``.
 
     Raises:
         ConfigError: an option is wrong, or would be ignored.
     """
-    names = {name: part for name, part in parts.items() if isinstance(part, str)}
-    objects = {
-        name: None if name in names or part is UNSET else part for name, part in parts.items()
-    }
-    resolved = resolve_config(cls, config, **options, **names)
+    given = Parts({k: part for k, part in parts.items() if part is not UNSET and part is not None})
+    keywords = {name for name, value in options.items() if value is not UNSET}
+    require_no_ignored_options(given, keywords)  # the config would ask for other options beside
+    resolved = resolve_config(cls, config, **options, **given.names)
     if all(network is not None for network in networks):
         refuse_network_options(NETWORK_OPTIONS, resolved, options)
-    return _fit_to_env(resolved, env), objects
+    given = Parts(given.given, given_options(resolved, keywords))
+    require_no_ignored_options(given, given.options)
+    require_capacity(resolved, given.own("buffer"))
+    return _fit_to_env(resolved, env), given
 
 
 def _fit_to_env(config: ConfigT, env: Any) -> ConfigT:
@@ -81,22 +92,25 @@ def _fit_to_env(config: ConfigT, env: Any) -> ConfigT:
     return config.replace(n_envs=count)
 
 
-def make_replay(algorithm: Algorithm, buffer: Any = None) -> ReplayLoop:
+def make_replay(algorithm: Algorithm, parts: Parts) -> ReplayLoop:
     """Return the envs and the replay buffer of an algorithm, which its close frees.
 
     Args:
         algorithm: its base has been initialised; its config is a
             :class:`rlox_offpolicy.replay_config.ReplayConfig`.
-        buffer: an object with the methods of :class:`rlox.protocols.ReplayBuffer` or
-            :class:`rlox.protocols.ReplayBufferProtocol`; ``None``: the one that the config names.
+        parts: the caller's own buffer, an object with the methods of
+            :class:`rlox.protocols.ReplayBuffer` or :class:`rlox.protocols.ReplayBufferProtocol`,
+            if there is one; else the one that the config names is made.
 
     Raises:
-        ConfigError: ``n_step`` is given with a buffer that was not made for it, or the buffer
-            lacks methods or would mix the envs.
+        ConfigError: ``n_step`` is given with a buffer that was not made for it, or
+            ``priority_beta`` with one that has no priorities, or the buffer lacks methods or would
+            mix the envs.
         EnvError: the env cannot be built.
         SpaceError: see :class:`rlox.replay.loop.ReplayLoop`.
     """
     cfg, streams, resources = algorithm.config, algorithm.streams, algorithm.resources
+    buffer = parts.own("buffer")
     if buffer is not None and cfg.n_step > 1:
         raise ConfigError(
             f"n_step {cfg.n_step} is for buffers made here; give it to your "
@@ -112,11 +126,12 @@ def make_replay(algorithm: Algorithm, buffer: Any = None) -> ReplayLoop:
         env_kwargs=cfg.env_kwargs,
     )
     resources.callback(envs.close)
-    options = _buffer_options(algorithm, envs.env, with_goals=buffer is None)
+    options = _buffer_options(algorithm, envs.env, named=buffer is None)
     named = selection(cfg, "buffer")
     made: Any = make_buffer(named.name if buffer is None else buffer, options, named.options)
     if buffer is None and hasattr(made, "close"):
         resources.callback(made.close)
+    require_priorities(cfg, parts, made)
     return ReplayLoop(
         envs,
         made,
@@ -134,17 +149,18 @@ def make_replay(algorithm: Algorithm, buffer: Any = None) -> ReplayLoop:
     )
 
 
-def _buffer_options(algorithm: Algorithm, env: VecEnv, *, with_goals: bool) -> BufferOptions:
+def _buffer_options(algorithm: Algorithm, env: VecEnv, *, named: bool) -> BufferOptions:
     cfg, streams = algorithm.config, algorithm.streams
     actions, observations = (
         make_actions(env.action_space),
         ReplayObservations(env.observation_space),
     )
     goals = None
-    if with_goals and cfg.buffer == "her":
+    if named and get_registry().get("rlox_buffers", cfg.buffer).spec.goals:
         goals = find_goals(
             algorithm.env_source,
             env.observation_space,
+            buffer=cfg.buffer,
             env_kwargs=cfg.env_kwargs,
             resources=algorithm.resources,
         )
@@ -199,17 +215,19 @@ def optimizer_parts(optimizers: Mapping[str, Any]) -> dict[str, Any]:
     return {f"{name}_optimizer": optimizer for name, optimizer in optimizers.items()}
 
 
-def make_exploration(algorithm: Algorithm, exploration: Any = None) -> ExplorationStrategy:
+def make_exploration(algorithm: Algorithm, parts: Parts) -> ExplorationStrategy:
     """Return the noise on an algorithm's continuous actions.
 
     Args:
         algorithm: its config has the fields read below.
-        exploration: an object with the methods of :class:`rlox.protocols.ExplorationStrategy`;
-            ``None`` makes the one that the config names.
+        parts: the caller's own exploration, an object with the methods of
+            :class:`rlox.protocols.ExplorationStrategy`, if there is one; else the one that the
+            config names is made.
 
     Raises:
         ConfigError: the object lacks a method.
     """
+    exploration = parts.own("exploration")
     if exploration is not None:
         if not isinstance(exploration, ExplorationStrategy):
             raise ConfigError(

@@ -150,9 +150,9 @@ class CrossQ(Algorithm):
             n_envs=n_envs, seed=seed, **config_kwargs,
         )  # fmt: skip
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
-        cfg = self.config
+        cfg, self.own_parts = self.config, parts.given
         self.schedules = Schedules(cfg, ("learning_rate", "priority_beta"), schedules)
-        self.replay = make_replay(self, parts["buffer"])
+        self.replay = make_replay(self, parts)
         act_dim = require_box(self.replay, "CrossQ")
         stream = self.streams.torch("policy")
         self.policy: Any = on_device(

@@ -97,12 +97,13 @@ class DDPG(Algorithm):
             n_envs=n_envs, seed=seed, **config_kwargs,
         )  # fmt: skip
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
+        self.own_parts = parts.given
         self.actor_critic = DeterministicActorCritic(
             self,
             policy=policy,
             critic=critic,
             schedules=schedules,
-            **parts,
+            parts=parts,
             n_critics=1,
             policy_delay=1,
             objective=TwinDelayed(target_noise=0.0, noise_clip=0.0, tau=self.config.tau),

@@ -126,9 +126,9 @@ class DiscreteSAC(Algorithm):
             n_envs=n_envs, seed=seed, **config_kwargs,
         )  # fmt: skip
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
-        cfg = self.config
+        cfg, self.own_parts = self.config, parts.given
         self.schedules = Schedules(cfg, ("learning_rate", "priority_beta"), schedules)
-        self.replay = make_replay(self, parts["buffer"])
+        self.replay = make_replay(self, parts)
         space = self.replay.env.observation_space
         n_actions = require_discrete(self.replay, self.name)
         sizes: Any = {"hidden": cfg.hidden, "generator": self.streams.torch("policy")}

@@ -128,10 +128,10 @@ class DQN(Algorithm):
             n_envs=n_envs, seed=seed, **config_kwargs,
         )  # fmt: skip
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
-        cfg = self.config
+        cfg, self.own_parts = self.config, parts.given
         names = ("learning_rate", "epsilon", "priority_beta")
         self.schedules = Schedules(cfg.with_epsilon(), names, schedules)
-        self.replay = make_replay(self, parts["buffer"])
+        self.replay = make_replay(self, parts)
         env = self.replay.env
         self._n_actions = require_discrete(self.replay, "DQN")
         self.objective = make_objective(cfg)

@@ -20,7 +20,6 @@ from rlox.config.common_fields import (
 from rlox.config.model import (
     Config,
     ScheduleValue,
-    changed,
     count,
     discount,
     flag,
@@ -108,15 +107,6 @@ class ReplayConfig(Config):
         if self.n_envs > self.buffer_size:
             raise ValueError(
                 f"buffer_size {self.buffer_size} holds not even one step of n_envs = {self.n_envs}"
-            )
-        if self.learning_starts > self.buffer_size:
-            raise ValueError(
-                f"learning_starts {self.learning_starts} exceeds buffer_size {self.buffer_size}: "
-                "the first transitions would be lost unseen; lower it or enlarge the buffer"
-            )
-        if self.buffer in ("uniform", "her", "mmap") and changed(self, "priority_beta"):
-            raise ValueError(
-                f"priority_beta needs buffer='prioritized', got buffer='{self.buffer}'"
             )
         if self.buffer in ("her", "mmap") and self.n_step > 1:
             raise ValueError(

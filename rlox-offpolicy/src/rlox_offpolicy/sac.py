@@ -164,10 +164,10 @@ class SAC(Algorithm):
             n_envs=n_envs, seed=seed, **config_kwargs,
         )  # fmt: skip
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
-        cfg = self.config
+        cfg, self.own_parts = self.config, parts.given
         self.schedules = Schedules(cfg, ("learning_rate", "priority_beta"), schedules)
-        self.replay = make_replay(self, parts["buffer"])
-        self.exploration = make_exploration(self, parts["exploration"])
+        self.replay = make_replay(self, parts)
+        self.exploration = make_exploration(self, parts)
         space, act_dim = self.replay.env.observation_space, require_box(self.replay, "SAC")
         stream = self.streams.torch("policy")
         device = self.replay.device

@@ -54,6 +54,7 @@ from rlox_offpolicy.building import (
 from rlox_offpolicy.configs import TD3Config
 from rlox_offpolicy.metrics import TD3Metrics, all_metrics
 from rlox_offpolicy.own_networks import B, on_device, require_outputs
+from rlox_offpolicy.own_parts import Parts
 from rlox_offpolicy.targets import clipped_double_values, smoothed_actions, td_targets
 
 if TYPE_CHECKING:
@@ -69,8 +70,7 @@ class DeterministicActorCritic:
         algorithm: whose env, config, clock and streams are used; its base has been initialised.
         policy: see :class:`TD3`.
         critic: see :class:`TD3`.
-        buffer: see :class:`TD3`; an object or ``None``.
-        exploration: see :class:`TD3`; an object or ``None``.
+        parts: buffer and exploration; see :class:`TD3`.
         schedules: see :class:`TD3`.
         n_critics: number K of critics that are made here.
         policy_delay: gradient steps d of the critics for one of the policy.
@@ -84,8 +84,7 @@ class DeterministicActorCritic:
         *,
         policy: nn.Module | None,
         critic: nn.Module | None,
-        buffer: Any,
-        exploration: Any,
+        parts: Parts,
         schedules: Mapping[str, Callable[[int], float]] | None,
         n_critics: int,
         policy_delay: int,
@@ -95,8 +94,8 @@ class DeterministicActorCritic:
         cfg, self.clock = algorithm.config, algorithm.clock
         self.policy_delay, self.objective = policy_delay, objective
         self.schedules = Schedules(cfg, ("learning_rate", "priority_beta"), schedules)
-        self.replay = make_replay(algorithm, buffer)
-        self.exploration = make_exploration(algorithm, exploration)
+        self.replay = make_replay(algorithm, parts)
+        self.exploration = make_exploration(algorithm, parts)
         space = self.replay.env.observation_space
         act_dim = require_box(self.replay, algorithm.name.upper())
         sizes: Any = {"hidden": cfg.hidden, "generator": algorithm.streams.torch("policy")}
@@ -259,12 +258,13 @@ class TD3(Algorithm):
             n_envs=n_envs, seed=seed, **config_kwargs,
         )  # fmt: skip
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
+        self.own_parts = parts.given
         self.actor_critic = DeterministicActorCritic(
             self,
             policy=policy,
             critic=critic,
             schedules=schedules,
-            **parts,
+            parts=parts,
             n_critics=2,
             policy_delay=self.config.policy_delay,
             objective=TwinDelayed(

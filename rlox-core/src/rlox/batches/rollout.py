@@ -151,9 +151,8 @@ class RolloutBatch:
         return self.terminated | self.truncated
 
     def explained_variance(self) -> float:
-        """Return 1 - Var(returns - values) / Var(returns); NaN for constant returns."""
-        variance = self.returns.var()
-        if not variance > 0:
+        """Return 1 - Var(returns - values) / Var(returns); NaN for constant returns, or one."""
+        if len(self.returns) < 2 or not (variance := self.returns.var()) > 0:
             return float("nan")
         return float(1 - (self.returns - self.values).var() / variance)
 

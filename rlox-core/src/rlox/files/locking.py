@@ -1,4 +1,4 @@
-"""Lock files: one process at a time, which loses its lock however it ends."""
+"""Lock files: one process at a time."""
 
 from __future__ import annotations
 

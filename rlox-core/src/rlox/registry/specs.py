@@ -131,6 +131,10 @@ class BufferSpec:
         sequences: whether it is a buffer of sequences, for world models and recurrent value
             functions: the factory gets a :class:`rlox.replay.sequences.SequenceOptions` and returns
             a :class:`rlox.protocols.SequenceBuffer`.
+        goals: whether it needs an env with goals, which the factory gets as ``goals`` of the
+            :class:`rlox.replay.buffers.BufferOptions`; other envs are rejected.
+        in_memory: whether all transitions are in this machine's memory, so that a ``buffer_size``
+            that does not fit is rejected before the buffer is made.
     """
 
     name: str
@@ -138,6 +142,8 @@ class BufferSpec:
     factory: str
     options: str | None = None
     sequences: bool = False
+    goals: bool = False
+    in_memory: bool = True
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,8 @@ class BufferOptions:
     seed: int
     """Fixes the buffer's draws."""
     goals: GoalOptions | None = None
-    """Of an env with goals, whose observations are flat then."""
+    """Of an env with goals, whose observations are flat then, for a buffer whose spec asks for
+    them; see :class:`rlox.BufferSpec`."""
 
     @property
     def rows(self) -> dict[str, Any]:
@@ -227,7 +228,7 @@ def make_buffer(
                 f"buffer '{name}' stores sequences of rows, and this algorithm draws transitions; "
                 "take buffer='uniform'"
             )
-        if name != "mmap":
+        if registration.spec.in_memory:
             _require_room(asked)
         buffer = registration.build(asked, options=options)
         n_step = getattr(buffer, "n_step", asked.n_step)

@@ -32,6 +32,7 @@ def find_goals(
     *,
     env_kwargs: Mapping[str, Any],
     resources: ExitStack,
+    buffer: str = "her",
 ) -> GoalOptions:
     """Return the goals of an env.
 
@@ -44,12 +45,13 @@ def find_goals(
         space: of one env's observation.
         env_kwargs: arguments of the env that is made here.
         resources: closes the env that is made here.
+        buffer: registered name of the buffer that the goals are for.
 
     Raises:
         ConfigError: the env has no goals, or not as vectors of floats.
     """
-    rows, size = ReplayObservations(space), _goal_size(space)
-    env = _one_env(source, env_kwargs, resources)
+    rows, size = ReplayObservations(space), _goal_size(space, buffer)
+    env = _one_env(source, env_kwargs, resources, buffer)
     compute_terminated = None
     if env.has_wrapper_attr("compute_terminated"):
         compute_terminated = _one_by_one(env.get_wrapper_attr("compute_terminated"))
@@ -57,33 +59,33 @@ def find_goals(
         size=size,
         achieved=rows.part("achieved_goal").start,
         desired=rows.part("desired_goal").start,
-        compute_reward=_reward_function(env, size),
+        compute_reward=_reward_function(env, size, buffer),
         compute_terminated=compute_terminated,
     )
 
 
-def _goal_size(space: gymnasium.Space[Any]) -> int:
+def _goal_size(space: gymnasium.Space[Any], buffer: str) -> int:
     leaves = leaf_spaces(space)
     shapes = {leaves[name].shape for name in GOALS & set(leaves)}
     if not leaves.keys() >= GOALS or len(shapes) > 1:
         raise ConfigError(
-            "buffer='her' needs observations that are a Dict of observation, achieved_goal and "
-            f"desired_goal, the goals of one shape, got {space}; take buffer='uniform'"
+            f"buffer='{buffer}' needs observations that are a Dict of observation, achieved_goal "
+            f"and desired_goal, the goals of one shape, got {space}; take buffer='uniform'"
         )
     (shape,) = shapes
     if ReplayObservations(space).dtype != "float32" or shape is None or len(shape) != 1:
         raise ConfigError(
-            "buffer='her' needs goals that are vectors, and observations of floats alone, got "
-            f"{space}; wrap the env with gymnasium.wrappers.TransformObservation"
+            f"buffer='{buffer}' needs goals that are vectors, and observations of floats alone, "
+            f"got {space}; wrap the env with gymnasium.wrappers.TransformObservation"
         )
     return shape[0]
 
 
-def _reward_function(env: gymnasium.Env[Any, Any], size: int) -> Any:
+def _reward_function(env: gymnasium.Env[Any, Any], size: int, buffer: str) -> Any:
     if not env.has_wrapper_attr("compute_reward"):
         raise ConfigError(
-            "buffer='her' needs an env with compute_reward(achieved_goal, desired_goal, info), "
-            f"which {type(env.unwrapped).__name__} has not"
+            f"buffer='{buffer}' needs an env with compute_reward(achieved_goal, desired_goal, "
+            f"info), which {type(env.unwrapped).__name__} has not"
         )
     compute_reward = env.get_wrapper_attr("compute_reward")
     goals = np.zeros((2, size), np.float32)
@@ -97,7 +99,7 @@ def _reward_function(env: gymnasium.Env[Any, Any], size: int) -> Any:
 
 
 def _one_env(
-    source: Any, env_kwargs: Mapping[str, Any], resources: ExitStack
+    source: Any, env_kwargs: Mapping[str, Any], resources: ExitStack, buffer: str
 ) -> gymnasium.Env[Any, Any]:
     if isinstance(source, gymnasium.Env):
         return source
@@ -113,8 +115,8 @@ def _one_env(
     if envs:
         return envs[0]  # type: ignore[no-any-return]
     raise ConfigError(
-        f"buffer='her' cannot ask {type(source).__name__} for compute_reward; pass the env's id or "
-        "a callable that makes it, or a rlox.HerReplayBuffer of your own as buffer="
+        f"buffer='{buffer}' cannot ask {type(source).__name__} for compute_reward; pass the env's "
+        "id or a callable that makes it, or a rlox.HerReplayBuffer of your own as buffer="
     )
 
 

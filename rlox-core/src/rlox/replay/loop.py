@@ -102,6 +102,13 @@ class ReplayLoop:
                 f"{type(buffer).__name__} lacks one of them; turn it off"
             )
         self._saved = SavedBuffer(buffer) if save_replay_buffer else None
+        capacity = getattr(buffer, "capacity", None)  # an object's is anything
+        self._made_with = {
+            "buffer": type(buffer).__name__,
+            "buffer_size": capacity if isinstance(capacity, int) else options.capacity,
+            "n_envs": self.env.n_envs,
+        }
+        """What decides whether a saved buffer fits, by option."""
         self._gamma = options.gamma
         self._streams = streams
         self._clock = clock
@@ -226,27 +233,37 @@ class ReplayLoop:
         if self._saved is not None:
             state["buffer"] = self._saved.state()
             state["stored"], state["due"] = self._stored, self.updates.pending
+            state["made_with"] = self._made_with
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the collector and the buffer.
 
-        Without a saved buffer, learning goes on once ``learning_starts`` new transitions are
-        stored; the policy collects them. With one, the episodes that were under way are cut where
-        the envs begin new ones.
+        Without a saved buffer, or if this one is not to be saved, learning goes on once
+        ``learning_starts`` new transitions are stored; the policy collects them. With one, the
+        episodes that were under way are cut where the envs begin new ones.
 
         Raises:
             CheckpointError: the buffer was saved and this one cannot take it over.
         """
         exact = self.collector.load_state_dict(state["collector"])
-        if state["buffer"] is None:
+        if state["buffer"] is None or self._saved is None:
             return
-        if not isinstance(self.buffer, StatefulBuffer):
-            raise CheckpointError(
-                "the checkpoint holds a replay buffer, which needs a buffer with set_state, got "
-                f"{type(self.buffer).__name__}"
-            )
         stored = dict(state["buffer"])
-        self.buffer.set_state(stored if exact else cut_episodes(stored, self.env.n_envs))
+        try:
+            self.buffer.set_state(stored if exact else cut_episodes(stored, self.env.n_envs))
+        except (LookupError, TypeError, ValueError) as error:
+            raise self._misfit(state, error) from error
         self._stored = int(state["stored"])
         self.updates.pending = int(state.get("due", 0))  # checkpoints had none before
+
+    def _misfit(self, state: Mapping[str, Any], error: Exception) -> CheckpointError:
+        """Return the error of a saved buffer that was made with other options, if it was."""
+        saved = state.get("made_with", {})  # checkpoints had none before
+        given = self._made_with.items()
+        others = [f"{k}={saved[k]}, got {v}" for k, v in given if k in saved and saved[k] != v]
+        reason = f"was saved with {'; '.join(others)}" if others else f"cannot be restored: {error}"
+        return CheckpointError(
+            f"its replay buffer {reason}; give what it was saved with, or "
+            "save_replay_buffer=False to fill a new buffer"
+        )

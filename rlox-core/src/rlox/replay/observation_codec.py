@@ -7,6 +7,7 @@ if they share one, else of bytes, so that images stay uint8 and numbers keep eve
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import gymnasium
@@ -57,7 +58,9 @@ class ReplayObservations:
     def copy(self, obs: Any) -> Any:
         """Return a copy of (N, *shape) observations in the dtypes they are kept in."""
         return map_leaves(
-            lambda leaf, one: np.array(leaf, one.dtype).reshape(-1, *one.shape[1:]), obs, self._one
+            lambda leaf, one: np.array(leaf, one.dtype).reshape(len(leaf), *one.shape[1:]),
+            obs,
+            self._one,
         )
 
     def pack(self, obs: Any) -> npt.NDArray[Any]:
@@ -65,8 +68,11 @@ class ReplayObservations:
         if not self._nested:
             rows: npt.NDArray[Any] = np.asarray(obs).reshape(-1, *self.shape)
             return rows
-        leaves = self._rows.stored(obs).values()
-        return np.concatenate([leaf.reshape(len(leaf), -1).view(self.dtype) for leaf in leaves], 1)
+        return np.concatenate([self._columns(leaf) for leaf in self._rows.stored(obs).values()], 1)
+
+    def _columns(self, leaf: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        # -1 stands for no size if the leaf has no numbers
+        return leaf.reshape(len(leaf), math.prod(leaf.shape[1:])).view(self.dtype)
 
     def unpack(self, rows: npt.NDArray[Any]) -> Any:
         """Return the observations (B, *shape) of rows, of a nested space a dict by leaf name."""
@@ -74,6 +80,6 @@ class ReplayObservations:
             return rows.reshape(-1, *self._one.shape[1:])
         parts = zip(self._one.items(), np.split(rows, self._ends[:-1], axis=1), strict=True)
         return {
-            name: np.ascontiguousarray(part).view(one.dtype).reshape(-1, *one.shape[1:])
+            name: np.ascontiguousarray(part).view(one.dtype).reshape(len(rows), *one.shape[1:])
             for (name, one), part in parts
         }

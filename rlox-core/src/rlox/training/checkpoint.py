@@ -162,7 +162,7 @@ def difference_in(path: str | Path) -> str | None:
 
 def _read(path: Path, *, with_arrays: bool) -> tuple[dict[str, Any], Arrays]:
     if not path.is_file():
-        folder = "is a folder; name a file in it, such as a run's checkpoints/final.safetensors"
+        folder = "is a folder; name a file in it, such as checkpoints/final.safetensors of a run"
         raise CheckpointError(
             f"checkpoint '{path}' {folder if path.is_dir() else 'does not exist'}"
         )

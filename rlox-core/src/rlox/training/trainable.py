@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from rlox.callbacks import CallbackList
 from rlox.config.model import Config
@@ -15,7 +15,14 @@ from rlox.training.progress import Progress
 if TYPE_CHECKING:
     from rlox.protocols import Optimizer
 
-__all__ = ["NamedLosses", "NoLosses", "Trainable", "own_code_of", "require_own_code"]
+__all__ = [
+    "NamedLosses",
+    "NoLosses",
+    "TakesParts",
+    "Trainable",
+    "own_code_of",
+    "require_own_code",
+]
 
 
 class NamedLosses(Protocol):
@@ -86,21 +93,39 @@ class Trainable(Protocol):
         """Restore what :meth:`state_dict` returned."""
 
 
+@runtime_checkable
+class TakesParts(Protocol):
+    """An algorithm that takes a replay buffer or exploration by name or as an object."""
+
+    own_parts: Mapping[str, Any]
+    """What the user passed, by argument: a registered name or an object."""
+
+
 def own_code_of(algorithm: Trainable) -> dict[str, Any]:
-    """Return the names of what a user's own code adds to the loss; the code is not saved."""
+    """Return the names of a user's own losses and parts; the code is not saved."""
     named: dict[str, Any] = {}
     if algorithm.own_objective is not None:
         named["objective"] = type(algorithm.own_objective).__name__
     if algorithm.added_losses.names:
         named["added_losses"] = algorithm.added_losses.names
+    parts = {k: part for k, part in _parts(algorithm).items() if not isinstance(part, str)}
+    if parts:
+        named["own_parts"] = {name: type(part).__name__ for name, part in parts.items()}
     return named
 
 
+def _parts(algorithm: Trainable) -> Mapping[str, Any]:
+    return algorithm.own_parts if isinstance(algorithm, TakesParts) else {}
+
+
 def require_own_code(manifest: Mapping[str, Any], algorithm: Trainable) -> None:
-    """Refuse an algorithm whose loss is another than the checkpoint's.
+    """Refuse an algorithm whose loss is another than the checkpoint's, or that lacks its parts.
+
+    A part is replaced if the user asks for it: by another object, or by a registered name.
 
     Raises:
-        CheckpointError: an objective or an added loss is missing or new.
+        CheckpointError: an objective or an added loss is missing or new, or nothing was passed in
+            the place of an own part.
     """
     saved, present = manifest.get("objective"), own_code_of(algorithm).get("objective")
     if saved != present:
@@ -109,6 +134,12 @@ def require_own_code(manifest: Mapping[str, Any], algorithm: Trainable) -> None:
             "objective="
         )
     algorithm.added_losses.require_same(manifest.get("added_losses", []))
+    for argument, name in manifest.get("own_parts", {}).items():
+        if argument not in _parts(algorithm):
+            raise CheckpointError(
+                f"it was trained with your own {name} as {argument}; pass one again as "
+                f"{argument}=, or a registered name to go on with that"
+            )
 
 
 def _named(objective: str | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlox import registry
 from rlox.cli.runs.folder import RunFolder
@@ -35,7 +35,17 @@ def restore(path: Path, env: str | None, parts: Mapping[str, str]) -> Algorithm:
     texts = {**parts_of_run(path), **parts}
     if registry.spec(algorithm_class.name).env:
         texts.pop("dataset", None)  # it acts without what it learnt from
-    return algorithm_class.from_checkpoint(path, env_id=env, **load_parts(texts))
+    given = {**_in_place_of_own(manifest), **load_parts(texts)}
+    return algorithm_class.from_checkpoint(path, env_id=env, **given)
+
+
+def _in_place_of_own(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments in the place of a replay buffer and noise that only training needs."""
+    config, own = manifest.get("config"), manifest.get("own_parts")
+    if not isinstance(config, dict) or not isinstance(own, dict):
+        return {}
+    names = {name: config[name] for name in ("buffer", "exploration") if name in own}
+    return {**names, "save_replay_buffer": False} if "buffer" in names else names
 
 
 def parts_of_run(checkpoint: Path) -> dict[str, str]:
