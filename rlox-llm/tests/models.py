@@ -78,6 +78,33 @@ def gpt2(seed: int = 0) -> nn.Module:
         return transformers.GPT2LMHeadModel(config)
 
 
+def of_limited_reach(kind: str, seed: int = 0) -> nn.Module:
+    """Return a model of transformers with a layer that sees 6 tokens, or that has a state."""
+    import pytest
+
+    transformers = pytest.importorskip("transformers")
+    sizes = {
+        "vocab_size": 20, "hidden_size": 16, "num_hidden_layers": 2, "eos_token_id": None,
+        "bos_token_id": None, "pad_token_id": 0,
+    }  # fmt: skip
+    attention = {"intermediate_size": 32, "num_attention_heads": 2, "num_key_value_heads": 2,
+                 "max_position_embeddings": 64}  # fmt: skip
+    made = {
+        "sliding": ("Mistral", {**attention, "sliding_window": 6, "head_dim": 8}),
+        "local": ("GPTNeo", {"num_layers": 2, "num_heads": 2, "window_size": 6,
+                             "attention_types": [[["global", "local"], 1]],
+                             "max_position_embeddings": 64}),
+        "conv": ("Lfm2", {**attention, "layer_types": ["conv", "full_attention"]}),
+        "state": ("Mamba", {}),
+    }  # fmt: skip
+    name, options = made[kind]
+    sizes = {k: v for k, v in sizes.items() if k != "num_hidden_layers" or kind != "local"}
+    config = getattr(transformers, f"{name}Config")(**sizes, **options)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return getattr(transformers, f"{name}ForCausalLM")(config).eval()
+
+
 def count_sevens(completions: list[Tensor], prompts: Tensor) -> list[float]:
     """Reward each 7 of a completion."""
     return [float((row[prompts.shape[1] :] == 7).sum()) for row in completions]

@@ -15,12 +15,13 @@ import pytest
 import rlox
 import torch
 from models import TinyLM, count_sevens, gpt2, llama, tiny_lm
-from rlox.algorithms import DPO, GRPO, BestOfN
+from rlox.algorithms import DPO, GRPO, SFT, BestOfN
 from rlox.callbacks import Callback
 from rlox.errors import MissingDependencyError
 from rlox_llm.generation import complete
 from rlox_llm.generators import make_generator
 from rlox_llm.models import CausalModel
+from rlox_llm.rewards import preferences
 from rlox_llm.sampling import Sampling
 from torch import nn
 
@@ -292,3 +293,31 @@ def test_pairs_come_from_files(tmp_path: Path) -> None:
         warnings.simplefilter("error")
         dpo.train(2)
     assert dpo.clock.counters["prompts"] == 4
+
+
+def test_epochs_are_over_the_dataset_of_the_constructor() -> None:
+    """As over rows that are passed."""
+    rows = [{"prompt": [i], "completion": [i + 1]} for i in range(5)]
+    sft = SFT(tiny_lm(), dataset=rows, batch_size=2)
+    sft.train(n_epochs=2)
+    assert sft.clock.gradient_steps == 6
+    other = SFT(tiny_lm(), batch_size=2)
+    other.train(rows, n_epochs=2)
+    torch.testing.assert_close(sft.model.state_dict(), other.model.state_dict())
+
+
+def test_rewards_may_be_bfloat16_with_a_gradient() -> None:
+    """And NumPy's truth values prefer a row."""
+    grpo = GRPO(
+        tiny_lm(), None, lambda c, p: torch.ones(len(c), dtype=torch.bfloat16, requires_grad=True),
+        kl_coef=0.0, sampler="rlox",
+    )  # fmt: skip
+    assert grpo.train_step([[1, 2]])["mean_reward"] == 1
+    answers = preferences(lambda pairs: list(np.array([True, False])), [(torch.ones(1),) * 2] * 2)
+    assert answers == [1, 0]
+
+
+def test_best_of_n_without_a_seed_draws_one() -> None:
+    """Two of them sample differently."""
+    best = [BestOfN(tiny_lm(), count_sevens, sampler="rlox", seed=None) for _ in range(2)]
+    assert best[0].streams.seed != best[1].streams.seed

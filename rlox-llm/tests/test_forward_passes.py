@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 import torch
-from models import llama, sharpened
-from rlox.algorithms import DPO, SFT
+from models import count_sevens, gpt2, llama, of_limited_reach, sharpened
+from rlox.algorithms import DPO, GRPO, SFT
+from rlox.errors import ConfigError
 from rlox_llm.generation import complete
 from rlox_llm.generators import RloxGenerator
 from rlox_llm.models import CausalModel
 from rlox_llm.sampling import Sampling
+from torch import Tensor
 
 N, GROUP, T = 8, 4, 3
 LONGEST = 10
@@ -78,3 +80,72 @@ def test_sampling_runs_prompts_once_and_drops_what_has_ended(eos: tuple[int, ...
     lengths = int(done.lengths.sum())
     assert (lengths < 8 * N) == bool(eos)
     assert seen["tokens"] == len(PROMPTS) * (LONGEST - 1) + lengths
+
+
+RAGGED = [torch.arange(n) % 19 + 1 for n in (2, 17, 9, 1)]
+
+
+def one_by_one(model: Any, prompts: list[Tensor], tokens: Tensor) -> Tensor:
+    """Return the log-probabilities of completions, each row alone and whole."""
+    found = []
+    for prompt, completion in zip(prompts, tokens, strict=True):
+        with torch.no_grad():
+            logits = model(torch.cat([prompt, completion])[None]).logits.float()
+        logps = logits.log_softmax(2)[0, len(prompt) - 1 : -1]
+        found.append(logps.gather(1, completion[:, None])[:, 0])
+    return torch.stack(found)
+
+
+@pytest.mark.parametrize("kind", ["sliding", "local", "conv", "state"])
+def test_layers_of_limited_reach_see_no_padding(kind: str) -> None:
+    """Learning and sampling have the probabilities of single rows, if prompts differ in length."""
+    model = sharpened(of_limited_reach(kind), 2.0)
+    causal = CausalModel(model, "model")
+    assert not causal.generates
+    prompts = [prompt for prompt in RAGGED for _ in range(2)]
+    tokens = torch.arange(80).reshape(8, 10) * 7 % 19 + 1
+    with torch.no_grad():
+        logps = causal.logps(prompts, tokens, torch.ones(8, 10, dtype=torch.bool))
+    torch.testing.assert_close(logps, one_by_one(model, prompts, tokens), atol=1e-4, rtol=0)
+    done = complete(RloxGenerator(causal), causal, RAGGED, Sampling(10), torch.Generator(), 2)
+    assert done.logps is not None
+    expected = one_by_one(model, prompts, done.tokens)
+    torch.testing.assert_close(done.logps, expected, atol=1e-4, rtol=0)
+    if kind != "state":
+        with pytest.raises(ConfigError, match=r"whose layers of the kind '.*' do not see"):
+            CausalModel(model, "model", layout="packed")
+
+
+def test_rows_within_a_sliding_window_share_their_prompts() -> None:
+    """Where the window has no effect, prompts go once through the model."""
+    model = of_limited_reach("sliding")
+    seen = counting(model)
+    prompts = [RAGGED[0], RAGGED[0], RAGGED[3], RAGGED[3]]
+    tokens = torch.ones(4, 4, dtype=torch.long)
+    causal = CausalModel(model, "model")
+    logps = causal.logps(prompts, tokens, torch.ones(4, 4, dtype=torch.bool))
+    assert seen["tokens"] == 2 * 1 + 4 * 4
+    torch.testing.assert_close(logps, one_by_one(model, prompts, tokens), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("make_model", [llama, gpt2])
+def test_gradient_checkpointing_leaves_sampling_its_cache(make_model: Any) -> None:
+    """The samples and the gradient are those without it."""
+
+    def learnt(**options: Any) -> tuple[float, Tensor]:
+        grpo = GRPO(
+            sharpened(make_model()), None, count_sevens, kl_coef=0.0, max_new_tokens=4, **options
+        )
+        loss = grpo.train_step([[1, 2, 3], [4, 5]])["loss"]
+        return loss, grpo.predict([[1, 2, 3]])
+
+    plain, checkpointed = learnt(layout="padded"), learnt(gradient_checkpointing=True)
+    assert plain[0] == pytest.approx(checkpointed[0], abs=1e-6)
+    assert torch.equal(plain[1], checkpointed[1])
+
+
+def test_models_that_checkpoint_already_keep_no_cache_while_learning() -> None:
+    """As with the option, rows go through them whole."""
+    model = llama()
+    CausalModel(model, "model").checkpoint_gradients()
+    assert CausalModel(model, "model").layout == "padded"

@@ -317,11 +317,11 @@ WRONG: list[tuple[str, Any, type[Exception], str]] = [
      lambda f: GRPO(llama(), None, lambda c, p, texts: 0, kl_coef=0.0).train_step([[1]]),
      ConfigError, "texts of completions needs a tokenizer"),
     ("a row without prompt", lambda f: GRPO(f, None, count_sevens).train_step([{"text": "a"}]),
-     TypeError, "must have a column 'prompt', got the columns"),
+     DatasetError, r"prompts\[0\] must have the columns prompt, got text"),
     ("a file of another kind", lambda f: GRPO(f, None, count_sevens, dataset=f / "config.txt"),
      DatasetError, "does not exist"),
-    ("an example without completion", lambda f: SFT(f).train_step([{"prompt": "a"}]), TypeError,
-     "must be a mapping with prompt and completion"),
+    ("an example without completion", lambda f: SFT(f).train_step([{"prompt": "a"}]),
+     DatasetError, r"rows\[0\] must have the columns prompt, completion, got prompt"),
     ("no examples", lambda f: SFT(f).train_step([]), ValueError, "at least one"),
     ("a chat after a text", lambda f: SFT(f).train_step([{"prompt": "a", "completion": CHAT}]),
      ConfigError, "is a chat, so that its prompt must be one"),
@@ -350,3 +350,23 @@ def test_wrong_call(call: Any, kind: type[Exception], message: str, folder: Path
     """The text says what was expected."""
     with pytest.raises(kind, match=message):
         call(folder)
+
+
+def test_lines_end_at_newlines_alone(tmp_path: Path) -> None:
+    """A separator of Unicode belongs to its text, a BOM to no row; errors name the line."""
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"prompt": "a\xe2\x80\xa8b"}\r\n\n{"prompt": "c"}\n')
+    assert read_rows(path) == [{"prompt": "a\u2028b"}, {"prompt": "c"}]
+    path.write_text('{"prompt": "a"}\n\n{"prompt":\n')
+    with pytest.raises(DatasetError, match="line 3: "):
+        read_rows(path)
+
+
+def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
+    """If it was passed as that of one."""
+    for make in (
+        lambda: SFT(llama(), tokenizer=tmp_path),
+        lambda: BestOfN(llama(), count_sevens, tokenizer=str(tmp_path)),
+    ):
+        with pytest.raises(ConfigError, match="holds no tokenizer"):
+            make()

@@ -14,14 +14,14 @@ from typing import Any, final
 import numpy as np
 import torch
 from rlox.config.arguments import require_integer
-from rlox.seeding import SeedStreams
+from rlox.seeding import SeedStreams, draw_seed
 from torch import Tensor
 
 from rlox_llm.building import ModuleOrFolder, eos_tokens, padding_token
 from rlox_llm.configs import SamplingConfig
 from rlox_llm.generation import Generator, complete
 from rlox_llm.generators import make_generator
-from rlox_llm.huggingface import load_model, load_tokenizer
+from rlox_llm.huggingface import load_model, load_tokenizer, require_tokenizer
 from rlox_llm.models import CausalModel
 from rlox_llm.prompts import Prompt, parse_prompts
 from rlox_llm.rewards import RewardFn, RewardFunctions
@@ -69,6 +69,8 @@ class BestOfN:
         if isinstance(model, (str, Path)):
             tokenizer = load_tokenizer(model) if tokenizer is None else tokenizer
             model = load_model(model, config.device)
+        if isinstance(tokenizer, (str, Path)):
+            tokenizer = require_tokenizer(tokenizer)
         self.policy = CausalModel(model, "model", bf16=config.bf16)
         self.reward_fn = RewardFunctions(reward_fn)
         known = eos_tokens(config, self.policy, tokenizer)
@@ -76,7 +78,7 @@ class BestOfN:
         self.sampling = Sampling.of(config, known)
         self.generator = generator or make_generator(config.sampler, self.policy)
         self.pad = padding_token(config, self.policy, tokenizer, known)
-        self.streams = SeedStreams(config.seed or 0)
+        self.streams = SeedStreams(draw_seed() if config.seed is None else config.seed)
 
     def generate(self, prompts: Any) -> Tensor:
         """Return the best completion of each prompt; the first of several best.

@@ -17,6 +17,7 @@ from rlox_llm.huggingface import (
     load_model,
     load_tokenizer,
     require_new_adapter,
+    require_tokenizer,
 )
 from rlox_llm.models import CausalModel
 from rlox_llm.tokens import Texts
@@ -72,7 +73,7 @@ def build_models(
         tokenizer = load_tokenizer(model) if tokenizer is None else tokenizer
         model = load_model(model, config.device)
     if isinstance(tokenizer, (str, Path)):
-        tokenizer = load_tokenizer(tokenizer)
+        tokenizer = require_tokenizer(tokenizer)
     options: dict[str, Any] = {"bf16": config.bf16, "layout": config.layout}
     policy = CausalModel(adapted(model, config, streams), "model", **options)
     module = policy.module
@@ -128,9 +129,21 @@ def padding_token(
 
 
 def eos_tokens(config: LanguageConfig, model: CausalModel, tokenizer: Any) -> tuple[int, ...]:
-    """Return the tokens that end a completion: the config's, the model's, or the tokenizer's."""
+    """Return the tokens that end a completion: the config's, the model's, or the tokenizer's.
+
+    Raises:
+        ConfigError: the config's lie outside the vocabulary.
+    """
     given = config.eos_token_id
     if given is not None:
-        return (given,) if isinstance(given, int) else tuple(given)
+        found = (given,) if isinstance(given, int) else tuple(given)
+        for token in found:
+            if token < 0 or (model.vocabulary is not None and token >= model.vocabulary):
+                size = "" if model.vocabulary is None else f", {model.vocabulary} tokens"
+                raise ConfigError(
+                    f"eos_token_id={token} lies outside the vocabulary of the {model.name}{size}; "
+                    "no completion would end"
+                )
+        return found
     own = getattr(tokenizer, "eos_token_id", None)
     return model.eos or (() if own is None else (int(own),))

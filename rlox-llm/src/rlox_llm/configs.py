@@ -18,6 +18,7 @@ from rlox.config.model import (
 )
 
 from rlox_llm.loss_options import require_loss
+from rlox_llm.option_checks import require_logged_completions, require_lora_rank, take_name_of_trl
 
 __all__ = [
     "DPOConfig",
@@ -97,6 +98,11 @@ class LanguageConfig(Config):
         help="torch threads while training; `None`: leave torch's setting",
     )  # fmt: skip
 
+    @model_validator(mode="after")
+    def _require_lora_rank(self) -> LanguageConfig:
+        require_lora_rank(self)
+        return self
+
 
 class SamplingConfig(LanguageConfig):
     """Options of algorithms that sample completions."""
@@ -137,16 +143,12 @@ class SamplingConfig(LanguageConfig):
     @model_validator(mode="before")
     @classmethod
     def _take_the_name_of_trl(cls, values: dict[str, Any]) -> dict[str, Any]:
-        if "max_completion_length" not in values:
-            return values
-        length = values["max_completion_length"]
-        if values.get("max_new_tokens", length) != length:
-            raise ValueError(
-                f"max_completion_length={length} is TRL's name of max_new_tokens, got "
-                f"max_new_tokens={values['max_new_tokens']} too; leave one out"
-            )
-        others = {name: value for name, value in values.items() if name != "max_completion_length"}
-        return {**others, "max_new_tokens": length}
+        return take_name_of_trl(values)
+
+    @model_validator(mode="after")
+    def _require_logged_completions(self) -> SamplingConfig:
+        require_logged_completions(self)
+        return self
 
 
 class GRPOConfig(SamplingConfig):

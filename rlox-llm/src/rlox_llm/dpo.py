@@ -39,6 +39,7 @@ from rlox_llm.pairs import (
     zip_pairs,
 )
 from rlox_llm.preference import PreferenceAlgorithm, require_preference_options
+from rlox_llm.prompts import require_fit
 
 if TYPE_CHECKING:
     from rlox_llm.option_types import DPOOptions, Unpack
@@ -119,6 +120,8 @@ class DPO(PreferenceAlgorithm):
     def parse(self, rows: Any) -> list[Pair]:
         """Return preference pairs; see :func:`rlox_llm.pairs.parse_pairs`."""
         pairs = parse_pairs(rows, self.policy.device, self.texts)
+        for i, pair in enumerate(pairs):
+            require_fit(self.policy, f"pairs[{i}]", pair.prompt, [pair.chosen, pair.rejected])
         if not self.config.precompute_ref_log_probs:
             return pairs
         assert self.reference is not None

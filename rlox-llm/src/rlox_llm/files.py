@@ -40,15 +40,27 @@ def _read(path: Path) -> list[Any]:
             "single text goes into a list"
         )
     try:
-        if path.is_file() and path.suffix in LINES:
-            lines = path.read_text(encoding="utf-8").splitlines()
-            found = [json.loads(line) for line in lines if line.strip()]
-        else:
-            found = _with_datasets(path)
+        read = _lines if path.is_file() and path.suffix in LINES else _with_datasets
+        found = read(path)
     except (OSError, ValueError) as error:
         raise DatasetError(f"'{path}' is no JSONL or Parquet file: {error}") from None
-    if not all(isinstance(row, Mapping) for row in found):
-        raise DatasetError(f"each line of '{path}' must be a JSON object")
+    for i, row in enumerate(found):
+        if not isinstance(row, Mapping):
+            raise DatasetError(
+                f"row {i} of '{path}' is {type(row).__name__}, expected a JSON object in each line"
+            )
+    return found
+
+
+def _lines(path: Path) -> list[Any]:
+    """Return what the lines hold; str.splitlines() would split at characters of texts, too."""
+    found = []
+    for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), 1):
+        if line.strip():
+            try:
+                found.append(json.loads(line))
+            except ValueError as error:
+                raise ValueError(f"line {number}: {error}") from None
     return found
 
 

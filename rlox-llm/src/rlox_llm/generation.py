@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import torch
-from rlox.errors import ConfigError
+from rlox.errors import ConfigError, DatasetError
 from torch import Tensor
 
 from rlox_llm.configs import GRPOConfig
@@ -79,9 +79,9 @@ def complete(
         version: gradient steps of the weights.
 
     Raises:
-        ValueError: prompt and completion are longer than the model's context, or the generator
-            returned another number of completions, an empty one, those of stale weights, or those
-            of other sampling parameters.
+        DatasetError: prompt and completion are longer than the model's context.
+        ValueError: the generator returned another number of completions, an empty one, those of
+            stale weights, or those of other sampling parameters.
     """
     _require_room(model, prompts, sampling)
     params = replace(sampling, seed=int(torch.randint(2**31, (), generator=stream)))
@@ -124,7 +124,7 @@ def require_engine_options(config: GRPOConfig) -> None:
 def _require_room(model: CausalModel, prompts: Sequence[Tensor], sampling: Sampling) -> None:
     longest = max(len(prompt) for prompt in prompts)
     if model.context is not None and longest + sampling.max_new_tokens > model.context:
-        raise ValueError(
+        raise DatasetError(
             f"a prompt of {longest} tokens and max_new_tokens={sampling.max_new_tokens} pass the "
             f"context of the {model.name}, {model.context} tokens; shorten one of them"
         )

@@ -75,8 +75,8 @@ class RloxGenerator(_InProcess):
 
     With a model of transformers each prompt goes through the model once for all its completions,
     keys and values are written into a static cache, and completions that have ended are dropped
-    from the batch. Another
-    model gets whole rows at each token, those of prompts of one length together.
+    from the batch. Another model, and one with layers that do not see all of a row, gets whole
+    rows at each token, those of prompts of one length together.
 
     Args:
         model: samples.
@@ -93,7 +93,8 @@ class RloxGenerator(_InProcess):
         tokens = torch.zeros(shape, dtype=torch.long, device=self.model.device)
         logps = torch.zeros(shape, device=self.model.device)
         with self.model.mode(training=False):
-            if self.model.takes_cache and self.model.takes_mask and self.model.takes_positions:
+            longest = max(len(row) for row in rows) + params.max_new_tokens
+            if self.model.decodes_with_cache(longest):
                 lengths = _decode(self.model, rows, n, params, draws, tokens, logps)
             else:
                 lengths = _decode_whole_rows(self.model, rows, n, params, draws, tokens, logps)
@@ -153,12 +154,15 @@ def _decode_whole_rows(
     for i, prompt in enumerate(prompts):
         by_length.setdefault(len(prompt), []).extend(range(i * n, i * n + n))
     eos = _ids(params.eos, tokens.device)
+    options: dict[str, Any] = {"use_cache": False} if model.takes_cache else {}
+    if model.keeps_logits:
+        options["logits_to_keep"] = 1
     for places in by_length.values():
         alive = torch.tensor(places, device=tokens.device)
         rows = torch.stack([prompts[place // n] for place in places])
         for step in range(tokens.shape[1]):
-            logits = model.logits_of(model.forward(rows, torch.ones_like(rows)), rows)[:, -1]
-            scaled = logits / params.temperature
+            output = model.forward(rows, torch.ones_like(rows), **options)
+            scaled = model.last_logits(output, rows, 1)[:, -1] / params.temperature
             last = params.draw(scaled, draws[step][alive])
             tokens[alive, step] = last
             chosen = scaled.gather(1, last[:, None])[:, 0] - scaled.logsumexp(1)

@@ -39,7 +39,7 @@ from rlox_llm.generation import Generator, complete, require_engine_options
 from rlox_llm.generators import ModelGenerator, make_generator
 from rlox_llm.language import LanguageAlgorithm
 from rlox_llm.models import CausalModel
-from rlox_llm.prompts import Prompt, parse_prompts
+from rlox_llm.prompts import Prompt, fitting_prompts
 from rlox_llm.rewards import RewardFn, RewardFunctions
 from rlox_llm.rollouts import GRPORollout, logps_in_parts, loss_of_part
 from rlox_llm.sampling import Completions, Sampling, warn_of_copies, warn_of_truncation
@@ -160,8 +160,8 @@ class GRPO(LanguageAlgorithm):
         return int(self.config.num_iterations)
 
     def parse(self, rows: Any) -> list[Prompt]:
-        """Return prompts; see :func:`rlox_llm.prompts.parse_prompts`."""
-        return parse_prompts(rows, self.policy.device, self.texts)
+        """Return prompts; see :func:`rlox_llm.prompts.fitting_prompts`."""
+        return fitting_prompts(rows, self.policy, self.texts, self.config.max_new_tokens)
 
     def train_step(self, prompts: Any) -> dict[str, float]:
         """Sample completions of all prompts, learn from them, and return the metrics."""

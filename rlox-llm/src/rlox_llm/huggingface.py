@@ -20,6 +20,7 @@ __all__ = [
     "load_tokenizer",
     "merged",
     "require_new_adapter",
+    "require_tokenizer",
 ]
 
 DISCLAIMER = "a folder that save_pretrained of transformers wrote"
@@ -56,6 +57,20 @@ def load_tokenizer(folder: str | Path) -> Any:
     if not any((Path(folder) / name).is_file() for name in names):
         return None
     return transformers.AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+
+
+def require_tokenizer(folder: str | Path) -> Any:
+    """Return the tokenizer that a folder holds; see :func:`load_tokenizer`.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    tokenizer = load_tokenizer(folder)
+    if tokenizer is None:
+        raise ConfigError(
+            f"'{folder}' holds no tokenizer; pass the folder of one, or a tokenizer of transformers"
+        )
+    return tokenizer
 
 
 def is_adapted(module: Any) -> bool:

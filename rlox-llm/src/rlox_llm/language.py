@@ -1,7 +1,6 @@
 """The base of the algorithms that train language models.
 
-The training is counted in gradient steps. What an iteration learns from are rows: prompts, or pairs
-of completions.
+The training is counted in gradient steps; an iteration learns from rows, prompts or pairs.
 """
 
 from __future__ import annotations
@@ -97,9 +96,8 @@ class LanguageAlgorithm(Algorithm):
         self.model = self.policy.module
         self.ref_model = None if self.reference is None else self.reference.module
         adam = partial(torch.optim.Adam, fused=True)
-        self.optimizers = {
-            "model": FlatOptimizer(self.model, adam, max_grad_norm=cfg.max_grad_norm)
-        }
+        optimizer = FlatOptimizer(self.model, adam, max_grad_norm=cfg.max_grad_norm)
+        self.optimizers = {"model": optimizer}
         self._given: Sequence[Any] | None = None
         self._dataset: Sequence[Any] | None = None
         self._order: RowOrder | None = None
@@ -121,20 +119,21 @@ class LanguageAlgorithm(Algorithm):
         """Return what the user passed as rows of the kind that :meth:`iterate` learns from."""
 
     def train(
-        self, prompts: Any = None, n_epochs: int = 1, *, n_gradient_steps: int | None = None
-    ) -> dict[str, float]:
+        self, prompts: Any = None, n_epochs: int | None = None, *,
+        n_gradient_steps: int | None = None,
+    ) -> dict[str, float]:  # fmt: skip
         """Train and return the last iteration's metrics.
 
         Args:
-            prompts: rows to train on, ``n_epochs`` times each; they become the dataset. Or a number
-                of gradient steps over the dataset, rounded up to whole iterations. ``None``
-                finishes the training that a checkpoint interrupted.
-            n_epochs: how often each row is taken.
+            prompts: rows to train on, which become the dataset. Or a number of gradient steps over
+                the dataset, rounded up to whole iterations.
+            n_epochs: how often each row is taken; ``None``: once, if rows are passed. Without any
+                of the three arguments, the training that a checkpoint interrupted is finished.
             n_gradient_steps: the number of gradient steps by name.
 
         Raises:
             ConfigError: there is no dataset.
-            TypeError: rows and a number of gradient steps are given.
+            TypeError: a number of gradient steps is given with rows or epochs.
             ValueError: a number is not positive, or there is nothing to finish.
         """
         if isinstance(prompts, Integral):
@@ -142,19 +141,21 @@ class LanguageAlgorithm(Algorithm):
                 raise TypeError("the number of gradient steps is given twice; leave one out")
             n_gradient_steps = require_integer("n_gradient_steps", prompts, at_least=1)
             prompts = None
+        if n_gradient_steps is not None and (prompts is not None or n_epochs is not None):
+            raise TypeError(
+                f"n_gradient_steps={n_gradient_steps} is for the constructor's dataset, and goes "
+                "with neither rows to train on nor n_epochs=; leave one out"
+            )
+        if n_epochs is not None or prompts is not None:
+            n_epochs = require_integer("n_epochs", 1 if n_epochs is None else n_epochs, at_least=1)
         if prompts is not None:
-            if n_gradient_steps is not None:
-                raise TypeError(
-                    f"n_gradient_steps={n_gradient_steps} is for the constructor's dataset; "
-                    "with rows to train on pass n_epochs="
-                )
-            n_epochs = require_integer("n_epochs", n_epochs, at_least=1)
-            order = self._use(self.parse(prompts))
-            n_gradient_steps = n_epochs * order.iterations * self.steps_per_iteration
-        if self._dataset is None:
+            self._use(self.parse(prompts))
+        if self._order is None:
             raise ConfigError(
                 f"'{self.name}' was made without a dataset; pass one as dataset=, or rows to train"
             )
+        if n_epochs is not None:
+            n_gradient_steps = n_epochs * self._order.iterations * self.steps_per_iteration
         return super().train(n_gradient_steps)
 
     def step_on(self, rows: Sequence[Any]) -> dict[str, float]:
@@ -225,17 +226,16 @@ class LanguageAlgorithm(Algorithm):
 
     def evaluation_generator(self, seed: int | None) -> torch.Generator:
         """Return a generator for an evaluation; the training draws nothing from it."""
-        own = self.streams.seeds("evaluation", 1)[0]
-        given = own if seed is None else require_integer("seed", seed, at_least=0)
-        return torch.Generator().manual_seed(given)
+        if seed is None:
+            seed = self.streams.seeds("evaluation", 1)[0]
+        return torch.Generator().manual_seed(require_integer("seed", seed, at_least=0))
 
     def completions(
         self, prompts: Sequence[Prompt], sampling: Sampling, stream: torch.Generator
     ) -> Completions:
         """Return one completion of each prompt by the present policy, sampled in this process."""
         generator = make_generator(getattr(self.config, "sampler", "auto"), self.policy)
-        rows = [prompt.ids for prompt in prompts]
-        return complete(generator, self.policy, rows, sampling, stream)
+        return complete(generator, self.policy, [each.ids for each in prompts], sampling, stream)
 
     def predict(
         self, obs: Any, deterministic: bool = True, max_new_tokens: int | None = None
@@ -249,7 +249,8 @@ class LanguageAlgorithm(Algorithm):
         """
         sampling = Sampling.of(self.config, self.eos, deterministic)
         if max_new_tokens is not None:
-            sampling = replace(sampling, max_new_tokens=max_new_tokens)
+            n_tokens = require_integer("max_new_tokens", max_new_tokens, at_least=1)
+            sampling = replace(sampling, max_new_tokens=n_tokens)
         prompts = parse_prompts(obs, self.policy.device, self.texts)
         return self.completions(prompts, sampling, self.streams.torch("predict")).padded(self.pad)
 
@@ -294,7 +295,6 @@ class LanguageAlgorithm(Algorithm):
         for name, optimizer in self.optimizers.items():
             optimizer.load_state_dict(state["optimizers"][name])
 
-    def _use(self, rows: Sequence[Any]) -> RowOrder:
+    def _use(self, rows: Sequence[Any]) -> None:
         self._dataset = rows
         self._order = RowOrder(len(rows), self.rows_at_once)
-        return self._order

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from rlox.errors import ConfigError
+from rlox.errors import ConfigError, DatasetError
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from rlox_llm.layouts import packed, padded, shared_prefix
+from rlox_llm.reach import limited_reach, text_config
 
 __all__ = ["CausalModel", "Scores"]
 
@@ -75,32 +76,53 @@ class CausalModel:
         self.takes_positions = "position_ids" in names
         self.takes_cache = {"past_key_values", "use_cache"} <= set(names)
         self.keeps_logits = "logits_to_keep" in names
-        config: Any = getattr(module, "config", None)
+        generate = getattr(inner, "generate", None)
+        of_transformers = getattr(generate, "__module__", "").startswith("transformers.")
+        self.generates = callable(generate) and not self.takes_cache and not of_transformers
+        """Whether it has a ``generate`` of its own, not that of transformers."""
+        config: Any = text_config(module)
         self.context: int | None = getattr(config, "max_position_embeddings", None)
         generation: Any = getattr(module, "generation_config", None)
         self.eos = _tuple(getattr(generation, "eos_token_id", None)) or _tuple(
             getattr(config, "eos_token_id", None)
         )
         self.pad: int | None = getattr(config, "pad_token_id", None)
+        self.vocabulary = _vocabulary(inner)
+        """Number of tokens that it knows; ``None`` if only its forward pass shows it."""
         aware = self.takes_mask and self.takes_positions and self.takes_cache
         if layout not in ("auto", "padded") and not aware:
             raise ConfigError(
                 f"layout='{layout}' needs a causal model of transformers, got "
                 f"{type(module).__name__}; leave it at 'auto'"
             )
-        self.layout = layout if aware or layout == "padded" else "padded"
+        self._reach = reach = limited_reach(module)
+        if reach and layout not in ("auto", "padded") and not self.sees_all_of(self.context):
+            raise ConfigError(
+                f"layout='{layout}' does not fit {type(module).__name__}, whose layers of the kind "
+                f"'{reach.kind}' do not see whole rows; leave it at 'auto'"
+            )
+        keeps_cache = aware and not _is_checkpointed(module)
+        self.layout = layout if keeps_cache or layout == "padded" else "padded"
 
-    @property
-    def generates(self) -> bool:
-        """Whether it has a ``generate`` of its own, not that of transformers."""
-        return callable(getattr(self.module, "generate", None)) and not self.takes_cache
+    def sees_all_of(self, n_tokens: int | None) -> bool:
+        """Return whether every layer sees all of a row of ``n_tokens``; ``None``: of any length.
+
+        If not, padding in a cache changes what a layer sees, and rows go through it whole.
+        """
+        return self._reach is None or (n_tokens is not None and n_tokens <= self._reach.tokens)
+
+    def decodes_with_cache(self, n_tokens: int) -> bool:
+        """Return whether sampling rows of up to ``n_tokens`` may keep keys and values."""
+        aware = self.takes_cache and self.takes_mask and self.takes_positions
+        return aware and self.sees_all_of(n_tokens)
 
     @contextmanager
     def mode(self, training: bool) -> Iterator[None]:
         """Switch dropout on or off in the block, and back after it."""
         before = {part: part.training for part in self.module.modules()}
         self.module.train(training)
-        for part in before:  # layers of transformers recompute in training alone
+        # layers of transformers recompute in training alone, and then keep no cache for sampling
+        for part in before if torch.is_grad_enabled() else ():
             if getattr(part, "gradient_checkpointing", False):
                 part.training = True
         try:
@@ -216,13 +238,15 @@ class CausalModel:
             likeliest: whether to say which tokens are the likeliest.
 
         Raises:
-            ValueError: a row is longer than the model's context.
+            DatasetError: a row is longer than the model's context.
         """
+        longest = max(len(prompt) for prompt in prompts) + mask.shape[1]
         self._require_room(prompts, mask)
         once = len({id(prompt) for prompt in prompts})
+        shares = self.layout == "auto" and once < len(prompts) and self.sees_all_of(longest)
         if self.layout == "packed":
             logits = packed(self, prompts, tokens, mask)
-        elif self.layout == "shared_prefix" or (self.layout == "auto" and once < len(prompts)):
+        elif self.layout == "shared_prefix" or shares:
             logits = shared_prefix(self, prompts, tokens, mask)
         else:
             logits = padded(self, prompts, tokens, mask)
@@ -248,10 +272,21 @@ class CausalModel:
         lengths = zip(prompts, mask.sum(1).tolist(), strict=True)
         longest = max(len(prompt) + n for prompt, n in lengths)
         if longest > self.context:
-            raise ValueError(
+            raise DatasetError(
                 f"a prompt with its completion has {longest} tokens, which pass the context of the "
                 f"{self.name}, {self.context} tokens; shorten it"
             )
+
+
+def _vocabulary(module: Any) -> int | None:
+    try:
+        return getattr(module.get_input_embeddings(), "num_embeddings", None)
+    except (AttributeError, NotImplementedError):  # not of transformers, or without a table
+        return None
+
+
+def _is_checkpointed(module: nn.Module) -> bool:
+    return any(getattr(part, "gradient_checkpointing", False) for part in module.modules())
 
 
 def _tuple(ids: Any) -> tuple[int, ...]:

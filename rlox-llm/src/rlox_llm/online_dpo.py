@@ -30,7 +30,7 @@ from rlox_llm.generation import Generator, complete
 from rlox_llm.generators import make_generator
 from rlox_llm.pairs import Pair
 from rlox_llm.preference import PreferenceAlgorithm, require_preference_options
-from rlox_llm.prompts import Prompt, parse_prompts
+from rlox_llm.prompts import Prompt, fitting_prompts
 from rlox_llm.rewards import preferences
 from rlox_llm.sampling import Completions, Sampling
 from rlox_llm.tables import log_completions
@@ -134,8 +134,8 @@ class OnlineDPO(PreferenceAlgorithm):
         return int(self.config.prompts_per_rollout)
 
     def parse(self, rows: Any) -> list[Prompt]:
-        """Return prompts; see :func:`rlox_llm.prompts.parse_prompts`."""
-        return parse_prompts(rows, self.policy.device, self.texts)
+        """Return prompts; see :func:`rlox_llm.prompts.fitting_prompts`."""
+        return fitting_prompts(rows, self.policy, self.texts, self.config.max_new_tokens)
 
     def train_step(self, prompts: Any) -> dict[str, float]:
         """Sample pairs, ask for preferences, take one gradient step, and return the metrics."""

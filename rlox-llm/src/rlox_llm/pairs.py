@@ -15,7 +15,7 @@ from rlox_llm.configs import PreferenceConfig
 from rlox_llm.files import read_rows
 from rlox_llm.losses import PreferenceTerms, dpo_loss
 from rlox_llm.models import CausalModel
-from rlox_llm.prompts import parse_rows, token_row
+from rlox_llm.prompts import parse_rows, require_columns, token_row
 from rlox_llm.tokens import Texts
 
 __all__ = [
@@ -52,7 +52,7 @@ def parse_pairs(pairs: Any, device: torch.device, texts: Texts) -> list[Pair]:
 
     Raises:
         ConfigError: there is text and no tokenizer.
-        DatasetError: the file cannot be read.
+        DatasetError: the file cannot be read, or a pair lacks a column.
         TypeError: something else was passed.
         ValueError: there is no pair, or one is empty.
     """
@@ -74,7 +74,8 @@ def _parse(what: str, pair: Any, device: torch.device, texts: Texts) -> Pair:
             "chosen": pair.chosen_tokens,
             "rejected": pair.rejected_tokens,
         }
-    elif isinstance(pair, Mapping) and {"prompt", "chosen", "rejected"} <= set(pair):
+    elif isinstance(pair, Mapping):
+        require_columns(what, pair, ("prompt", "chosen", "rejected"))
         prompt = pair["prompt"]
         parts = {"prompt": texts.prompt(f"{what} prompt", prompt)} | {
             name: texts.completion(f"{what} {name}", prompt, pair[name])

@@ -8,13 +8,23 @@ from typing import Any
 
 import numpy as np
 import torch
-from rlox.errors import CheckpointError
+from rlox.errors import CheckpointError, DatasetError
 from torch import Tensor
 
 from rlox_llm.files import read_rows
+from rlox_llm.models import CausalModel
 from rlox_llm.tokens import Texts, is_chat
 
-__all__ = ["Prompt", "RowOrder", "parse_prompts", "parse_rows", "token_row"]
+__all__ = [
+    "Prompt",
+    "RowOrder",
+    "fitting_prompts",
+    "parse_prompts",
+    "parse_rows",
+    "require_columns",
+    "require_fit",
+    "token_row",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +49,7 @@ def parse_prompts(rows: Any, device: torch.device, texts: Texts) -> list[Prompt]
 
     Raises:
         ConfigError: there is text and no tokenizer.
-        DatasetError: the file cannot be read.
+        DatasetError: the file cannot be read, or a row has no prompt.
         TypeError: something else was passed.
         ValueError: there is no prompt, or an empty one.
     """
@@ -49,14 +59,83 @@ def parse_prompts(rows: Any, device: torch.device, texts: Texts) -> list[Prompt]
         found = []
         for i, row in enumerate(rows):
             columns = row if isinstance(row, Mapping) else {"prompt": row}
-            if "prompt" not in columns:
-                raise TypeError(
-                    f"prompts[{i}] must have a column 'prompt', got the columns {sorted(columns)}"
-                )
+            require_columns(f"prompts[{i}]", columns, ("prompt",))
             ids = texts.prompt(f"prompts[{i}]", columns["prompt"])
             found.append(Prompt(token_row(f"prompts[{i}]", ids, device), dict(columns)))
         return found
     return [Prompt(row) for row in parse_rows("prompts", rows, device)]
+
+
+def require_columns(what: str, row: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Refuse a row without one of its columns.
+
+    Raises:
+        DatasetError: one is missing, or holds ``None``.
+    """
+    for name in names:
+        if name not in row:
+            raise DatasetError(
+                f"{what} must have the columns {', '.join(names)}, got {_listed(row)}"
+            )
+        if row[name] is None:
+            raise DatasetError(f"{what} has None as its {name}; fill it in or leave the row out")
+
+
+def require_fit(
+    model: CausalModel,
+    what: str,
+    prompt: Tensor,
+    completions: Sequence[Tensor] = (),
+    max_new_tokens: int = 0,
+) -> None:
+    """Refuse a row that a model cannot take.
+
+    Args:
+        model: it.
+        what: what errors call the row.
+        prompt: token ids (L,).
+        completions: token ids of each.
+        max_new_tokens: most tokens that are sampled after the prompt.
+
+    Raises:
+        DatasetError: a token is not in the vocabulary, or the row is longer than the context.
+    """
+    highest = max(int(part.max()) for part in (prompt, *completions))
+    if model.vocabulary is not None and highest >= model.vocabulary:
+        raise DatasetError(
+            f"{what} holds the token id {highest}, which lies outside the vocabulary of the "
+            f"{model.name}, {model.vocabulary} tokens; take the tokenizer of the model"
+        )
+    length = len(prompt) + max(map(len, completions), default=0)
+    if model.context is not None and length + max_new_tokens > model.context:
+        sampled = f" with max_new_tokens={max_new_tokens}" if max_new_tokens else ""
+        raise DatasetError(
+            f"{what} has {length} tokens, which{sampled} pass the context of the {model.name}, "
+            f"{model.context} tokens; shorten it or leave it out"
+        )
+
+
+def _listed(row: Mapping[str, Any]) -> str:
+    return ", ".join(map(str, row)) or "none"
+
+
+def fitting_prompts(
+    rows: Any, model: CausalModel, texts: Texts, max_new_tokens: int
+) -> list[Prompt]:
+    """Return prompts with equal columns that leave a model room for ``max_new_tokens`` tokens.
+
+    Raises:
+        DatasetError: columns differ; else see :func:`require_fit` and :func:`parse_prompts`.
+    """
+    found = parse_prompts(rows, model.device, texts)
+    for i, prompt in enumerate(found):
+        if set(prompt.columns) != set(found[0].columns):
+            raise DatasetError(
+                f"prompts[{i}] has the columns {_listed(prompt.columns)}, and prompts[0] "
+                f"{_listed(found[0].columns)}; give all rows the same"
+            )
+        require_fit(model, f"prompts[{i}]", prompt.ids, max_new_tokens=max_new_tokens)
+    return found
 
 
 def parse_rows(what: str, rows: Any, device: torch.device) -> list[Tensor]:

@@ -36,7 +36,7 @@ class RewardFunctions:
 
     Raises:
         TypeError: one cannot be called.
-        ConfigError: there is none, or the weights do not fit.
+        ConfigError: there is none, one does not take rows and prompts, or the weights do not fit.
     """
 
     def __init__(
@@ -48,6 +48,7 @@ class RewardFunctions:
         for function in given:
             if not callable(function):
                 raise TypeError(f"reward_fn must be callable, got {type(function).__name__}")
+            _require_two_arguments(function)
         self.functions = [
             ClassifierReward(each) if isinstance(each, nn.Module) else each for each in given
         ]
@@ -161,7 +162,7 @@ def _asked_for(
     Raises:
         ConfigError: a name without a default is no column.
     """
-    known = list(columns[0]) if columns else []
+    known = [name for name in columns[0] if all(name in row for row in columns)] if columns else []
     given: dict[str, Any] = {}
     for parameter in list(_names(function).values())[2:]:
         name = parameter.name
@@ -197,11 +198,40 @@ def _names(function: RewardFn) -> Mapping[str, inspect.Parameter]:
         return {}
 
 
+def _require_two_arguments(function: RewardFn) -> None:
+    """Refuse functions that take rows and prompts by name, or prompts first, as TRL's do.
+
+    Raises:
+        ConfigError: it is one of these.
+    """
+    parameters = _names(function).values()
+    if not parameters:
+        return  # a builtin without a signature
+    first = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    if (
+        (len(first) < 2 and not takes_any)
+        or first[:1] == ["prompts"]
+        or first[1:2] == ["completions"]
+    ):
+        raise ConfigError(
+            f"reward_fn '{_name(function)}' must take (completions, prompts, ...) in this order, "
+            "whole rows of token ids and the prompts that they begin with, got "
+            f"({', '.join(str(p) for p in parameters)}); for the texts of the completions alone, "
+            f"as TRL passes them, write def {_name(function)}(completions, prompts, texts)"
+        )
+
+
 def _checked(function: RewardFn, rewards: Any, n: int) -> npt.NDArray[np.float64]:
     """Return rewards as float64, NaN for ``None``."""
     name = _name(function)
-    if isinstance(rewards, Tensor):
-        rewards = rewards.detach().cpu().numpy()
+    if isinstance(rewards, (Tensor, np.ndarray)):
+        if rewards.shape != (n,):
+            raise ValueError(
+                f"reward_fn '{name}' must return {n} rewards, one for each completion, got the "
+                f"shape {tuple(rewards.shape)}"
+            )
+        rewards = rewards.tolist()
     if isinstance(rewards, (str, bytes)) or not hasattr(rewards, "__len__"):
         raise TypeError(
             f"reward_fn '{name}' must return a number for each completion, got "
@@ -253,7 +283,7 @@ def preferences(
             f"preference_fn must return {len(pairs)} answers, one for each pair, got {len(answers)}"
         )
     for answer in answers:
-        if not (isinstance(answer, (int, np.integer, Tensor)) and answer in (0, 1)):
+        if not (isinstance(answer, (int, np.integer, np.bool_, Tensor)) and answer in (0, 1)):
             raise ValueError(
                 "preference_fn must answer 0 if the first row is better, 1 if the second is, got "
                 f"{answer!r}"

@@ -28,7 +28,7 @@ from rlox_llm.configs import SFTConfig
 from rlox_llm.files import read_rows
 from rlox_llm.language import LanguageAlgorithm
 from rlox_llm.models import Scores
-from rlox_llm.prompts import token_row
+from rlox_llm.prompts import require_columns, require_fit, token_row
 
 if TYPE_CHECKING:
     from rlox_llm.option_types import SFTOptions, Unpack
@@ -105,7 +105,8 @@ class SFT(LanguageAlgorithm):
         """Return prompts with their completions.
 
         Raises:
-            TypeError: a row has no prompt and completion.
+            DatasetError: a row has no prompt and completion, or does not fit the model.
+            TypeError: a row is no mapping.
             ValueError: there is no row, or one is empty.
         """
         rows = read_rows(rows)
@@ -113,20 +114,21 @@ class SFT(LanguageAlgorithm):
             raise ValueError("rows must be a list with at least one prompt and completion")
         found = []
         for i, row in enumerate(rows):
-            if not isinstance(row, Mapping) or not {"prompt", "completion"} <= set(row):
+            if not isinstance(row, Mapping):
                 raise TypeError(
                     f"rows[{i}] must be a mapping with prompt and completion, got "
                     f"{type(row).__name__}"
                 )
+            require_columns(f"rows[{i}]", row, ("prompt", "completion"))
             prompt = self.texts.prompt(f"rows[{i}] prompt", row["prompt"])
             answer = self.texts.completion(f"rows[{i}]", row["prompt"], row["completion"])
             device = self.policy.device
-            found.append(
-                Example(
-                    token_row(f"rows[{i}] prompt", prompt, device),
-                    token_row(f"rows[{i}] completion", answer, device),
-                )
+            example = Example(
+                token_row(f"rows[{i}] prompt", prompt, device),
+                token_row(f"rows[{i}] completion", answer, device),
             )
+            require_fit(self.policy, f"rows[{i}]", example.prompt, [example.completion])
+            found.append(example)
         return found
 
     def train_step(self, rows: Any) -> dict[str, float]:

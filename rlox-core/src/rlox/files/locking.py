@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from rlox.files.opening import open_regular
 
-try:
+if sys.platform != "win32":
     import fcntl
-except ModuleNotFoundError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["lock_file"]
 
@@ -28,7 +27,7 @@ def lock_file(path: Path) -> Iterator[bool]:
         OSError: the file cannot be made or locked.
         ConfigError: it is a link or a named pipe.
     """
-    if fcntl is None:
+    if sys.platform == "win32":
         yield True
         return
     while True:
