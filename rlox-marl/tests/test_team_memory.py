@@ -38,6 +38,46 @@ TURNS = [
 FACTORIES = {"parallel": lambda: ScriptedParallel(LIVES), "turns": lambda: ScriptedTurns(TURNS)}
 
 
+class Interrupted(ScriptedParallel):
+    """Episodes of four steps; the first env that is in its seventh step is interrupted, once."""
+
+    def __init__(self, pending) -> None:
+        super().__init__([dict.fromkeys(AGENTS, Life(0, 4, "truncated"))])
+        self._pending, self._steps = pending, 0
+
+    def step(self, actions):
+        answer = super().step(actions)
+        self._steps += 1
+        if self._pending and self._steps == 7:
+            self._pending.clear()
+            raise KeyboardInterrupt
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("mappo", {"recurrent": "gru", "normalize_rewards": True, **SMALL}),
+        (
+            "vdn",
+            {"n_envs": 3, "hidden": 8, "learning_starts": 24, "batch_size": 4,
+             "steps_per_iteration": 24},
+        ),
+    ],
+)  # fmt: skip
+def test_all_envs_begin_new_episodes_after_an_interrupted_step(name, options) -> None:
+    """One of them has moved on, and its episode is not joined to what was seen before."""
+    pending = [True]
+    with rlox.make(name, env=lambda: Interrupted(pending), seed=0, **options) as algorithm:
+        with pytest.raises(KeyboardInterrupt):
+            algorithm.train(72)
+        algorithm.train(72)
+        assert not pending
+        running = algorithm.learning.collector.envs
+        seen = [int(each) for each in running.statistics.state_dict()["team"]["lengths"]]
+        assert set(seen) == {4}
+
+
 @pytest.mark.parametrize(
     ("recurrent", "values"), [("lstm", "none"), ("gru", "value_norm"), ("gru", "popart")]
 )

@@ -117,6 +117,10 @@ class MultiAgentCollector:
         """
         if n_steps < 1:
             raise ValueError(f"n_steps must be at least 1, got {n_steps}")
+        if not self.envs.started:  # a failed step may have cut episodes
+            self.memory = {}
+            for scaler in self.reward_scalers.values():
+                scaler.load_state_dict(scaler.state_dict(), keep_running=False)
         writers, active = {}, {}
         acting = {
             name: self._remember(name, policy)

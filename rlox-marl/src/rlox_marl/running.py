@@ -46,18 +46,40 @@ class RunningTeams:
         self._owned = owned
         self._seeds = SeedStreams(seed).seeds("envs", env.n_envs)
         self._shown: MultiAgentObs | None = None
+        self._resets = 0
+
+    @property
+    def started(self) -> bool:
+        """Whether the envs stand in episodes; if not, :attr:`shown` resets them."""
+        return self._shown is not None
 
     @property
     def shown(self) -> MultiAgentObs:
-        """What the envs show before the next step; the first look resets them."""
+        """What the envs show before the next step.
+
+        The first look resets them, and so does the next one after a step that failed.
+        """
         if self._shown is None:
-            self._shown = self.env.reset_all(self._seeds)
+            seeds = self._seeds
+            if self._resets:  # the first episodes are not to be repeated
+                seeds = self._other_seeds(f"envs after {self._resets} resets")
+            shown = self.env.reset_all(seeds)
             if self.preprocessor is not None:
-                self._shown = self.preprocessor.reset(self._shown)
+                shown = self.preprocessor.reset(shown)
+            self._resets += 1
+            self.statistics.forget()
+            self._shown = shown
         return self._shown
 
+    def _other_seeds(self, name: str) -> list[int]:
+        return SeedStreams(self._seeds[0]).seeds(name, self.env.n_envs)
+
     def step(self, actions: Mapping[str, Any]) -> MultiAgentStep:
-        """Step all envs with (N, A, ...) actions by group."""
+        """Step all envs with (N, A, ...) actions by group.
+
+        If that fails, some envs may have moved on, and all begin new episodes at the next look.
+        """
+        self._shown = None
         step = self.env.step_all(actions)
         if self.preprocessor is not None:
             step = self.preprocessor.step(step)
@@ -74,10 +96,9 @@ class RunningTeams:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the statistics and, if the env exposes it, the env's state."""
-        started = self._shown is not None
-        stateful = started and isinstance(self.env, StatefulVecEnv)
+        stateful = self.started and isinstance(self.env, StatefulVecEnv)
         state: dict[str, Any] = {
-            "started": started,
+            "started": self.started or self._resets > 0,
             "statistics": self.statistics.state_dict(),
             "env": self.env.state() if stateful else None,  # type: ignore[attr-defined]
             "shown": _copied(self._shown) if stateful else None,
@@ -112,6 +133,7 @@ class RunningTeams:
                     "env_backend and env_kwargs that it was trained with"
                 ) from error
             self._shown = _copied(state["shown"])
+            self._resets += 1
         elif state["started"]:
             logging.getLogger("rlox").warning(
                 "%s has no state to go on from, so that new episodes begin",
@@ -120,9 +142,7 @@ class RunningTeams:
             self._shown = None
             # the envs' streams start again, so take other seeds than the run began with
             finished = int(state["statistics"]["team"]["finished"])
-            self._seeds = SeedStreams(self._seeds[0]).seeds(
-                f"envs after {finished} episodes", self.env.n_envs
-            )
+            self._seeds = self._other_seeds(f"envs after {finished} episodes")
         self.statistics.load_state_dict(state["statistics"], keep_running=exact)
         if self.preprocessor is not None:
             self.preprocessor.load_state_dict(state["observations"], keep_frames=exact)

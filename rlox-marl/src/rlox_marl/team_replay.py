@@ -96,6 +96,8 @@ class TeamReplay:
         Raises:
             EnvError: an agent waits for its turn and may not.
         """
+        if not self.envs.started:  # a failed step may have cut episodes
+            self.episode_start = np.ones(self.env.n_envs, np.bool_)
         shown, steps = self.envs.shown, self._clock.env_steps
         acted = act(self.episode_start)
         rows = {"start": self.episode_start, **self._seen("obs", shown["obs"], shown["state"])}

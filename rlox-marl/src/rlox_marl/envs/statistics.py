@@ -47,6 +47,11 @@ class TeamStatistics:
         everybody = [np.asarray(rewards[group.name], np.float64) for group in self._groups]
         self._team.add(np.concatenate(everybody, axis=2).mean(axis=2), episode_ended)
 
+    def forget(self) -> None:
+        """Drop the running episodes: all envs have been reset."""
+        for one in (self._team, *self._agents.values()):
+            one.forget(slice(None))
+
     @property
     def finished(self) -> int:
         """Number of episodes finished so far, of envs."""
