@@ -145,14 +145,14 @@ def cells(row: AlgorithmRow) -> list[str]:
         return [title, "texts", *[""] * 7, exports, presets]
     if row.extra == "rl8":
         memory = _tick("recurrent" in row.name)
-        return [title, "envs of tensors", "✓", "✓", "", "", "", memory, "", exports, presets]
+        return [title, "envs of tensors", "✓", "✓", "", "", "", memory, "✓", exports, presets]
     source = "a dataset" if "dataset" in found.needs else "envs"
     source = "teams" if found.trains_teams else source
     asked = partial(takes, row.name)
     heeds_masks = "action_masks" in inspect.signature(algorithm_class(row.name).predict).parameters
     memory = "recurrent" in fields or row.name == "dreamer_v3"
     if row.name == "hybrid_ppo":  # native envs have choices (CartPole-v1) or numbers (Pendulum-v1)
-        ticks = [True, True, False, False, False, memory, False]
+        ticks = [True, True, False, False, False, False, True]
         return [title, "envs in Rust", *map(_tick, ticks), exports, presets]
     choices, numbers = asked(VECTOR, CHOICES), asked(VECTOR, NUMBERS)
     usual = CHOICES if choices else NUMBERS
