@@ -214,7 +214,9 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
      "monitor must be 'train' or 'eval', got 'loss'"),
     # checkpoints
     (lambda c: c.from_checkpoint("none"), CheckpointError, "checkpoint 'none' does not exist"),
-    (lambda c: c.from_checkpoint("folder"), CheckpointError, "checkpoint 'folder' does not exist"),
+    (lambda c: c.from_checkpoint("folder"), CheckpointError,
+     "checkpoint 'folder' is a folder; name a file in it, such as checkpoints/final.safetensors of "
+     "a run"),
     (lambda c: c.from_checkpoint("text.safetensors"), CheckpointError,
      "'text.safetensors' is no rlox checkpoint or is damaged: Error while deserializing header: "
      "..."),

@@ -365,10 +365,12 @@ def test_a_worker_process_reports_its_env(part: int, value: Any, message: str) -
     env.reset_all(0)
     for _ in range(4):
         env.step_all(np.zeros(2, np.int64))
+    processes: Any = env._processes
+    processes._send(processes._workers[1], "step", None, {"": np.zeros(1, np.int64)})
+    with pytest.raises(EnvError, match="in step 5 of env 1"):
+        processes._receive(1, 120)
     with pytest.raises(EnvError, match="^" + message.format(where=" in step 5 of env 0")):
         env.step_all(np.zeros(2, np.int64))
-    with pytest.raises(EnvError, match="in step 5 of env 1"):
-        env._processes._receive(1, 120)  # type: ignore[union-attr]
     env.close()
 
 
