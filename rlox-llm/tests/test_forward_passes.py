@@ -13,7 +13,7 @@ from rlox_llm.generation import complete
 from rlox_llm.generators import RloxGenerator
 from rlox_llm.models import CausalModel
 from rlox_llm.sampling import Sampling
-from torch import Tensor
+from torch import Tensor, nn
 
 N, GROUP, T = 8, 4, 3
 LONGEST = 10
@@ -114,6 +114,20 @@ def test_layers_of_limited_reach_see_no_padding(kind: str) -> None:
     if kind != "state":
         with pytest.raises(ConfigError, match=r"whose layers of the kind '.*' do not see"):
             CausalModel(model, "model", layout="packed")
+
+
+def test_a_generate_of_no_module_is_the_models_own() -> None:
+    """Such as of a class that was made in a notebook's or a document's code."""
+
+    class Generating(nn.Embedding):
+        def forward(self, tokens: Tensor) -> Tensor:
+            return torch.zeros(*tokens.shape, 4)
+
+        def generate(self, prompts: Tensor, max_new_tokens: int = 8) -> Tensor:
+            return prompts
+
+    Generating.generate.__module__ = None  # type: ignore[assignment]
+    assert CausalModel(Generating(4, 2), "model").generates
 
 
 def test_rows_within_a_sliding_window_share_their_prompts() -> None:

@@ -77,7 +77,7 @@ class CausalModel:
         self.takes_cache = {"past_key_values", "use_cache"} <= set(names)
         self.keeps_logits = "logits_to_keep" in names
         generate = getattr(inner, "generate", None)
-        of_transformers = getattr(generate, "__module__", "").startswith("transformers.")
+        of_transformers = str(getattr(generate, "__module__", "")).startswith("transformers.")
         self.generates = callable(generate) and not self.takes_cache and not of_transformers
         """Whether it has a ``generate`` of its own, not that of transformers."""
         config: Any = text_config(module)
