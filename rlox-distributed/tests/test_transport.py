@@ -305,9 +305,10 @@ def test_a_server_that_is_dropped_closes_its_connections() -> None:
 
 def test_stopping_lets_the_request_under_way_end() -> None:
     """Its answer arrives, the stream ends in good order, and there is no other."""
-    entered = threading.Event()
+    entered, opened = threading.Event(), threading.Semaphore(0)
 
     def slow(stream: ServerStream) -> None:
+        opened.release()
         request = stream.receive(GUARD)
         while request is not None:
             entered.set()
@@ -318,6 +319,7 @@ def test_stopping_lets_the_request_under_way_end() -> None:
         stream, idle = connect(server), connect(server)
         stream.send(b"x")
         assert entered.wait(GUARD)
+        assert all(opened.acquire(timeout=GUARD) for _ in (stream, idle))
         begun = time.monotonic()
         server.stop(GUARD)
         assert time.monotonic() - begun < GUARD / 2
