@@ -21,7 +21,7 @@ from rlox.errors import CheckpointError, ConfigError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["SeedStreams", "draw_seed", "parse_seeds"]
+__all__ = ["ResetSeeds", "SeedStreams", "draw_seed", "parse_seeds"]
 
 
 def draw_seed() -> int:
@@ -209,3 +209,29 @@ class SeedStreams:
             ValueError,
         ) as error:
             raise CheckpointError(f"random stream cannot be restored: {error}") from None
+
+
+class ResetSeeds:
+    """Seeds of N envs for each of a run's resets, so that none repeats the episodes of another.
+
+    Args:
+        seed: of the first reset.
+        n_envs: number of envs N.
+    """
+
+    def __init__(self, seed: int, n_envs: int) -> None:
+        self._n_envs = n_envs
+        self._first = SeedStreams(seed).seeds("envs", n_envs)
+        self.resets = 0
+        """Number of resets so far, which their owner counts as they succeed."""
+
+    def next(self) -> list[int]:
+        """Return the seeds (N,) of the next reset."""
+        return self._after(f"{self.resets} resets") if self.resets else self._first
+
+    def go_on_after(self, episodes: int) -> None:
+        """Take other seeds than the run began with, as it goes on after so many episodes."""
+        self._first = self._after(f"{episodes} episodes")
+
+    def _after(self, what: str) -> list[int]:
+        return SeedStreams(self._first[0]).seeds(f"envs after {what}", self._n_envs)

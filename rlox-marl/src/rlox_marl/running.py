@@ -12,7 +12,7 @@ from rlox.envs import fixed_env_count, make_team_env
 from rlox.errors import CheckpointError, ConfigError
 from rlox.protocols import MultiAgentObs, MultiAgentStep, MultiAgentVecEnv, StatefulVecEnv
 from rlox.rollouts import require_same_option
-from rlox.seeding import SeedStreams
+from rlox.seeding import ResetSeeds
 
 from rlox_marl.envs.statistics import TeamStatistics
 from rlox_marl.preprocessing import TeamPreprocessor
@@ -44,9 +44,8 @@ class RunningTeams:
         self.preprocessor = preprocessor
         self.statistics = TeamStatistics(env.groups, env.n_envs)
         self._owned = owned
-        self._seeds = SeedStreams(seed).seeds("envs", env.n_envs)
+        self._seeds = ResetSeeds(seed, env.n_envs)
         self._shown: MultiAgentObs | None = None
-        self._resets = 0
 
     @property
     def started(self) -> bool:
@@ -60,19 +59,13 @@ class RunningTeams:
         The first look resets them, and so does the next one after a step that failed.
         """
         if self._shown is None:
-            seeds = self._seeds
-            if self._resets:  # the first episodes are not to be repeated
-                seeds = self._other_seeds(f"envs after {self._resets} resets")
-            shown = self.env.reset_all(seeds)
+            shown = self.env.reset_all(self._seeds.next())
             if self.preprocessor is not None:
                 shown = self.preprocessor.reset(shown)
-            self._resets += 1
+            self._seeds.resets += 1
             self.statistics.forget()
             self._shown = shown
         return self._shown
-
-    def _other_seeds(self, name: str) -> list[int]:
-        return SeedStreams(self._seeds[0]).seeds(name, self.env.n_envs)
 
     def step(self, actions: Mapping[str, Any]) -> MultiAgentStep:
         """Step all envs with (N, A, ...) actions by group.
@@ -98,7 +91,7 @@ class RunningTeams:
         """Return the statistics and, if the env exposes it, the env's state."""
         stateful = self.started and isinstance(self.env, StatefulVecEnv)
         state: dict[str, Any] = {
-            "started": self.started or self._resets > 0,
+            "started": self.started or self._seeds.resets > 0,
             "statistics": self.statistics.state_dict(),
             "env": self.env.state() if stateful else None,  # type: ignore[attr-defined]
             "shown": _copied(self._shown) if stateful else None,
@@ -133,16 +126,14 @@ class RunningTeams:
                     "env_backend and env_kwargs that it was trained with"
                 ) from error
             self._shown = _copied(state["shown"])
-            self._resets += 1
+            self._seeds.resets += 1
         elif state["started"]:
             logging.getLogger("rlox").warning(
                 "%s has no state to go on from, so that new episodes begin",
                 type(self.env).__name__,
             )
             self._shown = None
-            # the envs' streams start again, so take other seeds than the run began with
-            finished = int(state["statistics"]["team"]["finished"])
-            self._seeds = self._other_seeds(f"envs after {finished} episodes")
+            self._seeds.go_on_after(int(state["statistics"]["team"]["finished"]))
         self.statistics.load_state_dict(state["statistics"], keep_running=exact)
         if self.preprocessor is not None:
             self.preprocessor.load_state_dict(state["observations"], keep_frames=exact)

@@ -15,7 +15,7 @@ from rlox.envs.gymnasium import Vectorization
 from rlox.envs.make import fixed_env_count, make_vec_env
 from rlox.envs.validate import STEP_KEYS, require_vec_step
 from rlox.protocols import StatefulVecEnv, VecEnv, VecEnvStep
-from rlox.seeding import SeedStreams
+from rlox.seeding import ResetSeeds
 from rlox.spaces.nested import form_of, map_leaves
 from rlox.spaces.rows import require_finite, require_rewards
 
@@ -40,9 +40,8 @@ class RunningEnvs:
         self.env = env
         self.statistics = EpisodeStatistics(env.n_envs)
         self._owned = owned
-        self._seeds = SeedStreams(seed).seeds("envs", env.n_envs)
+        self._seeds = ResetSeeds(seed, env.n_envs)
         self._obs: Any = None
-        self._resets = 0
         self._steps = CheckedSteps(env)
 
     @classmethod
@@ -93,12 +92,9 @@ class RunningEnvs:
         The first look resets the envs, and so does the next one after a step that failed.
         """
         if self._obs is None:
-            seeds = self._seeds
-            if self._resets:  # the first episodes are not to be repeated
-                seeds = self._other_seeds(f"envs after {self._resets} resets")
-            obs = self.env.reset_all(seeds)
+            obs = self.env.reset_all(self._seeds.next())
             require_finite(obs)
-            self._resets += 1
+            self._seeds.resets += 1
             self.statistics.forget(slice(None))
             self._obs = obs
         return self._obs
@@ -123,9 +119,6 @@ class RunningEnvs:
         require_rewards(step["rewards"])
         return step
 
-    def _other_seeds(self, name: str) -> list[int]:
-        return SeedStreams(self._seeds[0]).seeds(name, self.env.n_envs)
-
     def close(self) -> None:
         """Free the resources of the envs that were made here."""
         if self._owned:
@@ -137,7 +130,7 @@ class RunningEnvs:
         stateful = started and isinstance(self.env, StatefulVecEnv)
         env_state = self.env.state() if stateful else None  # type: ignore[attr-defined]
         return {
-            "started": started or self._resets > 0,
+            "started": started or self._seeds.resets > 0,
             "statistics": self.statistics.state_dict(),
             "env": env_state or None,
             "env_kind": self._kind,
@@ -161,12 +154,10 @@ class RunningEnvs:
         if exact:
             self.env.set_state(dict(state["env"]))  # type: ignore[attr-defined]
             self._obs = map_leaves(np.array, state["obs"])
-            self._resets += 1
+            self._seeds.resets += 1
         elif state["started"]:
             _LOG.info("the checkpoint has no state that fits these envs: new episodes begin")
-            # the envs' streams start again, so take other seeds than the run began with
-            finished = int(state["statistics"]["finished"])
-            self._seeds = self._other_seeds(f"envs after {finished} episodes")
+            self._seeds.go_on_after(int(state["statistics"]["finished"]))
         self.statistics.load_state_dict(state["statistics"], keep_running=exact)
         return exact
 
