@@ -89,8 +89,8 @@ class CausalModel:
         self.pad: int | None = getattr(config, "pad_token_id", None)
         self.vocabulary = _vocabulary(inner)
         """Number of tokens that it knows; ``None`` if only its forward pass shows it."""
-        aware = self.takes_mask and self.takes_positions and self.takes_cache
-        if layout not in ("auto", "padded") and not aware:
+        self._aware = self.takes_mask and self.takes_positions and self.takes_cache
+        if layout not in ("auto", "padded") and not self._aware:
             raise ConfigError(
                 f"layout='{layout}' needs a causal model of transformers, got "
                 f"{type(module).__name__}; leave it at 'auto'"
@@ -101,7 +101,7 @@ class CausalModel:
                 f"layout='{layout}' does not fit {type(module).__name__}, whose layers of the kind "
                 f"'{reach.kind}' do not see whole rows; leave it at 'auto'"
             )
-        keeps_cache = aware and not _is_checkpointed(module)
+        keeps_cache = self._aware and not _is_checkpointed(module)
         self.layout = layout if keeps_cache or layout == "padded" else "padded"
 
     def sees_all_of(self, n_tokens: int | None) -> bool:
@@ -113,8 +113,7 @@ class CausalModel:
 
     def decodes_with_cache(self, n_tokens: int) -> bool:
         """Return whether sampling rows of up to ``n_tokens`` may keep keys and values."""
-        aware = self.takes_cache and self.takes_mask and self.takes_positions
-        return aware and self.sees_all_of(n_tokens)
+        return self._aware and self.sees_all_of(n_tokens)
 
     @contextmanager
     def mode(self, training: bool) -> Iterator[None]:

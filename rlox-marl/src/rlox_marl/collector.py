@@ -120,7 +120,7 @@ class MultiAgentCollector:
         if not self.envs.started:  # a failed step may have cut episodes
             self.memory = {}
             for scaler in self.reward_scalers.values():
-                scaler.load_state_dict(scaler.state_dict(), keep_running=False)
+                scaler.forget()
         writers, active = {}, {}
         acting = {
             name: self._remember(name, policy)
@@ -155,10 +155,7 @@ class MultiAgentCollector:
         if name not in self.memory:
             (columns,) = (len(view.columns) for view in self.views if view.name == name)
             n = self.env.n_envs * columns
-            self.memory[name] = EnvMemory(
-                torch.zeros(n, policy.state_size, device=self.device),
-                torch.ones(n, dtype=torch.bool, device=self.device),
-            )
+            self.memory[name] = EnvMemory.blank(n, policy.state_size, self.device)
         return MemoryActor(policy, self.memory[name])
 
     def memory_state(self) -> dict[str, Any]:
@@ -170,12 +167,7 @@ class MultiAgentCollector:
 
     def load_memory_state(self, state: Mapping[str, Any]) -> None:
         """Restore it; policies that are left out forget all."""
-        self.memory = {
-            name: EnvMemory(
-                **{key: torch.tensor(part, device=self.device) for key, part in parts.items()}
-            )
-            for name, parts in state.items()
-        }
+        self.memory = {name: EnvMemory.of(parts, self.device) for name, parts in state.items()}
 
     def _act(
         self,

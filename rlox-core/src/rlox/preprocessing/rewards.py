@@ -56,6 +56,10 @@ class RewardScaler:
         clipped: npt.NDArray[np.float64] = np.clip(scaled, -CLIP, CLIP)
         return clipped
 
+    def forget(self) -> None:
+        """Drop the returns of the running episodes: all envs begin new ones."""
+        self._returns = np.zeros_like(self._returns)
+
     def state_dict(self) -> dict[str, Any]:
         """Return the moments and the returns of the running episodes."""
         return {"moments": self.moments.state_dict(), "returns": self._returns.copy()}
@@ -63,6 +67,6 @@ class RewardScaler:
     def load_state_dict(self, state: Mapping[str, Any], *, keep_running: bool) -> None:
         """Restore the moments, and the returns if the envs go on where they were."""
         self.moments.load_state_dict(state["moments"])
-        self._returns = np.zeros_like(self._returns)
+        self.forget()
         if keep_running:
             self._returns[:] = state["returns"]

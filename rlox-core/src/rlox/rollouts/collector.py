@@ -185,9 +185,9 @@ class RolloutCollector:
 
     def _begin(self) -> Any:
         """Reset all envs and forget their last episodes, which a failed step may have cut."""
-        self._memory, scaler = None, self.reward_scaler
-        if scaler is not None:
-            scaler.load_state_dict(scaler.state_dict(), keep_running=False)
+        self._memory = None
+        if self.reward_scaler is not None:
+            self.reward_scaler.forget()
         if self.preprocessor is not None:
             self.envs.obs = self.preprocessor.reset(self.envs.obs)
         return self.envs.obs
