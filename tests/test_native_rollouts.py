@@ -10,7 +10,7 @@ import torch
 from rlox.batches.rollout import RolloutBatch, estimate_advantages
 from rlox.callbacks import Callback
 from rlox.networks.actor_critics import DiscretePolicy
-from rlox.seeding import SeedStreams
+from rlox.seeding import ResetSeeds, SeedStreams
 from rlox.training.hooks import Hooks
 from rlox_native import ActorCriticLearner, VecEnv, compute_gae_time_major
 from rlox_onpolicy.a2c import A2C
@@ -42,11 +42,10 @@ def collected(ppo: PPO) -> RolloutBatch:
 def test_rollout_is_what_the_envs_answer_to_its_actions(env: str) -> None:
     """Replaying the actions gives the same observations, rewards, ends and advantages."""
     ppo = make(env)
-    policy, seeds = ppo.policy, ppo.collector.envs._seeds
     batch = collected(ppo)
     envs = VecEnv(N_ENVS, env_id=env)
     space: Any = envs.action_space
-    obs = envs.reset_all(seeds)
+    obs = envs.reset_all(ResetSeeds(*ppo.streams.seeds("envs", 1), N_ENVS).next())
     final_values = np.zeros((N_STEPS, N_ENVS), np.float32)
     for t in range(N_STEPS):
         rows = slice(t * N_ENVS, (t + 1) * N_ENVS)
@@ -59,13 +58,13 @@ def test_rollout_is_what_the_envs_answer_to_its_actions(env: str) -> None:
         np.testing.assert_array_equal(batch.terminated[rows], step["terminated"])
         np.testing.assert_array_equal(batch.truncated[rows], step["truncated"])
         with torch.no_grad():
-            values = policy.get_value(torch.from_numpy(step["final_obs"])).numpy()
+            values = ppo.policy.get_value(torch.from_numpy(step["final_obs"])).numpy()
         final_values[t] = np.where(step["truncated"], values, 0)
         obs = step["obs"]
     with torch.no_grad():
-        values = policy.get_value(batch.obs)
-        log_probs, _ = policy.get_logprob_and_entropy(batch.obs, batch.actions)
-        last_values = policy.get_value(torch.from_numpy(obs)).numpy()
+        values = ppo.policy.get_value(batch.obs)
+        log_probs, _ = ppo.policy.get_logprob_and_entropy(batch.obs, batch.actions)
+        last_values = ppo.policy.get_value(torch.from_numpy(obs)).numpy()
     torch.testing.assert_close(batch.values, values, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(batch.log_probs, log_probs, rtol=1e-5, atol=2e-5)
     table = [
