@@ -143,7 +143,7 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     (lambda c: Linear(start=1, end=0, until=0), ConfigError,
      "Linear: expected until to be greater than 0"),
     (lambda c: Piecewise(points=((5, 1.0),)), ConfigError,
-     "Piecewise: expected env steps that start at 0 and increase"),
+     "Piecewise: expected steps that start at 0 and increase"),
     # envs
     (lambda c: make_vec_env("CartPol-v1"), EnvError,
      "env 'CartPol-v1' cannot be built: Environment `CartPol` doesn't exist. Did you mean: "

@@ -115,7 +115,7 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"learning_rate": {"kind": "piecewise", "points": [[5, 0.1]]}},
-        "learning_rate: expected env steps that start at 0 and increase, got "
+        "learning_rate: expected steps that start at 0 and increase, got "
         "{'kind': 'piecewise', 'points': [[5, 0.1]]}",
     ),
     (

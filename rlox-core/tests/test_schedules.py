@@ -32,6 +32,19 @@ def test_linear_before_any_training_is_its_start() -> None:
     assert Linear(start=3.0, end=0.0)(0, 0) == 3.0
 
 
+def test_a_line_to_the_end_of_a_training_needs_one() -> None:
+    """Iterations of one's own would otherwise learn at the end's rate, often 0."""
+    schedules = Schedules(Rates(rate=Linear(start=1.0, end=0.0)), ["rate"])
+    with pytest.raises(ConfigError) as caught:
+        schedules.require_ends()
+    assert str(caught.value) == (
+        "rate=linear(1.0, 0.0) goes on to the end of a training, and none runs; give it an end, "
+        "linear(1.0, 0.0, STEPS), or call algorithm.clock.extend(STEPS)"
+    )
+    Schedules(Rates(rate=Linear(start=1.0, end=0.0, until=16)), ["rate"]).require_ends()
+    Schedules(Rates(), ["rate"], {"rate": lambda step: 0.5}).require_ends()
+
+
 def test_piecewise_holds_until_the_next_point() -> None:
     """Without interpolation the value jumps at each point."""
     steps = Piecewise(points=((0, 1.0), (10, 0.5), (20, 0.0)))
@@ -110,7 +123,7 @@ class Rates(BaseModel):
     """A config with a bounded schedule."""
 
     schedule_bounds: ClassVar[dict[str, tuple[float, float]]] = {"rate": (0.0, 1.0)}
-    rate: float = 0.5
+    rate: ScheduleValue = 0.5
 
 
 @pytest.mark.parametrize("value", [-1.0, 7.0, math.nan])
@@ -119,19 +132,19 @@ def test_values_of_callables_are_within_the_fields_bounds(value: float) -> None:
     schedules = Schedules(Rates(), ["rate"], {"rate": lambda step: value if step > 5 else 1.0})
     assert schedules.at(5, 10) == {"rate": schedules.value("rate", 5, 10)} == {"rate": 1.0}
     with pytest.raises(
-        ConfigError, match=r"schedules\['rate'\] .* \[0.0, 1.0\], got .* after 6 env"
+        ConfigError, match=r"schedules\['rate'\] .* \[0.0, 1.0\], got .* after 6 steps"
     ):
         schedules.value("rate", 6, 10)
 
 
 @pytest.mark.parametrize("value", ["x", None, [1.0, 2.0]])
 def test_values_of_callables_are_numbers(value: Any) -> None:
-    """The error names the schedule, the value and the env step."""
+    """The error names the schedule, the value and the step."""
     schedules = Schedules(Rates(), ["rate"], {"rate": lambda step: value})
     with pytest.raises(ConfigError) as caught:
         schedules.value("rate", 6, 10)
     assert str(caught.value) == (
-        f"schedules['rate'] must return a number, got {value!r} after 6 env steps"
+        f"schedules['rate'] must return a number, got {value!r} after 6 steps"
     )
 
 

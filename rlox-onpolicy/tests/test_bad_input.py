@@ -93,7 +93,7 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"schedules": {"learning_rte": float}},
      "no schedule is named 'learning_rte'; did you mean 'learning_rate'?"),
     ({"schedules": {"learning_rate": 1e-3}},
-     "schedules['learning_rate'] must be a callable of the env steps, got 0.001; numbers and "
+     "schedules['learning_rate'] must be a callable of the steps done, got 0.001; numbers and "
      "linear or piecewise schedules are the option learning_rate="),
     ({"schedules": [float]},
      "schedules must be a mapping of names to callables, got [<class 'float'>]"),

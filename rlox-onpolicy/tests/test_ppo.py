@@ -16,6 +16,7 @@ from rlox.losses import ClippedSurrogate
 from rlox.networks.actor_critics import DiscretePolicy
 from rlox.protocols import OnPolicyActor
 from rlox.training.hooks import Hooks
+from rlox.training.loop import run_iteration
 from rlox_onpolicy.configs import PPOConfig
 from rlox_onpolicy.ppo import PPO
 
@@ -37,6 +38,21 @@ def test_ratio_is_one_on_the_first_minibatch(env: str) -> None:
     torch.testing.assert_close(
         (log_probs - minibatch.log_probs).exp(), torch.ones(16), rtol=1e-5, atol=1e-5
     )
+
+
+def test_iterations_of_ones_own_need_an_end_of_the_schedules() -> None:
+    """A line to the end of a training is refused where none runs; else all rounds learn."""
+    ppo = make(learning_rate="linear(1e-3, 0)")
+    with pytest.raises(
+        ConfigError, match=r"^learning_rate=linear\(0.001, 0.0\) goes on to the end"
+    ):
+        run_iteration(ppo)
+    assert ppo.clock.env_steps == 0
+    ppo.clock.extend(64)
+    rates = [run_iteration(ppo)["learning_rate"] for _ in range(2)]
+    assert rates == pytest.approx([1e-3, 5e-4])
+    with pytest.raises(ConfigError, match="none runs"):
+        run_iteration(ppo)
 
 
 def test_same_seed_gives_the_same_parameters() -> None:

@@ -90,7 +90,7 @@ class QMIX(TeamAlgorithm):
             source, config=fit_env_count(resolved, source), callbacks=callbacks, logger=logger
         )
         self.learning = ValueLearning(self, "monotone", schedules)
-        self.collector = self.learning.collector
+        self.collector, self.schedules = self.learning.collector, self.learning.schedules
 
     def iterate(self, hooks: Hooks) -> TeamValueMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""

@@ -80,7 +80,7 @@ class VDN(TeamAlgorithm):
             source, config=fit_env_count(resolved, source), callbacks=callbacks, logger=logger
         )
         self.learning = ValueLearning(self, "sum", schedules)
-        self.collector = self.learning.collector
+        self.collector, self.schedules = self.learning.collector, self.learning.schedules
 
     def iterate(self, hooks: Hooks) -> TeamValueMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""

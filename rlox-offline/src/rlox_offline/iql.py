@@ -33,6 +33,7 @@ import torch
 from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
+from rlox.errors import ConfigError
 from rlox.learners.terms import Scalar
 from rlox.learners.transitions import (
     ChosenReplayLearner,
@@ -229,6 +230,11 @@ class IQL(OfflineAlgorithm):
 
     def _actor_learning_rate(self) -> float:
         cfg = self.config
+        if not cfg.actor_decay_steps and not self.clock.remaining:
+            raise ConfigError(
+                "actor_decay_steps=None lets the policy's step size fall to the end of a training, "
+                "and none runs; set actor_decay_steps, or call algorithm.clock.extend(STEPS)"
+            )
         total = cfg.actor_decay_steps or self.clock.target_gradient_steps
         done = min(self.clock.gradient_steps / total, 1.0)
         return cfg.learning_rate * 0.5 * (1 + math.cos(math.pi * done))

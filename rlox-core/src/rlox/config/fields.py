@@ -101,5 +101,5 @@ def choice(default: str, *, help: str, source: str) -> Any:  # noqa: A002
 
 
 def schedule(default: Any, *, help: str, unit: str = "1", source: str) -> Any:  # noqa: A002
-    """Return a field that takes a number or a schedule over env steps."""
+    """Return a field that takes a number or a schedule over the training's steps."""
     return option(default, help=help, unit=unit, source=source)

@@ -1,10 +1,11 @@
-"""Schedules: values that depend on the number of env steps.
+"""Schedules: values that depend on the number of steps.
 
-The x axis is always env steps.
+The x axis is what the training counts: env steps, or gradient steps of an algorithm for language
+models.
 
 A schedule field of a config takes a number (constant), a :class:`Linear`, a :class:`Piecewise`, or
 the text ``"linear(start, end)"`` / ``"linear(start, end, until)"``. Schedules that need code are
-callables ``env_steps -> value`` passed to the algorithm as ``schedules={"learning_rate": f}``.
+callables ``steps -> value`` passed to the algorithm as ``schedules={"learning_rate": f}``.
 """
 
 from __future__ import annotations
@@ -55,13 +56,13 @@ class _Schedule(BaseModel):
 
 
 class Linear(_Schedule):
-    """A straight line from ``start`` at 0 to ``end`` at ``until`` env steps, then constant."""
+    """A straight line from ``start`` at 0 to ``end`` at ``until`` steps, then constant."""
 
     kind: Literal["linear"] = "linear"
     start: float
     end: float
     until: int | None = Field(
-        None, gt=0, description="env steps at which end is reached; None is the end of training"
+        None, gt=0, description="steps at which end is reached; None is the end of training"
     )
 
     @field_validator("start", "end", "until", mode="before")
@@ -71,9 +72,9 @@ class Linear(_Schedule):
             raise ValueError("to be a number, not a truth value")
         return value
 
-    def __call__(self, env_steps: int, total_env_steps: int) -> float:
-        """Return the value after ``env_steps`` of a training of ``total_env_steps``."""
-        fraction = min(env_steps / max(self.until or total_env_steps, 1), 1.0)
+    def __call__(self, steps: int, total_steps: int) -> float:
+        """Return the value after ``steps`` of a training of ``total_steps``."""
+        fraction = min(steps / max(self.until or total_steps, 1), 1.0)
         return self.start + fraction * (self.end - self.start)
 
     def __str__(self) -> str:
@@ -82,11 +83,11 @@ class Linear(_Schedule):
 
 
 class Piecewise(_Schedule):
-    """Values at given env steps, held until the next point or interpolated linearly."""
+    """Values at given steps, held until the next point or interpolated linearly."""
 
     kind: Literal["piecewise"] = "piecewise"
     points: tuple[tuple[int, float], ...] = Field(
-        min_length=1, description="(env steps, value) pairs, the first at 0, increasing"
+        min_length=1, description="(steps, value) pairs, the first at 0, increasing"
     )
     interpolate: bool = False
 
@@ -94,17 +95,17 @@ class Piecewise(_Schedule):
     def _check_points(self) -> Piecewise:
         steps = [step for step, _ in self.points]
         if steps[0] != 0 or any(a >= b for a, b in itertools.pairwise(steps)):
-            raise ValueError("env steps that start at 0 and increase")
+            raise ValueError("steps that start at 0 and increase")
         return self
 
-    def __call__(self, env_steps: int, total_env_steps: int) -> float:
-        """Return the value after ``env_steps``; ``total_env_steps`` plays no part."""
-        before = max(i for i, (step, _) in enumerate(self.points) if step <= env_steps)
+    def __call__(self, steps: int, total_steps: int) -> float:
+        """Return the value after ``steps``; ``total_steps`` plays no part."""
+        before = max(i for i, (step, _) in enumerate(self.points) if step <= steps)
         step, value = self.points[before]
         if not self.interpolate or before + 1 == len(self.points):
             return value
         next_step, next_value = self.points[before + 1]
-        return value + (next_value - value) * (env_steps - step) / (next_step - step)
+        return value + (next_value - value) * (steps - step) / (next_step - step)
 
 
 _KINDS: dict[str, type[_Schedule]] = {"linear": Linear, "piecewise": Piecewise}
@@ -170,14 +171,14 @@ ScheduleOption: TypeAlias = float | str | Linear | Piecewise | Mapping[str, Any]
 
 def evaluate_schedule(
     schedule: float | Linear | Piecewise | Callable[[int], float],
-    env_steps: int,
-    total_env_steps: int,
+    steps: int,
+    total_steps: int,
 ) -> float:
-    """Return a schedule's value after ``env_steps`` of a training of ``total_env_steps``."""
+    """Return a schedule's value after ``steps`` of a training of ``total_steps``."""
     if isinstance(schedule, (Linear, Piecewise)):
-        return schedule(env_steps, total_env_steps)
+        return schedule(steps, total_steps)
     if callable(schedule):
-        return float(schedule(env_steps))
+        return float(schedule(steps))
     return float(schedule)
 
 
@@ -187,7 +188,7 @@ class Schedules:
     Args:
         config: has a field for every name.
         names: the scheduled fields.
-        overrides: callables ``env_steps -> value`` that win over the config's fields.
+        overrides: callables ``steps -> value`` that win over the config's fields.
 
     Raises:
         ConfigError: ``overrides`` is no mapping, has a name that is not scheduled, or a value that
@@ -209,22 +210,36 @@ class Schedules:
         for name, schedule in dict(overrides or {}).items():
             if not callable(schedule):
                 raise ConfigError(
-                    f"schedules['{name}'] must be a callable of the env steps, got {schedule!r}; "
+                    f"schedules['{name}'] must be a callable of the steps done, got {schedule!r}; "
                     f"numbers and linear or piecewise schedules are the option {name}="
                 )
         self._schedules = {name: getattr(config, name) for name in names} | dict(overrides or {})
         self._bounds: Mapping[str, tuple[float, float]] = getattr(config, "schedule_bounds", {})
 
-    def at(self, env_steps: int, total_env_steps: int) -> dict[str, float]:
-        """Return all values after ``env_steps`` of a training of ``total_env_steps``.
+    def require_ends(self) -> None:
+        """Refuse lines to the end of a training, where none runs.
+
+        Raises:
+            ConfigError: there is one.
+        """
+        for name, line in self._schedules.items():
+            if isinstance(line, Linear) and line.until is None:
+                raise ConfigError(
+                    f"{name}={line} goes on to the end of a training, and none runs; give it an "
+                    f"end, linear({line.start}, {line.end}, STEPS), or call "
+                    "algorithm.clock.extend(STEPS)"
+                )
+
+    def at(self, steps: int, total_steps: int) -> dict[str, float]:
+        """Return all values after ``steps`` of a training of ``total_steps``.
 
         Raises:
             ConfigError: see :meth:`value`.
         """
-        return {name: self.value(name, env_steps, total_env_steps) for name in self._schedules}
+        return {name: self.value(name, steps, total_steps) for name in self._schedules}
 
-    def value(self, name: str, env_steps: int, total_env_steps: int) -> float:
-        """Return the value of ``name`` after ``env_steps`` of a training of ``total_env_steps``.
+    def value(self, name: str, steps: int, total_steps: int) -> float:
+        """Return the value of ``name`` after ``steps`` of a training of ``total_steps``.
 
         Raises:
             ConfigError: a callable's value is no number, or out of the field's bounds.
@@ -232,19 +247,20 @@ class Schedules:
         schedule: Any = self._schedules[name]
         if schedule.__class__ is float:  # the config's, which has checked it
             return schedule
-        if not isinstance(schedule, (int, float, Linear, Piecewise)):
-            schedule = schedule(env_steps)
-        try:
-            value = evaluate_schedule(schedule, env_steps, total_env_steps)
-        except (TypeError, ValueError):
-            raise ConfigError(
-                f"schedules['{name}'] must return a number, got {schedule!r} after {env_steps} "
-                "env steps"
-            ) from None
+        if isinstance(schedule, (int, float, Linear, Piecewise)):
+            value = evaluate_schedule(schedule, steps, total_steps)
+        else:
+            given = schedule(steps)
+            try:
+                value = float(given)
+            except (TypeError, ValueError):
+                raise ConfigError(
+                    f"schedules['{name}'] must return a number, got {given!r} after {steps} steps"
+                ) from None
         low, high = self._bounds.get(name, (-math.inf, math.inf))
         if not low <= value <= high:
             raise ConfigError(
                 f"schedules['{name}'] must return values in [{low}, {high}], got {value} after "
-                f"{env_steps} env steps"
+                f"{steps} steps"
             )
         return value

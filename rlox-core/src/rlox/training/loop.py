@@ -16,7 +16,7 @@ from rlox.errors import ConfigError, DivergenceError
 from rlox.ranks import RANKS
 from rlox.training.hooks import Hooks, StopTraining
 from rlox.training.parts_of_ranks import agree_on_end, while_asked, while_training
-from rlox.training.trainable import Trainable
+from rlox.training.trainable import Scheduled, Trainable
 
 __all__ = ["run", "run_iteration"]
 
@@ -54,12 +54,15 @@ def run(algorithm: Trainable, total_timesteps: int | None) -> dict[str, float]:
 def run_iteration(algorithm: Trainable) -> dict[str, float]:
     """Run one iteration and return its metrics, without the events of a training's start and end.
 
-    The clock's target stays as it is. A callback that stops the training has no effect but on the
-    iteration.
+    The clock's target, at which schedules end, stays as it is. A callback that stops the training
+    has no effect but on the iteration.
 
     Raises:
+        ConfigError: a schedule ends with the training, and none runs.
         StopTraining: a callback dropped the iteration.
     """
+    if isinstance(algorithm, Scheduled) and not algorithm.clock.remaining:
+        algorithm.schedules.require_ends()
     hooks = Hooks(algorithm)
     metrics = _timed_iteration(algorithm, hooks)
     _report(algorithm, hooks, metrics)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from rlox.callbacks import CallbackList
 from rlox.config.model import Config
+from rlox.config.schedules import Schedules
 from rlox.errors import CheckpointError
 from rlox.logging import LoggerCallback
 from rlox.seeding import SeedStreams
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "NamedLosses",
     "NoLosses",
+    "Scheduled",
     "TakesParts",
     "Trainable",
     "own_code_of",
@@ -99,6 +101,13 @@ class TakesParts(Protocol):
 
     own_parts: Mapping[str, Any]
     """What the user passed, by argument: a registered name or an object."""
+
+
+@runtime_checkable
+class Scheduled(Protocol):
+    """An algorithm with options that depend on the number of steps."""
+
+    schedules: Schedules
 
 
 def own_code_of(algorithm: Trainable) -> dict[str, Any]:
