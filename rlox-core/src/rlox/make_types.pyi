@@ -94,6 +94,7 @@ from rlox.algorithms.td3_bc import TD3BC
 from rlox.algorithms.vdn import VDN
 from rlox.callbacks import Callback
 from rlox.config.model import Config
+from rlox.config.schedules import ScheduleOption
 from rlox.evaluation import Predictor
 from rlox.learners.tasks import Objective
 from rlox.learners.terms import Losses
@@ -253,9 +254,10 @@ def make(
     model: ModuleOrFolder,
     ref_model: ModuleOrFolder | None = ...,
     beta: float = ...,
-    learning_rate: float = ...,
+    learning_rate: ScheduleOption = ...,
     dataset: Any = ...,
     tokenizer: Any = ...,
+    schedules: Mapping[str, Callable[[int], float]] | None = ...,
     **options: Unpack[DPOOptions],
 ) -> DPO: ...
 @overload
@@ -317,12 +319,13 @@ def make(
     ref_model: ModuleOrFolder | None = ...,
     reward_fn: RewardFn | Sequence[RewardFn] | None,
     group_size: int = ...,
-    learning_rate: float = ...,
+    learning_rate: ScheduleOption = ...,
     kl_coef: float = ...,
     max_new_tokens: int = ...,
     dataset: Any = ...,
     tokenizer: Any = ...,
     generator: Generator | None = ...,
+    schedules: Mapping[str, Callable[[int], float]] | None = ...,
     **options: Unpack[GRPOOptions],
 ) -> GRPO: ...
 @overload
@@ -443,11 +446,12 @@ def make(
     ref_model: ModuleOrFolder | None = ...,
     preference_fn: PreferenceFn | None,
     beta: float = ...,
-    learning_rate: float = ...,
+    learning_rate: ScheduleOption = ...,
     max_new_tokens: int = ...,
     dataset: Any = ...,
     tokenizer: Any = ...,
     generator: Generator | None = ...,
+    schedules: Mapping[str, Callable[[int], float]] | None = ...,
     **options: Unpack[OnlineDPOOptions],
 ) -> OnlineDPO: ...
 @overload
@@ -538,9 +542,10 @@ def make(
     logger: _Logger | None = None,
     log_dir: str | Path = "runs",
     model: ModuleOrFolder,
-    learning_rate: float = ...,
+    learning_rate: ScheduleOption = ...,
     dataset: Any = ...,
     tokenizer: Any = ...,
+    schedules: Mapping[str, Callable[[int], float]] | None = ...,
     **options: Unpack[SFTOptions],
 ) -> SFT: ...
 @overload

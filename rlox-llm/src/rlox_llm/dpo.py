@@ -13,7 +13,7 @@ Deviation from the paper: Adam in place of RMSprop, without a warm-up of the ste
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
+from rlox.config.schedules import ScheduleOption
 from rlox.evaluation import MAX_STEPS, EvaluationResult
 from rlox.logging import LoggerCallback
 from rlox.nn import torch_threads
@@ -61,6 +62,8 @@ class DPOMetrics:
     """Share of pairs whose chosen completion has the higher reward."""
     margin: float
     """Mean difference of the two rewards."""
+    learning_rate: float
+    """Adam's step size."""
 
 
 @final
@@ -78,6 +81,7 @@ class DPO(PreferenceAlgorithm):
         dataset: pairs that ``train(n)`` takes, see :func:`rlox_llm.pairs.parse_pairs`.
         tokenizer: one of transformers, for texts and chats; ``None`` takes that of the model's
             folder.
+        schedules: callables ``gradient_steps -> value`` for ``learning_rate``, not saved.
         config: a :class:`DPOConfig`, a mapping, or the path of a YAML or JSON file.
         config_kwargs: options of :class:`DPOConfig`, which win over ``config``.
 
@@ -94,12 +98,13 @@ class DPO(PreferenceAlgorithm):
         model: ModuleOrFolder,
         ref_model: ModuleOrFolder | None = None,
         beta: float | Unset = UNSET,
-        learning_rate: float | Unset = UNSET,
+        learning_rate: ScheduleOption | Unset = UNSET,
         callbacks: Iterable[Callback] | Callback | None = None,
         logger: LoggerCallback | None = None,
         *,
         dataset: Any = None,
         tokenizer: Any = None,
+        schedules: Mapping[str, Callable[[int], float]] | None = None,
         config: DPOConfig | Mapping[str, Any] | str | Path | None = None,
         **config_kwargs: Unpack[DPOOptions],
     ) -> None:
@@ -109,7 +114,7 @@ class DPO(PreferenceAlgorithm):
         require_preference_options(cfg)
         super().__init__(
             model, ref_model, dataset, config=cfg, callbacks=callbacks, logger=logger,
-            tokenizer=tokenizer, with_reference=True,
+            tokenizer=tokenizer, schedules=schedules, with_reference=True,
         )  # fmt: skip
 
     @property

@@ -16,7 +16,7 @@ Deviations from the paper, all of them TRL's defaults:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, final
@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
+from rlox.config.schedules import ScheduleOption
 from rlox.errors import ConfigError
 from rlox.evaluation import MAX_STEPS, EvaluationResult
 from rlox.logging import LoggerCallback
@@ -72,6 +73,8 @@ class GRPOMetrics:
     """Mean tokens of a completion."""
     truncated: float
     """Share of completions that no EOS ended; 0 if there is no EOS token."""
+    learning_rate: float
+    """Adam's step size."""
     optional: Mapping[str, float]
     """``entropy`` per token in nats, with ``entropy_coef``; ``engine_ratio``, see the rollout."""
 
@@ -97,6 +100,7 @@ class GRPO(LanguageAlgorithm):
         tokenizer: one of transformers, for texts and chats; ``None`` takes that of the model's
             folder.
         generator: who samples completions, in the place of ``sampler``.
+        schedules: callables ``gradient_steps -> value`` for ``learning_rate``, not saved.
         config: a :class:`GRPOConfig`, a mapping, or the path of a YAML or JSON file.
         config_kwargs: options of :class:`GRPOConfig`, which win over ``config``.
 
@@ -114,7 +118,7 @@ class GRPO(LanguageAlgorithm):
         ref_model: ModuleOrFolder | None = None,
         reward_fn: RewardFn | Sequence[RewardFn] | None = None,
         group_size: int | Unset = UNSET,
-        learning_rate: float | Unset = UNSET,
+        learning_rate: ScheduleOption | Unset = UNSET,
         kl_coef: float | Unset = UNSET,
         max_new_tokens: int | Unset = UNSET,
         callbacks: Iterable[Callback] | Callback | None = None,
@@ -123,6 +127,7 @@ class GRPO(LanguageAlgorithm):
         dataset: Any = None,
         tokenizer: Any = None,
         generator: Generator | None = None,
+        schedules: Mapping[str, Callable[[int], float]] | None = None,
         config: GRPOConfig | Mapping[str, Any] | str | Path | None = None,
         **config_kwargs: Unpack[GRPOOptions],
     ) -> None:
@@ -137,7 +142,7 @@ class GRPO(LanguageAlgorithm):
             )
         super().__init__(
             model, ref_model, dataset, config=cfg, callbacks=callbacks, logger=logger,
-            tokenizer=tokenizer, with_reference=cfg.kl_coef > 0,
+            tokenizer=tokenizer, schedules=schedules, with_reference=cfg.kl_coef > 0,
             without_reference="kl_coef=0, which needs none",
         )  # fmt: skip
         self.reward_fn = RewardFunctions(reward_fn, cfg.reward_weights)
@@ -231,8 +236,7 @@ class GRPO(LanguageAlgorithm):
         return GRPORollout(done, rewards, advantages, mask, ref_logps, old_logps, engine_ratio)
 
     def _logps_without_gradient(self, model: CausalModel, done: Completions) -> Tensor:
-        parts = self.chunks(len(done.tokens))
-        return logps_in_parts(model, done, self.config.temperature, parts)
+        return logps_in_parts(model, done, self.config.temperature, self.chunks(len(done.tokens)))
 
     def _update(self, rollout: GRPORollout) -> dict[str, float]:
         """Take one gradient step on a rollout; parts of it add up to the loss of all of it."""
@@ -245,7 +249,7 @@ class GRPO(LanguageAlgorithm):
             rollout = rollout.select(rollout.advantages.nonzero()[:, 0])
         done, mask = rollout.completions, rollout.mask
         optimizer = self.optimizers["model"]
-        sums = dict.fromkeys(("loss", "kl", "clip_fraction"), 0.0)
+        sums = {"loss": 0.0, "kl": 0.0, "clip_fraction": 0.0, "learning_rate": self.learning_rate}
         with self.learning():
             for part in self.chunks(len(done.tokens)):
                 scores = self.policy.score(
@@ -265,7 +269,7 @@ class GRPO(LanguageAlgorithm):
                 sums["kl"] += share * float(terms.kl)
                 ratios = mask[part].any(1) if of_rows else mask[part]
                 sums["clip_fraction"] += float(ratios.sum() / n_ratios * terms.clip_fraction)
-        optimizer.apply(cfg.learning_rate)
+        optimizer.apply(sums["learning_rate"])
         return sums
 
     def _move_reference(self) -> None:

@@ -6,17 +6,17 @@ The training is counted in gradient steps; an iteration learns from rows, prompt
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from numbers import Integral
 from typing import Any, ClassVar
 
 import torch
 from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.config.arguments import require_integer
+from rlox.config.schedules import Schedules
 from rlox.errors import ConfigError
 from rlox.evaluation import MAX_STEPS, EvaluationResult
 from rlox.logging import LoggerCallback
@@ -29,6 +29,7 @@ from rlox_llm.building import ModuleOrFolder, build_models
 from rlox_llm.configs import LanguageConfig
 from rlox_llm.generation import complete
 from rlox_llm.generators import make_generator
+from rlox_llm.option_checks import parse_duration
 from rlox_llm.prompts import Prompt, RowOrder, parse_prompts
 from rlox_llm.sampling import Completions, Sampling
 from rlox_llm.state import (
@@ -60,6 +61,7 @@ class LanguageAlgorithm(Algorithm):
         logger: receives the metrics.
         tokenizer: one of transformers, for texts and chats; ``None`` takes that of the model's
             folder, if it has one.
+        schedules: callables ``gradient_steps -> value`` for ``learning_rate``, not saved.
         with_reference: whether the algorithm needs a reference.
         without_reference: the option that makes it needless, for the error.
 
@@ -82,11 +84,13 @@ class LanguageAlgorithm(Algorithm):
         callbacks: Iterable[Callback] | Callback | None = None,
         logger: LoggerCallback | None = None,
         tokenizer: Any = None,
+        schedules: Mapping[str, Callable[[int], float]] | None = None,
         with_reference: bool = False,
         without_reference: str = "",
     ) -> None:
         super().__init__(None, config=config, callbacks=callbacks, logger=logger)
         cfg = self.config
+        self.schedules = Schedules(cfg, ("learning_rate",), schedules)
         built = build_models(
             self.name, model, ref_model, tokenizer, cfg, self.streams,
             with_reference=with_reference, without_reference=without_reference,
@@ -114,6 +118,11 @@ class LanguageAlgorithm(Algorithm):
         """Gradient steps of one iteration."""
         return 1
 
+    @property
+    def learning_rate(self) -> float:
+        """Adam's step size in the next gradient step."""
+        return self.schedules.value("learning_rate", self.clock.steps, self.clock.target)
+
     @abstractmethod
     def parse(self, rows: Any) -> Sequence[Any]:
         """Return what the user passed as rows of the kind that :meth:`iterate` learns from."""
@@ -136,20 +145,9 @@ class LanguageAlgorithm(Algorithm):
             TypeError: a number of gradient steps is given with rows or epochs.
             ValueError: a number is not positive, or there is nothing to finish.
         """
-        if isinstance(prompts, Integral):
-            if n_gradient_steps is not None:
-                raise TypeError("the number of gradient steps is given twice; leave one out")
-            n_gradient_steps = require_integer("n_gradient_steps", prompts, at_least=1)
-            prompts = None
-        if n_gradient_steps is not None and (prompts is not None or n_epochs is not None):
-            raise TypeError(
-                f"n_gradient_steps={n_gradient_steps} is for the constructor's dataset, and goes "
-                "with neither rows to train on nor n_epochs=; leave one out"
-            )
-        if n_epochs is not None or prompts is not None:
-            n_epochs = require_integer("n_epochs", 1 if n_epochs is None else n_epochs, at_least=1)
-        if prompts is not None:
-            self._use(self.parse(prompts))
+        rows, n_epochs, n_gradient_steps = parse_duration(prompts, n_epochs, n_gradient_steps)
+        if rows is not None:
+            self._use(self.parse(rows))
         if self._order is None:
             raise ConfigError(
                 f"'{self.name}' was made without a dataset; pass one as dataset=, or rows to train"
@@ -164,6 +162,7 @@ class LanguageAlgorithm(Algorithm):
         Callbacks and the logger are called as in a training, without its start and end.
 
         Raises:
+            ConfigError: the learning rate goes on to the end of a training, and none runs.
             RuntimeError: the algorithm is closed.
         """
         if self._closed:
@@ -190,8 +189,7 @@ class LanguageAlgorithm(Algorithm):
             prompts: rows; ``None`` takes the dataset's.
             options: of :meth:`run_episodes`.
         """
-        options.setdefault("deterministic", False)
-        options.setdefault("n_episodes", None)
+        options = {"deterministic": False, "n_episodes": None, **options}
         return self.run_episodes(prompts, **options).mean_return
 
     @abstractmethod

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 import numpy as np
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
+from rlox.config.schedules import ScheduleOption
 from rlox.errors import ConfigError
 from rlox.evaluation import MAX_STEPS, EvaluationResult
 from rlox.logging import LoggerCallback
@@ -57,6 +58,8 @@ class OnlineDPOMetrics:
     """Share of pairs whose preferred completion has the higher reward."""
     margin: float
     """Mean difference of the two rewards."""
+    learning_rate: float
+    """Adam's step size."""
     completion_length: float
     """Mean tokens of a completion."""
     same_pairs: float
@@ -82,6 +85,7 @@ class OnlineDPO(PreferenceAlgorithm):
         tokenizer: one of transformers, for texts and chats; ``None`` takes that of the model's
             folder.
         generator: who samples completions, in the place of ``sampler``.
+        schedules: callables ``gradient_steps -> value`` for ``learning_rate``, not saved.
         config: an :class:`OnlineDPOConfig`, a mapping, or the path of a YAML or JSON file.
         config_kwargs: options of :class:`OnlineDPOConfig`, which win over ``config``.
 
@@ -99,7 +103,7 @@ class OnlineDPO(PreferenceAlgorithm):
         ref_model: ModuleOrFolder | None = None,
         preference_fn: PreferenceFn | None = None,
         beta: float | Unset = UNSET,
-        learning_rate: float | Unset = UNSET,
+        learning_rate: ScheduleOption | Unset = UNSET,
         max_new_tokens: int | Unset = UNSET,
         callbacks: Iterable[Callback] | Callback | None = None,
         logger: LoggerCallback | None = None,
@@ -107,6 +111,7 @@ class OnlineDPO(PreferenceAlgorithm):
         dataset: Any = None,
         tokenizer: Any = None,
         generator: Generator | None = None,
+        schedules: Mapping[str, Callable[[int], float]] | None = None,
         config: OnlineDPOConfig | Mapping[str, Any] | str | Path | None = None,
         **config_kwargs: Unpack[OnlineDPOOptions],
     ) -> None:
@@ -122,7 +127,7 @@ class OnlineDPO(PreferenceAlgorithm):
         require_preference_options(cfg)
         super().__init__(
             model, ref_model, dataset, config=cfg, callbacks=callbacks, logger=logger,
-            tokenizer=tokenizer, with_reference=True,
+            tokenizer=tokenizer, schedules=schedules, with_reference=True,
         )  # fmt: skip
         self.preference_fn = preference_fn
         self.sampling = Sampling.of(self.config, self.eos)

@@ -2,9 +2,46 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
-__all__ = ["require_logged_completions", "require_lora_rank", "take_name_of_trl"]
+from rlox.config.arguments import require_integer
+
+__all__ = [
+    "parse_duration",
+    "require_logged_completions",
+    "require_lora_rank",
+    "take_name_of_trl",
+]
+
+
+def parse_duration(
+    rows: Any, n_epochs: int | None, n_gradient_steps: int | None
+) -> tuple[Any, int | None, int | None]:
+    """Return rows to train on, epochs and gradient steps, as ``train`` was asked for.
+
+    Args:
+        rows: what was passed first, rows or a number of gradient steps.
+        n_epochs: how often each row is taken.
+        n_gradient_steps: the number of gradient steps by name.
+
+    Raises:
+        TypeError: a number of gradient steps is given twice, or with rows or epochs.
+        ValueError: a number is not positive.
+    """
+    if isinstance(rows, Integral):
+        if n_gradient_steps is not None:
+            raise TypeError("the number of gradient steps is given twice; leave one out")
+        n_gradient_steps = require_integer("n_gradient_steps", rows, at_least=1)
+        rows = None
+    if n_gradient_steps is not None and (rows is not None or n_epochs is not None):
+        raise TypeError(
+            f"n_gradient_steps={n_gradient_steps} is for the constructor's dataset, and goes "
+            "with neither rows to train on nor n_epochs=; leave one out"
+        )
+    if n_epochs is not None or rows is not None:
+        n_epochs = require_integer("n_epochs", 1 if n_epochs is None else n_epochs, at_least=1)
+    return rows, n_epochs, n_gradient_steps
 
 
 def take_name_of_trl(values: dict[str, Any]) -> dict[str, Any]:

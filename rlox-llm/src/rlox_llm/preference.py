@@ -39,7 +39,7 @@ class PreferenceAlgorithm(LanguageAlgorithm):
         """Take one gradient step on pairs; return the loss and its terms."""
         assert self.reference is not None
         optimizer = self.optimizers["model"]
-        sums: dict[str, float] = {}
+        sums = {"learning_rate": self.learning_rate}
         with self.learning():
             for part in self.chunks(len(pairs)):
                 share = len(pairs[part]) / len(pairs)
@@ -47,7 +47,7 @@ class PreferenceAlgorithm(LanguageAlgorithm):
                 optimizer.backward(loss * share)
                 for name, value in {"loss": loss.detach(), **asdict(terms)}.items():
                     sums[name] = sums.get(name, 0.0) + share * float(value)
-        optimizer.apply(self.config.learning_rate)
+        optimizer.apply(sums["learning_rate"])
         n_tokens = sum(len(pair.chosen) + len(pair.rejected) for pair in pairs)
         self.count(hooks, len(pairs), 2 * len(pairs), n_tokens)
         return sums

@@ -7,7 +7,7 @@ algorithms (Ouyang et al. 2022, "Training language models to follow instructions
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
+from rlox.config.schedules import ScheduleOption
 from rlox.evaluation import MAX_STEPS, EvaluationResult
 from rlox.logging import LoggerCallback
 from rlox.nn import torch_threads
@@ -44,6 +45,8 @@ class SFTMetrics:
     """Mean negative log-likelihood of a token of the completions, in nats."""
     token_accuracy: float
     """Share of these tokens that are the likeliest at their place."""
+    learning_rate: float
+    """Adam's step size."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ class SFT(LanguageAlgorithm):
             token ids, a text or a chat; or the path of a JSONL or Parquet file of them.
         tokenizer: one of transformers, for texts and chats; ``None`` takes that of the model's
             folder.
+        schedules: callables ``gradient_steps -> value`` for ``learning_rate``, not saved.
         config: an :class:`SFTConfig`, a mapping, or the path of a YAML or JSON file.
         config_kwargs: options of :class:`SFTConfig`, which win over ``config``.
 
@@ -81,19 +85,20 @@ class SFT(LanguageAlgorithm):
     def __init__(
         self,
         model: ModuleOrFolder,
-        learning_rate: float | Unset = UNSET,
+        learning_rate: ScheduleOption | Unset = UNSET,
         callbacks: Iterable[Callback] | Callback | None = None,
         logger: LoggerCallback | None = None,
         *,
         dataset: Any = None,
         tokenizer: Any = None,
+        schedules: Mapping[str, Callable[[int], float]] | None = None,
         config: SFTConfig | Mapping[str, Any] | str | Path | None = None,
         **config_kwargs: Unpack[SFTOptions],
     ) -> None:
         cfg = resolve_config(SFTConfig, config, learning_rate=learning_rate, **config_kwargs)
         super().__init__(
             model, None, dataset, config=cfg, callbacks=callbacks, logger=logger,
-            tokenizer=tokenizer,
+            tokenizer=tokenizer, schedules=schedules,
         )  # fmt: skip
 
     @property
@@ -140,7 +145,7 @@ class SFT(LanguageAlgorithm):
         hooks.enter("learn")
         rows = self.next_rows()
         n_tokens = sum(len(row.completion) for row in rows)
-        loss, right = 0.0, 0
+        loss, right, learning_rate = 0.0, 0, self.learning_rate
         with torch_threads(self.config.torch_threads), self.learning():
             for part in self.chunks(len(rows)):
                 scores = self._score(rows[part])
@@ -149,11 +154,11 @@ class SFT(LanguageAlgorithm):
                 loss += float(part_loss.detach())
                 assert scores.likeliest is not None
                 right += int(scores.likeliest.sum())
-            self.optimizers["model"].apply(self.config.learning_rate)
+            self.optimizers["model"].apply(learning_rate)
         self.count(hooks, len(rows), len(rows), n_tokens)
         with suppress(StopTraining):
             hooks.train_batch(lambda: {"loss": loss})
-        return SFTMetrics(loss=loss, token_accuracy=right / n_tokens)
+        return SFTMetrics(loss, right / n_tokens, learning_rate)
 
     def _score(self, rows: Sequence[Example]) -> Scores:
         answers = [row.completion for row in rows]
