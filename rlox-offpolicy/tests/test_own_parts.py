@@ -438,6 +438,9 @@ def test_priority_beta_is_of_any_buffer_with_priorities(tmp_path: Path) -> None:
         message = "priority_beta needs buffer='prioritized' or another .*, got a ReplayBuffer"
         with pytest.raises(ConfigError, match=message):
             make(DQN, buffer=buffer, priority_beta=0.6)
+        with pytest.raises(ConfigError, match=message):
+            make(DQN, buffer=buffer, schedules={"priority_beta": lambda step: 0.6})
+    make(DQN, buffer=prioritized(), schedules={"priority_beta": lambda step: 0.6})
 
 
 def test_learning_starts_within_the_capacity_of_the_buffer_in_use() -> None:

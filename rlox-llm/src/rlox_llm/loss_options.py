@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlox.config.model import Config, option, positive
-from rlox.errors import UnknownNameError
+from rlox.errors import ConfigError, UnknownNameError
 from rlox.registry.table import get_registry
 
 __all__ = ["BCOOptions", "DiscoPOPOptions", "SAPOOptions", "VESPOOptions", "require_loss"]
@@ -56,10 +56,10 @@ def require_loss(hook: str, name: str) -> str:
     """Return the name of a registered loss.
 
     Raises:
-        ValueError: there is none of that name; the text has the nearest names.
+        ConfigError: there is none of that name; the text has the nearest names.
     """
     try:
         get_registry().get(hook, name)
     except UnknownNameError as error:
-        raise ValueError(str(error)) from None
+        raise ConfigError(str(error)) from None
     return name

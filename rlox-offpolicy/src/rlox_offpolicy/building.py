@@ -10,6 +10,7 @@ import torch
 from rlox.algorithm import Algorithm
 from rlox.config.composition import selection
 from rlox.config.model import UNSET, Config, resolve_config
+from rlox.config.schedules import Schedules
 from rlox.envs.make import fixed_env_count
 from rlox.envs.running import RunningEnvs
 from rlox.errors import ConfigError, SpaceError
@@ -92,7 +93,7 @@ def _fit_to_env(config: ConfigT, env: Any) -> ConfigT:
     return config.replace(n_envs=count)
 
 
-def make_replay(algorithm: Algorithm, parts: Parts) -> ReplayLoop:
+def make_replay(algorithm: Algorithm, parts: Parts, schedules: Schedules) -> ReplayLoop:
     """Return the envs and the replay buffer of an algorithm, which its close frees.
 
     Args:
@@ -101,6 +102,7 @@ def make_replay(algorithm: Algorithm, parts: Parts) -> ReplayLoop:
         parts: the caller's own buffer, an object with the methods of
             :class:`rlox.protocols.ReplayBuffer` or :class:`rlox.protocols.ReplayBufferProtocol`,
             if there is one; else the one that the config names is made.
+        schedules: with the functions that the caller passed.
 
     Raises:
         ConfigError: ``n_step`` is given with a buffer that was not made for it, or
@@ -131,7 +133,7 @@ def make_replay(algorithm: Algorithm, parts: Parts) -> ReplayLoop:
     made: Any = make_buffer(named.name if buffer is None else buffer, options, named.options)
     if buffer is None and hasattr(made, "close"):
         resources.callback(made.close)
-    require_priorities(cfg, parts, made)
+    require_priorities(cfg, parts, schedules, made)
     return ReplayLoop(
         envs,
         made,

@@ -152,7 +152,7 @@ class CrossQ(Algorithm):
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
         cfg, self.own_parts = self.config, parts.given
         self.schedules = Schedules(cfg, ("learning_rate", "priority_beta"), schedules)
-        self.replay = make_replay(self, parts)
+        self.replay = make_replay(self, parts, self.schedules)
         act_dim = require_box(self.replay, "CrossQ")
         stream = self.streams.torch("policy")
         self.policy: Any = on_device(

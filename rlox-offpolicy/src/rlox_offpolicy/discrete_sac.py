@@ -128,7 +128,7 @@ class DiscreteSAC(Algorithm):
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
         cfg, self.own_parts = self.config, parts.given
         self.schedules = Schedules(cfg, ("learning_rate", "priority_beta"), schedules)
-        self.replay = make_replay(self, parts)
+        self.replay = make_replay(self, parts, self.schedules)
         space = self.replay.env.observation_space
         n_actions = require_discrete(self.replay, self.name)
         sizes: Any = {"hidden": cfg.hidden, "generator": self.streams.torch("policy")}

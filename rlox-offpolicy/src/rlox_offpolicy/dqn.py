@@ -131,7 +131,7 @@ class DQN(Algorithm):
         cfg, self.own_parts = self.config, parts.given
         names = ("learning_rate", "epsilon", "priority_beta")
         self.schedules = Schedules(cfg.with_epsilon(), names, schedules)
-        self.replay = make_replay(self, parts)
+        self.replay = make_replay(self, parts, self.schedules)
         env = self.replay.env
         self._n_actions = require_discrete(self.replay, "DQN")
         self.objective = make_objective(cfg)

@@ -8,6 +8,7 @@ from typing import Any
 
 from rlox.config.model import UNSET, Config, changed
 from rlox.config.presets import fill_in
+from rlox.config.schedules import Schedules
 from rlox.errors import ConfigError
 from rlox.protocols import PrioritizedBuffer
 
@@ -99,18 +100,20 @@ def require_capacity(config: Any, own: Any) -> None:
         )
 
 
-def require_priorities(config: Any, parts: Parts, buffer: Any) -> None:
+def require_priorities(config: Any, parts: Parts, schedules: Schedules, buffer: Any) -> None:
     """Refuse ``priority_beta`` beside a buffer that has no priorities.
 
     Args:
         config: the resolved config.
         parts: with the options that were given.
+        schedules: with the functions that were passed.
         buffer: the one in use.
 
     Raises:
         ConfigError: the option would be ignored.
     """
-    given = "priority_beta" in parts.options and changed(config, "priority_beta")
+    name = "priority_beta"
+    given = name in schedules.overridden or (name in parts.options and changed(config, name))
     if given and not isinstance(buffer, PrioritizedBuffer):
         raise ConfigError(
             "priority_beta needs buffer='prioritized' or another buffer with update_priorities and "

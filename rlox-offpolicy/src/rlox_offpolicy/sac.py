@@ -166,7 +166,7 @@ class SAC(Algorithm):
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
         cfg, self.own_parts = self.config, parts.given
         self.schedules = Schedules(cfg, ("learning_rate", "priority_beta"), schedules)
-        self.replay = make_replay(self, parts)
+        self.replay = make_replay(self, parts, self.schedules)
         self.exploration = make_exploration(self, parts)
         space, act_dim = self.replay.env.observation_space, require_box(self.replay, "SAC")
         stream = self.streams.torch("policy")

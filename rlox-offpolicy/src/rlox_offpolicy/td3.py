@@ -94,7 +94,7 @@ class DeterministicActorCritic:
         cfg, self.clock = algorithm.config, algorithm.clock
         self.policy_delay, self.objective = policy_delay, objective
         self.schedules = Schedules(cfg, ("learning_rate", "priority_beta"), schedules)
-        self.replay = make_replay(algorithm, parts)
+        self.replay = make_replay(algorithm, parts, self.schedules)
         self.exploration = make_exploration(algorithm, parts)
         space = self.replay.env.observation_space
         act_dim = require_box(self.replay, algorithm.name.upper())

@@ -85,14 +85,16 @@ def _lines(error: ValidationError, cls: type[Config]) -> list[str]:
     lines = []
     for problem in error.errors():
         name = str(problem["loc"][0]) if problem["loc"] else ""
-        value = problem["input"]
+        value, cause = problem["input"], problem.get("ctx", {}).get("error")
         if problem["type"] == "extra_forbidden" and len(problem["loc"]) == 1:
             remedy = _NO_OPTIONS.get(name) or suggest(name, cls.model_fields)
             lines.append(f"unknown option '{name}' for {cls.__name__}{remedy}")
         elif problem["type"] == "missing" and len(problem["loc"]) == 1:
             lines.append(f"option '{name}' is missing")
+        elif isinstance(cause, ConfigError):  # its text says all
+            lines.append(str(cause))
         elif not name:
-            lines.append(str(problem["ctx"]["error"]) if "ctx" in problem else problem["msg"])
+            lines.append(problem["msg"] if cause is None else str(cause))
         else:
             expected = (
                 problem["msg"] if problem["type"] != "int_parsing_size" else "a smaller integer"

@@ -213,6 +213,8 @@ class Schedules:
                     f"schedules['{name}'] must be a callable of the steps done, got {schedule!r}; "
                     f"numbers and linear or piecewise schedules are the option {name}="
                 )
+        self.overridden = frozenset(overrides or ())
+        """Names whose values callables give."""
         self._schedules = {name: getattr(config, name) for name in names} | dict(overrides or {})
         self._bounds: Mapping[str, tuple[float, float]] = getattr(config, "schedule_bounds", {})
 
