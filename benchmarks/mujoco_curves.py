@@ -51,6 +51,9 @@ EVALUATED = 5
 SETTINGS: dict[str, dict[str, Any]] = {"sac": {}, "td3": {"learning_starts": 25_000}}
 """Beside the defaults, of both libraries. TD3's authors act at random for so long (sfujim/TD3)."""
 
+PACKAGES = ["rlox-core", "rlox-native", "stable-baselines3", "gymnasium", "mujoco", "torch"]
+"""Whose versions count."""
+
 Curve = list[tuple[int, float]]
 
 
@@ -105,9 +108,7 @@ def main() -> None:
         "final_return": curve[-1][1],
         "evaluation": {"mean": float(np.mean(returns)), "std": float(np.std(returns))},
         "curve": curve,
-        "machine": machine(
-            ["rlox-core", "rlox-native", "stable-baselines3", "gymnasium", "mujoco", "torch"]
-        ),
+        "machine": machine(PACKAGES),
     }
     folder = folder_of(arguments.env_steps)
     folder.mkdir(parents=True, exist_ok=True)
@@ -217,21 +218,9 @@ def train_their_ppo(env_id: str, seed: int, length: Length) -> tuple[Curve, list
     return callback.curve, returns
 
 
-def train_their_off_policy(
-    name: str, env_id: str, seed: int, length: Length
-) -> tuple[Curve, list[float]]:
-    """Return the curve of Stable-Baselines3's SAC or TD3, and the returns of the evaluation."""
-    config: Any = (SACConfig if name == "sac" else TD3Config)(**SETTINGS[name])
-    env, eval_env = make_vec_env(env_id, 1, seed=seed), make_vec_env(env_id, 1, seed=0)
-    callback = EvaluationsCurve(length, eval_env)
-    options: dict[str, Any] = {}
-    if name == "td3":
-        size = env.action_space.sample().size
-        options["policy_delay"] = config.policy_delay
-        options["target_policy_noise"] = config.target_noise
-        options["target_noise_clip"] = config.noise_clip
-        options["action_noise"] = NormalActionNoise(np.zeros(size), np.full(size, config.noise_std))
-    model = {"sac": stable_baselines3.SAC, "td3": stable_baselines3.TD3}[name](
+def make_theirs(name: str, config: Any, env: Any, seed: int, **options: Any) -> Any:
+    """Return Stable-Baselines3's SAC or TD3 with the options of a config of rlox's."""
+    return {"sac": stable_baselines3.SAC, "td3": stable_baselines3.TD3}[name](
         "MlpPolicy",
         env,
         seed=seed,
@@ -247,6 +236,23 @@ def train_their_off_policy(
         device="cpu",
         **options,
     )
+
+
+def train_their_off_policy(
+    name: str, env_id: str, seed: int, length: Length
+) -> tuple[Curve, list[float]]:
+    """Return the curve of Stable-Baselines3's SAC or TD3, and the returns of the evaluation."""
+    config: Any = (SACConfig if name == "sac" else TD3Config)(**SETTINGS[name])
+    env, eval_env = make_vec_env(env_id, 1, seed=seed), make_vec_env(env_id, 1, seed=0)
+    callback = EvaluationsCurve(length, eval_env)
+    options: dict[str, Any] = {}
+    if name == "td3":
+        size = env.action_space.sample().size
+        options["policy_delay"] = config.policy_delay
+        options["target_policy_noise"] = config.target_noise
+        options["target_noise_clip"] = config.noise_clip
+        options["action_noise"] = NormalActionNoise(np.zeros(size), np.full(size, config.noise_std))
+    model = make_theirs(name, config, env, seed, **options)
     model.learn(length.env_steps, callback=callback)
     returns: Any = evaluate_policy(model, eval_env, EPISODES, return_episode_rewards=True)[0]
     return callback.curve, returns

@@ -1,8 +1,8 @@
 """SAC of rlox and of Stable-Baselines3, going on from one training on HalfCheetah-v5.
 
 Seeds of SAC differ by the gait that the cheetah has found after a third of the training, and few
-seeds do not show whether libraries differ. Here rlox trains, and then both go on from its networks,
-lagging critics, temperature, Adam's moments and replay buffer, with the same options.
+seeds do not show whether libraries differ. Here rlox trains, and then both go on from its policy,
+critics, target networks, temperature, Adam's moments and replay buffer, with the same options.
 
     python benchmarks/sac_branches.py run 3
     python benchmarks/sac_branches.py summarize
@@ -15,15 +15,22 @@ from __future__ import annotations
 import argparse
 import copy
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import rlox
-import stable_baselines3
 import torch
 from measure import machine
-from mujoco_curves import EVALUATED, FOLDER, Curve, EvaluationsCurve, Length
+from mujoco_curves import (
+    EVALUATED,
+    FOLDER,
+    PACKAGES,
+    Curve,
+    EvaluationsCurve,
+    Length,
+    make_theirs,
+)
 from rlox.callbacks import EvalCallback
 from stable_baselines3.common.env_util import make_vec_env
 from torch import Tensor, nn
@@ -59,14 +66,13 @@ def main() -> None:
     branch = EvaluationsCurve(Length(env_steps + more, EVERY), make_vec_env(ENV, 1, seed=0))
     theirs.learn(more, callback=branch, reset_num_timesteps=False)
     ours.train(more)
-    packages = ["rlox-core", "rlox-native", "stable-baselines3", "gymnasium", "mujoco", "torch"]
     result = {
         "env": ENV,
         "seed": seed,
         "branched_at": env_steps,
         "rlox": callback.eval_results,
         "stable-baselines3": branch.curve,
-        "machine": machine(packages),
+        "machine": machine(PACKAGES),
     }
     BRANCHES.mkdir(parents=True, exist_ok=True)
     path = BRANCHES / f"sac-{ENV}-{seed}.json"
@@ -76,22 +82,8 @@ def main() -> None:
 
 def taken_over(ours: Any, seed: int) -> Any:
     """Return Stable-Baselines3's SAC with everything that ours has learnt and stored."""
-    config, done = ours.config, ours.clock.env_steps
-    theirs: Any = stable_baselines3.SAC(
-        "MlpPolicy",
-        make_vec_env(ENV, 1, seed=seed),
-        seed=seed,
-        learning_rate=config.learning_rate,
-        buffer_size=config.buffer_size,
-        learning_starts=0,
-        batch_size=config.batch_size,
-        tau=config.tau,
-        gamma=config.gamma,
-        train_freq=config.train_freq,
-        gradient_steps=config.gradient_steps,
-        policy_kwargs={"net_arch": [config.hidden] * 2},
-        device="cpu",
-    )
+    done = ours.clock.env_steps
+    theirs = make_theirs("sac", ours.config, make_vec_env(ENV, 1, seed=seed), seed)
     theirs.num_timesteps = done
     copy_into(critic_pairs(ours.target, theirs.critic_target))
     for name, module, pairs in (
@@ -120,9 +112,7 @@ def taken_over(ours: Any, seed: int) -> Any:
     return theirs
 
 
-def copy_moments(
-    ours: Any, name: str, module: Any, pairs: Callable[[Any, Any], Iterable[tuple[Tensor, Tensor]]]
-) -> None:
+def copy_moments(ours: Any, name: str, module: Any, pairs: Callable[[Any, Any], Pairs]) -> None:
     """Give the optimiser of their ``module`` the moments of ours of that name."""
     state = ours.optimizers[name].state()
     for key in ("exp_avg", "exp_avg_sq"):
@@ -135,7 +125,7 @@ def copy_moments(
             of_parameter[key] = moment.detach().clone()
 
 
-def copy_into(pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
+def copy_into(pairs: Pairs) -> None:
     """Copy the first of each pair into the second."""
     for ours, theirs in pairs:
         theirs.data.copy_(ours)
