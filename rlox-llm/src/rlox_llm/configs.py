@@ -7,8 +7,8 @@ from typing import Literal
 from pydantic import field_validator, model_validator
 from rlox.config.model import choice, coefficient, count, flag, option, positive, probability
 
-from rlox_llm.language_config import TRL, LanguageConfig, SamplingConfig
-from rlox_llm.loss_options import require_loss
+from rlox_llm.language_config import LanguageConfig, SamplingConfig
+from rlox_llm.loss_options import TRL, require_loss
 
 __all__ = [
     "DPOConfig",

@@ -19,11 +19,10 @@ from rlox.config.model import (
     schedule,
 )
 
+from rlox_llm.loss_options import TRL
 from rlox_llm.option_checks import require_logged_completions, require_lora_rank, take_name_of_trl
 
-__all__ = ["TRL", "LanguageConfig", "SamplingConfig"]
-
-TRL = "TRL 1.16"
+__all__ = ["LanguageConfig", "SamplingConfig"]
 
 Tokens = int | tuple[int, ...] | None
 

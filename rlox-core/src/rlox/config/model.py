@@ -91,9 +91,7 @@ def _lines(error: ValidationError, cls: type[Config]) -> list[str]:
             lines.append(f"unknown option '{name}' for {cls.__name__}{remedy}")
         elif problem["type"] == "missing" and len(problem["loc"]) == 1:
             lines.append(f"option '{name}' is missing")
-        elif isinstance(cause, ConfigError):  # its text says all
-            lines.append(str(cause))
-        elif not name:
+        elif not name or isinstance(cause, ConfigError):  # whose text says all
             lines.append(problem["msg"] if cause is None else str(cause))
         else:
             expected = (

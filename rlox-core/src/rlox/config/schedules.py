@@ -249,16 +249,14 @@ class Schedules:
         schedule: Any = self._schedules[name]
         if schedule.__class__ is float:  # the config's, which has checked it
             return schedule
-        if isinstance(schedule, (int, float, Linear, Piecewise)):
+        if not isinstance(schedule, (int, float, Linear, Piecewise)):
+            schedule = schedule(steps)
+        try:
             value = evaluate_schedule(schedule, steps, total_steps)
-        else:
-            given = schedule(steps)
-            try:
-                value = float(given)
-            except (TypeError, ValueError):
-                raise ConfigError(
-                    f"schedules['{name}'] must return a number, got {given!r} after {steps} steps"
-                ) from None
+        except (TypeError, ValueError):
+            raise ConfigError(
+                f"schedules['{name}'] must return a number, got {schedule!r} after {steps} steps"
+            ) from None
         low, high = self._bounds.get(name, (-math.inf, math.inf))
         if not low <= value <= high:
             raise ConfigError(
