@@ -24,6 +24,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from measure import (
     interleave,
@@ -228,8 +229,8 @@ def where_time_goes(repeats: int = 50) -> tuple[dict[str, float], dict[str, floa
     """
     sac = SAC("Pendulum-v1", env_backend="native", learning_starts=300, **CONTINUOUS)
     sac.train(1_000)
-    replay, batch = sac.replay, sac.replay.draw()
-    obs = torch.zeros(1, 3)
+    replay, learner = sac.replay, sac.learner
+    batch, obs = replay.draw(learner), np.zeros((1, 3), np.float32)
 
     def milliseconds(run: Callable[[], Any]) -> float:
         runs = []
@@ -243,12 +244,12 @@ def where_time_goes(repeats: int = 50) -> tuple[dict[str, float], dict[str, floa
     with flush_denormals():
         with torch.no_grad():
             act = milliseconds(lambda: sac._act(obs))
-        step = milliseconds(lambda: replay.step(sac._act, Hooks(sac)))
-        draw = milliseconds(replay.draw)
+        step = milliseconds(lambda: replay.step(sac._act, Hooks(sac), learner))
+        draw = milliseconds(lambda: replay.draw(learner))
         learn, floor = [], []
         # in turn, as their ratio is what counts
         for _ in range(9):
-            learn.append(milliseconds(lambda: sac.learner.step(Learn.ALL, batch, 1e-9)))
+            learn.append(milliseconds(lambda: learner.step(Learn.ALL, batch, 1e-9)))
             floor.append(milliseconds(products.run))
     learnt, multiplied = summary(learn)["median"], summary(floor)["median"]
     parts = {

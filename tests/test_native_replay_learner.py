@@ -293,6 +293,23 @@ def test_the_same_seed_gives_the_same_bits(case: str) -> None:
 
 
 @cases
+def test_batches_of_arrays_give_the_bits_that_tensors_give(case: str) -> None:
+    """The learner takes what the buffer returns; a batch for nobody is of tensors."""
+    kind, settings = CASES[case]
+    arrays, tensors = (kind(**settings, backend="native") for _ in range(2))
+    draw = tensors.replay.draw
+    tensors.replay.draw = lambda learner: draw()
+    step = tensors.replay.step
+    tensors.replay.step = lambda choose, hooks, learner: step(choose, hooks)
+    for run in (arrays, tensors):
+        run.train(128)
+    first, second = (parameters_of(run) for run in (arrays, tensors))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert type(arrays.replay.draw(arrays.learner).obs) is np.ndarray
+    assert type(arrays.replay.draw().obs) is torch.Tensor
+
+
+@cases
 def test_runs_are_exact_across_a_checkpoint(case: str, tmp_path: Any) -> None:
     """2N env steps are N, a checkpoint, and N more, to the bit."""
     kind, settings = CASES[case]

@@ -96,7 +96,7 @@ def test_a_strangers_algorithm_with_a_known_objective_learns_in_rust() -> None:
         assert mine.learner.backend == {"auto": "native"}.get(backend, backend)
     (native, last), (in_torch, expected) = found["auto"], found["torch"]
     torch.testing.assert_close(native, in_torch, atol=2e-6, rtol=2e-5)
-    torch.testing.assert_close(last.errors, expected.errors, atol=2e-6, rtol=2e-5)
+    torch.testing.assert_close(torch.as_tensor(last.errors), expected.errors, atol=2e-6, rtol=2e-5)
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_td3_delays_policy_and_targets() -> None:
             seen.append(flat)
         return learner.step(name, *arguments)
 
-    actor_critic.learner = SimpleNamespace(step=watch)
+    actor_critic.learner = SimpleNamespace(step=watch, takes_arrays=learner.takes_arrays)
     td3.train(32)
     for part in range(3):
         changes = [

@@ -140,7 +140,7 @@ def test_target_network_is_copied_at_its_interval() -> None:
         seen.append(next(iter(dqn.target.parameters())).clone())
         return learner.step(*arguments)
 
-    dqn.learner = SimpleNamespace(step=watch)
+    dqn.learner = SimpleNamespace(step=watch, takes_arrays=learner.takes_arrays)
     dqn.train(64)
     changes = [i for i in range(1, len(seen)) if not torch.equal(seen[i], seen[i - 1])]
     assert changes == [6, 12, 18, 24, 30]

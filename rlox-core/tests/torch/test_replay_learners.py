@@ -112,6 +112,15 @@ def test_a_learner_acts_if_it_can_and_else_the_algorithm_does_without_gradients(
     assert (ChosenReplayLearner(acts, "", "").acting(in_torch)(obs) == 1).all()
 
 
+def test_learners_take_arrays_if_they_say_so() -> None:
+    """Those in torch take tensors."""
+    learns: Any = TorchReplayLearner(TASK)
+    assert not ChosenReplayLearner(learns, "", "").takes_arrays
+    takes: Any = Acting()
+    takes.takes_arrays = True
+    assert ChosenReplayLearner(takes, "", "").takes_arrays
+
+
 @pytest.mark.usefixtures("backends")
 def test_steps_take_any_batch_and_return_tensors_for_the_next() -> None:
     """Neither batches nor kinds of steps are a fixed list."""

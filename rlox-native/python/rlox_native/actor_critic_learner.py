@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from rlox_native._native import ContinuousLearner
 from rlox_native.optimizers import Adam
 from rlox_native.perceptrons import (
+    as_array,
     batch_arrays,
     dtype_of,
     make_rust_learner,
@@ -43,6 +44,9 @@ class NativeActorCriticLearner:
         BackendError: the networks are not the default ones.
     """
 
+    takes_arrays = True
+    """See ``rlox.learners.transitions.ReplayLearner``."""
+
     def __init__(self, task: ReplayTask) -> None:
         parts = task.parts
         self._task = task
@@ -51,6 +55,7 @@ class NativeActorCriticLearner:
         self._learner = actor_critic_learner(parts, policy)
         self._policy = Adam(parts["policy_optimizer"], self._learner.n_policy_parameters)
         self._critic = Adam(parts["critic_optimizer"], self._learner.n_critic_parameters)
+        self._policy_parameters: torch.Tensor = parts["policy_optimizer"].parameters
         self._steps: dict[Enum, Callable[[TransitionBatch, float], Any]]
         if soft:
             self._alpha = Adam(parts["alpha_optimizer"], 1)
@@ -66,13 +71,12 @@ class NativeActorCriticLearner:
         """Take one of the objective's steps; see ``rlox.learners.transitions.ReplayLearner``."""
         return step_result(self._task, kind, **self._steps[kind](batch, learning_rate))
 
-    def act(self, obs: Tensor) -> npt.NDArray[Any]:
+    def act(self, obs: Tensor | npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return actions (N, act_dim): a sample of a Gaussian policy, the mode of another."""
         noise = None
         if self._soft:
-            like = obs.new_empty(len(obs), self._learner.act_dim)
-            noise = standard_normal(like, self._task.parts["policy"].generator).numpy()
-        return self._learner.act(self._policy.parameters, obs.numpy(), noise)
+            noise = self._noise(len(obs), self._task.parts["policy"].generator).numpy()
+        return self._learner.act(self._policy.parameters, as_array(obs), noise)
 
     def gradients(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """Return the gradients of the last steps of policy and critics, like their parameters."""
@@ -85,7 +89,7 @@ class NativeActorCriticLearner:
         alpha = parts["temperature"].value().item()
         # Both before the products, which fill the caches.
         of_next, of_present = (
-            standard_normal(batch.actions, parts["policy"].generator).numpy() for _ in range(2)
+            self._noise(len(batch.actions), parts["policy"].generator).numpy() for _ in range(2)
         )
         terms = self._step_values(batch, policy, of_next, learning_rate, alpha=alpha, scale=0.5)
         policy_loss, entropy = self._step_policy(batch, of_present, learning_rate, alpha=alpha)
@@ -101,7 +105,7 @@ class NativeActorCriticLearner:
         objective: TwinDelayed = self._task.objective
         noise = None
         if objective.target_noise > 0:
-            drawn = standard_normal(batch.actions, self._task.streams["target noise"])
+            drawn = self._noise(len(batch.actions), self._task.streams["target noise"])
             clip = objective.noise_clip
             noise = drawn.mul_(objective.target_noise).clamp_(-clip, clip).numpy()
         policy = self._targets["policy"].numpy()
@@ -110,7 +114,7 @@ class NativeActorCriticLearner:
     def _learn_policy(self, batch: TransitionBatch, learning_rate: float) -> dict[str, Any]:
         """Take TD3's step of the policy, or TD3+BC's, and move the targets."""
         alpha = self._task.objective.cloning
-        cloning = None if alpha is None else (batch.actions.numpy(), alpha)
+        cloning = None if alpha is None else (as_array(batch.actions), alpha)
         policy_loss, _ = self._step_policy(batch, None, learning_rate, cloning=cloning)
         for name in ("policy", "critic"):
             self._follow(name, self._task.parts[f"{name}_optimizer"].parameters)
@@ -148,7 +152,7 @@ class NativeActorCriticLearner:
         terms = self._learner.step_policy(
             self._policy.arguments(),
             self._critic.parameters,
-            batch.obs.numpy(),
+            as_array(batch.obs),
             noise,
             learning_rate=learning_rate,
             alpha=alpha,
@@ -156,6 +160,11 @@ class NativeActorCriticLearner:
         )
         self._policy.count()
         return terms
+
+    def _noise(self, rows: int, generator: torch.Generator) -> torch.Tensor:
+        """Return standard normal numbers (rows, act_dim)."""
+        like = self._policy_parameters.new_empty(rows, self._learner.act_dim)
+        return standard_normal(like, generator)
 
     def _follow(self, name: str, parameters: torch.Tensor) -> None:
         """Move a target network, as ``rlox.networks.polyak_update`` does."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rlox.learners.transitions import ReplayTask
 
 __all__ = [
+    "as_array",
     "batch_arrays",
     "dtype_of",
     "make_rust_learner",
@@ -51,20 +52,26 @@ def step_result(
         errors: TD errors (B,) or (K, B).
         terms: numbers by the names of the step's terms.
     """
-    made = task.steps[kind].terms(**terms)  # no tensors: one takes torch several microseconds
-    return StepResult(made, None if errors is None else torch.from_numpy(errors))
+    # no tensors: one takes torch several microseconds
+    return StepResult(task.steps[kind].terms(**terms), errors)
 
 
 def batch_arrays(batch: TransitionBatch) -> dict[str, Any]:
-    """Return a batch as the Rust learners take it."""
+    """Return a batch, of tensors or of arrays, as the Rust learners take it."""
     return {
-        "obs": batch.obs.numpy(),
-        "actions": batch.actions.numpy(),
-        "rewards": batch.rewards.numpy(),
-        "next_obs": batch.next_obs.numpy(),
-        "discounts": batch.discounts.numpy(),
-        "weights": batch.weights.numpy() if batch.weights.dim() else None,
+        "obs": as_array(batch.obs),
+        "actions": as_array(batch.actions),
+        "rewards": as_array(batch.rewards),
+        "next_obs": as_array(batch.next_obs),
+        "discounts": as_array(batch.discounts),
+        "weights": as_array(batch.weights) if batch.weights.ndim else None,
     }
+
+
+def as_array(field: Any) -> npt.NDArray[Any]:
+    """Return a field of a batch as an array, which it may be already."""
+    array: npt.NDArray[Any] = field.numpy() if isinstance(field, torch.Tensor) else field
+    return array
 
 
 def require_types(*expected: tuple[nn.Module, type[nn.Module]]) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from rlox_native._native import QLearner
 from rlox_native.optimizers import Adam
 from rlox_native.perceptrons import (
+    as_array,
     batch_arrays,
     dtype_of,
     make_rust_learner,
@@ -41,6 +42,9 @@ class NativeQLearner:
         BackendError: the network is not a default one.
     """
 
+    takes_arrays = True
+    """See ``rlox.learners.transitions.ReplayLearner``."""
+
     def __init__(self, task: ReplayTask) -> None:
         objective: QLearning = task.objective
         self._task = task
@@ -61,9 +65,9 @@ class NativeQLearner:
         self._adam.count()
         return step_result(self._task, kind, errors, q_loss=loss, q_value=value)
 
-    def act(self, obs: Tensor) -> npt.NDArray[np.int64]:
+    def act(self, obs: Tensor | npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Return the actions (N,) of the highest values."""
-        return self._learner.act(self._adam.parameters, obs.numpy())
+        return self._learner.act(self._adam.parameters, as_array(obs))
 
     def gradients(self) -> npt.NDArray[Any]:
         """Return the clipped gradient of the last step, (P,) like the parameters."""

@@ -213,7 +213,7 @@ class CrossQ(Algorithm):
 
         def learn() -> None:
             for learning_rate in replay.updates_due(hooks, self.schedules):
-                batch = replay.draw()
+                batch = replay.draw(self.learner)
                 learnt = self.learner.step(Learn.VALUES, batch, learning_rate)
                 replay.update_priorities(batch.indices, learnt.errors)
                 q_terms.append(learnt.terms)
@@ -225,7 +225,7 @@ class CrossQ(Algorithm):
         with replay.iteration():
             learn()  # what an interrupted iteration left
             for _ in range(replay.vector_steps_left):
-                replay.step(self._choose, hooks)
+                replay.step(self._choose, hooks, self.learner)
                 learn()
                 if hooks.stopped:
                     break

@@ -174,7 +174,7 @@ class DiscreteSAC(Algorithm):
         with replay.iteration():
             self._learn_due(hooks, collected)  # what an interrupted iteration left
             for _ in range(replay.vector_steps_left):
-                replay.step(self._choose, hooks)
+                replay.step(self._choose, hooks, self.learner)
                 self._learn_due(hooks, collected)
                 if hooks.stopped:
                     break
@@ -183,7 +183,7 @@ class DiscreteSAC(Algorithm):
     def _learn_due(self, hooks: Hooks, collected: list[SACTerms]) -> None:
         """Take the gradient steps that are due."""
         for learning_rate in self.replay.updates_due(hooks, self.schedules):
-            batch = self.replay.draw()
+            batch = self.replay.draw(self.learner)
             learnt = self.learner.step(Learn.ALL, batch, learning_rate)
             self.replay.update_priorities(batch.indices, learnt.errors)
             collected.append(learnt.terms)

@@ -182,7 +182,7 @@ class DQN(Algorithm):
         with replay.iteration():
             self._learn_due(hooks, collected)  # what an interrupted iteration left
             for _ in range(replay.vector_steps_left):
-                replay.step(self._act, hooks)
+                replay.step(self._act, hooks, self.learner)
                 self._learn_due(hooks, collected)
                 if hooks.stopped:
                     break
@@ -195,7 +195,7 @@ class DQN(Algorithm):
         """Take the gradient steps that are due."""
         cfg, replay = self.config, self.replay
         for learning_rate in replay.updates_due(hooks, self.schedules):
-            batch = replay.draw()
+            batch = replay.draw(self.learner)
             learnt = self.learner.step(Learn.VALUES, batch, learning_rate)
             replay.update_priorities(batch.indices, learnt.errors)
             collected.append(learnt.terms)
@@ -212,7 +212,7 @@ class DQN(Algorithm):
     def _greedy(self, outputs: Tensor) -> npt.NDArray[Any]:
         return self.action_values.values(outputs).argmax(-1).cpu().numpy()
 
-    def _act(self, obs: Tensor) -> npt.NDArray[Any]:
+    def _act(self, obs: Any) -> npt.NDArray[Any]:
         starts = self.replay.collector.episode_start
         return self.exploration.explore(self._choose(obs), starts, self.clock.env_steps)
 

@@ -213,7 +213,7 @@ class SAC(Algorithm):
         with replay.iteration():
             self._learn_due(hooks, collected)  # what an interrupted iteration left
             for _ in range(replay.vector_steps_left):
-                replay.step(self._act, hooks)
+                replay.step(self._act, hooks, self.learner)
                 self._learn_due(hooks, collected)
                 if hooks.stopped:
                     break
@@ -222,13 +222,13 @@ class SAC(Algorithm):
     def _learn_due(self, hooks: Hooks, collected: list[SACTerms]) -> None:
         """Take the gradient steps that are due."""
         for learning_rate in self.replay.updates_due(hooks, self.schedules):
-            batch = self.replay.draw()
+            batch = self.replay.draw(self.learner)
             learnt = self.learner.step(Learn.ALL, batch, learning_rate)
             self.replay.update_priorities(batch.indices, learnt.errors)
             collected.append(learnt.terms)
             hooks.train_batch(lambda: mean_terms(SACTerms, collected[-1:]))
 
-    def _act(self, obs: Tensor) -> npt.NDArray[Any]:
+    def _act(self, obs: Any) -> npt.NDArray[Any]:
         starts = self.replay.collector.episode_start
         return self.exploration.explore(self._choose(obs), starts, self.clock.env_steps)
 

@@ -142,7 +142,7 @@ class DeterministicActorCritic:
 
         def learn() -> None:
             for learning_rate in replay.updates_due(hooks, self.schedules):
-                batch = replay.draw()
+                batch = replay.draw(self.learner)
                 learnt = self.learner.step(Learn.VALUES, batch, learning_rate)
                 replay.update_priorities(batch.indices, learnt.errors)
                 q_terms.append(learnt.terms)
@@ -154,7 +154,7 @@ class DeterministicActorCritic:
         with replay.iteration():
             learn()  # what an interrupted iteration left
             for _ in range(replay.vector_steps_left):
-                replay.step(self._act, hooks)
+                replay.step(self._act, hooks, self.learner)
                 learn()
                 if hooks.stopped:
                     break
@@ -165,7 +165,7 @@ class DeterministicActorCritic:
         """Return the actions of observations, without noise."""
         return self._mu(obs).cpu().numpy()  # type: ignore[no-any-return]
 
-    def _act(self, obs: Tensor) -> npt.NDArray[Any]:
+    def _act(self, obs: Any) -> npt.NDArray[Any]:
         begun = self.replay.collector.episode_start
         return self.exploration.explore(self._choose(obs), begun, self.clock.env_steps)
 

@@ -14,10 +14,16 @@ from rlox.spaces.nested import map_leaves
 
 __all__ = ["TransitionBatch"]
 
+ALL_ALIKE = np.ones((), np.float32)
+"""The weights of transitions that have none; to copy, which takes a tenth of what ``ones`` does."""
+
 
 @dataclass(frozen=True)
 class TransitionBatch:
-    """B transitions drawn from a replay buffer."""
+    """B transitions drawn from a replay buffer: tensors, or arrays for a learner that takes them.
+
+    See :attr:`rlox.learners.transitions.ChosenReplayLearner.takes_arrays`.
+    """
 
     obs: Any
     """(B, *shape) float32, uint8 for images or int64 for whole numbers; of a nested space a dict of
@@ -44,7 +50,7 @@ class TransitionBatch:
         drawn: Mapping[str, npt.NDArray[Any]],
         unpack: Callable[[npt.NDArray[Any]], Any],
         gamma: float,
-        tensor: Callable[[npt.NDArray[Any]], Tensor],
+        tensor: Callable[[npt.NDArray[Any]], Tensor] | None,
     ) -> TransitionBatch:
         """Return what a replay buffer's ``sample`` returned.
 
@@ -52,18 +58,20 @@ class TransitionBatch:
             drawn: see :meth:`rlox.protocols.ReplayBuffer.sample`.
             unpack: from rows to observations.
             gamma: discount γ of transitions that bring none.
-            tensor: from an array to a tensor on the device.
+            tensor: from an array to a tensor on the device; ``None`` leaves the arrays.
         """
         discounts = drawn.get("discounts")
         if discounts is None:
             discounts = np.multiply(~drawn["terminated"], gamma, dtype=np.float32)
-        weights = drawn["weights"] if "weights" in drawn else np.ones((), np.float32)
-        return TransitionBatch(
-            obs=map_leaves(tensor, unpack(drawn["obs"])),
-            actions=tensor(drawn["actions"]),
-            rewards=tensor(drawn["rewards"]),
-            next_obs=map_leaves(tensor, unpack(drawn["next_obs"])),
-            discounts=tensor(discounts),
-            weights=tensor(weights),
-            indices=drawn.get("indices"),
-        )
+        weights = drawn.get("weights")
+        fields: dict[str, Any] = {
+            "obs": unpack(drawn["obs"]),
+            "actions": drawn["actions"],
+            "rewards": drawn["rewards"],
+            "next_obs": unpack(drawn["next_obs"]),
+            "discounts": discounts,
+            "weights": ALL_ALIKE.copy() if weights is None else weights,
+        }
+        if tensor is not None:
+            fields = {name: map_leaves(tensor, field) for name, field in fields.items()}
+        return TransitionBatch(**fields, indices=drawn.get("indices"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
 import numpy.typing as npt
@@ -33,8 +34,8 @@ __all__ = [
 ]
 
 
-Act = Callable[[Tensor], npt.NDArray[Any]]
-"""From observations (N, *shape) to actions (N, ...) as replay buffers keep them."""
+Act = Callable[[Any], npt.NDArray[Any]]
+"""From observations (N, *shape), tensors or arrays, to actions (N, ...) as buffers keep them."""
 
 
 class Learn(Enum):
@@ -52,7 +53,7 @@ class StepResult:
 
     terms: Any
     """A dataclass of scalars, for the metrics: tensors, or numbers where torch computes nothing."""
-    errors: Tensor | None = None
+    errors: Tensor | npt.NDArray[Any] | None = None
     """(B,) TD errors, or (K, B) of K critics, whose sizes are priorities."""
     outputs: Mapping[str, Tensor] | None = None
     """Tensors by name, (B, ...), for the next batch or to be written back into the buffer."""
@@ -91,7 +92,8 @@ class ReplayLearner(Protocol):
     """Takes gradient steps on batches.
 
     One that has a method ``act``, from observations (N, *shape) to the actions (N, ...) that the
-    objective says, acts for the algorithm too.
+    objective says, acts for the algorithm too. If its attribute ``takes_arrays`` is True as well,
+    its observations and batches may be of NumPy arrays in the place of tensors.
     """
 
     def step(self, kind: Enum, batch: Any, learning_rate: float) -> StepResult:
@@ -117,6 +119,11 @@ class ChosenReplayLearner:
 
     releases_gil: ClassVar[bool] = False
     """Between the steps, acting and storing transitions are Python's work."""
+
+    @cached_property
+    def takes_arrays(self) -> bool:
+        """Whether observations and batches may stay NumPy arrays; it acts then."""
+        return bool(getattr(self.learner, "takes_arrays", False))
 
     def step(self, kind: Enum, batch: Any, learning_rate: float) -> StepResult:
         """Take one of the task's gradient steps; see :class:`ReplayLearner`."""

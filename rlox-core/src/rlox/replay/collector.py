@@ -179,8 +179,8 @@ class ReplayCollector:
 
     def _step(self, obs: Any, actions: Any, env_actions: Any) -> int:
         step = self.steps.step(env_actions)
-        rewards, lost = step["rewards"], step.get("lost", self.steps.nothing)
-        stores = not np.count_nonzero(lost)
+        rewards, lost = step["rewards"], step.get("lost")
+        stores = lost is None or not np.count_nonzero(lost)
         bound = self._clip_rewards
         if stores:
             pack = self.observations.pack

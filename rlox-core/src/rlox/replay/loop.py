@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 import torch
@@ -30,6 +30,9 @@ from rlox.spaces.nested import map_leaves
 from rlox.training.hooks import Hooks, StopTraining
 from rlox.training.progress import Progress
 from rlox.training.segments import SavedBuffer
+
+if TYPE_CHECKING:
+    from rlox.learners.transitions import ChosenReplayLearner
 
 __all__ = ["Choose", "ReplayLoop"]
 
@@ -133,7 +136,9 @@ class ReplayLoop:
             finally:
                 self.collector.count_episodes()
 
-    def step(self, choose: Choose, hooks: Hooks) -> None:
+    def step(
+        self, choose: Choose, hooks: Hooks, learner: ChosenReplayLearner | None = None
+    ) -> None:
         """Step every env once and store the transitions.
 
         A callback that ends the training sets ``hooks.stopped`` and raises nothing here, so that
@@ -142,17 +147,22 @@ class ReplayLoop:
         Args:
             choose: the actions to take once learning has started, without gradients.
             hooks: called after the vector step.
+            learner: what acts within ``choose``, which may take arrays; ``None``: tensors.
         """
         obs, n_envs, steps = self.collector.obs, self.env.n_envs, self._clock.env_steps
         if steps < self.learning_starts:
             actions = self.actions.random(self._streams.numpy("warm-up"), n_envs)
         else:
-            actions = self.actions.bounded(choose(map_leaves(self._tensor, obs)))
+            tensor = self._tensor_for(learner)
+            seen = obs if tensor is None else map_leaves(tensor, obs)
+            actions = self.actions.bounded(choose(seen))
         self._stored += self.collector.step(obs, actions, self.actions.to_env(actions))
         if self._stored >= self.learning_starts and len(self.buffer):
             self.updates.count(steps, n_envs)
-        with suppress(StopTraining):
+        try:  # noqa: SIM105  # suppress takes as long as all of the hooks
             hooks.env_step(n_envs)
+        except StopTraining:
+            pass
 
     def updates_due(self, hooks: Hooks, schedules: Schedules) -> Iterator[float]:
         """Yield the learning rate for every update that is due.
@@ -172,16 +182,28 @@ class ReplayLoop:
             yield learning_rate
         hooks.enter("collect")
 
-    def draw(self) -> TransitionBatch:
-        """Return a batch from the buffer."""
-        drawn = self._sample(self.batch_size)
-        return TransitionBatch.of(drawn, self.observations.unpack, self._gamma, self._tensor)
+    def draw(self, learner: ChosenReplayLearner | None = None) -> TransitionBatch:
+        """Return a batch from the buffer.
+
+        Args:
+            learner: what the batch is for, which may take arrays; ``None``: tensors.
+        """
+        tensor, drawn = self._tensor_for(learner), self._sample(self.batch_size)
+        return TransitionBatch.of(drawn, self.observations.unpack, self._gamma, tensor)
+
+    def _tensor_for(
+        self, learner: ChosenReplayLearner | None
+    ) -> Callable[[npt.NDArray[Any]], Tensor] | None:
+        """Return what makes arrays tensors; ``None`` for a learner that takes arrays."""
+        return None if learner is not None and learner.takes_arrays else self._tensor
 
     def _tensor(self, array: npt.NDArray[Any]) -> Tensor:
         tensor = torch.from_numpy(array)
         return tensor if self._on_cpu else tensor.to(self.device)
 
-    def update_priorities(self, indices: npt.NDArray[Any] | None, errors: Tensor | None) -> None:
+    def update_priorities(
+        self, indices: npt.NDArray[Any] | None, errors: Tensor | npt.NDArray[Any] | None
+    ) -> None:
         """Give transitions new priorities, if the buffer has any.
 
         Args:
@@ -192,8 +214,8 @@ class ReplayLoop:
             Schaul et al. 2016, section 3.3: abs(δ) + ε, with ε = 1e-6.
         """
         if self.prioritized and indices is not None and errors is not None:
-            sizes = errors.detach().abs().reshape(-1, errors.shape[-1]).mean(0) + 1e-6
-            self.buffer.update_priorities(indices, sizes.cpu().numpy())
+            sizes = torch.as_tensor(errors).detach().abs().reshape(-1, errors.shape[-1]).mean(0)
+            self.buffer.update_priorities(indices, (sizes + 1e-6).cpu().numpy())
 
     def predict(self, choose: Choose, obs: npt.ArrayLike) -> Any:
         """Return an action for one observation, or actions for a batch; see ``acting.act``.
