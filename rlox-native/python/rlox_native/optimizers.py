@@ -72,9 +72,8 @@ class Adam:
         return self._learnt
 
     def count(self) -> None:
-        """Count a step that the learner took."""
-        steps = self._steps()
-        steps.fill(steps.item() + 1)  # in place, a sum takes NumPy many times as long
+        """Count the step that the learner took with :meth:`arguments`."""
+        self._count.fill(self._count.item() + 1)  # a sum in place takes NumPy many times as long
 
     def _steps(self) -> npt.NDArray[Any]:
         """Return how many steps were taken, (), in the optimiser's memory.
