@@ -152,6 +152,7 @@ impl SequenceReplay {
             self.state.totals[env] += 1;
             self.enqueue(env);
         }
+        self.forget_overwritten();
         Ok(())
     }
 
@@ -162,7 +163,7 @@ impl SequenceReplay {
         })
     }
 
-    /// Queues the newest sequence of a stream once it is complete, and forgets overwritten ones.
+    /// Queues the newest sequence of a stream once it is complete.
     fn enqueue(&mut self, env: usize) {
         let Some(length) = self.sizes.online_length else { return };
         let queued = self.state.queued[env];
@@ -170,6 +171,10 @@ impl SequenceReplay {
             self.state.queue.push_back((env, queued));
             self.state.queued[env] += length as u64;
         }
+    }
+
+    /// Forgets the queue's first sequences as far as they are overwritten.
+    fn forget_overwritten(&mut self) {
         while let Some(&(env, first)) = self.state.queue.front()
             && first < self.oldest(env)
         {
