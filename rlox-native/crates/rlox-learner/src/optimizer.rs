@@ -173,9 +173,10 @@ impl StepRule {
 /// Scales `gradients` down to the Euclidean norm `largest` if they are longer.
 #[inline(always)]
 fn clip_norm<F: Real>(gradients: &mut [F], largest: f64) {
-    // Sixteen sums in turn, so that the compiler works on whole vectors.
-    let mut sums = [F::zero(); 16];
-    let (chunks, rest) = gradients.as_chunks::<16>();
+    // Sums in turn, so that the compiler works on whole vectors and none waits for the one before.
+    const SUMS: usize = 64;
+    let mut sums = [F::zero(); SUMS];
+    let (chunks, rest) = gradients.as_chunks::<SUMS>();
     for chunk in chunks {
         for (sum, &g) in sums.iter_mut().zip(chunk) {
             *sum = *sum + g * g;
@@ -186,8 +187,10 @@ fn clip_norm<F: Real>(gradients: &mut [F], largest: f64) {
     }
     let norm = sums.iter().map(|sum| sum.widen()).sum::<f64>().sqrt();
     let factor = F::of(largest / (norm + 1e-6));
-    // Not `min`, which would hide a factor that is no number.
-    let factor = if factor >= F::one() { F::one() } else { factor };
+    // A factor that is no number is no reason to return.
+    if factor >= F::one() {
+        return;
+    }
     for g in gradients {
         *g = *g * factor;
     }
