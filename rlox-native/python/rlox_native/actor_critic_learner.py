@@ -55,7 +55,6 @@ class NativeActorCriticLearner:
         self._learner = actor_critic_learner(parts, policy)
         self._policy = Adam(parts["policy_optimizer"], self._learner.n_policy_parameters)
         self._critic = Adam(parts["critic_optimizer"], self._learner.n_critic_parameters)
-        self._policy_parameters: torch.Tensor = parts["policy_optimizer"].parameters
         self._steps: dict[Enum, Callable[[TransitionBatch, float], Any]]
         if soft:
             self._alpha = Adam(parts["alpha_optimizer"], 1)
@@ -163,8 +162,8 @@ class NativeActorCriticLearner:
 
     def _noise(self, rows: int, generator: torch.Generator) -> torch.Tensor:
         """Return standard normal numbers (rows, act_dim)."""
-        like = self._policy_parameters.new_empty(rows, self._learner.act_dim)
-        return standard_normal(like, generator)
+        parameters: torch.Tensor = self._task.parts["policy_optimizer"].parameters
+        return standard_normal(parameters.new_empty(rows, self._learner.act_dim), generator)
 
     def _follow(self, name: str, parameters: torch.Tensor) -> None:
         """Move a target network, as ``rlox.networks.polyak_update`` does."""

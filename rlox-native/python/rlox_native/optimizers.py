@@ -63,20 +63,11 @@ class Adam:
         self._constants = {**rule, "max_grad_norm": optimizer.max_grad_norm}
         self._found: torch.Tensor | None = None
         self._count: npt.NDArray[Any]
+        """(), the steps taken, in the optimiser's memory."""
         self._learnt: dict[str, Any]
 
     def arguments(self) -> dict[str, Any]:
-        """Return the argument ``learnt`` of a Rust learner's step."""
-        steps = self._steps()
-        self._learnt["step"] = int(steps)
-        return self._learnt
-
-    def count(self) -> None:
-        """Count the step that the learner took with :meth:`arguments`."""
-        self._count.fill(self._count.item() + 1)  # a sum in place takes NumPy many times as long
-
-    def _steps(self) -> npt.NDArray[Any]:
-        """Return how many steps were taken, (), in the optimiser's memory.
+        """Return the argument ``learnt`` of a Rust learner's step.
 
         NumPy's views are kept, as torch takes many times as long for a number; when a state is
         loaded, they are made again.
@@ -91,7 +82,12 @@ class Adam:
                 "second_moments": state["exp_avg_sq"].numpy(),
                 **self._constants,
             }
-        return self._count
+        self._learnt["step"] = int(self._count)
+        return self._learnt
+
+    def count(self) -> None:
+        """Count the step that the learner took with :meth:`arguments`."""
+        self._count.fill(self._count.item() + 1)  # a sum in place takes NumPy many times as long
 
     def step_down(self, gradient: float, learning_rate: float) -> None:
         """Take one step down the gradient of a single parameter, as a temperature is.
