@@ -18,6 +18,7 @@ import argparse
 import importlib.util
 import multiprocessing
 import statistics
+import sys
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor
@@ -46,12 +47,13 @@ ENVS, LAST = 64, 4
 
 
 def example(task: str) -> ModuleType:
-    """Return the module of an example of rl8's."""
+    """Return the module of an example of rl8's, where torch finds it that compiles its code."""
     path = Path(__file__).parents[1] / "examples" / f"rl8_{task}.py"
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
     spec.loader.exec_module(module)
     return module
 

@@ -13,6 +13,7 @@ from rlox.config.model import Config
 from rlox.errors import ConfigError
 from rlox.learners.compiled import compiled
 from rlox.nn import ModuleOptimizer, find_device
+from torch import nn
 
 from rlox_rl8.minibatches import loss_and_terms
 from rlox_rl8.perceptrons import FastLane
@@ -112,11 +113,13 @@ def set_up(algorithm: Any, env_cls: Any, config: Any, policy_cls: Any, hparams_c
     hparams = algorithm.hparams
     scaled = hparams.enable_amp and hparams.half is torch.float16  # bfloat16 has float32's range
     algorithm.grad_scaler = torch.amp.GradScaler(device.type, enabled=scaled)
+    algorithm.loss_and_terms, algorithm.step_envs = loss_and_terms, step_envs
     if hparams.compile:
-        algorithm.loss_and_terms = compiled(loss_and_terms, device)
         algorithm.step_envs = compiled_steps(device)
-    else:
-        algorithm.loss_and_terms, algorithm.step_envs = loss_and_terms, step_envs
+        # torch leaves an LSTM out of its graphs, and those around it take longer than plain code
+        remembers = any(isinstance(part, nn.RNNBase) for part in algorithm.policy.model.modules())
+        if not (remembers and device.type == "cuda"):
+            algorithm.loss_and_terms = compiled(loss_and_terms, device)
     algorithm._allocate()
     algorithm.fast = FastLane.of(algorithm, config.backend)
 

@@ -17,14 +17,14 @@ __all__ = ["TERMS", "add_gradient", "loss_and_terms", "losses_of", "micro_batch"
 TERMS = ("losses/entropy", "losses/policy", "losses/vf", "losses/total", "monitors/kl_div")
 
 MICRO_BATCH = 2048
-"""Rows of one forward and backward pass: their activations stay in the processor's caches."""
+"""Rows of one forward and backward pass on the CPU: activations stay in the processor's caches."""
 
 WIDTH = 256
 """Inputs of the widest layer up to which there may be more rows, as many as make the same."""
 
 
 def micro_batch(model: Any) -> int:
-    """Return the rows of one forward and backward pass; 4 times as many of narrow layers at most.
+    """Return the rows of a pass both ways on a CPU; of narrow layers 4 times as many at most.
 
     Args:
         model: whose matrices say how wide its layers are; with other parameters, such as those of
@@ -116,7 +116,10 @@ def add_gradient(algorithm: Any, minibatch: TensorDict, accumulated: int) -> dic
     fast = algorithm.fast if algorithm.fast is not None and algorithm.fast.learns() else None
     # the divergence of the whole minibatch decides whether there is a gradient at all
     whole = hparams.target_kl_div is not None or (fast is not None and not fast.needs_parts)
-    size = rows if whole else max(micro_batch(algorithm.policy.model) // per_row, 1)
+    if whole or hparams.device_type != "cpu":  # a GPU is idle while parts of a minibatch begin
+        size = rows
+    else:
+        size = max(micro_batch(algorithm.policy.model) // per_row, 1)
     totals: dict[str, Tensor] = {}
     for part in minibatch.split(size) if size < rows else (minibatch,):
         weight = len(part) / (rows * accumulated)
