@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 import rlox
 import torch
 from rlox.errors import BackendError
+from rlox.learners import choose_replay_learner
+from rlox.learners.compiled import make_compiled_learner
 
 REPLAY = {"hidden": 16, "batch_size": 32, "learning_starts": 40, "buffer_size": 1_000}
 
@@ -20,6 +23,7 @@ GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
 @pytest.mark.filterwarnings("ignore:The CUDA Graph is empty:UserWarning")
 @pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is dep:DeprecationWarning")
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=GPU)])
 @pytest.mark.parametrize(
     ("algorithm", "env", "options", "steps"),
@@ -71,3 +75,42 @@ def test_automatic_choice_never_compiles() -> None:
     """Torch, which can do everything, comes first."""
     with rlox.make("dqn", env="CartPole-v1", noisy=True, buffer_size=2_000) as dqn:
         assert dqn.learner.backend == "torch"
+
+
+def test_replays_leave_parts_what_they_got(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next replay on a GPU loses what the last one wrote, but not what DreamerV3 averages."""
+    written: list[torch.Tensor] = []
+
+    def graphs(function: Any, *, mode: str) -> Any:
+        assert mode == "reduce-overhead"
+
+        def replay(*arguments: Any) -> Any:
+            out = function(*arguments)
+            written[:] = [scale.low, scale.high, *vars(out.terms).values()]
+            return out
+
+        return replay
+
+    def lose() -> None:
+        for tensor in written:
+            tensor.fill_(float("nan"))
+
+    tasks: list[Any] = []
+
+    def choose(backend: str, task: Any) -> Any:
+        tasks.append(task)
+        return choose_replay_learner(backend, task)
+
+    monkeypatch.setattr("rlox_dreamer.dreamer.choose_replay_learner", choose)
+    monkeypatch.setattr("torch.compile", graphs)
+    monkeypatch.setattr("torch.compiler.cudagraph_mark_step_begin", lose)
+    with rlox.make("dreamer_v3", env="CartPole-v1", learning_starts=600, train_ratio=64) as agent:
+        scale = agent.return_scale
+        agent.train(600)
+        learner = make_compiled_learner(replace(tasks[0], device=torch.device("cuda")))
+        (kind,) = tasks[0].steps
+        for _ in range(2):
+            found = learner.step(kind, agent.experience.draw(), 1e-4)
+        lose()
+        kept = (scale.low, scale.high, found.terms.model_loss)
+        assert all(float(tensor) == float(tensor) for tensor in kept)

@@ -115,7 +115,7 @@ class DreamerV3(Algorithm):
         self.experience = building.make_experience(self)
         self.networks = building.make_networks(self)
         self.slow_value = copy.deepcopy(self.networks.value).requires_grad_(False)
-        self.return_scale = ReturnScale()
+        self.return_scale = ReturnScale(device=self.device)
         self.optimizer = FlatOptimizer(self.networks, partial(LaProp), clip=AdaptiveClip(cfg.agc))
         self.optimizers = {"networks": self.optimizer}
         self._draws = self.streams.torch("learning")

@@ -243,18 +243,21 @@ class ReturnScale:
         Hafner et al. 2025, eq. 8. The averages begin at 0 and are not debiased.
     """
 
-    def __init__(self, rate: float = 0.01, limit: float = 1.0) -> None:
+    def __init__(
+        self, rate: float = 0.01, limit: float = 1.0, device: torch.device | str = "cpu"
+    ) -> None:
         self.rate = rate
         self.limit = limit
-        self.low = torch.zeros(())
-        self.high = torch.zeros(())
+        self.low = torch.zeros((), device=device)
+        self.high = torch.zeros((), device=device)
+        self._shares = torch.tensor([0.05, 0.95], device=device)
 
     def update(self, returns: Tensor) -> Tensor:
         """Take in a batch of returns of any shape, and return S."""
         flat = returns.detach().flatten().float()
-        quantiles = torch.quantile(flat, torch.tensor([0.05, 0.95], device=flat.device))
-        self.low = torch.lerp(self.low.to(flat.device), quantiles[0], self.rate)
-        self.high = torch.lerp(self.high.to(flat.device), quantiles[1], self.rate)
+        quantiles = torch.quantile(flat, self._shares)
+        self.low = torch.lerp(self.low, quantiles[0], self.rate)
+        self.high = torch.lerp(self.high, quantiles[1], self.rate)
         return (self.high - self.low).clamp(min=self.limit)
 
     def state_dict(self) -> dict[str, Any]:
@@ -263,5 +266,5 @@ class ReturnScale:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore both percentiles."""
-        self.low = torch.tensor(float(state["low"]))
-        self.high = torch.tensor(float(state["high"]))
+        self.low = torch.full_like(self.low, float(state["low"]))
+        self.high = torch.full_like(self.high, float(state["high"]))

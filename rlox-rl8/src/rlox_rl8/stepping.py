@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from rlox.learners.compiled import own_tensors
 from rlox.protocols import TensorEnv
-from tensordict import TensorDictBase
-from torch import Tensor
 
 __all__ = ["compiled_steps", "step_envs"]
 
@@ -33,22 +32,8 @@ def compiled_steps(device: torch.device) -> Callable[[TensorEnv, Any], Any]:
     made = torch.compile(step_envs, mode="reduce-overhead")
 
     def replayed(env: TensorEnv, actions: Any) -> Any:
-        before = dict(vars(env))
         torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
-        out = made(env, actions)
-        for name, value in vars(env).items():
-            if value is not before.get(name):
-                setattr(env, name, _copied(value))
-        return out
+        with own_tensors(env):
+            return made(env, actions)
 
     return replayed
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, Tensor | TensorDictBase):
-        return value.clone()
-    if isinstance(value, dict):
-        return {key: _copied(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_copied(part) for part in value]
-    return value

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rlox.errors import BackendError
 from rlox.learners.rollouts import TorchLearner, require_learnable
@@ -22,7 +23,7 @@ from rlox.learners.tasks import Objective, RolloutTask
 from rlox.learners.transitions import ReplayTask, TorchReplayLearner
 from rlox.nn import FlatOptimizer
 
-__all__ = ["compiled", "make_compiled_learner"]
+__all__ = ["compiled", "make_compiled_learner", "own_tensors"]
 
 
 def make_compiled_learner(task: RolloutTask | ReplayTask) -> TorchLearner | TorchReplayLearner:
@@ -43,8 +44,10 @@ def make_compiled_learner(task: RolloutTask | ReplayTask) -> TorchLearner | Torc
             if isinstance(part, FlatOptimizer):
                 # torch would compile its optimisers' own code too, again for every learning rate
                 setattr(part, "step", _uncompiled(part.step))  # noqa: B010
+        # modules and optimisers write into the tensors that they have
+        others = [p for p in task.parts.values() if not isinstance(p, nn.Module | FlatOptimizer)]
         steps = {
-            kind: replace(step, learn=compiled(step.learn, task.device))
+            kind: replace(step, learn=compiled(step.learn, task.device, others))
             for kind, step in task.steps.items()
         }
         return TorchReplayLearner(replace(task, steps=steps))
@@ -83,13 +86,16 @@ def _uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return kept
 
 
-def compiled(function: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
+def compiled(
+    function: Callable[..., Any], device: torch.device, changed: Iterable[Any] = ()
+) -> Callable[..., Any]:
     """Return a function compiled by torch; on CUDA it is replayed as graphs.
 
     Args:
         function: of tensors and objects that hold some. It returns a loss, which is used before the
             next call, and tensors to report, in a tuple, a mapping or a dataclass.
         device: of the tensors.
+        changed: objects that the function may give new tensors to.
 
     Raises:
         BackendError: see :func:`make_compiled_learner`.
@@ -105,9 +111,33 @@ def compiled(function: Callable[..., Any], device: torch.device) -> Callable[...
 
     def replayed(*arguments: Any) -> Any:
         torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
-        return _kept(made(*arguments))
+        with own_tensors(*changed):
+            return _kept(made(*arguments))
 
     return replayed
+
+
+@contextmanager
+def own_tensors(*objects: Any) -> Iterator[None]:
+    """Copy the tensors that attributes of objects get in the block, which a replay overwrites.
+
+    Args:
+        objects: with attributes that are tensors, TensorDicts, or dictionaries and lists of them.
+    """
+    before = [dict(vars(each)) for each in objects]
+    yield
+    for each, had in zip(objects, before, strict=True):
+        for name, value in vars(each).items():
+            if value is not had.get(name):
+                setattr(each, name, _copied(value))
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copied(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_copied(part) for part in value]
+    return value.clone() if hasattr(value, "clone") else value
 
 
 def _has_compiler() -> bool:
