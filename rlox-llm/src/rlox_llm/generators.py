@@ -12,6 +12,7 @@ from rlox.errors import ConfigError
 from torch import Tensor
 
 from rlox_llm.generation import Generator, Rollouts
+from rlox_llm.graphs import GraphDecoder
 from rlox_llm.layouts import prefill
 from rlox_llm.models import CausalModel
 from rlox_llm.sampling import Sampling
@@ -75,12 +76,17 @@ class RloxGenerator(_InProcess):
 
     With a model of transformers each prompt goes through the model once for all its completions,
     keys and values are written into a static cache, and completions that have ended are dropped
-    from the batch. Another model, and one with layers that do not see all of a row, gets whole
-    rows at each token, those of prompts of one length together.
+    from the batch; on a GPU a step is replayed as a CUDA graph, in which they stay. Another model,
+    and one with layers that do not see all of a row, gets whole rows at each token, those of
+    prompts of one length together.
 
     Args:
         model: samples.
     """
+
+    def __init__(self, model: CausalModel) -> None:
+        super().__init__(model)
+        self.graphs = GraphDecoder(model) if model.device.type == "cuda" else None
 
     @torch.no_grad()
     def generate(self, prompts: Sequence[Sequence[int]], n: int, params: Sampling) -> Rollouts:
@@ -94,8 +100,12 @@ class RloxGenerator(_InProcess):
         logps = torch.zeros(shape, device=self.model.device)
         with self.model.mode(training=False):
             longest = max(len(row) for row in rows) + params.max_new_tokens
+            lengths = None
             if self.model.decodes_with_cache(longest):
-                lengths = _decode(self.model, rows, n, params, draws, tokens, logps)
+                if self.graphs is not None:
+                    lengths = self.graphs.decode(rows, n, params, draws, tokens, logps)
+                if lengths is None:
+                    lengths = _decode(self.model, rows, n, params, draws, tokens, logps)
             else:
                 lengths = _decode_whole_rows(self.model, rows, n, params, draws, tokens, logps)
         return self._rollouts(tokens, lengths, logps, params)

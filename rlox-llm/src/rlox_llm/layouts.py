@@ -17,10 +17,14 @@ import numpy as np
 import rlox
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from rlox_llm.caches import with_room
 
-__all__ = ["Forwards", "packed", "padded", "prefill", "shared_prefix"]
+__all__ = ["Forwards", "packed", "padded", "prefill", "shared_prefix", "sharing_pays"]
+
+SHORTER = 3
+"""How many times as few tokens two passes must have, for a GPU to take less time for them."""
 
 
 class Forwards(Protocol):
@@ -45,7 +49,7 @@ def padded(model: Forwards, prompts: Sequence[Tensor], tokens: Tensor, mask: Ten
     """Return the logits by one row for each completion."""
     ids, rows_mask, starts = _join(prompts, tokens, mask)
     options: dict[str, Any] = {"use_cache": False} if model.takes_cache else {}
-    before = int(starts.min()) - 1
+    before = min(len(prompt) for prompt in prompts) - 1
     if model.keeps_logits:
         options["logits_to_keep"] = ids.shape[1] - before
     output = model.forward(ids, rows_mask, **options)
@@ -56,7 +60,12 @@ def padded(model: Forwards, prompts: Sequence[Tensor], tokens: Tensor, mask: Ten
 
 
 def prefill(
-    model: Forwards, prompts: Sequence[Tensor], index: Tensor, room: int | None = None
+    model: Forwards,
+    prompts: Sequence[Tensor],
+    index: Tensor,
+    room: int | None = None,
+    *,
+    width: int = 0,
 ) -> tuple[Any, Tensor, Tensor]:
     """Run all of each prompt but its last token, and return what N completions attend to.
 
@@ -66,12 +75,14 @@ def prefill(
         index: (N,) the prompt of each completion.
         room: most tokens that will be added, for a static cache, through which no gradient flows;
             ``None``: the cache grows.
+        width: least P - 1, filled up behind the prompts.
 
     Returns:
-        The cache of N rows, ``None`` if all prompts have one token; the mask (N, P - 1) of its
+        The cache of N rows, ``None`` if it would have no places; the mask (N, P - 1) of its
         places that hold a token; and the position (N,) of each prompt's last token.
     """
-    width = max(len(prompt) for prompt in prompts) - 1
+    longest = max(len(prompt) for prompt in prompts) - 1
+    width = max(width, longest)
     ids = torch.zeros(len(prompts), width, dtype=torch.long, device=index.device)
     for row, prompt in zip(ids, prompts, strict=True):
         row[: len(prompt) - 1] = prompt[:-1]
@@ -84,7 +95,7 @@ def prefill(
     # a prefix without tokens has a place to attend to here, which nothing attends to later
     output = model.forward(
         ids, places < lengths.clamp(min=1)[:, None], use_cache=True,
-        position_ids=places.expand_as(ids), **kept,
+        position_ids=places.clamp(max=max(longest - 1, 0)).expand_as(ids), **kept,
     )  # fmt: skip
     cache = output.past_key_values
     if room is None:
@@ -117,6 +128,19 @@ def shared_prefix(
     positions = starts[:, None] + torch.arange(rows.shape[1], device=device)
     output = model.forward(rows, shown, position_ids=positions, **options)
     return model.logits_of(output, rows)
+
+
+def sharing_pays(prompts: Sequence[Tensor], tokens: Tensor) -> bool:
+    """Return whether :func:`shared_prefix` is faster than :func:`padded`.
+
+    On a CPU it is wherever completions share a prompt. On a GPU a pass of few tokens takes as long
+    as starting its kernels.
+    """
+    unique = {id(prompt): len(prompt) for prompt in prompts}
+    if len(unique) == len(prompts) or tokens.device.type == "cpu":
+        return len(unique) < len(prompts)
+    whole = sum(len(prompt) for prompt in prompts) + tokens.numel()
+    return whole >= SHORTER * (sum(unique.values()) + tokens.numel())
 
 
 def packed(model: Forwards, prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor) -> Tensor:
@@ -153,11 +177,10 @@ def _join(prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor) -> tuple[Tens
         prompts.
     """
     starts = torch.tensor([len(prompt) for prompt in prompts], device=tokens.device)
+    ids = pad_sequence(list(prompts), batch_first=True)
+    ids = torch.cat([ids, torch.zeros_like(tokens)], 1)
+    places = starts[:, None] + torch.arange(tokens.shape[1], device=tokens.device)
+    ids.scatter_(1, places, tokens.masked_fill(~mask, 0))
     lengths = starts + mask.sum(1)
     width = int(lengths.max())
-    ids = torch.zeros(len(tokens), width, dtype=torch.long, device=tokens.device)
-    for row, prompt, completion, kept in zip(ids, prompts, tokens, mask, strict=True):
-        kept_tokens = completion[kept]
-        row[: len(prompt)] = prompt
-        row[len(prompt) : len(prompt) + len(kept_tokens)] = kept_tokens
-    return ids, torch.arange(width, device=tokens.device) < lengths[:, None], starts
+    return ids[:, :width], torch.arange(width, device=tokens.device) < lengths[:, None], starts

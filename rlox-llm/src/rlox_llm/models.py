@@ -13,7 +13,7 @@ from rlox.errors import ConfigError, DatasetError
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from rlox_llm.layouts import packed, padded, shared_prefix
+from rlox_llm.layouts import packed, padded, shared_prefix, sharing_pays
 from rlox_llm.reach import limited_reach, text_config
 
 __all__ = ["CausalModel", "Scores"]
@@ -241,8 +241,9 @@ class CausalModel:
         """
         longest = max(len(prompt) for prompt in prompts) + mask.shape[1]
         self._require_room(prompts, mask)
-        once = len({id(prompt) for prompt in prompts})
-        shares = self.layout == "auto" and once < len(prompts) and self.sees_all_of(longest)
+        shares = (
+            self.layout == "auto" and self.sees_all_of(longest) and sharing_pays(prompts, tokens)
+        )
         if self.layout == "packed":
             logits = packed(self, prompts, tokens, mask)
         elif self.layout == "shared_prefix" or shares:

@@ -83,7 +83,8 @@ class RewardFunctions:
                 no completion got a reward.
         """
         rows, prompts = completions.rows(pad)
-        ids = [row[mask] for row, mask in zip(completions.tokens, completions.mask, strict=True)]
+        lengths = completions.lengths.tolist()
+        ids = [row[:n].clone() for row, n in zip(completions.tokens, lengths, strict=True)]
         found = []
         for function in self.functions:
             extra = _asked_for(function, (completions.prompts, ids), columns, texts or Texts(None))

@@ -126,7 +126,7 @@ class Completions:
         prompts = torch.full((len(self.tokens), width), pad, device=self.tokens.device)
         for row, prompt in zip(prompts, self.prompts, strict=True):
             row[width - len(prompt) :] = prompt
-        kept = [tokens[mask] for tokens, mask in zip(self.tokens, self.mask, strict=True)]
+        kept = [row[:n] for row, n in zip(self.tokens, self.lengths.tolist(), strict=True)]
         return [torch.cat(pair) for pair in zip(prompts, kept, strict=True)], prompts
 
     def padded(self, pad: int) -> Tensor:

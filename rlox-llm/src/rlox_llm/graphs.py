@@ -1,0 +1,275 @@
+"""Decoding on a GPU by CUDA graphs, each a whole step."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlox_llm.caches import fixed_layers
+from rlox_llm.layouts import prefill
+from rlox_llm.models import CausalModel
+from rlox_llm.sampling import Sampling
+
+__all__ = ["GraphDecoder", "captured"]
+
+WIDTH = 64
+"""Prompts are filled up to a multiple of so many tokens, so that others fit the same graph."""
+
+GRAPHS = 2
+"""Graphs that are kept: completions for learning, and those of an evaluation."""
+
+LOOKS = 16
+"""Steps between looks whether all completions have ended."""
+
+SHARE = 0.1
+"""Of the GPU's memory: a graph whose cache takes more is not kept until the next rollout."""
+
+
+def captured(step: Callable[[], None]) -> Callable[[], None]:
+    """Return what starts the kernels of a step as one CUDA graph, after taking the step once."""
+    here: Any = torch.cuda.current_stream()
+    aside: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    aside.wait_stream(here)
+    with torch.cuda.stream(aside):  # libraries take memory for a stream's first calls
+        step()
+    here.wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # others may use the device
+        step()
+    return graph.replay
+
+
+class GraphDecoder:
+    """Samples completions of a model of transformers, with one graph for each token.
+
+    A graph has fixed shapes and addresses: completions that have ended stay in it to the end, and
+    attention sees all places of the cache through a mask. Where graph and model disagree on the
+    first two tokens, or the model's step cannot be captured, the model is not sampled so again.
+
+    Args:
+        model: keeps keys and values.
+        capture: what makes a graph of a step; tests have a function that returns the step.
+    """
+
+    def __init__(
+        self,
+        model: CausalModel,
+        capture: Callable[[Callable[[], None]], Callable[[], None]] = captured,
+    ) -> None:
+        self._model = model
+        self._capture = capture
+        self._graphs: dict[Any, _Graph] = {}
+        self._width = 0
+        self._usable = True
+
+    def decode(
+        self,
+        prompts: Sequence[Tensor],
+        n: int,
+        params: Sampling,
+        draws: Tensor,
+        tokens: Tensor,
+        logps: Tensor,
+    ) -> Tensor | None:
+        """Fill completions in; return their lengths.
+
+        Args:
+            prompts: rows of token ids.
+            n: completions of each.
+            params: how to sample.
+            draws: (T, N, 1) uniform numbers.
+            tokens: (N, T) written.
+            logps: (N, T) written.
+
+        Returns:
+            (N,), or ``None`` if the model cannot be sampled by graphs.
+        """
+        if not self._usable:
+            return None
+        try:
+            graph = self._graph_for(prompts, n, params, draws)
+        except (RuntimeError, TypeError, ValueError, LookupError, AttributeError) as error:
+            self._usable = False
+            self._graphs.clear()
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            warnings.warn(
+                f"the {self._model.name} is sampled without CUDA graphs, which is slower: {reason}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return None
+        lengths = graph.run(tokens, logps)
+        if graph.is_large():
+            self._graphs.clear()
+        return lengths
+
+    def _graph_for(
+        self, prompts: Sequence[Tensor], n: int, params: Sampling, draws: Tensor
+    ) -> _Graph:
+        """Return a graph that is ready to decode the prompts' completions."""
+        model = self._model
+        longest = max(len(prompt) for prompt in prompts) - 1
+        self._width = max(self._width, -(-max(longest, 1) // WIDTH) * WIDTH)
+        held = (*model.module.parameters(), *model.module.buffers())
+        key = (draws.shape, self._width, replace(params, seed=0), *(x.data_ptr() for x in held))
+        graph = self._graphs.pop(key, None)
+        index = torch.arange(len(prompts), device=draws.device).repeat_interleave(n)
+        last = torch.stack([prompt[-1] for prompt in prompts])[index][:, None]
+        if graph is None:
+            while len(self._graphs) >= GRAPHS:
+                del self._graphs[next(iter(self._graphs))]
+            room = len(draws)
+            cache, seen, starts = prefill(model, prompts, index, room, width=self._width)
+            graph = _Graph(model, params, cache, draws)
+            graph.begin(seen, starts, last, draws)
+            graph.require_agreement(prompts, index)
+            graph.begin(seen, starts, last, draws)
+            graph.replay = self._capture(graph.step)
+        else:
+            rows = torch.arange(len(prompts), device=draws.device)
+            cache, seen, starts = prefill(model, prompts, rows, width=self._width)
+            graph.refill(cache, index)
+            seen, starts = seen[index], starts[index]
+        graph.begin(seen, starts, last, draws)
+        self._graphs[key] = graph  # the newest comes last
+        return graph
+
+
+class _Graph:
+    """A step of decoding N rows, and the tensors that it reads and writes.
+
+    Args:
+        model: decodes.
+        params: how to sample.
+        cache: of N rows, with room for T tokens behind W places.
+        draws: (T, N, 1).
+    """
+
+    replay: Callable[[], None]
+
+    def __init__(self, model: CausalModel, params: Sampling, cache: Any, draws: Tensor) -> None:
+        self._model, self._params, self._cache = model, params, cache
+        self._layers = fixed_layers(cache)
+        steps, n = draws.shape[:2]
+        device = draws.device
+        self._width = self._layers[0].get_seq_length()
+        dtype = torch.bfloat16 if model.bf16 else next(model.module.parameters()).dtype
+        self._never = torch.finfo(dtype).min
+        self._draws = torch.empty_like(draws)
+        self._tokens = torch.zeros(n, steps, dtype=torch.long, device=device)
+        self._logps = torch.zeros(n, steps, device=device)
+        self._last = torch.zeros(n, 1, dtype=torch.long, device=device)
+        self._positions = torch.zeros_like(self._last)
+        shape = (n, 1, 1, self._width + steps)
+        self._blocked = torch.zeros(shape, dtype=dtype, device=device)
+        self._taken = torch.zeros(1, dtype=torch.long, device=device)
+        self._place = torch.zeros_like(self._taken)
+
+    def is_large(self) -> bool:
+        """Return whether the cache takes much of a GPU's memory."""
+        if self._draws.device.type != "cuda":
+            return False
+        size: int = sum(2 * layer.keys.nbytes for layer in self._layers)
+        whole: int = torch.cuda.get_device_properties(self._draws.device).total_memory
+        return size > SHARE * whole
+
+    def refill(self, cache: Any, index: Tensor) -> None:
+        """Take the keys and values of other prompts: rows of ``cache`` at ``index`` (N,)."""
+        for layer, new in zip(self._layers, cache.layers, strict=True):
+            layer.refill(new, index)
+
+    def begin(self, seen: Tensor, starts: Tensor, last: Tensor, draws: Tensor) -> None:
+        """Set all but the cache to what it is before the first token.
+
+        Args:
+            seen: (N, W) places of the cache that hold a token.
+            starts: (N,) the position of each prompt's last token.
+            last: (N, 1) those tokens.
+            draws: (T, N, 1).
+        """
+        self._draws.copy_(draws)
+        self._last.copy_(last)
+        self._positions.copy_(starts[:, None])
+        self._blocked.fill_(self._never)
+        self._blocked[:, 0, 0, : self._width].masked_fill_(seen, 0.0)
+        self._taken.zero_()
+        self._place.fill_(self._width)
+        for layer in self._layers:
+            layer.fix(self._place)
+
+    def step(self) -> None:
+        """Sample a token of each row."""
+        scaled = self._scaled(
+            self._model.forward(
+                self._last, self._blocked.index_fill_(3, self._place, 0.0), use_cache=True,
+                position_ids=self._positions, past_key_values=self._cache,
+            )
+        )  # fmt: skip
+        drawn = self._params.draw(scaled, self._draws.index_select(0, self._taken)[0])[:, None]
+        chosen = scaled.gather(1, drawn) - scaled.logsumexp(1, keepdim=True)
+        self._tokens.index_copy_(1, self._taken, drawn)
+        self._logps.index_copy_(1, self._taken, chosen.to(self._logps))
+        self._last.copy_(drawn)
+        for count in (self._positions, self._place, self._taken):
+            count.add_(1)
+
+    def _scaled(self, output: Any) -> Tensor:
+        logits: Tensor = output.logits[:, -1]
+        if logits.dtype != torch.float64:
+            logits = logits.float()
+        return logits / self._params.temperature
+
+    def require_agreement(self, prompts: Sequence[Tensor], index: Tensor) -> None:
+        """Sample two tokens of each row, and check that a growing cache finds them as likely.
+
+        Args:
+            prompts: rows of token ids.
+            index: (N,) the prompt of each row.
+
+        Raises:
+            ValueError: it does not.
+        """
+        steps = min(2, len(self._draws))
+        for _ in range(steps):
+            self.step()
+        cache, seen, starts = prefill(self._model, prompts, index)
+        options: dict[str, Any] = {} if cache is None else {"past_key_values": cache}
+        last = torch.stack([prompt[-1] for prompt in prompts])[index][:, None]
+        for i in range(steps):
+            drawn = self._tokens[:, i : i + 1]
+            seen = torch.cat([seen, seen.new_ones(len(seen), 1)], 1)
+            output = self._model.forward(
+                last, seen, use_cache=True, position_ids=(starts + i)[:, None], **options
+            )
+            scaled = self._scaled(output)
+            expected = scaled.gather(1, drawn)[:, 0] - scaled.logsumexp(1)
+            off = float((expected - self._logps[:, i]).abs().max())
+            if not off < (1e-3 if self._blocked.dtype.itemsize >= 4 else 0.1):
+                raise ValueError(
+                    f"log-probabilities of token {i} differ by {off:.2g} from those without"
+                )
+            last, options = drawn, {"past_key_values": output.past_key_values}
+
+    def run(self, tokens: Tensor, logps: Tensor) -> Tensor:
+        """Sample all tokens into ``tokens`` and ``logps`` (N, T); return the lengths (N,)."""
+        steps = tokens.shape[1]
+        eos = torch.tensor(self._params.eos, dtype=torch.long, device=tokens.device)
+        done = 0
+        while done < steps:
+            self.replay()
+            done += 1
+            if len(eos) and done % LOOKS == 0 and bool(self._ends(eos, done).any(1).all()):
+                break
+        tokens.copy_(self._tokens)
+        logps.copy_(self._logps)
+        ends = self._ends(eos, done)
+        first = ends.int().argmax(1) + 1
+        return torch.where(ends.any(1), first, torch.full_like(first, steps))
+
+    def _ends(self, eos: Tensor, n: int) -> Tensor:
+        return torch.isin(self._tokens[:, :n], eos)
