@@ -4,23 +4,18 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::yield_now;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Thread, current, park, yield_now};
 use std::time::Instant;
 
 use super::LINGER;
 
 type Panic = Box<dyn Any + Send>;
 
-/// Who works, and what went wrong.
-#[derive(Default)]
-struct State {
-    /// Helpers that are at work.
-    helping: usize,
-    /// Whether the caller has left: nobody begins to help any more.
-    closed: bool,
-    panic: Option<Panic>,
-}
+/// The caller has left: nobody begins to help any more.
+const CLOSED: usize = 1 << (usize::BITS - 1);
 
 /// A closure that several threads call at once.
 ///
@@ -28,8 +23,10 @@ struct State {
 /// process computes. Here a helper that comes too late finds the job closed and leaves.
 pub(super) struct Job {
     work: Work,
-    state: Mutex<State>,
-    left: Condvar,
+    /// Helpers that are at work, and [`CLOSED`].
+    helping: AtomicUsize,
+    panic: Mutex<Option<Panic>>,
+    caller: Thread,
 }
 
 /// The closure, which lives as long as the caller of [`Job::run`] waits.
@@ -51,13 +48,14 @@ impl Job {
         spawn: impl Fn(Box<dyn FnOnce() + Send>),
     ) -> Result<(), Panic> {
         // SAFETY: only the lifetime changes. The pointer is dereferenced below, while the borrow is
-        // alive, and in `help`, by a thread that `helping` counts since before `closed`; this
-        // function returns after `closed` is set and `helping` is 0, hence after the last of them.
+        // alive, and in `help`, by a thread that `helping` counts since before `CLOSED`; this
+        // function returns after `CLOSED` is set and nobody helps, hence after the last of them.
         // It cannot unwind before: panics of `work` and `spawn` are caught.
         let work: &'static (dyn Fn() + Sync) =
             unsafe { std::mem::transmute::<&(dyn Fn() + Sync), &'static (dyn Fn() + Sync)>(work) };
         let work = Work(work);
-        let job = Arc::new(Self { work, state: Mutex::default(), left: Condvar::new() });
+        let (helping, panic, caller) = (AtomicUsize::new(0), Mutex::new(None), current());
+        let job = Arc::new(Self { work, helping, panic, caller });
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             for _ in 0..helpers {
                 let job = job.clone();
@@ -66,42 +64,28 @@ impl Job {
             // SAFETY: the caller's borrow is alive while this function runs.
             unsafe { (*job.work.0)() }
         }));
-        let mut state = job.lock();
-        state.closed = true;
+        job.helping.fetch_or(CLOSED, AcqRel);
         let since = Instant::now();
-        while state.helping > 0 {
-            if since.elapsed() < LINGER {
-                drop(state);
-                yield_now();
-                state = job.lock();
-            } else {
-                state = job.left.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
+        while job.helping.load(Acquire) != CLOSED {
+            if since.elapsed() < LINGER { yield_now() } else { park() }
         }
-        outcome.and(state.panic.take().map_or(Ok(()), Err))
+        let panic = job.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+        outcome.and(panic.map_or(Ok(()), Err))
     }
 
     /// Works with the caller unless the work is over.
     fn help(&self) {
-        {
-            let mut state = self.lock();
-            if state.closed {
-                return;
-            }
-            state.helping += 1;
+        let begin = |n| (n & CLOSED == 0).then_some(n + 1);
+        if self.helping.fetch_update(AcqRel, Acquire, begin).is_err() {
+            return;
         }
         // SAFETY: the job was open when this thread was counted, so `run` waits for it.
         let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { (*self.work.0)() }));
-        let mut state = self.lock();
-        state.helping -= 1;
         if let Err(panic) = outcome {
-            state.panic = Some(panic);
+            *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
         }
-        drop(state);
-        self.left.notify_one();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        if self.helping.fetch_sub(1, Release) == CLOSED + 1 {
+            self.caller.unpark();
+        }
     }
 }

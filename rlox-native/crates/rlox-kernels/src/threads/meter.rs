@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
 
-use super::{for_each, least_work, limit};
+use super::{for_each, helpers_for, limit};
 
 /// Fewer elements are never timed: reading the clock would show.
 const LEAST_ITEMS: usize = 64;
@@ -28,8 +28,7 @@ impl Meter {
         Self { cost: AtomicU32::new(0) }
     }
 
-    /// How many threads should help with `items` elements: each, and the caller, has at least
-    /// [`LEAST_WORK`](super::LEAST_WORK) to do.
+    /// How many threads should help with `items` elements, by what one has cost.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -37,17 +36,7 @@ impl Meter {
         reason = "an estimate"
     )]
     pub fn helpers(&self, items: usize) -> usize {
-        let limit = limit();
-        if limit == 1 {
-            return 0;
-        }
-        let least = least_work();
-        if least == 0 {
-            return limit - 1;
-        }
-        let cost = f32::from_bits(self.cost.load(Relaxed));
-        let threads = (items as f32 * cost / least as f32) as usize;
-        threads.clamp(1, limit) - 1
+        helpers_for((items as f32 * f32::from_bits(self.cost.load(Relaxed))) as u64)
     }
 
     /// Runs the kernel on this thread and measures what an element costs.

@@ -10,13 +10,14 @@
 
 mod job;
 mod meter;
+mod shares;
 
 use std::cell::Cell;
 use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread::{available_parallelism, current, yield_now};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::{available_parallelism, yield_now};
 use std::time::{Duration, Instant};
 
 use rayon_core::{ThreadPool, ThreadPoolBuilder, Yield};
@@ -24,13 +25,17 @@ use rayon_core::{ThreadPool, ThreadPoolBuilder, Yield};
 use crate::error::{KernelError, Result};
 use job::Job;
 pub use meter::Meter;
+use shares::Shares;
 
 /// The most threads that may be asked for.
 pub const MAX_THREADS: usize = 1024;
 
-/// What a thread must have to do before it is woken, in nanoseconds: several times what waking it and
-/// waiting for it takes.
-pub const LEAST_WORK: u64 = 100_000;
+/// What one thread must have to do before it wakes others, in nanoseconds: several times what waking
+/// them and waiting for them takes.
+pub const LEAST_WORK: u64 = 200_000;
+
+/// What each of the threads must then have to do, in nanoseconds.
+const LEAST_SHARE: u64 = 40_000;
 
 /// How long a thread that has nothing to do looks for work, and one that waits looks whether the
 /// others are ready, before it sleeps: about what waking it takes on a virtual machine.
@@ -76,13 +81,20 @@ pub fn limit() -> usize {
     }
 }
 
-/// Sets what a thread must have to do before it is woken, in nanoseconds; tests of equal bits set 0.
+/// Sets what one thread must have to do before it wakes others, in nanoseconds; with 0, as tests of
+/// equal bits have it, all are always woken.
 pub fn set_least_work(nanoseconds: u64) {
     LEAST.store(nanoseconds, Relaxed);
 }
 
-fn least_work() -> u64 {
-    LEAST.load(Relaxed)
+/// How many threads should help with what takes one of them so long.
+fn helpers_for(nanoseconds: u64) -> usize {
+    let (limit, least) = (limit(), LEAST.load(Relaxed));
+    if limit == 1 || nanoseconds < least {
+        return 0;
+    }
+    let shares = if least == 0 { u64::MAX } else { nanoseconds / LEAST_SHARE };
+    usize::try_from(shares).unwrap_or(usize::MAX).clamp(1, limit) - 1
 }
 
 /// The pool of `size` threads in this process, or `None` if it is being changed or cannot be built.
@@ -112,13 +124,7 @@ fn pool(size: usize) -> Option<Arc<ThreadPool>> {
 pub fn product_helpers(multiply_adds: usize) -> usize {
     /// What a core does in a nanosecond, about; small products are slower.
     const PER_NANOSECOND: usize = 32;
-    let limit = limit();
-    if limit == 1 {
-        return 0;
-    }
-    let nanoseconds = (multiply_adds / PER_NANOSECOND) as u64;
-    let threads = nanoseconds.checked_div(least_work()).unwrap_or(u64::MAX);
-    usize::try_from(threads).unwrap_or(usize::MAX).clamp(1, limit) - 1
+    helpers_for((multiply_adds / PER_NANOSECOND) as u64)
 }
 
 /// Does `first` and `second`, side by side if there are `helpers`.
@@ -137,29 +143,20 @@ pub fn join(helpers: usize, first: impl FnOnce() + Send, second: impl FnOnce() +
 
 /// Does `work` on each of `parts`, on this thread and at most `helpers` others.
 ///
-/// This thread begins with the first part, and others with the last, so that two threads take the
-/// same parts of what is divided again and again, which are in their caches.
+/// This thread begins with the first parts and each other with those of its own number, which are
+/// in its caches if the same is divided again and again.
 ///
 /// # Panics
 /// With what `work` panicked with, on whichever thread, once no thread works any more.
 pub fn for_each<T: Send>(parts: Vec<T>, helpers: usize, work: impl Fn(T) + Sync) {
     let helpers = helpers.min(limit() - 1).min(parts.len().saturating_sub(1));
-    if helpers == 0 {
-        return parts.into_iter().for_each(work);
-    }
-    let parts = Mutex::new(parts.into_iter());
-    let caller = current().id();
+    let pool = if helpers == 0 { None } else { pool(limit() - 1) };
+    let Some(pool) = pool else { return parts.into_iter().for_each(work) };
+    let shares = Shares::new(parts, helpers + 1);
     let all = || {
-        let from_front = current().id() == caller;
-        loop {
-            let mut left = parts.lock().unwrap_or_else(PoisonError::into_inner);
-            let part = if from_front { left.next() } else { left.next_back() };
-            drop(left);
-            let Some(part) = part else { break };
-            work(part);
-        }
+        let own = pool.current_thread_index().map_or(0, |helper| 1 + helper % helpers);
+        shares.each(own, &work);
     };
-    let Some(pool) = pool(limit() - 1) else { return all() };
     let spawn = |help: Box<dyn FnOnce() + Send>| {
         pool.spawn(move || {
             help();
