@@ -1,5 +1,7 @@
 """GRPO and DPO next to TRL's trainers, at equal work and threads; on the CPU, or ``--device cuda``.
 
+    python benchmarks/llm.py [--rounds 15] [--size 400m] [--bf16] [--device cuda]
+
 The contenders take turns, so that what else the machine does meets both. Hardly a completion ends
 before its limit; both sample, score, and take a gradient step on each rollout, with a reference.
 Ratios are of wall time and of the process's CPU time, which other work hardly moves. Where the time
@@ -18,33 +20,56 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from devices import gpu_of
-from measure import Part, cpu_by_part, machine, peak_mib, ratio_summary, write
+from devices import clock_of, gpu_of
+from measure import Part, machine, peak_mib, ratio_summary, time_by_part, write
 
 Contender = tuple[Callable[[], Any], list[Part]]
 
-VOCABULARY, PAD, EOS = 2048, 0, 1
-PROMPT, COMPLETION, PROMPTS, GROUP, PAIRS = 24, 16, 8, 8, 32
-PLACE = {"device": "cpu"}  # of the models
+PAD, EOS = 0, 1
+PROMPTS, GROUP, PAIRS = 8, 8, 32
+SIZES: dict[str, dict[str, Any]] = {
+    "2m": {
+        "vocab_size": 2048, "hidden_size": 128, "intermediate_size": 344, "num_hidden_layers": 4,
+        "num_attention_heads": 4, "max_position_embeddings": 128,
+    },
+    "400m": {
+        "vocab_size": 32_768, "hidden_size": 896, "intermediate_size": 4864,
+        "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2,
+        "max_position_embeddings": 512,
+    },
+}  # fmt: skip
+"""Llamas; the larger one has the sizes of Qwen 2.5's smallest, and a smaller vocabulary."""
+LENGTHS = {"2m": (24, 16), "400m": (128, 64)}
+"""Tokens of a prompt and of a completion."""
+CHOSEN: dict[str, Any] = {"device": "cpu", "size": "2m", "bf16": False}
 
 
 def make_model() -> Any:
-    """Return a Llama of about two million parameters."""
+    """Return a Llama of the chosen size."""
     import transformers
 
-    config = transformers.LlamaConfig(
-        vocab_size=VOCABULARY, hidden_size=128, intermediate_size=344, num_hidden_layers=4,
-        num_attention_heads=4, max_position_embeddings=128, eos_token_id=EOS, bos_token_id=None,
-        pad_token_id=PAD,
-    )  # fmt: skip
+    ends = {"eos_token_id": EOS, "bos_token_id": None, "pad_token_id": PAD}
+    config = transformers.LlamaConfig(**SIZES[CHOSEN["size"]], **ends)
     torch.manual_seed(0)
-    made: Any = transformers.LlamaForCausalLM(config)
-    return made.eval().to(PLACE["device"])
+    with torch.device(CHOSEN["device"]):
+        made: Any = transformers.LlamaForCausalLM(config)
+    return made.eval()
+
+
+def on_gpu() -> bool:
+    """Return whether the models are on one."""
+    return bool(CHOSEN["device"] == "cuda")
+
+
+def vocabulary() -> int:
+    """Return how many tokens the model knows."""
+    return int(SIZES[CHOSEN["size"]]["vocab_size"])
 
 
 def make_tokenizer() -> Any:
@@ -52,7 +77,7 @@ def make_tokenizer() -> Any:
     import tokenizers
     import transformers
 
-    words = {f"w{i:04d}": i for i in range(VOCABULARY)}
+    words = {f"w{i:04d}": i for i in range(vocabulary())}
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="w0000"))
     made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     fast: Any = transformers.PreTrainedTokenizerFast
@@ -66,7 +91,7 @@ def text(ids: Any) -> str:
 
 def rows(n: int, width: int) -> np.ndarray[Any, Any]:
     """Return random token ids."""
-    return np.random.default_rng(0).integers(2, VOCABULARY, (n, width))
+    return np.random.default_rng(0).integers(2, vocabulary(), (n, width))
 
 
 def reward_of(ids: Any) -> float:
@@ -83,20 +108,21 @@ def rlox_parts(algorithm: Any) -> list[Part]:
     ]  # fmt: skip
 
 
-def rlox_grpo(folder: Path) -> Contender:
+def rlox_grpo(folder: Path, layout: str = "auto") -> Contender:
     """Return a function that takes one gradient step, and where its parts are."""
     import rlox_llm.grpo
     from rlox_llm.grpo import GRPO
 
+    prompt, completion = LENGTHS[CHOSEN["size"]]
     model = make_model()
     grpo = GRPO(
         model, copy.deepcopy(model), lambda rows, prompts, completion_ids: [
             reward_of(ids.tolist()) for ids in completion_ids
         ],
-        group_size=GROUP, kl_coef=0.04, max_new_tokens=COMPLETION, learning_rate=1e-5,
-        prompts_per_rollout=PROMPTS,
+        group_size=GROUP, kl_coef=0.04, max_new_tokens=completion, learning_rate=1e-5,
+        prompts_per_rollout=PROMPTS, layout=layout, bf16=CHOSEN["bf16"],
     )  # fmt: skip
-    prompts = torch.from_numpy(rows(PROMPTS, PROMPT)).to(PLACE["device"])
+    prompts = torch.from_numpy(rows(PROMPTS, prompt)).to(CHOSEN["device"])
     sampling = (rlox_llm.grpo, "complete", "sampling")
     return lambda: grpo.train_step(prompts), [sampling, *rlox_parts(grpo)]
 
@@ -104,7 +130,7 @@ def rlox_grpo(folder: Path) -> Contender:
 def trl_arguments(folder: Path, n: int) -> dict[str, Any]:
     """Return what both trainers of TRL are given."""
     return {
-        "output_dir": str(folder), "use_cpu": PLACE["device"] == "cpu", "bf16": False,
+        "output_dir": str(folder), "use_cpu": not on_gpu(), "bf16": CHOSEN["bf16"],
         "report_to": "none", "gradient_checkpointing": False, "per_device_train_batch_size": n,
         "save_strategy": "no", "logging_steps": 10**6, "disable_tqdm": True, "learning_rate": 1e-5,
         "max_grad_norm": 1.0,
@@ -151,16 +177,17 @@ def trl_grpo(folder: Path) -> Contender:
 
     make_model().save_pretrained(folder / "model")
     model = transformers.AutoModelForCausalLM.from_pretrained(folder / "model")
+    prompt, completion = LENGTHS[CHOSEN["size"]]
     arguments = trl.GRPOConfig(
         **trl_arguments(folder, PROMPTS * GROUP), num_generations=GROUP, beta=0.04,
-        max_completion_length=COMPLETION, shuffle_dataset=False,
+        max_completion_length=completion, shuffle_dataset=False,
     )  # fmt: skip
     trainer = trl.GRPOTrainer(
         model=model,
         reward_funcs=lambda completion_ids, **_: [reward_of(ids) for ids in completion_ids],
         args=arguments, processing_class=make_tokenizer(),
         train_dataset=datasets.Dataset.from_list(
-            [{"prompt": text(row)} for row in rows(PROMPTS, PROMPT)]
+            [{"prompt": text(row)} for row in rows(PROMPTS, prompt)]
         ),
     )  # fmt: skip
     step = stepping(trainer)
@@ -174,18 +201,20 @@ def trl_grpo(folder: Path) -> Contender:
     ]  # fmt: skip
 
 
-def rlox_dpo(folder: Path) -> Contender:
+def rlox_dpo(folder: Path, layout: str = "auto") -> Contender:
     """Return a function that takes one gradient step, and where its parts are."""
     from rlox_llm.dpo import DPO
 
+    prompt, completion = LENGTHS[CHOSEN["size"]]
     model = make_model()
-    found = rows(PAIRS, PROMPT + 2 * COMPLETION)
+    found = rows(PAIRS, prompt + 2 * completion)
     ends = np.full((PAIRS, 1), EOS)
     dpo = DPO(
         model, copy.deepcopy(model), learning_rate=1e-5, batch_size=PAIRS,
+        layout=layout, bf16=CHOSEN["bf16"],
         dataset=[
-            {"prompt": row[:PROMPT], "chosen": np.append(row[PROMPT:-COMPLETION], end),
-             "rejected": np.append(row[-COMPLETION:], end)}
+            {"prompt": row[:prompt], "chosen": np.append(row[prompt:-completion], end),
+             "rejected": np.append(row[-completion:], end)}
             for row, end in zip(found, ends, strict=True)
         ],
     )  # fmt: skip
@@ -201,13 +230,14 @@ def trl_dpo(folder: Path) -> Contender:
 
     make_model().save_pretrained(folder / "model")
     model = transformers.AutoModelForCausalLM.from_pretrained(folder / "model")
-    found = rows(PAIRS, PROMPT + 2 * COMPLETION)
+    prompt, completion = LENGTHS[CHOSEN["size"]]
+    found = rows(PAIRS, prompt + 2 * completion)
     trainer = trl.DPOTrainer(
         model=model, args=trl.DPOConfig(**trl_arguments(folder, PAIRS)),
         processing_class=make_tokenizer(),
         train_dataset=datasets.Dataset.from_list(
-            [{"prompt": text(row[:PROMPT]), "chosen": " " + text(row[PROMPT:-COMPLETION]),
-              "rejected": " " + text(row[-COMPLETION:])} for row in found]
+            [{"prompt": text(row[:prompt]), "chosen": " " + text(row[prompt:-completion]),
+              "rejected": " " + text(row[-completion:])} for row in found]
         ),
     )  # fmt: skip
     step = stepping(trainer)
@@ -219,20 +249,23 @@ def trl_dpo(folder: Path) -> Contender:
 
 def measure(contenders: dict[str, Any], rounds: int) -> dict[str, Any]:
     """Return wall and CPU seconds of a step of each contender, in turn."""
+    wall_clock = clock_of(CHOSEN["device"]) if on_gpu() else time.perf_counter
     wall: dict[str, list[float]] = {name: [] for name in contenders}
     cpu: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(rounds + 1):
         for name, step in contenders.items():
-            before = time.perf_counter(), time.process_time()
+            before = wall_clock(), time.process_time()
             step()
             if turn:  # the first warms up
-                wall[name].append(time.perf_counter() - before[0])
+                wall[name].append(wall_clock() - before[0])
                 cpu[name].append(time.process_time() - before[1])
     return {"wall": wall, "cpu": cpu}
 
 
 CONTENDERS: dict[str, Callable[[Path], Contender]] = {
     "rlox_grpo": rlox_grpo, "trl_grpo": trl_grpo, "rlox_dpo": rlox_dpo, "trl_dpo": trl_dpo,
+    "rlox_padded_grpo": partial(rlox_grpo, layout="padded"),
+    "rlox_padded_dpo": partial(rlox_dpo, layout="padded"),
 }  # fmt: skip
 
 
@@ -259,41 +292,50 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--peak", choices=CONTENDERS, help="print the peak memory of one, in MB")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--size", default="2m", choices=SIZES)
+    parser.add_argument("--bf16", action="store_true", help="compute in bfloat16")
     arguments = parser.parse_args()
-    PLACE["device"] = arguments.device
+    CHOSEN.update({name: getattr(arguments, name) for name in CHOSEN})
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     if arguments.peak:
         print(json.dumps(peak(arguments.peak)))
         return
+    prompt, completion = LENGTHS[arguments.size]
     results: dict[str, Any] = {
         "machine": machine(["torch", "transformers", "trl", "rlox-llm"]) | gpu_of(arguments.device),
-        "work": {"model": "Llama, 4 layers, width 128, vocabulary 2048", "prompt": PROMPT,
-                 "completion": COMPLETION, "prompts": PROMPTS, "group": GROUP, "pairs": PAIRS,
-                 "threads": 1, "rounds": arguments.rounds},
+        "work": {"model": {"llama": SIZES[arguments.size], "bf16": arguments.bf16},
+                 "prompt": prompt, "completion": completion, "prompts": PROMPTS, "group": GROUP,
+                 "pairs": PAIRS, "threads": 1, "rounds": arguments.rounds},
     }  # fmt: skip
+    # layouts differ by how many passes they take, which on a GPU may cost more than what is in them
+    contenders = ("rlox", "trl", "rlox_padded") if on_gpu() else ("rlox", "trl")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
-        done = {"grpo": PROMPTS * GROUP * COMPLETION, "dpo": PAIRS}
+        done = {"grpo": PROMPTS * GROUP * completion, "dpo": PAIRS}
         for name, unit in (("grpo", "tokens_per_second"), ("dpo", "pairs_per_second")):
-            made = {who: CONTENDERS[f"{who}_{name}"](path) for who in ("rlox", "trl")}
+            made = {who: CONTENDERS[f"{who}_{name}"](path) for who in contenders}
             found = measure({who: step for who, (step, _) in made.items()}, arguments.rounds)
             results[name] = {
                 clock: {
                     "median_seconds": {k: round(float(np.median(v)), 4) for k, v in times.items()},
                     unit: {k: round(done[name] / float(np.median(v))) for k, v in times.items()},
-                    "trl_over_rlox": ratio_summary(np.array(times["trl"]), np.array(times["rlox"])),
+                    **{f"trl_over_{who}": ratio_summary(np.array(times["trl"]), np.array(v))
+                       for who, v in times.items() if who != "trl"},
                 }
                 for clock, times in found.items()
-            }
-            results[name]["cpu_ms_by_part"] = {
-                who: cpu_by_part(*contender, arguments.rounds) for who, contender in made.items()
+            }  # fmt: skip
+            clock = clock_of(arguments.device)
+            results[name]["ms_by_part" if on_gpu() else "cpu_ms_by_part"] = {
+                who: time_by_part(*contender, arguments.rounds, clock)
+                for who, contender in made.items()
             }
             print(name, results[name], flush=True)
-    if arguments.device == "cpu":
+    if not on_gpu():
         results["peak_mb"] = {name: peak_elsewhere(name) for name in CONTENDERS}
         print(results["peak_mb"], flush=True)
-    write("llm" if arguments.device == "cpu" else "llm_cuda", results)
+    size = "" if arguments.size == "2m" else f"_{arguments.size}"
+    write(f"llm{'_cuda' if on_gpu() else ''}{size}", results)
 
 
 if __name__ == "__main__":

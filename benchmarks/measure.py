@@ -26,7 +26,6 @@ from rlox.analysis.measure import interleave, ratio_summary, summary
 __all__ = [
     "Part",
     "Side",
-    "cpu_by_part",
     "interleave",
     "interleave_calls",
     "interleave_counted",
@@ -39,6 +38,7 @@ __all__ = [
     "run_in_turns",
     "run_process",
     "summary",
+    "time_by_part",
     "write",
 ]
 
@@ -253,8 +253,13 @@ def _path(name: str) -> Path:
     return RESULTS / "-".join(make.lower().split()) / f"{name}.json"
 
 
-def cpu_by_part(step: Callable[[], Any], parts: list[Part], rounds: int) -> dict[str, float]:
-    """Return CPU milliseconds of a step by its parts, and of what is left, as means.
+def time_by_part(
+    step: Callable[[], Any],
+    parts: list[Part],
+    rounds: int,
+    clock: Callable[[], float] = time.process_time,
+) -> dict[str, float]:
+    """Return milliseconds of a step by its parts, and of what is left, as means.
 
     A part's clock stands still while another part runs within it.
 
@@ -262,14 +267,15 @@ def cpu_by_part(step: Callable[[], Any], parts: list[Part], rounds: int) -> dict
         step: what is measured.
         parts: functions that it calls.
         rounds: how often it is called.
+        clock: of seconds; by default those that the process computes.
     """
     spent: dict[str, float] = {}
     running = ["else"]
-    since = time.process_time()
+    since = clock()
 
     def switch() -> None:
         nonlocal since
-        now = time.process_time()
+        now = clock()
         spent[running[-1]] = spent.get(running[-1], 0.0) + now - since
         since = now
 
@@ -289,7 +295,7 @@ def cpu_by_part(step: Callable[[], Any], parts: list[Part], rounds: int) -> dict
         for owner, attribute, name in parts:
             new = timed(getattr(owner, attribute), name)
             stack.enter_context(mock.patch.object(owner, attribute, new))
-        since = time.process_time()
+        since = clock()
         for _ in range(rounds):
             step()
         switch()
