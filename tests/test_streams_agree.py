@@ -177,6 +177,14 @@ def test_impossible_buffers_are_refused(cls: Any, capacity: int, fields: Any, op
         cls(capacity, fields, **options)
 
 
+@pytest.mark.parametrize("cls", CLASSES, ids=["native", "reference"])
+@pytest.mark.parametrize("dtype", [",", "f4,f4", "U3", "no type", 3.5, object])
+def test_fields_of_other_types_are_named(cls: Any, dtype: Any) -> None:
+    """NumPy itself raises a SyntaxError of a comma."""
+    with pytest.raises(ValueError, match=r"must hold real numbers, got dtype .+ 'small'"):
+        cls(10, {"flag": ((), np.bool_), "small": ((2,), dtype)})
+
+
 def test_a_buffer_beyond_all_memory_is_refused() -> None:
     """Before anything is reserved."""
     with pytest.raises(MemoryError, match="keep fewer rows"):

@@ -37,9 +37,29 @@ def parse_shape(name: str, dim: SupportsIndex | Sequence[SupportsIndex]) -> tupl
 
 def parse_dtype(name: str, dtype: npt.DTypeLike, allowed: Sequence[str]) -> np.dtype[Any]:
     """Return a type that is one of ``allowed``."""
-    if np.dtype(dtype).name not in allowed:
+    found = _dtype(dtype)
+    if found is None or found.name not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {dtype!r}")
-    return np.dtype(dtype)
+    return found
+
+
+def empty_fields(capacity: int, fields: Mapping[str, tuple[Any, Any]]) -> dict[str, Array]:
+    """Return the rows of fields of real numbers, given by shape and type."""
+    made = {}
+    for field, (shape, dtype) in fields.items():
+        found = _dtype(dtype)
+        if found is None or found.kind not in "biuf":
+            got = dtype if found is None else found
+            raise ValueError(f"fields must hold real numbers, got dtype {got} for '{field}'")
+        made[field] = np.zeros((capacity, *parse_shape("fields", shape)), found)
+    return made
+
+
+def _dtype(dtype: npt.DTypeLike) -> np.dtype[Any] | None:
+    try:
+        return np.dtype(dtype)
+    except (SyntaxError, TypeError, ValueError):  # the first of some texts, such as ","
+        return None
 
 
 def convert(name: str, values: npt.ArrayLike, shape: tuple[int, ...], like: Array) -> Array:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from rlox.reference.arrays import integers, shaped, vector
 from rlox.reference.arrays import size as parse_size
-from rlox.reference.replay.parsing import Array, parse_queue, parse_shape, stream, stream_words
+from rlox.reference.replay.parsing import Array, empty_fields, parse_queue, stream, stream_words
 
 __all__ = ["SequenceReplayBuffer"]
 
@@ -74,13 +74,7 @@ class SequenceReplayBuffer:
         self._declared = tuple(declared)
         online = online_length
         self._online_length = None if online is None else parse_size("online_length", online)
-        for _, dtype in fields.values():
-            if np.dtype(dtype).kind not in "biuf":
-                raise ValueError(f"fields must hold real numbers, got dtype {np.dtype(dtype)}")
-        self._fields = {
-            name: np.zeros((self.capacity, *parse_shape("fields", shape)), dtype)
-            for name, (shape, dtype) in fields.items()
-        }
+        self._fields = empty_fields(self.capacity, fields)
         self._changes = 0
         self._changed = np.zeros(-(-self.capacity // BLOCK), np.int64)
         self._totals = np.zeros(self.n_envs, np.int64)

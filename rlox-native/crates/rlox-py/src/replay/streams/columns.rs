@@ -81,13 +81,14 @@ pub(super) fn slices_mut<'a>(arrays: &'a mut [OutBytes<'_>]) -> PyResult<Vec<&'a
 pub(super) fn parse_columns(fields: &Bound<'_, PyAny>) -> PyResult<Vec<Column>> {
     let mut columns = Vec::new();
     for (name, field) in mapping(fields)? {
-        let (shape, dtype): (Bound<'_, PyAny>, Bound<'_, PyAny>) = field.extract()?;
-        let dtype = numpy_call(fields.py(), "dtype", (dtype,))?;
-        let descr = dtype.cast::<numpy::PyArrayDescr>()?;
-        if !b"biuf".contains(&descr.kind()) {
-            let text = format!("fields must hold real numbers, got dtype {dtype}");
+        let (shape, given): (Bound<'_, PyAny>, Bound<'_, PyAny>) = field.extract()?;
+        // Of some texts NumPy raises a SyntaxError.
+        let dtype = numpy_call(fields.py(), "dtype", (&given,)).unwrap_or(given);
+        let real = dtype.cast::<numpy::PyArrayDescr>().ok();
+        let Some(descr) = real.filter(|descr| b"biuf".contains(&descr.kind())) else {
+            let text = format!("fields must hold real numbers, got dtype {dtype} for '{name}'");
             return Err(PyValueError::new_err(text));
-        }
+        };
         let (shape, product) = parse_axes(&shape, "fields")?;
         let bytes = product.saturating_mul(descr.itemsize());
         columns.push(Column { name: name.extract()?, shape, dtype: dtype.unbind(), bytes });
