@@ -209,6 +209,36 @@ def test_a_gaussian_policy_acts_by_noise():
             learner.act(weights, obs, noise)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("tau", [0, 0.005, 0.5, 0.7, 1])
+def test_a_target_goes_a_part_of_the_way(tau, dtype):
+    """0 stays and 1 copies, to the bit."""
+    learner = rlox_native.ContinuousLearner(3, 1, (4,), 2, dtype=dtype)
+    target, learns = np.random.default_rng(0).normal(size=(2, 42)).astype(dtype)
+    expected = (1 - tau) * target + tau * learns
+    learner.follow(target, learns, tau=tau, rows=256)
+    if tau in {0, 1}:
+        np.testing.assert_array_equal(target, expected)
+    np.testing.assert_allclose(target, expected, rtol=0, atol=1e-6 if dtype == "float32" else 1e-15)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"tau": -0.1}, r"^tau must lie in \[0, 1\], got -0\.1"),
+        ({"tau": NAN}, r"^tau must lie in \[0, 1\], got NaN"),
+        ({"target": np.zeros(3, np.float32)}, r"^target must have "),
+    ],
+)
+def test_a_target_that_cannot_follow_is_left(changed, message):
+    """Another size, or a number out of range."""
+    learner = rlox_native.ContinuousLearner(3, 1, (4,), 2)
+    arguments = {"target": np.zeros(4, np.float32), "tau": 0.5, **changed}
+    with pytest.raises(ValueError, match=message):
+        learner.follow(parameters=np.ones(4, np.float32), rows=256, **arguments)
+    assert not arguments["target"].any()
+
+
 @pytest.mark.parametrize("bounds", [(2, -5), (NAN, 1), (-5, INF)])
 @pytest.mark.parametrize("kind", ["ContinuousLearner", "ImplicitLearner"])
 def test_bounds_of_deviations_are_an_interval(kind, bounds):

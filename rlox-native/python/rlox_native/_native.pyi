@@ -1240,6 +1240,23 @@ class ContinuousLearner:
             TypeError: an array has another dtype, or a number another type.
         """
 
+    def follow(
+        self, target: NDArray[Any], parameters: ArrayLike, *, tau: float, rows: SupportsIndex
+    ) -> None:
+        """Move a target network, in place: θ' ← θ' + τ (θ - θ'); without the interpreter lock.
+
+        Args:
+            target: θ', as many as ``parameters``.
+            parameters: θ, of the policy or of the critics.
+            tau: τ in [0, 1].
+            rows: of the gradient steps, whose threads take part.
+
+        Raises:
+            ValueError: the sizes differ, ``tau`` is out of range, or ``target`` cannot be written
+                to; nothing has changed.
+            TypeError: an array has another dtype, or a number another type.
+        """
+
     def penalize(
         self,
         critics: ArrayLike,

@@ -58,11 +58,12 @@ class NativeActorCriticLearner:
         self._steps: dict[Enum, Callable[[TransitionBatch, float], Any]]
         if soft:
             self._alpha = Adam(parts["alpha_optimizer"], 1)
-            self._targets = {"critic": flatten_parameters(parts["target"])}
+            self._targets = {"critic": flatten_parameters(parts["target"]).numpy()}
             self._steps = {Learn.ALL: self._learn_softly}
         else:
             self._targets = {
-                name: flatten_parameters(parts[f"{name}_target"]) for name in ("critic", "policy")
+                name: flatten_parameters(parts[f"{name}_target"]).numpy()
+                for name in ("critic", "policy")
             }
             self._steps = {Learn.VALUES: self._learn_values, Learn.POLICY: self._learn_policy}
 
@@ -91,12 +92,13 @@ class NativeActorCriticLearner:
             self._noise(len(batch.actions), parts["policy"].generator).numpy() for _ in range(2)
         )
         terms = self._step_values(batch, policy, of_next, learning_rate, alpha=alpha, scale=0.5)
+        # The policy's step neither reads the target nor moves the critics, which are at hand now.
+        self._follow("critic", self._critic, len(batch.actions))
         policy_loss, entropy = self._step_policy(batch, of_present, learning_rate, alpha=alpha)
         if objective.target_entropy is not None:
             # J_α is log α (H - H̄)
             slope = entropy - objective.target_entropy
             self._alpha.step_down(slope, learning_rate)
-        self._follow("critic", parts["critic_optimizer"].parameters)
         return {**terms, "policy_loss": policy_loss, "entropy": entropy, "alpha": alpha}
 
     def _learn_values(self, batch: TransitionBatch, learning_rate: float) -> dict[str, Any]:
@@ -107,7 +109,7 @@ class NativeActorCriticLearner:
             drawn = self._noise(len(batch.actions), self._task.streams["target noise"])
             clip = objective.noise_clip
             noise = drawn.mul_(objective.target_noise).clamp_(-clip, clip).numpy()
-        policy = self._targets["policy"].numpy()
+        policy = self._targets["policy"]
         return self._step_values(batch, policy, noise, learning_rate, alpha=0.0, scale=1.0)
 
     def _learn_policy(self, batch: TransitionBatch, learning_rate: float) -> dict[str, Any]:
@@ -115,8 +117,8 @@ class NativeActorCriticLearner:
         alpha = self._task.objective.cloning
         cloning = None if alpha is None else (as_array(batch.actions), alpha)
         policy_loss, _ = self._step_policy(batch, None, learning_rate, cloning=cloning)
-        for name in ("policy", "critic"):
-            self._follow(name, self._task.parts[f"{name}_optimizer"].parameters)
+        for name, learnt in (("policy", self._policy), ("critic", self._critic)):
+            self._follow(name, learnt, len(batch.actions))
         return {"policy_loss": policy_loss}
 
     def _step_values(
@@ -129,7 +131,7 @@ class NativeActorCriticLearner:
     ) -> dict[str, Any]:
         loss, value, errors = self._learner.step_values(
             self._critic.arguments(),
-            self._targets["critic"].numpy(),
+            self._targets["critic"],
             policy,
             batch_arrays(batch),
             noise,
@@ -165,9 +167,10 @@ class NativeActorCriticLearner:
         parameters: torch.Tensor = self._task.parts["policy_optimizer"].parameters
         return standard_normal(parameters.new_empty(rows, self._learner.act_dim), generator)
 
-    def _follow(self, name: str, parameters: torch.Tensor) -> None:
+    def _follow(self, name: str, learnt: Adam, rows: int) -> None:
         """Move a target network, as ``rlox.networks.polyak_update`` does."""
-        self._targets[name].lerp_(parameters, self._task.objective.tau)
+        tau = self._task.objective.tau
+        self._learner.follow(self._targets[name], learnt.parameters, tau=tau, rows=rows)
 
 
 def actor_critic_learner(parts: Any, kind: type[nn.Module]) -> ContinuousLearner:

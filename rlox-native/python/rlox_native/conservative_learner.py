@@ -52,7 +52,7 @@ class NativeConservativeLearner:
         self._critic = Adam(parts["critic_optimizer"], self._learner.n_critic_parameters)
         self._alpha = Adam(parts["alpha_optimizer"], 1)
         self._multiplier = Adam(parts["multiplier_optimizer"], 1)
-        self._target = flatten_parameters(parts["target"])
+        self._target = flatten_parameters(parts["target"]).numpy()
         self._steps: dict[Enum, Callable[[TransitionBatch, float], Any]] = {
             Learn.POLICY: self._learn_policy,
             Learn.VALUES: self._learn_values,
@@ -112,7 +112,7 @@ class NativeConservativeLearner:
         weight = objective.penalty_weight * min(_exponential(self._multiplier), 1e6)
         loss, value, _ = self._learner.step_values(
             self._critic.arguments(),
-            self._target.numpy(),
+            self._target,
             policy,
             arrays,
             noise,
@@ -122,7 +122,9 @@ class NativeConservativeLearner:
             penalty_weight=weight,
         )
         self._critic.count()
-        self._target.lerp_(self._task.parts["critic_optimizer"].parameters, objective.tau)
+        self._learner.follow(
+            self._target, self._critic.parameters, tau=objective.tau, rows=len(batch.actions)
+        )
         cql_loss = weight * float(penalty.sum())
         return {"q_loss": loss, "q_value": value, "cql_loss": cql_loss, "cql_alpha": weight}
 

@@ -142,7 +142,7 @@ fn steps_of_critics_and_policy() {
             let mut learner = ContinuousLearner::<f32>::new(3, 2, &hidden, actor, 3).unwrap();
             let mut policy = numbers(learner.n_policy_parameters(), 1);
             let mut critics = numbers(learner.n_critic_parameters(), 2);
-            let target = numbers(critics.len(), 3);
+            let mut target = numbers(critics.len(), 3);
             let drawn = Drawn::new(ROWS, 4);
             let (actions, noise) = (numbers(2 * ROWS, 7), numbers(2 * ROWS, 8));
             let mut errors = vec![0.0; 3 * ROWS];
@@ -170,8 +170,9 @@ fn steps_of_critics_and_policy() {
                 learner
                     .step_policy(&mut policy, &critics, &mut moments, &drawn.obs, &noise, step)
                     .unwrap();
+                learner.follow(&mut target, &critics, 0.3, ROWS).unwrap();
             }
-            [policy, critics, errors].concat()
+            [policy, critics, target, errors].concat()
         });
     }
 }

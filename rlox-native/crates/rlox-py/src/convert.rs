@@ -188,6 +188,7 @@ pub(crate) mod real {
         policy_learning_rate,
         rho_bar,
         scale,
+        tau,
         temperature,
         vf_coef
     );

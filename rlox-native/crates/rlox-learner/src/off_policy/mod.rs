@@ -10,6 +10,7 @@ mod policy_step;
 mod q_learner;
 mod q_network;
 mod squashed;
+mod target;
 mod value_step;
 
 pub use continuous::{Actor, Cloning, ContinuousLearner, PolicyStep, PolicyTerms, ValueStep};

@@ -6,7 +6,7 @@ use pyo3::types::PyDict;
 use rlox_learner::off_policy::{self as kernels, Actor, Cloning, PolicyStep, Samples, ValueStep};
 
 use super::{Adam, BatchArrays};
-use crate::convert::{check_shape, parse_hidden, real, real_array};
+use crate::convert::{check_shape, output_array, parse_hidden, real, real_array};
 use crate::errors::raise;
 use crate::locks::lock;
 use crate::memory::check_networks;
@@ -153,6 +153,24 @@ impl ContinuousLearner {
                 lock(learner).step_policy(parameters, critics, &mut moments, obs, noise, step)
             });
             terms.map(|terms| (terms.loss, terms.entropy)).map_err(raise)
+        })
+    }
+
+    /// Move a target network's parameters towards those that learn.
+    #[pyo3(signature = (target, parameters, *, tau, rows))]
+    fn follow(
+        &self,
+        py: Python<'_>,
+        target: &Bound<'_, PyAny>,
+        parameters: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = real::tau)] tau: f64,
+        rows: usize,
+    ) -> PyResult<()> {
+        with_learner!(self.learner, |learner: F| {
+            let parameters = real_array::<F, Ix1>(parameters, "parameters")?;
+            let mut target = output_array::<F, Ix1>(target, "target", &[parameters.len()])?;
+            let (target, parameters) = (target.as_slice_mut()?, parameters.as_slice()?);
+            py.detach(|| lock(learner).follow(target, parameters, tau, rows)).map_err(raise)
         })
     }
 

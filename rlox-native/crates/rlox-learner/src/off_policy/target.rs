@@ -1,0 +1,57 @@
+//! Target networks, which follow the parameters that learn.
+
+use pulp::{Arch, Simd, WithSimd};
+use rlox_kernels::error::{Result, check_len, check_range};
+use rlox_kernels::threads;
+
+use super::continuous::ContinuousLearner;
+use crate::Real;
+
+impl<F: Real> ContinuousLearner<F> {
+    /// Moves a target network's parameters: θ' ← θ' + τ (θ - θ').
+    ///
+    /// Threads take part as they do in a gradient step on `rows` rows, which has `parameters` in their
+    /// caches.
+    ///
+    /// # Errors
+    /// [`KernelError`](rlox_kernels::KernelError) for lengths that differ, and `tau` outside [0, 1].
+    pub fn follow(&self, target: &mut [F], parameters: &[F], tau: f64, rows: usize) -> Result<()> {
+        check_len("target", target.len(), "parameters", parameters.len())?;
+        check_range("tau", tau, 0.0, 1.0)?;
+        let helpers = self.policy.helpers(rows);
+        Arch::new().dispatch(Follow { helpers, target, parameters, tau });
+        Ok(())
+    }
+}
+
+/// The arguments of [`ContinuousLearner::follow`].
+struct Follow<'a, F> {
+    helpers: usize,
+    target: &'a mut [F],
+    parameters: &'a [F],
+    tau: f64,
+}
+
+impl<F: Real> WithSimd for Follow<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { helpers, target, parameters, tau } = self;
+        let size = target.len().div_ceil(helpers + 1).max(1);
+        let parts = target.chunks_mut(size).zip(parameters.chunks(size)).collect();
+        // Both forms as torch has them: τ = 1 copies.
+        let (near, far) = (F::of(tau), F::of(1.0 - tau));
+        threads::for_each(parts, helpers, |(target, parameters)| {
+            simd.vectorize(
+                #[inline(always)]
+                || {
+                    for (target, &learnt) in target.iter_mut().zip(parameters) {
+                        let way = learnt - *target;
+                        *target = if tau < 0.5 { *target + near * way } else { learnt - far * way };
+                    }
+                },
+            );
+        });
+    }
+}
