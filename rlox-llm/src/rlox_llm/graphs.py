@@ -248,10 +248,11 @@ class _Graph:
             )
             scaled = self._scaled(output)
             expected = scaled.gather(1, drawn)[:, 0] - scaled.logsumexp(1)
-            off = float((expected - self._logps[:, i]).abs().max())
-            if not off < (1e-3 if self._blocked.dtype.itemsize >= 4 else 0.1):
+            off = float((expected - self._logps[:, i]).abs().mean())
+            if not off < (1e-2 if self._blocked.dtype.itemsize >= 4 else 0.1):
                 raise ValueError(
-                    f"log-probabilities of token {i} differ by {off:.2g} from those without"
+                    f"log-probabilities of token {i} differ by {off:.2g} on average from those "
+                    "without"
                 )
             last, options = drawn, {"past_key_values": output.past_key_values}
 

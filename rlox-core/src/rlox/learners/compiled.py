@@ -124,10 +124,11 @@ def own_tensors(*objects: Any) -> Iterator[None]:
     Args:
         objects: with attributes that are tensors, TensorDicts, or dictionaries and lists of them.
     """
-    before = [dict(vars(each)) for each in objects]
+    attributes = [getattr(each, "__dict__", {}) for each in objects]
+    before = [dict(each) for each in attributes]
     yield
-    for each, had in zip(objects, before, strict=True):
-        for name, value in vars(each).items():
+    for each, has, had in zip(objects, attributes, before, strict=True):
+        for name, value in has.items():
             if value is not had.get(name):
                 setattr(each, name, _copied(value))
 
