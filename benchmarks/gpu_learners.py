@@ -83,8 +83,9 @@ def ours(case: str, device: str, backend: str) -> Callable[[int], Any]:
 
 def dreamer(make: Any) -> Callable[[int], Any]:
     """Return gradient steps of DreamerV3, with what is drawn and written back for them."""
+    from rlox.learners.transitions import Learn
     from rlox.nn import flush_denormals
-    from rlox_dreamer.dreamer import Latent, Learn
+    from rlox_dreamer.rssm import Latent
 
     agent = make("dreamer_v3", env=Frames, size="12m", learning_starts=2000)
     agent.train(2000)

@@ -22,13 +22,14 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from devices import clock_of, gpu_of
 from measure import Part, machine, peak_mib, ratio_summary, time_by_part, write
 
+Layout = Literal["auto", "padded"]
 Contender = tuple[Callable[[], Any], list[Part]]
 
 PAD, EOS = 0, 1
@@ -54,7 +55,7 @@ def make_model() -> Any:
     """Return a Llama of the chosen size."""
     import transformers
 
-    ends = {"eos_token_id": EOS, "bos_token_id": None, "pad_token_id": PAD}
+    ends: dict[str, Any] = {"eos_token_id": EOS, "bos_token_id": None, "pad_token_id": PAD}
     config = transformers.LlamaConfig(**SIZES[CHOSEN["size"]], **ends)
     torch.manual_seed(0)
     with torch.device(CHOSEN["device"]):
@@ -108,7 +109,7 @@ def rlox_parts(algorithm: Any) -> list[Part]:
     ]  # fmt: skip
 
 
-def rlox_grpo(folder: Path, layout: str = "auto") -> Contender:
+def rlox_grpo(folder: Path, layout: Layout = "auto") -> Contender:
     """Return a function that takes one gradient step, and where its parts are."""
     import rlox_llm.grpo
     from rlox_llm.grpo import GRPO
@@ -201,7 +202,7 @@ def trl_grpo(folder: Path) -> Contender:
     ]  # fmt: skip
 
 
-def rlox_dpo(folder: Path, layout: str = "auto") -> Contender:
+def rlox_dpo(folder: Path, layout: Layout = "auto") -> Contender:
     """Return a function that takes one gradient step, and where its parts are."""
     from rlox_llm.dpo import DPO
 
