@@ -76,7 +76,7 @@ class GraphDecoder:
         tokens: Tensor,
         logps: Tensor,
     ) -> Tensor | None:
-        """Fill completions in; return their lengths.
+        """Fill completions in; return how many tokens of them are sampled, an EOS or not.
 
         Args:
             prompts: rows of token ids.
@@ -127,7 +127,7 @@ class GraphDecoder:
             cache, seen, starts = prefill(model, prompts, index, room, width=self._width)
             graph = _Graph(model, params, cache, draws)
             graph.begin(seen, starts, last, draws)
-            graph.require_agreement(prompts, index)
+            graph.require_agreement([prompt for prompt in prompts for _ in range(n)])
             graph.begin(seen, starts, last, draws)
             graph.replay = self._capture(graph.step)
         else:
@@ -204,12 +204,14 @@ class _Graph:
 
     def step(self) -> None:
         """Sample a token of each row."""
-        scaled = self._scaled(
-            self._model.forward(
-                self._last, self._blocked.index_fill_(3, self._place, 0.0), use_cache=True,
-                position_ids=self._positions, past_key_values=self._cache,
-            )
+        output = self._model.forward(
+            self._last, self._blocked.index_fill_(3, self._place, 0.0), use_cache=True,
+            position_ids=self._positions, past_key_values=self._cache,
         )  # fmt: skip
+        # not by logits_of, whose checks wait for the device
+        logits: Tensor = output.logits[:, -1]
+        scaled = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        scaled = scaled / self._params.temperature
         drawn = self._params.draw(scaled, self._draws.index_select(0, self._taken)[0])[:, None]
         chosen = scaled.gather(1, drawn) - scaled.logsumexp(1, keepdim=True)
         self._tokens.index_copy_(1, self._taken, drawn)
@@ -218,18 +220,11 @@ class _Graph:
         for count in (self._positions, self._place, self._taken):
             count.add_(1)
 
-    def _scaled(self, output: Any) -> Tensor:
-        logits: Tensor = output.logits[:, -1]
-        if logits.dtype != torch.float64:
-            logits = logits.float()
-        return logits / self._params.temperature
-
-    def require_agreement(self, prompts: Sequence[Tensor], index: Tensor) -> None:
-        """Sample two tokens of each row, and check that a growing cache finds them as likely.
+    def require_agreement(self, prompts: Sequence[Tensor]) -> None:
+        """Sample two tokens of each row, and check that the model scores them as likely.
 
         Args:
-            prompts: rows of token ids.
-            index: (N,) the prompt of each row.
+            prompts: N rows of token ids; completions of one prompt share one tensor.
 
         Raises:
             ValueError: it does not.
@@ -237,40 +232,30 @@ class _Graph:
         steps = min(2, len(self._draws))
         for _ in range(steps):
             self.step()
-        cache, seen, starts = prefill(self._model, prompts, index)
-        options: dict[str, Any] = {} if cache is None else {"past_key_values": cache}
-        last = torch.stack([prompt[-1] for prompt in prompts])[index][:, None]
-        for i in range(steps):
-            drawn = self._tokens[:, i : i + 1]
-            seen = torch.cat([seen, seen.new_ones(len(seen), 1)], 1)
-            output = self._model.forward(
-                last, seen, use_cache=True, position_ids=(starts + i)[:, None], **options
+        tokens, found = self._tokens[:, :steps], self._logps[:, :steps]
+        everywhere = torch.ones_like(tokens, dtype=torch.bool)
+        expected = self._model.logps(prompts, tokens, everywhere, self._params.temperature)
+        off = float((expected - found).abs().mean(0).max())
+        if not off < (1e-2 if self._blocked.dtype.itemsize >= 4 else 0.1):
+            raise ValueError(
+                f"log-probabilities of its first tokens differ by {off:.2g} on average"
             )
-            scaled = self._scaled(output)
-            expected = scaled.gather(1, drawn)[:, 0] - scaled.logsumexp(1)
-            off = float((expected - self._logps[:, i]).abs().mean())
-            if not off < (1e-2 if self._blocked.dtype.itemsize >= 4 else 0.1):
-                raise ValueError(
-                    f"log-probabilities of token {i} differ by {off:.2g} on average from those "
-                    "without"
-                )
-            last, options = drawn, {"past_key_values": output.past_key_values}
 
     def run(self, tokens: Tensor, logps: Tensor) -> Tensor:
-        """Sample all tokens into ``tokens`` and ``logps`` (N, T); return the lengths (N,)."""
+        """Sample into ``tokens`` and ``logps`` (N, T); return how many each row (N,) has of them.
+
+        Those behind a row's first EOS mean nothing.
+        """
         steps = tokens.shape[1]
         eos = torch.tensor(self._params.eos, dtype=torch.long, device=tokens.device)
         done = 0
         while done < steps:
             self.replay()
             done += 1
-            if len(eos) and done % LOOKS == 0 and bool(self._ends(eos, done).any(1).all()):
-                break
+            if len(eos) and done % LOOKS == 0:
+                ends = torch.isin(self._tokens[:, :done], eos)
+                if bool(ends.any(1).all()):
+                    break
         tokens.copy_(self._tokens)
         logps.copy_(self._logps)
-        ends = self._ends(eos, done)
-        first = ends.int().argmax(1) + 1
-        return torch.where(ends.any(1), first, torch.full_like(first, steps))
-
-    def _ends(self, eos: Tensor, n: int) -> Tensor:
-        return torch.isin(self._tokens[:, :n], eos)
+        return torch.full((len(tokens),), done, device=tokens.device)
