@@ -112,7 +112,11 @@ def compiled(
     def replayed(*arguments: Any) -> Any:
         torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         with own_tensors(*changed):
-            return _kept(made(*arguments))
+            returned = made(*arguments)
+        if isinstance(returned, tuple):  # a loss, which is used at once, and its terms
+            loss, terms = returned
+            return loss, _copied(terms)
+        return _copied(returned)
 
     return replayed
 
@@ -122,7 +126,8 @@ def own_tensors(*objects: Any) -> Iterator[None]:
     """Copy the tensors that attributes of objects get in the block, which a replay overwrites.
 
     Args:
-        objects: with attributes that are tensors, TensorDicts, or dictionaries and lists of them.
+        objects: with attributes that are tensors, TensorDicts, or mappings, lists or dataclasses
+            of them.
     """
     attributes = [getattr(each, "__dict__", {}) for each in objects]
     before = [dict(each) for each in attributes]
@@ -134,26 +139,16 @@ def own_tensors(*objects: Any) -> Iterator[None]:
 
 
 def _copied(value: Any) -> Any:
-    if isinstance(value, dict):
+    if hasattr(value, "clone"):  # before mappings, one of which a TensorDict is
+        return value.clone()
+    if isinstance(value, Mapping):
         return {key: _copied(part) for key, part in value.items()}
     if isinstance(value, list):
         return [_copied(part) for part in value]
-    return value.clone() if hasattr(value, "clone") else value
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    return replace(value, **{f.name: _copied(getattr(value, f.name)) for f in fields(value)})
 
 
 def _has_compiler() -> bool:
     return any(shutil.which(name) for name in (os.environ.get("CXX") or "g++", "g++", "clang++"))
-
-
-def _kept(returned: Any) -> Any:
-    """Return copies of the tensors that are only reported, which the next replay overwrites."""
-    if isinstance(returned, Tensor):
-        return returned.clone()
-    if isinstance(returned, tuple):  # a loss, which is used at once, and its terms
-        loss, terms = returned
-        return loss, _kept(terms)
-    if isinstance(returned, Mapping):
-        return {name: _kept(value) for name, value in returned.items()}
-    if not is_dataclass(returned) or isinstance(returned, type):
-        return returned
-    return replace(returned, **{f.name: _kept(getattr(returned, f.name)) for f in fields(returned)})
