@@ -1,8 +1,8 @@
 """One update of DreamerV3 in each library, as programs for processes of their own.
 
 Each defines ``train``, which does a number of updates, and ``versions``. ``SIZE`` stands for a
-member of :data:`dreamer_sizes.SIZES`, ``BACKEND`` for rlox's, ``OPTIONS`` and ``COMPILED`` for what
-sheeprl is given.
+size such as those of :data:`dreamer_sizes.SIZES`, ``BACKEND`` and ``DEVICE`` for rlox's,
+``OPTIONS`` and ``COMPILED`` for what sheeprl is given.
 """
 
 RLOX = """
@@ -25,6 +25,7 @@ agent = rlox.make(
     deter_dim=s["deter"], hidden=s["hidden"], stoch_dim=s["stoch"], stoch_classes=s["classes"],
     units=s["units"], depth=s["depth"], bins=s["bins"], imagination_horizon=s["horizon"],
     batch_size=s["batch"], seq_len=s["length"], learning_starts=2000, torch_threads=1,
+    device=DEVICE,
 )
 agent.train(2000)
 torch.set_num_threads(1)
@@ -36,6 +37,8 @@ def train(updates):
             batch = agent.experience.draw()
             learnt = agent.learner.step(Learn.ALL, batch, 3e-4)
             agent.experience.batches.write_back(batch.indices, Latent(**learnt.outputs))
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
     return updates
 """
 

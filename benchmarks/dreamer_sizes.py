@@ -10,6 +10,10 @@ ONE_M: Sizes = {
     "deter": 512, "hidden": 64, "stoch": 32, "classes": 4, "units": 64, "depth": 4, "bins": 255,
     "horizon": 15, "batch": 16, "length": 64, "images": False,
 }  # fmt: skip
+TWELVE_M: Sizes = {
+    **ONE_M, "deter": 2048, "hidden": 256, "classes": 16, "units": 256, "depth": 16, "images": True,
+}  # fmt: skip
+"""On 64×64 images; too large for a CPU."""
 SIZES: dict[str, Sizes] = {
     "debug": {
         "deter": 64, "hidden": 64, "stoch": 8, "classes": 8, "units": 64, "depth": 8, "bins": 63,

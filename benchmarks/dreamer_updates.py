@@ -57,13 +57,14 @@ def compare(
     case: str, python: str, torchrl: str, rounds: int, compiled: list[str]
 ) -> dict[str, Any]:
     """Return updates per second of each contender, and rlox's over the others'."""
+    rlox = RLOX.replace("DEVICE", "'cpu'")
     programs = {
-        "rlox": (RLOX.replace("BACKEND", "'torch'"), sys.executable),
+        "rlox": (rlox.replace("BACKEND", "'torch'"), sys.executable),
         "sheeprl": (SHEEPRL.replace("COMPILED", "False"), python),
         "torchrl": (TORCHRL, torchrl),
     }
     others = {
-        "rlox": (RLOX.replace("BACKEND", "'torch-compile'"), sys.executable),
+        "rlox": (rlox.replace("BACKEND", "'torch-compile'"), sys.executable),
         "sheeprl": (SHEEPRL.replace("COMPILED", "True"), python),
     }
     programs |= {f"{name}, compiled": others[name] for name in compiled}

@@ -28,10 +28,12 @@ from typing import Any
 import numpy as np
 import torch
 from devices import gpu_of
-from gymnasium import Env, spaces
+from dreamer_programs import RLOX
+from dreamer_sizes import TWELVE_M
 from measure import Side, kept, machine, ratio_summary, run_in_turns, summary, write
 
-RLOX, COMPILED, SB3 = "rlox", "rlox, compiled", "stable-baselines3"
+SB3 = "stable-baselines3"
+BACKENDS = {"rlox": "torch", "rlox, compiled": "torch-compile"}
 REPLAY: dict[str, Any] = {
     "learning_rate": 1e-3, "batch_size": 256, "train_freq": 1, "gradient_steps": 1,
     "learning_starts": 300, "buffer_size": 20_000,
@@ -43,27 +45,11 @@ CASES: dict[str, tuple[str, dict[str, Any], int]] = {
     "dqn": ("CartPole-v1", REPLAY, 300),
     "ppo": ("CartPole-v1", ROLLOUTS, 4096),
     "images": ("ALE/Pong-v5", ROLLOUTS, 1024),
-    "dreamer": ("Frames", {}, 5),
+    "dreamer": ("images", {}, 5),
 }
 """Env, options that both libraries have, and the env or gradient steps of a turn."""
 WIDE = [256, 256]
 """Of Stable-Baselines3; rlox names two layers of 256 by the number."""
-
-
-class Frames(Env[Any, Any]):
-    """Random images."""
-
-    observation_space = spaces.Box(0, 255, (64, 64, 3), np.uint8)
-    action_space = spaces.Discrete(6)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        """Return an image."""
-        super().reset(seed=seed)
-        return self.observation_space.sample(), {}
-
-    def step(self, action: Any) -> Any:
-        """Return another one, and a reward of 1."""
-        return self.observation_space.sample(), 1.0, False, False, {}
 
 
 def ours(case: str, device: str, backend: str) -> Callable[[int], Any]:
@@ -72,32 +58,11 @@ def ours(case: str, device: str, backend: str) -> Callable[[int], Any]:
 
     env, options, _ = CASES[case]
     make: Any = partial(rlox.make, seed=0, device=device, backend=backend, torch_threads=1)
-    if case == "dreamer":
-        return dreamer(make)
     if case == "images":
         more = {"n_envs": 8, "env_backend": "ale", "clip_rewards": 1.0, "episodic_life": True}
         return make("ppo", env=env, **more, **options).train  # type: ignore[no-any-return]
     more = {"n_envs": 8} if case == "ppo" else {"steps_per_iteration": CASES[case][2]}
     return make(case, env=env, hidden=256, **more, **options).train  # type: ignore[no-any-return]
-
-
-def dreamer(make: Any) -> Callable[[int], Any]:
-    """Return gradient steps of DreamerV3, with what is drawn and written back for them."""
-    from rlox.learners.transitions import Learn
-    from rlox.nn import flush_denormals
-    from rlox_dreamer.rssm import Latent
-
-    agent = make("dreamer_v3", env=Frames, size="12m", learning_starts=2000)
-    agent.train(2000)
-
-    def train(steps: int) -> None:
-        with flush_denormals():
-            for _ in range(steps):
-                batch = agent.experience.draw()
-                learnt = agent.learner.step(Learn.ALL, batch, 3e-4)
-                agent.experience.batches.write_back(batch.indices, Latent(**learnt.outputs))
-
-    return train
 
 
 def theirs(case: str, device: str) -> Callable[[int], Any]:
@@ -121,10 +86,7 @@ def theirs(case: str, device: str) -> Callable[[int], Any]:
 def contender(who: str, case: str, device: str) -> Callable[[int], int]:
     """Return a function that takes so many steps, waits for the device, and returns how many."""
     torch.set_num_threads(1)
-    if who == SB3:
-        train = theirs(case, device)
-    else:
-        train = ours(case, device, "torch" if who == RLOX else "torch-compile")
+    train = theirs(case, device) if who == SB3 else ours(case, device, BACKENDS[who])
 
     def turn(steps: int) -> int:
         train(steps)
@@ -147,19 +109,23 @@ versions = {{"torch": version("torch")}}
 
 def compare(case: str, device: str, rounds: int) -> dict[str, Any]:
     """Return steps per second of each contender, and how many times as fast others are."""
-    names = [RLOX, COMPILED] + ([] if case == "dreamer" else [SB3])
+    names = [*BACKENDS] + ([] if case == "dreamer" else [SB3])
     folder, steps = str(Path(__file__).resolve().parent), CASES[case][2]
     warm_up = 5 if case == "dreamer" else max(2 * steps, 600)
 
     def begin(who: str) -> Side:
-        program = PROGRAM.format(folder=folder, who=who, case=case, device=device)
+        if case == "dreamer":
+            program = RLOX.replace("DEVICE", repr(device)).replace("SIZE", repr(TWELVE_M))
+            program = program.replace("BACKEND", repr(BACKENDS[who]))
+        else:
+            program = PROGRAM.format(folder=folder, who=who, case=case, device=device)
         return Side(program, sys.executable, steps, warm_up=warm_up)
 
     with ThreadPoolExecutor() as pool:  # compiling takes a minute and more
         sides = dict(zip(names, pool.map(begin, names), strict=True))
     run_in_turns(sides, rounds)
     speeds = {name: side.speeds for name, side in sides.items()}
-    base = RLOX if case == "dreamer" else SB3
+    base = "rlox" if case == "dreamer" else SB3
     over = {name: ratio_summary(speeds[name], speeds[base]) for name in names if name != base}
     for name in names:
         ratio = f"{over[name]['median']:6.2f}" if name in over else ""
