@@ -9,6 +9,7 @@ use super::distribution::gaussian_log_prob;
 use super::linalg::BLOCK_ROWS;
 use super::memory::Memory;
 use super::passes::forward;
+use super::runs::Hidden;
 use super::update::Learner;
 use rlox_kernels::error::{KernelError, Result, check_len};
 use rlox_kernels::rng::Pcg64;
@@ -191,7 +192,7 @@ impl Learner<f32> {
                 }
             }
             let rows = log_probs.len();
-            forward(simd, &shape.actor, &packed.actor, obs, rows, actor);
+            forward(simd, &shape.actor, &packed.actor, obs, rows, actor, Hidden::Overwritten);
             let stride = shape.actor.output_stride();
             distribution.normalise(simd, actor.output(), stride, rows, &chosen.possible);
             let results = actions.chunks_exact_mut(n).zip(log_probs);
@@ -224,7 +225,15 @@ impl Learner<f32> {
         let rows = obs.chunks(BLOCK_ROWS * shape.actor.input_stride);
         let results = actions.chunks_mut(BLOCK_ROWS * width).zip(log_probs.chunks_mut(BLOCK_ROWS));
         for (obs, (actions, log_probs)) in rows.zip(results) {
-            forward(simd, &shape.actor, &packed.actor, obs, log_probs.len(), actor);
+            forward(
+                simd,
+                &shape.actor,
+                &packed.actor,
+                obs,
+                log_probs.len(),
+                actor,
+                Hidden::Overwritten,
+            );
             let outputs = actor.output().chunks_exact(shape.actor.output_stride());
             for ((actions, log_prob), outputs) in
                 actions.chunks_exact_mut(width).zip(log_probs).zip(outputs)

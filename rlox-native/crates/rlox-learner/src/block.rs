@@ -8,6 +8,7 @@ use super::linalg::{BLOCK_ROWS, padded};
 use super::memory::{Memory, PackedMemory};
 use super::objective::{Loss, Row, Terms};
 use super::passes::{Gradients, Packed, Pass, backward_each, forward_each, load_each};
+use super::runs::Hidden;
 use super::workspace::{Workspace, write_gradients};
 use super::{Batch, Real};
 
@@ -142,7 +143,7 @@ impl<F: Real> Block<F> {
             self.gather(shape, &minibatch.batch, rows);
             let n = rows.len();
             let ([actor, critic], _) = self.passes(shape, packed, block, n);
-            forward_each(simd, vec![actor, critic]);
+            forward_each(simd, vec![actor, critic], Hidden::Kept);
             let stride = shape.actor.output_stride();
             self.distribution.evaluate(simd, self.actor.output(), stride, n, &self.chosen);
             self.differentiate(simd, shape, minibatch, rows);

@@ -25,6 +25,7 @@ mod actor_critic;
 mod block;
 mod distribution;
 mod held;
+mod inlined;
 pub mod linalg;
 mod memory;
 mod network;
@@ -34,6 +35,7 @@ mod optimizer;
 mod passes;
 mod rollout;
 mod runs;
+mod stretches;
 mod update;
 mod workspace;
 

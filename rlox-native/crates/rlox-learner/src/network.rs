@@ -1,7 +1,7 @@
 //! The shape of a multi-layer perceptron.
 
 use super::activation::Activation;
-use super::linalg::{BLOCK_ROWS, Layer, Rows, row_stride};
+use super::linalg::{BLOCK_ROWS, Layer, PAD, Rows, padded, row_stride};
 use rlox_kernels::threads;
 
 /// The shape of a network, and where its parameters are.
@@ -30,6 +30,14 @@ impl Network {
             layer.gated = last.outputs == 1 && layer.can_be_gated();
         }
         Self::of(layers, Activation::Relu)
+    }
+
+    /// The same network, of which every row learns through one of its outputs, whichever.
+    pub(super) fn one_output_a_row(mut self) -> Self {
+        if let [.., layer, last] = &mut self.layers[..] {
+            layer.gated = padded(last.outputs) == PAD && layer.can_be_gated();
+        }
+        self
     }
 
     fn of(layers: Vec<Layer>, activation: Activation) -> Self {

@@ -8,9 +8,11 @@
 use pulp::{Arch, Simd};
 use rlox_kernels::threads;
 
+use super::inlined::Inlined;
 use super::linalg::{PackedLayer, Real, affine_backward_weights, masked_outer_weights};
 use super::network::Network;
-use super::runs::{BackwardRows, ForwardRows, forward_layers, gate, rows_of, runs};
+use super::runs::{BackwardRows, ForwardRows, Hidden, rows_of, runs};
+use super::stretches::{GatedLayer, find_stretches};
 use super::workspace::Workspace;
 
 /// The parameters of a network in the order in which products read them.
@@ -47,6 +49,16 @@ impl<F: Real> Packed<F> {
     }
 }
 
+/// What [`load_each`] copies: each network's part of `parameters`.
+pub(super) fn loads<'a, F: Real>(
+    packed: &'a mut [Packed<F>],
+    networks: impl IntoIterator<Item = &'a Network>,
+    parameters: &'a [F],
+) -> impl Iterator<Item = (&'a mut Packed<F>, &'a Network, &'a [F])> {
+    let networks = packed.iter_mut().zip(networks);
+    networks.map(move |(packed, network)| (packed, network, parameters))
+}
+
 /// Copies the parts of several networks, layers side by side if there are `helpers`: a thread that
 /// helps is awake for what comes next.
 pub(super) fn load_each<'a, F: Real>(
@@ -58,10 +70,10 @@ pub(super) fn load_each<'a, F: Real>(
         layers.map(move |(packed, &layer)| (packed, layer, parameters))
     });
     let load = |(packed, layer, parameters): (&mut PackedLayer<F>, _, _)| {
-        Arch::new().dispatch(
+        Arch::new().dispatch(Inlined(
             #[inline(always)]
             || packed.load(layer, parameters),
-        );
+        ));
     };
     if helpers == 0 {
         of_layers.for_each(load);
@@ -86,7 +98,7 @@ impl<F> Pass<'_, F> {
     }
 }
 
-/// Computes the outputs of `rows` rows of `inputs`.
+/// Computes the outputs of `rows` rows of `inputs`; only [`Hidden::Kept`] outputs have a way back.
 #[inline(always)]
 pub(super) fn forward<F: Real, S: Simd>(
     simd: S,
@@ -95,38 +107,28 @@ pub(super) fn forward<F: Real, S: Simd>(
     inputs: &[F],
     rows: usize,
     workspace: &mut Workspace<F>,
+    hidden: Hidden,
 ) {
-    let pass = Pass { network, packed, inputs, rows, workspace };
-    if network.helpers(rows) == 0 {
-        forward_alone(simd, pass);
-    } else {
-        forward_each(simd, vec![pass]);
-    }
+    forward_each(simd, vec![Pass { network, packed, inputs, rows, workspace }], hidden);
 }
 
 /// Computes the outputs of all `passes`.
 #[inline(always)]
-pub(super) fn forward_each<F: Real, S: Simd>(simd: S, passes: Vec<Pass<'_, F>>) {
+pub(super) fn forward_each<F: Real, S: Simd>(simd: S, passes: Vec<Pass<'_, F>>, hidden: Hidden) {
     let helpers = threads::product_helpers(passes.iter().map(Pass::multiply_adds).sum());
+    let wholes = passes.into_iter().map(|pass| ForwardRows::new(pass, hidden));
     if helpers == 0 {
-        for pass in passes {
-            forward_alone(simd, pass);
-        }
-        return;
+        return wholes.for_each(
+            #[inline(always)]
+            |whole| whole.run(simd),
+        );
     }
-    let wholes = passes.into_iter().map(ForwardRows::new).collect();
+    let wholes = wholes.collect();
     threads::for_each(runs(wholes, helpers + 1), helpers, |run| {
         for part in run {
             part.run(simd);
         }
     });
-}
-
-#[inline(always)]
-fn forward_alone<F: Real, S: Simd>(simd: S, pass: Pass<'_, F>) {
-    let Pass { network, packed, inputs, rows, workspace } = pass;
-    let mut outputs = workspace.outputs.iter_mut().map(|outputs| &mut **outputs);
-    forward_layers(simd, network, packed, inputs, rows, &mut outputs);
 }
 
 /// Which gradients [`backward`] computes besides those of the hidden outputs.
@@ -176,12 +178,16 @@ pub(super) fn backward_each<F: Real, S: Simd>(
 ) {
     let multiply_adds = passes.iter().map(|(pass, _)| pass.multiply_adds()).sum();
     let helpers = threads::product_helpers(multiply_adds);
+    for (Pass { network, rows, workspace, .. }, _) in &mut passes {
+        let gradients = workspace.deltas.last().map_or(&[][..], |last| last);
+        find_stretches(network, gradients, *rows, &mut workspace.stretches);
+    }
     if helpers == 0 {
         // One network after the other, whose parameters and outputs then stay in the caches.
         for (pass, gradients) in &mut passes {
             BackwardRows::new(pass, gradients.of_inputs(), 1).run(simd);
             if gradients.of_parameters() {
-                add_gradients(simd, pass);
+                add_gradients(simd, pass, 1);
             }
         }
         return;
@@ -195,37 +201,56 @@ pub(super) fn backward_each<F: Real, S: Simd>(
         }
     });
     let learning = passes.iter_mut().filter(|(_, gradients)| gradients.of_parameters());
-    threads::for_each(learning.collect(), helpers, |(pass, _)| add_gradients(simd, pass));
+    let learning: Vec<_> = learning.collect();
+    let threads = (helpers + 1).div_ceil(learning.len().max(1));
+    threads::for_each(learning, helpers, |(pass, _)| add_gradients(simd, pass, threads));
 }
 
 /// Adds the gradients of the parameters, given those of all layers' outputs.
 #[inline(always)]
-fn add_gradients<F: Real, S: Simd>(simd: S, pass: &mut Pass<'_, F>) {
-    simd.vectorize(
+fn add_gradients<F: Real, S: Simd>(simd: S, pass: &mut Pass<'_, F>, threads: usize) {
+    simd.vectorize(Inlined(
         #[inline(always)]
-        || add_all(simd, pass),
-    );
+        || add_all(simd, pass, threads),
+    ));
 }
 
 #[inline(always)]
-fn add_all<F: Real, S: Simd>(simd: S, pass: &mut Pass<'_, F>) {
+fn add_all<F: Real, S: Simd>(simd: S, pass: &mut Pass<'_, F>, threads: usize) {
     let Pass { network, packed, inputs, rows, workspace } = pass;
     let adds = workspace.has_gradients;
-    let Workspace { outputs, deltas, weight_gradients, bias_gradients, gate_memories, .. } =
-        &mut **workspace;
+    let Workspace {
+        outputs,
+        deltas,
+        weight_gradients,
+        bias_gradients,
+        stretches,
+        gate_memories,
+        ..
+    } = &mut **workspace;
     for (l, &layer) in network.layers.iter().enumerate() {
-        let gradients = [&mut *weight_gradients[l], &mut *bias_gradients[l]];
-        let of_layer = rows_of(&outputs[l], *rows, layer.outputs);
+        let [weights, biases] = [&mut *weight_gradients[l], &mut *bias_gradients[l]];
         let inputs = match l.checked_sub(1) {
             None => network.inputs(inputs, *rows),
             Some(k) => rows_of(&outputs[k], *rows, layer.inputs),
         };
-        if let (true, Some(memory)) = (layer.gated, gate_memories.first_mut()) {
-            let gate = gate(packed, l, layer, inputs, of_layer, &deltas[l + 1]);
-            masked_outer_weights(simd, gate, adds, memory, gradients);
+        if layer.gated && !stretches.is_empty() {
+            let gated = GatedLayer {
+                layer,
+                inputs: inputs.elements,
+                outputs: &outputs[l],
+                next: network.layers[l + 1],
+                packed_next: &packed.layers[l + 1],
+                gradients: &deltas[l + 1],
+            };
+            for (i, stretch) in stretches.iter().enumerate() {
+                let (adds, gradients) = (adds || i > 0, [&mut *weights, &mut *biases]);
+                let memories = &mut gate_memories[..threads];
+                masked_outer_weights(simd, gated.gate(stretch), adds, memories, gradients);
+            }
         } else {
             let deltas = rows_of(&deltas[l], *rows, layer.outputs);
-            affine_backward_weights(simd, layer, inputs, deltas, adds, gradients);
+            affine_backward_weights(simd, layer, inputs, deltas, adds, [weights, biases]);
         }
     }
     workspace.has_gradients = true;

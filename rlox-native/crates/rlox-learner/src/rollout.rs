@@ -8,6 +8,7 @@ use super::actor_critic::Head;
 use super::block::Block;
 use super::linalg::BLOCK_ROWS;
 use super::passes::forward;
+use super::runs::Hidden;
 use super::update::Learner;
 use rlox_kernels::env::{ActionSpace, Actions, ObsType, StepBuffers, VectorEnv};
 use rlox_kernels::error::{KernelError, Result, check_len};
@@ -144,7 +145,15 @@ impl WithSimd for Values<'_> {
         let obs = seen(memory, 1, self.obs);
         let rows = obs.chunks(BLOCK_ROWS * shape.critic.input_stride);
         for (obs, values) in rows.zip(self.out.chunks_mut(BLOCK_ROWS)) {
-            forward(simd, &shape.critic, &packed.critic, obs, values.len(), critic);
+            forward(
+                simd,
+                &shape.critic,
+                &packed.critic,
+                obs,
+                values.len(),
+                critic,
+                Hidden::Overwritten,
+            );
             let outputs = critic.output().chunks_exact(shape.critic.output_stride());
             for (value, output) in values.iter_mut().zip(outputs) {
                 *value = output[0];

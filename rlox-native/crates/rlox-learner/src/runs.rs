@@ -4,11 +4,11 @@ use pulp::Simd;
 
 use super::activation::Activation;
 use super::linalg::{
-    Gate, GateMemory, Layer, Real, Rows, affine, affine_backward_inputs, masked_outer_inputs,
-    row_stride,
+    GateMemory, Real, Rows, affine, affine_backward_inputs, masked_outer_inputs, row_stride,
 };
 use super::network::Network;
 use super::passes::{Packed, Pass};
+use super::stretches::{GatedLayer, Stretch, within};
 
 /// Rows of one network that can be divided.
 pub(super) trait Divisible {
@@ -47,29 +47,9 @@ pub(super) fn rows_of<F>(elements: &[F], rows: usize, width: usize) -> Rows<'_, 
     Rows { elements: &elements[..rows * stride], rows, stride }
 }
 
-/// The factors of the gradient with respect to the outputs of a gated layer l.
-#[inline(always)]
-pub(super) fn gate<'a, F: Real>(
-    packed: &'a Packed<F>,
-    l: usize,
-    layer: Layer,
-    inputs: Rows<'a, F>,
-    outputs: Rows<'a, F>,
-    gradients: &'a [F],
-) -> Gate<'a, F> {
-    Gate {
-        rows: inputs.rows,
-        layer,
-        inputs: inputs.elements,
-        outputs: outputs.elements,
-        gradients,
-        weights: packed.layers[l + 1].single_output(),
-    }
-}
-
 /// Computes the outputs of `rows` rows, into each layer's of `outputs`.
 #[inline(always)]
-pub(super) fn forward_layers<F: Real, S: Simd>(
+fn forward_layers<F: Real, S: Simd>(
     simd: S,
     network: &Network,
     packed: &Packed<F>,
@@ -101,6 +81,19 @@ pub(super) fn forward_layers<F: Real, S: Simd>(
     );
 }
 
+/// What becomes of the outputs of hidden layers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hidden {
+    /// They stay for the way back.
+    Kept,
+    /// The next rows' are written over them, so that they stay in the nearest cache.
+    Overwritten,
+}
+
+/// So many rows go through all layers together: what a layer has written is in the nearest cache when
+/// the next one reads it.
+const TOGETHER: usize = 64;
+
 /// Rows on their way forward.
 pub(super) struct ForwardRows<'a, F> {
     network: &'a Network,
@@ -108,19 +101,32 @@ pub(super) struct ForwardRows<'a, F> {
     inputs: &'a [F],
     rows: usize,
     outputs: Vec<&'a mut [F]>,
+    hidden: Hidden,
 }
 
 impl<'a, F: Real> ForwardRows<'a, F> {
-    pub(super) fn new(pass: Pass<'a, F>) -> Self {
+    pub(super) fn new(pass: Pass<'a, F>, hidden: Hidden) -> Self {
         let Pass { network, packed, inputs, rows, workspace } = pass;
         let outputs = workspace.outputs.iter_mut().map(|outputs| &mut **outputs).collect();
-        Self { network, packed, inputs, rows, outputs }
+        Self { network, packed, inputs, rows, outputs, hidden }
     }
 
     #[inline(always)]
-    pub(super) fn run<S: Simd>(self, simd: S) {
-        let Self { network, packed, inputs, rows, outputs } = self;
-        forward_layers(simd, network, packed, inputs, rows, &mut outputs.into_iter());
+    pub(super) fn run<S: Simd>(mut self, simd: S) {
+        let n_layers = self.network.layers.len();
+        while self.rows > 0 {
+            let Self { network, packed, inputs, rows: left, outputs, hidden } = &mut self;
+            let rows = TOGETHER.min(*left);
+            let of_layers = &mut outputs.iter_mut().map(|outputs| &mut **outputs);
+            forward_layers(simd, network, packed, inputs, rows, of_layers);
+            *inputs = &inputs[inputs.len().min(rows * network.input_stride)..];
+            *left -= rows;
+            for (l, (outputs, layer)) in outputs.iter_mut().zip(&network.layers).enumerate() {
+                if *hidden == Hidden::Kept || l + 1 == n_layers {
+                    let _ = outputs.split_off_mut(..rows * row_stride(layer.outputs));
+                }
+            }
+        }
     }
 }
 
@@ -130,12 +136,12 @@ impl<F: Real> Divisible for ForwardRows<'_, F> {
     }
 
     fn split_off(&mut self, rows: usize) -> Self {
-        let Self { network, packed, inputs, rows: left, outputs } = self;
-        let first = *inputs;
+        let Self { network, packed, inputs, rows: left, outputs, hidden } = self;
+        let (first, hidden) = (*inputs, *hidden);
         *inputs = &first[first.len().min(rows * network.input_stride)..];
         *left -= rows;
         let outputs = split_off(network, outputs, rows);
-        Self { network, packed, inputs: first, rows, outputs }
+        Self { network, packed, inputs: first, rows, outputs, hidden }
     }
 }
 
@@ -158,6 +164,9 @@ pub(super) struct BackwardRows<'a, F> {
     outputs: Vec<&'a [F]>,
     deltas: Vec<&'a mut [F]>,
     of_inputs: Option<&'a mut [F]>,
+    /// The pass's, of which its `first` row on are these.
+    stretches: &'a [Stretch],
+    first: usize,
     /// One for each part that these rows may be divided into.
     gate_memories: &'a mut [GateMemory<F>],
 }
@@ -177,12 +186,21 @@ impl<'a, F: Real> BackwardRows<'a, F> {
             outputs: workspace.outputs.iter().map(|outputs| &**outputs).collect(),
             deltas: workspace.deltas.iter_mut().map(|deltas| &mut **deltas).collect(),
             of_inputs,
+            stretches: &workspace.stretches,
+            first: 0,
             gate_memories: memories,
         }
     }
 
     #[inline(always)]
-    pub(super) fn run<S: Simd>(self, simd: S) {
+    pub(super) fn run<S: Simd>(mut self, simd: S) {
+        while self.rows > TOGETHER && self.stretches.is_empty() {
+            let part = self.split_off(TOGETHER);
+            simd.vectorize(
+                #[inline(always)]
+                || part.back(simd),
+            );
+        }
         simd.vectorize(
             #[inline(always)]
             || self.back(simd),
@@ -190,9 +208,9 @@ impl<'a, F: Real> BackwardRows<'a, F> {
     }
 
     #[inline(always)]
-    fn back<S: Simd>(mut self, simd: S) {
-        let Self { network, packed, rows, outputs, deltas, of_inputs, gate_memories } = &mut self;
-        let rows = *rows;
+    fn back<S: Simd>(self, simd: S) {
+        let Self { network, packed, rows, outputs, mut deltas, mut of_inputs, .. } = self;
+        let Self { stretches, first, gate_memories, .. } = self;
         if let (true, Some(delta), Some(outputs)) =
             (network.activates_last, deltas.last_mut(), outputs.last())
         {
@@ -210,11 +228,21 @@ impl<'a, F: Real> BackwardRows<'a, F> {
                 continue;
             };
             let hidden = rows_of(outputs[k], rows, layer.inputs);
-            if let (true, Some(memory)) = (layer.gated, gate_memories.first_mut()) {
-                let of_layer = rows_of(outputs[l], rows, layer.outputs);
-                let gate = gate(packed, l, layer, hidden, of_layer, after[1]);
-                masked_outer_inputs(simd, gate, packed_layer, memory, out);
-            } else if !network.layers[k].gated {
+            let gated = !stretches.is_empty();
+            if let (true, Some(memory)) = (layer.gated && gated, gate_memories.first_mut()) {
+                let gated = GatedLayer {
+                    layer,
+                    inputs: hidden.elements,
+                    outputs: outputs[l],
+                    next: network.layers[l + 1],
+                    packed_next: &packed.layers[l + 1],
+                    gradients: after[1],
+                };
+                for stretch in within(stretches, first..first + rows) {
+                    let out = &mut out[stretch.rows.start * row_stride(layer.inputs)..];
+                    masked_outer_inputs(simd, gated.gate(&stretch), packed_layer, memory, out);
+                }
+            } else if !(network.layers[k].gated && gated) {
                 // of a gated layer, the factors are enough
                 let mask = (network.activation == Activation::Relu).then_some(hidden.elements);
                 affine_backward_inputs(simd, layer, packed_layer, delta, mask, out);
@@ -232,8 +260,11 @@ impl<F: Real> Divisible for BackwardRows<'_, F> {
     }
 
     fn split_off(&mut self, rows: usize) -> Self {
-        let Self { network, packed, rows: left, outputs, deltas, of_inputs, gate_memories } = self;
-        *left -= rows;
+        let Self { network, packed, outputs, deltas, of_inputs, stretches, gate_memories, .. } =
+            self;
+        let first = self.first;
+        self.rows -= rows;
+        self.first += rows;
         let of_layers = outputs.iter_mut().zip(&network.layers);
         let outputs = of_layers
             .filter_map(|(matrix, layer)| matrix.split_off(..rows * row_stride(layer.outputs)))
@@ -242,6 +273,6 @@ impl<F: Real> Divisible for BackwardRows<'_, F> {
         let width = network.layers.first().map_or(0, |layer| row_stride(layer.inputs));
         let of_inputs = of_inputs.as_mut().and_then(|out| out.split_off_mut(..rows * width));
         let gate_memories = gate_memories.split_off_mut(..1).unwrap_or(&mut []);
-        Self { network, packed, rows, outputs, deltas, of_inputs, gate_memories }
+        Self { network, packed, rows, outputs, deltas, of_inputs, stretches, first, gate_memories }
     }
 }

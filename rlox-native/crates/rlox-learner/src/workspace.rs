@@ -4,8 +4,10 @@ use pulp::Arch;
 use rlox_kernels::threads;
 
 use super::Real;
+use super::inlined::Inlined;
 use super::linalg::{Aligned, BLOCK_ROWS, GateMemory, Layer, row_stride};
 use super::network::Network;
+use super::stretches::Stretch;
 
 /// What one block of rows leaves behind on its way through a network.
 #[derive(Debug)]
@@ -20,6 +22,8 @@ pub(super) struct Workspace<F> {
     pub(super) bias_gradients: Vec<Aligned<F>>,
     /// Whether there are any yet.
     pub(super) has_gradients: bool,
+    /// The rows by the output through which they learn; empty where each may through several.
+    pub(super) stretches: Vec<Stretch>,
     /// Of as many parts of the rows as have gone back at the same time.
     pub(super) gate_memories: Vec<GateMemory<F>>,
 }
@@ -39,6 +43,7 @@ impl<F: Real> Workspace<F> {
             }),
             bias_gradients: of_layers(&|layer| row_stride(layer.outputs)),
             has_gradients: false,
+            stretches: Vec::new(),
             gate_memories: Vec::new(),
         }
     }
@@ -107,9 +112,9 @@ pub(super) fn write_gradients<'a, F: Real>(
         rest.split_off_mut(..layer.n_weights()).map(|own| (layer, weights, own))
     });
     threads::for_each(parts.collect(), helpers, |(layer, weights, own)| {
-        Arch::new().dispatch(
+        Arch::new().dispatch(Inlined(
             #[inline(always)]
             || layer.write_weights(weights, own),
-        );
+        ));
     });
 }

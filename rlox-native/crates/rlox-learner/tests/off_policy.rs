@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::ops::Range;
+
 use rlox_kernels::KernelError;
 use rlox_learner::off_policy::{
     Actor, ContinuousLearner, ElementLoss, ImplicitLearner, ImplicitLosses, ImplicitParts, Learnt,
@@ -135,6 +137,60 @@ fn actions_come_row_by_row_whatever_the_number_of_rows() {
     assert!(policy.act(&weights, &obs, &noise, &mut chosen[1..]).is_err());
     assert!(policy.act(&weights, &obs[1..], &noise, &mut chosen).is_err());
     assert!(policy.act(&weights[1..], &obs, &noise, &mut chosen).is_err());
+}
+
+/// The gradient of the mean loss of `rows` of 3 observations, on a network of so many units and actions.
+fn value_gradients(hidden: &[usize], n_actions: u8, rows: Range<usize>) -> Vec<f64> {
+    const ALL: usize = 300;
+    let shape = QNetwork::plain(3, hidden, n_actions.into()).unwrap();
+    let mut parameters = numbers(shape.n_parameters(), 1);
+    let (obs, next_obs, rewards) = (numbers(3 * ALL, 2), numbers(3 * ALL, 3), numbers(ALL, 4));
+    let actions: Vec<i64> =
+        (0..).map(|row| row * row % 7 % i64::from(n_actions)).take(ALL).collect();
+    let n_parameters = parameters.len();
+    let (mut first, mut second) = (vec![0.0; n_parameters], vec![0.0; n_parameters]);
+    let batch = Transitions {
+        obs: &obs[3 * rows.start..3 * rows.end],
+        next_obs: &next_obs[3 * rows.start..3 * rows.end],
+        rewards: &rewards[rows.clone()],
+        discounts: &vec![0.9; rows.len()],
+        weights: None,
+    };
+    let mut learner = QLearner::new(shape);
+    learner
+        .step(
+            &mut parameters,
+            &numbers(n_parameters, 5),
+            &mut Moments { step: 0, first: &mut first, second: &mut second },
+            batch,
+            &actions[rows.clone()],
+            QStep { double: true, loss: ElementLoss::Huber, rule: RULE },
+            &mut vec![0.0; rows.len()],
+        )
+        .unwrap();
+    learner.gradients().to_vec()
+}
+
+#[test]
+fn a_gradient_by_actions_is_the_mean_of_the_rows() {
+    // Enough rows of each action for gates, and rows one by one, which are too few for them.
+    for (hidden, n_actions, rows) in
+        [(vec![70, 70], 2, 0..200), (vec![20, 100], 3, 7..300), (vec![64, 65], 5, 0..256)]
+    {
+        let together = value_gradients(&hidden, n_actions, rows.clone());
+        let mut mean = vec![0.0; together.len()];
+        for row in rows.clone() {
+            let alone = value_gradients(&hidden, n_actions, row..row + 1);
+            mean.iter_mut().zip(alone).for_each(|(sum, g)| *sum += g);
+        }
+        let n = f64::from(u16::try_from(rows.len()).unwrap());
+        for sum in &mut mean {
+            *sum /= n;
+        }
+        let error = together.iter().zip(&mean).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(error < 1e-14, "{hidden:?} {error}");
+        assert!(mean.iter().any(|g| g.abs() > 1e-3));
+    }
 }
 
 const GAUSSIAN: Actor = Actor::SquashedGaussian { log_std_bounds: [-20.0, 2.0] };

@@ -1,10 +1,14 @@
-//! The way back through the layer before a single output.
+//! The way back through the layer before outputs of which one has a gradient.
 //!
 //! With `ReLU`, the gradient with respect to that layer's output j in row i is `g_i` `w_j` where the
 //! output is positive, and 0 elsewhere: of rank one, but for the gates. That is the case in critics,
-//! whose last hidden layer has most of their parameters.
+//! which have one output, and in action values, of which the taken action's is learnt; the last hidden
+//! layer has most of their parameters.
+
+use std::iter;
 
 use pulp::Simd;
+use rlox_kernels::threads;
 
 use super::Real;
 use super::aligned::Aligned;
@@ -23,9 +27,9 @@ pub struct Gate<'a, F> {
     pub inputs: &'a [F],
     /// The layer's outputs, whose signs are the gates.
     pub outputs: &'a [F],
-    /// The gradient with respect to the single output behind, in rows of [`row_stride`].
+    /// The gradient with respect to the output behind, in rows of [`row_stride(1)`](row_stride).
     pub gradients: &'a [F],
-    /// The weights of the single output.
+    /// The weights of that output.
     pub weights: &'a [F],
 }
 
@@ -88,34 +92,44 @@ impl<F: Real> Gate<'_, F> {
     }
 
     /// Writes gradientᵀ · inputs, or `adds` it: the gradients of the layer's weights, a row for
-    /// each output.
+    /// each output. As many threads as there are `memories` share the rows.
     #[inline(always)]
     pub(super) fn of_weights<S: Simd>(
         self,
         simd: S,
         adds: bool,
-        memory: &mut GateMemory<F>,
+        memories: &mut [GateMemory<F>],
         out: &mut [F],
     ) {
-        let stride = row_stride(self.layer.outputs);
+        let [GateMemory { choices, table, .. }, others @ ..] = memories else { return };
+        let (stride, n_rows) = (row_stride(self.layer.outputs), self.layer.outputs);
+        let (size, helpers) = (n_rows.div_ceil(1 + others.len()), others.len());
         let spans = self.outputs.chunks(SPAN * stride);
-        for (outputs, choices) in spans.zip(memory.choices.chunks_exact_mut(PAD * stride)) {
-            for (q, choices) in choices.chunks_exact_mut(stride).enumerate() {
-                choose(simd, outputs.chunks_exact(stride).skip(q).step_by(PAD), choices);
+        let mut groups = PAD;
+        for (outputs, choices) in spans.zip(choices.chunks_exact_mut(PAD * stride)) {
+            groups = (outputs.len() / stride).div_ceil(GROUP);
+            for (q, choices) in choices.chunks_exact_mut(stride).take(groups).enumerate() {
+                choose(simd, outputs.chunks_exact(stride).skip(q).step_by(groups), choices);
             }
         }
-        let left = Gated {
-            n_rows: self.layer.outputs,
+        let left = |first| Gated {
+            n_rows: size.min(n_rows - first),
             depth: self.rows,
-            choices: &memory.choices,
+            last_groups: groups,
+            choices: &choices[first..],
             choice_stride: stride,
-            rows: self.weights,
+            rows: &self.weights[first..],
             row_stride: 1,
             columns: self.gradients,
             column_stride: PAD,
         };
-        let table = &mut memory.table;
-        gated_product(simd, left, self.inputs, self.layer.inputs, adds, None, table, out);
+        let width = self.layer.inputs;
+        let outs = out[..n_rows * row_stride(width)].chunks_mut(size * row_stride(width));
+        let tables = iter::once(table).chain(others.iter_mut().map(|memory| &mut memory.table));
+        let parts = outs.zip(tables).enumerate().collect();
+        threads::for_each(parts, helpers, |(i, (out, table))| {
+            gated_product(simd, left(i * size), self.inputs, width, adds, None, table, out);
+        });
     }
 
     /// Writes gradient · transposed where the inputs are positive, and 0 elsewhere: the gradients
@@ -143,6 +157,7 @@ impl<F: Real> Gate<'_, F> {
         let left = Gated {
             n_rows: self.rows,
             depth: self.layer.outputs,
+            last_groups: PAD,
             choices: &memory.choices,
             choice_stride,
             rows: self.gradients,

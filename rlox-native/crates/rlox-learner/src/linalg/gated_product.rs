@@ -35,7 +35,7 @@ pub(super) const GROUP: usize = 4;
 const CHOICES: usize = 1 << GROUP;
 
 /// Rows of the right operand that are tabulated at a time, in [`PAD`] groups: row q of the 64
-/// and those 16, 32 and 48 after it are group q.
+/// and those 16, 32 and 48 after it are group q. The last ones may be fewer groups.
 pub(super) const SPAN: usize = PAD * GROUP;
 
 /// Columns at a time, so that the lookup tables fit into the first-level cache.
@@ -55,6 +55,8 @@ pub(super) const CHOICE: f64 = COLUMNS as f64;
 pub(super) struct Gated<'a, F> {
     pub(super) n_rows: usize,
     pub(super) depth: usize,
+    /// Groups of the last span.
+    pub(super) last_groups: usize,
     /// The choice of row i in group q is `choices[q * choice_stride + i]`.
     pub(super) choices: &'a [F],
     pub(super) choice_stride: usize,
@@ -62,6 +64,14 @@ pub(super) struct Gated<'a, F> {
     pub(super) row_stride: usize,
     pub(super) columns: &'a [F],
     pub(super) column_stride: usize,
+}
+
+impl<F> Gated<'_, F> {
+    /// Groups of the span that begins with row `first` of the right operand.
+    #[inline(always)]
+    fn groups(&self, first: usize) -> usize {
+        if first + SPAN < self.depth { PAD } else { self.last_groups }
+    }
 }
 
 /// `out = left · right`, or `out += left · right` if it `adds`; elements become zero if that of
@@ -157,9 +167,10 @@ impl<F: Real, S: Simd> Job<'_, F, S> {
     fn tabulate<const C: usize>(&mut self, first: usize, column: usize) {
         let Self { simd, left, right, stride, .. } = *self;
         let zero = F::splat(simd, F::zero());
+        let groups = left.groups(first);
         let sums = self.table.as_chunks_mut::<C>().0.as_chunks_mut::<CHOICES>().0;
-        for (q, sums) in sums.iter_mut().take(PAD).enumerate() {
-            let places: [usize; GROUP] = std::array::from_fn(|r| first + r * PAD + q);
+        for (q, sums) in sums.iter_mut().take(groups).enumerate() {
+            let places: [usize; GROUP] = std::array::from_fn(|r| first + r * groups + q);
             for c in 0..C {
                 let mut choices = [zero; CHOICES];
                 for (r, &p) in places.iter().enumerate() {
@@ -189,7 +200,7 @@ impl<F: Real, S: Simd> Job<'_, F, S> {
         let groups = left.choices[first / GROUP * left.choice_stride..]
             .chunks(left.choice_stride)
             .zip(cast_slice::<_, F>(self.table).chunks_exact(CHOICES * width));
-        for (choices, table) in groups.take(PAD) {
+        for (choices, table) in groups.take(left.groups(first)) {
             for (sums, &choice) in sums.iter_mut().zip(&choices[row..][..R]) {
                 let at = choice.low_bits() & ((CHOICES - 1) * COLUMNS);
                 let chosen = F::vectors::<S>(&table[at * width / COLUMNS..][..width]);

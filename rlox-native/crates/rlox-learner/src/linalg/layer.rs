@@ -38,8 +38,8 @@ pub struct Layer {
     pub order: Order,
     /// Whether its inputs are the network's, whose rows may have no padding.
     pub first: bool,
-    /// Whether it has a single `ReLU` network's output behind it: its way back is a
-    /// [`Gate`](super::Gate)'s.
+    /// Whether the gradients of a `ReLU` network come to it through one output a row: its way back is
+    /// then a [`Gate`](super::Gate)'s.
     pub gated: bool,
 }
 
@@ -171,9 +171,10 @@ impl<F: Real> PackedLayer<F> {
         }
     }
 
-    /// The weights of the only output of a layer.
-    pub(crate) fn single_output(&self) -> &[F] {
-        &self.backward
+    /// The weights of an output of a layer, which has a way back to its inputs.
+    pub(crate) fn of_output(&self, layer: Layer, output: usize) -> &[F] {
+        let stride = row_stride(layer.inputs);
+        &self.backward[output * stride..][..stride]
     }
 
     /// Copies the layer's part of `parameters`; only compares weights that have not changed, which

@@ -35,6 +35,7 @@ pub use gate::{Gate, GateMemory};
 pub use layer::{BLOCK_ROWS, Layer, Order, PackedLayer};
 use operands::{Finish, Left, Start};
 use product::product;
+pub(crate) use real::PAD;
 pub use real::{Real, padded, row_stride};
 use row_products::row_products;
 
@@ -143,17 +144,17 @@ pub fn masked_outer_inputs<F: Real, S: Simd>(
 }
 
 /// Writes the gradients of the weights and biases of a layer whose output gradients `gate` describes,
-/// or `adds` them.
+/// or `adds` them, on as many threads as there are `memories`.
 #[inline(always)]
 pub fn masked_outer_weights<F: Real, S: Simd>(
     simd: S,
     gate: Gate<'_, F>,
     adds: bool,
-    memory: &mut GateMemory<F>,
+    memories: &mut [GateMemory<F>],
     [weights, biases]: [&mut [F]; 2],
 ) {
     gate.sum_rows(simd, adds, biases);
-    gate.of_weights(simd, adds, memory, weights);
+    gate.of_weights(simd, adds, memories, weights);
 }
 
 /// Adds every row of `matrix` to `sums`, or to zero.

@@ -170,8 +170,11 @@ impl<F: Real, S: Simd> Job<'_, F, S> {
             let out = &mut out[at..][..C];
             match self.finish {
                 Finish::Keep => out.copy_from_slice(&sums),
+                // Not `map`, whose call is not inlined, nor then are the instructions.
                 Finish::Rectify => {
-                    out.copy_from_slice(&sums.map(|sum| F::rectify(self.simd, sum)));
+                    for (out, sum) in out.iter_mut().zip(sums) {
+                        *out = F::rectify(self.simd, sum);
+                    }
                 }
                 Finish::WherePositive(signs) => {
                     let signs = &F::vectors::<S>(signs)[at..][..C];

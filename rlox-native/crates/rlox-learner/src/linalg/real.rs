@@ -7,7 +7,7 @@ use super::functions;
 
 /// Rows of a matrix are padded with zeros to a multiple of so many elements, a whole number of
 /// vectors on every machine.
-pub(super) const PAD: usize = 16;
+pub(crate) const PAD: usize = 16;
 
 /// `n` rounded up to a whole number of vectors.
 #[must_use]

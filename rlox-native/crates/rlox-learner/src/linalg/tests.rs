@@ -177,7 +177,8 @@ impl<F: Real> WithSimd for &Case<F> {
             let memory = &mut GateMemory::new(layer.outputs);
             let gradients = [&mut **masked_weights, &mut **masked_biases];
             masked_outer_inputs(simd, self.gate(), packed, memory, masked_inputs);
-            masked_outer_weights(simd, self.gate(), adds, memory, gradients);
+            let memories = std::slice::from_mut(memory);
+            masked_outer_weights(simd, self.gate(), adds, memories, gradients);
         }
         out
     }

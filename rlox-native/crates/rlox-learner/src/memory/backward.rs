@@ -4,6 +4,7 @@ use pulp::Simd;
 
 use super::lstm::{GATES, Lstm, PackedLstm};
 use super::unrolled::{Unrolled, forget, split};
+use crate::inlined::Inlined;
 use crate::linalg::{Real, Rows, affine_backward_inputs, affine_backward_weights, row_stride};
 
 impl<F: Real> Unrolled<F> {
@@ -22,7 +23,7 @@ impl<F: Real> Unrolled<F> {
         let stride = row_stride(self.units);
         self.hidden[..n * stride].fill(F::zero());
         self.cells[..n * stride].fill(F::zero());
-        simd.vectorize(
+        simd.vectorize(Inlined(
             #[inline(always)]
             || {
                 for (t, starts) in starts.chunks_exact(n).enumerate().rev() {
@@ -41,7 +42,7 @@ impl<F: Real> Unrolled<F> {
                     affine_backward_weights(simd, layer, inputs, deltas, false, gradients);
                 }
             },
-        );
+        ));
     }
 
     /// Goes back through a step of the sequences, whose rows begin at `first`.

@@ -3,6 +3,7 @@
 use pulp::Simd;
 
 use super::lstm::{GATES, Lstm, PackedLstm};
+use crate::inlined::Inlined;
 use crate::linalg::{Aligned, Real, Rows, accumulate, affine, row_stride};
 
 /// What L steps of n sequences leave behind in an LSTM layer, in rows of [`row_stride`], step 0 of
@@ -143,7 +144,7 @@ impl<F: Real> Unrolled<F> {
         ] {
             reserve(matrix, rows * stride);
         }
-        simd.vectorize(
+        simd.vectorize(Inlined(
             #[inline(always)]
             || {
                 let out = &mut self.gates[..gates];
@@ -152,7 +153,7 @@ impl<F: Real> Unrolled<F> {
                     self.step(simd, lstm, packed, starts, t * n);
                 }
             },
-        );
+        ));
     }
 
     /// Takes a step of the sequences, whose rows begin at `first`.

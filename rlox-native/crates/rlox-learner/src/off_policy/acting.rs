@@ -7,6 +7,7 @@ use super::q_learner::{QLearner, largest};
 use crate::Real;
 use crate::linalg::BLOCK_ROWS;
 use crate::passes::load_each;
+use crate::runs::Hidden;
 use rlox_kernels::error::{Result, check_len};
 
 impl<F: Real> QLearner<F> {
@@ -39,7 +40,7 @@ impl<F: Real> WithSimd for Greedy<'_, F> {
         load_each(0, online.loads(shape, self.parameters));
         let blocks = self.obs.chunks(BLOCK_ROWS * shape.obs_dim());
         for (obs, actions) in blocks.zip(self.actions.chunks_mut(BLOCK_ROWS)) {
-            online.forward(simd, shape, obs, actions.len());
+            online.forward(simd, shape, obs, actions.len(), Hidden::Overwritten);
             let values = online.values.chunks_exact(shape.n_actions());
             for (action, values) in actions.iter_mut().zip(values) {
                 *action = i64::try_from(largest(values)).unwrap_or(i64::MAX);
@@ -87,7 +88,7 @@ impl<F: Real> WithSimd for Choose<'_, F> {
         for (i, actions) in actions.chunks_mut(BLOCK_ROWS * act_dim).enumerate() {
             let (first, rows) = (i * BLOCK_ROWS, actions.len() / act_dim);
             let noise = part(noise, first, rows, act_dim);
-            learner.choose(simd, part(obs, first, rows, obs_dim), noise, rows);
+            learner.choose(simd, part(obs, first, rows, obs_dim), noise, rows, Hidden::Overwritten);
             actions.copy_from_slice(&learner.actions[..actions.len()]);
         }
     }

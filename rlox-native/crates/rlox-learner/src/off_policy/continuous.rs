@@ -12,6 +12,7 @@ use crate::linalg::{BLOCK_ROWS, Layer};
 use crate::network::Network;
 use crate::optimizer::Moments;
 use crate::passes::{Packed, forward};
+use crate::runs::Hidden;
 use crate::workspace::Workspace;
 use rlox_kernels::error::{Result, check_len, check_weight};
 
@@ -73,7 +74,8 @@ pub struct ContinuousLearner<F> {
     pub(super) packed_policy: Packed<F>,
     pub(super) policy_block: Workspace<F>,
     pub(super) online: Critics<F>,
-    pub(super) target: Critics<F>,
+    /// Of the critics' target networks.
+    pub(super) target: Vec<Packed<F>>,
     /// [`BLOCK_ROWS`] × `act_dim`.
     pub(super) actions: Vec<F>,
     pub(super) action_gradients: Vec<F>,
@@ -114,8 +116,8 @@ impl<F: Real> ContinuousLearner<F> {
             n_critic_parameters,
             packed_policy: Packed::new(&policy),
             policy_block: Workspace::new(&policy),
-            online: Critics::new(&critics, true),
-            target: Critics::new(&critics, false),
+            online: Critics::new(&critics),
+            target: critics.iter().map(Packed::forward_only).collect(),
             actions: zeros(BLOCK_ROWS * act_dim),
             action_gradients: zeros(BLOCK_ROWS * act_dim),
             log_probs: zeros(BLOCK_ROWS),
@@ -246,9 +248,16 @@ impl<F: Real> ContinuousLearner<F> {
 
     /// Makes actions of a block of observations, with their log-probabilities.
     #[inline(always)]
-    pub(super) fn choose<S: Simd>(&mut self, simd: S, obs: &[F], noise: &[F], rows: usize) {
+    pub(super) fn choose<S: Simd>(
+        &mut self,
+        simd: S,
+        obs: &[F],
+        noise: &[F],
+        rows: usize,
+        hidden: Hidden,
+    ) {
         let Self { policy, packed_policy, policy_block, act_dim, .. } = self;
-        forward(simd, policy, packed_policy, obs, rows, policy_block);
+        forward(simd, policy, packed_policy, obs, rows, policy_block, hidden);
         let outputs = policy_block.output().chunks_exact(policy.output_stride()).take(rows);
         let n_outputs = self.actor.n_outputs(*act_dim);
         let mut noise = noise.chunks_exact(*act_dim);

@@ -8,7 +8,8 @@ use rlox_kernels::threads;
 use crate::Real;
 use crate::linalg::{Aligned, BLOCK_ROWS, Layer, Order, row_stride};
 use crate::network::Network;
-use crate::passes::{Gradients, Packed, Pass, backward_each, forward_each};
+use crate::passes::{Gradients, Packed, Pass, backward_each, forward_each, loads};
+use crate::runs::Hidden;
 use crate::workspace::{Workspace, write_gradients};
 
 /// K networks with `ReLU` whose parameters lie as in `rlox.nn.EnsembleMLP`: layer by layer the weights
@@ -48,6 +49,23 @@ pub(super) struct Critics<F> {
     ways: Vec<Way<F>>,
 }
 
+/// All critics on their way through so many rows of `inputs`.
+fn passes<'a, F>(
+    networks: &'a [Network],
+    packed: &'a [Packed<F>],
+    workspaces: &'a mut [Workspace<F>],
+    inputs: &'a [F],
+    rows: usize,
+) -> impl Iterator<Item = Pass<'a, F>> {
+    networks.iter().zip(packed).zip(workspaces).map(move |((network, packed), workspace)| Pass {
+        network,
+        packed,
+        inputs,
+        rows,
+        workspace,
+    })
+}
+
 /// Memory for the way back through a critic to its inputs.
 #[derive(Debug)]
 struct Way<F> {
@@ -76,12 +94,10 @@ impl<F: Real> Way<F> {
 }
 
 impl<F: Real> Critics<F> {
-    /// For [`Critics::forward`] alone, or for both directions.
-    pub(super) fn new(networks: &[Network], learns: bool) -> Self {
-        let pack = if learns { Packed::to_inputs } else { Packed::forward_only };
+    pub(super) fn new(networks: &[Network]) -> Self {
         let width = networks.first().map_or(0, |network| network.input_stride);
         Self {
-            packed: networks.iter().map(pack).collect(),
+            packed: networks.iter().map(Packed::to_inputs).collect(),
             workspaces: networks.iter().map(Workspace::new).collect(),
             inputs: vec![F::zero(); BLOCK_ROWS * width],
             ways: networks.iter().map(|_| Way::new(width)).collect(),
@@ -94,27 +110,7 @@ impl<F: Real> Critics<F> {
         networks: &'a [Network],
         parameters: &'a [F],
     ) -> impl Iterator<Item = (&'a mut Packed<F>, &'a Network, &'a [F])> {
-        let networks = self.packed.iter_mut().zip(networks);
-        networks.map(move |(packed, network)| (packed, network, parameters))
-    }
-
-    /// The critics `members` on their way through the inputs.
-    fn passes<'a>(
-        &'a mut self,
-        networks: &'a [Network],
-        members: Range<usize>,
-        rows: usize,
-    ) -> impl Iterator<Item = Pass<'a, F>> {
-        let Self { packed, workspaces, inputs, .. } = self;
-        let (packed, inputs) = (&*packed, &**inputs);
-        let parts = networks.iter().zip(packed).zip(workspaces).take(members.end);
-        parts.skip(members.start).map(move |((network, packed), workspace)| Pass {
-            network,
-            packed,
-            inputs,
-            rows,
-            workspace,
-        })
+        loads(&mut self.packed, networks, parameters)
     }
 
     /// Evaluates the critics `members` at the actions, a row of `act_dim` each.
@@ -128,13 +124,38 @@ impl<F: Real> Critics<F> {
         actions: &[F],
         rows: usize,
     ) {
+        self.concatenate(obs, actions, rows);
+        let Self { packed, workspaces, inputs, .. } = self;
+        let passes = passes(networks, packed, workspaces, inputs, rows);
+        let passes = passes.take(members.end).skip(members.start);
+        forward_each(simd, passes.collect(), Hidden::Kept);
+    }
+
+    /// The same for all of them with the parameters of their `target` networks.
+    #[inline(always)]
+    pub(super) fn forward_target<S: Simd>(
+        &mut self,
+        simd: S,
+        networks: &[Network],
+        target: &[Packed<F>],
+        obs: &[F],
+        actions: &[F],
+        rows: usize,
+    ) {
+        self.concatenate(obs, actions, rows);
+        let Self { workspaces, inputs, .. } = self;
+        let passes = passes(networks, target, workspaces, inputs, rows);
+        forward_each(simd, passes.collect(), Hidden::Overwritten);
+    }
+
+    /// Writes observations and actions side by side.
+    fn concatenate(&mut self, obs: &[F], actions: &[F], rows: usize) {
         let (obs_dim, act_dim) = (obs.len() / rows, actions.len() / rows);
         let parts = obs.chunks_exact(obs_dim).zip(actions.chunks_exact(act_dim));
         for (input, (obs, action)) in self.inputs.chunks_exact_mut(obs_dim + act_dim).zip(parts) {
             input[..obs_dim].copy_from_slice(obs);
             input[obs_dim..].copy_from_slice(action);
         }
-        forward_each(simd, self.passes(networks, members, rows).collect());
     }
 
     /// The value of a row by critic `k`.
@@ -169,7 +190,9 @@ impl<F: Real> Critics<F> {
         members: Range<usize>,
         rows: usize,
     ) {
-        let passes = self.passes(networks, members, rows);
+        let Self { packed, workspaces, inputs, .. } = self;
+        let passes = passes(networks, packed, workspaces, inputs, rows);
+        let passes = passes.take(members.end).skip(members.start);
         backward_each(simd, passes.map(|pass| (pass, Gradients::Parameters)).collect());
     }
 

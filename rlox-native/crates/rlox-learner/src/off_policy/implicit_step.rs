@@ -10,7 +10,8 @@ use crate::Real;
 use crate::distribution::gaussian_log_prob;
 use crate::linalg::BLOCK_ROWS;
 use crate::network::Network;
-use crate::passes::{Gradients, backward, forward, load_each};
+use crate::passes::{Gradients, backward, forward, load_each, loads};
+use crate::runs::Hidden;
 use crate::workspace::write_gradients;
 
 /// The arguments of [`ImplicitLearner::step`].
@@ -83,7 +84,7 @@ impl<F: Real> Step<'_, '_, F> {
             (packed_policy, policy, parts.policy.parameters),
         ];
         let of_critics = learner.online.loads(critics, parts.critics.parameters);
-        let of_targets = learner.target.loads(critics, target);
+        let of_targets = loads(&mut learner.target, &*critics, target);
         let loads = values_and_policy.into_iter().chain(of_critics).chain(of_targets);
         load_each(policy.helpers(self.batch.len()), loads);
         learner.value_block.clear_gradients();
@@ -102,20 +103,21 @@ impl<F: Real> Step<'_, '_, F> {
             critics,
             packed_value,
             value_block,
+            online,
             target,
             smallest,
             ..
         } = &mut *self.learner;
         let obs = part(self.batch.obs, first, rows, *obs_dim);
         let actions = part(self.actions, first, rows, *act_dim);
-        target.forward(simd, critics, 0..critics.len(), obs, actions, rows);
-        forward(simd, value, packed_value, obs, rows, value_block);
+        online.forward_target(simd, critics, target, obs, actions, rows);
+        forward(simd, value, packed_value, obs, rows, value_block, Hidden::Kept);
         let expectile = F::of(self.losses.expectile);
         let slope = F::of(mean_of(-2.0, self.batch.len()));
         let stride = value.output_stride();
         let mut sum = 0.0;
         for (r, smallest) in smallest[first..][..rows].iter_mut().enumerate() {
-            *smallest = target.smallest(critics, r);
+            *smallest = online.smallest(critics, r);
             let (output, gradient) = value_block.output_and_gradient(r * stride, 1);
             let difference = *smallest - output[0];
             let weight = if difference < F::zero() { F::one() - expectile } else { expectile };
@@ -151,8 +153,8 @@ impl<F: Real> Step<'_, '_, F> {
             ..
         } = &mut **learner;
         let obs = part(batch.obs, first, rows, *obs_dim);
-        forward(simd, value, packed_value, obs, rows, value_block);
-        forward(simd, policy, packed_policy, obs, rows, policy_block);
+        forward(simd, value, packed_value, obs, rows, value_block, Hidden::Overwritten);
+        forward(simd, policy, packed_policy, obs, rows, policy_block, Hidden::Kept);
         let values = value_block.output().chunks_exact(value.output_stride());
         let actions = part(self.actions, first, rows, *act_dim).chunks_exact(*act_dim);
         let targets = &smallest[first..][..rows];
@@ -204,7 +206,7 @@ impl<F: Real> Step<'_, '_, F> {
             ..
         } = &mut **learner;
         let next_obs = part(batch.next_obs, first, rows, *obs_dim);
-        forward(simd, value, packed_value, next_obs, rows, value_block);
+        forward(simd, value, packed_value, next_obs, rows, value_block, Hidden::Overwritten);
         let obs = part(batch.obs, first, rows, *obs_dim);
         let actions = part(self.actions, first, rows, *act_dim);
         online.forward(simd, critics, 0..critics.len(), obs, actions, rows);

@@ -9,6 +9,7 @@ use super::mean_of;
 use crate::Real;
 use crate::linalg::BLOCK_ROWS;
 use crate::passes::{forward, load_each};
+use crate::runs::Hidden;
 use rlox_kernels::error::{KernelError, Result, check_len};
 
 /// How many actions of each kind there can be: those of all kinds and the dataset's are rows of one
@@ -110,7 +111,13 @@ impl<F: Real> WithSimd for Entropy<'_, F> {
         for first in (0..n).step_by(BLOCK_ROWS) {
             let rows = BLOCK_ROWS.min(n - first);
             let obs = part(self.obs, first, rows, obs_dim);
-            learner.choose(simd, obs, part(self.noise, first, rows, act_dim), rows);
+            learner.choose(
+                simd,
+                obs,
+                part(self.noise, first, rows, act_dim),
+                rows,
+                Hidden::Overwritten,
+            );
             sum -= learner.log_probs[..rows].iter().map(|&log_prob| log_prob.widen()).sum::<f64>();
         }
         mean_of(sum, n)
@@ -180,7 +187,7 @@ impl<F: Real> Penalize<'_, F> {
         let mut places = places.zip(log_probs.chunks_exact_mut(n_samples)).enumerate();
         for obs in obs.chunks(BLOCK_ROWS * *obs_dim) {
             let rows = obs.len() / *obs_dim;
-            forward(simd, policy, packed_policy, obs, rows, policy_block);
+            forward(simd, policy, packed_policy, obs, rows, policy_block, Hidden::Overwritten);
             let outputs = policy_block.output().chunks_exact(policy.output_stride()).take(rows);
             for (outputs, (row, (actions, log_probs))) in outputs.zip(&mut places) {
                 let drawn = actions.chunks_exact_mut(*act_dim).zip(log_probs);

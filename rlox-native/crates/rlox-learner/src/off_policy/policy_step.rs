@@ -9,6 +9,7 @@ use crate::Real;
 use crate::linalg::BLOCK_ROWS;
 use crate::optimizer::Moments;
 use crate::passes::{Gradients, backward, load_each};
+use crate::runs::Hidden;
 use crate::workspace::write_gradients;
 
 /// The arguments of [`ContinuousLearner::step_policy`].
@@ -62,7 +63,7 @@ impl<F: Real> Policy<'_, '_, F> {
         let Self { learner, .. } = self;
         let (obs_dim, act_dim) = (learner.obs_dim, learner.act_dim);
         let obs = part(self.obs, first, rows, obs_dim);
-        learner.choose(simd, obs, part(self.noise, first, rows, act_dim), rows);
+        learner.choose(simd, obs, part(self.noise, first, rows, act_dim), rows, Hidden::Kept);
         let ContinuousLearner { actor, critics, online, actions, .. } = &mut **learner;
         let used = if *actor == Actor::Deterministic { 1 } else { critics.len() };
         online.forward(simd, critics, 0..used, obs, &actions[..rows * act_dim], rows);

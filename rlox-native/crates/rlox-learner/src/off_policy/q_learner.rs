@@ -2,12 +2,14 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::q_network::{QBlock, QNetwork};
+use super::continuous::part;
+use super::q_network::{QBlock, QNetwork, pack};
 use super::{StepRule, Transitions, ValueTerms, mean_of};
 use crate::Real;
 use crate::linalg::BLOCK_ROWS;
 use crate::optimizer::Moments;
-use crate::passes::load_each;
+use crate::passes::{Packed, load_each, loads};
+use crate::runs::Hidden;
 use rlox_kernels::error::{KernelError, Result, check_len};
 
 /// What a TD error costs.
@@ -50,7 +52,14 @@ pub struct QStep {
 pub struct QLearner<F> {
     pub(super) shape: QNetwork,
     pub(super) online: QBlock<F>,
-    target: QBlock<F>,
+    target: Vec<Packed<F>>,
+    /// The best actions of a block's next observations.
+    best: Vec<usize>,
+    /// A block's rows; of a gated network by action, so that those which learn through the same output
+    /// lie together.
+    order: Vec<usize>,
+    /// The observations of these rows.
+    obs: Vec<F>,
     gradients: Vec<F>,
 }
 
@@ -60,7 +69,10 @@ impl<F: Real> QLearner<F> {
     pub fn new(shape: QNetwork) -> Self {
         Self {
             online: QBlock::new(&shape),
-            target: QBlock::new(&shape),
+            target: pack(&shape),
+            best: Vec::with_capacity(BLOCK_ROWS),
+            order: Vec::with_capacity(BLOCK_ROWS),
+            obs: vec![F::zero(); BLOCK_ROWS * shape.obs_dim()],
             gradients: vec![F::zero(); shape.n_parameters()],
             shape,
         }
@@ -123,7 +135,8 @@ impl<F: Real> WithSimd for Step<'_, '_, F> {
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) -> ValueTerms {
         let QLearner { shape, online, target, .. } = &mut *self.learner;
-        let loads = online.loads(shape, self.parameters).chain(target.loads(shape, self.target));
+        let of_target = loads(target, shape.networks(), self.target);
+        let loads = online.loads(shape, self.parameters).chain(of_target);
         load_each(shape.helpers(self.batch.len()), loads);
         online.clear_gradients();
         let mut sums = ValueTerms::default();
@@ -145,32 +158,40 @@ impl<F: Real> Step<'_, '_, F> {
     /// Gathers the gradients of `rows` rows from `first` on; returns sums over them.
     #[inline(always)]
     fn block<S: Simd>(&mut self, simd: S, first: usize, rows: usize) -> ValueTerms {
-        let QLearner { shape, online, target, .. } = &mut *self.learner;
+        let QLearner { shape, online, target, best, order, obs, .. } = &mut *self.learner;
         let (width, batch) = (shape.n_actions(), self.batch);
-        let of_rows = first * shape.obs_dim()..(first + rows) * shape.obs_dim();
-        let (obs, next_obs) = (&batch.obs[of_rows.clone()], &batch.next_obs[of_rows]);
-        target.forward(simd, shape, next_obs, rows);
+        let next_obs = part(batch.next_obs, first, rows, shape.obs_dim());
+        best.clear();
         if self.plan.double {
-            online.forward(simd, shape, next_obs, rows);
+            online.forward(simd, shape, next_obs, rows, Hidden::Overwritten);
+            best.extend(online.values.chunks_exact(width).take(rows).map(largest));
         }
-        let chooser = if self.plan.double { &online.values } else { &target.values };
-        let judged = target.values.chunks_exact(width).zip(chooser.chunks_exact(width));
-        for (r, (judged, chooser)) in judged.take(rows).enumerate() {
-            let next_value = judged[largest(chooser)];
+        online.forward_target(simd, shape, target, next_obs, rows);
+        for (r, judged) in online.values.chunks_exact(width).take(rows).enumerate() {
+            let next_value = judged[best.get(r).copied().unwrap_or_else(|| largest(judged))];
             self.errors[first + r] =
                 batch.rewards[first + r] + batch.discounts[first + r] * next_value;
         }
-        online.forward(simd, shape, obs, rows);
+        order.clear();
+        order.extend(first..first + rows);
+        if shape.is_gated() {
+            order.sort_unstable_by_key(|&row| (self.actions[row], row));
+        }
+        for (to, &row) in obs.chunks_exact_mut(shape.obs_dim()).zip(&*order) {
+            to.copy_from_slice(part(batch.obs, row, 1, shape.obs_dim()));
+        }
+        online.forward(simd, shape, obs, rows, Hidden::Kept);
         online.gradients.fill(F::zero());
         let scale = F::of(mean_of(1.0, batch.len()));
         let mut sums = ValueTerms::default();
-        for (r, error) in self.errors[first..][..rows].iter_mut().enumerate() {
+        for (r, &row) in order.iter().enumerate() {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
-            let at = r * width + self.actions[first + r] as usize;
+            let at = r * width + self.actions[row] as usize;
             let value = online.values[at];
+            let error = &mut self.errors[row];
             *error = value - *error;
             let (loss, slope) = self.plan.loss.of(*error);
-            let weight = batch.weight(first + r);
+            let weight = batch.weight(row);
             online.gradients[at] = weight * slope * scale;
             sums.loss += (weight * loss).widen();
             sums.value += value.widen();

@@ -6,7 +6,10 @@ use super::check_sizes;
 use crate::Real;
 use crate::linalg::{BLOCK_ROWS, Layer};
 use crate::network::Network;
-use crate::passes::{Gradients, Packed, Pass, backward, backward_each, forward, forward_each};
+use crate::passes::{
+    Gradients, Packed, Pass, backward, backward_each, forward, forward_each, loads,
+};
+use crate::runs::Hidden;
 use crate::workspace::{Workspace, write_gradients};
 use rlox_kernels::error::Result;
 use rlox_kernels::threads;
@@ -40,7 +43,7 @@ impl QNetwork {
     pub fn plain(obs_dim: usize, hidden: &[usize], n_actions: usize) -> Result<Self> {
         check_sizes(&[("obs_dim", obs_dim), ("actions", n_actions)], hidden)?;
         let sizes = [&[obs_dim], hidden, &[n_actions]].concat();
-        let kind = Kind::Plain(Network::relu(Layer::linear(&sizes, 0)));
+        let kind = Kind::Plain(Network::relu(Layer::linear(&sizes, 0)).one_output_a_row());
         Ok(Self { obs_dim, n_actions, kind })
     }
 
@@ -86,7 +89,12 @@ impl QNetwork {
         threads::product_helpers(networks.map(|network| network.multiply_adds(rows)).sum())
     }
 
-    fn networks(&self) -> Vec<&Network> {
+    /// Whether a row's gradient goes back from one output to a gated layer.
+    pub(super) fn is_gated(&self) -> bool {
+        matches!(&self.kind, Kind::Plain(network) if network.gated_width() > 0)
+    }
+
+    pub(super) fn networks(&self) -> Vec<&Network> {
         match &self.kind {
             Kind::Plain(network) => vec![network],
             Kind::Dueling { shared, value, advantage } => vec![shared, value, advantage],
@@ -107,18 +115,12 @@ pub(super) struct QBlock<F> {
 }
 
 impl<F: Real> QBlock<F> {
-    /// For both directions: a target network has no way back, but keeps its weights in torch's order
-    /// too, so that [`load_each`](crate::passes::load_each) only compares them while they stay.
     pub(super) fn new(shape: &QNetwork) -> Self {
         let networks = shape.networks();
-        let packed = networks.iter().enumerate().map(|(i, network)| match i {
-            0 => Packed::new(network),
-            _ => Packed::to_inputs(network),
-        });
         let zeros = |n: usize| vec![F::zero(); n];
         let shared = BLOCK_ROWS * networks[0].output_stride();
         Self {
-            packed: packed.collect(),
+            packed: pack(shape),
             workspaces: networks.iter().map(|network| Workspace::new(network)).collect(),
             values: zeros(BLOCK_ROWS * shape.n_actions),
             gradients: zeros(BLOCK_ROWS * shape.n_actions),
@@ -132,49 +134,35 @@ impl<F: Real> QBlock<F> {
         shape: &'a QNetwork,
         parameters: &'a [F],
     ) -> impl Iterator<Item = (&'a mut Packed<F>, &'a Network, &'a [F])> {
-        let networks = self.packed.iter_mut().zip(shape.networks());
-        networks.map(move |(packed, network)| (packed, network, parameters))
+        loads(&mut self.packed, shape.networks(), parameters)
     }
 
     /// Computes the values of up to [`BLOCK_ROWS`] rows.
     #[inline(always)]
-    pub(super) fn forward<S: Simd>(&mut self, simd: S, shape: &QNetwork, obs: &[F], rows: usize) {
-        let width = shape.n_actions;
+    pub(super) fn forward<S: Simd>(
+        &mut self,
+        simd: S,
+        shape: &QNetwork,
+        obs: &[F],
+        rows: usize,
+        hidden: Hidden,
+    ) {
         let Self { packed, workspaces, values, .. } = self;
-        match (&shape.kind, workspaces.as_mut_slice()) {
-            (Kind::Plain(network), [space, ..]) => {
-                forward(simd, network, &packed[0], obs, rows, space);
-                let outputs = space.output().chunks_exact(network.output_stride());
-                for (to, from) in values.chunks_exact_mut(width).zip(outputs).take(rows) {
-                    to.copy_from_slice(&from[..width]);
-                }
-            }
-            (Kind::Dueling { shared, value, advantage }, [features, of_value, of_advantage]) => {
-                forward(simd, shared, &packed[0], obs, rows, features);
-                let features = features.output();
-                let pass = |network, packed, workspace| Pass {
-                    network,
-                    packed,
-                    inputs: features,
-                    rows,
-                    workspace,
-                };
-                let value_pass = pass(value, &packed[1], &mut *of_value);
-                let advantage_pass = pass(advantage, &packed[2], &mut *of_advantage);
-                forward_each(simd, vec![value_pass, advantage_pass]);
-                let state_values = of_value.output().chunks_exact(value.output_stride());
-                let advantages = of_advantage.output().chunks_exact(advantage.output_stride());
-                let rows =
-                    values.chunks_exact_mut(width).zip(state_values.zip(advantages)).take(rows);
-                for (to, (state_value, advantages)) in rows {
-                    let mean = mean(&advantages[..width]);
-                    for (to, &advantage) in to.iter_mut().zip(advantages) {
-                        *to = state_value[0] + advantage - mean;
-                    }
-                }
-            }
-            (Kind::Dueling { .. } | Kind::Plain(_), _) => {}
-        }
+        evaluate(simd, shape, packed, workspaces, (obs, rows), hidden, values);
+    }
+
+    /// The same with the parameters of a `target` network.
+    #[inline(always)]
+    pub(super) fn forward_target<S: Simd>(
+        &mut self,
+        simd: S,
+        shape: &QNetwork,
+        target: &[Packed<F>],
+        obs: &[F],
+        rows: usize,
+    ) {
+        let Self { workspaces, values, .. } = self;
+        evaluate(simd, shape, target, workspaces, (obs, rows), Hidden::Overwritten, values);
     }
 
     /// Adds the gradients of the rows last passed to [`QBlock::forward`], given
@@ -227,6 +215,64 @@ impl<F: Real> QBlock<F> {
 
     pub(super) fn write_gradients(&self, helpers: usize, shape: &QNetwork, gradients: &mut [F]) {
         write_gradients(helpers, self.workspaces.iter().zip(shape.networks()), gradients);
+    }
+}
+
+/// Room for parameters in both directions.
+///
+/// A target network has no way back, but keeps its weights in torch's order too, so that
+/// [`load_each`](crate::passes::load_each) only compares them while they stay.
+pub(super) fn pack<F: Real>(shape: &QNetwork) -> Vec<Packed<F>> {
+    let networks = shape.networks().into_iter().enumerate();
+    let pack =
+        |(i, network)| if i == 0 { Packed::new(network) } else { Packed::to_inputs(network) };
+    networks.map(pack).collect()
+}
+
+/// Computes the `values` of up to [`BLOCK_ROWS`] rows.
+#[inline(always)]
+fn evaluate<F: Real, S: Simd>(
+    simd: S,
+    shape: &QNetwork,
+    packed: &[Packed<F>],
+    workspaces: &mut [Workspace<F>],
+    (obs, rows): (&[F], usize),
+    hidden: Hidden,
+    values: &mut [F],
+) {
+    let width = shape.n_actions;
+    match (&shape.kind, workspaces) {
+        (Kind::Plain(network), [space, ..]) => {
+            forward(simd, network, &packed[0], obs, rows, space, hidden);
+            let outputs = space.output().chunks_exact(network.output_stride());
+            for (to, from) in values.chunks_exact_mut(width).zip(outputs).take(rows) {
+                to.copy_from_slice(&from[..width]);
+            }
+        }
+        (Kind::Dueling { shared, value, advantage }, [features, of_value, of_advantage]) => {
+            forward(simd, shared, &packed[0], obs, rows, features, hidden);
+            let features = features.output();
+            let pass = |network, packed, workspace| Pass {
+                network,
+                packed,
+                inputs: features,
+                rows,
+                workspace,
+            };
+            let value_pass = pass(value, &packed[1], &mut *of_value);
+            let advantage_pass = pass(advantage, &packed[2], &mut *of_advantage);
+            forward_each(simd, vec![value_pass, advantage_pass], hidden);
+            let state_values = of_value.output().chunks_exact(value.output_stride());
+            let advantages = of_advantage.output().chunks_exact(advantage.output_stride());
+            let rows = values.chunks_exact_mut(width).zip(state_values.zip(advantages)).take(rows);
+            for (to, (state_value, advantages)) in rows {
+                let mean = mean(&advantages[..width]);
+                for (to, &advantage) in to.iter_mut().zip(advantages) {
+                    *to = state_value[0] + advantage - mean;
+                }
+            }
+        }
+        (Kind::Dueling { .. } | Kind::Plain(_), _) => {}
     }
 }
 

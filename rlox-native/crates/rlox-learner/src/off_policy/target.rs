@@ -6,6 +6,7 @@ use rlox_kernels::threads;
 
 use super::continuous::ContinuousLearner;
 use crate::Real;
+use crate::inlined::Inlined;
 
 impl<F: Real> ContinuousLearner<F> {
     /// Moves a target network's parameters: θ' ← θ' + τ (θ - θ').
@@ -43,7 +44,7 @@ impl<F: Real> WithSimd for Follow<'_, F> {
         // Both forms as torch has them: τ = 1 copies.
         let (near, far) = (F::of(tau), F::of(1.0 - tau));
         threads::for_each(parts, helpers, |(target, parameters)| {
-            simd.vectorize(
+            simd.vectorize(Inlined(
                 #[inline(always)]
                 || {
                     for (target, &learnt) in target.iter_mut().zip(parameters) {
@@ -51,7 +52,7 @@ impl<F: Real> WithSimd for Follow<'_, F> {
                         *target = if tau < 0.5 { *target + near * way } else { learnt - far * way };
                     }
                 },
-            );
+            ));
         });
     }
 }

@@ -7,7 +7,8 @@ use super::{Transitions, ValueTerms, mean_of};
 use crate::Real;
 use crate::linalg::BLOCK_ROWS;
 use crate::optimizer::Moments;
-use crate::passes::load_each;
+use crate::passes::{load_each, loads};
+use crate::runs::Hidden;
 
 /// The arguments of [`ContinuousLearner::step_values`].
 pub(super) struct Values<'a, 'm, F> {
@@ -33,7 +34,7 @@ impl<F: Real> WithSimd for Values<'_, '_, F> {
         let n = self.batch.len();
         let (own, of_target) = (&*self.parameters, self.target);
         let of_policy = [(packed_policy, &*policy, self.policy)];
-        let of_critics = online.loads(critics, own).chain(target.loads(critics, of_target));
+        let of_critics = online.loads(critics, own).chain(loads(target, &*critics, of_target));
         load_each(policy.helpers(n), of_policy.into_iter().chain(of_critics));
         online.clear_gradients();
         let mut sums = ValueTerms::default();
@@ -65,21 +66,32 @@ impl<F: Real> Values<'_, '_, F> {
         let Self { learner, batch, step, .. } = self;
         let (obs_dim, act_dim, n) = (learner.obs_dim, learner.act_dim, batch.len());
         let next_obs = part(batch.next_obs, first, rows, obs_dim);
-        learner.choose(simd, next_obs, part(self.noise, first, rows, act_dim), rows);
+        learner.choose(
+            simd,
+            next_obs,
+            part(self.noise, first, rows, act_dim),
+            rows,
+            Hidden::Overwritten,
+        );
         let ContinuousLearner { critics, online, target, actions, log_probs, .. } = &mut **learner;
         let n_critics = critics.len();
         let next_actions = &actions[..rows * act_dim];
-        target.forward(simd, critics, 0..n_critics, next_obs, next_actions, rows);
+        online.forward_target(simd, critics, target, next_obs, next_actions, rows);
+        let alpha = F::of(step.alpha);
+        for (r, &log_prob) in log_probs.iter().enumerate().take(rows) {
+            let next_value = online.smallest(critics, r) - alpha * log_prob;
+            let row = first + r;
+            self.errors[row] = batch.rewards[row] + batch.discounts[row] * next_value;
+        }
         let (obs, actions) =
             (part(batch.obs, first, rows, obs_dim), part(self.actions, first, rows, act_dim));
         online.forward(simd, critics, 0..n_critics, obs, actions, rows);
-        let (alpha, scale) = (F::of(step.alpha), F::of(step.scale));
+        let scale = F::of(step.scale);
         let slope = F::of(mean_of(2.0 * step.scale, n));
         let mut sums = ValueTerms::default();
-        for (r, &log_prob) in log_probs.iter().enumerate().take(rows) {
+        for r in 0..rows {
             let row = first + r;
-            let next_value = target.smallest(critics, r) - alpha * log_prob;
-            let expected = batch.rewards[row] + batch.discounts[row] * next_value;
+            let expected = self.errors[row];
             let weight = batch.weight(row);
             for k in 0..n_critics {
                 let value = online.value(critics, k, r);
