@@ -1,7 +1,7 @@
 //! The shape of a multi-layer perceptron.
 
 use super::activation::Activation;
-use super::linalg::{BLOCK_ROWS, Layer, PAD, Rows, padded, row_stride};
+use super::linalg::{BLOCK_ROWS, Layer, PAD, Rows, row_stride};
 use rlox_kernels::threads;
 
 /// The shape of a network, and where its parameters are.
@@ -25,17 +25,19 @@ impl Network {
     }
 
     /// Layers with `ReLU` between them.
-    pub(super) fn relu(mut layers: Vec<Layer>) -> Self {
-        if let [.., layer, last] = &mut layers[..] {
-            layer.gated = last.outputs == 1 && layer.can_be_gated();
-        }
-        Self::of(layers, Activation::Relu)
+    pub(super) fn relu(layers: Vec<Layer>) -> Self {
+        Self::of(layers, Activation::Relu).gated(1)
     }
 
-    /// The same network, of which every row learns through one of its outputs, whichever.
-    pub(super) fn one_output_a_row(mut self) -> Self {
+    /// The same network, if most rows' gradients go through one of its outputs, whichever.
+    pub(super) fn one_output_a_row(self) -> Self {
+        self.gated(PAD)
+    }
+
+    /// The same network with a gated layer before up to so many outputs.
+    fn gated(mut self, most_outputs: usize) -> Self {
         if let [.., layer, last] = &mut self.layers[..] {
-            layer.gated = padded(last.outputs) == PAD && layer.can_be_gated();
+            layer.gated = last.outputs <= most_outputs && layer.can_be_gated();
         }
         self
     }

@@ -235,14 +235,9 @@ fn add_all<F: Real, S: Simd>(simd: S, pass: &mut Pass<'_, F>, threads: usize) {
             Some(k) => rows_of(&outputs[k], *rows, layer.inputs),
         };
         if layer.gated && !stretches.is_empty() {
-            let gated = GatedLayer {
-                layer,
-                inputs: inputs.elements,
-                outputs: &outputs[l],
-                next: network.layers[l + 1],
-                packed_next: &packed.layers[l + 1],
-                gradients: &deltas[l + 1],
-            };
+            let gradients = &deltas[l + 1];
+            let gated =
+                GatedLayer::new(network, packed, l, inputs.elements, &outputs[l], gradients);
             for (i, stretch) in stretches.iter().enumerate() {
                 let (adds, gradients) = (adds || i > 0, [&mut *weights, &mut *biases]);
                 let memories = &mut gate_memories[..threads];

@@ -113,20 +113,29 @@ impl<'a, F: Real> ForwardRows<'a, F> {
 
     #[inline(always)]
     pub(super) fn run<S: Simd>(mut self, simd: S) {
-        let n_layers = self.network.layers.len();
         while self.rows > 0 {
-            let Self { network, packed, inputs, rows: left, outputs, hidden } = &mut self;
-            let rows = TOGETHER.min(*left);
+            let rows = TOGETHER.min(self.rows);
+            let inputs = self.split_off_inputs(rows);
+            let Self { network, packed, outputs, hidden, .. } = &mut self;
             let of_layers = &mut outputs.iter_mut().map(|outputs| &mut **outputs);
             forward_layers(simd, network, packed, inputs, rows, of_layers);
-            *inputs = &inputs[inputs.len().min(rows * network.input_stride)..];
-            *left -= rows;
-            for (l, (outputs, layer)) in outputs.iter_mut().zip(&network.layers).enumerate() {
-                if *hidden == Hidden::Kept || l + 1 == n_layers {
-                    let _ = outputs.split_off_mut(..rows * row_stride(layer.outputs));
-                }
+            let overwritten = match hidden {
+                Hidden::Kept => 0,
+                Hidden::Overwritten => network.layers.len() - 1,
+            };
+            let written = outputs.iter_mut().zip(&network.layers).skip(overwritten);
+            for (outputs, layer) in written {
+                let _ = outputs.split_off_mut(..rows * row_stride(layer.outputs));
             }
         }
+    }
+
+    /// Splits off the first `rows` rows of the inputs.
+    fn split_off_inputs(&mut self, rows: usize) -> &'a [F] {
+        let inputs = self.inputs;
+        self.inputs = &inputs[inputs.len().min(rows * self.network.input_stride)..];
+        self.rows -= rows;
+        inputs
     }
 }
 
@@ -136,12 +145,10 @@ impl<F: Real> Divisible for ForwardRows<'_, F> {
     }
 
     fn split_off(&mut self, rows: usize) -> Self {
-        let Self { network, packed, inputs, rows: left, outputs, hidden } = self;
-        let (first, hidden) = (*inputs, *hidden);
-        *inputs = &first[first.len().min(rows * network.input_stride)..];
-        *left -= rows;
-        let outputs = split_off(network, outputs, rows);
-        Self { network, packed, inputs: first, rows, outputs, hidden }
+        let inputs = self.split_off_inputs(rows);
+        let Self { network, packed, hidden, .. } = *self;
+        let outputs = split_off(network, &mut self.outputs, rows);
+        Self { network, packed, inputs, rows, outputs, hidden }
     }
 }
 
@@ -194,17 +201,15 @@ impl<'a, F: Real> BackwardRows<'a, F> {
 
     #[inline(always)]
     pub(super) fn run<S: Simd>(mut self, simd: S) {
-        while self.rows > TOGETHER && self.stretches.is_empty() {
-            let part = self.split_off(TOGETHER);
+        // Behind gates all rows together, for which tables are made once.
+        let together = if self.stretches.is_empty() { TOGETHER } else { self.rows };
+        while self.rows > 0 {
+            let part = self.split_off(together.min(self.rows));
             simd.vectorize(
                 #[inline(always)]
                 || part.back(simd),
             );
         }
-        simd.vectorize(
-            #[inline(always)]
-            || self.back(simd),
-        );
     }
 
     #[inline(always)]
@@ -230,14 +235,8 @@ impl<'a, F: Real> BackwardRows<'a, F> {
             let hidden = rows_of(outputs[k], rows, layer.inputs);
             let gated = !stretches.is_empty();
             if let (true, Some(memory)) = (layer.gated && gated, gate_memories.first_mut()) {
-                let gated = GatedLayer {
-                    layer,
-                    inputs: hidden.elements,
-                    outputs: outputs[l],
-                    next: network.layers[l + 1],
-                    packed_next: &packed.layers[l + 1],
-                    gradients: after[1],
-                };
+                let inputs = hidden.elements;
+                let gated = GatedLayer::new(network, packed, l, inputs, outputs[l], after[1]);
                 for stretch in within(stretches, first..first + rows) {
                     let out = &mut out[stretch.rows.start * row_stride(layer.inputs)..];
                     masked_outer_inputs(simd, gated.gate(&stretch), packed_layer, memory, out);

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::linalg::{Gate, Layer, PAD, PackedLayer, Real, row_stride};
 use super::network::Network;
+use super::passes::Packed;
 
 /// A [`Gate`](super::linalg::Gate) of fewer rows takes more time than products: it makes tables for
 /// each output.
@@ -58,19 +59,33 @@ pub(super) fn within(stretches: &[Stretch], rows: Range<usize>) -> impl Iterator
     parts.filter(|stretch| !stretch.rows.is_empty())
 }
 
-/// A gated layer, and what its rows are of.
+/// A gated layer with rows of its inputs and outputs, and what lies behind.
 #[derive(Clone, Copy)]
 pub(super) struct GatedLayer<'a, F> {
-    pub(super) layer: Layer,
-    pub(super) inputs: &'a [F],
-    pub(super) outputs: &'a [F],
+    layer: Layer,
+    inputs: &'a [F],
+    outputs: &'a [F],
     /// The layer behind, its parameters, and the gradients with respect to its outputs.
-    pub(super) next: Layer,
-    pub(super) packed_next: &'a PackedLayer<F>,
-    pub(super) gradients: &'a [F],
+    next: Layer,
+    packed_next: &'a PackedLayer<F>,
+    gradients: &'a [F],
 }
 
 impl<'a, F: Real> GatedLayer<'a, F> {
+    /// Layer `l` of a network, with the `gradients` of the outputs of the layer behind.
+    #[inline(always)]
+    pub(super) fn new(
+        network: &Network,
+        packed: &'a Packed<F>,
+        l: usize,
+        inputs: &'a [F],
+        outputs: &'a [F],
+        gradients: &'a [F],
+    ) -> Self {
+        let (layer, next) = (network.layers[l], network.layers[l + 1]);
+        Self { layer, inputs, outputs, next, packed_next: &packed.layers[l + 1], gradients }
+    }
+
     /// The factors of the gradient of a stretch of rows.
     #[inline(always)]
     pub(super) fn gate(&self, stretch: &Stretch) -> Gate<'a, F> {

@@ -2,8 +2,8 @@
 //!
 //! With `ReLU`, the gradient with respect to that layer's output j in row i is `g_i` `w_j` where the
 //! output is positive, and 0 elsewhere: of rank one, but for the gates. That is the case in critics,
-//! which have one output, and in action values, of which the taken action's is learnt; the last hidden
-//! layer has most of their parameters.
+//! which have one output, and in Q-networks of discrete actions, whose loss depends on the value of the
+//! action taken. The last hidden layer has most of their parameters.
 
 use std::iter;
 

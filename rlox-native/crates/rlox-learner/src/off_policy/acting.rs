@@ -2,7 +2,8 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::continuous::{ContinuousLearner, part};
+use super::continuous::ContinuousLearner;
+use super::part;
 use super::q_learner::{QLearner, largest};
 use crate::Real;
 use crate::linalg::BLOCK_ROWS;

@@ -268,8 +268,3 @@ impl<F: Real> ContinuousLearner<F> {
         }
     }
 }
-
-/// The part of rows of `width` elements, or nothing of nothing.
-pub(super) fn part<F>(values: &[F], first: usize, rows: usize, width: usize) -> &[F] {
-    if values.is_empty() { values } else { &values[first * width..][..rows * width] }
-}

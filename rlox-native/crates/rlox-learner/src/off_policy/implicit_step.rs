@@ -2,10 +2,9 @@
 
 use pulp::{Simd, WithSimd};
 
-use super::continuous::part;
 use super::implicit::{ImplicitLearner, ImplicitLosses, ImplicitParts, ImplicitTerms, Learnt};
 use super::squashed::clip;
-use super::{Transitions, mean_of};
+use super::{Transitions, mean_of, part};
 use crate::Real;
 use crate::distribution::gaussian_log_prob;
 use crate::linalg::BLOCK_ROWS;

@@ -97,3 +97,8 @@ fn check_log_std_bounds([low, high]: [f64; 2]) -> Result<()> {
 fn mean_of(sum: f64, n: usize) -> f64 {
     sum / n as f64
 }
+
+/// The part of rows of `width` elements, or nothing of nothing.
+fn part<F>(values: &[F], first: usize, rows: usize, width: usize) -> &[F] {
+    if values.is_empty() { values } else { &values[first * width..][..rows * width] }
+}

@@ -4,8 +4,8 @@ use std::f64::consts::LN_2;
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::continuous::{ContinuousLearner, part};
-use super::mean_of;
+use super::continuous::ContinuousLearner;
+use super::{mean_of, part};
 use crate::Real;
 use crate::linalg::BLOCK_ROWS;
 use crate::passes::{forward, load_each};

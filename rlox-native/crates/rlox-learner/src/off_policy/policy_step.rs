@@ -2,9 +2,9 @@
 
 use pulp::{Simd, WithSimd};
 
-use super::continuous::{Cloning, ContinuousLearner, PolicyStep, PolicyTerms, part};
-use super::mean_of;
+use super::continuous::{Cloning, ContinuousLearner, PolicyStep, PolicyTerms};
 use super::squashed::Actor;
+use super::{mean_of, part};
 use crate::Real;
 use crate::linalg::BLOCK_ROWS;
 use crate::optimizer::Moments;

@@ -2,9 +2,8 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::continuous::part;
 use super::q_network::{QBlock, QNetwork, pack};
-use super::{StepRule, Transitions, ValueTerms, mean_of};
+use super::{StepRule, Transitions, ValueTerms, mean_of, part};
 use crate::Real;
 use crate::linalg::BLOCK_ROWS;
 use crate::optimizer::Moments;

@@ -2,8 +2,8 @@
 
 use pulp::{Simd, WithSimd};
 
-use super::continuous::{ContinuousLearner, ValueStep, part};
-use super::{Transitions, ValueTerms, mean_of};
+use super::continuous::{ContinuousLearner, ValueStep};
+use super::{Transitions, ValueTerms, mean_of, part};
 use crate::Real;
 use crate::linalg::BLOCK_ROWS;
 use crate::optimizer::Moments;
