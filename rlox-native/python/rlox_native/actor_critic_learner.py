@@ -6,16 +6,17 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import numpy.typing as npt
-import torch
 from rlox.errors import BackendError
 from rlox.learners.transitions import Learn
 from rlox.learners.value_objectives import SoftActorCritic, TwinDelayed
 from rlox.networks import DeterministicPolicy, SquashedGaussianPolicy, TwinQNetwork
-from rlox.nn import EnsembleMLP, flatten_parameters, standard_normal
+from rlox.nn import EnsembleMLP, flatten_parameters
 from torch import Tensor, nn
 
 from rlox_native._native import ContinuousLearner
+from rlox_native.noise import NormalNoise
 from rlox_native.optimizers import Adam
 from rlox_native.perceptrons import (
     as_array,
@@ -55,6 +56,10 @@ class NativeActorCriticLearner:
         self._learner = actor_critic_learner(parts, policy)
         self._policy = Adam(parts["policy_optimizer"], self._learner.n_policy_parameters)
         self._critic = Adam(parts["critic_optimizer"], self._learner.n_critic_parameters)
+        like: Tensor = parts["policy_optimizer"].parameters
+        self._acting, self._next, self._present = (
+            NormalNoise(like, self._learner.act_dim) for _ in range(3)
+        )
         self._steps: dict[Enum, Callable[[TransitionBatch, float], Any]]
         if soft:
             self._alpha = Adam(parts["alpha_optimizer"], 1)
@@ -75,7 +80,7 @@ class NativeActorCriticLearner:
         """Return actions (N, act_dim): a sample of a Gaussian policy, the mode of another."""
         noise = None
         if self._soft:
-            noise = self._noise(len(obs), self._task.parts["policy"].generator).numpy()
+            noise = self._acting.draw(len(obs), self._task.parts["policy"].generator)
         return self._learner.act(self._policy.parameters, as_array(obs), noise)
 
     def gradients(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
@@ -85,15 +90,14 @@ class NativeActorCriticLearner:
     def _learn_softly(self, batch: TransitionBatch, learning_rate: float) -> dict[str, Any]:
         """Take the steps of SAC: critics, policy, temperature, target."""
         objective: SoftActorCritic = self._task.objective
-        parts, policy = self._task.parts, self._policy.parameters
-        alpha = parts["temperature"].value().item()
+        policy, rows = self._policy.parameters, len(batch.actions)
+        generator, alpha = self._task.parts["policy"].generator, self._alpha.exponential()
         # Both before the products, which fill the caches.
-        of_next, of_present = (
-            self._noise(len(batch.actions), parts["policy"].generator).numpy() for _ in range(2)
-        )
+        of_next = self._next.draw(rows, generator)
+        of_present = self._present.draw(rows, generator)
         terms = self._step_values(batch, policy, of_next, learning_rate, alpha=alpha, scale=0.5)
         # The policy's step neither reads the target nor moves the critics, which are at hand now.
-        self._follow("critic", self._critic, len(batch.actions))
+        self._follow("critic", self._critic, rows)
         policy_loss, entropy = self._step_policy(batch, of_present, learning_rate, alpha=alpha)
         if objective.target_entropy is not None:
             # J_α is log α (H - H̄)
@@ -106,9 +110,10 @@ class NativeActorCriticLearner:
         objective: TwinDelayed = self._task.objective
         noise = None
         if objective.target_noise > 0:
-            drawn = self._noise(len(batch.actions), self._task.streams["target noise"])
-            clip = objective.noise_clip
-            noise = drawn.mul_(objective.target_noise).clamp_(-clip, clip).numpy()
+            noise = self._next.draw(len(batch.actions), self._task.streams["target noise"])
+            noise *= objective.target_noise
+            np.maximum(noise, -objective.noise_clip, out=noise)
+            np.minimum(noise, objective.noise_clip, out=noise)
         policy = self._targets["policy"]
         return self._step_values(batch, policy, noise, learning_rate, alpha=0.0, scale=1.0)
 
@@ -161,11 +166,6 @@ class NativeActorCriticLearner:
         )
         self._policy.count()
         return terms
-
-    def _noise(self, rows: int, generator: torch.Generator) -> torch.Tensor:
-        """Return standard normal numbers (rows, act_dim)."""
-        parameters: torch.Tensor = self._task.parts["policy_optimizer"].parameters
-        return standard_normal(parameters.new_empty(rows, self._learner.act_dim), generator)
 
     def _follow(self, name: str, learnt: Adam, rows: int) -> None:
         """Move a target network, as ``rlox.networks.polyak_update`` does."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -74,7 +73,7 @@ class NativeConservativeLearner:
             entropy = self._learner.entropy(self._policy.parameters, obs, noise)
             slope = entropy - objective.target_entropy
             self._alpha.step_down(slope, learning_rate)
-        alpha = _exponential(self._alpha)
+        alpha = self._alpha.exponential()
         loss, entropy = self._learner.step_policy(
             self._policy.arguments(),
             self._critic.parameters,
@@ -105,11 +104,10 @@ class NativeConservativeLearner:
         )
         if objective.penalty_target is not None:
             penalty -= objective.penalty_target
-            slope = (
-                -_exponential(self._multiplier) * objective.penalty_weight * float(penalty.mean())
-            )
+            by = self._multiplier.exponential() * objective.penalty_weight
+            slope = -by * float(penalty.mean())
             self._multiplier.step_down(slope, learning_rate)
-        weight = objective.penalty_weight * min(_exponential(self._multiplier), 1e6)
+        weight = objective.penalty_weight * min(self._multiplier.exponential(), 1e6)
         loss, value, _ = self._learner.step_values(
             self._critic.arguments(),
             self._target,
@@ -127,8 +125,3 @@ class NativeConservativeLearner:
         )
         cql_loss = weight * float(penalty.sum())
         return {"q_loss": loss, "q_value": value, "cql_loss": cql_loss, "cql_alpha": weight}
-
-
-def _exponential(learnt: Adam) -> float:
-    """Return the number whose logarithm is learnt."""
-    return math.exp(learnt.parameters[0])

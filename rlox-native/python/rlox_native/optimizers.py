@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -82,12 +83,12 @@ class Adam:
                 "second_moments": state["exp_avg_sq"].numpy(),
                 **self._constants,
             }
-        self._learnt["step"] = int(self._count)
+        self._learnt["step"] = int(self._count.item())
         return self._learnt
 
     def count(self) -> None:
         """Count the step that the learner took with :meth:`arguments`."""
-        self._count.fill(self._count.item() + 1)  # a sum in place takes NumPy many times as long
+        self._count.fill(self._learnt["step"] + 1)  # a sum in place takes many times as long
 
     def step_down(self, gradient: float, learning_rate: float) -> None:
         """Take one step down the gradient of a single parameter, as a temperature is.
@@ -99,9 +100,17 @@ class Adam:
         """
         learnt, (beta1, beta2) = self.arguments(), self._constants["betas"]
         self.count()
-        step = learnt["step"] + 1
-        first, second = learnt["first_moments"], learnt["second_moments"]
+        # Plain numbers, as an array of one takes NumPy many times as long.
+        memory = self.parameters, learnt["first_moments"], learnt["second_moments"]
+        parameter, first, second = (array.item() for array in memory)
         first += (1 - beta1) * (gradient - first)
         second += (1 - beta2) * (gradient**2 - second)
-        spread = np.sqrt(second / (1 - beta2**step)) + self._constants["eps"]
-        self.parameters -= learning_rate / (1 - beta1**step) * (first / spread)
+        step = learnt["step"] + 1
+        spread = math.sqrt(second / (1 - beta2**step)) + self._constants["eps"]
+        parameter -= learning_rate / (1 - beta1**step) * (first / spread)
+        for array, value in zip(memory, (parameter, first, second), strict=True):
+            array.fill(value)
+
+    def exponential(self) -> float:
+        """Return the number whose logarithm is the single parameter, rounded as that is."""
+        return float(np.exp(self.parameters[0]))

@@ -58,14 +58,17 @@ def step_result(
 
 def batch_arrays(batch: TransitionBatch) -> dict[str, Any]:
     """Return a batch, of tensors or of arrays, as the Rust learners take it."""
-    return {
-        "obs": as_array(batch.obs),
-        "actions": as_array(batch.actions),
-        "rewards": as_array(batch.rewards),
-        "next_obs": as_array(batch.next_obs),
-        "discounts": as_array(batch.discounts),
-        "weights": as_array(batch.weights) if batch.weights.ndim else None,
+    fields = {
+        "obs": batch.obs,
+        "actions": batch.actions,
+        "rewards": batch.rewards,
+        "next_obs": batch.next_obs,
+        "discounts": batch.discounts,
+        "weights": batch.weights if batch.weights.ndim else None,
     }
+    if isinstance(batch.obs, torch.Tensor):
+        return {key: field if field is None else field.numpy() for key, field in fields.items()}
+    return fields
 
 
 def as_array(field: Any) -> npt.NDArray[Any]:

@@ -71,14 +71,12 @@ class BoxActions:
 
     def bounded(self, actions: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return actions (N, act_dim) clipped to [-1, 1], whatever was added to them."""
-        clipped: npt.NDArray[Any] = np.clip(actions, -1, 1)
-        return clipped
+        return _clip(actions, -1, 1)
 
     def to_env(self, actions: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return actions (N, act_dim) in the env's units, within its bounds whatever rounding."""
         scaled = (self._center + self._half_range * actions).astype(self._space.dtype)
-        clipped: npt.NDArray[Any] = np.clip(scaled, self._space.low, self._space.high)
-        return clipped
+        return _clip(scaled, self._space.low, self._space.high)
 
     def to_rows(self, actions: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return actions (N, act_dim) as :mod:`rlox.spaces.rows` has them."""
@@ -87,6 +85,12 @@ class BoxActions:
     def layer_data(self) -> dict[str, Any]:
         """Describe :meth:`to_env`; see :mod:`rlox.deployment.layers`."""
         return {"layer": "affine", "scale": self._half_range, "shift": self._center}
+
+
+def _clip(values: npt.NDArray[Any], low: Any, high: Any) -> npt.NDArray[Any]:
+    """Return ``np.clip`` of a few values, in a fraction of its time."""
+    clipped: npt.NDArray[Any] = np.minimum(np.maximum(values, low), high)
+    return clipped
 
 
 def make_actions(space: spaces.Space[Any]) -> DiscreteActions | BoxActions:
