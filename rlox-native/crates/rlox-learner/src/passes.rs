@@ -9,7 +9,9 @@ use pulp::{Arch, Simd};
 use rlox_kernels::threads;
 
 use super::inlined::Inlined;
-use super::linalg::{PackedLayer, Real, affine_backward_weights, masked_outer_weights};
+use super::linalg::{
+    PackedLayer, Real, affine_backward_weights, affine_of_few, masked_outer_weights, row_stride,
+};
 use super::network::Network;
 use super::runs::{BackwardRows, ForwardRows, Hidden, rows_of, runs};
 use super::stretches::{GatedLayer, find_stretches};
@@ -129,6 +131,35 @@ pub(super) fn forward_each<F: Real, S: Simd>(simd: S, passes: Vec<Pass<'_, F>>, 
             part.run(simd);
         }
     });
+}
+
+/// Up to so many rows, products with parameters as they lie take less time than these take to be copied
+/// into the order of larger products.
+pub(super) const FEW_ROWS: usize = 4;
+
+/// Computes the outputs of up to [`FEW_ROWS`] rows of a network with `ReLU` whose `parameters` have not
+/// been copied; there is no way back.
+#[inline(always)]
+pub(super) fn forward_few<F: Real, S: Simd>(
+    simd: S,
+    network: &Network,
+    parameters: &[F],
+    inputs: &[F],
+    rows: usize,
+    workspace: &mut Workspace<F>,
+) {
+    simd.vectorize(Inlined(
+        #[inline(always)]
+        || {
+            let mut inputs = network.inputs(inputs, rows);
+            for (l, (&layer, out)) in network.layers.iter().zip(&mut workspace.outputs).enumerate()
+            {
+                let out = &mut out[..rows * row_stride(layer.outputs)];
+                affine_of_few(simd, layer, parameters, inputs, network.activates(l), out);
+                inputs = rows_of(out, rows, layer.outputs);
+            }
+        },
+    ));
 }
 
 /// Which gradients [`backward`] computes besides those of the hidden outputs.

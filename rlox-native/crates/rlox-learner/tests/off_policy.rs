@@ -129,7 +129,9 @@ fn actions_come_row_by_row_whatever_the_number_of_rows() {
         learner.act(&parameters, of_row, &mut action).unwrap();
         assert_eq!(action[0], actions[row], "{row}");
         policy.act(&weights, of_row, &noise[row * 2..][..2], &mut both).unwrap();
-        assert_eq!(both, chosen[row * 2..][..2], "{row}");
+        // Sums of a few rows are in another order.
+        let same = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-14;
+        assert!(both.iter().zip(&chosen[row * 2..][..2]).all(same), "{row}");
     }
     assert!(learner.act(&parameters[1..], &obs, &mut actions).is_err());
     assert!(learner.act(&parameters, &obs[1..], &mut actions).is_err());

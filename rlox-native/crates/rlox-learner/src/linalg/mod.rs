@@ -1,8 +1,9 @@
-//! Linear algebra of dense layers: six functions, each with a naive twin in [`naive`].
+//! Linear algebra of dense layers: seven functions, each with a naive twin in [`naive`].
 //!
 //! | function | computes | in |
 //! |---|---|---|
 //! | [`affine`] | outputs = inputs · W + b | `product`, `row_products` |
+//! | [`affine_of_few`] | the same for a few rows, with parameters that have not been copied | `few_rows` |
 //! | [`accumulate`] | outputs += inputs · W | `product` |
 //! | [`affine_backward_inputs`] | input gradients = output gradients · Wᵀ | `product`, `row_products` |
 //! | [`affine_backward_weights`] | W's = inputsᵀ · output gradients, b's = their sums over rows | `product` |
@@ -16,6 +17,7 @@
 //! a slice that is too short panics.
 
 mod aligned;
+mod few_rows;
 mod functions;
 mod gate;
 mod gated_product;
@@ -31,6 +33,7 @@ mod tests;
 use pulp::Simd;
 
 pub(crate) use aligned::Aligned;
+use few_rows::few_rows;
 pub use gate::{Gate, GateMemory};
 pub use layer::{BLOCK_ROWS, Layer, Order, PackedLayer};
 use operands::{Finish, Left, Start};
@@ -64,16 +67,38 @@ pub fn affine<F: Real, S: Simd>(
         let shape = (layer.inputs, layer.outputs);
         row_products(simd, inputs.elements, &packed.backward, shape, Some(&packed.bias), out);
         if rectifies {
-            for value in out {
-                // NaN stays NaN, as in torch.
-                *value = if *value < F::zero() { F::zero() } else { *value };
-            }
+            rectify(out);
         }
         return;
     }
     let left = Left::rows(inputs.elements, inputs.rows, layer.inputs, inputs.stride);
     let finish = if rectifies { Finish::Rectify } else { Finish::Keep };
     product(simd, left, &packed.forward, layer.outputs, Start::Row(&packed.bias), finish, out);
+}
+
+/// Writes `inputs · W + b` of a few rows with the layer's part of `parameters`, which are in the order of
+/// [`Order::ByOutputs`]; negative elements as 0 if it `rectifies` them.
+#[inline(always)]
+pub fn affine_of_few<F: Real, S: Simd>(
+    simd: S,
+    layer: Layer,
+    parameters: &[F],
+    inputs: Rows<'_, F>,
+    rectifies: bool,
+    out: &mut [F],
+) {
+    few_rows(simd, layer, parameters, inputs, out);
+    if rectifies {
+        rectify(out);
+    }
+}
+
+#[inline(always)]
+fn rectify<F: Real>(out: &mut [F]) {
+    for value in out {
+        // NaN stays NaN, as in torch.
+        *value = if *value < F::zero() { F::zero() } else { *value };
+    }
 }
 
 /// Adds `inputs · W` to `out`, of a layer that is `first` or has more than a few outputs.

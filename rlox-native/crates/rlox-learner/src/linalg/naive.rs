@@ -1,4 +1,4 @@
-//! The six functions of [`linalg`](super) as plain loops in double precision: their definition.
+//! The seven functions of [`linalg`](super) as plain loops in double precision: their definition.
 //!
 //! Arguments are those of the twins, without the instruction set and the memory. Only elements are
 //! written, no padding.
@@ -21,6 +21,19 @@ pub fn affine<F: Real>(
             out[i * row_stride(layer.outputs) + j] = F::of(value);
         }
     }
+}
+
+/// [`affine`] with the layer's part of `parameters`.
+pub fn affine_of_few<F: Real>(
+    layer: Layer,
+    parameters: &[F],
+    inputs: Rows<'_, F>,
+    rectifies: bool,
+    out: &mut [F],
+) {
+    let mut packed = PackedLayer::new(layer, true);
+    packed.load(layer, parameters);
+    affine(layer, &packed, inputs, rectifies, out);
 }
 
 /// `out[i, j] += Σ_k inputs[i, k] · weights[k, j]`.

@@ -1,4 +1,4 @@
-//! The six functions against their naive twins, on every instruction set and in both precisions.
+//! The seven functions against their naive twins, on every instruction set and in both precisions.
 
 use pulp::{Arch, Scalar, Simd, WithSimd};
 use rlox_kernels::rng::Pcg64;
@@ -48,6 +48,7 @@ const SIZES: [(usize, usize, usize); 12] = [
 /// A layer with everything that its functions read, at random.
 struct Case<F> {
     layer: Layer,
+    parameters: Vec<F>,
     packed: PackedLayer<F>,
     rows: usize,
     inputs: Aligned<F>,
@@ -61,8 +62,8 @@ struct Case<F> {
 }
 
 /// What the functions write: outputs, input gradients, gradients of weights and of biases; the last
-/// three once more, of the masked outer products; and outputs that were added to.
-type Written<F> = [Aligned<F>; 8];
+/// three once more, of the masked outer products; outputs that were added to, and those of a few rows.
+type Written<F> = [Aligned<F>; 9];
 
 /// Random numbers in rows of [`row_stride`], with zeros as padding.
 fn matrix<F: Real>(rng: &mut Pcg64, rows: usize, width: usize) -> Aligned<F> {
@@ -97,7 +98,19 @@ impl<F: Real> Case<F> {
         };
         let [outputs, deltas] = [(); 2].map(|()| matrix(rng, rows, n_out));
         let (gradients, next) = (matrix(rng, rows, 1), matrix(rng, 1, n_out));
-        Self { layer, packed, rows, inputs, input_stride, outputs, deltas, gradients, next, flag }
+        Self {
+            layer,
+            parameters,
+            packed,
+            rows,
+            inputs,
+            input_stride,
+            outputs,
+            deltas,
+            gradients,
+            next,
+            flag,
+        }
     }
 
     fn inputs(&self) -> Rows<'_, F> {
@@ -133,16 +146,18 @@ impl<F: Real> Case<F> {
             (weight_rows, weight_columns),
             (1, outputs),
             (self.rows, outputs),
+            (self.rows, outputs),
         ]
         .map(|(rows, width)| matrix(rng, rows, width))
     }
 
     fn naive(&self) -> Written<F> {
         let mut out = self.memory();
-        let [outputs, of_inputs, weights, biases, masked @ .., sums] = &mut out;
+        let [outputs, of_inputs, weights, biases, masked @ .., sums, of_few] = &mut out;
         let [masked_inputs, masked_weights, masked_biases] = masked;
         let (layer, packed, adds) = (self.layer, &self.packed, self.flag);
         naive::affine(layer, packed, self.inputs(), adds, outputs);
+        naive::affine_of_few(layer, &self.parameters, self.inputs(), adds, of_few);
         if layer.first {
             naive::accumulate(layer, packed, self.inputs(), sums);
         }
@@ -163,10 +178,11 @@ impl<F: Real> WithSimd for &Case<F> {
 
     fn with_simd<S: Simd>(self, simd: S) -> Written<F> {
         let mut out = self.memory();
-        let [outputs, of_inputs, weights, biases, masked @ .., sums] = &mut out;
+        let [outputs, of_inputs, weights, biases, masked @ .., sums, of_few] = &mut out;
         let [masked_inputs, masked_weights, masked_biases] = masked;
         let (layer, packed, adds) = (self.layer, &self.packed, self.flag);
         affine(simd, layer, packed, self.inputs(), adds, outputs);
+        affine_of_few(simd, layer, &self.parameters, self.inputs(), adds, of_few);
         if layer.first {
             accumulate(simd, layer, packed, self.inputs(), sums);
         }

@@ -7,7 +7,7 @@ use super::part;
 use super::q_learner::{QLearner, largest};
 use crate::Real;
 use crate::linalg::BLOCK_ROWS;
-use crate::passes::load_each;
+use crate::passes::{FEW_ROWS, forward_few, load_each};
 use crate::runs::Hidden;
 use rlox_kernels::error::{Result, check_len};
 
@@ -38,15 +38,27 @@ impl<F: Real> WithSimd for Greedy<'_, F> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let QLearner { shape, online, .. } = self.learner;
+        let (rows, width) = (self.actions.len(), shape.n_actions());
+        if let (true, Some(network), [space]) =
+            (rows <= FEW_ROWS, shape.single(), &mut *online.workspaces)
+        {
+            forward_few(simd, network, self.parameters, self.obs, rows, space);
+            let values = space.output().chunks_exact(network.output_stride());
+            return choose_largest(values.map(|values| &values[..width]), self.actions);
+        }
         load_each(0, online.loads(shape, self.parameters));
         let blocks = self.obs.chunks(BLOCK_ROWS * shape.obs_dim());
         for (obs, actions) in blocks.zip(self.actions.chunks_mut(BLOCK_ROWS)) {
             online.forward(simd, shape, obs, actions.len(), Hidden::Overwritten);
-            let values = online.values.chunks_exact(shape.n_actions());
-            for (action, values) in actions.iter_mut().zip(values) {
-                *action = i64::try_from(largest(values)).unwrap_or(i64::MAX);
-            }
+            choose_largest(online.values.chunks_exact(width), actions);
         }
+    }
+}
+
+/// Writes where the largest of each row's `values` is.
+fn choose_largest<'a, F: Real>(values: impl Iterator<Item = &'a [F]>, actions: &mut [i64]) {
+    for (action, values) in actions.iter_mut().zip(values) {
+        *action = i64::try_from(largest(values)).unwrap_or(i64::MAX);
     }
 }
 
@@ -85,6 +97,12 @@ impl<F: Real> WithSimd for Choose<'_, F> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { learner, policy, obs, noise, actions } = self;
         let (obs_dim, act_dim) = (learner.obs_dim, learner.act_dim);
+        let rows = actions.len() / act_dim;
+        if rows <= FEW_ROWS {
+            forward_few(simd, &learner.policy, policy, obs, rows, &mut learner.policy_block);
+            learner.make_actions(noise, rows);
+            return actions.copy_from_slice(&learner.actions[..actions.len()]);
+        }
         learner.packed_policy.load(&learner.policy, policy);
         for (i, actions) in actions.chunks_mut(BLOCK_ROWS * act_dim).enumerate() {
             let (first, rows) = (i * BLOCK_ROWS, actions.len() / act_dim);

@@ -256,8 +256,14 @@ impl<F: Real> ContinuousLearner<F> {
         rows: usize,
         hidden: Hidden,
     ) {
-        let Self { policy, packed_policy, policy_block, act_dim, .. } = self;
+        let Self { policy, packed_policy, policy_block, .. } = self;
         forward(simd, policy, packed_policy, obs, rows, policy_block, hidden);
+        self.make_actions(noise, rows);
+    }
+
+    /// Makes actions of what the policy has computed for `rows` rows, with their log-probabilities.
+    pub(super) fn make_actions(&mut self, noise: &[F], rows: usize) {
+        let Self { policy, policy_block, act_dim, .. } = self;
         let outputs = policy_block.output().chunks_exact(policy.output_stride()).take(rows);
         let n_outputs = self.actor.n_outputs(*act_dim);
         let mut noise = noise.chunks_exact(*act_dim);

@@ -91,7 +91,12 @@ impl QNetwork {
 
     /// Whether a row's gradient goes back from one output to a gated layer.
     pub(super) fn is_gated(&self) -> bool {
-        matches!(&self.kind, Kind::Plain(network) if network.gated_width() > 0)
+        self.single().is_some_and(|network| network.gated_width() > 0)
+    }
+
+    /// The network, if there is only one.
+    pub(super) fn single(&self) -> Option<&Network> {
+        if let Kind::Plain(network) = &self.kind { Some(network) } else { None }
     }
 
     pub(super) fn networks(&self) -> Vec<&Network> {
@@ -106,7 +111,7 @@ impl QNetwork {
 #[derive(Debug)]
 pub(super) struct QBlock<F> {
     packed: Vec<Packed<F>>,
-    workspaces: Vec<Workspace<F>>,
+    pub(super) workspaces: Vec<Workspace<F>>,
     /// [`BLOCK_ROWS`] × actions: values, and the gradient with respect to them.
     pub(super) values: Vec<F>,
     pub(super) gradients: Vec<F>,
