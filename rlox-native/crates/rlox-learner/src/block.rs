@@ -1,15 +1,17 @@
 //! The gradient of a minibatch, block by block of rows.
 
+use std::iter;
+
 use pulp::Simd;
 
 use super::actor_critic::{ActionRows, ActorCritic, Head, index};
 use super::distribution::{Chosen, Distribution};
-use super::linalg::{BLOCK_ROWS, padded};
+use super::linalg::{BLOCK_ROWS, Gathered, padded};
 use super::memory::{Memory, PackedMemory};
 use super::objective::{Loss, Row, Terms};
 use super::passes::{Gradients, Packed, Pass, backward_each, forward_each, load_each};
 use super::runs::Hidden;
-use super::workspace::{Workspace, write_gradients};
+use super::workspace::Workspace;
 use super::{Batch, Real};
 
 /// The parameters in the order in which products read them.
@@ -258,15 +260,17 @@ impl<F: Real> Block<F> {
 }
 
 impl<F: Real> Block<F> {
-    /// Writes the gradients of the last [`Block::run`] to the flat array `gradients`.
-    pub(super) fn write_gradients(&self, shape: &ActorCritic, gradients: &mut [F]) {
-        let of_log_std = &self.distribution.log_std_gradient;
-        gradients[..of_log_std.len()].copy_from_slice(of_log_std);
-        let networks = [(&self.actor, &shape.actor), (&self.critic, &shape.critic)];
-        write_gradients(shape.critic.helpers(BLOCK_ROWS), networks, gradients);
-        if let (Some(memory), Some(lstms)) = (&self.memory, &shape.memories) {
-            memory.write_gradients(lstms, gradients);
-        }
+    /// The gradients of the last [`Block::run`].
+    pub(super) fn gradients<'a>(
+        &'a self,
+        shape: &'a ActorCritic,
+    ) -> impl Iterator<Item = Gathered<'a, F>> {
+        let of_log_std = iter::once(Gathered::straight(0, &self.distribution.log_std_gradient));
+        let networks =
+            self.actor.gradients(&shape.actor).chain(self.critic.gradients(&shape.critic));
+        let memories = self.memory.iter().zip(&shape.memories);
+        let of_memories = memories.flat_map(|(memory, lstms)| memory.gradients(lstms));
+        of_log_std.chain(networks).chain(of_memories)
     }
 }
 

@@ -1,8 +1,12 @@
 //! Optimisers of a flat array of parameters, in torch's formulas.
 
+use std::mem;
+
 use pulp::Simd;
 
 use super::Real;
+use super::inlined::Inlined;
+use super::linalg::Gathered;
 use rlox_kernels::error::{KernelError, Result, check_len, check_range, check_weight};
 use rlox_kernels::threads;
 
@@ -68,66 +72,95 @@ impl Optimizer {
         check_weight("eps", eps)
     }
 
-    /// Takes one step down `gradients`, parts of them side by side if there are `helpers`.
-    #[inline(always)]
-    fn step<F: Real, S: Simd>(
-        self,
-        simd: S,
-        helpers: usize,
-        parameters: &mut [F],
-        gradients: &[F],
-        moments: &mut Moments<'_, F>,
-        learning_rate: f64,
-    ) {
-        moments.step += 1;
-        let size = parameters.len().div_ceil(helpers + 1).max(1);
-        let parts = parameters.chunks_mut(size).zip(gradients.chunks(size));
-        let parts = parts.zip(moments.second.chunks_mut(size));
+    /// Its constants for the step after so many.
+    fn constants<F: Real>(self, steps: u64, learning_rate: f64) -> Constants<F> {
         match self {
             Self::Adam { betas: [beta_1, beta_2], eps } => {
                 #[expect(clippy::cast_precision_loss, reason = "steps are far below 2^53")]
-                let step = moments.step as f64;
-                let inverse_root = F::of(1.0 / (1.0 - beta_2.powf(step)).sqrt());
-                let rate = F::of(learning_rate / (1.0 - beta_1.powf(step)));
-                let (keep_1, take_1) = (F::of(beta_1), F::of(1.0 - beta_1));
-                let (keep_2, take_2) = (F::of(beta_2), F::of(1.0 - beta_2));
-                let eps = F::of(eps);
-                let parts = parts.zip(moments.first.chunks_mut(size)).collect();
-                threads::for_each(parts, helpers, |(((parameters, gradients), second), first)| {
-                    simd.vectorize(
-                        #[inline(always)]
-                        || {
-                            let moments = first.iter_mut().zip(second);
-                            for ((parameter, &g), (first, second)) in
-                                parameters.iter_mut().zip(gradients).zip(moments)
-                            {
-                                *first = keep_1 * *first + take_1 * g;
-                                *second = keep_2 * *second + take_2 * g * g;
-                                let spread = second.sqrt() * inverse_root + eps;
-                                *parameter = *parameter - rate * *first / spread;
-                            }
-                        },
-                    );
-                });
+                let step = (steps + 1) as f64;
+                Constants {
+                    first: Some([beta_1, 1.0 - beta_1].map(F::of)),
+                    second: [beta_2, 1.0 - beta_2].map(F::of),
+                    inverse_root: F::of(1.0 / (1.0 - beta_2.powf(step)).sqrt()),
+                    rate: F::of(learning_rate / (1.0 - beta_1.powf(step))),
+                    eps: F::of(eps),
+                }
             }
-            Self::RmsProp { alpha, eps } => {
-                let (keep, take, eps) = (F::of(alpha), F::of(1.0 - alpha), F::of(eps));
-                let rate = F::of(learning_rate);
-                threads::for_each(parts.collect(), helpers, |((parameters, gradients), second)| {
-                    simd.vectorize(
-                        #[inline(always)]
-                        || {
-                            for ((parameter, &g), second) in
-                                parameters.iter_mut().zip(gradients).zip(second)
-                            {
-                                *second = keep * *second + take * g * g;
-                                *parameter = *parameter - rate * g / (second.sqrt() + eps);
-                            }
-                        },
-                    );
-                });
+            Self::RmsProp { alpha, eps } => Constants {
+                first: None,
+                second: [alpha, 1.0 - alpha].map(F::of),
+                inverse_root: F::one(),
+                rate: F::of(learning_rate),
+                eps: F::of(eps),
+            },
+        }
+    }
+}
+
+/// What an optimiser computes with, the same for all parameters.
+#[derive(Debug, Clone, Copy)]
+struct Constants<F> {
+    /// What the first moment keeps and takes; of [`Optimizer::Adam`] alone.
+    first: Option<[F; 2]>,
+    /// What the second keeps and takes.
+    second: [F; 2],
+    /// Of the second moment's bias correction.
+    inverse_root: F,
+    rate: F,
+    eps: F,
+}
+
+impl<F: Real> Constants<F> {
+    /// Moves parameters along their gradients times `factor`.
+    #[inline(always)]
+    fn step(&self, gradients: &[F], factor: F, place: Place<'_, F>) {
+        let Self { second: [keep_2, take_2], inverse_root, rate, eps, .. } = *self;
+        let of_parameters = place.parameters.iter_mut().zip(place.second);
+        let of_parameters = of_parameters.zip(gradients.iter().map(|&g| g * factor));
+        if let Some([keep_1, take_1]) = self.first {
+            for (((parameter, second), g), first) in of_parameters.zip(place.first) {
+                *first = keep_1 * *first + take_1 * g;
+                *second = keep_2 * *second + take_2 * g * g;
+                let spread = second.sqrt() * inverse_root + eps;
+                *parameter = *parameter - rate * *first / spread;
+            }
+        } else {
+            for ((parameter, second), g) in of_parameters {
+                *second = keep_2 * *second + take_2 * g * g;
+                *parameter = *parameter - rate * g / (second.sqrt() + eps);
             }
         }
+    }
+}
+
+/// Consecutive parameters with their moments.
+#[derive(Debug)]
+struct Place<'a, F> {
+    parameters: &'a mut [F],
+    first: &'a mut [F],
+    second: &'a mut [F],
+}
+
+impl<'a, F> Place<'a, F> {
+    /// The first `n` parameters, and the others.
+    #[inline(always)]
+    fn split_at(self, n: usize) -> (Self, Self) {
+        // [`Optimizer::RmsProp`] has no first moments.
+        let split = |array: &'a mut [F]| array.split_at_mut(n.min(array.len()));
+        let (parameters, more_parameters) = split(self.parameters);
+        let (first, more_first) = split(self.first);
+        let (second, more_second) = split(self.second);
+        let others = Self { parameters: more_parameters, first: more_first, second: more_second };
+        (Self { parameters, first, second }, others)
+    }
+
+    /// Splits off the first `n` parameters.
+    #[inline(always)]
+    fn split_off(&mut self, n: usize) -> Self {
+        let none = Self { parameters: &mut [], first: &mut [], second: &mut [] };
+        let (part, others) = mem::replace(self, none).split_at(n);
+        *self = others;
+        part
     }
 }
 
@@ -152,46 +185,92 @@ impl StepRule {
         moments.check(self.optimizer, n_parameters)
     }
 
-    /// Takes a step of `parameters` down `gradients`, which are clipped.
+    /// Takes a step of `parameters` down `gradients`, parts of them side by side if there are `helpers`;
+    /// returns by what they are multiplied, as they are clipped.
+    ///
+    /// The gradients of consecutive parts are read by the same thread, which has gathered them if they
+    /// were divided alike.
     #[inline(always)]
-    pub(super) fn step<F: Real, S: Simd>(
+    pub(super) fn step<'a, F: Real, S: Simd>(
         &self,
         simd: S,
         helpers: usize,
+        gradients: impl IntoIterator<Item = Gathered<'a, F>>,
         parameters: &mut [F],
-        gradients: &mut [F],
         moments: &mut Moments<'_, F>,
-    ) {
-        if let Some(largest) = self.max_grad_norm {
-            clip_norm(gradients, largest);
-        }
-        let Self { optimizer, learning_rate, .. } = *self;
-        optimizer.step(simd, helpers, parameters, gradients, moments, learning_rate);
+    ) -> F {
+        let parts: Vec<_> = gradients.into_iter().flat_map(Gathered::parts).collect();
+        let norm = self.max_grad_norm.map(|largest| (largest, norm(simd, helpers, &parts)));
+        let factor = norm.map_or(F::one(), |(largest, norm)| F::of(largest / (norm + 1e-6)));
+        // A factor that is no number is taken, so that what went wrong is seen.
+        let factor = if factor >= F::one() { F::one() } else { factor };
+        let constants: Constants<F> = self.optimizer.constants(moments.step, self.learning_rate);
+        moments.step += 1;
+        let Moments { first, second, .. } = moments;
+        let places = places(&parts, Place { parameters, first, second });
+        let parts = parts.into_iter().zip(places).collect();
+        threads::for_each(parts, helpers, |(gradients, mut place)| {
+            simd.vectorize(Inlined(
+                #[inline(always)]
+                || {
+                    gradients.each_run(
+                        #[inline(always)]
+                        |run| constants.step(run, factor, place.split_off(run.len())),
+                    );
+                },
+            ));
+        });
+        factor
     }
 }
 
-/// Scales `gradients` down to the Euclidean norm `largest` if they are longer.
+/// The parameters of each of `parts`, and their moments, out of `all`.
+fn places<'a, F: Real>(parts: &[Gathered<'_, F>], mut all: Place<'a, F>) -> Vec<Place<'a, F>> {
+    let mut order: Vec<usize> = (0..parts.len()).collect();
+    order.sort_unstable_by_key(|&i| parts[i].first);
+    let mut at = 0;
+    let split = order.iter().map(|&i| {
+        let Gathered { first, .. } = parts[i];
+        let _ = all.split_off(first - at);
+        at = first + parts[i].len();
+        (i, all.split_off(parts[i].len()))
+    });
+    let mut places: Vec<_> = split.collect();
+    places.sort_unstable_by_key(|&(i, _)| i);
+    places.into_iter().map(|(_, place)| place).collect()
+}
+
+/// The Euclidean norm of all `parts`, computed side by side if there are `helpers`.
 #[inline(always)]
-fn clip_norm<F: Real>(gradients: &mut [F], largest: f64) {
+fn norm<F: Real, S: Simd>(simd: S, helpers: usize, parts: &[Gathered<'_, F>]) -> f64 {
+    let mut sums = vec![0.0; parts.len()];
+    threads::for_each(parts.iter().zip(&mut sums).collect(), helpers, |(part, sum)| {
+        simd.vectorize(Inlined(
+            #[inline(always)]
+            || *sum = sum_of_squares(*part),
+        ));
+    });
+    sums.iter().sum::<f64>().sqrt()
+}
+
+#[inline(always)]
+fn sum_of_squares<F: Real>(gradients: Gathered<'_, F>) -> f64 {
     // Sums in turn, so that the compiler works on whole vectors and none waits for the one before.
     const SUMS: usize = 64;
     let mut sums = [F::zero(); SUMS];
-    let (chunks, rest) = gradients.as_chunks::<SUMS>();
-    for chunk in chunks {
-        for (sum, &g) in sums.iter_mut().zip(chunk) {
-            *sum = *sum + g * g;
-        }
-    }
-    for (sum, &g) in sums.iter_mut().zip(rest) {
-        *sum = *sum + g * g;
-    }
-    let norm = sums.iter().map(|sum| sum.widen()).sum::<f64>().sqrt();
-    let factor = F::of(largest / (norm + 1e-6));
-    // A factor that is no number is no reason to return.
-    if factor >= F::one() {
-        return;
-    }
-    for g in gradients {
-        *g = *g * factor;
-    }
+    gradients.each_run(
+        #[inline(always)]
+        |run| {
+            let (chunks, rest) = run.as_chunks::<SUMS>();
+            for chunk in chunks {
+                for (sum, &g) in sums.iter_mut().zip(chunk) {
+                    *sum = *sum + g * g;
+                }
+            }
+            for (sum, &g) in sums.iter_mut().zip(rest) {
+                *sum = *sum + g * g;
+            }
+        },
+    );
+    sums.iter().map(|sum| sum.widen()).sum()
 }

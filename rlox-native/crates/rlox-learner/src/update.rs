@@ -6,6 +6,7 @@ use super::Real;
 use super::acting::check_choices;
 use super::actor_critic::{ActionRows, ActorCritic, index};
 use super::block::{Block, Minibatch, PackedParameters};
+use super::linalg::collect;
 use super::memory::Sequences;
 use super::objective::{Loss, Terms};
 use super::optimizer::{Moments, StepRule};
@@ -85,7 +86,8 @@ pub struct Learner<F> {
     pub(super) shape: ActorCritic,
     pub(super) packed: PackedParameters<F>,
     pub(super) block: Block<F>,
-    gradients: Vec<F>,
+    /// What the last gradients were multiplied by, as they are clipped.
+    factor: F,
 }
 
 impl<F: Real> Learner<F> {
@@ -94,8 +96,7 @@ impl<F: Real> Learner<F> {
     pub fn new(shape: ActorCritic) -> Self {
         let packed = PackedParameters::new(&shape);
         let block = Block::new(&shape);
-        let gradients = vec![F::zero(); shape.n_parameters()];
-        Self { shape, packed, block, gradients }
+        Self { shape, packed, block, factor: F::one() }
     }
 
     /// The shape of the actor-critic.
@@ -106,8 +107,8 @@ impl<F: Real> Learner<F> {
 
     /// The clipped gradient of the last minibatch.
     #[must_use]
-    pub fn gradients(&self) -> &[F] {
-        &self.gradients
+    pub fn gradients(&self) -> Vec<F> {
+        collect(self.block.gradients(&self.shape), self.shape.n_parameters(), self.factor)
     }
 
     /// Takes the steps of `plan` on `parameters`.
@@ -235,7 +236,8 @@ impl<F: Real> WithSimd for Update<'_, '_, F> {
                     break 'epochs;
                 }
                 let Self { learner, parameters, moments, .. } = &mut self;
-                plan.rule.step(simd, helpers, parameters, &mut learner.gradients, moments);
+                let gradients = learner.block.gradients(&learner.shape);
+                learner.factor = plan.rule.step(simd, helpers, gradients, parameters, moments);
                 steps += 1;
             }
         }
@@ -258,12 +260,12 @@ impl<F: Real> WithSimd for Differentiate<'_, F> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> Terms {
         let Self { learner, parameters, batch, loss, rows } = self;
-        let Learner { shape, packed, block, gradients } = learner;
+        let Learner { shape, packed, block, factor } = learner;
         packed.load(shape, parameters);
         let advantage_scale = advantage_scale(batch.advantages, rows, loss);
         let minibatch = Minibatch { batch, size: rows.len(), advantage_scale, loss };
         let sums = block.run(simd, shape, packed, &minibatch, rows);
-        block.write_gradients(shape, gradients);
+        *factor = F::one();
         #[expect(clippy::cast_precision_loss, reason = "a minibatch is far below 2^53 rows")]
         let size = rows.len() as f64;
         sums.map2(sums, |sum, _| sum / size)

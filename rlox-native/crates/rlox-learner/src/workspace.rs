@@ -1,11 +1,7 @@
 //! Activations and gradients of a network for a block of rows.
 
-use pulp::Arch;
-use rlox_kernels::threads;
-
 use super::Real;
-use super::inlined::Inlined;
-use super::linalg::{Aligned, BLOCK_ROWS, GateMemory, Layer, row_stride};
+use super::linalg::{Aligned, BLOCK_ROWS, GateMemory, Gathered, Layer, row_stride};
 use super::network::Network;
 use super::stretches::Stretch;
 
@@ -76,45 +72,25 @@ impl<F: Real> Workspace<F> {
         }
     }
 
+    /// The gradients of the network's parameters.
+    pub(super) fn gradients<'a>(
+        &'a self,
+        network: &'a Network,
+    ) -> impl Iterator<Item = Gathered<'a, F>> {
+        let gathered = self.weight_gradients.iter().zip(&self.bias_gradients);
+        let layers = network.layers.iter().zip(gathered);
+        layers.flat_map(|(&layer, (weights, biases))| Gathered::of_layer(layer, weights, biases))
+    }
+
+    /// Multiplies the gradients gathered so far, of which there are some.
+    pub(super) fn scale_gradients(&mut self, factor: F) {
+        for gradient in self.weight_gradients.iter_mut().chain(&mut self.bias_gradients) {
+            gradient.iter_mut().for_each(|value| *value = *value * factor);
+        }
+    }
+
     /// Forgets the gradients gathered so far.
     pub(super) fn clear_gradients(&mut self) {
         self.has_gradients = false;
     }
-}
-
-/// Writes the gradients gathered in all `workspaces` to their networks' parts of `gradients`, layers
-/// side by side if there are `helpers`.
-#[inline(always)]
-pub(super) fn write_gradients<'a, F: Real>(
-    helpers: usize,
-    workspaces: impl IntoIterator<Item = (&'a Workspace<F>, &'a Network)>,
-    gradients: &mut [F],
-) {
-    let layers = workspaces.into_iter().flat_map(|(workspace, network)| {
-        let gathered = workspace.weight_gradients.iter().zip(&workspace.bias_gradients);
-        network.layers.iter().zip(gathered)
-    });
-    if helpers == 0 {
-        for (layer, (weights, biases)) in layers {
-            layer.write_gradients(weights, biases, gradients);
-        }
-        return;
-    }
-    let mut layers: Vec<_> = layers.collect();
-    for (layer, (_, biases)) in &layers {
-        layer.write_biases(biases, gradients);
-    }
-    layers.sort_by_key(|(layer, _)| layer.weights);
-    let (mut rest, mut at) = (gradients, 0);
-    let parts = layers.into_iter().filter_map(|(layer, (weights, _))| {
-        let _ = rest.split_off_mut(..layer.weights - at);
-        at = layer.weights + layer.n_weights();
-        rest.split_off_mut(..layer.n_weights()).map(|own| (layer, weights, own))
-    });
-    threads::for_each(parts.collect(), helpers, |(layer, weights, own)| {
-        Arch::new().dispatch(Inlined(
-            #[inline(always)]
-            || layer.write_weights(weights, own),
-        ));
-    });
 }

@@ -217,7 +217,7 @@ fn gradients(case: &Case, plan: Plan<'_>) -> Vec<f64> {
     let (mut first, mut second) = (vec![0.0; parameters.len()], vec![0.0; parameters.len()]);
     let mut moments = Moments { step: 0, first: &mut first, second: &mut second };
     learner.update(&mut parameters, &mut moments, case.batch(), plan).unwrap();
-    learner.gradients().to_vec()
+    learner.gradients()
 }
 
 fn head() -> impl Strategy<Value = Head> {

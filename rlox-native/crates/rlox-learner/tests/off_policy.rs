@@ -170,7 +170,7 @@ fn value_gradients(hidden: &[usize], n_actions: u8, rows: Range<usize>) -> Vec<f
             &mut vec![0.0; rows.len()],
         )
         .unwrap();
-    learner.gradients().to_vec()
+    learner.gradients()
 }
 
 #[test]

@@ -70,7 +70,7 @@ impl ActorCriticLearner {
 
     /// The clipped gradient of the last minibatch, `(n_parameters,)`.
     fn gradients<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        with_learner!(self.learner, |learner| vector(py, lock(learner).gradients()))
+        with_learner!(self.learner, |learner| vector(py, &lock(learner).gradients()))
     }
 
     /// Take one gradient step per minibatch; return the means of the terms and the steps taken.

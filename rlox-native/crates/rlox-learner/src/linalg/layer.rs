@@ -14,6 +14,9 @@ pub const BLOCK_ROWS: usize = 256;
 /// columns, most of which are padding.
 const FEW: usize = 4;
 
+/// A square of so many lines is transposed in whole cache lines of single precision.
+pub(super) const SIDE: usize = 16;
+
 /// How a layer's weights lie in the flat array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
@@ -100,39 +103,6 @@ impl Layer {
     /// Whether the gradients of a network's inputs are products of rows with rows.
     pub(super) fn has_few_inputs(self) -> bool {
         self.first && self.inputs <= FEW
-    }
-
-    /// Writes gathered gradients to the flat array `gradients`.
-    #[inline(always)]
-    pub fn write_gradients<F: Real>(self, weights: &[F], biases: &[F], gradients: &mut [F]) {
-        self.write_weights(weights, &mut gradients[self.weights..][..self.n_weights()]);
-        self.write_biases(biases, gradients);
-    }
-
-    /// How many weights there are.
-    #[must_use]
-    pub(crate) fn n_weights(self) -> usize {
-        self.inputs * self.outputs
-    }
-
-    /// Writes gathered gradients to the biases' place in the flat array `gradients`.
-    pub(crate) fn write_biases<F: Real>(self, biases: &[F], gradients: &mut [F]) {
-        gradients[self.bias..self.end()].copy_from_slice(&biases[..self.outputs]);
-    }
-
-    /// Writes gathered gradients to `own`, the weights' place in the flat array.
-    #[inline(always)]
-    pub(crate) fn write_weights<F: Real>(self, weights: &[F], own: &mut [F]) {
-        let (rows, columns) = self.gradient_shape();
-        if self.gradient_by_inputs() == (self.order == Order::ByInputs) {
-            for (to, from) in
-                own.chunks_exact_mut(columns).zip(weights.chunks_exact(row_stride(columns)))
-            {
-                to.copy_from_slice(&from[..columns]);
-            }
-        } else {
-            transpose(weights, row_stride(columns), (rows, columns), own, rows);
-        }
     }
 }
 
@@ -222,8 +192,6 @@ pub(super) fn transpose<F: Real>(
     to: &mut [F],
     to_stride: usize,
 ) {
-    /// A square of so many lines is read and written in whole cache lines of single precision.
-    const SIDE: usize = 16;
     for row in (0..rows).step_by(SIDE) {
         for column in (0..columns).step_by(SIDE) {
             if row + SIDE <= rows && column + SIDE <= columns {

@@ -15,7 +15,7 @@ use pulp::Simd;
 use rlox_kernels::threads;
 
 use super::actor_critic::index;
-use super::linalg::{Aligned, Real, Rows, row_stride};
+use super::linalg::{Aligned, Gathered, Real, Rows, row_stride};
 use super::passes::Gradients;
 pub(super) use lstm::{Lstm, PackedLstm};
 pub use sequences::Sequences;
@@ -209,11 +209,13 @@ impl<F: Real> Memory<F> {
         ([of_actor, of_critic], [Gradients::All(to_actor), Gradients::All(to_critic)])
     }
 
-    /// Writes the gradients of the last [`Memory::backward`] to the layers' parts of `gradients`.
-    pub(super) fn write_gradients(&self, lstms: &Layers<Lstm>, gradients: &mut [F]) {
-        for (layer, &lstm) in self.layers.as_slice().iter().zip(lstms.as_slice()) {
-            layer.write_gradients(lstm, gradients);
-        }
+    /// The gradients of the last [`Memory::backward`].
+    pub(super) fn gradients<'a>(
+        &'a self,
+        lstms: &'a Layers<Lstm>,
+    ) -> impl Iterator<Item = Gathered<'a, F>> {
+        let layers = self.layers.as_slice().iter().zip(lstms.as_slice());
+        layers.flat_map(|(layer, &lstm)| layer.gradients(lstm))
     }
 }
 

@@ -4,7 +4,7 @@ use pulp::Simd;
 
 use super::lstm::{GATES, Lstm, PackedLstm};
 use crate::inlined::Inlined;
-use crate::linalg::{Aligned, Real, Rows, accumulate, affine, row_stride};
+use crate::linalg::{Aligned, Gathered, Real, Rows, accumulate, affine, row_stride};
 
 /// What L steps of n sequences leave behind in an LSTM layer, in rows of [`row_stride`], step 0 of
 /// all sequences first.
@@ -112,13 +112,10 @@ impl<F: Real> Unrolled<F> {
         (&self.outputs[at..], &mut self.output_gradients[at..])
     }
 
-    /// Writes the gathered gradients to the layer's part of `gradients`.
-    pub(super) fn write_gradients(&self, lstm: Lstm, gradients: &mut [F]) {
-        for (layer, [weights, biases]) in
-            [lstm.of_inputs, lstm.of_hidden].iter().zip(&self.gradients)
-        {
-            layer.write_gradients(weights, biases, gradients);
-        }
+    /// The gathered gradients.
+    pub(super) fn gradients(&self, lstm: Lstm) -> impl Iterator<Item = Gathered<'_, F>> {
+        let layers = [lstm.of_inputs, lstm.of_hidden].into_iter().zip(&self.gradients);
+        layers.flat_map(|(layer, [weights, biases])| Gathered::of_layer(layer, weights, biases))
     }
 
     /// Computes the outputs of all rows of `inputs`, which are steps of `n` sequences.

@@ -8,7 +8,7 @@ pub use super::squashed::Actor;
 use super::value_step::Values;
 use super::{StepRule, Transitions, ValueTerms, check_log_std_bounds, check_sizes};
 use crate::Real;
-use crate::linalg::{BLOCK_ROWS, Layer};
+use crate::linalg::{BLOCK_ROWS, Layer, collect};
 use crate::network::Network;
 use crate::optimizer::Moments;
 use crate::passes::{Packed, forward};
@@ -81,10 +81,12 @@ pub struct ContinuousLearner<F> {
     pub(super) action_gradients: Vec<F>,
     /// [`BLOCK_ROWS`].
     pub(super) log_probs: Vec<F>,
-    pub(super) policy_gradients: Vec<F>,
-    pub(super) critic_gradients: Vec<F>,
-    /// Of the last penalty; empty before the first.
-    pub(super) penalty_gradients: Vec<F>,
+    /// What the policy's last gradients were multiplied by, as they are clipped.
+    pub(super) policy_factor: F,
+    /// The critics'.
+    pub(super) critic_factor: F,
+    /// Whether the critics' gradients are those of a penalty.
+    pub(super) penalized: bool,
 }
 
 impl<F: Real> ContinuousLearner<F> {
@@ -121,9 +123,9 @@ impl<F: Real> ContinuousLearner<F> {
             actions: zeros(BLOCK_ROWS * act_dim),
             action_gradients: zeros(BLOCK_ROWS * act_dim),
             log_probs: zeros(BLOCK_ROWS),
-            policy_gradients: zeros(policy.end()),
-            critic_gradients: zeros(n_critic_parameters),
-            penalty_gradients: Vec::new(),
+            policy_factor: F::one(),
+            critic_factor: F::one(),
+            penalized: false,
             policy,
             critics,
         })
@@ -143,14 +145,16 @@ impl<F: Real> ContinuousLearner<F> {
 
     /// The clipped gradient of the last step of the policy.
     #[must_use]
-    pub fn policy_gradients(&self) -> &[F] {
-        &self.policy_gradients
+    pub fn policy_gradients(&self) -> Vec<F> {
+        let Self { policy, policy_block, policy_factor, .. } = self;
+        collect(policy_block.gradients(policy), policy.end(), *policy_factor)
     }
 
     /// The clipped gradient of the last step of the critics.
     #[must_use]
-    pub fn critic_gradients(&self) -> &[F] {
-        &self.critic_gradients
+    pub fn critic_gradients(&self) -> Vec<F> {
+        let Self { critics, online, critic_factor, n_critic_parameters, .. } = self;
+        collect(online.gradients(critics), *n_critic_parameters, *critic_factor)
     }
 
     /// Takes one step of the critics `parameters`; writes their TD errors, K × B, to `errors`.
@@ -178,7 +182,8 @@ impl<F: Real> ContinuousLearner<F> {
         check_len("target", target.len(), "the critics", self.n_critic_parameters)?;
         check_len("policy", policy.len(), "the policy", self.policy.end())?;
         if step.penalty_weight != 0.0 {
-            check_len("penalty", self.penalty_gradients.len(), "critics", parameters.len())?;
+            let found = if self.penalized { parameters.len() } else { 0 };
+            check_len("penalty", found, "critics", parameters.len())?;
         }
         step.rule.check(moments, self.n_critic_parameters)?;
         check_weight("alpha", step.alpha)?;

@@ -6,11 +6,11 @@ use pulp::Simd;
 use rlox_kernels::threads;
 
 use crate::Real;
-use crate::linalg::{Aligned, BLOCK_ROWS, Layer, Order, row_stride};
+use crate::linalg::{Aligned, BLOCK_ROWS, Gathered, Layer, Order, row_stride};
 use crate::network::Network;
 use crate::passes::{Gradients, Packed, Pass, backward_each, forward_each, loads};
 use crate::runs::Hidden;
-use crate::workspace::{Workspace, write_gradients};
+use crate::workspace::Workspace;
 
 /// K networks with `ReLU` whose parameters lie as in `rlox.nn.EnsembleMLP`: layer by layer the weights
 /// of all, `inputs` × `outputs` each; then layer by layer the biases of all.
@@ -241,12 +241,17 @@ impl<F: Real> Critics<F> {
         self.workspaces.iter_mut().for_each(Workspace::clear_gradients);
     }
 
-    pub(super) fn write_gradients(
-        &self,
-        helpers: usize,
-        networks: &[Network],
-        gradients: &mut [F],
-    ) {
-        write_gradients(helpers, self.workspaces.iter().zip(networks), gradients);
+    /// Multiplies the parameters' gradients, of which there are some.
+    pub(super) fn scale_gradients(&mut self, factor: F) {
+        self.workspaces.iter_mut().for_each(|workspace| workspace.scale_gradients(factor));
+    }
+
+    /// The parameters' gradients.
+    pub(super) fn gradients<'a>(
+        &'a self,
+        networks: &'a [Network],
+    ) -> impl Iterator<Item = Gathered<'a, F>> {
+        let workspaces = self.workspaces.iter().zip(networks);
+        workspaces.flat_map(|(workspace, network)| workspace.gradients(network))
     }
 }

@@ -1,12 +1,14 @@
 //! Implicit Q-learning (Kostrikov et al. 2022): the steps of value, policy and critics.
 
+use std::iter;
+
 use pulp::Arch;
 
 use super::critics::{Critics, ensemble};
 use super::implicit_step::Step;
 use super::{StepRule, Transitions, check_log_std_bounds, check_sizes};
 use crate::Real;
-use crate::linalg::Layer;
+use crate::linalg::{Gathered, Layer, collect};
 use crate::network::Network;
 use crate::optimizer::Moments;
 use crate::passes::Packed;
@@ -87,9 +89,10 @@ pub struct ImplicitLearner<F> {
     pub(super) online: Critics<F>,
     /// Of the critics' target networks.
     pub(super) target: Vec<Packed<F>>,
-    pub(super) value_gradients: Vec<F>,
-    pub(super) policy_gradients: Vec<F>,
-    pub(super) critic_gradients: Vec<F>,
+    /// The gradients of the logarithmic deviations, which the policy's parameters begin with.
+    pub(super) log_std_gradients: Vec<F>,
+    /// What the last gradients of value, policy and critics were multiplied by, as they are clipped.
+    pub(super) factors: [F; 3],
     /// Of each row of the batch, the smallest target value.
     pub(super) smallest: Vec<F>,
 }
@@ -113,7 +116,6 @@ impl<F: Real> ImplicitLearner<F> {
         let value = Network::relu(Layer::linear(&sizes(obs_dim, 1), 0));
         let policy = Network::relu(Layer::linear(&sizes(obs_dim, act_dim), act_dim));
         let critics = ensemble(&sizes(obs_dim + act_dim, 1), n_critics);
-        let zeros = |n: usize| vec![F::zero(); n];
         Ok(Self {
             obs_dim,
             act_dim,
@@ -124,9 +126,8 @@ impl<F: Real> ImplicitLearner<F> {
             policy_block: Workspace::new(&policy),
             online: Critics::new(&critics),
             target: critics.iter().map(Packed::forward_only).collect(),
-            value_gradients: zeros(value.end()),
-            policy_gradients: zeros(policy.end()),
-            critic_gradients: zeros(critics.last().map_or(0, Network::end)),
+            log_std_gradients: vec![F::zero(); act_dim],
+            factors: [F::one(); 3],
             smallest: Vec::new(),
             value,
             policy,
@@ -137,13 +138,26 @@ impl<F: Real> ImplicitLearner<F> {
     /// How many parameters value, policy and critics have.
     #[must_use]
     pub fn n_parameters(&self) -> [usize; 3] {
-        [self.value_gradients.len(), self.policy_gradients.len(), self.critic_gradients.len()]
+        let Self { value, policy, critics, .. } = self;
+        [value.end(), policy.end(), critics.last().map_or(0, Network::end)]
     }
 
     /// The clipped gradients of the last step of value, policy and critics.
     #[must_use]
-    pub fn gradients(&self) -> [&[F]; 3] {
-        [&self.value_gradients, &self.policy_gradients, &self.critic_gradients]
+    pub fn gradients(&self) -> [Vec<F>; 3] {
+        let ([n_value, n_policy, n_critic], [of_value, of_policy, of_critics]) =
+            (self.n_parameters(), self.factors);
+        [
+            collect(self.value_block.gradients(&self.value), n_value, of_value),
+            collect(self.policy_gradients(), n_policy, of_policy),
+            collect(self.online.gradients(&self.critics), n_critic, of_critics),
+        ]
+    }
+
+    /// The gradients of the policy's parameters.
+    pub(super) fn policy_gradients(&self) -> impl Iterator<Item = Gathered<'_, F>> {
+        let of_log_std = iter::once(Gathered::straight(0, &self.log_std_gradients));
+        of_log_std.chain(self.policy_block.gradients(&self.policy))
     }
 
     /// Takes one step of V, with it one of π, and with it one of Q.

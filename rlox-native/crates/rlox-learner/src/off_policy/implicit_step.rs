@@ -7,11 +7,10 @@ use super::squashed::clip;
 use super::{Transitions, mean_of, part};
 use crate::Real;
 use crate::distribution::gaussian_log_prob;
-use crate::linalg::BLOCK_ROWS;
+use crate::linalg::{BLOCK_ROWS, Gathered};
 use crate::network::Network;
 use crate::passes::{Gradients, backward, forward, load_each, loads};
 use crate::runs::Hidden;
-use crate::workspace::write_gradients;
 
 /// The arguments of [`ImplicitLearner::step`].
 pub(super) struct Step<'a, 'm, F> {
@@ -37,9 +36,8 @@ impl<F: Real> WithSimd for Step<'_, '_, F> {
         }
         let learner = &mut *self.learner;
         let helpers = learner.policy.helpers(n);
-        let of_value = [(&learner.value_block, &learner.value)];
-        write_gradients(helpers, of_value, &mut learner.value_gradients);
-        step(simd, helpers, &mut self.parts.value, &mut learner.value_gradients);
+        let of_value = learner.value_block.gradients(&learner.value);
+        learner.factors[0] = step(simd, helpers, of_value, &mut self.parts.value);
         // Policy and critics see the new value.
         learner.packed_value.load(&learner.value, self.parts.value.parameters);
         for (first, rows) in blocks() {
@@ -47,11 +45,10 @@ impl<F: Real> WithSimd for Step<'_, '_, F> {
             self.regress_critics(simd, first, rows, &mut sums);
         }
         let learner = &mut *self.learner;
-        let of_policy = [(&learner.policy_block, &learner.policy)];
-        write_gradients(helpers, of_policy, &mut learner.policy_gradients);
-        learner.online.write_gradients(helpers, &learner.critics, &mut learner.critic_gradients);
-        step(simd, helpers, &mut self.parts.policy, &mut learner.policy_gradients);
-        step(simd, helpers, &mut self.parts.critics, &mut learner.critic_gradients);
+        learner.factors[1] =
+            step(simd, helpers, learner.policy_gradients(), &mut self.parts.policy);
+        let of_critics = learner.online.gradients(&learner.critics);
+        learner.factors[2] = step(simd, helpers, of_critics, &mut self.parts.critics);
         ImplicitTerms {
             value_loss: mean_of(sums.value_loss, n),
             q_loss: mean_of(sums.q_loss, n),
@@ -63,13 +60,13 @@ impl<F: Real> WithSimd for Step<'_, '_, F> {
 }
 
 #[inline(always)]
-fn step<F: Real, S: Simd>(
+fn step<'a, F: Real, S: Simd>(
     simd: S,
     helpers: usize,
+    gradients: impl Iterator<Item = Gathered<'a, F>>,
     learnt: &mut Learnt<'_, F>,
-    gradients: &mut [F],
-) {
-    learnt.rule.step(simd, helpers, learnt.parameters, gradients, &mut learnt.moments);
+) -> F {
+    learnt.rule.step(simd, helpers, gradients, learnt.parameters, &mut learnt.moments)
 }
 
 impl<F: Real> Step<'_, '_, F> {
@@ -89,7 +86,7 @@ impl<F: Real> Step<'_, '_, F> {
         learner.value_block.clear_gradients();
         learner.policy_block.clear_gradients();
         learner.online.clear_gradients();
-        learner.policy_gradients[..learner.act_dim].fill(F::zero());
+        learner.log_std_gradients.fill(F::zero());
     }
 
     /// Gathers the gradients of the expectile loss (equation 5); returns its sum over the rows.
@@ -147,7 +144,7 @@ impl<F: Real> Step<'_, '_, F> {
             packed_policy,
             value_block,
             policy_block,
-            policy_gradients,
+            log_std_gradients,
             smallest,
             ..
         } = &mut **learner;
@@ -175,7 +172,8 @@ impl<F: Real> Step<'_, '_, F> {
                 log_prob = log_prob + gaussian_log_prob(z, log_std);
                 gradients[i] = -share * weight * z * inverse_std * (F::one() - mean * mean);
                 if raw == log_std {
-                    policy_gradients[i] = policy_gradients[i] - share * weight * (z * z - F::one());
+                    log_std_gradients[i] =
+                        log_std_gradients[i] - share * weight * (z * z - F::one());
                 }
             }
             sums.policy_loss -= (weight * log_prob).widen();

@@ -165,10 +165,7 @@ impl<F: Real> WithSimd for Penalize<'_, F> {
             mean_of(penalties.sum(), n)
         };
         let penalties = (0..n_critics).map(penalize).collect();
-        let ContinuousLearner { policy, critics, online, penalty_gradients, .. } =
-            &mut *self.learner;
-        penalty_gradients.resize(self.critics.len(), F::zero());
-        online.write_gradients(policy.helpers(n), critics, penalty_gradients);
+        self.learner.penalized = true;
         penalties
     }
 }

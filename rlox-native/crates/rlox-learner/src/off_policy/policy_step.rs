@@ -10,7 +10,6 @@ use crate::linalg::BLOCK_ROWS;
 use crate::optimizer::Moments;
 use crate::passes::{Gradients, backward, load_each};
 use crate::runs::Hidden;
-use crate::workspace::write_gradients;
 
 /// The arguments of [`ContinuousLearner::step_policy`].
 pub(super) struct Policy<'a, 'm, F> {
@@ -33,8 +32,9 @@ impl<F: Real> WithSimd for Policy<'_, '_, F> {
         } = &mut *self.learner;
         let n = self.obs.len() / *obs_dim;
         let (own, of_critics) = (&*self.parameters, self.critics);
-        let of_policy = [(packed_policy, &*policy, own)];
-        let loads = of_policy.into_iter().chain(online.loads(critics, of_critics));
+        let mut loads: Vec<_> = online.loads(critics, of_critics).collect();
+        // In the middle, so that a thread copies the critics that it evaluates then.
+        loads.insert(loads.len() / 2, (packed_policy, &*policy, own));
         load_each(policy.helpers(n), loads);
         policy_block.clear_gradients();
         let value_weight = match self.step.cloning {
@@ -47,10 +47,10 @@ impl<F: Real> WithSimd for Policy<'_, '_, F> {
             sums.loss += terms.loss;
             sums.entropy += terms.entropy;
         }
-        let ContinuousLearner { policy, policy_block, policy_gradients, .. } = &mut *self.learner;
-        let helpers = policy.helpers(n);
-        write_gradients(helpers, [(&*policy_block, &*policy)], policy_gradients);
-        self.step.rule.step(simd, helpers, self.parameters, policy_gradients, self.moments);
+        let ContinuousLearner { policy, policy_block, policy_factor, .. } = &mut *self.learner;
+        let (helpers, gradients) = (policy.helpers(n), policy_block.gradients(policy));
+        let rule = self.step.rule;
+        *policy_factor = rule.step(simd, helpers, gradients, self.parameters, self.moments);
         PolicyTerms { loss: mean_of(sums.loss, n), entropy: mean_of(sums.entropy, n) }
     }
 }

@@ -5,7 +5,7 @@ use pulp::{Arch, Simd, WithSimd};
 use super::q_network::{QBlock, QNetwork, pack};
 use super::{StepRule, Transitions, ValueTerms, mean_of, part};
 use crate::Real;
-use crate::linalg::BLOCK_ROWS;
+use crate::linalg::{BLOCK_ROWS, collect};
 use crate::optimizer::Moments;
 use crate::passes::{Packed, load_each, loads};
 use crate::runs::Hidden;
@@ -59,7 +59,8 @@ pub struct QLearner<F> {
     order: Vec<usize>,
     /// The observations of these rows.
     obs: Vec<F>,
-    gradients: Vec<F>,
+    /// What the last gradients were multiplied by, as they are clipped.
+    factor: F,
 }
 
 impl<F: Real> QLearner<F> {
@@ -72,15 +73,15 @@ impl<F: Real> QLearner<F> {
             best: Vec::with_capacity(BLOCK_ROWS),
             order: Vec::with_capacity(BLOCK_ROWS),
             obs: vec![F::zero(); BLOCK_ROWS * shape.obs_dim()],
-            gradients: vec![F::zero(); shape.n_parameters()],
+            factor: F::one(),
             shape,
         }
     }
 
     /// The clipped gradient of the last step.
     #[must_use]
-    pub fn gradients(&self) -> &[F] {
-        &self.gradients
+    pub fn gradients(&self) -> Vec<F> {
+        collect(self.online.gradients(&self.shape), self.shape.n_parameters(), self.factor)
     }
 
     /// Takes one step of `parameters`; writes the TD errors of the rows to `errors`.
@@ -144,11 +145,10 @@ impl<F: Real> WithSimd for Step<'_, '_, F> {
             sums.loss += terms.loss;
             sums.value += terms.value;
         }
-        let QLearner { shape, online, gradients, .. } = &mut *self.learner;
-        let helpers = shape.helpers(self.batch.len());
-        online.write_gradients(helpers, shape, gradients);
-        self.plan.rule.step(simd, helpers, self.parameters, gradients, self.moments);
+        let QLearner { shape, online, factor, .. } = &mut *self.learner;
         let n = self.batch.len();
+        let (helpers, gradients) = (shape.helpers(n), online.gradients(shape));
+        *factor = self.plan.rule.step(simd, helpers, gradients, self.parameters, self.moments);
         ValueTerms { loss: mean_of(sums.loss, n), value: mean_of(sums.value, n) }
     }
 }

@@ -4,13 +4,13 @@ use pulp::Simd;
 
 use super::check_sizes;
 use crate::Real;
-use crate::linalg::{BLOCK_ROWS, Layer};
+use crate::linalg::{BLOCK_ROWS, Gathered, Layer};
 use crate::network::Network;
 use crate::passes::{
     Gradients, Packed, Pass, backward, backward_each, forward, forward_each, loads,
 };
 use crate::runs::Hidden;
-use crate::workspace::{Workspace, write_gradients};
+use crate::workspace::Workspace;
 use rlox_kernels::error::Result;
 use rlox_kernels::threads;
 
@@ -218,8 +218,13 @@ impl<F: Real> QBlock<F> {
         self.workspaces.iter_mut().for_each(Workspace::clear_gradients);
     }
 
-    pub(super) fn write_gradients(&self, helpers: usize, shape: &QNetwork, gradients: &mut [F]) {
-        write_gradients(helpers, self.workspaces.iter().zip(shape.networks()), gradients);
+    /// The parameters' gradients.
+    pub(super) fn gradients<'a>(
+        &'a self,
+        shape: &'a QNetwork,
+    ) -> impl Iterator<Item = Gathered<'a, F>> {
+        let workspaces = self.workspaces.iter().zip(shape.networks());
+        workspaces.flat_map(|(workspace, network)| workspace.gradients(network))
     }
 }
 

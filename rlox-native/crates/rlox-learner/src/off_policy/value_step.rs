@@ -36,25 +36,22 @@ impl<F: Real> WithSimd for Values<'_, '_, F> {
         let of_policy = [(packed_policy, &*policy, self.policy)];
         let of_critics = online.loads(critics, own).chain(loads(target, &*critics, of_target));
         load_each(policy.helpers(n), of_policy.into_iter().chain(of_critics));
-        online.clear_gradients();
+        if self.step.penalty_weight == 0.0 {
+            online.clear_gradients();
+        } else {
+            online.scale_gradients(F::of(self.step.penalty_weight));
+        }
+        self.learner.penalized = false;
         let mut sums = ValueTerms::default();
         for first in (0..n).step_by(BLOCK_ROWS) {
             let terms = self.block(simd, first, BLOCK_ROWS.min(n - first));
             sums.loss += terms.loss;
             sums.value += terms.value;
         }
-        let ContinuousLearner {
-            policy, critics, online, critic_gradients, penalty_gradients, ..
-        } = &mut *self.learner;
-        let helpers = policy.helpers(n);
-        online.write_gradients(helpers, critics, critic_gradients);
-        let weight = F::of(self.step.penalty_weight);
-        if weight != F::zero() {
-            for (gradient, &of_penalty) in critic_gradients.iter_mut().zip(&*penalty_gradients) {
-                *gradient = *gradient + weight * of_penalty;
-            }
-        }
-        self.step.rule.step(simd, helpers, self.parameters, critic_gradients, self.moments);
+        let ContinuousLearner { policy, critics, online, critic_factor, .. } = &mut *self.learner;
+        let (helpers, gradients) = (policy.helpers(n), online.gradients(critics));
+        let rule = self.step.rule;
+        *critic_factor = rule.step(simd, helpers, gradients, self.parameters, self.moments);
         ValueTerms { loss: mean_of(sums.loss, n), value: mean_of(sums.value, n * critics.len()) }
     }
 }

@@ -255,7 +255,7 @@ impl ContinuousLearner {
     fn gradients<'py>(&self, py: Python<'py>) -> (Bound<'py, PyAny>, Bound<'py, PyAny>) {
         with_learner!(self.learner, |learner| {
             let learner = lock(learner);
-            (vector(py, learner.policy_gradients()), vector(py, learner.critic_gradients()))
+            (vector(py, &learner.policy_gradients()), vector(py, &learner.critic_gradients()))
         })
     }
 

@@ -101,7 +101,7 @@ impl ImplicitLearner {
 
     /// The gradients of the last step of value, policy and critics.
     fn gradients<'py>(&self, py: Python<'py>) -> [Bound<'py, PyAny>; 3] {
-        with_learner!(self.learner, |l| lock(l).gradients().map(|values| vector(py, values)))
+        with_learner!(self.learner, |l| lock(l).gradients().map(|values| vector(py, &values)))
     }
 
     fn __repr__(&self) -> String {

@@ -110,7 +110,7 @@ impl QLearner {
 
     /// The clipped gradient of the last step, `(n_parameters,)`.
     fn gradients<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        with_learner!(self.learner, |learner| vector(py, lock(learner).gradients()))
+        with_learner!(self.learner, |learner| vector(py, &lock(learner).gradients()))
     }
 
     fn __repr__(&self) -> String {
