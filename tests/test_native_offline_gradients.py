@@ -167,6 +167,8 @@ def test_gradients_of_conservative_critics_equal_autograd(
     assert reported == pytest.approx(loss.item(), rel=tolerance)
     assert value == pytest.approx(q_values.mean().item(), rel=10 * tolerance)
     assert relative_error(learner.gradients()[1], gradient_of(exact)) < tolerance
+    with pytest.raises(ValueError, match="penalty"):
+        step()  # a penalty counts once
 
 
 @dtypes

@@ -1198,8 +1198,8 @@ class ContinuousLearner:
 
         Raises:
             ValueError: an entry is missing, a shape does not fit, a number is out of range, an
-                array cannot be written to, or a penalty is to count and there has been none;
-                nothing has changed.
+                array cannot be written to, or a penalty is to count and there has been none since
+                the last step; nothing has changed.
             TypeError: an array has another dtype, or a number another type.
         """
 
