@@ -45,11 +45,12 @@ class EpsilonGreedy:
 
     def explore(self, actions: Array, episode_start: npt.NDArray[np.bool_], step: int) -> Array:
         """Return the actions to take; see :class:`rlox.protocols.ExplorationStrategy`."""
-        draws, epsilon = self._rng.random(len(actions)), self._epsilon(step)
-        if min(draws.tolist()) >= epsilon:  # of a few envs, less time than an array's comparison
+        rng, n, epsilon = self._rng, len(actions), self._epsilon(step)
+        # Plain numbers: of a few envs, an array's comparison takes several times as long.
+        draws = [rng.random()] if n == 1 else rng.random(n).tolist()
+        if min(draws) >= epsilon:
             return actions
-        others = self._rng.integers(self._n_actions, size=len(actions))
-        return np.where(draws < epsilon, others, actions)
+        return np.where(np.array(draws) < epsilon, rng.integers(self._n_actions, size=n), actions)
 
     def state_dict(self) -> dict[str, Any]:
         """Return nothing: only the stream changes."""

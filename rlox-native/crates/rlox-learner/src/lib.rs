@@ -24,6 +24,7 @@ mod activation;
 mod actor_critic;
 mod block;
 mod distribution;
+mod division;
 mod held;
 mod inlined;
 pub mod linalg;

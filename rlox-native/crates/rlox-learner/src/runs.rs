@@ -3,42 +3,13 @@
 use pulp::Simd;
 
 use super::activation::Activation;
+use super::division::Divisible;
 use super::linalg::{
     GateMemory, Real, Rows, affine, affine_backward_inputs, masked_outer_inputs, row_stride,
 };
 use super::network::Network;
 use super::passes::{Packed, Pass};
 use super::stretches::{GatedLayer, Stretch, within};
-
-/// Rows of one network that can be divided.
-pub(super) trait Divisible {
-    fn rows(&self) -> usize;
-
-    /// Splits off the first `rows` rows.
-    fn split_off(&mut self, rows: usize) -> Self;
-}
-
-/// Divides the rows of all networks, one network after the other, into at most `n` runs of as many
-/// rows each.
-pub(super) fn runs<T: Divisible>(networks: Vec<T>, n: usize) -> Vec<Vec<T>> {
-    let total: usize = networks.iter().map(T::rows).sum();
-    let size = total.div_ceil(n);
-    let (mut runs, mut room) = (Vec::with_capacity(n), 0);
-    for mut network in networks {
-        while network.rows() > 0 {
-            if room == 0 {
-                runs.push(Vec::new());
-                room = size;
-            }
-            let part = network.split_off(room.min(network.rows()));
-            room -= part.rows();
-            if let Some(run) = runs.last_mut() {
-                run.push(part);
-            }
-        }
-    }
-    runs
-}
 
 /// The first `rows` rows of a matrix of `width` columns.
 #[inline(always)]
@@ -142,6 +113,10 @@ impl<'a, F: Real> ForwardRows<'a, F> {
 impl<F: Real> Divisible for ForwardRows<'_, F> {
     fn rows(&self) -> usize {
         self.rows
+    }
+
+    fn seams(&self) -> Vec<usize> {
+        vec![self.rows]
     }
 
     fn split_off(&mut self, rows: usize) -> Self {
@@ -256,6 +231,11 @@ impl<'a, F: Real> BackwardRows<'a, F> {
 impl<F: Real> Divisible for BackwardRows<'_, F> {
     fn rows(&self) -> usize {
         self.rows
+    }
+
+    fn seams(&self) -> Vec<usize> {
+        let ends = self.stretches.iter().map(|stretch| stretch.rows.end);
+        ends.filter(|&end| end < self.rows).chain([self.rows]).collect()
     }
 
     fn split_off(&mut self, rows: usize) -> Self {

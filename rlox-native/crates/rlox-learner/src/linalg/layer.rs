@@ -115,6 +115,8 @@ pub struct PackedLayer<F> {
     /// [`Layer::has_few_outputs`].
     pub(super) backward: Aligned<F>,
     pub(super) bias: Aligned<F>,
+    /// Of the weights, where only their other order is kept.
+    digest: Option<Digest>,
 }
 
 impl<F: Real> PackedLayer<F> {
@@ -131,6 +133,7 @@ impl<F: Real> PackedLayer<F> {
                 0
             }),
             bias: zeros(row_stride(layer.outputs)),
+            digest: None,
         }
     }
 
@@ -147,8 +150,8 @@ impl<F: Real> PackedLayer<F> {
         &self.backward[output * stride..][..stride]
     }
 
-    /// Copies the layer's part of `parameters`; only compares weights that have not changed, which
-    /// takes less time than their other order.
+    /// Copies the layer's part of `parameters`; only compares weights that have not changed, or their
+    /// digest, which takes less time than their other order.
     #[inline(always)]
     pub fn load(&mut self, layer: Layer, parameters: &[F]) {
         let weights = &parameters[layer.weights..][..layer.inputs * layer.outputs];
@@ -167,7 +170,12 @@ impl<F: Real> PackedLayer<F> {
                 layer.inputs,
             ),
         };
-        let mut changed = straight.is_empty();
+        let mut changed = false;
+        if straight.is_empty() {
+            let found = Some(digest(weights));
+            changed = found != self.digest;
+            self.digest = found;
+        }
         for (to, from) in straight.chunks_exact_mut(stride).zip(weights.chunks_exact(columns)) {
             let to = &mut to[..columns];
             // Bits, as 0 equals -0 and NaN equals nothing.
@@ -181,6 +189,30 @@ impl<F: Real> PackedLayer<F> {
         }
         self.bias[..layer.outputs].copy_from_slice(&parameters[layer.bias..layer.end()]);
     }
+}
+
+/// What the bits of numbers come to, in several lanes.
+type Digest = [u32; 64];
+
+/// Whichever single number changes, this changes; several hide each other with a chance of 2⁻³², and only
+/// if all are in one lane.
+#[inline(always)]
+fn digest<F: Real>(numbers: &[F]) -> Digest {
+    // Every step is one to one: an exclusive or, a rotation and a product with an odd number.
+    let step = |lane: &mut u32, bits: u32| {
+        *lane = (*lane ^ bits).rotate_left(13).wrapping_mul(0x9E37_79B1);
+    };
+    let mut lanes = [1; 64];
+    let (chunks, rest) = cast_slice::<F, u32>(numbers).as_chunks::<64>();
+    for chunk in chunks {
+        for (lane, &bits) in lanes.iter_mut().zip(chunk) {
+            step(lane, bits);
+        }
+    }
+    for (lane, &bits) in lanes.iter_mut().zip(rest) {
+        step(lane, bits);
+    }
+    lanes
 }
 
 /// Copies every element of `from`, `rows` × `columns`, to the place across the diagonal.
@@ -211,5 +243,41 @@ pub(super) fn transpose<F: Real>(
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_kept_in_one_order_follow_any_change() {
+        let layer = Layer::linear(&[1, 70, 33, 1], 0)[1];
+        let mut parameters = vec![0.5_f32; layer.end()];
+        let mut packed = PackedLayer::new(layer, false);
+        packed.load(layer, &parameters);
+        for changed in [0.5, -0.5, 0.5_f32.next_up(), f32::NAN, 0.0, -0.0] {
+            // Of output 7 and input 32.
+            parameters[layer.weights + 7 * 70 + 32] = changed;
+            packed.load(layer, &parameters);
+            let kept = &packed.forward[32 * row_stride(33)..][..33];
+            assert_eq!(kept[7].to_bits(), changed.to_bits());
+            assert_eq!(
+                kept.iter().filter(|&&weight| weight == 0.5).count(),
+                32 + usize::from(changed == 0.5)
+            );
+        }
+    }
+
+    #[test]
+    fn several_changes_have_other_digests() {
+        let numbers: Vec<f32> = (0..1000_u16).map(f32::from).collect();
+        let negative: Vec<f32> = numbers.iter().map(|number| -number).collect();
+        let mut swapped = numbers.clone();
+        swapped.swap(3, 67);
+        let digests = [&numbers, &negative, &swapped].map(|each| digest(each));
+        assert_ne!(digests[0], digests[1]);
+        assert_ne!(digests[0], digests[2]);
+        assert_eq!(digests[0], digest(&numbers));
     }
 }

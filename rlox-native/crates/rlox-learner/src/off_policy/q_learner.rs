@@ -2,7 +2,7 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::q_network::{QBlock, QNetwork, pack};
+use super::q_network::{QBlock, QNetwork};
 use super::{StepRule, Transitions, ValueTerms, mean_of, part};
 use crate::Real;
 use crate::linalg::{BLOCK_ROWS, collect};
@@ -69,7 +69,7 @@ impl<F: Real> QLearner<F> {
     pub fn new(shape: QNetwork) -> Self {
         Self {
             online: QBlock::new(&shape),
-            target: pack(&shape),
+            target: shape.networks().into_iter().map(Packed::forward_only).collect(),
             best: Vec::with_capacity(BLOCK_ROWS),
             order: Vec::with_capacity(BLOCK_ROWS),
             obs: vec![F::zero(); BLOCK_ROWS * shape.obs_dim()],

@@ -123,9 +123,12 @@ impl<F: Real> QBlock<F> {
     pub(super) fn new(shape: &QNetwork) -> Self {
         let networks = shape.networks();
         let zeros = |n: usize| vec![F::zero(); n];
+        let pack = |(i, network): (usize, &&_)| {
+            if i == 0 { Packed::new(network) } else { Packed::to_inputs(network) }
+        };
         let shared = BLOCK_ROWS * networks[0].output_stride();
         Self {
-            packed: pack(shape),
+            packed: networks.iter().enumerate().map(pack).collect(),
             workspaces: networks.iter().map(|network| Workspace::new(network)).collect(),
             values: zeros(BLOCK_ROWS * shape.n_actions),
             gradients: zeros(BLOCK_ROWS * shape.n_actions),
@@ -226,17 +229,6 @@ impl<F: Real> QBlock<F> {
         let workspaces = self.workspaces.iter().zip(shape.networks());
         workspaces.flat_map(|(workspace, network)| workspace.gradients(network))
     }
-}
-
-/// Room for parameters in both directions.
-///
-/// A target network has no way back, but keeps its weights in torch's order too, so that
-/// [`load_each`](crate::passes::load_each) only compares them while they stay.
-pub(super) fn pack<F: Real>(shape: &QNetwork) -> Vec<Packed<F>> {
-    let networks = shape.networks().into_iter().enumerate();
-    let pack =
-        |(i, network)| if i == 0 { Packed::new(network) } else { Packed::to_inputs(network) };
-    networks.map(pack).collect()
 }
 
 /// Computes the `values` of up to [`BLOCK_ROWS`] rows.
