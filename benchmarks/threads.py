@@ -4,8 +4,9 @@ python benchmarks/threads.py [--rounds 31] [--threads 2 16] [--updates 1000] [--
 
 ``--busy`` is the number of other processes that compute meanwhile; the load average before and
 after is part of the result, because the machine may have other work too. Beside the trainings stand
-the matrix products of their acting and learning in torch, with as many threads: where more threads
-gain a training less than one would like, this is what they gain the products.
+the matrix products of their acting and learning in torch, with as many threads, and beside GAE
+copies of as many bytes as it reads and writes: where more threads gain a work less than one would
+like, this is what they gain the products or the memory.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ from typing import Any
 import numpy as np
 import rlox
 import rlox_native
+import torch
 from measure import interleave, machine, ratio_summary, summary, write
 from off_policy_end_to_end import HIDDEN, products_for
 from products import multiply, products_of_acting, products_of_ppo
+from rlox.nn import torch_threads
 
-ENVS = (("Pendulum-v1", 4096), ("Acrobot-v1", 4096))
+ENVS = tuple((env_id, n) for n in (4096, 65_536) for env_id in ("Pendulum-v1", "Acrobot-v1"))
 GAE_SIZE = (128, 4096)
 VTRACE_SIZE = (64, 1024)
 N_GROUPS = 32_768
@@ -75,6 +78,22 @@ def gae_work(layout: str) -> Callable[[], Any]:
         out = (np.empty_like(flat[0]), np.empty_like(flat[0]))
         call = partial(batched, *flat, last, GAE_SIZE[0], 0.99, 0.95, out=out)
     return partial(times, CALLS, call)
+
+
+def gae_copies(threads: int) -> Callable[[], None]:
+    """Return a run of copies in torch of as many bytes as :func:`gae_work` reads and writes.
+
+    For each step it reads a reward, a value and two flags, and writes two numbers: 18 bytes. A copy
+    reads half of them and writes the other half.
+    """
+    source = torch.zeros(9 * GAE_SIZE[0] * GAE_SIZE[1] // 4)
+    target = torch.zeros_like(source)
+
+    def run() -> None:
+        with torch_threads(threads):
+            times(CALLS, partial(target.copy_, source))
+
+    return run
 
 
 def vtrace_work() -> Callable[[], Any]:
@@ -151,11 +170,11 @@ def on_threads(work: Callable[[], Any], threads: int) -> None:
 def compare(
     name: str, contenders: Mapping[tuple[str, int], Callable[[], Any]], rounds: int
 ) -> dict[str, Any]:
-    """Return what more threads gain a work, and its products if they are among the contenders.
+    """Return what more threads gain a work, and what stands beside it if anything does.
 
     Args:
         name: of the work.
-        contenders: by ``"rlox"`` or ``"products"``, and the number of threads.
+        contenders: by ``"rlox"``, or what stands beside it, and the number of threads.
         rounds: how often each runs.
     """
     interleave(contenders, 2)
@@ -168,13 +187,12 @@ def compare(
         found[who] = {"ms": ms, "speedup": speedup}
         print(f"{name:44s} {who:9s}", *(f"{each['median']:9.1f} ms" for each in ms.values()),
               speedup, flush=True)  # fmt: skip
-    if "products" not in found:
-        return found["rlox"]
-    over = {
-        n: ratio_summary(seconds["rlox", n], seconds["products", n]) for n in found["rlox"]["ms"]
-    }
-    print(f"{name:44s} over the products", over, flush=True)
-    return {**found["rlox"], "products": found["products"], "over_products": over}
+    result = found.pop("rlox")
+    for who, beside in found.items():
+        over = {n: ratio_summary(seconds["rlox", n], seconds[who, n]) for n in beside["ms"]}
+        print(f"{name:44s} over the {who}", over, flush=True)
+        result |= {who: beside, f"over_{who}": over}
+    return result
 
 
 def main() -> None:
@@ -197,11 +215,12 @@ def main() -> None:
         TD3_WORK: training_work("td3", "Pendulum-v1", options.updates, **replay),
         PPO_WORK: training_work("ppo", "Pendulum-v1", PPO_STEPS, **PPO),
     }
-    floors: dict[str, Callable[[int], Callable[[], None]]] = {
-        SAC_WORK: partial(products_for, "SAC", env_steps=options.updates),
-        TD3_WORK: partial(products_for, "TD3", env_steps=options.updates),
-        PPO_WORK: ppo_products,
+    floors: dict[str, tuple[str, Callable[[int], Callable[[], None]]]] = {
+        SAC_WORK: ("products", partial(products_for, "SAC", env_steps=options.updates)),
+        TD3_WORK: ("products", partial(products_for, "TD3", env_steps=options.updates)),
+        PPO_WORK: ("products", ppo_products),
     }
+    floors |= {name: ("copies", gae_copies) for name in works if name.startswith("GAE")}
     rows, numbers = [], (1, *options.threads)
     with ExitStack() as stack:
         for _ in range(options.busy):
@@ -213,7 +232,8 @@ def main() -> None:
                 ("rlox", n): partial(on_threads, work, n) for n in numbers
             }
             if name in floors:
-                contenders |= {("products", n): floors[name](n) for n in numbers}
+                who, floor = floors[name]
+                contenders |= {(who, n): floor(n) for n in numbers}
             rows.append({"work": name, **compare(name, contenders, options.rounds)})
     load.append(os.getloadavg())
     result = {
