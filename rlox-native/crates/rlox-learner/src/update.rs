@@ -6,7 +6,7 @@ use super::Real;
 use super::acting::check_choices;
 use super::actor_critic::{ActionRows, ActorCritic, index};
 use super::block::{Block, Minibatch, PackedParameters};
-use super::linalg::collect;
+use super::linalg::flatten;
 use super::memory::Sequences;
 use super::objective::{Loss, Terms};
 use super::optimizer::{Moments, StepRule};
@@ -108,7 +108,7 @@ impl<F: Real> Learner<F> {
     /// The clipped gradient of the last minibatch.
     #[must_use]
     pub fn gradients(&self) -> Vec<F> {
-        collect(self.block.gradients(&self.shape), self.shape.n_parameters(), self.factor)
+        flatten(self.block.gradients(&self.shape), self.shape.n_parameters(), self.factor)
     }
 
     /// Takes the steps of `plan` on `parameters`.

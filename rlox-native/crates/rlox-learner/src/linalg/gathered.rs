@@ -87,8 +87,8 @@ impl<'a, F: Real> Gathered<'a, F> {
     }
 }
 
-/// Writes all gradients, multiplied by `factor`, to their places in an array of `n` elements.
-pub(crate) fn collect<'a, F: Real>(
+/// All gradients, multiplied by `factor`, at their places in an array of `n` elements.
+pub(crate) fn flatten<'a, F: Real>(
     gradients: impl IntoIterator<Item = Gathered<'a, F>>,
     n: usize,
     factor: F,
@@ -154,7 +154,7 @@ mod tests {
                     }
                     let expected: Vec<f64> = (weights..layer.end()).map(|at| at as f64).collect();
                     assert_eq!(seen, expected, "{layer:?}");
-                    let flat = collect(parts, layer.end(), 2.0);
+                    let flat = flatten(parts, layer.end(), 2.0);
                     assert_eq!(flat[..weights], [0.0; 7]);
                     assert!(flat[weights..].iter().zip(expected).all(|(&got, at)| got == 2.0 * at));
                 }

@@ -36,7 +36,7 @@ use pulp::Simd;
 pub(crate) use aligned::Aligned;
 use few_rows::few_rows;
 pub use gate::{Gate, GateMemory};
-pub(crate) use gathered::{Gathered, collect};
+pub(crate) use gathered::{Gathered, flatten};
 pub use layer::{BLOCK_ROWS, Layer, Order, PackedLayer};
 use operands::{Finish, Left, Start};
 use product::product;

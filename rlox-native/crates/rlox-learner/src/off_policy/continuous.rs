@@ -8,7 +8,7 @@ pub use super::squashed::Actor;
 use super::value_step::Values;
 use super::{StepRule, Transitions, ValueTerms, check_log_std_bounds, check_sizes};
 use crate::Real;
-use crate::linalg::{BLOCK_ROWS, Layer, collect};
+use crate::linalg::{BLOCK_ROWS, Layer, flatten};
 use crate::network::Network;
 use crate::optimizer::Moments;
 use crate::passes::{Packed, forward};
@@ -147,14 +147,14 @@ impl<F: Real> ContinuousLearner<F> {
     #[must_use]
     pub fn policy_gradients(&self) -> Vec<F> {
         let Self { policy, policy_block, policy_factor, .. } = self;
-        collect(policy_block.gradients(policy), policy.end(), *policy_factor)
+        flatten(policy_block.gradients(policy), policy.end(), *policy_factor)
     }
 
     /// The clipped gradient of the last step of the critics.
     #[must_use]
     pub fn critic_gradients(&self) -> Vec<F> {
         let Self { critics, online, critic_factor, n_critic_parameters, .. } = self;
-        collect(online.gradients(critics), *n_critic_parameters, *critic_factor)
+        flatten(online.gradients(critics), *n_critic_parameters, *critic_factor)
     }
 
     /// Takes one step of the critics `parameters`; writes their TD errors, K × B, to `errors`.

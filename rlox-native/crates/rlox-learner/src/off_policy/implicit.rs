@@ -8,7 +8,7 @@ use super::critics::{Critics, ensemble};
 use super::implicit_step::Step;
 use super::{StepRule, Transitions, check_log_std_bounds, check_sizes};
 use crate::Real;
-use crate::linalg::{Gathered, Layer, collect};
+use crate::linalg::{Gathered, Layer, flatten};
 use crate::network::Network;
 use crate::optimizer::Moments;
 use crate::passes::Packed;
@@ -148,9 +148,9 @@ impl<F: Real> ImplicitLearner<F> {
         let ([n_value, n_policy, n_critic], [of_value, of_policy, of_critics]) =
             (self.n_parameters(), self.factors);
         [
-            collect(self.value_block.gradients(&self.value), n_value, of_value),
-            collect(self.policy_gradients(), n_policy, of_policy),
-            collect(self.online.gradients(&self.critics), n_critic, of_critics),
+            flatten(self.value_block.gradients(&self.value), n_value, of_value),
+            flatten(self.policy_gradients(), n_policy, of_policy),
+            flatten(self.online.gradients(&self.critics), n_critic, of_critics),
         ]
     }
 

@@ -5,7 +5,7 @@ use pulp::{Arch, Simd, WithSimd};
 use super::q_network::{QBlock, QNetwork};
 use super::{StepRule, Transitions, ValueTerms, mean_of, part};
 use crate::Real;
-use crate::linalg::{BLOCK_ROWS, collect};
+use crate::linalg::{BLOCK_ROWS, flatten};
 use crate::optimizer::Moments;
 use crate::passes::{Packed, load_each, loads};
 use crate::runs::Hidden;
@@ -81,7 +81,7 @@ impl<F: Real> QLearner<F> {
     /// The clipped gradient of the last step.
     #[must_use]
     pub fn gradients(&self) -> Vec<F> {
-        collect(self.online.gradients(&self.shape), self.shape.n_parameters(), self.factor)
+        flatten(self.online.gradients(&self.shape), self.shape.n_parameters(), self.factor)
     }
 
     /// Takes one step of `parameters`; writes the TD errors of the rows to `errors`.
