@@ -104,9 +104,8 @@ class NativeConservativeLearner:
         )
         if objective.penalty_target is not None:
             penalty -= objective.penalty_target
-            by = self._multiplier.exponential() * objective.penalty_weight
-            slope = -by * float(penalty.mean())
-            self._multiplier.step_down(slope, learning_rate)
+            counted = objective.penalty_weight * self._multiplier.exponential()
+            self._multiplier.step_down(-counted * float(penalty.mean()), learning_rate)
         weight = objective.penalty_weight * min(self._multiplier.exponential(), 1e6)
         loss, value, _ = self._learner.step_values(
             self._critic.arguments(),

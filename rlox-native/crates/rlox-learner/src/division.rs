@@ -4,8 +4,10 @@
 pub(super) trait Divisible {
     fn rows(&self) -> usize;
 
-    /// How many rows lie before each place where they are best divided, in order; the last is their end.
-    fn seams(&self) -> Vec<usize>;
+    /// How many rows lie before each place within them where they are best divided.
+    fn seams(&self) -> Vec<usize> {
+        Vec::new()
+    }
 
     /// Splits off the first `rows` rows.
     fn split_off(&mut self, rows: usize) -> Self;
@@ -22,30 +24,27 @@ pub(super) fn runs<T: Divisible>(networks: Vec<T>, n: usize) -> Vec<Vec<T>> {
     for network in &networks {
         seams.extend(network.seams().into_iter().map(|seam| total + seam));
         total += network.rows();
+        seams.push(total);
     }
     let size = total.div_ceil(n);
+    // Ends that move by less than half a run stay apart.
     let near = NEAR.min(size / 4);
-    let ends = (1..n).map(|i| {
-        let end = (i * size).min(total);
-        let seam = seams.iter().copied().min_by_key(|seam| seam.abs_diff(end));
-        seam.filter(|seam| seam.abs_diff(end) <= near).unwrap_or(end)
-    });
-    let (mut ends, mut at) = (ends.chain([total]).peekable(), 0);
-    let mut runs = vec![Vec::new()];
+    let (mut runs, mut at, mut end) = (Vec::with_capacity(n), 0, 0);
     for mut network in networks {
         while network.rows() > 0 {
-            while ends.next_if(|&end| end <= at).is_some() {
+            if at == end {
                 runs.push(Vec::new());
+                end = (runs.len() * size).min(total);
+                let seam = seams.iter().copied().min_by_key(|seam| seam.abs_diff(end));
+                end = seam.filter(|seam| seam.abs_diff(end) <= near).unwrap_or(end);
             }
-            let room = ends.peek().map_or(total, |&end| end) - at;
-            let part = network.split_off(room.min(network.rows()));
+            let part = network.split_off((end - at).min(network.rows()));
             at += part.rows();
             if let Some(run) = runs.last_mut() {
                 run.push(part);
             }
         }
     }
-    runs.retain(|run| !run.is_empty());
     runs
 }
 
@@ -76,9 +75,7 @@ mod tests {
 
     /// The runs of networks of so many rows, which have these seams and their ends.
     fn divided(networks: &[(usize, &[usize])], n: usize) -> Vec<Vec<(usize, usize)>> {
-        let numbers = |&(rows, seams): &(usize, &[usize])| {
-            Numbers(0..rows, seams.iter().copied().chain([rows]).collect())
-        };
+        let numbers = |&(rows, seams): &(usize, &[usize])| Numbers(0..rows, seams.to_vec());
         let runs = runs(networks.iter().map(numbers).collect(), n);
         runs.into_iter()
             .map(|run| run.into_iter().map(|part| (part.0.start, part.0.end)).collect())

@@ -1,7 +1,5 @@
 //! Optimisers of a flat array of parameters, in torch's formulas.
 
-use std::mem;
-
 use pulp::Simd;
 
 use super::Real;
@@ -141,26 +139,16 @@ struct Place<'a, F> {
     second: &'a mut [F],
 }
 
-impl<'a, F> Place<'a, F> {
-    /// The first `n` parameters, and the others.
-    #[inline(always)]
-    fn split_at(self, n: usize) -> (Self, Self) {
-        // [`Optimizer::RmsProp`] has no first moments.
-        let split = |array: &'a mut [F]| array.split_at_mut(n.min(array.len()));
-        let (parameters, more_parameters) = split(self.parameters);
-        let (first, more_first) = split(self.first);
-        let (second, more_second) = split(self.second);
-        let others = Self { parameters: more_parameters, first: more_first, second: more_second };
-        (Self { parameters, first, second }, others)
-    }
-
+impl<F> Place<'_, F> {
     /// Splits off the first `n` parameters.
     #[inline(always)]
     fn split_off(&mut self, n: usize) -> Self {
-        let none = Self { parameters: &mut [], first: &mut [], second: &mut [] };
-        let (part, others) = mem::replace(self, none).split_at(n);
-        *self = others;
-        part
+        Self {
+            parameters: self.parameters.split_off_mut(..n).unwrap_or_default(),
+            // [`Optimizer::RmsProp`] has none.
+            first: self.first.split_off_mut(..n).unwrap_or_default(),
+            second: self.second.split_off_mut(..n).unwrap_or_default(),
+        }
     }
 }
 

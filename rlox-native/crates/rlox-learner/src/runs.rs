@@ -115,10 +115,6 @@ impl<F: Real> Divisible for ForwardRows<'_, F> {
         self.rows
     }
 
-    fn seams(&self) -> Vec<usize> {
-        vec![self.rows]
-    }
-
     fn split_off(&mut self, rows: usize) -> Self {
         let inputs = self.split_off_inputs(rows);
         let Self { network, packed, hidden, .. } = *self;
@@ -234,8 +230,7 @@ impl<F: Real> Divisible for BackwardRows<'_, F> {
     }
 
     fn seams(&self) -> Vec<usize> {
-        let ends = self.stretches.iter().map(|stretch| stretch.rows.end);
-        ends.filter(|&end| end < self.rows).chain([self.rows]).collect()
+        self.stretches.iter().map(|stretch| stretch.rows.end).collect()
     }
 
     fn split_off(&mut self, rows: usize) -> Self {

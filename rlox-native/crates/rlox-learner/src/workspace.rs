@@ -82,7 +82,7 @@ impl<F: Real> Workspace<F> {
         layers.flat_map(|(&layer, (weights, biases))| Gathered::of_layer(layer, weights, biases))
     }
 
-    /// Multiplies the gradients gathered so far, of which there are some.
+    /// Multiplies the gradients gathered since the last [`Workspace::clear_gradients`] by `factor`.
     pub(super) fn scale_gradients(&mut self, factor: F) {
         for gradient in self.weight_gradients.iter_mut().chain(&mut self.bias_gradients) {
             gradient.iter_mut().for_each(|value| *value = *value * factor);
@@ -93,4 +93,13 @@ impl<F: Real> Workspace<F> {
     pub(super) fn clear_gradients(&mut self) {
         self.has_gradients = false;
     }
+}
+
+/// The gradients of the parameters of several networks.
+pub(super) fn gradients<'a, F: Real>(
+    workspaces: &'a [Workspace<F>],
+    networks: impl IntoIterator<Item = &'a Network>,
+) -> impl Iterator<Item = Gathered<'a, F>> {
+    let workspaces = workspaces.iter().zip(networks);
+    workspaces.flat_map(|(workspace, network)| workspace.gradients(network))
 }

@@ -27,19 +27,18 @@ impl<'a, F: Real> Gathered<'a, F> {
     /// Gradients in the order of the parameters.
     pub(crate) fn straight(first: usize, elements: &'a [F]) -> Self {
         let stride = elements.len();
-        Self { first, elements, rows: 1, columns: stride, stride, across: false }
+        let rows = usize::from(!elements.is_empty());
+        Self { first, elements, rows, columns: stride, stride, across: false }
     }
 
     /// The gradients of a layer's weights and biases.
     pub(crate) fn of_layer(layer: Layer, weights: &'a [F], biases: &'a [F]) -> [Self; 2] {
         let across = layer.gradient_by_inputs() != (layer.order == Order::ByInputs);
-        let (gathered_rows, gathered_columns) = layer.gradient_shape();
-        let (rows, columns) = if across {
-            (gathered_columns, gathered_rows)
-        } else {
-            (gathered_rows, gathered_columns)
+        let (rows, columns) = match layer.order {
+            Order::ByInputs => (layer.inputs, layer.outputs),
+            Order::ByOutputs => (layer.outputs, layer.inputs),
         };
-        let stride = row_stride(gathered_columns);
+        let stride = row_stride(layer.gradient_shape().1);
         let of_weights =
             Self { first: layer.weights, elements: weights, rows, columns, stride, across };
         [of_weights, Self::straight(layer.bias, &biases[..layer.outputs])]
@@ -53,8 +52,7 @@ impl<'a, F: Real> Gathered<'a, F> {
     /// Divides them into parts for threads, in the order of the flat array.
     pub(crate) fn parts(self) -> impl Iterator<Item = Self> {
         let size = (PART / self.columns.max(1)).max(1).next_multiple_of(SIDE);
-        let rows = if self.columns == 0 { 0 } else { self.rows };
-        (0..rows).step_by(size).map(move |row| {
+        (0..self.rows).step_by(size).map(move |row| {
             let place = if self.across { row } else { row * self.stride };
             Self {
                 first: self.first + row * self.columns,

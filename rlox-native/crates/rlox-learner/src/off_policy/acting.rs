@@ -39,9 +39,8 @@ impl<F: Real> WithSimd for Greedy<'_, F> {
     fn with_simd<S: Simd>(self, simd: S) {
         let QLearner { shape, online, .. } = self.learner;
         let (rows, width) = (self.actions.len(), shape.n_actions());
-        if let (true, Some(network), [space]) =
-            (rows <= FEW_ROWS, shape.single(), &mut *online.workspaces)
-        {
+        let single = shape.single().filter(|_| rows <= FEW_ROWS);
+        if let (Some(network), [space]) = (single, &mut *online.workspaces) {
             forward_few(simd, network, self.parameters, self.obs, rows, space);
             let values = space.output().chunks_exact(network.output_stride());
             return choose_largest(values.map(|values| &values[..width]), self.actions);

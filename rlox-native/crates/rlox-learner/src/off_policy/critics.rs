@@ -10,7 +10,7 @@ use crate::linalg::{Aligned, BLOCK_ROWS, Gathered, Layer, Order, row_stride};
 use crate::network::Network;
 use crate::passes::{Gradients, Packed, Pass, backward_each, forward_each, loads};
 use crate::runs::Hidden;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, gradients};
 
 /// K networks with `ReLU` whose parameters lie as in `rlox.nn.EnsembleMLP`: layer by layer the weights
 /// of all, `inputs` × `outputs` each; then layer by layer the biases of all.
@@ -241,7 +241,7 @@ impl<F: Real> Critics<F> {
         self.workspaces.iter_mut().for_each(Workspace::clear_gradients);
     }
 
-    /// Multiplies the parameters' gradients, of which there are some.
+    /// Multiplies the parameters' gradients gathered so far by `factor`.
     pub(super) fn scale_gradients(&mut self, factor: F) {
         self.workspaces.iter_mut().for_each(|workspace| workspace.scale_gradients(factor));
     }
@@ -251,7 +251,6 @@ impl<F: Real> Critics<F> {
         &'a self,
         networks: &'a [Network],
     ) -> impl Iterator<Item = Gathered<'a, F>> {
-        let workspaces = self.workspaces.iter().zip(networks);
-        workspaces.flat_map(|(workspace, network)| workspace.gradients(network))
+        gradients(&self.workspaces, networks)
     }
 }

@@ -10,7 +10,7 @@ use crate::passes::{
     Gradients, Packed, Pass, backward, backward_each, forward, forward_each, loads,
 };
 use crate::runs::Hidden;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, gradients};
 use rlox_kernels::error::Result;
 use rlox_kernels::threads;
 
@@ -226,8 +226,7 @@ impl<F: Real> QBlock<F> {
         &'a self,
         shape: &'a QNetwork,
     ) -> impl Iterator<Item = Gathered<'a, F>> {
-        let workspaces = self.workspaces.iter().zip(shape.networks());
-        workspaces.flat_map(|(workspace, network)| workspace.gradients(network))
+        gradients(&self.workspaces, shape.networks())
     }
 }
 
