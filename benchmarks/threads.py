@@ -29,13 +29,14 @@ from off_policy_end_to_end import HIDDEN, products_for
 from products import multiply, products_of_acting, products_of_ppo
 from rlox.nn import torch_threads
 
-ENVS = tuple((env_id, n) for n in (4096, 65_536) for env_id in ("Pendulum-v1", "Acrobot-v1"))
-GAE_SIZE = (128, 4096)
+CALLS, CALLS_OF_MUCH = 100, 20
+"""Calls in a turn: many, since after a change of the number of threads the first builds a pool."""
+N_ENVS = {4096: CALLS, 65_536: CALLS_OF_MUCH}
+GAE_SIZES = {(128, 4096): CALLS, (1024, 4096): CALLS_OF_MUCH}
 VTRACE_SIZE = (64, 1024)
 N_GROUPS = 32_768
 SEQUENCES = (128, 1024)
 DRAWN = 32_768
-CALLS = 20
 
 PPO: dict[str, Any] = {"n_envs": 64, "n_steps": 64, "batch_size": 512, "n_epochs": 10}
 PPO_STEPS = 4096
@@ -53,21 +54,23 @@ def times(n: int, call: Callable[[], Any]) -> None:
 def env_work(env_id: str, n_envs: int) -> Callable[[], Any]:
     """Return a function that steps envs a few times."""
     envs = rlox_native.VecEnv(n_envs, seed=0, env_id=env_id)
-    envs.reset_all()
+    obs = envs.reset_all()
+    flags = [np.empty(n_envs, np.bool_) for _ in ("terminated", "truncated")]
+    out = (obs, np.empty(n_envs), *flags, np.empty_like(obs))
     rng = np.random.default_rng(0)
     if env_id == "Pendulum-v1":
         actions: Any = rng.uniform(-2, 2, (n_envs, 1)).astype(np.float32)
     else:
         actions = rng.integers(0, 3, n_envs)
-    return partial(times, CALLS, partial(envs.step_all, actions))
+    return partial(times, N_ENVS[n_envs], partial(envs.step_into, actions, *out))
 
 
-def gae_work(layout: str) -> Callable[[], Any]:
+def gae_work(layout: str, n_steps: int, n_envs: int) -> Callable[[], Any]:
     """Return a function that estimates the advantages of a rollout a few times."""
     rng = np.random.default_rng(0)
-    shape = GAE_SIZE if layout == "time-major" else GAE_SIZE[::-1]
+    shape = (n_steps, n_envs) if layout == "time-major" else (n_envs, n_steps)
     rewards, values = (rng.normal(size=shape).astype(np.float32) for _ in range(2))
-    ends, last = rng.random(shape) < 0.01, np.zeros(GAE_SIZE[1], np.float32)
+    ends, last = rng.random(shape) < 0.01, np.zeros(n_envs, np.float32)
     if layout == "time-major":
         arrays = (rewards, values, ends, np.zeros(shape, bool), np.zeros_like(rewards), last)
         out = (np.empty_like(rewards), np.empty_like(rewards))
@@ -76,22 +79,24 @@ def gae_work(layout: str) -> Callable[[], Any]:
         batched: Any = rlox_native.compute_gae_batched_f32
         flat = [array.ravel() for array in (rewards, values, ends)]
         out = (np.empty_like(flat[0]), np.empty_like(flat[0]))
-        call = partial(batched, *flat, last, GAE_SIZE[0], 0.99, 0.95, out=out)
-    return partial(times, CALLS, call)
+        call = partial(batched, *flat, last, n_steps, 0.99, 0.95, out=out)
+    return partial(times, GAE_SIZES[n_steps, n_envs], call)
 
 
-def gae_copies(threads: int) -> Callable[[], None]:
+def gae_copies(layout: str, n_steps: int, n_envs: int, threads: int) -> Callable[[], None]:
     """Return a run of copies in torch of as many bytes as :func:`gae_work` reads and writes.
 
-    For each step it reads a reward, a value and two flags, and writes two numbers: 18 bytes. A copy
-    reads half of them and writes the other half.
+    For each step it reads a reward, a value and the end of an episode, and writes two numbers; in
+    time-major layout it also reads why the episode ended and the value of its last observation. A
+    copy reads half of these bytes and writes the other half.
     """
-    source = torch.zeros(9 * GAE_SIZE[0] * GAE_SIZE[1] // 4)
+    each = {"time-major": 22, "env-major": 17}[layout]
+    source = torch.zeros(each * n_steps * n_envs // 2, dtype=torch.uint8)
     target = torch.zeros_like(source)
 
     def run() -> None:
         with torch_threads(threads):
-            times(CALLS, partial(target.copy_, source))
+            times(GAE_SIZES[n_steps, n_envs], partial(target.copy_, source))
 
     return run
 
@@ -204,9 +209,17 @@ def main() -> None:
     parser.add_argument("--busy", type=int, default=0)
     options = parser.parse_args()
     where, load = machine(["rlox-native", "numpy"]), [os.getloadavg()]
-    works = {f"VecEnv {env_id}, {n} envs": env_work(env_id, n) for env_id, n in ENVS}
-    size = f"{GAE_SIZE[1]} envs x {GAE_SIZE[0]} steps"
-    works |= {f"GAE {layout}, {size}": gae_work(layout) for layout in ("time-major", "env-major")}
+    works = {
+        f"VecEnv {env_id}, {n_envs} envs": env_work(env_id, n_envs)
+        for n_envs in N_ENVS
+        for env_id in ("Pendulum-v1", "Acrobot-v1")
+    }
+    rollouts = {
+        f"GAE {layout}, {n_envs} envs x {n_steps} steps": (layout, n_steps, n_envs)
+        for n_steps, n_envs in GAE_SIZES
+        for layout in ("time-major", "env-major")
+    }
+    works |= {name: gae_work(*rollout) for name, rollout in rollouts.items()}
     works[f"V-trace, {VTRACE_SIZE[1]} envs x {VTRACE_SIZE[0]} steps"] = vtrace_work()
     works |= language_works() | draw_works()
     replay = {"learning_starts": 100, "steps_per_iteration": options.updates}
@@ -220,7 +233,7 @@ def main() -> None:
         TD3_WORK: ("products", partial(products_for, "TD3", env_steps=options.updates)),
         PPO_WORK: ("products", ppo_products),
     }
-    floors |= {name: ("copies", gae_copies) for name in works if name.startswith("GAE")}
+    floors |= {name: ("copies", partial(gae_copies, *each)) for name, each in rollouts.items()}
     rows, numbers = [], (1, *options.threads)
     with ExitStack() as stack:
         for _ in range(options.busy):

@@ -8,8 +8,12 @@ use crate::threads::{self, Meter};
 /// Elements per pass over consecutive rows; inputs and outputs of a tile fit the first-level cache.
 const TILE: usize = 512;
 
-/// Envs that a thread works on before it takes the next ones; rows of 1 or 2 KiB.
-const BLOCK: usize = 256;
+/// The most envs that a thread works on before it takes the next ones: the longer their rows are,
+/// the better memory is read ahead.
+const BLOCK: usize = 512;
+
+/// Fewer envs are estimated in several passes over some of their rows.
+const FEW: usize = 64;
 
 static COST: Meter = Meter::new();
 
@@ -28,17 +32,23 @@ pub fn gae_time_major<F: Float, D: Flag>(
 
     let n_envs = input.last_values.len();
     let factors = discount.factors();
-    let helpers = if n_envs > BLOCK && len > 0 { COST.helpers(len) } else { 0 };
-    if helpers == 0 {
+    if n_envs < FEW {
         COST.timed(len, || trace_rows(input, n_steps, factors, output));
         return Ok(());
     }
-    let advantages = columns(output.advantages, n_envs, BLOCK).into_iter();
-    let returns = columns(output.returns, n_envs, BLOCK).into_iter();
-    let blocks = advantages.zip(returns).enumerate().collect();
-    threads::for_each(blocks, helpers, |(block, (advantages, returns))| {
-        trace_columns(input, block * BLOCK, factors, advantages, returns);
-    });
+    let helpers = COST.helpers(len);
+    // An env's numbers are the same in a block of any width.
+    let width = n_envs.div_ceil(helpers + 1).clamp(FEW, BLOCK);
+    let advantages = columns(output.advantages, n_envs, width).into_iter();
+    let returns = columns(output.returns, n_envs, width).into_iter();
+    let blocks = advantages.zip(returns).enumerate();
+    let each = |(block, (advantages, returns))| {
+        trace_columns(input, block * width, factors, advantages, returns);
+    };
+    match helpers {
+        0 => COST.timed(len, || blocks.for_each(each)),
+        _ => threads::for_each(blocks.collect(), helpers, each),
+    }
     Ok(())
 }
 
@@ -51,22 +61,50 @@ fn trace_columns<F: Float, D: Flag>(
     returns: Vec<&mut [F]>,
 ) {
     let n_envs = input.last_values.len();
-    let mut next_advantages = [F::default(); BLOCK];
-    let mut ends = [false; BLOCK];
+    let mut following = [F::default(); BLOCK];
     let rows = advantages.into_iter().zip(returns).enumerate().rev();
     for (step, (advantages, returns)) in rows {
         let n = advantages.len();
         let at = step * n_envs + first..step * n_envs + first + n;
         let next_values = input.values.get(at.start + n_envs..at.end + n_envs);
         let next_values = next_values.unwrap_or(&input.last_values[first..first + n]);
-        let row = input.elements(at.clone(), next_values);
-        write_deltas(row, factors, &mut ends[..n], advantages);
-        trace(factors, &ends[..n], &mut next_advantages[..n], advantages);
-        add(advantages, &input.values[at], returns);
+        let row = input.elements(at, next_values);
+        estimate_row(row, factors, &mut following[..n], advantages, returns);
     }
 }
 
-/// Traces all envs, a tile of consecutive rows after the other.
+/// Estimates a row in one pass; `following` is the advantages of the row after it, and becomes its
+/// own.
+///
+/// A function of its own, as [`trace`] is, so that the compiler knows what it writes to be distinct
+/// from all else.
+#[inline(never)]
+fn estimate_row<F: Float, D: Flag>(
+    row: TimeMajor<'_, F, D>,
+    factors: Factors<F>,
+    following: &mut [F],
+    advantages: &mut [F],
+    returns: &mut [F],
+) {
+    let values = row.values.iter().zip(row.last_values).zip(row.final_values);
+    let flags = row.terminated.iter().zip(row.truncated);
+    let results = following.iter_mut().zip(advantages).zip(returns);
+    for (((values, &reward), (terminated, truncated)), ((following, advantage), estimate)) in
+        values.zip(row.rewards).zip(flags).zip(results)
+    {
+        let ((&value, &next), &final_value) = values;
+        let (terminated, truncated) = (terminated.is_set(), truncated.is_set());
+        let next = F::select(truncated, final_value, next);
+        let next = F::select(terminated, F::default(), next);
+        let ends = terminated | truncated;
+        let trace = F::select(ends, F::default(), factors.trace * *following);
+        *following = factors.delta(reward, next, value) + trace;
+        *advantage = *following;
+        *estimate = *following + value;
+    }
+}
+
+/// Traces all envs, a tile of consecutive rows after the other; for few envs.
 fn trace_rows<F: Float, D: Flag>(
     input: &TimeMajor<'_, F, D>,
     n_steps: usize,

@@ -38,17 +38,13 @@ unsafe impl Send for Work {}
 unsafe impl Sync for Work {}
 
 impl Job {
-    /// Calls `work` here and on up to `helpers` threads, which `spawn` starts a task on.
+    /// Calls `work` here, and on every thread that `spawn` has call what it is given.
     ///
     /// Returns when this thread's call and all others that began have ended, with the panic of one
     /// of them if any panicked.
-    pub(super) fn run(
-        work: &(dyn Fn() + Sync),
-        helpers: usize,
-        spawn: impl Fn(Box<dyn FnOnce() + Send>),
-    ) -> Result<(), Panic> {
+    pub(super) fn run(work: &(dyn Fn() + Sync), spawn: impl FnOnce(Help)) -> Result<(), Panic> {
         // SAFETY: only the lifetime changes. The pointer is dereferenced below, while the borrow is
-        // alive, and in `help`, by a thread that `helping` counts since before `CLOSED`; this
+        // alive, and in `give`, by a thread that `helping` counts since before `CLOSED`; this
         // function returns after `CLOSED` is set and nobody helps, hence after the last of them.
         // It cannot unwind before: panics of `work` and `spawn` are caught.
         let work: &'static (dyn Fn() + Sync) =
@@ -57,10 +53,7 @@ impl Job {
         let (helping, panic, caller) = (AtomicUsize::new(0), Mutex::new(None), current());
         let job = Arc::new(Self { work, helping, panic, caller });
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            for _ in 0..helpers {
-                let job = job.clone();
-                spawn(Box::new(move || job.help()));
-            }
+            spawn(Help(job.clone()));
             // SAFETY: the caller's borrow is alive while this function runs.
             unsafe { (*job.work.0)() }
         }));
@@ -72,20 +65,27 @@ impl Job {
         let panic = job.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
         outcome.and(panic.map_or(Ok(()), Err))
     }
+}
 
+/// A helper's part in a [`Job`].
+#[derive(Clone)]
+pub(super) struct Help(Arc<Job>);
+
+impl Help {
     /// Works with the caller unless the work is over.
-    fn help(&self) {
+    pub(super) fn give(&self) {
+        let job = &*self.0;
         let begin = |n| (n & CLOSED == 0).then_some(n + 1);
-        if self.helping.fetch_update(AcqRel, Acquire, begin).is_err() {
+        if job.helping.fetch_update(AcqRel, Acquire, begin).is_err() {
             return;
         }
         // SAFETY: the job was open when this thread was counted, so `run` waits for it.
-        let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { (*self.work.0)() }));
+        let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { (*job.work.0)() }));
         if let Err(panic) = outcome {
-            *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
+            *job.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
         }
-        if self.helping.fetch_sub(1, Release) == CLOSED + 1 {
-            self.caller.unpark();
+        if job.helping.fetch_sub(1, Release) == CLOSED + 1 {
+            job.caller.unpark();
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The thread pool that kernels share, and when they use it.
 //!
-//! A kernel divides its work into parts that depend on the data alone, and no part reads what
-//! another writes. Results are therefore the same bits for any number of threads, and a kernel may
+//! A kernel divides its work into parts that depend on the data alone, or on which no number
+//! depends, and no part reads what another writes. Results are therefore the same bits for any number of threads, and a kernel may
 //! run on one thread whenever that is better: for little work, or while the pool cannot be had.
 //!
 //! The pool is built when it is first needed, with one thread fewer than [`limit`]: the calling
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use rayon_core::{ThreadPool, ThreadPoolBuilder, Yield};
 
 use crate::error::{KernelError, Result};
-use job::Job;
+use job::{Help, Job};
 pub use meter::Meter;
 use shares::Shares;
 
@@ -35,7 +35,7 @@ pub const MAX_THREADS: usize = 1024;
 pub const LEAST_WORK: u64 = 200_000;
 
 /// What each of the threads must then have to do, in nanoseconds.
-const LEAST_SHARE: u64 = 40_000;
+const LEAST_SHARE: u64 = 25_000;
 
 /// How long a thread that has nothing to do looks for work, and one that waits looks whether the
 /// others are ready, before it sleeps: about what waking it takes on a virtual machine.
@@ -157,13 +157,19 @@ pub fn for_each<T: Send>(parts: Vec<T>, helpers: usize, work: impl Fn(T) + Sync)
         let own = pool.current_thread_index().map_or(0, |helper| 1 + helper % helpers);
         shares.each(own, &work);
     };
-    let spawn = |help: Box<dyn FnOnce() + Send>| {
-        pool.spawn(move || {
-            help();
+    let spawn = |help: Help| {
+        let help = move || {
+            help.give();
             linger();
-        });
+        };
+        if helpers == pool.current_num_threads() {
+            // Each has a queue of its own: of 16 threads none waits for 15 others to look into one.
+            pool.spawn_broadcast(move |_| help());
+        } else {
+            (0..helpers).for_each(|_| pool.spawn(help.clone()));
+        }
     };
-    if let Err(panic) = Job::run(&all, helpers, spawn) {
+    if let Err(panic) = Job::run(&all, spawn) {
         resume_unwind(panic);
     }
 }
