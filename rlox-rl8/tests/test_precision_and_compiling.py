@@ -103,6 +103,7 @@ def test_only_networks_run_in_half_precision() -> None:
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
 @pytest.mark.filterwarnings("ignore:The CUDA Graph is empty:UserWarning")
 @pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning")
+@pytest.mark.filterwarnings(r"ignore:\s*Online softmax is disabled:UserWarning")
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is dep:DeprecationWarning")
 @pytest.mark.parametrize(
     ("device", "more"),
