@@ -29,6 +29,18 @@ def test_epsilon_greedy_explores_with_the_probability_of_the_step() -> None:
     assert (taken != 0).mean() == pytest.approx(0.3 * 2 / 3, abs=0.005)
 
 
+def test_one_env_explores_as_arrays_of_one_would() -> None:
+    """With the same draws, so that a training does not depend on how they are made."""
+    explore, stream = EpsilonGreedy(lambda step: 0.5, 3, rng()).explore, rng()
+    greedy = np.zeros(1, np.int64)
+    for _ in range(200):
+        explores = stream.random(1)[0] < 0.5
+        expected = stream.integers(3, size=1) if explores else greedy
+        taken = explore(greedy, greedy == 0, 0)
+        assert taken.dtype == np.int64
+        np.testing.assert_array_equal(taken, expected)
+
+
 def test_gaussian_noise_has_its_deviation() -> None:
     """In every dimension it is σ."""
     explore = GaussianNoise(0.1, rng()).explore

@@ -50,6 +50,8 @@ class EpsilonGreedy:
         draws = [rng.random()] if n == 1 else rng.random(n).tolist()
         if min(draws) >= epsilon:
             return actions
+        if n == 1:  # the number that an array of one would hold, in a third of the time
+            return np.array([rng.integers(self._n_actions)])
         return np.where(np.array(draws) < epsilon, rng.integers(self._n_actions, size=n), actions)
 
     def state_dict(self) -> dict[str, Any]:

@@ -247,9 +247,9 @@ class Schedules:
             ConfigError: a callable's value is no number, or out of the field's bounds.
         """
         schedule: Any = self._schedules[name]
-        if schedule.__class__ is float:  # the config's, which has checked it
-            return schedule
-        if not isinstance(schedule, (int, float, Linear, Piecewise)):
+        if name not in self.overridden:  # the config's, which has checked its values
+            return schedule(steps, total_steps) if callable(schedule) else float(schedule)
+        if not isinstance(schedule, (Linear, Piecewise)):
             schedule = schedule(steps)
         try:
             value = evaluate_schedule(schedule, steps, total_steps)

@@ -57,11 +57,9 @@ class ReplayObservations:
 
     def copy(self, obs: Any) -> Any:
         """Return a copy of (N, *shape) observations in the dtypes they are kept in."""
-        return map_leaves(
-            lambda leaf, one: np.array(leaf, one.dtype).reshape(len(leaf), *one.shape[1:]),
-            obs,
-            self._one,
-        )
+        if not self._nested:
+            return _copy(obs, self._one)
+        return map_leaves(_copy, obs, self._one)
 
     def pack(self, obs: Any) -> npt.NDArray[Any]:
         """Return the rows (N, ...) of observations in any real dtypes."""
@@ -83,3 +81,7 @@ class ReplayObservations:
             name: np.ascontiguousarray(part).view(one.dtype).reshape(len(rows), *one.shape[1:])
             for (name, one), part in parts
         }
+
+
+def _copy(leaf: npt.NDArray[Any], one: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return np.array(leaf, one.dtype).reshape(len(leaf), *one.shape[1:])

@@ -137,14 +137,11 @@ def require_finite(obs: Any, *, env_axis: int = 0) -> None:
     Raises:
         EnvError: one is not finite; the text names its env.
     """
-
-    def check(leaf: npt.NDArray[Any]) -> None:
+    for leaf in obs.values() if isinstance(obs, dict) else (obs,):
         # NumPy counts the numbers of a few envs in a third of the time that all() takes
         if leaf.dtype.kind == "f" and np.count_nonzero(np.isfinite(leaf)) != leaf.size:
             i = np.argwhere(~np.isfinite(leaf))[0][env_axis]
             raise EnvError(f"env {i} returned an observation that is not finite")
-
-    map_leaves(check, obs)
 
 
 def _dtype(space: gymnasium.Space[Any]) -> type[np.generic]:
