@@ -56,7 +56,7 @@ def env_work(env_id: str, n_envs: int) -> Callable[[], Any]:
     envs = rlox_native.VecEnv(n_envs, seed=0, env_id=env_id)
     obs = envs.reset_all()
     flags = [np.empty(n_envs, np.bool_) for _ in ("terminated", "truncated")]
-    out = (obs, np.empty(n_envs), *flags, np.empty_like(obs))
+    out: list[Any] = [obs, np.empty(n_envs), *flags, np.empty_like(obs)]
     rng = np.random.default_rng(0)
     if env_id == "Pendulum-v1":
         actions: Any = rng.uniform(-2, 2, (n_envs, 1)).astype(np.float32)
