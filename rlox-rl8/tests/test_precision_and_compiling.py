@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import rlox
 import torch
@@ -76,6 +77,23 @@ def test_bfloat16_learns_what_single_precision_does(kind: Any, env: Any, device:
     assert parameters[1].dtype == torch.float32
     assert not torch.equal(*parameters)
     torch.testing.assert_close(*parameters, rtol=0, atol=0.02)
+
+
+def test_memories_run_in_single_precision_where_there_are_none_in_half(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As on processors without AVX-512, where torch fails at an LSTM in bfloat16."""
+    monkeypatch.setattr("rlox_rl8.models.defaults._has_half_lstm", lambda: False)
+    algorithm, (found,) = trained(
+        RecurrentAlgorithmConfig, DiscreteDummyEnv, rounds=1, device="cpu", enable_amp=True
+    )
+    assert np.isfinite(found["losses/total"])
+    model, states = algorithm.policy.model, algorithm.policy.init_states(16)
+    batch = TensorDict({"obs": torch.zeros(16, 3, 1)}, batch_size=[16, 3])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        features, _ = model(batch, states)
+        assert model._latents.dtype is torch.float32
+        assert features["logits"].dtype is torch.bfloat16
 
 
 def test_only_networks_run_in_half_precision() -> None:

@@ -243,16 +243,28 @@ class _LSTM(RecurrentModel):
         """Return features (B·T) and the states (B) after them."""
         h, c = (states[k].movedim(0, 1).contiguous() for k in ("hidden_states", "cell_states"))
         seen = self.encoder(batch["obs"].flatten(0, 1)).unflatten(0, tuple(batch.shape))
-        latents, (h, c) = self.lstm(seen, (h, c))
+        latents, (h, c) = self._remember(seen, (h, c))
         self._latents = latents.flatten(0, 1)
         after = {"hidden_states": h.movedim(0, 1), "cell_states": c.movedim(0, 1)}
         return self.head(self._latents), TensorDict(after, batch_size=[batch.shape[0]])
+
+    def _remember(self, seen: Tensor, states: tuple[Tensor, Tensor]) -> Any:
+        """Run the LSTM, in single precision where the processor has none in half."""
+        if seen.device.type != "cpu" or not torch.is_autocast_enabled("cpu") or _has_half_lstm():
+            return self.lstm(seen, states)
+        with torch.autocast("cpu", enabled=False):
+            return self.lstm(seen.float(), states)
 
     def value_function(self) -> Tensor:
         """Return the values (B·T, 1)."""
         assert self._latents is not None, "forward() comes first"
         values: Tensor = self.vf(self._latents)
         return values
+
+
+def _has_half_lstm() -> bool:
+    """Return whether oneDNN, which torch asks for it, has an LSTM in bfloat16."""
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 class DefaultDiscreteRecurrentModel(_LSTM):
