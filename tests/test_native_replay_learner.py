@@ -154,7 +154,8 @@ def test_a_training_is_the_one_that_torch_makes(case: str) -> None:
     for speed in metrics:
         del speed["env_steps_per_second"]
     assert native.clock.gradient_steps == torch_.clock.gradient_steps >= 10
-    assert_alike(parameters_of(native), parameters_of(torch_), 1e-5)
+    # Adam divides a gradient that is little more than rounding by its own size
+    assert_alike(parameters_of(native), parameters_of(torch_), 1e-4)
     assert_alike(moments_of(native), moments_of(torch_), 1e-4)
     assert metrics[0] == pytest.approx(metrics[1], rel=1e-4, nan_ok=True)
     buffers = [a.replay.buffer.state() for a in (native, torch_)]
