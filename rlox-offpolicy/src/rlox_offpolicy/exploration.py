@@ -46,12 +46,12 @@ class EpsilonGreedy:
     def explore(self, actions: Array, episode_start: npt.NDArray[np.bool_], step: int) -> Array:
         """Return the actions to take; see :class:`rlox.protocols.ExplorationStrategy`."""
         rng, n, epsilon = self._rng, len(actions), self._epsilon(step)
+        if n == 1:  # the numbers that arrays of one would hold, in a third of the time
+            return np.array([rng.integers(self._n_actions)]) if rng.random() < epsilon else actions
         # Plain numbers: of a few envs, an array's comparison takes several times as long.
-        draws = [rng.random()] if n == 1 else rng.random(n).tolist()
+        draws = rng.random(n).tolist()
         if min(draws) >= epsilon:
             return actions
-        if n == 1:  # the number that an array of one would hold, in a third of the time
-            return np.array([rng.integers(self._n_actions)])
         return np.where(np.array(draws) < epsilon, rng.integers(self._n_actions, size=n), actions)
 
     def state_dict(self) -> dict[str, Any]:

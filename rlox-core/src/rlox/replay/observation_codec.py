@@ -57,8 +57,6 @@ class ReplayObservations:
 
     def copy(self, obs: Any) -> Any:
         """Return a copy of (N, *shape) observations in the dtypes they are kept in."""
-        if not self._nested:
-            return _copy(obs, self._one)
         return map_leaves(_copy, obs, self._one)
 
     def pack(self, obs: Any) -> npt.NDArray[Any]:

@@ -59,9 +59,15 @@ impl<'a, F: Float, D: Flag> TimeMajor<'a, F, D> {
     /// value of the final observation after truncation, and `next` otherwise.
     #[inline]
     pub(crate) fn successor(&self, at: usize, next: F) -> F {
-        let next = F::select(self.truncated[at].is_set(), self.final_values[at], next);
-        F::select(self.terminated[at].is_set(), F::default(), next)
+        let (terminated, truncated) = (self.terminated[at].is_set(), self.truncated[at].is_set());
+        successor(terminated, truncated, self.final_values[at], next)
     }
+}
+
+/// What the state that a step led to is worth; see [`TimeMajor::successor`].
+#[inline]
+pub(crate) fn successor<F: Float>(terminated: bool, truncated: bool, last: F, next: F) -> F {
+    F::select(terminated, F::default(), F::select(truncated, last, next))
 }
 
 /// The rows of each block of `width` envs, the last of which may have fewer.

@@ -2,7 +2,7 @@
 
 use super::{Discount, Estimates, Factors, Flag, Float, TimeMajor, add};
 use crate::error::Result;
-use crate::rollout::columns;
+use crate::rollout::{columns, successor};
 use crate::threads::{self, Meter};
 
 /// Elements per pass over consecutive rows; inputs and outputs of a tile fit the first-level cache.
@@ -94,8 +94,7 @@ fn estimate_row<F: Float, D: Flag>(
     {
         let ((&value, &next), &final_value) = values;
         let (terminated, truncated) = (terminated.is_set(), truncated.is_set());
-        let next = F::select(truncated, final_value, next);
-        let next = F::select(terminated, F::default(), next);
+        let next = successor(terminated, truncated, final_value, next);
         let ends = terminated | truncated;
         let trace = F::select(ends, F::default(), factors.trace * *following);
         *following = factors.delta(reward, next, value) + trace;
@@ -157,8 +156,7 @@ fn write_deltas<F: Float, D: Flag>(
         values.zip(steps.rewards).zip(flags.zip(results))
     {
         let (terminated, truncated) = (terminated.is_set(), truncated.is_set());
-        let next = F::select(truncated, final_value, next);
-        let next = F::select(terminated, F::default(), next);
+        let next = successor(terminated, truncated, final_value, next);
         *delta = factors.delta(reward, next, value);
         *end = terminated | truncated;
     }

@@ -1,8 +1,9 @@
 //! The thread pool that kernels share, and when they use it.
 //!
 //! A kernel divides its work into parts that depend on the data alone, or on which no number
-//! depends, and no part reads what another writes. Results are therefore the same bits for any number of threads, and a kernel may
-//! run on one thread whenever that is better: for little work, or while the pool cannot be had.
+//! depends, and no part reads what another writes. Results are therefore the same bits for any
+//! number of threads, and a kernel may run on one thread whenever that is better: for little work,
+//! or while the pool cannot be had.
 //!
 //! The pool is built when it is first needed, with one thread fewer than [`limit`]: the calling
 //! thread works too. Idle threads sleep. The caller never waits for a thread that has not begun to
