@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from rlox.batches import step_rows
 from rlox.errors import ConfigError
+from rlox.losses import evaluate_actions
 from rlox.networks.actor_critics import DiscretePolicy, make_policy
 from rlox.networks.recurrent import RecurrentPolicy
 from rlox_onpolicy.a2c import A2C
 from rlox_onpolicy.configs import HybridPPOConfig
+from rlox_onpolicy.impala import IMPALA
 from rlox_onpolicy.ppo import PPO
 from torch import Tensor, nn
 
@@ -190,6 +193,20 @@ def test_a_policy_is_in_training_mode_in_updates_alone(
     assert {trains for _, trains in modes} == {False, True}
     assert not policy.norm.training
     assert torch.equal(policy.frozen.running_mean, torch.zeros(4))
+
+
+@pytest.mark.parametrize("backend", ["thread", "process"])
+def test_actors_act_with_the_learners_buffers(backend: str) -> None:
+    """Batch normalisation takes the moments that the learner's policy has now."""
+    options = {"n_actors": 1, "n_envs": 2, "n_steps": 16, "seed": 0, "actor_backend": backend}
+    with IMPALA("CartPole-v1", policy=Normalised(), **options) as impala:
+        impala.train(64)
+        (actor,) = impala.actors._started._actors
+        unroll = actor.collect(impala.actors.weights(impala.agent))
+        with torch.no_grad():
+            expected = evaluate_actions(impala.policy, step_rows(unroll))[0]
+    assert not torch.equal(impala.policy.norm.running_mean, torch.zeros(4))
+    torch.testing.assert_close(unroll.log_probs.flatten(), expected)
 
 
 class Space(gymnasium.Env[Any, Any]):

@@ -219,7 +219,7 @@ class APPO(Algorithm):
         with torch_threads(cfg.torch_threads):
             if self.actors.version % cfg.target_update_interval == 0:
                 polyak_update(self.policy, self.target, tau=1.0)
-            gathered = self.actors.gather(self.optimizer.parameters, hooks)
+            gathered = self.actors.gather(self.agent, hooks)
             unroll: Unroll = on_device(join_unrolls(gathered.unrolls), self.agent.device)
             batch, ratios = self.near_target.batch(unroll, self.target)
             hooks.rollout_end(batch)

@@ -189,7 +189,7 @@ class IMPALA(Algorithm):
         rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
         objective, learning_rate = self._objective(rates), rates["learning_rate"]
         with torch_threads(cfg.torch_threads):
-            gathered = self.actors.gather(self.optimizer.parameters, hooks)
+            gathered = self.actors.gather(self.agent, hooks)
             unroll: Unroll = on_device(join_unrolls(gathered.unrolls), self.agent.device)
             hooks.rollout_end(unroll)
             terms = self.learner.update(unroll, objective, learning_rate, hooks)

@@ -51,7 +51,7 @@ def measure_actor_costs(name: str, env: Any, config: Config, rounds: int = 5) ->
     with api.make(name, env, config=alone.replace(actor_backend="thread")) as made:
         algorithm: Any = made
         plan: ActorPlan = algorithm.actors.plan
-        weights: Weights = algorithm.actors.weights(algorithm.optimizer.parameters)
+        weights: Weights = algorithm.actors.weights(algorithm.agent)
         parts = _actor_parts(plan, weights, alone, rounds)
         size = int(algorithm.optimizer.parameters.nbytes)
     updates = {}

@@ -55,7 +55,7 @@ class LocalActor:
             normalize_observations=plan.normalize_observations,
             frame_stack=plan.frame_stack,
         )
-        policy = copy.deepcopy(plan.policy)
+        self._policy = policy = copy.deepcopy(plan.policy)
         if hasattr(policy, "generator"):
             policy.generator = self._streams.torch("policy")
         # never steps: it lays the parameters out as the learner's are
@@ -76,6 +76,8 @@ class LocalActor:
     def collect(self, weights: Weights) -> Unroll:
         """Return the next unroll; see :class:`rlox.rollouts.actors.plan.Actor`."""
         self._weights.parameters.copy_(torch.from_numpy(weights.parameters))
+        for name, buffer in weights.buffers.items():
+            self._policy.get_buffer(name).copy_(torch.from_numpy(buffer))
         preprocessor = self._collector.preprocessor
         if weights.moments is not None and preprocessor is not None:
             preprocessor.load_state_dict(weights.moments)

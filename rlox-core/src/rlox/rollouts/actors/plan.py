@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -16,6 +16,9 @@ from rlox.envs.gymnasium import Vectorization
 from rlox.seeding import SeedStreams
 
 __all__ = ["Actor", "ActorPlan", "Weights", "backend_of_actor"]
+
+PARAMETERS, BUFFER = "", "buffer:"
+"""How weights are named where they are sent."""
 
 
 def backend_of_actor(backend: str | Selection, index: int, n_actors: int) -> str | Selection:
@@ -36,14 +39,30 @@ class Weights:
     """(P,) the optimiser's flat parameters."""
     moments: Mapping[str, Mapping[str, Any]] | None = None
     """Moments of all observations by leaf, if they are normalised."""
+    buffers: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    """The policy's buffers by name, as those of batch normalisation."""
 
     @cached_property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Parameters and moments by name, to send: of one version always the same object."""
-        given: dict[str, npt.NDArray[Any]] = {"": self.parameters}
+        """All of them by name, to send: of one version always the same object."""
+        given = {PARAMETERS: self.parameters}
+        given |= {f"{BUFFER}{name}": buffer for name, buffer in self.buffers.items()}
         for leaf, moments in (self.moments or {}).items():
             given |= {f"{part}:{leaf}": np.asarray(value) for part, value in moments.items()}
         return given
+
+    @staticmethod
+    def of_arrays(version: int, arrays: Mapping[str, npt.NDArray[Any]]) -> Weights:
+        """Return the weights whose :attr:`arrays` these are."""
+        buffers: dict[str, npt.NDArray[Any]] = {}
+        moments: dict[str, dict[str, Any]] = {}
+        for name, array in arrays.items():
+            part, _, leaf = name.partition(":")
+            if name.startswith(BUFFER):
+                buffers[name.removeprefix(BUFFER)] = array
+            elif name != PARAMETERS:
+                moments.setdefault(leaf, {})[part] = array
+        return Weights(version, arrays[PARAMETERS], moments or None, buffers)
 
 
 class Actor(Protocol):

@@ -130,12 +130,7 @@ class _Server:
         self.close = actor.close
 
     def collect(self, version: int, arrays: Arrays) -> tuple[None, Arrays]:
-        parameters = arrays.pop("")
-        moments: dict[str, dict[str, Any]] = {}
-        for name, array in arrays.items():
-            part, _, leaf = name.partition(":")
-            moments.setdefault(leaf, {})[part] = array
-        unroll = self._actor.collect(Weights(version, parameters, moments or None))
+        unroll = self._actor.collect(Weights.of_arrays(version, arrays))
         return None, unroll_to_arrays(unroll)
 
     def state(self, _: None, arrays: Arrays) -> tuple[None, Arrays]:

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
+import numpy.typing as npt
+from torch import Tensor
 
 from rlox import registry
 from rlox.batches.rollout import Unroll
@@ -21,6 +22,9 @@ from rlox.preprocessing import Preprocessor
 from rlox.rollouts.actors.plan import ActorPlan, Weights, backend_of_actor
 from rlox.rollouts.actors.pool import ActorPool, Order
 from rlox.training.hooks import Hooks
+
+if TYPE_CHECKING:
+    from rlox.rollouts.actor_critic import ActorCritic
 
 __all__ = ["ActorRollouts", "Gathered"]
 
@@ -151,25 +155,26 @@ class ActorRollouts:
         assert self._pool is not None
         return self._pool
 
-    def weights(self, parameters: torch.Tensor) -> Weights:
-        """Return what actors act with now.
+    def weights(self, agent: ActorCritic) -> Weights:
+        """Return a copy of what actors act with now.
 
         Args:
-            parameters: (P,) of the policy; they are copied.
+            agent: has the policy and its optimiser.
         """
         moments = None
         if self.preprocessor is not None and self.preprocessor.moments:
             moments = self.preprocessor.state_dict()
-        return Weights(self.version, parameters.detach().cpu().numpy().copy(), moments)
+        buffers = {name: _copied(buffer) for name, buffer in agent.policy.named_buffers()}
+        return Weights(self.version, _copied(agent.optimizer.parameters), moments, buffers)
 
-    def gather(self, parameters: torch.Tensor, hooks: Hooks) -> Gathered:
+    def gather(self, agent: ActorCritic, hooks: Hooks) -> Gathered:
         """Let the actors go on with new weights, and return the unrolls of the next update.
 
         Args:
-            parameters: (P,) of the policy; they are copied.
+            agent: see :meth:`weights`.
             hooks: called once for each vector step, when its unroll has arrived.
         """
-        taken = self._started.take(self.weights(parameters))
+        taken = self._started.take(self.weights(agent))
         lags = [self.version - unroll.weights_version for unroll in taken.unrolls]
         with nullcontext() if self.preprocessor is None else self.preprocessor.sharing():
             for unroll in taken.unrolls:
@@ -235,3 +240,8 @@ class ActorRollouts:
         self._started.load_state_dict(state["pool"], keep_unrolls=fits)
         if self.preprocessor is not None:
             self.preprocessor.load_state_dict(state["observations"])
+
+
+def _copied(tensor: Tensor) -> npt.NDArray[Any]:
+    array: npt.NDArray[Any] = tensor.detach().cpu().numpy().copy()
+    return array
