@@ -1,6 +1,6 @@
 """Several threads of the Rust kernels over one, alone and beside another busy process.
 
-python benchmarks/threads.py [--rounds 31] [--threads 2 16] [--updates 1000] [--busy 0]
+python benchmarks/threads.py [--rounds 31] [--threads 2 16] [--busy 0] [--only "64 rows"]
 
 ``--busy`` is the number of other processes that compute meanwhile; the load average before and
 after is part of the result, because the machine may have other work too. Beside the trainings stand
@@ -24,7 +24,7 @@ import numpy as np
 import rlox
 import rlox_native
 import torch
-from measure import interleave, machine, ratio_summary, summary, write
+from measure import interleave, kept, machine, ratio_summary, summary, write
 from off_policy_end_to_end import HIDDEN, products_for
 from products import multiply, products_of_acting, products_of_ppo
 from rlox.nn import torch_threads
@@ -39,10 +39,31 @@ SEQUENCES = (128, 1024)
 DRAWN = 32_768
 
 PPO: dict[str, Any] = {"n_envs": 64, "n_steps": 64, "batch_size": 512, "n_epochs": 10}
-PPO_STEPS = 4096
+PPO_STEPS, UPDATES = 4096, 1000
+REPLAY: dict[str, Any] = {"learning_starts": 100, "steps_per_iteration": UPDATES}
+EACH_STEP: dict[str, Any] = {**REPLAY, "train_freq": 1, "gradient_steps": 1}
 SAC_WORK = "SAC Pendulum-v1, 256 units, 256 rows"
 TD3_WORK = "TD3 Pendulum-v1, 256 units, 256 rows"
 PPO_WORK = "PPO Pendulum-v1, 64 envs, 256 units"
+TRAININGS: dict[str, tuple[str, str, int, dict[str, Any]]] = {
+    SAC_WORK: ("sac", "Pendulum-v1", UPDATES, REPLAY),
+    TD3_WORK: ("td3", "Pendulum-v1", UPDATES, REPLAY),
+    PPO_WORK: ("ppo", "Pendulum-v1", PPO_STEPS, PPO),
+    "PPO Pendulum-v1, 64 envs, 256 units, 64 rows": (
+        "ppo", "Pendulum-v1", PPO_STEPS, {**PPO, "batch_size": 64, "n_epochs": 2}
+    ),
+    "PPO Pendulum-v1, 32 envs, 256 units, 32 rows": (
+        "ppo", "Pendulum-v1", PPO_STEPS, {**PPO, "n_envs": 32, "batch_size": 32, "n_epochs": 2}
+    ),
+    **{
+        f"{algorithm.upper()} {env_id}, 256 units, {n} rows": (
+            algorithm, env_id, UPDATES, {**EACH_STEP, "batch_size": n}
+        )
+        for algorithm, env_id in (("sac", "Pendulum-v1"), ("dqn", "CartPole-v1"))
+        for n in (64, 32)
+    },
+}  # fmt: skip
+"""By name: algorithm, env, env steps in a turn, and options."""
 
 
 def times(n: int, call: Callable[[], Any]) -> None:
@@ -150,7 +171,9 @@ def draw_works() -> dict[str, Callable[[], Any]]:
     return works | {"uniform draw, 256 of 4 x 84 x 84 bytes": partial(times, CALLS, draw)}
 
 
-def training_work(algorithm: str, env_id: str, steps: int, **options: Any) -> Callable[[], Any]:
+def training_work(
+    algorithm: str, env_id: str, steps: int, options: Mapping[str, Any]
+) -> Callable[[], Any]:
     """Return a function that trains for some env steps with the native learner."""
     make: Any = rlox.make  # of any name
     algo = make(algorithm, env=env_id, seed=0, backend="native", hidden=256, **options)
@@ -205,8 +228,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=31)
     parser.add_argument("--threads", type=int, nargs="+", default=[2])
-    parser.add_argument("--updates", type=int, default=1000, help="of SAC and TD3 in a turn")
     parser.add_argument("--busy", type=int, default=0)
+    parser.add_argument("--only", default="", help="a part of names; other works keep their rows")
     options = parser.parse_args()
     where, load = machine(["rlox-native", "numpy"]), [os.getloadavg()]
     works = {
@@ -222,19 +245,18 @@ def main() -> None:
     works |= {name: gae_work(*rollout) for name, rollout in rollouts.items()}
     works[f"V-trace, {VTRACE_SIZE[1]} envs x {VTRACE_SIZE[0]} steps"] = vtrace_work()
     works |= language_works() | draw_works()
-    replay = {"learning_starts": 100, "steps_per_iteration": options.updates}
-    works |= {
-        SAC_WORK: training_work("sac", "Pendulum-v1", options.updates, **replay),
-        TD3_WORK: training_work("td3", "Pendulum-v1", options.updates, **replay),
-        PPO_WORK: training_work("ppo", "Pendulum-v1", PPO_STEPS, **PPO),
-    }
+    works = {name: work for name, work in works.items() if options.only in name}
+    trainings = {name: training for name, training in TRAININGS.items() if options.only in name}
+    works |= {name: training_work(*training) for name, training in trainings.items()}
     floors: dict[str, tuple[str, Callable[[int], Callable[[], None]]]] = {
-        SAC_WORK: ("products", partial(products_for, "SAC", env_steps=options.updates)),
-        TD3_WORK: ("products", partial(products_for, "TD3", env_steps=options.updates)),
+        SAC_WORK: ("products", partial(products_for, "SAC", env_steps=UPDATES)),
+        TD3_WORK: ("products", partial(products_for, "TD3", env_steps=UPDATES)),
         PPO_WORK: ("products", ppo_products),
     }
     floors |= {name: ("copies", partial(gae_copies, *each)) for name, each in rollouts.items()}
-    rows, numbers = [], (1, *options.threads)
+    name_of_file = "threads_busy" if options.busy else "threads"
+    others = kept(name_of_file).get("rows", []) if options.only else []
+    rows, numbers = [row for row in others if row["work"] not in works], (1, *options.threads)
     with ExitStack() as stack:
         for _ in range(options.busy):
             process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
@@ -252,11 +274,11 @@ def main() -> None:
     result = {
         "rounds": options.rounds,
         "threads": options.threads,
-        "updates": options.updates,
+        "updates": UPDATES,
         "busy": options.busy,
     }
     result |= {"machine": where, "load_average": load, "rows": rows}
-    print(write("threads_busy" if options.busy else "threads", result))
+    print(write(name_of_file, result))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Thread, current, park, yield_now};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::LINGER;
 
@@ -42,7 +42,7 @@ impl Job {
     ///
     /// Returns when this thread's call and all others that began have ended, with the panic of one
     /// of them if any panicked.
-    pub(super) fn run(work: &(dyn Fn() + Sync), spawn: impl FnOnce(Help)) -> Result<(), Panic> {
+    pub(super) fn run(work: &(dyn Fn() + Sync), spawn: impl FnOnce(Help)) -> Result<Taken, Panic> {
         // SAFETY: only the lifetime changes. The pointer is dereferenced below, while the borrow is
         // alive, and in `give`, by a thread that `helping` counts since before `CLOSED`; this
         // function returns after `CLOSED` is set and nobody helps, hence after the last of them.
@@ -52,6 +52,7 @@ impl Job {
         let work = Work(work);
         let (helping, panic, caller) = (AtomicUsize::new(0), Mutex::new(None), current());
         let job = Arc::new(Self { work, helping, panic, caller });
+        let began = Instant::now();
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             spawn(Help(job.clone()));
             // SAFETY: the caller's borrow is alive while this function runs.
@@ -63,8 +64,15 @@ impl Job {
             if since.elapsed() < LINGER { yield_now() } else { park() }
         }
         let panic = job.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
-        outcome.and(panic.map_or(Ok(()), Err))
+        let taken = Taken { worked: since - began, waited: since.elapsed() };
+        outcome.and(panic.map_or(Ok(taken), Err))
     }
+}
+
+/// How long the caller of [`Job::run`] worked itself, and then waited for others.
+pub(super) struct Taken {
+    pub(super) worked: Duration,
+    pub(super) waited: Duration,
 }
 
 /// A helper's part in a [`Job`].

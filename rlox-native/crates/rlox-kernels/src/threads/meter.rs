@@ -36,7 +36,7 @@ impl Meter {
         reason = "an estimate"
     )]
     pub fn helpers(&self, items: usize) -> usize {
-        helpers_for((items as f32 * f32::from_bits(self.cost.load(Relaxed))) as u64)
+        helpers_for((items as f32 * f32::from_bits(self.cost.load(Relaxed))) as u64, 1)
     }
 
     /// Runs the kernel on this thread and measures what an element costs.

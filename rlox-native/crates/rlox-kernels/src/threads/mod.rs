@@ -11,6 +11,7 @@
 
 mod job;
 mod meter;
+mod pauses;
 mod shares;
 
 use std::cell::Cell;
@@ -24,8 +25,9 @@ use std::time::{Duration, Instant};
 use rayon_core::{ThreadPool, ThreadPoolBuilder, Yield};
 
 use crate::error::{KernelError, Result};
-use job::{Help, Job};
+use job::{Help, Job, Taken};
 pub use meter::Meter;
+use pauses::Pauses;
 use shares::Shares;
 
 /// The most threads that may be asked for.
@@ -46,6 +48,7 @@ const LINGER: Duration = Duration::from_micros(60);
 static LIMIT: AtomicUsize = AtomicUsize::new(0);
 static LEAST: AtomicU64 = AtomicU64::new(LEAST_WORK);
 static POOL: Mutex<Option<Pool>> = Mutex::new(None);
+static PAUSES: Pauses = Pauses::new();
 
 /// The pool, and whose it is: a forked child has its parent's memory and none of its threads.
 struct Pool {
@@ -88,14 +91,18 @@ pub fn set_least_work(nanoseconds: u64) {
     LEAST.store(nanoseconds, Relaxed);
 }
 
-/// How many threads should help with what takes one of them so long.
-fn helpers_for(nanoseconds: u64) -> usize {
+/// How many threads should help with what takes one of them so long and comes so many times in a
+/// row, which wakes a thread once.
+fn helpers_for(nanoseconds: u64, times: u64) -> usize {
     let (limit, least) = (limit(), LEAST.load(Relaxed));
-    if limit == 1 || nanoseconds < least {
+    if limit == 1 || times * nanoseconds < least {
         return 0;
     }
-    let shares = if least == 0 { u64::MAX } else { nanoseconds / LEAST_SHARE };
-    usize::try_from(shares).unwrap_or(usize::MAX).clamp(1, limit) - 1
+    if least == 0 {
+        return limit - 1;
+    }
+    let shares = usize::try_from(nanoseconds / LEAST_SHARE).unwrap_or(usize::MAX);
+    PAUSES.left_of(shares.clamp(1, limit) - 1)
 }
 
 /// The pool of `size` threads in this process, or `None` if it is being changed or cannot be built.
@@ -120,12 +127,15 @@ fn pool(size: usize) -> Option<Arc<ThreadPool>> {
     Some(threads)
 }
 
-/// How many threads should help with so many multiplications and additions of a matrix product.
+/// How many threads should help with so many multiplications and additions of a way of rows through
+/// a network's products.
 #[must_use]
 pub fn product_helpers(multiply_adds: usize) -> usize {
     /// What a core does in a nanosecond, about; small products are slower.
     const PER_NANOSECOND: usize = 32;
-    helpers_for((multiply_adds / PER_NANOSECOND) as u64)
+    /// Of a gradient step, at least: there and back.
+    const WAYS: u64 = 2;
+    helpers_for((multiply_adds / PER_NANOSECOND) as u64, WAYS)
 }
 
 /// Does `first` and `second`, side by side if there are `helpers`.
@@ -170,8 +180,9 @@ pub fn for_each<T: Send>(parts: Vec<T>, helpers: usize, work: impl Fn(T) + Sync)
             (0..helpers).for_each(|_| pool.spawn(help.clone()));
         }
     };
-    if let Err(panic) = Job::run(&all, spawn) {
-        resume_unwind(panic);
+    match Job::run(&all, spawn) {
+        Ok(Taken { worked, waited }) => PAUSES.after(worked, waited),
+        Err(panic) => resume_unwind(panic),
     }
 }
 
