@@ -199,7 +199,9 @@ def test_a_policy_is_in_training_mode_in_updates_alone(
 def test_actors_act_with_the_learners_buffers(backend: str) -> None:
     """Batch normalisation takes the moments that the learner's policy has now."""
     options = {"n_actors": 1, "n_envs": 2, "n_steps": 16, "seed": 0, "actor_backend": backend}
-    with IMPALA("CartPole-v1", policy=Normalised(), **options) as impala:
+    policy = Normalised()
+    policy.register_buffer("scale", torch.ones(2, dtype=torch.bfloat16))
+    with IMPALA("CartPole-v1", policy=policy, **options) as impala:
         impala.train(64)
         (actor,) = impala.actors._started._actors
         unroll = actor.collect(impala.actors.weights(impala.agent))

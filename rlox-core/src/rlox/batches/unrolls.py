@@ -19,6 +19,8 @@ __all__ = [
     "StepRows",
     "join_unrolls",
     "keep_envs",
+    "moments_from_arrays",
+    "moments_to_arrays",
     "on_device",
     "step_rows",
     "unroll_from_arrays",
@@ -184,10 +186,7 @@ def unroll_to_arrays(unroll: Unroll) -> Arrays:
         for leaf, tensor in leaves.items():
             if tensor is not None:
                 arrays[f"{name}:{leaf}" if isinstance(value, dict) else name] = tensor.cpu().numpy()
-    for leaf, moments in (unroll.moments or {}).items():
-        for part, number in moments.items():
-            arrays[f"{MOMENTS}:{part}:{leaf}"] = np.asarray(number, np.float64)
-    return arrays
+    return arrays | moments_to_arrays(unroll.moments)
 
 
 def unroll_from_arrays(arrays: Mapping[str, Any], device: torch.device | str = "cpu") -> Unroll:
@@ -201,17 +200,32 @@ def unroll_from_arrays(arrays: Mapping[str, Any], device: torch.device | str = "
     fields["resets"] = bool(fields["resets"])
     fields |= {name: arrays[name] for name in IN_NUMPY if name in arrays}
     fields |= {name: _tensor(arrays[name], device) for name in ON_DEVICE if name in arrays}
-    moments: dict[str, dict[str, Any]] = {}
     for key, array in arrays.items():
         name, colon, leaf = key.partition(":")
         if name in NESTED and colon:
             fields.setdefault(name, {})[leaf] = _tensor(array, device)
         elif name in NESTED:
             fields[name] = _tensor(array, device)
-        elif name == MOMENTS:
-            part, _, leaf = leaf.partition(":")
+    return Unroll(**fields, moments=moments_from_arrays(arrays))
+
+
+def moments_to_arrays(moments: Mapping[str, Mapping[str, Any]] | None) -> Arrays:
+    """Return moments by leaf as arrays by name; see :func:`moments_from_arrays`."""
+    return {
+        f"{MOMENTS}:{part}:{leaf}": np.asarray(number, np.float64)
+        for leaf, of_leaf in (moments or {}).items()
+        for part, number in of_leaf.items()
+    }
+
+
+def moments_from_arrays(arrays: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:
+    """Return the moments among arrays by name; ``None`` if there are none."""
+    moments: dict[str, dict[str, Any]] = {}
+    for key, array in arrays.items():
+        if key.startswith(f"{MOMENTS}:"):
+            _, part, leaf = key.split(":", 2)
             moments.setdefault(leaf, {})[part] = array
-    return Unroll(**fields, moments=moments or None)
+    return moments or None
 
 
 def _tensor(array: Any, device: torch.device | str) -> Tensor:

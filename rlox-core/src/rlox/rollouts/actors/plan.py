@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
-import numpy as np
 import numpy.typing as npt
 
 from rlox.batches.rollout import Unroll
+from rlox.batches.unrolls import moments_from_arrays, moments_to_arrays
 from rlox.config.composition import Selection
 from rlox.envs.gymnasium import Vectorization
 from rlox.seeding import SeedStreams
@@ -47,22 +47,14 @@ class Weights:
         """All of them by name, to send: of one version always the same object."""
         given = {PARAMETERS: self.parameters}
         given |= {f"{BUFFER}{name}": buffer for name, buffer in self.buffers.items()}
-        for leaf, moments in (self.moments or {}).items():
-            given |= {f"{part}:{leaf}": np.asarray(value) for part, value in moments.items()}
-        return given
+        return given | moments_to_arrays(self.moments)
 
     @staticmethod
     def of_arrays(version: int, arrays: Mapping[str, npt.NDArray[Any]]) -> Weights:
         """Return the weights whose :attr:`arrays` these are."""
-        buffers: dict[str, npt.NDArray[Any]] = {}
-        moments: dict[str, dict[str, Any]] = {}
-        for name, array in arrays.items():
-            part, _, leaf = name.partition(":")
-            if name.startswith(BUFFER):
-                buffers[name.removeprefix(BUFFER)] = array
-            elif name != PARAMETERS:
-                moments.setdefault(leaf, {})[part] = array
-        return Weights(version, arrays[PARAMETERS], moments or None, buffers)
+        given = {name: array for name, array in arrays.items() if name.startswith(BUFFER)}
+        buffers = {name.removeprefix(BUFFER): array for name, array in given.items()}
+        return Weights(version, arrays[PARAMETERS], moments_from_arrays(arrays), buffers)
 
 
 class Actor(Protocol):

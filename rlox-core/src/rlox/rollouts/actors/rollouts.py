@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from rlox import registry
@@ -243,5 +244,7 @@ class ActorRollouts:
 
 
 def _copied(tensor: Tensor) -> npt.NDArray[Any]:
+    if tensor.dtype == torch.bfloat16:  # which NumPy lacks; single precision has all its numbers
+        tensor = tensor.float()
     array: npt.NDArray[Any] = tensor.detach().cpu().numpy().copy()
     return array

@@ -11,7 +11,7 @@ const PATIENCE: u32 = 4;
 
 /// Nanoseconds: short enough that a core which was busy for a moment is soon used again.
 const SHORTEST: u64 = 100_000_000;
-/// The longest pause is `SHORTEST << (MOST - 1)`, in which a 32nd of the helpers are woken.
+/// The longest pause is 16 times as long, in which a 32nd of the helpers are woken.
 const MOST: u32 = 5;
 
 /// When helpers are left asleep: beside processes that compute, what they take over comes late.
@@ -33,8 +33,8 @@ impl Pauses {
 
     /// How many of the helpers should be woken now.
     pub(super) fn left_of(&self, helpers: usize) -> usize {
-        let halvings = self.halvings.load(Relaxed);
-        if halvings > 0 && clock() < self.end.load(Relaxed) { helpers >> halvings } else { helpers }
+        let paused = clock() < self.end.load(Relaxed);
+        if paused { helpers >> self.halvings.load(Relaxed) } else { helpers }
     }
 
     /// Begins a pause if a caller that worked so long itself was held up.
@@ -53,9 +53,9 @@ impl Pauses {
     }
 }
 
-/// Of a pause, in nanoseconds.
+/// Of a pause, in nanoseconds; before the first its length decides nothing.
 fn length(halvings: u32) -> u64 {
-    if halvings == 0 { 0 } else { SHORTEST << (halvings - 1) }
+    (SHORTEST / 2) << halvings
 }
 
 /// Nanoseconds since it was first asked.
