@@ -1,18 +1,21 @@
-"""Shared by the benchmarks: what ``rlox bench`` measures with, processes, and results by name."""
+"""Shared by the benchmarks: interleaved runs, ratios, processes, and results by name."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
 import os
+import platform
 import re
 import resource
+import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from importlib import metadata
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,8 +23,6 @@ from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
-from rlox.analysis import measure
-from rlox.analysis.measure import interleave, ratio_summary, summary
 
 __all__ = [
     "Part",
@@ -63,7 +64,52 @@ def machine(packages: Sequence[str], **peers: Sequence[str]) -> dict[str, Any]:
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
     ).stdout.strip()
-    return {**measure.machine(packages), "commit": commit}
+    return {
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "load_before": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        "python": platform.python_version(),
+        "versions": {name: metadata.version(name) for name in packages},
+        "date": time.strftime("%Y-%m-%d"),
+        "commit": commit,
+    }
+
+
+def _cpu() -> str:
+    """Return the processor's name and its family and model, as clouds hide the name's end."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
+    cpu = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    if not {"model name", "cpu family", "model"} <= cpu.keys():
+        return cpu.get("model name", platform.processor())
+    return f"{cpu['model name']}, family {cpu['cpu family']}, model {cpu['model']}"
+
+
+def interleave(
+    contenders: Mapping[KeyT, Callable[[], Any]], rounds: int
+) -> dict[KeyT, list[float]]:
+    """Run all contenders in turn, ``rounds`` times; return each one's seconds per run.
+
+    What else the machine does then slows all of them alike.
+    """
+    seconds: dict[KeyT, list[float]] = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name, run in contenders.items():
+            started = time.perf_counter()
+            run()
+            seconds[name].append(time.perf_counter() - started)
+    return seconds
+
+
+def summary(values: Iterable[float]) -> dict[str, float]:
+    """Return median, minimum and maximum."""
+    found = [float(value) for value in values]
+    return {"median": statistics.median(found), "min": min(found), "max": max(found)}
+
+
+def ratio_summary(values: Iterable[float], baseline: Iterable[float]) -> dict[str, float]:
+    """Return the summary of the ratios of each round, whose two runs shared the machine's mood."""
+    return summary([value / base for value, base in zip(values, baseline, strict=True)])
 
 
 def interleave_calls(

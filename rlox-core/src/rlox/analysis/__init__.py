@@ -1,4 +1,4 @@
-"""Analysis of runs: learning curves, statistics, speed."""
+"""Analysis of runs: learning curves and statistics."""
 
 from rlox.analysis.learning_curves import (
     Curve,
@@ -11,7 +11,6 @@ from rlox.analysis.learning_curves import (
     has_values,
     read_curve,
 )
-from rlox.analysis.measure import interleave, machine, ratio_summary, summary
 from rlox.analysis.run_logs import LogRow, SampledLog
 from rlox.analysis.runs import Run, differing_options, read_record, read_run
 from rlox.analysis.statistics import IntervalEstimate, bootstrap_iqm, interquartile_mean
@@ -31,12 +30,8 @@ __all__ = [
     "find_runs",
     "group_runs",
     "has_values",
-    "interleave",
     "interquartile_mean",
-    "machine",
-    "ratio_summary",
     "read_curve",
     "read_record",
     "read_run",
-    "summary",
 ]

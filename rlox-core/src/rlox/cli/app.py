@@ -27,25 +27,12 @@ COMMANDS = {
         "rlox.cli.commands.export:export_command",
         "Write a checkpoint's policy as a file that acts without torch.",
     ),
-    "serve": (
-        "rlox.cli.commands.serve:serve_command",
-        "Answer with an exported policy's actions over HTTP.",
-    ),
     "plot": ("rlox.cli.commands.plot:plot_command", "Draw learning curves of runs and sweeps."),
     "report": (
         "rlox.cli.commands.report:report_command",
         "Write one page about runs: curves, evaluations, options, timing, films.",
     ),
-    "dashboard": (
-        "rlox.cli.commands.dashboard:dashboard_command",
-        "Show runs in the browser as they go on.",
-    ),
     "tune": ("rlox.cli.commands.tune:tune_command", "Search for good options."),
-    "bench": ("rlox.cli.commands.bench:bench_command", "Measure speed next to other libraries."),
-    "bench cluster": (
-        "rlox.cli.commands.bench_cluster:bench_cluster_command",
-        "Measure an actor and a learner, and predict the speed of many.",
-    ),
     "list": ("rlox.cli.commands.list:list_command", "Show what is installed."),
     "explain": (
         "rlox.cli.commands.explain:explain_command",
@@ -54,8 +41,7 @@ COMMANDS = {
 }
 """From each command of core, in the order in which they are used, where it is and what it does.
 
-A name of two words is a command of its own beside that of the first. Other distributions add theirs
-through the hook ``rlox_commands``.
+Other distributions add theirs through the hook ``rlox_commands``.
 """
 
 EXAMPLES = """\b
@@ -74,11 +60,6 @@ class CommandGroup(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the commands' names."""
         return [*COMMANDS, *(each.spec.name for each in plugin_commands())]
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that the first word names, or the first two, and what follows."""
-        joined = " ".join(args[:2])
-        return super().resolve_command(ctx, [joined, *args[2:]] if joined in COMMANDS else args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command ``cmd_name``.

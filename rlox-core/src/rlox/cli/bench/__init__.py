@@ -1,1 +1,0 @@
-"""Contenders of ``rlox bench``."""

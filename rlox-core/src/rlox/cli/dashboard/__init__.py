@@ -1,1 +1,0 @@
-"""Dashboard: runs under way in the browser."""

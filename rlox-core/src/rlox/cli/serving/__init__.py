@@ -1,1 +1,0 @@
-"""Policy server: actions over HTTP."""
