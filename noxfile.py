@@ -46,8 +46,7 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 """For two test processes on two cores: their threads would wait for each other."""
 
 HOUSE_RULES = [
-    f"tests/test_{name}.py"
-    for name in ("architecture", "declared_dependencies", "docs", "sessions")
+    f"tests/test_{name}.py" for name in ("architecture", "declared_dependencies", "docs")
 ]
 CANDLE_PAGES = ("docs/how-to/collect-in-rust.md", "docs/reference/algorithms/hybrid_ppo.md")
 RL8_BENCHMARKS = ["rl8_speed", "rl8_scale", "rl8_learning"]
@@ -71,7 +70,6 @@ BENCHMARKS = [
     "replay",
     "checkpoint_segments",
     "start_up",
-    "dashboard",
     "multi_agent_envs",
     "mappo_end_to_end",
     "remote_codec",
@@ -320,13 +318,6 @@ def envpool(session: nox.Session) -> None:
     """The envs of EnvPool, whose wheels are 700 MB."""
     sync(session, "--group", "test", "--extra", "envpool")
     session.run("pytest", "rlox-core/tests/test_pools.py", *session.posargs)
-
-
-@nox.session(default=False, tags=["nightly"])
-def browser(session: nox.Session) -> None:
-    """The dashboard's page and a report in a headless Chromium, which the machine has to have."""
-    sync(session, "--group", "test", "--group", "browser")
-    session.run("pytest", "tests/test_dashboard_page.py", *session.posargs)
 
 
 @nox.session(default=False, tags=["nightly"])

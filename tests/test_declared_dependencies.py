@@ -19,8 +19,6 @@ import repository
 ROOT = Path(__file__).parents[1]
 ALIASES = {"PIL": "pillow", "mlflow": "mlflow-skinny", "yaml": "pyyaml"}
 """Import packages whose names are not their distributions'; installed ones are found anyway."""
-PEERS = {"stable_baselines3", "sb3_contrib", "sbx"}
-"""What ``rlox bench`` compares with, if the user has installed it."""
 PROVIDERS = importlib.metadata.packages_distributions()
 
 
@@ -127,7 +125,7 @@ def undeclared(distribution: str, root: Path = ROOT) -> list[str]:
     for name, path in sorted(files.items()):
         for each in imports(path):
             known = sys.stdlib_module_names | own | {"_typeshed", "__future__"}
-            if each.package in known or (each.package in PEERS and each.may_fail):
+            if each.package in known:
                 continue
             names = {each.package.lower().replace("_", "-"), ALIASES.get(each.package, "")}
             names |= {repository.split(text)[0] for text in PROVIDERS.get(each.package, ())}

@@ -85,11 +85,7 @@ def write_reference() -> None:
         "cli-export": table(("flag", "default", "meaning"), command_flags("export")),
         "cli-plot": table(("flag", "default", "meaning"), command_flags("plot")),
         "cli-report": table(("flag", "default", "meaning"), command_flags("report")),
-        "cli-dashboard": table(("flag", "default", "meaning"), command_flags("dashboard")),
-        "cli-serve": table(("flag", "default", "meaning"), command_flags("serve")),
         "cli-tune": table(("flag", "default", "meaning"), command_flags("tune")),
-        "cli-bench": table(("flag", "default", "meaning"), command_flags("bench")),
-        "cli-bench-cluster": table(("flag", "default", "meaning"), command_flags("bench cluster")),
         "cli-explain": table(("flag", "default", "meaning"), command_flags("explain")),
         "cli-list": table(("flag", "default", "meaning"), command_flags("list")),
     }

@@ -19,10 +19,8 @@ import torch
 import yaml
 from rlox import cli
 from rlox.algorithms import PPO
-from rlox.cli.commands.bench import _contenders
-from rlox.config.model import Config
 from rlox.training import checkpoint
-from rlox_onpolicy.configs import HybridPPOConfig, PPOConfig
+from rlox_onpolicy.configs import PPOConfig
 
 pytestmark = pytest.mark.filterwarnings("ignore:rlox-native is not installed:RuntimeWarning")
 
@@ -237,16 +235,3 @@ def test_looking_around_imports_no_torch(arguments: list[str]) -> None:
     )
     assert process.returncode == 0, process.stderr
     assert "ppo" in process.stdout
-
-
-@pytest.mark.parametrize(
-    ("config", "ours"),
-    [
-        (PPOConfig(), ["rlox", "rlox-gymnasium"]),
-        (PPOConfig(env_backend="native"), ["rlox", "rlox-gymnasium"]),
-        (HybridPPOConfig(), ["rlox"]),
-    ],
-)
-def test_bench_leaves_out_envs_that_cannot_be_stepped(config: Config, ours: list[str]) -> None:
-    """HybridPPO's thread steps native envs alone, so it is not measured on gymnasium's."""
-    assert _contenders("any", config, peers="") == (ours, {})

@@ -11,7 +11,6 @@ from rlox.analysis.learning_curves import (
     has_values,
     read_curve,
 )
-from rlox.analysis.run_logs import LogRow, SampledLog
 from rlox.analysis.runs import Run, differing_options, read_record, read_run
 from rlox.analysis.statistics import IntervalEstimate, bootstrap_iqm, interquartile_mean
 
@@ -19,9 +18,7 @@ __all__ = [
     "Curve",
     "Group",
     "IntervalEstimate",
-    "LogRow",
     "Run",
-    "SampledLog",
     "XAxis",
     "aggregate",
     "bootstrap_iqm",

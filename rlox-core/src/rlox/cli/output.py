@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 NOTICES = logging.getLogger("rlox.notice")
-"""Logger of what users are to know though nothing is wrong, such as where a dashboard is."""
+"""Logger of notices: nothing is wrong, but users should know, such as a Ray cluster's address."""
 
 PIPE_WIDTH = 240
 """Columns when stdout is no terminal: rows stay on one line, for grep."""

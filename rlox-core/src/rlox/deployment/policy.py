@@ -17,7 +17,6 @@ from rlox.preprocessing import Preprocessor
 from rlox.spaces import (
     ActionRows,
     ObservationRows,
-    Request,
     memory_of,
     read_request,
     remembered,
@@ -168,28 +167,14 @@ class LoadedPolicy:
                 "a policy file holds the most probable actions, got deterministic=False; leave it "
                 "out, or sample with the checkpoint"
             )
-        request = self.read(obs, action_masks)
-        before = {} if state is UNSET else remembered(state)
-        rows, following = self.act(request.obs, request.masks, before, episode_start)
-        actions = request.actions(rows)
-        return actions if state is UNSET else (actions, following or None)
-
-    def read(self, obs: Any, action_masks: npt.ArrayLike | None = None) -> Request:
-        """Return what :meth:`predict` is asked as a batch, which can be joined with others.
-
-        Args:
-            obs: see :meth:`predict`.
-            action_masks: see there.
-
-        Raises:
-            SpaceError: the policy or the actions take no masks.
-            ValueError: an argument has another shape.
-        """
         data = self.data
         request = read_request(data.observation_space, data.action_space, obs, action_masks)
         if request.masks is not None and not data.takes_masks:
             raise SpaceError(f"there are action masks, which '{data.algorithm}' does not take")
-        return request
+        before = {} if state is UNSET else remembered(state)
+        rows, following = self.act(request.obs, request.masks, before, episode_start)
+        actions = request.actions(rows)
+        return actions if state is UNSET else (actions, following or None)
 
     def act(
         self,
