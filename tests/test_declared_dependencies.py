@@ -40,18 +40,18 @@ class Declared(NamedTuple):
     extras: frozenset[str]
 
 
-def declared(distribution: str, root: Path, seen: frozenset[str] = frozenset()) -> Declared:
+def declared(distribution: str, seen: frozenset[str] = frozenset()) -> Declared:
     """Return what a distribution declares, with what its siblings declare in turn."""
-    table = repository.project(root / distribution)
+    table = repository.project(ROOT / distribution)
     optional = table.get("optional-dependencies", {})
 
     def expand(texts: Iterable[str]) -> Iterator[str]:
         for text in texts:
             name, extras = repository.split(text)
             yield name
-            if name in repository.distributions(root) and name not in seen | {distribution}:
-                yield from declared(name, root, seen | {distribution}).always
-                theirs = repository.project(root / name).get("optional-dependencies", {})
+            if name in repository.distributions() and name not in seen | {distribution}:
+                yield from declared(name, seen | {distribution}).always
+                theirs = repository.project(ROOT / name).get("optional-dependencies", {})
                 yield from expand(text for extra in extras for text in theirs[extra])
 
     always = frozenset(expand(table.get("dependencies", [])))
@@ -106,20 +106,20 @@ def loaded(roots: Iterable[str], files: dict[str, Path]) -> set[str]:
     return found
 
 
-def undeclared(distribution: str, root: Path = ROOT) -> list[str]:
+def undeclared(distribution: str) -> list[str]:
     """Return what a distribution imports, or imports at once, without declaring it."""
-    table = repository.project(root / distribution)
-    always, extras = declared(distribution, root)
-    siblings = set(repository.distributions(root)) - {distribution}
-    packages = repository.packages(distribution, root)
+    table = repository.project(ROOT / distribution)
+    always, extras = declared(distribution)
+    siblings = set(repository.distributions()) - {distribution}
+    packages = repository.packages(distribution)
     own = {package.name for package in packages}
-    providers = {path.name: name for name in siblings for path in repository.packages(name, root)}
+    providers = {path.name: name for name in siblings for path in repository.packages(name)}
     files = modules(packages)
     scripts = [target.partition(":")[0] for target in table.get("scripts", {}).values()]
     plugins = [name for group in table.get("entry-points", {}).values() for name in group.values()]
     alone = loaded([*own, *scripts], files)
     # a plugin is loaded by core, so core is there
-    core = declared("rlox-core", root) if "rlox-core" in siblings else Declared(*[frozenset()] * 2)
+    core = declared("rlox-core")
     by_core = loaded(plugins, files) - alone
     wrong = []
     for name, path in sorted(files.items()):
@@ -137,7 +137,7 @@ def undeclared(distribution: str, root: Path = ROOT) -> list[str]:
             if optional and (each.may_fail or name not in alone | by_core):
                 continue
             problem = "before it is needed" if optional else "which is not declared"
-            wrong.append(f"{path.relative_to(root)}:{each.line} imports {each.package}, {problem}")
+            wrong.append(f"{path.relative_to(ROOT)}:{each.line} imports {each.package}, {problem}")
     return wrong
 
 
@@ -146,52 +146,3 @@ def test_imports_nothing_but_what_it_declares(distribution: str) -> None:
     """Every import is Python's, the distribution's own, or of a declared dependency or extra."""
     assert repository.packages(distribution), "no import package was found to check"
     assert not undeclared(distribution)
-
-
-@pytest.fixture
-def made_up(tmp_path: Path) -> Path:
-    """Return the root of a tree with one distribution, which declares NumPy and an extra."""
-    folder = tmp_path / "rlox-made-up"
-    (folder / "src" / "rlox_made_up").mkdir(parents=True)
-    (folder / "pyproject.toml").write_text(
-        '[project]\nname = "rlox-made-up"\ndependencies = ["numpy>=1.26"]\n'
-        '[project.optional-dependencies]\nplot = ["matplotlib>=3.8"]\n'
-        '[project.entry-points.rlox]\nrlox-made-up = "rlox_made_up.plugin"\n'
-    )
-    return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("module", "code", "problem"),
-    [
-        ("__init__", "import os\nimport numpy as np\nfrom rlox_made_up import other\n", None),
-        ("other", "import pandas\n", ":1 imports pandas, which is not declared"),
-        ("other", "def read():\n    import pandas\n", ":2 imports pandas, which is not declared"),
-        ("__init__", "import matplotlib.pyplot\n", ":1 imports matplotlib, before it is needed"),
-        ("plugin", "from matplotlib import pyplot\n", ":1 imports matplotlib, before it is needed"),
-        ("other", "import matplotlib\n", None),
-        ("plugin", "def draw():\n    import matplotlib\n", None),
-        ("__init__", "try:\n    import matplotlib\nexcept ImportError:\n    pass\n", None),
-    ],
-)
-def test_undeclared_import_is_found(
-    made_up: Path, module: str, code: str, problem: str | None
-) -> None:
-    """With its place, and apart from an extra that is imported too early."""
-    package = made_up / "rlox-made-up" / "src" / "rlox_made_up"
-    (package / "__init__.py").touch()
-    (package / f"{module}.py").write_text(code)
-    expected = [f"rlox-made-up/src/rlox_made_up/{module}.py{problem}"] if problem else []
-    assert undeclared("rlox-made-up", made_up) == expected
-
-
-def test_extra_is_found_behind_other_modules(made_up: Path) -> None:
-    """The package loads a module, which loads another, which needs the extra."""
-    package = made_up / "rlox-made-up" / "src" / "rlox_made_up"
-    (package / "parts").mkdir()
-    (package / "__init__.py").write_text("from rlox_made_up import parts\n")
-    (package / "parts" / "__init__.py").write_text("from rlox_made_up.parts.draw import line\n")
-    (package / "parts" / "draw.py").write_text("import matplotlib\n")
-    assert undeclared("rlox-made-up", made_up) == [
-        "rlox-made-up/src/rlox_made_up/parts/draw.py:1 imports matplotlib, before it is needed"
-    ]

@@ -143,13 +143,6 @@ def test_workflows_have_no_more_rights_than_they_need(path: Path) -> None:
                 assert step["with"]["persist-credentials"] is False
 
 
-def test_nightly_sessions_exist() -> None:
-    """Those that the workflow names are sessions of nox."""
-    sessions = read("checks")["jobs"]["nightly"]["strategy"]["matrix"]["session"]
-    noxfile = (ROOT / "noxfile.py").read_text()
-    assert [name for name in sessions if f"def {name}(session" not in noxfile] == []
-
-
 def test_the_container_ignores_what_is_built_here() -> None:
     """Every folder that git ignores as built, so that the image has none of this machine's."""
     ignored = (ROOT / ".containerignore").read_text()

@@ -1,4 +1,9 @@
-"""Files that one iteration of an algorithm passes, traced while it runs."""
+"""Files that one iteration of an algorithm passes, traced while it runs.
+
+    python docs/_ext/walks.py
+
+prints those of PPO's iteration and of SAC's step, with the torch learner and with the default one.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +25,6 @@ PACKAGES = {
 """Folders of rlox's packages in the repository, by name; they may be installed elsewhere."""
 
 OURS = re.compile(r".*/(?:src|python|site-packages)/(rlox\w*)/(.+)")
-
-BESIDE = {
-    "rlox-core/src/rlox/config/schedules.py": "the scheduled numbers of now",
-    "rlox-core/src/rlox/nn/devices.py": "the number of torch threads",
-    "rlox-core/src/rlox/training/progress.py": "the counts of steps",
-    "rlox-core/src/rlox/spaces/nested.py": "dicts of observations, leaf by leaf",
-}
-"""Files that serve every iteration alike, whatever is learnt: a reader need not open them."""
 
 
 @dataclass(frozen=True)
@@ -82,3 +79,38 @@ def trace(work: Callable[[], Any]) -> Walk:
     finally:
         sys.setprofile(None)
     return Walk(tuple(files), tuple(calls))
+
+
+def ppo_iteration(backend: str, env_backend: str) -> Walk:
+    """Trace the second iteration of PPO; the first one builds what later ones reuse."""
+    from rlox.training.hooks import Hooks
+    from rlox_onpolicy.ppo import PPO
+
+    options = {"n_envs": 2, "n_steps": 128, "seed": 0, "env_backend": env_backend}
+    ppo = PPO("CartPole-v1", backend=backend, **options)
+    ppo.train(256)
+    ppo.clock.extend(256)
+    hooks = Hooks(ppo)
+    return trace(lambda: ppo.iterate(hooks))
+
+
+def sac_step(backend: str, env_backend: str) -> Walk:
+    """Trace an iteration of one env step with one gradient step."""
+    from rlox.training.hooks import Hooks
+    from rlox_offpolicy.sac import SAC
+
+    options = {"learning_starts": 50, "buffer_size": 1_000, "steps_per_iteration": 1, "seed": 0}
+    sac = SAC("Pendulum-v1", backend=backend, env_backend=env_backend, **options)
+    sac.train(60)
+    sac.clock.extend(1)
+    hooks = Hooks(sac)
+    return trace(lambda: sac.iterate(hooks))
+
+
+if __name__ == "__main__":
+    for work in (ppo_iteration, sac_step):
+        for learner, envs in (("torch", "gymnasium"), ("torch", "auto"), ("auto", "auto")):
+            walk = work(learner, envs)
+            print(f"{work.__name__}, learner {learner}, envs {envs}: "
+                  f"{len(walk.files)} files, {walk.returns} returns")  # fmt: skip
+            print("\n".join(f"  {name}" for name in walk.files))
