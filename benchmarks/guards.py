@@ -1,4 +1,4 @@
-"""What the checks of files, sizes and env steps cost an honest user.
+"""What the checks of files and env steps cost an honest user.
 
 Each operation runs with its checks and without them, in turn.
 
@@ -81,22 +81,17 @@ def operations(folder: Path) -> dict[str, tuple[Call, Call]]:
     def stream() -> None:
         stream_dataset(rows).close()
 
-    def make() -> None:
-        rlox.make("ppo", env="CartPole-v1", seed=0).close()
-
     def steps(backend: str) -> Call:
         algorithm = rlox.make("ppo", env="CartPole-v1", env_backend=backend, seed=0)
         return partial(algorithm.train, 16_384)
 
     no_digest = ("rlox_offline.datasets.digests.DIGEST", "absent")
-    sizes = [("rlox.algorithm.require_memory", nothing)]
     checked_step = ("rlox.envs.running.CheckedSteps.check", nothing)
     native, gymnasium = steps("native"), steps("gymnasium")
     return {
-        "rlox.make, PPO": (make, without(make, *sizes)),
         "PPO.from_checkpoint": (
             restore,
-            without(restore, ("rlox.training.checkpoint._digest", remembered), *sizes),
+            without(restore, ("rlox.training.checkpoint._digest", remembered)),
         ),
         "rlox.load_policy": (
             partial(rlox.load_policy, policy),

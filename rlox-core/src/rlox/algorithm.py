@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from rlox.callbacks import Callback, CallbackList
 from rlox.config.composition import local_options, selection
-from rlox.config.memory import require_memory
 from rlox.config.model import Config
 from rlox.errors import EnvError
 from rlox.evaluation import MAX_STEPS, EvaluationResult, evaluate
@@ -93,7 +92,6 @@ class Algorithm(ABC):
             seed = agreed_seed(draw_seed())
             if "seed" in type(config).model_fields:
                 config = config.replace(seed=seed)
-        require_memory(dict(config))
         self.config: Any = config
         self.env_source = env
         self.callbacks = CallbackList(callbacks)

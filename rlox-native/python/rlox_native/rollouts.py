@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from rlox.batches.rollout import Unroll
+from rlox.files import require_memory_for
 from rlox.networks.actor_critics import ContinuousPolicy, DiscretePolicy
 
 from rlox_native._native import ActorCriticLearner, VecEnv
@@ -60,6 +61,8 @@ class NativeRollouts:
         collector, env = self._collector, self._collector.env
         first = collector.envs.obs
         shape = (n_steps, env.n_envs)
+        size = (n_steps + 1) * first.size * 4
+        require_memory_for("n_steps", n_steps, size, "take fewer steps or envs")
         obs = np.empty((n_steps + 1, *first.shape), np.float32)
         next_obs = obs[n_steps]  # where Rust keeps the present observations
         next_obs[:] = first

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 import torch
-from rlox.config.memory import require_room
 from rlox.config.model import Config
 from rlox.errors import ConfigError
+from rlox.files import require_memory_for
 from rlox.learners.compiled import compiled
 from rlox.nn import ModuleOptimizer, find_device
 from torch import nn
@@ -66,7 +66,7 @@ def set_up(algorithm: Any, env_cls: Any, config: Any, policy_cls: Any, hparams_c
         bounded[name] = value if bound is None else min(value, bound)
     columns = 5 + config.normalize_rewards  # numbers of a transition that every env has
     numbers = max(bounded["num_envs"], 0) * (max(bounded["horizon"], 0) + 1) * columns
-    require_room(
+    require_memory_for(
         "num_envs", bounded["num_envs"], 4 * numbers, "take fewer envs or a shorter horizon"
     )
     device = find_device(automatic_device() if config.device == "auto" else config.device)

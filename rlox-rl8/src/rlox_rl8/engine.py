@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import torch
-from rlox.config.memory import require_room
+from rlox.files import require_memory_for
 from rlox.nn import ModuleOptimizer, keep_freed_memory
 from rlox.protocols import TensorEnv
 from tensordict import TensorDict
@@ -81,7 +81,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         n, steps = self.hparams.num_envs, self.hparams.horizon + 1
         if self.hparams.device_type == "cpu":
             size = n * steps * bytes_of(self.buffer_spec)
-            require_room("num_envs", n, size, "take fewer envs or a shorter horizon")
+            require_memory_for("num_envs", n, size, "take fewer envs or a shorter horizon")
         self._storage: TensorDict = self.buffer_spec.expand(steps, n).zero()
         self.buffer = self._storage.apply(lambda x: x.transpose(0, 1), batch_size=[n, steps])
         self.ends = Ends(self._storage, self._value) if self.env.episodes_end else None

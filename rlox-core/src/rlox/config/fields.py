@@ -28,6 +28,10 @@ LARGEST = {
     "actors": 1 << 10,
     "layers": 1 << 8,
     "blocks": 1 << 10,
+    "categoricals": 1 << 12,
+    "classes": 1 << 12,
+    "bins": 1 << 12,
+    "numbers": 1 << 24,
 }
 """By unit, sizes beyond which a number is a slip, reported before it exhausts the machine: memory,
 or threads, for lack of which OpenMP ends the process."""

@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from rlox.config.memory import require_room
 from rlox.deployment.policy import LoadedPolicy, NumPyNetwork, PolicyData
 from rlox.deployment.stable_baselines3_networks import KINDS, Network
 from rlox.envs import make_vec_env
 from rlox.errors import CheckpointError, ExportError, MissingDependencyError, SpaceError
+from rlox.files import require_memory_for
 from rlox.preprocessing import Preprocessor
 from rlox.spaces import ActionRows
 
@@ -113,7 +113,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
         with zipfile.ZipFile(path) as archive:
             sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
             size = sum(sizes.get(name, 0) for name in ("data", "policy.pth"))
-            require_room("policy file", str(path), 2 * size, "take a smaller one")
+            require_memory_for("policy file", str(path), 2 * size, "take a smaller one")
             data = json.loads(archive.read("data"))
             file = io.BytesIO(archive.read("policy.pth"))
         parameters = torch.load(file, map_location="cpu", weights_only=True)

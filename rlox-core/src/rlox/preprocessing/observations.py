@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from rlox.config.memory import require_room
 from rlox.errors import ConfigError
+from rlox.files import require_memory_for
 from rlox.preprocessing.frames import FrameStack
 from rlox.preprocessing.moments import CLIP, EPSILON, Moments
 from rlox.protocols import VecEnvStep
@@ -63,7 +63,7 @@ class Preprocessor:
         if frame_stack > 1:
             numbers = sum(int(np.prod(leaf.shape or (1,))) for leaf in leaves.values())
             # both bounds, and which of them are finite
-            require_room("frame_stack", frame_stack, 4 * frame_stack * numbers, "stack fewer")
+            require_memory_for("frame_stack", frame_stack, 4 * frame_stack * numbers, "stack fewer")
             stacks = {name: FrameStack(leaf, frame_stack) for name, leaf in leaves.items()}
             leaves = {name: stack.space for name, stack in stacks.items()}
             self._stacks = stacks if is_nested(space) else stacks[""]

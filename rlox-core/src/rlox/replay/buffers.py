@@ -11,8 +11,8 @@ from typing import Any, cast
 import numpy as np
 
 from rlox import kernels
-from rlox.config.memory import require_room
 from rlox.errors import ConfigError
+from rlox.files import require_memory_for
 from rlox.protocols import ReplayBuffer, ReplayBufferProtocol
 from rlox.registry.table import get_registry
 from rlox.replay.options import HindsightOptions, MmapOptions, PrioritizedOptions
@@ -229,7 +229,7 @@ def make_buffer(
                 "take buffer='uniform'"
             )
         if registration.spec.in_memory:
-            _require_room(asked)
+            _require_memory(asked)
         buffer = registration.build(asked, options=options)
         n_step = getattr(buffer, "n_step", asked.n_step)
         if n_step != asked.n_step:
@@ -263,7 +263,7 @@ def make_buffer(
     return cast("ReplayBuffer", buffer)
 
 
-def _require_room(asked: BufferOptions) -> None:
+def _require_memory(asked: BufferOptions) -> None:
     """Refuse a buffer that there is no room for, whatever keeps it.
 
     Observations and what follows them are two arrays, but for images, whose frames may be shared.
@@ -272,7 +272,9 @@ def _require_room(asked: BufferOptions) -> None:
     copies = 1 if "share_frames" in asked.steps else 2
     actions = int(np.prod(asked.act_shape)) * np.dtype(asked.act_dtype).itemsize
     row = copies * obs * np.dtype(asked.obs_dtype).itemsize + actions + 6
-    require_room("buffer_size", asked.capacity, asked.capacity * row, "keep fewer transitions")
+    require_memory_for(
+        "buffer_size", asked.capacity, asked.capacity * row, "keep fewer transitions"
+    )
 
 
 def pusher(buffer: Any) -> Callable[..., None]:

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rlox import kernels
-from rlox.config.memory import require_room
 from rlox.errors import ConfigError
+from rlox.files import require_memory_for
 from rlox.protocols import SequenceBuffer
 from rlox.registry.table import get_registry
 
@@ -67,7 +67,7 @@ def make_sequence_buffer(
             "take buffer='sequence'"
         )
     row = sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in asked.fields.values())
-    require_room("buffer_size", asked.capacity, asked.capacity * row, "keep fewer rows")
+    require_memory_for("buffer_size", asked.capacity, asked.capacity * row, "keep fewer rows")
     made = registration.build(asked, options=options)
     if not isinstance(made, SequenceBuffer):
         raise ConfigError(

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from rlox.batches.rollout import Unroll
 from rlox.errors import EnvError
+from rlox.files import require_memory_for
 from rlox.protocols import VecEnvStep
 from rlox.spaces.nested import map_leaves
 from rlox.spaces.rows import ObservationRows, require_finite
@@ -27,6 +28,9 @@ class UnrollWriter:
         n_steps: T.
         n_envs: N.
         device: device of the policy.
+
+    Raises:
+        MemoryLimitError: the observations take more memory than there is.
     """
 
     def __init__(
@@ -34,6 +38,8 @@ class UnrollWriter:
     ) -> None:
         self._rows = rows
         self._device = device
+        size = (n_steps + 1) * rows.size_of(n_envs)
+        require_memory_for("n_steps", n_steps, size, "take fewer steps or envs")
         self._obs_arrays = rows.empty(n_steps + 1, n_envs)
         self._obs = map_leaves(torch.from_numpy, self._obs_arrays)
         self._obs_rows = _unbind(self._obs)

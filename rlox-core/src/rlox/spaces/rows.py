@@ -70,6 +70,15 @@ class ObservationRows:
             lambda dtype, shape: np.empty((*leading, *shape), dtype), self._dtypes, self._shapes
         )
 
+    def size_of(self, n: int) -> int:
+        """Return how many bytes n observations take."""
+        sizes = map_leaves(
+            lambda dtype, shape: np.dtype(dtype).itemsize * math.prod(shape),
+            self._dtypes,
+            self._shapes,
+        )
+        return n * int(sum(sizes.values()) if isinstance(sizes, dict) else sizes)
+
     def blank(self, *leading: int) -> Any:
         """Return arrays of shape ``(*leading, *shape)`` with nothing: 0, or the lowest choice."""
         return map_leaves(np.full_like, self.empty(*leading), self._lowest)

@@ -29,10 +29,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as safetensors_bytes
 
 from rlox.config.composition import local_options
-from rlox.config.memory import require_memory, require_room
 from rlox.config.model import Config
 from rlox.envs.make import env_id_of
 from rlox.errors import CheckpointError, ConfigError, MemoryLimitError
+from rlox.files import require_memory_for
 from rlox.files.atomic import write_atomically
 from rlox.ranks import RANKS, own_rank
 from rlox.training.parts_of_ranks import (
@@ -169,7 +169,7 @@ def _read(path: Path, *, with_arrays: bool) -> tuple[dict[str, Any], Arrays]:
     try:
         if with_arrays:  # a sparse file may be larger than what there is
             size = path.stat().st_size
-            require_room("its arrays", None, size, "load it on a larger machine")
+            require_memory_for("its arrays", None, size, "load it on a larger machine")
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             names = file.keys() if with_arrays else ()
@@ -231,12 +231,8 @@ def _require_sizes(config: Config, values: int, path: str | Path) -> None:
 
     A checkpoint holds at least one number per env, or per number of an observation, and a square of
     weights per layer, so an honest one passes; one that asks for a huge network or a million envs
-    is refused unbuilt. So is one that takes more memory than there is.
+    is refused unbuilt.
     """
-    try:
-        require_memory(dict(config))
-    except MemoryLimitError as error:
-        raise CheckpointError(f"checkpoint '{path}' cannot be loaded: {error}") from None
     for name, field in type(config).model_fields.items():
         extra = field.json_schema_extra
         unit = extra.get("unit") if isinstance(extra, dict) else None

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-from rlox.config.memory import require_room
 from rlox.errors import DatasetError
+from rlox.files import require_memory_for
 
 from rlox_offline.datasets.columns import Columns, known_columns
 
@@ -109,7 +109,7 @@ def require_loading(n_bytes: int) -> None:
     Raises:
         MemoryLimitError: there is less memory.
     """
-    require_room("its arrays", None, 2 * n_bytes, "stream it, with 'stream:' before its name")
+    require_memory_for("its arrays", None, 2 * n_bytes, "stream it, with 'stream:' before its name")
 
 
 def _metadata_text(texts: Mapping[str, Any]) -> str:

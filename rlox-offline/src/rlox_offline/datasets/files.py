@@ -25,9 +25,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from numpy.lib.npyio import NpzFile
-from rlox.config.memory import require_room
 from rlox.errors import DatasetError
-from rlox.files import open_regular, target_of
+from rlox.files import open_regular, require_memory_for, target_of
 
 from rlox_offline.datasets.columns import Columns, known_columns
 from rlox_offline.datasets.digests import DIGEST, KEY, Texts, require_loading
@@ -123,7 +122,7 @@ def _npz_texts(file: Any) -> Texts:
     texts = {}
     for name in (KEY, DIGEST):
         if name in file.files:
-            require_room(f"'{name}'", None, _stored_bytes(file.zip, name), "make it smaller")
+            require_memory_for(f"'{name}'", None, _stored_bytes(file.zip, name), "make it smaller")
             text = file[name]
             texts[name] = str(text) if text.shape == () and text.dtype.kind == "U" else text
     return texts
@@ -164,7 +163,9 @@ def _npy_pieces(archive: zipfile.ZipFile, name: str, rows: int) -> Iterator[npt.
             raise ValueError(f"'{name}' lies column by column, which cannot be read piece by piece")
         n, row_shape = (shape[0], shape[1:]) if shape else (1, ())
         row_size = math.prod(row_shape) * dtype.itemsize
-        require_room(f"rows of '{name}'", None, min(rows, n) * row_size, "make its rows smaller")
+        require_memory_for(
+            f"rows of '{name}'", None, min(rows, n) * row_size, "make its rows smaller"
+        )
         for start in range(0, n, rows):
             count = min(rows, n - start)
             data = file.read(count * row_size)

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rlox.config.memory import require_room
 from rlox.errors import DatasetError, import_extra
+from rlox.files import require_memory_for
 
 from rlox_offline.datasets.columns import Columns, known_columns
 from rlox_offline.datasets.digests import DIGEST, KEY, require_loading
@@ -43,7 +43,7 @@ def hdf5_pieces(path: Path, rows: int) -> tuple[Iterator[Columns], dict[str, Any
         texts = _texts(file)
         for name, column in columns.items():
             row_bytes = column.nbytes // max(len(column), 1)
-            require_room(f"rows of '{name}'", None, rows * row_bytes, "make its rows smaller")
+            require_memory_for(f"rows of '{name}'", None, rows * row_bytes, "make its rows smaller")
     names = known_columns(list(columns))
 
     def pieces() -> Iterator[Columns]:

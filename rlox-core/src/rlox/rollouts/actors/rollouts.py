@@ -19,9 +19,11 @@ from rlox.batches.rollout import Unroll
 from rlox.config.composition import Selection
 from rlox.envs.make import fixed_env_count, make_vec_env
 from rlox.envs.running import EpisodeStatistics
+from rlox.files import require_memory_for
 from rlox.preprocessing import Preprocessor
 from rlox.rollouts.actors.plan import ActorPlan, Weights, backend_of_actor
 from rlox.rollouts.actors.pool import ActorPool, Order
+from rlox.spaces.rows import ObservationRows
 from rlox.training.hooks import Hooks
 
 if TYPE_CHECKING:
@@ -111,23 +113,32 @@ class ActorRollouts:
         plan: ActorPlan,
         backend: str | Selection,
         *,
+        per_update: int,
+        queue_size: int = 0,
         order: Order | Literal["auto"] = "auto",
         min_actors: int | None = None,
-        **options: Any,
+        max_lag: int | None = None,
     ) -> None:
         """Build the actors; they rest until :meth:`gather`.
 
         Args:
             plan: what they are built from.
             backend: registered name of the actor backend, with its own options if it has some.
+            per_update: unrolls of an update.
+            queue_size: see :class:`ActorPool`.
             order: ``"auto"`` takes ``"arrival"`` where fewer than all actors may live, for then
                 nothing is fixed, and ``"fixed"`` elsewhere.
             min_actors: how many must live; ``None``: all.
-            options: of :class:`ActorPool`.
+            max_lag: see :class:`ActorPool`.
 
         Raises:
+            MemoryLimitError: the unrolls of an update, or those ahead of it, take more memory than
+                there is.
             UnknownNameError: no such backend is registered.
         """
+        size = (plan.n_steps + 1) * ObservationRows(self.observation_space).size_of(self.n_envs)
+        for name, count in (("unrolls_per_update", per_update), ("queue_size", queue_size)):
+            require_memory_for(name, count, count * size, "take fewer or shorter ones")
         spares = min_actors is not None and min_actors < plan.n_actors
         chosen: Order = order if order != "auto" else ("arrival" if spares else "fixed")
         selected = backend if isinstance(backend, Selection) else Selection(backend)
@@ -142,7 +153,10 @@ class ActorRollouts:
                 actor = registration.build(plan, index, options=selected.options)
                 made.callback(actor.close)
                 actors.append(actor)
-            self._pool = ActorPool(actors, order=chosen, min_actors=min_actors, **options)
+            self._pool = ActorPool(
+                actors, per_update=per_update, queue_size=queue_size, order=chosen,
+                max_lag=max_lag, min_actors=min_actors,
+            )  # fmt: skip
             self.plan = plan
             made.pop_all()
 

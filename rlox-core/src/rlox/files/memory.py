@@ -1,4 +1,4 @@
-"""Memory of a configuration or a file, compared with what is available.
+"""Sizes of files and buffers, compared with the memory that is available.
 
 The system promises more memory than it has and ends the process when the promises are called in,
 so that what is too large must be refused before it is reserved. The numbers are lower bounds: what
@@ -7,9 +7,8 @@ is refused cannot work, and what is not may still turn out too large.
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,50 +19,7 @@ try:
 except ModuleNotFoundError:  # Windows
     resource = None  # type: ignore[assignment]
 
-__all__ = ["available_bytes", "require_memory", "require_room", "text_of_bytes"]
-
-NUMBER = 4
-"""Bytes of a float32."""
-
-LEARNT = 4 * NUMBER
-"""Bytes of a weight that is learnt: itself, its gradient and two moments of it."""
-
-PARTS: tuple[tuple[int, tuple[str, ...]], ...] = (
-    (NUMBER, ("n_steps", "n_envs", "frame_stack")),
-    (NUMBER, ("horizon", "n_envs")),
-    (NUMBER, ("queue_size", "n_steps", "n_envs", "frame_stack")),
-    (NUMBER, ("unrolls_per_update", "n_steps", "n_envs", "frame_stack")),
-    (NUMBER, ("batch_size", "frame_stack")),
-    (NUMBER, ("batch_size", "seq_len", "deter_dim")),
-    (NUMBER, ("imagination_horizon", "batch_size", "seq_len", "deter_dim")),
-    (NUMBER, ("batch_size", "sequence_length")),
-    (NUMBER, ("batch_size", "n_atoms")),
-    (NUMBER, ("batch_size", "n_quantiles")),
-    (NUMBER, ("batch_size", "n_random_actions")),
-    (2 * NUMBER, ("prompts_per_rollout", "group_size", "max_new_tokens")),
-    (LEARNT, ("hidden", "hidden")),
-    (LEARNT, ("hidden", "frame_stack")),
-    (LEARNT, ("hidden", "obs_dim")),
-    (LEARNT, ("hidden", "act_dim")),
-    (LEARNT, ("hidden", "n_actions")),
-    (LEARNT, ("hidden", "n_atoms")),
-    (LEARNT, ("hidden", "n_quantiles")),
-    (LEARNT, ("memory_size", "memory_size")),
-    (LEARNT, ("mixing_size", "hyper_size")),
-    (LEARNT, ("deter_dim", "deter_dim")),
-    (LEARNT, ("units", "units", "head_layers")),
-    (LEARNT, ("units", "units", "encoder_layers")),
-    (LEARNT, ("units", "latent_dim")),
-    (LEARNT, ("units", "bins")),
-    (LEARNT, ("units", "stoch_dim", "stoch_classes")),
-    (LEARNT, ("depth", "depth")),
-    (LEARNT, ("blocks",)),
-    (LEARNT, ("lora_rank",)),
-)
-"""What configurations make: bytes for each, and the options whose product is how many there are.
-
-A part without its first option is none, and another option that is missing counts 1."""
-
+__all__ = ["available_bytes", "require_memory_for", "text_of_bytes"]
 
 CGROUPS = Path("/sys/fs/cgroup")
 
@@ -89,7 +45,7 @@ def available_bytes() -> int | None:
     return min(found, default=None)
 
 
-def require_room(name: str, value: Any, n_bytes: int, remedy: str) -> None:
+def require_memory_for(name: str, value: Any, n_bytes: int, remedy: str) -> None:
     """Refuse what asks for more memory than there is.
 
     Args:
@@ -110,29 +66,6 @@ def require_room(name: str, value: Any, n_bytes: int, remedy: str) -> None:
             f"not enough memory for {asked}: it would take at least {text_of_bytes(n_bytes)}, and "
             f"{text_of_bytes(available)} are available; {remedy}"
         )
-
-
-def require_memory(options: Mapping[str, Any]) -> None:
-    """Refuse a configuration whose parts together take more memory than there is.
-
-    Args:
-        options: values by name; those that are no integers do not count.
-
-    Raises:
-        MemoryLimitError: the text has the options of the largest part, and their values.
-    """
-    sizes = {name: value for name, value in options.items() if type(value) is int and value > 0}
-    parts = [
-        (each * math.prod(sizes.get(name, 1) for name in names), names)
-        for each, names in PARTS
-        if names[0] in sizes
-    ]
-    if not parts:
-        return
-    _, names = max(parts)
-    factors = [f"{name} = {sizes[name]}" for name in dict.fromkeys(names) if name in sizes]
-    total = sum(size for size, _ in parts)
-    require_room(" and ".join(factors), None, total, "take fewer")
 
 
 def _of_machine() -> Iterator[int]:
