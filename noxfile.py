@@ -317,7 +317,7 @@ def loggers(session: nox.Session) -> None:
 def envpool(session: nox.Session) -> None:
     """The envs of EnvPool, whose wheels are 700 MB."""
     sync(session, "--group", "test", "--extra", "envpool")
-    session.run("pytest", "rlox-core/tests/test_pools.py", *session.posargs)
+    session.run("pytest", "rlox-simulators/tests/test_pools.py", *session.posargs)
 
 
 @nox.session(default=False, tags=["nightly"])

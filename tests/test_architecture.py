@@ -41,7 +41,7 @@ def package_of(folder: Path) -> tuple[str, Path]:
 
 SOURCES = dict(package_of(folder) for folder in FOLDERS)
 
-FAMILIES = sorted(set(SOURCES) - {"rlox", "rlox_native", "rlox_candle"})
+FAMILIES = sorted(set(SOURCES) - {"rlox", "rlox_native", "rlox_candle", "rlox_testing"})
 
 OPTIONAL = {"rlox_candle"}
 """Not in ``rlox[all]``, as it takes minutes to build; the session ``candle`` tests with it."""
@@ -94,7 +94,7 @@ def room(module: str) -> str:
 def test_imports_point_from_families_to_core_only() -> None:
     """No family imports another, and core imports none but in its facades."""
     facades = {f"algorithms/{row.file}.py": row.module for row in ALGORITHMS}
-    facades["distributed.py"] = "rlox_distributed"
+    facades |= {"distributed.py": "rlox_distributed", "testing.py": "rlox_testing"}
     wrong = []
     for package, folder in SOURCES.items():
         for path in folder.rglob("*.py"):
@@ -136,7 +136,7 @@ def test_no_modules_import_each_other_in_a_circle(package: str) -> None:
 
 def test_core_has_few_entries() -> None:
     """A newcomer sees the packages at a glance; doors of other distributions are left out."""
-    doors = {"__pycache__", "distributed.py", "llm.py", "rl8.py"}
+    doors = {"__pycache__", "distributed.py", "llm.py", "rl8.py", "testing.py"}
     entries = {
         path.name
         for path in SOURCES["rlox"].iterdir()
@@ -220,10 +220,11 @@ def test_public_names_are_sorted_and_resolve() -> None:
 
 def test_the_table_of_algorithms_is_what_the_families_register() -> None:
     """Where a family is not installed, asking for one of its algorithms says how to install it."""
+    plugins = {package: importlib.import_module(f"{package}.plugin") for package in FAMILIES}
     registered = {
         spec.name: (spec.factory, package.removeprefix("rlox_"))
-        for package in FAMILIES
-        for spec in importlib.import_module(f"{package}.plugin").rlox_algorithms()
+        for package, plugin in plugins.items()
+        for spec in getattr(plugin, "rlox_algorithms", tuple)()
     }
     table = {
         row.name: (f"{row.module}:{row.class_name}", row.extra)

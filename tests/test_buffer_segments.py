@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rlox import reference
 from rlox.protocols import SegmentedBuffer
-from rlox.testing.probes import first_difference
+from rlox_testing.probes import first_difference
 
 CAPACITY, N_ENVS = 12, 2
 KINDS = ("ReplayBuffer", "PrioritizedReplayBuffer", "HerReplayBuffer")

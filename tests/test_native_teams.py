@@ -23,9 +23,9 @@ from rlox.errors import CheckpointError, EnvError
 from rlox.protocols import MultiAgentVecEnv, StatefulVecEnv
 from rlox.registry.table import algorithm_class
 from rlox.testing import check_multi_agent_env
-from rlox.testing.probes import first_difference
 from rlox_marl.envs import PettingZooVecEnv, SimpleSpreadVecEnv
 from rlox_native import MultiAgentVecEnv as NativeVecEnv
+from rlox_testing.probes import first_difference
 
 ENV_ID = "mpe2/simple_spread_v3"
 SEEDS = int(os.environ.get("RLOX_PARITY_SEEDS", "8"))

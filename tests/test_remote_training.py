@@ -18,11 +18,11 @@ from rlox.batches.unrolls import unroll_to_arrays
 from rlox.callbacks import Callback
 from rlox.envs.make import make_vec_env
 from rlox.errors import ConfigError, EnvError
-from rlox.testing.probes import first_difference
 from rlox.training import checkpoint
 from rlox_distributed.options import GrpcOptions
 from rlox_distributed.pool import RemoteEnvPool
 from rlox_distributed.worker import EnvWorker
+from rlox_testing.probes import first_difference
 
 Serve = Callable[..., str]
 

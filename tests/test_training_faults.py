@@ -28,8 +28,8 @@ from rlox.callbacks import Callback, CheckpointCallback, EvalCallback
 from rlox.errors import DivergenceError, EnvError, SpaceError
 from rlox.logging import JsonlLogger, LoggerCallback
 from rlox.registry import algorithm_class
-from rlox.testing.probes import first_difference
 from rlox.training import checkpoint
+from rlox_testing.probes import first_difference
 from small_algorithms import (
     ALGORITHMS,
     ON_DATA,

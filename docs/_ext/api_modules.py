@@ -25,7 +25,7 @@ FLOORS = (
     ("analysis", "replay", "rollouts"),
     ("algorithm",),
     ("api",),
-    ("cli", "offline", "plugin", "testing", "trainers"),
+    ("cli", "offline", "plugin", "trainers"),
 )
 """The packages and modules of core, lowest first; each imports from lower floors only."""
 
@@ -36,6 +36,7 @@ PATHS = (
     "rlox.llm",
     "rlox.policies",
     "rlox.rl8",
+    "rlox.testing",
 )
 """Documented paths that hand on names; the pages are their homes'."""
 

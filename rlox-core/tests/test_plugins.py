@@ -76,10 +76,9 @@ def test_core_registers_through_its_own_entry_point(install: Install) -> None:
     """What core provides comes the way of any plugin."""
     found = [r for r in load_plugins() if r.distribution == "rlox-core"]
     assert names(found) == {
-        "ale", "checkpoint", "console", "csv", "early-stopping", "envpool", "eval", "gymnasium",
-        "her", "jsonl", "mlflow", "mmap", "mujoco", "prioritized", "progress", "sequence",
-        "tensorboard", "timing", "torch", "process", "thread", "torch-compile", "uniform", "video",
-        "wandb",
+        "checkpoint", "console", "csv", "early-stopping", "eval", "gymnasium", "her", "jsonl",
+        "mlflow", "mmap", "prioritized", "progress", "sequence", "tensorboard", "timing", "torch",
+        "process", "thread", "torch-compile", "uniform", "video", "wandb",
     }  # fmt: skip
 
 

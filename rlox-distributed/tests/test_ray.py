@@ -18,8 +18,8 @@ import pytest
 import rlox
 import rlox.testing
 from rlox.errors import ConfigError, WorkerError, WorkerLostError
-from rlox.testing.probes import first_difference
 from rlox_distributed.ray_cluster import join_cluster
+from rlox_testing.probes import first_difference
 
 ray = pytest.importorskip("ray", reason="the extra 'ray' is not installed")
 pytest.importorskip("rlox_onpolicy")

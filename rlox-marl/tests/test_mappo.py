@@ -13,11 +13,11 @@ from gymnasium import spaces
 from pettingzoo import ParallelEnv
 from rlox.errors import BackendError, CheckpointError, ConfigError, EnvError, UnknownNameError
 from rlox.nn import ConvolutionalEncoder
-from rlox.testing.probes import first_difference
 from rlox_marl.collector import MultiAgentCollector
 from rlox_marl.envs import PettingZooVecEnv, SimpleSpreadVecEnv
 from rlox_marl.ippo import IPPO
 from rlox_marl.mappo import MAPPO
+from rlox_testing.probes import first_difference
 from scripted_teams import AGENTS, Life, ScriptedParallel, ScriptedTurns, Turn
 
 SPREAD = "mpe2/simple_spread_v3"

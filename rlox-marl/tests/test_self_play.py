@@ -11,10 +11,10 @@ import torch
 from games import HigherNumber, PenaltyGame
 from rlox import cli
 from rlox.errors import ConfigError
-from rlox.testing.probes import first_difference
 from rlox_marl.ippo import IPPO
 from rlox_marl.matches import MatchResult, play_match
 from rlox_marl.self_play import OpponentPool, expected_score
+from rlox_testing.probes import first_difference
 from torch import nn
 
 GAME = {

@@ -10,10 +10,10 @@ import rlox
 import torch
 from rlox.errors import CheckpointError, ConfigError
 from rlox.losses import ClippedSurrogate
-from rlox.testing.probes import first_difference
 from rlox_marl.ippo import IPPO
 from rlox_marl.mappo import MAPPO
 from rlox_marl.objectives import TeamSurrogate
+from rlox_testing.probes import first_difference
 
 SPREAD = "mpe2/simple_spread_v3"
 SMALL = {"n_envs": 4, "n_steps": 8, "batch_size": 32, "n_epochs": 2}

@@ -13,10 +13,10 @@ from pettingzoo import ParallelEnv
 from rlox.batches.sequences import split_sequences
 from rlox.errors import ConfigError
 from rlox.losses import evaluate_actions
-from rlox.testing.probes import first_difference
 from rlox_marl.envs import PettingZooVecEnv, SimpleSpreadVecEnv
 from rlox_marl.ippo import IPPO
 from rlox_marl.mappo import MAPPO
+from rlox_testing.probes import first_difference
 from scripted_teams import AGENTS, Life, ScriptedParallel, ScriptedTurns, Turn
 
 SPREAD = "mpe2/simple_spread_v3"

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rlox.errors import CheckpointError, ConfigError
 from rlox.preprocessing import Preprocessor
-from rlox.testing.probes import first_difference
 from rlox_marl.collector import MultiAgentCollector
 from rlox_marl.envs import PettingZooVecEnv, SimpleSpreadVecEnv
 from rlox_marl.ippo import IPPO
@@ -18,6 +17,7 @@ from rlox_marl.mappo import MAPPO
 from rlox_marl.preprocessing import TeamPreprocessor
 from rlox_marl.running import RunningTeams
 from rlox_marl.views import make_views
+from rlox_testing.probes import first_difference
 from scripted_teams import AGENTS, N_ACTIONS, Life, ScriptedParallel, ScriptedTurns, Turn
 
 SPREAD = "mpe2/simple_spread_v3"

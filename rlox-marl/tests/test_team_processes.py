@@ -11,8 +11,8 @@ import pytest
 import rlox
 from gymnasium import spaces
 from rlox.errors import EnvError, WorkerLostError
-from rlox.testing.probes import first_difference
 from rlox_marl.envs import PettingZooProcesses, PettingZooVecEnv
+from rlox_testing.probes import first_difference
 from scripted_teams import Life, ScriptedParallel, ScriptedTurns, Turn
 
 PAYS = {"scout_0": 1.0, "scout_1": -1.0, "tank": 0.5}

@@ -14,9 +14,9 @@ import data
 import pytest
 import yaml
 from rlox import cli
-from rlox.testing.probes import first_difference
 from rlox.training import checkpoint
 from rlox_offline.datasets import load_dataset, save_dataset
+from rlox_testing.probes import first_difference
 
 
 class Result(NamedTuple):

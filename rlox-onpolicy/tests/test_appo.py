@@ -18,8 +18,8 @@ from rlox.learners import TargetPolicy
 from rlox.losses import evaluate_actions
 from rlox.networks.actor_critics import make_policy
 from rlox.rollouts import RolloutCollector
-from rlox.testing.probes import first_difference
 from rlox_onpolicy.appo import APPO
+from rlox_testing.probes import first_difference
 
 SMALL: dict[str, Any] = {"n_actors": 2, "n_envs": 2, "n_steps": 16, "hidden": 8, "batch_size": 16}
 

@@ -17,8 +17,8 @@ from rlox.batches.unrolls import unroll_to_arrays
 from rlox.callbacks import Callback
 from rlox.envs.make import make_vec_env
 from rlox.errors import ConfigError
-from rlox.testing.probes import first_difference
 from rlox_onpolicy.impala import IMPALA
+from rlox_testing.probes import first_difference
 
 SMALL: dict[str, Any] = {"n_actors": 2, "n_envs": 2, "n_steps": 16, "hidden": 8}
 

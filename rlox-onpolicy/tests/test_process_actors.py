@@ -15,8 +15,8 @@ import pytest
 import rlox.testing
 from rlox.envs.workers import process
 from rlox.errors import WorkerError, WorkerLostError
-from rlox.testing.probes import first_difference
 from rlox_onpolicy.impala import IMPALA
+from rlox_testing.probes import first_difference
 
 SMALL: dict[str, Any] = {"n_actors": 2, "n_envs": 2, "n_steps": 8, "hidden": 8, "seed": 1}
 

@@ -64,54 +64,13 @@ def video_callback(log_dir: str | Path) -> VideoCallback:
 
 @hookimpl
 def rlox_env_backends() -> Iterable[EnvBackendSpec]:
-    """Register gymnasium, which tries every id, ALE's games and MuJoCo's tasks."""
+    """Register gymnasium, which tries every id."""
     yield EnvBackendSpec(
         name="gymnasium",
         summary="Any registered gymnasium env, stepped in this process or in worker processes.",
         factory="rlox.envs.gymnasium:make_vec_env",
         priority=0,
     )
-    yield EnvBackendSpec(
-        name="ale",
-        summary="Atari games, preprocessed, on ALE's own threads (ale-py).",
-        factory="rlox.envs.atari:make_vec_env",
-        env_prefixes=("ALE/",),
-        options="rlox.envs.atari:AtariOptions",
-        env_kwargs=(
-            "continuous", "continuous_action_threshold", "frameskip", "full_action_space",
-            "grayscale", "img_height", "img_width", "max_num_frames_per_episode", "maxpool",
-            "noop_max", "repeat_action_probability", "stack_num", "use_fire_reset",
-        ),
-    )  # fmt: skip
-    yield EnvBackendSpec(
-        name="envpool",
-        summary="Envs of EnvPool on its own threads, where the backend is named.",
-        factory="rlox.envs.pools:make_vec_env",
-        options="rlox.envs.pools:PoolOptions",
-        priority=-1,
-    )
-    yield EnvBackendSpec(
-        name="mujoco",
-        summary="gymnasium's MuJoCo tasks, stepped many at once on MuJoCo's own threads.",
-        factory="rlox.envs.mujoco:make_vec_env",
-        unavailable="rlox.envs.mujoco:unavailable",
-        options="rlox.envs.mujoco:MujocoOptions",
-        env_ids=(
-            "Ant-v5", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5", "HumanoidStandup-v5",
-            "InvertedDoublePendulum-v5", "InvertedPendulum-v5", "Pusher-v5", "Reacher-v5",
-            "Swimmer-v5", "Walker2d-v5",
-        ),
-        env_kwargs=(
-            "contact_cost_range", "contact_cost_weight", "contact_force_range",
-            "ctrl_cost_weight", "exclude_current_positions_from_observation",
-            "forward_reward_weight", "frame_skip", "healthy_angle_range", "healthy_reward",
-            "healthy_state_range", "healthy_z_range", "impact_cost_range", "impact_cost_weight",
-            "include_cfrc_ext_in_observation", "include_cinert_in_observation",
-            "include_cvel_in_observation", "include_qfrc_actuator_in_observation", "main_body",
-            "reset_noise_scale", "reward_control_weight", "reward_dist_weight",
-            "reward_near_weight", "terminate_when_unhealthy", "uph_cost_weight", "xml_file",
-        ),
-    )  # fmt: skip
 
 
 @hookimpl

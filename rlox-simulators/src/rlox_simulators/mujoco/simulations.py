@@ -1,0 +1,166 @@
+"""N simulations of one MuJoCo model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from rlox.errors import EnvError
+
+__all__ = ["Simulations"]
+
+Array = npt.NDArray[Any]
+T = TypeVar("T")
+
+
+class Simulations:
+    """N simulations of a model, stepped together on MuJoCo's threads.
+
+    Derived fields such as ``xpos`` are those of the state before the last of a step's substeps, as
+    ``mj_step`` leaves them. The number of threads changes no bit.
+
+    Args:
+        xml_file: a path that begins with ``.``, ``~`` or the root, or the name of one of
+            gymnasium's models.
+        n: number of simulations N.
+        frame_skip: substeps of a step.
+        contact_forces: whether :attr:`cfrc_ext` is computed.
+        threads: threads that step.
+
+    Raises:
+        EnvError: the file does not exist, or is no model.
+    """
+
+    def __init__(
+        self, xml_file: str, n: int, frame_skip: int, contact_forces: bool, threads: int
+    ) -> None:
+        import mujoco
+        from mujoco import batch
+
+        path = _find(xml_file)
+        try:
+            self.model = mujoco.MjModel.from_xml_path(str(path))
+        except ValueError as error:
+            raise EnvError(f"{path} is no model of MuJoCo: {error}") from error
+        self._mujoco = mujoco
+        self._failure = batch.SimulationError
+        # the data of every simulation is kept only where one more call reads it
+        self._batch = batch.Batch(self.model, n, threads, persistent=contact_forces)
+        self._frame_skip = frame_skip
+        self.dt: float = self.model.opt.timestep * frame_skip
+        """Seconds of a step."""
+        self._defaults: Array = self.state[0].copy()
+        self.qpos: Array = self._batch.bind("qpos")
+        """(N, nq) positions."""
+        self.qvel: Array = self._batch.bind("qvel")
+        """(N, nv) velocities."""
+        before = mujoco.mj_stateSize(self.model, mujoco.mjtState.mjSTATE_TIME)
+        self.qpos_qvel: Array = self.state[:, before : before + self.model.nq + self.model.nv]
+        """(N, nq + nv) positions and velocities side by side, as states hold them."""
+        self.ctrl: Array = self._batch.bind("ctrl")
+        """(N, nu) controls of the last step."""
+        self.cfrc_ext: Array = np.zeros((n, self.model.nbody, 6))
+        """(N, nbody, 6) contact forces on bodies, zeros in new episodes as in gymnasium's envs."""
+        self._data = mujoco.MjData(self.model) if contact_forces else None
+        # what forces on bodies come from: contacts, equalities, and forces that are given
+        sources = ("ncon", "ne", "xfrc_applied") if contact_forces else ()
+        self._sources = [self._batch.bind(name) for name in sources]
+        self._bodies: dict[str | int, Array] = {}
+        self._known: dict[str, Any] = {}
+
+    @property
+    def n(self) -> int:
+        """Number of simulations N."""
+        return int(self._batch.nsim)
+
+    @property
+    def state(self) -> Array:
+        """(N, size) everything that determines what follows, in MuJoCo's order."""
+        rows: Array = self._batch.state
+        return rows
+
+    def field(self, name: str) -> Array:
+        """Return (N, ...) values of a field of ``MjData``; ask for it before the first step."""
+        values: Array = self._batch.bind(name)
+        return values
+
+    def body(self, name: str | int) -> Array:
+        """Return the (N, 3) positions of a body.
+
+        Raises:
+            EnvError: the model has no such body.
+        """
+        values = self._bodies.get(name)
+        if values is None:
+            try:
+                index = self.model.body(name).id
+            except (KeyError, IndexError) as error:
+                raise EnvError(f"the model has no body {name!r}: {error}") from None
+            values = self._bodies[name] = self._batch.bind("xpos")[:, index]
+        return values
+
+    def once(self, name: str, compute: Callable[[Simulations], T]) -> T:
+        """Return what a function says of the simulations, called once until they change.
+
+        Args:
+            name: the value's, among all that are asked for.
+            compute: the function.
+        """
+        if name not in self._known:
+            self._known[name] = compute(self)
+        value: T = self._known[name]
+        return value
+
+    def step(self, actions: Array) -> None:
+        """Apply (N, nu) actions for ``frame_skip`` substeps.
+
+        Raises:
+            EnvError: MuJoCo reports an error.
+        """
+        self._known.clear()
+        self.ctrl[...] = actions
+        try:
+            self._batch.step(nstep=self._frame_skip)
+        except self._failure as error:
+            raise EnvError(f"a step of MuJoCo failed: {error}") from error
+        if self._data is not None:
+            self._compute_forces(self._data)
+
+    def _compute_forces(self, data: Any) -> None:
+        contacts, equalities, given = self._sources
+        self.cfrc_ext[...] = 0.0
+        # without a source they are zeros, and most steps of what runs or jumps have none
+        rows = range(self.n) if given.any() else (contacts + equalities).nonzero()[0]
+        for row in rows:
+            self._batch.get_data(row, data)
+            self._mujoco.mj_rnePostConstraint(self.model, data)
+            self.cfrc_ext[row] = data.cfrc_ext
+
+    def restore(self, state: Array) -> None:
+        """Go on from what :attr:`state` was."""
+        self._known.clear()
+        self.state[...] = state
+
+    def begin(self, rows: Array, qpos: Array, qvel: Array) -> None:
+        """Begin the simulations at ``rows`` with (len(rows), nq) positions and velocities."""
+        self._known.clear()
+        self.state[rows] = self._defaults
+        self.qpos[rows], self.qvel[rows] = qpos, qvel
+        self._batch.forward(rows)
+        self.cfrc_ext[rows] = 0.0
+
+
+def _find(xml_file: str) -> Path:
+    """Return where a model is, as gymnasium looks for it."""
+    assets = Path(gymnasium.__file__).parent / "envs/mujoco/assets"
+    path = Path(xml_file).expanduser() if xml_file[:1] in "./~" else assets / xml_file
+    if not path.is_file():
+        raise EnvError(
+            f"xml_file {xml_file!r} does not exist ({path}); name a file, or one of gymnasium's "
+            f"models such as 'half_cheetah.xml' from {assets}"
+        )
+    return path

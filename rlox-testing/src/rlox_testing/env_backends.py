@@ -1,0 +1,233 @@
+"""Conformance checks of :class:`rlox.protocols.VecEnv`."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from rlox.envs.validate import STEP_KEYS
+from rlox.protocols import StatefulVecEnv, VecEnv, VecEnvStep
+from rlox.registry.table import get_registry
+
+from rlox_testing.probes import check, first_difference, require, run_checks
+
+__all__ = [
+    "ENV_BACKEND_CHECKS",
+    "check_env_autoreset",
+    "check_env_backend",
+    "check_env_seeding",
+    "check_env_shapes",
+    "check_env_state",
+]
+
+
+def _make(name: str, env_id: str, n_envs: int, options: Any) -> VecEnv:
+    registration = get_registry().get("rlox_env_backends", name)
+    env_ids = registration.spec.env_ids
+    require(
+        not env_ids or env_id in env_ids,
+        f"the spec's env_ids must name '{env_id}', got {env_ids}",
+    )
+    env: VecEnv = registration.build(env_id, n_envs=n_envs, env_kwargs=None, options=options)
+    require(env.n_envs == n_envs, f"n_envs must be {n_envs}, got {env.n_envs}")
+    return env
+
+
+def _action_batches(env: VecEnv, n_steps: int, seed: int) -> list[npt.NDArray[Any]]:
+    """Return random actions, drawn from a copy so that the env's own space keeps its stream."""
+    space = copy.deepcopy(env.action_space)
+    space.seed(seed)
+    return [np.stack([space.sample() for _ in range(env.n_envs)]) for _ in range(n_steps)]
+
+
+def _snapshot(step: VecEnvStep) -> dict[str, npt.NDArray[Any]]:
+    """Return a copy: an env may write its next step into the same arrays."""
+    return {key: np.array(value) for key, value in step.items()}
+
+
+def _trajectory(env: VecEnv, n_steps: int, seed: int) -> list[Any]:
+    """Return the first observations and then every step."""
+    steps: list[Any] = [np.array(env.reset_all(seed))]
+    steps += [_snapshot(env.step_all(actions)) for actions in _action_batches(env, n_steps, seed)]
+    return steps
+
+
+def _require_obs(obs: Any, space: gymnasium.Space[Any], n_envs: int, what: str) -> None:
+    require(isinstance(obs, np.ndarray), f"{what} must be an array, got {type(obs).__name__}")
+    expected = (n_envs, *(space.shape or ()))
+    require(obs.shape == expected, f"{what} must have shape {expected}, got {obs.shape}")
+    require(obs.dtype == space.dtype, f"{what} must be {space.dtype}, got {obs.dtype}")
+    outside = [row for row in obs if not space.contains(row)]
+    require(not outside, f"{what} must lie in {space}, got {outside[:1]}")
+
+
+@check
+def check_env_shapes(
+    name: str,
+    env_id: str,
+    *,
+    n_envs: int = 3,
+    n_steps: int = 200,
+    seed: int = 0,
+    options: Any = None,
+) -> str | None:
+    """Check keys, shapes and dtypes of every reset and step, and that rewards are finite."""
+    env = _make(name, env_id, n_envs, options)
+    _require_obs(env.reset_all(seed), env.observation_space, n_envs, "the first observations")
+    for actions in _action_batches(env, n_steps, seed):
+        step = env.step_all(actions)
+        require(set(step) == set(STEP_KEYS), f"a step must have {STEP_KEYS}, got {tuple(step)}")
+        _require_obs(step["obs"], env.observation_space, n_envs, "obs")
+        _require_obs(step["final_obs"], env.observation_space, n_envs, "final_obs")
+        for key, dtype in (("rewards", np.float64), ("terminated", bool), ("truncated", bool)):
+            array = step[key]  # type: ignore[literal-required]
+            require(
+                isinstance(array, np.ndarray) and array.shape == (n_envs,) and array.dtype == dtype,
+                f"{key} must be ({n_envs},) {np.dtype(dtype)}, got {np.shape(array)} "
+                f"{np.asarray(array).dtype}",
+            )
+        require(np.isfinite(step["rewards"]).all(), f"rewards must be finite: {step['rewards']}")
+    env.close()
+    return None
+
+
+@check
+def check_env_autoreset(
+    name: str,
+    env_id: str,
+    *,
+    n_envs: int = 3,
+    n_steps: int = 200,
+    seed: int = 0,
+    options: Any = None,
+) -> str | None:
+    """Check that final_obs is obs if the episode goes on, and is not if it ended."""
+    env = _make(name, env_id, n_envs, options)
+    endings = resets = 0
+    for step in _trajectory(env, n_steps, seed)[1:]:
+        ended = step["terminated"] | step["truncated"]
+        require(
+            np.array_equal(step["obs"][~ended], step["final_obs"][~ended]),
+            "final_obs must equal obs if the episode goes on",
+        )
+        for i in np.flatnonzero(ended):
+            endings += 1
+            resets += not np.array_equal(step["obs"][i], step["final_obs"][i])
+    env.close()
+    if not endings:
+        return f"no episode ended within {n_steps} steps; raise n_steps"
+    require(
+        resets,
+        f"all {endings} episodes ended with obs equal to final_obs; obs must be the first "
+        "observation of the next episode, final_obs the last of the old one",
+    )
+    return None
+
+
+@check
+def check_env_seeding(
+    name: str,
+    env_id: str,
+    *,
+    n_envs: int = 3,
+    n_steps: int = 200,
+    seed: int = 0,
+    options: Any = None,
+) -> str | None:
+    """Check that one seed gives one trajectory, bit by bit, in a new env and in a used one."""
+    env = _make(name, env_id, n_envs, options)
+    first = _trajectory(env, n_steps, seed)
+    env.close()  # before the next: a worker steps the envs of one learner
+    env = _make(name, env_id, n_envs, options)
+    for what in ("a new env", "the same env"):
+        difference = first_difference(first, _trajectory(env, n_steps, seed))
+        require(
+            difference is None,
+            f"the same seed and actions in {what} must give the same bits, got other {difference}",
+        )
+    begun = np.array(env.reset_all([seed + i for i in range(n_envs)]))
+    difference = first_difference(first[0], begun)
+    require(difference is None, "reset_all(s) must give env i the seed s + i")
+    env.close()
+    return None
+
+
+@check
+def check_env_state(
+    name: str,
+    env_id: str,
+    *,
+    n_envs: int = 3,
+    n_steps: int = 200,
+    seed: int = 0,
+    options: Any = None,
+) -> str | None:
+    """Check that a restored env goes on exactly as the one whose state it has."""
+    env = _make(name, env_id, n_envs, options)
+    if not isinstance(env, StatefulVecEnv):
+        env.close()
+        return "the env does not expose its state (rlox.protocols.StatefulVecEnv)"
+    _trajectory(env, n_steps // 2, seed)
+    state = env.state()
+    if not state:
+        env.close()
+        return "the env's state is empty"
+    arrays = isinstance(state, dict) and all(isinstance(v, np.ndarray) for v in state.values())
+    require(arrays, "state() must return a dict of arrays")
+    kept = copy.deepcopy(state)
+    actions = _action_batches(env, n_steps, seed + 1)
+    straight = [_snapshot(env.step_all(a)) for a in actions]
+    difference = first_difference(kept, state)
+    require(difference is None, f"state() must return a copy, but stepping changed {difference}")
+    env.close()  # before the next: a worker steps the envs of one learner
+    other = _make(name, env_id, n_envs, options)
+    assert isinstance(other, StatefulVecEnv)
+    other.reset_all(seed + 2)
+    other.set_state(state)
+    difference = first_difference(straight, [_snapshot(other.step_all(a)) for a in actions])
+    require(difference is None, f"a restored env must go on with the same bits, not {difference}")
+    other.close()
+    return None
+
+
+ENV_BACKEND_CHECKS: tuple[Callable[..., str | None], ...] = (
+    check_env_shapes,
+    check_env_autoreset,
+    check_env_seeding,
+    check_env_state,
+)
+"""All checks of an env backend, in the order in which :func:`check_env_backend` runs them."""
+
+
+def check_env_backend(
+    name: str,
+    env_id: str,
+    *,
+    n_envs: int = 3,
+    n_steps: int = 200,
+    seed: int = 0,
+    options: Any = None,
+) -> dict[str, str]:
+    """Run every check of an env backend.
+
+    Args:
+        name: registered name of the backend.
+        env_id: an id that it can build.
+        n_envs: number of envs N.
+        n_steps: vector steps with random actions; enough for some episode to end.
+        seed: of envs and actions.
+        options: an instance of the model of the backend's own options; ``None`` takes their
+            defaults.
+
+    Returns:
+        The checks that did not apply, with the reason.
+
+    Raises:
+        AssertionError: a check failed; the text begins with its name.
+    """
+    arguments = {"n_envs": n_envs, "n_steps": n_steps, "seed": seed, "options": options}
+    return run_checks(ENV_BACKEND_CHECKS, name, env_id, **arguments)

@@ -1,0 +1,176 @@
+"""Conformance checks of algorithms that train language models.
+
+A model is trained in place, so that every check makes its own: ``arguments`` is a function that
+returns the arguments of :func:`rlox.make`, among them ``model`` and a small ``dataset``. They are
+new at each call and the same each time.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rlox.api import make
+from rlox.errors import ConfigError
+from rlox.registry.table import algorithm_class, config_class, spec
+
+from rlox_testing.declarations import check_config_documented, check_spec
+from rlox_testing.probes import Recorder, RowRecorder, SaveOnce, check, first_difference, require
+from rlox_testing.restoring import full_state
+
+__all__ = [
+    "LANGUAGE_CHECKS",
+    "check_language_algorithm",
+    "check_language_evaluation",
+    "check_language_options",
+    "check_language_resume",
+    "check_language_seeding",
+    "check_language_training",
+]
+
+Arguments = Callable[[], Mapping[str, Any]]
+
+N = 4
+"""Gradient steps of a training."""
+
+
+@check
+def check_language_options(name: str, arguments: Arguments) -> None:
+    """Check that a misspelt option is refused, that no env is taken, and that a model is needed."""
+    option = list(config_class(name).model_fields)[-1]
+    for wrong, known in (({f"{option}_": 1}, option), ({"env": "CartPole-v1"}, "env")):
+        try:
+            make(name, **{**arguments(), **wrong})
+        except ConfigError as error:  # noqa: PERF203
+            require(known in str(error), f"the error must name '{known}', got: {error}")
+        else:
+            raise AssertionError(f"{wrong} was accepted")
+    require("model" in spec(name).needs, f"needs of '{name}' must have 'model'")
+
+
+@check
+def check_language_training(name: str, arguments: Arguments) -> None:
+    """Check that gradient steps and tokens are counted, logged and stopped at; metrics, floats."""
+    recorder, rows = Recorder(), RowRecorder()
+    algorithm = make(name, callbacks=[recorder], logger=rows, **arguments())
+    algorithm.train(N)
+    steps = algorithm.clock.gradient_steps
+    require(
+        steps >= N and algorithm.clock.env_steps == 0,
+        f"train({N}) took {steps} gradient steps and {algorithm.clock.env_steps} env steps",
+    )
+    require(
+        recorder.steps == list(range(1, steps + 1)),
+        f"on_step must come after each gradient step, got {recorder.steps}",
+    )
+    require(bool(rows.rows) and rows.rows[-1][0] == steps, "the logger must get the last row")
+    for _, row in rows.rows:
+        for key, value in row.items():
+            number = isinstance(value, float) and math.isfinite(value)
+            require(number, f"the metric '{key}' is {value!r}")
+    for counter in ("prompts", "completions", "tokens"):
+        counts = [row.get(counter, -1.0) for _, row in rows.rows]
+        require(
+            counts[0] > 0 and counts == sorted(counts),
+            f"the metric '{counter}' must grow from row to row, got {counts}",
+        )
+    stopped = make(name, callbacks=[Recorder(stop_at=2)], **arguments())
+    stopped.train(N)
+    require(
+        stopped.clock.gradient_steps == 2,
+        f"on_step returned False after 2 gradient steps, {stopped.clock.gradient_steps} were taken",
+    )
+
+
+@check
+def check_language_seeding(name: str, arguments: Arguments) -> None:
+    """Check that one seed gives one state, bit by bit, whoever is evaluated."""
+
+    def trained(evaluates: bool = False) -> dict[str, Any]:
+        algorithm = make(name, **{**arguments(), "seed": 1})
+        for _ in range(2):
+            algorithm.train(N // 2)
+            if evaluates:
+                algorithm.run_episodes(n_episodes=2, deterministic=False)
+        return algorithm.state_dict()
+
+    first = trained()
+    difference = first_difference(first, trained())
+    require(difference is None, f"two trainings with the same seed differ: {difference}")
+    difference = first_difference(first, trained(evaluates=True))
+    require(difference is None, f"run_episodes() changes the training: {difference}")
+
+
+@check
+def check_language_evaluation(name: str, arguments: Arguments) -> None:
+    """Check that an evaluation has as many finite returns as asked for, and repeats."""
+    algorithm = make(name, **arguments())
+    results = [algorithm.run_episodes(n_episodes=5, seed=3) for _ in range(2)]
+    for result in results:
+        require(
+            len(result.returns) == len(result.lengths) == 5,
+            f"5 episodes were asked for, got {len(result.returns)} returns",
+        )
+        require(all(map(math.isfinite, result.returns)), f"returns are {result.returns}")
+        require(bool((result.lengths > 0).all()), f"lengths in tokens are {result.lengths}")
+    require(
+        bool((results[0].returns == results[1].returns).all()),
+        "two evaluations with one seed differ",
+    )
+
+
+@check
+def check_language_resume(name: str, arguments: Arguments) -> None:
+    """Check that saving, restoring and going on equals training straight through, bit by bit."""
+    fields = config_class(name).model_fields
+    own = {k: v for k, v in arguments().items() if k not in fields and k != "config"}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "halfway.safetensors")
+        straight = make(name, callbacks=[SaveOnce(path)], **arguments())
+        straight.train(N)
+        resumed = algorithm_class(name).from_checkpoint(path, callbacks=[Recorder()], **own)
+    state = resumed.state_dict()
+    kept = copy.deepcopy(state)
+    resumed.train()
+    difference = first_difference(kept, state)
+    require(difference is None, f"state_dict() must return copies; training changed {difference}")
+    difference = first_difference(full_state(straight), full_state(resumed))
+    require(difference is None, f"a resumed training ends elsewhere than a straight: {difference}")
+
+
+def _declared(run: Callable[..., str | None]) -> Callable[..., None]:
+    def checked(name: str, arguments: Arguments) -> None:
+        run(name)
+
+    checked.__name__, checked.__doc__ = run.__name__, run.__doc__
+    return checked
+
+
+LANGUAGE_CHECKS: tuple[Callable[..., None], ...] = (
+    _declared(check_spec),
+    _declared(check_config_documented),
+    check_language_options,
+    check_language_training,
+    check_language_seeding,
+    check_language_evaluation,
+    check_language_resume,
+)
+"""All checks of an algorithm for language models, in the order in which they are run."""
+
+
+def check_language_algorithm(name: str, arguments: Arguments) -> None:
+    """Run every check of an algorithm that trains language models.
+
+    Args:
+        name: registered name of the algorithm.
+        arguments: returns the arguments of :func:`rlox.make`, among them a new model and a dataset.
+
+    Raises:
+        AssertionError: a check failed; the text begins with its name.
+    """
+    for run in LANGUAGE_CHECKS:
+        run(name, arguments)

@@ -1,0 +1,200 @@
+"""Conformance checks of :class:`rlox.offline.base.OfflineAlgorithm`.
+
+Every check takes the registered name, a small dataset and the arguments of :func:`rlox.make`.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rlox.api import make
+from rlox.errors import ConfigError
+from rlox.registry.table import algorithm_class, config_class
+
+from rlox_testing.algorithms import require_actions
+from rlox_testing.declarations import check_config_documented, check_spec
+from rlox_testing.probes import Recorder, RowRecorder, SaveOnce, check, first_difference, require
+from rlox_testing.restoring import full_state
+
+__all__ = [
+    "OFFLINE_CHECKS",
+    "check_offline_algorithm",
+    "check_offline_options",
+    "check_offline_predict",
+    "check_offline_resume",
+    "check_offline_seeding",
+    "check_offline_training",
+]
+
+N = 6
+"""Gradient steps of a training."""
+
+
+@check
+def check_offline_options(name: str, dataset: Any, **arguments: Any) -> None:
+    """Check that a misspelt option, and a size that is not the dataset's, are refused."""
+    option = list(config_class(name).model_fields)[-1]
+    for wrong in ({f"{option}_": 1}, {"obs_dim": 10_000}):
+        (key, _), known = next(iter(wrong.items())), option if "obs_dim" not in wrong else "10000"
+        try:
+            make(name, dataset=dataset, **{**arguments, **wrong})
+        except ConfigError as error:
+            require(
+                f"{key}" in str(error) and known in str(error),
+                f"the error must name '{key}' and '{known}', got: {error}",
+            )
+            continue
+        raise AssertionError(f"{wrong} was accepted")
+
+
+@check
+def check_offline_training(name: str, dataset: Any, **arguments: Any) -> None:
+    """Check that gradient steps are counted, logged and stopped at, and that metrics are floats."""
+    recorder, rows = Recorder(), RowRecorder()
+    algorithm = make(name, dataset=dataset, callbacks=[recorder], logger=rows, **arguments)
+    metrics = algorithm.train(N)
+    clock = algorithm.clock
+    require(
+        (clock.gradient_steps, clock.env_steps) == (N, 0),
+        f"train({N}) took {clock.gradient_steps} gradient steps and {clock.env_steps} env steps",
+    )
+    require(
+        recorder.steps == list(range(1, N + 1)),
+        f"on_step must come after each gradient step, got {recorder.steps}",
+    )
+    require(
+        [step for step, _ in rows.rows] == [N],
+        f"the logger must get a row at step {N}, got {[step for step, _ in rows.rows]}",
+    )
+    for key, value in metrics.items():
+        require(
+            isinstance(value, float) and math.isfinite(value), f"the metric '{key}' is {value!r}"
+        )
+    stopped = make(name, dataset=dataset, callbacks=[Recorder(stop_at=2)], **arguments)
+    stopped.train(N)
+    require(
+        stopped.clock.gradient_steps == 2,
+        f"on_step returned False after 2 gradient steps, {stopped.clock.gradient_steps} were taken",
+    )
+
+
+@check
+def check_offline_seeding(name: str, dataset: Any, **arguments: Any) -> None:
+    """Check that one seed gives one state, bit by bit, whoever acts, and another seed another."""
+
+    def trained(seed: int, acts: bool = False) -> dict[str, Any]:
+        algorithm = make(name, dataset=dataset, **{**arguments, "seed": seed})
+        for _ in range(2):
+            algorithm.train(N // 2)
+            if acts:
+                algorithm.predict(_some_obs(dataset), deterministic=False)
+        return algorithm.state_dict()
+
+    first = trained(1)
+    difference = first_difference(first, trained(1))
+    require(difference is None, f"two trainings with the same seed differ: {difference}")
+    difference = first_difference(first, trained(1, acts=True))
+    require(difference is None, f"predict(deterministic=False) changes the training: {difference}")
+    require(
+        first_difference(first["networks"], trained(2)["networks"]) is not None,
+        "trainings with the seeds 1 and 2 end in the same networks; the seed is ignored",
+    )
+
+
+@check
+def check_offline_predict(name: str, dataset: Any, **arguments: Any) -> None:
+    """Check actions for one observation and for batches: type, shape, dtype, within bounds."""
+    algorithm: Any = make(name, dataset=dataset, **arguments)
+    obs = _some_obs(dataset)
+    for deterministic in (True, False):
+        actions = algorithm.predict(obs, deterministic=deterministic)
+        require_actions(actions, len(obs), algorithm.action_space)
+    one, batch = algorithm.predict(obs[0]), algorithm.predict(obs)
+    require(algorithm.action_space.contains(one), f"{one!r} is not in {algorithm.action_space}")
+    require(
+        np.allclose(one, batch[0], atol=1e-4),
+        f"one observation gives {one}, the same one in a batch {batch[0]}",
+    )
+
+
+@check
+def check_offline_resume(name: str, dataset: Any, **arguments: Any) -> None:
+    """Check that saving, restoring and going on equals training straight through, bit by bit.
+
+    An algorithm restored without a dataset acts as the saved one does, and refuses to train.
+    """
+    fields = config_class(name).model_fields
+    own = {key: value for key, value in arguments.items() if key not in fields and key != "config"}
+    sizes = {**arguments, "steps_per_iteration": N}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "halfway.safetensors")
+        straight = make(name, dataset=dataset, callbacks=[SaveOnce(path)], **sizes)
+        straight.train(2 * N)
+        resumed = algorithm_class(name).from_checkpoint(
+            path, dataset=dataset, callbacks=[Recorder()], **own
+        )
+        informed = algorithm_class(name).from_checkpoint(path, dataset=dataset, **own)
+        acting = algorithm_class(name).from_checkpoint(path, **own)
+    obs = _some_obs(dataset)
+    require(
+        np.array_equal(informed.predict(obs), acting.predict(obs)),
+        "an algorithm restored without a dataset chooses other actions",
+    )
+    try:
+        acting.train(1)
+    except ConfigError as error:
+        require("dataset" in str(error), f"the error must name the dataset, got: {error}")
+    else:
+        raise AssertionError("an algorithm without a dataset trained")
+    state = resumed.state_dict()
+    kept = copy.deepcopy(state)
+    resumed.train()
+    difference = first_difference(kept, state)
+    require(difference is None, f"state_dict() must return copies; training changed {difference}")
+    difference = first_difference(full_state(straight), full_state(resumed))
+    require(difference is None, f"a resumed training ends elsewhere than a straight: {difference}")
+
+
+def _some_obs(dataset: Any) -> Any:
+    return np.asarray(dataset.sample(5, 0)["obs"], np.float32)
+
+
+def _declared(run: Callable[..., str | None]) -> Callable[..., None]:
+    def checked(name: str, dataset: Any, **arguments: Any) -> None:
+        run(name)
+
+    checked.__name__, checked.__doc__ = run.__name__, run.__doc__
+    return checked
+
+
+OFFLINE_CHECKS: tuple[Callable[..., None], ...] = (
+    _declared(check_spec),
+    _declared(check_config_documented),
+    check_offline_options,
+    check_offline_training,
+    check_offline_seeding,
+    check_offline_predict,
+    check_offline_resume,
+)
+"""All checks of an offline algorithm, in the order in which they are run."""
+
+
+def check_offline_algorithm(name: str, dataset: Any, **arguments: Any) -> None:
+    """Run every check of an algorithm that learns from a dataset.
+
+    Args:
+        name: registered name of the algorithm.
+        dataset: a small one; see :class:`rlox.offline.dataset.OfflineDataset`.
+        arguments: of :func:`rlox.make`.
+
+    Raises:
+        AssertionError: a check failed; the text begins with its name.
+    """
+    for run in OFFLINE_CHECKS:
+        run(name, dataset, **arguments)

@@ -1,0 +1,130 @@
+"""Conformance checks of checkpoints: complete and exact restoring."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from rlox.algorithm import Algorithm
+from rlox.protocols import StatefulVecEnv
+
+from rlox_testing.cases import CARTPOLE, Case, open_case
+from rlox_testing.probe_groups import ProbeGroup
+from rlox_testing.probes import (
+    ProbeVecEnv,
+    Recorder,
+    RowRecorder,
+    SaveOnce,
+    check,
+    first_difference,
+    require,
+)
+
+__all__ = ["check_checkpoint", "check_resume", "full_state"]
+
+
+def full_state(algorithm: Algorithm) -> dict[str, Any]:
+    """Return all that a checkpoint holds beside the config."""
+    return {
+        "clock": algorithm.clock.state_dict(),
+        "streams": algorithm.streams.state_dict(),
+        "state_dict": algorithm.state_dict(),
+    }
+
+
+def _is_stateful(watched: ProbeVecEnv | ProbeGroup) -> bool:
+    if isinstance(watched, ProbeGroup):
+        return watched.is_stateful
+    return isinstance(watched, StatefulVecEnv)
+
+
+@check
+def check_checkpoint(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None:
+    """Check that a restored algorithm has the saved one's state, clock, config and actions."""
+    with open_case(name, env, arguments) as case, tempfile.TemporaryDirectory() as folder:
+        path, watched = Path(folder, "first.rlox"), case.probe()
+        algorithm = case.build(watched)
+        algorithm.train(1)
+        algorithm.save(path)
+        restored_env = case.probe()
+        restored = case.restore(path, env_id=restored_env)
+        require(restored.config == algorithm.config, "the restored config differs")
+        saved, loaded = full_state(algorithm), full_state(restored)
+        if not _is_stateful(watched):
+            # what depends on the env's state starts again; the rest shows in clock and actions
+            saved.pop("state_dict"), loaded.pop("state_dict")
+        difference = first_difference(saved, loaded)
+        require(difference is None, f"the restored state differs from the saved: {difference}")
+        obs = np.concatenate([np.array(restored_env.reset_all(seed)) for seed in (0, 100)])
+        _require_same_actions(algorithm, restored, obs)
+        if isinstance(env, str):
+            _require_same_actions(algorithm, _restored_by_id(case, env, folder), obs)
+        state = algorithm.state_dict()
+        kept = copy.deepcopy(state)
+        algorithm.train(1)
+        difference = first_difference(kept, state)
+        require(
+            difference is None,
+            f"state_dict() must return copies, but training changed {difference}",
+        )
+        if _is_stateful(watched):
+            algorithm.load_state_dict(state)
+            difference = first_difference(kept, algorithm.state_dict())
+            require(
+                difference is None,
+                f"loading a state into a trained algorithm must replace its own: {difference}",
+            )
+    return None
+
+
+def _restored_by_id(case: Case, env_id: str, folder: str) -> Algorithm:
+    path = Path(folder, "by_id.rlox")
+    algorithm = case.build(env_id)
+    algorithm.train(1)
+    algorithm.save(path)
+    restored = case.restore(path)
+    require(
+        restored.env_source == env_id,
+        f"a checkpoint of an env id must restore it, got {restored.env_source!r}",
+    )
+    return restored
+
+
+def _require_same_actions(one: Algorithm, other: Algorithm, obs: npt.NDArray[Any]) -> None:
+    require(
+        np.array_equal(one.predict(obs), other.predict(obs)),
+        "the restored algorithm chooses other actions",
+    )
+
+
+@check
+def check_resume(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None:
+    """Check that saving, restoring and going on equals training straight through, bit by bit.
+
+    If the env does not expose its state, a copy of the whole env stands in for it.
+    """
+    with open_case(name, env, arguments) as case, tempfile.TemporaryDirectory() as folder:
+        path, watched = Path(folder, "first.rlox"), case.probe()
+        if not _is_stateful(watched):
+            return "the env neither exposes its state nor can be copied"
+        scratch = case.build(case.probe())
+        scratch.train(1)
+        total = 3 * scratch.clock.env_steps
+        straight = case.build(watched, SaveOnce(path))
+        straight.train(total)
+        require(path.exists(), "the callbacks were not called; pass callbacks= on to Algorithm")
+        rows = RowRecorder()
+        resumed = case.restore(path, env_id=case.probe(), callbacks=[Recorder()], logger=rows)
+        resumed.train()
+        require(rows.rows, "the logger got no rows; pass logger= on to Algorithm.__init__")
+        difference = first_difference(full_state(straight), full_state(resumed))
+        require(
+            difference is None,
+            f"a resumed training ends elsewhere than a straight one: {difference}; state_dict() "
+            "must hold everything that training changes",
+        )
+    return None

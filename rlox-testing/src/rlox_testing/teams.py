@@ -1,0 +1,213 @@
+"""Conformance checks of algorithms of several agents."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rlox.api import make
+from rlox.envs.teams import make_team_env
+from rlox.errors import ConfigError
+from rlox.protocols import StatefulVecEnv
+from rlox.registry.table import algorithm_class
+
+from rlox_testing.declarations import (
+    check_config_documented,
+    check_config_round_trip,
+    check_spec,
+)
+from rlox_testing.probes import Recorder, RowRecorder, check, first_difference, require, run_checks
+
+__all__ = [
+    "MULTI_AGENT_CHECKS",
+    "check_multi_agent_algorithm",
+    "check_team_evaluation",
+    "check_team_options",
+    "check_team_resume",
+    "check_team_seeding",
+    "check_team_training",
+]
+
+Algorithm = Any
+
+
+def _rows(metrics: Mapping[str, float]) -> dict[str, float]:
+    return {key: value for key, value in metrics.items() if not key.endswith("_per_second")}
+
+
+def _state(algorithm: Algorithm) -> dict[str, Any]:
+    return {
+        "clock": algorithm.clock.state_dict(),
+        "streams": algorithm.streams.state_dict(),
+        "state_dict": algorithm.state_dict(),
+    }
+
+
+@check
+def check_team_options(name: str, env: Any, **arguments: Any) -> str | None:
+    """Check that an unknown option, and another number of agents than the env's, are errors."""
+    for wrong in ({"optoin": 1}, {"n_agents": 1000}):
+        _require_refused(name, env, {**arguments, **wrong}, next(iter(wrong)))
+    return None
+
+
+def _require_refused(name: str, env: Any, arguments: Mapping[str, Any], option: str) -> None:
+    try:
+        make(name, env=env, **arguments).close()
+    except ConfigError as error:
+        require(option in str(error), f"the error must name {option}, got: {error}")
+        return
+    require(False, f"{option}={arguments[option]} must be an error")
+
+
+@check
+def check_team_training(name: str, env: Any, **arguments: Any) -> str | None:
+    """Check two iterations: the clock counts copies of the env, rows have each agent's return."""
+    rows, recorder = RowRecorder(), Recorder()
+    with make(name, env=env, logger=rows, callbacks=[recorder], **arguments) as algorithm:
+        agents = _agents(env, algorithm)
+        for iteration in (1, 2):
+            metrics = algorithm.train(1)
+            require(
+                algorithm.clock.iterations == iteration,
+                f"train(1) must take one iteration, took {algorithm.clock.iterations}",
+            )
+        n_envs = algorithm.config.n_envs
+        expected = [n_envs * (i + 1) for i in range(len(recorder.steps))]
+        require(
+            recorder.steps == expected,
+            f"a vector step of {n_envs} envs is {n_envs} env steps, whatever the number of agents; "
+            f"on_step saw {recorder.steps[:3]}...",
+        )
+        require(len(rows.rows) == 2, f"the logger must get a row per iteration, got {rows.rows}")
+        for agent in agents:
+            require(f"return/{agent}" in metrics, f"metrics need 'return/{agent}'")
+        for key, value in metrics.items():
+            require(isinstance(value, float), f"the metric '{key}' must be a float")
+        means = [metrics[f"return/{agent}"] for agent in agents]
+        require(
+            math.isnan(metrics["mean_reward"])
+            or math.isclose(metrics["mean_reward"], float(np.mean(means)), rel_tol=1e-5),
+            f"mean_reward must be the mean of the agents' returns {means}, got "
+            f"{metrics['mean_reward']}",
+        )
+    return None
+
+
+def _agents(env: Any, algorithm: Algorithm) -> tuple[str, ...]:
+    vec_env = make_team_env(env, n_envs=1, backend=algorithm.config.env_backend)
+    try:
+        return vec_env.possible_agents
+    finally:
+        vec_env.close()
+
+
+@check
+def check_team_seeding(name: str, env: Any, **arguments: Any) -> str | None:
+    """Check that one seed gives one state, bit by bit, and that evaluations change nothing."""
+
+    def trained(seed: int, acts: bool = False) -> dict[str, Any]:
+        with make(name, env=env, **{**arguments, "seed": seed}) as algorithm:
+            for _ in range(2):
+                algorithm.train(1)
+                if acts:
+                    algorithm.evaluate(n_episodes=1, deterministic=False)
+            return algorithm.state_dict()
+
+    first = trained(1)
+    difference = first_difference(first, trained(1))
+    require(difference is None, f"two trainings with the same seed differ: {difference}")
+    difference = first_difference(first, trained(1, acts=True))
+    require(difference is None, f"an evaluation changes the training: {difference}")
+    require(
+        first_difference(first, trained(2)) is not None,
+        "trainings with the seeds 1 and 2 end in the same state; the seed is ignored",
+    )
+    return None
+
+
+@check
+def check_team_evaluation(name: str, env: Any, **arguments: Any) -> str | None:
+    """Check that evaluations play whole episodes and report the returns of every agent."""
+    with make(name, env=env, **arguments) as algorithm:
+        algorithm.train(1)
+        one = algorithm.evaluate(n_episodes=3, seed=5)
+        two = algorithm.evaluate(n_episodes=3, seed=5)
+        require(
+            set(one.agent_returns) == set(_agents(env, algorithm)),
+            f"agent_returns must name every agent, got {sorted(one.agent_returns)}",
+        )
+        require(
+            np.allclose(np.mean(list(one.agent_returns.values()), axis=0), one.returns),
+            "returns must be the means of the agents' returns",
+        )
+        require(
+            np.array_equal(one.returns, two.returns), "one seed must give the same episodes twice"
+        )
+    return None
+
+
+@check
+def check_team_resume(name: str, env: Any, **arguments: Any) -> str | None:
+    """Check that saving, restoring and going on equals training straight through, bit by bit."""
+    with tempfile.TemporaryDirectory() as folder, make(name, env=env, **arguments) as straight:
+        path = Path(folder, "first.rlox")
+        straight.train(1)
+        straight.save(path)
+        source = env if isinstance(env, str) else {"env_id": env}
+        given = {} if isinstance(source, str) else source
+        with algorithm_class(name).from_checkpoint(path, **given) as resumed:
+            if not _is_stateful(env, straight):
+                require(
+                    resumed.clock.env_steps == straight.clock.env_steps, "the clock was not saved"
+                )
+                return "the env does not expose its state"
+            for _ in range(2):
+                rows = _rows(straight.train(1)), _rows(resumed.train(1))
+                difference = first_difference(*rows)
+                require(difference is None, f"rows differ after a resume: {difference}")
+            difference = first_difference(_state(straight), _state(resumed))
+            require(difference is None, f"a resumed training ends elsewhere: {difference}")
+    return None
+
+
+def _is_stateful(env: Any, algorithm: Algorithm) -> bool:
+    vec_env = make_team_env(env, n_envs=1, backend=algorithm.config.env_backend)
+    try:
+        return isinstance(vec_env, StatefulVecEnv)
+    finally:
+        vec_env.close()
+
+
+MULTI_AGENT_CHECKS: tuple[Callable[..., str | None], ...] = (
+    check_spec,
+    check_config_documented,
+    check_config_round_trip,
+    check_team_options,
+    check_team_training,
+    check_team_seeding,
+    check_team_evaluation,
+    check_team_resume,
+)
+"""All checks of an algorithm for teams, in the order they are run."""
+
+
+def check_multi_agent_algorithm(name: str, env: Any, **arguments: Any) -> dict[str, str]:
+    """Run every check of an algorithm that learns from an env of several agents.
+
+    Args:
+        name: registered name of the algorithm.
+        env: an id, or a callable that makes an env of several agents.
+        arguments: of :func:`rlox.make`, above all options that make an iteration small.
+
+    Returns:
+        The checks that did not apply, with the reason.
+
+    Raises:
+        AssertionError: a check failed; the text begins with its name.
+    """
+    return run_checks(MULTI_AGENT_CHECKS, name, env, **arguments)
