@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any
 
 import gymnasium
@@ -12,8 +13,8 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import SyncVectorEnv
 from gymnasium.wrappers import ClipReward, RecordEpisodeStatistics
 from rlox.envs.gymnasium import GymVecEnv
-from rlox.envs.make import env_id_of, fixed_env_count, make_vec_env
-from rlox.errors import ConfigError, EnvError, UnknownNameError
+from rlox.envs.make import choose_backend, env_id_of, fixed_env_count, make_vec_env
+from rlox.errors import ConfigError, EnvError, MissingDependencyError, UnknownNameError, requirement
 from rlox.protocols import VecEnv
 from rlox.registry.entry import Registration
 from rlox.registry.specs import EnvBackendSpec
@@ -38,6 +39,13 @@ def backends(monkeypatch: pytest.MonkeyPatch) -> None:
 def cart_pole() -> gymnasium.Env[Any, Any]:
     """Make a CartPole."""
     return gymnasium.make("CartPole-v1")
+
+
+def test_without_simulators_gymnasium_takes_mujocos_tasks_and_no_game() -> None:
+    """A game that is not preprocessed is not what was asked for, and the error has the remedy."""
+    assert choose_backend("HalfCheetah-v5")[0].spec.name == "gymnasium"
+    with pytest.raises(MissingDependencyError, match=re.escape(requirement("atari"))):
+        make_vec_env("ALE/Pong-v5")
 
 
 def test_auto_takes_the_fastest_backend_that_has_the_id() -> None:

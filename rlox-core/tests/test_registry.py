@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -17,7 +18,9 @@ from rlox.errors import (
     PluginConflictError,
     PluginError,
     UnknownNameError,
+    requirement,
 )
+from rlox.families import ENV_BACKENDS
 from rlox.logging import JsonlLogger
 from rlox.registry.entry import Registration
 from rlox.registry.references import resolve
@@ -268,6 +271,13 @@ def test_empty_registry_says_so() -> None:
     """An unknown name is reported if none is installed."""
     with pytest.raises(UnknownNameError, match=r"^unknown env backend 'x' \(installed: none\)$"):
         Registry([]).get("rlox_env_backends", "x")
+
+
+@pytest.mark.parametrize(("name", "extra"), ENV_BACKENDS.items())
+def test_an_env_backend_of_ours_that_is_missing_names_its_extra(name: str, extra: str) -> None:
+    """The error has the command that installs it."""
+    with pytest.raises(MissingDependencyError, match=re.escape(requirement(extra))):
+        Registry([]).get("rlox_env_backends", name)
 
 
 def test_resolve_imports_what_a_reference_names() -> None:

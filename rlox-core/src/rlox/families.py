@@ -1,7 +1,7 @@
-"""The table of rlox's own algorithms: name, class, home and extra.
+"""The tables of rlox's own algorithms and env backends: name, class, home and extra.
 
 The facades (:mod:`rlox.algorithms`, :mod:`rlox.trainers`), the remedy of errors for what is not
-installed, the tests and the reference follow from it. Other distributions register their
+installed, the tests and the reference follow from them. Other distributions register their
 algorithms by entry point alone.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["ALGORITHMS", "AlgorithmRow", "extra_of"]
+__all__ = ["ALGORITHMS", "ENV_BACKENDS", "AlgorithmRow", "extra_of"]
 
 
 class AlgorithmRow(NamedTuple):
@@ -43,6 +43,9 @@ class AlgorithmRow(NamedTuple):
         """The documented path of the class's module."""
         return f"rlox.algorithms.{self.file}"
 
+
+ENV_BACKENDS = {"ale": "atari", "envpool": "envpool", "mujoco": "mujoco"}
+"""Env backends of ``rlox-simulators``: name and extra."""
 
 ALGORITHMS = (
     AlgorithmRow("a2c", "A2C", "onpolicy"),
@@ -78,6 +81,8 @@ ALGORITHMS = (
 )
 
 
-def extra_of(name: str) -> str | None:
-    """Return the extra that installs the algorithm ``name``; ``None`` for third parties'."""
-    return next((row.extra for row in ALGORITHMS if row.name == name), None)
+def extra_of(hook: str, name: str) -> str | None:
+    """Return the extra that installs what a hook registers as ``name``; ``None`` if none does."""
+    algorithms = {row.name: row.extra for row in ALGORITHMS}
+    tables = {"rlox_algorithms": algorithms, "rlox_env_backends": ENV_BACKENDS}
+    return tables.get(hook, {}).get(name)

@@ -14,7 +14,7 @@ from rlox import registry
 from rlox.config.composition import Selection
 from rlox.envs.gymnasium import GymVecEnv, Vectorization
 from rlox.envs.teams import has_id, several_agents, team_backend
-from rlox.errors import ConfigError, EnvError, RloxError, suggest
+from rlox.errors import ConfigError, EnvError, RloxError, missing_extra, suggest
 from rlox.protocols import MultiAgentVecEnv, VecEnv
 from rlox.registry.entry import Registration
 
@@ -99,6 +99,8 @@ def make_vec_env(
         ConfigError: ``vectorization`` is given for a backend that is not gymnasium's, or
             ``env_kwargs`` for an env that is built already.
         EnvError: the env cannot be built.
+        MissingDependencyError: the distribution that has the backend, or the game of ALE, is not
+            installed.
         UnknownNameError: the backend is not registered.
         PluginError: the backend is broken.
     """
@@ -183,6 +185,8 @@ def choose_backend(
 
     Raises:
         EnvError: the named backend does not have the id.
+        MissingDependencyError: the distribution that has the backend, or the game of ALE, is not
+            installed.
         UnknownNameError: the backend is not registered.
     """
     found = registry.get_registry()
@@ -213,5 +217,7 @@ def choose_backend(
             passed_over.append(f"'{each.spec.name}' cannot be used: {reason}")
         else:
             return each, "; ".join(["it is the fastest that has the id", *passed_over])
+    if env_id.startswith("ALE/") and not passed_over:  # gymnasium's are not preprocessed
+        raise missing_extra(f"'{env_id}'", "atari")
     takes_all = next(b for b in backends if b.spec.name == "gymnasium")
     return takes_all, "; ".join(passed_over) or NO_OTHER

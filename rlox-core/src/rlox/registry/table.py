@@ -70,6 +70,7 @@ class Registry:
         Raises:
             TypeError: the name is no text.
             UnknownNameError: nothing is; the text has the nearest names.
+            MissingDependencyError: it is one of ours, and its distribution is not installed.
             PluginConflictError: two distributions claim it; the text names both.
         """
         given: object = name
@@ -79,6 +80,9 @@ class Registry:
         if len(found) > 1:
             raise PluginConflictError(self._conflict(hook, name))
         if not found:
+            extra = extra_of(hook, name)
+            if extra is not None:
+                raise missing_extra(f"the {kind_of(hook)} '{name}'", extra)
             known = self.names(hook)
             raise UnknownNameError(
                 f"unknown {kind_of(hook)} '{name}'{suggest(name, known)} "
@@ -141,13 +145,7 @@ def spec(name: str) -> AlgorithmSpec:
 
 def find_algorithm(name: str) -> Registration:
     """Return what is registered as the algorithm ``name``; raises as :func:`spec`."""
-    try:
-        return get_registry().get("rlox_algorithms", name)
-    except UnknownNameError:
-        extra = extra_of(name)
-        if extra is not None:
-            raise missing_extra(f"the algorithm '{name}'", extra) from None
-        raise
+    return get_registry().get("rlox_algorithms", name)
 
 
 def config_class(name: str) -> type[Any]:
@@ -167,7 +165,7 @@ def algorithm_class(name: str) -> type[Any]:
         MissingDependencyError: a library that the algorithm needs is not installed.
         PluginError: it cannot be imported, or is no :class:`rlox.Algorithm`.
     """
-    extra = extra_of(name)
+    extra = extra_of("rlox_algorithms", name)
     remedy = None if extra is None else requirement(extra)
     found = find_algorithm(name).load(base="rlox:Algorithm", remedy=remedy)
     return cast("type[Any]", found)
