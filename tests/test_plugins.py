@@ -1,7 +1,7 @@
 """What installing, breaking and colliding third-party plugins does, in a clean environment.
 
-The environment holds core, the on-policy family and the example plugin as a user would install
-them: built from their folders, not editable, so that a file missing from a distribution shows.
+The environment holds core, the on-policy family, the conformance suite and the example plugin as a
+user would install them: built from their folders, not editable, so that a file missing from a distribution shows.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ PLUGINS = ROOT / "tests" / "plugins"
 INSTALLED = {
     "rlox-core": f"{ROOT / 'rlox-core'}[torch]",
     "rlox-onpolicy": str(ROOT / "rlox-onpolicy"),
+    "rlox-testing": str(ROOT / "rlox-testing"),
     "rlox-reinforce": str(ROOT / "examples" / "plugins" / "rlox-reinforce"),
 }
 
@@ -82,7 +83,7 @@ class Environment:
 
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
-    """Core, the on-policy family and the example plugin, freshly installed."""
+    """Core, the on-policy family, the conformance suite and the example plugin."""
     if shutil.which("uv") is None:
         pytest.fail("uv is not installed; it builds the clean environment of these tests")
     made = Environment(tmp_path_factory.mktemp("plugins"))
@@ -162,7 +163,7 @@ def test_the_command_line_trains_a_plugin(environment: Environment) -> None:
 def test_an_installed_algorithm_conforms(
     environment: Environment, name: str, arguments: dict[str, Any]
 ) -> None:
-    """The conformance suite is part of the installed core and every algorithm passes it."""
+    """The conformance suite needs nothing else, and every algorithm passes it."""
     code = f"""if True:
         import json, rlox.testing
         print(json.dumps(rlox.testing.check_algorithm({name!r}, **{arguments})))

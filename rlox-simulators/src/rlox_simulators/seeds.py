@@ -7,8 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["seeds_of_32_bits"]
-
 MAX_SEED = 2**31 - 1
 
 
