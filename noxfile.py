@@ -143,6 +143,7 @@ def lint(session: nox.Session) -> None:
 def types(session: nox.Session) -> None:
     """Check the types strictly, and the stubs against the Rust module."""
     share(session)
+    run(session, "python", "rlox-core/option_types.py")  # as installing may have had no reason to
     packages = [path for name in repository.distributions() for path in repository.packages(name)]
     run(session, "mypy", *map(str, packages), "_template/rlox-newfamily/src/rlox_newfamily")
     run(session, "mypy", "tests/typing/script.py")

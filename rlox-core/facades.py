@@ -1,4 +1,4 @@
-"""Writes the modules of ``rlox.algorithms`` from the table in ``rlox.families``.
+"""Writes ``rlox.algorithms`` and the types of ``rlox.make`` from the table in ``rlox.families``.
 
 Run ``python rlox-core/facades.py`` after a change of the table; ``--check`` reports a difference
 instead. They are files, not made at import, for editors and type checkers to see.
@@ -57,6 +57,48 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 '''
 
+MAKE = '''"""Types of ``rlox.make``: an overload for each algorithm, and one for plugins.
+
+Written by ``python rlox-core/facades.py``; families write their options when they are built. A
+plugin's options, and those of algorithms whose name is no literal, go as ``config={{...}}``: among
+arguments that every name may bring, no type checker could report a misspelt one.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, overload
+
+{imports}
+from typing_extensions import Unpack
+
+from rlox import algorithms
+from rlox.algorithm import Algorithm
+from rlox.callbacks import Callback
+from rlox.config.model import Config
+from rlox.logging import LoggerCallback
+
+{overloads}\
+@overload
+def make(
+    name: str,
+    env: Any = None,
+    *,
+    config: Config | Mapping[str, Any] | str | Path | None = None,
+    preset: str | None = None,
+    callbacks: Iterable[Callback | str] | Callback | str | None = None,
+    logger: LoggerCallback | str | Iterable[LoggerCallback | str] | None = None,
+    log_dir: str | Path = "runs",
+) -> Algorithm: ...
+'''
+
+OVERLOAD = """@overload
+def make(
+    name: Literal["{row.name}"],
+    env: Any = None,
+    **arguments: Unpack[{row.extra}.{row.class_name}Arguments],
+) -> algorithms.{row.class_name}: ...
+"""
+
 
 def _natural(name: str) -> tuple[bool, str]:
     """Return the place of a name among sorted names: constants before classes, as ruff has it."""
@@ -78,13 +120,20 @@ def files(rows: tuple[AlgorithmRow, ...] = ALGORITHMS) -> dict[str, str]:
             f'    "{name}",' for name in sorted((row.class_name for row in rows), key=_natural)
         ),
     )
+    built = [row for row in rows if row.registered]
+    extras = sorted({row.extra for row in built})
+    written["../make_types.pyi"] = MAKE.format(
+        imports="\n".join(f"from rlox_{name} import option_types as {name}" for name in extras),
+        overloads="".join(OVERLOAD.format(row=row) for row in built),
+    )
     return written
 
 
 def differences() -> list[str]:
     """Return the names of the files that are not what the table says."""
     expected = files()
-    found = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.py")}
+    names = (*(path.name for path in FOLDER.glob("*.py")), "../make_types.pyi")
+    found = {name: (FOLDER / name).read_text(encoding="utf-8") for name in names}
     return sorted(name for name in {*expected, *found} if expected.get(name) != found.get(name))
 
 

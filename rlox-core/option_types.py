@@ -1,283 +1,166 @@
-"""Writes the types of ``rlox.make`` and of the algorithms' options.
+"""Writes the types of a family's options, for editors and type checkers.
 
-Run ``python rlox-core/option_types.py`` after a change of an algorithm's options or arguments, with
-all distributions installed; ``--check`` reports a difference instead. They are files, not made at
-import, for editors and type checkers to see: a ``TypedDict`` for each config in its family's
-``option_types.pyi``, and an overload of ``make`` for each algorithm in ``rlox/make_types.pyi``.
+Each family's build hook runs :func:`write`, so that every installation has ``option_types.pyi``,
+which git ignores; ``python rlox-core/option_types.py`` writes those of a clone. It reads source and
+needs nothing installed: the family's configs and constructors, and the configs of core that these
+derive from.
 """
 
 from __future__ import annotations
 
 import ast
-import inspect
 import re
-import shutil
-import subprocess
-import sys
-import types
-import typing
-from collections import defaultdict
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-from rlox.config.composition import plugin_fields
-from rlox.config.model import Config
-from rlox.config.schedules import Linear, Piecewise
-from rlox.families import ALGORITHMS, AlgorithmRow
-from rlox.registry.table import algorithm_class, spec
+CORE = Path(__file__).parent
 
-ROOT = Path(__file__).parents[1]
-MAKE = ROOT / "rlox-core/src/rlox/make_types.pyi"
+IMPORTS = {
+    "Any": "typing",
+    "Callback": "rlox.callbacks",
+    "Iterable": "collections.abc",
+    "Literal": "typing",
+    "LoggerCallback": "rlox.logging",
+    "Mapping": "collections.abc",
+    "Path": "pathlib",
+    "ScheduleOption": "rlox.config.schedules",
+    "Sequence": "collections.abc",
+    "TypedDict": "typing",
+    "Unpack as Unpack": "typing_extensions",
+}
+"""What every stub uses, and the modules it comes from."""
 
-IN_MAKE = {"callbacks", "logger", "config"}
-"""Arguments of the constructors that ``make`` has in a wider form."""
+CLASSES = '''
+class {name}Options(TypedDict, total=False):
+    """Options of ``{name}`` besides the arguments of its constructor."""
 
-COMMON = (
-    *(("collections.abc", name) for name in ("Callable", "Iterable", "Mapping", "Sequence")),
-    *(("typing", name) for name in ("Any", "Literal", "TypeAlias", "overload")),
-    ("pathlib", "Path"),
-    ("rlox.algorithm", "Algorithm"),
-    ("rlox.callbacks", "Callback"),
-    ("rlox.config.model", "Config"),
-    ("rlox.logging", "LoggerCallback"),
-    ("typing_extensions", "Unpack"),
-)
-"""What every overload uses."""
+    {options}
 
-OPTIONS = '''"""Types of the algorithms' options, for editors and type checkers.
+class {name}Arguments({name}Options, total=False):
+    """What ``rlox.make`` takes for ``{name}``."""
 
-Written by ``python rlox-core/option_types.py`` from the configs, which say what each option is.
-"""
-
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypedDict
-
-from rlox.config.schedules import ScheduleOption
-from typing_extensions import Unpack
-
-__all__ = ["Unpack", {names}]
+    callbacks: Iterable[Callback | str] | Callback | str | None
+    logger: LoggerCallback | str | Iterable[LoggerCallback | str] | None
+    log_dir: str | Path
+    {arguments}
 '''
 
-OVERLOADS = '''"""Types of ``rlox.make``: an overload for each algorithm, and one for plugins.
+IN_MAKE = {"env", "env_id", "callbacks", "logger"}
+"""Arguments of constructors that ``make`` has in another form."""
 
-Written by ``python rlox-core/option_types.py``. A plugin's options, and those of algorithms whose
-name is no literal, go as ``config={{...}}``: among arguments that every name may bring, no type
-checker could report a misspelt one.
-"""
-
-{imports}
-__all__ = ["make"]
-
-_ConfigFile: TypeAlias = Mapping[str, Any] | str | Path
-_Callbacks: TypeAlias = Iterable[Callback | str] | Callback | str
-_Logger: TypeAlias = LoggerCallback | str | Iterable[LoggerCallback | str]
-'''
-
-OVERLOAD = """
-@overload
-def make(
-    name: {name},
-    env: Any = None,
-    *,
-    config: {config} | _ConfigFile | None = None,
-    callbacks: _Callbacks | None = None,
-    logger: _Logger | None = None,
-    log_dir: str | Path = "runs",
-{arguments}
-) -> {result}: ...
-"""
+ACCEPTED = {
+    r"\bScheduleValue\b": "ScheduleOption",
+    r"\b(?:tuple|list)\[(\w+)(?:, \.\.\.)?\]": r"Sequence[\1]",
+    r"\bdict\[str, \w+\]": "Mapping[str, Any]",
+    r"\bUnset \| | \| Unset\b": "",
+}
+"""What the type of a value becomes as that of an argument, which is converted or left out."""
 
 
-def rows() -> list[AlgorithmRow]:
-    """Return the algorithms that ``make`` builds."""
-    return [row for row in ALGORITHMS if row.registered]
+class Module:
+    """The source of a module of the family or of core.
 
+    Args:
+        name: dotted.
+        family: folder of the distribution.
+    """
 
-def type_text(annotation: Any) -> str:
-    """Return what a config's field accepts, as the text of a type."""
-    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin in (typing.Union, types.UnionType):
-        members = list(dict.fromkeys(type_text(member) for member in arguments))
-        if "ScheduleOption" in members:
-            members = [member for member in members if member in ("ScheduleOption", "None")]
-        return " | ".join(members)
-    if origin is not None:
-        inner = type_text(arguments[0]) if origin is not typing.Literal else ""
-        return {
-            typing.Annotated: inner,
-            typing.Literal: str(annotation).removeprefix("typing."),
-            tuple: f"Sequence[{inner}]",
-            list: f"Sequence[{inner}]",
-            dict: "Mapping[str, Any]",
-        }[origin]
-    plain = {types.NoneType: "None", Linear: "ScheduleOption", Piecewise: "ScheduleOption"}
-    return plain.get(annotation) or str(annotation.__name__)
+    def __init__(self, name: str, family: Path) -> None:
+        self.name, self.family = name, family
+        folder = (CORE if name.startswith("rlox.") else family) / "src"
+        path = folder / name.replace(".", "/")
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        tree = ast.parse(path.read_text("utf-8"))
+        self.classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+        self.aliases = {
+            ast.unparse(node.targets[0]): ast.unparse(node.value)
+            for node in tree.body
+            if isinstance(node, ast.Assign)
+        }
+        self.sources = dict.fromkeys({*self.classes, *self.aliases}, name)
+        """The modules that names come from."""
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom):
+                names = [alias.name for alias in node.names if alias.asname is None]
+                self.sources |= dict.fromkeys(names, str(node.module))
 
+    def options(self, config: str) -> dict[str, str]:
+        """Return the types of the options of a config that this module knows, by name."""
+        source = self.sources[config]
+        if config == "Config" or not source.startswith("rlox"):
+            return {}
+        if source != self.name:
+            return Module(source, self.family).options(config)
+        found: dict[str, str] = {}
+        for base in reversed(self.classes[config].bases):
+            found |= self.options(ast.unparse(base))
+        for node in self.classes[config].body:
+            if isinstance(node, ast.AnnAssign) and "ClassVar" not in ast.unparse(node.annotation):
+                found[ast.unparse(node.target)] = self.accepted(node.annotation)
+        return found
 
-def option_types(cls: type[Config]) -> dict[str, str]:
-    """Return the types of a config's options and of those of rlox's own plugins, by name."""
-    found = {name: type_text(field.annotation) for name, field in cls.model_fields.items()}
-    for _, plugin, fields in plugin_fields(cls):
-        if plugin.distribution.startswith("rlox-"):
-            for name, field in fields.items():
-                found.setdefault(name, type_text(field.annotation))
-    return found
-
-
-def constructor(cls: type[Any]) -> dict[str, inspect.Parameter]:
-    """Return a constructor's arguments by name, without ``self`` and the options."""
-    found = inspect.signature(cls.__init__).parameters
-    return {
-        name: parameter
-        for name, parameter in list(found.items())[1:]
-        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
-    }
-
-
-def options_name(cls: type[Any]) -> str:
-    """Return the name of the ``TypedDict`` of an algorithm's class."""
-    return f"{cls.__name__}Options"
-
-
-def options_module(cls: type[Any]) -> str:
-    """Return the module of the ``TypedDict`` of an algorithm's class."""
-    return f"{cls.__module__.split('.')[0]}.option_types"
-
-
-def write_options(classes: list[type[Any]]) -> str:
-    """Return the module of the options of one family's algorithms."""
-    names = sorted(map(options_name, classes), key=lambda name: (not name[:-7].isupper(), name))
-    text = OPTIONS.format(names=", ".join(f'"{name}"' for name in names))
-    for cls in sorted(classes, key=lambda cls: cls.__name__.lower()):
-        text += f"\n\nclass {options_name(cls)}(TypedDict, total=False):\n"
-        text += f'    """Options of :class:`{cls.config_class.__name__}`."""\n\n'
-        arguments = constructor(cls)
-        for name, of_type in option_types(cls.config_class).items():
-            if name not in arguments:
-                text += f"    {name}: {of_type}\n"
-    return text
-
-
-def sources_of(module: types.ModuleType) -> dict[str, tuple[str, str]]:
-    """Return where the names of a module come from: by name, module and name there."""
-    found = {name: (module.__name__, name) for name in vars(module)}
-    for node in ast.walk(ast.parse(inspect.getsource(module))):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            for alias in node.names:
-                found[alias.asname or alias.name] = (node.module, alias.name)
-    return found
-
-
-def names_in(annotation: str) -> set[str]:
-    """Return the names that the text of a type uses."""
-    return {node.id for node in ast.walk(ast.parse(annotation)) if isinstance(node, ast.Name)}
-
-
-class Imports:
-    """The imports of a stub, a name each; another thing of a known name gets a name of its own."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, Any] = {}
-        self.lines: set[str] = set()
-
-    def add(self, module: str, name: str) -> str:
-        """Import a name, and return what it is called in the stub."""
-        # the options' modules are what this script writes: they may not be there yet
-        written = name.endswith("Options")
-        value = (module, name) if written else getattr(import_module(module), name)
-        called = name
-        if self._found.get(name, value) != value:
-            called = f"{module.partition('.')[0].removeprefix('rlox_').upper()}{name}"
-        if called not in self._found:
-            self._found[called] = value
-            self.lines.add(f"from {module} import {name}{f' as {called}' * (called != name)}\n")
-        return called
-
-    def use(self, annotation: str, sources: dict[str, tuple[str, str]]) -> str:
-        """Import what the text of a type uses, and return it with the stub's names."""
-        for name in sorted(names_in(annotation) & sources.keys()):
-            called = self.add(*sources[name])
-            annotation = re.sub(rf"\b{name}\b", called, annotation)
-        return annotation
-
-
-def write_overload(row: AlgorithmRow, imports: Imports) -> str:
-    """Return the overload of ``make`` for an algorithm."""
-    cls, needs = algorithm_class(row.name), spec(row.name).needs
-    sources = sources_of(import_module(cls.__module__))
-    arguments = constructor(cls)
-    first = next(iter(arguments)) if "env" in needs else "env"
-    lines = []
-    for name, parameter in arguments.items():
-        if name in {*IN_MAKE, first, "env"}:
-            continue
-        annotation = parameter.annotation.replace("Unset | ", "").replace(" | Unset", "")
-        default = "" if name in needs else " = ..."
-        lines.append(f"    {name}: {imports.use(annotation, sources)}{default},")
-    lines.append(f"    **options: Unpack[{imports.add(options_module(cls), options_name(cls))}],")
-    return OVERLOAD.format(
-        name=f'Literal["{row.name}"]',
-        config=imports.add(cls.config_class.__module__, cls.config_class.__name__),
-        arguments="\n".join(lines),
-        result=imports.add(row.facade, row.class_name),
-    )
-
-
-def write_make() -> str:
-    """Return the stub of ``make``."""
-    imports = Imports()
-    for module, name in COMMON:
-        imports.add(module, name)
-    overloads = [write_overload(row, imports) for row in rows()]
-    overloads.append(
-        OVERLOAD.format(
-            name="str",
-            config="Config",
-            arguments="    preset: str | None = None,",
-            result="Algorithm",
+    def accepted(self, annotation: ast.expr) -> str:
+        """Return the type of what an argument accepts."""
+        text = re.sub(
+            r"\w+", lambda name: self.aliases.get(name[0], name[0]), ast.unparse(annotation)
         )
-    )
-    return OVERLOADS.format(imports="".join(sorted(imports.lines))) + "".join(overloads)
+        for pattern, replacement in ACCEPTED.items():
+            text = re.sub(pattern, replacement, text)
+        return text
+
+    def algorithms(self) -> dict[str, tuple[dict[str, str], dict[str, str]]]:
+        """Return options and arguments of the constructors of this module, by class."""
+        found = {}
+        for name, cls in self.classes.items():
+            values = {
+                ast.unparse(node.target): node.value
+                for node in cls.body
+                if isinstance(node, ast.AnnAssign) and node.value
+            }
+            methods = {node.name: node for node in cls.body if isinstance(node, ast.FunctionDef)}
+            if "config_class" in values and "__init__" in methods:
+                given = methods["__init__"].args
+                arguments = {
+                    each.arg: self.accepted(each.annotation)
+                    for each in [*given.args[1:], *given.kwonlyargs]
+                    if each.annotation
+                }
+                found[name] = self.options(ast.unparse(values["config_class"])), arguments
+        return found
 
 
-def formatted(text: str, path: Path) -> str:
-    """Return a module as ruff formats it, its imports sorted."""
-    ruff = shutil.which("ruff") or str(Path(sys.executable).with_name("ruff"))
-    for arguments in (["check", "--fix", "--select", "I,F401,RUF022", "-q"], ["format", "-q"]):
-        done = subprocess.run(  # noqa: S603  # ruff, with text that this script made
-            [ruff, *arguments, "--stdin-filename", str(path), "-"],
-            input=text, capture_output=True, text=True, check=True, cwd=ROOT,
-        )  # fmt: skip
-        text = done.stdout
-    return text
+def option_types(family: Path) -> str:
+    """Return the text of a family's ``option_types.pyi``.
+
+    Args:
+        family: folder of the distribution, in a clone.
+    """
+    (package,) = [path.parent for path in family.glob("src/*/__init__.py")]
+    imports, classes = dict(IMPORTS), ""
+    for path in sorted(package.glob("*.py")):
+        module = Module(f"{package.name}.{path.stem}", family)
+        for name, (options, arguments) in module.algorithms().items():
+            own = [f"{k}: {kind}" for k, kind in options.items() if k not in arguments]
+            others = [f"{k}: {kind}" for k, kind in arguments.items() if k not in IN_MAKE]
+            classes += CLASSES.format(
+                name=name, options="\n    ".join(own), arguments="\n    ".join(others)
+            )
+            used = set(re.findall(r"\w+", str(others))) & module.sources.keys()
+            imports |= {each: module.sources[each] for each in used}
+    return "".join(f"from {imports[k]} import {k}\n" for k in sorted(imports)) + classes
 
 
-def files() -> dict[Path, str]:
-    """Return the text of every module."""
-    families: dict[str, list[type[Any]]] = defaultdict(list)
-    for row in rows():
-        families[row.extra].append(algorithm_class(row.name))
-    written = {
-        ROOT / f"rlox-{extra}/src/rlox_{extra}/option_types.pyi": write_options(classes)
-        for extra, classes in families.items()
-    }
-    written[MAKE] = write_make()
-    return {path: formatted(text, path) for path, text in written.items()}
+def write(family: Path) -> None:
+    """Write a family's ``option_types.pyi`` if it is missing or out of date.
 
-
-def differences() -> dict[Path, str]:
-    """Return the modules that are not what the configs say, with what they should be."""
-    return {
-        path: text
-        for path, text in files().items()
-        if not path.exists() or path.read_text("utf-8") != text
-    }
+    Args:
+        family: folder of the distribution, in a clone.
+    """
+    (package,) = [path.parent for path in family.glob("src/*/__init__.py")]
+    target, text = package / "option_types.pyi", option_types(family)
+    if not target.exists() or target.read_text("utf-8") != text:
+        target.write_text(text, "utf-8")
 
 
 if __name__ == "__main__":
-    changed = differences()
-    if "--check" in sys.argv and changed:
-        sys.exit(f"run python rlox-core/option_types.py to write {', '.join(map(str, changed))}")
-    for path, text in changed.items():
-        path.write_text(text, "utf-8")
+    for hook in CORE.parent.glob("rlox-*/hatch_build.py"):
+        write(hook.parent)

@@ -1,28 +1,56 @@
-"""Types of the options: the generated modules are current, and signatures show every option."""
+"""Types of the options: stubs have every option, and so have signatures."""
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import pydoc
+import runpy
+from functools import cache
 from pathlib import Path
+from typing import Any, get_type_hints
 
 import pytest
 import rlox
+from pydantic import TypeAdapter
 from rlox.algorithms import PPO
+from rlox.families import ALGORITHMS, AlgorithmRow
 from rlox.registry.table import algorithm_class, config_class
 
 ROOT = Path(__file__).parents[1]
+BUILT = [row for row in ALGORITHMS if row.registered]
 
 
-def test_the_generated_types_are_what_the_configs_say() -> None:
-    """``python rlox-core/option_types.py`` writes them."""
-    found = importlib.util.spec_from_file_location("o", ROOT / "rlox-core" / "option_types.py")
-    assert found is not None
-    assert found.loader is not None
-    option_types = importlib.util.module_from_spec(found)
-    found.loader.exec_module(option_types)
-    assert list(option_types.differences()) == []
+@cache
+def stub(family: str) -> dict[str, Any]:
+    """Return the classes of the stub that a family's build hook writes."""
+    script = runpy.run_path(str(ROOT / "rlox-core" / "option_types.py"))
+    found: dict[str, Any] = {}
+    text = script["option_types"](ROOT / f"rlox-{family}")
+    exec(compile(text, "option_types.pyi", "exec", dont_inherit=True), found)
+    return found
+
+
+@pytest.mark.parametrize("row", BUILT, ids=lambda row: row.name)
+def test_a_stub_has_every_option_once_with_a_type_of_its_default(row: AlgorithmRow) -> None:
+    """And ``make`` takes them together with the constructor's arguments."""
+    options = get_type_hints(stub(row.extra)[f"{row.class_name}Options"])
+    arguments = get_type_hints(stub(row.extra)[f"{row.class_name}Arguments"])
+    fields = config_class(row.name).model_fields
+    given = set(list(inspect.signature(algorithm_class(row.name).__init__).parameters)[1:-1])
+    assert options.keys() == fields.keys() - given
+    assert arguments.keys() == {*fields, *given, "log_dir"} - {"env", "env_id"}
+    for name, field in fields.items():
+        TypeAdapter(arguments[name]).validate_python(field.default, strict=True)
+
+
+def test_families_share_the_build_hook_of_the_template() -> None:
+    """Each has a copy, as a source distribution has nothing beside it."""
+    wanted = (ROOT / "_template/rlox-newfamily/hatch_build.py").read_text("utf-8")
+    for family in sorted({row.extra for row in BUILT}):
+        assert (ROOT / f"rlox-{family}/hatch_build.py").read_text("utf-8") == wanted
+        assert "[tool.hatch.build.hooks.custom]" in (
+            ROOT / f"rlox-{family}/pyproject.toml"
+        ).read_text("utf-8")
 
 
 @pytest.mark.parametrize("name", rlox.list_algorithms())

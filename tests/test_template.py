@@ -15,7 +15,7 @@ import repository
 ROOT = Path(__file__).parents[1]
 MAKE = "_template/new.py"
 FAMILY = ("rlox-madeup", "--algorithm", "made_up")
-GENERATED = "rlox-core/src/rlox/algorithms/"
+GENERATED = ("rlox-core/src/rlox/algorithms/", "rlox-core/src/rlox/make_types.pyi")
 """Written by ``rlox-core/facades.py``."""
 
 

@@ -1,8 +1,8 @@
 """The tables of rlox's own algorithms and env backends: name, class, home and extra.
 
-The facades (:mod:`rlox.algorithms`, :mod:`rlox.trainers`), the remedy of errors for what is not
-installed, the tests and the reference follow from them. Other distributions register their
-algorithms by entry point alone.
+The facades (:mod:`rlox.algorithms`, :mod:`rlox.trainers`), the types of :func:`rlox.make`, the
+remedy of errors for what is not installed, the tests and the reference follow from them. Other
+distributions register their algorithms by entry point alone.
 """
 
 from __future__ import annotations
