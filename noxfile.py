@@ -300,9 +300,8 @@ for _distribution in repository.distributions():
 
 @nox.session(default=False, tags=["nightly"])
 def core_torch(session: nox.Session) -> None:
-    """rlox-core with its torch parts and plots, no Rust, no algorithms."""
-    test_alone(session, "rlox-core", "--extra", "torch", "--extra", "tensorboard",
-               "--extra", "plot")  # fmt: skip
+    """rlox-core with its torch parts, no Rust, no algorithms."""
+    test_alone(session, "rlox-core", "--extra", "torch", "--extra", "tensorboard")
 
 
 @nox.session(default=False, tags=["nightly"])

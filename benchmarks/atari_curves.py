@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 from measure import RESULTS, machine
-from rlox.analysis import Run, read_curve, read_run
 from rlox.cli.runs.folder import find_checkpoint
 from rlox.cli.runs.restoring import restore
+from rlox_tools.analysis import Run, read_curve, read_run
 
 FOLDER = RESULTS / "atari"
 PICTURES = Path(__file__).parents[1] / "docs" / "reference" / "algorithms"

@@ -40,6 +40,7 @@ __all__ = [
     "run_process",
     "summary",
     "time_by_part",
+    "usable_cores",
     "write",
 ]
 
@@ -240,6 +241,11 @@ def run_in_turns(sides: Mapping[str, Side], rounds: int) -> dict[str, str]:
         for side in sides.values():
             side.close()
     return {name: v for side in sides.values() for name, v in side.versions.items()}
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 def on_one_core(run: Callable[[], Any]) -> None:

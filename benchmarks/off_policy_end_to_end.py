@@ -36,6 +36,7 @@ from measure import (
     peaks_alone,
     ratio_summary,
     summary,
+    usable_cores,
     write,
 )
 from products import (
@@ -47,7 +48,6 @@ from products import (
 )
 from rlox import set_num_threads
 from rlox.algorithms import DQN, SAC, TD3
-from rlox.cli.sweeps.processes import usable_cores
 from rlox.learners.transitions import Learn
 from rlox.nn import flush_denormals, torch_threads
 from rlox.training.hooks import Hooks

@@ -27,10 +27,10 @@ from measure import (
     peaks_alone,
     ratio_summary,
     summary,
+    usable_cores,
     write,
 )
 from rlox.batches.rollout import RolloutBatch, estimate_advantages
-from rlox.cli.sweeps.processes import usable_cores
 from rlox.losses import ClippedSurrogate
 from rlox.nn import torch_threads
 from rlox.rollouts import make_objective

@@ -32,11 +32,11 @@ from measure import (
     peaks_alone,
     ratio_summary,
     summary,
+    usable_cores,
     write,
 )
 from products import multiply, products_of_acting, products_of_ppo
 from rlox import set_num_threads
-from rlox.cli.sweeps.processes import usable_cores
 from rlox.nn import torch_threads
 from rlox_onpolicy.ppo import PPO
 from simulators import CALLS, physics

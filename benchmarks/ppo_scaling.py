@@ -23,10 +23,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measure import interleave, machine, summary, write
+from measure import interleave, machine, summary, usable_cores, write
 from rlox.batches.rollout import estimate_advantages
 from rlox.cli.app import build_app
-from rlox.cli.sweeps.processes import usable_cores
 from rlox.nn import torch_threads
 from rlox.training.hooks import Hooks
 from rlox_onpolicy.ppo import PPO

@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 import rlox
-from rlox.analysis.statistics import bootstrap_iqm
 from rlox.callbacks import Callback
 from rlox.config.presets import list_presets
+from rlox_tools.analysis.statistics import bootstrap_iqm
 
 ROOT = Path(__file__).resolve().parents[1]
 GALLERY = ROOT / "docs" / "gallery"

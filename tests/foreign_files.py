@@ -31,15 +31,15 @@ import rlox.deployment
 import safetensors
 import safetensors.numpy
 import yaml
-from rlox.analysis import read_run
 from rlox.cli.runs.options import RunOptions
 from rlox.cli.runs.run import resume_in_folder, train_in_folder
-from rlox.deployment.stable_baselines3 import from_stable_baselines3
 from rlox.errors import RloxError
 from rlox.registry import config_class
 from rlox.training import checkpoint
 from rlox_offline.datasets import Dataset, load_dataset, save_dataset
 from rlox_offline.datasets.files import FORMATS
+from rlox_tools.analysis import read_run
+from rlox_tools.deployment.stable_baselines3 import from_stable_baselines3
 
 EDGES = (0, 1, -1, 2**31 - 1, 2**31, 2**32, 2**62, 2**63 - 1, -(2**63))
 VALUES: tuple[Any, ...] = (

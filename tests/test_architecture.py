@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import rlox
-from rlox.families import ALGORITHMS
+from rlox.families import ALGORITHMS, ELSEWHERE
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -41,7 +41,10 @@ def package_of(folder: Path) -> tuple[str, Path]:
 
 SOURCES = dict(package_of(folder) for folder in FOLDERS)
 
-FAMILIES = sorted(set(SOURCES) - {"rlox", "rlox_native", "rlox_candle", "rlox_testing"})
+FAMILIES = sorted(
+    set(SOURCES)
+    - {"rlox", "rlox_native", "rlox_candle", "rlox_simulators", "rlox_testing", "rlox_tools"}
+)
 
 OPTIONAL = {"rlox_candle"}
 """Not in ``rlox[all]``, as it takes minutes to build; the session ``candle`` tests with it."""
@@ -92,9 +95,10 @@ def room(module: str) -> str:
 
 
 def test_imports_point_from_families_to_core_only() -> None:
-    """No family imports another, and core imports none but in its facades."""
+    """No family and no tool imports a family; core imports neither but in its facades."""
     facades = {f"algorithms/{row.file}.py": row.module for row in ALGORITHMS}
     facades |= {"distributed.py": "rlox_distributed", "testing.py": "rlox_testing"}
+    facades |= {"callbacks/__init__.py": "rlox_tools"}
     wrong = []
     for package, folder in SOURCES.items():
         for path in folder.rglob("*.py"):
@@ -161,7 +165,7 @@ def light_modules() -> list[str]:
     named = {"cli", "configs", "datasets", "plugin", "replay_config"}
     families = [
         module_name(package, path)
-        for package in FAMILIES
+        for package in (*FAMILIES, "rlox_tools")
         for path in SOURCES[package].rglob("*.py")
         if named & set(path.relative_to(SOURCES[package]).with_suffix("").parts)
     ]
@@ -232,6 +236,14 @@ def test_the_table_of_algorithms_is_what_the_families_register() -> None:
         if row.registered
     }
     assert registered == table
+
+
+def test_names_of_other_distributions_are_where_core_says() -> None:
+    """An error for one that is not installed names its extra."""
+    for (hook, name), extra in ELSEWHERE.items():
+        family = "simulators" if hook == "rlox_env_backends" else extra
+        plugin = importlib.import_module(f"rlox_{family}.plugin")
+        assert name in {spec.name for spec in getattr(plugin, hook)()}
 
 
 def test_the_facades_are_what_the_table_says() -> None:

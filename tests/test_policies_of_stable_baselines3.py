@@ -20,8 +20,8 @@ import stable_baselines3 as sb3
 import torch
 from gymnasium import spaces
 from rlox.cli.app import build_app
-from rlox.deployment.stable_baselines3 import from_stable_baselines3, read_moments
 from rlox.errors import CheckpointError, ExportError, SpaceError
+from rlox_tools.deployment.stable_baselines3 import from_stable_baselines3, read_moments
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from typer.testing import CliRunner
 

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 import yaml
 from rlox import cli
-from rlox.analysis.learning_curves import find_runs
 from rlox.training import checkpoint
 from rlox_onpolicy.ppo import PPO
+from rlox_tools.analysis.learning_curves import find_runs
 
 TRAIN = ("train", "ppo", "--env", "CartPole-v1", "--n-envs", 4, "--n-steps", 32, "--batch-size", 64,
          "--hidden", 16, "--eval-episodes", 2)  # fmt: skip
@@ -256,7 +256,7 @@ def test_what_is_not_rusts_work_has_processes(
     run: Run, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], reason: str
 ) -> None:
     """And the output says why."""
-    monkeypatch.setattr("rlox.cli.sweeps.sweeping.run_in_processes", lambda *_, **__: None)
+    monkeypatch.setattr("rlox_tools.sweeps.sweeping.run_jobs", lambda *_, **__: None)
     code, out, err = run(*TRAIN, "--total-timesteps", 128, "--seeds", 1, "--run-dir", "sweep",
                          *arguments)  # fmt: skip
     assert code == 0, err

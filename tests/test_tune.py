@@ -1,13 +1,11 @@
-"""``rlox tune`` finds options that learn, in threads, and hands them on as file and preset."""
+"""``rlox tune`` finds options that learn, and hands them on as a file."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import rlox
 import yaml
 from rlox import cli
 
@@ -25,27 +23,18 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
 def test_search_prefers_the_learning_rate_that_learns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of a useless and a good one; the best options train by --config and by --preset."""
+    """Of a useless and a good one; the best options train by --config."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RLOX_PRESETS", str(tmp_path / "presets"))
     code = call(
         monkeypatch, "tune", "ppo", "--env", "CartPole-v1", "--space", "learning_rate=1e-9,2e-3",
         "--trials", 4, "--seeds", "0,1", "--total-timesteps", 10_240, "--no-prune",
-        "--save-preset", "mine", "--run-dir", "t",
+        "--run-dir", "t",
     )  # fmt: skip
     printed = capsys.readouterr()
     assert code == 0, printed.err
-    assert "in threads" in printed.out
-    values = {
-        float(yaml.safe_load(path.read_text("utf-8"))["learning_rate"])
-        for path in Path("t/trials").glob("*/config.yaml")
-    }
-    assert values == {1e-9, 2e-3}  # both were tried
+    assert " 1e-9 " in printed.out  # both were tried
     best = yaml.safe_load(Path("t/best.yaml").read_text("utf-8"))
     assert best["learning_rate"] == 2e-3
-    with rlox.make("ppo", env="CartPole-v1", preset="mine") as algorithm:
-        config: Any = algorithm.config
-    assert (config.learning_rate, config.preset) == (2e-3, "CartPole-v1/mine")
     train = ("train", "ppo", "--env", "CartPole-v1", "--total-timesteps", 1024, "--quiet")
     assert call(monkeypatch, *train, "--config", "t/best.yaml", "--run-dir", "again") == 0
     again = yaml.safe_load(Path("again/config.yaml").read_text("utf-8"))

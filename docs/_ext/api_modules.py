@@ -22,7 +22,7 @@ FLOORS = (
     ("callbacks",),
     ("training",),
     ("deployment", "learners"),
-    ("analysis", "replay", "rollouts"),
+    ("replay", "rollouts"),
     ("algorithm",),
     ("api",),
     ("cli", "offline", "plugin", "trainers"),
@@ -50,7 +50,10 @@ FACADES = (
 )
 """Modules that hand on what other modules define; ``reference/api/rlox.md`` lists their names."""
 
-INTERNAL = ("cli", "families", "plugin", "vector_env")
+INTERNAL = (
+    "cli", "commands", "families", "figures", "naming", "plugin", "report", "sweeps", "tuning",
+    "vector_env",
+)  # fmt: skip
 """Modules and packages, directly below a distribution's, that are no API."""
 
 

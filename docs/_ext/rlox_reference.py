@@ -260,8 +260,11 @@ def run_flags(options: Any) -> Iterator[Sequence[str]]:
     """Yield flag, default and meaning of the flags that every training has."""
     import dataclasses
 
-    names = {field.name for field in dataclasses.fields(options)}
+    from rlox.cli.runs.added import added_to
     from rlox.registry.table import list_algorithms
+
+    names = {field.name for field in dataclasses.fields(options)}
+    names |= {option.name for _, options in added_to("train", ()) for option in options}
 
     for row, name in _flags(_command("train").commands[list_algorithms()[0]]):
         if name in names:

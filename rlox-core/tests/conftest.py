@@ -24,10 +24,12 @@ collect_ignore = [] if importlib.util.find_spec("torch") else ["torch"]
 
 def _helper(name: str) -> ModuleType:
     """Import a helper module that lies beside this file."""
+    if name in sys.modules:  # the tests of another distribution share this file
+        return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
-    module = sys.modules.setdefault(name, importlib.util.module_from_spec(spec))
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     # a worker process cannot import it by name
     cloudpickle.register_pickle_by_value(module)

@@ -13,8 +13,6 @@ import pytest
 import rlox
 from gymnasium import spaces
 from rlox import registry
-from rlox.analysis.learning_curves import find_runs
-from rlox.analysis.statistics import bootstrap_iqm
 from rlox.callbacks import CheckpointCallback, EarlyStoppingCallback, EvalCallback
 from rlox.config.schedules import Linear, Piecewise
 from rlox.envs.make import make_vec_env
@@ -73,7 +71,7 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
      "the algorithm 'counting' needs env=..., got none"),
     (lambda c: rlox.make("counting", "X", callbacks="evl"), UnknownNameError,
      "unknown callback 'evl'; did you mean 'eval'? (installed: checkpoint, early-stopping, eval, "
-     "progress, timing, video)"),
+     "progress, timing)"),
     (lambda c: rlox.make("counting", "X", logger="jsnl"), UnknownNameError,
      "unknown logger 'jsnl'; did you mean 'jsonl'? (installed: console, csv, jsonl, mlflow, "
      "tensorboard, wandb)"),
@@ -225,12 +223,9 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     (lambda c: c("X").save("folder"), IsADirectoryError,
      "[Errno 21] expected a file, got a folder: 'folder'"),
     (lambda c: c("X").save("bad.json/c.rlox"), OSError, "[Errno ...'bad.json'"),
-    # statistics and plots
+    # seeds
     (lambda c: parse_seeds("4..0"), ConfigError,
      "seeds must look like 5, 0..4 or 0,3,7 (at most 10,000), got '4..0'"),
-    (lambda c: bootstrap_iqm([[1.0, INF]]), ValueError, "scores must be finite"),
-    (lambda c: find_runs(Path("folder")), rlox.errors.RunError,
-     "folder 'folder' holds no run: there is no run.json in it"),
 ]  # fmt: skip
 
 

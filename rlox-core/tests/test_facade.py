@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 import rlox
+from gymnasium.spaces import Box
 from rlox import kernels, reference, trainers
+from rlox.deployment import PolicyData
 from rlox.errors import MissingDependencyError
 from rlox.families import ALGORITHMS
 from rlox.kernels import backend
@@ -21,7 +23,7 @@ PUBLIC = [
     "CandleCollector", "CartPole",
     "CommandSpec", "Config", "DPOPair", "EnvBackendSpec", "HerReplayBuffer", "LearnerBackendSpec",
     "LoggerSpec", "LossSpec", "MmapReplayBuffer", "OfflineDatasetBuffer", "PlaceSpec",
-    "PresetsSpec", "PrioritizedReplayBuffer", "ReplayBuffer", "RunningMeanStd",
+    "PresetsSpec", "PrioritizedReplayBuffer", "ReplayBuffer", "RunOptionsSpec", "RunningMeanStd",
     "SequenceReplayBuffer", "VecEnv",
     "compute_batch_group_advantages", "compute_batch_token_kl", "compute_batch_token_kl_schulman",
     "compute_discounted_returns", "compute_gae", "compute_gae_batched", "compute_gae_batched_f32",
@@ -186,3 +188,39 @@ def test_a_trainer_makes_its_algorithm(name: str, monkeypatch: pytest.MonkeyPatc
     made, arguments = getattr(trainers, name)("CartPole-v1", seed=3)
     assert "".join(made).replace("_", "") == name.removesuffix("Trainer").lower()
     assert arguments == {"env": "CartPole-v1", "seed": 3}
+
+
+@pytest.fixture
+def no_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make rlox-tools look absent."""
+    for module in ("rlox_tools", "rlox_tools.video", "rlox_tools.deployment.onnx"):
+        monkeypatch.setitem(sys.modules, module, None)
+
+
+class Exporting:
+    """A policy whose actions are its observations."""
+
+    def policy_data(self) -> PolicyData:
+        """Return a chain of no layers."""
+        space = Box(-1, 1, (2,))
+        return PolicyData("none", space, space, {"layer": "chain", "layers": []})
+
+
+@pytest.mark.usefixtures("no_tools")
+@pytest.mark.parametrize(
+    ("access", "what"),
+    [
+        (lambda: importlib.import_module("rlox.callbacks").VideoCallback, "VideoCallback"),
+        (lambda: rlox.export(Exporting(), "policy.onnx"), "a policy file .onnx"),
+    ],
+)
+def test_names_of_the_tools_without_them_name_the_command(
+    access: Callable[[], Any], what: str
+) -> None:
+    """They are handed on where the tools are installed."""
+    with pytest.raises(
+        MissingDependencyError, match=rf'{what} needs .* run: pip install "rlox\[tools\]>=2.dev0"$'
+    ):
+        access()
+    with pytest.raises(AttributeError, match=r"module 'rlox\.callbacks' has no 'Video'"):
+        _ = importlib.import_module("rlox.callbacks").Video

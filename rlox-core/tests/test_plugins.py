@@ -78,7 +78,7 @@ def test_core_registers_through_its_own_entry_point(install: Install) -> None:
     assert names(found) == {
         "checkpoint", "console", "csv", "early-stopping", "eval", "gymnasium", "her", "jsonl",
         "mlflow", "mmap", "prioritized", "progress", "sequence", "tensorboard", "timing", "torch",
-        "process", "thread", "torch-compile", "uniform", "video", "wandb",
+        "process", "thread", "torch-compile", "uniform", "wandb",
     }  # fmt: skip
 
 

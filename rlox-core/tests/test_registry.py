@@ -20,7 +20,7 @@ from rlox.errors import (
     UnknownNameError,
     requirement,
 )
-from rlox.families import ENV_BACKENDS
+from rlox.families import ELSEWHERE
 from rlox.logging import JsonlLogger
 from rlox.registry.entry import Registration
 from rlox.registry.references import resolve
@@ -273,11 +273,12 @@ def test_empty_registry_says_so() -> None:
         Registry([]).get("rlox_env_backends", "x")
 
 
-@pytest.mark.parametrize(("name", "extra"), ENV_BACKENDS.items())
-def test_an_env_backend_of_ours_that_is_missing_names_its_extra(name: str, extra: str) -> None:
+@pytest.mark.parametrize(("hook", "name"), ELSEWHERE)
+def test_what_is_ours_and_missing_names_its_extra(hook: str, name: str) -> None:
     """The error has the command that installs it."""
+    extra = ELSEWHERE[hook, name]
     with pytest.raises(MissingDependencyError, match=re.escape(requirement(extra))):
-        Registry([]).get("rlox_env_backends", name)
+        Registry([]).get(hook, name)
 
 
 def test_resolve_imports_what_a_reference_names() -> None:

@@ -1,4 +1,4 @@
-"""Sweeps and searches on a Ray cluster: the same runs as elsewhere, and resumed one by one."""
+"""Sweeps on a Ray cluster: the same runs as elsewhere, and resumed one by one."""
 
 from __future__ import annotations
 
@@ -156,18 +156,6 @@ def test_an_interrupted_sweep_goes_on(place: str, folder: Path) -> None:
         record = json.loads(Path("stopped", f"seed-{seed}", "run.json").read_text())
         assert record["status"] == "finished"
         assert record["env_steps"] == 40_000
-
-
-def test_a_search_runs_on_a_cluster(place: str) -> None:
-    """Every trial's runs; the best options are written."""
-    pytest.importorskip("optuna", reason="the extra 'tune' is not installed")
-    output = run(
-        "tune", "a2c", "--env", "CartPole-v1", "--space", "gamma=0.9,0.99", "--trials", "2",
-        "--seeds", "1", "--total-timesteps", "400", "--eval-episodes", "1", "--no-prune",
-        "--run-dir", "search", "--on", place,
-    )  # fmt: skip
-    assert "2 finished, 0 pruned, 0 failed" in output
-    assert "on Ray, the cluster at" in output
 
 
 def test_a_cluster_that_is_not_there_is_one_error() -> None:

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         LossSpec,
         PlaceSpec,
         PresetsSpec,
+        RunOptionsSpec,
     )
     from rlox.registry.table import list_algorithms, spec
 
@@ -77,6 +78,7 @@ _MODULES = {
     "LossSpec": "rlox.registry.specs",
     "PlaceSpec": "rlox.registry.specs",
     "PresetsSpec": "rlox.registry.specs",
+    "RunOptionsSpec": "rlox.registry.specs",
     "evaluate": "rlox.evaluation",
     "explain": "rlox.api",
     "export": "rlox.deployment",
@@ -150,6 +152,7 @@ __all__ = [
     "PresetsSpec",
     "PrioritizedReplayBuffer",
     "ReplayBuffer",
+    "RunOptionsSpec",
     "RunningMeanStd",
     "SequenceReplayBuffer",
     "VecEnv",

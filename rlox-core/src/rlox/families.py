@@ -1,4 +1,4 @@
-"""The tables of rlox's own algorithms and env backends: name, class, home and extra.
+"""The tables of rlox's own algorithms and of what else has a home: name, class and extra.
 
 The facades (:mod:`rlox.algorithms`, :mod:`rlox.trainers`), the types of :func:`rlox.make`, the
 remedy of errors for what is not installed, the tests and the reference follow from them. Other
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["ALGORITHMS", "ENV_BACKENDS", "AlgorithmRow", "extra_of"]
+__all__ = ["ALGORITHMS", "ELSEWHERE", "AlgorithmRow", "extra_of"]
 
 
 class AlgorithmRow(NamedTuple):
@@ -44,9 +44,6 @@ class AlgorithmRow(NamedTuple):
         return f"rlox.algorithms.{self.file}"
 
 
-ENV_BACKENDS = {"ale": "atari", "envpool": "envpool", "mujoco": "mujoco"}
-"""Env backends of ``rlox-simulators``: name and extra."""
-
 ALGORITHMS = (
     AlgorithmRow("a2c", "A2C", "onpolicy"),
     AlgorithmRow("appo", "APPO", "onpolicy"),
@@ -80,9 +77,25 @@ ALGORITHMS = (
     AlgorithmRow("vdn", "VDN", "marl"),
 )
 
+ELSEWHERE = {
+    ("rlox_callbacks", "video"): "tools",
+    ("rlox_commands", "dataset"): "offline",
+    ("rlox_commands", "export"): "tools",
+    ("rlox_commands", "llm"): "llm",
+    ("rlox_commands", "marl"): "marl",
+    ("rlox_commands", "plot"): "tools",
+    ("rlox_commands", "report"): "tools",
+    ("rlox_commands", "tune"): "tools",
+    ("rlox_commands", "worker"): "distributed",
+    ("rlox_env_backends", "ale"): "atari",
+    ("rlox_env_backends", "envpool"): "envpool",
+    ("rlox_env_backends", "mujoco"): "mujoco",
+    ("rlox_run_options", "sweeps"): "tools",
+}
+"""Other names that rlox's own distributions register: hook and name, and the extra."""
+
 
 def extra_of(hook: str, name: str) -> str | None:
     """Return the extra that installs what a hook registers as ``name``; ``None`` if none does."""
-    algorithms = {row.name: row.extra for row in ALGORITHMS}
-    tables = {"rlox_algorithms": algorithms, "rlox_env_backends": ENV_BACKENDS}
-    return tables.get(hook, {}).get(name)
+    algorithms = {("rlox_algorithms", row.name): row.extra for row in ALGORITHMS}
+    return {**ELSEWHERE, **algorithms}.get((hook, name))

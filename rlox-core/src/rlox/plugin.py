@@ -18,7 +18,7 @@ from rlox.registry.specs import (
 )
 
 if TYPE_CHECKING:
-    from rlox.callbacks import CheckpointCallback, VideoCallback
+    from rlox.callbacks import CheckpointCallback
     from rlox.logging import ConsoleLogger, MLflowLogger, WandbLogger
 
 
@@ -53,13 +53,6 @@ def checkpoint_callback(log_dir: str | Path) -> CheckpointCallback:
     from rlox.callbacks import CheckpointCallback
 
     return CheckpointCallback(save_path=Path(log_dir, "checkpoints"))
-
-
-def video_callback(log_dir: str | Path) -> VideoCallback:
-    """Return a callback that films into the folder's ``videos``."""
-    from rlox.callbacks import VideoCallback
-
-    return VideoCallback(Path(log_dir, "videos"))
 
 
 @hookimpl
@@ -174,10 +167,4 @@ def rlox_callbacks() -> Iterable[CallbackSpec]:
     )
     yield CallbackSpec(
         "timing", "Prints where a training's time went.", "rlox.callbacks:TimingCallback"
-    )
-    yield CallbackSpec(
-        "video",
-        "Films episodes of the policy every so many env steps, as MP4.",
-        "rlox.plugin:video_callback",
-        in_folder=True,
     )

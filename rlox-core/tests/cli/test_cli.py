@@ -42,6 +42,9 @@ Start = Callable[..., Process]
 TRAIN = ("train", "counting", "--env", "CartPole-v1", "--eval-episodes", "2")
 
 
+TOOLS = 'a distribution that is not installed; run: pip install "rlox[tools]>=2.dev0"'
+
+
 class KindsConfig(Config):
     """One field of each kind."""
 
@@ -190,6 +193,12 @@ def test_flags_win_over_the_file_and_the_file_over_the_defaults(run: Run, tmp_pa
         (("lst",), "no such command 'lst'; did you mean 'list'"),
         (("trian",), "no such command 'trian'; did you mean 'train'"),
         (("qqq",), "no such command 'qqq'"),
+        (("plot", "runs"), f"the command 'plot' needs {TOOLS}"),
+        (("worker",), "the command 'worker' needs a distribution that is not installed"),
+        ((*TRAIN, "--seeds", "3"), f"the option --seeds needs {TOOLS}"),
+        ((*TRAIN, "--callback", "video"), f"the callback 'video' needs {TOOLS}"),
+        (("resume", "runs", "--jobs", "3"), f"the option --jobs needs {TOOLS}"),
+        (("eval", "runs", "--seeds", "3"), "no such option: --seeds"),
     ],
 )  # fmt: skip
 def test_wrong_input_is_one_line_before_any_work(
@@ -217,13 +226,12 @@ def test_used_run_folder_is_refused(run: Run, tmp_path: Path) -> None:
 
 
 def test_run_folder_that_is_a_link_to_nothing_is_refused(run: Run, tmp_path: Path) -> None:
-    """A run and a sweep name the link and the remedy, and make no folder."""
+    """The error names the link and the remedy, and no folder is made."""
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "disk" / "runs")
-    for arguments in (TRAIN, (*TRAIN, "--seeds", 2)):
-        result = run(*arguments, "--run-dir", link)
-        assert result.code == 2
-        assert f"'{link}' is a link that leads nowhere; make the folder" in result.err
+    result = run(*TRAIN, "--run-dir", link)
+    assert result.code == 2
+    assert f"'{link}' is a link that leads nowhere; make the folder" in result.err
     assert not (tmp_path / "disk").exists()
 
 
@@ -556,7 +564,7 @@ def test_explain_shows_paper_distribution_and_every_option(run: Run, counting: M
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("video", "callbacks"), ("jsonl", "loggers"), ("uniform", "replay buffers"),
+    [("timing", "callbacks"), ("jsonl", "loggers"), ("uniform", "replay buffers"),
      ("gymnasium", "env backends"), ("thread", "actor backends")],
 )  # fmt: skip
 def test_explain_knows_every_kind_of_plugin(run: Run, name: str, kind: str) -> None:
@@ -670,6 +678,63 @@ def test_help_and_list_import_no_torch(arguments: list[str]) -> None:
     )
     assert process.returncode == 0
     assert process.stderr == "set()\n"
+
+
+def test_sweep_without_the_tools_names_them(run: Run) -> None:
+    """Its folder is no damaged run folder."""
+    Path("sweep").mkdir()
+    Path("sweep/sweep.json").touch()
+    assert run("resume", "sweep").err == f"error: the sweep 'sweep' needs {TOOLS}\n"
+
+
+RUN_OPTIONS = """
+from typing import Annotated
+
+import rlox
+import typer
+
+Twice = Annotated[int, typer.Option(help="how often")]
+
+def train(name, config, options, *, twice: Twice = 1):
+    print(name, config.n_envs, options.env, twice)
+    return None if twice == 1 else 10 * twice
+
+def resume(run, env, parts, quiet, *, twice: Twice = 1):
+    print(run, env, parts, quiet, twice)
+    return None if twice == 1 else 10 * twice
+
+@rlox.hookimpl
+def rlox_run_options():
+    yield rlox.RunOptionsSpec("twice", "Twice.", __name__ + ":train", __name__ + ":resume")
+"""
+
+
+def test_a_plugin_adds_options_to_train_and_resume(
+    run: Run, install: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its functions take the run over, or leave it to core."""
+    install("rlox-twice", RUN_OPTIONS)
+    monkeypatch.setenv("RLOX_PLUGINS", "rlox-counting,rlox-twice")
+    assert "--twice " in run("train", "counting", "--help").out
+    taken = run(*TRAIN, "--n-envs", 3, "--twice", 2)
+    assert (taken.code, taken.out) == (20, "counting 3 CartPole-v1 2\n")
+    left = run(*TRAIN, "--total-timesteps", 8, "--run-dir", "r")
+    assert left.code == 0, left.err
+    taken = run("resume", "r", "--quiet", "--reward", "a:b", "--twice", 3)
+    assert (taken.code, taken.out) == (30, "r None {'reward_fn': 'a:b'} True 3\n")
+    assert "the run 'r' is finished" in run("resume", "r").err
+
+
+def test_an_option_that_is_taken_is_the_plugins_mistake(
+    run: Run, install: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line names the plugin."""
+    install("rlox-twice", RUN_OPTIONS.replace("twice", "reward"))
+    monkeypatch.setenv("RLOX_PLUGINS", "rlox-counting,rlox-twice")
+    text = (
+        "of the distribution 'rlox-twice' is broken: 'rlox resume' has an option 'reward' already"
+    )
+    assert text in run("resume", "r").err
 
 
 COMMANDS_PLUGIN = """

@@ -69,16 +69,6 @@ def test_a_file_of_options_may_name_the_preset(run: Run) -> None:
     assert read("b")[1] == read("a")[1]
 
 
-def test_sweep_with_a_preset(run: Run) -> None:
-    """Every run has the preset's options and steps."""
-    result = run(*TRAIN, "--preset", "tuned", "--seeds", 2, "--jobs", 1, "--run-dir", "sweep")
-    assert result.code == 0, result.err
-    for seed in (0, 1):
-        record, config = read(f"sweep/seed-{seed}")
-        assert (record["preset"], record["env_steps"]) == ("CartPole-v1/tuned", 48)
-        assert (config["n_envs"], config["seed"]) == (3, seed)
-
-
 def test_unknown_preset_is_an_error_before_training(run: Run) -> None:
     """It names the nearest one, and leaves no folder behind."""
     result = run(*TRAIN, "--preset", "tunned", "--run-dir", "a")

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rlox.cli.sweeps.places import Job
+from rlox.cli.places import Job
 from rlox.errors import ConfigError
 from rlox.files import open_regular
 
@@ -28,7 +28,7 @@ UNLOCKING = 120.0
 
 
 class RayPlace:
-    """The nodes of a Ray cluster; a :class:`rlox.cli.sweeps.places.Place`.
+    """The nodes of a Ray cluster; a :class:`rlox.cli.places.Place`.
 
     A run takes one CPU. The working folder and the sweep's must be the same on all nodes.
 
@@ -54,7 +54,7 @@ class RayPlace:
 
 
 class RayRun:
-    """A job on a cluster; a :class:`rlox.cli.sweeps.places.RunningJob`.
+    """A job on a cluster; a :class:`rlox.cli.places.RunningJob`.
 
     If its node or its Ray actor is lost, the job begins again on another one, where it goes on from
     what it has saved.

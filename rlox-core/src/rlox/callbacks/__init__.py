@@ -4,13 +4,18 @@ Every ``step`` is in env steps, whatever the number of envs; if a training steps
 a dataset, it is in gradient steps, and so are the callbacks' frequencies.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from rlox.callbacks.base import Callback, CallbackList, Phase
 from rlox.callbacks.checkpoint import CheckpointCallback
 from rlox.callbacks.early_stopping import EarlyStoppingCallback, Monitor
 from rlox.callbacks.evaluation import EvalCallback
 from rlox.callbacks.progress import ProgressCallback
 from rlox.callbacks.timing import PhaseTime, TimingCallback
-from rlox.callbacks.video import VideoCallback
+from rlox.errors import import_extra
+
+if TYPE_CHECKING:
+    from rlox_tools.video import VideoCallback as VideoCallback
 
 __all__ = [
     "Callback",
@@ -23,5 +28,11 @@ __all__ = [
     "PhaseTime",
     "ProgressCallback",
     "TimingCallback",
-    "VideoCallback",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "VideoCallback":
+        raise AttributeError(f"module 'rlox.callbacks' has no '{name}'")
+    what = f"rlox.callbacks.{name}"
+    return getattr(import_extra("rlox_tools.video", what, "tools"), name)

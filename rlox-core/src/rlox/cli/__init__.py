@@ -10,9 +10,12 @@ from typing import Any, TextIO, cast
 import typer
 
 from rlox.cli.stdout import PipeSafeStdout
-from rlox.errors import RloxError
+from rlox.errors import RloxError, missing_extra
 
 __all__ = ["main"]
+
+SWEEPS = ("--seeds", "--sweep", "--jobs", "--on")
+"""What the run options ``sweeps`` of rlox-tools add."""
 
 
 def main() -> None:
@@ -36,7 +39,7 @@ def main() -> None:
 
         code = build_app()(args=sys.argv[1:] or ["--help"], prog_name="rlox", standalone_mode=False)
     except typer.TyperException as error:
-        code = _report(_house_style(error.format_message()))
+        code = _report(_text_of(error))
     except (RloxError, OSError, MemoryError) as error:
         code = _report(str(error) or "not enough memory")
     except (typer.Abort, KeyboardInterrupt):
@@ -52,7 +55,15 @@ def _one_line(message: Warning | str, *_: Any, **__: Any) -> str:
     return f"warning: {' '.join(str(message).split())}\n"
 
 
-def _house_style(message: str) -> str:
+def _text_of(error: typer.TyperException) -> str:
+    """Return what is wrong; for an option that a distribution of ours would add, which one."""
+    from rlox.registry.table import get_registry
+
+    option = getattr(error, "option_name", "")
+    known = get_registry().names("rlox_run_options")
+    if option in SWEEPS and sys.argv[1] in ("train", "resume") and "sweeps" not in known:
+        return str(missing_extra(f"the option {option}", "tools"))
+    message = error.format_message()
     return (message[:1].lower() + message[1:]).removesuffix(".")
 
 

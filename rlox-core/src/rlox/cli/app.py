@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 import rlox
 from rlox.errors import PluginWarning, UnknownNameError, suggest
+from rlox.families import extra_of
 from rlox.registry.entry import Registration
 from rlox.registry.references import resolve
 from rlox.registry.table import get_registry
@@ -18,21 +19,11 @@ __all__ = ["COMMANDS", "build_app", "hidden_commands", "plugin_commands"]
 
 COMMANDS = {
     "train": ("rlox.cli.commands.train:train_app", "Train an algorithm on an env."),
-    "resume": ("rlox.cli.commands.resume:resume_command", "Finish an interrupted training."),
+    "resume": ("rlox.cli.commands.resume:resume_app", "Finish an interrupted training."),
     "eval": (
         "rlox.cli.commands.evaluate:eval_command",
         "Run a checkpoint's policy without learning.",
     ),
-    "export": (
-        "rlox.cli.commands.export:export_command",
-        "Write a checkpoint's policy as a file that acts without torch.",
-    ),
-    "plot": ("rlox.cli.commands.plot:plot_command", "Draw learning curves of runs and sweeps."),
-    "report": (
-        "rlox.cli.commands.report:report_command",
-        "Write one page about runs: curves, evaluations, options, timing, films.",
-    ),
-    "tune": ("rlox.cli.commands.tune:tune_command", "Search for good options."),
     "list": ("rlox.cli.commands.list:list_command", "Show what is installed."),
     "explain": (
         "rlox.cli.commands.explain:explain_command",
@@ -41,7 +32,8 @@ COMMANDS = {
 }
 """From each command of core, in the order in which they are used, where it is and what it does.
 
-Other distributions add theirs through the hook ``rlox_commands``.
+``train`` and ``resume``, whose options plugins add to, are functions that return the command. Other
+distributions add theirs through the hook ``rlox_commands``.
 """
 
 EXAMPLES = """\b
@@ -50,8 +42,7 @@ Examples:
   rlox explain ppo
   rlox train ppo --env CartPole-v1
   rlox resume runs/<run folder>
-  rlox eval runs/<run folder>
-  rlox plot runs/<run or sweep folder>"""
+  rlox eval runs/<run folder>"""
 
 
 class CommandGroup(TyperGroup):
@@ -66,13 +57,17 @@ class CommandGroup(TyperGroup):
 
         Raises:
             UnknownNameError: there is none; the text has the nearest names.
+            MissingDependencyError: it is one of ours, and its distribution is not installed.
         """
-        if cmd_name == "train":
+        if cmd_name in ("train", "resume"):
             app = resolve(COMMANDS[cmd_name][0])()
         elif cmd_name in COMMANDS:
             app = typer.Typer(add_completion=False, rich_markup_mode=None)
             app.command(cmd_name)(resolve(COMMANDS[cmd_name][0]))
-        elif cmd_name in get_registry().names("rlox_commands"):
+        elif (
+            cmd_name in get_registry().names("rlox_commands")
+            or extra_of("rlox_commands", cmd_name) is not None
+        ):
             app = get_registry().get("rlox_commands", cmd_name).build()
         else:
             near = suggest(cmd_name, self.list_commands(ctx))

@@ -1,9 +1,8 @@
 """Deployment: trained policies as files that act without torch.
 
 :func:`export` writes one, :func:`load_policy` reads one, and :class:`LoadedPolicy` acts. A file
-``policy.rlox`` is computed with NumPy, a file ``policy.onnx`` by onnxruntime (extra ``onnx``).
-:class:`LoadedTeam` acts for the agents of a team. :mod:`rlox.deployment.stable_baselines3` reads
-what Stable-Baselines3 saved.
+``policy.rlox`` is computed with NumPy, a file ``policy.onnx`` by onnxruntime (rlox-tools).
+:class:`LoadedTeam` acts for the agents of a team.
 """
 
 from rlox.deployment.files import export, load_policy

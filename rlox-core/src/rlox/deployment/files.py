@@ -25,7 +25,7 @@ from rlox.deployment.policy import Compute, Exportable, LoadedPolicy, NumPyNetwo
 from rlox.deployment.policy import example as example_of
 from rlox.deployment.seal import PLACEHOLDER, is_intact, seal
 from rlox.deployment.teams import LoadedTeam, TeamData
-from rlox.errors import CheckpointError, ConfigError, ExportError
+from rlox.errors import CheckpointError, ConfigError, ExportError, import_extra
 from rlox.files import open_regular, write_atomically
 from rlox.preprocessing import Preprocessor
 from rlox.spaces import ActionRows
@@ -93,8 +93,6 @@ def export(algorithm: Any, path: str | Path, *, agent: str | None = None) -> Non
         data = data.of_agent(agent)
     content = _to_bytes(data)
     if path.suffix == ".onnx":
-        from rlox.deployment.onnx import onnx_bytes
-
         if isinstance(data, TeamData):
             raise ExportError(
                 "a file .onnx holds one policy, and the agents are "
@@ -102,7 +100,7 @@ def export(algorithm: Any, path: str | Path, *, agent: str | None = None) -> Non
             )
         # what the graph computes is not in the metadata too
         rest = base64.b64encode(_to_bytes(data, with_network=False)).decode()
-        content = onnx_bytes(data, {"rlox": rest, "digest": PLACEHOLDER})
+        content = _onnx().onnx_bytes(data, {"rlox": rest, "digest": PLACEHOLDER})
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, seal(content))
 
@@ -132,9 +130,7 @@ def load_policy(path: str | Path) -> LoadedPolicy | LoadedTeam:
         )
     read: Read = lambda data: NumPyNetwork(data.network)  # noqa: E731
     if path.suffix == ".onnx":
-        from rlox.deployment.onnx import open_onnx
-
-        content, read = open_onnx(content, path)
+        content, read = _onnx().open_onnx(content, path)
     try:
         data = _from_bytes(content, path)
         if isinstance(data, TeamData):
@@ -150,6 +146,11 @@ def load_policy(path: str | Path) -> LoadedPolicy | LoadedTeam:
     except MISFITS as error:
         raise CheckpointError(f"'{path}' is no policy file or is damaged: {error!r}") from None
     return policy
+
+
+def _onnx() -> Any:
+    """Return the module that writes and runs ONNX graphs."""
+    return import_extra("rlox_tools.deployment.onnx", "a policy file .onnx", "tools")
 
 
 def _try(policy: LoadedPolicy, network: Compute) -> None:

@@ -92,7 +92,7 @@ class MLflowLogger(LoggerCallback):
         Raises:
             MissingDependencyError: Pillow is not installed.
         """
-        from rlox.files.video_files import write_gif
+        from rlox.logging.gif import write_gif
 
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, f"{name.replace('/', '-')}-{step}.gif")

@@ -55,7 +55,7 @@ class TensorBoardLogger(LoggerCallback):
         Raises:
             MissingDependencyError: Pillow is not installed.
         """
-        from rlox.files.video_files import write_gif
+        from rlox.logging.gif import write_gif
 
         module = "tensorboard.compat.proto.summary_pb2"
         summary = import_extra(module, "TensorBoardLogger", "tensorboard").Summary

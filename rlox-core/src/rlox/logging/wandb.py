@@ -64,7 +64,7 @@ class WandbLogger(LoggerCallback):
         Raises:
             MissingDependencyError: Pillow is not installed.
         """
-        from rlox.files.video_files import write_gif
+        from rlox.logging.gif import write_gif
 
         content = BytesIO()
         write_gif(content, frames, fps)

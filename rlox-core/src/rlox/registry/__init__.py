@@ -16,6 +16,7 @@ from rlox.registry.specs import (
     LossSpec,
     PlaceSpec,
     PresetsSpec,
+    RunOptionsSpec,
 )
 from rlox.registry.table import (
     Registry,
@@ -43,6 +44,7 @@ __all__ = [
     "PresetsSpec",
     "Registration",
     "Registry",
+    "RunOptionsSpec",
     "algorithm_class",
     "config_class",
     "find_algorithm",

@@ -24,6 +24,7 @@ from rlox.registry.specs import (
     LossSpec,
     PlaceSpec,
     PresetsSpec,
+    RunOptionsSpec,
 )
 
 __all__ = ["hookimpl"]
@@ -91,3 +92,8 @@ def rlox_places() -> Iterable[PlaceSpec]:  # type: ignore[empty-body]
 @hookspec
 def rlox_presets() -> Iterable[PresetsSpec]:  # type: ignore[empty-body]
     """Return the files of presets that the distribution provides."""
+
+
+@hookspec
+def rlox_run_options() -> Iterable[RunOptionsSpec]:  # type: ignore[empty-body]
+    """Return the options that the distribution adds to ``rlox train`` and ``rlox resume``."""

@@ -40,6 +40,7 @@ from rlox.registry.specs import (
     LossSpec,
     PlaceSpec,
     PresetsSpec,
+    RunOptionsSpec,
 )
 
 __all__ = ["GROUP", "HOOKS", "load_plugins"]
@@ -59,6 +60,7 @@ HOOKS: dict[str, type] = {
     "rlox_commands": CommandSpec,
     "rlox_places": PlaceSpec,
     "rlox_presets": PresetsSpec,
+    "rlox_run_options": RunOptionsSpec,
 }
 
 

@@ -16,6 +16,7 @@ __all__ = [
     "LossSpec",
     "PlaceSpec",
     "PresetsSpec",
+    "RunOptionsSpec",
 ]
 
 
@@ -272,7 +273,7 @@ class PlaceSpec:
         name: registered name (``"ray"``).
         summary: one sentence.
         factory: ``"module:function"``; ``function(address)`` gets what follows the colon of
-            ``NAME:ADDRESS``, or ``None``, and returns a :class:`rlox.cli.sweeps.places.Place`.
+            ``NAME:ADDRESS``, or ``None``, and returns a :class:`rlox.cli.places.Place`.
     """
 
     name: str
@@ -294,3 +295,26 @@ class CommandSpec:
     name: str
     summary: str
     factory: str
+
+
+@dataclass(frozen=True)
+class RunOptionsSpec:
+    """Options that ``rlox train`` and ``rlox resume`` have beside core's, and what they do.
+
+    The keyword-only parameters of a function are the options, annotated as typer takes them. Core
+    calls it before it trains; it returns the exit code of what it did, or ``None`` to leave the run
+    to core.
+
+    Args:
+        name: registered name (``"sweeps"``).
+        summary: one sentence.
+        train: ``"module:function"``; ``function(name, config, options, *, ...)`` gets the
+            algorithm's name, its config and the :class:`rlox.cli.runs.options.RunOptions`.
+        resume: ``"module:function"``; ``function(run, env, parts, quiet, *, ...)`` gets the folder
+            and what the other options say.
+    """
+
+    name: str
+    summary: str
+    train: str
+    resume: str

@@ -1,42 +1,45 @@
-"""``rlox resume``: continuation of interrupted runs and sweeps."""
+"""``rlox resume``: continuation of interrupted runs."""
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from rlox.errors import ConfigError
+from rlox.cli.runs.added import added_to, exit_code_of, with_options
+from rlox.errors import missing_extra
+from rlox.families import ELSEWHERE
 
-__all__ = ["resume_command"]
+__all__ = ["resume_app"]
 
 
-def resume_command(
+def resume_app() -> typer.Typer:
+    """Return the command, with the options that plugins add."""
+    signature = inspect.signature(_resume, eval_str=True).parameters.values()
+    own = [p.replace(kind=p.KEYWORD_ONLY) for p in signature if p.kind is not p.VAR_KEYWORD]
+    added = [p for _, options in added_to("resume", (p.name for p in own)) for p in options]
+
+    def command(**arguments: Any) -> None:
+        _resume(**arguments)
+
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(help=_resume.__doc__)(with_options(command, [*own, *added]))
+    return app
+
+
+def _resume(
     run: Annotated[
         Path,
         typer.Argument(
-            help="A run folder, one of its checkpoints to go back to, or the folder of a sweep or "
-            "of `rlox tune`; of a run folder the latest checkpoint that is not damaged."
+            help="A run folder, one of its checkpoints to go back to, or the folder of a sweep; "
+            "of a run folder the latest checkpoint that is not damaged."
         ),
     ],
     env: Annotated[
         str | None,
         typer.Option(help="Id of the env; left out: the one trained on.", metavar="ID"),
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            help="Of several runs, how many at once; left out: one per core.", min=1, metavar="N"
-        ),
-    ] = None,
-    on: Annotated[
-        str | None,
-        typer.Option(
-            help="Of several runs, where they are executed: ray or ray:HOST:PORT; left out: on "
-            "this machine.",
-            metavar="PLACE",
-        ),
     ] = None,
     reward: Annotated[
         str | None,
@@ -52,24 +55,16 @@ def resume_command(
         ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    **added: Any,
 ) -> None:
     """Finish an interrupted training in its run folder, as if nothing had happened."""
     from rlox.cli.runs.run import resume_in_folder
-    from rlox.cli.sweeps.folder import Sweep
-    from rlox.cli.sweeps.sweeping import resume_sweep
-    from rlox.cli.tuning.folder import TuningFolder
-    from rlox.cli.tuning.trials import resume_tuning
 
     given = {"reward_fn": reward, "preference_fn": preference}
     parts = {name: text for name, text in given.items() if text is not None}
-    if Sweep.is_in(run):
-        raise typer.Exit(resume_sweep(run, jobs=jobs, env=env, quiet=quiet, parts=parts, on=on))
-    if TuningFolder.is_in(run):
-        if env is not None or parts:
-            raise ConfigError("the trials go on as they began; leave --env and functions out")
-        raise typer.Exit(resume_tuning(run, jobs=jobs, quiet=quiet, on=on))
-    if jobs is not None:
-        raise ConfigError(f"--jobs is for a sweep, and '{run}' is none")
-    if on is not None:
-        raise ConfigError(f"--on is for a sweep, and '{run}' is none")
+    code = exit_code_of(added_to("resume", ()), added, run, env, parts, quiet)
+    if code is not None:
+        raise typer.Exit(code)
+    if (run / "sweep.json").is_file():
+        raise missing_extra(f"the sweep '{run}'", ELSEWHERE["rlox_run_options", "sweeps"])
     raise typer.Exit(resume_in_folder(run, env=env, quiet=quiet, parts=parts))

@@ -2,7 +2,6 @@
 
 import dataclasses
 import inspect
-import os
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,6 +11,7 @@ from typer.core import TyperGroup
 
 from rlox import registry
 from rlox.cli.flags import GroupedCommand, flags_of, given_options
+from rlox.cli.runs.added import added_to, exit_code_of, with_options
 from rlox.cli.runs.options import RunOptions
 from rlox.cli.runs.parts import part_parameters
 from rlox.config.model import Config, resolve_config
@@ -90,7 +90,9 @@ def train_function(name: str) -> Callable[..., None]:
     """
     config_class = registry.config_class(name)
     spec = registry.spec(name)
-    taken = {*RUN_PARAMETERS, *spec.needs, *spec.takes}
+    added = added_to("train", RUN_PARAMETERS)
+    added_parameters = [p for _, options in added for p in options]
+    taken = {*RUN_PARAMETERS, *(p.name for p in added_parameters), *spec.needs, *spec.takes}
     flags = [parameter for parameter in flags_of(config_class) if parameter.name not in taken]
     run_parameters = list(RUN_PARAMETERS.values())
     if "env" in spec.needs:
@@ -100,25 +102,17 @@ def train_function(name: str) -> Callable[..., None]:
     parts = part_parameters(spec.needs, spec.takes)
 
     def command(ctx: typer.Context, **arguments: Any) -> None:
-        from rlox.cli.runs.run import train_in_folder
-        from rlox.cli.sweeps.sweeping import train_sweep
 
+        from rlox.cli.runs.run import train_in_folder
+
+        of_plugins = {p.name: arguments.pop(p.name) for p in added_parameters}
         given = {p.name: arguments.pop(p.name) for p in parts}
         options = RunOptions(
             **{p.name: arguments.pop(p.name) for p in run_parameters},
             parts={name: text for name, text in given.items() if text is not None},
         )
-        sweeps = options.seeds is not None or options.sweep
-        if sweeps and int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            raise ConfigError("a sweep trains one run per process; start it without torchrun")
         if options.eval_freq and spec.env and options.env is None:
             raise ConfigError("--eval-freq evaluates in an env; pass --env too")
-        if options.jobs is not None and not sweeps:
-            raise ConfigError("--jobs is for a sweep; pass --seeds too, such as --seeds 5")
-        if options.on is not None and not sweeps:
-            raise ConfigError(
-                "--on is for a sweep; pass --seeds too, such as --seeds 5, or --ray in its place"
-            )
         if options.ray:
             arguments |= _on_ray(config_class, arguments)
         given_flags = given_options(config_class, arguments)
@@ -127,16 +121,10 @@ def train_function(name: str) -> Callable[..., None]:
         config = resolve_config(config_class, options.config, **given_flags)
         if getattr(ctx.get_parameter_source("total_timesteps"), "name", "") == "DEFAULT":
             options = dataclasses.replace(options, total_timesteps=_steps(name, config, options))
-        if options.seeds is not None and "seed" in config.given():
-            where = "--seed" if arguments.get("seed") is not None else f"seed in {options.config}"
-            raise ConfigError(f"{where} and --seeds contradict each other; give one of them")
-        train = train_sweep if sweeps else train_in_folder
-        raise typer.Exit(train(name, config, options))
+        code = exit_code_of(added, of_plugins, name, config, options)
+        raise typer.Exit(train_in_folder(name, config, options) if code is None else code)
 
-    parameters = [CONTEXT, *run_parameters, *parts, *flags]
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {p.name: p.annotation for p in parameters}
-    return command
+    return with_options(command, [CONTEXT, *run_parameters, *added_parameters, *parts, *flags])
 
 
 def _on_ray(config_class: type[Config], arguments: Mapping[str, Any]) -> dict[str, str]:

@@ -12,7 +12,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlox.analysis.runs import step_unit_of
 from rlox.cli.runs.parts import code_parts
 from rlox.config.composition import local_options
 from rlox.config.files import read_mapping
@@ -33,6 +32,7 @@ __all__ = [
     "find_checkpoint",
     "require_unused",
     "resume_command_of",
+    "step_unit_of",
 ]
 
 RECORDED: dict[str, tuple[type, ...]] = {
@@ -177,6 +177,11 @@ class RunFolder:
         text = json.dumps(self._record, indent=2) + "\n"
         # a sweep that is stopped writes beside the thread that trains
         write_atomically(self.path / "run.json", text.encode())
+
+
+def step_unit_of(record: Mapping[str, Any]) -> str:
+    """Return what the training of a ``run.json`` is counted in."""
+    return str(record.get("step_unit", "env_steps"))
 
 
 def require_unused(path: Path) -> None:

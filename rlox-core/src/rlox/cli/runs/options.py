@@ -13,7 +13,7 @@ from rlox.errors import ConfigError
 
 __all__ = ["RunOptions"]
 
-NOT_RESUMED = ("config", "preset", "run_dir", "seeds", "sweep", "jobs", "on", "ray", "quiet")
+NOT_RESUMED = ("config", "preset", "run_dir", "ray", "quiet")
 """Run options that say nothing about the training."""
 
 
@@ -64,33 +64,6 @@ class RunOptions:
     callback: Annotated[
         list[str] | None,
         typer.Option(help="a callback that `rlox list` shows; repeatable", metavar="NAME"),
-    ] = None
-    seeds: Annotated[
-        str | None,
-        typer.Option(
-            help="seeds of a sweep, one run each: 16 for 0 to 15, 0..4, or 0,3,7",
-            metavar="SEEDS",
-        ),
-    ] = None
-    sweep: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="values of an option, learning_rate=1e-3,3e-4, each for every seed; repeatable: "
-            "all combinations",
-            metavar="OPTION=VALUES",
-        ),
-    ] = None
-    jobs: Annotated[
-        int | None,
-        typer.Option(help="runs at once  [default: one per core]", min=1, metavar="N"),
-    ] = None
-    on: Annotated[
-        str | None,
-        typer.Option(
-            help="where the runs of a sweep are executed: ray or ray:HOST:PORT  "
-            "[default: this machine]",
-            metavar="PLACE",
-        ),
     ] = None
     ray: Annotated[
         bool,

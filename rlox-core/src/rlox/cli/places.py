@@ -1,0 +1,91 @@
+"""Places where the runs of sweeps are executed, other than this machine.
+
+A plugin registers one with the hook ``rlox_places``; ``--on NAME`` or ``--on NAME:ADDRESS`` asks
+for it. Order, limits, signals and records stay rlox's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, cast
+
+from rlox import registry
+
+__all__ = ["Job", "Place", "RunningJob", "open_place"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One call of the command line."""
+
+    name: str
+    arguments: tuple[str, ...]
+    """What follows ``rlox``."""
+    output: Path
+    """File for its standard output and errors, appended to."""
+    again: Callable[[], tuple[str, ...]] | None = None
+    """Returns the arguments with which it goes on after it was lost with its machine; ``None``: it
+    does not."""
+
+
+class RunningJob(Protocol):
+    """A job that was started; a ``subprocess.Popen`` is one."""
+
+    def poll(self) -> int | None:
+        """Return its exit code, negative: the signal that killed it; ``None`` while it runs."""
+
+    def send_signal(self, sig: int, /) -> None:
+        """Pass a signal on; called from a signal handler too."""
+
+    def kill(self) -> None:
+        """End it at once."""
+
+    def wait(self) -> int:
+        """Return its exit code once it has ended."""
+
+
+class Place(Protocol):
+    """Where jobs run."""
+
+    description: str
+    """Of it, in words that follow those of the runs."""
+    slots: int
+    """How many jobs it can run at once."""
+
+    def start(self, job: Job, threads: int, /) -> RunningJob:
+        """Start a job.
+
+        Args:
+            job: its command line; what it prints is appended to its file.
+            threads: that it may use on this machine.
+
+        Raises:
+            RloxError: it cannot be started.
+        """
+
+    def close(self) -> None:
+        """Free what the place took; no job runs any more."""
+
+
+@contextmanager
+def open_place(text: str | None, here: Place) -> Iterator[Place]:
+    """Yield the place that a text names and close it at the end.
+
+    Args:
+        text: ``"name"`` or ``"name:address"``; ``None`` names the next argument.
+        here: this machine.
+
+    Raises:
+        UnknownNameError: no such place is registered.
+        RloxError: it cannot be reached.
+    """
+    name, _, address = (text or "").partition(":")
+    found = None if text is None else registry.get_registry().get("rlox_places", name)
+    place = here if found is None else cast("Place", found.build(address or None))
+    try:
+        yield place
+    finally:
+        place.close()

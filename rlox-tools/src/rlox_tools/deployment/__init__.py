@@ -1,0 +1,1 @@
+"""Policies in the formats of others: ONNX and Stable-Baselines3."""

@@ -1,0 +1,100 @@
+"""Runs of sweeps with a limit on concurrency, in processes of this machine or elsewhere."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from rlox.cli.places import Job, Place, RunningJob
+from rlox.cli.runs.signals import handling_signals
+from rlox.files import open_regular
+
+__all__ = ["Processes", "run_jobs", "usable_cores"]
+
+POLL_SECONDS = 0.05
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def run_jobs(
+    jobs: Sequence[Job],
+    place: Place,
+    at_once: int,
+    on_start: Callable[[Job], None],
+    on_end: Callable[[Job, int], None],
+) -> int | None:
+    """Run all jobs and return the signal that interrupted them, if one did.
+
+    SIGINT, SIGTERM and SIGHUP are passed on to the running jobs, each as often as it comes, and
+    start no others: a job ends as it would in a terminal of its own.
+
+    Args:
+        jobs: in the order in which they start.
+        place: where they run; each may use its share of this machine's cores.
+        at_once: number of jobs.
+        on_start: called before a job starts.
+        on_end: called with its exit code; negative: the signal that killed it.
+    """
+    waiting, running = list(jobs), dict[Job, RunningJob]()
+    signals: list[int] = []
+
+    def pass_on(number: int) -> None:
+        signals.append(number)
+        for each in running.values():
+            each.send_signal(number)
+
+    try:
+        with handling_signals(pass_on):
+            while running or (waiting and not signals):
+                while waiting and not signals and len(running) < at_once:
+                    on_start(waiting[0])
+                    job = waiting.pop(0)
+                    running[job] = place.start(job, max(1, usable_cores() // at_once))
+                    if signals:  # between the lines above
+                        running[job].send_signal(signals[-1])
+                time.sleep(POLL_SECONDS)
+                for job, each in list(running.items()):
+                    if (code := each.poll()) is not None:
+                        del running[job]
+                        on_end(job, code)
+    finally:
+        for each in running.values():
+            each.kill()
+            each.wait()
+    return signals[-1] if signals else None
+
+
+class Processes:
+    """This machine, a process for each job; a :class:`rlox.cli.places.Place`.
+
+    The processes have sessions of their own, so that a terminal's Ctrl-C reaches them once.
+
+    Args:
+        reason: why threads of one process would not do.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.description, self.slots = f"in processes: {reason}", usable_cores()
+
+    def start(self, job: Job, threads: int, /) -> subprocess.Popen[bytes]:
+        """Start a job; it may use so many threads unless ``RLOX_NUM_THREADS`` is set."""
+        with open_regular(job.output, "ab") as output:
+            return subprocess.Popen(  # noqa: S603  # our own command line
+                [sys.executable, "-m", "rlox", *job.arguments],
+                env={"RLOX_NUM_THREADS": str(threads), **os.environ},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def close(self) -> None:
+        """Do nothing: no process is left."""

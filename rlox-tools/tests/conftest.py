@@ -1,0 +1,34 @@
+"""The command line with an algorithm that counts, as the tests of core have it."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+CORE = Path(__file__).parents[2] / "rlox-core" / "tests"
+
+
+def _load(name: str, path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_core = _load("fixtures_of_core", CORE / "conftest.py")
+_cli = _load("fixtures_of_core_cli", CORE / "cli" / "conftest.py")
+counting, install, fresh_registry = _core.counting, _core.install, _core.fresh_registry
+plugin, run, start, hold = _cli.plugin, _cli.run, _cli.start, _cli.hold
+_workplace, _reference_kernels = _cli._workplace, _core._reference_kernels
+
+
+@pytest.fixture(autouse=True)
+def _tools(_workplace: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look at the tools too."""
+    monkeypatch.setenv("RLOX_PLUGINS", "rlox-counting,rlox-tools")

@@ -1,0 +1,196 @@
+"""Tests of ``rlox report``."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import sys
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rlox.errors import RunError
+from rlox_tools.analysis import differing_options, read_run
+
+TRAIN = ("train", "counting", "--env", "CartPole-v1", "--eval-episodes", "2", "--quiet")
+EVIL = '<script>alert("x")</script>'
+
+jinja2 = pytest.importorskip("jinja2")
+pytest.importorskip("matplotlib")
+
+
+class Page(HTMLParser):
+    """Tags, attributes and texts of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.texts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Keep them."""
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        """Keep what is no space."""
+        self.texts += [data.strip()] if data.strip() else []
+
+    def pictures(self) -> str:
+        """Return all inline pictures as SVG."""
+        found = [value or "" for name, value in self.attributes if name == "src"]
+        svgs = [uri.partition(",")[2] for uri in found if uri.startswith("data:image/svg+xml")]
+        return "".join(base64.b64decode(svg).decode() for svg in svgs)
+
+
+@pytest.fixture
+def trained(run: Callable[..., Any]) -> None:
+    """Train three seeds, one of them with timing, and a run with another option."""
+    arguments = (*TRAIN, "--total-timesteps", 80, "--eval-freq", 20)
+    for seed in range(3):
+        timing = ("--callback", "timing") if seed == 0 else ()
+        folder = f"runs/seed-{seed}"
+        assert run(*arguments, *timing, "--seed", seed, "--run-dir", folder).code == 0
+    assert run(*arguments, "--n-updates", 1, "--run-dir", "runs/other").code == 0
+
+
+def report(run: Callable[..., Any], *arguments: object) -> Page:
+    """Write a report and return its page."""
+    result = run("report", *arguments)
+    assert result.code == 0, result.err
+    return Page(Path("report.html").read_text(encoding="utf-8"))
+
+
+@pytest.mark.usefixtures("trained")
+def test_report_shows_curves_evaluations_options_and_time(run: Callable[..., Any]) -> None:
+    """Seeds of the same options are one line, and nothing is fetched from anywhere."""
+    page = report(run, "runs", "--metric", "noise", "--title", "first runs")
+    text = " ".join(page.texts)
+    assert text.count("first runs") == 2  # title and heading
+    svg = page.pictures()
+    labels = re.findall(r"counting, n_updates=\d+ \(\d runs?\)", svg)
+    assert sorted(set(labels)) == [
+        "counting, n_updates=1 (1 run)",
+        "counting, n_updates=3 (3 runs)",
+    ]
+    assert {"mean_reward", "eval/mean_reward", "noise"} <= set(page.texts)
+    assert "n_updates" in page.texts  # the column of options that differ
+    assert "seed" in page.texts
+    assert re.search(r"collect \d+\.\d s \(\d+ %\), learn", text)
+    assert re.search(r"collect and learn \d+\.\d s \(\d+ %\), callbacks", text)
+    assert text.count("over 2 episodes") == 4
+    outside = [v for n, v in page.attributes if n in ("src", "href") and str(v)[:5] != "data:"]
+    assert outside == []
+    assert "script" not in page.tags
+
+
+@pytest.mark.usefixtures("trained")
+def test_texts_of_strangers_are_shown_as_they_are(run: Callable[..., Any]) -> None:
+    """Of labels, envs, options, statuses, phases and metrics none becomes markup or a formula."""
+    folder = Path("runs/seed-0")
+    record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    record |= {"env": EVIL, "status": EVIL, "seed": EVIL, "algorithm": r"$\foo$ <i>"}
+    record |= {"phases": {EVIL: 1.0, "learn": "<b>"}, "total_timesteps": EVIL}
+    (folder / "run.json").write_text(json.dumps(record), encoding="utf-8")
+    (folder / "config.yaml").write_text(json.dumps({EVIL: EVIL}), encoding="utf-8")
+    folder.rename(Path("runs", "<img src=x onerror=alert(1)>"))
+    page = report(run, "runs", "--title", EVIL)
+    assert {"script", "i", "b"}.isdisjoint(page.tags)
+    assert page.tags.count("img") == 2  # the two charts
+    assert "onerror" not in {name for name, _ in page.attributes}
+    assert any(EVIL in text for text in page.texts)
+    assert "<script" not in page.pictures()
+    assert r"$\foo$ &lt;i&gt;" in page.pictures()
+
+
+@pytest.mark.usefixtures("trained")
+def test_films_are_held_up_to_a_limit(run: Callable[..., Any]) -> None:
+    """The newest of each run comes first; what does not fit is named."""
+    for name, size in (("seed-1", 600_000), ("seed-2", 600_000)):
+        film = Path("runs", name, "videos", "step-40-episode-1.mp4")
+        film.parent.mkdir()
+        film.write_bytes(bytes(size))
+    page = report(run, "runs", "--films", 1)
+    sources = [str(v) for n, v in page.attributes if n == "src" and str(v)[:11] == "data:video/"]
+    assert [len(base64.b64decode(s.partition(",")[2])) for s in sources] == [600_000]
+    assert "runs/seed-1: videos/step-40-episode-1.mp4" in page.texts
+    left_out = "Left out, too large for the page: runs/seed-2/videos/step-40-episode-1.mp4"
+    assert left_out in page.texts
+    assert "video" not in report(run, "runs", "--films", 0).tags
+
+
+@pytest.mark.usefixtures("trained")
+def test_a_link_in_a_run_is_refused(run: Callable[..., Any]) -> None:
+    """It may lead to a file of the reader, who hands the page on."""
+    Path("secret").write_text("secret", encoding="utf-8")
+    Path("runs/seed-1/film.mp4").symlink_to(Path("secret").absolute())
+    result = run("report", "runs")
+    assert result.code == 2
+    assert "is a link" in result.err
+    assert not Path("report.html").exists()
+
+
+@pytest.mark.usefixtures("trained")
+def test_run_that_has_just_begun_is_listed(run: Callable[..., Any]) -> None:
+    """Without a value, it is in the tables and not in the picture."""
+    Path("runs/seed-1/metrics.jsonl").write_text("", encoding="utf-8")
+    page = report(run, "runs/seed-1", "runs/seed-2")
+    assert page.texts.count("1 of 2 runs have no value of it") == 2
+    assert "runs/seed-1" in page.texts
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "missing argument 'runs'"),
+        (("none",), "'none' is no folder"),
+        (("runs", "--out", "report.pdf"), "a report is written as .html, got 'report.pdf'"),
+        (("runs", "--films", "-1"), "invalid value for '--films'"),
+    ],
+)
+@pytest.mark.usefixtures("trained")
+def test_wrong_report_is_one_line(
+    run: Callable[..., Any], arguments: tuple[str, ...], message: str
+) -> None:
+    """Nothing is written."""
+    result = run("report", *arguments)
+    assert result.code == 2
+    assert message in result.err
+    assert result.err.count("\n") == 1
+    assert not Path("report.html").exists()
+
+
+@pytest.mark.usefixtures("trained")
+def test_missing_jinja_names_the_extra(
+    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The remedy is a pip command."""
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    result = run("report", "runs")
+    assert result.code == 2
+    assert 'pip install "rlox[report]>=2.dev0"' in result.err
+
+
+@pytest.mark.usefixtures("trained")
+def test_run_folder_is_read_and_shown_in_notebooks(tmp_path: Path) -> None:
+    """Its options, differences, and a table whose texts are escaped."""
+    first, other = read_run(Path("runs/seed-0")), read_run(Path("runs/other"))
+    assert (first.algorithm, first.seed, first.status) == ("counting", "0", "finished")
+    assert (first.steps, first.target) == (80, 80)
+    assert first.evaluation is not None
+    assert first.evaluation[2] == 2
+    assert differing_options([first, other]) == {"n_updates": ["3", "1"]}
+    assert "<th style=" in first._repr_html_()
+    assert "over 2 episodes" in first._repr_html_()
+    (tmp_path / "run.json").write_text(json.dumps({"env": EVIL}), encoding="utf-8")
+    strange = read_run(tmp_path)
+    assert "<script" not in strange._repr_html_()
+    assert strange.evaluation is None
+    (tmp_path / "config.yaml").write_text("a: [", encoding="utf-8")
+    with pytest.raises(RunError, match="not valid"):
+        read_run(tmp_path)

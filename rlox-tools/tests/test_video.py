@@ -1,0 +1,263 @@
+"""Tests of :mod:`rlox_tools.video.callback`, whose files are read back."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from rlox.callbacks import VideoCallback
+from rlox.errors import EnvError, MissingDependencyError
+
+HEIGHT, WIDTH, LENGTH = 24, 33, 5
+
+# of the reader, which only the tests use
+leaky_reader = pytest.mark.filterwarnings(
+    "ignore:unclosed file:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+
+needs_gif = pytest.mark.skipif(not importlib.util.find_spec("PIL"), reason="needs Pillow")
+needs_mp4 = pytest.mark.skipif(
+    not importlib.util.find_spec("imageio_ffmpeg"), reason="needs imageio-ffmpeg"
+)
+
+
+@pytest.fixture(autouse=True)
+def _workplace() -> None:
+    """Work without the command line."""
+
+
+@pytest.fixture(autouse=True)
+def _tools() -> None:
+    """Look at all plugins."""
+
+
+class Lamp(gymnasium.Env[Any, Any]):
+    """Grows brighter with every step of an episode of ``LENGTH``; each is distinct in a video."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012  # gymnasium's
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.observation_space = spaces.Box(0, LENGTH, (1,), np.float32)
+        self.action_space = spaces.Discrete(2)
+        self.render_mode = render_mode
+        self.time = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        """Begin an episode."""
+        super().reset(seed=seed)
+        self.time = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        """Move on."""
+        self.time += 1
+        return np.full(1, self.time, np.float32), 1.0, self.time == LENGTH, False, {}
+
+    def render(self) -> Any:
+        """Return a grey area with a border that differs, or nothing."""
+        if self.render_mode is None:
+            return None
+        frame = np.full((HEIGHT, WIDTH, 3), 40 * self.time, np.uint8)
+        frame[0] = 255 - 40 * self.time
+        return frame
+
+
+GREYS = [40 * time for time in range(LENGTH + 1)]
+"""Of the frames of an episode: the first observation's and one a step."""
+
+
+class BrokenLamp(Lamp):
+    """Fails in the middle of an episode once it has done one."""
+
+    episodes = 0
+
+    def step(self, action: Any) -> Any:
+        """Move on or fail."""
+        result = super().step(action)
+        if result[2]:
+            type(self).episodes += 1
+        if type(self).episodes == 1 and self.time == 2:
+            raise ArithmeticError("burnt out")
+        return result
+
+
+def trained(counting: ModuleType, callback: VideoCallback, env: Any = Lamp, steps: int = 8) -> Any:
+    """Return an algorithm trained with the callback."""
+    algorithm = counting.CountingAlgorithm(env, callbacks=[callback])
+    algorithm.train(steps)
+    return algorithm
+
+
+def gif_frames(path: Path) -> list[tuple[tuple[int, int], int, int]]:
+    """Return size, grey and milliseconds of each frame."""
+    from PIL import Image, ImageSequence
+
+    with Image.open(path) as image:
+        return [
+            (frame.size, frame.convert("RGB").getpixel((5, 5))[0], frame.info["duration"])
+            for frame in ImageSequence.Iterator(image)
+        ]
+
+
+@needs_gif
+def test_gif_has_every_frame(counting: ModuleType, tmp_path: Path) -> None:
+    """Of the first observation and of each step, in the env's own size and speed."""
+    trained(counting, VideoCallback(tmp_path / "new", 8, format="gif"))
+    [path] = (tmp_path / "new").iterdir()
+    assert path.name == "step-8-episode-1.gif"
+    assert gif_frames(path) == [((WIDTH, HEIGHT), grey, 50) for grey in GREYS]
+
+
+@needs_mp4
+@leaky_reader
+def test_mp4_has_every_frame(counting: ModuleType, tmp_path: Path) -> None:
+    """The odd width is made even, as the codec wants it."""
+    import imageio.v2 as imageio
+
+    trained(counting, VideoCallback(tmp_path, 8))
+    [path] = tmp_path.iterdir()
+    assert path.name == "step-8-episode-1.mp4"
+    with imageio.get_reader(path) as reader:
+        assert reader.get_meta_data()["fps"] == 20
+        frames = list(reader.iter_data())
+    assert [frame.shape for frame in frames] == [(HEIGHT, WIDTH + 1, 3)] * (LENGTH + 1)
+    assert [int(frame[12, 16, 0]) for frame in frames] == pytest.approx(GREYS, abs=6)
+
+
+@needs_gif
+def test_files_are_named_after_step_and_episode(counting: ModuleType, tmp_path: Path) -> None:
+    """Each recording has as many whole episodes as asked for, a file each, and nothing else."""
+    callback = VideoCallback(tmp_path, 10, 2, "gif", fps=10)
+    algorithm = trained(counting, callback, steps=24)
+    names = {f"step-{step}-episode-{i}.gif" for step in (16, 24) for i in (1, 2)}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    for path in tmp_path.iterdir():
+        assert gif_frames(path) == [((WIDTH, HEIGHT), grey, 100) for grey in GREYS]
+    assert [path.name for path in callback.record(algorithm)] == [
+        "step-24-episode-1.gif", "step-24-episode-2.gif",
+    ]  # fmt: skip
+
+
+def test_env_by_id_and_env_with_an_id_are_made_to_render(
+    counting: ModuleType, tmp_path: Path
+) -> None:
+    """An id's env is made with a render mode, whatever the training's has."""
+    pytest.importorskip("PIL")
+    gymnasium.register("rlox-tests/Lamp-v0", entry_point=Lamp, max_episode_steps=LENGTH)
+    try:
+        env = gymnasium.make("rlox-tests/Lamp-v0")
+        for source in ("rlox-tests/Lamp-v0", env):
+            [path] = VideoCallback(tmp_path, format="gif").record(
+                counting.CountingAlgorithm(source)
+            )
+            assert len(gif_frames(path)) == LENGTH + 1
+    finally:
+        del gymnasium.registry["rlox-tests/Lamp-v0"]
+
+
+@needs_gif
+def test_env_of_ones_own_is_filmed_instead(counting: ModuleType, tmp_path: Path) -> None:
+    """``env=`` wins over the env trained on."""
+    callback = VideoCallback(tmp_path, 8, format="gif", env=lambda: Lamp("rgb_array"))
+    trained(counting, callback, env="CartPole-v1")
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+class Still(Lamp):
+    """Renders something else."""
+
+    def render(self) -> Any:
+        """Return a grey image without channels."""
+        return np.zeros((HEIGHT, WIDTH), np.uint8)
+
+
+@needs_gif
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        (
+            lambda: Lamp(None),
+            r"cannot be filmed: its render_mode is None, expected 'rgb_array'; pass",
+        ),
+        (Lamp("rgb_array"), r"^Lamp cannot be made again for a video; pass env= as an id or as a"),
+        (Still, r"must render uint8 arrays \(height, width, 3\), got uint8 \(24, 33\)"),
+        ("Nowhere-v0", r"^an env of 'Nowhere-v0' to be filmed cannot be made: "),
+        (lambda: 3, r"^the callable must make a gymnasium\.Env, got int$"),
+    ],
+)
+def test_env_that_cannot_be_filmed_fails_before_the_training(
+    counting: ModuleType, tmp_path: Path, env: Any, message: str
+) -> None:
+    """Not after hours, at the first recording."""
+    algorithm = counting.CountingAlgorithm(env, callbacks=[VideoCallback(tmp_path, format="gif")])
+    with pytest.raises(EnvError, match=message):
+        algorithm.train(8)
+    assert algorithm.clock.env_steps == 0
+
+
+@pytest.mark.parametrize(
+    "format_", [pytest.param("gif", marks=needs_gif), pytest.param("mp4", marks=needs_mp4)]
+)
+def test_cut_episode_leaves_no_file(counting: ModuleType, tmp_path: Path, format_: Any) -> None:
+    """An error in the second episode keeps the first, and nothing half-written."""
+    BrokenLamp.episodes = 0
+    callback = VideoCallback(tmp_path, n_episodes=2, format=format_)
+    with pytest.raises(ArithmeticError, match="burnt out"):
+        callback.record(counting.CountingAlgorithm(BrokenLamp))
+    assert [path.name for path in tmp_path.iterdir()] == [f"step-0-episode-1.{format_}"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"every": 0}, "every must be at least 1, got 0"),
+        ({"n_episodes": 0}, "n_episodes must be at least 1, got 0"),
+        ({"fps": 0}, "fps must be at least 1, got 0"),
+        ({"format": "avi"}, "format must be 'mp4' or 'gif', got 'avi'"),
+    ],
+)
+@needs_mp4
+def test_wrong_options_are_refused(arguments: dict[str, Any], message: str) -> None:
+    """Before anything is trained."""
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        VideoCallback(**arguments)
+
+
+@pytest.mark.parametrize(("format_", "module"), [("mp4", "imageio_ffmpeg"), ("gif", "PIL.Image")])
+def test_missing_library_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, format_: Any, module: str
+) -> None:
+    """When the callback is built, not at the first recording."""
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingDependencyError) as caught:
+        VideoCallback(format=format_)
+    assert str(caught.value) == (
+        f"VideoCallback(format='{format_}') needs a distribution that is not installed; "
+        'run: pip install "rlox[video]>=2.dev0"'
+    )
+
+
+@needs_mp4
+@leaky_reader
+def test_cartpole_is_filmed(
+    counting: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real renderer, where it is installed."""
+    pytest.importorskip("pygame")
+    import imageio.v2 as imageio
+
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    algorithm = counting.CountingAlgorithm("CartPole-v1")
+    [path] = VideoCallback(tmp_path).record(algorithm)
+    with imageio.get_reader(path) as reader:
+        frames = list(reader.iter_data())
+    assert frames[0].shape == (400, 600, 3)
+    length = algorithm.evaluate(n_episodes=1, seed=0).lengths[0]
+    assert len(frames) == length + 1
