@@ -28,7 +28,7 @@ nox.options.error_on_external_run = True
 NATIVE = ROOT / "rlox-native"
 TRANSPORT = ROOT / "rlox-distributed"
 TOGETHER = repository.installed_by("all")
-"""The distributions of ``rlox[all]``, tested in one environment."""
+"""The distributions of ``rlox-core[all]``, tested in one environment."""
 
 TESTS = [f"{name}/tests" for name in TOGETHER]
 
@@ -54,7 +54,7 @@ RL8 = [
     "rl8==1.0.0", "mlflow-skinny>=2,<3", "pandas>=2,<3", "psutil>=5,<6",
     "cachetools<6", "importlib-metadata<9", "packaging<25", "protobuf<7", "pytz",
 ]  # fmt: skip
-"""rl8 and what it imports, in releases that rlox[all] does not have: a folder of their own."""
+"""rl8 and what it imports, in releases that rlox-core[all] does not have: a folder of their own."""
 
 BENCHMARKS = [
     "guards",
@@ -91,7 +91,7 @@ def sync(session: nox.Session, *arguments: str) -> None:
 
 
 def share(session: nox.Session, *plugins: str) -> None:
-    """Use the environment that most sessions share: ``rlox[all]`` and all tools but candle's.
+    """Use the environment that most sessions share: ``rlox-core[all]`` and all tools but candle's.
 
     Args:
         session: one without an environment of its own.
@@ -316,7 +316,7 @@ def loggers(session: nox.Session) -> None:
 @nox.session(default=False, tags=["nightly"])
 def envpool(session: nox.Session) -> None:
     """The envs of EnvPool, whose wheels are 700 MB."""
-    sync(session, "--group", "test", "--extra", "envpool")
+    sync(session, "--package", "rlox-simulators", "--group", "test", "--extra", "envpool")
     session.run("pytest", "rlox-simulators/tests/test_pools.py", *session.posargs)
 
 
@@ -334,7 +334,7 @@ def ray(session: nox.Session) -> None:
 @nox.session(default=False, tags=["nightly"])
 def candle(session: nox.Session) -> None:
     """rlox-candle with what it collects for; the first build of candle takes minutes."""
-    sync(session, "--extra", "candle", "--group", "test", "--group", "docs", "--group", "types")
+    sync(session, "--group", "test", "--group", "docs", "--group", "types")
     session.run("python", "-m", "mypy.stubtest", "rlox_candle._candle")
     session.run("pytest", "--tb=native", *CANDLE_PAGES)
     session.run("pytest", "tests/test_architecture.py", *session.posargs)
@@ -369,7 +369,7 @@ def wheels(session: nox.Session) -> None:
         session.run("python", str(ROOT / ".ci" / "release.py"), check)
     folder = Path(session.create_tmp()) / "wheels"
     shutil.rmtree(folder, ignore_errors=True)
-    for distribution in ("rlox", *TOGETHER):
+    for distribution in TOGETHER:
         session.run_install(
             "uv", "build", "--quiet", "--package", distribution, "--out-dir", str(folder)
         )
@@ -377,14 +377,15 @@ def wheels(session: nox.Session) -> None:
     if not any("-abi3-" in name for name in built):
         session.error(f"none is for CPython's stable ABI: {built}")
     # from the folder as from an index, with the third parties that the lock file says
+    wanted = f"rlox-core[all]=={repository.project(ROOT / 'rlox-core')['version']}"
     locked = folder / "constraints.txt"
     session.run_install(
-        "uv", "export", "--quiet", "--locked", "--all-extras", "--no-default-groups",
-        "--no-emit-workspace", "--no-hashes", "--output-file", str(locked),
+        "uv", "export", "--quiet", "--locked", "--all-packages", "--all-extras",
+        "--no-default-groups", "--no-emit-workspace", "--no-hashes", "--output-file", str(locked),
     )  # fmt: skip
     session.run_install(
         "uv", "pip", "install", "--reinstall", "--find-links", str(folder),
-        "--constraints", str(locked), f"rlox[all]=={repository.project(ROOT)['version']}",
+        "--constraints", str(locked), wanted,
     )  # fmt: skip
     with session.chdir(folder):
         session.run(
@@ -446,7 +447,7 @@ def interpreter(version: str) -> str | None:
 @nox.session(default=False)
 def soak(session: nox.Session) -> None:
     """Start, use and drop collecting threads for ten minutes; memory and threads must not grow."""
-    sync(session, "--extra", "candle", "--group", "test")
+    sync(session, "--package", "rlox-candle", "--group", "test")
     with session.chdir("rlox-candle"):
         session.run("pytest", "-m", "soak", "-s", "--timeout=0", *session.posargs)
 

@@ -4,7 +4,7 @@
     python .ci/release.py licences [FILE]
 
 The first fails if a distribution, a pin of a sibling, ``rlox.__version__`` or the changelog has
-another version than the root, or than the tag; the second if a crate that is linked into a wheel
+another version than rlox-core, or than the tag; the second if a crate that is linked into a wheel
 has a licence that is not on the list, and writes the table of all to a file.
 """
 
@@ -35,12 +35,12 @@ ALLOWED = frozenset(
 
 
 def wrong_versions(tag: str | None = None, root: Path = ROOT) -> list[str]:
-    """Return what has another version than the root distribution."""
-    version = repository.project(root)["version"]
+    """Return what has another version than rlox-core."""
+    version = repository.project(root / "rlox-core")["version"]
     wrong = []
     if tag is not None and tag.removeprefix("v") != version:
         wrong.append(f"the tag {tag} is not v{version}")
-    for folder in (".", *repository.distributions(root)):
+    for folder in repository.distributions(root):
         table = repository.project(root / folder)
         if table["version"] != version:
             wrong.append(f"{table['name']} has version {table['version']}, not {version}")

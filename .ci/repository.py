@@ -60,18 +60,22 @@ def packages(distribution: str, root: Path = ROOT) -> list[Path]:
 
 
 def installed_by(extra: str, root: Path = ROOT) -> list[str]:
-    """Return the distributions of the tree that ``rlox[extra]`` installs."""
-    table = project(root)
-    wanted = [*table["dependencies"], *table["optional-dependencies"][extra]]
-    names = {split(requirement)[0] for requirement in wanted}
+    """Return the distributions of the tree that ``rlox-core[extra]`` installs."""
+    extras = project(root / "rlox-core")["optional-dependencies"]
+    names, waiting = {"rlox-core"}, [extra]
+    for each in waiting:
+        for name, more in map(split, extras[each]):
+            names.add(name)
+            waiting += more if name == "rlox-core" else ()
     return [name for name in distributions(root) if name in names]
 
 
 def dependencies(distribution: str, root: Path = ROOT) -> set[str]:
-    """Return the distributions of the tree that one needs, extras included, itself too."""
-    table = project(root / distribution)
-    extras = table.get("optional-dependencies", {}).values()
-    wanted = {split(text)[0] for text in sum(extras, table.get("dependencies", []))}
+    """Return the distributions of the tree that one needs, itself too.
+
+    Extras do not count: those of rlox-core name the families, which need it in turn.
+    """
+    wanted = {split(text)[0] for text in project(root / distribution).get("dependencies", [])}
     siblings = wanted & set(distributions(root)) - {distribution}
     return {distribution}.union(*(dependencies(name, root) for name in siblings))
 

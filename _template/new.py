@@ -44,7 +44,7 @@ def insert(path: Path, before: str, line: str) -> None:
 
 
 def write_family(filled: dict[str, str], root: Path) -> None:
-    """Write the distribution's folder, and list it in the root's pyproject, README and news.
+    """Write the distribution's folder, and list it in the pyprojects, README and news.
 
     Args:
         filled: see :func:`names`.
@@ -59,14 +59,16 @@ def write_family(filled: dict[str, str], root: Path) -> None:
             target.write_text(render(path.read_text(encoding="utf-8"), filled), encoding="utf-8")
     folder = root / f"rlox-{family}"
     (folder / "LICENSE").write_bytes((root / "LICENSE").read_bytes())
-    pyproject, pinned = root / "pyproject.toml", f"rlox-{family}=={version}"
-    insert(pyproject, r"^tensorboard = ", f'{family} = ["{pinned}"]')
-    insert(pyproject, r"^\n\[dependency-groups\]", f"rlox-{family} = {{ workspace = true }}")
-    text = pyproject.read_text(encoding="utf-8")
-    text = re.sub(r"(?m)^(all = \[.*)\]$", rf'\1, "{pinned}"]', text)
-    pyproject.write_text(text, encoding="utf-8")
+    source = f"rlox-{family} = {{ workspace = true }}"
+    insert(root / "pyproject.toml", r"^\n\[dependency-groups\]", source)
+    core = root / "rlox-core/pyproject.toml"
+    pinned = f'"rlox-{family}=={version}", "rlox-native=={version}"'
+    insert(core, r"^hdf5 = ", f"{family} = [{pinned}]")
+    text = core.read_text(encoding="utf-8")
+    text = text.replace('all = ["rlox-core[', f'all = ["rlox-core[{family},')
+    core.write_text(text, encoding="utf-8")
     row = f"| [`rlox-{family}`](rlox-{family}/README.md) | `rlox_{family}` | {class_name} |"
-    insert(root / "README.md", r"^\n`rlox` brings", row)
+    insert(root / "README.md", r"^\n`rlox-core\[onpolicy\]` brings", row)
     fragment = root / f"changes/+rlox-{family}.algorithms.md"
     fragment.write_text(f"**{family}**: {class_name}.\n", encoding="utf-8")
 
@@ -112,8 +114,9 @@ def main(arguments: list[str], root: Path = ROOT) -> None:
         if (root / path).exists():
             parser.error(f"{path} exists already; choose another name")
     class_name = given.class_name or given.algorithm.title().replace("_", "")
-    found = re.search(r'^version = "(.+)"', (root / "pyproject.toml").read_text("utf-8"), re.M)
-    assert found is not None, "the root's pyproject.toml has a version"
+    core = (root / "rlox-core/pyproject.toml").read_text("utf-8")
+    found = re.search(r'^version = "(.+)"', core, re.M)
+    assert found is not None, "rlox-core has a version"
     filled = names(given.distribution, given.algorithm, class_name, found[1])
     write_family(filled, root)
     write_algorithm(filled, root)

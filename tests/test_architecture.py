@@ -47,7 +47,7 @@ FAMILIES = sorted(
 )
 
 OPTIONAL = {"rlox_candle"}
-"""Not in ``rlox[all]``, as it takes minutes to build; the session ``candle`` tests with it."""
+"""Not in ``rlox-core[all]``, as it takes minutes to build; the session ``candle`` tests with it."""
 
 
 def module_name(package: str, path: Path) -> str:
@@ -256,17 +256,16 @@ def test_the_facades_are_what_the_table_says() -> None:
 
 def projects() -> dict[str, dict]:
     """Return the table ``project`` of every distribution's pyproject.toml, by name."""
-    paths = [ROOT / "pyproject.toml", *(folder / "pyproject.toml" for folder in FOLDERS)]
+    paths = [folder / "pyproject.toml" for folder in FOLDERS]
     tables = [tomllib.loads(path.read_text(encoding="utf-8"))["project"] for path in paths]
     return {table["name"]: table for table in tables}
 
 
 def test_all_distributions_share_one_version_and_pin_each_other_to_it() -> None:
-    """An unrelated project holds the name ``rlox`` at 1.2.0, so versions begin at 2."""
+    """One command installs what was tested together."""
     found = projects()
     versions = {table["version"] for table in found.values()}
     assert versions == {rlox.__version__}
-    assert int(rlox.__version__.split(".")[0]) >= 2
     for name, table in found.items():
         needed = [*table.get("dependencies", ())]
         needed += [
@@ -280,25 +279,36 @@ def test_all_distributions_share_one_version_and_pin_each_other_to_it() -> None:
         assert not loose, name
 
 
-def test_every_distribution_is_an_extra_of_rlox() -> None:
-    """``pip install "rlox[marl]>=2.dev0"`` installs ``rlox-marl``."""
-    extras = projects()["rlox"]["optional-dependencies"]
-    missing = {folder.name.removeprefix("rlox-") for folder in FOLDERS} - set(extras)
-    assert not missing
+def test_every_distribution_is_an_extra_of_core() -> None:
+    """``pip install "rlox-core[marl]"`` installs ``rlox-marl``; without extras core is alone."""
+    core = projects()["rlox-core"]
+    names = {folder.name.removeprefix("rlox-") for folder in FOLDERS} - {"core"}
+    assert not names - set(core["optional-dependencies"])
+    assert not [text for text in core["dependencies"] if text.startswith("rlox")]
+
+
+def test_extras_of_families_bring_rust() -> None:
+    """Whoever installs a family need not know of rlox-native."""
+    extras = projects()["rlox-core"]["optional-dependencies"]
+    for family in {row.extra for row in ALGORITHMS} | {"distributed"}:
+        assert f"rlox-native=={rlox.__version__}" in extras[family], family
 
 
 def test_install_commands_take_ours() -> None:
-    """No message or page names a command that would fetch the unrelated ``rlox`` 1.2.0."""
+    """Messages and pages name our distributions, without a version; ``rlox`` is another's."""
     texts = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.py")]
     texts += [path for folder in SOURCES.values() for path in folder.rglob("*.py")]
+    texts += [path for folder in SOURCES.values() for path in folder.rglob("*.yaml")]
     texts += [folder / "README.md" for folder in FOLDERS]
-    ours = {"rlox", *(folder.name for folder in FOLDERS)}
+    ours = "|".join(folder.name for folder in FOLDERS)
     wrong = [
         f"{path.relative_to(ROOT)}: {word}"
         for path in texts
         if "_build" not in path.parts
-        for command in re.findall(r"pip install ([^`&\n]*)", path.read_text(encoding="utf-8"))
-        for word in re.split(r"""["'\s]+""", command)
-        if word.partition("[")[0] in ours
+        for command in re.findall(
+            r"(?:pip install|needs:) ([^`&\n]*)", path.read_text(encoding="utf-8")
+        )
+        for word in re.findall(r"(?<![\w./-])rlox[\w-]*(?:\[[^]]*\])?[<>=~!]*", command)
+        if not re.fullmatch(rf"({ours})(\[.+\])?", word)
     ]
-    assert [word for word in wrong if "2.dev0" not in word] == []
+    assert wrong == []

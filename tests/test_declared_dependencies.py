@@ -49,9 +49,14 @@ def declared(distribution: str, seen: frozenset[str] = frozenset()) -> Declared:
         for text in texts:
             name, extras = repository.split(text)
             yield name
-            if name in repository.distributions() and name not in seen | {distribution}:
-                yield from declared(name, seen | {distribution}).always
-                theirs = repository.project(ROOT / name).get("optional-dependencies", {})
+            # what needs this one in turn, as an extra of core that names a family, brings nothing
+            if (
+                name in repository.distributions(root)
+                and name not in seen
+                and distribution not in repository.dependencies(name, root)
+            ):
+                yield from declared(name, root, seen | {distribution}).always
+                theirs = repository.project(root / name).get("optional-dependencies", {})
                 yield from expand(text for extra in extras for text in theirs[extra])
 
     always = frozenset(expand(table.get("dependencies", [])))

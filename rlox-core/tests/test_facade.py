@@ -108,7 +108,7 @@ def test_rust_class_without_rust_names_the_command(name: str, extra: str) -> Non
         getattr(rlox, name)
     assert str(caught.value) == (
         f"rlox.{name} needs a distribution that is not installed; "
-        f'run: pip install "rlox[{extra}]>=2.dev0"'
+        f'run: pip install "rlox-core[{extra}]"'
     )
 
 
@@ -126,14 +126,14 @@ def test_rust_class_that_is_not_built_names_the_command(
     assert str(caught.value) == (
         "rlox.CandleCollector needs rlox-candle, which is there but cannot be imported: No module "
         "named 'rlox_candle._candle'; run: pip install --force-reinstall --no-deps "
-        '"rlox-candle>=2.dev0" (in a source tree ./rlox-candle)'
+        "rlox-candle (in a source tree ./rlox-candle)"
     )
 
 
 @pytest.mark.usefixtures("no_native")
 def test_kernel_without_rust_is_the_reference_with_one_warning() -> None:
     """The slow path is reported once, at the first use."""
-    with pytest.warns(RuntimeWarning, match=r'pip install "rlox\[native\]>=2.dev0"') as caught:
+    with pytest.warns(RuntimeWarning, match=r'pip install "rlox-core\[native\]"') as caught:
         function = rlox.compute_gae
     assert function is reference.compute_gae
     assert rlox.compute_gae_batched is reference.compute_gae_batched
@@ -166,9 +166,7 @@ def by_from_import() -> None:
 )
 def test_algorithm_without_its_family_names_the_command(access: Callable[[], Any]) -> None:
     """All ways to the class end in the same remedy."""
-    with pytest.raises(
-        MissingDependencyError, match=r'run: pip install "rlox\[onpolicy\]>=2.dev0"$'
-    ):
+    with pytest.raises(MissingDependencyError, match=r'run: pip install "rlox-core\[onpolicy\]"$'):
         access()
 
 
@@ -219,7 +217,7 @@ def test_names_of_the_tools_without_them_name_the_command(
 ) -> None:
     """They are handed on where the tools are installed."""
     with pytest.raises(
-        MissingDependencyError, match=rf'{what} needs .* run: pip install "rlox\[tools\]>=2.dev0"$'
+        MissingDependencyError, match=rf'{what} needs .* run: pip install "rlox-core\[tools\]"$'
     ):
         access()
     with pytest.raises(AttributeError, match=r"module 'rlox\.callbacks' has no 'Video'"):

@@ -145,7 +145,7 @@ def test_make_takes_callbacks_and_logger_by_name(tmp_path: Path) -> None:
             {"name": "ppo", "env": "CartPole-v1"},
             MissingDependencyError,
             "the algorithm 'ppo' needs a distribution that is not installed; "
-            'run: pip install "rlox[onpolicy]>=2.dev0"',
+            'run: pip install "rlox-core[onpolicy]"',
         ),
     ],
 )

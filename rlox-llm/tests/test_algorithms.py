@@ -100,7 +100,7 @@ def test_the_facade_hands_on_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AttributeError, match="did you mean 'grpo_loss'"):
         assert rlox.llm.grpo_los
     monkeypatch.setitem(sys.modules, "rlox_llm", None)
-    with pytest.raises(MissingDependencyError, match=r'pip install "rlox\[llm\]>=2.dev0"'):
+    with pytest.raises(MissingDependencyError, match=r'pip install "rlox-core\[llm\]"'):
         assert rlox.llm.grpo_loss
 
 

@@ -381,7 +381,7 @@ def test_wrong_turn_is_refused(change, text) -> None:
 def test_without_pettingzoo_the_remedy_is_named(monkeypatch) -> None:
     """The command installs the extra."""
     monkeypatch.setitem(__import__("sys").modules, "pettingzoo", None)
-    with pytest.raises(MissingDependencyError, match=r"pip install \"rlox\[marl\]>=2.dev0\""):
+    with pytest.raises(MissingDependencyError, match=r"pip install \"rlox-core\[marl\]\""):
         PettingZooVecEnv("sisl/multiwalker-v9")
 
 

@@ -286,7 +286,7 @@ def test_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """The error says what to install."""
     monkeypatch.setitem(__import__("sys").modules, "h5py", None)
     (tmp_path / "data.hdf5").touch()
-    with pytest.raises(MissingDependencyError, match=r'pip install "rlox\[hdf5\]>=2.dev0"'):
+    with pytest.raises(MissingDependencyError, match=r'pip install "rlox-core\[hdf5\]"'):
         load_dataset(tmp_path / "data.hdf5")
 
 

@@ -129,7 +129,7 @@ def test_other_ids_are_not_of_the_backend() -> None:
 def test_without_ale_the_remedy_is_named(monkeypatch) -> None:
     """The error has the command that installs it."""
     monkeypatch.setitem(sys.modules, "ale_py", None)
-    with pytest.raises(MissingDependencyError, match=r'pip install "rlox\[atari\]>=2.dev0"'):
+    with pytest.raises(MissingDependencyError, match=r'pip install "rlox-core\[atari\]"'):
         make_vec_env("ALE/Pong-v5")
 
 

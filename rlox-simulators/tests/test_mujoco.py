@@ -159,7 +159,7 @@ def test_without_batches_gymnasiums_env_is_taken(monkeypatch, installed, reason)
     chosen, why = choose_backend("Hopper-v5")
     assert chosen.spec.name == "gymnasium"
     assert reason in why
-    with pytest.raises(MissingDependencyError, match=r'pip install "rlox\[mujoco\]>=2.dev0"'):
+    with pytest.raises(MissingDependencyError, match=r'pip install "rlox-core\[mujoco\]"'):
         make_vec_env("Hopper-v5", backend="mujoco")
 
 

@@ -104,4 +104,4 @@ def test_missing_matplotlib_names_the_extra(
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     result = run("plot", "other")
     assert result.code == 2
-    assert 'pip install "rlox[plot]>=2.dev0"' in result.err
+    assert 'pip install "rlox-core[plot]"' in result.err

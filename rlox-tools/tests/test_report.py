@@ -173,7 +173,7 @@ def test_missing_jinja_names_the_extra(
     monkeypatch.setitem(sys.modules, "jinja2", None)
     result = run("report", "runs")
     assert result.code == 2
-    assert 'pip install "rlox[report]>=2.dev0"' in result.err
+    assert 'pip install "rlox-core[report]"' in result.err
 
 
 @pytest.mark.usefixtures("trained")

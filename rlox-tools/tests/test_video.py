@@ -240,7 +240,7 @@ def test_missing_library_names_the_extra(
         VideoCallback(format=format_)
     assert str(caught.value) == (
         f"VideoCallback(format='{format_}') needs a distribution that is not installed; "
-        'run: pip install "rlox[video]>=2.dev0"'
+        'run: pip install "rlox-core[video]"'
     )
 
 

@@ -205,9 +205,10 @@ def __getattr__(name: str) -> Any:
         except ImportError as error:
             raise unusable(f"rlox.{name}", module, error) from error
     else:
-        from rlox.errors import suggest
+        from rlox.errors import name_clash, suggest
 
-        raise AttributeError(f"module 'rlox' has no '{name}'{suggest(name, __all__)}")
+        clash = f"; {problem}" if (problem := name_clash()) else ""
+        raise AttributeError(f"module 'rlox' has no '{name}'{suggest(name, __all__)}{clash}")
     globals()[name] = value
     return value
 

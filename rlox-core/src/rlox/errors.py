@@ -29,6 +29,7 @@ __all__ = [
     "WorkerLostError",
     "import_extra",
     "missing_extra",
+    "name_clash",
     "requirement",
     "suggest",
     "unusable",
@@ -126,12 +127,30 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def requirement(extra: str) -> str:
-    """Return what ``pip install`` takes for an extra of rlox.
+    """Return what ``pip install`` takes for an extra of rlox."""
+    return f"rlox-core[{extra}]"
 
-    The lower bound excludes the unrelated project that holds the name ``rlox`` at 1.2.0, and
-    admits development versions.
+
+def name_clash() -> str:
+    """Return what is wrong and what to do if another project's ``rlox`` is installed too.
+
+    It writes the package ``rlox`` as rlox-core does, and files of the one installed last replace
+    the other's.
+
+    Returns:
+        An empty string if it is not.
     """
-    return f"rlox[{extra}]>=2.dev0"
+    from importlib import metadata  # slow to import, and seldom needed
+
+    try:
+        version = metadata.version("rlox")
+    except metadata.PackageNotFoundError:
+        return ""
+    return (
+        f"the distribution 'rlox' {version} of another project is installed, and writes the "
+        "package 'rlox' as rlox-core does; run: pip uninstall rlox && "
+        "pip install --force-reinstall --no-deps rlox-core"
+    )
 
 
 def missing_extra(what: str, extra: str) -> MissingDependencyError:
@@ -139,7 +158,7 @@ def missing_extra(what: str, extra: str) -> MissingDependencyError:
 
     Args:
         what: the name the user asked for.
-        extra: the extra of the ``rlox`` distribution that provides it.
+        extra: the extra of rlox-core that provides it.
     """
     return MissingDependencyError(
         f"{what} needs a distribution that is not installed; run: pip install "
@@ -158,7 +177,7 @@ def unusable(what: str, module: str, error: ImportError) -> MissingDependencyErr
     distribution = module.replace("_", "-")
     return MissingDependencyError(
         f"{what} needs {distribution}, which is there but cannot be imported: {error}; run: "
-        f'pip install --force-reinstall --no-deps "{distribution}>=2.dev0" (in a source tree '
+        f"pip install --force-reinstall --no-deps {distribution} (in a source tree "
         f"./{distribution})"
     )
 
@@ -169,7 +188,7 @@ def import_extra(module: str, what: str, extra: str) -> Any:
     Args:
         module: its name.
         what: the name the user asked for.
-        extra: the extra of the ``rlox`` distribution that provides it.
+        extra: the extra of rlox-core that provides it.
 
     Raises:
         MissingDependencyError: it is not installed.

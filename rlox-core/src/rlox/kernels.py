@@ -22,7 +22,7 @@ def backend() -> ModuleType:
         return importlib.import_module("rlox_native")
     warnings.warn(
         "rlox-native is not installed; the NumPy reference kernels are slow. "
-        'Run: pip install "rlox[native]>=2.dev0"',
+        'Run: pip install "rlox-core[native]"',
         RuntimeWarning,
         stacklevel=2,
     )

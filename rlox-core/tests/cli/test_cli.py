@@ -42,7 +42,7 @@ Start = Callable[..., Process]
 TRAIN = ("train", "counting", "--env", "CartPole-v1", "--eval-episodes", "2")
 
 
-TOOLS = 'a distribution that is not installed; run: pip install "rlox[tools]>=2.dev0"'
+TOOLS = 'a distribution that is not installed; run: pip install "rlox-core[tools]"'
 
 
 class KindsConfig(Config):
@@ -178,7 +178,7 @@ def test_flags_win_over_the_file_and_the_file_over_the_defaults(run: Run, tmp_pa
     ("arguments", "message"),
     [
         (("train", "countng"), "unknown algorithm 'countng'; did you mean 'counting'"),
-        (("train", "ppo", "--env", "CartPole-v1"), 'pip install "rlox[onpolicy]>=2.dev0"'),
+        (("train", "ppo", "--env", "CartPole-v1"), 'pip install "rlox-core[onpolicy]"'),
         (("train", "counting"), "missing option '--env'"),
         ((*TRAIN, "--n-env", "3"), "no such option: --n-env (Possible options: --env, --n-envs"),
         ((*TRAIN, "--n-envs", "0"), "n_envs: expected greater than or equal to 1, got '0'"),

@@ -147,5 +147,5 @@ def test_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> Non
         MLflowLogger()
     assert str(caught.value) == (
         "MLflowLogger needs a distribution that is not installed; "
-        'run: pip install "rlox[mlflow]>=2.dev0"'
+        'run: pip install "rlox-core[mlflow]"'
     )

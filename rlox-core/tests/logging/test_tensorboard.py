@@ -53,5 +53,5 @@ def test_tensorboard_missing_names_the_extra(monkeypatch: pytest.MonkeyPatch) ->
         TensorBoardLogger("unused")
     assert str(caught.value) == (
         "TensorBoardLogger needs a distribution that is not installed; "
-        'run: pip install "rlox[tensorboard]>=2.dev0"'
+        'run: pip install "rlox-core[tensorboard]"'
     )

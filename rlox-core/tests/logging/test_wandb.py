@@ -165,5 +165,5 @@ def test_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> Non
         WandbLogger()
     assert str(caught.value) == (
         "WandbLogger needs a distribution that is not installed; "
-        'run: pip install "rlox[wandb]>=2.dev0"'
+        'run: pip install "rlox-core[wandb]"'
     )

@@ -10,7 +10,7 @@ from typing import Any, TextIO, cast
 import typer
 
 from rlox.cli.stdout import PipeSafeStdout
-from rlox.errors import RloxError, missing_extra
+from rlox.errors import RloxError, missing_extra, name_clash
 
 __all__ = ["main"]
 
@@ -42,6 +42,10 @@ def main() -> None:
         code = _report(_text_of(error))
     except (RloxError, OSError, MemoryError) as error:
         code = _report(str(error) or "not enough memory")
+    except (ImportError, AttributeError) as error:
+        if not (problem := name_clash()):
+            raise
+        code = _report(f"{error}; {problem}")
     except (typer.Abort, KeyboardInterrupt):
         code = 130
     finally:

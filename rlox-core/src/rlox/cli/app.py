@@ -29,6 +29,10 @@ COMMANDS = {
         "rlox.cli.commands.explain:explain_command",
         "Show an algorithm and all its options.",
     ),
+    "doctor": (
+        "rlox.cli.commands.doctor:doctor_command",
+        "Show versions, backends, devices and what is missing, to paste into an issue.",
+    ),
 }
 """From each command of core, in the order in which they are used, where it is and what it does.
 

@@ -1,5 +1,7 @@
 """Configs: pydantic models, their fields, files and schedules."""
 
+from typing import TYPE_CHECKING, Any
+
 from rlox.config.clipped import (
     CLIP_REWARDS,
     FRAME_STACK,
@@ -81,3 +83,15 @@ __all__ = [
     "schedule",
     "to_yaml",
 ]
+
+if not TYPE_CHECKING:  # types of unknown names would be Any
+
+    def __getattr__(name: str) -> Any:
+        # another project's package `rlox`, written over this one, imports this first from its own
+        # module `rlox.config`, which this package hides; of an AttributeError no text would remain
+        if name == "PPOConfig":
+            from rlox.errors import name_clash
+
+            if problem := name_clash():
+                raise ImportError(problem)
+        raise AttributeError(f"module 'rlox.config' has no '{name}'")

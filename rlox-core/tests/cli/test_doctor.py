@@ -1,0 +1,123 @@
+"""The command ``rlox doctor``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rlox
+
+Run = Callable[..., Any]
+
+
+def rows(text: str) -> dict[str, str]:
+    """Return the screen's second column by the first."""
+    return {line.strip().split("  ")[0]: line for line in text.splitlines()}
+
+
+@pytest.fixture
+def absent(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Return a function that makes a distribution look as if it was not installed."""
+    version = metadata.version
+
+    def remove(name: str) -> None:
+        def lacks(asked: str) -> str:
+            if asked == name:
+                raise metadata.PackageNotFoundError(asked)
+            return version(asked)
+
+        monkeypatch.setattr(metadata, "version", lacks)
+
+    return remove
+
+
+def test_doctor_shows_versions_backends_devices_and_threads(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On one screen, with torch or without."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    result = run("doctor")
+    assert result.code == 0, result.err
+    shown = rows(result.out)
+    assert f"rlox-core {rlox.__version__}" in shown["versions"]
+    assert "gymnasium" in shown["env backends"]
+    assert "torch" in shown["learners"]
+    assert "OMP_NUM_THREADS 3" in shown["threads"]
+    assert {"platform", "processor", "devices", "missing"} <= set(shown)
+    assert len(shown) <= 45
+
+
+def test_doctor_names_the_command_that_installs_what_is_missing(
+    run: Run, absent: Callable[[str], None]
+) -> None:
+    """Per extra, by what the distributions declare."""
+    absent("torch")
+    assert 'pip install "rlox-core[torch]"  (torch)' in rows(run("doctor").out)["torch"]
+    absent("rlox-offline")
+    shown = rows(run("doctor").out)
+    assert 'pip install "rlox-core[offline]"' in shown["offline"]
+    assert "rlox-offline" in shown["hdf5"]
+
+
+def test_doctor_says_why_a_backend_cannot_be_used(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library is missing."""
+    monkeypatch.setitem(sys.modules, "rlox.learners.rollouts", None)
+    assert "torch (not usable: " in rows(run("doctor").out)["learners"]
+
+
+def test_doctor_shows_plugins_that_failed(
+    run: Run, install: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And goes on with the others; also where strict loading makes that an error."""
+    install("rlox-broken", "raise RuntimeError('out of order')")
+    monkeypatch.setenv("RLOX_PLUGINS", "rlox-counting,rlox-broken")
+    shown = rows(run("doctor").out)
+    assert "rlox plugin 'rlox-broken' failed: RuntimeError: out of order" in shown["problem 1"]
+    assert "gymnasium" in shown["env backends"]
+    monkeypatch.setenv("RLOX_PLUGINS_STRICT", "1")
+    assert "out of order" in rows(run("doctor").out)["problem 1"]
+
+
+@pytest.fixture
+def clash(tmp_path: Path) -> Callable[..., str]:
+    """Return a function that runs Python beside another project's ``rlox`` and returns stderr."""
+    info = tmp_path / "rlox-1.2.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: rlox\nVersion: 1.2.0\n")
+
+    def python(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.stdout + done.stderr
+
+    return python
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("-m", "rlox", "doctor"),
+        ("-c", "import rlox; rlox.Trainer"),
+        ("-c", "from rlox.config import PPOConfig"),
+    ],
+)
+def test_another_rlox_is_named_with_the_remedy(
+    clash: Callable[..., str], arguments: tuple[str, ...]
+) -> None:
+    """By the command, by a missing name, and by the first import of theirs that finds ours."""
+    text = clash(*arguments)
+    assert "the distribution 'rlox' 1.2.0 of another project is installed" in text
+    assert "pip uninstall rlox && pip install --force-reinstall --no-deps rlox-core" in text
