@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import warnings
+from collections.abc import Callable
 from functools import cache
 from types import ModuleType
+from typing import Any
 
-__all__ = ["backend", "installed"]
+__all__ = ["backend", "installed", "kernel"]
 
 
 def installed(package: str) -> bool:
@@ -27,3 +30,20 @@ def backend() -> ModuleType:
         stacklevel=2,
     )
     return importlib.import_module("rlox.reference")
+
+
+def kernel(name: str) -> Callable[..., Any]:
+    """Return a function that advantages come from: Rust's, or the reference if that was edited."""
+    module = backend()
+    if module.__name__ == "rlox_native":
+        reference = importlib.import_module("rlox.reference")
+        edit = importlib.import_module("rlox_native.digests").find_edit(reference, f"self.{name}")
+        if edit is not None:
+            _log(f"{name} is the reference's (not native: {edit})")
+            module = reference
+    return getattr(module, name)  # type: ignore[no-any-return]
+
+
+@cache
+def _log(line: str) -> None:
+    logging.getLogger("rlox").info(line)

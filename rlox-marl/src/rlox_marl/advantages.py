@@ -70,7 +70,7 @@ def estimate_team_advantages(
     goes_on = ~(cut | terminated)[last, acted]
     cut[last[goes_on], acted[goes_on]] = True
     final_values[last[goes_on], acted[goes_on]] = values[-1, acted[goes_on]]
-    advantages, returns = kernels.backend().compute_gae_time_major(
+    advantages, returns = kernels.kernel("compute_gae_time_major")(
         packed(unroll.rewards if unroll.scaled_rewards is None else unroll.scaled_rewards),
         packed(values[:-1]),
         terminated,

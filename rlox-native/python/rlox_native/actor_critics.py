@@ -13,6 +13,7 @@ from rlox.errors import BackendError
 from torch import nn
 
 from rlox_native._native import ActorCriticLearner, VecEnv
+from rlox_native.digests import require_code
 from rlox_native.optimizers import DTYPES
 from rlox_native.perceptrons import make_rust_learner, require_lstm, require_plain
 
@@ -33,7 +34,8 @@ class NativePerceptrons:
         task: whose layers are computed.
 
     Raises:
-        BackendError: they are not plain ones of single precision on the CPU, of the same widths.
+        BackendError: they are not plain ones of single precision on the CPU, of the same widths, or
+            code that Rust computes has been edited.
     """
 
     def __init__(self, task: PerceptronTask) -> None:
@@ -67,6 +69,8 @@ class NativePerceptrons:
             dtype=DTYPES[torch.float32],
         )  # fmt: skip
         self._holds = False
+        for part in task.replaced:
+            require_code(part)
 
     @property
     def steps_envs(self) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from rlox.batches import rollout
 from rlox.batches.rollout import RolloutBatch
 from rlox.errors import BackendError
 from rlox.learners.rollouts import TorchLearner
@@ -22,6 +23,7 @@ from rlox.ranks import RANKS
 
 from rlox_native.acting import can_act, make_actor
 from rlox_native.default_policies import make_policy_learner
+from rlox_native.digests import require_code
 from rlox_native.optimizers import step_rule
 from rlox_native.rollouts import NativeRollouts
 
@@ -78,7 +80,8 @@ class NativeLearner:
         task: what is to be learnt.
 
     Raises:
-        BackendError: it is no known objective of a default policy on the CPU with Adam or RMSprop.
+        BackendError: it is no known objective of a default policy on the CPU with Adam or RMSprop,
+            or code that Rust computes has been edited.
     """
 
     def __init__(self, task: RolloutTask) -> None:
@@ -103,8 +106,14 @@ class NativeLearner:
             if isinstance(task.policy, ContinuousPolicy):
                 act_dim = len(task.policy.log_std)
             self._collector = NativeRollouts(task, self._learner, act_dim)
+            require_code(task, "self.collector.unroll")
+            require_code(rollout, "self.add_values")
         elif actor is not None:
             self._collector = actor
+        require_code(task.policy)
+        if not task.acts_only:
+            require_code(task.optimizer)
+            require_code(task, "self.objective.loss", "self.update", "self.added_losses.add")
 
     @property
     def releases_gil(self) -> bool:

@@ -1,9 +1,10 @@
 """The learner backend ``native`` for gradient steps on batches of transitions.
 
-It keys on the task's objective alone: the type and its exact fields. Whatever algorithm brings a
-known objective gets its steps in Rust, one or two calls each, to the same parameters up to
-rounding. Noise comes from the streams that torch would draw it from, and parameters and moments
-stay in torch's tensors, so that a training may change its backend at any checkpoint.
+It keys on the task's objective, the type and its exact fields, and on the code of the steps.
+Whatever algorithm brings a known objective with steps that Rust computes gets them in Rust, one or
+two calls each, to the same parameters up to rounding. Noise comes from the streams that torch would
+draw it from, and parameters and moments stay in torch's tensors, so that a training may change its
+backend at any checkpoint.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from rlox.errors import BackendError
+from rlox.learners.transitions import Learn
 from rlox.learners.value_objectives import (
     CategoricalQLearning,
     ConservativeQ,
@@ -22,9 +24,12 @@ from rlox.learners.value_objectives import (
     SoftActorCritic,
     TwinDelayed,
 )
+from rlox.nn import FlatOptimizer
+from torch import nn
 
 from rlox_native.actor_critic_learner import NativeActorCriticLearner
 from rlox_native.conservative_learner import NativeConservativeLearner
+from rlox_native.digests import require_code
 from rlox_native.implicit_learner import NativeImplicitLearner
 from rlox_native.q_learner import NativeQLearner
 
@@ -75,15 +80,23 @@ def make_replay_learner(task: ReplayTask) -> ReplayLearner:
     """Return what takes the task's gradient steps in Rust.
 
     Raises:
-        BackendError: the objective is not one of :data:`OBJECTIVES`, or the task is not of default
-            networks on the CPU with Adam.
+        BackendError: the objective is not one of :data:`OBJECTIVES`, the task is not of default
+            networks on the CPU with Adam, or code that Rust computes has been edited.
     """
     known = _find(task.objective)
     if task.added_losses:
         raise BackendError(f"it knows no added losses ({', '.join(task.added_losses.names)})")
     if task.device.type != "cpu":
         raise BackendError(f"it computes on the CPU, the device is '{task.device}'")
-    return known.make(task)
+    learner = known.make(task)
+    require_code(task, "self.added_losses.add")
+    for part in task.parts.values():
+        if isinstance(part, (nn.Module, FlatOptimizer)):
+            require_code(part)
+    for kind, step in task.steps.items():
+        if kind is not Learn.CLONING:  # which no learner here replaces
+            require_code(step, "self.learn")
+    return learner
 
 
 def _find(objective: Any) -> Known:

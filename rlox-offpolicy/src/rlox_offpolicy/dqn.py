@@ -172,9 +172,7 @@ class DQN(Algorithm):
         }
         steps = {Learn.VALUES: Step(self._learn, QTerms)}
         self.learner = make_learner(self, self.replay, self.objective, self._parts, steps)
-        self._choose = self.learner.acting(
-            lambda obs: self._greedy(self._outputs(self.network, obs))
-        )
+        self._choose = self.learner.acting(self._best)
 
     def iterate(self, hooks: Hooks) -> DQNMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
@@ -211,6 +209,9 @@ class DQN(Algorithm):
 
     def _greedy(self, outputs: Tensor) -> npt.NDArray[Any]:
         return self.action_values.values(outputs).argmax(-1).cpu().numpy()
+
+    def _best(self, obs: Tensor) -> npt.NDArray[Any]:
+        return self._greedy(self._outputs(self.network, obs))
 
     def _act(self, obs: Any) -> npt.NDArray[Any]:
         starts = self.replay.collector.episode_start

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -63,10 +64,11 @@ class FastLane:
             return None
         try:
             return cls(algorithm, task_of(algorithm), backend)
-        except BackendError:
-            if backend == "auto":
-                return None
-            raise
+        except BackendError as error:
+            if backend != "auto":
+                raise
+            logging.getLogger("rlox").info("torch runs the perceptrons (%s)", error)
+            return None
 
     def _is_plain(self) -> bool:
         """Return whether the policy's own code would do what the backend does."""

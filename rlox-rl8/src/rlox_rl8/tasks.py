@@ -40,7 +40,11 @@ def task_of(algorithm: Any) -> PerceptronTask:
     if discrete and (algorithm.env.action_spec.shape[0] != 1 or logits != policy.action_spec.n):
         raise BackendError("it chooses one action of several, not several at once")
     envs = _native_envs(algorithm.env) if memory is None else None
-    return PerceptronTask(policy.model, actor, critic, activation, discrete, envs, memory)
+    replaced = (
+        policy.model, policy.sample, policy.distribution_cls, algorithm._forward,
+        algorithm.loss_and_terms,
+    )  # fmt: skip
+    return PerceptronTask(policy.model, actor, critic, activation, discrete, envs, memory, replaced)
 
 
 def _native_envs(env: Any) -> Any:

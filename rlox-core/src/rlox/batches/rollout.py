@@ -234,7 +234,7 @@ def estimate_advantages(
     assert unroll.values is not None
     assert unroll.final_values is not None
     values, device = unroll.values, unroll.log_probs.device
-    advantages, returns = kernels.backend().compute_gae_time_major(
+    advantages, returns = kernels.kernel("compute_gae_time_major")(
         unroll.rewards if unroll.scaled_rewards is None else unroll.scaled_rewards,
         values[:-1].cpu().numpy(),
         unroll.terminated,

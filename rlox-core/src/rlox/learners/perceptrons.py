@@ -64,6 +64,8 @@ class PerceptronTask:
     """Stepped by :meth:`Perceptrons.collect`, if the backend can."""
     memory: nn.LSTM | None = None
     """Between observations and both; its state (S) is the hidden, then the cell state."""
+    replaced: tuple[Any, ...] = ()
+    """Functions and classes that are not called where a backend acts and learns."""
 
 
 class Perceptrons(Protocol):

@@ -129,7 +129,7 @@ def vtrace_targets(
         pg_rho_bar: see there.
     """
     dtype = np.float64 if values.dtype == torch.float64 else np.float32
-    vs, advantages = kernels.backend().compute_vtrace(
+    vs, advantages = kernels.kernel("compute_vtrace")(
         log_rhos.cpu().numpy(),
         unroll.rewards.astype(dtype, copy=False),
         values.cpu().numpy(),

@@ -1,0 +1,257 @@
+"""The Python code that Rust computes in the place of; :mod:`rlox_native.digests` looks after it."""
+
+from __future__ import annotations
+
+__all__ = ["REPLACED"]
+
+REPLACED: dict[str, dict[str, str]] = {
+    "rlox.losses": {
+        "ClippedSurrogate.loss": "standardize evaluate_actions ppo_loss",
+        "PolicyGradient.loss": "standardize evaluate_actions",
+        "evaluate_actions": "",
+        "ppo_loss": "",
+        "standardize": "",
+    },
+    "rlox.learners.terms": {
+        "AddedLosses.add": "",
+        "KL_TOLERANCE": "",
+        "mean_terms": "",
+        "passes_target_kl": "KL_TOLERANCE",
+    },
+    "rlox.batches.rollout": {
+        "RolloutBatch.sample_minibatches": "self._minibatches self._sequences",
+        "RolloutBatch._minibatches": "_parts self._fields",
+        "RolloutBatch._sequences": "split_sequences sequence_fields",
+        "RolloutBatch._fields": "",
+        "_parts": "",
+        "_rows": "",
+        "add_values": "_rows",
+    },
+    "rlox.reference.gae": {"compute_gae_time_major": ""},
+    "rlox.reference.vtrace": {"compute_vtrace": ""},
+    "rlox.batches.sequences": {"_take": "", "sequence_fields": "_take", "split_sequences": ""},
+    "rlox.rollouts.collector": {
+        "RolloutCollector.unroll": "self._acting_with_values self._learnt_rewards self.envs.step",
+        "RolloutCollector._acting_with_values": "",
+        "RolloutCollector._learnt_rewards": "",
+    },
+    "rlox.envs.running": {"RunningEnvs.step": ""},
+    "rlox.nn.flat": {
+        "FlatOptimizer": "self.step",
+        "FlatOptimizer.step": "self.backward self.apply",
+        "FlatOptimizer.backward": "",
+        "FlatOptimizer.apply": "",
+    },
+    "rlox.nn.state": {"frozen": ""},
+    "rlox.nn.devices": {"standard_normal": "", "uniform": ""},
+    "rlox.nn.mlp": {"TanhMLP": "self.forward", "TanhMLP.forward": ""},
+    "rlox.nn.relu": {
+        "ReluMLP": "self.forward",
+        "ReluMLP.forward": "",
+        "EnsembleMLP": "self.forward",
+        "EnsembleMLP.forward": "",
+    },
+    "rlox.nn.memory": {
+        "Memory": "self.forward",
+        "Memory.forward": "self._run",
+        "Memory._run": "self._call",
+        "Memory._call": "",
+    },
+    "rlox.nn.distributions": {
+        "Categorical": "self.__init__ self.sample self.mode self.log_prob self.entropy",
+        "Categorical.__init__": "",
+        "Categorical.sample": "_empty_like self._log_prob",
+        "Categorical.mode": "",
+        "Categorical.log_prob": "self._log_prob",
+        "Categorical.entropy": "_over_columns",
+        "Categorical._log_prob": "_over_columns",
+        "DiagonalGaussian": "self.__init__ self.sample self.mode self.log_prob self.entropy",
+        "DiagonalGaussian.__init__": "",
+        "DiagonalGaussian.sample": "_empty_like self._log_density",
+        "DiagonalGaussian.mode": "",
+        "DiagonalGaussian.log_prob": "self._log_density",
+        "DiagonalGaussian.entropy": "",
+        "DiagonalGaussian._log_density": "",
+        "_empty_like": "",
+        "_over_columns": "",
+    },
+    "rlox.nn.heads": {
+        "ActionHead": "self.forward _Choices.forward _Gaussian.forward",
+        "ActionHead.forward": "Categorical",
+        "_Choices.forward": "Categorical",
+        "_Gaussian.forward": "DiagonalGaussian",
+    },
+    "rlox.networks.targets": {"polyak_update": ""},
+    "rlox.networks.actor_critics": {
+        **dict.fromkeys(
+            ("DiscretePolicy", "ContinuousPolicy", "ActorCriticPolicy"),
+            "self.get_action_and_logprob self.get_value self.deterministic self.evaluate_actions "
+            "self.get_logprob_and_entropy self.actor self.critic",
+        ),
+        "Policy.get_action_and_logprob": "self.encode self.distribution",
+        "Policy.get_value": "self.encode self.value",
+        "Policy.get_logprob_and_entropy": "self.encode self.distribution",
+        "Policy.evaluate_actions": "self.encode self.distribution self.value",
+        "Policy.deterministic": "self.encode self.distribution",
+        "DiscretePolicy.encode": "",
+        "DiscretePolicy.distribution": "Categorical",
+        "DiscretePolicy.value": "",
+        "ContinuousPolicy.encode": "",
+        "ContinuousPolicy.distribution": "DiagonalGaussian",
+        "ContinuousPolicy.value": "",
+        "ActorCriticPolicy.encode": "",
+        "ActorCriticPolicy.distribution": "self.head",
+        "ActorCriticPolicy.value": "",
+    },
+    "rlox.networks.recurrent": {
+        "RecurrentPolicy": "self.step self.evaluate_actions self.actor_memory self.critic_memory "
+        "self.head self.actor self.critic",
+        "RecurrentPolicy.step": "self._run",
+        "RecurrentPolicy.evaluate_actions": "self._run",
+        "RecurrentPolicy._run": "",
+    },
+    "rlox.networks.policies": {
+        "DeterministicPolicy": "self.forward self.deterministic self.net",
+        "DeterministicPolicy.forward": "",
+        "DeterministicPolicy.deterministic": "self.forward",
+        "GaussianPolicy": "self.log_prob self.net",
+        "GaussianPolicy.log_prob": "self.deterministic",
+        "GaussianPolicy.deterministic": "",
+        "SquashedGaussianPolicy": "self.get_action_and_logprob self.deterministic self.net",
+        "SquashedGaussianPolicy.get_action_and_logprob": "self._mean_and_log_std standard_normal "
+        "_squashed_log_prob",
+        "SquashedGaussianPolicy.deterministic": "self._mean_and_log_std",
+        "SquashedGaussianPolicy._mean_and_log_std": "",
+        "_squashed_log_prob": "",
+    },
+    "rlox.networks.values": {
+        "TwinQNetwork": "self.forward self.net",
+        "TwinQNetwork.forward": "",
+        "ValueNetwork": "self.forward self.net",
+        "ValueNetwork.forward": "",
+        "DiscreteQNetwork": "self.forward self.net",
+        "DiscreteQNetwork.forward": "",
+        "DuelingQNetwork": "self.forward self.shared self.value self.advantage",
+        "DuelingQNetwork.forward": "",
+    },
+    "rlox_onpolicy.ppo": {
+        "minimize_over_epochs": "RolloutBatch.sample_minibatches passes_target_kl mean_terms"
+    },
+    "rlox_onpolicy.a2c": {"take_one_step": "mean_terms"},
+    "rlox_marl.mappo": {
+        "minimize_over_epochs": "RolloutBatch.sample_minibatches passes_target_kl mean_terms"
+    },
+    "rlox_marl.policies": {
+        "TeamPolicy": "self.evaluate_actions self.get_logprob_and_entropy",
+        "TeamPolicy.encode": "",
+        "TeamPolicy.distribution": "self.actor.layers self.actor.head",
+        "TeamPolicy.value": "self.critic.layers",
+    },
+    "rlox_offpolicy.targets": {
+        "at_actions": "",
+        "clipped_double_values": "",
+        "smoothed_actions": "",
+        "soft_values": "",
+        "td_targets": "",
+    },
+    "rlox_offpolicy.sac": {
+        "SAC._learn": "self._draw self.temperature soft_values td_targets frozen "
+        "polyak_update self._sample",
+        "SAC._sample": "",
+        "Temperature": "self.value",
+        "Temperature.value": "",
+    },
+    "rlox_offpolicy.td3": {
+        "DeterministicActorCritic.learn_values": "self._target_mu standard_normal "
+        "smoothed_actions clipped_double_values td_targets",
+        "DeterministicActorCritic.learn_policy": "self._mu frozen polyak_update self.mode",
+        "DeterministicActorCritic.mode": "",
+    },
+    "rlox_offpolicy.dqn": {
+        "DQN._learn": "self._outputs at_actions self.action_values.values "
+        "self.action_values.targets self.action_values.losses self._best",
+        "DQN._best": "self._outputs self._greedy",
+        "DQN._greedy": "",
+        "DQN._outputs": "",
+    },
+    "rlox_offpolicy.action_values": {
+        "ExpectedValues.values": "",
+        "ExpectedValues.targets": "td_targets",
+        "ExpectedValues.losses": "",
+    },
+    "rlox_offline.losses": {
+        "advantage_weights": "",
+        "bc_loss": "",
+        "cql_penalty": "",
+        "critic_loss": "",
+        "expectile_loss": "",
+        "td3_bc_actor_loss": "bc_loss",
+    },
+    "rlox_offline.networks": {"LogScale": "self.forward", "LogScale.forward": ""},
+    "rlox_offline.td3_bc": {
+        "TD3BC._learn_values": "critic_loss self._target",
+        "TD3BC._learn_policy": "frozen td3_bc_actor_loss polyak_update",
+        "TD3BC._target": "standard_normal",
+    },
+    "rlox_offline.iql": {
+        "IQL._learn": "expectile_loss advantage_weights critic_loss polyak_update"
+    },
+    "rlox_offline.cql": {
+        "CQL._learn_policy": "frozen self._step_policy",
+        "CQL._step_policy": "",
+        "CQL._learn_values": "critic_loss self._target self._penalty polyak_update",
+        "CQL._target": "",
+        "CQL._penalty": "uniform cql_penalty",
+    },
+    "rlox_rl8.losses": {"clipped_losses": ""},
+    "rlox_rl8.minibatches": {"loss_and_terms": "losses_of", "losses_of": "clipped_losses"},
+    "rlox_rl8.algorithms": {
+        "Algorithm._forward": "",
+        "RecurrentAlgorithm._forward": "begin_episodes",
+    },
+    "rlox_rl8.ends": {"begin_episodes": ""},
+    "rlox_rl8.policies": {
+        "GenericPolicyBase._outputs": "",
+        "Policy.sample": "self._outputs",
+        "RecurrentPolicy.sample": "self._outputs",
+    },
+    "rlox_rl8.distributions": {
+        **dict.fromkeys(
+            ("Categorical", "Normal"),
+            "self.__init__ self.deterministic_sample self.sample self.logp self.entropy",
+        ),
+        "Categorical.__init__": "",
+        "Categorical.deterministic_sample": "",
+        "Categorical.sample": "",
+        "Categorical.logp": "",
+        "Categorical.entropy": "",
+        "Normal.__init__": "",
+        "TorchDistributionWrapper.deterministic_sample": "",
+        "TorchDistributionWrapper.sample": "",
+        "TorchDistributionWrapper.logp": "",
+        "TorchDistributionWrapper.entropy": "",
+    },
+    "rlox_rl8.models.defaults": {
+        **dict.fromkeys(
+            (
+                "DefaultDiscreteModel",
+                "DefaultContinuousModel",
+                "DefaultDiscreteRecurrentModel",
+                "DefaultContinuousRecurrentModel",
+            ),
+            "self.forward self.value_function self.encoder.forward self.head.forward",
+        ),
+        "_Encoder.forward": "",
+        "_Head.forward": "",
+        "_Perceptrons.forward": "",
+        "_Perceptrons.value_function": "",
+        "_LSTM.forward": "self._remember",
+        "_LSTM._remember": "",
+        "_LSTM.value_function": "",
+    },
+}
+"""By module, what Rust replaces: functions, constants, and classes whose objects it replaces.
+
+Beside each stands what it uses that Rust replaces too, as Python would look it up: names of the
+module, and attributes of ``self``, which is the class where no object is at hand.
+"""

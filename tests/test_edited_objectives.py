@@ -1,0 +1,282 @@
+"""Rust computes only the code that it was written for: edits of any kind are learnt in torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial, wraps
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rlox
+import torch
+from rlox.batches.transitions import TransitionBatch
+from rlox.errors import BackendError
+from rlox.learners.terms import QTerms
+from rlox.learners.transitions import (
+    Learn,
+    ReplayTask,
+    Step,
+    StepResult,
+    choose_replay_learner,
+)
+from rlox.learners.value_objectives import QLearning
+from rlox.losses import ClippedSurrogate
+from rlox.networks import DiscreteQNetwork
+from rlox.nn import FlatOptimizer
+from rlox_offline.datasets import Dataset
+
+digests = pytest.importorskip("rlox_native.digests")
+
+ROLLOUTS: dict[str, Any] = {"n_envs": 2, "n_steps": 16}
+REPLAY: dict[str, Any] = {"learning_starts": 32, "batch_size": 16, "hidden": 16}
+OFFLINE: dict[str, Any] = {"hidden": 16, "batch_size": 16}
+REASON = "is not the code that Rust computes"
+
+
+def dataset() -> Dataset:
+    """Return 64 random transitions."""
+    rng = np.random.default_rng(0)
+    columns = {
+        "obs": rng.standard_normal((64, 3)).astype(np.float32),
+        "actions": rng.uniform(-1, 1, (64, 1)).astype(np.float32),
+        "rewards": rng.standard_normal(64).astype(np.float32),
+        "next_obs": rng.standard_normal((64, 3)).astype(np.float32),
+        "terminated": np.zeros(64, np.bool_),
+        "truncated": np.arange(64) == 63,
+    }
+    return Dataset(columns, act_low=-1.0, act_high=1.0)
+
+
+def trained(name: str, **options: Any) -> Any:
+    """Return an algorithm after a few gradient steps."""
+    if name in ("ppo", "a2c"):
+        made = rlox.make(name, env="CartPole-v1", **ROLLOUTS, **options)  # type: ignore[call-overload]
+        made.train(32)
+    elif name in ("iql", "cql", "td3_bc"):
+        cls = getattr(import_module("rlox.algorithms"), {"td3_bc": "TD3BC"}.get(name, name.upper()))
+        made = cls(dataset(), **OFFLINE, **options)
+        made.train(2)
+    else:
+        env = "CartPole-v1" if name == "dqn" else "Pendulum-v1"
+        made = rlox.make(name, env=env, **REPLAY, **options)  # type: ignore[call-overload]
+        made.train(40)
+    return made
+
+
+def counting(calls: list[int], function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that does the same and counts; with the other's name, as wrappers have."""
+
+    @wraps(function)
+    def replaced(*args: Any, **kwargs: Any) -> Any:
+        calls.append(1)
+        return function(*args, **kwargs)
+
+    return replaced
+
+
+EDITS = [
+    ("ppo", "rlox.losses:ppo_loss"),
+    ("ppo", "rlox.losses:ClippedSurrogate.loss"),
+    ("ppo", "rlox.losses:standardize"),
+    ("ppo", "rlox_onpolicy.ppo:minimize_over_epochs"),
+    ("ppo", "rlox.nn.distributions:Categorical.sample"),
+    ("ppo", "rlox.nn.mlp:TanhMLP.forward"),
+    ("ppo", "rlox.nn.flat:FlatOptimizer.apply"),
+    ("ppo", "rlox.rollouts.collector:RolloutCollector.unroll"),
+    ("a2c", "rlox.losses:PolicyGradient.loss"),
+    ("sac", "rlox_offpolicy.sac:SAC._learn"),
+    ("sac", "rlox_offpolicy.sac:soft_values"),
+    ("sac", "rlox.networks.policies:SquashedGaussianPolicy.get_action_and_logprob"),
+    ("sac", "rlox_offpolicy.sac:SAC._sample"),
+    ("td3", "rlox_offpolicy.td3:DeterministicActorCritic.learn_policy"),
+    ("ddpg", "rlox_offpolicy.td3:DeterministicActorCritic.mode"),
+    ("dqn", "rlox_offpolicy.dqn:DQN._learn"),
+    ("dqn", "rlox_offpolicy.action_values:td_targets"),
+    ("iql", "rlox_offline.iql:IQL._learn"),
+    ("iql", "rlox_offline.iql:expectile_loss"),
+    ("cql", "rlox_offline.cql:CQL._penalty"),
+    ("td3_bc", "rlox_offline.losses:bc_loss"),
+]
+
+
+@pytest.mark.parametrize(("name", "place"), EDITS, ids=[f"{a}-{b}" for a, b in EDITS])
+def test_a_replaced_function_is_called(
+    name: str, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In torch, which says why; asking for Rust is an error."""
+    module, path = place.split(":")
+    *classes, last = path.split(".")
+    owner: Any = import_module(module)
+    for each in classes:
+        owner = getattr(owner, each)
+    calls: list[int] = []
+    monkeypatch.setattr(owner, last, counting(calls, getattr(owner, last)))
+    learner = trained(name).learner
+    assert calls
+    assert learner.backend == "torch"
+    assert learner.reason.startswith("not native: ")
+    assert learner.reason.endswith(f"{last} {REASON}")
+    with pytest.raises(BackendError, match=rf"{last} {REASON}"):
+        trained(name, backend="native")
+
+
+def test_the_module_that_calls_a_function_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the reason why torch learns."""
+    monkeypatch.setattr("rlox.losses.ppo_loss", lambda *_, **__: 1 / 0)
+    reason = f"not native: rlox.losses.ppo_loss {REASON}"
+    made = rlox.make("ppo", env="CartPole-v1")
+    assert str(made.learner) == f"torch ({reason})"
+    with pytest.raises(ZeroDivisionError):
+        made.train(4096)
+
+
+def test_numbers_beside_the_functions_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module's constant is a part of what reads it."""
+    monkeypatch.setattr("rlox.learners.terms.KL_TOLERANCE", 2.0)
+    assert rlox.make("ppo", env="CartPole-v1").learner.reason.endswith(f"KL_TOLERANCE {REASON}")
+
+
+def test_a_known_function_in_anothers_place_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rust knows both, but computes the other one there."""
+    from rlox.nn.mlp import TanhMLP
+    from rlox.nn.relu import ReluMLP
+
+    monkeypatch.setattr(TanhMLP, "forward", ReluMLP.forward)
+    assert REASON in rlox.make("ppo", env="CartPole-v1").learner.reason
+
+
+def test_edited_advantages_are_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reference of Rust's kernel, where that is no longer its code."""
+    from rlox import reference
+
+    calls: list[int] = []
+    edited = counting(calls, reference.compute_gae_time_major)
+    monkeypatch.setattr(reference, "compute_gae_time_major", edited)
+    trained("ppo")
+    assert calls
+
+
+def test_a_subclass_and_an_attribute_of_one_object_are_found() -> None:
+    """Whatever they compute, Rust does not."""
+
+    class Mine(ClippedSurrogate):
+        def loss(self, policy: Any, minibatch: Any) -> Any:
+            return super().loss(policy, minibatch)
+
+    numbers: Any = {"clip_eps": 0.2, "vf_coef": 0.5, "ent_coef": 0.0}
+    assert "not Mine" in trained("ppo", objective=Mine(**numbers)).learner.reason
+    calls: list[int] = []
+    objective = ClippedSurrogate(**numbers)
+    object.__setattr__(objective, "loss", counting(calls, objective.loss))
+    assert REASON in trained("ppo", objective=objective).learner.reason
+    assert calls
+
+    from rlox_offpolicy.sac import SAC
+
+    class Changed(SAC):  # type: ignore[misc]
+        def _learn(self, batch: Any, learning_rate: float) -> Any:
+            calls.clear()
+            return super()._learn(batch, learning_rate)
+
+    changed = Changed("Pendulum-v1", **REPLAY)
+    changed.train(40)
+    assert changed.learner.reason.endswith(f"Changed._learn {REASON}")
+    assert not calls
+
+
+def strange(learn: Any) -> Any:
+    """Return what learns a stranger's task with rlox's objective."""
+    network, target = DiscreteQNetwork(4, 2, 8), DiscreteQNetwork(4, 2, 8)
+    optimizer = FlatOptimizer(network, partial(torch.optim.Adam))
+    parts = {"network": network, "target": target, "optimizer": optimizer}
+    steps = {Learn.VALUES: Step(learn, QTerms)}
+    task = ReplayTask(QLearning(), torch.device("cpu"), parts, steps)
+    return choose_replay_learner("native", task)
+
+
+def test_a_strangers_own_step_is_not_replaced() -> None:
+    """The objective alone does not say what the step computes."""
+
+    def learn(batch: TransitionBatch, learning_rate: float) -> StepResult:
+        raise NotImplementedError
+
+    with pytest.raises(BackendError, match=rf"learn {REASON}"):
+        strange(learn)
+    with pytest.raises(BackendError, match=rf"functools.partial {REASON}"):
+        strange(partial(learn))
+    with pytest.raises(BackendError, match=REASON):  # it has no source
+        strange(eval("lambda batch, learning_rate: None"))
+
+
+PROGRAM = """
+import rlox
+for name, env in (("sac", "Pendulum-v1"), ("dqn", "CartPole-v1")):
+    print(rlox.make(name, env=env).learner)
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "after", "expected"),
+    [
+        ("sac.py", "0.5 * (batch", "0.7 * (batch", ("sac.SAC._learn", None)),
+        ("targets.py", "rewards, discounts", "discounts, rewards",
+         ("sac.td_targets", "action_values.td_targets")),
+        ("dqn.py", "1, keepdim=True", "1, keepdim=1", (None, "dqn.DQN._learn")),
+        ("sac.py", "polyak_update(self.critic, self.target, ",
+         "polyak_update(  # moves\n\n  self.critic,\n self.target, ", (None, None)),
+        ("targets.py", '"""Return y = r', '"""It is r', (None, None)),
+    ],
+    ids=["loss", "targets", "step", "layout", "docstring"],
+)  # fmt: skip
+def test_an_edited_file_of_a_copy_is_learnt(
+    file: str, before: str, after: str, expected: tuple[str | None, ...], tmp_path: Path
+) -> None:
+    """But comments, docstrings, blank lines and broken lines change nothing."""
+    package = Path(import_module("rlox_offpolicy").__file__ or "").parent
+    shutil.copytree(package, tmp_path / package.name)
+    edited = tmp_path / package.name / file
+    text = edited.read_text("utf-8")
+    assert before in text
+    edited.write_text(text.replace(before, after), "utf-8")
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    for line, name in zip(run.stdout.splitlines(), expected, strict=True):
+        reason = "native (the fastest there is)"
+        if name is not None:
+            reason = f"torch (not native: rlox_offpolicy.{name} {REASON})"
+        assert line == reason
+
+
+def test_the_table_is_what_the_script_writes() -> None:
+    """Run ``python -m rlox_native.digests`` if a change of the code was followed in Rust."""
+    assert json.loads(digests.FILE.read_text("utf-8")) == digests.current_digests()
+
+
+PLAIN = "def f(a, b):\n    return g(a, 'x') + b\n\n\nlast = 1\n"
+
+
+@pytest.mark.parametrize(
+    ("same", "source"),
+    [
+        (True, PLAIN),
+        (True, "  def f(a,\n  b): # c\n\n      \"D.\"\n # d\n      return g(a,\n'x')+b"),
+        (False, "def f(a, b):\n    return g(a, 'x') - b\n"),
+        (False, "def f(a, b):\n    return g(a, '# x') + b\n"),
+        (False, "def f(a, b):\n    if a:\n        return g(a, 'x') + b\n"),
+        (False, "def f(a, b):\n    h(a)\n    return g(a, 'x') + b\n"),
+        (False, "@str\ndef f(a, b):\n    return g(a, 'x') + b\n"),
+    ],
+)
+def test_digests_are_of_tokens(same: bool, source: str) -> None:
+    """Those of one function, without its comments and layout."""
+    assert (digests._tokens(source) == digests._tokens(PLAIN)) == same
