@@ -1,7 +1,8 @@
 """What installing, breaking and colliding third-party plugins does, in a clean environment.
 
 The environment holds core, the on-policy family, the conformance suite and the example plugin as a
-user would install them: built from their folders, not editable, so that a file missing from a distribution shows.
+user would install them: built from their folders, not editable, so that a file missing from a
+distribution shows.
 """
 
 from __future__ import annotations
