@@ -144,16 +144,13 @@ def serve_bytes(env: Any) -> Server:
         while request is not None:
             request = stream.exchange(_packed(env.step_all(np.frombuffer(request, np.int64))))
 
-    return Server("127.0.0.1:0", "bare", "Step", answer, largest=1 << 20, most_streams=4)
+    return Server("127.0.0.1:0", answer, largest=1 << 20, most_streams=4)
 
 
 def bytes_client(ports: Sequence[int], size: int) -> Callable[[], Any]:
     """Return a call as of :func:`bare_client` for servers of rlox's streams."""
     actions = np.zeros(size, np.int64)
-    streams = [
-        ClientStream(f"127.0.0.1:{port}", "/bare/Step", largest=1 << 24, seconds=30.0)
-        for port in ports
-    ]
+    streams = [ClientStream(f"127.0.0.1:{port}", largest=1 << 24, seconds=30.0) for port in ports]
 
     def call() -> Any:
         for stream in streams:

@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from rlox.envs.make import make_vec_env
 from rlox.errors import RloxError, WorkerLostError
 from rlox_distributed._transport import StreamError
-from rlox_distributed.channels import PROTOCOL_VERSION, SERVICE
+from rlox_distributed.channels import PROTOCOL_VERSION
 from rlox_distributed.link import Link
 from rlox_distributed.pool import RemoteEnvPool
 from rlox_distributed.protocol import workers_pb2 as pb
@@ -139,7 +139,7 @@ def test_connections_that_dawdle_do_not_keep_learners_out(served: Served) -> Non
     for number, each in enumerate(slow):
         each.sendall(PREFACE[: 1 + number % len(PREFACE)])
     with grpc.insecure_channel(served.address) as channel:
-        method = channel.stream_stream(f"/{SERVICE}/Session")
+        method = channel.stream_stream("/rlox.distributed.v1.EnvWorker/Session")
         done = threading.Event()
         silent = [method(never(done)) for _ in range(2 * MAX_STREAMS)]
         pool = RemoteEnvPool([served.address], timeout=120.0)

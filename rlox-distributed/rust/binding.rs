@@ -9,13 +9,12 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyOSError, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use tonic::Status;
 
 use crate::client::{Stream, Target, shared_driver};
-use crate::driver::{Driver, LOOK};
-use crate::keepalive::Keepalive;
-use crate::server::{Server, Service};
-use crate::session::Session;
-use crate::status::Status;
+use crate::driver::Driver;
+use crate::grpc;
+use crate::server::{Keepalive, Server, Service, Session};
 use crate::tls::Files;
 
 create_exception!(
@@ -27,9 +26,12 @@ create_exception!(
 
 /// The longest wait; more is as good as for ever.
 const MOST_SECONDS: f64 = 1e9;
+/// Between looks at signals.
+const LOOK: Duration = Duration::from_millis(100);
 
+#[expect(clippy::needless_pass_by_value, reason = "errors are mapped by it")]
 pub(crate) fn raised(status: Status) -> PyErr {
-    StreamError::new_err((status.code, status.details))
+    StreamError::new_err((grpc::name(status.code()), status.message().to_owned()))
 }
 
 fn duration(seconds: f64) -> Duration {
@@ -49,18 +51,11 @@ where
     let end = Instant::now() + duration(seconds);
     let mut future = pin!(future);
     loop {
-        let last = end <= Instant::now() + LOOK;
-        let output = py.detach(|| {
-            if last {
-                driver.wait_until(end, future.as_mut())
-            } else {
-                driver.wait_a_little(future.as_mut())
-            }
-        });
-        if let Some(output) = output {
+        let look = end.min(Instant::now() + LOOK);
+        if let Some(output) = py.detach(|| driver.wait_until(look, future.as_mut())) {
             return Ok(output);
         }
-        if last {
+        if look == end {
             return Err(PyTimeoutError::new_err(format!("not done in {seconds} s")));
         }
         py.check_signals()?;
@@ -79,14 +74,13 @@ pub(crate) struct PyClientStream(Arc<Stream>);
 impl PyClientStream {
     #[new]
     #[pyo3(signature = (
-        address, path, *, largest, seconds, token=None, ca=None, cert=None, key=None,
+        address, *, largest, seconds, token=None, ca=None, cert=None, key=None,
         ping_every=10.0, ping_patience=5.0
     ))]
     #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
     fn new(
         py: Python<'_>,
         address: String,
-        path: String,
         largest: usize,
         seconds: f64,
         token: Option<String>,
@@ -98,20 +92,19 @@ impl PyClientStream {
     ) -> PyResult<Self> {
         let keepalive = keepalive(ping_every, ping_patience);
         let tls = Files { ca, cert, key }.client().map_err(PyValueError::new_err)?;
-        let target = Target { address, path, token, tls, largest, keepalive };
+        let target = Target { address, token, tls, largest, keepalive };
         let driver = shared_driver()?;
         let opened = wait(py, &driver, seconds, Stream::open(driver.clone(), &target))?;
         Ok(Self(Arc::new(opened.map_err(raised)?)))
     }
 
     fn send(&self, py: Python<'_>, data: &[u8]) -> PyResult<()> {
-        let driver = self.0.driver();
-        py.detach(|| driver.wait(self.0.send(Some(data)))).map_err(raised)
+        let data = Bytes::copy_from_slice(data);
+        py.detach(|| self.0.driver().wait(self.0.send(Some(data)))).map_err(raised)
     }
 
     fn end(&self, py: Python<'_>) -> PyResult<()> {
-        let driver = self.0.driver();
-        py.detach(|| driver.wait(self.0.send(None))).map_err(raised)
+        py.detach(|| self.0.driver().wait(self.0.send(None))).map_err(raised)
     }
 
     fn receive<'py>(&self, py: Python<'py>, seconds: f64) -> PyResult<Option<Bound<'py, PyBytes>>> {
@@ -132,11 +125,11 @@ impl PyServerStream {
     fn with<T: Send>(
         &self,
         py: Python<'_>,
-        call: impl FnOnce(&mut Session) -> crate::status::Result<T> + Send,
+        call: impl FnOnce(&mut Session) -> Result<T, Status> + Send,
     ) -> PyResult<T> {
         py.detach(|| {
             let mut session = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            session.as_mut().map_or_else(|| Err(Status::cancelled()), call)
+            session.as_mut().map_or_else(|| Err(Status::cancelled("the stream is over")), call)
         })
         .map_err(raised)
     }
@@ -145,7 +138,7 @@ impl PyServerStream {
 #[pymethods]
 impl PyServerStream {
     fn receive<'py>(&self, py: Python<'py>, seconds: f64) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let message = self.with(py, |session| session.receive(Some(duration(seconds))))?;
+        let message = self.with(py, |session| session.receive(duration(seconds)))?;
         Ok(to_python(py, message))
     }
 
@@ -154,17 +147,18 @@ impl PyServerStream {
         py: Python<'py>,
         answer: &[u8],
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let answer = Bytes::copy_from_slice(answer);
         let message = self.with(py, |session| session.exchange(answer))?;
         Ok(to_python(py, message))
     }
 
     #[staticmethod]
-    fn abort(code: &str, details: String) -> PyResult<()> {
-        Err(raised(Status::named(code, details)))
+    fn abort(code: &str, details: &str) -> PyResult<()> {
+        Err(raised(grpc::status(code, details)))
     }
 }
 
-/// A server of one method whose streams are handled by a Python function.
+/// A worker whose streams are handled by a Python function.
 #[pyclass(name = "Server", module = "rlox_distributed._transport", frozen)]
 pub(crate) struct PyServer(Server);
 
@@ -172,18 +166,16 @@ pub(crate) struct PyServer(Server);
 impl PyServer {
     #[new]
     #[pyo3(signature = (
-        address, service, method, handler, *, largest, most_streams, token=None, ca=None, cert=None,
+        address, handler, *, largest, most_streams, token=None, ca=None, cert=None,
         key=None, ping_every=10.0, ping_patience=5.0, unused=30.0
     ))]
     #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
     fn new(
         py: Python<'_>,
         address: &str,
-        service: String,
-        method: String,
         handler: Py<PyAny>,
         largest: usize,
-        most_streams: usize,
+        most_streams: u32,
         token: Option<String>,
         ca: Option<Vec<u8>>,
         cert: Option<Vec<u8>>,
@@ -194,8 +186,6 @@ impl PyServer {
     ) -> PyResult<Self> {
         let tls = Files { ca, cert, key }.server().map_err(PyValueError::new_err)?;
         let served = Service {
-            name: service,
-            method,
             token,
             tls,
             largest,
@@ -228,26 +218,25 @@ fn handle(handler: &Py<PyAny>, session: Session) {
     let _ = Python::try_attach(|py| -> PyResult<()> {
         let stream = Bound::new(py, PyServerStream(Mutex::new(Some(session))))?;
         let status = match handler.call1(py, (&stream,)) {
-            Ok(_) => Status::named("OK", ""),
+            Ok(_) => Status::ok(""),
             Err(error) => status_of(py, error),
         };
         let session = stream.get().0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(session) = session {
-            py.detach(|| session.finish(&status));
+            py.detach(|| session.finish(status));
         }
         Ok(())
     });
 }
 
 fn status_of(py: Python<'_>, error: PyErr) -> Status {
-    if error.is_instance_of::<StreamError>(py) {
-        let arguments = error.value(py).getattr("args").and_then(|args| args.extract());
-        if let Ok((code, details)) = arguments {
-            let (code, details): (String, String) = (code, details);
-            return Status::named(&code, details);
-        }
+    if error.is_instance_of::<StreamError>(py)
+        && let Ok((code, details)) =
+            error.value(py).getattr("args").and_then(|args| args.extract::<(String, String)>())
+    {
+        return grpc::status(&code, &details);
     }
-    let status = Status::named("UNKNOWN", format!("the worker failed: {error}"));
+    let status = grpc::status("UNKNOWN", &format!("the worker failed: {error}"));
     error.write_unraisable(py, None);
     status
 }

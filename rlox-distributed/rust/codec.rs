@@ -1,18 +1,20 @@
 //! Steps of envs between arrays and the messages of `workers.proto`.
 
-use std::borrow::Cow;
-
+use bytes::{Bytes, BytesMut};
 use numpy::dtype;
+use prost::Message;
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict, PyString};
+use tonic::Status;
 
-use crate::arrays::{Bytes, Layout, Leaves, Rows, new_array};
+use crate::arrays::{Layout, Leaves, Rows};
 use crate::binding::raised;
-use crate::status::Status;
-use crate::steps::{Answer, OBSERVATIONS, OUTCOME, Observations, Outcome, Request, read_reply};
-use crate::wire::{Field, put_varint};
+use crate::protocol::reply::Answer;
+use crate::protocol::request::Call;
+use crate::protocol::{Observations, Outcome, Reply, Request, Step};
 
 /// A step or the beginning of episodes, and the masks of the next actions.
 type Part<'py> = (Bound<'py, PyDict>, Option<Bound<'py, PyAny>>);
@@ -25,13 +27,13 @@ pub(crate) struct PyStepCodec {
     rewards: Rows,
     masks: Rows,
     /// As [`FLAGS`].
-    flags: Vec<Rows>,
+    flags: [Rows; 4],
     envs: usize,
 }
 
-/// The flags of an `Outcome`, their numbers, and whether they may be left out.
-const FLAGS: [(&str, u32, bool); 4] =
-    [("terminated", 3, false), ("truncated", 4, false), ("life_lost", 7, true), ("lost", 8, true)];
+/// The flags of an `Outcome`; the last two may be left out.
+const FLAGS: [&str; 4] = ["terminated", "truncated", "life_lost", "lost"];
+const REQUIRED: usize = 2;
 
 #[pymethods]
 impl PyStepCodec {
@@ -42,21 +44,24 @@ impl PyStepCodec {
         actions: Leaves<'_>,
         n_envs: usize,
     ) -> PyResult<Self> {
-        let flags =
-            |name| Rows::new("", &PyString::intern(py, name), &dtype::<bool>(py), Vec::new());
+        let rows = |name, dtype| Rows::new("", &PyString::intern(py, name), &dtype, Vec::new());
+        let flags = |name| rows(name, dtype::<bool>(py));
+        let [a, b, c, d] = FLAGS.map(flags);
         Ok(Self {
             observations: Layout::new("observations", observations)?,
             actions: Layout::new("actions", actions)?,
-            rewards: Rows::new("", intern!(py, "rewards"), &dtype::<f64>(py), Vec::new())?,
+            rewards: rows("rewards", dtype::<f64>(py))?,
             masks: flags("masks")?,
-            flags: FLAGS.map(|(name, ..)| flags(name)).into_iter().collect::<PyResult<_>>()?,
+            flags: [a?, b?, c?, d?],
             envs: n_envs,
         })
     }
 
     #[getter]
     fn sizes(&self) -> (usize, usize) {
-        let size = |layout: &Layout| self.envs.saturating_mul(layout.size());
+        let size = |layout: &Layout| {
+            layout.sizes().fold(0_usize, usize::saturating_add).saturating_mul(self.envs)
+        };
         (size(&self.observations), size(&self.actions))
     }
 
@@ -68,31 +73,25 @@ impl PyStepCodec {
         first: usize,
         rows: usize,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        if first.checked_add(self.envs).is_none_or(|end| end > rows) {
+        let Some(end) = first.checked_add(self.envs).filter(|&end| end <= rows) else {
             let text = format!("{rows} actions have none of {} envs from {first}", self.envs);
             return Err(PyValueError::new_err(text));
-        }
-        let arrays = self.actions.bytes_of(actions, rows)?;
-        let arrays: Vec<&[u8]> = self
-            .actions
-            .leaves
-            .iter()
-            .zip(&arrays)
-            .map(|(leaf, bytes)| &bytes.as_slice()[first * leaf.size..][..self.envs * leaf.size])
-            .collect();
-        Ok(PyBytes::new(py, &Request::write(sequence, &arrays)))
+        };
+        let actions = self.actions.bytes_of(actions, rows, &(first..end))?;
+        encode(py, &Request { sequence, call: Some(Call::Step(Step { actions })) })
     }
 
     fn decode_request<'py>(
         &self,
         py: Python<'py>,
-        data: &[u8],
+        data: PyBackedBytes,
     ) -> PyResult<(u64, Option<Bound<'py, PyAny>>)> {
-        let request =
-            Request::read(data, self.actions.leaves.len()).map_err(|_| malformed("request"))?;
-        let Some(actions) = request.actions else { return Ok((request.sequence, None)) };
+        let request: Request = decode(data, "request")?;
+        let Some(Call::Step(Step { actions })) = request.call else {
+            return Ok((request.sequence, None));
+        };
         self.actions.check(&actions, self.envs)?;
-        let value = self.actions.value(py, &actions.kept, self.envs, |_, _, _| {})?;
+        let value = self.actions.value(py, &actions, self.envs)?;
         Ok((request.sequence, Some(value)))
     }
 
@@ -104,11 +103,8 @@ impl PyStepCodec {
         obs: &Bound<'py, PyAny>,
         masks: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let obs = self.observations.bytes_of(obs, self.envs)?;
-        let masks = masks.map(|masks| self.masks.bytes(masks)).transpose()?;
-        let fields = observations(&obs, masks.as_ref());
-        let reply = [Field::Number(1, sequence), Field::Message(OBSERVATIONS, fields)];
-        Ok(PyBytes::new(py, &Field::encode(&reply)))
+        let answer = Answer::Observations(self.shown(obs, masks)?);
+        encode(py, &Reply { sequence, answer: Some(answer) })
     }
 
     #[pyo3(signature = (sequence, step, masks))]
@@ -119,110 +115,111 @@ impl PyStepCodec {
         step: &Bound<'py, PyDict>,
         masks: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyBytes>> {
+        let all = 0..self.envs;
         let get = |key: &Bound<'py, PyString>| step.as_any().get_item(key);
-        let obs = self.observations.bytes_of(&get(intern!(py, "obs"))?, self.envs)?;
-        let masks = masks.map(|masks| self.masks.bytes(masks)).transpose()?;
-        let rewards = self.rewards.bytes_of(&get(intern!(py, "rewards"))?, self.envs)?;
-        let mut flags = Vec::with_capacity(FLAGS.len());
-        for (rows, (_, number, optional)) in self.flags.iter().zip(FLAGS) {
+        let mut flags = [const { Bytes::new() }; 4];
+        for (at, rows) in self.flags.iter().enumerate() {
             let name = rows.name.bind(py);
-            if !optional || step.contains(name)? {
-                flags.push((number, rows.bytes_of(&get(name)?, self.envs)?));
+            if at < REQUIRED || step.contains(name)? {
+                flags[at] = rows.bytes_of(&get(name)?, self.envs, &all)?;
             }
         }
-        let ends = flags[0].1.as_slice().iter().zip(flags[1].1.as_slice());
+        let [terminated, truncated, life_lost, lost] = flags;
+        let ends = terminated.iter().zip(&truncated).map(|(a, b)| a | b != 0);
         let ended: Vec<usize> =
-            ends.enumerate().filter(|(_, (a, b))| **a | **b != 0).map(|(env, _)| env).collect();
-        let last = match ended.len() {
-            0 => Vec::new(),
-            _ => self.observations.bytes_of(&get(intern!(py, "final_obs"))?, self.envs)?,
-        };
-
-        // no Python is called while the arrays' bytes are looked at
-        let mut outcome =
-            vec![Field::Message(1, observations(&obs, masks.as_ref())), field(2, &rewards)];
-        outcome.extend(flags.iter().map(|(number, bytes)| field(*number, bytes)));
+            ends.enumerate().filter_map(|(env, ends)| ends.then_some(env)).collect();
+        let mut final_obs = Vec::new();
         if !ended.is_empty() {
-            let mut numbers = Vec::with_capacity(2 * ended.len());
-            for &env in &ended {
-                put_varint(&mut numbers, env as u64);
+            final_obs =
+                self.observations.bytes_of(&get(intern!(py, "final_obs"))?, self.envs, &all)?;
+            for (bytes, size) in final_obs.iter_mut().zip(self.observations.sizes()) {
+                let rows = ended.iter().map(|env| &bytes[env * size..][..size]);
+                *bytes = rows.collect::<Vec<_>>().concat().into();
             }
-            outcome.push(Field::Bytes(5, numbers.into()));
         }
-        for (leaf, bytes) in self.observations.leaves.iter().zip(&last) {
-            let mut rows = Vec::with_capacity(ended.len() * leaf.size);
-            for &env in &ended {
-                rows.extend_from_slice(&bytes.as_slice()[env * leaf.size..][..leaf.size]);
-            }
-            outcome.push(Field::Bytes(6, rows.into()));
-        }
-        let reply = [Field::Number(1, sequence), Field::Message(OUTCOME, outcome)];
-        Ok(PyBytes::new(py, &Field::encode(&reply)))
+        let outcome = Outcome {
+            next: Some(self.shown(&get(intern!(py, "obs"))?, masks)?),
+            rewards: self.rewards.bytes_of(&get(intern!(py, "rewards"))?, self.envs, &all)?,
+            terminated,
+            truncated,
+            ended: ended.into_iter().map(u32::try_from).collect::<Result<_, _>>()?,
+            final_obs,
+            life_lost,
+            lost,
+        };
+        encode(py, &Reply { sequence, answer: Some(Answer::Outcome(outcome)) })
     }
 
     fn decode_observations<'py>(
         &self,
         py: Python<'py>,
-        data: &[u8],
+        data: PyBackedBytes,
         sequence: u64,
     ) -> PyResult<Option<Part<'py>>> {
-        let Answer::Observations(given) = self.read(data, sequence)? else { return Ok(None) };
-        self.begun(py, &given).map(Some)
+        match answer(data, sequence)? {
+            Some(Answer::Observations(given)) => self.begun(py, &given).map(Some),
+            _ => Ok(None),
+        }
     }
 
     fn decode_outcome<'py>(
         &self,
         py: Python<'py>,
-        data: &[u8],
+        data: PyBackedBytes,
         sequence: u64,
     ) -> PyResult<Option<Part<'py>>> {
-        let Answer::Outcome(given) = self.read(data, sequence)? else { return Ok(None) };
-        self.step(py, &given).map(Some)
+        match answer(data, sequence)? {
+            Some(Answer::Outcome(given)) => self.step(py, &given).map(Some),
+            _ => Ok(None),
+        }
     }
 }
 
 impl PyStepCodec {
-    /// Return the answer to one request, and another's as another answer.
-    fn read<'a>(&self, data: &'a [u8], sequence: u64) -> PyResult<Answer<'a>> {
-        let leaves = self.observations.leaves.len();
-        let (number, answer) =
-            read_reply(data, leaves, self.envs).map_err(|_| malformed("answer"))?;
-        Ok(if number == sequence { answer } else { Answer::Other })
+    /// Return observations and masks that are to be sent.
+    fn shown(
+        &self,
+        obs: &Bound<'_, PyAny>,
+        masks: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Observations> {
+        let masks = masks.map(|masks| self.masks.bytes(masks)).transpose()?.unwrap_or_default();
+        let obs = self.observations.bytes_of(obs, self.envs, &(0..self.envs))?;
+        Ok(Observations { obs, masks })
     }
 
     /// Return observations that came, in a dict, with the masks.
-    fn begun<'py>(&self, py: Python<'py>, given: &Observations<'_>) -> PyResult<Part<'py>> {
+    fn begun<'py>(&self, py: Python<'py>, given: &Observations) -> PyResult<Part<'py>> {
         let (layout, envs) = (&self.observations, self.envs);
         layout.check(&given.obs, envs)?;
         let choices = given.masks.len() / envs.max(1);
         let masks = if given.masks.is_empty() {
             None
         } else if given.masks.len() == choices * envs {
-            Some(flags(py, &self.masks, given.masks, &[envs, choices])?)
+            Some(flags(py, &self.masks, &given.masks, &[envs, choices])?)
         } else {
             let text = format!("expected masks of {envs} envs, got {} bytes", given.masks.len());
             return Err(PyValueError::new_err(text));
         };
         let step = PyDict::new(py);
-        let obs = layout.value(py, &given.obs.kept, envs, |_, _, _| {})?;
-        step.set_item(intern!(py, "obs"), obs)?;
+        step.set_item(intern!(py, "obs"), layout.value(py, &given.obs, envs)?)?;
         Ok((step, masks))
     }
 
     /// Return a step that came, as `rlox.protocols.VecEnvStep`, with the masks.
-    fn step<'py>(&self, py: Python<'py>, given: &Outcome<'_>) -> PyResult<Part<'py>> {
+    fn step<'py>(&self, py: Python<'py>, given: &Outcome) -> PyResult<Part<'py>> {
         let envs = self.envs;
-        self.rewards.check(given.rewards, envs)?;
-        let (step, masks) = self.begun(py, &given.next)?;
-        let rewards = self.rewards.array(py, given.rewards, envs, |_| {})?;
+        self.rewards.check(&given.rewards, envs)?;
+        let (step, masks) =
+            self.begun(py, given.next.as_ref().unwrap_or(&Observations::default()))?;
+        let rewards = self.rewards.array(py, &given.rewards, envs)?;
         step.set_item(self.rewards.name.bind(py), rewards)?;
-        let sent = [given.terminated, given.truncated, given.life_lost, given.lost];
-        for ((rows, bytes), (.., optional)) in self.flags.iter().zip(sent).zip(FLAGS) {
-            if !optional || !bytes.is_empty() {
+        let sent = [&given.terminated, &given.truncated, &given.life_lost, &given.lost];
+        for (at, (rows, bytes)) in self.flags.iter().zip(sent).enumerate() {
+            if at < REQUIRED || !bytes.is_empty() {
                 step.set_item(rows.name.bind(py), flags(py, rows, bytes, &[envs])?)?;
             }
         }
-        let final_obs = if given.ended.count == 0 {
+        let final_obs = if given.ended.is_empty() {
             step.as_any().get_item(intern!(py, "obs"))?
         } else {
             self.final_obs(py, given)?
@@ -232,28 +229,28 @@ impl PyStepCodec {
     }
 
     /// Return the observations of a step, of envs whose episode ended the last ones.
-    fn final_obs<'py>(&self, py: Python<'py>, given: &Outcome<'_>) -> PyResult<Bound<'py, PyAny>> {
-        let ended = &given.ended;
-        if ended.count > self.envs {
-            let text =
-                format!("expected at most {} envs that ended, got {}", self.envs, ended.count);
+    fn final_obs<'py>(&self, py: Python<'py>, given: &Outcome) -> PyResult<Bound<'py, PyAny>> {
+        let (ended, envs) = (&given.ended, self.envs);
+        if ended.len() > envs {
+            let text = format!("expected at most {envs} envs that ended, got {}", ended.len());
             return Err(PyValueError::new_err(text));
         }
-        let rows: Result<Vec<usize>, _> = ended
-            .kept
-            .iter()
-            .map(|&env| usize::try_from(env).ok().filter(|&env| env < self.envs).ok_or(env))
-            .collect();
-        let rows = rows.map_err(|env| {
-            PyValueError::new_err(format!("env {env} ended, but there are {} envs", self.envs))
-        })?;
-        self.observations.check(&given.final_obs, rows.len())?;
-        self.observations.value(py, &given.next.obs.kept, self.envs, |at, size, data| {
-            for (i, &row) in rows.iter().enumerate() {
-                data[row * size..][..size]
-                    .copy_from_slice(&given.final_obs.kept[at][i * size..][..size]);
+        if let Some(env) = ended.iter().find(|&&env| env as usize >= envs) {
+            let text = format!("env {env} ended, but there are {envs} envs");
+            return Err(PyValueError::new_err(text));
+        }
+        self.observations.check(&given.final_obs, ended.len())?;
+        let mut last = given.next.clone().unwrap_or_default().obs;
+        for ((all, rows), size) in
+            last.iter_mut().zip(&given.final_obs).zip(self.observations.sizes())
+        {
+            let mut written = BytesMut::from(&all[..]);
+            for (i, &env) in ended.iter().enumerate() {
+                written[env as usize * size..][..size].copy_from_slice(&rows[i * size..][..size]);
             }
-        })
+            *all = written.freeze();
+        }
+        self.observations.value(py, &last, envs)
     }
 }
 
@@ -267,7 +264,7 @@ fn flags<'py>(
     let size: usize = shape.iter().product();
     let wrong = bytes.iter().find(|&&byte| byte > 1);
     if bytes.len() == size && wrong.is_none() {
-        return new_array(py, rows.sent.bind(py), shape, bytes, |_| {});
+        return rows.shaped(py, bytes, shape);
     }
     let among = wrong.map_or_else(String::new, |byte| format!(", a {byte} among them"));
     Err(PyValueError::new_err(format!(
@@ -277,14 +274,24 @@ fn flags<'py>(
     )))
 }
 
+/// Return the answer to one request, and none for another's.
+fn answer(data: PyBackedBytes, sequence: u64) -> PyResult<Option<Answer>> {
+    let reply: Reply = decode(data, "answer")?;
+    Ok(reply.answer.filter(|_| reply.sequence == sequence))
+}
+
+/// Read a message, whose arrays are slices of the data.
+fn decode<M: Message + Default>(data: PyBackedBytes, what: &str) -> PyResult<M> {
+    M::decode(Bytes::from_owner(data)).map_err(|_| malformed(what))
+}
+
 fn malformed(what: &str) -> PyErr {
-    raised(Status::named("INTERNAL", format!("the {what} is no message of this protocol")))
+    raised(Status::internal(format!("the {what} is no message of this protocol")))
 }
 
-fn field<'a>(number: u32, bytes: &'a Bytes<'_>) -> Field<'a> {
-    Field::Bytes(number, Cow::Borrowed(bytes.as_slice()))
-}
-
-fn observations<'a>(obs: &'a [Bytes<'_>], masks: Option<&'a Bytes<'_>>) -> Vec<Field<'a>> {
-    obs.iter().map(|array| field(1, array)).chain(masks.map(|masks| field(2, masks))).collect()
+/// Write a message to Python's own bytes.
+fn encode<'py>(py: Python<'py>, message: &impl Message) -> PyResult<Bound<'py, PyBytes>> {
+    PyBytes::new_with(py, message.encoded_len(), |mut bytes| {
+        message.encode(&mut bytes).map_err(|error| PyValueError::new_err(error.to_string()))
+    })
 }

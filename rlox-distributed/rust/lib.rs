@@ -1,33 +1,40 @@
-//! gRPC streams of bytes between learners and env workers, over HTTP/2.
+//! gRPC streams between learners and env workers.
 //!
-//! Who has a session and what is done once is Python's; here are sockets, TLS, tokens, bounds,
-//! deadlines, keepalive, the health service, the drain, and the messages that hold arrays.
+//! tonic has HTTP/2, its bounds, keepalive and the health service. Who has a session and what is
+//! done once is Python's; here are the token, the limits on strangers, the drain, and the messages
+//! that hold arrays.
 //!
 //! - [`driver`]: whoever waits for a message runs the sockets meanwhile.
-//! - [`messages`], [`status`]: gRPC's frames and the statuses of streams.
-//! - [`socket`], [`tls`], [`keepalive`]: connections.
+//! - [`socket`], [`tls`]: connections.
 //! - [`client`]: a learner's stream.
-//! - [`server`], [`session`], [`strangers`], [`health`]: a worker's.
-//! - [`wire`], [`steps`], `arrays`, `codec`: steps between arrays and protobuf's messages.
+//! - [`server`]: a worker's.
+//! - [`grpc`]: messages as bytes.
+//! - `arrays`, `codec`: steps between arrays and protobuf's messages.
 //! - `binding`: the streams from Python.
 
 pub mod client;
 pub mod driver;
-pub mod health;
-pub mod keepalive;
-pub mod messages;
+pub mod grpc;
 pub mod server;
-pub mod session;
 pub mod socket;
-pub mod status;
-pub mod steps;
-pub mod strangers;
 pub mod tls;
-pub mod wire;
 
 mod arrays;
 mod binding;
 mod codec;
+
+/// `workers.proto`, as `build.rs` writes it.
+#[allow(
+    clippy::pedantic,
+    clippy::default_constructed_unit_structs,
+    dead_code,
+    unreachable_pub,
+    reason = "generated"
+)]
+mod protocol {
+    tonic::include_proto!("rlox.distributed.v1");
+    tonic::include_proto!("rlox.distributed.v1.EnvWorker");
+}
 
 use pyo3::prelude::*;
 

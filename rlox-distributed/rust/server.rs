@@ -2,66 +2,62 @@
 //!
 //! Strangers are dealt with by tasks alone. A thread is started for a stream once its token is right.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use h2::server::{self, SendResponse};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use subtle::ConstantTimeEq;
-use tokio::sync::{Notify, watch};
-use tokio::time::{sleep, timeout};
-use tokio_rustls::rustls::ServerConfig;
+use tokio::sync::mpsc::{Sender, channel};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::sleep;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::metadata::MetadataMap;
+use tonic::transport::ServerTlsConfig;
+use tonic::{Code, Request, Response, Status, Streaming};
+use tonic_health::ServingStatus::NotServing;
+use tonic_health::pb::health_server::HealthServer;
+use tonic_health::server::{HealthReporter, HealthService};
 
 use crate::driver::{Driver, take_turns};
-use crate::health;
-use crate::keepalive::Keepalive;
-use crate::messages::Messages;
-use crate::session::Session;
-use crate::socket::{Listener, Socket, greet};
-use crate::status::Status;
-use crate::strangers::{Stranger, Strangers};
+use crate::protocol::env_worker_server::{EnvWorker, EnvWorkerServer};
+use crate::socket::{Closable, Listener};
 
 /// Connections at a time that have shown no token.
 const MOST_STRANGERS: usize = 256;
 /// Streams of one connection.
 const MOST_STREAMS: u32 = 16;
-/// In which TLS and HTTP/2 must have come about.
-const GREETING: Duration = Duration::from_secs(10);
 /// Between turns while streams have threads, which may be busy with their envs.
 const REST: Duration = Duration::from_millis(50);
 /// Bytes that may come before they are read.
 const WINDOW: u32 = 1 << 20;
 const FRAME: u32 = 64 << 10;
 const HEADERS: u32 = 16 << 10;
+/// Bytes of the largest request for the health of a service.
+const HEALTH: usize = 1024;
 
-/// What a server is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
-pub enum Phase {
-    /// New streams are taken.
-    Serving,
-    /// Streams end after the request under way.
-    Draining,
-    /// All connections are closed.
-    Ended,
+/// How the other side of a connection is asked whether it is there.
+#[derive(Clone, Copy)]
+pub struct Keepalive {
+    /// Between pings.
+    pub every: Duration,
+    /// For which an answer may take.
+    pub patience: Duration,
 }
 
 /// What is served.
 pub struct Service {
-    /// As in the path.
-    pub name: String,
-    /// The streams' method.
-    pub method: String,
     /// `None`: whoever connects may open a stream.
     pub token: Option<String>,
     /// `None`: without TLS.
-    pub tls: Option<Arc<ServerConfig>>,
+    pub tls: Option<ServerTlsConfig>,
     /// Bytes of the largest message that is taken.
     pub largest: usize,
     /// Streams at a time, of all connections.
-    pub most_sessions: usize,
+    pub most_sessions: u32,
     /// Of connections.
     pub keepalive: Keepalive,
     /// For which a connection may be open without a stream; twice that, if there has been one.
@@ -81,10 +77,13 @@ pub struct Server {
 
 struct Shared {
     service: Service,
-    phase: watch::Sender<Phase>,
-    sessions: AtomicUsize,
-    changed: Notify,
-    strangers: Arc<Strangers>,
+    health: HealthReporter,
+    sessions: Arc<Semaphore>,
+    began: Notify,
+    /// New streams are not taken, and those that there are end after the request under way.
+    draining: CancellationToken,
+    /// All connections are closed.
+    ended: CancellationToken,
 }
 
 impl Server {
@@ -96,11 +95,12 @@ impl Server {
         let driver = Driver::new()?;
         let (listener, port) = driver.wait(Listener::bind(address))?;
         let shared = Arc::new(Shared {
+            health: HealthReporter::new(),
+            sessions: Arc::new(Semaphore::new(service.most_sessions as usize)),
             service,
-            phase: watch::Sender::new(Phase::Serving),
-            sessions: AtomicUsize::new(0),
-            changed: Notify::new(),
-            strangers: Arc::default(),
+            began: Notify::new(),
+            draining: CancellationToken::new(),
+            ended: CancellationToken::new(),
         });
         Ok(Self { driver, shared, listener: Mutex::new(Some(listener)), port })
     }
@@ -112,187 +112,239 @@ impl Server {
     pub fn start(&self) -> io::Result<()> {
         let taken = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(listener) = taken else { return Ok(()) };
-        self.driver.handle().spawn(accept(listener, self.driver.clone(), self.shared.clone()));
+        let (accepted, connections) = channel(1);
+        let worker = Worker { shared: self.shared.clone(), driver: Arc::downgrade(&self.driver) };
+        self.driver.handle().spawn(accept(listener, accepted, self.shared.clone()));
+        self.driver.handle().spawn(serve(worker, ReceiverStream::new(connections)));
         let shared = self.shared.clone();
         take_turns(self.driver.clone(), REST, move |driver| {
             // with no stream there is nobody else who would run the tasks
-            while shared.sessions.load(Ordering::SeqCst) == 0 && shared.phase() != Phase::Ended {
-                driver.wait(shared.changed.notified());
-            }
-            shared.phase() != Phase::Ended
+            driver.wait(async {
+                while !shared.ended.is_cancelled() && shared.is_idle() {
+                    tokio::select! {
+                        () = shared.began.notified() => {}
+                        () = shared.ended.cancelled() => {}
+                    }
+                }
+            });
+            !shared.ended.is_cancelled()
         })
     }
 
     /// Take no new streams, let the requests under way end for so long, and close all connections.
     pub fn stop(&self, grace: Duration) {
         self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let end = Instant::now() + grace;
-        self.shared.phase.send_replace(Phase::Draining);
-        self.driver.wait_until(end, async {
-            while self.shared.sessions.load(Ordering::SeqCst) > 0 {
-                sleep(Duration::from_millis(1)).await;
-            }
-            sleep(Duration::from_millis(1)).await; // in which the last trailers leave
+        let shared = &self.shared;
+        shared.draining.cancel();
+        self.driver.wait_until(Instant::now() + grace, async {
+            shared.health.set_service_status("", NotServing).await;
+            shared.health.set_not_serving::<EnvWorkerServer<Worker>>().await;
+            let _ = shared.sessions.acquire_many(shared.service.most_sessions).await;
         });
-        self.shared.phase.send_replace(Phase::Ended);
+        self.driver.turn(); // in which the last trailers leave
+        shared.ended.cancel();
         self.driver.turn();
-        self.shared.changed.notify_one();
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.shared.phase.send_replace(Phase::Ended);
-        self.shared.changed.notify_one();
+        self.shared.draining.cancel();
+        self.shared.ended.cancel();
     }
 }
 
 impl Shared {
-    fn phase(&self) -> Phase {
-        *self.phase.borrow()
+    fn is_idle(&self) -> bool {
+        self.sessions.available_permits() == self.service.most_sessions as usize
     }
 }
 
-/// Counts a stream among those that there are.
-pub(crate) struct Counted(Arc<Shared>);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.sessions.fetch_sub(1, Ordering::SeqCst);
-    }
+/// The other side of a connection.
+struct Peer {
+    sessions: AtomicUsize,
+    closing: CancellationToken,
 }
 
-async fn accept(listener: Listener, driver: Arc<Driver>, shared: Arc<Shared>) {
-    let mut phases = shared.phase.subscribe();
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            _ = phases.wait_for(|phase| *phase > Phase::Serving) => return,
-        };
-        let Ok(socket) = accepted else {
-            sleep(Duration::from_millis(20)).await; // until there are files again
-            continue;
-        };
-        let stranger = shared.strangers.admit(MOST_STRANGERS);
-        let (driver, shared, mut phases) = (driver.clone(), shared.clone(), phases.clone());
-        tokio::spawn(async move {
-            tokio::select! {
-                () = serve(socket, &driver, &shared, &stranger) => {}
-                () = stranger.evicted() => {}
-                _ = phases.wait_for(|phase| *phase == Phase::Ended) => {}
-            }
-        });
+impl Peer {
+    fn is_stranger(&self) -> bool {
+        self.sessions.load(Ordering::SeqCst) == 0
     }
-}
 
-/// Serve a connection until it ends.
-async fn serve(socket: Socket, driver: &Arc<Driver>, shared: &Arc<Shared>, stranger: &Stranger) {
-    let tls = shared.service.tls.clone();
-    let greeted = timeout(GREETING, async {
-        let socket = greet(socket, tls).await.ok()?;
-        let handshake = server::Builder::new()
-            .initial_window_size(WINDOW)
-            .initial_connection_window_size(WINDOW)
-            .max_frame_size(FRAME)
-            .max_header_list_size(HEADERS)
-            .max_concurrent_streams(MOST_STREAMS)
-            .handshake::<_, Bytes>(socket);
-        handshake.await.ok()
-    });
-    let Ok(Some(mut connection)) = greeted.await else { return };
-    let mut phases = shared.phase.subscribe();
-    let silence = shared.service.keepalive.silence(connection.ping_pong());
-    tokio::pin!(silence);
-    let mut draining = false;
-    loop {
+    /// Return once it has to go: it makes room, or has had no stream for so long.
+    async fn goes(self: Arc<Self>, unused: Duration) {
         tokio::select! {
-            next = connection.accept() => match next {
-                Some(Ok((request, respond))) => {
-                    if let Some(health) = dispatch(request, respond, driver, shared, stranger) {
-                        tokio::spawn(health);
-                    }
+            () = self.closing.cancelled() => {}
+            () = async {
+                sleep(unused).await;
+                while !self.is_stranger() {
+                    sleep(unused).await;
                 }
-                _ => return,
-            },
-            () = &mut silence => return,
-            _ = phases.wait_for(|phase| *phase > Phase::Serving), if !draining => {
-                draining = true;
-                connection.graceful_shutdown();
-            }
-            () = sleep(shared.service.unused) => if !connection.has_streams() { return },
+            } => {}
         }
     }
 }
 
-/// Refuse a stream, start its thread, or return the task that answers it.
-fn dispatch(
-    request: Request<h2::RecvStream>,
-    mut respond: SendResponse<Bytes>,
-    driver: &Arc<Driver>,
-    shared: &Arc<Shared>,
-    stranger: &Stranger,
-) -> Option<impl Future<Output = ()> + Send + 'static> {
-    let service = &shared.service;
-    let (head, body) = request.into_parts();
-    let kind = head.headers.get("content-type").map_or(&b""[..], HeaderValue::as_bytes);
-    if head.method != Method::POST || !kind.starts_with(b"application/grpc") {
-        let mut refused = Response::new(());
-        *refused.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-        let _ = respond.send_response(refused, true); // who has gone needs no answer
-        return None;
+/// Accept connections until the drain; of too many strangers, the oldest has to go.
+async fn accept(
+    listener: Listener,
+    accepted: Sender<io::Result<Closable<Arc<Peer>>>>,
+    shared: Arc<Shared>,
+) {
+    let mut peers: VecDeque<Weak<Peer>> = VecDeque::new();
+    loop {
+        let socket = tokio::select! {
+            socket = listener.accept() => socket,
+            () = shared.draining.cancelled() => return,
+        };
+        let Ok(socket) = socket else {
+            sleep(Duration::from_millis(20)).await; // until there are files again
+            continue;
+        };
+        peers.retain(|peer| peer.upgrade().is_some_and(|peer| !peer.closing.is_cancelled()));
+        let strangers = || peers.iter().filter_map(Weak::upgrade).filter(|peer| peer.is_stranger());
+        if strangers().count() >= MOST_STRANGERS
+            && let Some(oldest) = strangers().next()
+        {
+            oldest.closing.cancel();
+        }
+        let closing = shared.ended.child_token();
+        let peer = Arc::new(Peer { sessions: AtomicUsize::new(0), closing });
+        peers.push_back(Arc::downgrade(&peer));
+        let goes = peer.clone().goes(shared.service.unused);
+        let _ = accepted.send(Ok(Closable::new(socket, peer, goes))).await;
     }
-    let path = head.uri.path();
-    if let Some(method) = path.strip_prefix(health::PATH) {
-        let requests = Messages::new(body, health::LARGEST);
-        let (method, name) = (method.to_owned(), service.name.clone());
-        return Some(health::answer(method, requests, respond, name, shared.phase.subscribe()));
-    }
-    let ours = path.strip_prefix('/').and_then(|path| path.split_once('/'));
-    let status = if ours != Some((service.name.as_str(), service.method.as_str())) {
-        Status::named("UNIMPLEMENTED", "no such method")
-    } else if !has_token(&head.headers, service.token.as_deref()) {
-        Status::named("UNAUTHENTICATED", "the token is wrong or missing")
-    } else if shared.phase() != Phase::Serving {
-        Status::unavailable("the worker is stopping")
-    } else if shared.sessions.fetch_add(1, Ordering::SeqCst) >= service.most_sessions {
-        drop(Counted(shared.clone()));
-        Status::named("RESOURCE_EXHAUSTED", "the worker has as many streams as it takes")
-    } else {
-        let counted = Counted(shared.clone());
-        stranger.stays();
-        shared.changed.notify_one();
-        let messages = Messages::new(body, service.largest);
-        let phases = shared.phase.subscribe();
-        let session = Session::new(driver.clone(), respond, messages, phases, counted);
-        let (session, shared) = (session, shared.clone());
-        let thread = std::thread::Builder::new().name("rlox-session".into());
-        // where there is no thread, the session is dropped, which resets its stream
-        let _ = thread.spawn(move || (shared.service.handle)(session));
-        return None;
-    };
-    refuse(&mut respond, &status);
-    None
 }
 
-fn has_token(headers: &HeaderMap, token: Option<&str>) -> bool {
+async fn serve(worker: Worker, connections: ReceiverStream<io::Result<Closable<Arc<Peer>>>>) {
+    let shared = worker.shared.clone();
+    let Service { keepalive, largest, .. } = shared.service;
+    shared.health.set_serving::<EnvWorkerServer<Worker>>().await;
+    let health = HealthService::from_health_reporter(shared.health.clone());
+    let mut builder = tonic::transport::Server::builder();
+    if let Some(tls) = shared.service.tls.clone() {
+        // which was looked at before: the certificate and the key fit each other
+        let Ok(with_tls) = builder.tls_config(tls) else { return };
+        builder = with_tls;
+    }
+    let served = builder
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
+        .max_frame_size(FRAME)
+        .http2_max_header_list_size(HEADERS)
+        .max_concurrent_streams(MOST_STREAMS)
+        .http2_keepalive_interval(Some(keepalive.every))
+        .http2_keepalive_timeout(Some(keepalive.patience))
+        .add_service(HealthServer::new(health).max_decoding_message_size(HEALTH))
+        .add_service(EnvWorkerServer::new(worker).max_decoding_message_size(largest))
+        .serve_with_incoming_shutdown(connections, shared.draining.cancelled());
+    let _ = served.await; // accepting has no errors
+}
+
+struct Worker {
+    shared: Arc<Shared>,
+    driver: Weak<Driver>,
+}
+
+#[tonic::async_trait]
+impl EnvWorker for Worker {
+    type SessionStream = ReceiverStream<Result<Bytes, Status>>;
+
+    async fn session(
+        &self,
+        request: Request<Streaming<Bytes>>,
+    ) -> Result<Response<Self::SessionStream>, Status> {
+        let shared = self.shared.clone();
+        if !has_token(request.metadata(), shared.service.token.as_deref()) {
+            return Err(Status::unauthenticated("the token is wrong or missing"));
+        }
+        let (false, Some(driver), Some(peer)) = (
+            shared.draining.is_cancelled(),
+            self.driver.upgrade(),
+            request.extensions().get::<Arc<Peer>>().cloned(),
+        ) else {
+            return Err(Status::unavailable("the worker is stopping"));
+        };
+        let place = shared.sessions.clone().try_acquire_owned().map_err(|_| {
+            Status::resource_exhausted("the worker has as many streams as it takes")
+        })?;
+        peer.sessions.fetch_add(1, Ordering::SeqCst);
+        shared.began.notify_one();
+        let (answers, sent) = channel(1);
+        let draining = shared.draining.clone();
+        let requests = request.into_inner();
+        let session = Session { driver, requests, answers, draining, peer, _place: place };
+        let thread = std::thread::Builder::new().name("rlox-session".into());
+        // where there is no thread, the session is dropped, which ends its stream
+        let _ = thread.spawn(move || (shared.service.handle)(session));
+        Ok(Response::new(ReceiverStream::new(sent)))
+    }
+}
+
+fn has_token(given: &MetadataMap, token: Option<&str>) -> bool {
     let Some(token) = token else { return true };
-    let given = headers.get("authorization").map_or(&b""[..], HeaderValue::as_bytes);
+    let given = given.get("authorization").map_or(&b""[..], |value| value.as_bytes());
     // the length is no secret; of the same length, each takes the same time
     given.ct_eq(format!("Bearer {token}").as_bytes()).into()
 }
 
-/// Headers of an answer that messages follow.
-#[must_use]
-pub fn accepted() -> Response<()> {
-    let mut response = Response::new(());
-    let kind = HeaderValue::from_static("application/grpc");
-    response.headers_mut().insert("content-type", kind);
-    response
+/// A worker's side of a stream whose token was right, for the thread that answers it.
+pub struct Session {
+    driver: Arc<Driver>,
+    requests: Streaming<Bytes>,
+    answers: Sender<Result<Bytes, Status>>,
+    draining: CancellationToken,
+    peer: Arc<Peer>,
+    _place: OwnedSemaphorePermit,
 }
 
-/// End a stream without messages.
-pub fn refuse(respond: &mut SendResponse<Bytes>, status: &Status) {
-    let mut response = accepted();
-    response.headers_mut().extend(status.to_trailers());
-    let _ = respond.send_response(response, true); // who has gone needs no answer
+impl Session {
+    /// Return the next request, or `None` at the end: the learner's, or the server's drain.
+    ///
+    /// # Errors
+    /// The stream broke, the request is too large, or it has not come after `patience`.
+    pub fn receive(&mut self, patience: Duration) -> Result<Option<Bytes>, Status> {
+        let driver = self.driver.clone();
+        driver
+            .wait_until(Instant::now() + patience, self.next())
+            .unwrap_or_else(|| Err(Status::cancelled(format!("nothing has come in {patience:?}"))))
+    }
+
+    /// Send an answer and return the next request, for as long as it may take.
+    ///
+    /// # Errors
+    /// The stream broke, or the request is too large.
+    pub fn exchange(&mut self, answer: Bytes) -> Result<Option<Bytes>, Status> {
+        let driver = self.driver.clone();
+        driver.wait(async {
+            let gone = |_| Status::cancelled("the learner has gone");
+            self.answers.send(Ok(answer)).await.map_err(gone)?;
+            self.next().await
+        })
+    }
+
+    async fn next(&mut self) -> Result<Option<Bytes>, Status> {
+        tokio::select! {
+            biased;
+            request = self.requests.message() => request,
+            () = self.draining.cancelled() => Ok(None),
+        }
+    }
+
+    /// End the stream with a status.
+    pub fn finish(self, status: Status) {
+        let driver = self.driver.clone();
+        if status.code() != Code::Ok {
+            // a stream that broke takes no status and needs none
+            let _ = driver.wait(self.answers.send(Err(status)));
+        }
+        drop(self);
+        driver.turn();
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.peer.sessions.fetch_sub(1, Ordering::SeqCst);
+    }
 }

@@ -1,17 +1,15 @@
-//! Sockets of addresses: `host:port` or `unix:path`, with TLS or without.
+//! Sockets of addresses: `host:port` or `unix:path`.
 
+use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 #[cfg(unix)]
 use tokio::net::{UnixListener, UnixStream};
-use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, ServerConfig};
-use tokio_rustls::{TlsAcceptor, TlsConnector};
+use tonic::transport::server::Connected;
 
 /// What HTTP/2 runs over.
 pub trait Io: AsyncRead + AsyncWrite + Send {}
@@ -20,49 +18,26 @@ impl<T: AsyncRead + AsyncWrite + Send> Io for T {}
 /// A connected socket.
 pub type Socket = Pin<Box<dyn Io>>;
 
-/// Connect, and greet with TLS where there is a config of it.
-///
-/// # Errors
-/// Nobody listens, or TLS does not come about.
-pub async fn connect(address: &str, tls: Option<Arc<ClientConfig>>) -> io::Result<Socket> {
-    let (plain, name): (Socket, &str) = if let Some(path) = address.strip_prefix("unix:") {
-        (connect_path(path).await?, "localhost")
-    } else {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-        (Box::pin(stream), host.trim_start_matches('[').trim_end_matches(']'))
-    };
-    let Some(config) = tls else { return Ok(plain) };
-    let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
-    Ok(Box::pin(TlsConnector::from(config).connect(name, plain).await?))
-}
-
-#[cfg(unix)]
-async fn connect_path(path: &str) -> io::Result<Socket> {
-    Ok(Box::pin(UnixStream::connect(path).await?))
-}
-
 #[cfg(not(unix))]
-async fn connect_path(path: &str) -> io::Result<Socket> {
-    Err(no_paths(path))
-}
-
-#[cfg(not(unix))]
-fn no_paths(path: &str) -> io::Error {
+fn no_paths<T>(path: &str) -> io::Result<T> {
     let text = format!("this system has no sockets at paths, got 'unix:{path}'; use host:port");
-    io::Error::new(io::ErrorKind::Unsupported, text)
+    Err(io::Error::new(io::ErrorKind::Unsupported, text))
 }
 
-/// Greet a connection that was accepted.
+/// Connect.
 ///
 /// # Errors
-/// The other side does not speak TLS, or shows no certificate where one is asked for.
-pub async fn greet(plain: Socket, tls: Option<Arc<ServerConfig>>) -> io::Result<Socket> {
-    match tls {
-        None => Ok(plain),
-        Some(config) => Ok(Box::pin(TlsAcceptor::from(config).accept(plain).await?)),
+/// Nobody listens.
+pub async fn connect(address: &str) -> io::Result<Socket> {
+    if let Some(path) = address.strip_prefix("unix:") {
+        #[cfg(unix)]
+        return Ok(Box::pin(UnixStream::connect(path).await?));
+        #[cfg(not(unix))]
+        return no_paths(path);
     }
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    Ok(Box::pin(stream))
 }
 
 /// A socket that listens.
@@ -84,10 +59,10 @@ impl Listener {
             #[cfg(unix)]
             return Ok((Self::Unix(UnixListener::bind(path)?), 0));
             #[cfg(not(unix))]
-            return Err(no_paths(path));
+            return no_paths(path);
         }
         let listener = TcpListener::bind(address).await?;
-        let port = listener.local_addr().as_ref().map_or(0, SocketAddr::port);
+        let port = listener.local_addr()?.port();
         Ok((Self::Tcp(listener), port))
     }
 
@@ -105,5 +80,71 @@ impl Listener {
             #[cfg(unix)]
             Self::Unix(listener) => Ok(Box::pin(listener.accept().await?.0)),
         }
+    }
+}
+
+/// A socket that breaks once a future is ready.
+pub struct Closable<P = ()> {
+    socket: Socket,
+    peer: P,
+    end: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl<P> Closable<P> {
+    /// Break a socket at some end; requests on it know the peer.
+    pub fn new(socket: Socket, peer: P, end: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self { socket, peer, end: Box::pin(end) }
+    }
+}
+
+impl<P: Clone + Send + Sync + 'static> Connected for Closable<P> {
+    type ConnectInfo = P;
+
+    fn connect_info(&self) -> P {
+        self.peer.clone()
+    }
+}
+
+impl<P: Unpin> AsyncRead for Closable<P> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        // HTTP/2 reads at all times
+        if self.end.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        self.socket.as_mut().poll_read(context, buffer)
+    }
+}
+
+impl<P: Unpin> AsyncWrite for Closable<P> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.socket.as_mut().poll_write(context, data)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.socket.as_mut().poll_write_vectored(context, data)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket.as_mut().poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket.as_mut().poll_shutdown(context)
     }
 }

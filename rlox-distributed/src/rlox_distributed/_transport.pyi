@@ -27,7 +27,6 @@ class ClientStream:
 
     Args:
         address: ``host:port``, or ``unix:path``.
-        path: ``/service/method``.
         largest: bytes of the largest message that is taken.
         seconds: for connecting.
         token: sent as ``authorization: Bearer``.
@@ -47,7 +46,6 @@ class ClientStream:
     def __new__(
         cls,
         address: str,
-        path: str,
         *,
         largest: int,
         seconds: float,
@@ -107,18 +105,17 @@ class ServerStream:
 
 @final
 class Server:
-    """A server of streams of one method, and of ``grpc.health.v1``.
+    """A server of the service of ``workers.proto``, and of ``grpc.health.v1``.
 
     Args:
         address: ``host:port``, whose port 0 takes a free one, or ``unix:path``.
-        service: name of the service.
-        method: name of its method.
         handler: called for each stream, in a thread of its own; where it returns, the stream ends
             in good order, and where it raises, with a status.
         largest: bytes of the largest message that is taken.
         most_streams: at a time, of all connections.
         token: that streams must come with.
-        ca: certificates in PEM that the learners' must be signed by, or be one of.
+        ca: certificates in PEM that the learners' must be signed by, or be one of; it is then not a
+            CA's.
         cert: the worker's own in PEM; ``None``: no TLS.
         key: its private key in PEM.
         ping_every: seconds between questions whether the other side of a connection is there.
@@ -134,8 +131,6 @@ class Server:
     def __new__(
         cls,
         address: str,
-        service: str,
-        method: str,
         handler: Callable[[ServerStream], object],
         *,
         largest: int,

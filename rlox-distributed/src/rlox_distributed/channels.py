@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-__all__ = ["HEADROOM", "PROTOCOL_VERSION", "SERVICE"]
+__all__ = ["HEADROOM", "PROTOCOL_VERSION"]
 
 PROTOCOL_VERSION = 3
-SERVICE = "rlox.distributed.v1.EnvWorker"
 HEADROOM = 1 << 16
 """Bytes of a message beside its arrays."""

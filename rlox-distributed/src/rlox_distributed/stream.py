@@ -8,7 +8,6 @@ from contextlib import suppress
 from rlox.errors import ConfigError
 
 from rlox_distributed._transport import ClientStream, StreamError
-from rlox_distributed.channels import SERVICE
 from rlox_distributed.security import Credentials
 
 __all__ = ["Stream"]
@@ -37,8 +36,8 @@ class Stream:
         seconds = min(seconds, CONNECT_SECONDS)
         try:
             self._stream = ClientStream(
-                address, f"/{SERVICE}/Session", largest=largest, seconds=seconds,
-                token=credentials.token(), **credentials.files(),
+                address, largest=largest, seconds=seconds, token=credentials.token(),
+                **credentials.files(),
             )  # fmt: skip
         except TimeoutError:
             raise StreamError("UNAVAILABLE", f"no connection in {seconds:g} s") from None

@@ -16,7 +16,7 @@ from rlox.errors import ConfigError
 from rlox.protocols import MaskingVecEnv, StatefulVecEnv, VecEnv
 
 from rlox_distributed._transport import Server, ServerStream
-from rlox_distributed.channels import HEADROOM, PROTOCOL_VERSION, SERVICE
+from rlox_distributed.channels import HEADROOM, PROTOCOL_VERSION
 from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.security import Credentials
 from rlox_distributed.spaces import arguments_to_json, codec_of, space_to_json
@@ -81,8 +81,7 @@ class EnvWorker:
 
         try:
             return Server(
-                address, SERVICE, "Session", serve,
-                largest=self._codec.sizes[1] + HEADROOM, most_streams=MAX_STREAMS,
+                address, serve, largest=self._codec.sizes[1] + HEADROOM, most_streams=MAX_STREAMS,
                 token=self._credentials.token(), **self._credentials.files(),
             )  # fmt: skip
         except OSError as error:
