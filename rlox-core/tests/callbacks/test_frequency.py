@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rlox.callbacks import Callback, CheckpointCallback, EvalCallback, VideoCallback
+from rlox.callbacks import Callback, CheckpointCallback, EvalCallback
 from rlox.callbacks.frequency import Multiples, require_at_least
 from rlox.evaluation import EvaluationResult
 
@@ -63,20 +63,6 @@ def test_checkpoint_at_the_end_of_the_iteration_that_reaches_a_multiple(
     trained = train(counting, callback, n_envs, n_steps, totals)
     assert trained.saved == reaching(frequency, n_envs * n_steps, trained.end)
     assert callback.saved_steps == trained.saved
-
-
-@shapes
-def test_video_at_the_end_of_the_iteration_that_reaches_a_multiple(
-    counting: ModuleType, n_envs: int, n_steps: int, frequency: int, totals: list[int]
-) -> None:
-    """Whatever N and T are, and over several trainings."""
-    pytest.importorskip("PIL")
-    callback: Any = VideoCallback(every=frequency, format="gif")
-    recorded: list[int] = []
-    callback.on_training_start = lambda **kwargs: callback._due.count_from(kwargs["step"])
-    callback.record = lambda algo: recorded.append(algo.clock.env_steps)
-    trained = train(counting, callback, n_envs, n_steps, totals)
-    assert recorded == reaching(frequency, n_envs * n_steps, trained.end)
 
 
 @given(frequency=st.integers(1, 20), steps=st.lists(st.integers(1, 15), max_size=20))
