@@ -51,12 +51,12 @@ def declared(distribution: str, seen: frozenset[str] = frozenset()) -> Declared:
             yield name
             # what needs this one in turn, as an extra of core that names a family, brings nothing
             if (
-                name in repository.distributions(root)
+                name in repository.distributions()
                 and name not in seen
-                and distribution not in repository.dependencies(name, root)
+                and distribution not in repository.dependencies(name)
             ):
-                yield from declared(name, root, seen | {distribution}).always
-                theirs = repository.project(root / name).get("optional-dependencies", {})
+                yield from declared(name, seen | {distribution}).always
+                theirs = repository.project(ROOT / name).get("optional-dependencies", {})
                 yield from expand(text for extra in extras for text in theirs[extra])
 
     always = frozenset(expand(table.get("dependencies", [])))
