@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from measure import RESULTS, machine
 from rlox.cli.runs.folder import find_checkpoint
-from rlox.cli.runs.restoring import restore
+from rlox.cli.runs.run import restore
 from rlox_tools.analysis import Run, read_curve, read_run
 
 FOLDER = RESULTS / "atari"

@@ -18,7 +18,7 @@ from exportables import ALL_ACTIONS, CASES, CHOICES, TORQUES, VECTOR, make, one_
 from gymnasium import spaces
 from rlox.cli.app import build_app
 from rlox.deployment import Exportable, LoadedPolicy
-from rlox.deployment.seal import PLACEHOLDER, seal
+from rlox.deployment.files import PLACEHOLDER, seal
 from rlox.errors import CheckpointError, ConfigError, ExportError, SpaceError
 from rlox_offline.datasets import Dataset
 from safetensors.numpy import load, save

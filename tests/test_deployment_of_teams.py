@@ -14,7 +14,7 @@ import pytest
 import rlox
 from rlox.cli.app import build_app
 from rlox.deployment import LoadedPolicy, LoadedTeam
-from rlox.deployment.seal import PLACEHOLDER, seal
+from rlox.deployment.files import PLACEHOLDER, seal
 from rlox.errors import CheckpointError, EnvError, ExportError
 from safetensors.numpy import load, save
 from typer.testing import CliRunner

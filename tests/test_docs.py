@@ -20,8 +20,7 @@ import typer
 from rlox.cli.app import build_app
 from rlox.families import ALGORITHMS, AlgorithmRow
 from rlox.registry import hookspecs
-from rlox.registry.plugins import HOOKS
-from rlox.registry.table import get_registry
+from rlox.registry.table import HOOKS, get_registry
 
 DOCS = Path(__file__).parents[1] / "docs"
 REFERENCE = DOCS / "reference"

@@ -89,7 +89,7 @@ EDITS = [
     ("ppo", "rlox_onpolicy.ppo:minimize_over_epochs"),
     ("ppo", "rlox.nn.distributions:Categorical.sample"),
     ("ppo", "rlox.nn.mlp:TanhMLP.forward"),
-    ("ppo", "rlox.nn.flat:FlatOptimizer.apply"),
+    ("ppo", "rlox.nn.optimizers:FlatOptimizer.apply"),
     ("ppo", "rlox.rollouts.collector:RolloutCollector.unroll"),
     ("a2c", "rlox.losses:PolicyGradient.loss"),
     ("sac", "rlox_offpolicy.sac:SAC._learn"),
@@ -146,8 +146,7 @@ def test_numbers_beside_the_functions_count(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_known_function_in_anothers_place_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rust knows both, but computes the other one there."""
-    from rlox.nn.mlp import TanhMLP
-    from rlox.nn.relu import ReluMLP
+    from rlox.nn.mlp import ReluMLP, TanhMLP
 
     monkeypatch.setattr(TanhMLP, "forward", ReluMLP.forward)
     assert REASON in rlox.make("ppo", env="CartPole-v1").learner.reason

@@ -13,7 +13,7 @@ from gymnasium import spaces
 from rlox.callbacks import Callback
 from rlox.envs.running import RunningEnvs
 from rlox.replay.collector import ReplayCollector
-from rlox.replay.updates_due import UpdatesDue
+from rlox.replay.loop import UpdatesDue
 from rlox.training.progress import Progress
 from rlox_dreamer.experience import Experience
 from rlox_dreamer.sequences import OBS, Acted, Batches

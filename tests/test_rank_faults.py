@@ -146,7 +146,7 @@ def test_a_part_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
         "ranks = join_ranks(patience)",
         "ranks = join_ranks(patience)\n"
         "if ranks.rank == 1:\n"
-        "    from rlox.training.segment_files import SegmentFolder\n"
+        "    from rlox.training.segments import SegmentFolder\n"
         "    real, count = SegmentFolder.write, [0]\n"
         "    def write(self, *arguments):\n"
         "        count[0] += 1\n"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rlox.testing import run_in_ranks
 from rlox.training import checkpoint
-from rlox.training.segment_files import segments_of
+from rlox.training.segments import segments_of
 
 pytestmark = pytest.mark.timeout(900)  # of interpreters that import torch on a busy machine
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from rlox.config.common_fields import PRESET
-from rlox.config.model import Config, count
+from rlox.config.model import PRESET, Config, count
 
 
 class CountingConfig(Config):

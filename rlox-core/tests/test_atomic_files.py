@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.files.atomic` and :mod:`rlox.files.locking`."""
+"""Tests of :mod:`rlox.files.atomic`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rlox.files import lock_file, locking, open_regular, sync_folder, write_atomically
+from rlox.files import atomic, lock_file, open_regular, sync_folder, write_atomically
 
 
 def test_threads_that_write_one_file_do_not_disturb_each_other(
@@ -60,7 +60,7 @@ def test_lock_file_that_its_owner_removed_is_locked_anew(
         opened.append(file)
         return file
 
-    monkeypatch.setattr(locking, "open_regular", open_slowly)
+    monkeypatch.setattr(atomic, "open_regular", open_slowly)
     code = (
         "import sys; from pathlib import Path; from rlox.files import lock_file\n"
         "with lock_file(Path(sys.argv[1])) as held: print(held)"

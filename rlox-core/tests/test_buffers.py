@@ -11,8 +11,13 @@ import pytest
 from rlox import kernels
 from rlox.errors import ConfigError, MemoryLimitError, UnknownNameError
 from rlox.protocols import PrioritizedBuffer, ReplayBuffer, StatefulBuffer
-from rlox.replay.buffers import BufferOptions, GoalOptions, make_buffer
-from rlox.replay.options import HindsightOptions, PrioritizedOptions
+from rlox.replay.buffers import (
+    BufferOptions,
+    GoalOptions,
+    HindsightOptions,
+    PrioritizedOptions,
+    make_buffer,
+)
 
 OPTIONS = BufferOptions(
     capacity=10, obs_shape=(2, 3), obs_dtype="uint8", act_shape=(1,), act_dtype="int64",

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import model_validator
-from rlox.config.common_fields import TORCH_THREADS
 from rlox.config.model import (
+    TORCH_THREADS,
     UNSET,
     Config,
     ScheduleValue,

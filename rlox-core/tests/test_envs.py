@@ -16,9 +16,8 @@ from rlox.envs.gymnasium import GymVecEnv
 from rlox.envs.make import choose_backend, env_id_of, fixed_env_count, make_vec_env
 from rlox.errors import ConfigError, EnvError, MissingDependencyError, UnknownNameError, requirement
 from rlox.protocols import VecEnv
-from rlox.registry.entry import Registration
 from rlox.registry.specs import EnvBackendSpec
-from rlox.registry.table import Registry
+from rlox.registry.table import Registration, Registry
 
 GYMNASIUM = EnvBackendSpec("gymnasium", "All.", "rlox.envs.gymnasium:make_vec_env", priority=0)
 FAST = EnvBackendSpec("fast", "Some.", "test_backend:make", env_ids=("CartPole-v1",))

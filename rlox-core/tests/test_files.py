@@ -22,8 +22,7 @@ POSIX = pytest.mark.skipif(sys.platform == "win32", reason="named pipes")
 
 ALLOWED = {
     "rlox/cli/__init__.py",  # the null device
-    "rlox/envs/workers/child.py",  # descriptors
-    "rlox/envs/workers/arena.py",
+    "rlox/envs/workers/arena.py",  # descriptors
     "rlox/files/atomic.py",
     "rlox/files/opening.py",
 }

@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.registry.plugins`, with distributions written to disk."""
+"""Tests of :mod:`rlox.registry.table`, with distributions written to disk."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import pytest
 from rlox.errors import PluginConflictError, PluginError, PluginWarning, UnknownNameError
-from rlox.registry.entry import Registration
-from rlox.registry.plugins import load_plugins
 from rlox.registry.specs import AlgorithmSpec
+from rlox.registry.table import Registration, load_plugins
 
 Install = Callable[..., None]
 

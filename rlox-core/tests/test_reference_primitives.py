@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from rlox import reference
-from rlox.reference.preferences import DPOPair
+from rlox.reference.groups import DPOPair
 
 STEPS: dict[str, Any] = {"rewards": [1, 2, 4], "values": [2, 4, 8], "last_value": 16, "gamma": 0.5}
 

@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.registry.entry`: errors name the plugin."""
+"""Tests of :mod:`rlox.registry.table`: errors name the plugin."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from rlox.callbacks import Callback
 from rlox.envs.make import make_vec_env
 from rlox.errors import LoggerError, MissingDependencyError, PluginError
 from rlox.logging import LoggerCallback
-from rlox.registry.entry import Registration
-from rlox.registry.plugins import HOOKS
-from rlox.registry.table import Registry
+from rlox.registry.table import HOOKS, Registration, Registry
 
 Plant = Callable[..., None]
 

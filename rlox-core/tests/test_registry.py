@@ -22,10 +22,8 @@ from rlox.errors import (
 )
 from rlox.families import ELSEWHERE
 from rlox.logging import JsonlLogger
-from rlox.registry.entry import Registration
-from rlox.registry.references import resolve
 from rlox.registry.specs import AlgorithmSpec, EnvBackendSpec
-from rlox.registry.table import Registry, get_registry
+from rlox.registry.table import Registration, Registry, get_registry, resolve
 
 COUNTING = """
 import rlox

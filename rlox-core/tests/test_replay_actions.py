@@ -8,7 +8,7 @@ from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
 from rlox.errors import SpaceError
-from rlox.replay.action_codec import BoxActions, DiscreteActions, make_actions
+from rlox.replay.codecs import BoxActions, DiscreteActions, make_actions
 
 
 def test_every_dimension_of_a_box_has_its_own_scale() -> None:

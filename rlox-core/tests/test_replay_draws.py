@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from rlox.errors import ConfigError
-from rlox.replay.buffers import BufferOptions
-from rlox.replay.checked_sampling import sampler
+from rlox.replay.buffers import BufferOptions, sampler
 from rlox.seeding import SeedStreams
 
 OPTIONS = BufferOptions(

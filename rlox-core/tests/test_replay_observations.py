@@ -10,7 +10,7 @@ from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
 from rlox.errors import SpaceError
-from rlox.replay.observation_codec import ReplayObservations
+from rlox.replay.codecs import ReplayObservations
 from rlox.spaces.nested import map_leaves, split
 from rlox.spaces.rows import ObservationRows
 

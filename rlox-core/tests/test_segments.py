@@ -17,8 +17,7 @@ from rlox.callbacks import CheckpointCallback
 from rlox.errors import CheckpointError
 from rlox.reference import PrioritizedReplayBuffer, ReplayBuffer
 from rlox.training import checkpoint
-from rlox.training.segment_files import SegmentFolder, remove_orphans, segments_of
-from rlox.training.segments import SavedBuffer
+from rlox.training.segments import SavedBuffer, SegmentFolder, remove_orphans, segments_of
 from rlox_testing.probes import first_difference
 
 CAPACITY = 400

@@ -1,11 +1,11 @@
-"""Tests of :mod:`rlox.replay.updates_due`."""
+"""Tests of :mod:`rlox.replay.loop`."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
 import pytest
-from rlox.replay.updates_due import UpdatesDue
+from rlox.replay.loop import UpdatesDue
 
 
 @pytest.mark.parametrize("n_envs", [1, 3, 16])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from rlox.nn import FlatOptimizer
-from rlox.nn.clipping import AdaptiveClip
+from rlox.nn.optimizers import AdaptiveClip
 from rlox_dreamer.optim import LaProp
 from torch import nn
 

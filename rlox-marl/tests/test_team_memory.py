@@ -10,7 +10,7 @@ from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pettingzoo import ParallelEnv
-from rlox.batches.sequences import split_sequences
+from rlox.batches.transitions import split_sequences
 from rlox.errors import ConfigError
 from rlox.losses import evaluate_actions
 from rlox_marl.envs import PettingZooVecEnv, SimpleSpreadVecEnv

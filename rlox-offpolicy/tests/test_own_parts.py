@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import rlox
 import torch
-from rlox.cli.runs.restoring import restore
+from rlox.cli.runs.run import restore
 from rlox.config.model import UNSET
 from rlox.config.presets import list_presets
 from rlox.errors import CheckpointError, ConfigError

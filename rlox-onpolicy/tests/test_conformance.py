@@ -22,8 +22,8 @@ from rlox import registry
 from rlox.envs.gymnasium import GymVecEnv
 from rlox.logging import JsonlLogger
 from rlox.registry import table
-from rlox.registry.entry import Registration
 from rlox.registry.specs import AlgorithmSpec, EnvBackendSpec, LoggerSpec
+from rlox.registry.table import Registration
 from rlox.training.hooks import StopTraining
 from rlox_onpolicy.configs import PPOConfig
 from rlox_onpolicy.ppo import PPO

@@ -13,7 +13,7 @@ from rlox.batches import step_rows
 from rlox.errors import ConfigError
 from rlox.losses import evaluate_actions
 from rlox.networks.actor_critics import DiscretePolicy, make_policy
-from rlox.networks.recurrent import RecurrentPolicy
+from rlox.networks.policies import RecurrentPolicy
 from rlox_onpolicy.a2c import A2C
 from rlox_onpolicy.configs import HybridPPOConfig
 from rlox_onpolicy.impala import IMPALA

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         pack_sequences,
         set_num_threads,
     )
-    from rlox.reference.preferences import DPOPair
+    from rlox.reference.groups import DPOPair
     from rlox.registry.hookspecs import hookimpl
     from rlox.registry.specs import (
         ActorBackendSpec,
@@ -71,7 +71,7 @@ _MODULES = {
     "CallbackSpec": "rlox.registry.specs",
     "CommandSpec": "rlox.registry.specs",
     "Config": "rlox.config.model",
-    "DPOPair": "rlox.reference.preferences",
+    "DPOPair": "rlox.reference.groups",
     "EnvBackendSpec": "rlox.registry.specs",
     "LearnerBackendSpec": "rlox.registry.specs",
     "LoggerSpec": "rlox.registry.specs",

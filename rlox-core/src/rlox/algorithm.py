@@ -25,12 +25,11 @@ from rlox.logging.base import LoggerCallback, require_logger
 from rlox.ranks import agreed_seed, begin_together, own_rank
 from rlox.seeding import SeedStreams, draw_seed
 from rlox.training import checkpoint
-from rlox.training.constructors import freeing_where_it_fails, full_signature
 from rlox.training.hooks import Hooks
 from rlox.training.loop import run
 from rlox.training.progress import Progress
-from rlox.training.segment_files import remove_checkpoint
-from rlox.training.trainable import NamedLosses, NoLosses
+from rlox.training.segments import remove_checkpoint
+from rlox.training.trainable import NamedLosses, NoLosses, freeing_where_it_fails, full_signature
 
 if TYPE_CHECKING:
     from rlox.learners.rollouts import ChosenLearner

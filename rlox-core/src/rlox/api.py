@@ -14,9 +14,9 @@ from rlox.config.presets import full_name
 from rlox.errors import ConfigError
 from rlox.logging import LoggerCallback, LoggerList
 from rlox.logging.base import require_logger
-from rlox.registry.entry import Registration
 from rlox.registry.specs import AlgorithmSpec
 from rlox.registry.table import (
+    Registration,
     algorithm_class,
     config_class,
     find_algorithm,

@@ -10,8 +10,8 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from rlox.config.arguments import require_integer
 from rlox.config.composition import Selection
+from rlox.config.model import require_integer
 from rlox.envs.make import fixed_env_count, make_vec_env
 from rlox.envs.playing import OnePlayer, Player, TeamPlayer
 from rlox.envs.teams import is_team, make_team_env

@@ -73,21 +73,21 @@ def rlox_buffers() -> Iterable[BufferSpec]:
         "her",
         "Draws all alike, most with goals that their episodes reached later.",
         "rlox.replay.buffers:her_buffer",
-        "rlox.replay.options:HindsightOptions",
+        "rlox.replay.buffers:HindsightOptions",
         goals=True,
     )
     yield BufferSpec(
         "mmap",
         "Draws all alike; keeps the older transitions in a file (rlox-native).",
         "rlox.replay.buffers:mmap_buffer",
-        "rlox.replay.options:MmapOptions",
+        "rlox.replay.buffers:MmapOptions",
         in_memory=False,
     )
     yield BufferSpec(
         "prioritized",
         "Draws in proportion to the last absolute TD errors.",
         "rlox.replay.buffers:prioritized_buffer",
-        "rlox.replay.options:PrioritizedOptions",
+        "rlox.replay.buffers:PrioritizedOptions",
     )
     yield BufferSpec(
         "sequence",
@@ -121,7 +121,7 @@ def rlox_actor_backends() -> Iterable[ActorBackendSpec]:
     yield ActorBackendSpec(
         name="thread",
         summary="Actors in threads of this process.",
-        factory="rlox.rollouts.actors.local:make_thread_actor",
+        factory="rlox.rollouts.actors.process:make_thread_actor",
     )
     yield ActorBackendSpec(
         name="process",

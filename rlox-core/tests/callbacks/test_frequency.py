@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.callbacks.frequency`, and of all callbacks that act every so often."""
+"""Tests of :mod:`rlox.callbacks.base`, and of all callbacks that act every so often."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rlox.callbacks import Callback, CheckpointCallback, EvalCallback
-from rlox.callbacks.frequency import Multiples, require_at_least
+from rlox.callbacks.base import Multiples, require_at_least
 from rlox.evaluation import EvaluationResult
 
 shapes = given(

@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.callbacks.timing`."""
+"""Tests of :mod:`rlox.callbacks.progress`."""
 
 from __future__ import annotations
 

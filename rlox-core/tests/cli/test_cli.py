@@ -19,7 +19,7 @@ import rlox
 import yaml
 from rlox.cli.commands import explain
 from rlox.cli.flags import default_text, flags_of, given_options
-from rlox.config.groups import group_of
+from rlox.config.fields import group_of
 from rlox.config.model import (
     Config,
     ScheduleValue,
@@ -524,7 +524,7 @@ def test_list_shows_all_kinds_with_distribution_and_summary(run: Run) -> None:
     rows = [" ".join(line.split()) for line in run("list").out.splitlines()]
     assert "algorithms counting rlox-counting Counts instead of learning." in rows
     for start_ in (
-        "env backends ale rlox-core", "replay buffers her", "loggers console",
+        "env backends gymnasium rlox-core", "replay buffers her", "loggers console",
         "callbacks checkpoint",
     ):  # fmt: skip
         assert any(row.startswith(start_) for row in rows)

@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.logging.csv`."""
+"""Tests of :mod:`rlox.logging.files`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.nn.flat` against ``torch.optim``'s own optimisers."""
+"""Tests of :mod:`rlox.nn.optimizers` against ``torch.optim``'s own optimisers."""
 
 from __future__ import annotations
 

@@ -8,9 +8,8 @@ import pytest
 from rlox import registry
 from rlox.errors import BackendError, UnknownNameError
 from rlox.learners.rollouts import choose_learner
-from rlox.registry.entry import Registration
 from rlox.registry.specs import LearnerBackendSpec
-from rlox.registry.table import Registry
+from rlox.registry.table import Registration, Registry
 
 TASK: Any = "a task"
 

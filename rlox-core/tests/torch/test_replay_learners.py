@@ -21,9 +21,8 @@ from rlox.learners.transitions import (
     TorchReplayLearner,
     choose_replay_learner,
 )
-from rlox.registry.entry import Registration
 from rlox.registry.specs import LearnerBackendSpec
-from rlox.registry.table import Registry
+from rlox.registry.table import Registration, Registry
 
 NOTHING: Any = None
 

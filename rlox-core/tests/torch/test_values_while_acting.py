@@ -12,7 +12,7 @@ from gymnasium import spaces
 from rlox.batches.rollout import add_values
 from rlox.errors import ConfigError, SpaceError
 from rlox.networks.actor_critics import ActorCriticPolicy, make_policy
-from rlox.networks.validate_actors import try_actor
+from rlox.networks.validate import try_actor
 from rlox.rollouts.collector import RolloutCollector, ValueActor
 from torch import Tensor
 

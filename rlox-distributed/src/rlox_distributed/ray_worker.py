@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from rlox.envs.workers.carrying import dumps
+from rlox.envs.workers.arena import dumps
 from rlox.errors import WorkerError, WorkerLostError
 
 from rlox_distributed.ray_cluster import import_ray, join_cluster

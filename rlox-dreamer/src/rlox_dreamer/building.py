@@ -20,8 +20,8 @@ from rlox.envs.running import RunningEnvs
 from rlox.errors import ConfigError
 from rlox.preprocessing.observations import Preprocessor
 from rlox.protocols import VecEnv
+from rlox.replay.loop import UpdatesDue
 from rlox.replay.sequences import SequenceOptions, make_sequence_buffer
-from rlox.replay.updates_due import UpdatesDue
 from rlox.spaces.nested import leaf_spaces
 from rlox.spaces.rows import ObservationRows
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import JsonValue, model_validator
-from rlox.config.common_fields import (
+from rlox.config.model import (
     BACKEND,
     DEVICE,
     ENV_BACKEND,
@@ -15,8 +15,6 @@ from rlox.config.common_fields import (
     SEED,
     TORCH_THREADS,
     VECTORIZATION,
-)
-from rlox.config.model import (
     Config,
     choice,
     coefficient,

@@ -53,7 +53,7 @@ from rlox.nn import (
     parts_state,
     torch_threads,
 )
-from rlox.nn.clipping import AdaptiveClip
+from rlox.nn.optimizers import AdaptiveClip
 from rlox.training.hooks import Hooks
 from torch import Tensor
 

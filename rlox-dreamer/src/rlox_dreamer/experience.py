@@ -11,7 +11,7 @@ import numpy.typing as npt
 from rlox.envs.running import RunningEnvs
 from rlox.errors import CheckpointError
 from rlox.replay.collector import ReplaySteps
-from rlox.replay.updates_due import UpdatesDue
+from rlox.replay.loop import UpdatesDue
 from rlox.rollouts.collector import require_same_option
 from rlox.spaces.nested import map_leaves
 from rlox.spaces.rows import ObservationRows

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from rlox.nn.layer_data import LayerData, activation, array, chain, linear
-from rlox.nn.layers import empty_layer
+from rlox.nn.mlp import empty_layer
 from torch import Tensor, nn
 from torch.nn import functional
 

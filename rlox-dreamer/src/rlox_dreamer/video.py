@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from rlox.callbacks import Callback
-from rlox.callbacks.frequency import Multiples, require_at_least
-from rlox.config.arguments import require_integer
+from rlox.callbacks.base import Multiples, require_at_least
+from rlox.config.model import require_integer
 from rlox.errors import SpaceError, suggest
 from rlox.nn import torch_threads
 from rlox.spaces.nested import map_leaves

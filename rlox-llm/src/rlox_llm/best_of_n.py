@@ -13,7 +13,7 @@ from typing import Any, final
 
 import numpy as np
 import torch
-from rlox.config.arguments import require_integer
+from rlox.config.model import require_integer
 from rlox.seeding import SeedStreams, draw_seed
 from torch import Tensor
 

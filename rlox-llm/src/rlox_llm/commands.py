@@ -9,7 +9,7 @@ import typer
 from rlox.cli.output import print_pairs
 from rlox.cli.runs.folder import find_checkpoint
 from rlox.cli.runs.parts import load_parts
-from rlox.cli.runs.restoring import parts_of_run
+from rlox.cli.runs.run import parts_of_run
 from rlox.errors import ConfigError
 
 __all__ = ["llm_app"]

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import torch
 from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
-from rlox.config.arguments import require_integer
+from rlox.config.model import require_integer
 from rlox.config.schedules import Schedules
 from rlox.errors import ConfigError
 from rlox.evaluation import MAX_STEPS, EvaluationResult

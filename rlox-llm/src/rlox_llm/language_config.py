@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import model_validator
-from rlox.config.common_fields import PRESET, SEED
 from rlox.config.model import (
+    PRESET,
+    SEED,
     Config,
     ScheduleValue,
     choice,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from numbers import Integral
 from typing import Any
 
-from rlox.config.arguments import require_integer
+from rlox.config.model import require_integer
 
 __all__ = [
     "parse_duration",

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from rlox.config.composition import selection
-from rlox.reference.preferences import DPOPair
+from rlox.reference.groups import DPOPair
 from torch import Tensor
 
 from rlox_llm.configs import PreferenceConfig

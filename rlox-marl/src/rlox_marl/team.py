@@ -14,7 +14,7 @@ from rlox.deployment import TeamData
 from rlox.envs import fixed_env_count
 from rlox.errors import CheckpointError, ConfigError
 from rlox.learners import Objective, RolloutTask, Update, choose_learner
-from rlox.networks.validate_actors import require_actor, try_actor
+from rlox.networks.validate import require_actor, try_actor
 from rlox.nn import (
     find_device,
     load_module_state,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from rlox.errors import CheckpointError, EnvError
 from rlox.protocols import MultiAgentStep, SequenceBuffer
-from rlox.replay.updates_due import UpdatesDue
+from rlox.replay.loop import UpdatesDue
 from rlox.training.hooks import Hooks, StopTraining
 from rlox.training.progress import Progress
 from rlox.training.segments import SavedBuffer

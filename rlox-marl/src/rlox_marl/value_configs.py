@@ -6,8 +6,13 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from pydantic import JsonValue, model_validator
-from rlox.config.common_fields import DEVICE, ENV_BACKEND, ENV_KWARGS, PRESET, SEED, TORCH_THREADS
 from rlox.config.model import (
+    DEVICE,
+    ENV_BACKEND,
+    ENV_KWARGS,
+    PRESET,
+    SEED,
+    TORCH_THREADS,
     Config,
     ScheduleValue,
     changed,

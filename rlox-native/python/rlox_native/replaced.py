@@ -27,16 +27,15 @@ REPLACED: dict[str, dict[str, str]] = {
         "_rows": "",
         "add_values": "_rows",
     },
-    "rlox.reference.gae": {"compute_gae_time_major": ""},
-    "rlox.reference.vtrace": {"compute_vtrace": ""},
-    "rlox.batches.sequences": {"_take": "", "sequence_fields": "_take", "split_sequences": ""},
+    "rlox.reference.gae": {"compute_gae_time_major": "", "compute_vtrace": ""},
+    "rlox.batches.transitions": {"_take": "", "sequence_fields": "_take", "split_sequences": ""},
     "rlox.rollouts.collector": {
         "RolloutCollector.unroll": "self._acting_with_values self._learnt_rewards self.envs.step",
         "RolloutCollector._acting_with_values": "",
         "RolloutCollector._learnt_rewards": "",
     },
     "rlox.envs.running": {"RunningEnvs.step": ""},
-    "rlox.nn.flat": {
+    "rlox.nn.optimizers": {
         "FlatOptimizer": "self.step",
         "FlatOptimizer.step": "self.backward self.apply",
         "FlatOptimizer.backward": "",
@@ -44,8 +43,9 @@ REPLACED: dict[str, dict[str, str]] = {
     },
     "rlox.nn.state": {"frozen": ""},
     "rlox.nn.devices": {"standard_normal": "", "uniform": ""},
-    "rlox.nn.mlp": {"TanhMLP": "self.forward", "TanhMLP.forward": ""},
-    "rlox.nn.relu": {
+    "rlox.nn.mlp": {
+        "TanhMLP": "self.forward",
+        "TanhMLP.forward": "",
         "ReluMLP": "self.forward",
         "ReluMLP.forward": "",
         "EnsembleMLP": "self.forward",
@@ -74,14 +74,22 @@ REPLACED: dict[str, dict[str, str]] = {
         "DiagonalGaussian._log_density": "",
         "_empty_like": "",
         "_over_columns": "",
-    },
-    "rlox.nn.heads": {
         "ActionHead": "self.forward _Choices.forward _Gaussian.forward",
         "ActionHead.forward": "Categorical",
         "_Choices.forward": "Categorical",
         "_Gaussian.forward": "DiagonalGaussian",
     },
-    "rlox.networks.targets": {"polyak_update": ""},
+    "rlox.networks.values": {
+        "polyak_update": "",
+        "TwinQNetwork": "self.forward self.net",
+        "TwinQNetwork.forward": "",
+        "ValueNetwork": "self.forward self.net",
+        "ValueNetwork.forward": "",
+        "DiscreteQNetwork": "self.forward self.net",
+        "DiscreteQNetwork.forward": "",
+        "DuelingQNetwork": "self.forward self.shared self.value self.advantage",
+        "DuelingQNetwork.forward": "",
+    },
     "rlox.networks.actor_critics": {
         **dict.fromkeys(
             ("DiscretePolicy", "ContinuousPolicy", "ActorCriticPolicy"),
@@ -103,14 +111,12 @@ REPLACED: dict[str, dict[str, str]] = {
         "ActorCriticPolicy.distribution": "self.head",
         "ActorCriticPolicy.value": "",
     },
-    "rlox.networks.recurrent": {
+    "rlox.networks.policies": {
         "RecurrentPolicy": "self.step self.evaluate_actions self.actor_memory self.critic_memory "
         "self.head self.actor self.critic",
         "RecurrentPolicy.step": "self._run",
         "RecurrentPolicy.evaluate_actions": "self._run",
         "RecurrentPolicy._run": "",
-    },
-    "rlox.networks.policies": {
         "DeterministicPolicy": "self.forward self.deterministic self.net",
         "DeterministicPolicy.forward": "",
         "DeterministicPolicy.deterministic": "self.forward",
@@ -123,16 +129,6 @@ REPLACED: dict[str, dict[str, str]] = {
         "SquashedGaussianPolicy.deterministic": "self._mean_and_log_std",
         "SquashedGaussianPolicy._mean_and_log_std": "",
         "_squashed_log_prob": "",
-    },
-    "rlox.networks.values": {
-        "TwinQNetwork": "self.forward self.net",
-        "TwinQNetwork.forward": "",
-        "ValueNetwork": "self.forward self.net",
-        "ValueNetwork.forward": "",
-        "DiscreteQNetwork": "self.forward self.net",
-        "DiscreteQNetwork.forward": "",
-        "DuelingQNetwork": "self.forward self.shared self.value self.advantage",
-        "DuelingQNetwork.forward": "",
     },
     "rlox_onpolicy.ppo": {
         "minimize_over_epochs": "RolloutBatch.sample_minibatches passes_target_kl mean_terms"

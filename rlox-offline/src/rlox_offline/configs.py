@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from rlox.config.common_fields import BACKEND
-from rlox.config.model import coefficient, count, discount, flag, option, positive
+from rlox.config.model import BACKEND, coefficient, count, discount, flag, option, positive
 from rlox.offline.config import OfflineConfig
 
 __all__ = ["AWACConfig", "BCConfig", "CQLConfig", "FQEConfig", "IQLConfig", "TD3BCConfig"]

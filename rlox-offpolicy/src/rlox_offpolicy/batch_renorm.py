@@ -20,7 +20,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812  # the field's name for it
 from rlox.nn.layer_data import LayerData, perceptron
-from rlox.nn.relu import EnsembleMLP, ReluMLP
+from rlox.nn.mlp import EnsembleMLP, ReluMLP
 from torch import Tensor, nn
 
 __all__ = ["BatchRenorm", "RenormCritics", "RenormMLP"]

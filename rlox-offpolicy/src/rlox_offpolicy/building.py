@@ -19,12 +19,10 @@ from rlox.networks.validate import refuse_network_options
 from rlox.nn import find_device
 from rlox.protocols import ExplorationStrategy, VecEnv
 from rlox.registry import get_registry
-from rlox.replay.action_codec import BoxActions, DiscreteActions, make_actions
 from rlox.replay.buffers import BufferOptions, make_buffer
+from rlox.replay.codecs import BoxActions, DiscreteActions, ReplayObservations, make_actions
 from rlox.replay.goals import find_goals
-from rlox.replay.loop import ReplayLoop
-from rlox.replay.observation_codec import ReplayObservations
-from rlox.replay.updates_due import UpdatesDue
+from rlox.replay.loop import ReplayLoop, UpdatesDue
 
 from rlox_offpolicy.exploration import GaussianNoise, NoNoise, OrnsteinUhlenbeckNoise
 from rlox_offpolicy.own_parts import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from pydantic import model_validator
-from rlox.config.common_fields import COMPUTE_DTYPE
 from rlox.config.model import (
+    COMPUTE_DTYPE,
     ScheduleValue,
     changed,
     choice,

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import JsonValue, model_validator
 from rlox.config.clipped import CLIP_REWARDS
-from rlox.config.common_fields import (
+from rlox.config.model import (
     BACKEND,
     DEVICE,
     ENV_BACKEND,
@@ -16,8 +16,6 @@ from rlox.config.common_fields import (
     SEED,
     TORCH_THREADS,
     VECTORIZATION,
-)
-from rlox.config.model import (
     Config,
     ScheduleValue,
     count,

@@ -14,7 +14,7 @@ from rlox.config.clipped import (
     RECURRENT,
     refuse_memory_size_without_memory,
 )
-from rlox.config.common_fields import (
+from rlox.config.model import (
     BACKEND,
     DEVICE,
     ENV_BACKEND,
@@ -23,8 +23,13 @@ from rlox.config.common_fields import (
     SEED,
     TORCH_THREADS,
     VECTORIZATION,
+    Config,
+    choice,
+    count,
+    discount,
+    option,
+    positive,
 )
-from rlox.config.model import Config, choice, count, discount, option, positive
 
 __all__ = ["ActorsConfig"]
 

@@ -37,13 +37,13 @@ from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.config.schedules import Schedules
 from rlox.deployment import PolicyData
 from rlox.learners.rollouts import ChosenLearner, choose_learner
-from rlox.learners.target_policy import TargetPolicy
 from rlox.learners.tasks import Objective, RolloutTask
 from rlox.learners.terms import AddedLosses, Losses, make_metrics
+from rlox.learners.vtrace import TargetPolicy
 from rlox.logging import LoggerCallback
 from rlox.losses import ClippedSurrogate
-from rlox.networks.targets import polyak_update
 from rlox.networks.validate import refuse_network_options
+from rlox.networks.values import polyak_update
 from rlox.nn import load_module_state, module_state, torch_threads
 from rlox.rollouts.actor_critic import PolicyMaker
 from rlox.rollouts.building import NETWORK_OPTIONS, require_objective

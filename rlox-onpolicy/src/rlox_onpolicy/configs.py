@@ -18,7 +18,7 @@ from rlox.config.clipped import (
     refuse_memory_size_without_memory,
     refuse_two_changes_of_rewards,
 )
-from rlox.config.common_fields import (
+from rlox.config.model import (
     BACKEND,
     COMPUTE_DTYPE,
     DEVICE,
@@ -28,8 +28,6 @@ from rlox.config.common_fields import (
     SEED,
     TORCH_THREADS,
     VECTORIZATION,
-)
-from rlox.config.model import (
     Config,
     ScheduleValue,
     choice,

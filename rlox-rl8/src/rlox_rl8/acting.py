@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from rlox.config.arguments import require_integer
-from rlox.config.model import UNSET
+from rlox.config.model import UNSET, require_integer
 from rlox.errors import ConfigError
 from rlox.evaluation import EvaluationResult
 from rlox.spaces import ObservationRows

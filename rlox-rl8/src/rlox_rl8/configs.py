@@ -5,8 +5,20 @@ from __future__ import annotations
 from typing import Literal
 
 from pydantic import JsonValue
-from rlox.config.common_fields import BACKEND, ENV_BACKEND, ENV_KWARGS, PRESET, SEED
-from rlox.config.model import Config, choice, coefficient, count, flag, option, positive
+from rlox.config.model import (
+    BACKEND,
+    ENV_BACKEND,
+    ENV_KWARGS,
+    PRESET,
+    SEED,
+    Config,
+    choice,
+    coefficient,
+    count,
+    flag,
+    option,
+    positive,
+)
 
 __all__ = ["RL8PPOConfig", "RL8RecurrentPPOConfig"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from rlox.errors import missing_extra
-from rlox.registry.references import resolve
+from rlox.registry.table import resolve
 from tensordict import TensorDict
 
 

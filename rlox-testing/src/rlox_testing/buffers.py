@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from rlox.errors import ConfigError
 from rlox.protocols import PrioritizedBuffer, SegmentedBuffer, StatefulBuffer
-from rlox.replay.buffers import BufferOptions, make_buffer, pusher
-from rlox.replay.checked_sampling import require_transitions, sampler
+from rlox.replay.buffers import BufferOptions, make_buffer, pusher, require_transitions, sampler
 from rlox.seeding import SeedStreams
 
 from rlox_testing.probes import check, first_difference, require, run_checks

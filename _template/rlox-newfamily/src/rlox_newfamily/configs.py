@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from rlox.config.common_fields import ENV_BACKEND, PRESET, SEED
-from rlox.config.model import Config, coefficient, count, discount, positive
+from rlox.config.model import (
+    ENV_BACKEND,
+    PRESET,
+    SEED,
+    Config,
+    coefficient,
+    count,
+    discount,
+    positive,
+)
 
 __all__ = ["NewAlgorithmConfig"]
 

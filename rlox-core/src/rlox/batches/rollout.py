@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from rlox import kernels
-from rlox.batches.sequences import cut_into_sequences, sequence_fields, split_sequences
+from rlox.batches.transitions import cut_into_sequences, sequence_fields, split_sequences
 from rlox.spaces.nested import map_leaves
 
 __all__ = ["RolloutBatch", "RolloutMinibatch", "Unroll", "add_values", "estimate_advantages"]

@@ -1,18 +1,24 @@
-"""Batches of transitions drawn from a replay buffer."""
+"""Batches of transitions, and of sequences of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from rlox.spaces.nested import map_leaves
 
-__all__ = ["TransitionBatch"]
+__all__ = [
+    "TransitionBatch",
+    "cut_into_sequences",
+    "sequence_fields",
+    "split_sequences",
+]
 
 ALL_ALIKE = np.ones((), np.float32)
 """The weights of transitions that have none; to copy, which takes a tenth of what ``ones`` does."""
@@ -75,3 +81,80 @@ class TransitionBatch:
         if tensor is not None:
             fields = {name: map_leaves(tensor, field) for name, field in fields.items()}
         return TransitionBatch(**fields, indices=drawn.get("indices"))
+
+
+BatchT = TypeVar("BatchT", bound=Any)
+
+ROWS = ("obs", "actions", "log_probs", "values", "rewards", "terminated", "truncated", "advantages",
+        "returns", "action_masks", "episode_starts")  # fmt: skip
+
+
+def cut_into_sequences(batch: BatchT) -> BatchT:
+    """Return the rollout with one env for each part that has an initial state of its own.
+
+    Args:
+        batch: a :class:`~rlox.batches.rollout.RolloutBatch` of T steps of N envs, with initial
+            states of K*N parts.
+
+    Returns:
+        The batch if K is 1, else one of T / K steps of K*N envs.
+    """
+    n_envs, state = batch.n_envs, batch.initial_state
+    if len(state) == n_envs:
+        return batch
+    parts = len(state) // n_envs
+
+    def cut(leaf: Tensor) -> Tensor:
+        return leaf.view(parts, -1, n_envs, *leaf.shape[1:]).transpose(0, 1).flatten(0, 2)
+
+    fields = {name: getattr(batch, name) for name in ROWS}
+    fields = {name: None if x is None else map_leaves(cut, x) for name, x in fields.items()}
+    return replace(batch, **fields, n_steps=batch.n_steps // parts, n_envs=len(state))
+
+
+def split_sequences(batch: Any, order: Tensor, size: int) -> list[Tensor]:
+    """Return the sequences of each minibatch; a minibatch of a single row is joined to another.
+
+    Args:
+        batch: a :class:`~rlox.batches.rollout.RolloutBatch`.
+        order: (N,) its sequences, in the order in which they are taken.
+        size: sequences per minibatch; the last has the remainder.
+    """
+    parts = list(torch.split(order, size))
+    if batch.active is None:
+        return parts
+    lengths = batch.active.view(batch.n_steps, batch.n_envs).sum(0).cpu()
+    enough = [int(lengths[part].sum()) > 1 for part in parts]
+    if not any(enough):
+        return [order]
+    kept = [part for part, is_enough in zip(parts, enough, strict=True) if is_enough]
+    short = [part for part, is_enough in zip(parts, enough, strict=True) if not is_enough]
+    kept[-1] = torch.cat([kept[-1], *short])
+    return kept
+
+
+def sequence_fields(batch: Any, some: Tensor) -> dict[str, Any]:
+    """Return the fields of a minibatch of whole sequences.
+
+    Args:
+        batch: a :class:`~rlox.batches.rollout.RolloutBatch` with a memory.
+        some: (n,) numbers of its sequences.
+    """
+    rows = torch.arange(batch.n_steps * batch.n_envs).view(batch.n_steps, batch.n_envs)
+    chosen = rows[:, some].flatten().to(batch.returns.device)
+    learnt, active = chosen, None
+    if batch.active is not None:
+        active = batch.active[chosen]
+        learnt = (batch.active.cumsum(0) - 1)[chosen[active]]
+    fields: dict[str, Any] = {
+        name: _take(getattr(batch, name), chosen)
+        for name in ("obs", "actions", "action_masks", "episode_starts")
+    }
+    for name in ("log_probs", "values", "advantages", "returns"):
+        fields[name] = getattr(batch, name)[learnt]
+    state = _take(batch.initial_state, some.to(chosen.device))
+    return {**fields, "initial_state": state, "active": active}
+
+
+def _take(field: Any, rows: Tensor) -> Any:
+    return None if field is None else map_leaves(lambda leaf: leaf[rows], field)

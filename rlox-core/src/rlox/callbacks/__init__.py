@@ -10,8 +10,7 @@ from rlox.callbacks.base import Callback, CallbackList, Phase
 from rlox.callbacks.checkpoint import CheckpointCallback
 from rlox.callbacks.early_stopping import EarlyStoppingCallback, Monitor
 from rlox.callbacks.evaluation import EvalCallback
-from rlox.callbacks.progress import ProgressCallback
-from rlox.callbacks.timing import PhaseTime, TimingCallback
+from rlox.callbacks.progress import PhaseTime, ProgressCallback, TimingCallback
 from rlox.errors import import_extra
 
 if TYPE_CHECKING:

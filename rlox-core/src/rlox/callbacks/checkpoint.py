@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from rlox.callbacks.base import Callback
-from rlox.callbacks.frequency import Multiples
-from rlox.config.arguments import require_integer
+from rlox.callbacks.base import Callback, Multiples
+from rlox.config.model import require_integer
 
 __all__ = ["CheckpointCallback"]
 

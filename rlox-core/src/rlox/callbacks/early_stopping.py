@@ -7,9 +7,8 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from rlox.callbacks.base import Callback
-from rlox.callbacks.frequency import require_at_least
-from rlox.config.arguments import require_integer
+from rlox.callbacks.base import Callback, require_at_least
+from rlox.config.model import require_integer
 
 __all__ = ["EarlyStoppingCallback", "Monitor"]
 

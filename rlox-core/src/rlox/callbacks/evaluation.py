@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rlox.callbacks.base import Callback, CallbackList
-from rlox.callbacks.frequency import Multiples
-from rlox.config.arguments import require_integer
+from rlox.callbacks.base import Callback, CallbackList, Multiples
+from rlox.config.model import require_integer
 from rlox.errors import EnvError
 from rlox.evaluation import MAX_STEPS, EvaluationResult, RunsEpisodes, evaluate, require_other_env
 from rlox.logging.base import LoggerCallback

@@ -9,7 +9,7 @@ from typing import Any, TextIO, cast
 
 import typer
 
-from rlox.cli.stdout import PipeSafeStdout
+from rlox.cli.output import PipeSafeStdout
 from rlox.errors import RloxError, missing_extra, name_clash
 
 __all__ = ["main"]

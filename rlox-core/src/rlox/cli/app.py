@@ -11,9 +11,7 @@ from typer.core import TyperGroup
 import rlox
 from rlox.errors import PluginWarning, UnknownNameError, suggest
 from rlox.families import extra_of
-from rlox.registry.entry import Registration
-from rlox.registry.references import resolve
-from rlox.registry.table import get_registry
+from rlox.registry.table import Registration, get_registry, resolve
 
 __all__ = ["COMMANDS", "build_app", "hidden_commands", "plugin_commands"]
 

@@ -14,18 +14,16 @@ from rlox.config.clipped import (
     refuse_memory_size_without_memory,
     refuse_two_changes_of_rewards,
 )
-from rlox.config.common_fields import (
+from rlox.config.files import read_mapping, to_yaml
+from rlox.config.model import (
     BACKEND,
     DEVICE,
     ENV_BACKEND,
     PRESET,
     SEED,
     TORCH_THREADS,
-    VECTORIZATION,
-)
-from rlox.config.files import read_mapping, to_yaml
-from rlox.config.model import (
     UNSET,
+    VECTORIZATION,
     Config,
     ScheduleValue,
     Unset,

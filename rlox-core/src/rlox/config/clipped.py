@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import JsonValue, model_validator
 
-from rlox.config.common_fields import (
+from rlox.config.model import (
     BACKEND,
     COMPUTE_DTYPE,
     DEVICE,
@@ -17,8 +17,6 @@ from rlox.config.common_fields import (
     SEED,
     TORCH_THREADS,
     VECTORIZATION,
-)
-from rlox.config.model import (
     Config,
     ScheduleValue,
     changed,

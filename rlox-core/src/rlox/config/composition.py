@@ -16,8 +16,7 @@ from pydantic import create_model, model_validator
 from pydantic.fields import FieldInfo
 
 from rlox.errors import ConfigError, RloxError
-from rlox.registry.entry import Registration
-from rlox.registry.table import get_registry
+from rlox.registry.table import Registration, get_registry
 
 __all__ = [
     "Selection",

@@ -11,6 +11,7 @@ import types
 import typing
 from collections.abc import Mapping
 from enum import Enum
+from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -41,7 +42,16 @@ from rlox.errors import ConfigError, suggest
 from rlox.files import write_atomically
 
 __all__ = [
+    "BACKEND",
+    "COMPUTE_DTYPE",
+    "DEVICE",
+    "ENV_BACKEND",
+    "ENV_KWARGS",
+    "PRESET",
+    "SEED",
+    "TORCH_THREADS",
     "UNSET",
+    "VECTORIZATION",
     "Config",
     "ScheduleValue",
     "Unset",
@@ -55,6 +65,7 @@ __all__ = [
     "positive",
     "probability",
     "read_mapping",
+    "require_integer",
     "resolve_config",
     "schedule",
 ]
@@ -263,3 +274,76 @@ def resolve_config(
             f"option names must be text, got {[k for k in base if type(k) is not str]}"
         )
     return cls(**{**base, **{k: v for k, v in overrides.items() if v is not UNSET}})
+
+
+def require_integer(name: str, value: object, *, at_least: int) -> int:
+    """Return ``value`` as an int.
+
+    Args:
+        name: of the argument, for the error's text.
+        value: what the caller passed.
+        at_least: its lower bound.
+
+    Raises:
+        TypeError: it is no integer; a truth value is none.
+        ValueError: it is below the bound.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} must be an integer, got {value!r}")
+    if value < at_least:
+        raise ValueError(f"{name} must be at least {at_least}, got {value}")
+    return int(value)
+
+
+SEED = count(
+    42, ge=0, unit="1", help="fixes every random draw; None draws one from entropy", source="rlox"
+)
+"""``int | None``"""
+
+PRESET = option(
+    "none", help="tuned options, ENV/NAME as rlox list --presets shows them; given options win",
+    unit="name", source="rlox", min_length=1,
+)  # fmt: skip
+"""``str``"""
+
+ENV_BACKEND = option(
+    "auto", help="env backend for ids; auto takes the fastest that has the id",
+    unit="name", source="rlox", min_length=1, selects="rlox_env_backends",
+)  # fmt: skip
+"""``str``"""
+
+ENV_KWARGS = option(
+    {}, help="arguments of the env; also of the env that evaluations make of the same id",
+    unit="name: value", source="gymnasium.make",
+)  # fmt: skip
+"""``dict[str, JsonValue]``"""
+
+VECTORIZATION = choice(
+    "sync",
+    help="gymnasium's and PettingZoo's envs in this process or each in its own",
+    source="gymnasium",
+)
+"""``Literal["sync", "async"]``"""
+
+BACKEND = option(
+    "auto", help="learner backend; auto takes the fastest that can do the job",
+    unit="name", source="rlox", min_length=1,
+)  # fmt: skip
+"""``str``"""
+
+COMPUTE_DTYPE = choice(
+    "float32", source="rlox",
+    help="precision of convolutions over images; parameters and all else are float32",
+)  # fmt: skip
+"""``Literal["float32", "bfloat16"]``"""
+
+DEVICE = option(
+    "cpu", help="torch device of policy and batches", unit="name", source="rlox", min_length=1
+)
+"""``str``"""
+
+TORCH_THREADS = count(
+    1, unit="threads", source="measured: benchmarks/README.md",
+    help="torch threads while training; None keeps torch's setting",
+)  # fmt: skip
+"""``int | None``"""

@@ -9,7 +9,9 @@ ONNX runtime computes, whose metadata holds the rest.
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
+import re
 from collections.abc import Callable
 from operator import index
 from pathlib import Path
@@ -23,7 +25,6 @@ from safetensors.numpy import save as safetensors_bytes
 
 from rlox.deployment.policy import Compute, Exportable, LoadedPolicy, NumPyNetwork, PolicyData
 from rlox.deployment.policy import example as example_of
-from rlox.deployment.seal import PLACEHOLDER, is_intact, seal
 from rlox.deployment.teams import LoadedTeam, TeamData
 from rlox.errors import CheckpointError, ConfigError, ExportError, import_extra
 from rlox.files import open_regular, write_atomically
@@ -33,7 +34,37 @@ from rlox.spaces.data import count_numbers, space_from_data, space_to_data
 from rlox.training.state_tree import pack, unpack
 from rlox.training.versions import installed_versions
 
-__all__ = ["FORMAT_VERSION", "SUFFIXES", "export", "load_policy"]
+__all__ = [
+    "FORMAT_VERSION",
+    "PLACEHOLDER",
+    "SUFFIXES",
+    "export",
+    "is_intact",
+    "load_policy",
+    "seal",
+]
+
+MARK = "rlox-sha256:"
+PLACEHOLDER = MARK + "0" * 64
+"""What a file's metadata hold until its digest is known."""
+
+FOUND = re.compile(re.escape(MARK).encode() + b"[0-9a-f]{64}")
+
+
+def seal(content: bytes) -> bytes:
+    """Return a file's contents with their SHA-256 in the place of the :data:`PLACEHOLDER`."""
+    digest = MARK + hashlib.sha256(content).hexdigest()
+    return content.replace(PLACEHOLDER.encode(), digest.encode())
+
+
+def is_intact(content: bytes) -> bool:
+    """Return whether a file holds the digest of what it held when it was sealed."""
+    found = FOUND.search(content)
+    if found is None:
+        return False
+    whole = content.replace(found.group(), PLACEHOLDER.encode())
+    return found.group() == MARK.encode() + hashlib.sha256(whole).hexdigest().encode()
+
 
 FORMAT_VERSION = 2  # 2 has teams
 

@@ -1,4 +1,4 @@
-"""Layers of policy files, computed with NumPy.
+"""Layers and activations of policy files, computed with NumPy.
 
 | layer | keys | computes |
 | --- | --- | --- |
@@ -15,7 +15,7 @@ equal numbers |
 | max_pool | size | the largest of squares of images, side by side |
 | linear | weight, bias | W x + b |
 | block_linear | weight, bias | a linear layer whose weight (K, n_in, n_out) has K blocks |
-| activation | function | elementwise, see :mod:`rlox.deployment.activations` |
+| activation | function | elementwise, see :mod:`rlox.deployment.layers` |
 | rms_norm | weight, eps, axis | x / √(mean x² + eps) along the axis, times the weight |
 | normalize | mean, std | (x - mean) / std in float32 |
 | affine | scale, shift | scale x + shift in float64 |
@@ -34,17 +34,52 @@ of DreamerV3's state, and the action there as the model sees it |
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from rlox.deployment.activations import ACTIVATIONS, sigmoid
-
-__all__ = ["LAYERS", "Step", "compute", "memory_size"]
+__all__ = [
+    "ACTIVATIONS",
+    "LAYERS",
+    "Step",
+    "compute",
+    "memory_size",
+    "sigmoid",
+]
 
 Array = npt.NDArray[Any]
+
+
+def sigmoid(x: Array) -> Array:
+    """Return 1 / (1 + e^-x)."""
+    # of the negative size, so that nothing overflows
+    small = np.exp(-np.abs(x))
+    result: Array = np.where(x >= 0, 1, small) / (1 + small)
+    return result
+
+
+def _gelu(x: Array) -> Array:
+    erf = np.vectorize(math.erf, otypes=[np.float64])(x / math.sqrt(2))
+    result: Array = (0.5 * x * (1 + erf)).astype(np.float32)
+    return result
+
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "bounded": lambda x: x / np.maximum(np.abs(x), 1),
+    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
+    "gelu": _gelu,
+    "leaky_relu": lambda x: np.where(x > 0, x, np.float32(0.01) * x),
+    "relu": lambda x: np.maximum(x, 0),
+    "sigmoid": sigmoid,
+    "silu": lambda x: x * sigmoid(x),
+    "symlog": lambda x: np.sign(x) * np.log1p(np.abs(x)),
+    "tanh": np.tanh,
+}
+
+
 Layer = Mapping[str, Any]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rlox.envs.gymnasium import GymVecEnv
-from rlox.envs.workers.registered import register_here
+from rlox.envs.workers.arena import register_here
 
 __all__ = ["serve"]
 

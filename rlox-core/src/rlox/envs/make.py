@@ -16,7 +16,7 @@ from rlox.envs.gymnasium import GymVecEnv, Vectorization
 from rlox.envs.teams import has_id, several_agents, team_backend
 from rlox.errors import ConfigError, EnvError, RloxError, missing_extra, suggest
 from rlox.protocols import MultiAgentVecEnv, VecEnv
-from rlox.registry.entry import Registration
+from rlox.registry.table import Registration
 
 __all__ = ["choose_backend", "env_id_of", "fixed_env_count", "make_vec_env"]
 

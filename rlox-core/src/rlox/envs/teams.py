@@ -19,7 +19,7 @@ from rlox.errors import (
     suggest,
 )
 from rlox.protocols import MultiAgentVecEnv, VecEnv
-from rlox.registry.entry import Registration
+from rlox.registry.table import Registration
 
 __all__ = [
     "choose_team_backend",

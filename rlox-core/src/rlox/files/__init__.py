@@ -1,8 +1,7 @@
 """Files: regular ones only, written whole or not at all, and no larger than the memory."""
 
-from rlox.files.atomic import remove_parts, sync_folder, target_of, write_atomically
+from rlox.files.atomic import lock_file, remove_parts, sync_folder, target_of, write_atomically
 from rlox.files.html_text import pairs_as_html
-from rlox.files.locking import lock_file
 from rlox.files.memory import require_memory_for
 from rlox.files.opening import (
     open_regular,

@@ -1,6 +1,5 @@
 """Learner backends: tasks, objectives, the choice of a backend, torch and torch.compile."""
 
-from rlox.learners.choose import find_learner
 from rlox.learners.compiled import make_compiled_learner
 from rlox.learners.rollouts import (
     ChosenLearner,
@@ -9,8 +8,14 @@ from rlox.learners.rollouts import (
     choose_learner,
     make_torch_learner,
 )
-from rlox.learners.target_policy import TargetPolicy
-from rlox.learners.tasks import Objective, RolloutTask, SeparatePerceptrons, Unroller, Update
+from rlox.learners.tasks import (
+    Objective,
+    RolloutTask,
+    SeparatePerceptrons,
+    Unroller,
+    Update,
+    find_learner,
+)
 from rlox.learners.terms import (
     AddedLoss,
     AddedLosses,
@@ -41,7 +46,7 @@ from rlox.learners.value_objectives import (
     SoftActorCritic,
     TwinDelayed,
 )
-from rlox.learners.vtrace import VTraceActorCritic, VTraceTerms
+from rlox.learners.vtrace import TargetPolicy, VTraceActorCritic, VTraceTerms
 
 __all__ = [
     "AddedLoss",

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy.typing as npt
 from torch import nn
 
-from rlox.learners.choose import find_learner
+from rlox.learners.tasks import find_learner
 from rlox.protocols import VecEnv
 
 __all__ = ["BoundedSurrogate", "PerceptronTask", "Perceptrons", "choose_perceptrons"]

@@ -11,11 +11,10 @@ from typing import Protocol
 
 from rlox.batches.rollout import RolloutBatch, Unroll
 from rlox.errors import BackendError
-from rlox.learners.choose import find_learner
-from rlox.learners.tasks import Objective, RolloutTask
+from rlox.learners.tasks import Objective, RolloutTask, find_learner
 from rlox.learners.transitions import ReplayTask, TorchReplayLearner
 from rlox.networks.predict import Mode
-from rlox.nn.modes import learning_mode
+from rlox.nn.state import learning_mode
 from rlox.ranks import RANKS
 from rlox.training.hooks import Hooks
 
@@ -103,7 +102,7 @@ class ChosenLearner:
 
 
 def choose_learner(backend: str, task: RolloutTask) -> ChosenLearner:
-    """Return a learner of the backend ``backend``; see :func:`rlox.learners.choose.find_learner`.
+    """Return a learner of the backend ``backend``; see :func:`rlox.learners.tasks.find_learner`.
 
     Raises:
         UnknownNameError: no such backend is registered.

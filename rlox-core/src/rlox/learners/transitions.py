@@ -17,9 +17,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from rlox.learners.choose import find_learner
+from rlox.learners.tasks import find_learner
 from rlox.learners.terms import AddedLosses
-from rlox.nn.modes import learning_mode
+from rlox.nn.state import learning_mode
 
 __all__ = [
     "Act",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlox.config.arguments import require_integer
+from rlox.config.model import require_integer
 from rlox.logging.base import LoggerCallback, Metrics, Table, rows_of
 
 __all__ = ["ConsoleLogger"]

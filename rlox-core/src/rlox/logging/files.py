@@ -1,15 +1,25 @@
-"""Log files: opening and continuing them."""
+"""File loggers: metrics as CSV tables and as JSON lines."""
 
 from __future__ import annotations
 
+import csv
+import json
+import math
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
 from rlox.errors import LoggerError
 from rlox.files import open_regular
+from rlox.logging.base import LoggerCallback, Metrics, Table, rows_of
 
-__all__ = ["keep_lines", "open_for_appending"]
+__all__ = [
+    "CsvLogger",
+    "JsonlLogger",
+    "keep_lines",
+    "open_for_appending",
+]
 
 
 def open_for_appending(log_dir: str | Path, name: str) -> IO[Any]:
@@ -46,3 +56,118 @@ def keep_lines(path: Path, wanted: Callable[[str], bool]) -> None:
                 ) from None
             kept += len(line)
         file.truncate(kept)
+
+
+class CsvLogger(LoggerCallback):
+    """The training metrics as a table, ``metrics.csv``, and the evaluations', ``evaluations.csv``.
+
+    The first row's metrics make the columns; a continued file keeps those it has.
+
+    Args:
+        log_dir: folder; made if missing, and existing files are continued.
+    """
+
+    def __init__(self, log_dir: str | Path = "runs") -> None:
+        self._log_dir = Path(log_dir)
+        self._log_dir.mkdir(parents=True, exist_ok=True)
+        self._tables: dict[str, tuple[IO[str], csv.DictWriter[str]]] = {}
+
+    def on_train_step(self, step: int, metrics: Metrics) -> None:
+        """Write a row."""
+        self._write("metrics.csv", step, metrics)
+
+    def on_eval(self, step: int, metrics: Metrics) -> None:
+        """Write a row."""
+        self._write("evaluations.csv", step, metrics)
+
+    def _write(self, name: str, step: int, metrics: Metrics) -> None:
+        if name not in self._tables:
+            file = open_for_appending(self._log_dir, name)
+            columns = _columns(self._log_dir / name) or ["step", *metrics]
+            writer = csv.DictWriter(file, columns, extrasaction="ignore")
+            if file.tell() == 0:
+                writer.writeheader()
+            self._tables[name] = (file, writer)
+        file, writer = self._tables[name]
+        writer.writerow({"step": step, **metrics})
+        file.flush()
+
+    def rewind(self, step: int) -> None:
+        """Cut the tables after the last row up to ``step``."""
+
+        def wanted(line: str) -> bool:
+            first = line.partition(",")[0]
+            return not first.isdecimal() or int(first) <= step  # the headings are no number
+
+        for name in ("metrics.csv", "evaluations.csv"):
+            if (self._log_dir / name).is_file():
+                keep_lines(self._log_dir / name, wanted)
+
+    def close(self) -> None:
+        """Close the files, those too that come after one that cannot be written."""
+        with ExitStack() as closing:
+            for file, _ in self._tables.values():
+                closing.callback(file.close)
+
+
+def _columns(path: Path) -> list[str]:
+    """Return the columns of a table; an empty file has none."""
+    with open_regular(path) as file:
+        return next(csv.reader(file), [])
+
+
+class JsonlLogger(LoggerCallback):
+    """One JSON object a line in ``metrics.jsonl``: ``kind``, ``step``, and the metrics.
+
+    Tables go to ``tables.jsonl``: ``name``, ``step`` and the columns.
+
+    Args:
+        log_dir: folder; made if missing, and an existing file is continued.
+    """
+
+    def __init__(self, log_dir: str | Path = "runs") -> None:
+        self._path = Path(log_dir, "metrics.jsonl")
+        self._file = open_for_appending(log_dir, self._path.name)
+        self._tables = Path(log_dir, "tables.jsonl")
+
+    def on_train_step(self, step: int, metrics: Metrics) -> None:
+        """Write a row of kind ``train``."""
+        self._write("train", step, metrics)
+
+    def on_eval(self, step: int, metrics: Metrics) -> None:
+        """Write a row of kind ``eval``."""
+        self._write("eval", step, metrics)
+
+    def on_table(self, step: int, name: str, table: Table) -> None:
+        """Write a line to ``tables.jsonl``."""
+        rows_of(name, table)
+        columns = {column: list(values) for column, values in table.items()}
+        line = json.dumps({"name": name, "step": step, "columns": columns})
+        with open_for_appending(self._tables.parent, self._tables.name) as file:
+            file.write(line + "\n")
+
+    def _write(self, kind: str, step: int, metrics: Metrics) -> None:
+        # JSON has no NaN: null says "no value yet"
+        row = {k: (v if math.isfinite(v) else None) for k, v in metrics.items()}
+        self._file.write(json.dumps({"kind": kind, "step": step, **row}) + "\n")
+        self._file.flush()
+
+    def rewind(self, step: int) -> None:
+        """Cut the file after the row of the iteration that ended at ``step``."""
+        ended = False
+
+        def wanted(line: str) -> bool:
+            nonlocal ended
+            row = json.loads(line)
+            if ended or row["step"] > step:
+                return False
+            ended = row["kind"] == "train" and row["step"] == step
+            return True
+
+        keep_lines(self._path, wanted)
+        if self._tables.exists():
+            keep_lines(self._tables, lambda line: bool(json.loads(line)["step"] <= step))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()

@@ -17,7 +17,12 @@ from rlox.networks.defaults import (
     make_q_network,
     make_squashed_gaussian,
 )
-from rlox.networks.policies import DeterministicPolicy, GaussianPolicy, SquashedGaussianPolicy
+from rlox.networks.policies import (
+    DeterministicPolicy,
+    GaussianPolicy,
+    RecurrentPolicy,
+    SquashedGaussianPolicy,
+)
 from rlox.networks.predict import (
     act,
     drawing_from,
@@ -25,16 +30,21 @@ from rlox.networks.predict import (
     predict_with_memory,
     taking_masks,
 )
-from rlox.networks.recurrent import RecurrentPolicy
-from rlox.networks.targets import polyak_update
-from rlox.networks.validate import Shape, example_observations, refuse_network_options, try_network
-from rlox.networks.validate_actors import require_actor, try_actor
+from rlox.networks.validate import (
+    Shape,
+    example_observations,
+    refuse_network_options,
+    require_actor,
+    try_actor,
+    try_network,
+)
 from rlox.networks.values import (
     DiscreteQNetwork,
     DuelingQNetwork,
     QNetwork,
     TwinQNetwork,
     ValueNetwork,
+    polyak_update,
 )
 
 __all__ = [

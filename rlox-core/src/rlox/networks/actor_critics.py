@@ -15,10 +15,9 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from rlox.networks.recurrent import RecurrentPolicy
-from rlox.nn.distributions import Categorical, DiagonalGaussian, Distribution
+from rlox.networks.policies import RecurrentPolicy
+from rlox.nn.distributions import ActionHead, Categorical, DiagonalGaussian, Distribution
 from rlox.nn.encoders import ConvolutionalEncoder, EncoderKind, make_encoder
-from rlox.nn.heads import ActionHead
 from rlox.nn.layer_data import LayerData, chain, layer_data, mode
 from rlox.nn.mlp import TanhMLP
 

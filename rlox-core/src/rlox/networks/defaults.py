@@ -14,7 +14,7 @@ from rlox.networks.policies import DeterministicPolicy, SquashedGaussianPolicy
 from rlox.networks.values import DiscreteQNetwork, DuelingQNetwork, TwinQNetwork
 from rlox.nn.encoders import make_encoder
 from rlox.nn.layer_data import LayerData, chain, layer_data
-from rlox.nn.relu import EnsembleMLP, ReluMLP
+from rlox.nn.mlp import EnsembleMLP, ReluMLP
 
 __all__ = [
     "EncodedCritics",

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from rlox.errors import SpaceError
 from rlox.protocols import OnPolicyActor, RecurrentActor
+from rlox.spaces.masks import Request, memory_of, read_request
 from rlox.spaces.nested import map_leaves
-from rlox.spaces.requests import Request, memory_of, read_request
 
 __all__ = [
     "Mode",

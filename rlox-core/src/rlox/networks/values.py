@@ -8,9 +8,16 @@ import torch
 from torch import Tensor, nn
 
 from rlox.nn.layer_data import LayerData, activation, chain, layer_data
-from rlox.nn.relu import EnsembleMLP, ReluMLP
+from rlox.nn.mlp import EnsembleMLP, ReluMLP
 
-__all__ = ["DiscreteQNetwork", "DuelingQNetwork", "QNetwork", "TwinQNetwork", "ValueNetwork"]
+__all__ = [
+    "DiscreteQNetwork",
+    "DuelingQNetwork",
+    "QNetwork",
+    "TwinQNetwork",
+    "ValueNetwork",
+    "polyak_update",
+]
 
 
 class QNetwork(nn.Module):
@@ -183,3 +190,26 @@ class ValueNetwork(nn.Module):
     def forward(self, obs: Tensor) -> Tensor:
         """Return values (B,) of observations (B, obs_dim)."""
         return cast("Tensor", self.net(obs)).squeeze(-1)
+
+
+@torch.no_grad()
+def polyak_update(source: nn.Module, target: nn.Module, tau: float) -> None:
+    """Move the target's parameters towards the source's: θ' ← (1 - τ) θ' + τ θ.
+
+    Args:
+        source: the network that learns.
+        target: its target network; its buffers become the source's.
+        tau: τ in [0, 1]; 1 copies.
+
+    Raises:
+        ValueError: ``tau`` is out of range.
+
+    Source:
+        Lillicrap et al. 2016, "Continuous control with deep reinforcement learning", algorithm 1.
+    """
+    if not 0.0 <= tau <= 1.0:
+        raise ValueError(f"tau must lie in [0, 1], got {tau}")
+    for learnt, averaged in zip(source.parameters(), target.parameters(), strict=True):
+        averaged.lerp_(learnt, tau)
+    for buffer, copy in zip(source.buffers(), target.buffers(), strict=True):
+        copy.copy_(buffer)

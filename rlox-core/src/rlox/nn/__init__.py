@@ -1,6 +1,5 @@
 """Torch parts that the algorithm families share (extra ``torch``)."""
 
-from rlox.nn.clipping import AdaptiveClip, Clip
 from rlox.nn.devices import (
     acting,
     find_device,
@@ -10,7 +9,7 @@ from rlox.nn.devices import (
     torch_threads,
     uniform,
 )
-from rlox.nn.distributions import Categorical, DiagonalGaussian, Distribution, Joint
+from rlox.nn.distributions import ActionHead, Categorical, DiagonalGaussian, Distribution, Joint
 from rlox.nn.encoders import (
     CombinedEncoder,
     ConvolutionalEncoder,
@@ -20,17 +19,20 @@ from rlox.nn.encoders import (
     make_encoder,
     set_compute_dtype,
 )
-from rlox.nn.flat import FlatOptimizer, flatten_parameters
-from rlox.nn.heads import ActionHead
 from rlox.nn.layer_data import LayerData, layer_data
 from rlox.nn.memory import Memory, MemoryKind
-from rlox.nn.mlp import TanhMLP, orthogonal
-from rlox.nn.modes import learning_mode
-from rlox.nn.module_optimizer import ModuleOptimizer, make_optimizer
-from rlox.nn.noisy import NoisyLinear, draw_noise, silence
-from rlox.nn.relu import EnsembleMLP, ReluMLP
+from rlox.nn.mlp import EnsembleMLP, NoisyLinear, ReluMLP, TanhMLP, draw_noise, orthogonal, silence
+from rlox.nn.optimizers import (
+    AdaptiveClip,
+    Clip,
+    FlatOptimizer,
+    ModuleOptimizer,
+    flatten_parameters,
+    make_optimizer,
+)
 from rlox.nn.state import (
     frozen,
+    learning_mode,
     load_module_state,
     load_parts_state,
     module_digest,

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from rlox.nn.devices import torch_threads
 from rlox.nn.layer_data import LayerData, array
-from rlox.nn.layers import empty_layer
+from rlox.nn.mlp import empty_layer
 
 __all__ = ["Memory", "MemoryKind"]
 

@@ -1,11 +1,11 @@
-"""Multi-layer perceptrons."""
+"""Multi-layer perceptrons and their layers, noisy ones included."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812  # the field's name for it
@@ -13,9 +13,114 @@ from torch import Tensor, nn
 
 from rlox.nn.devices import torch_threads
 from rlox.nn.layer_data import LayerData, perceptron
-from rlox.nn.layers import empty_layer
 
-__all__ = ["TanhMLP", "orthogonal"]
+__all__ = [
+    "EnsembleMLP",
+    "NoisyLinear",
+    "ReluMLP",
+    "TanhMLP",
+    "draw_noise",
+    "empty_layer",
+    "orthogonal",
+    "silence",
+]
+
+
+class NoisyLinear(nn.Module):
+    """y = (μ_w + σ_w ⊙ ε_w) x + μ_b + σ_b ⊙ ε_b, with factorised Gaussian noise ε.
+
+    ε_w = f(ε_out) f(ε_in)ᵀ and ε_b = f(ε_out) with f(x) = sgn(x) √|x|, from one standard normal
+    number for each input and each output. A new layer is silent, ε = 0; :func:`draw_noise` draws.
+
+    Args:
+        n_in: number of inputs p.
+        n_out: number of outputs.
+        std: σ₀; every σ begins at σ₀/√p, every μ uniform in ±1/√p.
+        generator: source of the means; ``None`` uses torch's global one.
+
+    Source:
+        Fortunato et al. 2018, "Noisy networks for exploration", eq. 9 to 11 and section 3.2.
+    """
+
+    noise_in: Tensor
+    noise_out: Tensor
+
+    def __init__(
+        self,
+        n_in: int,
+        n_out: int,
+        *,
+        std: float = 0.5,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        bound = 1 / math.sqrt(n_in)
+        self.weight_mean = nn.Parameter(torch.empty(n_out, n_in))
+        self.bias_mean = nn.Parameter(torch.empty(n_out))
+        for mean in (self.weight_mean, self.bias_mean):
+            nn.init.uniform_(mean, -bound, bound, generator=generator)
+        self.weight_std = nn.Parameter(torch.full((n_out, n_in), std * bound))
+        self.bias_std = nn.Parameter(torch.full((n_out,), std * bound))
+        # not saved: whoever uses the layer draws again
+        self.register_buffer("noise_in", torch.zeros(n_in), persistent=False)
+        self.register_buffer("noise_out", torch.zeros(n_out), persistent=False)
+
+    @property
+    def weight(self) -> Tensor:
+        """The noisy weights (n_out, n_in)."""
+        return torch.addcmul(
+            self.weight_mean, self.weight_std, torch.outer(self.noise_out, self.noise_in)
+        )
+
+    @property
+    def bias(self) -> Tensor:
+        """The noisy biases (n_out,)."""
+        return torch.addcmul(self.bias_mean, self.bias_std, self.noise_out)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return outputs (B, n_out) of inputs (B, n_in), all with the same noise."""
+        return F.linear(inputs, self.weight, self.bias)
+
+
+def draw_noise(module: nn.Module, generator: torch.Generator | None = None) -> None:
+    """Redraw the noise of every noisy layer of ``module``.
+
+    Args:
+        module: others of its layers stay as they are.
+        generator: source of the noise, on the CPU; ``None`` uses torch's global one.
+    """
+    for layer in module.modules():
+        if isinstance(layer, NoisyLinear):
+            for noise in (layer.noise_in, layer.noise_out):
+                normal = torch.randn(noise.shape, generator=generator)
+                noise.copy_(normal.sign() * normal.abs().sqrt_())
+
+
+def silence(module: nn.Module) -> None:
+    """Let every noisy layer of ``module`` compute with its means, until noise is drawn again."""
+    for layer in module.modules():
+        if isinstance(layer, NoisyLinear):
+            layer.noise_in.zero_()
+            layer.noise_out.zero_()
+
+
+LayerT = TypeVar("LayerT", bound=nn.Module)
+
+
+def empty_layer(layer_class: type[LayerT], *arguments: int) -> LayerT:
+    """Return a layer on the CPU whose parameters hold anything, without drawing any.
+
+    ``torch.nn.utils.skip_init`` does the same, but imports torch's compiler, which takes longer
+    than a small training.
+
+    Args:
+        layer_class: its parameters are its own, not those of modules in it; it has no buffers.
+        arguments: of its constructor.
+    """
+    layer = layer_class(*arguments, device="meta")
+    for name, parameter in layer.named_parameters():
+        setattr(layer, name, nn.Parameter(torch.empty(parameter.shape)))
+    return layer
 
 
 def orthogonal(
@@ -76,3 +181,87 @@ class TanhMLP(nn.Module):
     def layer_data(self) -> LayerData:
         """Describe the layers; see :mod:`rlox.nn.layer_data`."""
         return perceptron(self.layers, "tanh")  # type: ignore[arg-type]
+
+
+def _uniform(parameter: Tensor, fan_in: int, generator: torch.Generator | None) -> None:
+    bound = 1 / math.sqrt(fan_in)
+    nn.init.uniform_(parameter, -bound, bound, generator=generator)
+
+
+def _linear(n_in: int, n_out: int, generator: torch.Generator | None) -> nn.Linear:
+    layer = empty_layer(nn.Linear, n_in, n_out)
+    _uniform(layer.weight, n_in, generator)
+    _uniform(layer.bias, n_in, generator)
+    return layer
+
+
+class ReluMLP(nn.Module):
+    """Linear layers with ReLU between them.
+
+    Args:
+        sizes: input size, hidden sizes, output size.
+        noisy_std: σ₀ of the layers, which are :class:`rlox.nn.NoisyLinear`; ``None`` adds no noise.
+        generator: source of the weights; ``None`` uses torch's global one.
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        *,
+        noisy_std: float | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList()
+        for n_in, n_out in pairwise(sizes):
+            if noisy_std is None:
+                self.layers.append(_linear(n_in, n_out, generator))
+            else:
+                self.layers.append(NoisyLinear(n_in, n_out, std=noisy_std, generator=generator))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return outputs (B, n_out) of inputs (B, n_in)."""
+        # called as functions: for small networks calling modules costs as much as computing
+        *hidden, last = cast("Iterable[nn.Linear]", self.layers)
+        for layer in hidden:
+            inputs = F.linear(inputs, layer.weight, layer.bias).relu_()
+        return F.linear(inputs, last.weight, last.bias)
+
+    def layer_data(self) -> LayerData:
+        """Describe the layers; see :mod:`rlox.nn.layer_data`."""
+        return perceptron(self.layers, "relu")  # type: ignore[arg-type]
+
+
+class EnsembleMLP(nn.Module):
+    """K independent ReLU perceptrons of one size, computed by batched products.
+
+    Args:
+        n_members: K.
+        sizes: input size, hidden sizes, output size, of each.
+        generator: source of the weights; ``None`` uses torch's global one.
+    """
+
+    def __init__(
+        self, n_members: int, sizes: Sequence[int], *, generator: torch.Generator | None = None
+    ) -> None:
+        super().__init__()
+        self.n_members = n_members
+        self.weights = nn.ParameterList()
+        """Per layer (K, n_in, n_out)."""
+        self.biases = nn.ParameterList()
+        """Per layer (K, 1, n_out)."""
+        for n_in, n_out in pairwise(sizes):
+            weight = nn.Parameter(torch.empty(n_members, n_in, n_out))
+            bias = nn.Parameter(torch.empty(n_members, 1, n_out))
+            _uniform(weight, n_in, generator)
+            _uniform(bias, n_in, generator)
+            self.weights.append(weight)
+            self.biases.append(bias)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the members' outputs (K, B, n_out) of the same inputs (B, n_in)."""
+        outputs = inputs.expand(self.n_members, *inputs.shape)
+        *hidden, last = zip(self.weights, self.biases, strict=True)
+        for weight, bias in hidden:
+            outputs = torch.baddbmm(bias, outputs, weight).relu_()
+        return torch.baddbmm(last[1], outputs, last[0])

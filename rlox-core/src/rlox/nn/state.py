@@ -1,20 +1,23 @@
-"""Module state as arrays for checkpoints, and frozen gradients."""
+"""Module state as arrays, modes of learning and acting, frozen gradients."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.dropout import _DropoutNd
 
 from rlox.errors import CheckpointError
 
 __all__ = [
     "frozen",
+    "learning_mode",
     "load_module_state",
     "load_parts_state",
     "module_digest",
@@ -22,7 +25,6 @@ __all__ = [
     "parts_state",
     "require_digest",
 ]
-
 
 BFLOAT16 = "$bfloat16"
 """Key of the bits of a bfloat16 tensor, a dtype that NumPy lacks."""
@@ -134,3 +136,54 @@ def frozen(module: nn.Module) -> Iterator[None]:
     finally:
         for parameter in parameters:
             parameter.requires_grad_(True)
+
+
+_DEPEND = (_NormBase, _DropoutNd, nn.RReLU)
+
+
+def learning_mode(networks: Iterable[Any]) -> AbstractContextManager[None]:
+    """Return a context for gradient steps, in which networks are in training mode.
+
+    Outside it they are in evaluation mode. Dropout and batch normalisation thus compute with whole
+    layers and running moments where a network acts, is evaluated or is another's target, as in
+    Stable-Baselines3. Networks that compute the same in both modes are left alone.
+
+    Args:
+        networks: anything; those count that are modules and may depend on their mode. Networks
+            whose parameters do not learn, such as target networks, and parts that are in evaluation
+            mode already, such as a frozen normalisation, are never in training mode.
+    """
+    depending = [each for each in networks if isinstance(each, nn.Module) and _depends(each)]
+    learning = [
+        module
+        for network in depending
+        if any(parameter.requires_grad for parameter in network.parameters())
+        for module in network.modules()
+        if module.training
+    ]
+    for network in depending:
+        network.eval()
+    return _Training(learning) if learning else nullcontext()
+
+
+class _Training:
+    """A context in which modules are in training mode."""
+
+    def __init__(self, modules: Sequence[nn.Module]) -> None:
+        self._modules = modules
+
+    def __enter__(self) -> None:
+        for module in self._modules:
+            module.training = True
+
+    def __exit__(self, *_: object) -> None:
+        for module in self._modules:
+            module.training = False
+
+
+def _depends(network: nn.Module) -> bool:
+    """Return whether it may compute otherwise in training mode; of a user's classes, any may."""
+    return any(
+        isinstance(module, _DEPEND) or not type(module).__module__.startswith(("torch.", "rlox"))
+        for module in network.modules()
+    )

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from pydantic import JsonValue
 
-from rlox.config.common_fields import DEVICE, ENV_KWARGS, PRESET, SEED, TORCH_THREADS
-from rlox.config.model import Config, count, positive
+from rlox.config.model import (
+    DEVICE,
+    ENV_KWARGS,
+    PRESET,
+    SEED,
+    TORCH_THREADS,
+    Config,
+    count,
+    positive,
+)
 
 __all__ = ["OfflineConfig"]
 

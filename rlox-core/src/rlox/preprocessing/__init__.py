@@ -4,9 +4,6 @@ It belongs to the model: its statistics are saved in checkpoints, change while r
 collected and at no other time, and apply in the same way when the policy acts for a user.
 """
 
-from rlox.preprocessing.frames import FrameStack
-from rlox.preprocessing.moments import Moments
-from rlox.preprocessing.observations import Preprocessor
-from rlox.preprocessing.rewards import RewardScaler
+from rlox.preprocessing.observations import FrameStack, Moments, Preprocessor, RewardScaler
 
 __all__ = ["FrameStack", "Moments", "Preprocessor", "RewardScaler"]

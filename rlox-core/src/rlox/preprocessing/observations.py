@@ -1,4 +1,4 @@
-"""Observation preprocessing: normalisation and frame stacking."""
+"""Preprocessing: normalised observations and rewards, stacked frames."""
 
 from __future__ import annotations
 
@@ -11,16 +11,213 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from rlox.errors import ConfigError
+from rlox.errors import ConfigError, SpaceError
 from rlox.files import require_memory_for
-from rlox.preprocessing.frames import FrameStack
-from rlox.preprocessing.moments import CLIP, EPSILON, Moments
 from rlox.protocols import VecEnvStep
 from rlox.ranks import RANKS
-from rlox.spaces.nested import is_nested, leaf_spaces, map_leaves
+from rlox.spaces.nested import channels_first, is_nested, leaf_spaces, map_leaves
 from rlox.spaces.rows import ObservationRows, require_finite
 
-__all__ = ["Preprocessor"]
+__all__ = [
+    "CLIP",
+    "EPSILON",
+    "FrameStack",
+    "Moments",
+    "Preprocessor",
+    "RewardScaler",
+]
+
+CLIP = 10.0
+"""Bound of normalised numbers."""
+
+EPSILON = 1e-8
+"""Added to variances."""
+
+
+class Moments:
+    """Mean and variance of everything seen so far, in float64.
+
+    Before the first update they are 0 and 1, with the weight of 10⁻⁴ observations.
+
+    Args:
+        shape: of one observation.
+        prior: that weight.
+
+    Source:
+        Chan et al. 1979, "Updating formulae and a pairwise algorithm for computing sample
+        variances"; openai/baselines, running_mean_std.
+    """
+
+    def __init__(self, shape: tuple[int, ...] = (), *, prior: float = 1e-4) -> None:
+        self.mean = np.zeros(shape)
+        self.variance = np.ones(shape)
+        self.count = prior
+
+    def update(self, values: npt.NDArray[Any]) -> None:
+        """Take in values (B, *shape)."""
+        values = np.asarray(values, np.float64)
+        # reductions called directly: np.mean and np.var take longer than all the rest
+        count = len(values)
+        mean = np.add.reduce(values) / count
+        self._take_in(count, mean, np.add.reduce(np.square(values - mean)))
+
+    def merge(self, state: Mapping[str, Any]) -> None:
+        """Take in all that other moments have seen.
+
+        Args:
+            state: theirs, see :meth:`state_dict`.
+        """
+        count = float(state["count"])
+        if count:
+            self._take_in(count, np.asarray(state["mean"]), np.asarray(state["variance"]) * count)
+
+    def _take_in(
+        self, count: float, mean: npt.NDArray[Any], squares_of_new: npt.NDArray[Any]
+    ) -> None:
+        total = self.count + count
+        difference = mean - self.mean
+        squares = (
+            self.variance * self.count
+            + squares_of_new
+            + np.square(difference) * (self.count * count / total)
+        )
+        self.mean = self.mean + difference * count / total
+        self.variance = squares / total
+        self.count = total
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return mean, variance and count."""
+        return {"mean": self.mean, "variance": self.variance, "count": self.count}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore them."""
+        shape = self.mean.shape
+        self.mean = np.array(state["mean"], np.float64).reshape(shape)
+        self.variance = np.array(state["variance"], np.float64).reshape(shape)
+        self.count = float(state["count"])
+
+
+class RewardScaler:
+    """Divides rewards by the standard deviation of discounted returns, and clips them to ±10.
+
+    The returns R_t = γ R_{t-1} + r_t begin at 0 with every episode. Their mean is not subtracted,
+    which would change what is best.
+
+    Args:
+        n_envs: number of envs N.
+        gamma: discount γ in [0, 1].
+
+    Source:
+        Engstrom et al. 2020, "Implementation matters in deep policy gradients", sec. 3; Huang et
+        al. 2022, continuous details 8 and 9. Numbers are those of Stable-Baselines3's VecNormalize.
+    """
+
+    def __init__(self, n_envs: int, gamma: float) -> None:
+        self.moments = Moments()
+        self._returns = np.zeros(n_envs)
+        self._gamma = gamma
+
+    def scale(
+        self,
+        rewards: npt.NDArray[Any],
+        ended: npt.NDArray[np.bool_],
+        lost: npt.NDArray[np.bool_] | None = None,
+    ) -> npt.NDArray[np.float64]:
+        """Take in the rewards (N,) of a step and return them scaled.
+
+        Args:
+            rewards: (N,)
+            ended: (N,) whether an episode ended with the step.
+            lost: (N,) whether the env made no step; its reward is not taken in. ``None``: all did.
+        """
+        self._returns = self._returns * self._gamma + rewards
+        if lost is None:
+            self.moments.update(self._returns)
+        elif not lost.all():
+            self.moments.update(self._returns[~lost])
+        self._returns[ended] = 0.0
+        scaled = rewards / np.sqrt(self.moments.variance + EPSILON)
+        clipped: npt.NDArray[np.float64] = np.clip(scaled, -CLIP, CLIP)
+        return clipped
+
+    def forget(self) -> None:
+        """Drop the returns of the running episodes: all envs begin new ones."""
+        self._returns = np.zeros_like(self._returns)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the moments and the returns of the running episodes."""
+        return {"moments": self.moments.state_dict(), "returns": self._returns.copy()}
+
+    def load_state_dict(self, state: Mapping[str, Any], *, keep_running: bool) -> None:
+        """Restore the moments, and the returns if the envs go on where they were."""
+        self.moments.load_state_dict(state["moments"])
+        self.forget()
+        if keep_running:
+            self._returns[:] = state["returns"]
+
+
+Array = npt.NDArray[Any]
+
+SMALLEST_IMAGE = 3
+"""Pixels; what has fewer is seen as numbers, whose order does not matter."""
+
+
+class FrameStack:
+    """Joins the last k frames of one leaf, the oldest first.
+
+    Frames of an image are joined along its channels, those of other arrays along the last
+    dimension; a box with two dimensions gets a third one. A ``Discrete`` becomes a
+    ``MultiDiscrete``.
+
+    Args:
+        space: of one frame.
+        size: number of frames k.
+
+    Raises:
+        SpaceError: there would be more channels than pixels.
+    """
+
+    def __init__(self, space: gymnasium.Space[Any], size: int) -> None:
+        shape = space.shape or ()
+        self._size = size
+        self._dims = 3 if len(shape) == 2 and isinstance(space, spaces.Box) else max(len(shape), 1)
+        self._axis = 1 if channels_first(shape) else -1
+        self.space = self._stacked(space)
+        """Space of k frames."""
+        flipped = channels_first(self.space.shape or ()) != channels_first(shape)
+        pixels = shape[1:] if channels_first(shape) else shape[:2]
+        if flipped and min(pixels) >= SMALLEST_IMAGE:
+            raise SpaceError(
+                f"{size} frames of {space} have more channels than pixels, so that "
+                "the two cannot be distinguished; stack fewer"
+            )
+
+    def fill(self, frames: Array) -> Array:
+        """Return k copies of each of B frames (B, *shape) joined."""
+        return np.concatenate([self._with_axis(frames)] * self._size, self._axis)
+
+    def push(self, stacks: Array, frames: Array) -> Array:
+        """Return the stacks without their oldest frames and with new ones (B, *shape)."""
+        frames = self._with_axis(frames)
+        _, kept = np.split(stacks, [frames.shape[self._axis]], self._axis)
+        return np.concatenate([kept, frames], self._axis)
+
+    def _with_axis(self, frames: Array) -> Array:
+        return frames if frames.ndim > self._dims else frames[..., None]
+
+    def _stacked(self, space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
+        def fill(bounds: Any) -> Array:
+            filled: Array = self.fill(np.asarray(bounds)[None])[0]
+            return filled
+
+        if isinstance(space, spaces.Box):
+            low, high = fill(space.low), fill(space.high)
+            return spaces.Box(low, high, low.shape, space.dtype)
+        if isinstance(space, spaces.MultiBinary):
+            return spaces.MultiBinary(fill(np.zeros(space.shape)).shape)
+        count = space.n if isinstance(space, spaces.Discrete) else space.nvec  # type: ignore[attr-defined]
+        return spaces.MultiDiscrete(fill(count), start=fill(space.start))  # type: ignore[attr-defined]
+
 
 Space = gymnasium.Space[Any]
 

@@ -5,6 +5,7 @@ from rlox.protocols.actors import (
     DiscreteQFunction,
     ExplorationStrategy,
     OnPolicyActor,
+    Optimizer,
     QFunction,
     RecurrentActor,
     StochasticActor,
@@ -28,7 +29,6 @@ from rlox.protocols.envs import (
     VecEnv,
     VecEnvStep,
 )
-from rlox.protocols.optimizers import Optimizer
 
 __all__ = [
     "AgentGroup",

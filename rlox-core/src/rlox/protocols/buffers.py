@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy.typing as npt
 
-from rlox.protocols.members import ForwardedMembers
+from rlox.protocols.envs import ForwardedMembers
 
 __all__ = [
     "PrioritizedBuffer",
@@ -39,7 +39,7 @@ class ReplayBuffer(Protocol, metaclass=ForwardedMembers):
 
         Args:
             obs: (N, *shape) observations acted on; of a nested space the rows of
-                :mod:`rlox.replay.observation_codec`.
+                :mod:`rlox.replay.codecs`.
             actions: (N,) int64, or (N, act_dim) float32 in [-1, 1].
             rewards: (N,)
             terminated: (N,) bool, the task itself ended.

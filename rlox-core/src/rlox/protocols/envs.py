@@ -1,19 +1,19 @@
-"""Protocols of vector envs, of arrays and of tensors."""
+"""Protocols of vector envs, of arrays and of tensors, and of their members."""
 
 from __future__ import annotations
 
+from abc import ABCMeta
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypedDict, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, runtime_checkable
 
 import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from rlox.protocols.members import ForwardedMembers
-
 __all__ = [
     "AgentGroup",
+    "ForwardedMembers",
     "MaskingVecEnv",
     "MultiAgentObs",
     "MultiAgentStep",
@@ -23,6 +23,28 @@ __all__ = [
     "VecEnv",
     "VecEnvStep",
 ]
+
+if TYPE_CHECKING:
+    ProtocolMeta = ABCMeta
+else:
+    ProtocolMeta = type(Protocol)
+
+
+class ForwardedMembers(ProtocolMeta):
+    """Metaclass of protocols that an object has if ``hasattr`` finds all members.
+
+    Since Python 3.12 ``isinstance`` passes over members that ``__getattr__`` forwards: a wrapper of
+    an env or buffer would lose its masks, its state or its priorities without a word.
+    """
+
+    def __instancecheck__(self, instance: Any) -> bool:
+        """Return whether the instance has all members, forwarded ones included."""
+        if super().__instancecheck__(instance):
+            return True
+        names = getattr(self, "__protocol_attrs__", None)  # Python 3.12 and later
+        if names is None or not getattr(self, "_is_protocol", False):
+            return False
+        return all(hasattr(instance, name) for name in names)
 
 
 class _Step(TypedDict):

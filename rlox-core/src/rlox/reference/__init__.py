@@ -11,6 +11,7 @@ from rlox.reference.gae import (
     compute_gae_batched,
     compute_gae_batched_f32,
     compute_gae_time_major,
+    compute_vtrace,
 )
 from rlox.reference.groups import (
     compute_batch_group_advantages,
@@ -28,9 +29,7 @@ from rlox.reference.returns import (
     compute_lambda_returns,
     compute_n_step_returns,
 )
-from rlox.reference.running import RunningMeanStd
-from rlox.reference.threads import get_num_threads, set_num_threads
-from rlox.reference.vtrace import compute_vtrace
+from rlox.reference.running import RunningMeanStd, get_num_threads, set_num_threads
 
 __all__ = [
     "HerReplayBuffer",

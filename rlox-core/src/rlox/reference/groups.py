@@ -1,4 +1,4 @@
-"""Group-relative advantages of completions (GRPO).
+"""Group-relative advantages (GRPO), and losses of preference pairs.
 
 Shao et al. 2024, "DeepSeekMath", sec. 4.1.2.
 
@@ -8,6 +8,7 @@ A_i = (r_i - mean(r)) / (std(r) + ε) over the completions of one prompt.
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from typing import Literal, SupportsIndex, cast
 
 import numpy as np
@@ -15,7 +16,12 @@ import numpy.typing as npt
 
 from rlox.reference.arrays import Array, in_range, precision, real, size, vector
 
-__all__ = ["compute_batch_group_advantages", "compute_group_advantages", "normalize_advantages"]
+__all__ = [
+    "DPOPair",
+    "compute_batch_group_advantages",
+    "compute_group_advantages",
+    "normalize_advantages",
+]
 
 Scale = Literal["group", "batch", "none"]
 
@@ -134,3 +140,58 @@ def _moments(groups: Array, ddof: int) -> tuple[Array, Array]:
 def _inverse(std: Array, eps: float) -> Array:
     flat = std == 0
     return np.where(flat, 0.0, 1 / (np.where(flat, 1.0, std) + eps))
+
+
+Tokens = npt.NDArray[np.uint32]
+
+
+@dataclass(frozen=True, eq=False)
+class DPOPair:
+    """A prompt with a preferred and a rejected completion, as token ids.
+
+    Args:
+        prompt_tokens: (P,) non-negative integers below 2**32, as in all three.
+        chosen_tokens: (C,) the preferred completion.
+        rejected_tokens: (R,) the other.
+
+    Raises:
+        ValueError: an array has not one dimension, or an id is out of range.
+        TypeError: an array holds something other than integers.
+
+    Source:
+        Rafailov et al. 2023, "Direct Preference Optimization", sec. 4.
+    """
+
+    prompt_tokens: Tokens
+    """(P,) uint32."""
+    chosen_tokens: Tokens
+    """(C,) uint32."""
+    rejected_tokens: Tokens
+    """(R,) uint32."""
+
+    def __post_init__(self) -> None:
+        for name in ("prompt_tokens", "chosen_tokens", "rejected_tokens"):
+            object.__setattr__(self, name, _token_ids(name, getattr(self, name)))
+
+    def prompt_len(self) -> int:
+        """Return the number of tokens of the prompt."""
+        return len(self.prompt_tokens)
+
+    def chosen_len(self) -> int:
+        """Return the number of tokens of the preferred completion."""
+        return len(self.chosen_tokens)
+
+    def rejected_len(self) -> int:
+        """Return the number of tokens of the rejected completion."""
+        return len(self.rejected_tokens)
+
+
+def _token_ids(name: str, values: npt.ArrayLike) -> Tokens:
+    tokens = np.asarray(values)
+    if tokens.ndim != 1:
+        raise ValueError(f"{name} must have 1 dimension, got {tokens.ndim}")
+    if tokens.dtype.kind not in "iu" and tokens.size:
+        raise TypeError(f"{name} must be integers, got dtype {tokens.dtype}")
+    if tokens.size and not (tokens.min() >= 0 and tokens.max() < 2**32):
+        raise ValueError(f"{name} must lie in [0, {2**32 - 1}], got {tokens.min()}..{tokens.max()}")
+    return tokens.astype(np.uint32)

@@ -1,9 +1,6 @@
 """Registry: plugins, specs and names."""
 
-from rlox.registry.entry import Registration, kind_of
 from rlox.registry.hookspecs import hookimpl
-from rlox.registry.plugins import GROUP, HOOKS, load_plugins
-from rlox.registry.references import resolve
 from rlox.registry.specs import (
     ActorBackendSpec,
     AlgorithmSpec,
@@ -19,12 +16,18 @@ from rlox.registry.specs import (
     RunOptionsSpec,
 )
 from rlox.registry.table import (
+    GROUP,
+    HOOKS,
+    Registration,
     Registry,
     algorithm_class,
     config_class,
     find_algorithm,
     get_registry,
+    kind_of,
     list_algorithms,
+    load_plugins,
+    resolve,
     spec,
 )
 

@@ -1,4 +1,4 @@
-"""Plugin specs: frozen records with references, see :mod:`rlox.registry.references`."""
+"""Plugin specs: frozen records with references, see :mod:`rlox.registry.table`."""
 
 from __future__ import annotations
 

@@ -1,33 +1,325 @@
-"""The registry: names of plugins to their specs."""
+"""The registry: plugins, and names to their specs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import importlib
+import inspect
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache
+from importlib import metadata
 from typing import Any, cast
+
+import pluggy
 
 from rlox.errors import (
     ConfigError,
+    MissingDependencyError,
     PluginConflictError,
+    PluginError,
+    PluginWarning,
+    RloxError,
     UnknownNameError,
     missing_extra,
     requirement,
     suggest,
 )
 from rlox.families import extra_of
-from rlox.registry.entry import Registration, kind_of
-from rlox.registry.plugins import load_plugins
-from rlox.registry.specs import AlgorithmSpec
+from rlox.files import require_working_directory
+from rlox.registry import hookspecs
+from rlox.registry.specs import (
+    ActorBackendSpec,
+    AlgorithmSpec,
+    BufferSpec,
+    CallbackSpec,
+    CommandSpec,
+    EnvBackendSpec,
+    LearnerBackendSpec,
+    LoggerSpec,
+    LossSpec,
+    PlaceSpec,
+    PresetsSpec,
+    RunOptionsSpec,
+)
 
 __all__ = [
+    "GROUP",
+    "HOOKS",
+    "Registration",
     "Registry",
     "algorithm_class",
     "config_class",
     "find_algorithm",
     "get_registry",
+    "kind_of",
     "list_algorithms",
+    "load_plugins",
+    "resolve",
     "spec",
 ]
+
+GROUP = "rlox"
+
+HOOKS: dict[str, type] = {
+    "rlox_algorithms": AlgorithmSpec,
+    "rlox_env_backends": EnvBackendSpec,
+    "rlox_buffers": BufferSpec,
+    "rlox_learner_backends": LearnerBackendSpec,
+    "rlox_actor_backends": ActorBackendSpec,
+    "rlox_policy_losses": LossSpec,
+    "rlox_preference_losses": LossSpec,
+    "rlox_loggers": LoggerSpec,
+    "rlox_callbacks": CallbackSpec,
+    "rlox_commands": CommandSpec,
+    "rlox_places": PlaceSpec,
+    "rlox_presets": PresetsSpec,
+    "rlox_run_options": RunOptionsSpec,
+}
+
+
+def _entry_points() -> list[metadata.EntryPoint]:
+    """Return the entry points to load, the same distribution found twice counted once."""
+    allowed = os.environ.get("RLOX_PLUGINS")
+    names = None
+    installed = metadata.entry_points(group=GROUP)
+    if allowed is not None:
+        given = {name.strip() for name in allowed.split(",")} - {""}
+        names = {"rlox-core", *given}
+        unknown, known = sorted(given - installed.names), sorted(installed.names)
+        if unknown:
+            raise UnknownNameError(
+                f"RLOX_PLUGINS names the plugin '{unknown[0]}', which is not installed"
+                f"{suggest(unknown[0], known)} (installed: {', '.join(known)})"
+            )
+    found: dict[str, metadata.EntryPoint] = {}
+    for entry_point in installed:
+        if names is not None and entry_point.name not in names:
+            continue
+        other = found.setdefault(entry_point.name, entry_point)
+        if _distribution(other) != _distribution(entry_point):
+            raise PluginConflictError(
+                f"the distributions '{_distribution(other)}' and '{_distribution(entry_point)}' "
+                f"both name their rlox plugin '{entry_point.name}'; uninstall one of them"
+            )
+    return list(found.values())
+
+
+def _distribution(entry_point: metadata.EntryPoint) -> str:
+    return entry_point.dist.name if entry_point.dist is not None else entry_point.name
+
+
+def _isolated(distribution: str, action: Callable[[], Any]) -> Any:
+    """Return what ``action`` returns; a failure becomes a warning, or an error when strict."""
+    try:
+        return action()
+    except Exception as error:
+        message = f"rlox plugin '{distribution}' failed: {type(error).__name__}: {error}"
+        if os.environ.get("RLOX_PLUGINS_STRICT") == "1":
+            raise PluginError(message) from error
+        warnings.warn(f"{message}; the rest of rlox works without it", PluginWarning, stacklevel=2)
+        return None
+
+
+def _specs_of(manager: pluggy.PluginManager, module: Any) -> Iterator[tuple[str, Any]]:
+    for hook in manager.get_hookcallers(module) or ():
+        expected = HOOKS[hook.name]
+        for implementation in hook.get_hookimpls():
+            for spec in cast("Iterable[Any]", implementation.function()):
+                if not isinstance(spec, expected):
+                    raise TypeError(f"{hook.name} must yield {expected.__name__}, got {spec!r}")
+                yield hook.name, spec
+
+
+def _require_hooks(manager: pluggy.PluginManager, module: Any) -> None:
+    """Refuse a plugin that registers nothing, or whose author forgot to mark a hook.
+
+    pluggy ignores unmarked functions. One of another name is a mistake only if no hook is there:
+    it may be a helper.
+    """
+    marked = {hook.name for hook in manager.get_hookcallers(module) or ()}
+    functions = {n for n in dir(module) if n.startswith("rlox_") and callable(getattr(module, n))}
+    forgotten = sorted((functions & set(HOOKS) if marked else functions) - marked)
+    if forgotten:
+        raise PluginError(f"mark {', '.join(forgotten)} with @rlox.hookimpl to register anything")
+    if not marked:
+        raise PluginError(
+            "it registers nothing; implement a hook, such as rlox_algorithms, with @rlox.hookimpl"
+        )
+
+
+def load_plugins() -> list[Registration]:
+    """Load every installed plugin and return all that they register.
+
+    Raises:
+        UnknownNameError: ``RLOX_PLUGINS`` names a plugin that is not installed.
+        PluginConflictError: two distributions use one entry-point name.
+        PluginError: a plugin failed and ``RLOX_PLUGINS_STRICT=1``.
+    """
+    registrations: list[Registration] = []
+    for entry_point in _entry_points():
+        distribution = _distribution(entry_point)
+        # one manager per plugin: a misspelt hook found by check_pending() is then this plugin's
+        manager = pluggy.PluginManager("rlox")
+        manager.add_hookspecs(hookspecs)
+
+        def load(
+            manager: pluggy.PluginManager = manager, entry_point: metadata.EntryPoint = entry_point
+        ) -> list[tuple[str, Any]]:
+            module = entry_point.load()
+            manager.register(module, entry_point.name)
+            manager.check_pending()
+            _require_hooks(manager, module)
+            return list(_specs_of(manager, module))
+
+        for hook, spec in _isolated(distribution, load) or ():
+            registrations.append(Registration(spec, hook, distribution))
+        if os.environ.get("RLOX_TRACE_PLUGINS") == "1":
+            names = [r.spec.name for r in registrations if r.distribution == distribution]
+            print(f"rlox plugin '{distribution}': {', '.join(names) or 'nothing'}", file=sys.stderr)
+    return registrations
+
+
+def resolve(reference: str) -> Any:
+    """Return the object that ``"module:name"`` names.
+
+    Raises:
+        PluginError: the reference is malformed or the module has no such name.
+        ConfigError: the working directory was deleted, without which torch ends the process.
+    """
+    require_working_directory()
+    module, _, name = reference.partition(":")
+    if not name:
+        raise PluginError(f"reference must look like 'module:name', got '{reference}'")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except AttributeError:
+        raise PluginError(f"module '{module}' has no '{name}' (reference '{reference}')") from None
+
+
+OWN = ", and the keyword options if the spec names a model of them"
+
+PARTS: dict[str, tuple[str, str | None]] = {
+    "rlox_env_backends": ("(env_id, *, n_envs, env_kwargs)" + OWN, "rlox.protocols:VecEnv"),
+    "rlox_buffers": ("(asked)" + OWN, None),
+    "rlox_learner_backends": ("(task)", None),
+    "rlox_actor_backends": ("(plan, index)" + OWN, None),
+    "rlox_policy_losses": ("(batch)" + OWN, None),
+    "rlox_preference_losses": ("(batch)" + OWN, None),
+    "rlox_loggers": ("(log_dir)", "rlox.logging:LoggerCallback"),
+    "rlox_callbacks": ("(), or with (log_dir) if in_folder is set", "rlox.callbacks:Callback"),
+    "rlox_commands": ("()", "typer:Typer"),
+    "rlox_places": ("(address)", None),
+}
+"""How the factories of each hook are called, and the class of what they return, if it has one."""
+
+
+def kind_of(hook: str) -> str:
+    """Return what a hook registers, in words."""
+    plural = hook.removeprefix("rlox_").replace("_", " ")
+    return plural.removesuffix("es" if plural.endswith("sses") else "s")
+
+
+@dataclass(frozen=True)
+class Registration:
+    """One spec together with the distribution and hook that brought it."""
+
+    spec: Any
+    hook: str
+    distribution: str
+
+    def load(
+        self, field: str = "factory", *, base: str | None = None, remedy: str | None = None
+    ) -> Any:
+        """Import what a field of the spec names.
+
+        Args:
+            field: of the spec.
+            base: ``"module:Class"`` that it must be a subclass of; ``None`` allows anything.
+            remedy: what to install if a module is missing; ``None`` names the distribution.
+
+        Raises:
+            MissingDependencyError: a module is not installed.
+            PluginError: the import fails otherwise, or gives something else.
+        """
+        reference = getattr(self.spec, field)
+        try:
+            found = resolve(reference)
+        except ModuleNotFoundError as error:
+            raise MissingDependencyError(
+                f"the {kind_of(self.hook)} '{self.spec.name}' needs the module '{error.name}', "
+                f'which is not installed; run: pip install "{remedy or self.distribution}"'
+            ) from error
+        except PluginError as error:
+            raise self.broken(str(error)) from None
+        except RloxError:
+            raise
+        except Exception as error:
+            raise self.broken(
+                f"'{reference}' cannot be imported: {type(error).__name__}: {error}"
+            ) from error
+        if base is not None and not (isinstance(found, type) and issubclass(found, resolve(base))):
+            raise self.broken(
+                f"{field} must name a subclass of {_dotted(base)}, but '{reference}' is {found!r}"
+            )
+        return found
+
+    @property
+    def described(self) -> str:
+        """Kind, name and distribution, in words."""
+        return (
+            f"the {kind_of(self.hook)} '{self.spec.name}' of the distribution '{self.distribution}'"
+        )
+
+    def options_model(self) -> type[Any] | None:
+        """Return the model of the plugin's own options, a :class:`rlox.Config`, if it has one."""
+        if getattr(self.spec, "options", None) is None:
+            return None
+        return cast("type[Any]", self.load("options", base="rlox:Config"))
+
+    def build(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the factory.
+
+        One that has options of its own gets their defaults unless ``options`` is given. What the
+        factory itself raises goes on as it is.
+
+        Raises:
+            MissingDependencyError: a module is not installed.
+            PluginError: it cannot be imported, takes other arguments or returns something else.
+        """
+        factory = self.load()
+        model = self.options_model()
+        if kwargs.get("options") is None:
+            kwargs.pop("options", None)
+            if model is not None:
+                kwargs["options"] = model()
+        call, product = PARTS[self.hook]
+        if getattr(self.spec, "teams", False):
+            product = "rlox.protocols:MultiAgentVecEnv"
+        try:
+            inspect.signature(factory).bind(*args, **kwargs)
+        except TypeError as error:
+            raise self.broken(
+                f"'{self.spec.factory}' must be callable with {call}: {error}"
+            ) from None
+        except ValueError:
+            pass  # compiled code need not expose its signature
+        made = factory(*args, **kwargs)
+        if product is not None and not isinstance(made, resolve(product)):
+            raise self.broken(
+                f"'{self.spec.factory}' must return a {_dotted(product)}, got {type(made).__name__}"
+            )
+        return made
+
+    def broken(self, reason: str) -> PluginError:
+        """Return an error that names the plugin as the one at fault."""
+        return PluginError(f"{self.described} is broken: {reason}")
+
+
+def _dotted(reference: str) -> str:
+    return reference.replace(":", ".")
 
 
 class Registry:

@@ -12,7 +12,7 @@ from rlox.envs.running import RunningEnvs
 from rlox.errors import SpaceError
 from rlox.protocols import MaskingVecEnv, ReplayBuffer, ReplayBufferProtocol, VecEnvStep
 from rlox.replay.buffers import pusher
-from rlox.replay.observation_codec import ReplayObservations
+from rlox.replay.codecs import ReplayObservations
 from rlox.spaces.rows import require_finite
 
 __all__ = ["ReplayCollector", "ReplaySteps"]

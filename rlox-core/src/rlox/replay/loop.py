@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
@@ -19,12 +20,9 @@ from rlox.networks.predict import act
 from rlox.nn import find_device, flush_denormals, layer_data, torch_threads
 from rlox.nn.layer_data import chain, mode
 from rlox.protocols import PrioritizedBuffer, StatefulBuffer
-from rlox.replay.action_codec import BoxActions, DiscreteActions, make_actions
-from rlox.replay.buffers import BufferOptions, cut_episodes
-from rlox.replay.checked_sampling import sampler
+from rlox.replay.buffers import BufferOptions, cut_episodes, sampler
+from rlox.replay.codecs import BoxActions, DiscreteActions, ReplayObservations, make_actions
 from rlox.replay.collector import ReplayCollector
-from rlox.replay.observation_codec import ReplayObservations
-from rlox.replay.updates_due import UpdatesDue
 from rlox.seeding import SeedStreams
 from rlox.spaces.nested import map_leaves
 from rlox.training.hooks import Hooks, StopTraining
@@ -34,7 +32,51 @@ from rlox.training.segments import SavedBuffer
 if TYPE_CHECKING:
     from rlox.learners.transitions import ChosenReplayLearner
 
-__all__ = ["Choose", "ReplayLoop"]
+__all__ = [
+    "Choose",
+    "ReplayLoop",
+    "UpdatesDue",
+]
+
+
+class UpdatesDue:
+    """Counts the updates that are due: some whenever the env steps pass a multiple.
+
+    Their ratio is the updates per env step, whatever the number of envs. As multiples of the count
+    of all env steps matter, no remainder is lost between iterations or in a checkpoint.
+
+    Args:
+        updates: how many are due each time.
+        every: env steps from one time to the next.
+    """
+
+    def __init__(self, updates: int, every: int) -> None:
+        self.updates = updates
+        self.every = every
+        self.pending = 0
+        """Updates that are due and not yet taken; checkpoints hold them."""
+
+    @staticmethod
+    def of_ratio(ratio: Fraction) -> UpdatesDue:
+        """Return a count with so many updates per env step, as evenly as whole updates can be."""
+        return UpdatesDue(ratio.numerator, ratio.denominator)
+
+    def count(self, env_steps: int, new: int) -> None:
+        """Count env steps.
+
+        Args:
+            env_steps: done before.
+            new: done since.
+        """
+        times = (env_steps + new) // self.every - env_steps // self.every
+        self.pending += times * self.updates
+
+    def take(self) -> Iterator[int]:
+        """Yield for every update that is due; it counts as taken from then on."""
+        while self.pending:
+            self.pending -= 1
+            yield self.pending
+
 
 Choose = Callable[[Any], npt.NDArray[Any]]
 """From (N, *shape) observations, of a nested space a dict of them by leaf name, to (N,) or

@@ -15,8 +15,7 @@ from rlox.rollouts.actors import (
 )
 from rlox.rollouts.building import NETWORK_OPTIONS, make_agent, make_objective, require_objective
 from rlox.rollouts.collector import RolloutCollector, require_same_option
-from rlox.rollouts.memory import EnvMemory, MemoryActor
-from rlox.rollouts.writer import UnrollWriter
+from rlox.rollouts.writer import EnvMemory, MemoryActor, UnrollWriter
 
 __all__ = [
     "NETWORK_OPTIONS",

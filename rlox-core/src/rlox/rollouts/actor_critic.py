@@ -20,7 +20,7 @@ from rlox.envs.make import fixed_env_count
 from rlox.envs.running import EpisodeStatistics
 from rlox.networks.actor_critics import make_policy
 from rlox.networks.predict import Mode, predict, predict_with_memory
-from rlox.networks.validate_actors import require_actor, try_actor
+from rlox.networks.validate import require_actor, try_actor
 from rlox.nn import (
     EncoderKind,
     FlatOptimizer,

@@ -21,8 +21,7 @@ from rlox.networks.predict import taking_masks
 from rlox.nn import acting
 from rlox.preprocessing import Preprocessor, RewardScaler
 from rlox.protocols import MaskingVecEnv, OnPolicyActor, RecurrentActor, VecEnvStep
-from rlox.rollouts.memory import EnvMemory, MemoryActor
-from rlox.rollouts.writer import UnrollWriter
+from rlox.rollouts.writer import EnvMemory, MemoryActor, UnrollWriter
 from rlox.spaces.nested import map_leaves
 from rlox.spaces.rows import ActionRows, ObservationRows
 

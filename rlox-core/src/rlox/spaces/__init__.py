@@ -1,7 +1,15 @@
 """Spaces: nested spaces, rows of observations and actions, action masks."""
 
-from rlox.spaces.agents import agent_numbers, predict_each
-from rlox.spaces.masks import MASK_KEY, ActionMasks, without_mask
+from rlox.spaces.data import agent_numbers, predict_each
+from rlox.spaces.masks import (
+    MASK_KEY,
+    ActionMasks,
+    Request,
+    memory_of,
+    read_request,
+    remembered,
+    without_mask,
+)
 from rlox.spaces.nested import (
     channels_first,
     is_nested,
@@ -11,7 +19,6 @@ from rlox.spaces.nested import (
     map_nested,
     split,
 )
-from rlox.spaces.requests import Request, memory_of, read_request, remembered
 from rlox.spaces.rows import ActionLeaf, ActionRows, ObservationRows, require_finite
 
 __all__ = [

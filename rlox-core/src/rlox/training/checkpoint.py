@@ -45,8 +45,15 @@ from rlox.training.parts_of_ranks import (
     state_of_this_rank,
 )
 from rlox.training.progress import unit_of
-from rlox.training.segment_files import Arrays, SegmentFolder, remove_unused, segments_of
-from rlox.training.segments import SavedBuffer, segment_reader, writing_segments
+from rlox.training.segments import (
+    Arrays,
+    SavedBuffer,
+    SegmentFolder,
+    remove_unused,
+    segment_reader,
+    segments_of,
+    writing_segments,
+)
 from rlox.training.state_tree import pack, require_like, unpack
 from rlox.training.trainable import Trainable, own_code_of, require_own_code
 from rlox.training.versions import installed_versions

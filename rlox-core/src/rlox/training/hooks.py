@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rlox.callbacks import Phase
-from rlox.config.arguments import require_integer
+from rlox.config.model import require_integer
 from rlox.logging import Table
 from rlox.ranks import RANKS
 from rlox.training.trainable import Trainable

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from rlox.config.arguments import require_integer
+from rlox.config.model import require_integer
 from rlox.errors import ConfigError, DivergenceError
 from rlox.ranks import RANKS
 from rlox.training.hooks import Hooks, StopTraining

@@ -22,8 +22,13 @@ import numpy as np
 
 from rlox.errors import CheckpointError, WorkerLostError
 from rlox.ranks import RANKS, Ranks, own_rank
-from rlox.training.segment_files import SEGMENTS_KEY, Arrays, SegmentFolder
-from rlox.training.segments import segment_reader, writing_segments
+from rlox.training.segments import (
+    SEGMENTS_KEY,
+    Arrays,
+    SegmentFolder,
+    segment_reader,
+    writing_segments,
+)
 from rlox.training.state_tree import pack, unpack
 from rlox.training.trainable import Trainable
 

@@ -1,25 +1,289 @@
-"""Large buffers in checkpoints: the rows that changed, in segment files.
+"""Segments: parts of large buffers in files, in a folder beside their checkpoints.
 
-A segment has the rows of a fixed range of slots, so that those of a ring stay as they are until
-they are overwritten. A save copies, digests and writes the segments with a row that changed since
-the last one, and refers to the files of the others.
+A file is named by the SHA-256 of its contents, so that checkpoints share the parts that did not
+change, and that what is read is what was written. Nothing is read or removed outside the folder
+``segments`` beside a checkpoint, and no link is followed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load as arrays_of
+from safetensors.numpy import save as safetensors_bytes
 
 from rlox.errors import CheckpointError
+from rlox.files import (
+    open_regular,
+    remove_parts,
+    sync_folder,
+    target_of,
+    write_atomically,
+)
 from rlox.protocols import SegmentedBuffer, StatefulBuffer
-from rlox.training.segment_files import SEGMENTS_KEY, Arrays, SegmentFolder
 
-__all__ = ["SEGMENT_BYTES", "SavedBuffer", "segment_reader", "writing_segments"]
+__all__ = [
+    "SEGMENTS_KEY",
+    "SEGMENT_BYTES",
+    "SavedBuffer",
+    "SegmentFolder",
+    "remove_checkpoint",
+    "remove_orphans",
+    "remove_unused",
+    "segment_reader",
+    "segments_of",
+    "writing_segments",
+]
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+
+FOLDER = "segments"
+SEGMENTS_KEY = "$segments"
+"""The key of a state's tree in a manifest under which segment files are listed."""
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_LARGEST_HEADER = 1 << 28
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+class SegmentFolder:
+    """The segment files of the checkpoints in one folder.
+
+    Args:
+        checkpoint: path of one of the checkpoints; if it is a link, the folder is beside the file
+            that it leads to.
+    """
+
+    def __init__(self, checkpoint: Path) -> None:
+        self.path = target_of(checkpoint).parent / FOLDER
+
+    def file(self, digest: str) -> Path:
+        """Return the path of a segment.
+
+        Raises:
+            CheckpointError: ``digest`` is no SHA-256, or the folder is a link.
+        """
+        if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+            raise CheckpointError(f"a segment is named by a SHA-256, got {digest!r}")
+        self._require_no_link()
+        return self.path / f"{digest}.safetensors"
+
+    def _require_no_link(self) -> None:
+        if self.path.is_symlink():
+            raise CheckpointError(
+                f"the folder '{self.path}' is a link, which is not followed; move the folder itself"
+            )
+
+    def holds(self, digest: str, size: int) -> bool:
+        """Return whether there is a segment of ``size`` bytes; its contents are not read."""
+        try:
+            found = self.file(digest).lstat()
+        except OSError:
+            return False
+        return stat.S_ISREG(found.st_mode) and found.st_size == size
+
+    def write(self, arrays: Mapping[str, Any], about: Mapping[str, str]) -> tuple[str, int]:
+        """Write a segment unless it is there already.
+
+        It is durable once :meth:`sync` has been called.
+
+        Args:
+            arrays: by name.
+            about: stored beside them; segments that differ in it are different files.
+
+        Returns:
+            Its digest and its number of bytes.
+
+        Raises:
+            OSError: it cannot be written; no part of it is left.
+        """
+        ordered = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+        data = safetensors_bytes(ordered, metadata=dict(about))
+        digest = hashlib.sha256(data).hexdigest()
+        path = self.file(digest)
+        if not (self.holds(digest, len(data)) and path.read_bytes() == data):
+            write_atomically(path, data, sync=False)
+        return digest, len(data)
+
+    def sync(self) -> None:
+        """Make the names of the segments that were written durable."""
+        if self.path.is_dir():
+            sync_folder(self.path)
+
+    def read(self, digest: str, size: int, about: Mapping[str, str]) -> Arrays:
+        """Return a segment's arrays.
+
+        Raises:
+            CheckpointError: it is missing, damaged, another segment, or no regular file; the
+                message names the file.
+        """
+        metadata, arrays = self.read_with_metadata(digest, size)
+        if metadata != dict(about):
+            raise CheckpointError(
+                f"segment '{self.file(digest)}' belongs to another place of a buffer"
+            )
+        return arrays
+
+    def read_with_metadata(self, digest: str, size: int) -> tuple[dict[str, str], Arrays]:
+        """Return what is stored beside a segment's arrays, and these; see :meth:`read`."""
+        data = self.require(digest, size)
+        try:
+            return _metadata(data), dict(arrays_of(data))
+        except (SafetensorError, KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"segment '{self.file(digest)}' is no segment: {error}") from None
+
+    def require(self, digest: str, size: int) -> bytes:
+        """Return a segment's bytes, which are those that were written; see :meth:`read`."""
+        path = self.file(digest)
+        try:
+            data = _read_regular(path, size)
+        except FileNotFoundError:
+            raise CheckpointError(
+                f"segment '{path}' is missing; a checkpoint with a replay buffer, or of several "
+                f"ranks, is moved together with the folder '{FOLDER}' beside it"
+            ) from None
+        except OSError as error:
+            raise CheckpointError(f"segment '{path}' cannot be read: {error}") from None
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise CheckpointError(f"segment '{path}' is damaged, or another file in its place")
+        return data
+
+    @contextmanager
+    def locked(self, *, to_remove: bool = False) -> Iterator[bool]:
+        """Keep other processes and threads from removing segments while a checkpoint is written.
+
+        Args:
+            to_remove: exclude those who write and those who remove, instead of the latter only.
+
+        Yields:
+            Whether the lock is held. Who writes waits for it and goes on without it if the file
+            system has no locks; who removes does neither.
+        """
+        self._require_no_link()
+        held = True
+        with ExitStack() as stack:
+            if fcntl is not None:
+                self.path.mkdir(parents=True, exist_ok=True)
+                file = stack.enter_context(open_regular(self.path / ".lock", "ab"))
+                kind = fcntl.LOCK_EX | fcntl.LOCK_NB if to_remove else fcntl.LOCK_SH
+                try:
+                    fcntl.flock(file, kind)
+                except OSError:
+                    held = False
+            yield held  # closing the file unlocks it
+
+
+def _read_regular(path: Path, size: int) -> bytes:
+    """Return the contents of a regular file of ``size`` bytes, which is no link."""
+    if path.is_symlink():
+        raise OSError(f"'{path}' is a link, which is not followed")
+    with open_regular(path, "rb") as file:
+        found = os.fstat(file.fileno()).st_size
+        if found != size:
+            raise OSError(f"expected {size} bytes, found {found}")
+        return file.read()
+
+
+def _metadata(data: bytes) -> dict[str, str]:
+    """Return the metadata in a safetensors file's header."""
+    length = int.from_bytes(data[:8], "little")
+    found = json.loads(data[8 : 8 + length])["__metadata__"]
+    return dict(found)
+
+
+def segments_of(checkpoint: Path) -> set[str]:
+    """Return the digests of the segments that a checkpoint refers to.
+
+    Only its header is read. A file that is no checkpoint, or whose header is damaged, refers to
+    none.
+    """
+    if not checkpoint.is_file():  # opening a pipe would wait for who writes
+        return set()
+    try:
+        with open_regular(checkpoint, "rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            if not 0 < length <= _LARGEST_HEADER:
+                return set()
+            header = json.loads(file.read(length))
+        return set(_listed(json.loads(header["__metadata__"]["rlox"])))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return set()
+
+
+def _listed(tree: Any) -> Iterator[str]:
+    if isinstance(tree, dict):
+        if SEGMENTS_KEY in tree:
+            yield from (digest for digest, _ in tree[SEGMENTS_KEY]["files"])
+        for branch in tree.values():
+            yield from _listed(branch)
+    elif isinstance(tree, list):
+        for branch in tree:
+            yield from _listed(branch)
+
+
+def remove_checkpoint(path: Path) -> None:
+    """Remove a checkpoint, and the segments that no other checkpoint beside it refers to.
+
+    A checkpoint that is missing is no error; a link is removed, and what it leads to stays.
+    """
+    if path.is_symlink():
+        path.unlink()
+        return
+    digests = segments_of(path)
+    path.unlink(missing_ok=True)
+    if digests:
+        sync_folder(path.parent)  # a crash must not leave the checkpoint without its segments
+        remove_unused(SegmentFolder(path), digests)
+
+
+def remove_unused(folder: SegmentFolder, digests: Iterable[str]) -> None:
+    """Remove those of some segments that no checkpoint in the folder's parent refers to.
+
+    If another process is saving there, they are left to the next call of :func:`remove_orphans`.
+    """
+    unused = set(digests)
+    if not unused or not folder.path.is_dir() or folder.path.is_symlink():
+        return
+    with folder.locked(to_remove=True) as alone:
+        if not alone:
+            return
+        for other in folder.path.parent.iterdir():
+            if other.is_file():
+                unused -= segments_of(other)
+        for digest in unused:
+            if _DIGEST.fullmatch(digest):
+                folder.file(digest).unlink(missing_ok=True)
+
+
+def remove_orphans(checkpoints: Path) -> None:
+    """Remove what killed processes left in the folder of segments.
+
+    Args:
+        checkpoints: folder of checkpoints; it need not exist.
+    """
+    folder = SegmentFolder(checkpoints / "any")
+    if not folder.path.is_dir() or folder.path.is_symlink():
+        return
+    remove_parts(folder.path)
+    names = (path.name.removesuffix(".safetensors") for path in folder.path.iterdir())
+    remove_unused(folder, [name for name in names if _DIGEST.fullmatch(name)])
+
 
 SEGMENT_BYTES = 1 << 18
 """Bytes of a segment, about: the number of its rows is a power of two."""

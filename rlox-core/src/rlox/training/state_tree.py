@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlox.errors import CheckpointError
-from rlox.training.segment_files import SEGMENTS_KEY, Arrays
-from rlox.training.segments import SavedBuffer
+from rlox.training.segments import SEGMENTS_KEY, Arrays, SavedBuffer
 
 __all__ = ["pack", "require_like", "unpack"]
 

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 import torch
-from rlox.registry.references import resolve
+from rlox.registry.table import resolve
 from tensordict import TensorDict
 from torch import Tensor
 

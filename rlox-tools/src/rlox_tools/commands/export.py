@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rlox.cli.output import print_pairs
 from rlox.cli.runs.folder import find_checkpoint
-from rlox.cli.runs.restoring import restore
+from rlox.cli.runs.run import restore
 from rlox.errors import ConfigError
 
 from rlox_tools.commands import maker_of

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from rlox.cli.places import Job, Place, RunningJob
-from rlox.cli.runs.signals import handling_signals
+from rlox.cli.runs.callbacks import handling_signals
 from rlox.files import open_regular
 
 __all__ = ["Processes", "run_jobs", "usable_cores"]

@@ -8,8 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TextIO
 
 from rlox.cli.places import Job
-from rlox.cli.runs.callbacks import Interruption
-from rlox.cli.runs.signals import HANG_UP
+from rlox.cli.runs.callbacks import HANG_UP, Interruption
 from rlox.errors import RloxError
 from rlox.files import open_regular
 

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from rlox.callbacks.base import Callback
-from rlox.callbacks.frequency import Multiples, require_at_least
-from rlox.config.arguments import require_integer
+from rlox.callbacks.base import Callback, Multiples, require_at_least
+from rlox.config.model import require_integer
 from rlox.errors import import_extra
 
 from rlox_tools.video.video_files import VideoFormat

@@ -1,7 +1,6 @@
 """Config of REINFORCE; importable without torch."""
 
-from rlox.config.common_fields import SEED
-from rlox.config.model import Config, coefficient, count, discount, positive
+from rlox.config.model import SEED, Config, coefficient, count, discount, positive
 
 __all__ = ["ReinforceConfig"]
 

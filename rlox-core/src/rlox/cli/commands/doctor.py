@@ -13,10 +13,7 @@ from typing import Any
 
 from rlox.cli.output import print_pairs
 from rlox.errors import RloxError, name_clash, requirement
-from rlox.registry.entry import Registration
-from rlox.registry.plugins import load_plugins
-from rlox.registry.references import resolve
-from rlox.registry.table import Registry
+from rlox.registry.table import Registration, Registry, load_plugins, resolve
 from rlox.training.versions import installed_versions
 
 __all__ = ["doctor_command"]

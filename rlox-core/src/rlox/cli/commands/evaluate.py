@@ -10,7 +10,7 @@ import typer
 
 from rlox.cli.output import print_pairs
 from rlox.cli.runs.folder import find_checkpoint
-from rlox.cli.runs.restoring import restore
+from rlox.cli.runs.run import restore
 
 __all__ = ["eval_command"]
 

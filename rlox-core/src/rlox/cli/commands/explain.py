@@ -15,7 +15,7 @@ from rlox.cli.output import console, print_pairs, print_table
 from rlox.envs.make import choose_backend
 from rlox.envs.teams import choose_team_backend
 from rlox.errors import ConfigError
-from rlox.registry.references import resolve
+from rlox.registry.table import resolve
 
 __all__ = ["explain_command"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar, TextIO
@@ -13,21 +14,55 @@ from typing import Any, ClassVar, TextIO
 import numpy as np
 
 from rlox.callbacks import Callback, TimingCallback
-from rlox.cli.output import print_progress
-from rlox.cli.runs.signals import HANG_UP, ending_signals
-from rlox.cli.stdout import stdout_is_broken
+from rlox.cli.output import print_progress, stdout_is_broken
 from rlox.ranks import RANKS
 from rlox.training.parts_of_ranks import leave_to_rank_0
 
 __all__ = [
+    "HANG_UP",
     "Interruption",
     "LatestCheckpoint",
     "ProgressLines",
     "await_record",
+    "ending_signals",
+    "handling_signals",
     "measured_phases",
     "remove_latest",
     "train_beside",
 ]
+
+HANG_UP = getattr(signal, "SIGHUP", signal.SIGTERM)  # Windows has none
+"""Says that the terminal, or who read the output, is gone. It may come along with another signal,
+as with a Ctrl-C that ends ``| tee`` too, so that the two count as one."""
+
+
+def ending_signals() -> list[int]:
+    """Return SIGINT, SIGTERM and, unless ``nohup`` has it ignored, :data:`HANG_UP`."""
+    hang_up = [] if signal.getsignal(HANG_UP) is signal.SIG_IGN else [int(HANG_UP)]
+    return list(dict.fromkeys([int(signal.SIGINT), int(signal.SIGTERM), *hang_up]))
+
+
+@contextmanager
+def handling_signals(handle: Callable[[int], None]) -> Iterator[None]:
+    """Call ``handle`` in the block when a signal comes that ends a training, as often as one comes.
+
+    A hang-up after another signal is left out.
+    """
+    came = False
+
+    def handler(number: int, _frame: FrameType | None) -> None:
+        nonlocal came
+        if not (came and number == HANG_UP):
+            came = True
+            handle(number)
+
+    previous = {number: signal.signal(number, handler) for number in ending_signals()}
+    try:
+        yield
+    finally:
+        for number, before in previous.items():
+            signal.signal(number, before)
+
 
 PASSING_ON = 2.0
 """Seconds in which a signal reaches a rank twice: as of the terminal, and from ``torchrun``."""

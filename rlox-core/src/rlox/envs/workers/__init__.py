@@ -1,8 +1,14 @@
 """Supervised worker processes: their start, calls with deadlines, restarts, shared arrays."""
 
 from rlox.envs.workers.arena import Arena
-from rlox.envs.workers.process import MakeWorker, Worker, WorkerProcess, spare_file
-from rlox.envs.workers.supervisor import Supervisor, WorkerEvent
+from rlox.envs.workers.process import (
+    MakeWorker,
+    Supervisor,
+    Worker,
+    WorkerEvent,
+    WorkerProcess,
+    spare_file,
+)
 
 __all__ = [
     "Arena",

@@ -5,16 +5,34 @@ The memory is a file that no folder lists, so nothing is left of it however its 
 
 from __future__ import annotations
 
+import importlib
 import json
 import mmap
 import os
-from collections.abc import Mapping
+import pickle
+import pickletools
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator, Mapping
+from multiprocessing.connection import Connection
+from types import ModuleType
 from typing import Any
 
+import cloudpickle
+import gymnasium
 import numpy as np
 import numpy.typing as npt
+from gymnasium.envs.registration import EnvSpec
 
-__all__ = ["Arena"]
+__all__ = [
+    "Arena",
+    "dumps",
+    "main",
+    "register_here",
+    "spec_to_send",
+]
 
 ALIGNMENT = 64
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -88,3 +106,118 @@ class Arena:
     def _map_up_to(self, size: int) -> None:
         if len(self._map) < size:
             self._map = mmap.mmap(self._file, os.fstat(self._file).st_size)
+
+
+def dumps(value: Any) -> bytes:
+    """Pickle by cloudpickle; what lies in modules that no path leads to is pickled by value.
+
+    Modules that a notebook, a test runner or a loader of one's own has made are not on any path.
+    """
+    data: bytes = cloudpickle.dumps(value)
+    names = {given for _, given, _ in pickletools.genops(data) if isinstance(given, str)}
+    foreign = [
+        module
+        for name in sorted(names)
+        if (module := sys.modules.get(name)) is not None and not _is_found(name, module)
+    ]
+    if not foreign:
+        return data
+    for module in foreign:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        carried: bytes = cloudpickle.dumps(value)
+    finally:
+        for module in foreign:
+            cloudpickle.unregister_pickle_by_value(module)
+    return carried
+
+
+def _is_found(name: str, module: ModuleType) -> bool:
+    """Return whether importing ``name`` elsewhere leads to the file of ``module``."""
+    file = getattr(module, "__file__", None)
+    if file is None or name == "__main__":
+        return True  # built in, or carried anyway
+    parts = name.split(".")
+    path: Any = None
+    origin = None
+    for end in range(1, len(parts) + 1):
+        spec = next(_specs(".".join(parts[:end]), path), None)
+        if spec is None:
+            return False
+        origin, path = spec.origin, spec.submodule_search_locations
+    return bool(origin == file)
+
+
+def _specs(name: str, path: Any) -> Iterator[Any]:
+    for finder in sys.meta_path:
+        spec = finder.find_spec(name, path)
+        if spec is not None:
+            yield spec
+
+
+def spec_to_send(env: Any) -> EnvSpec | None:
+    """Return how gymnasium makes the env of an id; ``None`` if ``env`` is none that it has."""
+    return gymnasium.registry.get(env) if isinstance(env, str) else None
+
+
+def register_here(spec: EnvSpec | None) -> None:
+    """Register what :func:`spec_to_send` returned elsewhere."""
+    if spec is not None:
+        gymnasium.registry.setdefault(spec.id, spec)
+
+
+def main(connection: int, lifeline: int, file: int) -> None:
+    """Make the object, and answer calls until the parent closes the connection.
+
+    Args:
+        connection: descriptor of the socket.
+        lifeline: of a pipe that ends with the parent.
+        file: of the shared arrays.
+    """
+    # a terminal sends Ctrl-C to workers too, and one that dies of it takes the training along
+    for name in ("SIGINT", "SIGHUP"):
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
+    calls, arena = Connection(connection), Arena(file)
+    try:
+        factory, arguments = pickle.loads(calls.recv_bytes())  # noqa: S301  # of our own parent
+        module, _, function = factory.partition(":")
+        worker = getattr(importlib.import_module(module), function)(*arguments, arena.beat)
+        calls.send_bytes(b".null\n[]")
+    except EOFError:
+        return
+    except Exception as error:
+        _report(calls, error)
+        return
+    while True:
+        try:
+            head, _, table = calls.recv_bytes().partition(b"\n")
+        except (EOFError, OSError):  # a parent that leaves an answer unread resets the connection
+            break
+        method, message = json.loads(head)
+        try:
+            answer, arrays = getattr(worker, method)(message, arena.read(table))
+            calls.send_bytes(b"." + json.dumps(answer).encode() + b"\n" + arena.write(arrays))
+        except OSError:
+            break
+        except Exception as error:
+            _report(calls, error)
+    worker.close()
+
+
+def _end_with_parent(lifeline: int) -> None:
+    os.read(lifeline, 1)
+    os._exit(1)
+
+
+def _report(calls: Connection, error: Exception) -> None:
+    text = "".join(traceback.format_exception(error))
+    try:
+        data = pickle.dumps((error, text))
+        pickle.loads(data)  # noqa: S301  # some exceptions only fail here
+    except Exception:
+        data = pickle.dumps((RuntimeError(f"{type(error).__name__}: {error}"), text))
+    try:
+        calls.send_bytes(b"!" + data)
+    except OSError:
+        sys.exit(1)

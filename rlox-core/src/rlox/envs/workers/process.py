@@ -9,25 +9,35 @@ the import path. Its call and its answer are a few bytes on a socket; arrays go 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import pickle
 import socket
 import subprocess
 import sys
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy.typing as npt
 
-from rlox.envs.workers.arena import Arena
-from rlox.envs.workers.carrying import dumps
+from rlox.envs.workers.arena import Arena, dumps
 from rlox.errors import WorkerError, WorkerLostError
 
-__all__ = ["MakeWorker", "Worker", "WorkerProcess", "spare_file"]
+__all__ = [
+    "MakeWorker",
+    "Supervisor",
+    "Worker",
+    "WorkerEvent",
+    "WorkerProcess",
+    "spare_file",
+]
 
 IN_MEMORY = Path("/dev/shm")  # noqa: S108  # the file is unlinked at once
 ENDING = 5.0
@@ -100,7 +110,7 @@ class WorkerProcess:
         held, lifeline = os.pipe()
         try:
             given = (theirs.fileno(), held, file)
-            code = "import sys; sys.path[:] = {}; from rlox.envs.workers.child import main; main{}"
+            code = "import sys; sys.path[:] = {}; from rlox.envs.workers.arena import main; main{}"
             self._process = subprocess.Popen(  # noqa: S603  # our own interpreter and code
                 [
                     sys.executable,
@@ -226,3 +236,56 @@ class WorkerProcess:
         os.close(self._lifeline)
         os.close(self._file)
         self._file = -1
+
+
+@dataclass(frozen=True)
+class WorkerEvent:
+    """What happened to a worker."""
+
+    seconds: float
+    """Unix time."""
+    worker: str
+    what: str
+    """In words, with the reason."""
+
+
+class Supervisor:
+    """Decides whether lost workers begin again, and keeps a log.
+
+    Args:
+        max_restarts: of each worker.
+    """
+
+    def __init__(self, max_restarts: int) -> None:
+        self._max_restarts = max_restarts
+        self._restarts: Counter[str] = Counter()
+        self.events: list[WorkerEvent] = []
+        """All that happened."""
+
+    @property
+    def restarts(self) -> int:
+        """Of all workers so far."""
+        return self._restarts.total()
+
+    def lost(self, worker: str, error: WorkerLostError) -> int:
+        """Note that a worker was lost, and return which of its restarts comes next.
+
+        Args:
+            worker: its name.
+            error: how it was lost.
+
+        Raises:
+            WorkerLostError: it has had all its restarts; the text says how it ended.
+        """
+        before = self._restarts[worker]
+        if before >= self._max_restarts:
+            self._note(worker, f"given up: {error}")
+            more = f" after {before} restarts" if before else ""
+            raise WorkerLostError(f"{error}{more}") from error
+        self._restarts[worker] += 1
+        self._note(worker, f"begins again: {error}")
+        return before + 1
+
+    def _note(self, worker: str, what: str) -> None:
+        self.events.append(WorkerEvent(time.time(), worker, what))
+        logging.getLogger("rlox").warning("%s %s", worker, what)

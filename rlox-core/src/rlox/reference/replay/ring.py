@@ -1,13 +1,14 @@
-"""Ring storage of transitions."""
+"""Ring storage of transitions, read by steps, n steps and sequences."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from rlox.reference.arrays import size as parse_size
 from rlox.reference.arrays import write
-from rlox.reference.replay.n_step import NStep
 from rlox.reference.replay.parsing import (
     UNKNOWN_NEXT_OBS,
     Array,
@@ -15,6 +16,66 @@ from rlox.reference.replay.parsing import (
     many_rows,
     stream_words,
 )
+
+
+@dataclass(frozen=True)
+class NStep:
+    """How the steps of an env follow each other, and how many a drawn transition spans.
+
+    R = Σ γ^i r_i over k steps: ``n_step``, or fewer if the episode ends or nothing newer is
+    stored. What follows is worth γ^k of its value, and nothing after a termination.
+
+    Source:
+        Hessel et al., "Rainbow", 2018, section "Multi-step learning".
+    """
+
+    n_envs: int
+    n_step: int
+    gamma: float
+
+    def check(self, capacity: int) -> None:
+        """Raise what is out of range."""
+        parse_size("n_step", self.n_step)
+        if not 1 <= self.n_envs <= capacity:
+            raise ValueError(f"n_envs must lie in [1, {capacity}], got {self.n_envs}")
+        if not 0.0 <= self.gamma <= 1.0:
+            raise ValueError(f"gamma must lie in [0, 1], got {self.gamma}")
+
+    def check_push(self, n: int) -> None:
+        """Refuse the steps of some envs without those of the others."""
+        if n % self.n_envs:
+            raise ValueError(
+                f"a buffer of n_envs = {self.n_envs} stores one step of every env after the other, "
+                f"so transitions come in multiples of {self.n_envs}, got {n}; push the steps of "
+                "all envs with one push_batch"
+            )
+
+    def gather(self, fields: dict[str, Array], slots: Array, position: int) -> dict[str, Array]:
+        """Return the transitions that begin in ``slots`` of a ring written next at ``position``."""
+        batch = {name: field[slots] for name, field in fields.items()}
+        if self.n_step == 1:
+            return batch
+        capacity = len(fields["rewards"])
+        batch["discounts"] = np.zeros(len(slots), np.float32)
+        for row, first in enumerate(slots):
+            newer = (position - 1 - first) % capacity
+            rewards = []
+            for steps in range(self.n_step):
+                last = (first + steps * self.n_envs) % capacity
+                rewards.append(float(fields["rewards"][last]))
+                if fields["terminated"][last] or fields["truncated"][last]:
+                    break
+                if newer < (steps + 1) * self.n_envs:
+                    break
+            total, weight = 0.0, 1.0
+            for reward in rewards:
+                total += weight * reward
+                weight *= self.gamma
+            for name in ("next_obs", "terminated", "truncated"):
+                batch[name][row] = fields[name][last]
+            batch["rewards"][row] = total
+            batch["discounts"][row] = 0.0 if fields["terminated"][last] else weight
+        return batch
 
 
 class Ring:
@@ -201,3 +262,45 @@ class SavedRing:
             half.
         """
         return self.rows(0, self._ring.len) | self.rest()
+
+
+def follow(
+    fields: dict[str, Array],
+    first: Array,
+    seq_len: int,
+    *,
+    stored: int,
+    position: int,
+    n_envs: int,
+    cross_episodes: bool,
+) -> dict[str, Array]:
+    """Return the sequences that begin with the transitions of some ages, the oldest being 0.
+
+    Args:
+        fields: the arrays of the ring.
+        first: the ages.
+        seq_len: steps of a sequence, T.
+        stored: how many transitions are stored.
+        position: the slot that is written next.
+        n_envs: how many envs are stored in turn.
+        cross_episodes: whether a sequence goes on after the end of an episode.
+    """
+    capacity, shape = len(fields["rewards"]), (len(first), seq_len)
+    batch = {
+        key: np.zeros((*shape, *field.shape[1:]), field.dtype) for key, field in fields.items()
+    }
+    batch |= {key: np.zeros(shape, np.bool_) for key in ("is_first", "mask")}
+    oldest = position if stored == capacity else 0
+    ends = (fields["terminated"] | fields["truncated"])[(oldest + np.arange(stored)) % capacity]
+    for row, begin in enumerate(first):
+        for step in range(seq_len):
+            age = begin + step * n_envs
+            before = age - n_envs
+            follows = before >= 0 and not ends[before]
+            if age >= stored or (step > 0 and not follows and not cross_episodes):
+                break
+            for key, field in fields.items():
+                batch[key][row, step] = field[(oldest + age) % capacity]
+            batch["is_first"][row, step] = not follows
+            batch["mask"][row, step] = True
+    return batch

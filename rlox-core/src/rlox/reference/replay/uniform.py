@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from rlox.reference.arrays import size as parse_size
-from rlox.reference.replay.n_step import NStep
 from rlox.reference.replay.parsing import (
     ACT_DTYPES,
     OBS_DTYPES,
@@ -24,8 +23,7 @@ from rlox.reference.replay.parsing import (
     parse_shape,
     stream,
 )
-from rlox.reference.replay.ring import Ring, SavedRing
-from rlox.reference.replay.sequences import follow
+from rlox.reference.replay.ring import NStep, Ring, SavedRing, follow
 
 __all__ = ["ReplayBuffer"]
 

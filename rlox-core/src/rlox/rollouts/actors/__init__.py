@@ -1,9 +1,12 @@
 """Actors: who collects unrolls while a learner learns."""
 
-from rlox.rollouts.actors.local import LocalActor, make_thread_actor
-from rlox.rollouts.actors.plan import Actor, ActorPlan, Weights
-from rlox.rollouts.actors.pool import ActorPool, Order, Taken
-from rlox.rollouts.actors.process import ProcessActor, make_process_actor
+from rlox.rollouts.actors.pool import Actor, ActorPlan, ActorPool, Order, Taken, Weights
+from rlox.rollouts.actors.process import (
+    LocalActor,
+    ProcessActor,
+    make_process_actor,
+    make_thread_actor,
+)
 from rlox.rollouts.actors.rollouts import ActorRollouts, Gathered
 
 __all__ = [

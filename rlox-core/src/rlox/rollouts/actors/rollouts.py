@@ -21,8 +21,7 @@ from rlox.envs.make import fixed_env_count, make_vec_env
 from rlox.envs.running import EpisodeStatistics
 from rlox.files import require_memory_for
 from rlox.preprocessing import Preprocessor
-from rlox.rollouts.actors.plan import ActorPlan, Weights, backend_of_actor
-from rlox.rollouts.actors.pool import ActorPool, Order
+from rlox.rollouts.actors.pool import ActorPlan, ActorPool, Order, Weights, backend_of_actor
 from rlox.spaces.rows import ObservationRows
 from rlox.training.hooks import Hooks
 
