@@ -24,7 +24,7 @@ from rlox.learners.rollouts import ChosenLearner, choose_learner
 from rlox.learners.tasks import RolloutTask
 from rlox.losses import ClippedSurrogate, PolicyGradient
 from rlox.networks.actor_critics import ContinuousPolicy, DiscretePolicy
-from rlox.rollouts.building import make_agent
+from rlox.rollouts.actor_critic import make_agent
 from rlox.spaces import map_leaves
 from rlox.training.hooks import Hooks
 from rlox_native.learner import OBJECTIVES

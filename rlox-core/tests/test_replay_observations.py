@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rlox.errors import SpaceError
 from rlox.replay.codecs import ReplayObservations
-from rlox.spaces.nested import map_leaves, split
-from rlox.spaces.rows import ObservationRows
+from rlox.spaces.rows import ObservationRows, map_leaves, split
 
 LEAVES = [
     spaces.Box(-np.inf, np.inf, (3,), np.float32),

@@ -12,8 +12,7 @@ from rlox import testing
 from rlox.errors import ConfigError, MemoryLimitError
 from rlox.protocols import SegmentedBuffer, SequenceBuffer
 from rlox.reference.replay.streams import SequenceReplayBuffer
-from rlox.replay.buffers import BufferOptions, make_buffer
-from rlox.replay.sequences import SequenceOptions, make_sequence_buffer
+from rlox.replay.buffers import BufferOptions, SequenceOptions, make_buffer, make_sequence_buffer
 
 FIELDS = {"number": ((), np.int64), "env": ((), np.int64), "memory": ((2,), np.float32)}
 

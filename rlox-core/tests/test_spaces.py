@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.spaces.nested`: nested values as flat mappings and back."""
+"""Tests of :mod:`rlox.spaces.rows`: nested values as flat mappings and back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gymnasium.vector.utils import batch_space
 from hypothesis import given
 from hypothesis import strategies as st
 from rlox.errors import SpaceError
-from rlox.spaces.nested import join, leaf_spaces, map_leaves, split
+from rlox.spaces.rows import join, leaf_spaces, map_leaves, split
 
 leaves = st.one_of(
     st.builds(spaces.Discrete, st.integers(1, 5), start=st.integers(-2, 2)),

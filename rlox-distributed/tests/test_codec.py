@@ -11,7 +11,7 @@ from gymnasium import spaces
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from rlox.spaces.nested import is_nested, leaf_spaces
+from rlox.spaces.rows import is_nested, leaf_spaces
 from rlox_distributed._transport import StepCodec, StreamError
 from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.spaces import codec_of, leaves_of

@@ -10,7 +10,7 @@ import pytest
 import torch
 from gymnasium import spaces
 from rlox.errors import SpaceError
-from rlox.spaces.nested import map_leaves
+from rlox.spaces.rows import map_leaves
 from rlox_offpolicy.ddpg import DDPG
 from rlox_offpolicy.discrete_sac import DiscreteSAC
 from rlox_offpolicy.dqn import DQN

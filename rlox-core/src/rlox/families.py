@@ -19,7 +19,7 @@ class AlgorithmRow(NamedTuple):
     """Registered name."""
     class_name: str
     extra: str
-    """Extra of the distribution ``rlox`` that installs it; its package is ``rlox_<extra>``."""
+    """Extra of the distribution ``rlox-core`` that installs it; its package is ``rlox_<extra>``."""
     trainer: bool = True
     """Whether ``rlox.trainers`` has a trainer for it, ``<class name>Trainer``."""
     registered: bool = True

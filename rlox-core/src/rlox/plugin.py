@@ -92,7 +92,7 @@ def rlox_buffers() -> Iterable[BufferSpec]:
     yield BufferSpec(
         "sequence",
         "Draws sequences of rows, new ones first; for world models.",
-        "rlox.replay.sequences:sequence_buffer",
+        "rlox.replay.buffers:sequence_buffer",
         sequences=True,
     )
     yield BufferSpec("uniform", "Draws all alike.", "rlox.replay.buffers:uniform_buffer")

@@ -18,8 +18,7 @@ from rlox.nn import (
     make_encoder,
     set_compute_dtype,
 )
-from rlox.spaces.nested import map_leaves
-from rlox.spaces.rows import ObservationRows
+from rlox.spaces.rows import ObservationRows, map_leaves
 
 
 def image(*shape: int, dtype: Any = np.uint8) -> spaces.Box:

@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.nn.state`, :mod:`rlox.nn.mlp` and :mod:`rlox.nn.threads`."""
+"""Tests of :mod:`rlox.nn.state` and :mod:`rlox.nn.mlp`."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from rlox.errors import EnvError
 from rlox.protocols import VecEnvStep
-from rlox.spaces.nested import map_leaves
+from rlox.spaces.rows import map_leaves
 
 __all__ = ["Masks", "begun", "concatenate", "joined", "joined_masks"]
 

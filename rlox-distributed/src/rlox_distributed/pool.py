@@ -17,7 +17,7 @@ from rlox.envs.processes import batch_of_actions
 from rlox.envs.workers import Supervisor
 from rlox.errors import EnvError, WorkerLostError
 from rlox.protocols import VecEnvStep
-from rlox.spaces.nested import map_leaves, split
+from rlox.spaces.rows import map_leaves, split
 
 from rlox_distributed.addresses import require_workers
 from rlox_distributed.channels import PROTOCOL_VERSION

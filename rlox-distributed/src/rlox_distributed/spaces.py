@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 from rlox.errors import EnvError, SpaceError
 from rlox.spaces.data import count_numbers, number_dtype, space_from_data, space_to_data
-from rlox.spaces.nested import is_nested, leaf_spaces
+from rlox.spaces.rows import is_nested, leaf_spaces
 
 from rlox_distributed._transport import StepCodec
 

@@ -18,12 +18,11 @@ from rlox.deployment import PolicyData
 from rlox.envs.make import fixed_env_count
 from rlox.envs.running import RunningEnvs
 from rlox.errors import ConfigError
-from rlox.preprocessing.observations import Preprocessor
+from rlox.preprocessing import Preprocessor
 from rlox.protocols import VecEnv
+from rlox.replay.buffers import SequenceOptions, make_sequence_buffer
 from rlox.replay.loop import UpdatesDue
-from rlox.replay.sequences import SequenceOptions, make_sequence_buffer
-from rlox.spaces.nested import leaf_spaces
-from rlox.spaces.rows import ObservationRows
+from rlox.spaces.rows import ObservationRows, leaf_spaces
 
 from rlox_dreamer.acting import Actor
 from rlox_dreamer.configs import DreamerV3Config

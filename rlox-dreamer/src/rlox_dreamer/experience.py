@@ -13,8 +13,7 @@ from rlox.errors import CheckpointError
 from rlox.replay.collector import ReplaySteps
 from rlox.replay.loop import UpdatesDue
 from rlox.rollouts.collector import require_same_option
-from rlox.spaces.nested import map_leaves
-from rlox.spaces.rows import ObservationRows
+from rlox.spaces.rows import ObservationRows, map_leaves
 from rlox.training.hooks import Hooks, StopTraining
 from rlox.training.progress import Progress
 from rlox.training.segments import SavedBuffer

@@ -13,7 +13,7 @@ import torch
 from gymnasium import spaces
 from rlox.errors import ConfigError, SpaceError, suggest
 from rlox.nn.layer_data import LayerData, activation, chain
-from rlox.spaces.nested import channels_first, leaf_spaces
+from rlox.spaces.rows import channels_first, leaf_spaces
 from torch import Tensor
 from torch.nn import functional
 

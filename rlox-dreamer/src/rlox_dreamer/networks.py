@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from rlox.nn.layer_data import LayerData, chain
 from rlox.protocols import VecEnv
-from rlox.spaces.nested import map_leaves
+from rlox.spaces.rows import map_leaves
 from torch import Tensor, nn
 
 from rlox_dreamer.configs import DreamerV3Config

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from rlox.preprocessing.observations import Preprocessor
+from rlox.preprocessing import Preprocessor
 from rlox.protocols import SequenceBuffer
-from rlox.spaces.nested import map_leaves
-from rlox.spaces.rows import ObservationRows
+from rlox.spaces.rows import ObservationRows, map_leaves
 from torch import Tensor
 
 from rlox_dreamer.rssm import Latent

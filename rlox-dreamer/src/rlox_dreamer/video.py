@@ -12,7 +12,7 @@ from rlox.callbacks.base import Multiples, require_at_least
 from rlox.config.model import require_integer
 from rlox.errors import SpaceError, suggest
 from rlox.nn import torch_threads
-from rlox.spaces.nested import map_leaves
+from rlox.spaces.rows import map_leaves
 from torch import Tensor
 
 from rlox_dreamer.dreamer import DreamerV3

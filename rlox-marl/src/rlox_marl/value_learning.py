@@ -25,8 +25,8 @@ from rlox.nn import (
     torch_threads,
 )
 from rlox.protocols import MultiAgentObs, MultiAgentVecEnv
+from rlox.replay.buffers import SequenceOptions, make_sequence_buffer
 from rlox.replay.loop import UpdatesDue
-from rlox.replay.sequences import SequenceOptions, make_sequence_buffer
 from rlox.training.hooks import Hooks
 from torch import Tensor
 

@@ -18,7 +18,7 @@ from rlox_native.optimizers import DTYPES
 from rlox_native.perceptrons import make_rust_learner, require_lstm, require_plain
 
 if TYPE_CHECKING:
-    from rlox.learners.perceptrons import BoundedSurrogate, PerceptronTask
+    from rlox.learners.tasks import BoundedSurrogate, PerceptronTask
 
 __all__ = ["NativePerceptrons"]
 
@@ -28,7 +28,7 @@ TERMS = ("policy_loss", "value_loss", "entropy", "approx_kl")
 
 
 class NativePerceptrons:
-    """Acts and differentiates in Rust; see :class:`rlox.learners.perceptrons.Perceptrons`.
+    """Acts and differentiates in Rust; see :class:`rlox.learners.tasks.Perceptrons`.
 
     Args:
         task: whose layers are computed.
@@ -124,7 +124,7 @@ class NativePerceptrons:
         self, rows: Mapping[str, npt.NDArray[Any]], objective: BoundedSurrogate
     ) -> dict[str, float]:
         """Compute the gradient of the rows' mean loss, without the interpreter lock."""
-        from rlox.learners.perceptrons import BoundedSurrogate
+        from rlox.learners.tasks import BoundedSurrogate
 
         if type(objective) is not BoundedSurrogate:
             raise BackendError(f"it knows BoundedSurrogate, not {type(objective).__name__}")

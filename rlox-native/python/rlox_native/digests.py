@@ -53,6 +53,8 @@ TOKEN = re.compile(
 """A string, the end of a line with the blank lines and comments after it, or another token."""
 
 
+DECORATORS = re.compile(r"(?:[ \t]*@[^\n]*\n)*")
+
 MAKERS: tuple[Any, ...] = (contextmanager, ContextDecorator(), torch.no_grad())
 
 WRAPPERS = {decorate(lambda: None).__code__ for decorate in MAKERS}
@@ -108,6 +110,8 @@ def _require(name: str, owner: Any, scope: dict[str, Any]) -> None:
         scope, owner = vars(sys.modules[cls.__module__]), found
     uses = None if key is None else REPLACED.get(key[0], {}).get(key[1])
     if uses is None:
+        if isinstance(found, (FunctionType, MethodType)) and _digest(found) is None:
+            raise BackendError(f"the source of {where}.{called} is not there to compare")
         raise BackendError(f"{where}.{called} is not the code that Rust computes")
     for each in uses.split():
         _require(each, owner, scope)
@@ -137,11 +141,13 @@ _DIGESTS: dict[CodeType | None, str | None] = {None: None}
 
 
 def _unwrapped(found: Any) -> Any:
-    """Return a method's function, without the decorators that its source names."""
-    function = getattr(found, "__func__", found)
+    """Return a method's function, without the decorators that its source names and no others."""
+    outer = function = getattr(found, "__func__", found)
+    layers = 0
     while getattr(function, "__code__", None) in WRAPPERS:
-        function = function.__wrapped__
-    return function
+        function, layers = function.__wrapped__, layers + 1
+    named = layers and DECORATORS.match(_source(function.__code__, function.__globals__) or "")
+    return function if not layers or (named and named.group().count("@") == layers) else outer
 
 
 def _source(code: CodeType, scope: dict[str, Any]) -> str | None:

@@ -29,9 +29,8 @@ from rlox_native.rollouts import NativeRollouts
 
 if TYPE_CHECKING:
     from rlox.batches.rollout import Unroll
-    from rlox.learners.perceptrons import Perceptrons, PerceptronTask
     from rlox.learners.rollouts import Learner
-    from rlox.learners.tasks import Objective, RolloutTask
+    from rlox.learners.tasks import Objective, Perceptrons, PerceptronTask, RolloutTask
     from rlox.learners.transitions import ReplayLearner, ReplayTask
     from rlox.networks.predict import Mode
     from rlox.training.hooks import Hooks
@@ -107,9 +106,9 @@ class NativeLearner:
                 act_dim = len(task.policy.log_std)
             self._collector = NativeRollouts(task, self._learner, act_dim)
             require_code(task, "self.collector.unroll")
-            require_code(rollout, "self.add_values")
         elif actor is not None:
             self._collector = actor
+        require_code(rollout, "self.add_values")
         require_code(task.policy)
         if not task.acts_only:
             require_code(task.optimizer)
@@ -225,7 +224,7 @@ def make_learner(
     Raises:
         BackendError: it cannot be learnt here; the text says why.
     """
-    from rlox.learners.perceptrons import PerceptronTask
+    from rlox.learners.tasks import PerceptronTask
     from rlox.learners.transitions import ReplayTask
 
     from rlox_native.actor_critics import NativePerceptrons

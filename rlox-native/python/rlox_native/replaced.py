@@ -27,14 +27,25 @@ REPLACED: dict[str, dict[str, str]] = {
         "_rows": "",
         "add_values": "_rows",
     },
-    "rlox.reference.gae": {"compute_gae_time_major": "", "compute_vtrace": ""},
+    "rlox.reference.gae": {
+        "compute_gae_time_major": "",
+        "compute_vtrace": "Rollout.parse Rollout.successor",
+    },
+    "rlox.reference.arrays": {"Rollout.parse": "", "Rollout.successor": ""},
     "rlox.batches.transitions": {"_take": "", "sequence_fields": "_take", "split_sequences": ""},
     "rlox.rollouts.collector": {
-        "RolloutCollector.unroll": "self._acting_with_values self._learnt_rewards self.envs.step",
+        "RolloutCollector.unroll": "self._acting_with_values self._learnt_rewards self.envs.step "
+        "self._begin self._action_rows.to_env UnrollWriter.observe UnrollWriter.act "
+        "UnrollWriter.add UnrollWriter.unroll",
+        "RolloutCollector._begin": "",
         "RolloutCollector._acting_with_values": "",
         "RolloutCollector._learnt_rewards": "",
     },
-    "rlox.envs.running": {"RunningEnvs.step": ""},
+    "rlox.rollouts.writer": dict.fromkeys(
+        (f"UnrollWriter.{name}" for name in ("observe", "act", "add", "unroll")), ""
+    ),
+    "rlox.spaces.rows": {"ActionRows.to_env": "", "require_rewards": ""},
+    "rlox.envs.running": {"RunningEnvs.step": "require_rewards"},
     "rlox.nn.optimizers": {
         "FlatOptimizer": "self.step",
         "FlatOptimizer.step": "self.backward self.apply",

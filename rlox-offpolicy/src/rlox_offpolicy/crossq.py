@@ -43,7 +43,7 @@ from rlox.networks.defaults import EncodedCritics, EncodedPolicy, find_encoder
 from rlox.networks.policies import SquashedGaussianPolicy
 from rlox.networks.predict import drawing_from
 from rlox.nn import FlatOptimizer, frozen, load_parts_state, parts_state
-from rlox.spaces.nested import map_leaves
+from rlox.spaces.rows import map_leaves
 from rlox.training.hooks import Hooks
 from torch import Tensor, nn
 

@@ -10,7 +10,7 @@ import torch
 from rlox.errors import ConfigError
 from rlox.networks.validate import B, example_observations, try_network
 from rlox.replay.loop import ReplayLoop
-from rlox.spaces.nested import map_leaves
+from rlox.spaces.rows import map_leaves
 from torch import Tensor, nn
 
 __all__ = ["B", "on_device", "require_outputs", "require_stochastic", "stochastic_actions"]

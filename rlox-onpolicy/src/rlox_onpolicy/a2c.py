@@ -35,9 +35,10 @@ from rlox.logging import LoggerCallback
 from rlox.losses import PolicyGradient
 from rlox.networks.validate import refuse_network_options
 from rlox.nn import torch_threads
-from rlox.rollouts.actor_critic import PolicyMaker, fit_to_env
-from rlox.rollouts.building import (
+from rlox.rollouts.actor_critic import (
     NETWORK_OPTIONS,
+    PolicyMaker,
+    fit_to_env,
     make_agent,
     make_objective,
     require_objective,

@@ -45,8 +45,7 @@ from rlox.losses import ClippedSurrogate
 from rlox.networks.validate import refuse_network_options
 from rlox.networks.values import polyak_update
 from rlox.nn import load_module_state, module_state, torch_threads
-from rlox.rollouts.actor_critic import PolicyMaker
-from rlox.rollouts.building import NETWORK_OPTIONS, require_objective
+from rlox.rollouts.actor_critic import NETWORK_OPTIONS, PolicyMaker, require_objective
 from rlox.training.hooks import Hooks
 from torch import nn
 

@@ -13,7 +13,8 @@ from gymnasium import spaces
 from rlox.batches.rollout import RolloutBatch
 from rlox.envs.make import make_vec_env
 from rlox.envs.running import EpisodeStatistics
-from rlox.errors import EnvError
+from rlox.errors import BackendError, EnvError
+from rlox.kernels import kernel
 from rlox.preprocessing import Preprocessor
 from rlox.seeding import SeedStreams
 
@@ -59,6 +60,10 @@ class CandleRollouts:
                 f"env must be the id of a native env, got {type(env_id).__name__}; PPO takes others"
             )
         self._make = rlox.CandleCollector  # before any work: raises if it is not installed
+        if kernel("compute_gae_time_major").__module__ != "rlox_native._native":
+            raise BackendError(
+                "candle estimates advantages by rlox's GAE, which was edited; use ppo"
+            )
         self.env = make_vec_env(env_id, n_envs=n_envs, backend="native")
         self.observation_space = self.env.observation_space
         self.preprocessor: Preprocessor | None = None

@@ -31,7 +31,7 @@ from rlox.learners.terms import AddedLosses, Losses, make_metrics
 from rlox.logging import LoggerCallback
 from rlox.losses import ClippedSurrogate
 from rlox.nn import torch_threads
-from rlox.rollouts.building import make_agent, make_objective, require_objective
+from rlox.rollouts.actor_critic import make_agent, make_objective, require_objective
 from rlox.training.hooks import Hooks
 
 from rlox_onpolicy.candle_rollouts import CandleRollouts

@@ -41,8 +41,7 @@ from rlox.learners.vtrace import VTraceActorCritic
 from rlox.logging import LoggerCallback
 from rlox.networks.validate import refuse_network_options
 from rlox.nn import torch_threads
-from rlox.rollouts.actor_critic import PolicyMaker
-from rlox.rollouts.building import NETWORK_OPTIONS, require_objective
+from rlox.rollouts.actor_critic import NETWORK_OPTIONS, PolicyMaker, require_objective
 from rlox.training.hooks import Hooks
 from torch import nn
 

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from rlox.deployment import PolicyData
 from rlox.errors import ExportError
 from rlox.nn.layer_data import LayerData, array, chain, layer_data, linear, mode
-from rlox.spaces.nested import is_nested, leaf_spaces
+from rlox.spaces.rows import is_nested, leaf_spaces
 from torch import nn
 
 from rlox_rl8._specs import Binary, Bounded, Categorical, MultiCategorical

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from rlox.errors import BackendError
-from rlox.learners.perceptrons import (
+from rlox.learners.tasks import (
     BoundedSurrogate,
     Perceptrons,
     PerceptronTask,

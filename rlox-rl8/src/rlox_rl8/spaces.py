@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from rlox.errors import SpaceError
-from rlox.spaces.nested import is_nested, leaf_spaces
+from rlox.spaces.rows import is_nested, leaf_spaces
 from tensordict import TensorDict
 
 from rlox_rl8._specs import (

@@ -6,7 +6,7 @@ from typing import Any
 
 from gymnasium import spaces
 from rlox.errors import BackendError
-from rlox.learners.perceptrons import PerceptronTask
+from rlox.learners.tasks import PerceptronTask
 from torch import Tensor
 
 from rlox_rl8.distributions import Categorical, Normal

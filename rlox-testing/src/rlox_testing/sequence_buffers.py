@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from rlox.replay.sequences import SequenceOptions, make_sequence_buffer
+from rlox.replay.buffers import SequenceOptions, make_sequence_buffer
 
 from rlox_testing.probes import check, first_difference, require, run_checks
 
@@ -192,7 +192,7 @@ def check_sequence_buffer(buffer: str | Factory) -> dict[str, str]:
 
     Args:
         buffer: a registered name, or a function that makes the buffer from a
-            :class:`rlox.replay.sequences.SequenceOptions`.
+            :class:`rlox.replay.buffers.SequenceOptions`.
 
     Returns:
         The checks that did not apply, with the reason.

@@ -11,8 +11,7 @@ from gymnasium import spaces
 from rlox.envs.teams import team_backend
 from rlox.protocols import MultiAgentObs, MultiAgentStep, MultiAgentVecEnv, StatefulVecEnv
 from rlox.registry.table import get_registry
-from rlox.spaces.nested import map_leaves
-from rlox.spaces.rows import ActionRows
+from rlox.spaces.rows import ActionRows, map_leaves
 
 from rlox_testing.probes import check, first_difference, require, run_checks
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from rlox import kernels
 from rlox.batches.transitions import cut_into_sequences, sequence_fields, split_sequences
-from rlox.spaces.nested import map_leaves
+from rlox.spaces.rows import map_leaves
 
 __all__ = ["RolloutBatch", "RolloutMinibatch", "Unroll", "add_values", "estimate_advantages"]
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from rlox.spaces.nested import map_leaves
+from rlox.spaces.rows import map_leaves
 
 __all__ = [
     "TransitionBatch",

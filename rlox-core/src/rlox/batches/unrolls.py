@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rlox.batches.rollout import Unroll
 from rlox.errors import EnvError
-from rlox.spaces.nested import map_leaves
+from rlox.spaces.rows import map_leaves
 
 __all__ = [
     "StepRows",

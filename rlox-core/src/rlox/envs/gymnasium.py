@@ -26,8 +26,7 @@ from rlox.envs.validate import CheckedEnv
 from rlox.errors import EnvError, suggest
 from rlox.protocols import VecEnvStep
 from rlox.spaces.masks import MASK_KEY, ActionMasks, without_mask
-from rlox.spaces.nested import map_leaves, split
-from rlox.spaces.rows import ObservationRows
+from rlox.spaces.rows import ObservationRows, map_leaves, split
 
 __all__ = [
     "GymVecEnv",

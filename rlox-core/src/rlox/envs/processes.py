@@ -18,7 +18,7 @@ from rlox.envs.workers.arena import spec_to_send
 from rlox.envs.workers.process import MakeWorker, Supervisor, Worker, WorkerProcess
 from rlox.errors import EnvError, WorkerLostError
 from rlox.protocols import VecEnvStep
-from rlox.spaces.nested import is_nested, join, leaf_spaces, map_leaves, split
+from rlox.spaces.rows import is_nested, join, leaf_spaces, map_leaves, split
 
 __all__ = [
     "ProcessVecEnv",

@@ -16,8 +16,7 @@ from rlox.envs.make import fixed_env_count, make_vec_env
 from rlox.envs.validate import STEP_KEYS, require_vec_step
 from rlox.protocols import StatefulVecEnv, VecEnv, VecEnvStep
 from rlox.seeding import ResetSeeds
-from rlox.spaces.nested import form_of, map_leaves
-from rlox.spaces.rows import require_finite, require_rewards
+from rlox.spaces.rows import form_of, map_leaves, require_finite, require_rewards
 
 __all__ = ["CheckedSteps", "EpisodeStatistics", "RunningEnvs"]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from rlox.errors import EnvError
 from rlox.protocols import VecEnv, VecEnvStep
-from rlox.spaces.nested import form_of, is_nested, leaf_spaces, split
+from rlox.spaces.rows import form_of, is_nested, leaf_spaces, split
 
 __all__ = ["STEP_KEYS", "CheckedEnv", "require_vec_step"]
 

@@ -16,7 +16,7 @@ from rlox.batches.rollout import RolloutBatch, Unroll, estimate_advantages
 from rlox.batches.unrolls import step_rows
 from rlox.losses import evaluate_actions
 from rlox.protocols import RecurrentActor
-from rlox.spaces.nested import map_leaves
+from rlox.spaces.rows import map_leaves
 
 __all__ = [
     "TargetPolicy",

@@ -17,7 +17,7 @@ from torch import Tensor
 from rlox.errors import SpaceError
 from rlox.protocols import OnPolicyActor, RecurrentActor
 from rlox.spaces.masks import Request, memory_of, read_request
-from rlox.spaces.nested import map_leaves
+from rlox.spaces.rows import map_leaves
 
 __all__ = [
     "Mode",

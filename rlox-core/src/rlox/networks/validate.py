@@ -22,8 +22,7 @@ from torch.nn.parameter import is_lazy
 from rlox.config.model import Config, changed
 from rlox.errors import ConfigError
 from rlox.protocols import RecurrentActor
-from rlox.spaces.nested import is_nested, leaf_spaces, map_leaves, split
-from rlox.spaces.rows import ActionRows, ObservationRows
+from rlox.spaces.rows import ActionRows, ObservationRows, is_nested, leaf_spaces, map_leaves, split
 
 __all__ = [
     "B",

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from rlox.errors import ConfigError, SpaceError
 from rlox.nn.layer_data import LayerData, activation, array, chain, layer_data, linear
 from rlox.nn.mlp import orthogonal
-from rlox.spaces.nested import channels_first, is_nested, leaf_spaces
+from rlox.spaces.rows import channels_first, is_nested, leaf_spaces
 
 __all__ = [
     "CombinedEncoder",
@@ -65,7 +65,7 @@ def make_encoder(
     """Return a module from (B, *shape) observations to (B, output_size) float32 features.
 
     It has the attribute ``output_size``. Observations of a nested space are a dict of (B, *shape)
-    tensors by leaf name; see :mod:`rlox.spaces.nested`.
+    tensors by leaf name; see :mod:`rlox.spaces.rows`.
 
     Args:
         observation_space: of one env.

@@ -1,4 +1,8 @@
-"""Multi-layer perceptrons and their layers, noisy ones included."""
+"""Multi-layer perceptrons and their layers, noisy ones included.
+
+Weights and biases of ReLU networks are uniform in ±1/√fan-in, which is what ``torch.nn.Linear``
+draws and what the published implementations of the off-policy algorithms start from.
+"""
 
 from __future__ import annotations
 

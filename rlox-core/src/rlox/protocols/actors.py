@@ -29,7 +29,7 @@ __all__ = [
 class OnPolicyActor(Protocol):
     """A policy with a value estimate; any ``torch.nn.Module`` with these methods will do.
 
-    Observations of a nested space are tensors by leaf name, see :mod:`rlox.spaces.nested`.
+    Observations of a nested space are tensors by leaf name, see :mod:`rlox.spaces.rows`.
 
     If the env masks actions, all methods that take or return actions get one more argument,
     ``action_masks``, a bool tensor (B, mask_size). A further method ``evaluate_actions(obs,

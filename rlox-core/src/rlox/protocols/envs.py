@@ -52,7 +52,7 @@ class _Step(TypedDict):
 
     obs: Any
     """(N, *shape) observations to act on next; of a nested space a dict of such arrays by leaf
-    name, see :mod:`rlox.spaces.nested`."""
+    name, see :mod:`rlox.spaces.rows`."""
     rewards: npt.NDArray[np.float64]
     """(N,)"""
     terminated: npt.NDArray[np.bool_]

@@ -6,6 +6,14 @@
 V'_t is the value of the state that the step truly led to: 0 after termination, the value of the
 final observation after truncation, V_{t+1} otherwise. c_t is 0 if an episode ended for either
 reason, so that no trace crosses from one episode into the next.
+
+V-trace (Espeholt et al. 2018, eq. 1, remark 1 and sec. 4.2):
+
+    ρ_t = min(ρ̄, π/μ)        c_t = min(c̄, π/μ)
+    vs_t = V_t + ρ_t (r_t + γ V'_t − V_t) + γ c_t (vs_{t+1} − V_{t+1})
+    A_t = ρ_t (r_t + γ vs'_t − V_t)
+
+vs'_t belongs to the same state as V'_t; the last term of vs_t stops at both kinds of end.
 """
 
 from __future__ import annotations

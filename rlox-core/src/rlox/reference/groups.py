@@ -1,4 +1,4 @@
-"""Group-relative advantages (GRPO), and losses of preference pairs.
+"""Group-relative advantages (GRPO), and preference pairs as token ids.
 
 Shao et al. 2024, "DeepSeekMath", sec. 4.1.2.
 

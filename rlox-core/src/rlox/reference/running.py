@@ -1,4 +1,4 @@
-"""Running mean and variance of a stream.
+"""Running mean and variance of a stream; the number of threads of kernels.
 
 Chan, Golub, LeVeque 1983, eq. 2.1b.
 """

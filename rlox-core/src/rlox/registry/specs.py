@@ -130,7 +130,7 @@ class BufferSpec:
         options: ``"module:Model"``, a subclass of :class:`rlox.Config` with the buffer's own
             options, which are accepted beside the algorithm's; ``None``: it has none.
         sequences: whether it is a buffer of sequences, for world models and recurrent value
-            functions: the factory gets a :class:`rlox.replay.sequences.SequenceOptions` and returns
+            functions: the factory gets a :class:`rlox.replay.buffers.SequenceOptions` and returns
             a :class:`rlox.protocols.SequenceBuffer`.
         goals: whether it needs an env with goals, which the factory gets as ``goals`` of the
             :class:`rlox.replay.buffers.BufferOptions`; other envs are rejected.

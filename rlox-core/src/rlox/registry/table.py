@@ -1,4 +1,14 @@
-"""The registry: plugins, and names to their specs."""
+"""The registry: plugins, and names to their specs.
+
+pluggy alone ignores the second of two distributions that use one entry-point name, stops at the
+first import that fails and accepts misspelt hook names silently; this module reports all three.
+
+Environment variables: ``RLOX_PLUGINS`` (comma-separated names, load only these),
+``RLOX_PLUGINS_STRICT=1`` (a plugin that fails is an error), ``RLOX_TRACE_PLUGINS=1`` (print what
+is loaded).
+
+Errors of references name the plugin: kind, name and distribution.
+"""
 
 from __future__ import annotations
 

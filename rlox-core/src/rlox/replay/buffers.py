@@ -1,11 +1,17 @@
-"""Replay buffers by name, and the options they are built from."""
+"""Replay buffers by name, and the options they are built from.
+
+The first batch that a buffer returns is checked. A batch of other shapes would be broadcast against
+the networks' outputs, and learning be destroyed without an error. One batch is enough, as the same
+code makes all.
+"""
 
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, cast
@@ -17,10 +23,10 @@ from rlox import kernels
 from rlox.config.model import Config, choice, count, option, probability
 from rlox.errors import ConfigError
 from rlox.files import require_memory_for
-from rlox.protocols import ReplayBuffer, ReplayBufferProtocol
+from rlox.protocols import ReplayBuffer, ReplayBufferProtocol, SequenceBuffer
 from rlox.registry.table import get_registry
 from rlox.seeding import SeedStreams
-from rlox.spaces.nested import channels_first
+from rlox.spaces.rows import channels_first
 
 __all__ = [
     "BufferOptions",
@@ -28,14 +34,17 @@ __all__ = [
     "HindsightOptions",
     "MmapOptions",
     "PrioritizedOptions",
+    "SequenceOptions",
     "cut_episodes",
     "her_buffer",
     "make_buffer",
+    "make_sequence_buffer",
     "mmap_buffer",
     "prioritized_buffer",
     "pusher",
     "require_transitions",
     "sampler",
+    "sequence_buffer",
     "uniform_buffer",
 ]
 
@@ -449,3 +458,61 @@ def _convert(array: npt.NDArray[Any], *, dtype: str, single: bool, whole: bool) 
             f"{wrong[0].item():.6g}; make it with act_dtype='int64'"
         )
     return converted[:, None] if single else converted
+
+
+@dataclass(frozen=True)
+class SequenceOptions:
+    """What an algorithm asks of a replay buffer of sequences."""
+
+    capacity: int
+    """Rows that fit, of all streams together."""
+    fields: Mapping[str, tuple[Sequence[int], npt.DTypeLike]]
+    """Shape and dtype of a row's fields by name."""
+    n_envs: int
+    """Number of streams."""
+    seed: int
+    """Fixes the buffer's draws."""
+    declared: tuple[str, ...] = ()
+    """The fields that are written back."""
+    online_length: int | None = None
+    """Rows of sequences that are drawn once, when they are new, before any other; ``None`` draws
+    uniformly only."""
+
+
+def sequence_buffer(asked: SequenceOptions) -> SequenceBuffer:
+    """Return a ``rlox.SequenceReplayBuffer``."""
+    made = kernels.backend().SequenceReplayBuffer(**vars(asked))
+    return cast("SequenceBuffer", made)
+
+
+def make_sequence_buffer(
+    buffer: str, asked: SequenceOptions, options: Any = None
+) -> SequenceBuffer:
+    """Return a new buffer.
+
+    Args:
+        buffer: a registered name.
+        asked: what the buffer must hold.
+        options: an instance of the model of its own options; ``None`` takes their defaults.
+
+    Raises:
+        UnknownNameError: no buffer is registered under the name.
+        ConfigError: the buffer stores transitions, or lacks a method of
+            :class:`rlox.protocols.SequenceBuffer`.
+        MemoryLimitError: the rows take more memory than there is.
+    """
+    registration = get_registry().get("rlox_buffers", buffer)
+    if not registration.spec.sequences:
+        raise ConfigError(
+            f"buffer '{buffer}' stores transitions, and this algorithm draws sequences of rows; "
+            "take buffer='sequence'"
+        )
+    row = sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in asked.fields.values())
+    require_memory_for("buffer_size", asked.capacity, asked.capacity * row, "keep fewer rows")
+    made = registration.build(asked, options=options)
+    if not isinstance(made, SequenceBuffer):
+        raise ConfigError(
+            f"buffer '{buffer}' must have the methods of rlox.protocols.SequenceBuffer, got "
+            f"{type(made).__name__}"
+        )
+    return made

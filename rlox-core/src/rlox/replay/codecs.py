@@ -1,6 +1,11 @@
 """Actions and observations as replay buffers keep them.
 
-Networks, noise and replay buffers use one scale, whatever the env's bounds are.
+Discrete actions count from 0 and continuous ones lie in [-1, 1]: networks, noise and replay
+buffers use one scale, whatever the env's bounds are.
+
+A replay buffer holds one array of observations. Those of a space that is not nested are its rows as
+they are. The leaves of a ``Dict`` or a ``Tuple`` lie one behind the other in a row: of their dtype
+if they share one, else of bytes, so that images stay uint8 and numbers keep every bit.
 """
 
 from __future__ import annotations
@@ -14,8 +19,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from rlox.errors import SpaceError
-from rlox.spaces.nested import is_nested, map_leaves
-from rlox.spaces.rows import ObservationRows
+from rlox.spaces.rows import ObservationRows, is_nested, map_leaves
 
 __all__ = [
     "BoxActions",

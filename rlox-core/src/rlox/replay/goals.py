@@ -17,7 +17,7 @@ import numpy.typing as npt
 from rlox.errors import ConfigError
 from rlox.replay.buffers import GoalOptions
 from rlox.replay.codecs import ReplayObservations
-from rlox.spaces.nested import leaf_spaces
+from rlox.spaces.rows import leaf_spaces
 
 __all__ = ["find_goals"]
 

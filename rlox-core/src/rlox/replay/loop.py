@@ -24,7 +24,7 @@ from rlox.replay.buffers import BufferOptions, cut_episodes, sampler
 from rlox.replay.codecs import BoxActions, DiscreteActions, ReplayObservations, make_actions
 from rlox.replay.collector import ReplayCollector
 from rlox.seeding import SeedStreams
-from rlox.spaces.nested import map_leaves
+from rlox.spaces.rows import map_leaves
 from rlox.training.hooks import Hooks, StopTraining
 from rlox.training.progress import Progress
 from rlox.training.segments import SavedBuffer

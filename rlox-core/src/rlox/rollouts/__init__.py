@@ -1,6 +1,15 @@
 """Rollouts: collecting them with a policy, and the actor-critic that acts."""
 
-from rlox.rollouts.actor_critic import ActorCritic, Collector, PolicyMaker, fit_to_env
+from rlox.rollouts.actor_critic import (
+    NETWORK_OPTIONS,
+    ActorCritic,
+    Collector,
+    PolicyMaker,
+    fit_to_env,
+    make_agent,
+    make_objective,
+    require_objective,
+)
 from rlox.rollouts.actors import (
     Actor,
     ActorPlan,
@@ -13,7 +22,6 @@ from rlox.rollouts.actors import (
     Taken,
     Weights,
 )
-from rlox.rollouts.building import NETWORK_OPTIONS, make_agent, make_objective, require_objective
 from rlox.rollouts.collector import RolloutCollector, require_same_option
 from rlox.rollouts.writer import EnvMemory, MemoryActor, UnrollWriter
 

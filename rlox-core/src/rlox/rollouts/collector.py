@@ -22,8 +22,7 @@ from rlox.nn import acting
 from rlox.preprocessing import Preprocessor, RewardScaler
 from rlox.protocols import MaskingVecEnv, OnPolicyActor, RecurrentActor, VecEnvStep
 from rlox.rollouts.writer import EnvMemory, MemoryActor, UnrollWriter
-from rlox.spaces.nested import map_leaves
-from rlox.spaces.rows import ActionRows, ObservationRows
+from rlox.spaces.rows import ActionRows, ObservationRows, map_leaves
 
 __all__ = ["RolloutCollector", "ValueActor", "require_same_option"]
 

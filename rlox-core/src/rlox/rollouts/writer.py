@@ -16,8 +16,7 @@ from rlox.batches.rollout import Unroll
 from rlox.errors import EnvError
 from rlox.files import require_memory_for
 from rlox.protocols import RecurrentActor, VecEnvStep
-from rlox.spaces.nested import map_leaves
-from rlox.spaces.rows import ObservationRows, require_finite
+from rlox.spaces.rows import ObservationRows, map_leaves, require_finite
 
 __all__ = [
     "EnvMemory",

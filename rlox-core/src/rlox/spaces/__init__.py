@@ -10,16 +10,19 @@ from rlox.spaces.masks import (
     remembered,
     without_mask,
 )
-from rlox.spaces.nested import (
+from rlox.spaces.rows import (
+    ActionLeaf,
+    ActionRows,
+    ObservationRows,
     channels_first,
     is_nested,
     join,
     leaf_spaces,
     map_leaves,
     map_nested,
+    require_finite,
     split,
 )
-from rlox.spaces.rows import ActionLeaf, ActionRows, ObservationRows, require_finite
 
 __all__ = [
     "MASK_KEY",

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from rlox.errors import SpaceError
-from rlox.spaces.nested import leaf_spaces, map_nested
+from rlox.spaces.rows import leaf_spaces, map_nested
 
 __all__ = [
     "NUMBERS",

@@ -3,6 +3,10 @@
 A file is named by the SHA-256 of its contents, so that checkpoints share the parts that did not
 change, and that what is read is what was written. Nothing is read or removed outside the folder
 ``segments`` beside a checkpoint, and no link is followed.
+
+A segment has the rows of a fixed range of slots, so that those of a ring stay as they are until
+they are overwritten. A save copies, digests and writes the segments with a row that changed since
+the last one, and refers to the files of the others.
 """
 
 from __future__ import annotations

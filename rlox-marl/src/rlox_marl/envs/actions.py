@@ -11,7 +11,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 from rlox.errors import EnvError, suggest
 from rlox.protocols import AgentGroup
-from rlox.spaces.nested import is_nested, join, leaf_spaces, split
+from rlox.spaces.rows import is_nested, join, leaf_spaces, split
 
 __all__ = ["ActionArrays"]
 

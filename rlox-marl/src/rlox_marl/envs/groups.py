@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from rlox.protocols import AgentGroup
 from rlox.spaces.masks import without_mask
-from rlox.spaces.nested import map_leaves
-from rlox.spaces.rows import ActionRows, ObservationRows
+from rlox.spaces.rows import ActionRows, ObservationRows, map_leaves
 
 __all__ = ["GroupRows", "group_agents"]
 

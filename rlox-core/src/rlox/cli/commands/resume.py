@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rlox.cli.runs.added import added_to, exit_code_of, with_options
+from rlox.cli.runs.added import Added, added_to, exit_code_of, with_options
 from rlox.errors import missing_extra
 from rlox.families import ELSEWHERE
 
@@ -17,16 +17,21 @@ __all__ = ["resume_app"]
 
 def resume_app() -> typer.Typer:
     """Return the command, with the options that plugins add."""
-    signature = inspect.signature(_resume, eval_str=True).parameters.values()
-    own = [p.replace(kind=p.KEYWORD_ONLY) for p in signature if p.kind is not p.VAR_KEYWORD]
-    added = [p for _, options in added_to("resume", (p.name for p in own)) for p in options]
+    signature = inspect.signature(_resume, eval_str=True).parameters
+    own = [p.replace(kind=p.KEYWORD_ONLY) for name, p in signature.items() if name not in PASSED]
+    functions = added_to("resume", (p.name for p in own))
+    added = [p for _, options in functions for p in options]
 
     def command(**arguments: Any) -> None:
-        _resume(**arguments)
+        _resume(functions=functions, **arguments)
 
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(help=_resume.__doc__)(with_options(command, [*own, *added]))
     return app
+
+
+PASSED = ("functions", "added")
+"""Parameters that are no options."""
 
 
 def _resume(
@@ -55,6 +60,8 @@ def _resume(
         ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    *,
+    functions: Added,
     **added: Any,
 ) -> None:
     """Finish an interrupted training in its run folder, as if nothing had happened."""
@@ -62,7 +69,7 @@ def _resume(
 
     given = {"reward_fn": reward, "preference_fn": preference}
     parts = {name: text for name, text in given.items() if text is not None}
-    code = exit_code_of(added_to("resume", ()), added, run, env, parts, quiet)
+    code = exit_code_of(functions, added, run, env, parts, quiet)
     if code is not None:
         raise typer.Exit(code)
     if (run / "sweep.json").is_file():

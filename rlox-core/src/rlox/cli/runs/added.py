@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
+from rlox.errors import PluginWarning, RloxError
 from rlox.registry.table import get_registry
 
 __all__ = ["Added", "added_to", "exit_code_of", "with_options"]
@@ -21,16 +23,20 @@ def added_to(command: Literal["train", "resume"], taken: Iterable[str]) -> Added
         command: its name.
         taken: names of its own options.
 
-    Raises:
-        PluginError: a function cannot be imported, or an option has the name of another.
+    A function that cannot be imported, and one of whose options has the name of another, is left
+    out with a warning.
     """
     names, found = set(taken), []
     for registration in get_registry().usable("rlox_run_options"):
-        function = registration.load(command)
-        parameters = inspect.signature(function, eval_str=True).parameters.values()
-        options = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
-        if twice := sorted(names & {p.name for p in options}):
-            raise registration.broken(f"'rlox {command}' has an option '{twice[0]}' already")
+        try:
+            function = registration.load(command)
+            parameters = inspect.signature(function, eval_str=True).parameters.values()
+            options = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+            if twice := sorted(names & {p.name for p in options}):
+                raise registration.broken(f"'rlox {command}' has an option '{twice[0]}' already")
+        except RloxError as error:
+            warnings.warn(str(error), PluginWarning, stacklevel=2)
+            continue
         names |= {p.name for p in options}
         found.append((function, options))
     return found

@@ -1,4 +1,6 @@
-"""Arrays in memory that two processes share, without names and without pickle.
+"""What workers and their parents share: arrays in memory, specs of envs, the child's loop.
+
+Arrays cross without names and without pickle.
 
 The memory is a file that no folder lists, so nothing is left of it however its processes end.
 """

@@ -1,4 +1,8 @@
-"""Preprocessing: normalised observations and rewards, stacked frames."""
+"""Preprocessing between envs and networks: normalised observations and rewards, stacked frames.
+
+It belongs to the model: its statistics are saved in checkpoints, change while rollouts are
+collected and at no other time, and apply in the same way when the policy acts for a user.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +19,14 @@ from rlox.errors import ConfigError, SpaceError
 from rlox.files import require_memory_for
 from rlox.protocols import VecEnvStep
 from rlox.ranks import RANKS
-from rlox.spaces.nested import channels_first, is_nested, leaf_spaces, map_leaves
-from rlox.spaces.rows import ObservationRows, require_finite
+from rlox.spaces.rows import (
+    ObservationRows,
+    channels_first,
+    is_nested,
+    leaf_spaces,
+    map_leaves,
+    require_finite,
+)
 
 __all__ = [
     "CLIP",
