@@ -223,7 +223,7 @@ def test_a_strangers_own_step_is_not_replaced() -> None:
         strange(learn)
     with pytest.raises(BackendError, match=rf"functools.partial {REASON}"):
         strange(partial(learn))
-    with pytest.raises(BackendError, match="the source of .* is not there to compare"):
+    with pytest.raises(BackendError, match=r"the source of .* is not there to compare"):
         strange(eval("lambda batch, learning_rate: None"))
 
 

@@ -151,8 +151,9 @@ impl Stream {
 
     /// Break the stream off.
     pub fn close(&self) {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // first, or a wait might see the other side answer the end of the requests
         self.closed.cancel();
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.driver.turn();
     }
 }

@@ -212,7 +212,7 @@ def test_checkpoint_that_asks_for_huge_networks_is_refused(tmp_path: Path) -> No
     Where there is memory for them, what the file holds contradicts it.
     """
     bc = BC(data.continuous(), hidden=8)
-    bc.config = bc.config.replace(obs_dim=10**9)
+    bc.config = bc.config.model_copy(update={"obs_dim": 10**9})
     bc.save(tmp_path / "huge.safetensors")
-    with pytest.raises(rlox.errors.CheckpointError, match="obs_dim = 1000000000"):
+    with pytest.raises(rlox.errors.CheckpointError, match="obs_dim"):
         BC.from_checkpoint(tmp_path / "huge.safetensors")

@@ -203,7 +203,7 @@ def test_no_env_is_needed(run: Callable[..., Result], recorded: str) -> None:
     assert (record["status"], record["evaluation"]) == ("finished", None)
     for refused in (
         (*arguments, "--eval-freq", 2),
-        ("tune", "iql", "--dataset", recorded, "--space", "gamma"),
+        ("tune", "iql", "--dataset", recorded, "--space", "gamma=0.9:0.99"),
     ):
         wrong = run(*refused)
         assert (wrong.code, wrong.err.count("\n"), "--env" in wrong.err) == (2, 1, True), wrong.err

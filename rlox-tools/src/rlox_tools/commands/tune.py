@@ -12,7 +12,7 @@ from rlox.cli.runs.folder import RunFolder
 from rlox.cli.runs.options import RunOptions
 from rlox.config.model import resolve_config
 from rlox.config.presets import full_name, list_presets
-from rlox.errors import import_extra
+from rlox.errors import ConfigError, import_extra
 from rlox.seeding import parse_seeds
 
 from rlox_tools.commands import maker_of
@@ -37,6 +37,8 @@ def tune_command(
     from rlox_tools.tuning.trials import Search, tune
 
     env, preset, config_file = run["env"], run.pop("preset"), run.pop("config")
+    if env is None and registry.spec(algorithm).env:
+        raise ConfigError("options are valued by evaluations in an env, and none is given: --env")
     given = {} if preset is None else {"preset": full_name(algorithm, env, preset)}
     config = resolve_config(registry.config_class(algorithm), config_file, **given)
     known = {each.full_name: each.steps for each in list_presets(algorithm)}
