@@ -65,9 +65,9 @@ AT_THE_COMMAND_LINE = {
     "train ppo --env CartPole-v1 --sweep learning_rat=1e-3": "did you mean 'learning_rate'?",
     "train ppo --env CartPole-v1 --checkpoint-freq never": "must be a time such as 30s or 5min",
     "tune ppo --env CartPole-v1 --space gama=0.9,0.99": "did you mean 'gamma'?",
-    "tune ppo --env CartPole-v1 --space gamma=log:0:1": "a logarithm needs a range above 0, got 0",
+    "tune ppo --env CartPole-v1 --space gamma=log:0:1": "low > 0",
     # sizes
-    "train ppo --env CartPole-v1 --frame-stack 2147483647": "it would take at least 12.0 TiB",
+    "train ppo --env CartPole-v1 --frame-stack 2147483647": "it would take at least 32.0 GiB",
     "train sac --env Pendulum-v1 --buffer-size 1000000000000": "keep fewer transitions",
     # files
     "train ppo --env CartPole-v1 --config missing.yaml": "No such file or directory",
@@ -83,7 +83,6 @@ AT_THE_COMMAND_LINE = {
     "plot nothing": "'nothing' is no folder; name a run folder",
     "report nothing": "'nothing' is no folder; name a run folder",
     "export nothing policy.rlox": "checkpoint 'nothing' does not exist",
-    "serve nothing.rlox": "policy file 'nothing.rlox' cannot be read: No such file or directory",
     "marl match nothing other": "checkpoint 'nothing' does not exist",
     # workers
     "worker --env CartPole-v1 --bind 0.0.0.0:7000": "needs TLS (tls_cert and tls_key) and a token",

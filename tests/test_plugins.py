@@ -39,8 +39,9 @@ class Environment:
         self._locked = folder / "locked.txt"
         # third parties' versions as locked, so that a release of theirs breaks no test of ours
         self._uv(
-            "export", "--project", str(ROOT), "--frozen", "--extra", "all", "--no-hashes",
-            "--no-emit-workspace", "--no-default-groups", "--output-file", str(self._locked),
+            "export", "--project", str(ROOT), "--package", "rlox-core", "--extra", "all",
+            "--frozen", "--no-hashes", "--no-emit-workspace", "--no-default-groups",
+            "--output-file", str(self._locked),
         )  # fmt: skip
 
     def _uv(self, *arguments: str) -> None:
