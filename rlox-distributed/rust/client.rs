@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -50,6 +50,7 @@ pub struct Stream {
     driver: Arc<Driver>,
     requests: Mutex<Option<UnboundedSender<Bytes>>>,
     answers: tokio::sync::Mutex<Answers>,
+    closing: AtomicBool,
     closed: CancellationToken,
 }
 
@@ -109,6 +110,7 @@ impl Stream {
             driver,
             requests: Mutex::new(Some(requests)),
             answers: tokio::sync::Mutex::new(Answers::Awaited(answers)),
+            closing: AtomicBool::new(false),
             closed,
         })
     }
@@ -140,20 +142,25 @@ impl Stream {
     /// # Errors
     /// The stream broke, or the other side ended it with a status.
     pub async fn receive(&self) -> Result<Option<Bytes>, Status> {
-        tokio::select! {
+        let received = tokio::select! {
             biased;
-            () = self.closed.cancelled() => {
+            () = self.closed.cancelled() => Ok(None),
+            received = async { self.answers.lock().await.next().await } => received,
+        };
+        match received {
+            // the other side may have answered the end of the requests already
+            Ok(None) if self.closing.load(Ordering::Relaxed) => {
                 Err(Status::cancelled("the stream was closed on this side"))
             }
-            received = async { self.answers.lock().await.next().await } => received,
+            received => received,
         }
     }
 
     /// Break the stream off.
     pub fn close(&self) {
-        // first, or a wait might see the other side answer the end of the requests
-        self.closed.cancel();
+        self.closing.store(true, Ordering::Relaxed);
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.closed.cancel();
         self.driver.turn();
     }
 }

@@ -26,6 +26,8 @@ use crate::driver::{Driver, take_turns};
 use crate::protocol::env_worker_server::{EnvWorker, EnvWorkerServer};
 use crate::socket::{Closable, Listener};
 
+/// How long a server that stops waits for the end of its streams to reach the other side.
+const TRAILERS: Duration = Duration::from_millis(100);
 /// Connections at a time that have shown no token.
 const MOST_STRANGERS: usize = 256;
 /// Streams of one connection.
@@ -141,7 +143,9 @@ impl Server {
             shared.health.set_not_serving::<EnvWorkerServer<Worker>>().await;
             let _ = shared.sessions.acquire_many(shared.service.most_sessions).await;
         });
-        self.driver.turn(); // in which the last trailers leave
+        // until the last trailers have left and arrived: a socket that breaks before them fails
+        // streams that have ended in good order
+        self.driver.wait_until(Instant::now() + TRAILERS, std::future::pending::<()>());
         shared.ended.cancel();
         self.driver.turn();
     }
