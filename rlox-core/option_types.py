@@ -53,7 +53,7 @@ ACCEPTED = {
     r"\bdict\[str, \w+\]": "Mapping[str, Any]",
     r"\bUnset \| | \| Unset\b": "",
 }
-"""What the type of a value becomes as that of an argument, which is converted or left out."""
+"""From types of values to types of arguments, which may be left out or are converted."""
 
 
 class Module:
@@ -99,7 +99,7 @@ class Module:
         return found
 
     def accepted(self, annotation: ast.expr) -> str:
-        """Return the type of what an argument accepts."""
+        """Return the type that an argument accepts."""
         text = re.sub(
             r"\w+", lambda name: self.aliases.get(name[0], name[0]), ast.unparse(annotation)
         )

@@ -11,7 +11,7 @@ class OptionTypes(BuildHookInterface[Any]):
     """Runs the script that all families share."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Write the file if this is a clone, and make it part of what is built."""
+        """Write the file if this is a clone, and add it to the build."""
         script = Path(self.root).parent / "rlox-core" / "option_types.py"
         if script.exists():
             run_path(str(script))["write"](Path(self.root))

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from rlox.registry.hookspecs import hookimpl
 from rlox.registry.specs import (
     ActorBackendSpec,
-    AlgorithmSpec,
     BufferSpec,
     CommandSpec,
     EnvBackendSpec,
@@ -74,9 +73,3 @@ def rlox_places() -> Iterable[PlaceSpec]:
         summary="The nodes of a Ray cluster, which go on with the runs of a node that is lost.",
         factory="rlox_distributed.ray_place:RayPlace",
     )
-
-
-@hookimpl
-def rlox_algorithms() -> Iterable[AlgorithmSpec]:
-    """Register none."""
-    return ()

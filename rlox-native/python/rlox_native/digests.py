@@ -1,10 +1,10 @@
-"""Whether the code that Rust computes in the place of is still the code that it computes.
+"""Digests of the Python code that Rust replaces, by which an edit of that code is found.
 
-Whoever edits a loss expects the edit to be learnt. Before a learner is taken, everything that it
-replaces (:data:`rlox_native.replaced.REPLACED`) is looked up as the algorithm would call it now,
-and compared with the digests in ``digests.json``: a function replaced at run time, a method of a
-subclass or of one object, and an edited file are all found. ``python -m rlox_native.digests``
-writes that file; write it after a change that Rust has followed.
+Somebody who edits a loss expects the edit to be learnt. Before a learner is taken, everything that
+it replaces (:data:`rlox_native.replaced.REPLACED`) is looked up as the algorithm would call it now
+and compared with ``digests.json``: a function replaced at run time, a method of a subclass or of
+one object, and an edited file are all found. ``python -m rlox_native.digests`` writes that file;
+run it after a change that Rust has followed.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ TOKEN = re.compile(
 )
 """A string, the end of a line with the blank lines and comments after it, or another token."""
 
-
 DECORATORS = re.compile(r"(?:[ \t]*@[^\n]*\n)*")
+"""The lines of decorators that a function's source begins with."""
 
 MAKERS: tuple[Any, ...] = (contextmanager, ContextDecorator(), torch.no_grad())
 
 WRAPPERS = {decorate(lambda: None).__code__ for decorate in MAKERS}
-"""What decorators of the replaced functions put around them; a function's source names its own."""
+"""Functions that decorators put around the replaced ones, which name their decorators."""
 
 
 def require_code(owner: Any, *names: str) -> None:

@@ -1,4 +1,4 @@
-"""The Python code that Rust computes in the place of; :mod:`rlox_native.digests` looks after it."""
+"""Python code that Rust replaces; :mod:`rlox_native.digests` finds edits of it."""
 
 from __future__ import annotations
 

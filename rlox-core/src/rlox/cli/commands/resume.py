@@ -31,7 +31,7 @@ def resume_app() -> typer.Typer:
 
 
 PASSED = ("functions", "added")
-"""Parameters that are no options."""
+"""Parameters that are not options."""
 
 
 def _resume(

@@ -17,14 +17,14 @@ Added = list[tuple[Callable[..., int | None], list[inspect.Parameter]]]
 
 
 def added_to(command: Literal["train", "resume"], taken: Iterable[str]) -> Added:
-    """Return what plugins add to a command.
+    """Return the functions and options that plugins add to a command.
+
+    A function is left out with a warning if it cannot be imported, or if one of its options has the
+    name of another.
 
     Args:
         command: its name.
         taken: names of its own options.
-
-    A function that cannot be imported, and one of whose options has the name of another, is left
-    out with a warning.
     """
     names, found = set(taken), []
     for registration in get_registry().usable("rlox_run_options"):
