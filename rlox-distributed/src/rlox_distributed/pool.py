@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import rlox
 from gymnasium.vector.utils import batch_space
-from rlox.envs.processes import batch_of_actions
+from rlox.envs.validate import batch_of_actions
 from rlox.envs.workers import Supervisor
 from rlox.errors import EnvError, WorkerLostError
 from rlox.protocols import VecEnvStep

@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 from rlox.config.model import Config, count, flag
-from rlox.envs.processes import batch_of_actions
+from rlox.envs.validate import batch_of_actions
 from rlox.errors import EnvError, MissingDependencyError, missing_extra, suggest
 from rlox.protocols import VecEnvStep
 

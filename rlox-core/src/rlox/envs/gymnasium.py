@@ -21,8 +21,8 @@ import numpy.typing as npt
 from gymnasium.envs.registration import load_env_creator
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
-from rlox.envs.processes import ProcessVecEnv, batch_of_actions
-from rlox.envs.validate import CheckedEnv
+from rlox.envs.processes import ProcessVecEnv
+from rlox.envs.validate import CheckedEnv, batch_of_actions
 from rlox.errors import EnvError, suggest
 from rlox.protocols import VecEnvStep
 from rlox.spaces.masks import MASK_KEY, ActionMasks, without_mask

@@ -14,34 +14,16 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector.utils import batch_space
 
+from rlox.envs.validate import batch_of_actions
 from rlox.envs.workers.arena import spec_to_send
 from rlox.envs.workers.process import MakeWorker, Supervisor, Worker, WorkerProcess
 from rlox.errors import EnvError, WorkerLostError
 from rlox.protocols import VecEnvStep
-from rlox.spaces.rows import is_nested, join, leaf_spaces, map_leaves, split
+from rlox.spaces.rows import map_leaves, split
 
 __all__ = [
     "ProcessVecEnv",
-    "batch_of_actions",
 ]
-
-
-def batch_of_actions(actions: Any, space: gymnasium.Space[Any]) -> Any:
-    """Return a batch of actions in the dtypes of the batch's space, nested as that is.
-
-    Raises:
-        EnvError: the actions have another shape, or are nested otherwise.
-    """
-    if not is_nested(space):
-        actions = np.asarray(actions, dtype=space.dtype)
-        if actions.shape != space.shape:
-            raise EnvError(f"actions must have shape {space.shape}, got {actions.shape}")
-        return actions
-    try:
-        leaves = split(space, actions)
-    except ValueError as error:
-        raise EnvError(f"the actions are not nested as their space: {error}") from None
-    return join(space, map_leaves(batch_of_actions, leaves, leaf_spaces(space)))
 
 
 Arrays = dict[str, npt.NDArray[Any]]

@@ -1,4 +1,4 @@
-"""Validation of the values that vector envs return."""
+"""Validation of the values that vector envs return, and of the actions they take."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 
 from rlox.errors import EnvError
 from rlox.protocols import VecEnv, VecEnvStep
-from rlox.spaces.rows import form_of, is_nested, leaf_spaces, split
+from rlox.spaces.rows import form_of, is_nested, join, leaf_spaces, map_leaves, split
 
-__all__ = ["STEP_KEYS", "CheckedEnv", "require_vec_step"]
+__all__ = ["STEP_KEYS", "CheckedEnv", "batch_of_actions", "require_vec_step"]
 
 NUMBERS = "biuf"
 """Kinds of dtypes that are numbers."""
@@ -253,3 +253,21 @@ def _require_array(what: str, value: Any, shape: tuple[int, ...], *, kinds: str 
         got += f" of shape {value.shape} and dtype {value.dtype}"
     expected = "bool" if kinds == "b" else "numbers"
     raise EnvError(f"{what} must be an array of shape {shape} of {expected}, got {got}")
+
+
+def batch_of_actions(actions: Any, space: gymnasium.Space[Any]) -> Any:
+    """Return a batch of actions in the dtypes of the batch's space, nested as that is.
+
+    Raises:
+        EnvError: the actions have another shape, or are nested otherwise.
+    """
+    if not is_nested(space):
+        actions = np.asarray(actions, dtype=space.dtype)
+        if actions.shape != space.shape:
+            raise EnvError(f"actions must have shape {space.shape}, got {actions.shape}")
+        return actions
+    try:
+        leaves = split(space, actions)
+    except ValueError as error:
+        raise EnvError(f"the actions are not nested as their space: {error}") from None
+    return join(space, map_leaves(batch_of_actions, leaves, leaf_spaces(space)))

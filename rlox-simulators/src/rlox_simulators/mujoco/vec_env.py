@@ -14,7 +14,7 @@ import numpy.typing as npt
 from gymnasium.utils import seeding
 from gymnasium.vector.utils import batch_space
 from rlox.config.model import Config, count
-from rlox.envs.processes import batch_of_actions
+from rlox.envs.validate import batch_of_actions
 from rlox.errors import EnvError, MissingDependencyError, requirement, suggest
 from rlox.protocols import VecEnvStep
 
