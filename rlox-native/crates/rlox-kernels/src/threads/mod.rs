@@ -18,7 +18,7 @@ use std::cell::Cell;
 use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{available_parallelism, yield_now};
 use std::time::{Duration, Instant};
 
@@ -163,10 +163,21 @@ pub fn for_each<T: Send>(parts: Vec<T>, helpers: usize, work: impl Fn(T) + Sync)
     let helpers = helpers.min(limit() - 1).min(parts.len().saturating_sub(1));
     let pool = if helpers == 0 { None } else { pool(limit() - 1) };
     let Some(pool) = pool else { return parts.into_iter().for_each(work) };
-    let shares = Shares::new(parts, helpers + 1);
+    // A lock is never waited for: a part is one thread's.
+    let parts: Vec<_> = parts.into_iter().map(|part| Mutex::new(Some(part))).collect();
+    divide(&pool, helpers, parts.len(), &|i| {
+        let part = parts[i].lock().unwrap_or_else(PoisonError::into_inner).take();
+        part.into_iter().for_each(&work);
+    });
+}
+
+/// Calls `work` once for each of `n` parts, as [`for_each`] does. It is compiled once, not for every
+/// kind of part.
+fn divide(pool: &ThreadPool, helpers: usize, n: usize, work: &(dyn Fn(usize) + Sync)) {
+    let shares = Shares::new(n, helpers + 1);
     let all = || {
         let own = pool.current_thread_index().map_or(0, |helper| 1 + helper % helpers);
-        shares.each(own, &work);
+        shares.each(own, work);
     };
     let spawn = |help: Help| {
         let help = move || {

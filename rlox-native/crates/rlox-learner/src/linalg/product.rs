@@ -78,7 +78,7 @@ impl<F: Real> WithSimd for Product<'_, F> {
             };
             // As many sums as hide the latency, and rows whose beginnings stay in registers too.
             let mut column = 0;
-            if S::REGISTER_COUNT >= 32 {
+            if const { S::REGISTER_COUNT >= 32 } {
                 column = job.columns::<5, 4>(column, out);
                 column = job.columns::<8, 2>(column, out);
             } else {
