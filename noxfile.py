@@ -25,8 +25,8 @@ nox.options.default_venv_backend = "uv"
 nox.options.reuse_existing_virtualenvs = True
 nox.options.error_on_external_run = True
 
-NATIVE = ROOT / "rlox-native"
-TRANSPORT = ROOT / "rlox-distributed"
+COMPILED = ("rlox-native", "rlox-distributed")
+NATIVE, TRANSPORT = (ROOT / name for name in COMPILED)
 TOGETHER = repository.installed_by("all")
 """The distributions of ``rlox-core[all]``, tested in one environment."""
 
@@ -118,10 +118,11 @@ def run(session: nox.Session, command: str, *arguments: str, **env: str) -> None
 
 
 def test_alone(session: nox.Session, distribution: str, *arguments: str) -> None:
-    """Test one distribution with nothing installed but what it declares."""
+    """Test one distribution with nothing installed but what it declares, properties thoroughly."""
     sync(session, "--package", distribution, "--group", "test", *arguments)
     with session.chdir(distribution):
-        session.run("pytest", *session.posargs, env={"RLOX_PLUGINS_STRICT": "1"})
+        env = {"RLOX_PLUGINS_STRICT": "1", "RLOX_EXAMPLES": "100"}
+        session.run("pytest", *session.posargs, env=env)
 
 
 # --- what every change must pass: `nox` ---
@@ -145,15 +146,11 @@ def types(session: nox.Session) -> None:
     share(session)
     run(session, "python", "rlox-core/option_types.py")  # as installing may have had no reason to
     packages = [path for name in repository.distributions() for path in repository.packages(name)]
-    run(session, "mypy", *map(str, packages), "_template/rlox-newfamily/src/rlox_newfamily")
-    run(session, "mypy", "tests/typing/script.py")
-    # some of what is compared with is installed by who compares
-    missing = (f"--disable-error-code=import-{code}" for code in ("not-found", "untyped"))
-    run(session, "mypy", *missing, "benchmarks")
-    run(session, "basedpyright", "--project", "tests/typing")  # pyright, with its Node
-    stubs = [*NATIVE.glob("python/*/_*.pyi"), *TRANSPORT.glob("src/*/_*.pyi")]
-    for stub in sorted(stubs):
-        run(session, "python", "-m", "mypy.stubtest", f"{stub.parent.name}.{stub.stem}")
+    others = ["_template/rlox-newfamily/src/rlox_newfamily", "tests/typing/script.py", "benchmarks"]
+    run(session, "mypy", *map(str, packages), *others)
+    stubs = sorted([*NATIVE.glob("python/*/_*.pyi"), *TRANSPORT.glob("src/*/_*.pyi")])
+    modules = [f"{stub.parent.name}.{stub.stem}" for stub in stubs]
+    run(session, "python", "-m", "mypy.stubtest", *modules)
 
 
 @nox.session(venv_backend="none")
@@ -222,10 +219,16 @@ def snippets(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def docs(session: nox.Session) -> None:
-    """Build the documentation; a warning is an error."""
+    """Read the documentation and resolve its references; a warning is an error."""
+    build_docs(session, "dummy")
+
+
+def build_docs(session: nox.Session, builder: str) -> None:
+    """Have Sphinx build the documentation."""
     share(session)
     # candle's pages are made from its stub, as compiling it takes minutes
-    run(session, "sphinx-build", "-W", "--keep-going", "-q", "-j", "2", "docs", "docs/_build/html",
+    run(session, "sphinx-build", "-W", "--keep-going", "-q", "-j", "2", "-b", builder,
+        "docs", f"docs/_build/{builder}",
         RLOX_PLUGINS_STRICT="1", PYTHONPATH=str(ROOT / "rlox-candle/python"))  # fmt: skip
 
 
@@ -242,8 +245,8 @@ def rust(session: nox.Session) -> None:
         session.run("cargo", *runner, "--locked", "--workspace", external=True)
     with session.chdir(TRANSPORT):
         check_crates(session)
-        # in the release profile, whose dependencies the wheel was built with
-        session.run("cargo", "test", "--locked", "--release", external=True, env=ENV)
+        # in the checkouts' profile, whose dependencies were built for the shared environment
+        session.run("cargo", "test", "--locked", "--profile", "checkout", external=True, env=ENV)
 
 
 def check_crates(session: nox.Session) -> None:
@@ -280,6 +283,19 @@ def changed(session: nox.Session) -> None:
 
 
 # --- every night and before a release: `nox -t nightly` ---
+
+
+@nox.session(venv_backend="none", default=False, tags=["nightly"])
+def html(session: nox.Session) -> None:
+    """Write the documentation's pages to ``docs/_build/html``."""
+    build_docs(session, "html")
+
+
+@nox.session(venv_backend="none", default=False, tags=["nightly"])
+def pyright(session: nox.Session) -> None:
+    """Check with another type checker what users type."""
+    share(session)
+    run(session, "basedpyright", "--project", "tests/typing")  # pyright, with its Node
 
 
 def _alone(distribution: str) -> None:
@@ -577,7 +593,14 @@ def benchmarks(session: nox.Session) -> None:
     names = session.posargs or BENCHMARKS
     if unknown := sorted(set(names) - set(BENCHMARKS)):
         session.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
-    sync(session, "--group", "benchmark")
+    # the wheel's own profile, not the checkout's
+    without = [f"--no-install-package={name}" for name in COMPILED]
+    sync(session, "--group", "benchmark", *without)
+    wheels = Path(session.create_tmp()) / "wheels"
+    shutil.rmtree(wheels, ignore_errors=True)
+    for name in COMPILED:
+        session.run_install("uv", "build", "-q", "--wheel", "--package", name, "-o", str(wheels))
+    session.run_install("uv", "pip", "install", "--no-deps", *map(str, wheels.glob("*.whl")))
     folder = Path(session.create_tmp()) / "rl8"
     if set(names) & set(RL8_BENCHMARKS):
         session.run_install("uv", "pip", "install", "--no-deps", "--target", str(folder), *RL8)

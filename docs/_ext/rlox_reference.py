@@ -7,6 +7,7 @@ Tables (options, registered names, command-line flags, scores) go to
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import importlib.util
 import inspect
@@ -49,6 +50,11 @@ SHARED_NAMES = {
     },
 }
 """Classes that two packages call alike, by package."""
+
+FOREIGN = re.compile(
+    rf"({'|'.join((*vars(builtins), *typing.__all__))}|np|npt|torch|nn|Tensor|Path|collections)\b"
+)
+"""What annotations name and no page of ours describes."""
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -425,8 +431,14 @@ def _skip_keys(_app: Sphinx, _what: str, name: str, *_: Any) -> bool | None:
 
 
 def _qualify_names(_app: Sphinx, doctree: Any) -> None:
-    """Point the short names of annotations that two packages share to that of their package."""
-    for node in doctree.findall(addnodes.pending_xref):
+    """Point the short names of annotations that two packages share to that of their package.
+
+    Names of Python, NumPy and torch link to nothing: Sphinx would look for each among all of ours.
+    """
+    for node in list(doctree.findall(addnodes.pending_xref)):
+        if node.get("refspecific") and FOREIGN.match(node["reftarget"]):
+            node.replace_self(node.children)
+            continue
         homes = SHARED_NAMES.get(node.get("reftarget", ""))
         if homes is not None and node.get("refdomain") == "py":
             package = str(node.get("py:module") or "").partition(".")[0]
