@@ -3,10 +3,7 @@
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from rlox_native import VecEnv, native_env_ids
-
-KEYS = ("obs", "rewards", "terminated", "truncated")
 
 SPACES = {env_id: gym.make(env_id).action_space for env_id in native_env_ids()}
 # The component of the observation along which an action swings the env up, or keeps it up.
@@ -69,9 +66,9 @@ def swing(env_id: str, obs: np.ndarray) -> np.ndarray:
 
 
 @every_env
-def test_200_seeds_equal_gymnasium_bit_for_bit(env_id):
+@pytest.mark.parametrize("n", [8, pytest.param(200, marks=pytest.mark.slow)])
+def test_seeds_equal_gymnasium_bit_for_bit(env_id, n):
     """Whole episodes and the beginnings of the next ones, half at random and half swinging."""
-    n = 200
     references = [gym.make(env_id) for _ in range(n)]
     envs = VecEnv(n, seed=0, env_id=env_id)
     obs = envs.reset_all()
@@ -102,32 +99,9 @@ def test_200_seeds_equal_gymnasium_bit_for_bit(env_id):
 
 
 @every_env
-@pytest.mark.parametrize("n", [1, 3, 16])
-def test_vector_steps_equal_gymnasium_bit_for_bit(env_id, n):
-    """Every array equals that of a gymnasium vector env with the seeds s, s + 1, ..."""
-    reference = SyncVectorEnv(
-        [lambda: gym.make(env_id)] * n, autoreset_mode=AutoresetMode.SAME_STEP
-    )
-    envs = VecEnv(n, seed=42, env_id=env_id)
-    obs = envs.reset_all()
-    np.testing.assert_array_equal(obs, reference.reset(seed=42)[0], strict=True)
-    rng = np.random.default_rng(n)
-    for step in range(1_100):
-        actions = swing(env_id, obs) if step < 300 else random_actions(env_id, rng, n)
-        got = envs.step_all(actions)
-        obs, rewards, terminated, truncated, infos = reference.step(actions)
-        for key, value in zip(KEYS, (obs, rewards, terminated, truncated), strict=True):
-            np.testing.assert_array_equal(got[key], value, err_msg=key, strict=True)
-        final_obs = obs.copy()
-        for i in np.flatnonzero(terminated | truncated):
-            final_obs[i] = infos["final_obs"][i]
-        np.testing.assert_array_equal(got["final_obs"], final_obs, strict=True)
-
-
-@every_env
 def test_a_step_from_any_state_equals_gymnasium(env_id):
     """From the bounds of the physical state and from between them, at the walls and beyond."""
-    n = 5_000
+    n = 500
     rng = np.random.default_rng(1)
     low, high = np.array(STATE_LOW[env_id], float), np.array(STATE_HIGH[env_id], float)
     physics = rng.uniform(low, high, (n, len(low)))
@@ -153,17 +127,9 @@ def test_a_step_from_any_state_equals_gymnasium(env_id):
         assert got["terminated"][i] == terminated
 
 
-@every_env
-@pytest.mark.parametrize("seed", [1, 2**32 - 1, 2**32, 2**63, 2**64 - 1])
-def test_every_seed_starts_as_gymnasium(env_id, seed):
-    """Seeds of one and of two words give gymnasium's first observation."""
-    expected, _ = gym.make(env_id).reset(seed=seed)
-    assert VecEnv(1, seed=seed, env_id=env_id).reset_all()[0].tobytes() == expected.tobytes()
-
-
-def test_20000_first_observations_of_acrobot_equal_gymnasium():
+def test_2000_first_observations_of_acrobot_equal_gymnasium():
     """NumPy's sine and cosine in single precision, which only these have, are met in every bit."""
-    envs = VecEnv(20_000, seed=0, env_id="Acrobot-v1")
+    envs = VecEnv(2_000, seed=0, env_id="Acrobot-v1")
     got = envs.reset_all()
     angles = envs.state()["physics"][:, :2].astype(np.float32)
     expected = np.stack([f(angles[:, k]) for k in (0, 1) for f in (np.cos, np.sin)], axis=1)

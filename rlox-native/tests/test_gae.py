@@ -1,10 +1,8 @@
 """Generalised advantage estimation against a slow loop written from the definition."""
 
-import contextlib
-
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from rlox_native import (
@@ -84,7 +82,6 @@ def test_both_layouts_equal_the_definition(rollout, gamma, lam):
     check_batched(rollout, gamma, lam)
 
 
-@settings(max_examples=20, deadline=None)
 @given(st.integers(1, 19), SEEDS, ENDS)
 def test_long_rollouts_equal_the_definition(n_envs, seed, ends):
     """The kernels work through tiles of steps and groups of envs, which these exceed."""
@@ -93,56 +90,11 @@ def test_long_rollouts_equal_the_definition(n_envs, seed, ends):
     check_batched(rollout, 0.99, 0.95)
 
 
-@given(rollouts(), FACTORS)
-def test_no_trace_gives_the_temporal_difference_error(rollout, gamma):
-    """With λ = 0 the advantage is the one-step error (equation 17)."""
-    rewards, values, _, _, _, last_values = rollout
-    none = np.zeros(rewards.shape, np.bool_)
-    advantages, _ = compute_gae_time_major(
-        rewards, values, none, none, values, last_values, gamma, 0.0
-    )
-    following = np.vstack([values[1:], last_values])
-    np.testing.assert_allclose(advantages, rewards + gamma * following - values, atol=1e-12)
-
-
-@given(rollouts(), FACTORS)
-def test_full_trace_gives_the_discounted_return(rollout, gamma):
-    """With λ = 1 the return is the discounted sum of rewards to the end (equation 18)."""
-    rewards, values, _, _, _, last_values = rollout
-    none = np.zeros(rewards.shape, np.bool_)
-    _, returns = compute_gae_time_major(
-        rewards, values, none, none, values, last_values, gamma, 1.0
-    )
-    total = last_values
-    for reward in rewards[::-1]:
-        total = reward + gamma * total
-    np.testing.assert_allclose(returns[0], total, rtol=1e-9, atol=1e-9)
-
-
-def test_two_episodes_together_equal_two_apart():
-    """Nothing passes over an episode's end."""
-    rng = np.random.default_rng(0)
-    rewards, values = rng.standard_normal((2, 9))
-    dones = np.arange(9) == 4
-    together, _ = compute_gae(rewards, values, dones, 0.3, 0.99, 0.95)
-    first, _ = compute_gae(rewards[:5], values[:5], dones[:5], 123.0, 0.99, 0.95)
-    second, _ = compute_gae(rewards[5:], values[5:], dones[5:], 0.3, 0.99, 0.95)
-    np.testing.assert_array_equal(together, np.concatenate([first, second]))
-
-
 def test_known_values():
     """γ = λ = 1/2 by hand: δ = (1, -5, 4), A = (0, -4, 4)."""
     advantages, returns = compute_gae([1, 2, 3], [4, 8, 2], [0, 0, 0], 6, 0.5, 0.5)
     assert advantages.tolist() == [0.0, -4.0, 4.0]
     assert returns.tolist() == [4.0, 4.0, 6.0]
-
-
-def test_nan_stays_in_its_episode():
-    """A NaN reward spoils its own episode up to there, and no other."""
-    advantages, _ = compute_gae(
-        [1.0, 1.0, np.nan, 1.0], [0.0] * 4, [True, False, True, False], 0.0, 0.9, 0.9
-    )
-    assert np.isnan(advantages).tolist() == [False, True, True, False]
 
 
 def test_final_values_are_read_only_at_truncations():
@@ -250,39 +202,16 @@ def time_major(**changes):
             ValueError,
             "^values must have length 4 like rewards, got 3$",
         ),
-        (
-            single,
-            {"dones": [1.0] * 5},
-            ValueError,
-            "^dones must have length 4 like rewards, got 5$",
-        ),
         (single, {"rewards": [[1.0]]}, ValueError, "^rewards must have 1 dimension, got 2$"),
-        (single, {"rewards": 1.0}, ValueError, "^rewards must have 1 dimension, got 0$"),
         (
             single,
             {"rewards": [[1.0], [1.0, 2.0]]},
             ValueError,
             "^rewards must be a rectangular array",
         ),
-        (
-            single,
-            {"rewards": [1j] * 4},
-            TypeError,
-            "^rewards must hold real numbers, got dtype complex",
-        ),
-        (single, {"values": ["a"] * 4}, TypeError, "^values must hold real numbers, got dtype <U1"),
-        (
-            single,
-            {"dones": [None] * 4},
-            TypeError,
-            "^dones must hold real numbers that fit 64 bits, got dtype object",
-        ),
-        (single, {"rewards": [10**400] * 4}, TypeError, "^rewards must hold real numbers"),
         (single, {"last_value": "a"}, TypeError, "last_value"),
         (single, {"gamma": 1.2}, ValueError, r"^gamma must lie in \[0, 1\], got 1.2$"),
         (single, {"gamma": np.nan}, ValueError, r"^gamma must lie in \[0, 1\], got NaN$"),
-        (single, {"lam": -0.5}, ValueError, r"^lam must lie in \[0, 1\], got -0.5$"),
-        (single, {"lam": np.inf}, ValueError, r"^lam must lie in \[0, 1\], got inf$"),
         (
             batched,
             {"n_steps": 3},
@@ -290,11 +219,7 @@ def time_major(**changes):
             r"^rewards must have length 6 like .*n_steps, got 4$",
         ),
         (batched, {"n_steps": 0}, ValueError, "^n_steps must be at least 1, got 0$"),
-        (batched, {"n_steps": -2}, ValueError, "^n_steps must be at least 1, got -2$"),
-        (batched, {"n_steps": 2.0}, TypeError, "^n_steps must be an integer, got float$"),
         (batched, {"n_steps": 2**63}, MemoryError, "n_steps"),
-        (batched, {"last_values": [1.0]}, ValueError, "^rewards must have length 2 like"),
-        (batched, {"values": [1.0]}, ValueError, "^values must have length 4 like rewards, got 1$"),
         (
             time_major,
             {"values": np.ones((3, 2))},
@@ -303,49 +228,16 @@ def time_major(**changes):
         ),
         (
             time_major,
-            {"truncated": np.ones(6)},
-            ValueError,
-            "^truncated must have 2 dimensions, got 1$",
-        ),
-        (
-            time_major,
             {"last_values": np.ones(2)},
             ValueError,
             "^last_values must have length 3 like a row of rewards, got 2$",
         ),
-        (time_major, {"gamma": 2}, ValueError, r"^gamma must lie in \[0, 1\], got 2$"),
     ],
 )
 def test_bad_arguments_are_refused_by_name(call, changes, error, message):
     """The message names the argument, what it must be and what it is."""
     with pytest.raises(error, match=message):
         call(**changes)
-
-
-ANYTHING = st.one_of(
-    st.none(),
-    st.text(max_size=3),
-    st.integers(),
-    st.floats(),
-    st.complex_numbers(),
-    st.lists(st.floats(width=32), max_size=6),
-    st.lists(st.one_of(st.none(), st.integers(), st.text(max_size=2)), max_size=4),
-    hnp.arrays(hnp.scalar_dtypes(), hnp.array_shapes(min_dims=0, max_dims=3, max_side=4)),
-)
-
-
-@given(st.lists(ANYTHING, min_size=8, max_size=8))
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # float64 to float32 overflows to infinity
-def test_no_input_panics(arguments):
-    """Whatever is passed, the answer is a result or an ordinary exception."""
-    for call, arity in (
-        (compute_gae, 6),
-        (compute_gae_batched, 7),
-        (compute_gae_batched_f32, 7),
-        (compute_gae_time_major, 8),
-    ):
-        with contextlib.suppress(TypeError, ValueError, MemoryError):
-            call(*arguments[:arity])
 
 
 def test_results_go_into_the_arrays_that_are_given():
@@ -368,14 +260,12 @@ def test_results_go_into_the_arrays_that_are_given():
 @pytest.mark.parametrize(
     ("out", "error", "message"),
     [
-        ((np.empty(3),), TypeError, "out must be a tuple of two arrays, got tuple"),
         ((np.empty(3), np.empty(3, np.float32)), TypeError, r"out\[1\] must have dtype float64"),
         (
             (np.empty(2), np.empty(3)),
             ValueError,
             r"out\[0\] must have length 3 like rewards, got 2",
         ),
-        (([0.0] * 3, np.empty(3)), TypeError, r"out\[0\] must be a NumPy array, got list"),
         ((np.empty(6)[::2], np.empty(3)), ValueError, r"out\[0\] must be C-contiguous"),
     ],
 )

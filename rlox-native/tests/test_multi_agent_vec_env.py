@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rlox_native import MultiAgentVecEnv, native_team_env_ids
 from rlox_native.team_env import make_team_env
@@ -61,7 +61,6 @@ def test_episodes_end_for_all_agents_at_once():
         assert np.array_equal(got["state"], got["final_state"]) != last
 
 
-@settings(deadline=None)
 @given(seed=st.integers(0, 2**63), steps=st.integers(0, 40), agents=st.integers(1, 6))
 def test_a_restored_state_goes_on_with_the_same_bits(seed, steps, agents):
     """Another object given the state takes the same steps, resets included."""
@@ -97,16 +96,10 @@ def test_options_are_numbers_of_python_and_numpy():
         ({"max_cycle": 3}, ValueError, "no option 'max_cycle', did you mean 'max_cycles'"),
         ({"n": 3}, ValueError, "its options are N, local_ratio, max_cycles, continuous_actions"),
         ({"N": 0}, ValueError, r"N must be an integer in \[1, 1024\], got 0"),
-        ({"N": 2**80}, ValueError, r"N must be an integer in \[1, 1024\], got 1.2"),
-        ({"N": 2.0}, ValueError, "N must be an integer"),
         ({"N": True}, ValueError, "N must be an integer .* got true"),
         ({"N": "3"}, TypeError, r"env_kwargs\['N'\] must be a number or a bool, got str"),
-        ({"N": [3]}, TypeError, "must be a number or a bool, got list"),
-        ({"max_cycles": -1}, ValueError, "max_cycles must be an integer"),
         ({"local_ratio": 1.5}, ValueError, r"local_ratio must lie in \[0, 1\], got 1.5"),
-        ({"local_ratio": float("nan")}, ValueError, "local_ratio must lie in"),
         ({"continuous_actions": 1}, ValueError, "continuous_actions must be true or false, got 1"),
-        ({3: 1}, TypeError, "env_kwargs must have names as keys, got int"),
         ([("N", 3)], TypeError, "env_kwargs must be a dict by name, got list"),
     ],
 )
@@ -120,9 +113,6 @@ def test_wrong_options_are_refused(options, error, message):
     ("arguments", "error", "message"),
     [
         ((0,), ValueError, "n must be at least 1, got 0"),
-        ((1.5,), TypeError, "n must be an integer, got float"),
-        ((2**25,), ValueError, "n must lie in"),
-        ((1, -1), ValueError, "seed must lie in"),
         ((2, [1]), ValueError, "seed must have length 2 like the envs, got 1"),
         ((1, None, "simple_spread_v3"), ValueError, "did you mean 'mpe2/simple_spread_v3'"),
     ],
@@ -147,16 +137,11 @@ RESTING = np.zeros((2, 3), np.int64)
     [
         (RESTING, TypeError, r"actions must be a dict by group \('agent'\), got ndarray"),
         ({}, ValueError, "must have the group 'agent' and no other"),
-        ({"agents": RESTING}, ValueError, "must have the group 'agent' and no other"),
         ({"agent": RESTING, "other": RESTING}, ValueError, "and no other"),
         ({"agent": RESTING[:1]}, ValueError, r"actions must have shape \(2, 3\) .*got \(1, 3\)"),
-        ({"agent": RESTING[0]}, ValueError, "actions must have"),
         ({"agent": RESTING + 5}, ValueError, r"of agent 'agent_0' in env 0 must lie in \[0, 4\]"),
         ({"agent": [[0, 0, 0], [0, -1, 0]]}, ValueError, "of agent 'agent_1' in env 1 .* got -1"),
-        ({"agent": RESTING > 0}, TypeError, "actions must be integers, got dtype bool"),
         ({"agent": RESTING * 1.0}, TypeError, "actions must be integers, got dtype float64"),
-        ({"agent": np.full((2, 3), 2**63, np.uint64)}, ValueError, "actions"),
-        ({"agent": None}, TypeError, "actions must hold real numbers"),
         ({"agent": [[0, 0, 0], [0]]}, ValueError, "actions must be a rectangular array"),
     ],
 )
@@ -211,14 +196,6 @@ def test_a_malformed_state_is_refused_whole(change, message):
     with pytest.raises(ValueError, match=message):
         envs.set_state({**envs.state(), **change})
     assert all(np.array_equal(before[key], value) for key, value in envs.state().items())
-
-
-def test_an_env_cannot_be_copied():
-    """Its state can be given to another one."""
-    import copy
-
-    with pytest.raises(TypeError, match="set_state"):
-        copy.copy(MultiAgentVecEnv(1))
 
 
 def test_it_needs_no_core_to_step():

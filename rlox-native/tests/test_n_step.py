@@ -130,11 +130,8 @@ def test_steps_of_some_envs_alone_are_refused(cls):
     ("options", "error", "message"),
     [
         ({"n_step": 0}, ValueError, "n_step must be at least 1, got 0"),
-        ({"n_step": 1.5}, TypeError, "n_step must be an integer"),
-        ({"n_envs": 0}, ValueError, "n_envs must be at least 1, got 0"),
         ({"n_envs": 5}, ValueError, r"n_envs must lie in \[1, 4\], got 5"),
         ({"gamma": 1.5}, ValueError, r"gamma must lie in \[0, 1\], got 1.5"),
-        ({"gamma": np.nan}, ValueError, r"gamma must lie in \[0, 1\], got NaN"),
         ({"gamma": "x"}, TypeError, "gamma must be a real number"),
         ({"steps": 3}, TypeError, "there is no option 'steps'; the options are obs_dtype"),
     ],
@@ -166,11 +163,3 @@ def test_unknown_next_observations_are_refused_over_several_steps_too(cls):
     buffer.push(0, 0, 0, False, False)
     with pytest.raises(KeyError, match="pushed without next_obs"):
         buffer.sample(4)["next_obs"]
-
-
-@both
-def test_more_memory_than_the_machine_has_is_refused_at_once(cls):
-    """With what it would take; ``nbytes`` is the forecast of what is taken."""
-    with pytest.raises(MemoryError, match=r"capacity = 100000000: .* take 5.* GiB, and .* are ava"):
-        cls(10**8, (4, 84, 84), 1, obs_dtype="uint8")
-    assert cls(100, 4, 1).nbytes == cls.memory_bytes(100, 4, 1)

@@ -24,20 +24,6 @@ def recording(lengths, obs_shape=(2,), seed=0):
     }
 
 
-def test_the_documented_snippet():
-    """The published example runs as printed."""
-    obs, next_obs, actions, rewards, terminated, truncated = recording([30, 20, 50]).values()
-    buf = OfflineDatasetBuffer(
-        obs.ravel(), next_obs.ravel(), actions.ravel(),
-        rewards, terminated, truncated,
-        normalize=True,
-    )  # fmt: skip
-    assert buf.sample(batch_size=256, seed=42)["obs"].shape == (256, 2)
-    assert buf.sample_trajectories(batch_size=8, seq_len=20, seed=42)["obs"].shape == (8, 20, 2)
-    assert buf.stats()["n_transitions"] == len(buf) == 100
-    assert buf.n_episodes() == 3
-
-
 @given(
     lengths=st.lists(st.integers(1, 9), min_size=1, max_size=6),
     shape=st.sampled_from([(1,), (2,), (2, 3)]),
@@ -76,20 +62,6 @@ def test_draws_are_slices_of_the_arrays(lengths, shape, flat, batch_size, seq_le
         assert pieces["returns_to_go"][row, :there].tolist() == to_go
     assert pieces["returns_to_go"].dtype == np.float32
     assert pieces["timesteps"].dtype == np.int64
-
-
-def test_returns_to_go_are_those_of_the_whole_episode():
-    """Rewards 1, 2, 4: 7, 6, 4 to go, though the piece has two steps."""
-    ends = [0, 0, 1]
-    data = OfflineDatasetBuffer([1, 2, 3], [2, 3, 4], [0, 0, 0], [1, 2, 4], ends, [0, 0, 0])
-    pieces = data.sample_trajectories(50, 2, seed=0)
-    pairs = {
-        tuple(row) + tuple(steps)
-        for row, steps in zip(
-            pieces["returns_to_go"].tolist(), pieces["timesteps"].tolist(), strict=True
-        )
-    }
-    assert pairs == {(7.0, 6.0, 0, 1), (6.0, 4.0, 1, 2), (4.0, 0.0, 2, 0)}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -148,27 +120,18 @@ NAN = np.full((4, 2), np.nan)
     ("change", "error", "message"),
     [
         ({"obs": NAN}, ValueError, "obs must be finite, .* at index 0"),
-        ({"next_obs": NAN}, ValueError, "next_obs must be finite"),
         ({"rewards": [1, 2, np.inf, 3]}, ValueError, "rewards must be finite, .* index 2"),
-        ({"rewards": np.zeros((4, 1))}, ValueError, "rewards must have 1 dimension, got 2"),
         ({"rewards": []}, ValueError, "rewards must hold at least 1 number, got 0"),
         ({"obs": np.zeros((5, 2))}, ValueError, r"obs must have shape \(4, 2\) .* got \(5, 2\)"),
         ({"obs": np.zeros(7)}, ValueError, r"obs must hold as many .* of 4 rewards, got shape \[7"),
-        ({"obs": 0.0}, ValueError, r"obs must hold as many numbers"),
-        ({"obs": np.zeros((4, 0))}, ValueError, r"obs must hold as many numbers"),
         ({"obs_dim": 3}, ValueError, r"obs must have shape \(4, 3\) like rewards, got \(4, 2\)"),
-        ({"obs_dim": 0}, ValueError, "obs_dim must be at least 1"),
         ({"next_obs": np.zeros((4, 3))}, ValueError, r"next_obs must have shape \(4, 2\)"),
-        ({"actions": np.zeros(3)}, ValueError, "actions must hold as many numbers"),
         ({"actions": ["a"] * 4}, TypeError, "actions must hold real numbers"),
-        ({"terminated": [1, 0, 0]}, ValueError, "terminated must have length 4 like rewards"),
         ({"truncated": [0] * 4, "terminated": [1, 0, 0, 0]}, ValueError,
          r"the last transition, 3, ends no episode; set truncated\[3\]"),
         ({"obs": np.zeros((4, 2), np.uint8), "next_obs": np.zeros((4, 2)), "normalize": True},
          ValueError, "normalize needs observations of floats, got uint8; pass obs_dtype='float32'"),
-        ({"obs_dtype": "float16"}, ValueError, "obs_dtype must be one of"),
         ({"obs_dim": 2**40, "obs": np.zeros(4)}, ValueError, r"obs must have shape \(4, 10995"),
-        ({"seed": -1}, ValueError, "seed must lie in"),
     ],
 )  # fmt: skip
 def test_a_malformed_dataset_is_refused(change, error, message):
@@ -180,10 +143,8 @@ def test_a_malformed_dataset_is_refused(change, error, message):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ((0, 1), ValueError, "batch_size must be at least 1, got 0"),
         ((1, 0), ValueError, "seq_len must be at least 1, got 0"),
         ((1, 1.5), TypeError, "seq_len must be an integer, got float"),
-        ((1, 1, -1), ValueError, "seed must lie in"),
         ((2**20, 2**25), MemoryError, "allocate"),
     ],
 )

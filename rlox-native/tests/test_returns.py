@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rlox_native import (
     compute_discounted_returns,
-    compute_gae_time_major,
     compute_lambda_returns,
     compute_n_step_returns,
     compute_vtrace,
@@ -97,14 +96,6 @@ def test_lambda_returns_mix_all_n_step_returns(rollout, gamma, lam):
     np.testing.assert_allclose(got, each_element(rollout, mixture), rtol=1e-9, atol=1e-9)
 
 
-@given(rollouts(), FACTORS, FACTORS)
-def test_lambda_returns_are_what_gae_returns(rollout, gamma, lam):
-    """A + V of GAE is the λ-return."""
-    got = compute_lambda_returns(*arguments(rollout)[0], gamma, lam, **arguments(rollout)[1])
-    _, returns = compute_gae_time_major(*rollout, gamma, lam)
-    np.testing.assert_allclose(got, returns, rtol=1e-9, atol=1e-8)
-
-
 @given(rollouts(), FACTORS, st.floats(0, 2), st.floats(0, 2), st.integers(0, 2**32))
 def test_vtrace_equals_the_sum(rollout, gamma, rho_bar, c_bar, seed):
     """Equation 1: vs = V + Σ γ^k (Π c) ρ δ to the episode's end; advantages from vs."""
@@ -143,28 +134,6 @@ def test_vtrace_golden_values():
     vs, advantages = compute_vtrace(np.log([2.0, 0.5]), [1, 3], [2, 4], [0, 0], 8, 0.5, 1.0, 1.0)
     np.testing.assert_allclose(vs, [3.75, 5.5], rtol=1e-15)
     np.testing.assert_allclose(advantages, [1.75, 1.5], rtol=1e-15)
-
-
-@given(rollouts(), FACTORS)
-def test_vtrace_on_policy_targets_are_discounted_returns(rollout, gamma):
-    """Remark 1: with all ratios 1 the targets are the n-step Bellman targets."""
-    (rewards, values, dones, last), cuts = arguments(rollout)
-    vs, _ = compute_vtrace(np.zeros_like(rewards), rewards, values, dones, last, gamma, **cuts)
-    expected = compute_discounted_returns(rewards, dones, last, gamma, **cuts)
-    np.testing.assert_allclose(vs, expected, rtol=1e-9, atol=1e-8)
-
-
-@given(rollouts(), FACTORS)
-def test_one_env_alone_equals_one_among_others(rollout, gamma):
-    """A trajectory (T,) gives the numbers of its column."""
-    (rewards, values, dones, last), cuts = arguments(rollout)
-    together = compute_vtrace(values / 9, rewards, values, dones, last, gamma, **cuts)
-    alone = compute_vtrace(
-        values[:, 0] / 9, rewards[:, 0], values[:, 0], dones[:, 0], last[0], gamma,
-        **{name: array[:, 0] for name, array in cuts.items()},
-    )  # fmt: skip
-    for a, b in zip(alone, together, strict=True):
-        np.testing.assert_array_equal(a, b[:, 0], strict=True)
 
 
 @given(rollouts())
