@@ -11,21 +11,20 @@ import torch
 from rlox.errors import ConfigError
 from rlox.nn import FlatOptimizer
 from rlox.testing import check_algorithm
-from rlox.training.hooks import Hooks
 from rlox_onpolicy.a2c import A2C
 from rlox_onpolicy.ppo import PPO
 
 SMALL: dict[str, Any] = {"n_envs": 2, "n_steps": 8, "env_backend": "gymnasium"}
 
 
-@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
-def test_passes_the_conformance_suite(env: str) -> None:
-    """A2C keeps every promise that rlox.testing checks."""
-    check_algorithm("a2c", env=env, **SMALL)
+def test_passes_the_conformance_suite() -> None:
+    """A2C keeps every promise that rlox.testing checks, with continuous actions."""
+    check_algorithm("a2c", env="Pendulum-v1", **SMALL)
 
 
-@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
-@pytest.mark.parametrize("normalize_advantages", [False, True])
+@pytest.mark.parametrize(
+    ("env", "normalize_advantages"), [("CartPole-v1", False), ("Pendulum-v1", True)]
+)
 def test_equals_ppo_with_one_epoch_of_one_minibatch(env: str, normalize_advantages: bool) -> None:
     """With the same optimiser, both have the same parameters after several iterations."""
     shared = {
@@ -46,16 +45,9 @@ def test_equals_ppo_with_one_epoch_of_one_minibatch(env: str, normalize_advantag
     learner: Any = ppo.learner.learner
     learner._task = replace(learner._task, optimizer=optimizer)
     for algorithm in (a2c, ppo):
-        algorithm.train(10 * 16)
+        algorithm.train(4 * 16)
     # the minibatch is shuffled, so sums over it are taken in another order
     torch.testing.assert_close(a2c.optimizer.parameters, optimizer.parameters, rtol=1e-4, atol=1e-5)
-
-
-def test_takes_one_gradient_step_an_iteration() -> None:
-    """Env steps and gradient steps are counted apart."""
-    a2c = A2C("CartPole-v1", **SMALL)
-    a2c.iterate(Hooks(a2c))
-    assert (a2c.clock.env_steps, a2c.clock.gradient_steps) == (16, 1)
 
 
 def test_one_row_cannot_be_standardised() -> None:

@@ -13,12 +13,11 @@ import pytest
 import torch
 from gymnasium import spaces
 from rlox.algorithms import A2C, PPO
-from rlox.errors import CheckpointError, ConfigError, EnvError, SpaceError, UnknownNameError
+from rlox.errors import CheckpointError, ConfigError, EnvError, SpaceError
 from rlox_onpolicy.configs import A2CConfig
 
 pytestmark = pytest.mark.filterwarnings("ignore:rlox-native is not installed:RuntimeWarning")
 
-NAN, INF = float("nan"), float("inf")
 SCHEDULE = (
     "a number, 'linear(start, end)', 'linear(start, end, until)' or a mapping whose kind is linear "
     "or piecewise"
@@ -44,48 +43,26 @@ def instance() -> Any:
 
 OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"gama": 0.9}, "unknown option 'gama' for PPOConfig; did you mean 'gamma'?"),
-    ({"learning_rat": 1}, "unknown option 'learning_rat' for PPOConfig; did you mean "
-     "'learning_rate'?"),
     ({"gamma": 1.5}, "gamma: expected less than or equal to 1, got 1.5"),
     ({"gamma": -0.1}, "gamma: expected greater than or equal to 0, got -0.1"),
-    ({"gamma": NAN}, "gamma: expected a finite number, got nan"),
-    ({"gamma": INF}, "gamma: expected a finite number, got inf"),
-    ({"gamma": None}, "gamma: expected a valid number, got None"),
+    ({"gamma": float("nan")}, "gamma: expected a finite number, got nan"),
     ({"gamma": True}, "gamma: expected a number, not a truth value, got True"),
-    ({"gamma": "high"}, "gamma: expected a valid number, unable to parse string as a number, got "
-     "'high'"),
     ({"gae_lambda": 2}, "gae_lambda: expected less than or equal to 1, got 2"),
+    ({"dual_clip": 0.5}, "dual_clip: expected greater than 1, got 0.5"),
     ({"n_envs": 0}, "n_envs: expected greater than or equal to 1, got 0"),
     ({"n_envs": 10**9}, "n_envs: expected less than or equal to 65536, got 1000000000"),
-    ({"n_steps": 0}, "n_steps: expected greater than or equal to 1, got 0"),
-    ({"n_steps": 10**15}, "n_steps: expected less than or equal to 1000000, got 1000000000000000"),
-    ({"hidden": 0}, "hidden: expected greater than or equal to 1, got 0"),
-    ({"hidden": 10**9}, "hidden: expected less than or equal to 8192, got 1000000000"),
     ({"hidden": [64, 64]}, "hidden: expected a valid integer, got [64, 64]"),
-    ({"batch_size": 0}, "batch_size: expected greater than or equal to 1, got 0"),
     ({"batch_size": 10**6}, "batch_size 1000000 exceeds the rollout's n_envs * n_steps = 8 * 128 = "
      "1024 rows; lower it or lengthen the rollout"),
-    ({"n_epochs": -1}, "n_epochs: expected greater than or equal to 1, got -1"),
-    ({"seed": -1}, "seed: expected greater than or equal to 0, got -1"),
-    ({"seed": 1.5}, "seed: expected a valid integer, got a number with a fractional part, got 1.5"),
-    ({"seed": "x"}, "seed: expected a valid integer, unable to parse string as an integer, got "
-     "'x'"),
+    ({"n_envs": 1, "n_steps": 17, "batch_size": 16},
+     "batch_size 16 makes a minibatch of one of the "
+     "rollout's 17 rows, whose advantage cannot be standardised; choose a divisor above 1 or turn "
+     "normalize_advantages off"),
     ({"vectorization": "threads"}, "vectorization: expected 'sync' or 'async', got 'threads'"),
-    ({"torch_threads": 0}, "torch_threads: expected greater than or equal to 1, got 0"),
     ({"device": "gpu"}, "device 'gpu' cannot be used: ..."),
-    ({"device": "meta"}, "device 'meta' cannot be used: ..."),
-    ({"learning_rate": -1e-3}, "learning_rate: expected values in [0.0, 1.0], got -0.001"),
-    ({"learning_rate": NAN}, "learning_rate: expected a finite number, got nan"),
-    ({"learning_rate": "fast"}, f"learning_rate: expected {SCHEDULE}, got 'fast'"),
-    ({"learning_rate": "linear(1)"}, f"learning_rate: expected {SCHEDULE}, got 'linear(1)'"),
-    ({"learning_rate": "linear(1e-3, 0, 0)"},
-     "learning_rate: expected until to be greater than 0, got 'linear(1e-3, 0, 0)'"),
     ({"learning_rate": "linear(5, 0)"},
      "learning_rate: expected values in [0.0, 1.0], got 'linear(5, 0)'"),
-    ({"learning_rate": {"kind": "cosine"}},
-     f"learning_rate: expected {SCHEDULE}, got {{'kind': 'cosine'}}"),
-    ({"learning_rate": {"kind": "linear", "start": 1}},
-     "learning_rate: expected end to be given, got {'kind': 'linear', 'start': 1}"),
+    ({"learning_rate": "fast"}, f"learning_rate: expected {SCHEDULE}, got 'fast'"),
     ({"clip_eps": "linear(0.2, -1)"},
      "clip_eps: expected values in [0.0, 1.0], got 'linear(0.2, -1)'"),
     ({"config": A2CConfig()}, "config must be a PPOConfig, a mapping or the path of a YAML or JSON "
@@ -95,8 +72,6 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"schedules": {"learning_rate": 1e-3}},
      "schedules['learning_rate'] must be a callable of the steps done, got 0.001; numbers and "
      "linear or piecewise schedules are the option learning_rate="),
-    ({"schedules": [float]},
-     "schedules must be a mapping of names to callables, got [<class 'float'>]"),
 ]  # fmt: skip
 
 CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
@@ -108,38 +83,22 @@ CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: PPO(Empty), SpaceError, "observations must hold numbers, got Box(...(0,)..."),
     (lambda: PPO(instance(), n_envs=2), EnvError, "one env cannot serve as n_envs = 2 copies; pass "
      "its id or a callable that makes it, or n_envs=1"),
-    (lambda: PPO("CartPole-v1", env_backend="natve"), UnknownNameError,
-     "unknown env backend 'natve'..."),
-    (lambda: PPO("CartPole-v1", policy=3), TypeError, f"{ACTOR}int"),
     (lambda: PPO("CartPole-v1", policy=torch.nn.Linear(4, 2)), TypeError,
      f"{ACTOR}Linear, which lacks get_action_and_logprob, get_value, get_logprob_and_entropy, "
      "deterministic"),
     (lambda: PPO("CartPole-v1", logger="jsonl"), TypeError, "a logger must be a "
      "rlox.logging.LoggerCallback object, got 'jsonl'; rlox.make takes names too"),
-    (lambda: PPO("CartPole-v1", callbacks=[3]), TypeError,
-     "callbacks must be rlox.callbacks.Callback objects, got int"),
-    (lambda: A2C("CartPole-v1", n_epochs=3), ConfigError, "unknown option 'n_epochs' for A2C..."),
-    (lambda: PPO("CartPole-v1").train(0), ValueError, "total_timesteps must be at least 1, got 0"),
-    (lambda: PPO("CartPole-v1").train(NAN), TypeError,
-     "total_timesteps must be an integer, got nan"),
     (lambda: A2C("CartPole-v1").predict(np.zeros(3)), ValueError,
      "obs must have shape (4,) or (B, 4), got (3,)"),
     (lambda: PPO("CartPole-v1").evaluate("Acrobot-v1", n_episodes=1), EnvError,
      "the policy does not act in an env of observations Box(...(6,)...): obs must have shape (4,) "
      "or (B, 4), got (1, 6); evaluate it in an env like that of its training"),
-    (lambda: PPO.from_checkpoint("none"), CheckpointError, "checkpoint 'none' does not exist"),
-    (lambda: PPO.from_checkpoint("torch.pt"), CheckpointError,
-     "'torch.pt' is no rlox checkpoint or is damaged: ..."),
-    (lambda: PPO.from_checkpoint("cut.safetensors"), CheckpointError,
-     "'cut.safetensors' is no rlox checkpoint or is damaged: ..."),
     (lambda: A2C.from_checkpoint("good.safetensors"), CheckpointError,
      "checkpoint 'good.safetensors' holds the algorithm 'ppo', not 'a2c'"),
     (lambda: PPO.from_checkpoint("good.safetensors", env_id="Acrobot-v1"), CheckpointError,
      "checkpoint 'good.safetensors' does not fit (it was saved on the env 'CartPole-v1', not "
      "'Acrobot-v1'): the network differs from the saved one: ...has shape (4, 4), expected (4, 6)"
      "..."),
-    (lambda: PPO.from_checkpoint("good.safetensors", env_id="CartPol-v1"), EnvError,
-     "env 'CartPol-v1' cannot be built: ... (if a ...)"),
     (lambda: PPO.from_checkpoint("good.safetensors", calbacks=[]), ConfigError,
      "unknown option 'calbacks' for PPOConfig"),
     (lambda: PPO.from_checkpoint("good.safetensors", config={"hidden": 8}), ConfigError,
@@ -149,14 +108,11 @@ CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a checkpoint, half of one, and a pickle."""
+    """Return a folder with a checkpoint."""
     folder = tmp_path_factory.mktemp("work")
     PPO("CartPole-v1", n_envs=2, n_steps=16, batch_size=16, hidden=4).save(
         folder / "good.safetensors"
     )
-    data = (folder / "good.safetensors").read_bytes()
-    (folder / "cut.safetensors").write_bytes(data[: len(data) // 2])
-    torch.save({"weights": torch.zeros(2)}, folder / "torch.pt")
     return folder
 
 

@@ -35,23 +35,24 @@ SMALL = {"n_envs": 2, "n_steps": 64, "batch_size": 32, "n_epochs": 2}
 Plant = Callable[..., None]
 
 
-@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
-def test_ppo_conforms(env: str) -> None:
-    """PPO keeps the contract with discrete and with continuous actions; no check is left out."""
-    assert rlox.testing.check_algorithm("ppo", env=env, **SMALL) == {}
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {
+            "recurrent": "lstm", "memory_size": 8, "hidden": 8, "normalize_observations": True,
+            "normalize_rewards": True, "frame_stack": 3, "batch_size": 64,
+        },
+    ],
+)  # fmt: skip
+def test_ppo_conforms(options: dict[str, Any]) -> None:
+    """No check is left out; memory, moments and frames are saved and restored with the rest."""
+    assert rlox.testing.check_algorithm("ppo", **{**SMALL, **options}) == {}
 
 
-@pytest.mark.parametrize("kind", ["lstm", "gru"])
-def test_ppo_with_a_memory_conforms(kind: str) -> None:
-    """What the policy remembers is saved and restored with the rest."""
-    options = {**SMALL, "batch_size": 64, "recurrent": kind, "memory_size": 8, "hidden": 8}
-    assert rlox.testing.check_algorithm("ppo", **options) == {}
-
-
-@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
-def test_gymnasium_backend_conforms(env_id: str) -> None:
+def test_gymnasium_backend_conforms() -> None:
     """The gymnasium backend keeps the contract, but its envs do not expose their state."""
-    skipped = rlox.testing.check_env_backend("gymnasium", env_id)
+    skipped = rlox.testing.check_env_backend("gymnasium", "Pendulum-v1")
     assert list(skipped) == ["check_env_state"]
 
 
@@ -119,16 +120,6 @@ class ActsFromTheTrainingStream(PPO):
         return super().predict(obs, deterministic)
 
 
-class DrawsFromAnUnsavedStream(PPO):
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.noise = np.random.default_rng(self.config.seed)
-
-    def iterate(self, hooks: Any) -> Any:
-        self.optimizer.parameters.add_(1e-3 * self.noise.standard_normal())
-        return super().iterate(hooks)
-
-
 class ForgetsTheOptimiser(PPO):
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "optimizer": {}}
@@ -164,11 +155,6 @@ class CountsOncePerRollout(PPO):
         metrics = super().iterate(HooksWith(hooks, env_step=counts.append))
         hooks.env_step(sum(counts))
         return metrics
-
-
-class CountsNothing(PPO):
-    def iterate(self, hooks: Any) -> Any:
-        return super().iterate(HooksWith(hooks, env_step=lambda count: None))
 
 
 class AdvancesTheClockItself(PPO):
@@ -248,14 +234,12 @@ FAULTS: list[tuple[type, str, str]] = [
     (IgnoresSeed, "check_seeding", "the seed is ignored"),
     (DrawsFromTheGlobalStream, "check_seeding", r"same seed differ: .* 'policy\.actor"),
     (ActsFromTheTrainingStream, "check_seeding", r"predict\(deterministic=False\) changes"),
-    (DrawsFromAnUnsavedStream, "check_resume", r"ends elsewhere .* 'state_dict\.policy"),
     (ForgetsTheOptimiser, "check_resume", r"ends elsewhere .* 'state_dict\.policy"),
     (ForgetsThePolicy, "check_checkpoint", r"restored state differs .* 'state_dict\.policy"),
     (SavesViews, "check_checkpoint", "must return copies, but training changed .* 'policy"),
     (AddsToWhatItHas, "check_checkpoint", r"must replace its own: .*'collector\.statistics"),
     (CountsVectorSteps, "check_training", "64 env steps, the env made 128"),
     (CountsOncePerRollout, "check_callbacks", r"after each vector step .* got \[128\]"),
-    (CountsNothing, "check_training", "reported no env steps"),
     (AdvancesTheClockItself, "check_training", "leave the clock to hooks"),
     (NeverStops, "check_callbacks", "returned False after 4 env steps, but training went on"),
     (DropsCallbacks, "check_callbacks", r"on_step must come .* \(0 of 64\)"),
@@ -288,13 +272,6 @@ def test_check_predict_catches_actions_out_of_bounds(plant: Plant) -> None:
     plant_algorithm(plant, PredictsOutOfBounds)
     with pytest.raises(AssertionError, match=r"check_predict.* are not in Box\(-2.0, 2.0"):
         rlox.testing.check_predict("mutant", env="Pendulum-v1", **SMALL)
-
-
-def test_check_algorithm_runs_every_check(plant: Plant) -> None:
-    """The check of the whole fails with the failing part's message."""
-    plant_algorithm(plant, CountsVectorSteps)
-    with pytest.raises(AssertionError, match=r"^check_training\('mutant'\)"):
-        rlox.testing.check_algorithm("mutant", **SMALL)
 
 
 def test_check_spec_catches_a_class_of_another_name(plant: Plant) -> None:

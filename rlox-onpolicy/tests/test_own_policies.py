@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import gymnasium
-import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
 from rlox.batches import step_rows
 from rlox.errors import ConfigError
 from rlox.losses import evaluate_actions
-from rlox.networks.actor_critics import DiscretePolicy, make_policy
+from rlox.networks.actor_critics import DiscretePolicy
 from rlox.networks.policies import RecurrentPolicy
 from rlox_onpolicy.a2c import A2C
 from rlox_onpolicy.configs import HybridPPOConfig
@@ -58,7 +57,6 @@ class Wrong(nn.Module):
         return self._call("deterministic", obs)
 
 
-@pytest.mark.parametrize(("algorithm", "options"), ALGORITHMS)
 @pytest.mark.parametrize(
     ("method", "output", "expected"),
     [
@@ -71,12 +69,10 @@ class Wrong(nn.Module):
         ("deterministic", None, r"\(3,\) for 3 observations of Box.*, got \(3, 1\)"),
     ],
 )
-def test_other_shapes_are_refused(
-    algorithm: Any, options: dict[str, Any], method: str, output: int | None, expected: str
-) -> None:
+def test_other_shapes_are_refused(method: str, output: int | None, expected: str) -> None:
     """The error names the method, what it must return and what came."""
     with pytest.raises(ConfigError, match=rf"policy\.{method} must return {expected}"):
-        algorithm("CartPole-v1", policy=Wrong(method, output, (-1, 1)), **options)
+        A2C("CartPole-v1", policy=Wrong(method, output, (-1, 1)), **SMALL)
 
 
 def test_a_policy_of_other_observations_is_refused() -> None:
@@ -103,7 +99,6 @@ class Forgets(RecurrentPolicy):
         return log_probs[:, None], entropy, values
 
 
-@pytest.mark.parametrize(("algorithm", "options"), ALGORITHMS)
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -111,9 +106,7 @@ class Forgets(RecurrentPolicy):
         ("evaluate_actions", r"evaluate_actions must return .*, got \(3, 1\) and \(3,\) and"),
     ],
 )
-def test_a_memory_is_tried_too(
-    algorithm: Any, options: dict[str, Any], wrong: str, message: str
-) -> None:
+def test_a_memory_is_tried_too(wrong: str, message: str) -> None:
     """One step of three envs, and its evaluation."""
 
     def make(observation_space: Any, action_space: Any) -> nn.Module:
@@ -124,7 +117,7 @@ def test_a_memory_is_tried_too(
         return policy
 
     with pytest.raises(ConfigError, match=rf"policy\.{message}"):
-        algorithm("CartPole-v1", policy=make, **options)
+        PPO("CartPole-v1", policy=make, **PPO_SMALL)
 
 
 class Drawing(Wrong):
@@ -148,14 +141,13 @@ class Drawing(Wrong):
         return super().get_value(self.drop(self.norm(obs))) + noise
 
 
-@pytest.mark.parametrize(("algorithm", "options"), ALGORITHMS)
-def test_trying_a_policy_disturbs_nothing(algorithm: Any, options: dict[str, Any]) -> None:
+def test_trying_a_policy_disturbs_nothing() -> None:
     """Neither its random streams, nor torch's, nor its buffers; it acts in evaluation mode."""
     policy = Drawing()
     policy.drop.eval()
     total = policy.total
     before = policy.own.get_state(), torch.get_rng_state(), *(b.clone() for b in policy.buffers())
-    algorithm("CartPole-v1", policy=policy, **options)
+    PPO("CartPole-v1", policy=policy, **PPO_SMALL)
     after = policy.own.get_state(), torch.get_rng_state(), *policy.buffers()
     assert all(map(torch.equal, before, after))
     assert policy.total is total
@@ -195,7 +187,7 @@ def test_a_policy_is_in_training_mode_in_updates_alone(
     assert torch.equal(policy.frozen.running_mean, torch.zeros(4))
 
 
-@pytest.mark.parametrize("backend", ["thread", "process"])
+@pytest.mark.parametrize("backend", ["thread", pytest.param("process", marks=pytest.mark.slow)])
 def test_actors_act_with_the_learners_buffers(backend: str) -> None:
     """Batch normalisation takes the moments that the learner's policy has now."""
     options = {"n_actors": 1, "n_envs": 2, "n_steps": 16, "seed": 0, "actor_backend": backend}
@@ -229,35 +221,6 @@ class Space(gymnasium.Env[Any, Any]):
         self.closed = True
 
 
-HUGE = np.finfo(np.float32).max
-
-
-@pytest.mark.parametrize("recurrent", ["none", "gru"])
-@pytest.mark.parametrize(
-    ("observation_space", "action_space"),
-    [
-        (spaces.Box(-HUGE, HUGE, (3,)), spaces.Box(-1, 1, (2, 3))),
-        (spaces.Box(20, 30, (2, 2)), spaces.MultiDiscrete([2, 3])),
-        (spaces.Discrete(3, start=5), spaces.Discrete(4, start=-1)),
-        (
-            spaces.Dict(image=spaces.Box(0, 255, (3, 12, 12), np.uint8), one=spaces.Discrete(2)),
-            spaces.Dict(a=spaces.Discrete(2), b=spaces.Box(-1, 1, ())),
-        ),
-    ],
-)
-def test_policies_for_any_space_pass(
-    observation_space: Any, action_space: Any, recurrent: Any
-) -> None:
-    """Rows are those of rlox.spaces.rows and of the default policies."""
-
-    def make(*of: Any) -> nn.Module:
-        return make_policy(*of, recurrent=recurrent, memory_size=4)
-
-    env = Space(observation_space, action_space)
-    with PPO(env, policy=make, n_steps=8, batch_size=8) as ppo:
-        ppo.train(8)
-
-
 def test_masks_that_must_be_given_are() -> None:
     """Whether the env masks shows at its first reset only."""
     seen: list[Any] = []
@@ -284,9 +247,9 @@ def test_envs_are_closed_where_a_policy_is_refused() -> None:
     assert [env.closed for env in made] == [True, True]
 
 
-@pytest.mark.parametrize(("algorithm", "options"), ALGORITHMS)
 @pytest.mark.parametrize(
-    "option", [{"hidden": 5}, {"network": "mlp"}, {"recurrent": "lstm"}, {"recurrent": "gru"}]
+    ("algorithm", "options", "option"),
+    [(PPO, PPO_SMALL, {"hidden": 5}), (A2C, SMALL, {"recurrent": "gru"})],
 )
 def test_options_of_the_default_networks_are_refused(
     algorithm: Any, options: dict[str, Any], option: dict[str, Any], tmp_path: Any
@@ -306,14 +269,6 @@ def test_options_of_the_default_networks_are_refused(
     assert getattr(restored.config, name) == value
     with pytest.raises(ConfigError, match=message):
         restore(tmp_path / "saved", policy=DiscretePolicy(4, 2), **option)
-
-
-@pytest.mark.parametrize(("algorithm", "options"), ALGORITHMS)
-def test_memory_size_needs_a_memory(algorithm: Any, options: dict[str, Any]) -> None:
-    """It would be ignored; its default is no such option."""
-    with pytest.raises(ConfigError, match="memory_size needs recurrent='lstm' or 'gru', got"):
-        algorithm("CartPole-v1", memory_size=5, **options)
-    algorithm("CartPole-v1", memory_size=64, **options)
 
 
 def test_hybrid_ppo_steps_its_envs_in_one_thread() -> None:

@@ -101,16 +101,7 @@ def test_a_killed_actor_begins_again(caplog: pytest.LogCaptureFixture) -> None:
     assert "actor 0 begins again: actor 0 has died (signal 9)" in caplog.text
 
 
-def test_an_actor_that_is_given_up_is_an_error_that_names_it() -> None:
-    """Once fewer live than must."""
-    options = {**SMALL, "n_actors": 1, "actor_backend": "process", "max_restarts": 0}
-    with IMPALA("CartPole-v1", **options) as impala:
-        impala.train(1)
-        os.kill(impala.actors._started._actors[0].pid, signal.SIGKILL)
-        with pytest.raises(WorkerLostError, match=r"0 of 1 actors live.*actor 0 has died"):
-            impala.train(32)
-
-
+@pytest.mark.slow
 def test_spares_replace_an_actor_that_is_given_up() -> None:
     """By arrival, training goes on as long as min_workers live."""
     options = {**SMALL, "actor_backend": "process", "max_restarts": 0, "min_workers": 1}
@@ -124,6 +115,7 @@ def test_spares_replace_an_actor_that_is_given_up() -> None:
             impala.train(32 * 4)
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_nothing(tmp_path: Path, memory: Path) -> None:
     """Neither a process nor a file in shared memory, with unrolls under way."""
     script = tmp_path / "train.py"

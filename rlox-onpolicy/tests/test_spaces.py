@@ -83,8 +83,6 @@ def nested(leaves: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 # gymnasium's vector envs pass numbers on as NumPy's scalars, and its boxes warn of them
 @pytest.mark.filterwarnings("ignore:.*Casting input x to numpy array")
 @settings(
-    max_examples=20,
-    deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=list(HealthCheck),
 )
