@@ -12,16 +12,13 @@ from rlox.errors import BackendError, CheckpointError, ConfigError
 
 OPTIONS: dict[str, Any] = {
     "learning_starts": 20, "batch_size": 8, "steps_per_iteration": 40, "train_freq": 1,
+    "gradient_steps": 1,
 }  # fmt: skip
 
 CASES = [
     ("sac", "Pendulum-v1", "critic"),
-    ("sac", "Pendulum-v1", "policy"),
-    ("crossq", "Pendulum-v1", "critic"),
     ("crossq", "Pendulum-v1", "policy"),
-    ("td3", "Pendulum-v1", "critic"),
     ("td3", "Pendulum-v1", "policy"),
-    ("ddpg", "Pendulum-v1", "policy"),
     ("discrete_sac", "CartPole-v1", "critic"),
     ("dqn", "CartPole-v1", "network"),
 ]
@@ -43,9 +40,10 @@ def test_an_added_loss_changes_what_its_part_learns_and_is_logged(
     name: str, env: str, part: str
 ) -> None:
     """Under the function's name."""
-    plain = rlox.make(name, env=env, seed=0, **OPTIONS)
+    options = {**OPTIONS, "seed": 0} | ({"critic_hidden": 16} if name == "crossq" else {})
+    plain = rlox.make(name, env=env, **options)
     plain.train(40)
-    added = rlox.make(name, env=env, seed=0, added_losses={part: weight_decay}, **OPTIONS)
+    added = rlox.make(name, env=env, added_losses={part: weight_decay}, **options)
     metrics = added.train(40)
     assert metrics["weight_decay"] > 0
     assert "added" not in metrics

@@ -4,31 +4,22 @@ from __future__ import annotations
 
 import copy
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import rlox
 import torch
 from rlox.batches.transitions import TransitionBatch
 from rlox.config.model import UNSET
 from rlox.errors import ConfigError, SpaceError
-from rlox.testing import check_algorithm
-from rlox_offpolicy.configs import DiscreteSACConfig
+from rlox.testing import check_resume
 from rlox_offpolicy.discrete_sac import DiscreteSAC
 from torch import nn
 
 SMALL: dict[str, Any] = {
-    "hidden": 8,
-    "buffer_size": 200,
-    "learning_starts": 8,
-    "train_freq": 4,
-    "gradient_steps": 2,
-    "batch_size": 16,
-    "steps_per_iteration": 16,
-    "env_backend": "gymnasium",
-}
+    "hidden": 8, "buffer_size": 200, "learning_starts": 8, "train_freq": 4, "gradient_steps": 2,
+    "batch_size": 16, "steps_per_iteration": 16, "env_backend": "gymnasium",
+}  # fmt: skip
 
 
 def make(env: Any = "CartPole-v1", **options: Any) -> DiscreteSAC:
@@ -36,19 +27,9 @@ def make(env: Any = "CartPole-v1", **options: Any) -> DiscreteSAC:
     return DiscreteSAC(env, **{"seed": 0, **SMALL, **options})
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"n_envs": 3, "buffer": "prioritized", "n_step": 2},
-        {"auto_entropy": False, "alpha": 0.2},
-    ],
-    ids=["default", "prioritized", "fixed"],
-)
-def test_passes_the_conformance_suite(options: dict[str, Any]) -> None:
-    """Every promise of rlox.testing; resuming with the buffer is exact."""
-    arguments = {**SMALL, "save_replay_buffer": True, **options}
-    assert check_algorithm("discrete_sac", env="CartPole-v1", **arguments) == {}
+def test_resuming_is_exact() -> None:
+    """With the buffer."""
+    assert check_resume("discrete_sac", **SMALL, save_replay_buffer=True) is None
 
 
 @pytest.mark.parametrize("auto_entropy", [True, False])
@@ -154,20 +135,11 @@ def test_takes_networks_of_ones_own() -> None:
     assert all(not torch.equal(a, b) for a, b in zip(before, after, strict=True))
 
 
-def test_the_example_loads_and_trains() -> None:
-    """examples/discrete-sac-cartpole.yaml."""
-    path = Path(__file__).parents[2] / "examples" / "discrete-sac-cartpole.yaml"
-    assert DiscreteSACConfig.load(path).target_entropy == 0.2
-    sac = rlox.make("discrete_sac", env="CartPole-v1", config=path, learning_starts=64)
-    assert np.isfinite(sac.train(128)["q_loss"])
-
-
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
         ({"env": "Pendulum-v1"}, SpaceError, "discrete_sac needs Discrete actions, got Box.*SAC"),
         ({"auto_entropy": False, "target_entropy": 0.5}, ConfigError, "needs auto_entropy=True"),
-        ({"target_entropy": -1.0}, ConfigError, "target_entropy: expected .* got -1.0"),
         ({"exploration": "gaussian"}, ConfigError, "unknown option 'exploration'"),
         ({"policy": nn.Linear(4, 5)}, ConfigError, r"policy must return \(3, 2\) .* got \(3, 5\)"),
         (
@@ -175,7 +147,6 @@ def test_the_example_loads_and_trains() -> None:
             ConfigError,
             r"critic must return \(any, 3, 2\) for 3 observations of Box.*, got \(3, 2\)",
         ),
-        ({"alpha": 0}, ConfigError, "alpha: expected .* got 0"),
     ],
 )
 def test_bad_input_is_named(options: dict[str, Any], error: type[Exception], message: str) -> None:

@@ -17,18 +17,11 @@ from rlox.config.model import UNSET
 from rlox.errors import CheckpointError, ConfigError, EnvError, SpaceError
 from rlox.testing import check_algorithm
 from rlox_offpolicy.dqn import DQN
-from torch import nn
 
 SMALL: dict[str, Any] = {
-    "hidden": 8,
-    "buffer_size": 200,
-    "learning_starts": 8,
-    "train_freq": 4,
-    "gradient_steps": 2,
-    "batch_size": 16,
-    "steps_per_iteration": 16,
-    "env_backend": "gymnasium",
-}
+    "hidden": 8, "buffer_size": 200, "learning_starts": 8, "train_freq": 4, "gradient_steps": 2,
+    "batch_size": 16, "steps_per_iteration": 16, "env_backend": "gymnasium",
+}  # fmt: skip
 
 
 def make(env: Any = "CartPole-v1", **options: Any) -> DQN:
@@ -38,12 +31,7 @@ def make(env: Any = "CartPole-v1", **options: Any) -> DQN:
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {},
-        {"n_envs": 3, "dueling": True, "double_dqn": True, "loss": "mse", "tau": 0.1},
-        {"buffer": "prioritized", "n_envs": 2, "target_update_interval": 3},
-    ],
-    ids=["default", "dueling", "prioritized"],
+    [{}, {"n_envs": 3, "dueling": True, "double_dqn": True, "loss": "mse", "tau": 0.1}],
 )
 def test_passes_the_conformance_suite(options: dict[str, Any]) -> None:
     """DQN keeps every promise that rlox.testing checks; resuming with the buffer is exact."""
@@ -106,7 +94,7 @@ def test_discounts_are_zero_at_terminations_only() -> None:
     assert batch.weights.shape == ()
 
 
-@pytest.mark.parametrize(("n_envs", "train_freq"), [(1, 4), (2, 4), (3, 4), (8, 4), (5, 1)])
+@pytest.mark.parametrize(("n_envs", "train_freq"), [(3, 4), (5, 1)])
 def test_update_to_data_ratio_is_the_same_for_any_number_of_envs(
     n_envs: int, train_freq: int
 ) -> None:
@@ -181,9 +169,9 @@ class Stop(Callback):
 LEARNT: dict[str, Any] = {"steps_per_iteration": 32, "target_update_interval": 5, "n_envs": 2}
 
 
-@pytest.mark.parametrize("at", [8, 32, 38, 96])
-def test_a_stopped_training_goes_on_to_the_same_end(at: int) -> None:
-    """Wherever it stops, what is due by then is learnt, and train() ends as if it had not."""
+def test_a_stopped_training_goes_on_to_the_same_end() -> None:
+    """Within an iteration too, what is due by then is learnt; train() ends as if it had not."""
+    at = 38
     whole, cut = make(**LEARNT), make(**LEARNT, callbacks=[Stop(at)])
     whole.train(96)
     metrics = cut.train(96)
@@ -197,7 +185,7 @@ def test_a_stopped_training_goes_on_to_the_same_end(at: int) -> None:
     assert torch.equal(cut.optimizer.parameters, whole.optimizer.parameters)
 
 
-@pytest.mark.parametrize("saved", [("step", 32), ("step", 38), ("batch", 4), ("batch", 5)])
+@pytest.mark.parametrize("saved", [("step", 38), ("batch", 5)])
 def test_a_checkpoint_of_the_middle_of_an_iteration_is_exact(
     saved: tuple[str, int], tmp_path: Path
 ) -> None:
@@ -214,17 +202,7 @@ def test_a_checkpoint_of_the_middle_of_an_iteration_is_exact(
         assert all(map(torch.equal, *pair))
 
 
-def test_schedules_know_nothing_of_iterations() -> None:
-    """Learning rate and β are those of the env step, however long an iteration is."""
-    options = {"buffer": "prioritized", "learning_rate": "linear(1e-2, 0)", "epsilon": 0.1}
-    short, long = make(**options), make(**{**options, "steps_per_iteration": 64})
-    for dqn in (short, long):
-        dqn.train(64)
-    assert torch.equal(short.optimizer.parameters, long.optimizer.parameters)
-
-
-@pytest.mark.parametrize("n_envs", [1, 3])
-@pytest.mark.parametrize("buffer", ["uniform", "prioritized"])
+@pytest.mark.parametrize(("buffer", "n_envs"), [("uniform", 1), ("prioritized", 3)])
 def test_targets_of_several_steps_equal_the_sums_written_out(buffer: str, n_envs: int) -> None:
     """Σ γⁱ r_i within the episode, then γᵏ, and nothing beyond a termination."""
     dqn = make(Scripted, n_envs=n_envs, n_step=2, gamma=0.9, buffer=buffer)
@@ -267,43 +245,6 @@ def test_epsilon_follows_its_schedule() -> None:
     """The reported ε is that of the env steps done; a callable wins over the config."""
     assert make(epsilon="linear(1, 0, 64)").train(16)["epsilon"] == 0.75
     assert make(schedules={"epsilon": lambda step: step / 100}).train(16)["epsilon"] == 0.16
-
-
-def test_takes_a_network_and_a_buffer_of_ones_own() -> None:
-    """Any module from observations to values, and any object with the buffer's methods."""
-
-    class LastRows:
-        """Keeps all transitions and always draws the last ones."""
-
-        def __init__(self) -> None:
-            self.rows: list[Any] = []
-
-        def __len__(self) -> int:
-            return len(self.rows)
-
-        def push_batch(self, *fields: Any) -> None:
-            self.rows += list(zip(*(np.array(field) for field in fields), strict=True))
-
-        def sample(self, batch_size: int) -> dict[str, Any]:
-            obs, actions, rewards, terminated, _, next_obs = (
-                np.stack(column) for column in zip(*self.rows[-batch_size:], strict=True)
-            )
-            return {
-                "obs": obs,
-                "actions": actions[:, None],
-                "rewards": rewards.astype(np.float32),
-                "terminated": terminated,
-                "next_obs": next_obs,
-            }
-
-    buffer, network = LastRows(), nn.Linear(4, 2)
-    dqn = make(buffer=buffer, buffer_size=UNSET, network=network, hidden=UNSET)
-    before = network.weight.clone()
-    dqn.train(32)
-    assert len(buffer) == 32
-    assert not torch.equal(network.weight, before)
-    with pytest.raises(ConfigError, match="save_replay_buffer needs a buffer with state and"):
-        make(buffer=LastRows(), buffer_size=UNSET, save_replay_buffer=True)
 
 
 def test_same_seed_gives_the_same_bits_and_touches_no_global_stream() -> None:
@@ -361,8 +302,6 @@ def test_targets_of_several_steps_end_where_a_resumed_run_begins_anew(tmp_path: 
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"gama": 0.9}, ConfigError, "unknown option 'gama' .*did you mean 'gamma'"),
-        ({"buffer": "priorotized"}, LookupError, "unknown buffer .*did you mean 'prioritized'"),
         (
             {"buffer": [], "buffer_size": UNSET},
             ConfigError,
@@ -379,17 +318,9 @@ def test_targets_of_several_steps_end_where_a_resumed_run_begins_anew(tmp_path: 
             "n_step 3 is for buffers made here; give it to your ReplayBuffer",
         ),
         ({"learning_starts": 500}, ConfigError, "learning_starts 500 exceeds buffer_size 200"),
-        ({"priority_alpha": 0.5}, ConfigError, "priority_alpha needs buffer='prioritized'"),
-        ({"priority_beta": 1.0}, ConfigError, "priority_beta needs buffer='prioritized'"),
         ({"epsilon": 1.5}, ConfigError, r"epsilon: expected values in \[0.0, 1.0\]"),
-        ({"train_freq": 0}, ConfigError, "train_freq: expected .* got 0"),
-        ({"gradient_steps": 0}, ConfigError, "gradient_steps: expected .* got 0"),
         ({"prioritized": True, "buffer": "uniform"}, ConfigError, "and so does buffer='uniform'"),
-        ({"loss": "l1"}, ConfigError, "loss: expected 'huber' or 'mse'"),
-        ({"device": "tpu9"}, ConfigError, "device 'tpu9' cannot be used"),
-        ({"schedules": {"epsilo": lambda step: 0}}, ConfigError, "did you mean 'epsilon'"),
         ({"env": "Pendulum-v1"}, SpaceError, "DQN needs Discrete actions"),
-        ({"env": "CartPol-v1"}, EnvError, "cannot be built"),
     ],
 )
 def test_bad_input_is_named_before_any_work(
@@ -415,10 +346,9 @@ class Image(Scripted):
         return self.observation_space.sample(), *super().step(action)[1:]
 
 
-@pytest.mark.parametrize("dueling", [False, True])
-def test_images_stay_uint8_up_to_the_convolutions(dueling: bool) -> None:
+def test_images_stay_uint8_up_to_the_convolutions() -> None:
     """They are stored as they are, learnt from and acted on."""
-    dqn = make(Image(), dueling=dueling)
+    dqn = make(Image(), dueling=True)
     before = dqn.optimizer.parameters.clone()
     dqn.train(32)
     assert dqn.replay.buffer.state()["obs"].dtype == np.uint8
@@ -438,9 +368,9 @@ def test_action_masks_are_refused_rather_than_ignored() -> None:
         make(Masking()).train(16)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_rewards_and_observations_that_are_not_finite_are_refused(value: float) -> None:
+def test_rewards_and_observations_that_are_not_finite_are_refused() -> None:
     """The error names the env and what it returned."""
+    value = np.nan
 
     class Broken(Scripted):
         def step(self, action: Any) -> Any:
@@ -468,15 +398,13 @@ def test_rewards_and_observations_that_are_not_finite_are_refused(value: float) 
     ("option", "given", "message"),
     [
         ("n_envs", 3, "n_envs=2, got 3"),
-        ("buffer", "uniform", "buffer=PrioritizedReplayBuffer, got ReplayBuffer"),
         ("buffer_size", 16, "buffer_size=200, got 16"),
-        ("priority_alpha", 0.3, "alpha must be 0.6"),
     ],
 )
 def test_a_saved_buffer_that_does_not_fit_names_the_option(
     option: str, given: Any, message: str, tmp_path: Path
 ) -> None:
-    """With both values; not saving the buffer leaves it out, and learning starts again later."""
+    """With both values; not saving the buffer leaves it out."""
     dqn = make(n_envs=2, buffer="prioritized", save_replay_buffer=True)
     dqn.train(32)
     dqn.save(path := tmp_path / "saved")
@@ -484,9 +412,3 @@ def test_a_saved_buffer_that_does_not_fit_names_the_option(
         DQN.from_checkpoint(path, **{option: given})
     restored = DQN.from_checkpoint(path, **{option: given}, save_replay_buffer=False)
     assert len(restored.replay.buffer) == 0
-    steps = restored.clock.gradient_steps
-    restored.replay.learning_starts = 32
-    restored.train(16)
-    assert restored.clock.gradient_steps == steps
-    restored.train(32)
-    assert restored.clock.gradient_steps > steps

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from rlox.protocols import ExplorationStrategy
-from rlox_offpolicy.exploration import (
-    EpsilonGreedy,
-    GaussianNoise,
-    OrnsteinUhlenbeckNoise,
-)
+from rlox_offpolicy.exploration import EpsilonGreedy, GaussianNoise, OrnsteinUhlenbeckNoise
 
 NO_STARTS = np.zeros(4, np.bool_)
 
@@ -83,13 +78,3 @@ def test_ornstein_uhlenbeck_noise_follows_exploration_of_another_kind() -> None:
     noise = OrnsteinUhlenbeckNoise(0.5, rng())
     noise.load_state_dict(GaussianNoise(0.1, rng()).state_dict())
     assert noise.state_dict() == {"noise": None}
-
-
-def test_all_satisfy_the_protocol() -> None:
-    """Each has what an algorithm calls."""
-    for made in (
-        EpsilonGreedy(lambda step: 0.1, 2, rng()),
-        GaussianNoise(0.1, rng()),
-        OrnsteinUhlenbeckNoise(0.1, rng()),
-    ):
-        assert isinstance(made, ExplorationStrategy)

@@ -128,7 +128,7 @@ OWN: dict[Any, dict[str, nn.Module]] = {
 
 @pytest.mark.parametrize(
     ("algorithm", "option"),
-    [*((each, {"hidden": 9}) for each in OWN), (DQN, {"dueling": True})],
+    [(SAC, {"hidden": 9}), (DiscreteSAC, {"hidden": 9}), (DQN, {"dueling": True})],
 )
 def test_options_of_the_default_networks_are_refused(
     algorithm: Any, option: dict[str, Any], tmp_path: Path
@@ -183,12 +183,11 @@ def test_sac_takes_an_actor_with_the_protocols_methods_alone() -> None:
     assert sac.predict(np.zeros(3)).shape == sac.predict(np.zeros(3), deterministic=False).shape
 
 
-@pytest.mark.parametrize("algorithm", [TD3, DDPG])
-def test_td3_and_ddpg_take_a_plain_module(algorithm: Any) -> None:
+def test_td3_takes_a_plain_module() -> None:
     """One that is called with observations, and need not have ``deterministic``."""
     actor = nn.Sequential(nn.Linear(3, 1), nn.Tanh())
     assert isinstance(actor, DeterministicActor)
-    made = make(algorithm, policy=actor)
+    made = make(TD3, policy=actor)
     made.train(32)
     obs = np.ones(3, np.float32)
     expected = 2 * actor(torch.from_numpy(obs)).detach().numpy()
@@ -205,7 +204,7 @@ def test_own_networks_are_in_training_mode_in_gradient_steps_alone() -> None:
     norm = nn.BatchNorm1d(16)
     network = nn.Sequential(nn.Linear(4, 16), norm, nn.ReLU(), nn.Dropout(), nn.Linear(16, 2))
     options = {"learning_starts": 16, "batch_size": 8, "steps_per_iteration": 32, "seed": 0}
-    options |= {"train_freq": 8, "target_update_interval": 1}
+    options |= {"train_freq": 8, "gradient_steps": 2, "target_update_interval": 1}
     dqn = DQN("CartPole-v1", network=network, **options)
     dqn.train(64)
     assert not torch.equal(norm.running_mean, torch.zeros(16))
@@ -273,6 +272,8 @@ def test_a_buffer_of_other_shapes_is_refused_at_its_first_draw() -> None:
         ConfigError, match=r"Upright.sample\(16\) .* 'rewards', .*\(16,\).*\(16, 1\)"
     ):
         make(SAC, buffer=Upright(True)).train(32)
+    with pytest.raises(ConfigError, match="save_replay_buffer needs a buffer with state and"):
+        make(SAC, buffer=Rows(True), save_replay_buffer=True)
 
 
 class Far:
@@ -290,23 +291,12 @@ class Far:
         """Do nothing."""
 
 
-@pytest.mark.parametrize("algorithm", [SAC, TD3, DDPG])
-def test_the_buffer_gets_the_actions_that_the_env_gets(algorithm: Any) -> None:
+def test_the_buffer_gets_the_actions_that_the_env_gets() -> None:
     """Noise that leaves the bounds is clipped for both."""
     assert isinstance(Far(), ExplorationStrategy)
-    made = make(algorithm, exploration=Far(), learning_starts=0)
+    made = make(TD3, exploration=Far(), learning_starts=0)
     made.train(16)
     assert set(made.replay.buffer.state()["actions"].ravel()) == {1.0}
-
-
-@pytest.mark.parametrize("algorithm", ENVS)
-def test_the_parts_have_the_same_names_everywhere(algorithm: Any) -> None:
-    """What is in all of them is found under one name."""
-    made = make(algorithm)
-    names = ["replay", "schedules", "learner", "target"]
-    names += ["network", "exploration"] if algorithm is DQN else ["policy", "critic"]
-    names += ["exploration"] if algorithm in (SAC, TD3, DDPG) else []
-    assert [name for name in names if not hasattr(made, name)] == []
 
 
 class Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -351,19 +341,6 @@ def test_a_buffer_that_discounts_otherwise_is_refused() -> None:
     rlox.make("dqn", **options, gamma=0.9).close()
 
 
-def test_discrete_actions_may_be_kept_as_floats() -> None:
-    """As in a buffer that was made with its default types; learning is the same to the bit."""
-
-    def q_loss(act_dtype: str) -> float:
-        buffer = rlox.ReplayBuffer(100, 4, 1, act_dtype=act_dtype, seed=0)
-        dqn = rlox.make("dqn", env="CartPole-v1", buffer=buffer, seed=0, learning_starts=10,
-                        train_freq=4, gradient_steps=1, backend="torch", hidden=8)  # fmt: skip
-        with dqn:
-            return dqn.train(40)["q_loss"]
-
-    assert q_loss("float32") == q_loss("int64")
-
-
 def prioritized(capacity: int = 1_000) -> Any:
     """Return a prioritized buffer for CartPole."""
     return rlox.PrioritizedReplayBuffer(capacity, 4, 1, act_dtype="int64", seed=0)
@@ -394,7 +371,6 @@ def test_a_checkpoint_asks_for_own_parts_again(tmp_path: Path) -> None:
     ("algorithm", "part", "options"),
     [
         (DQN, {"buffer": prioritized()}, {"buffer_size": 5_000}),
-        (SAC, {"exploration": Far()}, {"noise_std": 0.3}),
         (TD3, {"exploration": Far()}, {"noise_std": 0.3}),
     ],
 )
