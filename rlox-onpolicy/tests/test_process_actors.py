@@ -21,7 +21,7 @@ from rlox_testing.probes import first_difference
 SMALL: dict[str, Any] = {"n_actors": 2, "n_envs": 2, "n_steps": 8, "hidden": 8, "seed": 1}
 
 
-@pytest.mark.parametrize("name", ["thread", "process"])
+@pytest.mark.parametrize("name", ["thread", pytest.param("process", marks=pytest.mark.slow)])
 def test_actor_backends_conform(name: str) -> None:
     """Unrolls are bit for bit those of a local actor."""
     assert rlox.testing.check_actor_backend(name) == {}
