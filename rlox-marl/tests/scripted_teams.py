@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from gymnasium import spaces
+from hypothesis import strategies as st
 from pettingzoo import AECEnv, ParallelEnv
 
 AGENTS = ["scout_0", "scout_1", "tank"]
@@ -340,3 +341,53 @@ def turns_oracle(episodes, actions):
             row.obs, row.active, row.masks = after.obs, after.active, after.masks
         rows.append(row)
     return rows
+
+
+EPISODES = [
+    {"scout_0": Life(0, 3, "terminated"), "scout_1": Life(1, 5, "truncated"),
+     "tank": Life(0, 4, "both")},
+    {"scout_0": Life(0, 2, "truncated"), "tank": Life(0, 2, "truncated")},
+    {"scout_0": Life(0, 4, "terminated"), "tank": Life(2, 6, "truncated")},
+]  # fmt: skip
+PAYS = dict.fromkeys(AGENTS, 1.0)
+TURNS = [
+    [Turn("scout_0", PAYS, {}), Turn("tank", PAYS, {}), Turn("scout_0", PAYS, {}),
+     Turn("scout_1", PAYS, {"scout_0": "terminated"}), Turn("tank", PAYS, {"tank": "truncated"})],
+    [Turn("tank", PAYS, {}), Turn("scout_1", PAYS, {})],
+]  # fmt: skip
+
+
+def parallel():
+    """Return a team whose agents die, join late and have masks."""
+    return ScriptedParallel(EPISODES)
+
+
+def by_turns():
+    """Return a team that takes turns."""
+    return ScriptedTurns(TURNS)
+
+
+HOW = st.sampled_from(["terminated", "truncated", "both"])
+
+
+@st.composite
+def lives(draw):
+    """Draw one episode: somebody is there from its begin."""
+    order = draw(st.permutations(AGENTS))
+    episode = {}
+    for i, agent in enumerate(order):
+        joins = 0 if i == 0 else draw(st.sampled_from([0, 0, 1, 2, 4, 99]))
+        episode[agent] = Life(joins, joins + draw(st.integers(1, 6)), draw(HOW))
+    return episode
+
+
+@st.composite
+def turns(draw):
+    """Draw one episode of turns."""
+    pays = st.fixed_dictionaries({agent: st.integers(-3, 3).map(float) for agent in AGENTS})
+    ends = st.one_of(
+        st.just({}), st.just({}), st.dictionaries(st.sampled_from(AGENTS), HOW, max_size=3)
+    )
+    return draw(
+        st.lists(st.builds(Turn, st.sampled_from(AGENTS), pays, ends), min_size=1, max_size=8)
+    )

@@ -3,34 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
-import torch
-from rlox import cli
 
 TRAIN = (
     "train", "mappo", "--env", "mpe2/simple_spread_v3", "--n-envs", "2", "--n-steps", "8",
     "--batch-size", "16", "--n-epochs", "1", "--hidden", "4", "--eval-episodes", "2", "--quiet",
 )  # fmt: skip
-
-
-@pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-    """Return a function that calls the command line in this process, in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    threads = torch.get_num_threads()
-
-    def run(*arguments):
-        capsys.readouterr()
-        monkeypatch.setattr(sys, "argv", ["rlox", *arguments])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        out, err = capsys.readouterr()
-        return int(exit_.value.code or 0), out, err
-
-    yield run
-    torch.set_num_threads(threads)
 
 
 def test_a_team_is_trained_evaluated_and_logged_by_its_id(run) -> None:

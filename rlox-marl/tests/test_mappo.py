@@ -4,34 +4,25 @@ from __future__ import annotations
 
 import logging
 
-import gymnasium
 import numpy as np
 import pytest
 import rlox
 import torch
+from games import PenaltyGame
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
 from rlox.errors import BackendError, CheckpointError, ConfigError, EnvError, UnknownNameError
-from rlox.nn import ConvolutionalEncoder
+from rlox.networks import ActorCriticPolicy
+from rlox.nn import ConvolutionalEncoder, make_encoder
 from rlox_marl.collector import MultiAgentCollector
 from rlox_marl.envs import PettingZooVecEnv, SimpleSpreadVecEnv
 from rlox_marl.ippo import IPPO
 from rlox_marl.mappo import MAPPO
 from rlox_testing.probes import first_difference
-from scripted_teams import AGENTS, Life, ScriptedParallel, ScriptedTurns, Turn
+from scripted_teams import AGENTS, by_turns, parallel
 
 SPREAD = "mpe2/simple_spread_v3"
 SMALL = {"n_envs": 4, "n_steps": 8, "batch_size": 32, "n_epochs": 2, "hidden": 8}
-PARALLEL = [
-    {"scout_0": Life(0, 3, "terminated"), "scout_1": Life(1, 5, "truncated"),
-     "tank": Life(0, 4, "both")},
-    {"scout_0": Life(0, 2, "truncated"), "tank": Life(0, 2, "truncated")},
-]  # fmt: skip
-TURNS = [
-    [Turn("scout_0", dict.fromkeys(AGENTS, 1.0), {}), Turn("tank", dict.fromkeys(AGENTS, 2.0), {}),
-     Turn("scout_1", dict.fromkeys(AGENTS, 3.0), {"scout_0": "terminated"}),
-     Turn("tank", dict.fromkeys(AGENTS, -1.0), {"tank": "terminated", "scout_1": "terminated"})],
-]  # fmt: skip
 
 
 def rows_of(metrics):
@@ -39,11 +30,17 @@ def rows_of(metrics):
     return {name: value for name, value in metrics.items() if not name.endswith("_per_second")}
 
 
-@pytest.mark.parametrize("name", ["mappo", "ippo"])
+@pytest.fixture(scope="module")
+def plain():
+    """Return what 64 steps with the defaults make."""
+    with rlox.make("mappo", env=SPREAD, seed=1, **SMALL) as algorithm:
+        algorithm.train(64)
+        return algorithm.state_dict()
+
+
 @pytest.mark.parametrize(
     "options",
     [
-        {},
         {"share_parameters": "agent"},
         {"team_reward": "mean"},
         {"team_reward": "sum", "normalize_values": "value_norm", "huber_delta": 10.0},
@@ -51,30 +48,28 @@ def rows_of(metrics):
         {"huber_delta": 1.0, "dual_clip": 3.0, "target_kl": 0.1},
     ],
 )
-def test_options_train_a_team(name, options) -> None:
+def test_options_train_a_team(plain, options) -> None:
     """Every option changes what is learnt, and the training stays finite."""
-    with rlox.make(name, env=SPREAD, seed=1, **SMALL, **options) as algorithm:
-        metrics = algorithm.train(256)
-        assert algorithm.clock.env_steps == 256
+    with rlox.make("mappo", env=SPREAD, seed=1, **SMALL, **options) as algorithm:
+        metrics = algorithm.train(64)
+        assert algorithm.clock.env_steps == 64
         for key, value in metrics.items():
-            assert np.isfinite(value), key
-        with rlox.make(name, env=SPREAD, seed=1, **SMALL) as plain:
-            plain.train(256)
-            assert bool(options) == (
-                first_difference(algorithm.state_dict(), plain.state_dict()) is not None
-            )
+            assert np.isfinite(value) or key.startswith(("return", "mean_", "episodes")), key
+        assert first_difference(algorithm.state_dict(), plain) is not None
 
 
-@pytest.mark.parametrize("critic", ["state", "observations", "agent_state", "local"])
-@pytest.mark.parametrize("factory", ["parallel", "turns"])
-def test_agents_that_die_join_and_wait_are_trained(critic, factory) -> None:
+@pytest.mark.parametrize(
+    ("critic", "source"),
+    [
+        ("state", parallel),
+        ("agent_state", parallel),
+        ("observations", by_turns),
+        ("local", by_turns),
+    ],
+)
+def test_agents_that_die_join_and_wait_are_trained(critic, source) -> None:
     """Groups of several spaces, deaths, late joiners, turns and masks need no special case."""
-    if factory == "turns" and critic in ("state", "agent_state"):
-        pytest.skip("the turn-based script has no state")
-    script, episodes = (
-        (ScriptedParallel, PARALLEL) if factory == "parallel" else (ScriptedTurns, TURNS)
-    )
-    with MAPPO(lambda: script(episodes), critic=critic, seed=3, **SMALL) as algorithm:
+    with MAPPO(source, critic=critic, seed=3, **SMALL) as algorithm:
         metrics = algorithm.train(64)
         assert set(algorithm.learning.policies) == {"scout", "tank"}
         assert all(np.isfinite(metrics[f"return/{agent}"]) for agent in AGENTS)
@@ -84,15 +79,17 @@ def test_agents_that_die_join_and_wait_are_trained(critic, factory) -> None:
         np.testing.assert_allclose(np.mean(returns, axis=0), result.returns)
 
 
-@pytest.mark.parametrize("backend", ["torch", "auto"])
-@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
 @pytest.mark.parametrize(
-    "more",
+    ("backend", "env_id", "more"),
     [
-        {},
-        {"recurrent": "lstm", "memory_size": 8},
-        {"recurrent": "gru", "memory_size": 8, "normalize_observations": True},
-        {"normalize_rewards": True, "frame_stack": 2, "vf_clip_eps": 0.2},
+        ("torch", "CartPole-v1", {"normalize_rewards": True, "frame_stack": 2, "vf_clip_eps": 0.2}),
+        ("auto", "Pendulum-v1", {}),
+        ("torch", "Pendulum-v1", {"recurrent": "lstm", "memory_size": 8}),
+        (
+            "auto",
+            "CartPole-v1",
+            {"recurrent": "gru", "memory_size": 8, "normalize_observations": True},
+        ),
     ],
 )
 def test_one_agent_is_ppo(backend, env_id, more) -> None:
@@ -108,6 +105,14 @@ def test_one_agent_is_ppo(backend, env_id, more) -> None:
     assert ppo.learner.backend == mappo.learner.backend
     obs = np.zeros(ppo.collector.env.observation_space.shape, np.float32)
     assert np.array_equal(ppo.predict(obs), mappo.predict(obs, agent_idx=0))
+
+
+def test_the_penalty_game_is_played_at_its_optimum() -> None:
+    """Without a penalty both agents agree on a corner."""
+    options = {**SMALL, "n_envs": 16, "batch_size": 64, "n_epochs": 4, "learning_rate": 5e-3}
+    with MAPPO(PenaltyGame, seed=0, **options) as algorithm:
+        algorithm.train(1_280)
+        assert algorithm.evaluate(n_episodes=2).mean_return == 10.0
 
 
 class Shown(ParallelEnv):
@@ -148,20 +153,16 @@ class Shown(ParallelEnv):
         pass
 
 
+IMAGE = spaces.Box(0, 255, (36, 36, 3), np.uint8)
+NESTED = spaces.Dict({"x": spaces.Box(-1, 1, (3,), np.float32), "kind": spaces.Discrete(3)})
+
+
 @pytest.mark.parametrize(
-    "seen",
+    ("seen", "acts"),
     [
-        spaces.Box(0, 255, (36, 36, 3), np.uint8),
-        spaces.Dict({"x": spaces.Box(-1, 1, (3,), np.float32), "kind": spaces.Discrete(3)}),
-    ],
-    ids=["image", "dict"],
-)
-@pytest.mark.parametrize(
-    "acts",
-    [
-        spaces.Box(np.float32([-1, 0]), np.float32([1, 4]), dtype=np.float32),
-        spaces.MultiDiscrete([2, 3, 4]),
-        spaces.MultiBinary(3),
+        (NESTED, spaces.Box(np.float32([-1, 0]), np.float32([1, 4]), dtype=np.float32)),
+        (IMAGE, spaces.MultiDiscrete([2, 3, 4])),
+        (NESTED, spaces.MultiBinary(3)),
     ],
     ids=["continuous", "multi_discrete", "multi_binary"],
 )
@@ -181,8 +182,7 @@ def test_bfloat16_is_of_images_alone() -> None:
     acts, options = spaces.MultiDiscrete([2, 3]), {**SMALL, "compute_dtype": "bfloat16"}
     with pytest.raises(ConfigError, match="is of convolutions over images, and the network has"):
         MAPPO(SPREAD, **options)
-    image = spaces.Box(0, 255, (36, 36, 3), np.uint8)
-    with MAPPO(lambda: Shown(image, acts), seed=0, **options) as algorithm:
+    with MAPPO(lambda: Shown(IMAGE, acts), seed=0, **options) as algorithm:
         (policy,) = algorithm.learning.policies.values()
         encoders = [one for one in policy.modules() if isinstance(one, ConvolutionalEncoder)]
         assert len(encoders) == 3  # the actor's, and the critic's of two agents
@@ -204,7 +204,7 @@ def test_the_defaults_are_the_documented_signatures() -> None:
 
 def test_the_first_ratio_is_one() -> None:
     """The policy that learns first gives the actions the probabilities they were sampled with."""
-    for env in (SPREAD, lambda: ScriptedParallel(PARALLEL), lambda: ScriptedTurns(TURNS)):
+    for env in (SPREAD, parallel, by_turns):
         options = {**SMALL, "n_epochs": 1, "batch_size": 32, "learning_rate": 0.0}
         with MAPPO(env, **options) as algorithm:
             metrics = algorithm.train(32)
@@ -212,52 +212,15 @@ def test_the_first_ratio_is_one() -> None:
             assert metrics["clip_fraction"] == 0.0
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"normalize_values": "popart"},
-        {"share_parameters": "agent", "critic_learning_rate": 1e-3},
-    ],
-)
-def test_a_resumed_training_is_exact_on_native_envs(tmp_path, options) -> None:
-    """N, save, load and N equal 2N: parameters, moments, envs and rows."""
-    straight = rlox.make("mappo", env=SPREAD, seed=2, **SMALL, **options)
-    straight.train(96)
-    straight.save(tmp_path / "half.rlox")
-    resumed = MAPPO.from_checkpoint(tmp_path / "half.rlox")
-    for _ in range(2):
-        assert first_difference(rows_of(straight.train(96)), rows_of(resumed.train(96))) is None
-    assert first_difference(straight.state_dict(), resumed.state_dict()) is None
-
-
-def test_the_same_seed_gives_the_same_bits() -> None:
-    """One seed fixes parameters and rows; acting in between changes nothing."""
-
-    def trained(seed, acts=False):
-        with rlox.make("mappo", env=SPREAD, seed=seed, **SMALL) as algorithm:
-            for _ in range(2):
-                algorithm.train(1)
-                if acts:
-                    algorithm.predict([0.0] * 18, deterministic=False)
-                    algorithm.evaluate(n_episodes=1, deterministic=False)
-            return algorithm.state_dict()
-
-    assert first_difference(trained(1), trained(1, acts=True)) is None
-    assert first_difference(trained(1), trained(2)) is not None
-
-
 def test_envs_without_a_state_begin_new_episodes_and_say_so(tmp_path, caplog) -> None:
     """PettingZoo envs cannot be restored: the training goes on with new episodes."""
-    algorithm = MAPPO(env_fn=lambda: ScriptedParallel(PARALLEL), **SMALL)
+    algorithm = MAPPO(env_fn=parallel, **SMALL)
     algorithm.train(32)
     algorithm.save(tmp_path / "one.rlox")
     with pytest.raises(CheckpointError, match="pass it as env_id="):
         MAPPO.from_checkpoint(tmp_path / "one.rlox")
     with caplog.at_level(logging.WARNING, "rlox"):
-        again = MAPPO.from_checkpoint(
-            tmp_path / "one.rlox", env_fn=lambda: ScriptedParallel(PARALLEL)
-        )
+        again = MAPPO.from_checkpoint(tmp_path / "one.rlox", env_fn=parallel)
     assert "new episodes begin" in caplog.text
     assert again.clock.env_steps == 32
     assert np.isfinite(again.train(32)["policy_loss"])
@@ -266,7 +229,6 @@ def test_envs_without_a_state_begin_new_episodes_and_say_so(tmp_path, caplog) ->
 def test_predict_takes_agents_batches_and_masks() -> None:
     """Actions are ints for one observation and arrays for batches, by agent, within masks."""
     with rlox.make("mappo", env=SPREAD, share_parameters="agent", **SMALL) as algorithm:
-        algorithm.train(256)
         rng = np.random.default_rng(0)
         obs = rng.normal(size=(12, 18)).astype(np.float32)
         who = np.arange(12) % 3
@@ -282,17 +244,6 @@ def test_predict_takes_agents_batches_and_masks() -> None:
             algorithm.predict(obs[0], agent_idx="agent_0")
 
 
-def test_the_evaluation_loop_plays_teams() -> None:
-    """rlox.evaluate returns each agent's returns, their means, and the same for one seed."""
-    with rlox.make("ippo", env=SPREAD, **SMALL) as algorithm:
-        first = rlox.evaluate(algorithm, SPREAD, n_episodes=6, seed=3)
-        again = rlox.evaluate(algorithm, SPREAD, n_episodes=6, seed=3)
-    assert first.lengths.tolist() == [25] * 6
-    assert set(first.agent_returns) == {"agent_0", "agent_1", "agent_2"}
-    np.testing.assert_allclose(np.mean(list(first.agent_returns.values()), axis=0), first.returns)
-    np.testing.assert_array_equal(first.returns, again.returns)
-
-
 def test_native_and_pettingzoo_copies_train_alike() -> None:
     """The same team learns the same in NumPy and through mpe2, whose numbers are equal."""
     states = []
@@ -305,9 +256,6 @@ def test_native_and_pettingzoo_copies_train_alike() -> None:
 
 def test_an_own_policy_learns() -> None:
     """A callable makes a policy for each view; its parameters move."""
-    from rlox.networks import ActorCriticPolicy
-    from rlox.nn import make_encoder
-
     made = []
 
     def make(observation_space, action_space):
@@ -321,45 +269,32 @@ def test_an_own_policy_learns() -> None:
         assert any(not torch.equal(a, b) for a, b in zip(before, made[0].parameters(), strict=True))
 
 
-class _Continuous(gymnasium.Env):
-    observation_space = spaces.Box(-1, 1, (2,), np.float32)
-    action_space = spaces.Discrete(2)
-
-
 WRONG = [
     ({"n_agents": 2}, SPREAD, ConfigError, "n_agents is 2, but the env has 3 agents"),
     ({"n_agents": 2}, "CartPole-v1", ConfigError, "n_agents is 2, but the env has one agent"),
-    ({"n_agents": 0}, SPREAD, ConfigError, "n_agents"),
     ({"critic": "states"}, SPREAD, ConfigError, "critic: expected"),
     ({"critic": "state"}, "CartPole-v1", ConfigError, "critic='state' needs an env of several"),
-    ({"critic": "state"}, lambda: ScriptedTurns(TURNS), ConfigError, "needs an env with a state"),
-    ({"critic": "agent_state"}, lambda: ScriptedTurns(TURNS), ConfigError, "with a state"),
+    ({"critic": "state"}, by_turns, ConfigError, "needs an env with a state"),
     ({"share_parameters": "agent", "n_agents": 1}, "CartPole-v1", ConfigError, "several agents"),
     ({"team_reward": "mean"}, "CartPole-v1", ConfigError, "team_reward='mean' needs an env"),
     ({"normalize_values": "popart"}, "CartPole-v1", ConfigError, "normalize_values='popart' needs"),
-    ({"normalize_values": "pop"}, SPREAD, ConfigError, "normalize_values: expected"),
     ({"huber_delta": 1.0}, "CartPole-v1", ConfigError, "huber_delta=1.0 needs an env"),
-    ({"huber_delta": 0.0}, SPREAD, ConfigError, "huber_delta"),
     ({"critic_learning_rate": 0.1}, "CartPole-v1", ConfigError, "critic_learning_rate=0.1 needs"),
     ({"critic_learning_rate": 2.0}, SPREAD, ConfigError, r"values in \[0.0, 1.0\]"),
     ({"team_rewards": "mean"}, SPREAD, ConfigError, "did you mean 'team_reward'"),
     ({"backend": "native", "recurrent": "gru", "n_steps": 32}, SPREAD, (BackendError, LookupError),
      "learner backend"),
     ({"recurrent": "gru", "n_steps": 100}, SPREAD, ConfigError, "no multiple of n_steps 100"),
-    ({"frame_stack": 0}, SPREAD, ConfigError, "frame_stack"),
     ({"vectorization": "async", "env_backend": "vectorized"}, SPREAD, ConfigError, "is of Petting"),
     ({"vectorization": "async"}, SimpleSpreadVecEnv(4), ConfigError, "got a SimpleSpreadVecEnv"),
-    ({"vectorization": "async", "n_envs": 1}, ScriptedParallel(PARALLEL), EnvError, "itself; pass"),
+    ({"vectorization": "async", "n_envs": 1}, parallel(), EnvError, "itself; pass"),
     ({"vectorization": "async", "n_envs": 10**4}, "mpe2/simple_tag_v3", EnvError, "a process per"),
     ({"policy": torch.nn.Linear(1, 1)}, SPREAD, TypeError, "policy must be a callable"),
     ({"policy": lambda *_: torch.nn.Linear(1, 1)}, SPREAD, TypeError, "which lacks"),
     ({"env_backend": "vectorised"}, SPREAD, UnknownNameError, "did you mean 'vectorized'"),
     ({"env_backend": "gymnasium"}, SPREAD, EnvError, "simple_spread"),
     ({}, None, ConfigError, "there is no env"),
-    ({}, "mpe2/simple_sprea_v3", EnvError, "no PettingZoo env is called"),
-    ({}, "sisl/multiwalker-v1", EnvError, "there is sisl/multiwalker-v9"),
     ({"n_envs": 4}, SimpleSpreadVecEnv(2), EnvError, "n_envs is 4, but the vector env has 2 envs"),
-    ({"n_envs": 2}, ScriptedParallel(PARALLEL), EnvError, "one env cannot serve as n_envs = 2"),
     ({}, 3, EnvError, "int"),
 ]  # fmt: skip
 

@@ -74,18 +74,14 @@ def run(*given: object, threads: int) -> list[Any]:
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("mappo", POLICY | MEMORY | {"normalize_values": "value_norm"}),
-        ("ippo", POLICY | MEMORY | {"recurrent": "lstm", "normalize_values": "popart"}),
-        ("mappo", POLICY | POOL),
-        ("qmix", VALUES | MEMORY),
-        ("vdn", VALUES),
-    ],
-    ids=[
-        "mappo-gru-value_norm",
-        "ippo-lstm-popart",
-        "mappo-rated-pool",
-        "qmix-gru-replay",
-        "vdn-replay",
+        pytest.param("qmix", VALUES | MEMORY, id="qmix-gru-replay"),
+        pytest.param("mappo", POLICY | POOL, id="mappo-rated-pool", marks=pytest.mark.slow),
+        pytest.param(
+            "ippo",
+            POLICY | MEMORY | {"recurrent": "lstm", "normalize_values": "popart"},
+            id="ippo-lstm-popart",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_training_goes_on_in_a_new_process(tmp_path: Path, name: str, options: dict) -> None:

@@ -58,20 +58,6 @@ def test_episodes_of_random_actions_end(env_id, kwargs, sizes, state, monkeypatc
     env.close()
 
 
-def test_equal_seeds_give_equal_episodes() -> None:
-    """Env i of seed s equals env 0 of seed s + i."""
-    wide = PettingZooVecEnv("mpe2/simple_tag_v3", 3, seed=4)
-    one = PettingZooVecEnv("mpe2/simple_tag_v3", 1, seed=6)
-    first, second = wide.reset_all(), one.reset_all()
-    rng = np.random.default_rng(0)
-    for _ in range(30):
-        for name, obs in first["obs"].items():
-            assert obs[2].tobytes() == second["obs"][name][0].tobytes()
-        actions = possible_actions(rng, wide, first)
-        first = wide.step_all(actions)
-        second = one.step_all({name: rows[2:] for name, rows in actions.items()})
-
-
 def test_the_loser_is_paid_for_its_last_move() -> None:
     """It waits while the winner moves, and both are paid in that step."""
     env = PettingZooVecEnv("classic/tictactoe-v3")

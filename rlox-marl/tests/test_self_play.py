@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import numpy as np
 import pytest
 import torch
 from games import HigherNumber, PenaltyGame
-from rlox import cli
 from rlox.errors import ConfigError
 from rlox_marl.ippo import IPPO
 from rlox_marl.matches import MatchResult, play_match
@@ -91,10 +89,9 @@ def test_members_act_on_their_side_only() -> None:
     assert set(acted[~pool.learning].tolist()) == {1, 3}
 
 
-@pytest.mark.parametrize("drawn", ["even", "rating"])
-def test_the_rating_rises_where_there_is_something_to_learn(drawn) -> None:
+def test_the_rating_rises_where_there_is_something_to_learn() -> None:
     """In a game that the higher number wins the learner outgrows its earlier policies."""
-    with IPPO(HigherNumber, seed=0, **{**GAME, "opponents": drawn}) as algorithm:
+    with IPPO(HigherNumber, seed=0, **GAME) as algorithm:
         metrics = algorithm.train(4_096)
         assert metrics["elo"] > 1_100.0
         assert metrics["pool_policies"] == 3.0
@@ -196,20 +193,14 @@ def test_a_match_counts_games_on_both_sides(numbers, expected) -> None:
         play_match(*map(Fixed, numbers), "mpe2/simple_spread_v3")
 
 
-def test_runs_play_each_other_on_the_command_line(tmp_path, monkeypatch, capsys) -> None:
+def test_runs_play_each_other_on_the_command_line(run, tmp_path) -> None:
     """``rlox marl match`` takes checkpoints; a policy that samples is no match for itself."""
-    options = {key: value for key, value in GAME.items() if key != "opponents"}
-    for key in ("pool_interval", "pool_size"):
-        options.pop(key)
+    options = {key: value for key, value in GAME.items() if not key.startswith(("opp", "pool"))}
     for seed in (0, 1):
         with IPPO(TIC_TAC_TOE, seed=seed, **{**options, "n_envs": 2}) as algorithm:
             algorithm.save(tmp_path / f"{seed}.rlox")
-    command = ["rlox", "marl", "match", str(tmp_path / "0.rlox"), str(tmp_path / "1.rlox")]
-    monkeypatch.setattr(sys, "argv", [*command, "--games", "4", "--json"])
-    with pytest.raises(SystemExit) as exit_:
-        cli.main()
-    out, err = capsys.readouterr()
-    assert not exit_.value.code, err
+    code, out, err = run("marl", "match", "0.rlox", "1.rlox", "--games", 4, "--json")
+    assert code == 0, err
     found = json.loads(out)
     assert found["env"] == TIC_TAC_TOE
     assert found["wins"] + found["draws"] + found["losses"] == 4

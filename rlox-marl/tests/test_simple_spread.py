@@ -34,19 +34,16 @@ def require_equal(ours, theirs):
 
 OPTIONS = [
     {},
-    {"continuous_actions": True},
-    {"N": 1},
-    {"N": 2, "local_ratio": 0.0},
-    {"N": 4, "local_ratio": 1.0, "max_cycles": 40},
+    {"N": 1, "local_ratio": 0.0},
+    {"N": 4, "local_ratio": 1.0, "max_cycles": 10},
     {"N": 5, "continuous_actions": True, "max_cycles": 7, "local_ratio": 0.3},
-    {"N": 6},
 ]
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_equals_mpe2_byte_for_byte(options) -> None:
-    """50 seeds, two episodes each and the reset after them, of random actions."""
-    n_envs = 50
+    """10 seeds, two episodes each and the reset after them, of random actions."""
+    n_envs = 10
     ours = SimpleSpreadVecEnv(n_envs, seed=100, **options)
     theirs = PettingZooVecEnv("mpe2/simple_spread_v3", n_envs, seed=100, env_kwargs=options)
     assert ours.groups == theirs.groups
@@ -66,12 +63,12 @@ def test_equals_mpe2_byte_for_byte(options) -> None:
 
 def test_agents_that_collide_equal_mpe2() -> None:
     """Everybody pushes towards one corner, so that all touch; forces grow large there."""
-    ours = SimpleSpreadVecEnv(4, seed=3, N=6, max_cycles=60)
+    ours = SimpleSpreadVecEnv(2, seed=3, N=6, max_cycles=60)
     theirs = PettingZooVecEnv(
-        "mpe2/simple_spread_v3", 4, seed=3, env_kwargs={"N": 6, "max_cycles": 60}
+        "mpe2/simple_spread_v3", 2, seed=3, env_kwargs={"N": 6, "max_cycles": 60}
     )
     ours.reset_all(), theirs.reset_all()
-    where = np.zeros((4, 6), np.int64)
+    where = np.zeros((2, 6), np.int64)
     touched = 0
     for _ in range(60):
         # towards the origin: the sign of each agent's own position, along the farther axis

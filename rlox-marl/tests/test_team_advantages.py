@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rlox.seeding import SeedStreams
 from rlox_marl.advantages import estimate_team_advantages
@@ -15,12 +15,12 @@ from rlox_marl.running import RunningTeams
 from rlox_marl.views import make_views
 from scripted_teams import (
     AGENTS,
-    N_ACTIONS,
     Life,
     ScriptedParallel,
     ScriptedTurns,
-    Turn,
+    lives,
     parallel_oracle,
+    turns,
     turns_oracle,
 )
 
@@ -91,36 +91,6 @@ def oracle(rows, agent, team_reward):
     return found
 
 
-@st.composite
-def lives(draw):
-    """Draw one episode of agents that join and end."""
-    episode = {}
-    for agent in AGENTS:
-        joins = 0 if agent == AGENTS[0] else draw(st.integers(0, 3))
-        ends = joins + draw(st.integers(1, 6))
-        episode[agent] = Life(
-            joins, ends, draw(st.sampled_from(["terminated", "truncated", "both"]))
-        )
-    return episode
-
-
-@st.composite
-def turns(draw):
-    """Draw one episode of turns."""
-    count = draw(st.integers(1, 8))
-    return [
-        Turn(
-            draw(st.sampled_from(AGENTS)),
-            {agent: float(draw(st.integers(-3, 3))) for agent in AGENTS},
-            {
-                agent: draw(st.sampled_from(["terminated", "truncated"]))
-                for agent in draw(st.sets(st.sampled_from(AGENTS), max_size=1))
-            },
-        )
-        for _ in range(count)
-    ]
-
-
 def check(make, slow, n_envs, share, team_reward, seed):
     """Compare a rollout's batches with the oracle's, agent by agent."""
     env = PettingZooVecEnv(make, n_envs)
@@ -155,7 +125,6 @@ def check(make, slow, n_envs, share, team_reward, seed):
     env.close()
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     st.lists(lives(), min_size=1, max_size=3),
     st.integers(1, 3),
@@ -174,7 +143,6 @@ def test_batches_of_agents_that_die_and_join_are_the_oracles(
     check(lambda: ScriptedParallel(episodes), slow, n_envs, share, team_reward, seed)
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     st.lists(turns(), min_size=1, max_size=3),
     st.integers(1, 3),
@@ -201,4 +169,3 @@ def test_a_rollout_of_agents_that_rest_throughout_has_no_batch() -> None:
     collector = MultiAgentCollector(RunningTeams(env, SeedStreams(0).seed), views)
     batches = collector.collect({view.name: Scripted(0) for view in views}, 5)
     assert list(batches) == [AGENTS[0]]
-    assert N_ACTIONS["tank"] == 2

@@ -42,17 +42,15 @@ def end(algorithm):
         return algorithm.learning.state_dict()["policies"], row
 
 
-@pytest.mark.parametrize("name", ["mappo", "ippo"])
-@pytest.mark.parametrize("share", ["group", "agent"])
-def test_an_added_loss_is_minimised_and_logged(name, share) -> None:
+def test_an_added_loss_is_minimised_and_logged() -> None:
     """One of 0 changes nothing; another one changes what is learnt, of every policy."""
-    options = {"env": SPREAD, "seed": 3, "share_parameters": share, "backend": "torch", **SMALL}
-    plain, _ = end(rlox.make(name, **options))
-    same, row = end(rlox.make(name, added_losses={"policy": nothing}, **options))
+    options = {"env": SPREAD, "seed": 3, "share_parameters": "agent", "backend": "torch", **SMALL}
+    plain, _ = end(rlox.make("mappo", **options))
+    same, row = end(rlox.make("mappo", added_losses={"policy": nothing}, **options))
     assert first_difference(plain, same) is None
     assert row["nothing"] == 0.0
     both = {"policy": [nothing, large_values]}
-    other, row = end(rlox.make(name, added_losses=both, **options))
+    other, row = end(rlox.make("mappo", added_losses=both, **options))
     assert row["large_values"] > 0.0
     for policy in plain:
         assert first_difference(plain[policy], other[policy]) is not None
@@ -81,7 +79,7 @@ def test_an_added_loss_moves_the_policy_where_it_points() -> None:
     assert np.isnan(row["policy_loss"])
 
 
-@pytest.mark.parametrize("values", ["none", "value_norm", "popart"])
+@pytest.mark.parametrize("values", ["none", "popart"])
 def test_an_objective_of_equal_numbers_learns_alike(values) -> None:
     """The algorithm's own objective, passed as the user's, gives the same parameters."""
     options = {"env": SPREAD, "seed": 3, "normalize_values": values, **SMALL}

@@ -17,25 +17,22 @@ from rlox_marl.envs import PettingZooVecEnv, SimpleSpreadVecEnv
 from rlox_marl.ippo import IPPO
 from rlox_marl.mappo import MAPPO
 from rlox_testing.probes import first_difference
-from scripted_teams import AGENTS, Life, ScriptedParallel, ScriptedTurns, Turn
+from scripted_teams import (
+    AGENTS,
+    PAYS,
+    Life,
+    ScriptedParallel,
+    ScriptedTurns,
+    Turn,
+    by_turns,
+    parallel,
+)
 
 SPREAD = "mpe2/simple_spread_v3"
 SMALL = {
     "n_envs": 3, "n_steps": 8, "batch_size": 32, "n_epochs": 2, "hidden": 8, "memory_size": 8,
 }  # fmt: skip
-PAYS = dict.fromkeys(AGENTS, 1.0)
-LIVES = [
-    {"scout_0": Life(0, 3, "terminated"), "scout_1": Life(1, 5, "truncated"),
-     "tank": Life(0, 4, "both")},
-    {"scout_0": Life(0, 2, "truncated"), "tank": Life(0, 2, "truncated")},
-    {"scout_0": Life(0, 4, "terminated"), "tank": Life(2, 6, "truncated")},
-]  # fmt: skip
-TURNS = [
-    [Turn("scout_0", PAYS, {}), Turn("tank", PAYS, {}), Turn("scout_0", PAYS, {}),
-     Turn("scout_1", PAYS, {"scout_0": "terminated"}), Turn("tank", PAYS, {"tank": "truncated"})],
-    [Turn("tank", PAYS, {}), Turn("scout_1", PAYS, {})],
-]  # fmt: skip
-FACTORIES = {"parallel": lambda: ScriptedParallel(LIVES), "turns": lambda: ScriptedTurns(TURNS)}
+FACTORIES = {"parallel": parallel, "turns": by_turns}
 
 
 class Interrupted(ScriptedParallel):
@@ -79,12 +76,11 @@ def test_all_envs_begin_new_episodes_after_an_interrupted_step(name, options) ->
 
 
 @pytest.mark.parametrize(
-    ("recurrent", "values"), [("lstm", "none"), ("gru", "value_norm"), ("gru", "popart")]
+    ("source", "recurrent", "values"),
+    [(SPREAD, "gru", "popart"), (parallel, "lstm", "none"), (by_turns, "gru", "value_norm")],
 )
-@pytest.mark.parametrize("env", [SPREAD, "parallel", "turns"])
-def test_the_learner_replays_what_the_actor_found(env, recurrent, values) -> None:
+def test_the_learner_replays_what_the_actor_found(source, recurrent, values) -> None:
     """Before the first gradient step of a rollout probabilities and values are the actor's."""
-    source = FACTORIES.get(env, env)
     with MAPPO(source, seed=0, recurrent=recurrent, normalize_values=values, **SMALL) as algorithm:
         policies = algorithm.learning.policies
         for _ in range(3):
@@ -128,7 +124,7 @@ def test_the_first_ratio_is_one() -> None:
         assert max(ratio.found) > 1e-4
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(st.sampled_from(sorted(FACTORIES)), st.integers(1, 3), st.integers(0, 99))
 def test_memories_are_those_of_agents_followed_one_by_one(factory, n_envs, seed) -> None:
     """An agent's memory takes in what it acted on, and forgets where its env's episode begins."""
@@ -210,14 +206,13 @@ class Echo(ParallelEnv):
         pass
 
 
-@pytest.mark.parametrize("recurrent", ["lstm", "gru"])
-def test_a_memory_is_learnt_to_be_used(recurrent) -> None:
+def test_a_memory_is_learnt_to_be_used() -> None:
     """With a memory agents say what they saw; without one they cannot."""
     options = {
         "n_envs": 16, "n_steps": 12, "batch_size": 96, "hidden": 16, "learning_rate": 1e-2,
         "seed": 0,
     }  # fmt: skip
-    with MAPPO(Echo, recurrent=recurrent, memory_size=16, **options) as algorithm:
+    with MAPPO(Echo, recurrent="gru", memory_size=16, **options) as algorithm:
         algorithm.train(6_000)
         assert algorithm.evaluate(n_episodes=50).mean_return == 1.0
     with MAPPO(Echo, **options) as algorithm:
@@ -225,10 +220,10 @@ def test_a_memory_is_learnt_to_be_used(recurrent) -> None:
         assert algorithm.evaluate(n_episodes=50).mean_return < 0.8
 
 
-@pytest.mark.parametrize("more", [{}, {"normalize_observations": True, "frame_stack": 2}])
-def test_a_resumed_training_is_exact(tmp_path, more) -> None:
+def test_a_resumed_training_is_exact(tmp_path) -> None:
     """N, save, load and N equal 2N: parameters, memories and rows."""
-    options = {**SMALL, "recurrent": "lstm", "normalize_values": "popart", **more}
+    options = {**SMALL, "recurrent": "lstm", "normalize_values": "popart"}
+    options |= {"normalize_observations": True, "frame_stack": 2}
     straight = rlox.make("mappo", env=SPREAD, seed=2, **options)
     straight.train(72)
     straight.save(tmp_path / "half.rlox")

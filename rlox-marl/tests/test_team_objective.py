@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import rlox
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rlox.batches.rollout import RolloutBatch
 from rlox.losses import ClippedSurrogate
@@ -16,13 +16,9 @@ from rlox_marl.mappo import MAPPO
 from rlox_marl.objectives import TeamSurrogate, huber
 from rlox_marl.policies import TeamPolicy
 from rlox_marl.views import make_views
-from scripted_teams import Life, ScriptedParallel
+from scripted_teams import parallel
 
 SPREAD = "mpe2/simple_spread_v3"
-LIVES = [
-    {"scout_0": Life(0, 3, "terminated"), "scout_1": Life(1, 5, "truncated"),
-     "tank": Life(0, 4, "both")},
-]  # fmt: skip
 
 
 def plain_huber(errors, delta):
@@ -32,7 +28,6 @@ def plain_huber(errors, delta):
     return np.array([e * e if abs(e) <= delta else delta * (2 * abs(e) - delta) for e in errors])
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     delta=st.sampled_from([None, 0.1, 10.0]),
@@ -118,9 +113,7 @@ def test_huber_is_smooth_and_even(delta) -> None:
 def test_rows_that_rest_weigh_nothing(values) -> None:
     """What resting agents saw, did and would have been worth does not reach the batch."""
     options = {"n_envs": 3, "n_steps": 11, "batch_size": 8, "n_epochs": 1, "hidden": 8}
-    with MAPPO(
-        lambda: ScriptedParallel(LIVES), seed=1, normalize_values=values, **options
-    ) as algorithm:
+    with MAPPO(parallel, seed=1, normalize_values=values, **options) as algorithm:
         policies = algorithm.learning.policies
         for _ in range(3):
             unrolls = algorithm.collector.unroll(policies, 11)
@@ -158,8 +151,10 @@ def test_advantages_are_of_denormalised_values() -> None:
         assert abs(float(outputs.mean()) - float(batch.values.mean())) > 1.0
 
 
-@pytest.mark.parametrize("critic", ["state", "observations", "agent_state", "local"])
-@pytest.mark.parametrize("share", ["group", "agent"])
+@pytest.mark.parametrize(
+    ("critic", "share"),
+    [("state", "group"), ("observations", "agent"), ("agent_state", "group"), ("local", "agent")],
+)
 def test_critics_see_what_their_kind_says(critic, share) -> None:
     """The actor sees its observation and who it is; the critic state, all observations, or less."""
     env = PettingZooVecEnv(SPREAD, 2)

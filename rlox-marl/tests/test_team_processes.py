@@ -9,22 +9,15 @@ import time
 import numpy as np
 import pytest
 import rlox
-from gymnasium import spaces
 from rlox.errors import EnvError, WorkerLostError
 from rlox_marl.envs import PettingZooProcesses, PettingZooVecEnv
 from rlox_testing.probes import first_difference
-from scripted_teams import Life, ScriptedParallel, ScriptedTurns, Turn
+from scripted_teams import Life, ScriptedParallel, by_turns
 
-PAYS = {"scout_0": 1.0, "scout_1": -1.0, "tank": 0.5}
 LIVES = [
     {"scout_0": Life(0, 3, "terminated"), "tank": Life(0, 5, "truncated"),
      "scout_1": Life(2, 4, "both")},
     {"scout_1": Life(0, 4, "terminated"), "scout_0": Life(3, 6, "truncated")},
-]  # fmt: skip
-TURNS = [
-    [Turn("scout_0", PAYS, {}), Turn("tank", PAYS, {"scout_0": "terminated"}),
-     Turn("scout_1", PAYS, {})],
-    [Turn("tank", PAYS, {}), Turn("tank", PAYS, dict.fromkeys(PAYS, "truncated"))],
 ]  # fmt: skip
 
 
@@ -59,11 +52,6 @@ def parallel():
     return Seeded(LIVES)
 
 
-def turns():
-    """Return a team that takes turns."""
-    return ScriptedTurns(TURNS)
-
-
 def zeros(env):
     """Return the first action of each agent."""
     return {group.name: np.zeros((env.n_envs, len(group.agents)), np.int64) for group in env.groups}
@@ -71,21 +59,13 @@ def zeros(env):
 
 def drawn(rng, env):
     """Return random actions."""
-    found = {}
-    for group in env.groups:
-        space, shape = group.action_space, (env.n_envs, len(group.agents))
-        if isinstance(space, spaces.Discrete):
-            found[group.name] = rng.integers(space.n, size=shape)
-        else:
-            found[group.name] = rng.uniform(space.low, space.high, (*shape, *space.shape))
-    return found
+    return {
+        group.name: rng.integers(group.action_space.n, size=(env.n_envs, len(group.agents)))
+        for group in env.groups
+    }
 
 
-@pytest.mark.parametrize(
-    "source",
-    [parallel, turns, "mpe2/simple_speaker_listener_v4", "sisl/multiwalker-v9"],
-    ids=["parallel", "turns", "speaker", "walkers"],
-)
+@pytest.mark.parametrize("source", [parallel, by_turns, "mpe2/simple_speaker_listener_v4"])
 def test_processes_show_what_one_process_shows(source) -> None:
     """Observations, masks, rewards, ends, states and last observations of 30 steps, bit for bit."""
     here, there = PettingZooVecEnv(source, 3, seed=0), PettingZooProcesses(source, 3, seed=0)

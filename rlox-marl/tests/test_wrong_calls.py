@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import gymnasium
 import numpy as np
@@ -10,8 +11,11 @@ import pytest
 import rlox
 from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv
-from rlox.errors import EnvError, MissingDependencyError, SpaceError
+from rlox.errors import EnvError, MissingDependencyError, RloxError, SpaceError
 from rlox_marl.envs import PettingZooVecEnv, SimpleSpreadVecEnv
+from rlox_marl.ippo import IPPO
+from rlox_marl.mappo import MAPPO
+from rlox_marl.qmix import QMIX
 
 ZEROS = np.zeros(2, np.float32)
 
@@ -104,22 +108,17 @@ STEPS = [
     (last, "the observation of agent 'b' in step 2 of env 0 is missing"),
     (drop("rewards", "a"), "the reward of agent 'a' in step 2 of env 0 is missing"),
     (drop("terminations", "a"), "terminations of agent 'a' in step 2 of env 0 is missing"),
-    (drop("truncations", "b"), "truncations of agent 'b' in step 2 of env 0 is missing"),
     (put("obs", "c", ZEROS), "the observation of agent 'c' in step 2 of env 0 was given, but"),
-    (put("rewards", "c", 0.0), "the reward of agent 'c' in step 2 of env 0 was given, but"),
     (put("obs", "a", NAN), "the observation of agent 'a' in step 2 of env 0 is not finite"),
     (put("obs", "a", ZEROS + 3), "the observation of agent 'a' in step 2 of env 0 lies outside"),
     (put("obs", "b", np.zeros(3)), r"agent 'b' in step 2 of env 0 has shape (3,), expected (2,)"),
-    (put("obs", "b", "x"), "the observation of agent 'b' in step 2 of env 0 has shape ()"),
     (put("obs", "b", np.array(["x", "y"])), "agent 'b' in step 2 of env 0 has dtype <U1"),
     (put("rewards", "b", np.nan), "the reward of agent 'b' in step 2 of env 0 must be finite"),
     (put("rewards", "b", None), "the reward of agent 'b' in step 2 of env 0 must be one number"),
-    (put("rewards", "b", ZEROS), "agent 'b' in step 2 of env 0 must be one number, got ndarray"),
     (
         put("terminations", "a", "no"),
         "terminations of agent 'a' in step 2 of env 0 must be True or",
     ),
-    (put("truncations", "a", 2), "truncations of agent 'a' in step 2 of env 0 must be True or"),
     (put("terminations", "a", True), "env.agents in step 2 of env 0 still holds 'a'"),
     (agents(["a"]), "env.agents in step 2 of env 0 lost 'b', which neither terminated nor was"),
     (agents(["a", "b", "c"]), "holds 'c', which is not in possible_agents (a, b)"),
@@ -129,35 +128,30 @@ STEPS = [
     (whole("infos", []), "infos in step 2 of env 0 must be a dict by agent, got list"),
     (lambda env, parts: parts.pop("infos"), "env.step returned in step 2 of env 0 must be (obs"),
     (put("infos", "a", {"action_mask": np.ones(3)}), "was given, but not at the first reset"),
+    (agents([0, 1]), "step 2 of env 0 holds '0'"),
+    (whole("obs", {0: NAN, 1: NAN}), "the observation of agent '0' in step 2 of env 0 was given"),
+    (put("obs", "b", [[1.0], [1.0, 2.0]]), "agent 'b' in step 2 of env 0 is no array"),
+    (put("rewards", "b", 1j), "agent 'b' in step 2 of env 0 must be one number, got complex"),
 ]
-
-
-@pytest.mark.parametrize(("change", "text"), STEPS, ids=[text[:60] for _, text in STEPS])
-def test_wrong_step_is_refused(change, text) -> None:
-    """The second step of the env's first episode is wrong."""
-    env = PettingZooVecEnv(Team(change))
-    env.reset_all()
-    right = {"group_0": np.zeros((1, 2), np.int64)}
-    env.step_all(right)
-    with pytest.raises(EnvError, match=re.escape(text)):
-        env.step_all(right)
 
 
 MASKS = [
     (put("infos", "b", {}), "the action mask of agent 'b' in step 2 of env 0 is missing"),
-    (
-        put("infos", "b", {"action_mask": np.ones(4)}),
-        "agent 'b' in step 2 of env 0 is wrong: action",
-    ),
+    (put("infos", "b", {"action_mask": np.ones(4)}), "agent 'b' in step 2 of env 0 is wrong: act"),
+    (put("infos", "b", {"action_mask": "x"}), "the action mask of agent 'b' in step 2 of env 0"),
     (put("infos", "b", {"action_mask": np.zeros(3)}), "forbids every choice"),
     (put("infos", "b", {"action_mask": np.full(3, 2)}), "must hold 0 and 1 only"),
 ]
 
 
-@pytest.mark.parametrize(("change", "text"), MASKS, ids=[text[-40:] for _, text in MASKS])
-def test_wrong_mask_is_refused(change, text) -> None:
-    """One that is missing, of another length, all false, or no mask."""
-    env = PettingZooVecEnv(Team(change, masks=True))
+@pytest.mark.parametrize(
+    ("change", "text", "masks"),
+    [*((*row, False) for row in STEPS), *((*row, True) for row in MASKS)],
+    ids=[text[:60] for _, text in STEPS + MASKS],
+)
+def test_wrong_step_is_refused(change, text, masks) -> None:
+    """The second step of the env's first episode is wrong."""
+    env = PettingZooVecEnv(Team(change, masks=masks))
     env.reset_all()
     right = {"group_0": np.zeros((1, 2), np.int64)}
     env.step_all(right)
@@ -232,14 +226,12 @@ BUILDS = [
         "state_space must be a space of arrays, got 3",
     ),
     (lambda: PettingZooVecEnv(gymnasium.Env()), "is a gymnasium env of one agent"),
-    (lambda: PettingZooVecEnv(gymnasium.Env), "is a gymnasium env of one agent"),
     (lambda: PettingZooVecEnv(lambda: None), "must be a PettingZoo parallel or AEC env, got None"),
     (lambda: PettingZooVecEnv(Iterated()), "has agent_iter but is no pettingzoo.AECEnv"),
     (lambda: PettingZooVecEnv(3), "env must be an id, a callable that makes"),
     (lambda: PettingZooVecEnv(Team(), 2), "one env cannot serve as n_envs = 2 copies"),
     (lambda: PettingZooVecEnv(Team(), env_kwargs={"x": 1}), "cannot reach an env that is built"),
     (lambda: PettingZooVecEnv(Team, 0), "n_envs must be an integer of at least 1, got 0"),
-    (lambda: PettingZooVecEnv(Team, True), "n_envs must be an integer of at least 1, got True"),
     (lambda: PettingZooVecEnv(always(Team()), 2), "returned the same Team more than once"),
     (
         lambda: PettingZooVecEnv(in_turn(Team(), Team(action=spaces.Discrete(4))), 2),
@@ -393,3 +385,134 @@ def test_algorithms_of_one_agent_name_all_that_take_teams(make) -> None:
         rlox.make("ppo", env=make())
     teams = [name for name in rlox.list_algorithms() if rlox.spec(name).trains_teams]
     assert teams == ["independent_q", "ippo", "mappo", "qmix", "vdn"]
+
+
+SPREAD = "mpe2/simple_spread_v3"
+SMALL = {"n_envs": 2, "n_steps": 8, "batch_size": 24, "hidden": 8}
+REPLAY = {"n_envs": 2, "hidden": 8, "buffer_size": 100, "learning_starts": 8}
+SEEN = np.zeros(18, np.float32)
+
+
+class Learned:
+    """Algorithms that are built once, with their checkpoints."""
+
+    def __init__(self, folder):
+        self.mappo = MAPPO(SPREAD, seed=0, **SMALL)
+        self.gru = MAPPO(SPREAD, seed=0, recurrent="gru", memory_size=8, **SMALL)
+        self.qmix = QMIX(SPREAD, seed=0, **REPLAY)
+        self.pair = IPPO(partial(Team, masks=True), seed=0, **SMALL)
+        self.pair_file = str(folder / "pair.rlox")
+        self.pair.save(self.pair_file)
+        self.shown = SimpleSpreadVecEnv(2).reset_all(0)
+        self.more = self.gru.predict_team(SimpleSpreadVecEnv(3).reset_all(0), state=None)[1]
+
+    def with_(self, **fields):
+        """Return what two envs show, with other fields."""
+        return {**self.shown, **fields}
+
+
+@pytest.fixture(name="learned", scope="module")
+def fixture_learned(tmp_path_factory):
+    """Return the algorithms, which are closed at the end."""
+    learned = Learned(tmp_path_factory.mktemp("learned"))
+    yield learned
+    for one in (learned.mappo, learned.gru, learned.qmix, learned.pair):
+        one.close()
+
+
+def trained(change):
+    """Train on a team whose second step is wrong."""
+    with IPPO(lambda: Team(change), seed=0, **SMALL) as algorithm:
+        algorithm.train(16)
+
+
+CALLS = {
+    "a team that trains": (
+        lambda _: trained(drop("rewards", "b")),
+        "the reward of agent 'b' in step 2 of env 0 is missing",
+    ),
+    "env_fn that returns nothing": (lambda _: MAPPO(env_fn=lambda: None), "None"),
+    "schedule of nothing": (lambda _: MAPPO(SPREAD, schedules={"rate": float}), "named 'rate'"),
+    "checkpoint of another team": (
+        lambda x: IPPO.from_checkpoint(x.pair_file, env_id="mpe2/simple_crypto_v3", n_agents=None),
+        "it holds the policies group_0, and the env's team has eve, group_1",
+    ),
+    "dict for an array": (lambda x: x.qmix.predict({"a": SEEN}), "got a dict of ['a']"),
+    "mask that forbids all": (
+        lambda x: x.mappo.predict(SEEN, action_masks=np.zeros(5)),
+        "forbids every choice",
+    ),
+    "state that is no state": (
+        lambda x: x.gru.predict(SEEN, state=3),
+        "state must be None or what predict returned with the last actions, got int",
+    ),
+    "state of nobody": (lambda x: x.gru.predict(SEEN, state={"x": 1}), "got ['x']"),
+    "state of another size": (
+        lambda x: x.gru.predict(SEEN, state={"memory": np.zeros(3)}),
+        "state must have shape (1, 16), got (3,)",
+    ),
+    "state of several agents": (
+        lambda x: x.gru.predict(np.zeros((2, 18)), agent_idx=[0, 1], state=None),
+        "call predict once for each agent_idx",
+    ),
+    "starts of another number": (
+        lambda x: x.gru.predict(SEEN, state=None, episode_start=[True, False]),
+        "episode_start must be one bool or 1",
+    ),
+    "team of a list": (
+        lambda x: x.mappo.predict_team([1]),
+        "a dict with obs, active, masks, state",
+    ),
+    "team without a field": (
+        lambda x: x.mappo.predict_team({"obs": x.shown["obs"]}),
+        "obs must be what envs show, a dict with obs, active, masks, state, got ['obs']",
+    ),
+    "team without a group": (
+        lambda x: x.qmix.predict_team(x.with_(obs={})),
+        "obs['obs'] must be a dict by group, 'agent' of agent_0, agent_1, agent_2, got []",
+    ),
+    "team without the active": (
+        lambda x: x.mappo.predict_team(x.with_(active={})),
+        "obs['active'] must be a dict by group",
+    ),
+    "team of two": (
+        lambda x: x.mappo.predict_team(x.with_(obs={"agent": np.zeros((2, 2, 18))})),
+        "must have shape (2, 3, 18) for the agents agent_0, agent_1, agent_2, got (2, 2, 18)",
+    ),
+    "team without its state": (
+        lambda x: x.mappo.predict_team(x.with_(state=None)),
+        "obs['state'] must have shape (2, 54)",
+    ),
+    "value without a state": (
+        lambda x: x.qmix.value(x.with_(state=None)),
+        "obs['state'] must have shape (2, 54)",
+    ),
+    "memory of other envs": (
+        lambda x: x.gru.predict_team(x.shown, state=x.more),
+        "the memory of policy 'agent' must have shape (6, 16), got (9, 16)",
+    ),
+    "memory of nobody": (
+        lambda x: x.gru.predict_team(x.shown, state={"memory": {}}),
+        "the memory of policy 'agent' must have shape (6, 16), got None",
+    ),
+    "starts of other envs": (
+        lambda x: x.gru.predict_team(x.shown, state=None, episode_start=[True]),
+        "episode_start must have shape (2,), got (1,)",
+    ),
+    "evaluation in another team": (
+        lambda x: rlox.evaluate(x.mappo, Team, n_episodes=1),
+        "must be a dict by group, 'agent' of agent_0, agent_1, agent_2, got ['group_0']",
+    ),
+    "evaluation in an env of one": (
+        lambda x: rlox.evaluate(x.mappo, "CartPole-v1", n_episodes=1),
+        "obs must have shape (18,)",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", CALLS)
+def test_a_wrong_call_is_an_error_that_says_what(wrong, learned) -> None:
+    """It is of rlox, or a ValueError or TypeError, with these words."""
+    call, words = CALLS[wrong]
+    with pytest.raises((RloxError, ValueError, TypeError), match=re.escape(words)):
+        call(learned)
