@@ -91,14 +91,10 @@ def of_limited_reach(kind: str, seed: int = 0) -> nn.Module:
                  "max_position_embeddings": 64}  # fmt: skip
     made = {
         "sliding": ("Mistral", {**attention, "sliding_window": 6, "head_dim": 8}),
-        "local": ("GPTNeo", {"num_layers": 2, "num_heads": 2, "window_size": 6,
-                             "attention_types": [[["global", "local"], 1]],
-                             "max_position_embeddings": 64}),
         "conv": ("Lfm2", {**attention, "layer_types": ["conv", "full_attention"]}),
         "state": ("Mamba", {}),
     }  # fmt: skip
     name, options = made[kind]
-    sizes = {k: v for k, v in sizes.items() if k != "num_hidden_layers" or kind != "local"}
     config = getattr(transformers, f"{name}Config")(**sizes, **options)
     with torch.random.fork_rng():
         torch.manual_seed(seed)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import json
-import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,6 @@ import torch
 from models import TinyLM, count_sevens, gpt2, llama, tiny_lm
 from rlox.algorithms import DPO, GRPO, SFT, BestOfN
 from rlox.callbacks import Callback
-from rlox.errors import MissingDependencyError
 from rlox_llm.generation import complete
 from rlox_llm.generators import make_generator
 from rlox_llm.models import CausalModel
@@ -81,29 +77,6 @@ def test_the_documents_dpo_example_runs() -> None:
     assert set(terms) >= {"chosen_reward", "rejected_reward"}
 
 
-def test_make_builds_them() -> None:
-    """By their registered names."""
-    made = rlox.make("grpo", model=tiny_lm(), reward_fn=count_sevens, kl_coef=0.0, dataset=PROMPTS)
-    assert isinstance(made, GRPO)
-    assert isinstance(rlox.make("dpo", model=tiny_lm(), ref_model=tiny_lm()), DPO)
-    with pytest.raises(rlox.errors.ConfigError, match="'grpo' takes no env"):
-        rlox.make("grpo", "CartPole-v1", model=tiny_lm(), reward_fn=count_sevens)
-
-
-def test_the_facade_hands_on_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And names the command if the distribution is missing."""
-    import rlox.llm
-    from rlox_llm.losses import grpo_loss
-
-    assert rlox.llm.grpo_loss is grpo_loss
-    assert "dpo_loss" in dir(rlox.llm)
-    with pytest.raises(AttributeError, match="did you mean 'grpo_loss'"):
-        assert rlox.llm.grpo_los
-    monkeypatch.setitem(sys.modules, "rlox_llm", None)
-    with pytest.raises(MissingDependencyError, match=r'pip install "rlox-core\[llm\]"'):
-        assert rlox.llm.grpo_loss
-
-
 def test_steps_equal_a_training() -> None:
     """Two ``train_step`` are a training of two epochs, bit for bit."""
     by_steps, trained = grpo(), grpo()
@@ -141,7 +114,7 @@ def test_train_step_calls_neither_start_nor_end() -> None:
 
 def test_accumulation_changes_nothing() -> None:
     """Eight rows at once, or four times two."""
-    for loss_type in ("dapo", "grpo", "dr_grpo", "bnpo", "luspo"):
+    for loss_type in ("dapo", "luspo"):
         whole, parts = grpo(loss_type=loss_type), grpo(loss_type=loss_type, micro_batch_size=2)
         a, b = (algorithm.train_step(PROMPTS) for algorithm in (whole, parts))
         assert a["loss"] == pytest.approx(b["loss"], abs=1e-6)
@@ -150,8 +123,14 @@ def test_accumulation_changes_nothing() -> None:
         )
 
 
-@pytest.mark.parametrize("make_model", [tiny_lm, llama, gpt2])
-@pytest.mark.parametrize("sampling", [{}, {"temperature": 0.7, "top_k": 5, "top_p": 0.9}])
+@pytest.mark.parametrize(
+    ("make_model", "sampling"),
+    [
+        (tiny_lm, {}),
+        (llama, {"temperature": 0.7, "top_k": 5, "top_p": 0.9}),
+        (gpt2, {}),
+    ],
+)
 def test_sampled_log_probabilities_are_those_that_are_learnt_from(
     make_model: Any, sampling: dict[str, Any]
 ) -> None:
@@ -169,25 +148,9 @@ def test_sampled_log_probabilities_are_those_that_are_learnt_from(
     assert ends == done.ended.tolist()
 
 
-@pytest.mark.parametrize("make_model", [llama, gpt2])
-def test_padding_changes_no_log_probability(make_model: Any) -> None:
-    """A row alone, or beside a longer one."""
-    model = CausalModel(make_model().eval(), "model")
-    prompts = [torch.tensor([1, 2]), torch.tensor([3, 4, 5, 6])]
-    tokens = torch.tensor([[7, 8, 0], [9, 10, 11]])
-    mask = torch.tensor([[True, True, False], [True, True, True]])
-    both = model.logps(prompts, tokens, mask)
-    alone = model.logps(prompts[:1], tokens[:1, :2], mask[:1, :2])
-    torch.testing.assert_close(both[:1, :2], alone, atol=1e-6, rtol=0)
-    output = model.module(torch.tensor([[1, 2, 7, 8]])).logits.log_softmax(2)
-    expected = torch.stack([output[0, 1, 7], output[0, 2, 8]])
-    torch.testing.assert_close(alone[0], expected, atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize("make_model", [llama, gpt2])
-def test_models_of_transformers_train(make_model: Any, tmp_path: Path) -> None:
+def test_models_of_transformers_train(tmp_path: Path) -> None:
     """And restore from checkpoints, into a model built from the same config."""
-    model = make_model()
+    model = llama()
     algorithm = GRPO(
         model, copy.deepcopy(model), count_sevens, learning_rate=0.01, max_new_tokens=4
     )
@@ -195,23 +158,25 @@ def test_models_of_transformers_train(make_model: Any, tmp_path: Path) -> None:
     assert metrics["kl"] > 0
     algorithm.save(str(tmp_path / "model"))
     restored = GRPO.from_checkpoint(
-        tmp_path / "model", model=make_model(3), ref_model=make_model(), reward_fn=count_sevens
+        tmp_path / "model", model=llama(3), ref_model=llama(), reward_fn=count_sevens
     )
     assert digest(restored.model) == digest(model)
     assert algorithm.predict([[1, 2], [3]]).shape == (2, 6)
-    dpo = DPO(make_model(), make_model())
+    dpo = DPO(llama(), llama())
     assert np.isfinite(dpo.train_step(PROMPTS, PROMPTS, PROMPTS.flip(1))["loss"])
-    best = BestOfN(make_model(), count_sevens, n=3, max_new_tokens=4)
+    best = BestOfN(llama(), count_sevens, n=3, max_new_tokens=4)
     assert best.generate(PROMPTS).shape == (4, 7)
 
 
-@pytest.mark.parametrize("make_model", [tiny_lm, llama, gpt2])
 @pytest.mark.parametrize(
-    "sampling",
-    [{}, {"temperature": 0.8, "top_k": 6}, {"temperature": 1.3, "top_p": 0.7, "min_p": 0.02}],
-    ids=str,
+    ("make_model", "sampling", "n_steps"),
+    [
+        (tiny_lm, {}, 1),
+        (llama, {"temperature": 0.8, "top_k": 6}, 3),
+        (gpt2, {"temperature": 1.3, "top_p": 0.7, "min_p": 0.02}, 1),
+    ],
+    ids=["tiny_lm", "llama", "gpt2"],
 )
-@pytest.mark.parametrize("n_steps", [1, 3])
 def test_the_first_ratio_is_one(make_model: Any, sampling: dict[str, Any], n_steps: int) -> None:
     """Old log-probabilities are computed as the new ones are, with gradient or without."""
     algorithm = grpo(
@@ -247,15 +212,6 @@ def test_rewards_get_whole_rows_and_completions_by_name() -> None:
         assert 3 not in ids.tolist()[:-1]
 
 
-def test_several_rewards_are_weighted() -> None:
-    """One of them leaves completions out."""
-    functions = [lambda rows, prompts: [1.0] * len(rows), lambda rows, prompts: [None] * len(rows)]
-    algorithm = GRPO(
-        tiny_lm(), None, functions, kl_coef=0.0, reward_weights=(0.5, 9.0), sampler="rlox"
-    )
-    assert algorithm.train_step(PROMPTS)["mean_reward"] == 0.5
-
-
 def test_global_generators_stay_as_they_are() -> None:
     """A model's own generate and dropout draw from the run's streams."""
 
@@ -270,29 +226,6 @@ def test_global_generators_stay_as_they_are() -> None:
     algorithm.train_step(PROMPTS)
     algorithm.evaluate(PROMPTS)
     assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_evaluation_changes_no_training() -> None:
-    """It draws from a stream of its own."""
-    plain, evaluated = grpo(), grpo()
-    plain.train(PROMPTS, n_epochs=2)
-    evaluated.train(PROMPTS)
-    result = evaluated.run_episodes(PROMPTS, n_episodes=6)
-    evaluated.train(PROMPTS)
-    assert result.returns.shape == result.lengths.shape == (6,)
-    assert digest(plain.model) == digest(evaluated.model)
-
-
-def test_pairs_come_from_files(tmp_path: Path) -> None:
-    """One JSON object per line."""
-    path = tmp_path / "pairs.jsonl"
-    pair = {"prompt": [1, 2], "chosen": [3], "rejected": [4, 5]}
-    path.write_text(f"{json.dumps(pair)}\n{json.dumps(pair)}\n")
-    dpo = DPO(tiny_lm(), tiny_lm(), dataset=path)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        dpo.train(2)
-    assert dpo.clock.counters["prompts"] == 4
 
 
 def test_epochs_are_over_the_dataset_of_the_constructor() -> None:
@@ -315,9 +248,3 @@ def test_rewards_may_be_bfloat16_with_a_gradient() -> None:
     assert grpo.train_step([[1, 2]])["mean_reward"] == 1
     answers = preferences(lambda pairs: list(np.array([True, False])), [(torch.ones(1),) * 2] * 2)
     assert answers == [1, 0]
-
-
-def test_best_of_n_without_a_seed_draws_one() -> None:
-    """Two of them sample differently."""
-    best = [BestOfN(tiny_lm(), count_sevens, sampler="rlox", seed=None) for _ in range(2)]
-    assert best[0].streams.seed != best[1].streams.seed

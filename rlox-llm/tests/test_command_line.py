@@ -6,6 +6,7 @@ import json
 import shlex
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,15 +48,19 @@ def fixture_workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def rlox_command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str
-) -> tuple[int, str, str]:
-    """Run ``rlox`` with arguments; return the exit code, stdout and stderr."""
-    monkeypatch.setattr(sys, "argv", ["rlox", *shlex.split(text)])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    printed = capsys.readouterr()
-    return int(ended.value.code or 0), printed.out, printed.err
+@pytest.fixture(name="rlox_command")
+def fixture_rlox_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[str], tuple[int, str, str]]:
+    """Return a function that runs ``rlox`` and returns the exit code, stdout and stderr."""
+
+    def run(text: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["rlox", *shlex.split(text)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return int(ended.value.code or 0), *capsys.readouterr()
+
+    return run
 
 
 GRPO_COMMAND = (
@@ -80,16 +85,16 @@ def log_rows(run: Path) -> list[dict[str, Any]]:
 
 
 def test_an_interrupted_training_is_finished_as_if_nothing_had_happened(
-    workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    workplace: Path, rlox_command: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The hint gives ``--reward`` again; parameters and log rows are those of one training."""
-    code, out, err = rlox_command(monkeypatch, capsys, GRPO_COMMAND + "--run-dir whole")
+    code, out, err = rlox_command(GRPO_COMMAND + "--run-dir whole")
     assert code == 0, err
     assert "evaluation return" in out
     assert "evaluation at 2 gradient steps" in out
     monkeypatch.setenv("STOP_AT", "2")
     monkeypatch.delitem(sys.modules, "letter_rewards")
-    code, out, err = rlox_command(monkeypatch, capsys, GRPO_COMMAND + "--run-dir halves")
+    code, out, err = rlox_command(GRPO_COMMAND + "--run-dir halves")
     assert code == 128 + signal.SIGINT
     hint = err[err.index("to finish: ") + len("to finish: ") :].splitlines()[0]
     assert "--reward letter_rewards:letters" in hint
@@ -97,11 +102,11 @@ def test_an_interrupted_training_is_finished_as_if_nothing_had_happened(
         json.loads((workplace / "halves/run.json").read_text())["command"], ""
     )
     monkeypatch.setenv("STOP_AT", "0")
-    code, _, err = rlox_command(monkeypatch, capsys, "resume halves")
+    code, _, err = rlox_command("resume halves")
     assert code == 2
     assert "'grpo' needs reward_fn=..., a function" in err
     assert "--reward module:function" in err
-    code, _, err = rlox_command(monkeypatch, capsys, hint.removeprefix("rlox "))
+    code, _, err = rlox_command(hint.removeprefix("rlox "))
     assert code == 0, err
     whole, halves = (final_state(workplace / name) for name in ("whole", "halves"))
     assert whole.keys() == halves.keys()
@@ -110,24 +115,19 @@ def test_an_interrupted_training_is_finished_as_if_nothing_had_happened(
     assert log_rows(workplace / "whole") == log_rows(workplace / "halves")
 
 
-def test_a_run_is_evaluated_and_exported(
-    workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_is_evaluated_and_exported(workplace: Path, rlox_command: Any) -> None:
     """What is exported is what was trained, adapter and all, and completes prompts."""
     command = GRPO_COMMAND + "--run-dir run --lora-rank 2"
-    code, _, err = rlox_command(monkeypatch, capsys, command)
+    code, _, err = rlox_command(command)
     assert code == 0, err
-    code, out, err = rlox_command(
-        monkeypatch, capsys, "eval run --reward letter_rewards:letters --episodes 3"
-    )
+    code, out, err = rlox_command("eval run --reward letter_rewards:letters --episodes 3")
     assert code == 0, err
     assert "tokens" in out
     assert "env" not in out.split()
-    code, out, err = rlox_command(
-        monkeypatch, capsys, "eval run --best --reward letter_rewards:letters --json --stochastic"
-    )
+    best = "eval run --best --reward letter_rewards:letters --json --stochastic"
+    code, out, err = rlox_command(best)
     assert json.loads(out)["algorithm"] == "grpo"
-    code, out, err = rlox_command(monkeypatch, capsys, "llm export run exported")
+    code, out, err = rlox_command("llm export run exported")
     assert code == 0, err
     model = transformers.AutoModelForCausalLM.from_pretrained("exported")
     tokenizer = transformers.AutoTokenizer.from_pretrained("exported")
@@ -147,12 +147,11 @@ def test_a_run_is_evaluated_and_exported(
         expected = trained.policy.logps([ids[0, :3]], ids[:, 3:], mask)
         found = CausalModel(model.eval(), "model").logps([ids[0, :3]], ids[:, 3:], mask)
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
-    code, out, err = rlox_command(monkeypatch, capsys, "llm export run exported")
+    code, out, err = rlox_command("llm export run exported")
     assert code == 2
     assert "not empty" in err
     for source in ("exported", "run", "model"):
         code, out, err = rlox_command(
-            monkeypatch, capsys,
             f"llm generate {source} --prompt ab= --dataset rows.jsonl --best-of 5 "
             "--reward letter_rewards:letters --max-new-tokens 3",
         )  # fmt: skip
@@ -161,9 +160,7 @@ def test_a_run_is_evaluated_and_exported(
         assert out.count("a") >= 1
 
 
-def test_commands_name_what_is_missing(
-    workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_commands_name_what_is_missing(workplace: Path, rlox_command: Any) -> None:
     """One line and exit code 2."""
     cases = {
         "llm generate model": "there is nothing to complete",
@@ -173,19 +170,16 @@ def test_commands_name_what_is_missing(
         "train grpo --model nowhere --reward letter_rewards:letters": "there is no folder",
     }
     for text, message in cases.items():
-        code, _, err = rlox_command(monkeypatch, capsys, text)
+        code, _, err = rlox_command(text)
         assert code == 2, text
         assert message in err, err
 
 
-@pytest.mark.parametrize("name", ["dpo", "sft", "online_dpo"])
-def test_the_others_train_from_files(
-    name: str, workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize("name", ["sft", "online_dpo"])
+def test_the_others_train_from_files(name: str, workplace: Path, rlox_command: Any) -> None:
     """With the same folder and file."""
     judged = "--preference letter_rewards:more" if name == "online_dpo" else ""
     code, out, err = rlox_command(
-        monkeypatch, capsys,
         f"train {name} --model model --dataset rows.jsonl --total-timesteps 2 --run-dir run "
         f"--eval-episodes 2 {judged}",
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The losses of preference pairs against formulas in NumPy, and against TRL's numbers."""
+"""The losses of preference pairs against formulas in NumPy."""
 
 from __future__ import annotations
 
@@ -100,74 +100,6 @@ def test_loss_is_the_formula(loss_type: str) -> None:
     assert float(terms.rejected_reward) == pytest.approx(BETA * r.mean(), abs=1e-12)
     assert float(terms.accuracy) == (c > r).mean()
     assert float(terms.margin) == pytest.approx(BETA * (c - r).mean(), abs=1e-12)
-
-
-@pytest.mark.parametrize("loss_type", DPO_LOSSES)
-def test_loss_in_single_precision(loss_type: str) -> None:
-    """To 1e-5."""
-    options = {"loss_type": loss_type, "beta": BETA, "label_smoothing": EPS}
-    expected, _ = dpo_loss(**sums(), **options)
-    single = {k: v.float() if v.is_floating_point() else v for k, v in sums().items()}
-    found, _ = dpo_loss(**single, **options)
-    assert float(found) == pytest.approx(float(expected), abs=1e-5, rel=1e-5)
-
-
-def trl_loss(loss_type: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the loss of TRL's trainer and its gradient by each completion's log-probability."""
-    pytest.importorskip("trl", reason="trl is not installed")
-    from types import SimpleNamespace
-    from unittest.mock import MagicMock
-
-    from trl import DPOTrainer
-
-    class Trainer:
-        def __getattr__(self, name: str) -> Any:
-            return None
-
-    policy, reference, mask = tokens()
-    leaf = torch.tensor(policy * mask, requires_grad=True)
-    logits = torch.zeros(10, 8, 3, dtype=torch.float64)
-
-    def model(log_probs: torch.Tensor) -> Any:
-        output = MagicMock(log_probs=log_probs, logits=logits, entropy=torch.zeros(10, 7),
-                           mean_logits=torch.zeros(10, 7),
-                           is_top1=torch.zeros(10, 7).bool())  # fmt: skip
-        return lambda **_: output
-
-    trainer = Trainer()
-    accelerator = MagicMock(device="cpu")
-    accelerator.gather_for_metrics = lambda x: x
-    accelerator.gather = lambda x: x
-    trainer.__dict__.update(
-        loss_types=[loss_type], loss_weights=[1.0], beta=BETA, label_smoothing=EPS,
-        f_divergence_type="reverse_kl", model=MagicMock(training=True), accelerator=accelerator,
-        ref_model=model(torch.tensor(reference * mask)), _metrics=MagicMock(), _tp_size=1,
-        _total_train_tokens=0,
-        args=SimpleNamespace(gradient_checkpointing_kwargs=None, discopop_tau=TAU),
-    )  # fmt: skip
-    completion_mask = torch.cat([torch.zeros(10, 1), torch.tensor(mask)], 1).long()
-    inputs = {
-        "input_ids": torch.zeros(10, 8, dtype=torch.long),
-        "attention_mask": torch.ones(10, 8, dtype=torch.long),
-        "completion_mask": completion_mask,
-    }
-    loss = DPOTrainer._compute_loss(trainer, model(leaf), inputs, False)
-    loss.backward()
-    return loss, leaf.grad[:, 0]  # every completion has a first token
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("loss_type", [name for name in DPO_LOSSES if name != "cdpo"])
-def test_loss_and_gradient_are_trls(loss_type: str) -> None:
-    """On the same tensors; exo_pair holds float32 constants there."""
-    expected, gradient = trl_loss(loss_type)
-    batch = sums(grad=True)
-    found, _ = dpo_loss(**batch, loss_type=loss_type, beta=BETA, label_smoothing=EPS)
-    found.backward()
-    ours = torch.cat([batch["policy_chosen"].grad, batch["policy_rejected"].grad])
-    bound = 1e-6 if loss_type == "exo_pair" else 1e-9
-    assert float(found) == pytest.approx(float(expected), abs=bound)
-    torch.testing.assert_close(ours, gradient, rtol=0, atol=bound)
 
 
 @pytest.mark.parametrize(

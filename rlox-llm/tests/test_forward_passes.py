@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from models import count_sevens, gpt2, llama, of_limited_reach, sharpened
+from models import count_sevens, llama, of_limited_reach, sharpened
 from rlox.algorithms import DPO, GRPO, SFT
 from rlox.errors import ConfigError
 from rlox_llm.generation import complete
@@ -96,7 +96,7 @@ def one_by_one(model: Any, prompts: list[Tensor], tokens: Tensor) -> Tensor:
     return torch.stack(found)
 
 
-@pytest.mark.parametrize("kind", ["sliding", "local", "conv", "state"])
+@pytest.mark.parametrize("kind", ["sliding", "conv", "state"])
 def test_layers_of_limited_reach_see_no_padding(kind: str) -> None:
     """Learning and sampling have the probabilities of single rows, if prompts differ in length."""
     model = sharpened(of_limited_reach(kind), 2.0)
@@ -142,13 +142,12 @@ def test_rows_within_a_sliding_window_share_their_prompts() -> None:
     torch.testing.assert_close(logps, one_by_one(model, prompts, tokens), atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("make_model", [llama, gpt2])
-def test_gradient_checkpointing_leaves_sampling_its_cache(make_model: Any) -> None:
+def test_gradient_checkpointing_leaves_sampling_its_cache() -> None:
     """The samples and the gradient are those without it."""
 
     def learnt(**options: Any) -> tuple[float, Tensor]:
         grpo = GRPO(
-            sharpened(make_model()), None, count_sevens, kl_coef=0.0, max_new_tokens=4, **options
+            sharpened(llama()), None, count_sevens, kl_coef=0.0, max_new_tokens=4, **options
         )
         loss = grpo.train_step([[1, 2, 3], [4, 5]])["loss"]
         return loss, grpo.predict([[1, 2, 3]])
@@ -156,10 +155,3 @@ def test_gradient_checkpointing_leaves_sampling_its_cache(make_model: Any) -> No
     plain, checkpointed = learnt(layout="padded"), learnt(gradient_checkpointing=True)
     assert plain[0] == pytest.approx(checkpointed[0], abs=1e-6)
     assert torch.equal(plain[1], checkpointed[1])
-
-
-def test_models_that_checkpoint_already_keep_no_cache_while_learning() -> None:
-    """As with the option, rows go through them whole."""
-    model = llama()
-    CausalModel(model, "model").checkpoint_gradients()
-    assert CausalModel(model, "model").layout == "padded"

@@ -38,9 +38,12 @@ def samplers(make_model: Any, device: str) -> tuple[CausalModel, RloxGenerator, 
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("make_model", [llama, gpt2])
 @pytest.mark.parametrize(
-    "more", [{}, {"greedy": True}, {"top_k": 7, "top_p": 0.9, "min_p": 0.01, "temperature": 0.7}]
+    ("make_model", "more"),
+    [
+        (llama, {"top_k": 7, "top_p": 0.9, "min_p": 0.01, "temperature": 0.7}),
+        (gpt2, {"greedy": True}),
+    ],
 )
 def test_graphs_sample_what_the_growing_cache_samples(
     make_model: Any, device: str, more: dict[str, Any]

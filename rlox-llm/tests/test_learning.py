@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from models import Bandit, count_sevens, tiny_lm
+from models import Bandit, tiny_lm
 from rlox.algorithms import DPO, GRPO, BestOfN, OnlineDPO
 from rlox_llm.generation import Rollouts
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))]
+)
 def test_grpo_solves_a_two_token_bandit(seed: int) -> None:
     """The rewarded token has a probability of at least 0.99 within 200 updates."""
     model = Bandit()
@@ -43,7 +45,7 @@ class Fixed:
         return Rollouts(rows, None, ["length"] * n, params, self.version)
 
 
-@pytest.mark.parametrize("n_right", range(5))
+@pytest.mark.parametrize("n_right", [1, 4])
 def test_the_gradient_on_the_bandit_is_exact(n_right: int) -> None:
     """-mean A_i (e_i - π) with e_i the sampled token, for every number of rewarded ones of 4."""
     model = Bandit()
@@ -63,18 +65,6 @@ def test_the_gradient_on_the_bandit_is_exact(n_right: int) -> None:
     policy = np.exp([0.3, -0.4]) / np.exp([0.3, -0.4]).sum()
     expected = -(advantages[:, None] * (np.eye(2)[tokens] - policy)).mean(0)
     np.testing.assert_allclose(kept[0].numpy(), expected, atol=1e-7)
-
-
-def test_grpo_raises_the_reward_of_a_model() -> None:
-    """Sevens are rewarded."""
-    grpo = GRPO(
-        tiny_lm(), tiny_lm(), count_sevens, learning_rate=0.05, sampler="rlox", group_size=8
-    )
-    prompts = torch.arange(8).reshape(4, 2)
-    before = grpo.evaluate(prompts)
-    grpo.train(prompts, n_epochs=40)
-    assert before < 2
-    assert grpo.evaluate(prompts) > 6
 
 
 def test_dpo_ranks_the_pairs_it_learnt() -> None:
@@ -99,7 +89,7 @@ def test_online_dpo_is_preferred_to_its_reference() -> None:
     assert online.evaluate(prompts) > 0.8
 
 
-@pytest.mark.parametrize("n", [1, 2, 4, 16])
+@pytest.mark.parametrize("n", [1, 4])
 def test_best_of_n_has_the_expected_reward_and_divergence(n: int) -> None:
     """On a model whose samples can be enumerated: rewards 0..3 with known probabilities."""
     p = np.array([0.4, 0.3, 0.2, 0.1])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from models import count_sevens, tiny_lm
-from rlox.algorithms import DPO, GRPO, SFT, OnlineDPO
+from rlox.algorithms import DPO, GRPO, SFT
 from rlox.callbacks import Callback
 from rlox.errors import ConfigError
 from rlox_llm.language import LanguageAlgorithm
@@ -35,15 +35,7 @@ def grpo(**options: Any) -> GRPO:
     return GRPO(tiny_lm(), None, count_sevens, dataset=PROMPTS, **sampled | options)
 
 
-def online_dpo(**options: Any) -> OnlineDPO:
-    """Return one gradient step an epoch."""
-    return OnlineDPO(
-        tiny_lm(), tiny_lm(), lambda pairs: [0] * len(pairs), dataset=PROMPTS, sampler="rlox",
-        **options,
-    )  # fmt: skip
-
-
-MAKERS: list[Callable[..., LanguageAlgorithm]] = [sft, dpo, grpo, online_dpo]
+MAKERS: list[Callable[..., LanguageAlgorithm]] = [dpo, grpo]
 
 
 class Rates(Callback):
@@ -74,18 +66,6 @@ def test_a_line_ends_with_the_training(make: Callable[..., LanguageAlgorithm]) -
     if algorithm.steps_per_iteration == 2:
         expected = [0.00875, 0.00375]  # means over the gradient steps of an iteration
     assert kept.rates == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("make", MAKERS)
-def test_the_rate_is_that_of_the_step(make: Callable[..., LanguageAlgorithm]) -> None:
-    """At a rate of 0 nothing changes, and then something does."""
-    points = {"kind": "piecewise", "points": [[0, 0.0], [2, 0.01]]}
-    algorithm = make(learning_rate=points, seed=1)
-    before = weights(algorithm)
-    algorithm.train(2)
-    assert torch.equal(weights(algorithm), before)
-    algorithm.train(2)
-    assert not torch.equal(weights(algorithm), before)
 
 
 def test_a_schedule_is_that_of_adam() -> None:

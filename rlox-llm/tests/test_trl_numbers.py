@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from itertools import product
+from typing import Any
+
 import pytest
 from trl_cases import (
     CASES,
@@ -17,6 +21,11 @@ from trl_cases import (
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 
 
+def by_night(values: Iterable[Any], kept: Callable[[Any], bool]) -> list[Any]:
+    """Return parameters of which some are tested by night alone."""
+    return [v if kept(v) else pytest.param(v, marks=pytest.mark.slow) for v in values]
+
+
 def test_there_are_numbers_of_every_case() -> None:
     """A new case needs its own, and no number is of none."""
     known = known_numbers()
@@ -24,15 +33,18 @@ def test_there_are_numbers_of_every_case() -> None:
     assert list(known["dpo"]) == [f"{kind}, {name}" for kind in PROMPTS for name in PAIR_LOSSES]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    by_night(CASES, lambda case: case.model == "llama" or not case.off_policy),
+    ids=lambda case: case.name,
+)
 def test_grpo_through_a_model(case: Case) -> None:
     """Every loss, on and off the policy that sampled."""
     ours, _ = ours_grpo(case)
     require_close(ours, known_numbers()["grpo"][case.name])
 
 
-@pytest.mark.parametrize("layout", ["padded", "packed"])
-@pytest.mark.parametrize("model", ["llama", "gpt2"])
+@pytest.mark.parametrize(("model", "layout"), [("llama", "packed"), ("gpt2", "padded")])
 def test_layouts_change_nothing(model: str, layout: str) -> None:
     """Rows filled up, or packed."""
     case = Case(model, off_policy=False)
@@ -40,8 +52,11 @@ def test_layouts_change_nothing(model: str, layout: str) -> None:
     require_close(ours, known_numbers()["grpo"][case.name])
 
 
-@pytest.mark.parametrize("loss_type", PAIR_LOSSES)
-@pytest.mark.parametrize("kind", PROMPTS)
-def test_dpo_through_a_model(kind: str, loss_type: str) -> None:
+@pytest.mark.parametrize(
+    "case",
+    by_night(product(PROMPTS, PAIR_LOSSES), lambda case: case[0] == "llama" or case[1] == "ipo"),
+    ids=", ".join,
+)
+def test_dpo_through_a_model(case: tuple[str, str]) -> None:
     """Every loss that TRL has too."""
-    require_close(ours_dpo(kind, loss_type), known_numbers()["dpo"][f"{kind}, {loss_type}"])
+    require_close(ours_dpo(*case), known_numbers()["dpo"][", ".join(case)])
