@@ -108,7 +108,7 @@ def test_supervised_fine_tuning_learns_by_heart(folder: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["grpo", "dpo"])
 def test_an_adapter_is_trained_saved_and_resumed(kind: str, folder: Path, tmp_path: Path) -> None:
-    """The base stays; N + save + N is 2 N; the reference is the model without the adapter."""
+    """The base stays; N + save + N is 2 N, dropout too; the reference is without the adapter."""
 
     def make(path: Path | None = None) -> Any:
         if kind == "dpo":
@@ -119,7 +119,10 @@ def test_an_adapter_is_trained_saved_and_resumed(kind: str, folder: Path, tmp_pa
         factory: Any = {"grpo": GRPO, "dpo": DPO}[kind]
         if path is not None:
             return factory.from_checkpoint(path, model=str(folder), **arguments)
-        return factory(str(folder), lora_rank=2, learning_rate=0.05, **arguments)
+        return factory(
+            str(folder), lora_rank=2, lora_dropout=0.1, dropout=True, learning_rate=0.05,
+            **arguments,
+        )  # fmt: skip
 
     whole, half = make(), make()
     base = {k: v.clone() for k, v in whole.model.state_dict().items() if "lora" not in k}
