@@ -17,8 +17,7 @@ from tensordict import TensorDict
 OPTIONS = {"n_envs": 8, "horizon": 32, "seed": 0}
 
 
-@pytest.mark.parametrize("env", [DiscreteDummyEnv, ContinuousDummyEnv])
-@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize(("env", "layers"), [(DiscreteDummyEnv, 1), (ContinuousDummyEnv, 2)])
 def test_memory_is_that_of_the_agent(env: Any, layers: int, tmp_path: Path) -> None:
     """Over episodes of 20 observations in 16 envs, with both kinds of actions."""
     parts = {"model_config": {"hidden_size": 16, "num_layers": layers}}

@@ -33,8 +33,9 @@ def run(name: str, env: Any) -> list[list[float]]:
         return [found, torch.cat([p.detach().flatten() for p in parameters]).tolist()]
 
 
-@pytest.mark.parametrize("env", [DiscreteDummyEnv, "CartPole-v1"])
-@pytest.mark.parametrize("name", ["rl8_ppo", "rl8_recurrent_ppo"])
+@pytest.mark.parametrize(
+    ("name", "env"), [("rl8_ppo", "CartPole-v1"), ("rl8_recurrent_ppo", DiscreteDummyEnv)]
+)
 def test_no_global_stream_is_disturbed(name: str, env: Any) -> None:
     """Making, training, acting and evaluating leave all three as they were, and do not use them."""
     found = []

@@ -20,7 +20,7 @@ KINDS = {AlgorithmConfig: {"hiddens": (8,)}, RecurrentAlgorithmConfig: {"hidden_
 OURS = {AlgorithmConfig: RL8PPOConfig, RecurrentAlgorithmConfig: RL8RecurrentPPOConfig}
 ENVS, STEPS = 4, 8
 
-examples = settings(max_examples=15, deadline=None, derandomize=True)
+examples = settings(derandomize=True)
 either_env = st.sampled_from([DiscreteDummyEnv, ContinuousDummyEnv])
 
 

@@ -53,8 +53,9 @@ def act(policy: Any, batch: TensorDict) -> Any:
     return {key: out[key] for key in ("actions", "logp", "values")}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("specs", SPECS)
+@pytest.mark.parametrize(
+    ("kind", "specs"), [*((Policy, name) for name in SPECS), (RecurrentPolicy, "nested")]
+)
 def test_a_saved_policy_acts_as_before(kind: Any, specs: str, tmp_path: Path) -> None:
     """Of every spec, with specs and configuration from the file."""
     observations, actions = SPECS[specs]
@@ -127,6 +128,7 @@ def test_models_for_mlflow_predict_any_number_of_rows(kind: Any, tmp_path: Path)
     np.testing.assert_allclose(np.stack(rest[0]["values"])[:, 0], whole[:, 2], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_mlflow_saves_and_loads_the_model(tmp_path: Path) -> None:
     """Through MLflow's own files, with a process's worth of its machinery."""
     mlflow = pytest.importorskip("mlflow.pyfunc")

@@ -19,6 +19,7 @@ def built(kind: Any) -> Any:
     return kind(horizon=8, num_envs=16, **options).build(DiscreteDummyEnv)
 
 
+@pytest.mark.slow
 # of the library and of the database's
 @pytest.mark.filterwarnings("ignore::Warning:mlflow", "ignore::Warning:sqlalchemy")
 def test_trainers_log_into_the_callers_mlflow_run(tmp_path: Path) -> None:

@@ -7,14 +7,12 @@ from typing import Any, ClassVar
 import pytest
 import rlox
 import torch
-from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
+from rlox_rl8.algorithms import AlgorithmConfig
 from rlox_rl8.env import DiscreteDummyEnv
 from rlox_rl8.models import DefaultDiscreteModel
 from rlox_rl8.views import ViewRequirement
 from tensordict import TensorDict
 from torchrl.data import Categorical, Unbounded
-
-KINDS = (AlgorithmConfig, RecurrentAlgorithmConfig)
 
 
 def changed(method: str, key: str | None, change: Any) -> type[DiscreteDummyEnv]:
@@ -54,34 +52,27 @@ def nan(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("env", "message"),
     [
         (changed("reset", None, lambda x: x[:, 0]), r"Wrong.reset must have shape \(4, 1\)"),
-        (changed("reset", None, lambda x: x[:2]), r"Wrong.reset must have shape .* got \(2, 1\)"),
         (changed("reset", None, torch.Tensor.double), "Wrong.reset must be torch.float32"),
         (changed("reset", None, lambda x: x.to("meta")), "Wrong.reset must be on cpu, got meta"),
         (changed("reset", None, nan), "Wrong.reset must be finite"),
         (changed("reset", None, torch.Tensor.tolist), "Wrong.reset must return a tensor, got list"),
         (changed("step", "obs", lambda x: x[:2]), r"Wrong.step obs must have shape \(4, 1\)"),
-        (changed("step", "obs", torch.Tensor.double), "Wrong.step obs must be torch.float32"),
-        (changed("step", "obs", lambda x: x.to("meta")), "Wrong.step obs must be on cpu"),
-        (changed("step", "obs", nan), "Wrong.step obs must be finite"),
         (changed("step", "obs", lambda x: None), "Wrong.step must return 'obs'"),
         (changed("step", "rewards", lambda x: x[:, 0]), "Wrong.step rewards must have shape"),
         (changed("step", "rewards", torch.Tensor.long), "Wrong.step rewards must be torch.float32"),
         (changed("step", "rewards", nan), "Wrong.step rewards must be finite"),
-        (changed("step", "rewards", lambda x: None), "Wrong.step must return 'rewards'"),
-        (with_spec(observation_spec=Unbounded(torch.Size([2]))), "Wrong.reset must have shape"),
         (with_spec(observation_spec=Unbounded(torch.Size([]))), "observation_spec must have at"),
         (with_spec(action_spec=Categorical(2, torch.Size([]))), "action_spec must have at least"),
     ],
 )
-def test_each_is_one_error_that_names_the_method(env: Any, message: str, kind: Any) -> None:
+def test_each_is_one_error_that_names_the_method(env: Any, message: str) -> None:
     """As the algorithm is made, before anything is collected."""
     with pytest.raises(ValueError, match=message):
-        kind(num_envs=4, horizon=32, device="cpu").build(env)
+        AlgorithmConfig(num_envs=4, horizon=32, device="cpu").build(env)
 
 
 @pytest.mark.parametrize("key", ["obs", "rewards"])
