@@ -34,7 +34,7 @@ def test_values_of_teams_conform(name, options) -> None:
     """Algorithms of action values do too; with their buffer in the checkpoint resume is exact."""
     small = {
         "n_envs": 2, "batch_size": 4, "hidden": 8, "train_freq": 6, "gradient_steps": 1,
-        "learning_starts": 12, "steps_per_iteration": 64, "buffer_size": 500,
+        "learning_starts": 12, "steps_per_iteration": 32, "buffer_size": 500,
         "save_replay_buffer": True,
     }  # fmt: skip
     reasons = rlox.testing.check_multi_agent_algorithm(name, SPREAD, **small, **options)

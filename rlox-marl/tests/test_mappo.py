@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import rlox
 import torch
-from games import PenaltyGame
+from games import Game, PenaltyGame
 from gymnasium import spaces
-from pettingzoo import ParallelEnv
 from rlox.errors import BackendError, CheckpointError, ConfigError, EnvError, UnknownNameError
 from rlox.networks import ActorCriticPolicy
 from rlox.nn import ConvolutionalEncoder, make_encoder
@@ -115,42 +114,24 @@ def test_the_penalty_game_is_played_at_its_optimum() -> None:
         assert algorithm.evaluate(n_episodes=2).mean_return == 10.0
 
 
-class Shown(ParallelEnv):
+class Shown(Game):
     """Two agents with spaces of the caller's, for four steps; the action's size is the cost."""
 
-    metadata = {"name": "shown"}  # noqa: RUF012  # as PettingZoo has it
-
     def __init__(self, observation_space, action_space):
-        self.possible_agents = ["a", "b"]
-        self._seen, self._acts = observation_space, action_space
-
-    def observation_space(self, agent):
-        return self._seen
-
-    def action_space(self, agent):
-        return self._acts
-
-    def _all(self, value):
-        return dict.fromkeys(self.possible_agents, value)
+        super().__init__(["a", "b"], observation_space, action_space)
 
     def reset(self, seed=None, options=None):
-        self._seen.seed(seed)
-        self.agents, self._t = list(self.possible_agents), 0
-        return {a: self._seen.sample() for a in self.agents}, self._all({})
+        self.observation_space("a").seed(seed)
+        self._t = 0
+        return self.begin({a: self.observation_space(a).sample() for a in self.possible_agents})
 
     def step(self, actions):
         for agent, action in actions.items():
-            assert self._acts.contains(action), (agent, action)
+            assert self.action_space(agent).contains(action), (agent, action)
         self._t += 1
-        obs = {a: self._seen.sample() for a in self.agents}
+        obs = {a: self.observation_space(a).sample() for a in self.agents}
         rewards = {a: -float(np.square(actions[a]).sum()) for a in self.agents}
-        ended = self._all(self._t == 4)
-        if self._t == 4:
-            self.agents = []
-        return obs, rewards, ended, self._all(False), self._all({})
-
-    def close(self):
-        pass
+        return self.answer(obs, rewards, self._t == 4)
 
 
 IMAGE = spaces.Box(0, 255, (36, 36, 3), np.uint8)
@@ -204,9 +185,8 @@ def test_the_defaults_are_the_documented_signatures() -> None:
 
 def test_the_first_ratio_is_one() -> None:
     """The policy that learns first gives the actions the probabilities they were sampled with."""
-    for env in (SPREAD, parallel, by_turns):
-        options = {**SMALL, "n_epochs": 1, "batch_size": 32, "learning_rate": 0.0}
-        with MAPPO(env, **options) as algorithm:
+    for env in (parallel, by_turns):
+        with MAPPO(env, **{**SMALL, "n_epochs": 1, "learning_rate": 0.0}) as algorithm:
             metrics = algorithm.train(32)
             assert abs(metrics["approx_kl"]) < 1e-6
             assert metrics["clip_fraction"] == 0.0
@@ -334,12 +314,3 @@ def test_a_collector_refuses_no_steps() -> None:
     assert isinstance(collector, MultiAgentCollector)
     with pytest.raises(ValueError, match="n_steps must be at least 1, got 0"):
         collector.collect(algorithm.learning.policies, 0)
-
-
-def test_minibatches_may_hold_the_rows_of_all_agents() -> None:
-    """A team's rollout has a row for each agent; that of one agent bounds the minibatch."""
-    options = {"n_envs": 2, "n_steps": 5, "batch_size": 30, "n_epochs": 1}
-    with rlox.make("mappo", env="mpe2/simple_spread_v3", **options) as team:
-        team.train(10)
-    with pytest.raises(ConfigError, match="batch_size 30 exceeds the rollout's"):
-        rlox.make("mappo", env="CartPole-v1", **options)

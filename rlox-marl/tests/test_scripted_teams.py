@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rlox_marl.envs import PettingZooVecEnv
 from scripted_teams import (
-    AGENTS,
+    EPISODES,
     N_ACTIONS,
-    Life,
+    TURNS,
     ScriptedParallel,
     ScriptedTurns,
-    Turn,
     lives,
     parallel_oracle,
     turns,
@@ -81,51 +80,16 @@ def run(make, oracle, scripts, seed):
     env.close()
 
 
-PARALLEL = [
-    {"scout_0": Life(0, 3, "terminated"), "tank": Life(0, 5, "truncated"),
-     "scout_1": Life(2, 4, "both")},
-    {"tank": Life(0, 1, "truncated"), "scout_1": Life(0, 1, "terminated"),
-     "scout_0": Life(1, 3, "both")},
-    {"scout_1": Life(0, 4, "terminated"), "scout_0": Life(3, 6, "truncated"),
-     "tank": Life(99, 100, "both")},
-]  # fmt: skip
-
-
-def test_parallel_team_equals_the_oracle() -> None:
-    """Deaths, late joiners, an agent that never joins, changing order, masks, mixed ends."""
-    scripts = [PARALLEL[i:] + PARALLEL[:i] for i in range(3)]
-    run(ScriptedParallel, parallel_oracle, scripts, seed=3)
-
-
 @settings(derandomize=True)
+@example([EPISODES, EPISODES[1:]], 0)
 @given(st.lists(st.lists(lives(), min_size=1, max_size=3), min_size=1, max_size=3), st.integers(0))
 def test_any_parallel_team_equals_the_oracle(scripts, seed) -> None:
     """At N = 1, 2 and 3, with another script in each env."""
     run(ScriptedParallel, parallel_oracle, scripts, seed)
 
 
-TURNS = [
-    [
-        Turn("scout_0", {"scout_0": 0.0, "scout_1": -1.0, "tank": 2.0}, {}),
-        Turn("tank", {"scout_0": 1.0, "scout_1": 0.0, "tank": 0.0}, {"scout_0": "terminated"}),
-        Turn("scout_0", {"scout_0": 9.0, "scout_1": 9.0, "tank": 9.0}, {}),
-        Turn("scout_1", {"scout_0": 9.0, "scout_1": 1.0, "tank": -1.0}, {"scout_1": "truncated"}),
-        Turn("tank", {"scout_0": 9.0, "scout_1": 9.0, "tank": 3.0}, {}),
-    ],
-    [
-        Turn("tank", {"scout_0": -1.0, "scout_1": 1.0, "tank": 0.0}, {}),
-        Turn("tank", dict.fromkeys(AGENTS, 0.5), dict.fromkeys(AGENTS, "terminated")),
-        Turn("tank", dict.fromkeys(AGENTS, 7.0), {}),
-    ],
-]
-
-
-def test_turns_equal_the_oracle() -> None:
-    """Who waits is paid, ends, and keeps an observation; one array serves all observations."""
-    run(ScriptedTurns, turns_oracle, [TURNS, TURNS[::-1], TURNS], seed=3)
-
-
 @settings(derandomize=True)
+@example([TURNS, TURNS[::-1]], 0)
 @given(st.lists(st.lists(turns(), min_size=1, max_size=3), min_size=1, max_size=3), st.integers(0))
 def test_any_turns_equal_the_oracle(scripts, seed) -> None:
     """At N = 1, 2 and 3, with another script in each env."""
@@ -134,7 +98,7 @@ def test_any_turns_equal_the_oracle(scripts, seed) -> None:
 
 def test_groups_are_agents_of_equal_spaces() -> None:
     """Called by what their names share; the mask is no part of the observation."""
-    env = PettingZooVecEnv(ScriptedParallel(PARALLEL))
+    env = PettingZooVecEnv(ScriptedParallel(EPISODES))
     assert [(group.name, group.agents) for group in env.groups] == [
         ("scout", ("scout_0", "scout_1")), ("tank", ("tank",)),
     ]  # fmt: skip
@@ -143,7 +107,7 @@ def test_groups_are_agents_of_equal_spaces() -> None:
 
 def test_seeds_are_one_per_env_and_only_for_the_first_episode() -> None:
     """As gymnasium counts them; later episodes go on with each env's stream."""
-    made = [ScriptedParallel(PARALLEL) for _ in range(3)]
+    made = [ScriptedParallel(EPISODES) for _ in range(3)]
     waiting = iter(made)
     env = PettingZooVecEnv(lambda: next(waiting), 3, seed=7)
     env.reset_all()
@@ -155,7 +119,7 @@ def test_seeds_are_one_per_env_and_only_for_the_first_episode() -> None:
 
 def test_close_closes_each_env_once() -> None:
     """However often it is called."""
-    made = ScriptedParallel(PARALLEL)
+    made = ScriptedParallel(EPISODES)
     env = PettingZooVecEnv(made)
     env.close()
     env.close()
@@ -164,5 +128,5 @@ def test_close_closes_each_env_once() -> None:
 
 def test_env_kwargs_reach_callables() -> None:
     """Each copy gets them."""
-    env = PettingZooVecEnv(ScriptedParallel, 2, env_kwargs={"episodes": PARALLEL})
+    env = PettingZooVecEnv(ScriptedParallel, 2, env_kwargs={"episodes": EPISODES})
     assert env.n_envs == 2

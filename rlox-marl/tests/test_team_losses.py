@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
 import pytest
 import rlox
-import torch
 from rlox.errors import CheckpointError, ConfigError
 from rlox.losses import ClippedSurrogate
 from rlox_marl.ippo import IPPO
@@ -27,11 +23,6 @@ def nothing(policy, minibatch):
 def large_values(policy, minibatch):
     """Return the mean square of the values."""
     return policy.get_value(minibatch.obs).square().mean()
-
-
-def entropy_only(policy, minibatch):
-    """Return the negative entropy."""
-    return -policy.get_logprob_and_entropy(minibatch.obs, minibatch.actions)[1].mean()
 
 
 def end(algorithm):
@@ -54,29 +45,6 @@ def test_an_added_loss_is_minimised_and_logged() -> None:
     assert row["large_values"] > 0.0
     for policy in plain:
         assert first_difference(plain[policy], other[policy]) is not None
-
-
-def test_an_added_loss_moves_the_policy_where_it_points() -> None:
-    """With advantages of no weight, the entropy of a policy rises to its maximum."""
-
-    @dataclass(frozen=True)
-    class Nothing:
-        def loss(self, policy, minibatch):
-            zero = 0.0 * policy.get_value(minibatch.obs).sum()
-            return zero, Terms(zero.detach())
-
-    @dataclass(frozen=True)
-    class Terms:
-        zero: torch.Tensor
-
-    with MAPPO(
-        SPREAD, seed=0, objective=Nothing(), added_losses={"policy": entropy_only},
-        learning_rate=1e-2, **SMALL,
-    ) as algorithm:  # fmt: skip
-        row = algorithm.train(512)
-    assert row["entropy_only"] == pytest.approx(-np.log(5), abs=1e-3)
-    assert row["zero"] == 0.0
-    assert np.isnan(row["policy_loss"])
 
 
 @pytest.mark.parametrize("values", ["none", "popart"])

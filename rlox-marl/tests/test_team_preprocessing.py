@@ -9,9 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from rlox.errors import CheckpointError, ConfigError
-from rlox.preprocessing import Preprocessor
 from rlox_marl.collector import MultiAgentCollector
-from rlox_marl.envs import PettingZooVecEnv, SimpleSpreadVecEnv
+from rlox_marl.envs import PettingZooVecEnv
 from rlox_marl.ippo import IPPO
 from rlox_marl.mappo import MAPPO
 from rlox_marl.preprocessing import TeamPreprocessor
@@ -98,40 +97,6 @@ def test_what_is_seen_is_the_oracles(factory, n_envs, frames, seed) -> None:
         step, found = raw.step_all(actions), seen.step(other.step_all(actions))
 
 
-def test_a_team_that_never_rests_sees_what_single_agents_see() -> None:
-    """Observations, final ones and the state are core's, bit for bit."""
-    env = SimpleSpreadVecEnv(3, max_cycles=4)
-    (group,) = env.groups
-    seen = TeamPreprocessor(env, normalize=True, frame_stack=2)
-    single = Preprocessor(group.observation_space, normalize=True, frame_stack=2)
-    state = Preprocessor(env.state_space, normalize=True, frame_stack=1)
-    shown = env.reset_all(0)
-    found = seen.reset(shown)
-    expected = single.reset(shown["obs"][group.name].reshape(9, -1))
-    of_state = state.reset(shown["state"])
-    rng = np.random.default_rng(0)
-    for _ in range(10):
-        assert np.array_equal(found["obs"][group.name].reshape(9, -1), expected)
-        assert np.array_equal(found["state"], of_state)
-        step = env.step_all(random_actions(rng, env))
-        found = seen.step(step)
-        over = np.repeat(step["episode_ended"], 3)
-        one = single.step(
-            expected,
-            {
-                "obs": step["obs"][group.name].reshape(9, -1),
-                "final_obs": step["final_obs"][group.name].reshape(9, -1),
-                "terminated": over,
-                "truncated": over,
-                "rewards": np.zeros(9),
-            },
-        )
-        expected = one["obs"]
-        assert np.array_equal(found["final_obs"][group.name].reshape(9, -1), one["final_obs"])
-        of_state = state.reset(step["state"])
-    assert env.state_space.shape == seen.state_space.shape
-
-
 class Anything(torch.nn.Module):
     """Draws possible actions; values are 0."""
 
@@ -197,35 +162,6 @@ def test_options_train_evaluate_and_resume_exactly(tmp_path, options, critic) ->
         ends.append((one.state_dict(), one.evaluate(n_episodes=2).returns.tolist()))
         one.close()
     assert first_difference(*ends) is None
-
-
-@pytest.mark.parametrize("factory", [parallel, by_turns])
-def test_teams_that_rest_train_and_play(factory) -> None:
-    """Deaths, late joiners, turns and nested observations need no special case."""
-    with IPPO(factory, seed=0, **SMALL, **OPTIONS[-1]) as algorithm:
-        metrics = algorithm.train(64)
-        assert np.isfinite(metrics["policy_loss"])
-        assert len(algorithm.evaluate(n_episodes=3).returns) == 3
-
-
-def test_one_agent_acts_as_its_team_does() -> None:
-    """Predict follows one agent with the state of its own, as predict_team does all of them."""
-    with MAPPO(SPREAD, seed=1, **{**SMALL, "n_envs": 2}, **OPTIONS[-1]) as algorithm:
-        algorithm.train(64)
-        env = SimpleSpreadVecEnv(2, max_cycles=3)
-        shown, starts = env.reset_all(5), np.ones(2, np.bool_)
-        (group,) = env.groups
-        whole, alone = None, [None] * 3
-        for _ in range(8):
-            actions, whole = algorithm.predict_team(shown, state=whole, episode_start=starts)
-            for k in range(3):
-                own, alone[k] = algorithm.predict(
-                    shown["obs"][group.name][:, k], agent_idx=k, state=alone[k],
-                    episode_start=starts,
-                )  # fmt: skip
-                assert own.tolist() == actions[group.name][:, k].tolist()
-            shown = env.step_all(actions)
-            starts = shown["episode_ended"]
 
 
 def test_wrong_choices_are_errors(tmp_path) -> None:

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 import rlox
 import torch
-from games import PenaltyGame, TwoStepGame
+from games import Game, PenaltyGame, TwoStepGame
 from gymnasium import spaces
 from hypothesis import example, given
 from hypothesis import strategies as st
-from pettingzoo import ParallelEnv
 from rlox.errors import ConfigError, EnvError, SpaceError
 from rlox.protocols import AgentGroup
 from rlox_marl.action_values import TeamValues
@@ -23,6 +22,7 @@ from rlox_marl.vdn import VDN
 from rlox_marl.views import PolicyView
 from scripted_teams import Life, ScriptedParallel, ScriptedTurns, Turn
 
+SPREAD = "mpe2/simple_spread_v3"
 GAME = {
     "n_envs": 16, "train_freq": 16, "gradient_steps": 8, "batch_size": 32, "learning_starts": 160,
     "learning_rate": 5e-3, "hidden": 16, "buffer_size": 4_000, "target_update_interval": 25,
@@ -335,7 +335,7 @@ def test_agents_on_their_own_refuse_to_wait() -> None:
 
 def test_a_memory_is_carried_from_step_to_step() -> None:
     """Predictions for an agent and for the team agree, and forget where an episode begins."""
-    with VDN("mpe2/simple_spread_v3", recurrent="gru", memory_size=8, **SMALL) as algorithm:
+    with VDN(SPREAD, recurrent="gru", memory_size=8, **SMALL) as algorithm:
         algorithm.train(40)
         env = algorithm.collector.env
         shown = env.reset_all(3)
@@ -354,63 +354,30 @@ def test_a_memory_is_carried_from_step_to_step() -> None:
         torch.testing.assert_close(begun, fresh)
 
 
-class Images(ParallelEnv):
-    """Two agents that see images, in an env without a state."""
+IMAGE = spaces.Box(0, 255, (8, 8, 1), np.uint8)
 
-    metadata = {"name": "images"}  # noqa: RUF012  # as PettingZoo has it
 
-    def __init__(self, actions=None):
-        self.possible_agents = ["left", "right"]
-        self._actions = actions or spaces.Discrete(2)
-        self._observations = spaces.Box(0, 255, (8, 8, 1), np.uint8)
-
-    def observation_space(self, agent):
-        return self._observations
-
-    def action_space(self, agent):
-        return self._actions
-
-    def reset(self, seed=None, options=None):
-        self.agents = list(self.possible_agents)
-        return {a: np.zeros((8, 8, 1), np.uint8) for a in self.agents}, {a: {} for a in self.agents}
-
-    def step(self, actions):
-        raise AssertionError("never stepped")
-
-    def close(self):
-        pass
+def images(actions=None):
+    """Return an env without a state, whose agents see images."""
+    return Game(["left", "right"], IMAGE, actions or spaces.Discrete(2))
 
 
 @pytest.mark.parametrize(
     ("make", "kind", "message"),
     [
-        (lambda: QMIX(Images), ConfigError, "needs an env with a state.*take vdn"),
-        (
-            lambda: VDN(lambda: Images(spaces.Box(-1, 1, (2,), np.float32))),
-            SpaceError,
-            "those of left, right are Box.*take mappo or ippo",
-        ),
+        (lambda: QMIX(images), ConfigError, "needs an env with a state.*take vdn"),
+        (lambda: VDN(lambda: images(spaces.Box(-1, 1, (2,), np.float32))), SpaceError,
+         "those of left, right are Box.*take mappo or ippo"),
         (lambda: VDN("CartPole-v1"), ConfigError, "this env has one; take dqn"),
-        (lambda: VDN("mpe2/simple_spread_v3", n_agents=5), ConfigError, "the env has 3 agents"),
-        (
-            lambda: VDN("mpe2/simple_spread_v3", team_reward="own"),
-            ConfigError,
-            "team_reward",
-        ),
-        (lambda: VDN("mpe2/simple_spread_v3", memory_size=8), ConfigError, "recurrent='gru'"),
-        (
-            lambda: VDN("mpe2/simple_spread_v3", buffer_size=10, learning_starts=1),
-            ConfigError,
-            "holds no sequence of 1 steps",
-        ),
-        (
-            lambda: VDN("mpe2/simple_spread_v3", learning_starts=10**6),
-            ConfigError,
-            "exceeds buffer_size",
-        ),
-        (lambda: VDN("mpe2/simple_spread_v3", mixing_size=8), ConfigError, "mixing_size"),
+        (lambda: VDN(SPREAD, n_agents=5), ConfigError, "the env has 3 agents"),
+        (lambda: VDN(SPREAD, team_reward="own"), ConfigError, "team_reward"),
+        (lambda: VDN(SPREAD, memory_size=8), ConfigError, "recurrent='gru'"),
+        (lambda: VDN(SPREAD, buffer_size=10, learning_starts=1), ConfigError,
+         "holds no sequence of 1 steps"),
+        (lambda: VDN(SPREAD, learning_starts=10**6), ConfigError, "exceeds buffer_size"),
+        (lambda: VDN(SPREAD, mixing_size=8), ConfigError, "mixing_size"),
     ],
-)
+)  # fmt: skip
 def test_wrong_calls_are_one_clear_error(make, kind, message) -> None:
     """Each says what was given and what to do."""
     with pytest.raises(kind, match=message):
