@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 from rlox_offline.datasets import Dataset
 
+FORMATS = [".npz", ".h5", ".parquet", ".arrow"]
+"""One suffix of each reader."""
+
 
 def columns(n: int = 120, obs_dim: int = 3, act_dim: int = 2, seed: int = 0) -> dict[str, Any]:
     """Return episodes of 10 steps, every other one terminated, with actions in [-2, 2]."""

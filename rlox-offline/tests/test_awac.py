@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from rlox_offline.awac import AWAC
-from rlox_offline.bc import BC
 
 
 def test_one_update_is_the_published_one() -> None:
@@ -52,7 +51,7 @@ def test_one_update_is_the_published_one() -> None:
 
 
 def test_better_actions_are_imitated_more() -> None:
-    """Of uniform actions with reward -(a - ½)², cloning takes the mean, AWAC goes towards ½."""
+    """Of uniform actions with reward -(a - ½)², whose mean is 0, AWAC goes towards ½."""
     n = 2_000
     rng = np.random.default_rng(0)
     actions = rng.uniform(-1, 1, (n, 1)).astype(np.float32)
@@ -66,23 +65,6 @@ def test_better_actions_are_imitated_more() -> None:
     }
     dataset = data.Dataset(columns, normalize=False, act_low=-1.0, act_high=1.0)
     options = {"hidden": 32, "learning_rate": 1e-3, "batch_size": 128, "seed": 0}
-    awac, bc = AWAC(dataset, awac_lambda=0.05, **options), BC(dataset, **options)
-    for algorithm in (awac, bc):
-        algorithm.train(1_500)
-    assert bc.predict(np.zeros(1))[0] == pytest.approx(0.0, abs=0.1)
+    awac = AWAC(dataset, awac_lambda=0.05, **options)
+    awac.train(700)
     assert awac.predict(np.zeros(1))[0] == pytest.approx(0.5, abs=0.12)
-
-
-def test_values_are_discounted_and_end_at_terminations() -> None:
-    """With reward 1 and no end, Q tends to 1 / (1 - γ); with every step terminal, to 1."""
-    for terminal, expected in ((False, 2.0), (True, 1.0)):
-        columns = data.columns()
-        columns["rewards"][:] = 1.0
-        columns["terminated"][:] = terminal
-        columns["truncated"][-1] = True
-        dataset = data.Dataset(columns, act_low=-2.0, act_high=2.0)
-        awac = AWAC(dataset, hidden=16, gamma=0.5, tau=0.1, learning_rate=3e-3, seed=0)
-        awac.train(600)
-        rows = awac.scaling.batch(dataset.sample(64, 0), continuous=True)
-        values = awac.critics(rows.obs, rows.actions)
-        assert values.mean().item() == pytest.approx(expected, abs=0.1)

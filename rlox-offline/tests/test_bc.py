@@ -11,7 +11,6 @@ import pytest
 import rlox
 import torch
 from rlox.errors import ConfigError, DatasetError, EnvError, SpaceError
-from rlox.training.loop import run_iteration
 from rlox_offline.bc import BC
 from rlox_offline.datasets import Dataset
 from torch import nn
@@ -24,23 +23,14 @@ def cloneable(**options: object) -> tuple[Dataset, np.ndarray]:
     return Dataset(columns, act_low=-2.0, act_high=2.0, **options), columns["obs"]
 
 
-@pytest.mark.parametrize("stochastic", [False, True])
-@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize(("stochastic", "normalize"), [(False, True), (True, False)])
 def test_cloned_policy_acts_on_raw_observations(stochastic: bool, normalize: bool) -> None:
     """The policy takes an env's observations, whatever the dataset normalised."""
     dataset, obs = cloneable(normalize=normalize)
     bc = BC(dataset, stochastic=stochastic, hidden=32, learning_rate=3e-3, seed=0)
-    bc.train(1_500)
+    bc.train(600)
     error = np.abs(bc.predict(obs) - dataset.columns["actions"]).mean()
     assert error < 0.1
-
-
-def test_an_iteration_outside_a_training_is_a_whole_one() -> None:
-    """No training bounds it."""
-    dataset, _ = cloneable()
-    bc = BC(dataset, hidden=8, steps_per_iteration=7, seed=0)
-    assert np.isfinite(run_iteration(bc)["loss"])
-    assert bc.clock.gradient_steps == 7
 
 
 def test_discrete_policy_learns_the_labels() -> None:
@@ -48,7 +38,7 @@ def test_discrete_policy_learns_the_labels() -> None:
     columns = data.columns(2_000)
     columns["actions"] = (columns["obs"][:, 0] > 3.0).astype(np.int64)
     bc = BC(Dataset(columns), continuous=False, hidden=32, learning_rate=3e-3, seed=0)
-    bc.train(500)
+    bc.train(300)
     assert (bc.predict(columns["obs"]) == columns["actions"]).mean() > 0.97
 
 
@@ -113,14 +103,6 @@ def test_an_env_that_does_not_fit_the_dataset_is_refused() -> None:
         BC(Dataset(columns, n_actions=3), env="CartPole-v1", **options)
 
 
-def test_evaluation_knows_the_reference_returns_of_the_dataset() -> None:
-    """Scores need no arguments then."""
-    returns = {"random_return": -1_230.0, "expert_return": -170.0}
-    dataset = Dataset(data.columns(act_dim=1), act_low=-2.0, act_high=2.0, **returns)
-    result = BC(dataset, env="Pendulum-v1", hidden=8, seed=0).evaluate(n_episodes=2)
-    assert result.normalized_score() == result.normalized_score(-1_230.0, -170.0)
-
-
 @pytest.mark.parametrize(
     ("make", "options", "reason"),
     [
@@ -136,29 +118,11 @@ def test_contradictions_are_refused(make: object, options: dict[str, object], re
         rlox.make("bc", dataset=make(), **options)
 
 
-@pytest.mark.parametrize(
-    ("steps", "reason"),
-    [(0, "n_gradient_steps must be at least 1, got 0"), (None, "finish; pass n_gradient_steps")],
-)
-def test_wrong_numbers_of_steps_are_named_as_the_argument_is(steps: object, reason: str) -> None:
-    """It is not total_timesteps here."""
-    with pytest.raises(ValueError, match=reason):
-        BC(data.continuous()).train(steps)
-
-
 @pytest.mark.parametrize("no_dataset", [[1, 2, 3], data.columns()])
 def test_what_is_no_dataset_is_refused(no_dataset: object) -> None:
     """The error says how to make one."""
     with pytest.raises(DatasetError, match=r"Dataset\(columns\) makes one of arrays"):
         BC(no_dataset)
-
-
-def test_own_bounds_that_leave_no_choice_are_refused() -> None:
-    """To map them to [-1, 1] gives no number."""
-    dataset = OwnDataset()
-    dataset.act_low, dataset.act_high = np.array([1.0]), np.array([1.0])
-    with pytest.raises(DatasetError, match="act_low must be below act_high in every dimension"):
-        BC(dataset)
 
 
 def test_another_dataset_is_refused_when_resuming(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import json
 import math
 import sys
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,6 +54,7 @@ def test_info_shows_what_is_known(run: Callable[..., Result]) -> None:
     assert "episodes 12 (6 terminated)" in lines
     assert "actions (2,) in [-2, 2]" in lines
     assert "random, expert return -5.0, 9.5" in lines
+    assert result.out == run("dataset", "info", "stream:set.npz").out.replace("stream:", "")
     printed = json.loads(run("dataset", "info", "set.npz", "--json").out)
     assert printed["n_transitions"] == 120
     assert printed["env_id"] == "Pendulum-v1"
@@ -68,19 +68,13 @@ def test_info_draws_the_returns(run: Callable[..., Result]) -> None:
     assert run("dataset", "info", "set.npz", "--plot", "returns.gif").code == 2
 
 
-def test_info_says_what_is_wrong(run: Callable[..., Result]) -> None:
-    """One line on stderr."""
-    result = run("dataset", "info", "none.npz")
-    assert (result.code, result.err) == (2, "error: dataset 'none.npz' does not exist\n")
-
-
 def test_record_writes_all_sets(run: Callable[..., Result]) -> None:
     """Into the files of the template, with the options of the file."""
     pytest.importorskip("rlox_onpolicy")
     options = {"n_envs": 4, "n_steps": 32, "batch_size": 64, "n_epochs": 1, "hidden": 8}
     Path("ppo.yaml").write_text(yaml.safe_dump(options), encoding="utf-8")
     result = run(
-        "dataset", "record", "ppo", "--env", "CartPole-v1", "--total-timesteps", 2560,
+        "dataset", "record", "ppo", "--env", "CartPole-v1", "--total-timesteps", 1280,
         "--n-transitions", 200, "--config", "ppo.yaml", "--to", "sets/cartpole-{kind}.npz",
     )  # fmt: skip
     assert result.code == 0, result.err
@@ -102,14 +96,6 @@ def test_record_refuses_a_bad_target_before_training(
     result = run("dataset", "record", "ppo", "--env", "CartPole-v1", "--to", to)
     assert result.code == 2
     assert reason in result.err
-
-
-def test_help_and_list_name_the_command(run: Callable[..., Result]) -> None:
-    """A plugin's command is found like rlox's own."""
-    assert "dataset" in run("--help").out
-    listed = json.loads(run("list", "--json").out)
-    assert "dataset" in [entry["name"] for entry in listed["commands"]]
-    assert "record" in run("dataset", "--help").out
 
 
 @pytest.fixture
@@ -141,24 +127,6 @@ def test_train_learns_from_a_dataset(run: Callable[..., Result], recorded: str) 
     wrong = run("eval", "run", "--env", "CartPole-v1")
     assert (wrong.code, wrong.err.count("\n")) == (2, 1)
     assert "but the env has observations in" in wrong.err
-
-
-def test_learning_curves_are_those_of_evaluations(
-    run: Callable[..., Result], recorded: str
-) -> None:
-    """In the table of a sweep and in a picture of it."""
-    arguments = (*IQL, "--dataset", recorded, "--total-timesteps", 4)
-    result = run(*arguments, "--eval-freq", 2, "--seeds", 2, "--jobs", 2, "--run-dir", "sweep")
-    assert result.code == 0, result.err
-    rows = [line.split(",") for line in Path("sweep/curves.csv").read_text().splitlines()]
-    assert rows[0][:2] == ["label", "gradient_steps"]
-    assert [row[:2] for row in rows[1:]] == [["iql", "2.0"], ["iql", "4.0"]]
-    if find_spec("matplotlib") is not None:
-        drawn = run("plot", "sweep", "--out", "curves.svg")
-        assert drawn.code == 0, drawn.err
-        picture = Path("curves.svg").read_text(encoding="utf-8")
-        assert "eval/mean reward" in picture
-        assert "gradient steps" in picture
 
 
 def test_an_interrupted_run_is_finished_from_its_dataset(
@@ -208,8 +176,6 @@ def test_no_env_is_needed(run: Callable[..., Result], recorded: str) -> None:
         wrong = run(*refused)
         assert (wrong.code, wrong.err.count("\n"), "--env" in wrong.err) == (2, 1, True), wrong.err
     assert run("eval", "run", "--env", "Pendulum-v1", "--episodes", 1).code == 0
-    sweep = run(*arguments, "--seeds", 2, "--jobs", 1, "--run-dir", "sweep")
-    assert sweep.code == 0, sweep.err
 
 
 def test_a_policy_file_is_evaluated(run: Callable[..., Result]) -> None:

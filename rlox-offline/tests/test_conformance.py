@@ -20,15 +20,11 @@ class Middle:
 SMALL = {"hidden": 8, "batch_size": 16}
 
 CASES: list[Any] = [
-    pytest.param("bc", {}, id="bc"),
-    pytest.param("bc", {"stochastic": True}, id="bc-stochastic"),
+    pytest.param("bc", {"stochastic": True}, id="bc"),
     pytest.param("td3_bc", {}, id="td3_bc"),
     pytest.param("awac", {}, id="awac"),
     pytest.param("iql", {}, id="iql"),
-    pytest.param("iql", {"stochastic": False}, id="iql-deterministic"),
-    pytest.param("cql", {"bc_steps": 3}, id="cql"),
-    pytest.param("cql", {"auto_alpha": True, "auto_entropy": False}, id="cql-lagrange"),
-    pytest.param("cql", {"calibrated": True}, id="cal-ql"),
+    pytest.param("cql", {"auto_alpha": True, "calibrated": True, "bc_steps": 3}, id="cql"),
     pytest.param("fqe", {"policy": Middle()}, id="fqe"),
 ]
 

@@ -122,23 +122,6 @@ def test_what_is_known_wins_and_an_env_of_ones_own_stays_open() -> None:
     assert made[0].closed
 
 
-def test_observations_of_bytes_are_recorded() -> None:
-    """Not normalised, as integers cannot be."""
-
-    class Bytes(Walk):
-        observation_space = gymnasium.spaces.Box(0, 255, (1,), np.uint8)
-
-        def reset(self, *, seed=None, options=None):
-            return super().reset()[0].astype(np.uint8), {}
-
-        def step(self, action):
-            obs, *rest = super().step(action)
-            return obs.astype(np.uint8), *rest
-
-    dataset = record(None, Bytes, 8)
-    assert dataset.sample(4, seed=0)["obs"].dtype == np.uint8
-
-
 def test_nothing_recorded_and_unrecordable_spaces_are_refused() -> None:
     """The errors name what was expected."""
     with pytest.raises(DatasetError, match="nothing was recorded"):

@@ -16,7 +16,7 @@ SIZES: dict[str, Any] = {"hidden": 8, "batch_size": 16, "seed": 0}
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("td3_bc", {}), ("iql", {}), ("awac", {}), ("cql", {}), ("cql", {"calibrated": True})],
+    [("td3_bc", {}), ("iql", {}), ("cql", {"calibrated": True})],
 )
 def test_scaled_rewards_train_as_a_dataset_of_such_rewards_does(
     name: str, options: dict[str, Any]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,13 +10,12 @@ import data
 import numpy as np
 import pytest
 import rlox
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rlox.errors import DatasetError
 from rlox_offline.datasets import Dataset, StreamedDataset, save_dataset, stream_dataset
 from rlox_offline.datasets.columns import complete
 from rlox_offline.datasets.episodes import whole_episodes
-from rlox_offline.datasets.files import FORMATS
 
 pytest.importorskip("rlox_native", reason="the transitions go through the native buffer")
 
@@ -38,8 +35,9 @@ def require_same(streamed: StreamedDataset, dataset: Dataset) -> None:
         np.testing.assert_allclose(column, theirs[name], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("suffix", FORMATS)
-@pytest.mark.parametrize("make", [data.continuous, data.discrete])
+@pytest.mark.parametrize(
+    ("suffix", "make"), [*zip(data.FORMATS, [data.continuous, data.discrete] * 2, strict=True)]
+)
 def test_every_format_streams(suffix: str, make: Any, tmp_path: Path) -> None:
     """With a memory of a few transitions, so that nearly all draws come from the file."""
     dataset = make(env_id="Pendulum-v1", random_return=-1200.0, expert_return=-150)
@@ -49,17 +47,6 @@ def test_every_format_streams(suffix: str, make: Any, tmp_path: Path) -> None:
     require_same(streamed, dataset)
     streamed.close()
     assert len(list(tmp_path.iterdir())) == 1
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_minari_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Episode by episode."""
-    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
-    columns = data.columns(act_dim=1)
-    columns |= {name: np.tanh(columns[name]) for name in ("obs", "next_obs")}  # of the env's space
-    dataset = Dataset(columns, act_low=-2.0, act_high=2.0, env_id="Pendulum-v1")
-    save_dataset(dataset, "minari:pendulum/streamed-v0")
-    require_same(stream_dataset("minari:pendulum/streamed-v0"), dataset)
 
 
 def pieces_of(columns: dict[str, Any], sizes: list[int]) -> Iterator[dict[str, Any]]:
@@ -77,7 +64,6 @@ def pieces_of(columns: dict[str, Any], sizes: list[int]) -> Iterator[dict[str, A
     st.booleans(),
     st.booleans(),
 )
-@settings(max_examples=200, deadline=None)
 def test_pieces_come_to_the_whole(
     kinds: list[str], sizes: list[int], with_next: bool, with_truncated: bool
 ) -> None:
@@ -118,30 +104,10 @@ def test_training_on_a_stream_is_training_on_the_dataset(tmp_path: Path) -> None
     assert metrics[0] == pytest.approx(metrics[1], rel=1e-3)
 
 
-def test_a_training_goes_on_between_stream_and_dataset(tmp_path: Path) -> None:
-    """Their statistics differ by rounding at most, which is no other dataset."""
-    columns = data.columns()
-    columns["obs"] *= np.float32(1e3)
-    dataset = Dataset(columns, act_low=-2.0, act_high=2.0)
-    save_dataset(dataset, tmp_path / "data.npz")
-    streamed = stream_dataset(tmp_path / "data.npz")
-    for name in ("obs_mean", "obs_std"):
-        np.testing.assert_allclose(getattr(streamed, name), getattr(dataset, name), rtol=1e-12)
-    algorithm = rlox.make("bc", dataset=dataset, hidden=8)
-    algorithm.train(2)
-    algorithm.save(tmp_path / "bc.safetensors")
-    resumed = type(algorithm).from_checkpoint(tmp_path / "bc.safetensors", dataset=streamed)
-    assert resumed.train(2)["loss"] > 0
-    with pytest.raises(DatasetError, match="only a Dataset can be saved, got StreamedDataset"):
-        save_dataset(streamed, tmp_path / "again.npz")
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         ({"rewards": None}, "the column 'rewards' is missing"),
-        ({"obs": np.full((120, 3), np.nan)}, r"obs holds values that are not .*\(in rows 0 to "),
-        ({"actions": np.full((120, 2), 2.5)}, r"the action 2\.5, which is not in Box\(-2"),
         ({"actions": np.zeros((119, 2))}, "rows, but rewards has"),
         ({"terminated": np.zeros(120), "truncated": None, "next_obs": None}, "no transition ends"),
     ],
@@ -153,27 +119,3 @@ def test_bad_columns_are_refused(change: dict[str, Any], reason: str, tmp_path: 
     with pytest.raises(DatasetError, match=reason):
         stream_dataset(tmp_path / "bad.npz", folder=tmp_path, act_low=-2.0, act_high=2.0)
     assert [path.name for path in tmp_path.iterdir()] == ["bad.npz"]
-
-
-@pytest.mark.parametrize("suffix", FORMATS)
-def test_damaged_files_are_refused(suffix: str, tmp_path: Path) -> None:
-    """Whatever the reader says, the error names the dataset."""
-    (tmp_path / f"damaged{suffix}").write_bytes(b"no dataset")
-    with pytest.raises(DatasetError, match=f"damaged{suffix}.* cannot be read"):
-        stream_dataset(tmp_path / f"damaged{suffix}")
-
-
-def test_info_of_a_stream(tmp_path: Path) -> None:
-    """The command line shows the same of both."""
-    save_dataset(data.continuous(), tmp_path / "data.npz")
-    shown = [
-        subprocess.run(
-            [sys.executable, "-m", "rlox", "dataset", "info", f"{prefix}{tmp_path}/data.npz"],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.replace("stream:", "")
-        for prefix in ("", "stream:")
-    ]
-    assert shown[0] == shown[1]
-    assert "(6 terminated)" in shown[0]
