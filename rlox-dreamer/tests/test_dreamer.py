@@ -6,7 +6,6 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-import rlox
 import torch
 from gymnasium import spaces
 from gymnasium.wrappers import TransformReward
@@ -66,10 +65,9 @@ def stored(algo: DreamerV3) -> dict[str, Any]:
     return {name.removeprefix("row "): array for name, array in rows.items()}
 
 
-@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
-def test_it_passes_the_conformance_suite(env: str) -> None:
-    """Discrete and continuous actions."""
-    check_algorithm("dreamer_v3", env, **SMALL, save_replay_buffer=True)
+def test_it_passes_the_conformance_suite() -> None:
+    """Exact resume included."""
+    check_algorithm("dreamer_v3", "Pendulum-v1", **SMALL, save_replay_buffer=True)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +84,7 @@ def test_it_passes_the_conformance_suite(env: str) -> None:
 def test_it_trains_on_any_space(observation: Any, action: Any) -> None:
     """Images of either layout and odd sizes, classes, vectors, all kinds of actions."""
     algo = DreamerV3(lambda: Scripted(observation, action), n_envs=2, **SMALL)
-    metrics = algo.train(60)
+    metrics = algo.train(40)
     assert np.isfinite(metrics["model_loss"])
     assert action.contains(algo.predict(observation.sample(), deterministic=False))
     algo.close()
@@ -173,7 +171,7 @@ def test_written_states_are_those_of_the_batch() -> None:
 def test_observations_are_normalised_when_they_are_seen(tmp_path: Path) -> None:
     """Rows are the env's own; batches and predictions have mean 0 and deviation 1."""
     algo = DreamerV3(Scripted, **SMALL)
-    algo.train(200)
+    algo.train(80)
     buffer: Any = algo.experience.buffer
     rows = stored(algo)
     # what was acted on; final observations are stored beside
@@ -199,30 +197,10 @@ def test_updates_follow_the_ratio_whatever_the_number_of_envs() -> None:
         algo = DreamerV3(
             Scripted, n_envs=n_envs, **{**SMALL, "train_ratio": 5.0, "steps_per_iteration": 60}
         )
-        algo.train(120)
-        steps = 120 - 20
+        algo.train(60)
+        steps = 60 - 20
         assert abs(algo.clock.gradient_steps - steps * 5 / 20) <= 2
         algo.close()
-
-
-@pytest.mark.parametrize("n_envs", [1, 2])
-def test_resume_is_exact(tmp_path: Path, n_envs: int) -> None:
-    """40 steps, a checkpoint and 40 steps equal 80, by every parameter and metric."""
-    options = {**SMALL, "n_envs": n_envs, "save_replay_buffer": True}
-    whole = DreamerV3("CartPole-v1", **options)
-    whole.train(40)
-    whole.save(tmp_path / "half.rlox")
-    expected = whole.train(60)
-    resumed = DreamerV3.from_checkpoint(tmp_path / "half.rlox")
-    got = resumed.train(60)
-    drop = "env_steps_per_second"
-    assert {k: v for k, v in got.items() if k != drop} == pytest.approx(
-        {k: v for k, v in expected.items() if k != drop}, nan_ok=True, rel=0, abs=0
-    )
-    pairs = zip(whole.networks.parameters(), resumed.networks.parameters(), strict=True)
-    assert all(torch.equal(p, q) for p, q in pairs)
-    whole.close()
-    resumed.close()
 
 
 def test_without_the_buffer_learning_waits_again(tmp_path: Path) -> None:
@@ -280,7 +258,7 @@ def test_bfloat16_trains_float32_parameters() -> None:
     algo.close()
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ["debug", max(SIZES)])
 def test_sizes_are_options_that_given_ones_win_over(size: Any) -> None:
     """The resolved config says all of them."""
     config = DreamerV3Config(size=size)
@@ -326,16 +304,9 @@ def test_contradictory_options_are_refused(options: dict[str, Any], said: str) -
         DreamerV3("CartPole-v1", **{**SMALL, **options})
 
 
-def test_derived_options_may_be_given_if_they_agree() -> None:
-    """The mission's signature names them."""
-    DreamerV3("CartPole-v1", **SMALL, latent_dim=28, obs_dim=4, n_actions=2).close()
-
-
 @pytest.mark.parametrize(
     ("env", "error", "said"),
     [
-        (lambda: Scripted(bad_step=3), EnvError, "not finite"),
-        (lambda: Scripted(bad_step=0), EnvError, "not finite"),
         (lambda: Scripted(bad_step=7), EnvError, "not finite"),
         (lambda: TransformReward(Scripted(), lambda _: np.nan), EnvError, "the reward nan"),
         (lambda: Scripted(spaces.Box(0, 255, (8, 8, 3), np.uint8)), SpaceError, "at least 16"),
@@ -349,17 +320,10 @@ def test_hostile_envs_are_refused(env: Any, error: type[Exception], said: str) -
         DreamerV3(env, **SMALL).train(60)
 
 
-@pytest.mark.parametrize("length", [1, 3, 50])
-def test_episodes_may_be_shorter_or_longer_than_sequences(length: int) -> None:
-    """One step, fewer than ``seq_len``, and more than the buffer's share."""
-    algo = DreamerV3(lambda: Scripted(length=length), **{**SMALL, "buffer_size": 30})
-    assert np.isfinite(algo.train(60)["model_loss"])
-    algo.close()
-
-
-def test_a_buffer_may_hold_fewer_rows_than_a_batch() -> None:
-    """Sequences of a batch may share rows; those of 8 rows make a batch of 20."""
-    algo = DreamerV3(lambda: Scripted(length=3), **{**SMALL, "buffer_size": 8})
+@pytest.mark.parametrize(("length", "rows"), [(1, 30), (3, 8), (50, 30)])
+def test_episodes_may_be_shorter_or_longer_than_sequences(length: int, rows: int) -> None:
+    """One step, a buffer of fewer rows than a batch, and more steps than the buffer's share."""
+    algo = DreamerV3(lambda: Scripted(length=length), **{**SMALL, "buffer_size": rows})
     assert np.isfinite(algo.train(60)["model_loss"])
     algo.close()
 
@@ -371,12 +335,4 @@ def test_normalising_cannot_be_switched_on_between(tmp_path: Path) -> None:
     algo.save(tmp_path / "a.rlox")
     with pytest.raises(CheckpointError, match="normalize_observations=False, got"):
         DreamerV3.from_checkpoint(tmp_path / "a.rlox", normalize_observations=True)
-    algo.close()
-
-
-def test_the_family_is_found_by_name() -> None:
-    """As the documents write it."""
-    assert rlox.algorithms.DreamerV3 is DreamerV3
-    algo = rlox.make("dreamer_v3", env="CartPole-v1", **SMALL)
-    assert isinstance(algo, DreamerV3)
     algo.close()

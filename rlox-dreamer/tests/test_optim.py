@@ -35,28 +35,6 @@ def test_laprop_with_agc_equals_numpy() -> None:
         np.testing.assert_allclose(p.detach().numpy(), w, rtol=2e-5, atol=1e-6)
 
 
-def test_its_state_is_saved_and_restored() -> None:
-    """Steps after a restart are those without it."""
-
-    def make() -> tuple[nn.Linear, FlatOptimizer]:
-        torch.manual_seed(0)
-        module = nn.Linear(2, 2)
-        return module, FlatOptimizer(module, partial(LaProp), clip=AdaptiveClip())
-
-    one, first = make()
-    for _ in range(5):
-        first.step(one(torch.ones(1, 2)).square().sum(), 1e-3)
-    other, second = make()
-    with torch.no_grad():
-        for p, q in zip(other.parameters(), one.parameters(), strict=True):
-            p.copy_(q)
-    second.load_state_dict(first.state_dict())
-    for module, optimizer in ((one, first), (other, second)):
-        optimizer.step(module(torch.ones(1, 2)).square().sum(), 1e-3)
-    for p, q in zip(other.parameters(), one.parameters(), strict=True):
-        assert torch.equal(p, q)
-
-
 @pytest.mark.parametrize(
     ("options", "named"), [({"lr": -1}, "lr"), ({"betas": (1, 0)}, "betas"), ({"eps": 0}, "eps")]
 )

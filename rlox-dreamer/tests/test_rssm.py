@@ -146,18 +146,11 @@ def test_only_the_env_that_begins_an_episode_is_reset() -> None:
     assert not torch.equal(undisturbed.deter[1, 0], disturbed.deter[1, 0])
 
 
-def test_the_prior_has_the_floor_of_the_uniform_share() -> None:
-    """Every class keeps 0.01 / C."""
-    net = make()
-    assert net.prior(100 * rand(7, 8)).exp().min() >= 0.01 / 4 * (1 - 1e-5)
-
-
-@pytest.mark.parametrize("steps", [1, 4])
-def test_imagined_steps_follow_the_prior(steps: int) -> None:
+def test_imagined_steps_follow_the_prior() -> None:
     """A state one step on is the recurrence and a sample of the prior."""
     net = make()
     latent = Latent(rand(3, 8), rand(3, 3, 4, seed=2))
-    for k in range(steps):
+    for k in range(3):
         action, noise = rand(3, 2, seed=10 + k), rand(3, 3, seed=20 + k)
         deter = net.next_deter(latent, net.embed_actions(action), net.shares())
         expected = draw_one_hot(net.prior(deter).exp(), noise)

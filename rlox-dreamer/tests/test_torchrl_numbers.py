@@ -1,4 +1,9 @@
-"""The pure functions of DreamerV3 against numbers that torchrl computed of the same inputs."""
+"""The pure functions of DreamerV3 against numbers that torchrl computed of the same inputs.
+
+They are those of its ``symlog``, ``two_hot_decode``, ``two_hot_cross_entropy``,
+``categorical_kl_terms`` (1 free nat, 1 % mixed in), ``_replay_value_target`` (horizon 333, λ 0.95)
+and ``PercentileValueNorm``, with inputs that are rounded to 4 digits.
+"""
 
 import json
 from pathlib import Path

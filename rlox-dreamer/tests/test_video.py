@@ -110,9 +110,9 @@ def test_training_is_the_same_with_and_without() -> None:
     seen = Recorder()
     with_video = DreamerV3(Stripes, **SMALL, logger=seen, callbacks=[OpenLoopVideo(**VIDEO)])
     without = DreamerV3(Stripes, **SMALL)
-    with_video.train(100)
-    without.train(100)
-    assert [step for step, *_ in seen.videos] == [20, 40, 60, 80, 100]
+    with_video.train(60)
+    without.train(60)
+    assert [step for step, *_ in seen.videos] == [20, 40, 60]
     assert {(name, fps) for _, name, _, fps in seen.videos} == {("open_loop", 8)}
     pairs = zip(with_video.networks.parameters(), without.networks.parameters(), strict=True)
     assert all(torch.equal(p, q) for p, q in pairs)
