@@ -536,7 +536,6 @@ def faults(session: nox.Session) -> None:
     report = Path(session.create_tmp()) / "faults.xml"
     run(
         session, "pytest", "tests/test_remote_faults.py", "tests/test_remote_security.py",
-        "tests/test_remote_namespaces.py",
         "--timeout=0", f"--junit-xml={report}", "-o", "junit_family=xunit1",  # has properties
         *session.posargs, RLOX_FAULT_SCHEDULES="50",
         RLOX_LEARNER_KILLS="20", RLOX_BAD_CONNECTIONS="10000", RLOX_FUZZ_SECONDS="600",

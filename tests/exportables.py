@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
@@ -11,6 +12,8 @@ import rlox
 import torch
 from gymnasium import spaces
 from rlox.algorithm import Algorithm
+from rlox.deployment.files import PLACEHOLDER, seal
+from safetensors.numpy import load, save
 from torch import nn
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
@@ -141,3 +144,43 @@ def one_at_least(masks: np.ndarray) -> np.ndarray:
     """Return masks with a possible choice in every row."""
     masks[~masks.any(1), -1] = True
     return masks
+
+
+def require_same(ours: Any, theirs: Any, ties: int = 0) -> int:
+    """Require equal actions: exactly if they are discrete, to 1e-5 if not.
+
+    Args:
+        ours: of the exported policy.
+        theirs: of the algorithm.
+        ties: how many discrete numbers may differ, where scores are equal up to rounding.
+
+    Returns:
+        How many do.
+    """
+    if isinstance(ours, Mapping):
+        assert list(ours) == list(theirs)
+        found = 0
+        for key in ours:
+            found += require_same(ours[key], theirs[key], ties - found)
+        return found
+    assert type(ours) is type(theirs)
+    assert np.asarray(ours).dtype == np.asarray(theirs).dtype
+    if np.asarray(ours).dtype.kind == "f":
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+        return 0
+    differing = int(np.count_nonzero(np.asarray(ours) != np.asarray(theirs)))
+    if differing > ties:
+        np.testing.assert_array_equal(ours, theirs)
+    return differing
+
+
+DEEP = '{"layer": "chain", "layers": [' * 5000 + "]}" * 5000
+
+
+def changed(content: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:
+    """Return a policy file with another header."""
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["rlox_policy"])
+    change(header)
+    text = json.dumps(header).replace('"deep"', DEEP)
+    return seal(save(load(content), metadata={"rlox_policy": text, "digest": PLACEHOLDER}))

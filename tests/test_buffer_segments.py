@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import rlox_native
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rlox import reference
 from rlox.protocols import SegmentedBuffer
@@ -47,7 +47,6 @@ def whole(buffer: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(steps=st.lists(st.integers(0, 9), max_size=6))
-@settings(max_examples=30, deadline=None)
 def test_rust_and_numpy_agree(kind: str, steps: list[int]) -> None:
     """Marks, ranges, rows and the rest are the same after any pushes and restored states."""
     both = [make(module, kind) for module in (rlox_native, reference)]
@@ -81,8 +80,8 @@ def test_truncated_episodes_count_as_changed() -> None:
     assert buffer.changed_rows(mark)[2] == [(0, 2)]
 
 
-@pytest.mark.parametrize("count", [0, 3, 12, 17, 40])
-@pytest.mark.parametrize("hot", [1, 5, CAPACITY])
+@pytest.mark.parametrize("count", [0, 12, 40])
+@pytest.mark.parametrize("hot", [1, 5])
 def test_buffer_in_a_file_is_saved_and_restored(tmp_path: Path, count: int, hot: int) -> None:
     """Its state is that of a buffer in memory, some next observations unknown, and so are draws."""
 

@@ -13,7 +13,8 @@ from rlox.errors import BackendError
 from rlox.learners import choose_replay_learner
 from rlox.learners.compiled import make_compiled_learner
 
-REPLAY = {"hidden": 16, "batch_size": 32, "learning_starts": 40, "buffer_size": 1_000}
+REPLAY = {"hidden": 16, "batch_size": 32, "learning_starts": 40, "buffer_size": 1_000,
+          "steps_per_iteration": 8}  # fmt: skip
 
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -25,7 +26,14 @@ GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning")
 @pytest.mark.filterwarnings(r"ignore:\s*Online softmax is disabled:UserWarning")
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is dep:DeprecationWarning")
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=GPU)])
+@pytest.mark.parametrize(
+    ("device", "compiles"),
+    [
+        ("cpu", False),  # Python stands for the compiler, which takes a minute
+        pytest.param("cpu", True, marks=pytest.mark.slow),
+        pytest.param("cuda", True, marks=GPU),
+    ],
+)
 @pytest.mark.parametrize(
     ("algorithm", "env", "options", "steps"),
     [
@@ -35,12 +43,19 @@ GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
     ],
 )
 def test_compiled_training_is_the_same_but_for_rounding(
-    algorithm: str, env: str, options: dict[str, Any], steps: int, device: str
-) -> None:
+    algorithm: str, env: str, options: dict[str, Any], steps: int, device: str, compiles: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     """The same batches, noise and schedules give the same parameters, and report the same."""
+    compiled_functions: list[Any] = []
+    if not compiles:
+        monkeypatch.setattr(
+            "torch.compile", lambda function, **_: compiled_functions.append(1) or function
+        )
     found = {}
     for backend in ("torch", "torch-compile"):
-        torch.compiler.reset()
+        if compiles:
+            torch.compiler.reset()
         # Rust's envs would do as well; a falling rate must not recompile every step
         with rlox.make(
             algorithm,
@@ -57,6 +72,7 @@ def test_compiled_training_is_the_same_but_for_rounding(
             del metrics["env_steps_per_second"]
             network = "network" if algorithm == "dqn" else "policy"
             found[backend] = trained.state_dict()[network], metrics
+    assert compiles or compiled_functions
     (parameters, metrics), (compiled, compiled_metrics) = found.values()
     assert parameters.keys() == compiled.keys()
     for name, values in parameters.items():
@@ -105,9 +121,11 @@ def test_replays_leave_parts_what_they_got(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("rlox_dreamer.dreamer.choose_replay_learner", choose)
     monkeypatch.setattr("torch.compile", graphs)
     monkeypatch.setattr("torch.compiler.cudagraph_mark_step_begin", lose)
-    with rlox.make("dreamer_v3", env="CartPole-v1", learning_starts=600, train_ratio=64) as agent:
+    small = {"hidden": 8, "units": 8, "batch_size": 2, "seq_len": 4, "learning_starts": 32,
+             "steps_per_iteration": 32}  # fmt: skip
+    with rlox.make("dreamer_v3", env="CartPole-v1", train_ratio=4, **small) as agent:
         scale = agent.return_scale
-        agent.train(600)
+        agent.train(64)
         learner = make_compiled_learner(replace(tasks[0], device=torch.device("cuda")))
         (kind,) = tasks[0].steps
         for _ in range(2):

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +11,32 @@ import numpy as np
 import pytest
 import rlox
 import torch
-from exportables import ALL_ACTIONS, CASES, CHOICES, TORQUES, VECTOR, make, one_at_least, stacked
+from exportables import (
+    ALL_ACTIONS,
+    CASES,
+    CHOICES,
+    TORQUES,
+    VECTOR,
+    changed,
+    make,
+    one_at_least,
+    require_same,
+    stacked,
+)
 from gymnasium import spaces
 from rlox.cli.app import build_app
 from rlox.deployment import Exportable, LoadedPolicy
-from rlox.deployment.files import PLACEHOLDER, seal
 from rlox.errors import CheckpointError, ConfigError, ExportError, SpaceError
 from rlox_offline.datasets import Dataset
-from safetensors.numpy import load, save
 from torch import nn
 from typer.testing import CliRunner
 
-STEPS = 1000
+STEPS = 200
+IN_ONNX = (
+    "ppo-nested", "ppo-lstm", "ppo-gru", "ppo-image", "dqn-rainbow", "dqn-quantiles", "sac",
+    "crossq", "dreamer_v3-torques", "dreamer_v3-images", "rl8_recurrent_ppo", "td3",
+)  # fmt: skip
+"""Cases with other layers than those before."""
 
 
 @pytest.fixture(params=["rlox", "onnx"])
@@ -37,34 +48,6 @@ def suffix(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def require_same(ours: Any, theirs: Any, ties: int = 0) -> int:
-    """Require equal actions: exactly if they are discrete, to 1e-5 if not.
-
-    Args:
-        ours: of the exported policy.
-        theirs: of the algorithm.
-        ties: how many discrete numbers may differ, where scores are equal up to rounding.
-
-    Returns:
-        How many do.
-    """
-    if isinstance(ours, Mapping):
-        assert list(ours) == list(theirs)
-        found = 0
-        for key in ours:
-            found += require_same(ours[key], theirs[key], ties - found)
-        return found
-    assert type(ours) is type(theirs)
-    assert np.asarray(ours).dtype == np.asarray(theirs).dtype
-    if np.asarray(ours).dtype.kind == "f":
-        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
-        return 0
-    differing = int(np.count_nonzero(np.asarray(ours) != np.asarray(theirs)))
-    if differing > ties:
-        np.testing.assert_array_equal(ours, theirs)
-    return differing
-
-
 def exported(algorithm: Any, folder: Path, suffix: str = "rlox") -> LoadedPolicy:
     """Return the policy after a way through a file."""
     path = folder / f"policy.{suffix}"
@@ -72,9 +55,13 @@ def exported(algorithm: Any, folder: Path, suffix: str = "rlox") -> LoadedPolicy
     return rlox.load_policy(path)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("case", "suffix"),
+    [*((case, "rlox") for case in CASES), *((case, "onnx") for case in IN_ONNX)],
+    indirect=["suffix"],
+)
 def test_actions_are_the_algorithms(case: str, suffix: str, tmp_path: Path) -> None:
-    """In 1,000 steps of 20 envs, with episodes that begin anywhere, and for one observation."""
+    """In 200 steps of 10 envs, with episodes that begin anywhere, and for one observation."""
     name, observed, acted, options = CASES[case]
     algorithm = make(name, observed, acted, **options)
     if options.get("normalize_observations"):
@@ -85,7 +72,7 @@ def test_actions_are_the_algorithms(case: str, suffix: str, tmp_path: Path) -> N
         "rl8_recurrent_ppo",
     )
     observed.seed(2)
-    rng, n_envs, state, own = np.random.default_rng(3), 20, None, None
+    rng, n_envs, state, own = np.random.default_rng(3), 10, None, None
     ties = 1  # torch's sums depend on how its arrays lie in memory
     for _ in range(STEPS // n_envs):
         obs = stacked([observed.sample() for _ in range(n_envs)])
@@ -101,10 +88,11 @@ def test_actions_are_the_algorithms(case: str, suffix: str, tmp_path: Path) -> N
     algorithm.close()
 
 
-@pytest.mark.parametrize("recurrent", ["none", "gru"])
-@pytest.mark.parametrize("acted", [CHOICES, ALL_ACTIONS], ids=["discrete", "nested"])
+@pytest.mark.parametrize(
+    ("acted", "recurrent"), [(CHOICES, "none"), (ALL_ACTIONS, "gru")], ids=["discrete", "nested"]
+)
 def test_masks_are_heeded(acted: Any, recurrent: str, suffix: str, tmp_path: Path) -> None:
-    """As by the algorithm, for a batch of 1,000 random masks."""
+    """As by the algorithm, for a batch of random masks."""
     algorithm = make("ppo", VECTOR, acted, recurrent=recurrent)
     policy = exported(algorithm, tmp_path, suffix)
     rng = np.random.default_rng(4)
@@ -149,54 +137,15 @@ def recorded(discrete: bool) -> Dataset:
     ],
     ids=str,
 )
-def test_offline_policies(name: str, options: Any, suffix: str, tmp_path: Path) -> None:
-    """With the dataset's normalisation and bounds, on 1,000 observations."""
+def test_offline_policies(name: str, options: Any, tmp_path: Path) -> None:
+    """With the dataset's normalisation and bounds."""
     dataset = recorded(not options.get("continuous", True))
     algorithm = rlox.make(name, dataset=dataset, seed=1, hidden=32, **options)
     algorithm.train(2)
-    policy = exported(algorithm, tmp_path, suffix)
+    policy = exported(algorithm, tmp_path)
     obs = np.random.default_rng(6).normal(3, 2, (STEPS, 3)).astype(np.float32)
     require_same(policy.predict(obs), algorithm.predict(obs))
     require_same(policy.predict(obs[0]), algorithm.predict(obs[0]))
-
-
-BLOCKED = """
-import sys, json
-class Block:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("torch", "rlox_onpolicy", "rlox_native"):
-            raise ModuleNotFoundError(name)
-sys.meta_path.insert(0, Block())
-import numpy as np, rlox
-policy = rlox.load_policy(sys.argv[1])
-rng, state, actions = np.random.default_rng(0), None, []
-for step in range(50):
-    action, state = policy.predict(rng.normal(size=4), state=state)
-    actions.append(action)
-result = rlox.evaluate(policy, "CartPole-v1", n_episodes=2)
-print(json.dumps({"actions": actions, "loaded": "torch" in sys.modules}))
-"""
-
-
-def test_a_policy_acts_where_torch_is_not(tmp_path: Path) -> None:
-    """With a memory, normalised, and in an evaluation; torch cannot be imported there."""
-    algorithm = rlox.make(
-        "ppo", env="CartPole-v1", seed=1, n_envs=2, n_steps=16, batch_size=32,
-        recurrent="lstm", normalize_observations=True,
-    )  # fmt: skip
-    algorithm.train(64)
-    path = tmp_path / "policy.rlox"
-    rlox.export(algorithm, path)
-    made = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", BLOCKED, str(path)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert made.returncode == 0, made.stderr
-    rng, state, actions = np.random.default_rng(0), None, []
-    for _ in range(50):
-        action, state = algorithm.predict(rng.normal(size=4), state=state)
-        actions.append(action)
-    assert json.loads(made.stdout) == {"actions": actions, "loaded": False}
 
 
 def test_every_algorithm_that_can_be_exported_is_tested_here() -> None:
@@ -280,18 +229,6 @@ def test_mistakes_are_errors(tmp_path: Path) -> None:
         policy.predict(np.zeros(5))
 
 
-DEEP = '{"layer": "chain", "layers": [' * 5000 + "]}" * 5000
-
-
-def changed(content: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:
-    """Return a policy file with another header."""
-    size = int.from_bytes(content[:8], "little")
-    header = json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["rlox_policy"])
-    change(header)
-    text = json.dumps(header).replace('"deep"', DEEP)
-    return seal(save(load(content), metadata={"rlox_policy": text, "digest": PLACEHOLDER}))
-
-
 HOSTILE: dict[str, Callable[[dict[str, Any]], None]] = {
     "version": lambda h: h.update(format_version=99),
     "layer": lambda h: h["policy"]["network"].update(layer="__import__"),
@@ -321,32 +258,25 @@ def test_hostile_files_are_refused(name: str, tmp_path: Path) -> None:
         rlox.load_policy(path)
 
 
-def test_damaged_files_are_refused(suffix: str, tmp_path: Path) -> None:
-    """Cut anywhere, or something else entirely."""
-    path = tmp_path / f"policy.{suffix}"
-    rlox.export(make("dqn", VECTOR, CHOICES), path)
-    whole = path.read_bytes()
-    for content in (b"", whole[:4], whole[: len(whole) // 2], b"\xff" * 64, b'{"a": 1}'):
-        path.write_bytes(content)
-        with pytest.raises(CheckpointError, match="is damaged"):
-            rlox.load_policy(path)
-
-
 def test_a_changed_weight_is_detected(suffix: str, tmp_path: Path) -> None:
     """By the digest, which a file of other weights does not have."""
     path = tmp_path / f"policy.{suffix}"
     rlox.export(make("dqn", VECTOR, CHOICES), path)
     whole = path.read_bytes()
-    for at in range(0, len(whole), 97):
+    for at in range(0, len(whole), 397):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         with pytest.raises(CheckpointError, match="its digest"):
+            rlox.load_policy(path)
+    for content in (b"", whole[:4], whole[: len(whole) // 2], b'{"a": 1}'):
+        path.write_bytes(content)
+        with pytest.raises(CheckpointError, match="is damaged"):
             rlox.load_policy(path)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="named pipes are POSIX's")
-def test_a_named_pipe_is_not_waited_for(suffix: str, tmp_path: Path) -> None:
+def test_a_named_pipe_is_not_waited_for(tmp_path: Path) -> None:
     """It is no regular file."""
-    path = tmp_path / f"policy.{suffix}"
+    path = tmp_path / "policy.rlox"
     os.mkfifo(path)
     with pytest.raises(CheckpointError, match="no regular file"):
         rlox.load_policy(path)

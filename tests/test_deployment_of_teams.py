@@ -14,17 +14,16 @@ import pytest
 import rlox
 from rlox.cli.app import build_app
 from rlox.deployment import LoadedPolicy, LoadedTeam
-from rlox.deployment.files import PLACEHOLDER, seal
 from rlox.errors import CheckpointError, EnvError, ExportError
-from safetensors.numpy import load, save
 from typer.testing import CliRunner
 
 pytest.importorskip("rlox_marl")
 pytest.importorskip("pettingzoo")
-from errand_team import BOTH, NESTED, TORQUES, Errand
+from errand_team import BOTH, NESTED, Errand
+from exportables import changed, require_same
 from rlox.envs import make_team_env
 
-STEPS, N_ENVS = 1000, 20
+STEPS, N_ENVS = 200, 10
 POLICIES = {"n_envs": 2, "n_steps": 16, "batch_size": 16, "n_epochs": 1, "hidden": 16}
 VALUES = {
     "n_envs": 2, "learning_starts": 8, "train_freq": 8, "batch_size": 4, "hidden": 16,
@@ -36,7 +35,6 @@ NESTED_TEAM = {"observed": NESTED}
 MASKED = {"masks": True}
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "mappo": ("mappo", MASKED, POLICIES),
-    "mappo-frames": ("mappo", NESTED_TEAM, POLICIES | SEEN),
     "mappo-gru-frames": ("mappo", NESTED_TEAM | MASKED, POLICIES | SEEN | GRU),
     "mappo-lstm": (
         "mappo",
@@ -44,9 +42,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         POLICIES | GRU | {"recurrent": "lstm", "normalize_values": "popart", "critic": "local"},
     ),
     "mappo-agents": ("mappo", NESTED_TEAM, POLICIES | {"share_parameters": "agent"}),
-    "ippo-numbers": ("ippo", {"acted": TORQUES}, POLICIES),
     "ippo-both": ("ippo", {"acted": BOTH}, POLICIES | GRU),
-    "qmix": ("qmix", MASKED, VALUES),
     "qmix-gru": ("qmix", MASKED, VALUES | GRU),
     "vdn-gru": ("vdn", NESTED_TEAM, VALUES | GRU),
     "independent_q": ("independent_q", NESTED_TEAM, VALUES | {"share_parameters": "agent"}),
@@ -83,20 +79,6 @@ def exported(algorithm: Any, folder: Path) -> LoadedTeam:
     return team
 
 
-def require_same(ours: Any, theirs: Any) -> None:
-    """Require equal actions: exactly if they are discrete, to 1e-5 if not."""
-    if isinstance(ours, Mapping):
-        assert list(ours) == list(theirs)
-        for key in ours:
-            require_same(ours[key], theirs[key])
-        return
-    assert np.shape(ours) == np.shape(theirs)
-    if np.asarray(ours).dtype.kind == "f":
-        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
-    else:
-        np.testing.assert_array_equal(ours, theirs)
-
-
 def of_rows(value: Any, rows: Any) -> Any:
     """Return rows of a batch that is nested in dicts."""
     if isinstance(value, Mapping):
@@ -106,7 +88,7 @@ def of_rows(value: Any, rows: Any) -> Any:
 
 @pytest.mark.parametrize("case", CASES)
 def test_actions_are_the_algorithms(case: str, tmp_path: Path) -> None:
-    """1,000 env steps with deaths, late joiners, masks and memory: all of the team, and each."""
+    """Env steps with deaths, late joiners, masks and memory: all of the team, and each."""
     algorithm, make_env = make(case)
     team = exported(algorithm, tmp_path)
     assert list(team.agents) == ["scout_0", "tank", "scout_1"]
@@ -130,8 +112,9 @@ def test_actions_are_the_algorithms(case: str, tmp_path: Path) -> None:
     algorithm.close()
 
 
-@pytest.mark.parametrize("suffix", ["rlox", "onnx"])
-@pytest.mark.parametrize("case", ["mappo-gru-frames", "ippo-both", "qmix-gru"])
+@pytest.mark.parametrize(
+    ("case", "suffix"), [("mappo-gru-frames", "onnx"), ("ippo-both", "rlox"), ("qmix-gru", "onnx")]
+)
 def test_one_agents_file_acts_as_the_agent(case: str, suffix: str, tmp_path: Path) -> None:
     """It is a policy like any other, in both formats; so are the agents of a loaded team."""
     if suffix == "onnx":
@@ -148,7 +131,7 @@ def test_one_agents_file_acts_as_the_agent(case: str, suffix: str, tmp_path: Pat
         space.seed(number)
         states: list[Any] = [None] * 4
         rng = np.random.default_rng(number)
-        for _ in range(60):
+        for _ in range(20):
             obs = space.sample()
             begins = bool(rng.random() < 0.1)
             memory = {"episode_start": begins}
@@ -188,7 +171,7 @@ sys.meta_path.insert(0, Block())
 import numpy as np, rlox
 team = rlox.load_policy(sys.argv[1])
 rng, states, actions = np.random.default_rng(0), [None] * 3, []
-for step in range(30):
+for step in range(20):
     for number in range(3):
         obs = rng.normal(size=18)
         action, states[number] = team.predict(obs, agent_idx=number, state=states[number])
@@ -211,7 +194,7 @@ def test_a_team_acts_where_torch_is_not(tmp_path: Path) -> None:
     assert made.returncode == 0, made.stderr
     rng, actions = np.random.default_rng(0), []
     states: list[Any] = [None] * 3
-    for _ in range(30):
+    for _ in range(20):
         for number in range(3):
             obs = rng.normal(size=18)
             action, states[number] = algorithm.predict(obs, agent_idx=number, state=states[number])
@@ -279,18 +262,14 @@ HOSTILE: dict[str, Callable[[dict[str, Any]], None]] = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_files_are_refused(name: str, tmp_path: Path) -> None:
+def test_hostile_files_are_refused(tmp_path: Path) -> None:
     """Before anything large is made."""
     algorithm, _ = make("mappo")
     exported(algorithm, tmp_path)
+    algorithm.close()
     path = tmp_path / "team.rlox"
     content = path.read_bytes()
-    size = int.from_bytes(content[:8], "little")
-    header = json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["rlox_policy"])
-    HOSTILE[name](header["team"])
-    metadata = {"rlox_policy": json.dumps(header), "digest": PLACEHOLDER}
-    path.write_bytes(seal(save(load(content), metadata=metadata)))
-    with pytest.raises(CheckpointError, match="is no policy file or is damaged"):
-        rlox.load_policy(path)
-    algorithm.close()
+    for change in HOSTILE.values():
+        path.write_bytes(changed(content, lambda header, change=change: change(header["team"])))
+        with pytest.raises(CheckpointError, match="is no policy file or is damaged"):
+            rlox.load_policy(path)

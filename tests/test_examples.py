@@ -12,11 +12,19 @@ from rlox.families import ALGORITHMS
 from rlox.kernels import installed
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+QUICK = ("ppo", "impala", "dqn", "mappo", "qmix", "iql", "fqe", "grpo", "dpo")
+"""One of each kind; ``nox -s slow`` runs the others."""
 SMALL = {"dreamer_v3": 1_100, "rl8_ppo": 8_192, "rl8_recurrent_ppo": 8_192}
 """Steps that a script needs at least to learn at all, where 64 are too few."""
 
 
-@pytest.mark.parametrize("name", sorted(row.name for row in ALGORITHMS))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(row.name, marks=[] if row.name in QUICK else pytest.mark.slow)
+        for row in ALGORITHMS
+    ],
+)
 def test_an_example_trains(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

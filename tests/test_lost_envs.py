@@ -162,7 +162,8 @@ def test_both_backends_hold_the_same(kind: str) -> None:
 
 def test_an_algorithm_of_replay_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """It learns from what is true; the clock counts every vector step."""
-    options = {"buffer_size": 200, "learning_starts": 6, "batch_size": 8, "hidden": 8}
+    options = {"buffer_size": 200, "learning_starts": 6, "batch_size": 8, "hidden": 8,
+               "steps_per_iteration": 30}  # fmt: skip
     for name in ("dqn", "discrete_sac"):
         with rlox.make(name, env=Scripted(), train_freq=3, n_step=2, **options) as algorithm:
             algorithm.train(90)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
+from exportables import Env
 from gymnasium import spaces
 from rlox.errors import BackendError
 from rlox.networks import DiscreteQNetwork, SquashedGaussianPolicy, TwinQNetwork
@@ -56,42 +56,29 @@ def reordered(policy: DiscretePolicy) -> None:
 
 
 MODIFICATIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "parametrized": (
-        lambda p: nn.utils.parametrizations.spectral_norm(p.actor.layers[1]),
-        "plain linear layers",
-    ),
     "other layer": (
-        lambda p: p.critic.layers.__setitem__(0, OtherLinear(4, 64)),
-        "plain linear layers",
+        lambda p: p.critic.layers.__setitem__(0, OtherLinear(4, 64)), "plain linear layers",
     ),
     "other actor": (
         lambda p: setattr(p, "actor", OtherMLP((4, 64, 64, 2), output_gain=1.0)),
         "plain linear layers with tanh",
     ),
-    "sequential": (
-        lambda p: setattr(p, "actor", nn.Sequential(nn.Linear(4, 2))),
-        "plain linear layers with tanh",
-    ),
     "other widths": (
-        lambda p: setattr(p, "critic", TanhMLP((4, 32, 64, 1), output_gain=1.0)),
-        "the same widths",
+        lambda p: setattr(p, "critic", TanhMLP((4, 32, 64, 1), output_gain=1.0)), "the same widths",
     ),
     "other order": (reordered, "an actor, then a critic"),
     "shared layer": (
-        lambda p: p.critic.layers.__setitem__(0, p.actor.layers[0]),
-        "added, shared or missing",
+        lambda p: p.critic.layers.__setitem__(0, p.actor.layers[0]), "added, shared or missing",
     ),
     "no bias": (lambda p: setattr(p.actor.layers[0], "bias", None), "added, shared or missing"),
     "pre-hook": (
-        lambda p: p.actor.register_forward_pre_hook(lambda module, inputs: None),
-        "hooks, which 'actor' has",
+        lambda p: p.actor.register_forward_pre_hook(lambda *_: None), "hooks, which 'actor' has",
     ),
     "forward hook": (
-        lambda p: p.critic.register_forward_hook(lambda module, inputs, outputs: None),
-        "hooks, which 'critic' has",
+        lambda p: p.critic.register_forward_hook(lambda *_: None), "hooks, which 'critic' has",
     ),
     "backward hook": (
-        lambda p: p.register_full_backward_hook(lambda module, inputs, outputs: None),
+        lambda p: p.register_full_backward_hook(lambda *_: None),
         "hooks, which the DiscretePolicy has",
     ),
     "gradient hook": (
@@ -103,14 +90,13 @@ MODIFICATIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
         "the DiscretePolicy has its own distribution",
     ),
     "method of a layer": (
-        lambda p: setattr(p.actor, "forward", p.actor.forward),
-        "'actor' has its own forward",
+        lambda p: setattr(p.actor, "forward", p.actor.forward), "'actor' has its own forward",
     ),
     "frozen": (
         lambda p: p.actor.layers[0].requires_grad_(False),
         r"'actor\.layers\.0\.weight' is frozen",
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", MODIFICATIONS)
@@ -146,20 +132,10 @@ def test_modified_networks_of_off_policy_algorithms_are_torchs() -> None:
         assert "hooks, which 'net.layers.0.weight' has" in str(dqn.learner)
 
 
-class Wide(gymnasium.Env[Any, Any]):
-    """An env of large observations and many actions."""
-
-    def __init__(self, obs_dim: int = 4, n_actions: int | None = 2) -> None:
-        self.observation_space = spaces.Box(-1, 1, (obs_dim,), np.float32)
-        self.action_space: spaces.Space[Any] = (
-            spaces.Box(-1, 1, (1,)) if n_actions is None else spaces.Discrete(n_actions)
-        )
-
-    def reset(self, **_: Any) -> tuple[Any, dict[str, Any]]:
-        return np.zeros(self.observation_space.shape or (), np.float32), {}
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        return np.zeros(self.observation_space.shape or (), np.float32), 0.0, False, False, {}
+def wide(obs_dim: int = 4, n_actions: int | None = 2) -> Env:
+    """Return an env of large observations and many actions."""
+    acted = spaces.Box(-1, 1, (1,)) if n_actions is None else spaces.Discrete(n_actions)
+    return Env(spaces.Box(-1, 1, (obs_dim,), np.float32), acted)
 
 
 FEW: dict[str, Any] = {"hidden": 8, "buffer_size": 8, "learning_starts": 4, "batch_size": 2}
@@ -168,10 +144,10 @@ FEW: dict[str, Any] = {"hidden": 8, "buffer_size": 8, "learning_starts": 4, "bat
 @pytest.mark.parametrize(
     ("make", "size"),
     [
-        (partial(PPO, lambda: Wide(20_000), hidden=8, **SMALL), "obs_dim"),
-        (partial(PPO, lambda: Wide(n_actions=20_000), hidden=8, **SMALL), "actions"),
-        (partial(DQN, lambda: Wide(20_000), **FEW), "obs_dim"),
-        (partial(SAC, lambda: Wide(20_000, None), **FEW), "obs_dim"),
+        (partial(PPO, lambda: wide(20_000), hidden=8, **SMALL), "obs_dim"),
+        (partial(PPO, lambda: wide(n_actions=20_000), hidden=8, **SMALL), "actions"),
+        (partial(DQN, lambda: wide(20_000), **FEW), "obs_dim"),
+        (partial(SAC, lambda: wide(20_000, None), **FEW), "obs_dim"),
         (partial(TD3BC, obs_dim=20_000, act_dim=1, hidden=8), "obs_dim"),
     ],
     ids=["ppo, observations", "ppo, actions", "dqn", "sac", "td3_bc"],
@@ -188,7 +164,7 @@ def test_sizes_beyond_native_are_torchs(make: Callable[..., Any], size: str) -> 
 
 def test_sizes_up_to_the_limit_are_native() -> None:
     """The largest that Rust takes."""
-    with PPO(lambda: Wide(16_384), hidden=8, **SMALL) as ppo:
+    with PPO(lambda: wide(16_384), hidden=8, **SMALL) as ppo:
         assert ppo.learner.backend == "native"
         ppo.train(16)
         assert torch.isfinite(ppo.optimizer.parameters).all()

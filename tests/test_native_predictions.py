@@ -12,7 +12,6 @@ import torch
 from exportables import VECTOR, Env, one_at_least, stacked
 from gymnasium import spaces
 from rlox_marl.ippo import IPPO
-from rlox_onpolicy.a2c import A2C
 from rlox_onpolicy.ppo import PPO
 
 NESTED = spaces.Dict({"place": spaces.Discrete(5, start=2), "matrix": spaces.Box(-1, 1, (2, 3))})
@@ -80,7 +79,7 @@ def test_native_predictions_choose_among_possible_actions() -> None:
     ppo.close()
 
 
-@pytest.mark.parametrize("algorithm", [PPO, A2C, IPPO])
+@pytest.mark.parametrize("algorithm", [PPO, IPPO])
 def test_native_predictions_follow_the_parameters(algorithm: Any) -> None:
     """Those of now, be they learnt, loaded or written; and they draw from no stream."""
     made = trained(algorithm, "Pendulum-v1")
@@ -102,14 +101,3 @@ def test_other_policies_predict_in_torch(options: dict[str, Any]) -> None:
     ppo = trained(**options) if "backend" in options else PPO("CartPole-v1", seed=3, **options)
     assert ppo.agent.mode is None
     assert ppo.predict(np.zeros(4, np.float32)) in (0, 1)
-
-
-def test_evaluations_equal_those_in_torch() -> None:
-    """Whole episodes, with the actions of either."""
-    ppo = PPO("CartPole-v1", seed=0, backend="native")
-    ppo.train(8_192)
-    native = ppo.evaluate(n_episodes=4, seed=7)
-    with mock.patch.object(ppo.agent, "mode", None):
-        torchs = ppo.evaluate(n_episodes=4, seed=7)
-    np.testing.assert_array_equal(native.returns, torchs.returns)
-    assert native.mean_return > 30

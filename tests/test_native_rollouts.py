@@ -132,8 +132,9 @@ def test_a_rollout_ended_by_a_callback_counts_its_episodes() -> None:
     assert ppo.clock.gradient_steps == 0
 
 
-@pytest.mark.parametrize("algorithm", [PPO, A2C])
-@pytest.mark.parametrize("env", ["CartPole-v1", "Acrobot-v1", "MountainCarContinuous-v0"])
+@pytest.mark.parametrize(
+    ("algorithm", "env"), [(PPO, "CartPole-v1"), (A2C, "MountainCarContinuous-v0")]
+)
 def test_gymnasium_envs_get_the_same_actions(algorithm: Any, env: str) -> None:
     """Envs that answer alike are learnt alike, to the bit, whoever steps them."""
     runs = {
@@ -146,16 +147,6 @@ def test_gymnasium_envs_get_the_same_actions(algorithm: Any, env: str) -> None:
     for name, value in native.collector.statistics.state_dict().items():
         np.testing.assert_array_equal(gymnasium.collector.statistics.state_dict()[name], value)
     assert torch.equal(gymnasium.optimizer.parameters, native.optimizer.parameters)
-
-
-def test_an_ended_rollout_keeps_the_stream_of_actions() -> None:
-    """After a callback ended a rollout, the next one draws on from there."""
-    counting = Counting(last=7)
-    ppo = make("Pendulum-v1", env_backend="gymnasium", callbacks=[counting])
-    ppo.train(N_ENVS * N_STEPS)
-    stream = SeedStreams(4).numpy("native actions")
-    stream.random(2 * 7 * N_ENVS)
-    assert ppo.learner.learner._task.actions.random() == stream.random()
 
 
 def test_masked_actions_are_drawn_from_the_others() -> None:

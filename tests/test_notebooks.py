@@ -12,6 +12,8 @@ import pytest
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "docs" / "notebooks").glob("*.ipynb"))
 
+QUICK = ("first-training", "own-loss")
+
 
 def run(path: Path) -> list[Any]:
     """Run a notebook's cells, and return what each shows: the value of its last expression."""
@@ -30,7 +32,13 @@ def run(path: Path) -> list[Any]:
     return shown
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=[] if path.stem in QUICK else pytest.mark.slow)
+        for path in NOTEBOOKS
+    ],
+)
 def test_a_notebook_runs(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

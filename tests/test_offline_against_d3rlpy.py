@@ -128,14 +128,11 @@ def test_td3_bc_losses_are_those_of_d3rlpy() -> None:
 
 
 @pytest.mark.parametrize("kind", [d3rlpy.algos.CQLConfig, d3rlpy.algos.CalQLConfig])
-@pytest.mark.parametrize("seed", range(3))
-def test_cql_penalty_is_that_of_d3rlpy(
-    monkeypatch: pytest.MonkeyPatch, seed: int, kind: Any
-) -> None:
+def test_cql_penalty_is_that_of_d3rlpy(monkeypatch: pytest.MonkeyPatch, kind: Any) -> None:
     """On the same sampled actions, whose values and densities are given."""
     config = kind(conservative_weight=5.0, alpha_threshold=10.0)
-    theirs, rows = implementation(config), batch(seed)
-    generator = torch.Generator().manual_seed(seed)
+    theirs, rows = implementation(config), batch()
+    generator = torch.Generator().manual_seed(0)
     here, there, random = (torch.randn((2, B, N), generator=generator) for _ in range(3))
     densities = [torch.randn((1, B, N), generator=generator) for _ in range(2)]
     policy_values = iter(zip((here, there), densities, strict=True))

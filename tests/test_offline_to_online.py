@@ -31,8 +31,9 @@ def test_online_agent_begins_where_the_offline_one_ended(
         critic=copy.deepcopy(agent.critics),
         learning_starts=0,
         batch_size=32,
+        steps_per_iteration=20,
     )
     np.testing.assert_array_equal(going_on.predict(obs), before)
-    going_on.train(100)
+    going_on.train(20)
     assert (going_on.predict(obs) != before).any()
     np.testing.assert_array_equal(agent.predict(obs), before)

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 import rlox
-from rlox import cli
 from rlox.cli.flags import flags_of
 from rlox.errors import ConfigError, PluginError, UnknownNameError
 from rlox.training import checkpoint
@@ -115,10 +114,9 @@ def test_options_reach_their_factory_as_one_object(made: list[Any]) -> None:
         assert pickle.loads(pickle.dumps(algorithm.config)) == algorithm.config
 
 
-@pytest.mark.parametrize("suffix", ["yaml", "json"])
-def test_options_come_from_files(made: list[Any], tmp_path: Path, suffix: str) -> None:
+def test_options_come_from_files(made: list[Any], tmp_path: Path) -> None:
     """In a config file they stand beside the algorithm's, and a dump reads back equal."""
-    path = tmp_path / f"config.{suffix}"
+    path = tmp_path / "config.yaml"
     path.write_text('{"buffer": "deep", "depth": 9, "env_backend": "remote", "stations": ["c:3"]}')
     with rlox.make("dqn", "CartPole-v1", config=path, **SMALL) as algorithm:
         (remote, _), deep = made
@@ -146,33 +144,25 @@ def test_a_checkpoint_restores_them(made: list[Any], tmp_path: Path) -> None:
         assert changed.config.depth == 1
 
 
-def run_command(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
-    """Run ``rlox`` in this process."""
-    monkeypatch.setattr("sys.argv", ["rlox", *map(str, arguments)])
-    with pytest.raises(SystemExit) as done:
-        cli.main()
-    assert not done.value.code
-
-
 def test_flags_set_them_and_resume_uses_them(
-    made: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: list[Any], tmp_path: Path, run: Callable[..., Any]
 ) -> None:
     """The run folder holds what a flag set; the help names the plugin that an option is of."""
-    run = tmp_path / "run"
+    folder = tmp_path / "run"
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
     flags += ["--buffer=deep", "--depth=4", "--env-backend=remote", "--timeout=2.5"]
-    flags += ["--stations=[a:1, b:2]", f"--run-dir={run}", "--total-timesteps=64"]
+    flags += ["--stations=[a:1, b:2]", f"--run-dir={folder}", "--total-timesteps=64"]
     flags += ["--checkpoint-freq=32", "--quiet"]
-    run_command(monkeypatch, "train", "dqn", "--env", "CartPole-v1", *flags)
-    assert "depth: 4" in (run / "config.yaml").read_text()
+    assert run("train", "dqn", "--env", "CartPole-v1", *flags)[0] == 0
+    assert "depth: 4" in (folder / "config.yaml").read_text()
     (remote, _), deep = made[:2]
     assert (remote.stations, remote.timeout) == (["a:1", "b:2"], 2.5)
     del made[:]
-    first = sorted((run / "checkpoints").iterdir(), key=checkpoint.steps_of)[0]
+    first = sorted((folder / "checkpoints").iterdir(), key=checkpoint.steps_of)[0]
     assert checkpoint.steps_of(first) == 32
-    record = json.loads((run / "run.json").read_text())
-    (run / "run.json").write_text(json.dumps({**record, "status": "interrupted"}))
-    run_command(monkeypatch, "resume", first, "--quiet")
+    record = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**record, "status": "interrupted"}))
+    assert run("resume", first, "--quiet")[0] == 0
     assert made[:2] == [(remote, {}), deep]
     shown = {p.name: repr(p.annotation.__metadata__[0].help) for p in flags_of(DQNConfig)}
     assert "With --buffer deep: layers" in shown["depth"]
@@ -183,10 +173,8 @@ def test_flags_set_them_and_resume_uses_them(
     ("options", "kind", "message"),
     [
         ({"dept": 3}, ConfigError, "unknown option 'dept' for DQNConfig; did you mean 'depth'"),
-        ({"gama": 0.5}, ConfigError, "unknown option 'gama' for DQNConfig; did you mean 'gamma'"),
         ({"depth": 0}, ConfigError, "depth: expected greater than or equal to 1, got 0"),
         ({"stations": 3}, ConfigError, "env_backend='remote': stations: expected"),
-        ({"buffer": "uniform", "depth": 4}, ConfigError, "depth needs buffer='deep', got"),
         ({"buffer": "depp", "depht": 4}, UnknownNameError, "unknown buffer 'depp'; did you mean"),
     ],
 )

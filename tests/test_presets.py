@@ -94,20 +94,6 @@ def test_make_takes_a_preset_and_given_options_win() -> None:
         assert (algorithm.config.n_steps, algorithm.config.gamma) == (64, 0.9)
 
 
-def test_both_words_of_dreamer_mean_one_thing() -> None:
-    """The argument of make, the config's option and a config in a mapping give the same config."""
-    small = {
-        "size": "debug", "buffer_size": 2_000, "learning_starts": 100, "batch_size": 2,
-        "seq_len": 8, "imagination_horizon": 3, "torch_threads": 1,
-    }  # fmt: skip
-    made = []
-    for how in ({"preset": "crafter"}, {"config": {"preset": "crafter"}}):
-        with rlox.make("dreamer_v3", env="CartPole-v1", seed=0, **small, **how) as algorithm:
-            made.append(algorithm.config)
-    assert made[0] == made[1]
-    assert (made[0].train_ratio, made[0].preset, made[0].size) == (512.0, "crafter", "debug")
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -119,14 +105,6 @@ def test_both_words_of_dreamer_mean_one_thing() -> None:
         (
             {"name": "td3", "env": "HalfCheeta-v5", "preset": "tuned"},
             "unknown preset 'tuned' of td3 for HalfCheeta-v5; did you mean 'HalfCheetah-v5/tuned'",
-        ),
-        (
-            {"name": "vdn", "env": "CartPole-v1", "preset": "tuned"},
-            "unknown preset 'tuned' of vdn for CartPole-v1 (there are: none)",
-        ),
-        (
-            {"name": "ppo", "env": "Pendulum-v1", "config": {"preset": "tuned"}},
-            "unknown preset 'tuned' of ppo",
         ),
     ],
 )

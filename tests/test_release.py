@@ -141,13 +141,3 @@ def test_workflows_have_no_more_rights_than_they_need(path: Path) -> None:
             assert not uses or re.search(r"@(v\d|release/v\d)", uses), uses
             if uses.startswith("actions/checkout"):
                 assert step["with"]["persist-credentials"] is False
-
-
-def test_the_container_ignores_what_is_built_here() -> None:
-    """Every folder that git ignores as built, so that the image has none of this machine's."""
-    ignored = (ROOT / ".containerignore").read_text()
-    for name in (".nox", ".venv", "target", "__pycache__"):
-        assert name in ignored
-    text = (ROOT / "Containerfile").read_text()
-    assert "--locked" in text
-    assert "USER rlox" in text

@@ -13,7 +13,6 @@ import pytest
 import rlox
 import rlox.testing
 from gymnasium import spaces
-from rlox import cli
 from rlox.batches.unrolls import unroll_to_arrays
 from rlox.callbacks import Callback
 from rlox.envs.make import make_vec_env
@@ -58,11 +57,8 @@ def test_the_backend_passes_the_conformance_suite(serve: Serve) -> None:
     ("name", "options"),
     [
         ("ppo", {"n_steps": 16, "batch_size": 16, "n_epochs": 1, "hidden": 8}),
-        ("a2c", {"n_steps": 8, "hidden": 8}),
         ("impala", {"n_steps": 8, "hidden": 8, "n_actors": 1}),
         ("dqn", {**REPLAY, "steps_per_iteration": 16}),
-        ("discrete_sac", REPLAY),
-        ("rl8_ppo", {"horizon": 8}),
         ("rl8_recurrent_ppo", {"horizon": 8}),
     ],
 )
@@ -86,18 +82,6 @@ def test_algorithms_train_on_workers_by_options(
         here.train(1)
     with kind.from_checkpoint(path, env_backend="grpc", worker_addresses=[where]) as there:
         there.train(1)
-
-
-def test_training_on_workers_equals_training_here(serve: Serve) -> None:
-    """One seed, the same parameters, bit for bit."""
-    options = {"n_steps": 16, "batch_size": 32, "n_epochs": 2, "seed": 3, "hidden": 8, "n_envs": 2}
-    workers = {"env_backend": "grpc", "worker_addresses": serve()}
-    parameters = []
-    for chosen in (workers, {"env_backend": "gymnasium"}):
-        with rlox.make("ppo", env="CartPole-v1", backend="torch", **options, **chosen) as ppo:
-            ppo.train(96)
-            parameters.append(ppo.optimizers["policy"].parameters.clone())
-    assert parameters[0].equal(parameters[1])
 
 
 def test_a_resumed_training_goes_on_with_the_workers_envs_exactly(
@@ -124,7 +108,7 @@ def test_a_resumed_training_goes_on_with_the_workers_envs_exactly(
         assert parameters[0].equal(parameters[1]), name
 
 
-@pytest.mark.parametrize("kind", ["gymnasium's envs", "envs here", "other workers"])
+@pytest.mark.parametrize("kind", ["gymnasium's envs", "other workers"])
 def test_without_a_state_that_fits_new_episodes_begin_and_it_is_logged(
     serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
@@ -137,9 +121,7 @@ def test_without_a_state_that_fits_new_episodes_begin_and_it_is_logged(
         a2c.save(path)
         saved = find(a2c.state_dict(), "env")
     assert (saved is None) == (kind == "gymnasium's envs")
-    if kind == "envs here":
-        options = {"env_backend": "native"}
-    elif kind == "other workers":
+    if kind == "other workers":
         options = {"env_backend": "grpc", "worker_addresses": [serve(n_envs=1), serve(n_envs=1)]}
     with caplog.at_level("INFO", "rlox"), type(a2c).from_checkpoint(path, **options) as resumed:
         resumed.train(64)
@@ -184,22 +166,18 @@ class Lives:
         """Do nothing."""
 
 
-@pytest.mark.parametrize("remote", [False, True])
-def test_actors_count_episodes_by_game_where_lives_are_lost(remote: bool) -> None:
+def test_actors_count_episodes_by_game_where_lives_are_lost() -> None:
     """Learners take a lost life for an end; mean lengths are those of games of six steps."""
     worker = EnvWorker(Lives(), "Lives", "127.0.0.1:0")
     worker.start()
-    env: Any = RemoteEnvPool([f"127.0.0.1:{worker.port}"]) if remote else Lives()
+    env: Any = RemoteEnvPool([f"127.0.0.1:{worker.port}"])
     kept = KeepsUnrolls()
     with rlox.make(
         "impala", env=[env], n_actors=1, n_envs=2, n_steps=8, hidden=8, callbacks=kept
     ) as impala:
         metrics = impala.train(48)
-    assert (metrics["episodes"], metrics["mean_episode_length"], metrics["mean_reward"]) == (
-        8,
-        6,
-        6,
-    )
+    assert (metrics["episodes"], metrics["mean_episode_length"]) == (8, 6)
+    assert metrics["mean_reward"] == 6
     assert sum(unroll["terminated"].sum() for unroll in kept.unrolls) == 16
     assert sum(unroll["life_lost"].sum() for unroll in kept.unrolls) == 8
     env.close()
@@ -223,7 +201,6 @@ def test_threads_processes_and_workers_give_the_same_batches(serve: Serve) -> No
     addresses = [serve(n_envs=count) for count in (1, 2, 3)]
     kinds: tuple[dict[str, Any], ...] = (
         {"actor_backend": "thread"},
-        {"actor_backend": "process"},
         {"actor_backend": "thread", "worker_addresses": addresses},
         {"actor_backend": "process", "env_backend": "grpc", "worker_addresses": addresses},
     )
@@ -233,10 +210,10 @@ def test_threads_processes_and_workers_give_the_same_batches(serve: Serve) -> No
         with rlox.make(
             "impala", env="CartPole-v1", backend="torch", callbacks=kept, **options, **kind
         ) as impala:
-            for _ in range(6):
+            for _ in range(4):
                 impala.train(1)
         batches.append(kept.unrolls)
-    assert len(batches[0]) == 6
+    assert len(batches[0]) == 4
     for other in batches[1:]:
         assert first_difference(batches[0], other) is None
 
@@ -294,15 +271,11 @@ def test_workers_that_differ_are_refused(
 ) -> None:
     """With what both sides have, and the worker is free afterwards."""
     where = serve()
+    given = {"env_backend": "grpc", "worker_addresses": [where], "n_envs": 2}
     for _ in range(2):
         with pytest.raises(kind, match=message):
-            rlox.make(
-                "ppo", env="CartPole-v1", env_backend="grpc", worker_addresses=[where],
-                **{"n_envs": 2, **options},
-            )  # fmt: skip
-    rlox.make(
-        "ppo", env="CartPole-v1", env_backend="grpc", worker_addresses=[where], n_envs=2
-    ).close()
+            rlox.make("ppo", env="CartPole-v1", **{**given, **options})
+    rlox.make("ppo", env="CartPole-v1", **given).close()
 
 
 def test_arguments_of_the_env_agree(serve: Serve) -> None:
@@ -347,33 +320,26 @@ def test_a_checkpoint_cannot_say_what_to_connect_to(
         assert restored.config.env_backend == "auto"
 
 
-def run_command(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
-    """Run ``rlox`` in this process."""
-    monkeypatch.setattr("sys.argv", ["rlox", *map(str, arguments)])
-    with pytest.raises(SystemExit) as done:
-        cli.main()
-    assert not done.value.code
-
-
 def test_a_run_is_resumed_on_its_workers(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Callable[..., Any]
 ) -> None:
     """They are in the run folder, not in its checkpoints."""
-    run = tmp_path / "run"
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "run"
     steps: list[int] = []
     step = EnvWorker._step
     monkeypatch.setattr(
         EnvWorker, "_step", lambda self, *given: (steps.append(1), step(self, *given))[1]
     )
     where = serve()
-    run_command(
-        monkeypatch, "train", "a2c", "--env", "CartPole-v1", "--n-envs=2", "--n-steps=8",
+    run(
+        "train", "a2c", "--env", "CartPole-v1", "--n-envs=2", "--n-steps=8",
         "--env-backend=grpc", f"--worker-addresses={where}", "--total-timesteps=64",
-        "--checkpoint-freq=32", f"--run-dir={run}", "--quiet",
+        "--checkpoint-freq=32", "--run-dir=run", "--quiet",
     )  # fmt: skip
     assert len(steps) == 32
-    first = min((run / "checkpoints").iterdir(), key=checkpoint.steps_of)
-    record = json.loads((run / "run.json").read_text())
-    (run / "run.json").write_text(json.dumps({**record, "status": "interrupted"}))
-    run_command(monkeypatch, "resume", first, "--quiet")
+    first = min((folder / "checkpoints").iterdir(), key=checkpoint.steps_of)
+    record = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**record, "status": "interrupted"}))
+    assert run("resume", first, "--quiet")[0] == 0
     assert len(steps) == 48

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from rlox import cli
 from rlox.training import checkpoint
 from rlox_onpolicy.ppo import PPO
 from rlox_tools.analysis.learning_curves import find_runs
@@ -30,20 +29,6 @@ Run = Callable[..., tuple[int, str, str]]
 def _workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Work in an empty folder."""
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Return a function that calls the command line here: exit code, output and errors."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        monkeypatch.setattr(sys, "argv", ["rlox", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        return int(exit_.value.code or 0), *capsys.readouterr()
-
-    return run
 
 
 def contents(folder: str | Path) -> tuple[Any, list[dict[str, Any]]]:
@@ -69,35 +54,23 @@ def record(folder: str | Path) -> dict[str, Any]:
 
 def test_every_seed_equals_its_run_alone(run: Run) -> None:
     """Side by side in threads, in processes or alone: the same weights, streams and log."""
-    arguments = (*TRAIN, "--total-timesteps", 3_000, "--checkpoint-freq", 1_000)
-    code, out, err = run(*arguments, "--seeds", 4, "--jobs", 3, "--run-dir", "threads")
+    arguments = (*TRAIN, "--total-timesteps", 1_000, "--checkpoint-freq", 500)
+    code, out, err = run(*arguments, "--seeds", 3, "--jobs", 2, "--run-dir", "threads")
     assert code == 0, err
-    assert out.startswith("4 runs in threads, 3 at once, in threads\n")
-    code, out, err = run(*arguments, "--seeds", "1..2", "--run-dir", "processes",
+    assert out.startswith("3 runs in threads, 2 at once, in threads\n")
+    code, out, err = run(*arguments, "--seeds", "2..2", "--run-dir", "processes",
                          "--logger", "jsonl", "--logger", "console")  # fmt: skip
     assert code == 0, err
     assert "in processes: loggers other than csv and jsonl" in out
-    for seed in range(4):
+    for seed in range(3):
         assert run(*arguments, "--seed", seed, "--run-dir", f"alone-{seed}", "--quiet")[0] == 0
         assert contents(f"threads/seed-{seed}") == contents(f"alone-{seed}")
         assert record(f"threads/seed-{seed}")["evaluation"] == record(f"alone-{seed}")["evaluation"]
     assert contents("processes/seed-2") == contents("alone-2")
     assert contents("threads/seed-1") != contents("threads/seed-2")
-    log = Path("threads/seed-3.log").read_text(encoding="utf-8")
+    log = Path("threads/seed-2.log").read_text(encoding="utf-8")
     assert "evaluation return" in log
-    assert "3,072/3,000 env steps" in log
-
-
-def test_curves_have_an_interval_over_the_seeds(run: Run) -> None:
-    """``curves.csv`` holds the interquartile mean of what the runs logged."""
-    assert run(*TRAIN, "--total-timesteps", 2_000, "--seeds", 3, "--run-dir", "sweep")[0] == 0
-    with Path("sweep/curves.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    last = [contents(f"sweep/seed-{seed}")[1][-2]["mean_reward"] for seed in range(3)]
-    assert float(rows[-1]["env_steps"]) == 2_048
-    assert float(rows[-1]["interquartile_mean"]) == pytest.approx(np.mean(last), abs=1e-3)
-    assert float(rows[-1]["low"]) == pytest.approx(min(last), abs=1e-3)
-    assert float(rows[-1]["high"]) == pytest.approx(max(last), abs=1e-3)
+    assert "1,024/1,000 env steps" in log
 
 
 def test_failing_seed_leaves_the_others_and_is_resumed(
@@ -145,7 +118,7 @@ PPO.iterate = held
 
 
 def start(*arguments: object, first: str = "") -> subprocess.Popen[str]:
-    """Start the command line in a process that runs the code ``first`` before."""
+    """Start the command line in a process that runs some code before."""
     # a shell's background job ignores it
     main = "import signal, rlox.cli; signal.signal(signal.SIGINT, signal.default_int_handler); "
     main = first + main + "rlox.cli.main()"
@@ -162,10 +135,9 @@ def wait_for(process: subprocess.Popen[str], condition: Callable[[], bool]) -> N
         time.sleep(0.01)
 
 
-def test_ctrl_c_saves_every_run_and_resume_finishes_them() -> None:
+def test_ctrl_c_saves_every_run_and_resume_finishes_them(run: Run) -> None:
     """Those under way end their iteration, those not begun begin later; all as if uninterrupted."""
-    arguments = (*TRAIN, "--total-timesteps", 6_400, "--seeds", 3, "--jobs", 2)
-
+    arguments = (*TRAIN, "--total-timesteps", 1_600, "--seeds", 3, "--jobs", 2)
     Path("hold").touch()
     process = start(*arguments, "--run-dir", "sweep", first=HOLDING)
     try:
@@ -180,30 +152,24 @@ def test_ctrl_c_saves_every_run_and_resume_finishes_them() -> None:
     assert [record(f"sweep/seed-{seed}")["status"] for seed in (0, 1)] == ["interrupted"] * 2
     assert "not begun" in out
     for call in (("resume", "sweep"), (*arguments, "--run-dir", "whole")):
-        process = start(*call)
-        _, err = process.communicate(timeout=120)
-        assert process.returncode == 0, err
+        code, _, err = run(*call)
+        assert code == 0, err
     for seed in range(3):
         resumed, whole = (contents(f"{folder}/seed-{seed}") for folder in ("sweep", "whole"))
         assert resumed[0]["algorithm"] == whole[0]["algorithm"]
         assert resumed[1] == whole[1]
 
 
-@pytest.mark.parametrize("during", ["iteration", "evaluation"])
-def test_signal_stops_what_need_not_be_waited_for(during: str) -> None:
-    """An evaluation at once, for all is saved; an iteration is given up with the second one."""
-    iterations = {"iteration": 10**6, "evaluation": 1}[during]
-    process = start(*TRAIN[:-1], 10**6, "--n-epochs", iterations, "--total-timesteps", 128,
+def test_second_signal_gives_an_iteration_up() -> None:
+    """The first lets those under way end their iteration."""
+    process = start(*TRAIN[:-1], 10**6, "--n-epochs", 10**6, "--total-timesteps", 128,
                     "--seeds", 3, "--jobs", 2, "--run-dir", "sweep")  # fmt: skip
     try:
-        final = [Path(f"sweep/seed-{seed}/checkpoints/final.safetensors") for seed in (0, 1)]
-        begun = [path.parents[1] / "run.json" for path in final]
-        awaited = final if during == "evaluation" else begun
-        wait_for(process, lambda: all(path.exists() for path in awaited))
-        if during == "iteration":
-            process.send_signal(signal.SIGINT)
-            time.sleep(0.5)
-            assert process.poll() is None
+        begun = [Path(f"sweep/seed-{seed}/run.json") for seed in (0, 1)]
+        wait_for(process, lambda: all(path.exists() for path in begun))
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        assert process.poll() is None
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=120)
     finally:
@@ -213,8 +179,6 @@ def test_signal_stops_what_need_not_be_waited_for(during: str) -> None:
     assert out.count("ended with exit code 143") == 2
     assert "not begun" in out
     assert [record(f"sweep/seed-{seed}")["status"] for seed in (0, 1)] == ["interrupted"] * 2
-    for path in (each for each in final if during == "evaluation"):
-        assert checkpoint.read(path)["name"] == "ppo"
 
 
 def test_sets_of_options_are_combined_and_distinguished(run: Run) -> None:
@@ -223,9 +187,8 @@ def test_sets_of_options_are_combined_and_distinguished(run: Run) -> None:
                          "--sweep", "learning-rate=1e-3,linear(3e-4, 0)",
                          "--sweep", "gamma=0.9,0.99")  # fmt: skip
     assert code == 0, err
-    sets = ["learning_rate=1e-3,gamma=0.9", "learning_rate=1e-3,gamma=0.99",
-            "learning_rate=linear(3e-4,_0),gamma=0.9",
-            "learning_rate=linear(3e-4,_0),gamma=0.99"]  # fmt: skip
+    rates, gammas = ("1e-3", "linear(3e-4,_0)"), ("0.9", "0.99")
+    sets = [f"learning_rate={rate},gamma={gamma}" for rate in rates for gamma in gammas]
     assert sorted(path.name for path in Path("sweep").iterdir() if path.is_dir()) == sorted(sets)
     for name in sets:
         config = yaml.safe_load(Path("sweep", name, "config.yaml").read_text(encoding="utf-8"))
@@ -245,10 +208,8 @@ def test_sets_of_options_are_combined_and_distinguished(run: Run) -> None:
     ("arguments", "reason"),
     [
         (("--backend", "torch"), "the interpreter has a part in every step"),
-        (("--env-backend", "gymnasium"), "the interpreter has a part in every step"),
         (("--eval-freq", "64"), "evaluations on the way are the interpreter's work"),
         (("--callback", "timing"), "there are callbacks"),
-        (("--logger", "console"), "loggers other than csv and jsonl"),
         (("--sweep", "backend=native,torch"), "the interpreter has a part in every step"),
     ],
 )
@@ -261,27 +222,3 @@ def test_what_is_not_rusts_work_has_processes(
                          *arguments)  # fmt: skip
     assert code == 0, err
     assert f"in processes: {reason}\n" in out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--sweep", "learning_rat=1,2"), "did you mean 'learning_rate'"),
-        (("--sweep", "gamma=0.9,2"), "gamma"),
-        (("--sweep", "gamma"), "--sweep must look like learning_rate=1e-3,3e-4"),
-        (("--sweep", "gamma=0.9,"), "--sweep must look like learning_rate=1e-3,3e-4"),
-        (("--sweep", "gamma=0.9,0.9"), "--sweep names an option or a value twice"),
-        (("--sweep", "gamma=0.9", "--sweep", "gamma=0.8"), "--sweep names an option or a value"),
-        (("--sweep", "seed=1,2"), "--sweep cannot set the seed; --seeds does"),
-        (("--seeds", "0"), "seeds"),
-    ],
-)
-def test_wrong_sweep_is_refused_before_any_work(
-    run: Run, arguments: tuple[str, ...], message: str
-) -> None:
-    """One line, and no folder."""
-    code, out, err = run(*TRAIN, *arguments)
-    assert (code, out) == (2, "")
-    assert err.count("\n") == 1
-    assert message in err
-    assert not list(Path.cwd().iterdir())

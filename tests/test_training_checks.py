@@ -2,91 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 from rlox.callbacks import Callback, CheckpointCallback
 from rlox.errors import DivergenceError
-from rlox_offline.awac import AWAC
-from rlox_offline.bc import BC
-from rlox_offline.cql import CQL
-from rlox_offline.datasets import Dataset
-from rlox_offline.fqe import FQE
-from rlox_offline.iql import IQL
-from rlox_offline.td3_bc import TD3BC
-from rlox_offpolicy.crossq import CrossQ
-from rlox_offpolicy.ddpg import DDPG
-from rlox_offpolicy.discrete_sac import DiscreteSAC
-from rlox_offpolicy.dqn import DQN
 from rlox_offpolicy.sac import SAC
-from rlox_offpolicy.td3 import TD3
-from rlox_onpolicy.a2c import A2C
 from rlox_onpolicy.ppo import PPO
+from small_algorithms import build
 from torch import nn
 
 SMALL: dict[str, Any] = {"n_envs": 4, "n_steps": 32, "batch_size": 32, "n_epochs": 2}
-REPLAY: dict[str, Any] = {
-    "hidden": 8,
-    "batch_size": 16,
-    "buffer_size": 500,
-    "learning_starts": 32,
-    "steps_per_iteration": 64,
-}
-OFFLINE: dict[str, Any] = {"hidden": 8, "batch_size": 16, "steps_per_iteration": 8}
-
-
-def dataset() -> Dataset:
-    """Return transitions at random, with actions in [-2, 2]."""
-    rng, n = np.random.default_rng(0), 100
-    last = np.arange(n) % 10 == 9
-    columns = {
-        "obs": rng.normal(size=(n, 3)).astype(np.float32),
-        "next_obs": rng.normal(size=(n, 3)).astype(np.float32),
-        "actions": rng.uniform(-2, 2, (n, 1)).astype(np.float32),
-        "rewards": rng.normal(size=n).astype(np.float32),
-        "terminated": last,
-        "truncated": np.zeros(n, bool),
-    }
-    return Dataset(columns, act_low=-2.0, act_high=2.0)
-
-
-class Middle:
-    """A policy of one action."""
-
-    def predict(self, obs: Any, deterministic: bool = True) -> Any:
-        return np.zeros((*np.shape(obs)[:-1], 1), np.float32)
-
-
-ALGORITHMS: dict[str, Callable[..., Any]] = {
-    "ppo": lambda **options: PPO("CartPole-v1", **SMALL, **options),
-    "a2c": lambda **options: A2C("CartPole-v1", n_envs=4, n_steps=32, **options),
-    "dqn": lambda **options: DQN("CartPole-v1", **REPLAY, **options),
-    "discrete_sac": lambda **options: DiscreteSAC("CartPole-v1", **REPLAY, **options),
-    "sac": lambda **options: SAC("Pendulum-v1", **REPLAY, **options),
-    "crossq": lambda **options: CrossQ("Pendulum-v1", **REPLAY, **options),
-    "td3": lambda **options: TD3("Pendulum-v1", **REPLAY, **options),
-    "ddpg": lambda **options: DDPG("Pendulum-v1", **REPLAY, **options),
-    "bc": lambda **options: BC(dataset(), **OFFLINE, **options),
-    "td3_bc": lambda **options: TD3BC(dataset(), **OFFLINE, **options),
-    "awac": lambda **options: AWAC(dataset(), **OFFLINE, **options),
-    "iql": lambda **options: IQL(dataset(), **OFFLINE, **options),
-    "cql": lambda **options: CQL(dataset(), **OFFLINE, **options),
-    "fqe": lambda **options: FQE(dataset(), policy=Middle(), **OFFLINE, **options),
-}
 
 BACKENDS = [
-    pytest.param(name, options, id=" ".join((name, *options.values())))
-    for name in ALGORITHMS
-    for options in (
-        [{}]
-        if name in ("discrete_sac", "crossq", "bc", "awac", "fqe")
-        else [{"backend": "torch"}, {"backend": "native"}]
-    )
-]
+    (name, {"backend": backend})
+    for name in ("ppo", "dqn", "sac", "iql")
+    for backend in ("torch", "native")
+] + [(name, {}) for name in ("crossq", "fqe")]
 
 
 class Spoil(Callback):
@@ -109,7 +42,7 @@ class Spoil(Callback):
 def test_parameters_that_are_not_finite_end_a_training(name: str, options: dict[str, str]) -> None:
     """At the end of the iteration, before a callback sees it; before that all trains as ever."""
     spoil = Spoil()
-    algorithm = ALGORITHMS[name](callbacks=[spoil], **options)
+    algorithm = build(name, callbacks=[spoil], **options)
     first = next(iter(algorithm.optimizers))
     with pytest.raises(DivergenceError, match=rf"diverged: after .* the parameters of {first}"):
         algorithm.train(512)
@@ -118,8 +51,7 @@ def test_parameters_that_are_not_finite_end_a_training(name: str, options: dict[
 
 @pytest.mark.parametrize("backend", ["torch", "native"])
 @pytest.mark.parametrize(
-    ("env", "env_backend"),
-    [("CartPole-v1", "native"), ("Pendulum-v1", "native"), ("Pendulum-v1", "gymnasium")],
+    ("env", "env_backend"), [("CartPole-v1", "native"), ("Pendulum-v1", "gymnasium")]
 )
 def test_a_diverged_policy_is_not_the_envs_fault(env: str, env_backend: str, backend: str) -> None:
     """The error says which steps, which network and what to lower, and no env is blamed."""
@@ -132,7 +64,9 @@ def test_a_diverged_policy_is_not_the_envs_fault(env: str, env_backend: str, bac
 
 def test_an_error_within_the_iteration_is_reported_as_divergence() -> None:
     """The env that refuses a diverged policy's actions is the cause, not the error."""
-    sac = SAC("Pendulum-v1", **REPLAY, callbacks=[Spoil(after=1)])
+    small = {"hidden": 8, "batch_size": 16, "learning_starts": 32, "steps_per_iteration": 64,
+             "buffer_size": 500}  # fmt: skip
+    sac = SAC("Pendulum-v1", **small, callbacks=[Spoil(after=1)])
     with pytest.raises(DivergenceError, match="the parameters of policy") as caught:
         sac.train(256)
     assert isinstance(caught.value.__cause__, ValueError)
@@ -161,12 +95,10 @@ class SpoilAtTheEnd(Callback):
 
 
 @pytest.mark.parametrize("hook", ["on_iteration_end", "on_training_end"])
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", ["ppo", "dqn", "fqe"])
 def test_what_a_last_hook_made_of_the_parameters_is_reported(name: str, hook: str) -> None:
     """After the last iteration too, for what is saved next would be worthless."""
-    algorithm = ALGORITHMS[name]()
-    callback = SpoilAtTheEnd(hook)
-    algorithm.callbacks.callbacks.append(callback)
+    algorithm = build(name, callbacks=[SpoilAtTheEnd(hook)])
     with pytest.raises(DivergenceError, match="diverged: after"):
         algorithm.train(64)
 
@@ -183,7 +115,7 @@ REPLACED = "parameters of the .* were replaced, .*copy_"
 @pytest.mark.parametrize(("name", "options"), BACKENDS)
 def test_a_training_of_replaced_parameters_is_refused(name: str, options: dict[str, str]) -> None:
     """Before anything is learnt, for gradient steps would not reach them."""
-    algorithm = ALGORITHMS[name](**options)
+    algorithm = build(name, **options)
     algorithm.train(64)
     for optimizer in algorithm.optimizers.values():
         optimizer.require_views()
@@ -214,12 +146,3 @@ def test_replacing_parameters_in_the_last_iteration_is_an_error(backend: str) ->
 
     with pytest.raises(RuntimeError, match=REPLACED):
         PPO("CartPole-v1", backend=backend, callbacks=[Replace()], **SMALL).train(128)
-
-
-def test_values_written_in_place_are_trained_on() -> None:
-    """Loading a state between two trainings is no replacement."""
-    ppo, other = (PPO("CartPole-v1", seed=seed, **SMALL) for seed in (0, 1))
-    ppo.policy.load_state_dict(other.policy.state_dict())
-    assert torch.equal(ppo.optimizer.parameters, other.optimizer.parameters)
-    ppo.train(128)
-    assert not torch.equal(ppo.optimizer.parameters, other.optimizer.parameters)

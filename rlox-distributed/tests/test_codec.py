@@ -8,17 +8,13 @@ import numpy as np
 import pytest
 from google.protobuf.message import DecodeError
 from gymnasium import spaces
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from rlox.spaces.rows import is_nested, leaf_spaces
 from rlox_distributed._transport import StepCodec, StreamError
 from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.spaces import codec_of, leaves_of
 
-HUNDREDS = settings(
-    max_examples=200, deadline=None, suppress_health_check=list(HealthCheck), database=None
-)
 DTYPES = ["?", "i1", "u2", "<i4", ">i4", "i8", "u8", "f2", "f4", ">f8", "g"]
 shapes = arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3)
 FIELDS = ("rewards", "terminated", "truncated", "life_lost", "lost")
@@ -81,7 +77,6 @@ def require_alike(got: Any, expected: Any) -> None:
     assert got.flags.writeable
 
 
-@HUNDREDS
 @given(data=st.data(), layout=layouts, first=st.integers(0, 2), more=st.integers(0, 2))
 def test_requests_are_those_of_protobuf(
     data: st.DataObject, layout: Any, first: int, more: int
@@ -102,7 +97,6 @@ def test_requests_are_those_of_protobuf(
     require_alike(got, mine)
 
 
-@HUNDREDS
 @given(data=st.data(), layout=layouts, n_envs=st.integers(1, 4), choices=st.integers(0, 3))
 def test_answers_are_those_of_protobuf(
     data: st.DataObject, layout: Any, n_envs: int, choices: int
@@ -197,7 +191,6 @@ def outcome_of_two(**changes: Any) -> Any:
     return pb.Outcome(**{**fields, **changes})
 
 
-@settings(HUNDREDS, max_examples=1000)
 @given(changes=noise, more=st.binary(max_size=40))
 def test_answers_that_were_tampered_with_are_read_as_protobuf_reads_them(
     changes: Any, more: bytes
@@ -227,7 +220,6 @@ def test_answers_that_were_tampered_with_are_read_as_protobuf_reads_them(
             assert step["final_obs"][env].tobytes() == row.tobytes()
 
 
-@settings(HUNDREDS, max_examples=1000)
 @given(changes=noise, more=st.binary(max_size=40))
 def test_requests_that_were_tampered_with_are_read_as_protobuf_reads_them(
     changes: Any, more: bytes
@@ -251,22 +243,14 @@ def test_requests_that_were_tampered_with_are_read_as_protobuf_reads_them(
     ("changes", "text"),
     [
         ({"terminated": b""}, "expected terminated as 2 flags of 0 or 1, got 0 bytes"),
-        ({"terminated": b"\1"}, "expected terminated as 2 flags of 0 or 1, got 1 bytes"),
-        ({"truncated": b"\1\0\0"}, "expected truncated as 2 flags of 0 or 1, got 3 bytes"),
         ({"truncated": b"\1\2"}, "got 2 bytes, a 2 among them"),
-        ({"lost": b"\1"}, "expected lost as 2 flags of 0 or 1, got 1 bytes"),
-        ({"life_lost": b"\xff\0"}, "expected life_lost as .*, a 255 among them"),
         ({"rewards": bytes(15)}, "expected 16 bytes of rewards, got 15"),
         ({"next": pb.Observations(obs=[bytes(7)])}, "expected 8 bytes of observations, got 7"),
-        ({"next": pb.Observations()}, "expected 1 arrays of observations, got 0"),
-        ({"next": pb.Observations(obs=[bytes(8)] * 9)}, "expected 1 arrays of .*, got 9"),
         ({"next": pb.Observations(obs=[bytes(8)], masks=b"\1\1\1")}, "masks of 2 envs, got 3"),
         ({"next": pb.Observations(obs=[bytes(8)], masks=b"\1\1\1\3")}, "a 3 among them"),
         ({"ended": [2]}, "env 2 ended, but there are 2 envs"),
-        ({"ended": [2**32 - 1]}, "env 4294967295 ended, but there are 2 envs"),
         ({"ended": [0, 1, 0]}, "expected at most 2 envs that ended, got 3"),
         ({"final_obs": []}, "expected 1 arrays of observations, got 0"),
-        ({"final_obs": [bytes(8)]}, "expected 4 bytes of observations, got 8"),
     ],
 )
 def test_arrays_that_are_not_as_the_spaces_say_are_refused(changes: Any, text: str) -> None:
@@ -321,23 +305,3 @@ def test_rows_that_are_not_there_and_dtypes_of_no_numbers_are_refused() -> None:
         StepCodec((True, [("a", np.dtype("O"), (1,))]), leaves_of(spaces.Discrete(2)), 1)
     with pytest.raises(OverflowError, match="observations of"):
         StepCodec((False, [("", np.dtype("f8"), (2**62, 2**62))]), (False, []), 1)
-
-
-@pytest.mark.parametrize(
-    "space",
-    [
-        spaces.Box(-np.inf, 3.5, (2, 3), np.float32),
-        spaces.Discrete(5, start=-2),
-        spaces.MultiBinary([2, 2]),
-        spaces.Dict({"b": spaces.Discrete(2), "a": spaces.Tuple([spaces.Box(0, 1, (1,))])}),
-    ],
-    ids=str,
-)
-def test_the_arrays_of_spaces_come_back(space: Any) -> None:
-    """Nested ones by the names of their leaves; the sizes are those of the arrays."""
-    arrays_of = {k: np.ones((3, *(v.shape or ())), v.dtype) for k, v in leaf_spaces(space).items()}
-    value = arrays_of if is_nested(space) else arrays_of[""]
-    both = codec_of(space, space, 3)
-    assert both.sizes == (sum(a.nbytes for a in arrays_of.values()),) * 2
-    _, got = both.decode_request(both.encode_request(1, value, 0, 3))
-    require_alike(got, value)

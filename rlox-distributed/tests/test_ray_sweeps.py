@@ -142,36 +142,9 @@ def test_a_run_that_is_lost_goes_on_from_its_checkpoint(place: str) -> None:
     require_same(Path("lost", "seed-0"), Path("whole", "seed-0"))
 
 
-def test_an_interrupted_sweep_goes_on(place: str, folder: Path) -> None:
-    """Ctrl-C reaches the runs, which save; ``resume`` finishes those that are not finished."""
-    process = start(*TRAIN, *LONG, "--seeds", "2", "--run-dir", "stopped", "--on", place)
-    wait_for(lambda: any(Path("stopped").glob("seed-*/checkpoints/step-*")), process)
-    process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=DEADLINE)
-    assert process.returncode == 128 + signal.SIGINT, output
-    assert "to finish: rlox resume stopped" in output
-    assert not runs_of(folder)
-    run("resume", "stopped", "--on", place)
-    for seed in range(2):
-        record = json.loads(Path("stopped", f"seed-{seed}", "run.json").read_text())
-        assert record["status"] == "finished"
-        assert record["env_steps"] == 40_000
-
-
 def test_a_cluster_that_is_not_there_is_one_error() -> None:
     """With the address; nothing was started."""
     output = run(*TRAIN, "--total-timesteps", "400", "--seeds", "2", "--run-dir", "none", "--on",
                  "ray:127.0.0.1:9", code=2)  # fmt: skip
     assert "there is no Ray cluster at '127.0.0.1:9'" in output
     assert not list(Path("none").glob("seed-*"))
-
-
-def test_train_says_where_the_dashboard_of_its_cluster_is() -> None:
-    """``--ray`` starts a cluster for the actors and stops it again."""
-    output = run(
-        "train", "impala", "--env", "CartPole-v1", "--n-actors", "1", "--total-timesteps", "200",
-        "--eval-episodes", "1", "--run-dir", "local", "--ray",
-    )  # fmt: skip
-    assert output.count("a Ray cluster was started on this machine; its dashboard is") == 1
-    config = Path("local", "config.yaml").read_text(encoding="utf-8")
-    assert "actor_backend: ray" in config

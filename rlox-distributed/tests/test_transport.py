@@ -88,7 +88,7 @@ def reach(server: Server, **options: Any) -> str:
     return ending(stream)
 
 
-@pytest.mark.parametrize("size", [0, 1, 16384, 70_000, 40_000_000])
+@pytest.mark.parametrize("size", [0, 70_000, 20_000_000])
 def test_messages_come_back_as_they_were(size: int) -> None:
     """However many frames and windows they take, one after the other and several at once."""
     message = bytes(range(256)) * (size // 256 + 1)
@@ -106,7 +106,7 @@ def test_messages_come_back_as_they_were(size: int) -> None:
         stream.close()
 
 
-@pytest.mark.parametrize("details", ["", "plain", "100 % of 'é'\n\U0001f980", "x" * 1500])
+@pytest.mark.parametrize("details", ["", "100 % of 'é'\n\U0001f980", "x" * 1500])
 def test_a_status_arrives_as_it_was_given(details: str) -> None:
     """In a stream's first answer and after others; grpcio reads the same."""
     with serving() as server:
@@ -466,23 +466,6 @@ def test_connections_that_have_no_stream_are_closed() -> None:
         assert PING not in list(frame_types(stranger))
 
 
-def test_connections_that_have_no_stream_any_more_are_closed() -> None:
-    """As those that have had none."""
-    ready = grpc.ChannelConnectivity.READY
-    with (
-        serving(unused=0.1) as server,
-        grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel,
-    ):
-        states: list[Any] = []
-        channel.subscribe(states.append)
-        check = health_pb2_grpc.HealthStub(channel).Check
-        check(health_pb2.HealthCheckRequest(), timeout=GUARD)
-        end = time.monotonic() + GUARD
-        while ready not in states or states[-1] is ready:
-            assert time.monotonic() < end
-            time.sleep(0.01)
-
-
 def openssl(*arguments: str) -> None:
     """Run openssl."""
     subprocess.run(["openssl", *arguments], check=True, capture_output=True)
@@ -607,7 +590,7 @@ def test_paths_are_served_too(tmp_path: Path) -> None:
         assert ending(stream) == ""
 
 
-@pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:99999", "192.0.2.1:1", ""])
+@pytest.mark.parametrize("address", ["nowhere", "192.0.2.1:1"])
 def test_what_cannot_be_bound_or_reached_is_refused(address: str) -> None:
     """With the system's reason."""
     with pytest.raises(OSError, match=r"."):

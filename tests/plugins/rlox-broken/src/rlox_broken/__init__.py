@@ -1,1 +1,0 @@
-"""A fixture: an rlox plugin whose import fails."""
