@@ -117,12 +117,6 @@ def test_auto_passes_over_a_backend_that_does_not_know_them() -> None:
             "render_mode, g)",
         ),
         (
-            "CartPole-v1",
-            {"env_kwargs": {"sutton_barto": True}},
-            EnvError,
-            "did you mean 'sutton_barto_reward'?",
-        ),
-        (
             "Pendulum-v1",
             {"env_kwargs": GRAVITY, "env_backend": "native"},
             EnvError,

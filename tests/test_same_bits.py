@@ -39,7 +39,7 @@ CASES += [
     ("ippo", {**TEAMS, "n_steps": 25, "batch_size": 100, "recurrent": "gru"}),
     ("qmix", {**TEAMS, "learning_starts": 100, "batch_size": 8}),
     ("rl8_ppo", {"env": "CartPole-v1", "n_envs": 8, "horizon": 16, "sgd_minibatch_size": 64}),
-    ("dreamer_v3", {"env": "CartPole-v1", "learning_starts": 128, "batch_size": 4, "seq_len": 8,
+    ("dreamer_v3", {"env": "CartPole-v1", "learning_starts": 64, "batch_size": 4, "seq_len": 8,
                     "hidden": 8, "units": 8, "train_ratio": 4}),
     ("td3_bc", {**OFFLINE, "backend": "native"}),
     ("iql", {**OFFLINE, "backend": "torch"}),
@@ -70,7 +70,7 @@ columns = {
     "terminated": np.arange(200) % 20 == 19,
 }
 for name, options in json.loads(sys.argv[2]):
-    steps = 200
+    steps = 130
     if "env" not in options:
         options["dataset"], steps = Dataset(columns, act_low=-1.0, act_high=1.0), 20
     with rlox.make(name, **options, seed=3) as algorithm:

@@ -8,11 +8,6 @@ from __future__ import annotations
 
 import errno
 import itertools
-import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -25,7 +20,6 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from rlox import cli
 from rlox.callbacks import Callback, CheckpointCallback, EvalCallback
 from rlox.errors import DivergenceError, EnvError, SpaceError
 from rlox.logging import JsonlLogger, LoggerCallback
@@ -214,45 +208,3 @@ def test_clocks_that_jump(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: 
     ) as algorithm:
         algorithm.train(STEPS)
         assert first_difference(plain.state_dict(), algorithm.state_dict()) is None
-
-
-WORKERS = "ppo --env CartPole-v1 --n-steps 64 --env-backend gymnasium --vectorization async"
-ACTORS = "impala --env CartPole-v1 --n-actors 2 --actor-backend process"
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(os.name != "posix", reason="SIGSTOP is POSIX's")
-@pytest.mark.parametrize("case", [WORKERS, ACTORS])
-def test_a_stopped_process_group_goes_on(
-    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """SIGSTOP and SIGCONT, as Ctrl-Z and fg send them, lose nothing."""
-    monkeypatch.chdir(tmp_path)
-    command = ["rlox", "train", *case.split(), "--n-envs", "2", "--total-timesteps", "3000"]
-    command += ["--seed", "0", "--eval-episodes", "1", "--run-dir"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", *command, "stopped"], start_new_session=True,
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        while process.poll() is None and not Path("stopped/metrics.jsonl").is_file():
-            time.sleep(0.02)
-        for _ in range(3):
-            os.killpg(process.pid, signal.SIGSTOP)
-            time.sleep(0.3)
-            os.killpg(process.pid, signal.SIGCONT)
-            time.sleep(0.1)
-        _, said = process.communicate(timeout=120)
-    finally:
-        process.kill()
-    assert process.returncode == 0, said
-    assert json.loads(Path("stopped/run.json").read_text())["status"] == "finished"
-    if case == WORKERS:  # actors' unrolls come in another order
-        monkeypatch.setattr(sys, "argv", [*command, "plain"])
-        with pytest.raises(SystemExit):
-            cli.main()
-        stopped, plain = (
-            checkpoint.read(f"{run}/checkpoints/final.safetensors")["state"]["algorithm"]
-            for run in ("stopped", "plain")
-        )
-        assert first_difference(plain, stopped) is None
