@@ -189,7 +189,7 @@ def integration(session: nox.Session) -> None:
 @nox.session(default=False, tags=["nightly"])
 def slow(session: nox.Session) -> None:
     """The tests that take minutes: ranks, kills, a family from the template, MuJoCo's episodes."""
-    sync(session, "--group", "test")
+    sync(session, "--group", "test", "--group", "benchmark")  # with the peers
     tests = ("tests", "--ignore=tests/learning", *TESTS)
     session.run("pytest", "-m", "slow", *(session.posargs or tests))
 
