@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 import uuid
 from collections.abc import Callable, Iterator
@@ -14,7 +15,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from rlox import kernels, reference, registry
 
-settings.register_profile("any-speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "any-speed", deadline=None, suppress_health_check=[HealthCheck.too_slow],
+    max_examples=int(os.environ.get("RLOX_EXAMPLES", "15")),
+)  # fmt: skip
 settings.load_profile("any-speed")
 
 FOLDER = Path(__file__).parent

@@ -14,23 +14,17 @@ import rlox
 from gymnasium import spaces
 from rlox import registry
 from rlox.callbacks import CheckpointCallback, EarlyStoppingCallback, EvalCallback
-from rlox.config.schedules import Linear, Piecewise
+from rlox.config.schedules import Linear
 from rlox.envs.make import make_vec_env
 from rlox.errors import CheckpointError, ConfigError, EnvError, SpaceError, UnknownNameError
 from rlox.logging import ConsoleLogger, LoggerList
 from rlox.seeding import parse_seeds
 
-NAN, INF = float("nan"), float("inf")
+NAN = float("nan")
 
 FILES: dict[str, bytes] = {
-    "sequence.yaml": b"- 1\n",
     "typo.yaml": b"n_env: 3\n",
-    "binary.yaml": b"\xff\xfe\x00a",
-    "keys.yaml": b"1: 2\n",
-    "twice.yaml": b"n_envs: 2\nn_envs: 3\n",
     "nested-twice.yaml": b"{n_envs: {a: 1, a: 2}}\n",
-    "code.yaml": b"!!python/object/apply:os.system ['echo']\n",
-    "unclosed.yaml": b"n_envs: [1\n",
     "bad.json": b"{",
     "twice.json": b'{"n_envs": 2, "n_envs": 3}',
     "text.safetensors": b"hello",
@@ -39,12 +33,6 @@ FILES: dict[str, bytes] = {
 
 class NoSpaces(gymnasium.Env[Any, Any]):
     """An env that says nothing of its spaces."""
-
-
-class OneSpace(NoSpaces):
-    """An env that says nothing of its actions."""
-
-    observation_space = spaces.Box(-1, 1, (3,))
 
 
 class Words(NoSpaces):
@@ -61,12 +49,8 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     # names
     (lambda c: rlox.make("countng", env="X"), UnknownNameError,
      "unknown algorithm 'countng'; did you mean 'counting'? (installed: counting)"),
-    (lambda c: rlox.make("COUNTING", env="X"), UnknownNameError,
-     "unknown algorithm 'COUNTING'; did you mean 'counting'? (installed: counting)"),
     (lambda c: rlox.make(None, env="X"), TypeError,
      "the name of the algorithm must be text, got None"),
-    (lambda c: rlox.make(["counting"], env="X"), TypeError,
-     "the name of the algorithm must be text, got ['counting']"),
     (lambda c: rlox.make("counting"), ConfigError,
      "the algorithm 'counting' needs env=..., got none"),
     (lambda c: rlox.make("counting", "X", callbacks="evl"), UnknownNameError,
@@ -80,21 +64,8 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     # options
     (lambda c: c("X", n_env=3), ConfigError,
      "unknown option 'n_env' for CountingConfig; did you mean 'n_envs'?"),
-    (lambda c: c("X", colour="red"), ConfigError, "unknown option 'colour' for CountingConfig"),
-    (lambda c: c("X", n_envs=0), ConfigError, "n_envs: expected greater than or equal to 1, got 0"),
-    (lambda c: c("X", n_envs=-3), ConfigError,
-     "n_envs: expected greater than or equal to 1, got -3"),
     (lambda c: c("X", n_envs=10**9), ConfigError,
      "n_envs: expected less than or equal to 65536, got 1000000000"),
-    (lambda c: c("X", n_envs=True), ConfigError,
-     "n_envs: expected a number, not a truth value, got True"),
-    (lambda c: c("X", n_envs=2.5), ConfigError,
-     "n_envs: expected a valid integer, got a number with a fractional part, got 2.5"),
-    (lambda c: c("X", n_envs="two"), ConfigError,
-     "n_envs: expected a valid integer, unable to parse string as an integer, got 'two'"),
-    (lambda c: c("X", n_envs=None), ConfigError, "n_envs: expected a valid integer, got None"),
-    (lambda c: c("X", n_envs=NAN), ConfigError, "n_envs: expected a finite number, got nan"),
-    (lambda c: c("X", n_envs=[2]), ConfigError, "n_envs: expected a valid integer, got [2]"),
     (lambda c: c("X", n_steps=10**15), ConfigError,
      "n_steps: expected less than or equal to 1000000, got 1000000000000000"),
     (lambda c: c("X", seed=-1), ConfigError, "seed: expected greater than or equal to 0, got -1"),
@@ -102,57 +73,26 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
      "n_envs: expected greater than or equal to 1, got 0; unknown option 'n_step' for "
      "CountingConfig; did you mean 'n_steps'?"),
     # config files
-    (lambda c: c("X", config=3), ConfigError,
-     "config must be a CountingConfig, a mapping or the path of a YAML or JSON file, got int"),
-    (lambda c: c("X", config={1: 2}), ConfigError, "option names must be text, got [1]"),
-    (lambda c: c("X", config="none.yaml"), ConfigError,
-     "config file 'none.yaml' cannot be read: No such file or directory"),
     (lambda c: c("X", config="folder"), ConfigError,
      "config file 'folder' cannot be read: Is a directory"),
-    (lambda c: c("X", config="sequence.yaml"), ConfigError,
-     "config file 'sequence.yaml' must hold a mapping of option names, got list"),
     (lambda c: c("X", config="typo.yaml"), ConfigError,
      "unknown option 'n_env' for CountingConfig; did you mean 'n_envs'?"),
-    (lambda c: c("X", config="binary.yaml"), ConfigError,
-     "config file 'binary.yaml' is not valid: 'utf-8' codec can't decode byte 0xff in position 0: "
-     "invalid start byte"),
-    (lambda c: c("X", config="keys.yaml"), ConfigError,
-     "config file 'keys.yaml' must name its options by text, got 1"),
-    (lambda c: c("X", config="twice.yaml"), ConfigError,
-     "config file 'twice.yaml' is not valid: 'n_envs' is there twice"),
     (lambda c: c("X", config="nested-twice.yaml"), ConfigError,
      "config file 'nested-twice.yaml' is not valid: 'a' is there twice"),
     (lambda c: c("X", config="twice.json"), ConfigError,
      "config file 'twice.json' is not valid: 'n_envs' is there twice"),
-    (lambda c: c("X", config="code.yaml"), ConfigError,
-     "config file 'code.yaml' is not valid: could not determine a constructor for the tag ..."),
-    (lambda c: c("X", config="unclosed.yaml"), ConfigError,
-     "config file 'unclosed.yaml' is not valid: while parsing a flow sequence..."),
-    (lambda c: c("X", config="bad.json"), ConfigError,
-     "config file 'bad.json' is not valid: Expecting property name enclosed in double quotes: "
-     "line 1 column 2 (char 1)"),
     # schedules
     (lambda c: Linear(start=True, end=0), ConfigError,
      "Linear: expected start to be a number, not a truth value"),
     (lambda c: Linear(start=1, end=0, unti=4), ConfigError,
      "Linear: expected no 'unti'"),
-    (lambda c: Linear(start=1, end=NAN), ConfigError,
-     "Linear: expected end to be a finite number"),
-    (lambda c: Linear(start=1, end=0, until=0), ConfigError,
-     "Linear: expected until to be greater than 0"),
-    (lambda c: Piecewise(points=((5, 1.0),)), ConfigError,
-     "Piecewise: expected steps that start at 0 and increase"),
     # envs
     (lambda c: make_vec_env("CartPol-v1"), EnvError,
      "env 'CartPol-v1' cannot be built: Environment `CartPol` doesn't exist. Did you mean: "
      "`CartPole`? (if a module of yours registers it, name that too: 'module:CartPol-v1')"),
-    (lambda c: make_vec_env("CartPole-v99"), EnvError,
-     "env 'CartPole-v99' cannot be built: Environment version `v99` for environment ..."),
     (lambda c: make_vec_env("no_such_module:Env-v0"), EnvError,
      "env 'no_such_module:Env-v0' cannot be built: No module named 'no_such_module'...; "
      "if the module lies in the working folder, set PYTHONPATH=."),
-    (lambda c: make_vec_env(""), EnvError,
-     "env '' cannot be built: Malformed environment ID: ..."),
     (lambda c: make_vec_env(3), EnvError,
      "env must be a gymnasium id, a callable that makes an env, a gymnasium env or a vector env, "
      "got int"),
@@ -161,36 +101,19 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     (lambda c: make_vec_env(NoSpaces), EnvError,
      "NoSpaces.observation_space must be a gymnasium.Space, got None; set it in the env's "
      "constructor"),
-    (lambda c: make_vec_env(OneSpace), EnvError,
-     "OneSpace.action_space must be a gymnasium.Space, got None; set it in the env's constructor"),
     (lambda c: make_vec_env(Words), SpaceError, "...Text(1, 3, charset=..."),
-    (lambda c: make_vec_env("CartPole-v1", n_envs=0), EnvError,
-     "n_envs must be at least 1, got 0"),
     (lambda c: make_vec_env("CartPole-v1", backend="natve"), UnknownNameError,
      "unknown env backend 'natve'..."),
-    # training and evaluation
-    (lambda c: c("X").train(0), ValueError, "total_timesteps must be at least 1, got 0"),
-    (lambda c: c("X").train(1e5), TypeError, "total_timesteps must be an integer, got 100000.0"),
-    (lambda c: c("X").train(True), TypeError, "total_timesteps must be an integer, got True"),
-    (lambda c: c("X").train("100"), TypeError, "total_timesteps must be an integer, got '100'"),
-    (lambda c: c("X").train(), ValueError,
-     "there is no interrupted training to finish; pass total_timesteps"),
+    # evaluation
     (lambda c: c("CartPole-v1").evaluate(n_episodes=0), ValueError,
      "n_episodes must be at least 1, got 0"),
-    (lambda c: c("CartPole-v1").evaluate(n_episodes=1.5), TypeError,
-     "n_episodes must be an integer, got 1.5"),
     (lambda c: c("CartPole-v1").evaluate(seed=-1), ValueError, "seed must be at least 0, got -1"),
-    (lambda c: c("CartPol-v1").evaluate(), EnvError,
-     "env 'CartPol-v1' cannot be built: Environment `CartPol` doesn't exist. Did you mean: "
-     "`CartPole`? (if a module of yours registers it, name that too: 'module:CartPol-v1')"),
     # callbacks and loggers
     (lambda c: c("X", callbacks=[3]), TypeError,
      "callbacks must be rlox.callbacks.Callback objects, got int"),
     (lambda c: c("X", callbacks=[EvalCallback]), TypeError,
      "callbacks must be rlox.callbacks.Callback objects, got the class EvalCallback; make an "
      "object of it"),
-    (lambda c: c("X", logger=3), TypeError,
-     "a logger must be a rlox.logging.LoggerCallback object, got 3; rlox.make takes names too"),
     (lambda c: c("X", logger="jsonl"), TypeError,
      "a logger must be a rlox.logging.LoggerCallback object, got 'jsonl'; rlox.make takes names "
      "too"),
@@ -198,16 +121,15 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
      "a logger must be a rlox.logging.LoggerCallback object, got <class "
      "'rlox.logging.console.ConsoleLogger'>; rlox.make takes names too"),
     (lambda c: ConsoleLogger(0), ValueError, "log_interval must be at least 1, got 0"),
-    (lambda c: ConsoleLogger(NAN), TypeError, "log_interval must be an integer, got nan"),
     (lambda c: EvalCallback(eval_freq=0), ValueError, "eval_freq must be at least 1, got 0"),
     (lambda c: EvalCallback(n_eval_episodes=1.5), TypeError,
      "n_eval_episodes must be an integer, got 1.5"),
     (lambda c: CheckpointCallback(save_freq=True), TypeError,
      "save_freq must be an integer, got True"),
-    (lambda c: CheckpointCallback(save_freq="10"), TypeError,
-     "save_freq must be an integer, got '10'"),
     (lambda c: CheckpointCallback(keep_last=0), ValueError, "keep_last must be at least 1, got 0"),
     (lambda c: EarlyStoppingCallback(patience=0), ValueError, "patience must be at least 1, got 0"),
+    (lambda c: EarlyStoppingCallback(min_delta=NAN), ValueError,
+     "min_delta must be at least 0, got nan"),
     (lambda c: EarlyStoppingCallback(monitor="loss"), ValueError,
      "monitor must be 'train' or 'eval', got 'loss'"),
     # checkpoints

@@ -13,8 +13,8 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import SyncVectorEnv
 from gymnasium.wrappers import ClipReward, RecordEpisodeStatistics
 from rlox.envs.gymnasium import GymVecEnv
-from rlox.envs.make import choose_backend, env_id_of, fixed_env_count, make_vec_env
-from rlox.errors import ConfigError, EnvError, MissingDependencyError, UnknownNameError, requirement
+from rlox.envs.make import choose_backend, env_id_of, make_vec_env
+from rlox.errors import ConfigError, EnvError, MissingDependencyError, requirement
 from rlox.protocols import VecEnv
 from rlox.registry.specs import EnvBackendSpec
 from rlox.registry.table import Registration, Registry
@@ -100,12 +100,6 @@ def test_backends_that_were_passed_over_are_named_if_gymnasium_has_no_such_env(
         make_vec_env("Own-v0", **options)
 
 
-def test_unknown_backend_is_refused() -> None:
-    """The error has the nearest names."""
-    with pytest.raises(UnknownNameError, match="unknown env backend 'fasst'; did you mean 'fast'"):
-        make_vec_env("CartPole-v1", backend="fasst")
-
-
 def test_vec_env_is_returned_as_it_is() -> None:
     """What already satisfies the contract is not wrapped, and its number of envs must agree."""
     env = GymVecEnv("CartPole-v1", 2)
@@ -157,17 +151,6 @@ def test_env_that_its_id_does_not_make_has_none(make: Any, env_id: str | None) -
     env = make()
     assert env_id_of(env) == env_id
     env.close()
-
-
-def test_fixed_env_count() -> None:
-    """Ids and callables can be made any number of times, instances are as many as they are."""
-    env = cart_pole()
-    vector = SyncVectorEnv([cart_pole, cart_pole])
-    ours = GymVecEnv("CartPole-v1", 3)
-    counts = [fixed_env_count(e) for e in ("CartPole-v1", cart_pole, env, vector, ours)]
-    assert counts == [None, None, 1, 2, 3]
-    for made in (env, vector, ours):
-        made.close()
 
 
 @pytest.mark.parametrize(

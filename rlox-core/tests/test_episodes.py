@@ -19,18 +19,6 @@ def test_no_episode_has_no_mean() -> None:
     assert statistics.finished == 0
 
 
-def test_envs_are_counted_separately() -> None:
-    """Each env's running sum restarts when its own episode ends."""
-    statistics = EpisodeStatistics(2)
-    statistics.add(np.array([[1.0, 10.0]]), np.array([[False, True]]))
-    statistics.add(np.array([[2.0, 20.0]]), np.array([[True, False]]))
-    statistics.add(np.array([[4.0, 40.0]]), np.array([[False, True]]))
-    # finished: 10 (length 1), 1 + 2 (length 2), 20 + 40 (length 2)
-    assert statistics.finished == 3
-    assert statistics.mean_return == (10 + 3 + 60) / 3
-    assert statistics.mean_length == 5 / 3
-
-
 def test_window_keeps_the_last_episodes() -> None:
     """Older episodes leave the means, not the count."""
     statistics = EpisodeStatistics(1, window=2)

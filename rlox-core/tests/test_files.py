@@ -172,13 +172,6 @@ def test_what_is_written_is_opened_in_one_place() -> None:
     assert found == {}
 
 
-def test_a_bare_open_is_found(tmp_path: Path) -> None:
-    """With a mode by position and by keyword; one to read is none."""
-    code = 'open(a, "w")\np.open("ab")\np.open(mode="r+")\np.write_text(x)\nopen(a)\np.open("rb")\n'
-    (tmp_path / "code.py").write_text(code)
-    assert len(list(writing_calls(tmp_path / "code.py"))) == 4
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="the system keeps a directory in use")
 @pytest.mark.parametrize(
     "command",

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from rlox.callbacks import Callback
-from rlox.errors import ConfigError
 from rlox.logging import JsonlLogger, LoggerCallback
 
 
@@ -281,12 +280,6 @@ def test_no_seed_draws_one_and_reports_it(counting: ModuleType) -> None:
     seeds = {counting.CountingAlgorithm("CartPole-v1", seed=None).config.seed for _ in range(5)}
     assert len(seeds) == 5
     assert None not in seeds
-
-
-def test_unknown_option_is_refused(counting: ModuleType) -> None:
-    """The constructor's options are the config's."""
-    with pytest.raises(ConfigError, match="unknown option 'n_stepz' for CountingConfig"):
-        counting.CountingAlgorithm("CartPole-v1", n_stepz=3)
 
 
 def test_evaluate_uses_the_training_env_by_default(counting: ModuleType) -> None:

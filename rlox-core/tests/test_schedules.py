@@ -6,8 +6,6 @@ import math
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from rlox.config.schedules import Linear, Piecewise, Schedules, ScheduleValue, evaluate_schedule
 from rlox.errors import ConfigError
@@ -57,14 +55,6 @@ def test_piecewise_interpolates_between_points() -> None:
     assert [ramp(t, 0) for t in (0, 5, 10, 11)] == [1.0, 0.5, 0.0, 0.0]
 
 
-@given(st.integers(0, 1000), st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))
-def test_linear_equals_interpolating_piecewise(step: int, start: float, end: float) -> None:
-    """A line is the piecewise schedule through its two ends."""
-    line = Linear(start=start, end=end, until=100)
-    ramp = Piecewise(points=((0, start), (100, end)), interpolate=True)
-    assert line(step, 7) == pytest.approx(ramp(step, 7), rel=1e-12, abs=1e-9)
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -81,14 +71,6 @@ def test_linear_equals_interpolating_piecewise(step: int, start: float, end: flo
 def test_parse(text: Any, expected: Any) -> None:
     """Text, numbers, mappings and schedules are understood."""
     assert parse(text) == expected
-
-
-@pytest.mark.parametrize(
-    "schedule", [Linear(start=1e-3, end=0), Linear(start=3e-7, end=1.5, until=10**9)]
-)
-def test_text_of_a_line_parses_to_the_line(schedule: Linear) -> None:
-    """``str`` is the inverse of parsing."""
-    assert parse(str(schedule)) == schedule
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rlox import testing
 from rlox.errors import ConfigError, MemoryLimitError
@@ -48,7 +48,6 @@ def test_it_is_a_sequence_buffer() -> None:
     assert isinstance(make(), SegmentedBuffer)
 
 
-@settings(deadline=None, max_examples=50)
 @given(
     st.lists(st.lists(st.integers(0, 2), unique=True, max_size=3), max_size=80),
     st.integers(1, 6),

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from rlox_tools.analysis import statistics
@@ -30,7 +30,6 @@ def test_interquartile_mean_of_few_scores(scores: list[float], expected: float) 
     assert interquartile_mean(scores) == pytest.approx(expected)
 
 
-@settings(deadline=None)  # importing scipy takes seconds
 @given(arrays(np.float64, st.tuples(st.integers(1, 40), st.integers(1, 3)), elements=FINITE))
 def test_interquartile_mean_is_scipys_trimmed_mean(scores: np.ndarray) -> None:
     """The definition that the paper's own library uses."""

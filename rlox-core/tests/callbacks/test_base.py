@@ -64,18 +64,6 @@ def test_list_calls_every_callback_even_when_one_stops(event: str) -> None:
     assert last.calls == 1
 
 
-def test_list_listens_to_what_its_callbacks_handle() -> None:
-    """Events that nobody overrides are not heard."""
-    assert not CallbackList([Callback()]).listens("on_step")
-    assert CallbackList([Callback(), Stopper(True)]).listens("on_step")
-
-
-def test_list_refuses_what_is_no_callback() -> None:
-    """A function is a common mistake."""
-    with pytest.raises(TypeError, match=r"must be rlox\.callbacks\.Callback objects, got function"):
-        CallbackList([lambda **kwargs: True])  # type: ignore[list-item]
-
-
 def test_lists_in_lists_are_one() -> None:
     """Events, the order of what saves, and states are then those of one flat list."""
     first, second, last = Callback(), Stopper(True), Callback()

@@ -98,16 +98,6 @@ def test_a_loop_of_ones_own_saves_in_on_step(tmp_path: Path, numbered: bool) -> 
     assert names(tmp_path / "new") == {"step-8.safetensors", "step-12.safetensors"}
 
 
-def test_algorithm_in_a_loop_of_ones_own_is_saved(counting: ModuleType, tmp_path: Path) -> None:
-    """One of rlox's that does not call the callback itself."""
-    algorithm = counting.CountingAlgorithm("CartPole-v1")
-    callback = CheckpointCallback(8, tmp_path, verbose=False)
-    for _ in range(2):
-        algorithm.train(8)
-        callback.on_step(step=algorithm.clock.steps, algo=algorithm)
-    assert callback.saved_steps == [8, 16]
-
-
 def test_steps_of_a_training_are_not_listened_to(counting: ModuleType, tmp_path: Path) -> None:
     """It costs no call per step; where others have them called, it saves no middle of iterations.
 
@@ -158,19 +148,6 @@ def test_path_is_printed_when_verbose(
     callback = CheckpointCallback(8, tmp_path)
     counting.CountingAlgorithm("CartPole-v1", callbacks=[callback]).train(8)
     assert capsys.readouterr().out == f"saved {tmp_path / 'step-8.safetensors'}\n"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"save_freq": 0}, "save_freq must be at least 1, got 0"),
-        ({"keep_last": 0}, "keep_last must be at least 1, got 0"),
-    ],
-)
-def test_counts_must_be_positive(arguments: dict[str, int], message: str) -> None:
-    """A frequency or a number of nothing is refused."""
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        CheckpointCallback(**arguments)
 
 
 def test_checkpoints_of_another_algorithm_are_kept(counting: ModuleType, tmp_path: Path) -> None:

@@ -72,13 +72,6 @@ def test_best_model_is_saved_when_it_improves(counting: ModuleType, tmp_path: Pa
     assert counting.CountingAlgorithm.from_checkpoint(path).clock.env_steps == 8
 
 
-def test_evaluation_takes_its_own_env(counting: ModuleType) -> None:
-    """The env to evaluate on may be another than the one trained on."""
-    callback = EvalCallback("Acrobot-v1", eval_freq=8, n_eval_episodes=1, verbose=False)
-    counting.CountingAlgorithm("CartPole-v1", callbacks=[callback]).train(8)
-    assert callback.eval_results[0][1] < 0
-
-
 def test_env_that_is_trained_on_is_refused_before_training(
     counting: ModuleType, scripted: ModuleType
 ) -> None:
@@ -151,13 +144,6 @@ def test_an_own_loop_without_an_env_is_reported() -> None:
     rule.env_id = None  # type: ignore[assignment]
     with pytest.raises(EnvError, match=r"^EvalCallback needs an env, .* pass eval_env=$"):
         EvalCallback(eval_freq=1).on_step(step=1, algo=rule)
-
-
-@pytest.mark.parametrize("option", ["eval_freq", "n_eval_episodes"])
-def test_counts_must_be_positive(option: str) -> None:
-    """A frequency or a number of nothing is refused."""
-    with pytest.raises(ValueError, match=rf"^{option} must be at least 1, got 0$"):
-        EvalCallback(**{option: 0})
 
 
 def test_resumed_training_knows_the_best_result(counting: ModuleType, tmp_path: Path) -> None:

@@ -98,12 +98,6 @@ def test_time_is_reported_by_phase(slow: ModuleType, wait: Callable[[float], Non
     assert sum(spent.percent for spent in summary.values()) == pytest.approx(100)
 
 
-def test_summary_before_any_training_is_zero() -> None:
-    """There is nothing to divide by."""
-    spent = TimingCallback().summary().values()
-    assert [(time.seconds, time.percent) for time in spent] == [(0.0, 0.0)] * 4
-
-
 def test_summary_within_a_phase_has_it_up_to_now(wait: Callable[[float], None]) -> None:
     """Asking twice counts nothing twice."""
     timing = TimingCallback()

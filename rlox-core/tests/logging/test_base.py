@@ -15,8 +15,3 @@ def test_list_passes_on_to_every_logger(tmp_path: Path, write: Write) -> None:
     write(LoggerList(JsonlLogger(tmp_path / "a"), JsonlLogger(tmp_path / "b")))
     texts = {(tmp_path / name / "metrics.jsonl").read_text() for name in "ab"}
     assert len(texts) == 1
-
-
-def test_base_logger_ignores_everything(write: Write) -> None:
-    """A logger overrides only what it wants."""
-    write(LoggerCallback())

@@ -27,9 +27,3 @@ def test_console_begins_again_with_another_training(capsys: pytest.CaptureFixtur
         logger.on_train_step(step, {})
     steps = [line.split()[1] for line in capsys.readouterr().out.splitlines()]
     assert steps == ["step=500", "step=1000", "step=8", "step=108"]
-
-
-def test_console_interval_must_be_positive() -> None:
-    """An interval of nothing is refused."""
-    with pytest.raises(ValueError, match=r"^log_interval must be at least 1, got 0$"):
-        ConsoleLogger(log_interval=0)

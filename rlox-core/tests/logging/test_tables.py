@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 
 import pytest
-from rlox.logging import ConsoleLogger, JsonlLogger, LoggerCallback, LoggerList
+from rlox.logging import ConsoleLogger, JsonlLogger
 
 COMPLETIONS = {"prompt": ["2+2=", "1+1="], "reward": [1.0, 0.0]}
 
@@ -45,18 +44,6 @@ def test_columns_of_different_lengths_are_refused(tmp_path: Path) -> None:
     logger.close()
 
 
-def test_a_list_passes_tables_on() -> None:
-    """To every logger; one that does not care does nothing."""
-    seen = []
-
-    class Recorder(LoggerCallback):
-        def on_table(self, step: int, name: str, table: object) -> None:
-            seen.append((step, name, table))
-
-    LoggerList(Recorder(), LoggerCallback(), Recorder()).on_table(3, "t", COMPLETIONS)
-    assert seen == [(3, "t", COMPLETIONS)] * 2
-
-
 def test_tensorboard_writes_text(tmp_path: Path) -> None:
     """Under a tag of its own."""
     pytest.importorskip("tensorboard")
@@ -69,22 +56,3 @@ def test_tensorboard_writes_text(tmp_path: Path) -> None:
     logger.close()
     events = EventAccumulator(str(tmp_path)).Reload()
     assert events.Tags()["tensors"] == ["tables/completions/text_summary"]
-
-
-@pytest.mark.filterwarnings("ignore::Warning:mlflow", "ignore::Warning:sqlalchemy")
-@pytest.mark.skipif(
-    not all(map(importlib.util.find_spec, ("mlflow", "sqlalchemy", "alembic"))),
-    reason="needs mlflow with a local store",
-)
-def test_mlflow_keeps_an_artifact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One file a table."""
-    import mlflow
-    from rlox.logging import MLflowLogger
-
-    monkeypatch.chdir(tmp_path)
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    logger = MLflowLogger(tracking_uri=uri)
-    logger.on_table(5, "completions", COMPLETIONS)
-    logger.close()
-    artifacts = mlflow.MlflowClient(tracking_uri=uri).list_artifacts(logger.run_id, "tables")
-    assert [artifact.path for artifact in artifacts] == ["tables/completions-5.json"]

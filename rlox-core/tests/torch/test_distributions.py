@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rlox.nn import ActionHead
 from rlox.nn.distributions import Categorical
@@ -118,7 +118,6 @@ def test_a_nested_space_is_a_product_of_its_leaves() -> None:
     )
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     space=st.one_of(
         st.integers(1, 6).map(spaces.Discrete),

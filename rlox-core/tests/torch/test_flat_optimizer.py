@@ -273,14 +273,11 @@ def test_wrong_state_is_a_checkpoint_error(change: dict[str, Any], message: str)
     ],
     ids=["adam", "amsgrad", "rmsprop", "momentum", "adagrad"],
 )
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_state_before_the_first_step_is_what_the_optimiser_keeps(
-    make: partial[Any], dtype: torch.dtype
-) -> None:
+def test_state_before_the_first_step_is_what_the_optimiser_keeps(make: partial[Any]) -> None:
     """A learner that steps by itself finds the names, shapes and dtypes that torch would make."""
-    stepped, module = network().to(dtype), network().to(dtype)
+    stepped, module = network().double(), network().double()
     theirs = FlatOptimizer(stepped, make)
-    theirs.step(stepped(torch.ones(1, 3, dtype=dtype)).sum(), 1e-2)
+    theirs.step(stepped(torch.ones(1, 3, dtype=torch.float64)).sum(), 1e-2)
     ours = FlatOptimizer(module, make).state()
     expected = theirs.state()
     assert ours.keys() == expected.keys()

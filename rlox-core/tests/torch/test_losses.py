@@ -90,25 +90,6 @@ def test_loss_and_gradients_equal_the_paper(options: dict[str, Any], seed: int) 
         np.testing.assert_allclose(grad.numpy(), gradient, rtol=1e-10, atol=1e-15)
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_gradients_equal_finite_differences(options: dict[str, Any]) -> None:
-    """The gradient is the slope of the value, away from the kinks."""
-    x = example(40)
-    inputs = tensors(x)
-    ppo_loss(**inputs, **COEFFICIENTS, **options)[0].backward()
-    step = 1e-6
-    for name in ("log_probs", "values"):
-        grad = inputs[name].grad
-        assert grad is not None
-        for i in range(40):
-            ends = []
-            for sign in (1, -1):
-                moved = {**x, name: x[name].copy()}
-                moved[name][i] += sign * step
-                ends.append(ppo_loss(**tensors(moved), **COEFFICIENTS, **options)[0].item())
-            assert float(grad[i]) == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-7)
-
-
 def one(ratio: float, advantage: float, **options: Any) -> tuple[float, float]:
     """Return the policy loss of one step and its gradient with respect to log π."""
     log_prob = torch.tensor([np.log(ratio)], dtype=torch.float64, requires_grad=True)
@@ -168,17 +149,6 @@ def test_unchanged_policy_has_no_kl_and_the_policy_gradient() -> None:
     grad = inputs["log_probs"].grad
     assert grad is not None
     np.testing.assert_allclose(grad.numpy(), -x["advantages"] / len(x["advantages"]))
-
-
-def test_mean_over_halves_is_the_whole() -> None:
-    """The loss is a mean over steps, so equal parts accumulate to the full batch."""
-    x = example(100)
-    whole = ppo_loss(**tensors(x), **COEFFICIENTS)[0].item()
-    halves = [
-        ppo_loss(**tensors({k: v[part] for k, v in x.items()}), **COEFFICIENTS)[0].item()
-        for part in (slice(50), slice(50, None))
-    ]
-    assert whole == pytest.approx(np.mean(halves))
 
 
 def test_class_is_the_function_of_a_policy() -> None:

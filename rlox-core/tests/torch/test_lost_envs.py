@@ -203,8 +203,13 @@ class Numbered(gymnasium.Env):
         return np.array([self.count], np.float32), 1.0, False, self.count == 5, {}
 
 
-@pytest.mark.parametrize("recurrent", ["none", "lstm"])
-@pytest.mark.parametrize("preprocessing", [{}, {"frame_stack": 2}, {"normalize_rewards": True}])
+LEARNERS = pytest.mark.parametrize(
+    ("recurrent", "preprocessing"),
+    [("none", {}), ("lstm", {"frame_stack": 2}), ("none", {"normalize_rewards": True})],
+)
+
+
+@LEARNERS
 def test_a_step_that_fails_begins_new_episodes(
     recurrent: str, preprocessing: dict[str, Any]
 ) -> None:
@@ -277,8 +282,7 @@ def unroll_of(env: Flaky, n_steps: int, **options: Any) -> tuple[Unroll, Rollout
     return collector.unroll(policy, n_steps), collector
 
 
-@pytest.mark.parametrize("recurrent", ["none", "lstm"])
-@pytest.mark.parametrize("preprocessing", [{}, {"frame_stack": 2}, {"normalize_rewards": True}])
+@LEARNERS
 def test_a_lost_env_leaves_the_unroll(recurrent: str, preprocessing: dict[str, Any]) -> None:
     """What is left is a rectangle of the others, with their own final observations."""
     unroll, collector = unroll_of(Flaky(3), 8, recurrent=recurrent, **preprocessing)

@@ -182,14 +182,6 @@ def test_other_spaces_get_an_encoder_and_a_head(
     assert len(policy.actor.layers) == len(policy.critic.layers) == layers
 
 
-def test_images_may_be_flattened() -> None:
-    """The network is a choice."""
-    image = spaces.Box(0, 255, (8, 8), np.uint8)
-    policy = make_policy(image, spaces.Discrete(2), hidden=8, network="mlp")
-    assert isinstance(policy, ActorCriticPolicy)
-    assert isinstance(policy.encoder, VectorEncoder)
-
-
 @pytest.mark.parametrize(
     ("observation_space", "action_space"),
     [
