@@ -24,7 +24,7 @@ def _load(name: str, path: Path) -> ModuleType:
 _core = _load("fixtures_of_core", CORE / "conftest.py")
 _cli = _load("fixtures_of_core_cli", CORE / "cli" / "conftest.py")
 counting, install, fresh_registry = _core.counting, _core.install, _core.fresh_registry
-plugin, run, start, hold = _cli.plugin, _cli.run, _cli.start, _cli.hold
+plugin, run, start, hold, kept = _cli.plugin, _cli.run, _cli.start, _cli.hold, _cli.kept
 _workplace, _reference_kernels = _cli._workplace, _core._reference_kernels
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -68,6 +69,21 @@ def run(
         return Result(int(exit_.value.code or 0), *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture(scope="session")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., None]:
+    """Return a function that fills the working folder once, and with copies from then on."""
+    base = tmp_path_factory.mktemp("kept")
+
+    def fill(name: str, make: Callable[[], None]) -> None:
+        if (base / name).exists():
+            shutil.copytree(base / name, ".", dirs_exist_ok=True)
+        else:
+            make()
+            shutil.copytree(".", base / name)
+
+    return fill
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from importlib import metadata
@@ -86,38 +84,19 @@ def test_doctor_shows_plugins_that_failed(
     assert "out of order" in rows(run("doctor").out)["problem 1"]
 
 
-@pytest.fixture
-def clash(tmp_path: Path) -> Callable[..., str]:
-    """Return a function that runs Python beside another project's ``rlox`` and returns stderr."""
+def test_another_rlox_is_named_with_the_remedy(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the command, by a missing name, and by the first import of theirs that finds ours."""
     info = tmp_path / "rlox-1.2.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: rlox\nVersion: 1.2.0\n")
-
-    def python(*arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, *arguments],
-            env={**os.environ, "PYTHONPATH": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return done.stdout + done.stderr
-
-    return python
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("-m", "rlox", "doctor"),
-        ("-c", "import rlox; rlox.Trainer"),
-        ("-c", "from rlox.config import PPOConfig"),
-    ],
-)
-def test_another_rlox_is_named_with_the_remedy(
-    clash: Callable[..., str], arguments: tuple[str, ...]
-) -> None:
-    """By the command, by a missing name, and by the first import of theirs that finds ours."""
-    text = clash(*arguments)
-    assert "the distribution 'rlox' 1.2.0 of another project is installed" in text
-    assert "pip uninstall rlox && pip install --force-reinstall --no-deps rlox-core" in text
+    monkeypatch.syspath_prepend(tmp_path)
+    texts = [run("doctor").out]
+    with pytest.raises(AttributeError) as missing:
+        _ = rlox.Trainer
+    with pytest.raises(ImportError) as theirs:
+        from rlox.config import PPOConfig  # noqa: F401
+    for text in (*texts, str(missing.value), str(theirs.value)):
+        assert "the distribution 'rlox' 1.2.0 of another project is installed" in text
+        assert "pip uninstall rlox && pip install --force-reinstall --no-deps rlox-core" in text
