@@ -14,13 +14,17 @@ TRAIN = ("train", "counting", "--env", "CartPole-v1", "--eval-episodes", "2", "-
 
 
 @pytest.fixture
-def trained(run: Callable[..., Any]) -> None:
+def trained(run: Callable[..., Any], kept: Callable[..., None]) -> None:
     """Train three seeds and a run with another option."""
-    arguments = (*TRAIN, "--total-timesteps", 80)
-    for seed in range(3):
-        folder = f"sweep/seed-{seed}"
-        assert run(*arguments, "--seed", seed, "--eval-freq", 20, "--run-dir", folder).code == 0
-    assert run(*arguments, "--n-updates", 1, "--run-dir", "other").code == 0
+
+    def make() -> None:
+        arguments = (*TRAIN, "--total-timesteps", 80)
+        for seed in range(3):
+            folder = f"sweep/seed-{seed}"
+            assert run(*arguments, "--seed", seed, "--eval-freq", 20, "--run-dir", folder).code == 0
+        assert run(*arguments, "--n-updates", 1, "--run-dir", "other").code == 0
+
+    kept("plot", make)
 
 
 @pytest.mark.usefixtures("trained")

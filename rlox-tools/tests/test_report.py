@@ -49,14 +49,18 @@ class Page(HTMLParser):
 
 
 @pytest.fixture
-def trained(run: Callable[..., Any]) -> None:
+def trained(run: Callable[..., Any], kept: Callable[..., None]) -> None:
     """Train three seeds, one of them with timing, and a run with another option."""
-    arguments = (*TRAIN, "--total-timesteps", 80, "--eval-freq", 20)
-    for seed in range(3):
-        timing = ("--callback", "timing") if seed == 0 else ()
-        folder = f"runs/seed-{seed}"
-        assert run(*arguments, *timing, "--seed", seed, "--run-dir", folder).code == 0
-    assert run(*arguments, "--n-updates", 1, "--run-dir", "runs/other").code == 0
+
+    def make() -> None:
+        arguments = (*TRAIN, "--total-timesteps", 80, "--eval-freq", 20)
+        for seed in range(3):
+            timing = ("--callback", "timing") if seed == 0 else ()
+            folder = f"runs/seed-{seed}"
+            assert run(*arguments, *timing, "--seed", seed, "--run-dir", folder).code == 0
+        assert run(*arguments, "--n-updates", 1, "--run-dir", "runs/other").code == 0
+
+    kept("report", make)
 
 
 def report(run: Callable[..., Any], *arguments: object) -> Page:
