@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from rlox import kernels
-from rlox.errors import ConfigError, MemoryLimitError, UnknownNameError
+from rlox.errors import ConfigError, MemoryLimitError
 from rlox.protocols import PrioritizedBuffer, ReplayBuffer, StatefulBuffer
 from rlox.replay.buffers import (
     BufferOptions,
@@ -49,36 +49,6 @@ def test_a_name_makes_a_buffer_of_the_options(name: str) -> None:
     assert set(batch["discounts"]) == {0.5, 0.25, 0.125}
     if isinstance(buffer, PrioritizedBuffer):
         assert buffer.alpha == 0.25  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("name", ["ReplayBuffer", "PrioritizedReplayBuffer"])
-def test_images_share_their_frames(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The backend is asked for it where channels come first, and may be frames, and only there."""
-    shared = {}
-    real = getattr(kernels.backend(), name)
-
-    def make(capacity: int, obs_dim: Any, *sizes: Any, **options: Any) -> Any:
-        shared[obs_dim] = options.get("share_frames", False)
-        return real(capacity, obs_dim, *sizes, **options)
-
-    monkeypatch.setattr(kernels.backend(), name, make)
-    for obs_shape in ((4, 84, 84), (84, 84, 3), (9,)):
-        options = dataclasses.replace(OPTIONS, obs_shape=obs_shape)
-        make_buffer("uniform" if name == "ReplayBuffer" else "prioritized", options)
-    assert shared == {(4, 84, 84): True, (84, 84, 3): False, (9,): False}
-
-
-@pytest.mark.parametrize("name", ["uniform", "prioritized"])
-def test_the_seed_fixes_the_draws(name: str) -> None:
-    """The same seed draws the same batch, another seed another."""
-
-    def drawn(seed: int) -> Any:
-        buffer = make_buffer(name, dataclasses.replace(OPTIONS, seed=seed))
-        fill(buffer)
-        return buffer.sample(64)["obs"]
-
-    assert np.array_equal(drawn(1), drawn(1))
-    assert not np.array_equal(drawn(1), drawn(2))
 
 
 def test_an_object_is_taken_as_it_is_if_it_can_store_and_draw() -> None:
@@ -145,12 +115,6 @@ def make(asked):
         make_buffer("remote", huge)
 
 
-def test_an_unknown_name_suggests_the_nearest() -> None:
-    """As for every other kind of registered name."""
-    with pytest.raises(UnknownNameError, match="unknown buffer 'unifrom'; did you mean 'uniform'"):
-        make_buffer("unifrom", OPTIONS)
-
-
 def test_goals_make_a_hindsight_buffer() -> None:
     """Where they lie, what they are worth and how they are chosen comes from the options."""
     goals = GoalOptions(
@@ -170,18 +134,6 @@ def test_goals_make_a_hindsight_buffer() -> None:
     drawn = {tuple(map(int, row)) for row in np.c_[batch["obs"], batch["rewards"]]}
     assert drawn == {(2, 0, 0, 12), (2, 0, 1, 22), (7, 0, 5, 67), (7, 0, 6, 77)}
     assert set(batch["obs"][batch["terminated"], 2]) == {1, 6}
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [({}, "needs an env with goals"), ({"n_step": 3}, "got n_step=3; set n_step=1")],
-)
-def test_hindsight_needs_goals_and_single_steps(change: dict[str, Any], message: str) -> None:
-    """What is missing is named before anything is made."""
-    goals = GoalOptions(size=1, achieved=0, desired=1, compute_reward=lambda a, d, info: a[:, 0])
-    options = dataclasses.replace(OPTIONS, obs_shape=(3,), n_step=1)
-    with pytest.raises(ConfigError, match=message):
-        make_buffer("her", dataclasses.replace(options, goals=goals if change else None, **change))
 
 
 @pytest.mark.parametrize(

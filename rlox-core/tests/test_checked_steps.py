@@ -53,8 +53,10 @@ class Nested(OneBuffer):
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-@pytest.mark.parametrize("env_class", [OneBuffer, Nested])
-@pytest.mark.parametrize("how", ["sync", "async", "single"])
+@pytest.mark.parametrize(
+    ("env_class", "how"),
+    [(OneBuffer, "sync"), (Nested, "sync"), (Nested, "async"), (OneBuffer, "single")],
+)
 def test_final_observation_outlives_the_reset(env_class: Any, how: Any) -> None:
     """An env that fills one array with each observation does not overwrite the last one."""
     env = GymVecEnv(env_class()) if how == "single" else GymVecEnv(env_class, 2, vectorization=how)
@@ -115,28 +117,20 @@ class Constant:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"truncated": None},
-            "Changed.step_all in step 1 must return a dict with obs, rewards, terminated, "
-            "truncated, final_obs; it has no truncated",
-        ),
-        (
-            {"rewards": 1.0},
-            "rewards of Changed.step_all in step 1 must be an array of shape (2,) of numbers, got "
-            "float",
-        ),
-        (
-            {"terminated": np.full(2, 0.5)},
-            "terminated of Changed.step_all in step 1 must be an array of shape (2,) of bool, got "
-            "ndarray of shape (2,) and dtype float64",
-        ),
-        (
-            {"final_obs": np.zeros(2, np.float32)},
-            "final_obs of Changed.step_all in step 1 must be an array of shape (2, 1) of numbers, "
-            "got ndarray of shape (2,) and dtype float32",
-        ),
+        ({"truncated": None},
+         "Changed.step_all in step 1 must return a dict with obs, rewards, terminated, "
+         "truncated, final_obs; it has no truncated"),
+        ({"rewards": 1.0},
+         "rewards of Changed.step_all in step 1 must be an array of shape (2,) of numbers, got "
+         "float"),
+        ({"terminated": np.full(2, 0.5)},
+         "terminated of Changed.step_all in step 1 must be an array of shape (2,) of bool, got "
+         "ndarray of shape (2,) and dtype float64"),
+        ({"final_obs": np.zeros(2, np.float32)},
+         "final_obs of Changed.step_all in step 1 must be an array of shape (2, 1) of numbers, "
+         "got ndarray of shape (2,) and dtype float32"),
     ],
-)
+)  # fmt: skip
 def test_wrong_step_of_a_vector_env_names_what_is_wrong(changes: Any, message: str) -> None:
     """Training and evaluation both report it at the first step."""
     env = Changed(**changes)
@@ -225,23 +219,16 @@ def test_observations_of_a_wrapper_are_those_of_its_own_space() -> None:
 @pytest.mark.parametrize(
     ("env_class", "message"),
     [
-        (
-            OldReset,
-            r"OldReset.reset must return \(obs, info\), got ndarray in a reset of env 0; gymnasium",
-        ),
+        (OldReset,
+         r"OldReset.reset must return \(obs, info\), got ndarray in a reset of env 0; gymnasium"),
         (Longer, r"Longer.reset returned an observation of shape \(3,\), expected \(1,\)"),
-        (
-            MoreKeys,
-            r"MoreKeys.reset returned an observation that is not nested as its space in a reset of "
-            r"env 0: expected the keys \['count'\], got \['count', 'more'\]; change",
-        ),
-        (
-            NoKeys,
-            r"NoKeys.reset returned .* nested as its space in a reset of .* got ndarray",
-        ),
+        (MoreKeys,
+         r"MoreKeys.reset returned an observation that is not nested as its space in a reset of "
+         r"env 0: expected the keys \['count'\], got \['count', 'more'\]; change"),
+        (NoKeys, r"NoKeys.reset returned .* nested as its space in a reset of .* got ndarray"),
         (MoreKeysLater, r"MoreKeysLater.step returned .* the keys \['count'\], got .*'more'"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_reset_or_step_is_reported_with_the_env(env_class: Any, message: str) -> None:
     """NumPy's errors over it would name neither the env nor what was expected."""
     env = GymVecEnv(env_class, 2)
@@ -305,19 +292,15 @@ def test_a_later_step_is_checked_as_the_first_is(part: int, value: Any, message:
 
 
 def test_a_worker_process_reports_its_env() -> None:
-    """With the number that the env has among all."""
+    """As one in this process does."""
     part, value, message = BROKEN[3]
-    env = GymVecEnv(BreaksLater, 2, vectorization="async",
+    env = GymVecEnv(BreaksLater, 1, vectorization="async",
                     env_kwargs={"part": part, "value": value})  # fmt: skip
     env.reset_all(0)
     for _ in range(4):
-        env.step_all(np.zeros(2, np.int64))
-    processes: Any = env._processes
-    processes._send(processes._workers[1], "step", None, {"": np.zeros(1, np.int64)})
-    with pytest.raises(EnvError, match="in step 5 of env 1"):
-        processes._receive(1, 120)
+        env.step_all(np.zeros(1, np.int64))
     with pytest.raises(EnvError, match="^" + message.format(where=" in step 5 of env 0")):
-        env.step_all(np.zeros(2, np.int64))
+        env.step_all(np.zeros(1, np.int64))
     env.close()
 
 

@@ -1,8 +1,9 @@
-"""Tests of :mod:`rlox.config.model`."""
+"""Tests of :mod:`rlox.config`: options, files of them, and schedules."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from pathlib import Path
@@ -11,12 +12,11 @@ from typing import Any, ClassVar, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import model_validator
+from pydantic import BaseModel, TypeAdapter, ValidationError, model_validator
 from rlox.config.model import (
     TORCH_THREADS,
     UNSET,
     Config,
-    ScheduleValue,
     choice,
     coefficient,
     count,
@@ -29,7 +29,7 @@ from rlox.config.model import (
     resolve_config,
     schedule,
 )
-from rlox.config.schedules import Linear, Piecewise
+from rlox.config.schedules import Linear, Piecewise, Schedules, ScheduleValue, evaluate_schedule
 from rlox.errors import ConfigError
 
 
@@ -75,14 +75,10 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"xyzzy": 1}, "unknown option 'xyzzy' for DemoConfig"),
     ({"n_envs": 0}, "n_envs: expected greater than or equal to 1, got 0"),
     ({"n_envs": True}, "n_envs: expected a number, not a truth value, got True"),
-    (
-        {"n_envs": 2.5},
-        "n_envs: expected a valid integer, got a number with a fractional part, got 2.5",
-    ),
-    (
-        {"n_envs": "many"},
-        "n_envs: expected a valid integer, unable to parse string as an integer, got 'many'",
-    ),
+    ({"n_envs": 2.5},
+     "n_envs: expected a valid integer, got a number with a fractional part, got 2.5"),
+    ({"n_envs": "many"},
+     "n_envs: expected a valid integer, unable to parse string as an integer, got 'many'"),
     ({"n_envs": None}, "n_envs: expected a valid integer, got None"),
     ({"n_envs": 1e30}, "n_envs: expected a smaller integer, got 1e+30"),
     ({"torch_threads": 10**6}, "torch_threads: expected less than or equal to 1024, got 1000000"),
@@ -95,43 +91,31 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"max_norm": True}, "max_norm: expected a number, not a truth value, got True"),
     ({"max_norm": float("-inf")}, "max_norm: expected a finite number, got -inf"),
     ({"learning_rate": 2}, "learning_rate: expected values in [0.0, 1.0], got 2"),
-    (
-        {"learning_rate": "linear(1, 2)"},
-        "learning_rate: expected values in [0.0, 1.0], got 'linear(1, 2)'",
-    ),
+    ({"learning_rate": "linear(1, 2)"},
+     "learning_rate: expected values in [0.0, 1.0], got 'linear(1, 2)'"),
     ({"learning_rate": True}, "learning_rate: expected a number, not a truth value, got True"),
     ({"learning_rate": float("nan")}, "learning_rate: expected a finite number, got nan"),
     ({"learning_rate": "fast"}, f"learning_rate: expected {SCHEDULE}, got 'fast'"),
     ({"learning_rate": None}, f"learning_rate: expected {SCHEDULE}, got None"),
     ({"learning_rate": {"kind": []}}, f"learning_rate: expected {SCHEDULE}, got {{'kind': []}}"),
-    (
-        {"learning_rate": {"kind": "linear", "start": 1}},
-        "learning_rate: expected end to be given, got {'kind': 'linear', 'start': 1}",
-    ),
-    (
-        {"learning_rate": {"kind": "linear", "start": True, "end": 0}},
-        "learning_rate: expected start to be a number, not a truth value, got "
-        "{'kind': 'linear', 'start': True, 'end': 0}",
-    ),
-    (
-        {"learning_rate": {"kind": "piecewise", "points": [[5, 0.1]]}},
-        "learning_rate: expected steps that start at 0 and increase, got "
-        "{'kind': 'piecewise', 'points': [[5, 0.1]]}",
-    ),
-    (
-        {"normalize": "perhaps"},
-        "normalize: expected a valid boolean, unable to interpret input, got 'perhaps'",
-    ),
+    ({"learning_rate": {"kind": "linear", "start": 1}},
+     "learning_rate: expected end to be given, got {'kind': 'linear', 'start': 1}"),
+    ({"learning_rate": {"kind": "linear", "start": True, "end": 0}},
+     "learning_rate: expected start to be a number, not a truth value, got "
+     "{'kind': 'linear', 'start': True, 'end': 0}"),
+    ({"learning_rate": {"kind": "piecewise", "points": [[5, 0.1]]}},
+     "learning_rate: expected steps that start at 0 and increase, got "
+     "{'kind': 'piecewise', 'points': [[5, 0.1]]}"),
+    ({"normalize": "perhaps"},
+     "normalize: expected a valid boolean, unable to interpret input, got 'perhaps'"),
     ({"mode": "snc"}, "mode: expected 'sync' or 'async', got 'snc'"),
     ({"device": ""}, "device: expected at least 1 character, got ''"),
     ({"device": True}, "device: expected a valid string, got True"),
     ({"n_envs": 10_000, "n_steps": 99}, "n_envs 10000 and n_steps 99 are too many"),
-    (
-        {"n_envs": 0, "gamma": 2.0, "foo": 1},
-        "n_envs: expected greater than or equal to 1, got 0; "
-        "gamma: expected less than or equal to 1, got 2.0; unknown option 'foo' for DemoConfig",
-    ),
-]
+    ({"n_envs": 0, "gamma": 2.0, "foo": 1},
+     "n_envs: expected greater than or equal to 1, got 0; "
+     "gamma: expected less than or equal to 1, got 2.0; unknown option 'foo' for DemoConfig"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("options", "message"), REFUSALS, ids=[str(o) for o, _ in REFUSALS])
@@ -326,3 +310,130 @@ def test_resolve_refuses_other_bases(config: Any, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         resolve_config(DemoConfig, config)
     assert str(caught.value).endswith(message)
+
+
+parse = TypeAdapter(ScheduleValue).validate_python
+
+
+def test_linear_reaches_its_end_at_the_end_of_training() -> None:
+    """Without ``until`` the line spans the whole training, then stays."""
+    line = Linear(start=1.0, end=0.0)
+    assert [line(steps, 100) for steps in (0, 25, 100, 200)] == [1.0, 0.75, 0.0, 0.0]
+
+
+def test_linear_until_is_in_env_steps() -> None:
+    """With ``until`` the length of the training plays no part."""
+    line = Linear(start=0.0, end=2.0, until=50)
+    assert [line(steps, 1000) for steps in (0, 25, 50, 999)] == [0.0, 1.0, 2.0, 2.0]
+
+
+def test_linear_before_any_training_is_its_start() -> None:
+    """A training of 0 env steps divides by nothing."""
+    assert Linear(start=3.0, end=0.0)(0, 0) == 3.0
+
+
+def test_a_line_to_the_end_of_a_training_needs_one() -> None:
+    """Iterations of one's own would otherwise learn at the end's rate, often 0."""
+    schedules = Schedules(Rates(rate=Linear(start=1.0, end=0.0)), ["rate"])
+    with pytest.raises(ConfigError) as caught:
+        schedules.require_ends()
+    assert str(caught.value) == (
+        "rate=linear(1.0, 0.0) goes on to the end of a training, and none runs; give it an end, "
+        "linear(1.0, 0.0, STEPS), or call algorithm.clock.extend(STEPS)"
+    )
+    Schedules(Rates(rate=Linear(start=1.0, end=0.0, until=16)), ["rate"]).require_ends()
+    Schedules(Rates(), ["rate"], {"rate": lambda step: 0.5}).require_ends()
+
+
+def test_piecewise_holds_until_the_next_point() -> None:
+    """Without interpolation the value jumps at each point."""
+    steps = Piecewise(points=((0, 1.0), (10, 0.5), (20, 0.0)))
+    assert [steps(t, 0) for t in (0, 9, 10, 19, 20, 99)] == [1.0, 1.0, 0.5, 0.5, 0.0, 0.0]
+
+
+def test_piecewise_interpolates_between_points() -> None:
+    """With interpolation the points are joined by lines, the last one held."""
+    ramp = Piecewise(points=((0, 1.0), (10, 0.0)), interpolate=True)
+    assert [ramp(t, 0) for t in (0, 5, 10, 11)] == [1.0, 0.5, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("linear(1e-3, 0)", Linear(start=1e-3, end=0)),
+        (" Linear( 1 ,0.5 , 200 ) ", Linear(start=1, end=0.5, until=200)),
+        ("linear(1, 0, 1e6)", Linear(start=1, end=0, until=1_000_000)),
+        ("3e-4", 3e-4),
+        (1, 1.0),
+        ({"kind": "linear", "start": "3e-4", "end": 0}, Linear(start=3e-4, end=0)),
+        ({"kind": "piecewise", "points": [[0, 1]]}, Piecewise(points=((0, 1.0),))),
+        (Linear(start=1, end=0), Linear(start=1, end=0)),
+    ],
+)
+def test_parse(text: Any, expected: Any) -> None:
+    """Text, numbers, mappings and schedules are understood."""
+    assert parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("linear(1)", "a number, 'linear"),
+        ("linear(1, 0, 0)", "until to be greater than 0"),
+        ("linear(1, 0, 2.5)", "until to be a valid integer"),
+        ("linear(nan, 0)", "start to be a finite number"),
+        ("inf", "a finite number"),
+        ({"kind": "cosine"}, "a number, 'linear"),
+        ({"kind": "piecewise", "points": []}, "points"),
+        ({"kind": "piecewise", "points": [[0, 1], [0, 2]]}, "start at 0 and increase"),
+        ({"kind": "linear", "start": 1, "end": 0, "unti": 5}, "unti"),
+        ([1, 2], "a number, 'linear"),
+    ],
+)
+def test_wrong_schedule_is_refused(value: Any, message: str) -> None:
+    """What is no schedule is refused with one reason."""
+    with pytest.raises(ValidationError, match=message):
+        parse(value)
+
+
+def test_evaluate_takes_numbers_schedules_and_callables() -> None:
+    """A callable gets the env steps alone."""
+    assert evaluate_schedule(0.5, 10, 100) == 0.5
+    assert evaluate_schedule(Linear(start=1, end=0), 10, 100) == 0.9
+    assert evaluate_schedule(lambda env_steps: env_steps * 2, 10, 100) == 20.0
+
+
+class Rates(BaseModel):
+    """A config with a bounded schedule."""
+
+    schedule_bounds: ClassVar[dict[str, tuple[float, float]]] = {"rate": (0.0, 1.0)}
+    rate: ScheduleValue = 0.5
+
+
+@pytest.mark.parametrize("value", [-1.0, 7.0, math.nan])
+def test_values_of_callables_are_within_the_fields_bounds(value: float) -> None:
+    """They are known where they are asked for; the error has the env step."""
+    schedules = Schedules(Rates(), ["rate"], {"rate": lambda step: value if step > 5 else 1.0})
+    assert schedules.at(5, 10) == {"rate": schedules.value("rate", 5, 10)} == {"rate": 1.0}
+    with pytest.raises(
+        ConfigError, match=r"schedules\['rate'\] .* \[0.0, 1.0\], got .* after 6 steps"
+    ):
+        schedules.value("rate", 6, 10)
+
+
+@pytest.mark.parametrize("value", ["x", None, [1.0, 2.0]])
+def test_values_of_callables_are_numbers(value: Any) -> None:
+    """The error names the schedule, the value and the step."""
+    schedules = Schedules(Rates(), ["rate"], {"rate": lambda step: value})
+    with pytest.raises(ConfigError) as caught:
+        schedules.value("rate", 6, 10)
+    assert str(caught.value) == (
+        f"schedules['rate'] must return a number, got {value!r} after 6 steps"
+    )
+
+
+@pytest.mark.parametrize("overrides", [[], "", 0])
+def test_overrides_are_a_mapping(overrides: Any) -> None:
+    """Empty ones of another type are refused like others."""
+    with pytest.raises(ConfigError, match=r"^schedules must be a mapping of names to callables, "):
+        Schedules(Rates(), ["rate"], overrides)

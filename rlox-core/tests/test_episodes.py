@@ -73,14 +73,6 @@ def test_state_round_trip_with_new_episodes() -> None:
     assert (restored.finished, restored.mean_return) == (3, (1 + 3 + 1) / 3)
 
 
-def test_state_is_a_copy() -> None:
-    """A saved state does not change when the episodes go on."""
-    statistics = example()
-    state = statistics.state_dict()
-    statistics.add(np.array([[1.0]]), np.array([[False]]))
-    assert state["running_return"].tolist() == [5.0]
-
-
 @given(st.lists(st.lists(st.tuples(st.integers(-9, 9), st.booleans()), min_size=3, max_size=3)))
 def test_many_steps_at_once_equal_the_same_steps_one_by_one(
     script: list[list[tuple[int, bool]]],

@@ -37,19 +37,6 @@ SHORT = [(1.0, True, False)]
 LONG = [(1.0, False, False)] * 9 + [(1.0, False, True)]
 
 
-def test_notebooks_show_a_result_as_a_table() -> None:
-    """With a score and agents if there are any, whose names are texts."""
-    returns, lengths = np.array([1.0, 3.0]), np.array([4, 6])
-    plain = EvaluationResult(returns, lengths)._repr_html_()
-    assert "evaluation over 2 episodes" in plain
-    assert "2.0 ± 1.0" in plain
-    assert "score" not in plain
-    full = EvaluationResult(returns, lengths, 0.0, 4.0, {"<b>": returns})._repr_html_()
-    assert "50.0" in full
-    assert "return of &lt;b&gt;" in full
-    assert "<b>" not in full
-
-
 @pytest.mark.parametrize("n_episodes", [1, 3, 8])
 def test_every_env_contributes_its_share(scripted: ModuleType, n_episodes: int) -> None:
     """Short episodes are not favoured: shares are fixed before and differ by at most one."""
@@ -104,13 +91,6 @@ def test_env_with_an_id_is_made_again() -> None:
     assert result.lengths.tolist() == [3, 3, 3, 3]
     env.step(0)
     env.close()
-
-
-def test_env_without_an_id_is_used_itself(scripted: ModuleType) -> None:
-    """One instance plays all episodes in turn and stays open."""
-    env = scripted.ScriptedEnv(0, LONG)
-    result = evaluate(Constant(), env, n_episodes=3)
-    assert result.lengths.tolist() == [10, 10, 10]
 
 
 def test_env_that_is_trained_on_is_refused(scripted: ModuleType) -> None:

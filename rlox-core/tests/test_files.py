@@ -1,22 +1,37 @@
-"""Tests of :mod:`rlox.files`: regular files, folders without links."""
+"""Tests of :mod:`rlox.files`: regular files, folders without links, memory."""
 
 from __future__ import annotations
 
 import ast
 import importlib
 import os
+import subprocess
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import gymnasium
+import numpy as np
 import pytest
 import rlox.algorithms
-from rlox.errors import ConfigError
-from rlox.files import open_regular, read_text, require_plain_folder
+from rlox.errors import ConfigError, MemoryLimitError, RloxError
+from rlox.files import (
+    atomic,
+    lock_file,
+    memory,
+    open_regular,
+    read_text,
+    require_plain_folder,
+    write_atomically,
+)
+from rlox.files.memory import require_memory_for, text_of_bytes
 from rlox.files.opening import ByteMode, TextMode
-from rlox.logging import CsvLogger, JsonlLogger
+from rlox.preprocessing import Preprocessor
 from rlox.registry import resolve
+from rlox.replay.buffers import BufferOptions, make_buffer
 
 PACKAGES = sorted(Path(__file__).parents[2].glob("rlox-*/src/*/"))
 WRITERS = {"write_text", "write_bytes", "touch"}
@@ -105,46 +120,6 @@ def test_a_link_however_deep_is_found(tmp_path: Path, target: str) -> None:
         require_plain_folder(tmp_path / "run")
 
 
-def log(kind: type[CsvLogger] | type[JsonlLogger], folder: Path) -> None:
-    """Write a row of each kind."""
-    with closing(kind(folder)) as logger:
-        logger.on_train_step(1, {"loss": 1.0})
-        logger.on_eval(1, {"mean_return": 1.0})
-        logger.on_table(1, "samples", {"text": ["a"]})
-
-
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [
-        (CsvLogger, "metrics.csv"),
-        (CsvLogger, "evaluations.csv"),
-        (JsonlLogger, "metrics.jsonl"),
-        (JsonlLogger, "tables.jsonl"),
-    ],
-)
-def test_a_logger_writes_through_no_link(
-    tmp_path: Path, kind: type[CsvLogger] | type[JsonlLogger], name: str
-) -> None:
-    """What the link leads to stays."""
-    (tmp_path / "kept").write_text("kept")
-    (tmp_path / name).symlink_to(tmp_path / "kept")
-    with pytest.raises(OSError, match="is a link"):
-        log(kind, tmp_path)
-    assert (tmp_path / "kept").read_text() == "kept"
-
-
-@POSIX
-def test_interrupted_opening_leaves_no_descriptor(tmp_path: Path) -> None:
-    """What is refused is closed."""
-    os.mkfifo(tmp_path / "pipe")
-    before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").is_dir() else 0
-    for _ in range(50):
-        with pytest.raises(OSError, match="is no regular file"):
-            open_regular(tmp_path / "pipe")
-    after = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").is_dir() else 0
-    assert after == before
-
-
 def writing_calls(path: Path) -> Iterator[str]:
     """Yield the calls of a file that open files to write by other ways than rlox.files."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -186,3 +161,147 @@ def test_a_deleted_working_directory_is_a_message(
         resolve("rlox_onpolicy.ppo:PPO")
     with pytest.raises(ConfigError, match="the working directory is gone"):
         importlib.reload(rlox.algorithms)
+
+
+def test_threads_that_write_one_file_do_not_disturb_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have written before either renames; the file is whole, and nothing else is there."""
+    path, contents = tmp_path / "run.json", [b"short", b"something longer"]
+    written, replace = threading.Barrier(2), Path.replace
+
+    def replace_together(self: Path, target: Any) -> Path:
+        written.wait(120)
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", replace_together)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda content: write_atomically(path, content), contents))
+    assert path.read_bytes() in contents
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_lock_file_that_its_owner_removed_is_locked_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever opened it before that holds the file that is there, which shuts out a third."""
+    path = tmp_path / ".lock"
+    opened = []
+
+    def open_slowly(*args: Any) -> Any:
+        file = open_regular(*args)
+        if not opened:  # its owner ends meanwhile
+            path.unlink()
+        opened.append(file)
+        return file
+
+    monkeypatch.setattr(atomic, "open_regular", open_slowly)
+    code = (
+        "import sys; from pathlib import Path; from rlox.files import lock_file\n"
+        "with lock_file(Path(sys.argv[1])) as held: print(held)"
+    )
+    with lock_file(path) as held:
+        assert held
+        assert len(opened) == 2
+        third = subprocess.run(
+            [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
+        )
+        assert third.stdout == "False\n"
+    assert not path.exists()
+
+
+GIB = 1 << 30
+
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits are read of /proc")
+
+
+def test_an_error_names_the_value_its_bytes_and_what_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And is both one of rlox's and a MemoryError."""
+    monkeypatch.setattr(memory, "available_bytes", lambda: GIB)
+    require_memory_for("rows", 7, GIB, "take fewer")
+    with pytest.raises(MemoryLimitError) as caught:
+        require_memory_for("rows", 7, 3 * GIB, "take fewer")
+    assert str(caught.value) == (
+        "not enough memory for rows = 7: it would take at least 3.0 GiB, and 1.0 GiB are "
+        "available; take fewer"
+    )
+    assert isinstance(caught.value, RloxError)
+    assert isinstance(caught.value, MemoryError)
+
+
+def test_a_system_that_does_not_say_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is nothing to compare with."""
+    monkeypatch.setattr(memory, "available_bytes", lambda: None)
+    require_memory_for("rows", 7, 1 << 70, "take fewer")
+
+
+def test_bytes_are_written_as_people_read_them() -> None:
+    """Small numbers as they are."""
+    assert text_of_bytes(12_345) == "12,345 bytes"
+    assert [text_of_bytes(3 << shift) for shift in (19, 30, 52)] == [
+        "1.5 MiB", "3.0 GiB", "12,288.0 TiB",
+    ]  # fmt: skip
+
+
+@linux
+def test_a_limit_of_the_address_space_counts() -> None:
+    """As ``ulimit -v`` sets it."""
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33))\n"
+        "from rlox.files.memory import available_bytes\n"
+        "assert 0 < available_bytes() < 2**33, available_bytes()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_container_counts_with_those_around_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What files are cached in is free again, whichever of the two versions reports it."""
+    inner = tmp_path / "user" / "job"
+    inner.mkdir(parents=True)
+    texts = {
+        tmp_path / "memory.max": "max",
+        tmp_path / "user/memory.max": "5000",
+        tmp_path / "user/memory.current": "3000",
+        tmp_path / "user/memory.stat": "anon 1000\ninactive_file 500\n",
+        inner / "memory.max": "9000",
+        inner / "memory.current": "1000",
+    }
+    for path, text in texts.items():
+        path.write_text(text)
+    read = memory._text
+    monkeypatch.setattr(
+        memory,
+        "_text",
+        lambda path: "0::/user/job\n" if str(path) == "/proc/self/cgroup" else read(path),
+    )
+    monkeypatch.setattr(memory, "CGROUPS", tmp_path)
+    assert sorted(memory._of_containers()) == [2500, 8000]
+
+
+def test_stacked_frames_are_refused_by_their_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within the time that a comparison takes, as no bound of the space is made."""
+    monkeypatch.setattr(memory, "available_bytes", lambda: GIB)
+    space = gymnasium.spaces.Box(0, 1, (84, 84), np.float32)
+    with pytest.raises(MemoryLimitError, match=r"frame_stack = 2147483647: .* TiB"):
+        Preprocessor(space, normalize=False, frame_stack=2147483647)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "most"), [((3,), "float32", 30_000_000), ((84, 84, 4), "uint8", 30_000)]
+)
+def test_a_buffer_is_refused_by_its_rows(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], dtype: str, most: int
+) -> None:
+    """Whatever keeps them; a buffer that fits is made."""
+    monkeypatch.setattr(memory, "available_bytes", lambda: GIB)
+
+    def asked(capacity: int) -> BufferOptions:
+        return BufferOptions(capacity, shape, dtype, (1,), "float32", 1, 1, 0.99, 0)
+
+    with pytest.raises(MemoryLimitError, match=f"buffer_size = {4 * most}: .* keep fewer"):
+        make_buffer("uniform", asked(4 * most))
+    assert make_buffer("uniform", asked(100)) is not None

@@ -186,16 +186,6 @@ def test_a_distance_decides_the_reward_of_other_goals(backend: str) -> None:
 
 
 @both
-def test_four_of_five_get_another_goal(backend: str) -> None:
-    """That is k of k + 1, on the whole: 2000 draws, six standard deviations."""
-    buffer = make(backend)
-    for k in range(CAPACITY):
-        buffer.push([0, -1, k], 0, 0, False, False, [0, -1, k + 1])
-    share = (buffer.sample(2000)["obs"][:, 1] != -1).mean()
-    assert abs(share - 0.8) < 6 * math.sqrt(0.8 * 0.2 / 2000)
-
-
-@both
 def test_the_functions_say_what_other_goals_are_worth(backend: str) -> None:
     """Both are asked for the same rows, in the types that are stored; the flags follow."""
     calls = []

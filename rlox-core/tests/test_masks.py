@@ -96,13 +96,6 @@ def test_the_mask_is_no_part_of_the_observation() -> None:
     assert step["obs"]["observation"].tolist() == [[0.0], [0.0]]
 
 
-def test_envs_without_masks_have_none() -> None:
-    """Nothing is masked by default."""
-    env = GymVecEnv("CartPole-v1", 2)
-    env.reset_all(0)
-    assert env.action_masks() is None
-
-
 def test_gymnasiums_own_masks_are_read() -> None:
     """Taxi reports which actions change its state."""
     env = GymVecEnv("Taxi-v4" if "Taxi-v4" in gymnasium.registry else "Taxi-v3", 2)
@@ -139,8 +132,6 @@ FULL = np.ones(2, np.int8)
 @pytest.mark.parametrize(
     ("masks", "space", "message"),
     [
-        ([0 * FULL], spaces.Discrete(2), "in row 0 forbids every choice of column 0"),
-        ([np.ones(3)], spaces.Discrete(2), r"shape \(1, 2\).*, got \(1, 3\)"),
         ([[1, 1]], spaces.Discrete(2), "must be one array of 0 and 1.*, got list"),
         ([FULL, None], spaces.Discrete(2), r"env 0 gave no info\['action_mask'\]"),
         ([None, FULL], spaces.Discrete(2), "with a step but not with its reset"),

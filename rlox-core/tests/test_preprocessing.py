@@ -12,7 +12,7 @@ from gymnasium.wrappers import FrameStackObservation
 from hypothesis import given
 from hypothesis import strategies as st
 from rlox.envs.gymnasium import GymVecEnv
-from rlox.errors import ConfigError, SpaceError
+from rlox.errors import ConfigError
 from rlox.preprocessing import FrameStack, Moments, Preprocessor, RewardScaler
 
 IMAGE = spaces.Box(0, 255, (9, 8, 2), np.uint8)
@@ -128,12 +128,6 @@ def test_frames_are_joined_along_the_channels() -> None:
         parts = np.split(joined, 3, axis)
         assert [part.flat[0] for part in parts] == [1, 2, 3]
         assert all(np.unique(part).size == 1 for part in parts)
-
-
-def test_images_with_more_channels_than_pixels_are_refused() -> None:
-    """Nobody could distinguish channels from rows."""
-    with pytest.raises(SpaceError, match=r"9 frames of Box.* have more channels than pixels"):
-        FrameStack(spaces.Box(0, 255, (8, 8, 1), np.uint8), 9)
 
 
 def test_normalized_observations_are_standardised_and_clipped() -> None:

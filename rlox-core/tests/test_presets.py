@@ -127,22 +127,13 @@ def test_broken_file_of_a_distribution_names_the_plugin(folder: Path) -> None:
         ("presets: {ppo: {a: {b: {steps: 1, source: s}}}}", "one env needs score and tolerance"),
         ("presets: {ppo: {a: {b: {steps: 1, source: s, score: 1}}}}", "belong together"),
         ("presets: {ppo: {a: {b/c: {steps: 1}}}}", "name String should match"),
-        (
-            "presets: {ppo: {'*': {b: {steps: 1, source: s, options: {seed: 1}}}}}",
-            "a preset sets no seed",
-        ),
+        ("presets: {ppo: {'*': {b: {steps: 1, source: s, options: {seed: 1}}}}}",
+         "a preset sets no seed"),
         ("presets: {ppo: {'*': {b: {steps: 1, source: s, minutes: 1}}}}", "scores and minutes"),
     ],
-)
+)  # fmt: skip
 def test_wrong_files_are_refused(text: str, said: str) -> None:
     """One sentence says what is wrong."""
     with pytest.raises(ValueError, match=r".") as raised:
         read_presets(text)
     assert said in str(raised.value)
-
-
-@pytest.mark.usefixtures("folder")
-def test_name_that_is_no_text_is_refused() -> None:
-    """As every other argument of the wrong type."""
-    with pytest.raises(ConfigError, match="preset must be the name of one, got 3"):
-        rlox.make("counting", env="CartPole-v1", preset=3)  # type: ignore[arg-type]

@@ -167,16 +167,7 @@ def assert_same(a: dict[str, Any], b: dict[str, Any]) -> None:
     capacity=st.integers(1, 9),
     actions=st.lists(
         st.sampled_from(
-            [
-                "push",
-                "push_batch",
-                "partial",
-                "sample",
-                "seeded",
-                "sequences",
-                "update",
-                "resume",
-            ]
+            ["push", "push_batch", "partial", "sample", "seeded", "sequences", "update", "resume"]
         ),
         max_size=25,
     ),

@@ -68,16 +68,6 @@ def test_make_builds_by_name(counting: ModuleType) -> None:
 
 
 @pytest.mark.usefixtures("installed")
-def test_make_takes_a_config_in_every_form(counting: ModuleType, tmp_path: Path) -> None:
-    """Object, mapping and file are one; overrides win."""
-    config = counting.CountingConfig(n_envs=5, n_steps=6)
-    config.dump(tmp_path / "c.yaml")
-    for form in (config, config.to_dict(), tmp_path / "c.yaml"):
-        algorithm: Any = rlox.make("counting", env="CartPole-v1", config=form, n_steps=9)
-        assert algorithm.config == config.replace(n_steps=9)
-
-
-@pytest.mark.usefixtures("installed")
 def test_make_takes_callbacks_and_logger_by_name(tmp_path: Path) -> None:
     """Registered names stand for objects with their defaults."""
     own = Callback()
@@ -96,30 +86,18 @@ def test_make_takes_callbacks_and_logger_by_name(tmp_path: Path) -> None:
     ("arguments", "error", "message"),
     [
         ({"name": "offline"}, ConfigError, "the algorithm 'offline' needs dataset=..., got none"),
-        (
-            {"name": "counting", "env": "CartPole-v1", "logger": ["jsonl", "jsonl"]},
-            ConfigError,
-            "the logger 'jsonl' is named twice",
-        ),
-        (
-            {"name": "counting", "env": "CartPole-v1", "callbacks": ["timing", "timing"]},
-            ConfigError,
-            "the callback 'timing' is named twice",
-        ),
-        (
-            {"name": "lacking", "env": "CartPole-v1"},
-            MissingDependencyError,
-            "the algorithm 'lacking' needs the module 'no_such_module_anywhere', which is not "
-            'installed; run: pip install "rlox-counting"',
-        ),
-        (
-            {"name": "ppo", "env": "CartPole-v1"},
-            MissingDependencyError,
-            "the algorithm 'ppo' needs a distribution that is not installed; "
-            'run: pip install "rlox-core[onpolicy]"',
-        ),
+        ({"name": "counting", "env": "CartPole-v1", "logger": ["jsonl", "jsonl"]}, ConfigError,
+         "the logger 'jsonl' is named twice"),
+        ({"name": "counting", "env": "CartPole-v1", "callbacks": ["timing", "timing"]}, ConfigError,
+         "the callback 'timing' is named twice"),
+        ({"name": "lacking", "env": "CartPole-v1"}, MissingDependencyError,
+         "the algorithm 'lacking' needs the module 'no_such_module_anywhere', which is not "
+         'installed; run: pip install "rlox-counting"'),
+        ({"name": "ppo", "env": "CartPole-v1"}, MissingDependencyError,
+         "the algorithm 'ppo' needs a distribution that is not installed; "
+         'run: pip install "rlox-core[onpolicy]"'),
     ],
-)
+)  # fmt: skip
 def test_make_refuses(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
     """Every wrong call has one exact message with its remedy."""
     with pytest.raises(error) as caught:
@@ -253,17 +231,13 @@ def test_a_spec_takes_no_text_for_a_tuple(spec: Callable[[], Any], message: str)
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
-        (
-            "rlox.registry.table",
-            "reference must look like 'module:name', got 'rlox.registry.table'",
-        ),
-        (
-            "rlox.registry.table:Nothing",
-            "module 'rlox.registry.table' has no 'Nothing' "
-            "(reference 'rlox.registry.table:Nothing')",
-        ),
+        ("rlox.registry.table",
+         "reference must look like 'module:name', got 'rlox.registry.table'"),
+        ("rlox.registry.table:Nothing",
+         "module 'rlox.registry.table' has no 'Nothing' "
+         "(reference 'rlox.registry.table:Nothing')"),
     ],
-)
+)  # fmt: skip
 def test_wrong_reference_is_a_plugin_error(reference: str, message: str) -> None:
     """A spec's mistake is reported as the plugin's."""
     with pytest.raises(PluginError) as caught:

@@ -74,26 +74,18 @@ def test_a_column_is_refused_where_a_row_is_expected(key: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            lambda batch: batch.update(discounts=batch["rewards"][:, None]),
-            r"'discounts', an array \(4,\) of float32, got \(4, 1\)",
-        ),
+        (lambda batch: batch.update(discounts=batch["rewards"][:, None]),
+         r"'discounts', an array \(4,\) of float32, got \(4, 1\)"),
         (without("rewards"), r"'rewards', .* got the keys \['actions',"),
         (without("terminated"), "'terminated', .* got the keys"),
-        (
-            lambda batch: batch.update(obs=batch["obs"][:3]),
-            r"'actions', .* \(3, 1\) .*\(4, 1\)",
-        ),
-        (
-            lambda batch: batch.update(obs=batch["obs"][:, :1]),
-            r"'obs', .* \(4, 2\) .*\(4, 1\)",
-        ),
+        (lambda batch: batch.update(obs=batch["obs"][:3]), r"'actions', .* \(3, 1\) .*\(4, 1\)"),
+        (lambda batch: batch.update(obs=batch["obs"][:, :1]), r"'obs', .* \(4, 2\) .*\(4, 1\)"),
         (lambda batch: batch.update(obs=[[0, 0]] * 4), "'obs', .* float32, got list"),
         (lambda batch: batch.update(actions=np.zeros((4, 2))), r"\(4, 1\) of int64, got \(4, 2\)"),
         (lambda batch: batch.update(next_obs=batch["obs"].astype("U1")), "'next_obs'.* of <U1"),
         (lambda batch: tuple(batch.values()), "must return arrays by key, got tuple"),
     ],
-)
+)  # fmt: skip
 def test_what_does_not_fit_is_reported_by_its_key(
     change: Callable[[dict[str, Any]], Any], message: str
 ) -> None:
@@ -115,12 +107,6 @@ def test_other_types_and_single_actions_are_converted() -> None:
     }
     assert drawn["actions"].tolist() == [[0.0], [1.0], [2.0], [3.0]]
     assert drawn["actions"].dtype == np.int64
-
-
-def test_bytes_are_not_made_of_other_numbers() -> None:
-    """Networks scale bytes, and would not scale what was scaled before."""
-    with pytest.raises(ConfigError, match=r"'obs', an array \(4, 2\) of uint8, got .* of float32"):
-        draw(Mine(lambda batch: None), obs_dtype="uint8")
 
 
 def test_later_batches_are_taken_as_they_are() -> None:

@@ -163,23 +163,6 @@ def test_a_step_that_fails_begins_new_episodes(
     assert state["running_length"].tolist() == [5, 5]
 
 
-def test_a_step_that_cannot_be_stored_begins_new_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The transitions before and after it are not of one episode for a buffer with n-step sums."""
-    collector, buffer = numbered(0, KeyboardInterrupt(), 3)
-    go_on(collector, 4)
-    push = collector._push
-
-    def interrupted(*columns: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(collector, "_push", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        go_on(collector, 1)
-    monkeypatch.setattr(collector, "_push", push)
-    go_on(collector, 20)
-    require_true_transitions(buffer, 3)
-
-
 def test_envs_that_are_reset_after_a_failure_repeat_nothing() -> None:
     """Their seeds are others than those of the first episodes, also in a checkpoint."""
     seeds: list[Any] = []

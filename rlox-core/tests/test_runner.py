@@ -10,8 +10,11 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from rlox.callbacks import Callback
+from rlox.callbacks import Callback, CheckpointCallback
 from rlox.logging import JsonlLogger, LoggerCallback
+from rlox.training import Hooks
+from rlox.training.checkpoint import steps_of
+from rlox.training.progress import Progress
 
 
 class Trace(Callback):
@@ -91,62 +94,6 @@ def test_clock_counts_env_steps_whatever_the_shape(
     assert trace.steps("step") == list(range(n_envs, clock.env_steps + 1, n_envs))
 
 
-def test_events_carry_what_they_promise(counting: ModuleType) -> None:
-    """Updates are numbered, rollouts have their batch and ends their metrics."""
-    trace = Trace()
-    counting.CountingAlgorithm("CartPole-v1", n_updates=2, callbacks=[trace]).train(16)
-    details = list(zip(trace.events, trace.details, strict=True))
-    batches = [d for (event, _), d in details if event == "batch"]
-    assert [d["gradient_step"] for d in batches] == [1, 2, 3, 4]
-    assert all(set(d["metrics"]) == {"loss"} for d in batches)
-    assert all(d["batch"] == "batch" for (event, _), d in details if event == "rollout")
-    (end,) = (d for (event, _), d in details if event == "end")
-    assert end["metrics"]["mean_reward"] == 2.0
-
-
-def test_unheard_updates_compute_no_metrics(counting: ModuleType) -> None:
-    """Without a listener the metrics of an update are never asked for."""
-    algorithm = counting.CountingAlgorithm("CartPole-v1", callbacks=[Callback()])
-    from rlox.training.hooks import Hooks
-
-    Hooks(algorithm).train_batch(lambda: pytest.fail("was asked"))
-    assert algorithm.clock.gradient_steps == 1
-
-
-def test_phases_follow_one_another(counting: ModuleType) -> None:
-    """A listener receives what each stretch of the training is spent on."""
-
-    class Phases(Trace):
-        def on_phase(self, **kwargs: Any) -> None:
-            self._keep(kwargs["phase"], kwargs)
-
-    phases = Phases()
-    algorithm = counting.CountingAlgorithm(
-        "CartPole-v1", n_envs=3, n_steps=1, n_updates=1, callbacks=[phases]
-    )
-    algorithm.train(3)
-    assert phases.events == [
-        ("callbacks", 0), ("start", 0), ("other", 0),
-        ("collect", 0), ("callbacks", 3), ("step", 3),
-        ("collect", 3), ("callbacks", 3), ("rollout", 3),
-        ("collect", 3), ("learn", 3), ("callbacks", 3), ("batch", 3),
-        ("learn", 3), ("other", 3), ("callbacks", 3), ("iteration", 3),
-        ("other", 3), ("end", 3),
-    ]  # fmt: skip
-    assert all(details["algo"] is algorithm for details in phases.details)
-
-
-def test_logger_gets_a_row_per_iteration(counting: ModuleType) -> None:
-    """The row has the algorithm's metrics and the speed; train returns the last."""
-    logger = Rows()
-    algorithm = counting.CountingAlgorithm("CartPole-v1", logger=logger)
-    metrics = algorithm.train(20)
-    assert [step for step, _ in logger.rows] == [8, 16, 24]
-    assert metrics == logger.rows[-1][1]
-    assert set(metrics) == {"mean_reward", "noise", "env_steps_per_second"}
-    assert metrics["env_steps_per_second"] > 0
-
-
 def test_callback_stops_within_the_iteration(counting: ModuleType) -> None:
     """Returning False ends the training at that vector step."""
     trace, logger = Trace(stop_at=12), Rows()
@@ -201,15 +148,6 @@ def test_metrics_that_are_no_dataclass_are_reported(counting: ModuleType) -> Non
     algorithm.iterate = lambda hooks: {"loss": 0.5}
     with pytest.raises(TypeError, match=r"'counting' must return a frozen dataclass .*, got dict"):
         algorithm.train(8)
-
-
-def test_train_adds_to_what_is_done(counting: ModuleType) -> None:
-    """A second call counts from the present env step."""
-    algorithm = counting.CountingAlgorithm("CartPole-v1")
-    algorithm.train(8)
-    algorithm.train(9)
-    assert algorithm.clock.target_env_steps == 17
-    assert algorithm.clock.env_steps == 24
 
 
 def test_what_is_closed_trains_no_more(counting: ModuleType, tmp_path: Path) -> None:
@@ -303,3 +241,80 @@ def test_constructor_that_fails_frees_what_it_made(counting: ModuleType) -> None
     with pytest.raises(RuntimeError, match=r"^no such network$"):
         Failing("CartPole-v1")
     assert freed == ["env"]
+
+
+@pytest.mark.parametrize("unit", ["env_steps", "gradient_steps"])
+def test_steps_target_and_remaining_are_in_the_unit(unit: str) -> None:
+    """The other counter plays no part."""
+    clock = Progress(unit, env_steps=30, gradient_steps=7)
+    done = {"env_steps": 30, "gradient_steps": 7}[unit]
+    clock.extend(5)
+    assert (clock.steps, clock.target, clock.remaining) == (done, done + 5, 5)
+    setattr(clock, unit, done + 8)
+    assert clock.remaining == 0
+    assert clock.unit_text == unit.replace("_", " ")
+
+
+def test_counter_that_an_older_checkpoint_lacks_begins_at_0() -> None:
+    """An algorithm may count more than it did when the checkpoint was written."""
+    clock = Progress("env_steps", env_steps=8)
+    newer = Progress("env_steps", counters={"games": 5})
+    newer.load_state_dict(clock.state_dict())
+    assert (newer.env_steps, newer.counters) == (8, {"games": 0})
+
+
+@pytest.mark.parametrize(
+    ("unit", "counters", "message"),
+    [
+        ("tokens", {}, "step_unit must be one of env_steps, gradient_steps, got 'tokens'; declare"),
+        ("iterations", {}, "got 'iterations'"),
+        ("env_steps", {"env_steps": 0}, "an identifier that Progress does not have, got 'env_st"),
+        ("env_steps", {"target": 0}, "got 'target'; rename it"),
+        ("env_steps", {"target_tokens": 0}, "got 'target_tokens'; rename it"),
+        ("env_steps", {"two words": 0}, "got 'two words'; rename it"),
+    ],
+)
+def test_bad_counters_are_refused(unit: str, counters: dict[str, int], message: str) -> None:
+    """A name that would hide another, or a unit that nothing counts."""
+    with pytest.raises(ValueError, match=message):
+        Progress(unit, counters=counters)
+
+
+def test_training_in_a_unit_of_its_own(
+    counting: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Loop, callbacks, log rows and checkpoints count what the algorithm declares."""
+
+    class Reading(counting.CountingAlgorithm):  # type: ignore[name-defined,misc]
+        step_unit = "tokens"
+        counters = ("prompts", "tokens")
+
+        def iterate(self, hooks: Hooks) -> Any:
+            hooks.count("prompts", 2)
+            hooks.count("tokens", 10)
+            return super().iterate(hooks)
+
+    class Rows(LoggerCallback):
+        def __init__(self) -> None:
+            self.rows: list[tuple[int, dict[str, float]]] = []
+
+        def on_train_step(self, step: int, metrics: Any) -> None:
+            self.rows.append((step, dict(metrics)))
+
+    callbacks = CheckpointCallback(20, tmp_path)
+    algorithm = Reading("CartPole-v1", callbacks=callbacks, logger=Rows())
+    algorithm.train(40)
+    assert [step for step, _ in algorithm.logger.rows] == [10, 20, 30, 40]
+    last = algorithm.logger.rows[-1][1]
+    assert (last["prompts"], last["tokens"]) == (8, 40)
+    assert "tokens_per_second" in last
+    assert callbacks.saved_steps == [20, 40]
+    assert "saved " in capsys.readouterr().out
+    assert steps_of(tmp_path / "step-20.safetensors") == 20
+    restored = Reading.from_checkpoint(tmp_path / "step-20.safetensors", callbacks=callbacks)
+    restored.train()
+    assert restored.clock == algorithm.clock
+    with pytest.raises(ValueError, match="pass total_timesteps"):
+        restored.train()
+    with pytest.raises(ValueError, match=r"counters of 'counting' are \['prompts', 'tokens'\]"):
+        Hooks(restored).count("token", 1)

@@ -121,27 +121,6 @@ def test_another_folder_gets_all_segments(buffered: Make, tmp_path: Path) -> Non
         assert len(restored.buffer) == 300
 
 
-def test_folder_can_be_moved(buffered: Make, tmp_path: Path) -> None:
-    """Segments are found beside the checkpoint, also through a link to the checkpoint."""
-    algorithm = buffered("CartPole-v1")
-    algorithm.push(100)
-    algorithm.save(tmp_path / "a" / "c.safetensors")
-    (tmp_path / "a").rename(tmp_path / "b")
-    (tmp_path / "link.safetensors").symlink_to(tmp_path / "b" / "c.safetensors")
-    restored = buffered.from_checkpoint(tmp_path / "link.safetensors")  # type: ignore[attr-defined]
-    assert len(restored.buffer) == 100
-
-
-def test_state_dict_is_a_copy_outside_a_save(buffered: Make, tmp_path: Path) -> None:
-    """Only while a checkpoint is written does it hand out the buffer itself."""
-    algorithm = buffered("CartPole-v1")
-    algorithm.push(10)
-    state = algorithm.state_dict()
-    algorithm.save(tmp_path / "c.safetensors")
-    algorithm.push(10)
-    assert len(state["buffer"]["rewards"]) == 10
-
-
 def test_priorities_are_saved_with_every_checkpoint(buffered: Make, tmp_path: Path) -> None:
     """They change in all places; the transitions stay shared."""
     buffer = PrioritizedReplayBuffer(CAPACITY, OBS, 1, seed=0)
@@ -184,16 +163,14 @@ def make_pipe(path: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "message"),
     [
-        (
-            Path.unlink,
-            "is missing; a checkpoint with a replay buffer, or of several ranks, is moved",
-        ),
+        (Path.unlink,
+         "is missing; a checkpoint with a replay buffer, or of several ranks, is moved"),
         (damage, "is damaged, or another file in its place"),
         (make_longer, "expected [0-9]+ bytes, found [0-9]+"),
         (lead_elsewhere, "is a link, which is not followed"),
         (make_pipe, "is no regular file"),
     ],
-)
+)  # fmt: skip
 def test_bad_segment_is_refused_by_name(
     buffered: Make, tmp_path: Path, harm: Callable[[Path], None], message: str
 ) -> None:
@@ -204,17 +181,6 @@ def test_bad_segment_is_refused_by_name(
     name = sorted(segment_files(tmp_path))[0]
     harm(tmp_path / "segments" / name)
     with pytest.raises(CheckpointError, match=f"segment '.*{name}'.* {message}"):
-        checkpoint.read(tmp_path / "c.safetensors")
-
-
-def test_swapped_segments_are_refused(buffered: Make, tmp_path: Path) -> None:
-    """A segment in the place of another one of the same size is not what was saved."""
-    algorithm = buffered("CartPole-v1")
-    algorithm.push(128)
-    algorithm.save(tmp_path / "c.safetensors")
-    a, b = (tmp_path / "segments" / name for name in segment_files(tmp_path))
-    a.rename(tmp_path / "kept"), b.rename(a), (tmp_path / "kept").rename(b)
-    with pytest.raises(CheckpointError, match="is damaged, or another file in its place"):
         checkpoint.read(tmp_path / "c.safetensors")
 
 

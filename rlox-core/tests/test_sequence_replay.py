@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rlox import testing
 from rlox.errors import ConfigError, MemoryLimitError
-from rlox.protocols import SegmentedBuffer, SequenceBuffer
 from rlox.reference.replay.streams import SequenceReplayBuffer
 from rlox.replay.buffers import BufferOptions, SequenceOptions, make_buffer, make_sequence_buffer
 
@@ -40,12 +39,6 @@ def push(buffer: SequenceReplayBuffer, counts: list[int], envs: list[int]) -> No
     buffer.push(rows, envs)
     for i in envs:
         counts[i] += 1
-
-
-def test_it_is_a_sequence_buffer() -> None:
-    """The contract that world models are written against."""
-    assert isinstance(make(), SequenceBuffer)
-    assert isinstance(make(), SegmentedBuffer)
 
 
 @given(
@@ -87,65 +80,6 @@ def test_all_starts_are_equally_probable() -> None:
     _, drawn = np.unique(starts, return_counts=True)
     assert len(drawn) == (30 - 4) + (10 - 4)
     assert abs(drawn / 20_000 - 1 / 32).max() < 0.006
-
-
-def test_new_sequences_come_first_and_once() -> None:
-    """The online queue has the newest sequences that do not overlap."""
-    buffer, counts = make(100, online_length=3), [0]
-    for _ in range(10):
-        push(buffer, counts, [0])
-    first = buffer.sample(4, 3)["number"]
-    np.testing.assert_array_equal(first[:3, 0], [0, 3, 6])
-    buffer.sample(4, 3)
-    push(buffer, counts, [0])
-    push(buffer, counts, [0])
-    push(buffer, counts, [0])
-    assert buffer.sample(2, 3)["number"][0, 0] == 9
-    assert len(buffer._queue) == 0
-
-
-def test_a_seed_fixes_the_draw_and_leaves_the_queue() -> None:
-    """Two buffers with equal rows, and one twice."""
-    buffer, counts = make(100, online_length=3), [0]
-    for _ in range(30):
-        push(buffer, counts, [0])
-    queued = len(buffer._queue)
-    one, two = buffer.sample(8, 3, seed=5), buffer.sample(8, 3, seed=5)
-    np.testing.assert_array_equal(one["number"], two["number"])
-    assert len(buffer._queue) == queued
-
-
-def test_written_fields_come_back_at_their_rows() -> None:
-    """Rows that were overwritten since are left alone."""
-    buffer, counts = make(20, n_envs=2), [0, 0]
-    for _ in range(8):
-        push(buffer, counts, [0, 1])
-    batch = buffer.sample(6, 3)
-    marks = np.stack([batch["number"], batch["env"]], -1).astype(np.float32) + 1
-    for _ in range(6):
-        push(buffer, counts, [0, 1])
-    buffer.update(batch["indices"], {"memory": marks})
-    after = buffer.sample(400, 3)
-    written = after["memory"].any(-1)
-    expected = np.stack([after["number"], after["env"]], -1) + 1
-    np.testing.assert_array_equal(after["memory"][written], expected[written])
-    assert not written[after["number"] >= 8].any()
-
-
-def test_a_restored_buffer_goes_on_as_the_saved_one() -> None:
-    """Rows, queue and random stream."""
-    buffer, counts = make(24, n_envs=2, online_length=3), [0, 0]
-    for _ in range(17):
-        push(buffer, counts, [0, 1])
-    buffer.sample(3, 3)
-    other = make(24, n_envs=2, online_length=3, seed=99)
-    other.set_state(buffer.state())
-    for _ in range(3):
-        push(buffer, list(counts), [1])
-        push(other, counts, [1])
-        one, two = buffer.sample(5, 3), other.sample(5, 3)
-        for name in one:
-            np.testing.assert_array_equal(one[name], two[name])
 
 
 @pytest.mark.parametrize("n_envs", [1, 3])

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rlox.envs.workers import Arena, Supervisor, WorkerProcess, spare_file
+from rlox.envs.workers import Supervisor, WorkerProcess
 from rlox.errors import EnvError, WorkerError, WorkerLostError
 
 
@@ -43,10 +43,6 @@ class Worker:
         """Raise."""
         raise EnvError(text)
 
-    def die(self, status: int, arrays: Any) -> Any:
-        """Die."""
-        os._exit(status)
-
     def close(self) -> None:
         """Do nothing."""
 
@@ -68,16 +64,20 @@ def make_worker(factor: float, beat: Callable[[], None]) -> Worker:
 FACTORY = "test_workers:make_worker"
 
 
-@pytest.fixture(name="worker")
-def fixture_worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkerProcess]:
+def started() -> Iterator[WorkerProcess]:
     """Yield a worker that doubles."""
-    monkeypatch.syspath_prepend(Path(__file__).parent)
-    worker = WorkerProcess(FACTORY, (2.0,), name="worker 0")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(Path(__file__).parent)
+        worker = WorkerProcess(FACTORY, (2.0,), name="worker 0")
     yield worker
     worker.close()
 
 
-def test_arrays_and_answers_come_back(worker: WorkerProcess) -> None:
+worker = pytest.fixture(started, name="worker")
+lasting = pytest.fixture(started, name="lasting", scope="module")
+
+
+def test_arrays_and_answers_come_back(lasting: WorkerProcess) -> None:
     """Of any dtype and shape, larger from call to call; a result is the caller's to keep."""
     kept = []
     for size in (0, 3, 5_000, 2):
@@ -86,7 +86,7 @@ def test_arrays_and_answers_come_back(worker: WorkerProcess) -> None:
             "number": np.array(size, np.int64),
             "bytes": np.full(size % 7, 3, np.uint8),
         }
-        answer, got = worker.call("scale", {"size": size}, arrays, deadline=120)
+        answer, got = lasting.call("scale", {"size": size}, arrays, deadline=120)
         assert answer == {"size": size}
         kept.append((arrays, got))
     for arrays, got in kept:
@@ -95,13 +95,13 @@ def test_arrays_and_answers_come_back(worker: WorkerProcess) -> None:
             assert got[name].shape == array.shape
 
 
-def test_an_error_comes_with_its_class_and_traceback(worker: WorkerProcess) -> None:
-    """And the worker goes on."""
+def test_an_error_comes_with_its_class_and_traceback(lasting: WorkerProcess) -> None:
+    """And the lasting goes on."""
     with pytest.raises(EnvError, match="the wheel came off") as caught:
-        worker.call("fail", "the wheel came off", deadline=120)
+        lasting.call("fail", "the wheel came off", deadline=120)
     assert isinstance(caught.value.__cause__, WorkerError)
     assert "in fail" in str(caught.value.__cause__)
-    assert worker.call("scale", 1, deadline=120)[0] == 1
+    assert lasting.call("scale", 1, deadline=120)[0] == 1
 
 
 def test_an_error_that_cannot_be_pickled_comes_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,12 +122,6 @@ def test_a_killed_worker_is_lost_at_once(worker: WorkerProcess) -> None:
         worker.receive(120)
 
 
-def test_a_worker_that_exits_is_lost(worker: WorkerProcess) -> None:
-    """The error names the status."""
-    with pytest.raises(WorkerLostError, match=r"worker 0 has died \(exit status 3\)"):
-        worker.call("die", 3, deadline=120)
-
-
 def test_a_stopped_worker_misses_its_deadline(worker: WorkerProcess) -> None:
     """And is killed, although it takes no other signal."""
     worker.call("scale", deadline=120)
@@ -137,35 +131,23 @@ def test_a_stopped_worker_misses_its_deadline(worker: WorkerProcess) -> None:
     assert not Path(f"/proc/{worker.pid}").exists()
 
 
-def test_signs_of_life_extend_the_deadline(worker: WorkerProcess) -> None:
+def test_signs_of_life_extend_the_deadline(lasting: WorkerProcess) -> None:
     """It is of a step, not of the call."""
-    worker.call("scale", deadline=120)
-    assert worker.call("work", 4.0, deadline=3.0)[0] == "worked"
+    lasting.call("scale", deadline=120)
+    assert lasting.call("work", 4.0, deadline=3.0)[0] == "worked"
 
 
-def test_an_answer_that_nobody_took_is_no_answer_to_the_next_call(worker: WorkerProcess) -> None:
+def test_an_answer_that_nobody_took_is_no_answer_to_the_next_call(lasting: WorkerProcess) -> None:
     """As where Ctrl-C interrupts the wait."""
-    worker.send("scale", "first")
-    worker.send("scale", "second")
-    assert worker.receive(120)[0] == "second"
+    lasting.send("scale", "first")
+    lasting.send("scale", "second")
+    assert lasting.receive(120)[0] == "second"
 
 
-def test_an_error_that_nobody_took_is_no_answer_to_the_next_call(worker: WorkerProcess) -> None:
+def test_an_error_that_nobody_took_is_no_answer_to_the_next_call(lasting: WorkerProcess) -> None:
     """It belongs to a call that was given up."""
-    worker.send("fail", "the wheel came off")
-    assert worker.call("scale", "second", deadline=120)[0] == "second"
-
-
-def test_a_worker_whose_answer_nobody_took_ends_in_order(
-    worker: WorkerProcess, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Its object is closed, and it prints no traceback."""
-    worker.call("scale", deadline=120)
-    worker.send("scale")
-    assert worker._connection.poll(120)
-    worker.close()
-    assert worker._process.returncode == 0
-    assert capfd.readouterr().err == ""
+    lasting.send("fail", "the wheel came off")
+    assert lasting.call("scale", "second", deadline=120)[0] == "second"
 
 
 def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
@@ -204,20 +186,6 @@ def _runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").split()[2] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
-
-
-def test_arena_refuses_nothing_that_it_can_hold() -> None:
-    """Two sides of one file see what was written last."""
-    file = spare_file()
-    one, other = Arena(file), Arena(file)
-    for size in (10, 100_000, 10):
-        table = one.write({"a": np.arange(size), "b": np.ones((2, 0))})
-        got = other.read(table)
-        np.testing.assert_array_equal(got["a"], np.arange(size))
-        assert got["b"].shape == (2, 0)
-    one.beat()
-    assert other.beats == 1
-    os.close(file)
 
 
 def test_supervisor_gives_up_after_so_many_restarts() -> None:

@@ -26,22 +26,21 @@ def play(env: AtariVecEnv, n_steps: int, seed: int = 0):
 
 def test_the_backend_keeps_the_contract() -> None:
     """Shapes, seeding, and resets in the step that ends a game."""
-    check_env_backend("ale", "ALE/Pong-v5", n_steps=40)
+    check_env_backend("ale", "ALE/Pong-v5", n_steps=10)
 
 
-@pytest.mark.parametrize("game", ["ALE/Pong-v5", "ALE/Breakout-v5", "ALE/MsPacman-v5"])
-def test_frames_rewards_and_ends_are_gymnasiums(game) -> None:
+def test_frames_rewards_and_ends_are_gymnasiums() -> None:
     """Every frame is that of gymnasium's AtariPreprocessing, the last one of a game too."""
     pytest.importorskip("cv2")
     from gymnasium.wrappers import AtariPreprocessing
 
-    same = {"repeat_action_probability": 0.0}
+    game, same = "ALE/Breakout-v5", {"repeat_action_probability": 0.0}
     ours = AtariVecEnv(game, 1, noop_max=0, use_fire_reset=False, **same)
     theirs = AtariPreprocessing(gymnasium.make(game, frameskip=1, **same), noop_max=0)
     obs, (expected, _) = ours.reset_all(3), theirs.reset(seed=3)
     assert np.array_equal(obs[0, -1], expected)
     rng, games = np.random.default_rng(0), 0
-    for _ in range(900):
+    for _ in range(500):
         action = rng.integers(ours.action_space.n)
         step = ours.step_all(np.array([action]))
         expected, reward, terminated, truncated, _ = theirs.step(int(action))
@@ -52,7 +51,7 @@ def test_frames_rewards_and_ends_are_gymnasiums(game) -> None:
             games += 1
             expected, _ = theirs.reset()
             assert np.array_equal(step["obs"][0, -1], expected)
-    assert games >= (game != "ALE/Pong-v5")
+    assert games
     theirs.close()
 
 
@@ -79,7 +78,7 @@ def test_a_lost_life_is_an_end_for_learners_alone() -> None:
 def test_the_number_of_threads_changes_no_bit() -> None:
     """Games depend on their seeds alone."""
     played = [
-        play(AtariVecEnv("ALE/Pong-v5", 3, options=AtariOptions(emulator_threads=threads)), 50)
+        play(AtariVecEnv("ALE/Pong-v5", 3, options=AtariOptions(emulator_threads=threads)), 15)
         for threads in (1, 3)
     ]
     for one, three in zip(*played, strict=True):

@@ -8,7 +8,6 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-import rlox
 from rlox.envs import make_vec_env
 from rlox.envs.make import choose_backend
 from rlox.errors import EnvError
@@ -109,19 +108,3 @@ def test_nothing_takes_it_unasked() -> None:
     assert chosen.spec.name != "envpool"
     with pytest.raises(EnvError, match="after reset_all"):
         make_vec_env("CartPole-v1", backend="envpool").step_all(np.zeros(1, np.int64))
-
-
-def test_ppo_trains_and_is_evaluated() -> None:
-    """With the backend's option."""
-    pytest.importorskip("rlox_onpolicy")
-    with rlox.make(
-        "ppo",
-        env="CartPole-v1",
-        env_backend="envpool",
-        pool_threads=1,
-        n_envs=4,
-        n_steps=32,
-        seed=0,
-    ) as ppo:
-        assert ppo.train(512)["episodes"] > 0
-        assert ppo.evaluate(n_episodes=2).mean_return > 5

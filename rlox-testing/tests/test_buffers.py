@@ -128,11 +128,9 @@ class LeavesOutTheOldest(reference.ReplayBuffer):
         return mark, count, [(start + 1, stop) for start, stop in ranges]
 
 
-@pytest.mark.parametrize("name", ["uniform", "prioritized"])
-def test_our_buffers_conform(name: str) -> None:
-    """All checks apply, but that of priorities where there are none."""
-    skipped = testing.check_buffer(name)
-    assert set(skipped) == (set() if name == "prioritized" else {"check_buffer_priorities"})
+def test_our_buffers_conform() -> None:
+    """All checks apply."""
+    assert testing.check_buffer("prioritized") == {}
 
 
 def test_a_buffer_of_ones_own_conforms() -> None:
@@ -149,7 +147,6 @@ def test_a_buffer_of_ones_own_conforms() -> None:
         (KeepsViews, "batches", "next_obs is .* got 0"),
         (NextOfAnother, "batches", "next_obs is"),
         (NeverForgets, "batches", "more than fits: expected 1 to 24 stored, got 60"),
-        (IgnoresNStep, "n_step", "no 'discounts'"),
         (WrongSums, "n_step", "3 steps from obs"),
         (Unseeded, "seeding", "must fix the draws"),
         (Forgetful, "state", "must go on exactly"),

@@ -52,14 +52,6 @@ def test_seconds_are_summed_from_the_speed_of_each_iteration(tmp_path: Path) -> 
     assert read_curve(run, "eval/mean_reward", "seconds").x.tolist() == [1.5]
 
 
-def test_half_a_line_of_a_run_under_way_is_left_out(tmp_path: Path) -> None:
-    """A run can be drawn while it trains."""
-    run = make_run(tmp_path / "run")
-    with (run / "metrics.jsonl").open("a") as file:
-        file.write('{"kind": "train", "step": 50, "lo')
-    assert read_curve(run, "loss").x.tolist() == [10.0, 20.0, 40.0]
-
-
 @pytest.mark.parametrize(
     ("change", "metric", "message"),
     [

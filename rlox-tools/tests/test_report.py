@@ -139,15 +139,6 @@ def test_a_link_in_a_run_is_refused(run: Callable[..., Any]) -> None:
     assert not Path("report.html").exists()
 
 
-@pytest.mark.usefixtures("trained")
-def test_run_that_has_just_begun_is_listed(run: Callable[..., Any]) -> None:
-    """Without a value, it is in the tables and not in the picture."""
-    Path("runs/seed-1/metrics.jsonl").write_text("", encoding="utf-8")
-    page = report(run, "runs/seed-1", "runs/seed-2")
-    assert page.texts.count("1 of 2 runs have no value of it") == 2
-    assert "runs/seed-1" in page.texts
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

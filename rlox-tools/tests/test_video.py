@@ -106,15 +106,6 @@ def gif_frames(path: Path) -> list[tuple[tuple[int, int], int, int]]:
         ]
 
 
-@needs_gif
-def test_gif_has_every_frame(counting: ModuleType, tmp_path: Path) -> None:
-    """Of the first observation and of each step, in the env's own size and speed."""
-    trained(counting, VideoCallback(tmp_path / "new", 8, format="gif"))
-    [path] = (tmp_path / "new").iterdir()
-    assert path.name == "step-8-episode-1.gif"
-    assert gif_frames(path) == [((WIDTH, HEIGHT), grey, 50) for grey in GREYS]
-
-
 @needs_mp4
 @leaky_reader
 def test_mp4_has_every_frame(counting: ModuleType, tmp_path: Path) -> None:
@@ -162,14 +153,6 @@ def test_env_by_id_and_env_with_an_id_are_made_to_render(
         del gymnasium.registry["rlox-tests/Lamp-v0"]
 
 
-@needs_gif
-def test_env_of_ones_own_is_filmed_instead(counting: ModuleType, tmp_path: Path) -> None:
-    """``env=`` wins over the env trained on."""
-    callback = VideoCallback(tmp_path, 8, format="gif", env=lambda: Lamp("rgb_array"))
-    trained(counting, callback, env="CartPole-v1")
-    assert len(list(tmp_path.iterdir())) == 1
-
-
 class Still(Lamp):
     """Renders something else."""
 
@@ -182,16 +165,14 @@ class Still(Lamp):
 @pytest.mark.parametrize(
     ("env", "message"),
     [
-        (
-            lambda: Lamp(None),
-            r"cannot be filmed: its render_mode is None, expected 'rgb_array'; pass",
-        ),
+        (lambda: Lamp(None),
+         r"cannot be filmed: its render_mode is None, expected 'rgb_array'; pass"),
         (Lamp("rgb_array"), r"^Lamp cannot be made again for a video; pass env= as an id or as a"),
         (Still, r"must render uint8 arrays \(height, width, 3\), got uint8 \(24, 33\)"),
         ("Nowhere-v0", r"^an env of 'Nowhere-v0' to be filmed cannot be made: "),
         (lambda: 3, r"^the callable must make a gymnasium\.Env, got int$"),
     ],
-)
+)  # fmt: skip
 def test_env_that_cannot_be_filmed_fails_before_the_training(
     counting: ModuleType, tmp_path: Path, env: Any, message: str
 ) -> None:
@@ -214,22 +195,6 @@ def test_cut_episode_leaves_no_file(counting: ModuleType, tmp_path: Path, format
     assert [path.name for path in tmp_path.iterdir()] == [f"step-0-episode-1.{format_}"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"every": 0}, "every must be at least 1, got 0"),
-        ({"n_episodes": 0}, "n_episodes must be at least 1, got 0"),
-        ({"fps": 0}, "fps must be at least 1, got 0"),
-        ({"format": "avi"}, "format must be 'mp4' or 'gif', got 'avi'"),
-    ],
-)
-@needs_mp4
-def test_wrong_options_are_refused(arguments: dict[str, Any], message: str) -> None:
-    """Before anything is trained."""
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        VideoCallback(**arguments)
-
-
 @pytest.mark.parametrize(("format_", "module"), [("mp4", "imageio_ffmpeg"), ("gif", "PIL.Image")])
 def test_missing_library_names_the_extra(
     monkeypatch: pytest.MonkeyPatch, format_: Any, module: str
@@ -242,22 +207,3 @@ def test_missing_library_names_the_extra(
         f"VideoCallback(format='{format_}') needs a distribution that is not installed; "
         'run: pip install "rlox-core[video]"'
     )
-
-
-@needs_mp4
-@leaky_reader
-def test_cartpole_is_filmed(
-    counting: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A real renderer, where it is installed."""
-    pytest.importorskip("pygame")
-    import imageio.v2 as imageio
-
-    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
-    algorithm = counting.CountingAlgorithm("CartPole-v1")
-    [path] = VideoCallback(tmp_path).record(algorithm)
-    with imageio.get_reader(path) as reader:
-        frames = list(reader.iter_data())
-    assert frames[0].shape == (400, 600, 3)
-    length = algorithm.evaluate(n_episodes=1, seed=0).lengths[0]
-    assert len(frames) == length + 1

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from rlox.callbacks import Callback, CallbackList, CheckpointCallback
+from rlox.callbacks import Callback, CheckpointCallback
 
 
 class IterationCounter(Callback):
@@ -98,26 +98,6 @@ def test_a_loop_of_ones_own_saves_in_on_step(tmp_path: Path, numbered: bool) -> 
     assert names(tmp_path / "new") == {"step-8.safetensors", "step-12.safetensors"}
 
 
-def test_steps_of_a_training_are_not_listened_to(counting: ModuleType, tmp_path: Path) -> None:
-    """It costs no call per step; where others have them called, it saves no middle of iterations.
-
-    An iteration of the algorithm is 8 env steps, a vector step 2.
-    """
-    assert not CallbackList([CheckpointCallback(2)]).listens("on_step")
-
-    class Steps(Callback):
-        def on_step(self, **kwargs: Any) -> bool:
-            return True
-
-    class Counts(CheckpointCallback):
-        on_step = Steps.on_step  # type: ignore[assignment]
-
-    assert CallbackList([Counts(2)]).listens("on_step")
-    callback = CheckpointCallback(2, tmp_path, verbose=False)
-    counting.CountingAlgorithm("CartPole-v1", callbacks=[Steps(), callback]).train(16)
-    assert callback.saved_steps == [8, 16]
-
-
 def test_failed_save_deletes_nothing(
     counting: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,15 +119,6 @@ def test_a_foreign_state_cannot_name_files(tmp_path: Path) -> None:
     """What is to be deleted is given by env steps, and text is none."""
     with pytest.raises(ValueError, match="invalid literal for int"):
         CheckpointCallback(save_path=tmp_path).load_state_dict({"saved_steps": ["../../home"]})
-
-
-def test_path_is_printed_when_verbose(
-    counting: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The line names the file."""
-    callback = CheckpointCallback(8, tmp_path)
-    counting.CountingAlgorithm("CartPole-v1", callbacks=[callback]).train(8)
-    assert capsys.readouterr().out == f"saved {tmp_path / 'step-8.safetensors'}\n"
 
 
 def test_checkpoints_of_another_algorithm_are_kept(counting: ModuleType, tmp_path: Path) -> None:

@@ -126,17 +126,6 @@ def test_resumed_training_stops_where_the_whole_one_does(
     assert resumed.clock.iterations == 5
 
 
-def test_state_before_any_return_comes_back(counting: ModuleType, tmp_path: Path) -> None:
-    """There is no best return yet."""
-    counting.CountingAlgorithm("CartPole-v1", callbacks=[EarlyStoppingCallback()]).save(
-        tmp_path / "c.safetensors"
-    )
-    fresh = EarlyStoppingCallback()
-    fresh.best = 3.0
-    counting.CountingAlgorithm.from_checkpoint(tmp_path / "c.safetensors", callbacks=[fresh])
-    assert fresh.best == -math.inf
-
-
 def test_training_on_has_patience_again(counting: ModuleType) -> None:
     """Whoever calls train after a stop wants more than one iteration."""
     callback = EarlyStoppingCallback(3, min_delta=1e9, verbose=False)
@@ -155,18 +144,6 @@ def test_another_algorithm_is_not_compared_with_the_one_before(counting: ModuleT
     algorithm.train(48)
     assert algorithm.clock.iterations == 6
     assert callback.best == 6.0
-
-
-def test_stop_is_explained_when_verbose(
-    counting: ModuleType, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The line has the step, the bar and the patience."""
-    callback = EarlyStoppingCallback(2, min_delta=9.0)
-    counting.CountingAlgorithm("CartPole-v1", callbacks=[callback]).train(800)
-    assert capsys.readouterr().out == (
-        "stopped at 24 env steps: the return has not risen above 10.0 for 2 iterations with "
-        "finished episodes\n"
-    )
 
 
 def test_nothing_to_watch_is_reported(counting: ModuleType) -> None:

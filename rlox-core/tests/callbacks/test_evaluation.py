@@ -55,13 +55,6 @@ def test_evaluation_reaches_logger_and_callbacks(counting: ModuleType) -> None:
         }
 
 
-def test_evaluations_see_the_same_starts(counting: ModuleType) -> None:
-    """An unchanged policy gets the same result each time."""
-    callback = EvalCallback(eval_freq=8, n_eval_episodes=2, verbose=False)
-    counting.CountingAlgorithm("CartPole-v1", callbacks=[callback]).train(24)
-    assert len({mean for _, mean in callback.eval_results}) == 1
-
-
 def test_best_model_is_saved_when_it_improves(counting: ModuleType, tmp_path: Path) -> None:
     """The file holds the first of equally good models, and the best return is kept."""
     path = tmp_path / "models" / "best.rlox"
@@ -82,18 +75,6 @@ def test_env_that_is_trained_on_is_refused_before_training(
     with pytest.raises(EnvError, match=r"^cannot evaluate on the ScriptedEnv that is trained on"):
         algorithm.train(8)
     assert algorithm.clock.env_steps == 0
-
-
-def test_evaluation_prints_a_line_when_verbose(
-    counting: ModuleType, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The line has the env step, the mean and the number of episodes."""
-    callback = EvalCallback(eval_freq=8, n_eval_episodes=1)
-    counting.CountingAlgorithm("CartPole-v1", callbacks=[callback]).train(8)
-    mean = callback.eval_results[0][1]
-    assert capsys.readouterr().out == (
-        f"evaluation at 8 env steps: return {mean:.1f} ± 0.0 over 1 episodes\n"
-    )
 
 
 class Rule:
@@ -124,26 +105,6 @@ def test_a_loop_of_ones_own_needs_something_that_predicts(
     assert [step for step, _ in callback.eval_results] == [4, 8]
     assert path.exists()
     assert capsys.readouterr().out.startswith("evaluation at 4 env steps: return ")
-
-
-def test_logger_and_callbacks_of_ones_own_loop_hear_of_evaluations() -> None:
-    """They are those of the object that the loop passes as algo."""
-
-    class Trained(Rule):
-        logger = RecordingLogger()  # type: ignore[assignment]
-        callbacks = CallbackList([Recorder()])
-
-    EvalCallback(eval_freq=1, verbose=False).on_step(step=7, algo=Trained())
-    assert [step for step, _ in Trained.logger.rows] == [7]  # type: ignore[attr-defined]
-    assert [step for step, _ in Trained.callbacks.callbacks[0].evaluations] == [7]  # type: ignore[attr-defined]
-
-
-def test_an_own_loop_without_an_env_is_reported() -> None:
-    """Nothing says where to evaluate."""
-    rule = Rule()
-    rule.env_id = None  # type: ignore[assignment]
-    with pytest.raises(EnvError, match=r"^EvalCallback needs an env, .* pass eval_env=$"):
-        EvalCallback(eval_freq=1).on_step(step=1, algo=rule)
 
 
 def test_resumed_training_knows_the_best_result(counting: ModuleType, tmp_path: Path) -> None:

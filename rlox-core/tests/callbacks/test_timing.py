@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from rlox.callbacks import Callback, TimingCallback
+from rlox.callbacks import Callback, ProgressCallback, TimingCallback
 from rlox.logging import LoggerCallback
 
 COLLECT, LEARN, LISTEN, LOG = 8.0, 1.0, 4.0, 16.0
@@ -98,17 +98,6 @@ def test_time_is_reported_by_phase(slow: ModuleType, wait: Callable[[float], Non
     assert sum(spent.percent for spent in summary.values()) == pytest.approx(100)
 
 
-def test_summary_within_a_phase_has_it_up_to_now(wait: Callable[[float], None]) -> None:
-    """Asking twice counts nothing twice."""
-    timing = TimingCallback()
-    timing.on_phase(phase="learn")
-    wait(3.0)
-    assert timing.summary()["learn"].seconds == 3.0
-    wait(2.0)
-    assert timing.summary() == timing.summary()
-    assert timing.summary()["learn"].seconds == 5.0
-
-
 def test_stopped_training_closes_the_last_phase(
     slow: ModuleType, wait: Callable[[float], None]
 ) -> None:
@@ -142,3 +131,14 @@ def test_times_are_printed_when_verbose(
         "time after 8 env steps: collect 32.00 s (91 %), learn 3.00 s (9 %), "
         "callbacks 0.00 s (0 %), other 0.00 s (0 %)\n"
     )
+
+
+def test_progress_bar_closes_after_an_error(counting: ModuleType) -> None:
+    """A failing training leaves no live display behind."""
+    callback = ProgressCallback()
+    algorithm = counting.CountingAlgorithm("CartPole-v1", callbacks=[callback])
+    algorithm.fail_at = 1
+    with pytest.raises(ArithmeticError):
+        algorithm.train(16)
+    algorithm.fail_at = None
+    algorithm.train(16)

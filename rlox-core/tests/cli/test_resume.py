@@ -85,16 +85,6 @@ def test_resumed_run_equals_the_uninterrupted_one(run: Callable[..., Any], step:
     assert not Path("cut/.lock").exists()
 
 
-@pytest.mark.usefixtures("whole")
-def test_training_seconds_are_those_of_all_parts(run: Callable[..., Any]) -> None:
-    """What was trained before the crash counts, and an evaluation alone adds next to nothing."""
-    crash_after("cut", 48)
-    values = {**record("cut"), "training_seconds": 1_000.0}
-    Path("cut/run.json").write_text(json.dumps(values), encoding="utf-8")
-    assert run("resume", "cut").code == 0
-    assert 1_000.0 < record("cut")["training_seconds"] < 1_100.0
-
-
 def test_interrupted_training_records_its_seconds(
     run: Callable[..., Any], counting: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:

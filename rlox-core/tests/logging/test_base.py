@@ -1,11 +1,23 @@
-"""Tests of :mod:`rlox.logging.base`."""
+"""What all loggers do, and what the console shows."""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from rlox.logging import JsonlLogger, LoggerCallback, LoggerList
+import pytest
+from rlox.errors import MissingDependencyError
+from rlox.logging import (
+    ConsoleLogger,
+    JsonlLogger,
+    LoggerCallback,
+    LoggerList,
+    MLflowLogger,
+    TensorBoardLogger,
+    WandbLogger,
+)
 
 Write = Callable[[LoggerCallback], None]
 
@@ -15,3 +27,130 @@ def test_list_passes_on_to_every_logger(tmp_path: Path, write: Write) -> None:
     write(LoggerList(JsonlLogger(tmp_path / "a"), JsonlLogger(tmp_path / "b")))
     texts = {(tmp_path / name / "metrics.jsonl").read_text() for name in "ab"}
     assert len(texts) == 1
+
+
+@pytest.mark.parametrize(
+    ("logger", "module", "extra"),
+    [
+        (MLflowLogger, "mlflow", "mlflow"),
+        (WandbLogger, "wandb", "wandb"),
+        (TensorBoardLogger, "torch.utils.tensorboard", "tensorboard"),
+    ],
+)
+def test_missing_library_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, logger: type[LoggerCallback], module: str, extra: str
+) -> None:
+    """The error has the command that installs it."""
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingDependencyError) as caught:
+        logger("unused")  # type: ignore[call-arg]
+    assert str(caught.value) == (
+        f"{logger.__name__} needs a distribution that is not installed; "
+        f'run: pip install "rlox-core[{extra}]"'
+    )
+
+
+def test_console_prints_at_its_interval(capsys: pytest.CaptureFixture[str]) -> None:
+    """Lines of training are at least the interval apart, evaluations always shown."""
+    logger = ConsoleLogger(log_interval=100)
+    for step in (40, 80, 120, 140, 180, 260):
+        logger.on_train_step(step, {"loss": 1 / 3})
+    logger.on_eval(260, {"mean_reward": 1234.5})
+    assert capsys.readouterr().out.splitlines() == [
+        "train step=40 loss=0.3333",
+        "train step=140 loss=0.3333",
+        "train step=260 loss=0.3333",
+        "eval step=260 mean_reward=1234",
+    ]
+
+
+def test_console_begins_again_with_another_training(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its steps begin again, and its lines with them."""
+    logger = ConsoleLogger(log_interval=100)
+    for step in (500, 1000, 8, 16, 108):
+        logger.on_train_step(step, {})
+    steps = [line.split()[1] for line in capsys.readouterr().out.splitlines()]
+    assert steps == ["step=500", "step=1000", "step=8", "step=108"]
+
+
+COMPLETIONS = {"prompt": ["2+2=", "1+1="], "reward": [1.0, 0.0]}
+
+
+def test_jsonl_keeps_tables_beside_the_metrics(tmp_path: Path) -> None:
+    """A line each; rewinding drops what comes again."""
+    logger = JsonlLogger(tmp_path)
+    for step in (1, 2, 3):
+        logger.on_train_step(step, {"loss": 0.5})
+        logger.on_table(step, "completions", COMPLETIONS)
+    logger.close()
+    path = tmp_path / "tables.jsonl"
+    assert json.loads(path.read_text().splitlines()[0]) == {
+        "name": "completions", "step": 1, "columns": COMPLETIONS,
+    }  # fmt: skip
+    resumed = JsonlLogger(tmp_path)
+    resumed.rewind(2)
+    resumed.close()
+    assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [1, 2]
+
+
+def test_console_prints_the_first_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    """And says how many there are."""
+    ConsoleLogger().on_table(7, "completions", {"prompt": list("abcdef")})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "completions step=7 prompt='a'"
+    assert lines[-1] == "completions step=7 and 2 more rows"
+
+
+def test_columns_of_different_lengths_are_refused(tmp_path: Path) -> None:
+    """The text has the lengths."""
+    logger = JsonlLogger(tmp_path)
+    with pytest.raises(ValueError, match="'completions' must be equally long"):
+        logger.on_table(0, "completions", {"prompt": ["a"], "reward": []})
+    logger.close()
+
+
+def test_tensorboard_writes_text(tmp_path: Path) -> None:
+    """Under a tag of its own."""
+    pytest.importorskip("tensorboard")
+    pytest.importorskip("torch")
+    from rlox.logging import TensorBoardLogger
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    logger = TensorBoardLogger(tmp_path)
+    logger.on_table(5, "completions", COMPLETIONS)
+    logger.close()
+    events = EventAccumulator(str(tmp_path)).Reload()
+    assert events.Tags()["tensors"] == ["tables/completions/text_summary"]
+
+
+def test_tensorboard_writes_scalars(tmp_path: Path, write: Write) -> None:
+    """The event file, read back, has every finite value under its tag and env step."""
+    pytest.importorskip("torch")
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    write(TensorBoardLogger(tmp_path / "run"))
+    events = accumulator.EventAccumulator(str(tmp_path / "run"))
+    events.Reload()
+    scalars = {
+        tag: [(event.step, event.value) for event in events.Scalars(tag)]
+        for tag in events.Tags()["scalars"]
+    }
+    assert scalars == {
+        "train/loss": [(8, 0.5), (16, 0.25)],
+        "train/mean_reward": [(16, 3.25)],
+        "eval/mean_reward": [(8, 12.0)],
+    }
+
+
+def test_tensorboard_ignores_what_was_rewound(tmp_path: Path, write: Write) -> None:
+    """Readers of the folder see each env step once, as the resumed run logged it."""
+    pytest.importorskip("torch")
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    write(TensorBoardLogger(tmp_path))
+    logger = TensorBoardLogger(tmp_path)
+    logger.rewind(8)
+    logger.on_train_step(16, {"loss": 0.125})
+    logger.close()
+    events = accumulator.EventAccumulator(str(tmp_path))
+    events.Reload()
+    assert [(e.step, e.value) for e in events.Scalars("train/loss")] == [(8, 0.5), (16, 0.125)]
+    assert [e.step for e in events.Scalars("eval/mean_reward")] == [8]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from rlox.errors import LoggerError, MissingDependencyError
+from rlox.errors import LoggerError
 from rlox.logging import LoggerCallback, MLflowLogger
 from rlox.testing import check_logger
 
@@ -65,23 +64,15 @@ def history(store: str, run: Any) -> dict[str, list[tuple[int, float]]]:
 @needs_mlflow
 def test_rows_are_in_the_store(store: str, write: Write) -> None:
     """Every finite value under its kind, with its env step, in a finished run."""
-    write(MLflowLogger("rows", store))
+    write(MLflowLogger("rows", store, run_name="first", params={"gamma": 0.98}))
     [run] = runs(store, "rows")
-    assert run.info.status == "FINISHED"
+    assert (run.info.run_name, run.info.status) == ("first", "FINISHED")
+    assert run.data.params == {"gamma": "0.98"}
     assert history(store, run) == {
         "train/loss": [(8, 0.5), (16, 0.25)],
         "train/mean_reward": [(16, 3.25)],
         "eval/mean_reward": [(8, 12.0)],
     }
-
-
-@needs_mlflow
-def test_run_has_its_name_and_parameters(store: str) -> None:
-    """An experiment that is there already gets another run."""
-    for name in ("first", "second"):
-        MLflowLogger("named", store, run_name=name, params={"gamma": 0.98}).close()
-    assert {run.info.run_name for run in runs(store, "named")} == {"first", "second"}
-    assert {run.data.params["gamma"] for run in runs(store, "named")} == {"0.98"}
 
 
 @needs_mlflow
@@ -125,27 +116,3 @@ def test_logger_by_name_keeps_the_contract(monkeypatch: pytest.MonkeyPatch) -> N
     """It builds from a folder that does not exist yet, and is closed twice."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     check_logger("mlflow")
-
-
-@needs_mlflow
-def test_logger_by_name_goes_where_mlflow_is_pointed(
-    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The environment variable wins over the run's folder."""
-    from rlox.plugin import mlflow_logger
-
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
-    mlflow_logger(tmp_path / "new").close()
-    assert not (tmp_path / "new").exists()
-    assert len(runs(store, "rlox")) == 1
-
-
-def test_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without it the error says what to install."""
-    monkeypatch.setitem(sys.modules, "mlflow", None)
-    with pytest.raises(MissingDependencyError) as caught:
-        MLflowLogger()
-    assert str(caught.value) == (
-        "MLflowLogger needs a distribution that is not installed; "
-        'run: pip install "rlox-core[mlflow]"'
-    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import struct
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rlox.errors import LoggerError, MissingDependencyError
+from rlox.errors import LoggerError
 from rlox.logging import LoggerCallback, WandbLogger
 from rlox.testing import check_logger
 
@@ -84,13 +83,20 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 
 @needs_wandb
 def test_rows_are_in_the_runs_file(tmp_path: Path, write: Write) -> None:
-    """Every finite value under its kind, with its env step."""
-    write(WandbLogger(dir=str(tmp_path)))
+    """Every finite value under its kind, with its env step; the caller names and describes it."""
+    write(WandbLogger("cart", dir=str(tmp_path), name="first", config={"gamma": 0.98}))
     assert rows(tmp_path) == [
         {"global_step": 8, "train/loss": 0.5},
         {"global_step": 8, "eval/mean_reward": 12.0},
         {"global_step": 16, "train/mean_reward": 3.25, "train/loss": 0.25},
     ]
+    found = records(tmp_path)
+    # the library may repeat the record while the run goes on
+    run = next(record.run for record in found if record.HasField("run"))
+    assert (run.project, run.display_name) == ("cart", "first")
+    assert {item.key: item.value_json for item in run.config.update}["gamma"] == "0.98"
+    metrics = [record.metric for record in found if record.HasField("metric")]
+    assert "global_step" in {metric.step_metric for metric in metrics}
 
 
 @needs_wandb
@@ -109,21 +115,6 @@ def test_videos_are_in_the_runs_files(tmp_path: Path) -> None:
     with image.open(path) as video:
         assert (video.n_frames, video.size) == (3, (6, 4))
         assert video.info["duration"] == 100
-
-
-@needs_wandb
-def test_run_is_what_init_says(tmp_path: Path) -> None:
-    """Project, name and config are the caller's; the x axis is env steps."""
-    logger = WandbLogger("cart", dir=str(tmp_path), name="first", config={"gamma": 0.98})
-    logger.on_train_step(8, {"loss": 0.5})
-    logger.close()
-    found = records(tmp_path)
-    # the library may repeat the record while the run goes on
-    run = next(record.run for record in found if record.HasField("run"))
-    assert (run.project, run.display_name) == ("cart", "first")
-    assert {item.key: item.value_json for item in run.config.update}["gamma"] == "0.98"
-    metrics = [record.metric for record in found if record.HasField("metric")]
-    assert "global_step" in {metric.step_metric for metric in metrics}
 
 
 @needs_wandb
@@ -156,14 +147,3 @@ def test_a_run_that_does_not_begin_is_reported(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(wandb, "init", init)
     with pytest.raises(LoggerError, match=r"^wandb begins no run: api_key not configured"):
         WandbLogger()
-
-
-def test_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without it the error says what to install."""
-    monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(MissingDependencyError) as caught:
-        WandbLogger()
-    assert str(caught.value) == (
-        "WandbLogger needs a distribution that is not installed; "
-        'run: pip install "rlox-core[wandb]"'
-    )

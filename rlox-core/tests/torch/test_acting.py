@@ -1,15 +1,22 @@
-"""Tests of :mod:`rlox.networks.predict`."""
+"""How policies act, and how torch computes within the blocks that algorithms learn in."""
 
 from __future__ import annotations
 
+import os
+import platform
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from rlox import seeding
 from rlox.networks.actor_critics import ContinuousPolicy, DiscretePolicy
 from rlox.networks.predict import predict
+from rlox.nn import acting, flush_denormals, make_encoder, set_compute_dtype
+from rlox.seeding import SeedStreams
 
 BOX = spaces.Box(-10, 10, (3,), np.float32)
 TORQUE = spaces.Box(np.array([-0.5, -2.0], np.float32), np.array([0.5, 2.0], np.float32))
@@ -51,13 +58,6 @@ def test_continuous_actions_are_clipped() -> None:
     assert (np.abs(actions) == [0.5, 2.0]).any(0).all()
 
 
-def test_deterministic_repeats_and_sampling_varies() -> None:
-    """The mode is one action, samples are many."""
-    obs = np.zeros((100, 3))
-    assert len(set(predict(DISCRETE, BOX, spaces.Discrete(4), obs, True).tolist())) == 1
-    assert len(set(predict(DISCRETE, BOX, spaces.Discrete(4), obs, False).tolist())) > 1
-
-
 @pytest.mark.parametrize("dtype", [np.uint8, np.int64, np.float64])
 def test_space_decides_the_dtype(dtype: Any) -> None:
     """Images stay uint8 and vectors become float32, whatever array the user has."""
@@ -84,9 +84,124 @@ def test_wrong_shape_is_refused(shape: tuple[int, ...]) -> None:
         predict(DISCRETE, BOX, spaces.Discrete(4), np.zeros(shape), True)
 
 
-def test_no_gradient_and_no_alias() -> None:
-    """Acting leaves no graph, and the caller's array is not shared."""
-    obs = np.zeros((2, 3), np.float32)
-    action = predict(GAUSSIAN, BOX, TORQUE, obs, True)
-    action[:] = 7
-    assert not obs.any()
+def denormal() -> float:
+    """Return what the processor makes of a number too small for float32's full precision."""
+    return float((torch.tensor([1e-40]) * 1)[0])
+
+
+def test_acting_converts_parameters_once_until_it_ends() -> None:
+    """In the outermost block, also if a block within it has ended, with an error or without."""
+    encoder: Any = make_encoder(spaces.Box(0, 255, (12, 12, 3), np.uint8))
+    set_compute_dtype(encoder, "bfloat16")
+    obs = torch.randint(0, 256, (2, 12, 12, 3), dtype=torch.uint8)
+    with acting():
+        first = encoder(obs)
+        assert first.any()
+        assert not first.requires_grad
+        encoder.layer.weight.data.zero_()
+        with pytest.raises(ZeroDivisionError), acting():
+            raise ZeroDivisionError
+        assert torch.equal(encoder(obs), first)
+    features = encoder(obs)
+    assert features.requires_grad
+    assert not features.any()
+
+
+@pytest.mark.skipif(not torch.set_flush_denormal(False), reason="the processor cannot")
+def test_denormals_are_flushed_within_the_block_only() -> None:
+    """Also when blocks are nested or end with an error."""
+    assert denormal() > 0
+    with flush_denormals():
+        assert denormal() == 0
+        with flush_denormals():
+            assert denormal() == 0
+        assert denormal() == 0
+    with pytest.raises(RuntimeError), flush_denormals():
+        raise RuntimeError
+    assert denormal() > 0
+
+
+FAULTS = """
+import resource, torch
+from rlox.nn import torch_threads
+def faults():
+    for i in range(25):
+        if i == 20:  # what aligns the first ones lies between them, freed but not joined
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        torch.empty(10 << 20).fill_(1.0)  # 40 MiB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+print(faults())
+with torch_threads(1): pass
+print(faults())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
+@pytest.mark.parametrize(
+    "environment",
+    [{}, pytest.param({"MALLOC_TRIM_THRESHOLD_": "131072"}, marks=pytest.mark.slow)],
+)
+def test_freed_memory_is_kept_while_algorithms_learn(environment: dict[str, str]) -> None:
+    """It is mapped again without that, and where the environment says how memory is freed."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    result = subprocess.run(
+        [sys.executable, "-c", FAULTS], capture_output=True, text=True, check=True,
+        env={**own, "OMP_NUM_THREADS": "1", **environment},
+    )  # fmt: skip
+    before, after = map(int, result.stdout.split())
+    assert after > before / 2 if environment else after < before / 5
+
+
+def test_global_draws_are_the_runs_and_leave_the_callers_alone() -> None:
+    """Two runs of a seed draw the same, whatever the caller drew between."""
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    draws = []
+    for noise in (1, 5):
+        torch.rand(noise)
+        streams = SeedStreams(7)
+        with streams.as_global("envs"):
+            first = torch.rand(3)
+        with streams.as_global("envs"):
+            draws.append((first, torch.rand(3)))
+    assert torch.equal(draws[0][0], draws[1][0])
+    assert torch.equal(draws[0][1], draws[1][1])
+    assert not torch.equal(*draws[0])
+    torch.manual_seed(0)
+    torch.rand(6)
+    assert not torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_stream_is_saved_where_a_block_left_it() -> None:
+    """A resumed run draws on."""
+    whole = SeedStreams(3)
+    with whole.as_global("dropout"):
+        torch.rand(5)
+        state_expected = torch.rand(4)
+    resumed = SeedStreams(3)
+    with resumed.as_global("dropout"):
+        torch.rand(5)
+    other = SeedStreams(0)
+    other.load_state_dict(resumed.state_dict())
+    with other.as_global("dropout"):
+        assert torch.equal(torch.rand(4), state_expected)
+
+
+def test_devices_have_a_stream_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is drawn on the CPU is the same with GPUs, which are seeded again in every block.
+
+    Those that the process has not used yet are seeded when it does; after a block, as before.
+    """
+    seeds: list[int] = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeds.append)
+    found = []
+    for gpus in (0, 2):
+        monkeypatch.setattr(seeding, "_count_gpus", lambda gpus=gpus: gpus)
+        streams = SeedStreams(5)
+        for _ in range(2):
+            with streams.as_global("envs"):
+                found.append(torch.rand(3).tolist())
+    assert found[:2] == found[2:]
+    first, before, second, after = seeds
+    assert before == after == torch.initial_seed()
+    assert len({first, second, before}) == 3

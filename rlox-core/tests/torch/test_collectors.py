@@ -14,9 +14,14 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from hypothesis import given
 from hypothesis import strategies as st
 from rlox.batches.rollout import RolloutBatch
-from rlox.errors import EnvError
-from rlox.networks.actor_critics import make_policy
-from rlox.rollouts.collector import RolloutCollector
+from rlox.envs.running import RunningEnvs
+from rlox.errors import ConfigError, EnvError, SpaceError
+from rlox.networks.actor_critics import ActorCriticPolicy, make_policy
+from rlox.networks.validate import try_actor
+from rlox.reference import ReplayBuffer
+from rlox.replay.collector import ReplayCollector
+from rlox.rollouts.collector import RolloutCollector, ValueActor
+from torch import Tensor
 
 GAMMA, LAM = 0.9, 0.8
 MODES = list(AutoresetMode)
@@ -26,12 +31,6 @@ FIELDS = (
     "obs", "actions", "log_probs", "values", "rewards", "terminated", "truncated", "advantages",
     "returns",
 )  # fmt: skip
-
-SCRIPTS = [
-    [(1.0, False, False), (2.0, True, False), (3.0, False, False)],
-    [(0.5, False, True)],
-    [(1.0, True, True), (1.0, False, False), (2.0, False, True), (0.0, False, False)],
-]
 
 
 class Scripted:
@@ -149,43 +148,6 @@ def test_truncation_bootstraps_from_the_final_observation(scripted: ModuleType) 
     assert float(both.advantages) == pytest.approx(3.0 - 0.25)
 
 
-def test_episodes_run_on_across_rollouts(scripted: ModuleType) -> None:
-    """Two short rollouts hold the same steps as one long one."""
-    makers = scripted.makers(SCRIPTS)
-    short = collect(scripted, SyncVectorEnv(makers), [3, 4])
-    (long,) = collect(scripted, SyncVectorEnv(makers), [7])
-    for name in ("obs", "actions", "rewards", "terminated", "truncated", "values"):
-        parts = torch.cat([getattr(batch, name) for batch in short])
-        assert torch.equal(parts, getattr(long, name))
-
-
-def test_statistics_count_whole_episodes(scripted: ModuleType) -> None:
-    """Returns are of finished episodes, also those that span rollouts."""
-    script = [(1.0, False, False)] * 4 + [(1.0, True, False)]
-    collector = RolloutCollector(SyncVectorEnv(scripted.makers([script, script])))
-    policy: Any = Scripted(scripted)
-    total = 0.0
-    for _ in range(5):
-        batch = collector.collect(policy, 3)
-        total += float(batch.rewards[:].sum())
-    assert collector.statistics.finished == 6
-    assert collector.statistics.mean_length == 5.0
-    # 15 steps of each env are 3 whole episodes, so nothing is left over
-    assert collector.statistics.mean_return == pytest.approx(total / 6)
-    collector.close()
-
-
-def test_on_step_hears_of_every_vector_step(scripted: ModuleType) -> None:
-    """Each call says how many env steps were taken."""
-    counts: list[int] = []
-    collector = RolloutCollector(SyncVectorEnv(scripted.makers(SCRIPTS)))
-    policy: Any = Scripted(scripted)
-    batch = collector.collect(policy, 4, counts.append)
-    assert counts == [3, 3, 3, 3]
-    assert (batch.n_steps, batch.n_envs, len(batch.obs)) == (4, 3, 12)
-    collector.close()
-
-
 def test_seed_fixes_the_batches() -> None:
     """Same seed, same bytes; another seed, other starts."""
     batches = []
@@ -240,17 +202,6 @@ def test_actions_are_clipped_for_the_env_and_stored_as_sampled() -> None:
     assert batch.actions.flatten().tolist() == [5.0, 5.0, 5.0]
 
 
-@pytest.mark.parametrize(
-    ("dtype", "expected"), [(np.uint8, torch.uint8), (np.float64, torch.float32)]
-)
-def test_images_stay_uint8_and_vectors_become_float32(dtype: Any, expected: Any) -> None:
-    """An image's bytes are not blown up before they reach the device."""
-    policy: Any = Far()
-    batch = RolloutCollector(OneStep(spaces.Box(0, 7, (2, 2), dtype))).collect(policy, 2)
-    assert batch.obs.dtype == expected
-    assert batch.obs.shape == (2, 2, 2)
-
-
 @pytest.mark.parametrize("reward", [float("nan"), float("inf")])
 def test_reward_that_is_not_finite_is_an_error(reward: float) -> None:
     """The error names the env before the value spreads through the network."""
@@ -301,16 +252,6 @@ def test_observation_that_is_not_finite_is_an_error(at: int, normalize: bool) ->
         assert np.isfinite(collector.preprocessor.moments[""].mean).all()
 
 
-@pytest.mark.parametrize("n_steps", [0, -1])
-def test_rollout_needs_steps(scripted: ModuleType, n_steps: int) -> None:
-    """An empty rollout has no advantages."""
-    collector = RolloutCollector(SyncVectorEnv(scripted.makers(SCRIPTS)))
-    policy: Any = Scripted(scripted)
-    with pytest.raises(ValueError, match=f"^n_steps must be at least 1, got {n_steps}$"):
-        collector.collect(policy, n_steps)
-    collector.close()
-
-
 def test_restored_collector_starts_other_episodes() -> None:
     """Envs that do not expose their state begin again, not with the run's first starts again."""
     policy: Any = Far()
@@ -324,3 +265,156 @@ def test_restored_collector_starts_other_episodes() -> None:
     assert not torch.equal(again.obs[:2], first.obs[:2])
     collector.close()
     restored.close()
+
+
+N_ENVS, N_STEPS, LENGTH = 3, 7, 4
+
+
+class Flicker(gymnasium.Env[Any, Any]):
+    """Random frames; every episode is truncated after ``LENGTH`` steps."""
+
+    observation_space = spaces.Box(0, 255, (1, 36, 36), np.uint8)
+    action_space = spaces.Discrete(3)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        """Begin."""
+        super().reset(seed=seed)
+        self.left = LENGTH
+        return self._frame(), {}
+
+    def step(self, action: Any) -> Any:
+        """Show another frame."""
+        self.left -= 1
+        return self._frame(), float(action), False, self.left == 0, {}
+
+    def _frame(self) -> Any:
+        return self.np_random.integers(0, 256, self.observation_space.shape, np.uint8)
+
+
+def images(seed: int = 0) -> ActorCriticPolicy:
+    """Return the default policy of the frames, with values of the size of 1."""
+    generator = torch.Generator().manual_seed(seed)
+    made = make_policy(Flicker.observation_space, Flicker.action_space, generator=generator)
+    assert isinstance(made, ActorCriticPolicy)
+    return made
+
+
+class Plain:
+    """The same policy without ``act_with_value``."""
+
+    def __init__(self, policy: ActorCriticPolicy) -> None:
+        self.get_action_and_logprob, self.get_value = (
+            policy.get_action_and_logprob,
+            policy.get_value,
+        )
+
+
+def test_observations_are_encoded_once() -> None:
+    """T*N frames as they are acted on, then the N next ones and the true final ones."""
+    policy, rows = images(), []
+    policy.encoder.register_forward_hook(lambda _, given, out: rows.append(len(given[0])))
+    unroll = RolloutCollector(Flicker, N_ENVS).unroll(policy, N_STEPS)
+    assert sum(rows) == (N_STEPS + 1) * N_ENVS + unroll.truncated.sum()
+    assert unroll.values is not None
+    assert unroll.values.shape == (N_STEPS + 1, N_ENVS)
+
+
+def test_rollouts_are_those_of_values_at_the_end() -> None:
+    """The same actions and rewards; values and advantages but for rounding."""
+    policies: list[Any] = [images(), Plain(images())]
+    kept, computed = (RolloutCollector(Flicker, N_ENVS).collect(p, N_STEPS) for p in policies)
+    assert torch.equal(kept.actions, computed.actions)
+    assert torch.equal(kept.log_probs, computed.log_probs)
+    assert kept.truncated.any()
+    for name in ("values", "advantages", "returns"):
+        torch.testing.assert_close(getattr(kept, name), getattr(computed, name))
+
+
+class Halved(ActorCriticPolicy):
+    """Inherits ``act_with_value``, and says otherwise what a value is."""
+
+    def get_value(self, obs: Any) -> Tensor:
+        """Return half of it."""
+        return super().get_value(obs) / 2
+
+
+def test_what_a_subclass_overrides_is_asked() -> None:
+    """``act_with_value`` of the base class knows nothing of it."""
+    plain, halved = images(), images()
+    halved.__class__ = Halved
+    assert ValueActor.fits(plain)
+    assert not ValueActor.fits(halved)
+    collected = [RolloutCollector(Flicker, N_ENVS).collect(p, N_STEPS) for p in (plain, halved)]
+    torch.testing.assert_close(collected[1].values, collected[0].values / 2)
+
+
+def test_masks_are_passed_on() -> None:
+    """Nothing masked is done; a policy whose method takes no masks is reported."""
+    policy, obs = images(), torch.zeros(64, 1, 36, 36, dtype=torch.uint8)
+    masks = torch.tensor([True, False, True]).repeat(64, 1)
+    actions, _ = ValueActor(policy).act(obs, masks)
+    assert set(actions.tolist()) == {0, 2}
+    policy.act_with_value = lambda obs: None  # type: ignore[method-assign,misc,assignment]
+    with pytest.raises(SpaceError, match="no argument 'action_masks'"):
+        ValueActor(policy).act(obs, masks)
+
+
+def test_wrong_shapes_are_reported_before_training() -> None:
+    """As those of the other methods are."""
+    policy = images()
+    acted = policy.act_with_value
+    policy.act_with_value = lambda obs: (*acted(obs)[:2], torch.zeros(1))  # type: ignore[method-assign,misc,assignment]
+    with pytest.raises(ConfigError, match=r"policy\.act_with_value"):
+        try_actor(policy, Flicker.observation_space, Flicker.action_space, torch.device("cpu"))
+
+
+class Paying(gymnasium.Env):
+    """Three steps that pay 0.5, 7 and -9, or the nearest within the bound."""
+
+    observation_space = spaces.Box(-1, 1, (2,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, bound: float = np.inf) -> None:
+        self._bound = bound
+        self._step = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        """Begin with the first reward."""
+        super().reset(seed=seed)
+        self._step = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        """Pay the next reward."""
+        reward = (0.5, 7.0, -9.0)[self._step]
+        self._step += 1
+        reward = float(np.clip(reward, -self._bound, self._bound))
+        return np.full(2, self._step / 4, np.float32), reward, self._step == 3, False, {}
+
+
+@pytest.mark.parametrize("bound", [1.0, 2.5])
+def test_advantages_are_of_clipped_rewards(bound) -> None:
+    """They equal those of an env that pays clipped rewards; batches and returns are the env's."""
+    batches, collectors = [], []
+    for env, clip in ((Paying, bound), (lambda: Paying(bound), None)):
+        collector = RolloutCollector(env, 2, seed=0, clip_rewards=clip)
+        torch.manual_seed(0)
+        policy = make_policy(collector.observation_space, collector.env.action_space)
+        batches.append(collector.collect(policy, 7))
+        collectors.append(collector)
+    ours, expected = batches
+    assert torch.equal(ours.advantages, expected.advantages)
+    assert torch.equal(ours.returns, expected.returns)
+    assert ours.rewards.min() == -9.0
+    assert collectors[0].statistics.mean_return == -1.5
+
+
+def test_stored_rewards_are_clipped() -> None:
+    """A replay buffer gets clipped rewards, the statistics the env's."""
+    envs, buffer = RunningEnvs.make(Paying, 1, 0), ReplayBuffer(9, 2, 1, act_dtype="int64")
+    collector = ReplayCollector(envs, buffer, clip_rewards=1.0)
+    for _ in range(3):
+        collector.step(collector.obs, np.zeros((1, 1), np.int64), np.zeros(1, np.int64))
+    collector.count_episodes()
+    assert buffer.state()["rewards"].tolist() == [0.5, 1.0, -1.0]
+    assert envs.statistics.mean_return == -1.5

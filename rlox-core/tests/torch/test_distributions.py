@@ -159,19 +159,6 @@ def test_masked_probability_is_exactly_zero() -> None:
     assert distribution.entropy().item() == pytest.approx(math.log(2))
 
 
-def test_one_choice_has_no_entropy() -> None:
-    """And nothing to learn."""
-    outputs = logits(4, 3).requires_grad_()
-    mask = torch.tensor([[False, True, False]]).expand(4, 3)
-    distribution = Categorical(outputs, mask)
-    actions, log_probs = distribution.sample(generator())
-    assert actions.tolist() == [1] * 4
-    (log_probs + distribution.entropy()).sum().backward()  # type: ignore[no-untyped-call]
-    assert not log_probs.any()
-    assert outputs.grad is not None
-    assert not outputs.grad.any()
-
-
 @torch.no_grad()
 def test_masked_samples_have_the_distribution() -> None:
     """Pearson's χ² of 20 000 draws stays below the 99.9 % quantile of χ²(2), 13.82."""

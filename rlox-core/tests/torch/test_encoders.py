@@ -145,9 +145,3 @@ def test_kind_overrules_the_table() -> None:
     assert isinstance(make_encoder(spaces.Box(0, 1, (12, 12)), kind="cnn"), ConvolutionalEncoder)
     with pytest.raises(SpaceError, match="the 'cnn' network needs a Box with 2 or 3 dimensions"):
         make_encoder(spaces.Box(0, 1, (12,)), kind="cnn")
-
-
-def test_other_spaces_are_refused() -> None:
-    """The error says what would do."""
-    with pytest.raises(SpaceError, match=r"observations must be Box, .* got Text"):
-        make_encoder(spaces.Tuple([spaces.Text(3)]))

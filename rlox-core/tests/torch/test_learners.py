@@ -1,15 +1,32 @@
-"""Tests of :mod:`rlox.learners.rollouts`: which backend is taken, and why."""
+"""Tests of :mod:`rlox.learners`: which backend is taken and why, steps, terms and updates due."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
 from typing import Any
 
 import pytest
+import torch
 from rlox import registry
-from rlox.errors import BackendError, UnknownNameError
-from rlox.learners.rollouts import choose_learner
+from rlox.errors import BackendError
+from rlox.learners.rollouts import TorchLearner, choose_learner, make_torch_learner
+from rlox.learners.tasks import RolloutTask
+from rlox.learners.terms import Scalar, mean_terms
+from rlox.learners.transitions import (
+    ChosenReplayLearner,
+    Learn,
+    ReplayTask,
+    Step,
+    StepResult,
+    TorchReplayLearner,
+    choose_replay_learner,
+)
 from rlox.registry.specs import LearnerBackendSpec
 from rlox.registry.table import Registration, Registry
+from rlox.replay.loop import UpdatesDue
 
 TASK: Any = "a task"
 
@@ -56,20 +73,147 @@ def test_auto_takes_the_fastest_that_can_and_says_why(caplog: pytest.LogCaptureF
 
 
 @pytest.mark.usefixtures("backends")
-def test_a_backend_by_name_is_taken() -> None:
-    """Whatever else there is."""
-    assert str(choose_learner("slow", TASK)) == "slow (as configured)"
-
-
-@pytest.mark.usefixtures("backends")
 def test_a_backend_that_cannot_is_an_error_with_its_reason() -> None:
     """The reason and the remedy are in the message."""
     with pytest.raises(BackendError, match="'picky' cannot do this: it is Sunday; backend='auto'"):
         choose_learner("picky", TASK)
 
 
-@pytest.mark.usefixtures("backends")
-def test_an_unknown_backend_is_answered_with_the_nearest() -> None:
-    """As every unknown name."""
-    with pytest.raises(UnknownNameError, match="learner backend 'quik'; did you mean 'quick'"):
-        choose_learner("quik", TASK)
+NOTHING: Any = None
+
+
+@dataclass(frozen=True)
+class Mine:
+    """An objective that no backend knows."""
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """A batch of another type than transitions."""
+
+    rows: torch.Tensor
+
+
+class Own(Enum):
+    """A kind of step that only one family has."""
+
+    MODEL = "the world model"
+
+
+def learn_model(batch: Any, rate: float) -> StepResult:
+    """Return tensors for the next batch."""
+    return StepResult(rate, outputs={"latents": 2 * batch.rows})
+
+
+TASK = ReplayTask(
+    Mine(),
+    NOTHING,
+    {},
+    {
+        Learn.VALUES: Step(lambda batch, rate: StepResult((batch, rate)), tuple),
+        Learn.POLICY: Step(lambda batch, rate: StepResult(-rate), float),
+        Own.MODEL: Step(learn_model, float),
+    },
+)
+
+
+@pytest.fixture
+def replay_backends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plant the torch backend and a faster one that refuses."""
+    factory = "rlox.learners.rollouts:make_torch_learner"
+    specs = [
+        LearnerBackendSpec("torch", "Does everything.", factory, priority=0),
+        LearnerBackendSpec("picky", "Does nothing.", f"{__name__}:refuse", priority=100),
+    ]
+    planted = Registry([Registration(s, "rlox_learner_backends", "test") for s in specs])
+    monkeypatch.setattr(registry, "get_registry", lambda: planted)
+
+
+@pytest.mark.usefixtures("replay_backends")
+def test_torch_does_the_steps_that_the_algorithm_wrote_down() -> None:
+    """With the batch and the learning rate; the faster backend's refusal is reported."""
+    chosen = choose_replay_learner("auto", TASK)
+    assert str(chosen) == "torch (not picky: it is Sunday)"
+    batch: Any = "a batch"
+    assert chosen.step(Learn.VALUES, batch, 0.5).terms == ("a batch", 0.5)
+    assert chosen.step(Learn.POLICY, batch, 0.5).terms == -0.5
+
+
+class Acting:
+    """A learner that chooses actions too."""
+
+    def act(self, obs: torch.Tensor) -> Any:
+        """Return what was observed."""
+        return obs.numpy()
+
+
+def test_a_learner_acts_if_it_can_and_else_the_algorithm_does_without_gradients() -> None:
+    """The algorithm asks once for what it acts with."""
+    network, obs = torch.nn.Linear(1, 1), torch.ones(2, 1)
+
+    def in_torch(rows: torch.Tensor) -> Any:
+        return network(rows).numpy()  # which refuses a tensor with a gradient
+
+    learns: Any = TorchReplayLearner(TASK)
+    expected = network(obs).detach().numpy()
+    assert (ChosenReplayLearner(learns, "", "").acting(in_torch)(obs) == expected).all()
+    acts: Any = Acting()
+    assert (ChosenReplayLearner(acts, "", "").acting(in_torch)(obs) == 1).all()
+
+
+@pytest.mark.usefixtures("replay_backends")
+def test_steps_take_any_batch_and_return_tensors_for_the_next() -> None:
+    """Neither batches nor kinds of steps are a fixed list."""
+    chosen = choose_replay_learner("torch", TASK)
+    result = chosen.step(Own.MODEL, Sequences(torch.ones(2)), 0.5)
+    assert result.outputs is not None
+    assert result.outputs["latents"].tolist() == [2.0, 2.0]
+
+
+def test_the_torch_backend_knows_both_kinds_of_tasks() -> None:
+    """One name for rollouts and for batches of transitions."""
+    assert isinstance(make_torch_learner(TASK), TorchReplayLearner)
+    rollouts = RolloutTask(NOTHING, NOTHING, NOTHING, NOTHING, NOTHING)
+    assert isinstance(make_torch_learner(rollouts), TorchLearner)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Two scalars."""
+
+    loss: Scalar
+    value: Scalar
+
+
+def test_means_are_floats_per_term() -> None:
+    """Each name has the mean over the gradient steps."""
+    terms = [Terms(torch.tensor(float(i)), torch.tensor(2.0)) for i in range(4)]
+    assert mean_terms(Terms, terms) == {"loss": 1.5, "value": 2.0}
+    numbers = [Terms(float(i), 2.0) for i in range(4)]
+    assert mean_terms(Terms, numbers) == {"loss": 1.5, "value": 2.0}
+
+
+def test_no_gradient_step_has_no_mean() -> None:
+    """All names are there, as NaN."""
+    means = mean_terms(Terms, [])
+    assert list(means) == ["loss", "value"]
+    assert all(math.isnan(mean) for mean in means.values())
+
+
+@pytest.mark.parametrize("n_envs", [1, 3, 16])
+def test_updates_follow_env_steps_whatever_the_number_of_envs(n_envs: int) -> None:
+    """No remainder is lost: 3 updates per 32 env steps are 45 per 480."""
+    due = UpdatesDue.of_ratio(Fraction(6, 64))
+    for step in range(0, 480, n_envs):
+        due.count(step, n_envs)
+    assert due.pending == 45
+    assert len(list(due.take())) == 45
+    assert due.pending == 0
+
+
+def test_an_interruption_leaves_the_other_updates_due() -> None:
+    """Each counts as taken when it begins."""
+    due = UpdatesDue(updates=4, every=8)
+    due.count(7, 1)
+    next(iter(due.take()))
+    assert due.pending == 3

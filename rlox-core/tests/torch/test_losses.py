@@ -138,19 +138,6 @@ def test_terms_are_watched_quantities_without_gradient() -> None:
     assert not any(term.requires_grad for term in vars(terms).values())
 
 
-def test_unchanged_policy_has_no_kl_and_the_policy_gradient() -> None:
-    """At ratio 1 the gradient is the plain policy gradient, -A / B."""
-    x = example()
-    x["old_log_probs"] = x["log_probs"].copy()
-    inputs = tensors(x)
-    loss, terms = ppo_loss(**inputs, **COEFFICIENTS)
-    loss.backward()
-    assert (float(terms.approx_kl), float(terms.clip_fraction)) == (0.0, 0.0)
-    grad = inputs["log_probs"].grad
-    assert grad is not None
-    np.testing.assert_allclose(grad.numpy(), -x["advantages"] / len(x["advantages"]))
-
-
 def test_class_is_the_function_of_a_policy() -> None:
     """``PPOLoss`` evaluates the policy and calls the function."""
     policy = DiscretePolicy(3, 4, 8, generator=torch.Generator().manual_seed(0))

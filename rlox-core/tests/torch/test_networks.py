@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from rlox.errors import CheckpointError
 from rlox.networks import (
     DeterministicPolicy,
     DiscreteQNetwork,
@@ -17,24 +19,27 @@ from rlox.networks import (
     TwinQNetwork,
     polyak_update,
 )
-from rlox.nn import ReluMLP, frozen
+from rlox.nn import (
+    NoisyLinear,
+    ReluMLP,
+    TanhMLP,
+    draw_noise,
+    frozen,
+    load_module_state,
+    load_parts_state,
+    module_digest,
+    module_state,
+    parts_state,
+    require_digest,
+    silence,
+    torch_threads,
+)
 from torch import Tensor, nn
 
 
 def stream(seed: int = 0) -> torch.Generator:
     """Return a random stream."""
     return torch.Generator().manual_seed(seed)
-
-
-def test_log_probability_integrates_to_one() -> None:
-    """exp(log π) over the actions of one dimension has the area 1, by the trapezoid rule."""
-    policy = SquashedGaussianPolicy(2, 1, 8, generator=stream())
-    obs = torch.tensor([[0.3, -0.7]]).expand(200_000, 2)
-    with torch.no_grad():
-        actions, log_probs = policy.get_action_and_logprob(obs)
-    order = actions.squeeze(-1).argsort()
-    area = torch.trapezoid(log_probs[order].exp().double(), actions.squeeze(-1)[order].double())
-    assert float(area) == pytest.approx(1.0, abs=1e-3)
 
 
 def test_log_probability_equals_torch_distributions() -> None:
@@ -66,19 +71,6 @@ def test_log_probability_is_finite_however_saturated(mean: float, log_std: float
     assert log_probs.isfinite().all()
     (actions.sum() + log_probs.sum()).backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in policy.parameters())
-
-
-def test_same_stream_gives_the_same_actions_and_sample_is_the_same() -> None:
-    """Actions come from the policy's generator alone, and ``sample`` is the same method."""
-    obs = torch.randn(5, 3, generator=stream(3))
-    torch.manual_seed(0)
-    one = SquashedGaussianPolicy(3, 2, 8, generator=stream(4))
-    other = copy.deepcopy(one)
-    other.generator = stream(5)
-    one.generator = stream(5)
-    for a, b in zip(one.get_action_and_logprob(obs), other.sample(obs), strict=True):
-        assert torch.equal(a, b)
-    assert torch.equal(torch.randn(1), torch.randn(1, generator=torch.manual_seed(0)))
 
 
 def test_deterministic_actions_are_the_squashed_means() -> None:
@@ -198,3 +190,208 @@ def test_log_probabilities_of_saturated_actions_are_finite() -> None:
     policy = SquashedGaussianPolicy(3, 2, 8, generator=stream())
     log_probs = policy.log_prob(torch.zeros(2, 3), torch.tensor([[1.0, -1.0], [-1.0, 1.0]]))
     assert log_probs.isfinite().all()
+
+
+def test_noise_is_factorised() -> None:
+    """Fortunato et al. 2018, eq. 10 and 11, written out from the same normal numbers."""
+    layer = NoisyLinear(3, 2, std=0.4, generator=stream())
+    draw_noise(layer, stream(5))
+    normals = stream(5)
+    e_in = torch.randn(3, generator=normals)
+    e_out = torch.randn(2, generator=normals)
+
+    def f(x: Tensor) -> Tensor:
+        return x.sign() * x.abs().sqrt()
+
+    x = torch.randn(7, 3, generator=stream(1))
+    expected = torch.zeros(7, 2)
+    for b in range(7):
+        for j in range(2):
+            bias_noise = f(e_out[j])
+            expected[b, j] = layer.bias_mean[j] + layer.bias_std[j] * bias_noise
+            for i in range(3):
+                noise = f(e_out[j]) * f(e_in[i])
+                weight = layer.weight_mean[j, i] + layer.weight_std[j, i] * noise
+                expected[b, j] += weight * x[b, i]
+    torch.testing.assert_close(layer(x), expected)
+
+
+def test_silent_layers_compute_with_their_means() -> None:
+    """New and silenced layers agree with the means; drawing again gives the same noise again."""
+    network = ReluMLP((4, 8, 3), noisy_std=0.5, generator=stream())
+    x = torch.randn(5, 4, generator=stream(1))
+    first, second = network.layers
+    hidden = (x @ first.weight_mean.T + first.bias_mean).relu()
+    means = hidden @ second.weight_mean.T + second.bias_mean
+    torch.testing.assert_close(network(x), means)
+    draw_noise(network, stream(2))
+    noisy = network(x)
+    assert not torch.allclose(noisy, means)
+    silence(network)
+    torch.testing.assert_close(network(x), means)
+    draw_noise(network, stream(2))
+    assert torch.equal(network(x), noisy)
+
+
+def test_means_are_drawn_like_the_weights_of_plain_layers() -> None:
+    """Turning the noise on keeps the network that a seed gives."""
+    plain = ReluMLP((4, 8, 3), generator=stream())
+    noisy = ReluMLP((4, 8, 3), noisy_std=0.5, generator=stream())
+    for a, b in zip(plain.layers, noisy.layers, strict=True):
+        assert torch.equal(a.weight, b.weight_mean)
+        assert torch.equal(a.bias, b.bias_mean)
+
+
+def test_means_and_deviations_learn_and_the_noise_is_not_saved() -> None:
+    """Gradients reach both; a deviation's is the mean's times the noise."""
+    layer = NoisyLinear(3, 2)
+    draw_noise(layer, stream())
+    layer(torch.randn(4, 3, generator=stream(1))).square().sum().backward()
+    noise = torch.outer(layer.noise_out, layer.noise_in)
+    torch.testing.assert_close(layer.weight_std.grad, layer.weight_mean.grad * noise)
+    torch.testing.assert_close(layer.bias_std.grad, layer.bias_mean.grad * layer.noise_out)
+    assert set(layer.state_dict()) == {"weight_mean", "weight_std", "bias_mean", "bias_std"}
+
+
+@pytest.mark.parametrize("noisy_std", [None, 0.5])
+def test_distributions_have_a_dimension_of_atoms(noisy_std: float | None) -> None:
+    """(B, A, n); of dueling networks the mean over actions is the value stream's, atom by atom."""
+    obs = torch.randn(6, 4, generator=stream(1))
+    plain = DiscreteQNetwork(4, 5, 16, n_atoms=7, noisy_std=noisy_std)
+    assert plain(obs).shape == (6, 5, 7)
+    torch.testing.assert_close(plain(obs).flatten(1), plain.net(obs))
+    dueling = DuelingQNetwork(4, 5, 16, n_atoms=7, noisy_std=noisy_std, generator=stream())
+    outputs = dueling(obs)
+    assert outputs.shape == (6, 5, 7)
+    features = dueling.shared(obs).relu()
+    torch.testing.assert_close(outputs.mean(1), dueling.value(features))
+    advantages = dueling.advantage(features).view(6, 5, 7)
+    torch.testing.assert_close(outputs[:, 1] - outputs[:, 0], advantages[:, 1] - advantages[:, 0])
+
+
+def network(seed: int) -> nn.Module:
+    """Return a network with parameters and buffers."""
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+
+
+def test_state_round_trip_is_exact() -> None:
+    """Parameters and buffers, 0-dimensional ones included, come back bit for bit."""
+    module, other = network(0), network(1)
+    module(torch.randn(8, 3))
+    load_module_state(other, module_state(module))
+    for a, b in zip(module.state_dict().values(), other.state_dict().values(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_state_is_a_copy() -> None:
+    """Training on does not change a saved state."""
+    module = network(0)
+    state = module_state(module)
+    with torch.no_grad():
+        next(module.parameters()).zero_()
+    assert state["0.weight"].any()
+
+
+def test_load_is_in_place() -> None:
+    """Views of the parameters stay views."""
+    module = network(0)
+    weight = module.get_parameter("0.weight")
+    address = weight.data_ptr()
+    load_module_state(module, module_state(network(1)))
+    assert module.get_parameter("0.weight") is weight
+    assert weight.data_ptr() == address
+
+
+def test_mismatch_names_every_difference_and_copies_nothing() -> None:
+    """Missing, unknown and misshapen entries are all reported at once."""
+    module = network(0)
+    before = module_state(module)
+    state = module_state(network(1))
+    del state["2.bias"]
+    state["3.bias"] = np.zeros(2)
+    state["0.bias"] = np.zeros(5)
+    with pytest.raises(CheckpointError) as caught:
+        load_module_state(module, state)
+    assert str(caught.value) == (
+        "the network differs from the saved one: '2.bias' is missing; '3.bias' is unknown; "
+        "'0.bias' has shape (5,), expected (4,)"
+    )
+    assert all(np.array_equal(before[k], v) for k, v in module_state(module).items())
+
+
+def test_mlp_has_tanh_between_linear_layers() -> None:
+    """The forward pass is that of the same layers called as modules; no tanh follows the last."""
+    mlp = TanhMLP((3, 8, 8, 2), output_gain=1.0)
+    first, second, last = mlp.layers
+    modules = nn.Sequential(first, nn.Tanh(), second, nn.Tanh(), last)
+    inputs = torch.randn(5, 3)
+    assert torch.equal(mlp(inputs), modules(inputs))
+
+
+def test_mlp_weights_come_from_their_generator_alone() -> None:
+    """The same generator state gives the same weights; torch's global state is left alone."""
+    before = torch.get_rng_state()
+    one, two = (
+        TanhMLP((3, 4, 1), output_gain=1.0, generator=torch.Generator().manual_seed(1))
+        for _ in range(2)
+    )
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(map(torch.equal, one.parameters(), two.parameters()))
+
+
+@pytest.mark.parametrize("count", [None, 1, 2])
+def test_threads_are_restored(count: int | None) -> None:
+    """The block has the threads asked for, and an error restores the setting too."""
+    before = torch.get_num_threads()
+    with pytest.raises(KeyError), torch_threads(count):  # noqa: PT012
+        assert torch.get_num_threads() == (count or before)
+        raise KeyError
+    assert torch.get_num_threads() == before
+
+
+def test_parts_are_saved_and_restored_by_name() -> None:
+    """Modules and whatever has a state of its own; one that is missing is named."""
+
+    class Counter:
+        """Counts."""
+
+        count = 0
+
+        def state_dict(self) -> dict[str, int]:
+            return {"count": self.count}
+
+        def load_state_dict(self, state: dict[str, int]) -> None:
+            self.count = state["count"]
+
+    saved = {"net": nn.Linear(2, 3), "counter": Counter()}
+    saved["counter"].count = 5
+    state = parts_state(saved)
+    restored = {"net": nn.Linear(2, 3), "counter": Counter()}
+    load_parts_state(restored, state)
+    assert torch.equal(restored["net"].weight, saved["net"].weight)
+    assert restored["counter"].count == 5
+    with pytest.raises(CheckpointError, match="no state of 'counter'"):
+        load_parts_state(restored, {"net": state["net"]})
+
+
+def test_bfloat16_round_trip_is_exact() -> None:
+    """Its bits are saved, for NumPy has no such dtype."""
+    source, target = (nn.Linear(3, 2).to(torch.bfloat16) for _ in range(2))
+    load_module_state(target, module_state(source))
+    for name, tensor in source.state_dict().items():
+        assert target.state_dict()[name].dtype == torch.bfloat16
+        assert torch.equal(target.state_dict()[name], tensor)
+
+
+def test_frozen_weights_are_known_by_their_digest() -> None:
+    """Names, shapes, dtypes and every bit count."""
+    module, same = nn.Linear(3, 2), nn.Linear(3, 2)
+    same.load_state_dict(module.state_dict())
+    saved = module_digest(module)
+    require_digest(same, "reference model", saved)
+    with torch.no_grad():
+        same.bias[0] += 1e-6
+    with pytest.raises(CheckpointError, match="the weights of the reference model are not those"):
+        require_digest(same, "reference model", saved)
+    assert module_digest(module.to(torch.bfloat16)) != saved

@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from rlox.callbacks import Callback
 from rlox.errors import ConfigError
 from rlox.logging import LoggerCallback
 from rlox.offline.base import OfflineAlgorithm
 from rlox.offline.config import OfflineConfig
-from rlox.offline.dataset import OfflineDataset
 from rlox.reference import OfflineDatasetBuffer
 
 N = 40
@@ -97,21 +95,8 @@ def test_steps_have_two_names() -> None:
         algorithm.train(1, n_gradient_steps=2)
 
 
-def test_minibatches_have_the_default_size() -> None:
-    """That of the config."""
-    algorithm = RewardMean(recorded())
-    algorithm.train(1)
-    assert algorithm.sizes == [256]
-
-
 def test_batch_size_and_config_contradict_each_other() -> None:
     """The config has a batch size."""
     message = r"^batch_size is given as 8, and in config as 256; leave one out$"
     with pytest.raises(ConfigError, match=message):
         RewardMean(recorded(), 8, config=OfflineConfig())
-
-
-def test_dataset_is_recognised_by_isinstance() -> None:
-    """The built-in buffer keeps the protocol, and what cannot be drawn from does not."""
-    assert isinstance(recorded(), OfflineDataset)
-    assert not isinstance(torch.zeros(3), OfflineDataset)

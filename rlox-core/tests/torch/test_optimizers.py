@@ -1,4 +1,4 @@
-"""Optimisers of any class, clipping rules, accumulated gradients, schedulers and scalers."""
+"""Tests of :mod:`rlox.nn.optimizers` against those of ``torch.optim``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 import torch
 from rlox.errors import CheckpointError
 from rlox.nn import AdaptiveClip, FlatOptimizer, ModuleOptimizer, make_optimizer
-from rlox.protocols import Optimizer
 from torch import Tensor, nn
 
 ADAM = partial(torch.optim.Adam, eps=1e-5)
@@ -20,27 +19,21 @@ BY_TENSOR = partial(getattr(torch.optim, "Adafactor", torch.optim.ASGD))
 KINDS = (FlatOptimizer, ModuleOptimizer)
 
 
-def network(seed: int = 0) -> nn.Module:
-    """Return a small network."""
+def network(seed: int = 0) -> nn.Sequential:
+    """Return a small seeded network."""
     torch.manual_seed(seed)
-    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    return nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2))
 
 
-def loss_of(module: nn.Module, seed: int) -> Tensor:
-    """Return the loss of a batch."""
-    obs = torch.randn(8, 3, generator=torch.Generator().manual_seed(seed))
-    return (module(obs) - obs.sum(1, keepdim=True)).square().mean()
+def loss_of(module: nn.Module, step: int, scale: float = 1.0) -> torch.Tensor:
+    """Return a loss that differs from step to step."""
+    obs = torch.randn(16, 3, generator=torch.Generator().manual_seed(step))
+    return scale * (module(obs) - obs[:, :2].sin()).square().mean()
 
 
 def flat(module: nn.Module) -> Tensor:
     """Return a copy of all parameters in one row."""
     return torch.cat([p.detach().flatten() for p in module.parameters()])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_both_kinds_are_optimizers(kind: Any) -> None:
-    """In the sense of the protocol."""
-    assert isinstance(kind(network(), ADAM), Optimizer)
 
 
 @pytest.mark.parametrize("options", [{}, {"max_grad_norm": 0.1}, {"clip": AdaptiveClip(0.01)}])
@@ -155,23 +148,6 @@ def test_adaptive_clipping_equals_its_formula() -> None:
     torch.testing.assert_close(zero.grad, torch.full((1,), 1e-4))
 
 
-@pytest.mark.parametrize(("name", "value"), [("share", 0.0), ("floor", -1.0)])
-def test_adaptive_clipping_needs_positive_numbers(name: str, value: float) -> None:
-    """The text has the name and the value."""
-    with pytest.raises(ValueError, match=f"{name} must be above 0, got {value}"):
-        AdaptiveClip(**{name: value})
-
-
-def test_replaced_parameters_are_reported() -> None:
-    """Steps would not reach them."""
-    module = network()
-    optimizer = ModuleOptimizer(module, ADAM)
-    optimizer.require_views()
-    module[0] = nn.Linear(3, 4)
-    with pytest.raises(RuntimeError, match="parameters of the Sequential were replaced"):
-        optimizer.require_views()
-
-
 def test_parameters_that_are_not_finite_are_seen() -> None:
     """Wherever they are."""
     module = network()
@@ -197,3 +173,264 @@ def test_gradients_of_a_replay_are_copied() -> None:
     assert torch.equal(module.bias.grad, torch.full((1,), 2.0))
     optimizer.apply()
     assert module.weight.grad is None
+
+
+def flat_adam(module: nn.Module, max_grad_norm: float = 0.5) -> FlatOptimizer:
+    """Return the optimiser under test."""
+    make = partial(torch.optim.Adam, eps=1e-5, fused=True)
+    return FlatOptimizer(module, make, max_grad_norm=max_grad_norm)
+
+
+@pytest.mark.parametrize(
+    ("make", "max_grad_norm"),
+    [
+        (partial(torch.optim.Adam, lr=1e-2, eps=1e-5), 0.05),
+        (partial(torch.optim.Adam, lr=1e-2, eps=1e-5), 1e9),
+        (partial(torch.optim.RMSprop, lr=7e-4, alpha=0.99, eps=1e-5), 0.5),
+    ],
+)
+def test_equals_torch_with_clipping(make: partial[Any], max_grad_norm: float) -> None:
+    """100 steps with a changing learning rate end in the same parameters."""
+    module = network()
+    twin = copy.deepcopy(module)
+    ours = FlatOptimizer(module, make, max_grad_norm=max_grad_norm)
+    theirs = make(list(twin.parameters()))
+    for step in range(100):
+        learning_rate = make.keywords["lr"] * (1 - step / 100)
+        ours.step(loss_of(module, step, 3.0), learning_rate)
+        theirs.param_groups[0]["lr"] = learning_rate
+        theirs.zero_grad()
+        loss_of(twin, step, 3.0).backward()
+        nn.utils.clip_grad_norm_(twin.parameters(), max_grad_norm)
+        theirs.step()
+    for a, b in zip(module.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_views_stay_valid() -> None:
+    """A step moves the module's own parameters, and loading a state moves the flat ones."""
+    module = network()
+    ours = flat_adam(module)
+    ours.step(loss_of(module, 0), 1e-2)
+    module.load_state_dict(network(1).state_dict())
+    ours.step(loss_of(module, 1), 1e-2)
+    flat = torch.cat([p.detach().flatten() for p in module.parameters()])
+    gradient = torch.cat([p.grad.flatten() for p in module.parameters() if p.grad is not None])
+    assert torch.equal(ours.parameters, flat)
+    assert torch.equal(ours.gradients, gradient)
+
+
+def test_frozen_parameters_stay() -> None:
+    """What needs no gradient is no part of the flat tensor."""
+    module = network()
+    module[0].requires_grad_(False)
+    before = module[0].weight.clone()
+    ours = flat_adam(module)
+    ours.step(loss_of(module, 0), 1e-2)
+    assert torch.equal(module[0].weight, before)
+    assert len(ours.parameters) == 8 * 2 + 2
+
+
+@pytest.mark.parametrize("steps", [0, 5])
+def test_state_round_trip_is_exact(steps: int) -> None:
+    """A restored optimiser takes the same steps, bit for bit."""
+    module = network()
+    ours = flat_adam(module)
+    for step in range(steps):
+        ours.step(loss_of(module, step), 1e-2)
+    twin = copy.deepcopy(network(7))
+    restored = flat_adam(twin)
+    restored.step(loss_of(twin, 99), 1e-2)
+    twin.load_state_dict(module.state_dict())
+    saved = ours.state_dict()
+    restored.load_state_dict(saved)
+    assert all(
+        a.dtype == b.dtype and a.shape == b.shape and np.array_equal(a, b)
+        for a, b in zip(saved.values(), restored.state_dict().values(), strict=True)
+    )
+    for step in range(5):
+        ours.step(loss_of(module, step), 1e-2)
+        restored.step(loss_of(twin, step), 1e-2)
+    assert torch.equal(ours.parameters, restored.parameters)
+
+
+def test_state_is_a_copy() -> None:
+    """Further steps do not change a saved state, nor does loading tie the two."""
+    module = network()
+    ours = flat_adam(module)
+    ours.step(loss_of(module, 0), 1e-2)
+    saved = ours.state_dict()
+    before = {name: value.copy() for name, value in saved.items()}
+    ours.load_state_dict(saved)
+    ours.step(loss_of(module, 1), 1e-2)
+    assert all(np.array_equal(saved[name], before[name]) for name in before)
+
+
+@pytest.mark.parametrize("reset", [None, torch.zeros(8, 3)], ids=["none", "other"])
+def test_replaced_gradient_is_detected(reset: Any) -> None:
+    """A gradient that is no view any more would be lost without a word."""
+    module = network()
+    ours = flat_adam(module)
+    module[0].weight.grad = reset
+    with pytest.raises(RuntimeError, match=r"was replaced; call FlatOptimizer\.step instead"):
+        ours.step(loss_of(module, 0), 1e-2)
+
+
+def replace_data(module: Any) -> None:
+    """Give a parameter other data, as ``nn.Module.half`` does."""
+    module[0].weight.data = module[0].weight.data.clone()
+
+
+def replace_all_data(module: Any) -> None:
+    """Give all parameters the data of one vector."""
+    values = nn.utils.parameters_to_vector(module.parameters()).detach().clone()
+    nn.utils.vector_to_parameters(values, module.parameters())
+
+
+def replace_parameter(module: Any) -> None:
+    """Put another parameter into a layer."""
+    module[2].bias = nn.Parameter(module[2].bias.detach().clone())
+
+
+def replace_layer(module: Any) -> None:
+    """Put another layer into the module."""
+    module[2] = nn.Linear(8, 2)
+
+
+def add_layer(module: Any) -> None:
+    """Put another layer behind the others."""
+    module.append(nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize(
+    "replace",
+    [replace_data, replace_all_data, replace_parameter, replace_layer, add_layer, flat_adam],
+)
+def test_replaced_parameters_are_detected(replace: Any) -> None:
+    """Steps would not reach parameters that are no views any more."""
+    module = network()
+    ours = flat_adam(module)
+    ours.step(loss_of(module, 0), 1e-2)
+    ours.require_views()
+    replace(module)
+    with pytest.raises(RuntimeError, match=r"of the Sequential were replaced, .*copy_\(values\)"):
+        ours.require_views()
+
+
+def test_values_written_in_place_are_learnt_from() -> None:
+    """Loading, copying and freezing leave the views what they are."""
+    module = network()
+    ours = flat_adam(module)
+    module.load_state_dict(network(1).state_dict())
+    module[0].weight.data.copy_(torch.ones(8, 3))
+    module[2].requires_grad_(False)
+    ours.require_views()
+    assert torch.equal(ours.parameters[:24], torch.ones(24))
+
+
+@pytest.mark.parametrize(
+    ("value", "finite"),
+    [(1.0, True), (3e38, True), (float("nan"), False), (-float("inf"), False)],
+)
+def test_finite_parameters_are_reported(value: float, finite: bool) -> None:
+    """Their sum may overflow where each of them is a number."""
+    module = network()
+    ours = flat_adam(module)
+    module[2].bias.data.fill_(value)
+    assert ours.is_finite() is finite
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (nn.Tanh(), "needs trainable parameters, and has none"),
+        (nn.ModuleList([nn.Linear(1, 1), nn.Linear(1, 1).double()]),
+         "must share one dtype and device, .*float32.*float64"),
+    ],
+)  # fmt: skip
+def test_unequal_or_no_parameters_are_refused(module: nn.Module, message: str) -> None:
+    """One flat tensor has one dtype and one device."""
+    with pytest.raises(ValueError, match=message):
+        flat_adam(module)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"exp_avg": np.zeros(3, np.float32)}, r"exp_avg has shape \(3,\), expected \(50,\)"),
+        ({"step": np.zeros(2, np.float32)}, r"step has shape \(2,\), expected \(\)"),
+        ({"extra": np.zeros(1)}, "must hold .'exp_avg', 'exp_avg_sq', 'step'., got"),
+    ],
+)
+def test_wrong_state_is_a_checkpoint_error(change: dict[str, Any], message: str) -> None:
+    """Moments of another network are refused."""
+    module = network()
+    ours = flat_adam(module)
+    ours.step(loss_of(module, 0), 1e-2)
+    with pytest.raises(CheckpointError, match=message):
+        ours.load_state_dict({**ours.state_dict(), **change})
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(torch.optim.Adam, eps=1e-5, fused=True),
+        partial(torch.optim.Adam, amsgrad=True),
+        partial(torch.optim.RMSprop, alpha=0.9),
+        partial(torch.optim.RMSprop, momentum=0.9, centered=True),
+        partial(torch.optim.Adagrad),
+    ],
+    ids=["adam", "amsgrad", "rmsprop", "momentum", "adagrad"],
+)
+def test_state_before_the_first_step_is_what_the_optimiser_keeps(make: partial[Any]) -> None:
+    """A learner that steps by itself finds the names, shapes and dtypes that torch would make."""
+    stepped, module = network().double(), network().double()
+    theirs = FlatOptimizer(stepped, make)
+    theirs.step(stepped(torch.ones(1, 3, dtype=torch.float64)).sum(), 1e-2)
+    ours = FlatOptimizer(module, make).state()
+    expected = theirs.state()
+    assert ours.keys() == expected.keys()
+    for name, value in ours.items():
+        assert (value.shape, value.dtype) == (expected[name].shape, expected[name].dtype)
+        assert not value.any()
+
+
+def test_steps_taken_elsewhere_are_gone_on_from() -> None:
+    """Torch's optimiser, made late, finds what a learner of its own left in the state."""
+    module = network()
+    twin = copy.deepcopy(module)
+    ours, theirs = flat_adam(module), flat_adam(twin)
+    theirs.step(loss_of(twin, 0), 1e-2)
+    for name, value in ours.state().items():
+        value.copy_(theirs.state()[name])
+    module.load_state_dict(twin.state_dict())
+    for step in range(1, 4):
+        ours.step(loss_of(module, step), 1e-2)
+        theirs.step(loss_of(twin, step), 1e-2)
+    assert torch.equal(ours.parameters, theirs.parameters)
+    assert torch.equal(ours.state()["exp_avg_sq"], theirs.state()["exp_avg_sq"])
+
+
+def test_loading_a_state_changes_the_next_step_of_torch() -> None:
+    """An optimiser that has stepped goes on from the state loaded, an empty one included."""
+    module = network()
+    ours, start = flat_adam(module), copy.deepcopy(module.state_dict())
+    empty = ours.state_dict()
+    ours.step(loss_of(module, 0), 1e-2)
+    first = ours.parameters.clone()
+    ours.step(loss_of(module, 1), 1e-2)
+    ours.load_state_dict(empty)
+    module.load_state_dict(start)
+    ours.step(loss_of(module, 0), 1e-2)
+    assert torch.equal(ours.parameters, first)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [torch.optim.Adam, lambda p: torch.optim.Adam(p, fused=True), partial(dict)],
+    ids=["class", "function", "other class"],
+)
+def test_other_makers_are_refused(make: Any) -> None:
+    """The class and its options are to be known before the optimiser is made."""
+    with pytest.raises(TypeError, match=r"must be a functools\.partial of an optimiser's class"):
+        FlatOptimizer(network(), make)

@@ -73,51 +73,6 @@ def test_kernel_equals_the_sum_of_the_paper(rho_bar: float, c_bar: float) -> Non
             np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance * 4)
 
 
-def test_kernel_equals_the_literals_of_rlax() -> None:
-    """Inputs and results of rlax/_src/vtrace_test.py, whose discount differs from step to step.
-
-    With D_t the product of the discounts before step t, D_t r_t and D_t V_t under γ = 1 are the
-    same problem scaled by D_t; a discount of 0 ends the episode.
-    """
-    behaviour = np.array([
-        [[8.9, 0.7], [5.0, 1.0], [0.6, 0.1], [-0.9, -0.1]],
-        [[0.3, -5.0], [1.0, -8.0], [0.3, 1.7], [4.7, 3.3]],
-    ])  # fmt: skip
-    target = np.array([
-        [[0.4, 0.5], [9.2, 8.8], [0.7, 4.4], [7.9, 1.4]],
-        [[1.0, 0.9], [1.0, -1.0], [-4.3, 8.7], [0.8, 0.3]],
-    ])  # fmt: skip
-    actions = np.array([[0, 1, 0, 0], [1, 0, 0, 1]])[..., None]
-    rewards = np.array([[-1.3, -1.3, 2.3, 42.0], [1.3, 5.3, -3.3, -5.0]])
-    discounts = np.array([[0.0, 0.89, 0.85, 0.99], [0.88, 1.0, 0.83, 0.95]])
-    values = np.array([[2.1, 1.1, -3.1, 0.0], [3.1, 0.1, -1.1, 7.4]])
-    bootstrap = np.array([8.4, -1.2])
-    errors = np.array([
-        [-1.6155143, -3.4973226, 1.8670533, 50.316002],
-        [1.4662437, 3.6116405, -8.3327293e-5, -13.54],
-    ])  # fmt: skip
-
-    def log_probs(logits: Any) -> Any:
-        normalised = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-        return np.take_along_axis(normalised, actions, -1)[..., 0]
-
-    ended = discounts == 0
-    scale = np.ones((2, 5))
-    for t in range(4):
-        scale[:, t + 1] = np.where(ended[:, t], 1.0, scale[:, t] * discounts[:, t])
-    before = scale[:, :4]
-    vs, advantages = kernels.backend().compute_vtrace(
-        (log_probs(target) - log_probs(behaviour)).T,
-        (before * rewards).T,
-        (before * values).T,
-        ended.T,
-        scale[:, 4] * bootstrap,
-        1.0,
-    )
-    np.testing.assert_allclose(vs.T / before - values, errors, rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(advantages.T / before, errors, rtol=1e-6, atol=1e-6)
-
-
 def random_unroll(rng: np.random.Generator, dtype: torch.dtype = torch.float64) -> Unroll:
     """Return T steps of N envs with a termination and two truncations, none in the last step."""
     terminated, truncated = np.zeros((2, T, N), bool)
@@ -186,17 +141,6 @@ def test_loss_and_gradient_equal_the_reference(pg_rho_bar: float, reduction: Any
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
     assert 0 < float(terms.clipped_fraction) < 1
     assert all(not term.requires_grad for term in vars(terms).values())
-
-
-def test_single_precision_is_close_to_double() -> None:
-    """The loss to 1e-6."""
-    unroll, policy = random_unroll(np.random.default_rng(4)), make_double_policy()
-    objective = VTraceActorCritic(gamma=0.9, vf_coef=0.4, ent_coef=0.02)
-    expected = objective.loss(policy, unroll)[0]
-    single = {"obs": unroll.obs.float(), "log_probs": unroll.log_probs.float()}
-    single["final_obs"] = unroll.final_obs.float()
-    got = objective.loss(policy.float(), replace(unroll, **single))[0]
-    torch.testing.assert_close(got.double(), expected, rtol=1e-6, atol=1e-6)
 
 
 def test_values_of_the_actor_are_not_read() -> None:

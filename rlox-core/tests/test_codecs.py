@@ -1,4 +1,4 @@
-"""Observations of any space as rows of one array, and back, to the bit."""
+"""Tests of :mod:`rlox.replay.codecs`: what replay buffers keep of observations and actions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
 from rlox.errors import SpaceError
-from rlox.replay.codecs import ReplayObservations
+from rlox.replay.codecs import BoxActions, DiscreteActions, ReplayObservations, make_actions
 from rlox.spaces.rows import ObservationRows, map_leaves, split
 
 LEAVES = [
@@ -52,13 +52,6 @@ def test_rows_give_back_every_bit(space: Any, count: int, seed: int) -> None:
     assert all(same.values()) if isinstance(same, dict) else same
 
 
-def test_plain_observations_are_their_own_rows() -> None:
-    """Vectors are float32, images uint8, whole numbers int64."""
-    expected = [((3,), "float32"), ((5, 4, 3), "uint8"), ((1,), "int64"), ((2,), "int64")]
-    made = [ReplayObservations(LEAVES[i]) for i in (0, 2, 4, 5)]
-    assert [(o.shape, o.dtype) for o in made] == expected
-
-
 def test_leaves_of_one_dtype_share_it() -> None:
     """Vectors lie side by side as float32, images as uint8; a part is where its leaf is."""
     goals = ReplayObservations(spaces.Dict({"a": LEAVES[0], "b": LEAVES[6], "c": LEAVES[1]}))
@@ -82,12 +75,6 @@ def test_copies_do_not_change_with_their_source() -> None:
     assert copied["a"].max() == copied["b"].max() == 1
 
 
-def test_spaces_without_arrays_are_refused() -> None:
-    """The error names the leaf and the wrapper that helps."""
-    with pytest.raises(SpaceError, match=r"got Text\(.*TransformObservation"):
-        ReplayObservations(spaces.Dict({"word": spaces.Text(3)}))
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.uint8])
 def test_leaves_without_numbers_take_no_columns(dtype: Any) -> None:
     """They come back with their shape, beside leaves of their dtype and of another."""
@@ -100,3 +87,50 @@ def test_leaves_without_numbers_take_no_columns(dtype: Any) -> None:
     back = observations.unpack(rows)
     assert {name: leaf.shape for name, leaf in back.items()} == {"a": (4, 2, 0), "b": (4, 3)}
     np.testing.assert_array_equal(back["b"], obs["b"])
+
+
+def test_every_dimension_of_a_box_has_its_own_scale() -> None:
+    """-1, 0 and 1 are the lower bound, the middle and the upper bound, dimension by dimension."""
+    low, high = np.array([0.0, -3.0], np.float32), np.array([0.5, 1.0], np.float32)
+    actions = make_actions(spaces.Box(low, high))
+    assert isinstance(actions, BoxActions)
+    assert (actions.shape, actions.dtype) == ((2,), "float32")
+    given_ = np.array([[-1, -1], [0, 0], [1, 1], [-1, 1]], np.float32)
+    expected = np.array([[0, -3], [0.25, -1], [0.5, 1], [0, 1]], np.float32)
+    np.testing.assert_allclose(actions.to_env(given_), expected, rtol=1e-6)
+
+
+@given(st.floats(-1e6, 1e6, width=32), st.floats(0, 1e6, width=32), st.floats(-1, 1, width=32))
+def test_actions_of_a_box_stay_in_it(low: float, width: float, action: float) -> None:
+    """However bounds and actions round, the env's action is within its space, of its type."""
+    space = spaces.Box(np.float32(low), np.float32(np.float32(low) + np.float32(width)), (1,))
+    taken = BoxActions(space).to_env(np.array([[action]], np.float32))
+    assert space.contains(taken[0])
+
+
+def test_random_actions_cover_the_space() -> None:
+    """Discrete ones count from 0, whatever the space's start is; continuous ones fill [-1, 1]."""
+    discrete = make_actions(spaces.Discrete(3, start=7))
+    assert isinstance(discrete, DiscreteActions)
+    drawn = discrete.random(np.random.default_rng(0), 1000)
+    assert set(drawn) == {0, 1, 2}
+    assert set(discrete.to_env(drawn)) == {7, 8, 9}
+    box = make_actions(spaces.Box(-2, 2, (2,))).random(np.random.default_rng(0), 1000)
+    assert (box.shape, box.dtype) == ((1000, 2), np.float32)
+    assert -1 <= box.min() < -0.99
+    assert 0.99 < box.max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        (spaces.Box(-np.inf, np.inf, (1,)), "must be bounded, got .*TransformAction"),
+        (spaces.Box(-1, 1, (2, 2)), "a one-dimensional Box, got"),
+        (spaces.Box(0, 3, (2,), np.int64), "must be real numbers, got"),
+        (spaces.MultiDiscrete([2, 2]), "must be Discrete or a one-dimensional Box, got"),
+    ],
+)
+def test_other_spaces_are_refused(space: spaces.Space[object], message: str) -> None:
+    """The error names the space and the remedy."""
+    with pytest.raises(SpaceError, match=message):
+        make_actions(space)

@@ -1,19 +1,22 @@
-"""Tests of :mod:`rlox.reference.gae` against hand computation and the definition."""
+"""Tests of the reference kernels against hand computation, definitions and published numbers."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rlox import reference
 from rlox.reference import (
     compute_gae,
     compute_gae_batched,
     compute_gae_batched_f32,
     compute_gae_time_major,
 )
+from rlox.reference.groups import DPOPair
 
 Rollout = dict[str, Any]
 
@@ -184,18 +187,15 @@ def test_result_has_the_rewards_dtype() -> None:
     [
         ({"values": [1.0]}, ValueError, "values must have length 2, got 1"),
         ({"dones": [0, 0, 1]}, ValueError, "dones must have length 2, got 3"),
-        (
-            {"rewards": [[1.0, 2.0]]},
-            ValueError,
-            "rewards must be one-dimensional, got shape (1, 2)",
-        ),
+        ({"rewards": [[1.0, 2.0]]}, ValueError,
+         "rewards must be one-dimensional, got shape (1, 2)"),
         ({"rewards": ["a", "b"]}, TypeError, "rewards must be real numbers, got dtype <U1"),
         ({"values": [1j, 2]}, TypeError, "values must be real numbers, got dtype complex128"),
         ({"gamma": 1.2}, ValueError, "gamma must lie in [0, 1], got 1.2"),
         ({"lam": -0.1}, ValueError, "lam must lie in [0, 1], got -0.1"),
         ({"gamma": float("nan")}, ValueError, "gamma must lie in [0, 1], got nan"),
     ],
-)
+)  # fmt: skip
 def test_wrong_trajectory_is_refused(
     changes: dict[str, Any], error: type[Exception], message: str
 ) -> None:
@@ -227,3 +227,173 @@ def test_wrong_shape_is_refused(name: str, value: Any, message: str) -> None:
     with pytest.raises(ValueError, match="must have shape") as caught:
         compute_gae_time_major(**{**arguments, name: value}, gamma=0.9, lam=0.9)
     assert str(caught.value) == message
+
+
+STEPS: dict[str, Any] = {"rewards": [1, 2, 4], "values": [2, 4, 8], "last_value": 16, "gamma": 0.5}
+
+
+def test_golden_returns_without_an_end() -> None:
+    """γ = 1/2; r = 1, 2, 4; V = 2, 4, 8, then 16.
+
+    discounted:  4 + 8 = 12       2 + 6 = 8        1 + 4 = 5
+    two steps:   4 + 8 = 12       2 + 4/2 + 16/4   1 + 2/2 + 8/4
+    λ = 1/2:     12               2 + (8 + 12)/4   1 + (4 + 7)/4
+    """
+    n, lam = {"n": 2}, {"lam": 0.5}
+    dones = {"dones": [0, 0, 0]}
+    without = {name: value for name, value in STEPS.items() if name != "values"}
+    discounted = reference.compute_discounted_returns(**without, **dones)
+    assert discounted.tolist() == [5, 8, 12]
+    assert reference.compute_n_step_returns(**STEPS, **dones, **n).tolist() == [4, 8, 12]
+    assert reference.compute_lambda_returns(**STEPS, **dones, **lam).tolist() == [3.75, 7, 12]
+
+
+def test_golden_returns_with_ends() -> None:
+    """The first step terminates, the second is cut where the final observation is worth 6."""
+    cuts = {"truncated": [0, 1, 0], "final_values": [math.nan, 6, math.nan]}
+    ends: dict[str, Any] = {"dones": [1, 0, 0], **cuts}
+    expected = [1, 5, 12]
+    assert reference.compute_n_step_returns(**STEPS, **ends, n=9).tolist() == expected
+    assert reference.compute_lambda_returns(**STEPS, **ends, lam=0.3).tolist() == expected
+
+
+def test_golden_vtrace() -> None:
+    """By hand: γ = 1/2, ratios 2, 1/2, so ρ = c = 1, 1/2; V = 2, 4, then 8.
+
+    δ_1 = ½ (3 + 4 - 4) = 3/2          vs_1 = 4 + 3/2 = 5.5        A_1 = 3/2
+    δ_0 = 1 (1 + 2 - 2) = 1            vs_0 = 2 + 1 + ½·1·1.5 = 3.75
+    A_0 = 1 (1 + ½·5.5 - 2) = 1.75
+    """
+    vs, advantages = reference.compute_vtrace(
+        np.log([2.0, 0.5]), [1, 3], [2, 4], [0, 0], 8, 0.5, 1.0, 1.0
+    )
+    np.testing.assert_allclose(vs, [3.75, 5.5], rtol=1e-15)
+    np.testing.assert_allclose(advantages, [1.75, 1.5], rtol=1e-15)
+
+
+def test_group_advantages_of_published_numbers() -> None:
+    """TRL 1.16's for ddof = 1, ε = 1e-4, and the population's by hand: ±√1.6, ±√0.4."""
+    rewards = [0.9, 0.3, 0.7, 0.1]
+    trl = [1.095145, -0.547573, 0.547573, -1.095145]
+    got = reference.compute_group_advantages(rewards, ddof=1, eps=1e-4)
+    np.testing.assert_allclose(got, trl, atol=2e-6)
+    batch = reference.compute_batch_group_advantages([*rewards, 0.5, 0.5, 0.5, 0.5], 4)
+    population = np.sqrt([1.6, 0.4, 0.4, 1.6]) * [1, -1, 1, -1]
+    np.testing.assert_allclose(batch, [*population, 0, 0, 0, 0], rtol=1e-14)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-9, 1e30])
+def test_advantages_do_not_depend_on_the_unit_of_rewards(size: float) -> None:
+    """However small the rewards, their differences are not lost."""
+    rewards = size * np.array([1.0, 2.0, 3.0])
+    np.testing.assert_allclose(
+        reference.compute_group_advantages(rewards), [-(1.5**0.5), 0, 1.5**0.5]
+    )
+    np.testing.assert_allclose(reference.normalize_advantages(rewards, eps=0.0), [-1, 0, 1])
+
+
+def test_divergences_of_published_numbers() -> None:
+    """k3 as TRL 1.16 has it; the reverse direction would give 1.612."""
+    p, q = [-1, -0.2, -2.5], [-2, -0.6, -0.9]
+    assert reference.compute_token_kl_schulman(p, q) == pytest.approx(2.791232, abs=1e-6)
+    assert reference.compute_token_kl(np.log([0.5, 0.5]), np.log([0.5, 0.5])) == 0
+    rows = reference.compute_batch_token_kl_schulman(p + p, q + q, 3)
+    assert rows.tolist() == pytest.approx([2.791232] * 2, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: reference.compute_vtrace([0.0], [1.0], [1.0], [0], 0.0, 2.0), "gamma must lie"),
+        (lambda: reference.compute_vtrace([0.0], [1.0], [1.0], [0], [0.0], 0.5),
+         "bootstrap_value must have shape"),
+        (lambda: reference.compute_n_step_returns([1.0], [1.0], [0], 0.0, 0.5, 0), "n must be at"),
+        (lambda: reference.compute_discounted_returns([1.0], [0], 0.0, 0.5, truncated=[1]),
+         "truncated and final_values come together"),
+        (lambda: reference.compute_batch_group_advantages([1.0] * 3, 2), "whole groups of 2"),
+        (lambda: reference.compute_group_advantages([1.0, 2.0], scale="grup"),  # type: ignore[arg-type]
+         "scale must be one of"),
+        (lambda: reference.compute_group_advantages([1.0, 2.0], ddof=2), "ddof must lie in"),
+        (lambda: reference.compute_batch_token_kl([0.0] * 3, [0.0] * 3, 2), "whole sequences of 2"),
+        (lambda: reference.compute_token_kl([0.0], []), "log_q must have length 1"),
+        (lambda: reference.pack_sequences([9], 8), r"every length must lie in \[1, 8\], got 9"),
+        (lambda: reference.RunningMeanStd(2).update([[math.inf, 0]]), "batch must be finite"),
+        (lambda: reference.RunningMeanStd(2).update([0.0, 0.0]),
+         r"batch must have shape \(B, 2\), got \(2,\)"),
+        (lambda: reference.RunningMeanStd().update([1e308, -1e308]), "must have a finite variance"),
+        (lambda: reference.RunningMeanStd().set_state({"count": 0, "mean": 1.0, "squares": 0.0}),
+         "where nothing was seen"),
+        (lambda: reference.normalize_advantages([1.0, 2.0, 3.0], ddof=3), "ddof must lie in"),
+        (lambda: reference.normalize_advantages([1.0, 2.0, 3.0], ddof=-1), "ddof must lie in"),
+        (lambda: reference.pack_sequences([np.array([2**63], np.uint64)], 5), "must fit int64"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named(call: Any, message: str) -> None:
+    """Shapes and ranges are ValueErrors."""
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_gae_writes_into_the_arrays_it_is_given() -> None:
+    """``out`` is what comes back; another type or shape is refused."""
+    arguments = ([1.0, 2.0], [0.5, 0.5], [0, 1], 0.0, 0.9, 0.8)
+    out = np.empty(2), np.empty(2)
+    advantages, returns = reference.compute_gae(*arguments, out=out)
+    assert advantages is out[0]
+    assert returns is out[1]
+    np.testing.assert_array_equal(out, reference.compute_gae(*arguments))
+    with pytest.raises(TypeError, match=r"out\[0\] must have dtype float64, got float32"):
+        reference.compute_gae(*arguments, out=(np.empty(2, np.float32), np.empty(2)))
+    with pytest.raises(ValueError, match=r"out\[1\] must have shape \(2,\), got \(3,"):
+        reference.compute_gae(*arguments, out=(np.empty(2), np.empty(3)))
+
+
+def read_only(n: int) -> np.ndarray[Any, Any]:
+    """Return an array that cannot be written into."""
+    array = np.zeros(n)
+    array.flags.writeable = False
+    return array
+
+
+SHARED = np.zeros(1)
+
+
+@pytest.mark.parametrize(
+    ("out", "error", "message"),
+    [
+        (np.zeros((2, 1)), TypeError, "out must be a tuple of two arrays, got ndarray"),
+        ([np.zeros(1), np.zeros(1)], TypeError, "out must be a tuple of two arrays, got list"),
+        ((np.zeros(1),), TypeError, "out must be a tuple of two arrays, got tuple"),
+        ((np.zeros(1), [0.0]), TypeError, r"out\[1\] must be a NumPy array, got list"),
+        ((read_only(1), np.zeros(1)), ValueError, r"out\[0\] must be writeable"),
+        ((SHARED, SHARED), ValueError, r"out\[1\] must not share memory with another array"),
+    ],
+)
+def test_gae_refuses_what_the_native_one_refuses(
+    out: Any, error: type[Exception], message: str
+) -> None:
+    """One step has results of length 1, of which an array of two rows would be a pair."""
+    with pytest.raises(error, match=f"^{message}"):
+        reference.compute_gae([1.0], [0.5], [0], 0.0, 0.9, 0.8, out=out)
+
+
+def test_a_preference_pair_keeps_its_tokens() -> None:
+    """As 32-bit ids, from anything that holds integers."""
+    pair = DPOPair([1, 2, 3], np.arange(4), rejected_tokens=np.array([], np.int64))  # type: ignore[arg-type]
+    assert (pair.prompt_len(), pair.chosen_len(), pair.rejected_len()) == (3, 4, 0)
+    assert pair.chosen_tokens.tolist() == [0, 1, 2, 3]
+    assert pair.chosen_tokens.dtype == np.uint32
+
+
+@pytest.mark.parametrize(
+    ("tokens", "error", "message"),
+    [
+        ([[1]], ValueError, "chosen_tokens must have 1 dimension, got 2"),
+        ([0.5], TypeError, "chosen_tokens must be integers, got dtype float64"),
+        ([-1], ValueError, r"chosen_tokens must lie in \[0, 4294967295\]"),
+    ],
+)
+def test_what_are_no_tokens_is_refused(tokens: Any, error: type[Exception], message: str) -> None:
+    """The array that is wrong is named."""
+    with pytest.raises(error, match=message):
+        DPOPair([1], tokens, [1])  # type: ignore[arg-type]
