@@ -61,7 +61,7 @@ def test_a_lost_life_is_an_end_for_learners_alone() -> None:
     lives = AtariVecEnv("ALE/Breakout-v5", 2, options=AtariOptions(episodic_life=True))
     statistics, expected = EpisodeStatistics(2), EpisodeStatistics(2)
     lost = 0
-    for whole, each in zip(play(games, 400), play(lives, 400), strict=True):
+    for whole, each in zip(play(games, 300), play(lives, 300), strict=True):
         assert np.array_equal(whole["obs"], each["obs"])
         assert np.array_equal(whole["rewards"], each["rewards"])
         life_lost = each.get("life_lost", np.zeros(2, np.bool_))

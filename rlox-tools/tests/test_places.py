@@ -94,6 +94,7 @@ def test_a_sweep_runs_at_a_place(run: Any) -> None:
     assert run("resume", "s", "--on", "far").code == 2  # it is finished
 
 
+@pytest.mark.slow
 def test_a_lost_job_goes_on_from_what_it_saved(run: Any) -> None:
     """By the command line that it has then."""
     Path("loses").touch()

@@ -276,6 +276,7 @@ def test_sweep_with_a_preset(run: Callable[..., Any], monkeypatch: pytest.Monkey
     assert (config["n_envs"], config["seed"]) == (3, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no hang-up")
 def test_sweep_that_nobody_reads_can_be_resumed(
     run: Callable[..., Any], start: Callable[..., Any], hold: Callable[[int | None], None]

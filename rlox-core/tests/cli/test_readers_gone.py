@@ -49,6 +49,7 @@ def test_training_that_nobody_reads_saves_itself(
     assert status("r") == "finished"
 
 
+@pytest.mark.slow
 def test_finished_training_that_nobody_reads_is_finished(start: Callable[..., Any]) -> None:
     """What is printed at the end is no part of it."""
     process = start(*TRAIN, "--total-timesteps", 8, "--quiet")
@@ -97,6 +98,7 @@ def test_closed_terminal(start: Callable[..., Any]) -> None:
     assert Path("r/checkpoints/interrupted.safetensors").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no hang-up")
 def test_nohup(start: Callable[..., Any]) -> None:
     """A training that is to survive its terminal does, and its reader too."""

@@ -137,10 +137,8 @@ print(faults())
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
-@pytest.mark.parametrize(
-    "environment",
-    [{}, pytest.param({"MALLOC_TRIM_THRESHOLD_": "131072"}, marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("environment", [{}, {"MALLOC_TRIM_THRESHOLD_": "131072"}])
 def test_freed_memory_is_kept_while_algorithms_learn(environment: dict[str, str]) -> None:
     """It is mapped again without that, and where the environment says how memory is freed."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
