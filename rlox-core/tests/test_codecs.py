@@ -66,15 +66,6 @@ def test_leaves_of_one_dtype_share_it() -> None:
         goals.part("d")
 
 
-def test_copies_do_not_change_with_their_source() -> None:
-    """What an env writes into its arrays later is not in them."""
-    space = spaces.Dict({"a": LEAVES[0], "b": LEAVES[2]})
-    obs = {"a": np.ones((2, 3), np.float32), "b": np.ones((2, 5, 4, 3), np.uint8)}
-    copied = ReplayObservations(space).copy(obs)
-    obs["a"][:], obs["b"][:] = 5, 5
-    assert copied["a"].max() == copied["b"].max() == 1
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.uint8])
 def test_leaves_without_numbers_take_no_columns(dtype: Any) -> None:
     """They come back with their shape, beside leaves of their dtype and of another."""

@@ -147,20 +147,14 @@ def no_onpolicy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "rlox.algorithms.ppo", raising=False)
 
 
-def by_from_import() -> None:
-    """Import the class."""
-    from rlox.algorithms import PPO  # noqa: F401
-
-
 @pytest.mark.usefixtures("no_onpolicy")
 @pytest.mark.parametrize(
     "access",
     [
         lambda: importlib.import_module("rlox.algorithms").PPO,
         lambda: importlib.import_module("rlox.algorithms.ppo"),
-        by_from_import,
     ],
-    ids=["attribute", "module", "from import"],
+    ids=["attribute", "module"],
 )
 def test_algorithm_without_its_family_names_the_command(access: Callable[[], Any]) -> None:
     """All ways to the class end in the same remedy."""

@@ -215,7 +215,7 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> Plant:
     """Return a function that registers objects of this module as parts called "mine"."""
     module = ModuleType("planted")
     vars(module).update({each.__name__: each for each in (NoFolder, AsksForMore, returns_three)})
-    vars(module).update(refuses=refuses, fails=fails, number=3, compiled=int)
+    vars(module).update(refuses=refuses, fails=fails, number=3)
     monkeypatch.setitem(sys.modules, "planted", module)
 
     def plant(hook: str, **fields: Any) -> None:
@@ -324,9 +324,3 @@ def test_an_algorithms_classes_are_checked(
         f"the algorithm 'mine' of the distribution 'rlox-mine' is broken: {field} must name a "
         f"subclass of {base}, but 'planted:NoFolder' is <class "
     )
-
-
-def test_compiled_code_that_exposes_no_signature_is_called(plant: Plant) -> None:
-    """Nothing is known against it."""
-    plant("rlox_buffers", factory="planted:compiled")
-    assert registry.get_registry().get("rlox_buffers", "mine").build("7") == 7

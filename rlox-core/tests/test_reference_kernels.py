@@ -383,17 +383,3 @@ def test_a_preference_pair_keeps_its_tokens() -> None:
     assert (pair.prompt_len(), pair.chosen_len(), pair.rejected_len()) == (3, 4, 0)
     assert pair.chosen_tokens.tolist() == [0, 1, 2, 3]
     assert pair.chosen_tokens.dtype == np.uint32
-
-
-@pytest.mark.parametrize(
-    ("tokens", "error", "message"),
-    [
-        ([[1]], ValueError, "chosen_tokens must have 1 dimension, got 2"),
-        ([0.5], TypeError, "chosen_tokens must be integers, got dtype float64"),
-        ([-1], ValueError, r"chosen_tokens must lie in \[0, 4294967295\]"),
-    ],
-)
-def test_what_are_no_tokens_is_refused(tokens: Any, error: type[Exception], message: str) -> None:
-    """The array that is wrong is named."""
-    with pytest.raises(error, match=message):
-        DPOPair([1], tokens, [1])  # type: ignore[arg-type]

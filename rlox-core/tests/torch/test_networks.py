@@ -147,13 +147,6 @@ def test_polyak_update_is_a_weighted_mean(tau: float) -> None:
     torch.testing.assert_close(source.state_dict(), kept)
 
 
-def test_polyak_update_refuses_a_tau_out_of_range() -> None:
-    """τ outside [0, 1] is named."""
-    network = ReluMLP((1, 1))
-    with pytest.raises(ValueError, match=r"tau must lie in \[0, 1\], got 1.5"):
-        polyak_update(network, network, 1.5)
-
-
 def test_frozen_passes_gradients_on_without_keeping_any() -> None:
     """Within the block the inputs learn and the weights do not; afterwards they do again."""
     critic = TwinQNetwork(3, 1, 8, generator=stream())
@@ -318,15 +311,6 @@ def test_mismatch_names_every_difference_and_copies_nothing() -> None:
         "'0.bias' has shape (5,), expected (4,)"
     )
     assert all(np.array_equal(before[k], v) for k, v in module_state(module).items())
-
-
-def test_mlp_has_tanh_between_linear_layers() -> None:
-    """The forward pass is that of the same layers called as modules; no tanh follows the last."""
-    mlp = TanhMLP((3, 8, 8, 2), output_gain=1.0)
-    first, second, last = mlp.layers
-    modules = nn.Sequential(first, nn.Tanh(), second, nn.Tanh(), last)
-    inputs = torch.randn(5, 3)
-    assert torch.equal(mlp(inputs), modules(inputs))
 
 
 def test_mlp_weights_come_from_their_generator_alone() -> None:
