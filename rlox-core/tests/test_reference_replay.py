@@ -80,12 +80,14 @@ def test_arrays_that_do_not_fit_are_refused(
 
 
 def test_strata_fall_in_proportion_to_priorities() -> None:
-    """Priorities 1, 2, 5 of sum 8 in eight strata, α = β = 1: weights 1, 1/2, 1/5."""
+    """Priorities 1, 2, 5 of sum 8 in eight strata, α = β = 1: weights 1, 1/2, 1/5; roots for β = 1/2."""
     buffer = filled(PrioritizedReplayBuffer, 3, alpha=1.0, beta=1.0)
     buffer.update_priorities([0, 1, 1, 2], [1, 9, 2, 5])
     batch = buffer.sample(8)
     assert batch["indices"].tolist() == [0, 1, 1, 2, 2, 2, 2, 2]
     np.testing.assert_allclose(batch["weights"], [1, 0.5, 0.5] + 5 * [0.2], rtol=1e-6)
+    buffer.set_beta(0.5)
+    np.testing.assert_allclose(buffer.sample(8)["weights"], batch["weights"] ** 0.5, rtol=1e-6)
 
 
 def test_unknown_next_observations_are_refused() -> None:
@@ -169,6 +171,7 @@ def assert_same(a: dict[str, Any], b: dict[str, Any]) -> None:
         st.sampled_from(
             ["push", "push_batch", "partial", "sample", "seeded", "sequences", "update", "resume"]
         ),
+        min_size=10,
         max_size=25,
     ),
     prioritized=st.booleans(),
