@@ -80,7 +80,7 @@ def test_arrays_that_do_not_fit_are_refused(
 
 
 def test_strata_fall_in_proportion_to_priorities() -> None:
-    """Priorities 1, 2, 5 of sum 8 in eight strata, α = β = 1: weights 1, 1/2, 1/5; roots for β = 1/2."""
+    """Priorities 1, 2, 5 of sum 8 in eight strata, α = β = 1: weights 1, 1/2, 1/5; then β = 1/2."""
     buffer = filled(PrioritizedReplayBuffer, 3, alpha=1.0, beta=1.0)
     buffer.update_priorities([0, 1, 1, 2], [1, 9, 2, 5])
     batch = buffer.sample(8)
