@@ -2,37 +2,117 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
+from rlox.batches.rollout import RolloutBatch
+from rlox.losses import evaluate_actions
+from rlox.training.hooks import Hooks
+
+TOLERANCE = 1e-5
+"""How far numbers may differ after some steps, relative to the largest of them."""
 
 
 def relative_error(ours: Any, reference: Any) -> float:
     """Return the largest difference, relative to the largest of the references."""
     ours, reference = np.asarray(ours, np.float64), np.asarray(reference, np.float64)
-    return float(np.abs(ours - reference).max() / np.abs(reference).max())
+    return float(np.abs(ours - reference).max() / max(np.abs(reference).max(), 1e-30))
 
 
-def require_equal_updates(
-    native: Any, torch_: Any, terms: Any, expected: Any, tolerance: float
-) -> None:
+def random_rollout(
+    env: str, policy: Any, n_steps: int, n_envs: int, masked: bool = False
+) -> RolloutBatch:
+    """Return a rollout at random whose old policy lies some way from ``policy``.
+
+    Episodes begin in it, if the policy has a memory.
+    """
+    generator, n = torch.Generator().manual_seed(2), n_steps * n_envs
+    normal, made = partial(torch.randn, generator=generator), gymnasium.make(env)
+    obs, masks, memory = normal(n, *made.observation_space.shape), None, {}
+    if isinstance(made.action_space, spaces.Discrete):
+        width = int(made.action_space.n)
+        actions = torch.randint(width, (n,), generator=generator)
+        if masked:
+            masks = torch.rand(n, width, generator=generator) < 0.7
+            masks[torch.arange(n), actions] = True
+    else:
+        actions = normal(n, *made.action_space.shape)
+    if hasattr(policy, "state_size"):
+        memory["initial_state"] = normal(n_envs, policy.state_size)
+        memory["episode_starts"] = torch.rand(n, generator=generator) < 0.1
+    zeros, ended = torch.zeros(n), torch.zeros(n, dtype=torch.bool)
+    batch = RolloutBatch(
+        obs=obs,
+        actions=actions,
+        log_probs=zeros,
+        values=zeros,
+        rewards=zeros,
+        terminated=ended,
+        truncated=ended,
+        advantages=normal(n),
+        returns=zeros,
+        n_steps=n_steps,
+        n_envs=n_envs,
+        action_masks=masks,
+        **memory,
+    )
+    with torch.no_grad():
+        log_probs, _, values = evaluate_actions(policy, batch)
+    values = values + 0.3 * normal(n)
+    return replace(
+        batch, log_probs=log_probs + 0.2 * normal(n), values=values, returns=values + normal(n)
+    )
+
+
+Learnt = tuple[Any, dict[str, float]]
+"""An algorithm, and the means of its loss's terms."""
+
+
+def learn_both(
+    policy_of: Callable[..., Any], kind: Any, env: str, masked: bool = False, **options: Any
+) -> tuple[Learnt, Learnt]:
+    """Return an algorithm with either backend, native first, after an update from one rollout.
+
+    Args:
+        policy_of: makes the policy for an env, of the sizes among the options.
+        kind: the algorithm.
+        env: its id.
+        masked: whether some actions are impossible.
+        options: of the policy and the algorithm.
+    """
+    sizes = {k: options.pop(k) for k in ("memory_size", "hidden") if k in options}
+    learnt = []
+    for backend in ("native", "torch"):
+        policy = policy_of(env, **sizes)
+        batch = random_rollout(env, policy, options["n_steps"], options["n_envs"], masked)
+        algorithm = kind(env, backend=backend, policy=policy, seed=5, **options)
+        objective = algorithm._objective(algorithm.schedules.at(0, 1))
+        terms = algorithm.learner.update(batch, objective, 1e-3, Hooks(algorithm))
+        learnt.append((algorithm, terms))
+    return learnt[0], learnt[1]
+
+
+def require_equal_updates(ours: Learnt, reference: Learnt) -> None:
     """Require the same parameters, moments, gradient, terms, counters and stream of orders.
 
     Args:
-        native: an algorithm that has learnt in Rust.
-        torch_: the same one that has learnt in torch.
-        terms: what the update in Rust returned.
-        expected: what torch's did.
-        tolerance: how far parameters may differ, relatively; the others may ten times as far.
+        ours: what has learnt in Rust.
+        reference: what has learnt in torch.
     """
+    (native, terms), (torch_, expected) = ours, reference
     assert native.clock.gradient_steps == torch_.clock.gradient_steps
-    assert relative_error(native.optimizer.parameters, torch_.optimizer.parameters) < tolerance
+    assert relative_error(native.optimizer.parameters, torch_.optimizer.parameters) < TOLERANCE
     for name, value in torch_.optimizer.state().items():
-        assert relative_error(native.optimizer.state()[name], value) < 10 * tolerance, name
+        assert relative_error(native.optimizer.state()[name], value) < TOLERANCE, name
     gradients = native.learner.learner.gradients()
-    assert relative_error(gradients, torch_.optimizer.gradients) < 10 * tolerance
-    assert terms == pytest.approx(expected, rel=10 * tolerance, abs=10 * tolerance)
+    assert relative_error(gradients, torch_.optimizer.gradients) < TOLERANCE
+    assert terms == pytest.approx(expected, rel=TOLERANCE, abs=TOLERANCE)
     drawn = [a.streams.torch("minibatches").get_state() for a in (native, torch_)]
     assert torch.equal(*drawn)

@@ -1,14 +1,15 @@
-"""Gradients of the native offline learners against autograd, in both precisions."""
+"""Gradients of the native offline learners against autograd."""
 
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from equal_updates import relative_error
+from equal_updates import TOLERANCE, relative_error
 from rlox.networks import (
     DeterministicPolicy,
     GaussianPolicy,
@@ -26,22 +27,8 @@ from rlox_offline.losses import (
     td3_bc_actor_loss,
 )
 
-DTYPES = [(torch.float32, 1e-5), (torch.float64, 1e-10)]
-
 WIDTH = 100
 """Of hidden layers: critics' second ones are gated in pieces of 64, the last not whole."""
-
-dtypes = pytest.mark.parametrize(("dtype", "tolerance"), DTYPES, ids=["f32", "f64"])
-
-
-def name_of(dtype: torch.dtype) -> str:
-    """Return what learners call a dtype."""
-    return str(dtype).removeprefix("torch.")
-
-
-def normal(generator: torch.Generator, dtype: torch.dtype, *shape: int) -> torch.Tensor:
-    """Return standard normal numbers, the same in either precision."""
-    return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
 
 
 def adam_of(network: torch.nn.Module) -> dict[str, Any]:
@@ -63,21 +50,19 @@ def gradient_of(network: torch.nn.Module) -> Any:
     return torch.cat([parameter.grad.flatten() for parameter in network.parameters()]).numpy()
 
 
-@dtypes
-def test_the_gradient_of_a_cloning_policy_equals_autograd(
-    dtype: torch.dtype, tolerance: float
-) -> None:
+def test_the_gradient_of_a_cloning_policy_equals_autograd() -> None:
     """Of the policy's loss, whose scale depends on all rows of the minibatch."""
     generator = torch.Generator().manual_seed(1)
-    policy = DeterministicPolicy(5, 3, WIDTH, generator=generator).to(dtype)
-    critics = TwinQNetwork(5, 3, WIDTH, generator=generator).to(dtype)
-    obs, actions = normal(generator, dtype, 101, 5), normal(generator, dtype, 101, 3).tanh()
+    normal = partial(torch.randn, generator=generator)
+    policy = DeterministicPolicy(5, 3, WIDTH, generator=generator)
+    critics = TwinQNetwork(5, 3, WIDTH, generator=generator)
+    obs, actions = normal(101, 5), normal(101, 3).tanh()
 
     chosen = policy(obs)
     loss = td3_bc_actor_loss(critics(obs, chosen)[0], chosen, actions, 2.5)
     loss.backward()
 
-    learner = ContinuousLearner(5, 3, [WIDTH, WIDTH], 2, dtype=name_of(dtype))
+    learner = ContinuousLearner(5, 3, [WIDTH, WIDTH], 2)
     learnt = adam_of(policy)
     reported, _ = learner.step_policy(
         learnt,
@@ -88,8 +73,8 @@ def test_the_gradient_of_a_cloning_policy_equals_autograd(
         alpha=0.0,
         cloning=(actions.numpy(), 2.5),
     )
-    assert reported == pytest.approx(loss.item(), rel=tolerance)
-    assert relative_error(learner.gradients()[0], gradient_of(policy)) < tolerance
+    assert reported == pytest.approx(loss.item(), rel=TOLERANCE)
+    assert relative_error(learner.gradients()[0], gradient_of(policy)) < TOLERANCE
 
     with pytest.raises(ValueError, match="actions"):
         learner.step_policy(
@@ -99,20 +84,18 @@ def test_the_gradient_of_a_cloning_policy_equals_autograd(
 
 
 @pytest.mark.parametrize("calibrated", [False, True])
-@dtypes
-def test_gradients_of_conservative_critics_equal_autograd(
-    dtype: torch.dtype, tolerance: float, calibrated: bool
-) -> None:
+def test_gradients_of_conservative_critics_equal_autograd(calibrated: bool) -> None:
     """Of the squared errors and penalties, at actions that a policy makes of the same noise."""
     generator, n = torch.Generator().manual_seed(1), 10
-    policy = SquashedGaussianPolicy(5, 3, WIDTH, generator=generator).to(dtype)
-    critics = TwinQNetwork(5, 3, WIDTH, generator=generator).to(dtype)
-    target = TwinQNetwork(5, 3, WIDTH, generator=generator).to(dtype)
-    obs, next_obs = normal(generator, dtype, 101, 5), normal(generator, dtype, 101, 5)
-    actions, random = (normal(generator, dtype, *k, 101, 3).tanh() for k in ((), (n,)))
-    rewards, discounts = normal(generator, dtype, 101), normal(generator, dtype, 101).abs()
+    normal = partial(torch.randn, generator=generator)
+    policy = SquashedGaussianPolicy(5, 3, WIDTH, generator=generator)
+    critics = TwinQNetwork(5, 3, WIDTH, generator=generator)
+    target = TwinQNetwork(5, 3, WIDTH, generator=generator)
+    obs, next_obs = normal(101, 5), normal(101, 5)
+    actions, random = (normal(*k, 101, 3).tanh() for k in ((), (n,)))
+    rewards, discounts = normal(101), normal(101).abs()
     # values are near 0, so that some are below their bounds
-    bounds = 0.1 * normal(generator, dtype, 101) if calibrated else None
+    bounds = 0.1 * normal(101) if calibrated else None
 
     policy.generator = torch.Generator().manual_seed(2)
     with torch.no_grad():
@@ -132,7 +115,7 @@ def test_gradients_of_conservative_critics_equal_autograd(
     loss = critic_loss(q_values, targets.double())
     (loss + 2.5 * penalty.sum()).backward()
 
-    options: Any = {"log_std_bounds": policy.log_std_bounds, "dtype": name_of(dtype)}
+    options: Any = {"log_std_bounds": policy.log_std_bounds}
     learner, parameters = ContinuousLearner(5, 3, [WIDTH, WIDTH], 2, **options), flatten_parameters
     of_policy, learnt = parameters(policy).detach().numpy(), adam_of(critics)
     again = torch.Generator().manual_seed(2)
@@ -158,30 +141,30 @@ def test_gradients_of_conservative_critics_equal_autograd(
     with pytest.raises(ValueError, match="lower_bounds"):
         learner.penalize(*arguments, np.zeros(100))
     penalties = learner.penalize(*arguments, None if bounds is None else bounds.numpy())
-    assert penalties == pytest.approx(penalty.tolist(), rel=tolerance)
+    assert penalties == pytest.approx(penalty.tolist(), rel=TOLERANCE)
     entropy = learner.entropy(of_policy, next_obs.numpy(), noise)
     policy.generator.manual_seed(2)
     _, expected = policy.get_action_and_logprob(next_obs)
-    assert entropy == pytest.approx(-expected.mean().item(), rel=tolerance)
+    assert entropy == pytest.approx(-expected.mean().item(), rel=TOLERANCE)
     reported, value, _ = step()
-    assert reported == pytest.approx(loss.item(), rel=tolerance)
-    assert value == pytest.approx(q_values.mean().item(), rel=10 * tolerance)
-    assert relative_error(learner.gradients()[1], gradient_of(exact)) < tolerance
+    assert reported == pytest.approx(loss.item(), rel=TOLERANCE)
+    assert value == pytest.approx(q_values.mean().item(), rel=10 * TOLERANCE)
+    assert relative_error(learner.gradients()[1], gradient_of(exact)) < TOLERANCE
     with pytest.raises(ValueError, match="penalty"):
         step()  # a penalty counts once
 
 
-@dtypes
-def test_gradients_of_iql_equal_autograd(dtype: torch.dtype, tolerance: float) -> None:
+def test_gradients_of_iql_equal_autograd() -> None:
     """Of the value, and, with the value that its step made, of policy and critics."""
     generator = torch.Generator().manual_seed(1)
-    value = ValueNetwork(5, WIDTH, generator=generator).to(dtype)
-    policy = GaussianPolicy(5, 3, WIDTH, generator=generator).to(dtype)
-    critics = TwinQNetwork(5, 3, WIDTH, generator=generator).to(dtype)
-    target = TwinQNetwork(5, 3, WIDTH, generator=generator).to(dtype)
-    obs, next_obs = normal(generator, dtype, 101, 5), normal(generator, dtype, 101, 5)
-    actions = normal(generator, dtype, 101, 3).tanh()
-    rewards, discounts = normal(generator, dtype, 101), normal(generator, dtype, 101).abs()
+    normal = partial(torch.randn, generator=generator)
+    value = ValueNetwork(5, WIDTH, generator=generator)
+    policy = GaussianPolicy(5, 3, WIDTH, generator=generator)
+    critics = TwinQNetwork(5, 3, WIDTH, generator=generator)
+    target = TwinQNetwork(5, 3, WIDTH, generator=generator)
+    obs, next_obs = normal(101, 5), normal(101, 5)
+    actions = normal(101, 3).tanh()
+    rewards, discounts = normal(101), normal(101).abs()
     arrays = [adam_of(network) for network in (value, policy, critics)]
 
     with torch.no_grad():
@@ -206,7 +189,6 @@ def test_gradients_of_iql_equal_autograd(dtype: torch.dtype, tolerance: float) -
         [WIDTH, WIDTH],
         2,
         log_std_bounds=policy.log_std_bounds,
-        dtype=name_of(dtype),
     )
     batch = {"obs": obs, "actions": actions, "rewards": rewards, "next_obs": next_obs,
              "discounts": discounts}  # fmt: skip
@@ -221,7 +203,7 @@ def test_gradients_of_iql_equal_autograd(dtype: torch.dtype, tolerance: float) -
         max_weight=0.8,
     )
     expected = (value_loss, q_loss, policy_loss, q_values.mean(), weights.mean())
-    assert terms == pytest.approx([float(term.detach()) for term in expected], rel=tolerance)
+    assert terms == pytest.approx([float(term.detach()) for term in expected], rel=TOLERANCE)
     for ours, reference in zip(learner.gradients(), gradients, strict=True):
-        assert relative_error(ours, reference) < tolerance
+        assert relative_error(ours, reference) < TOLERANCE
     assert weights.min() < weights.max() == pytest.approx(0.8)

@@ -44,10 +44,13 @@ class Strange:
 class Stranger:
     """Somebody's algorithm: Q-learning on batches of its own making, without config or name."""
 
-    def __init__(self, objective: Any, backend: str, added: Any = None) -> None:
+    def __init__(
+        self, objective: Any, backend: str, added: Any = None, dtype: torch.dtype = torch.float32
+    ) -> None:
         generator = torch.Generator().manual_seed(0)
-        self.network = DiscreteQNetwork(4, 3, generator=generator)
-        self.target = DiscreteQNetwork(4, 3, generator=generator)
+        self.network, self.target = (
+            DiscreteQNetwork(4, 3, generator=generator).to(dtype) for _ in range(2)
+        )
         polyak_update(self.network, self.target, 1.0)
         self.optimizer = FlatOptimizer(self.network, partial(torch.optim.Adam))
         parts = {"network": self.network, "target": self.target, "optimizer": self.optimizer}
@@ -126,3 +129,17 @@ def test_added_losses_are_left_to_torch() -> None:
     for backend in ("native", "torch-compile"):
         with pytest.raises(BackendError, match=r"knows no added losses \(network.prior\)"):
             Stranger(QLearning(), backend, {"network": prior})
+
+
+def test_double_precision_is_torchs() -> None:
+    """Rust computes in single precision alone."""
+    reason = "it computes in float32, not torch.float64"
+    mine = Stranger(QLearning(), "auto", dtype=torch.float64)
+    assert str(mine.learner) == f"torch (not native: {reason})"
+    singles = {key: x for key, x in vars(batch()).items() if x is not None}
+    doubles = {key: x.double() if x.is_floating_point() else x for key, x in singles.items()}
+    before = mine.optimizer.parameters.clone()
+    mine.learner.step(Learn.VALUES, TransitionBatch(**doubles), 1e-2)
+    assert not torch.equal(before, mine.optimizer.parameters)
+    with pytest.raises(BackendError, match=f"'native' cannot do this: {reason}"):
+        Stranger(QLearning(), "native", dtype=torch.float64)

@@ -1045,10 +1045,9 @@ class QLearner:
         hidden: widths of the hidden layers; of a dueling network the one width.
         n_actions: number of actions A.
         dueling: whether two streams for value and advantages share the first layer.
-        dtype: ``"float32"`` or ``"float64"``, of parameters, moments and arithmetic.
 
     Raises:
-        ValueError: a size lies outside [1, 16384], or ``dtype`` is another.
+        ValueError: a size lies outside [1, 16384].
 
     Example:
         >>> QLearner(4, [64, 64], 2).n_parameters
@@ -1062,7 +1061,6 @@ class QLearner:
         n_actions: SupportsIndex,
         *,
         dueling: bool = False,
-        dtype: str = "float32",
     ) -> QLearner: ...
     @property
     def n_parameters(self) -> int:
@@ -1076,12 +1074,12 @@ class QLearner:
         learning_rate: float,
         double: bool,
         huber: bool,
-    ) -> tuple[float, float, NDArray[Any]]:
+    ) -> tuple[float, float, NDArray[np.float32]]:
         """Take one gradient step, on parameters and moments in place; without the interpreter lock.
 
         Args:
             learnt: ``parameters``, ``first_moments`` and ``second_moments``, shape ``(P,)`` each,
-                of the learner's dtype, contiguous, changed; ``step``, the gradient steps taken
+                float32, contiguous, changed; ``step``, the gradient steps taken
                 before, at most 2**53; ``betas``, in [0, 1), ``eps`` and ``max_grad_norm``, the
                 bound of the gradient's Euclidean norm or ``None``, none of them negative.
             target: parameters of the target network, shape ``(P,)``.
@@ -1117,7 +1115,7 @@ class QLearner:
             TypeError: an array holds no real numbers.
         """
 
-    def gradients(self) -> NDArray[Any]:
+    def gradients(self) -> NDArray[np.float32]:
         """Return the clipped gradient of the last step, shape ``(P,)``."""
 
 @final
@@ -1135,11 +1133,10 @@ class ContinuousLearner:
         n_critics: K.
         log_std_bounds: for a squashed Gaussian policy, what the logarithmic deviations are clipped
             to; ``None``: the policy is tanh of its network.
-        dtype: ``"float32"`` or ``"float64"``, of parameters, moments and arithmetic.
 
     Raises:
-        ValueError: a size lies outside [1, 16384], ``dtype`` is another, or ``log_std_bounds`` are
-            not two finite numbers, the smaller first.
+        ValueError: a size lies outside [1, 16384], or ``log_std_bounds`` are not two finite
+            numbers, the smaller first.
 
     Example:
         >>> learner = ContinuousLearner(3, 1, [64, 64], 2)
@@ -1155,7 +1152,6 @@ class ContinuousLearner:
         n_critics: SupportsIndex,
         *,
         log_std_bounds: tuple[float, float] | None = None,
-        dtype: str = "float32",
     ) -> ContinuousLearner: ...
     @property
     def act_dim(self) -> int:
@@ -1178,7 +1174,7 @@ class ContinuousLearner:
         alpha: float,
         scale: float,
         penalty_weight: float = 0.0,
-    ) -> tuple[float, float, NDArray[Any]]:
+    ) -> tuple[float, float, NDArray[np.float32]]:
         """Take one gradient step of the critics, in place; without the interpreter lock.
 
         Args:
@@ -1241,7 +1237,7 @@ class ContinuousLearner:
         """
 
     def follow(
-        self, target: NDArray[Any], parameters: ArrayLike, *, tau: float, rows: SupportsIndex
+        self, target: NDArray[np.float32], parameters: ArrayLike, *, tau: float, rows: SupportsIndex
     ) -> None:
         """Move a target network, in place: θ' ← θ' + τ (θ - θ'); without the interpreter lock.
 
@@ -1289,7 +1285,9 @@ class ContinuousLearner:
             TypeError: an array has another dtype.
         """
 
-    def act(self, policy: ArrayLike, obs: ArrayLike, noise: ArrayLike | None) -> NDArray[Any]:
+    def act(
+        self, policy: ArrayLike, obs: ArrayLike, noise: ArrayLike | None
+    ) -> NDArray[np.float32]:
         """Return the policy's action for each observation.
 
         Args:
@@ -1299,7 +1297,7 @@ class ContinuousLearner:
                 to the actions of another before they are clipped to [-1, 1]; ``None`` adds nothing.
 
         Returns:
-            Actions of the learner's dtype, shape ``(N, act_dim)``.
+            Shape ``(N, act_dim)``.
 
         Raises:
             ValueError: a shape does not fit, or a Gaussian policy gets no noise.
@@ -1319,7 +1317,7 @@ class ContinuousLearner:
             TypeError: an array has another dtype.
         """
 
-    def gradients(self) -> tuple[NDArray[Any], NDArray[Any]]:
+    def gradients(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return the clipped gradients of the last steps of policy and critics."""
 
 @final
@@ -1337,11 +1335,10 @@ class ImplicitLearner:
         hidden: widths of the hidden layers of all networks.
         n_critics: K.
         log_std_bounds: what the logarithmic deviations are clipped to.
-        dtype: ``"float32"`` or ``"float64"``, of parameters, moments and arithmetic.
 
     Raises:
-        ValueError: a size lies outside [1, 16384], ``dtype`` is another, or ``log_std_bounds`` are
-            not two finite numbers, the smaller first.
+        ValueError: a size lies outside [1, 16384], or ``log_std_bounds`` are not two finite
+            numbers, the smaller first.
 
     Example:
         >>> learner = ImplicitLearner(3, 1, [64, 64], 2, log_std_bounds=(-5.0, 2.0))
@@ -1357,7 +1354,6 @@ class ImplicitLearner:
         n_critics: SupportsIndex,
         *,
         log_std_bounds: tuple[float, float],
-        dtype: str = "float32",
     ) -> ImplicitLearner: ...
     @property
     def n_parameters(self) -> list[int]:
@@ -1404,7 +1400,7 @@ class ImplicitLearner:
             TypeError: an array has another dtype, or a number another type.
         """
 
-    def gradients(self) -> list[NDArray[Any]]:
+    def gradients(self) -> list[NDArray[np.float32]]:
         """Return the clipped gradients of the last step of value, policy and critics."""
 
 @final
@@ -1430,10 +1426,9 @@ class ActorCriticLearner:
         scaled: whether the logarithmic deviations of a Gaussian policy are no parameters but tanh
             of outputs of the policy network, behind those of the means.
         activation: of hidden layers, ``"tanh"`` or ``"relu"``.
-        dtype: ``"float32"`` or ``"float64"``, of parameters, moments and arithmetic.
 
     Raises:
-        ValueError: a size lies outside [1, 16384], or ``activation`` or ``dtype`` is another.
+        ValueError: a size lies outside [1, 16384], or ``activation`` is another.
         TypeError: not exactly one of ``n_actions``, ``choices`` and ``act_dim`` is given.
 
     Example:
@@ -1455,7 +1450,6 @@ class ActorCriticLearner:
         shared_memory: bool = False,
         scaled: bool = False,
         activation: str = "tanh",
-        dtype: str = "float32",
     ) -> ActorCriticLearner: ...
     @property
     def n_parameters(self) -> int:
@@ -1466,13 +1460,13 @@ class ActorCriticLearner:
 
         Hidden and cell state of the policy's LSTM, then those of the value's, unless both share it.
         """
-    def gradients(self) -> NDArray[Any]:
+    def gradients(self) -> NDArray[np.float32]:
         """Return the clipped gradient of the last minibatch, shape ``(P,)``."""
 
     def update(
         self,
-        parameters: NDArray[Any],
-        second_moments: NDArray[Any],
+        parameters: NDArray[np.float32],
+        second_moments: NDArray[np.float32],
         obs: ArrayLike,
         actions: ArrayLike,
         log_probs: ArrayLike,
@@ -1488,7 +1482,7 @@ class ActorCriticLearner:
         ent_coef: float,
         normalize_advantages: bool,
         step: SupportsIndex = 0,
-        first_moments: NDArray[Any] | None = None,
+        first_moments: NDArray[np.float32] | None = None,
         betas: tuple[float, float] | None = None,
         alpha: float | None = None,
         eps: float = 1e-8,
@@ -1506,7 +1500,7 @@ class ActorCriticLearner:
         objective is mean A log π(a|s). Without the interpreter lock.
 
         Args:
-            parameters: shape ``(P,)``, of the learner's dtype, contiguous; changed.
+            parameters: shape ``(P,)``, float32, contiguous; changed.
             second_moments: running mean of squared gradients; as ``parameters``.
             obs: shape ``(R, obs_dim)``.
             actions: shape ``(R,)``, whole numbers of any dtype, or ``(R, act_dim)``.
@@ -1553,7 +1547,7 @@ class ActorCriticLearner:
 
     def differentiate(
         self,
-        parameters: NDArray[Any],
+        parameters: NDArray[np.float32],
         obs: ArrayLike,
         actions: ArrayLike,
         log_probs: ArrayLike,
@@ -1574,7 +1568,7 @@ class ActorCriticLearner:
         lock.
 
         Args:
-            parameters: shape ``(P,)``, of the learner's dtype, contiguous.
+            parameters: shape ``(P,)``, float32, contiguous.
             obs: shape ``(R, obs_dim)``.
             actions: shape ``(R,)``, whole numbers of any dtype, or ``(R, act_dim)``.
             log_probs: log π_old(a|s), shape ``(R,)``.
@@ -1639,8 +1633,7 @@ class ActorCriticLearner:
         Raises:
             ValueError: a shape does not fit, the envs take other actions or observations than the
                 policy, or the policy has a memory.
-            TypeError: an array has another dtype, the learner is not float32, or both a stream and
-                noise are given.
+            TypeError: an array has another dtype, or both a stream and noise are given.
             RuntimeError: the envs have not been reset.
         """
 
@@ -1654,7 +1647,7 @@ class ActorCriticLearner:
 
         Raises:
             ValueError: the shape does not fit.
-            TypeError: the array has another dtype, or the learner is not float32.
+            TypeError: the array has another dtype.
         """
 
     def act(
@@ -1691,8 +1684,7 @@ class ActorCriticLearner:
 
         Raises:
             ValueError: a shape does not fit, or a row of masks allows no action.
-            TypeError: an array has another dtype, the learner is not float32, or both a stream and
-                noise are given.
+            TypeError: an array has another dtype, or both a stream and noise are given.
         """
 
     def remember(
@@ -1710,7 +1702,7 @@ class ActorCriticLearner:
 
         Raises:
             ValueError: a shape does not fit.
-            TypeError: an array has another dtype, or the learner is not float32.
+            TypeError: an array has another dtype.
         """
 
     def values(
@@ -1724,7 +1716,7 @@ class ActorCriticLearner:
 
         Raises:
             ValueError: a shape does not fit.
-            TypeError: the learner is not float32.
+            TypeError: an array has another dtype.
         """
 
 def set_num_threads(n: SupportsIndex | None) -> None:

@@ -28,12 +28,8 @@ WORD = 2**64
 
 
 def can_act(task: RolloutTask) -> bool:
-    """Return whether actions of a default policy may be drawn in Rust: in single precision only."""
-    return (
-        task.actions is not None
-        and type(task.collector) is RolloutCollector
-        and task.optimizer.parameters.dtype == torch.float32
-    )
+    """Return whether actions of a default policy may be drawn in Rust."""
+    return task.actions is not None and type(task.collector) is RolloutCollector
 
 
 def make_actor(

@@ -21,7 +21,6 @@ from rlox_native.optimizers import Adam
 from rlox_native.perceptrons import (
     as_array,
     batch_arrays,
-    dtype_of,
     make_rust_learner,
     require_types,
     sizes_of,
@@ -56,9 +55,8 @@ class NativeActorCriticLearner:
         self._learner = actor_critic_learner(parts, policy)
         self._policy = Adam(parts["policy_optimizer"], self._learner.n_policy_parameters)
         self._critic = Adam(parts["critic_optimizer"], self._learner.n_critic_parameters)
-        like: Tensor = parts["policy_optimizer"].parameters
         self._acting, self._next, self._present = (
-            NormalNoise(like, self._learner.act_dim) for _ in range(3)
+            NormalNoise(self._learner.act_dim) for _ in range(3)
         )
         self._steps: dict[Enum, Callable[[TransitionBatch, float], Any]]
         if soft:
@@ -191,9 +189,6 @@ def actor_critic_learner(parts: Any, kind: type[nn.Module]) -> ContinuousLearner
             f"it learns policies and critics of the same widths, not {[obs_dim, *hidden]} "
             f"and {sizes[:-1]}"
         )
-    dtypes = [dtype_of(policy), dtype_of(critic)]
-    if dtypes[0] != dtypes[1]:
-        raise BackendError(f"the policy is {dtypes[0]} and the critics are {dtypes[1]}")
     return make_rust_learner(
         ContinuousLearner,
         obs_dim,
@@ -201,5 +196,4 @@ def actor_critic_learner(parts: Any, kind: type[nn.Module]) -> ContinuousLearner
         hidden,
         critic.net.n_members,
         log_std_bounds=policy.log_std_bounds if squashed else None,
-        dtype=dtypes[0],
     )

@@ -14,7 +14,6 @@ from torch import nn
 
 from rlox_native._native import ActorCriticLearner, VecEnv
 from rlox_native.digests import require_code
-from rlox_native.optimizers import DTYPES
 from rlox_native.perceptrons import make_rust_learner, require_lstm, require_plain
 
 if TYPE_CHECKING:
@@ -66,7 +65,6 @@ class NativePerceptrons:
         self._learner = make_rust_learner(
             ActorCriticLearner, obs_dim, hidden, **head,
             scaled=not task.discrete, activation=ACTIVATIONS[task.activation],
-            dtype=DTYPES[torch.float32],
         )  # fmt: skip
         self._holds = False
         for part in task.replaced:

@@ -17,7 +17,6 @@ from rlox.spaces.rows import ActionRows
 from torch import Tensor, nn
 
 from rlox_native._native import ActorCriticLearner
-from rlox_native.optimizers import DTYPES
 from rlox_native.perceptrons import make_rust_learner, require_lstm, require_plain, sizes_of
 
 if TYPE_CHECKING:
@@ -124,13 +123,8 @@ def _make_separate(task: RolloutTask, networks: SeparatePerceptrons) -> ActorCri
 
 def _sized(task: RolloutTask, *sizes: Any, **options: Any) -> ActorCriticLearner:
     """Return a Rust learner of all parameters of the task's policy, and no others."""
-    parameters = task.optimizer.parameters
-    if parameters.dtype not in DTYPES:
-        raise BackendError(f"it computes in float32 and float64, not {parameters.dtype}")
-    learner = make_rust_learner(
-        ActorCriticLearner, *sizes, **options, dtype=DTYPES[parameters.dtype]
-    )
-    if learner.n_parameters != len(parameters):
+    learner = make_rust_learner(ActorCriticLearner, *sizes, **options)
+    if learner.n_parameters != len(task.optimizer.parameters):
         raise BackendError("it learns a policy's parameters; some are added, shared or missing")
     return learner
 

@@ -14,7 +14,6 @@ from rlox_native._native import ImplicitLearner
 from rlox_native.optimizers import Adam
 from rlox_native.perceptrons import (
     batch_arrays,
-    dtype_of,
     make_rust_learner,
     require_types,
     sizes_of,
@@ -98,5 +97,4 @@ def _implicit_learner(parts: Any) -> ImplicitLearner:
         hidden,
         critic.net.n_members,
         log_std_bounds=policy.log_std_bounds,
-        dtype=dtype_of(policy),
     )

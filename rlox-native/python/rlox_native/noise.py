@@ -16,12 +16,11 @@ class NormalNoise:
     A tensor and its array take torch several times as long as what is drawn for a batch.
 
     Args:
-        like: of the type of the numbers.
         width: numbers in a row.
     """
 
-    def __init__(self, like: torch.Tensor, width: int) -> None:
-        self._numbers = like.new_empty(0, width)
+    def __init__(self, width: int) -> None:
+        self._numbers = torch.empty(0, width, dtype=torch.float32)
         self._array: npt.NDArray[Any] = self._numbers.numpy()
 
     def draw(self, rows: int, generator: torch.Generator | None) -> npt.NDArray[Any]:

@@ -13,18 +13,18 @@ from rlox.errors import BackendError
 if TYPE_CHECKING:
     from rlox.nn import FlatOptimizer
 
-__all__ = ["DTYPES", "Adam", "step_rule"]
-
-DTYPES = {torch.float32: "float32", torch.float64: "float64"}
-"""What the Rust learners compute in."""
+__all__ = ["Adam", "step_rule"]
 
 
 def step_rule(optimizer: FlatOptimizer) -> dict[str, Any]:
     """Return the optimiser's constants as the Rust learners take them.
 
     Raises:
-        BackendError: it is neither Adam nor RMSprop, or has options that they do not know.
+        BackendError: it is neither Adam nor RMSprop, has options that they do not know, or moves
+            parameters of another dtype than float32.
     """
+    if optimizer.parameters.dtype != torch.float32:
+        raise BackendError(f"it computes in float32, not {optimizer.parameters.dtype}")
     options, kind = optimizer.options, optimizer.optimizer_class
     if optimizer.clip is not None:
         raise BackendError("it bounds gradients by their Euclidean norm, not by a rule")

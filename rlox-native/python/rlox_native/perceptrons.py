@@ -13,8 +13,6 @@ from rlox.learners.transitions import StepResult
 from rlox.nn import ReluMLP, TanhMLP
 from torch import nn
 
-from rlox_native.optimizers import DTYPES
-
 if TYPE_CHECKING:
     from rlox.batches.transitions import TransitionBatch
     from rlox.learners.transitions import ReplayTask
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = [
     "as_array",
     "batch_arrays",
-    "dtype_of",
     "make_rust_learner",
     "require_lstm",
     "require_plain",
@@ -152,11 +149,3 @@ def sizes_of(mlp: Any, kind: type[nn.Module] = ReluMLP) -> list[int]:
         raise BackendError(f"it learns perceptrons of plain linear layers with {ACTIVATIONS[kind]}")
     shapes: Any = [layer.weight.shape for layer in mlp.layers]
     return [shapes[0][1], *(n_out for n_out, _ in shapes)]
-
-
-def dtype_of(network: nn.Module) -> str:
-    """Return the name of the dtype that a network computes in."""
-    dtype = next(network.parameters()).dtype
-    if dtype not in DTYPES:
-        raise BackendError(f"it computes in float32 and float64, not {dtype}")
-    return DTYPES[dtype]

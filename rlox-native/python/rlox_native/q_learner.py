@@ -17,7 +17,6 @@ from rlox_native.optimizers import Adam
 from rlox_native.perceptrons import (
     as_array,
     batch_arrays,
-    dtype_of,
     make_rust_learner,
     require_plain,
     sizes_of,
@@ -96,5 +95,4 @@ def _q_learner(network: nn.Module) -> QLearner:
         widths[1:] if dueling else widths[1:-1],
         n_actions,
         dueling=dueling,
-        dtype=dtype_of(network),
     )

@@ -14,14 +14,13 @@ use crate::learner_batch::{BatchArrays, Rows};
 use crate::learner_memory;
 use crate::learner_networks::parse_networks;
 use crate::locks::lock;
-use crate::precision::{Precise, of_dtype, with_learner};
 use crate::replay::{Expected, read, vector};
 use crate::{env::VecEnv, learner_rollout};
 
 /// Takes the gradient steps of an iteration on arrays that the caller keeps.
 #[pyclass(frozen, module = "rlox_native")]
 pub(crate) struct ActorCriticLearner {
-    learner: Precise<Learner<f32>, Learner<f64>>,
+    learner: Mutex<Learner<f32>>,
     shape: ActorCritic,
     form: ActionForm,
 }
@@ -32,7 +31,7 @@ impl ActorCriticLearner {
     #[expect(clippy::needless_pass_by_value, reason = "what Python gives is owned")]
     #[pyo3(signature = (
         obs_dim, hidden, *, n_actions=None, choices=None, act_dim=None, critic_dim=None, memory_size=None,
-        shared_memory=false, scaled=false, activation="tanh", dtype="float32"
+        shared_memory=false, scaled=false, activation="tanh"
     ))]
     fn new(
         obs_dim: usize,
@@ -45,15 +44,12 @@ impl ActorCriticLearner {
         shared_memory: bool,
         scaled: bool,
         activation: &str,
-        dtype: &str,
     ) -> PyResult<Self> {
         let actions = (n_actions, choices.as_deref(), act_dim, scaled);
         let memory = memory_size.map(|units| (units, shared_memory));
         let (shape, form) =
             parse_networks(obs_dim, &hidden, actions, (critic_dim, memory), activation)?;
-        let new = || shape.clone();
-        let learner = of_dtype(dtype, || Ok(Learner::new(new())), || Ok(Learner::new(new())))?;
-        Ok(Self { learner, shape, form })
+        Ok(Self { learner: Mutex::new(Learner::new(shape.clone())), shape, form })
     }
 
     /// How many numbers are remembered of an episode.
@@ -70,7 +66,7 @@ impl ActorCriticLearner {
 
     /// The clipped gradient of the last minibatch, `(n_parameters,)`.
     fn gradients<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        with_learner!(self.learner, |learner| vector(py, &lock(learner).gradients()))
+        vector(py, &lock(&self.learner).gradients())
     }
 
     /// Take one gradient step per minibatch; return the means of the terms and the steps taken.
@@ -130,30 +126,29 @@ impl ActorCriticLearner {
         let values = Some(values);
         let rows =
             Rows { obs, actions, log_probs, values, advantages, returns, masks, states, starts };
-        let progress = with_learner!(self.learner, |learner: F| {
-            let mut parameters = output_array::<F, Ix1>(parameters, "parameters", &all)?;
-            let mut second = output_array::<F, Ix1>(second_moments, "second_moments", &all)?;
-            let first =
-                first_moments.map(|array| output_array::<F, Ix1>(array, "first_moments", &all));
-            let mut first = first.transpose()?;
-            let batch = BatchArrays::<F>::read(&self.shape, self.form, &rows)?;
-            let order = as_real_array(order, "order")?;
-            let [_, epoch_rows] = *order.shape() else {
-                return Err(PyValueError::new_err("order must have 2 dimensions"));
-            };
-            let expected = Expected { shape: order.shape(), like: "order", optional: 0 };
-            let order = read::<i64>(order.as_any(), "order", &expected)?;
-            let batch = batch.as_batch()?;
-            let order = order.as_slice()?;
-            let plan = Plan { order, epoch_rows, batch_size, loss, rule, target_kl };
-            let mut moments = Moments {
-                step,
-                first: first.as_mut().map_or(Ok(&mut [][..]), |first| first.as_slice_mut())?,
-                second: second.as_slice_mut()?,
-            };
-            let parameters = parameters.as_slice_mut()?;
-            py.detach(|| lock(learner).update(parameters, &mut moments, batch, plan))
-        });
+        let mut parameters = output_array::<f32, Ix1>(parameters, "parameters", &all)?;
+        let mut second = output_array::<f32, Ix1>(second_moments, "second_moments", &all)?;
+        let first =
+            first_moments.map(|array| output_array::<f32, Ix1>(array, "first_moments", &all));
+        let mut first = first.transpose()?;
+        let batch = BatchArrays::read(&self.shape, self.form, &rows)?;
+        let order = as_real_array(order, "order")?;
+        let [_, epoch_rows] = *order.shape() else {
+            return Err(PyValueError::new_err("order must have 2 dimensions"));
+        };
+        let expected = Expected { shape: order.shape(), like: "order", optional: 0 };
+        let order = read::<i64>(order.as_any(), "order", &expected)?;
+        let batch = batch.as_batch()?;
+        let order = order.as_slice()?;
+        let plan = Plan { order, epoch_rows, batch_size, loss, rule, target_kl };
+        let mut moments = Moments {
+            step,
+            first: first.as_mut().map_or(Ok(&mut [][..]), |first| first.as_slice_mut())?,
+            second: second.as_slice_mut()?,
+        };
+        let parameters = parameters.as_slice_mut()?;
+        let progress =
+            py.detach(|| lock(&self.learner).update(parameters, &mut moments, batch, plan));
         let progress = progress.map_err(raise)?;
         Ok((progress.terms.to_array(), progress.steps))
     }
@@ -186,13 +181,11 @@ impl ActorCriticLearner {
         let values = None; // which only a clip of the value's change reads
         let rows =
             Rows { obs, actions, log_probs, values, advantages, returns, masks, states, starts };
-        let terms = with_learner!(self.learner, |learner: F| {
-            let parameters = real_array::<F, Ix1>(parameters, "parameters")?;
-            let batch = BatchArrays::<F>::read(&self.shape, self.form, &rows)?;
-            let batch = batch.as_batch()?;
-            let parameters = parameters.as_slice()?;
-            py.detach(|| lock(learner).differentiate(parameters, batch, loss))
-        });
+        let parameters = real_array::<f32, Ix1>(parameters, "parameters")?;
+        let batch = BatchArrays::read(&self.shape, self.form, &rows)?;
+        let batch = batch.as_batch()?;
+        let parameters = parameters.as_slice()?;
+        let terms = py.detach(|| lock(&self.learner).differentiate(parameters, batch, loss));
         Ok(terms.map_err(raise)?.to_array())
     }
 
@@ -220,7 +213,7 @@ impl ActorCriticLearner {
         let shape = (self.shape.obs_dim(), self.form);
         learner_rollout::collect(
             py,
-            self.single()?,
+            &self.learner,
             shape,
             envs,
             (stream, noise),
@@ -232,7 +225,7 @@ impl ActorCriticLearner {
     /// Copy parameters for calls that are given none.
     fn hold(&self, parameters: &Bound<'_, PyAny>) -> PyResult<()> {
         let parameters = real_array::<f32, Ix1>(parameters, "parameters")?;
-        lock(self.single()?).hold(parameters.as_slice()?).map_err(raise)
+        lock(&self.learner).hold(parameters.as_slice()?).map_err(raise)
     }
 
     /// Draw an action for each row of `obs`; return actions (R, ...) and log-probabilities (R,).
@@ -247,7 +240,7 @@ impl ActorCriticLearner {
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyArray1<f32>>)> {
         let (seen, width) = (self.shape.seen_dim(), self.shape.head().width());
         let (shape, source) = ((seen, width, self.form), (stream, noise));
-        learner_rollout::act(self.single()?, shape, parameters, source, obs, action_masks)
+        learner_rollout::act(&self.learner, shape, parameters, source, obs, action_masks)
     }
 
     /// Take in one observation per row of `state`; return the states after them.
@@ -258,7 +251,7 @@ impl ActorCriticLearner {
         obs: &Bound<'py, PyAny>,
         state: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyArray2<f32>>> {
-        learner_memory::remember(self.single()?, &self.shape, parameters, obs, state)
+        learner_memory::remember(&self.learner, &self.shape, parameters, obs, state)
     }
 
     /// Return V of each row of `obs`, (R,).
@@ -268,20 +261,10 @@ impl ActorCriticLearner {
         parameters: Option<&Bound<'py, PyAny>>,
         obs: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
-        learner_rollout::values(self.single()?, parameters, obs)
+        learner_rollout::values(&self.learner, parameters, obs)
     }
 
     fn __repr__(&self) -> String {
         format!("ActorCriticLearner(obs_dim={}, {:?})", self.shape.obs_dim(), self.shape.head())
-    }
-}
-
-impl ActorCriticLearner {
-    /// The learner in single precision, which is the envs'.
-    fn single(&self) -> PyResult<&Mutex<Learner<f32>>> {
-        match &self.learner {
-            Precise::Single(learner) => Ok(learner),
-            Precise::Double(_) => Err(PyTypeError::new_err("rollouts are float32")),
-        }
     }
 }

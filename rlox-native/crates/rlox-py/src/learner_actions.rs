@@ -1,6 +1,6 @@
 //! Arrays of the actions that an actor-critic learns from and draws.
 
-use numpy::{Element, Ix2, PyReadonlyArray, PyUntypedArrayMethods};
+use numpy::{Ix2, PyReadonlyArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use rlox_learner::{ActionRows, Head};
@@ -41,12 +41,12 @@ pub(crate) fn parse_head(
 }
 
 /// The actions of R rows.
-pub(crate) enum ActionArray<'py, F: Element> {
+pub(crate) enum ActionArray<'py> {
     Integers(Cells<'py, i64>),
-    Reals(PyReadonlyArray<'py, F, Ix2>),
+    Reals(PyReadonlyArray<'py, f32, Ix2>),
 }
 
-impl<'py, F: Element> ActionArray<'py, F> {
+impl<'py> ActionArray<'py> {
     /// Reads as many actions as `log_probs` has rows.
     pub(crate) fn read(
         form: ActionForm,
@@ -62,14 +62,14 @@ impl<'py, F: Element> ActionArray<'py, F> {
                 read(actions, "actions", &expected).map(Self::Integers)
             }
             ActionForm::Reals(width) => {
-                let components = real_array::<F, Ix2>(actions, "actions")?;
+                let components = real_array::<f32, Ix2>(actions, "actions")?;
                 check_shape("actions", components.shape(), "log_probs", &[rows, width])?;
                 Ok(Self::Reals(components))
             }
         }
     }
 
-    pub(crate) fn as_rows(&self) -> PyResult<ActionRows<'_, F>> {
+    pub(crate) fn as_rows(&self) -> PyResult<ActionRows<'_, f32>> {
         Ok(match self {
             Self::Integers(actions) => ActionRows::Discrete(actions.as_slice()?),
             Self::Reals(components) => ActionRows::Continuous(components.as_slice()?),

@@ -2,10 +2,10 @@
 
 use std::sync::Mutex;
 
-use numpy::{Element, Ix1, Ix2, PyArray2, PyArrayMethods, PyReadonlyArray, PyUntypedArrayMethods};
+use numpy::{Ix1, Ix2, PyArray2, PyArrayMethods, PyReadonlyArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use rlox_learner::{ActorCritic, Learner, Real, Sequences};
+use rlox_learner::{ActorCritic, Learner, Sequences};
 
 use crate::convert::{check_shape, real_array};
 use crate::errors::raise;
@@ -14,13 +14,13 @@ use crate::learner_rollout::{as_option, read_parameters};
 use crate::locks::lock;
 
 /// The states before sequences, and where episodes begin in them.
-pub(crate) struct SequenceArrays<'py, F: Element> {
+pub(crate) struct SequenceArrays<'py> {
     length: usize,
-    states: PyReadonlyArray<'py, F, Ix2>,
+    states: PyReadonlyArray<'py, f32, Ix2>,
     starts: MaskArray<'py, Ix1>,
 }
 
-impl<'py, F: Element + Real> SequenceArrays<'py, F> {
+impl<'py> SequenceArrays<'py> {
     /// Reads both for `rows` rows, or neither.
     pub(crate) fn read(
         shape: &ActorCritic,
@@ -37,7 +37,7 @@ impl<'py, F: Element + Real> SequenceArrays<'py, F> {
                 return Err(PyTypeError::new_err(text));
             }
         };
-        let states = real_array::<F, Ix2>(states, "initial_state")?;
+        let states = real_array::<f32, Ix2>(states, "initial_state")?;
         let starts = mask_array::<Ix1>(starts, "episode_starts")?;
         let n = states.shape().first().copied().unwrap_or(0);
         check_shape("initial_state", states.shape(), "the memory", &[n, shape.state_size()])?;
@@ -52,7 +52,7 @@ impl<'py, F: Element + Real> SequenceArrays<'py, F> {
         Ok(Some(Self { length, states, starts }))
     }
 
-    pub(crate) fn as_sequences(&self) -> PyResult<Sequences<'_, F>> {
+    pub(crate) fn as_sequences(&self) -> PyResult<Sequences<'_, f32>> {
         let (length, starts) = (self.length, self.starts.as_slice());
         Ok(Sequences { length, starts, states: self.states.as_slice()? })
     }

@@ -5,8 +5,8 @@ use rlox_kernels::memory;
 
 use crate::errors::raise;
 
-/// Copies of a network's numbers that its learner keeps: gradients, and parameters as its products
-/// read them, of two precisions at most.
+/// Copies of a network's numbers that its learner keeps: gradients, and parameters, its target's too,
+/// as its products read them.
 const COPIES: usize = 4;
 
 /// Refuses what an argument makes so large that the machine, the container or a limit of the process
@@ -30,7 +30,7 @@ pub(crate) fn check_transitions(name: &'static str, number: usize, bytes: usize)
 pub(crate) fn check_memory(inputs: usize, units: usize) -> PyResult<()> {
     let gates = units.saturating_mul(4);
     let numbers = inputs.saturating_add(units).saturating_mul(gates).saturating_mul(2 * COPIES);
-    let bytes = numbers.saturating_mul(size_of::<f64>());
+    let bytes = numbers.saturating_mul(size_of::<f32>());
     check_room("memory_size", &units, bytes, "; take fewer units")
 }
 
@@ -45,5 +45,5 @@ pub(crate) fn check_networks(
     let pairs = sizes.iter().zip(sizes.iter().skip(1));
     let weights = pairs.fold(0_usize, |sum, (a, b)| sum.saturating_add(a.saturating_mul(*b)));
     let numbers = weights.saturating_mul(networks).saturating_mul(COPIES);
-    check_room("hidden", &hidden, numbers.saturating_mul(size_of::<f64>()), "; take fewer units")
+    check_room("hidden", &hidden, numbers.saturating_mul(size_of::<f32>()), "; take fewer units")
 }

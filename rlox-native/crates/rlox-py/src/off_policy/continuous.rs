@@ -1,6 +1,8 @@
 //! SAC, TD3 and DDPG, and what conservative Q-learning adds.
 
-use numpy::{Ix1, Ix2, Ix3, PyArray1, PyArrayMethods, PyUntypedArrayMethods};
+use std::sync::Mutex;
+
+use numpy::{Ix1, Ix2, Ix3, PyArray1, PyArray2, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_learner::off_policy::{self as kernels, Actor, Cloning, PolicyStep, Samples, ValueStep};
@@ -11,15 +13,12 @@ use crate::errors::raise;
 use crate::locks::lock;
 use crate::memory::check_networks;
 use crate::output::filled;
-use crate::precision::{Precise, of_dtype, with_learner};
 use crate::replay::vector;
-
-type Learners = Precise<kernels::ContinuousLearner<f32>, kernels::ContinuousLearner<f64>>;
 
 /// Takes gradient steps of a policy and its critics on arrays that the caller keeps.
 #[pyclass(frozen, module = "rlox_native")]
 pub(crate) struct ContinuousLearner {
-    learner: Learners,
+    learner: Mutex<kernels::ContinuousLearner<f32>>,
     n_critics: usize,
     obs_dim: usize,
     act_dim: usize,
@@ -29,16 +28,13 @@ pub(crate) struct ContinuousLearner {
 impl ContinuousLearner {
     #[new]
     #[expect(clippy::needless_pass_by_value, reason = "what Python gives is owned")]
-    #[pyo3(signature = (
-        obs_dim, act_dim, hidden, n_critics, *, log_std_bounds=None, dtype="float32"
-    ))]
+    #[pyo3(signature = (obs_dim, act_dim, hidden, n_critics, *, log_std_bounds=None))]
     fn new(
         obs_dim: usize,
         act_dim: usize,
         #[pyo3(from_py_with = parse_hidden)] hidden: Vec<usize>,
         n_critics: usize,
         log_std_bounds: Option<[f64; 2]>,
-        dtype: &str,
     ) -> PyResult<Self> {
         let actor = match log_std_bounds {
             Some(log_std_bounds) => Actor::SquashedGaussian { log_std_bounds },
@@ -46,11 +42,8 @@ impl ContinuousLearner {
         };
         let inputs = obs_dim.saturating_add(act_dim);
         check_networks(inputs, &hidden, 2, n_critics.saturating_add(2))?;
-        let learner = of_dtype(
-            dtype,
-            || kernels::ContinuousLearner::new(obs_dim, act_dim, &hidden, actor, n_critics),
-            || kernels::ContinuousLearner::new(obs_dim, act_dim, &hidden, actor, n_critics),
-        )?;
+        let learner = kernels::ContinuousLearner::new(obs_dim, act_dim, &hidden, actor, n_critics);
+        let learner = Mutex::new(learner.map_err(raise)?);
         Ok(Self { learner, n_critics, obs_dim, act_dim })
     }
 
@@ -63,13 +56,13 @@ impl ContinuousLearner {
     /// How many parameters the policy has.
     #[getter]
     fn n_policy_parameters(&self) -> usize {
-        with_learner!(self.learner, |learner| lock(learner).n_policy_parameters())
+        lock(&self.learner).n_policy_parameters()
     }
 
     /// How many parameters the critics have.
     #[getter]
     fn n_critic_parameters(&self) -> usize {
-        with_learner!(self.learner, |learner| lock(learner).n_critic_parameters())
+        lock(&self.learner).n_critic_parameters()
     }
 
     /// Take a gradient step of the critics; return the loss, the mean value and the TD errors.
@@ -89,33 +82,29 @@ impl ContinuousLearner {
         #[pyo3(from_py_with = real::scale)] scale: f64,
         #[pyo3(from_py_with = real::penalty_weight)] penalty_weight: f64,
     ) -> PyResult<(f64, f64, Py<PyAny>)> {
-        let critics = Adam::parse(critics, "critics")?;
+        let mut critics = Adam::parse(critics, "critics")?;
         let batch = BatchArrays::parse(batch)?;
         let step = ValueStep { alpha, scale, penalty_weight, rule: critics.rule(learning_rate) };
-        with_learner!(self.learner, |learner: F| {
-            let mut borrowed = critics.borrow::<F>()?;
-            let (parameters, mut moments) = borrowed.view()?;
-            let target = real_array::<F, Ix1>(target, "target")?;
-            let policy = real_array::<F, Ix1>(policy, "policy")?;
-            let actions = real_array::<F, Ix2>(&batch.actions, "actions")?;
-            let noise = noise.map(|noise| real_array::<F, Ix2>(noise, "noise")).transpose()?;
-            let rows = batch.borrow::<F>()?;
-            let mut errors = vec![0.0; self.n_critics * rows.len()];
-            let (target, policy, actions) =
-                (target.as_slice()?, policy.as_slice()?, actions.as_slice()?);
-            let noise = noise.as_ref().map_or(Ok(&[][..]), |noise| noise.as_slice())?;
-            let batch = rows.view()?;
-            let out = &mut errors;
-            let terms = py.detach(|| {
-                let moments = &mut moments;
-                lock(learner).step_values(
-                    parameters, target, policy, moments, batch, actions, noise, step, out,
-                )
-            });
-            let terms = terms.map_err(raise)?;
-            let errors = PyArray1::from_vec(py, errors).reshape([self.n_critics, rows.len()])?;
-            Ok((terms.loss, terms.value, errors.into_any().unbind()))
-        })
+        let (parameters, mut moments) = critics.view()?;
+        let target = real_array::<f32, Ix1>(target, "target")?;
+        let policy = real_array::<f32, Ix1>(policy, "policy")?;
+        let actions = real_array::<f32, Ix2>(&batch.actions, "actions")?;
+        let noise = noise.map(|noise| real_array::<f32, Ix2>(noise, "noise")).transpose()?;
+        let rows = batch.len();
+        let mut errors = vec![0.0; self.n_critics * rows];
+        let (target, policy, actions) =
+            (target.as_slice()?, policy.as_slice()?, actions.as_slice()?);
+        let noise = noise.as_ref().map_or(Ok(&[][..]), |noise| noise.as_slice())?;
+        let batch = batch.view()?;
+        let out = &mut errors;
+        let terms = py.detach(|| {
+            let moments = &mut moments;
+            lock(&self.learner)
+                .step_values(parameters, target, policy, moments, batch, actions, noise, step, out)
+        });
+        let terms = terms.map_err(raise)?;
+        let errors = PyArray1::from_vec(py, errors).reshape([self.n_critics, rows])?;
+        Ok((terms.loss, terms.value, errors.into_any().unbind()))
     }
 
     /// Take a gradient step of the policy; return the loss and the mean entropy.
@@ -131,29 +120,27 @@ impl ContinuousLearner {
         #[pyo3(from_py_with = real::alpha)] alpha: f64,
         cloning: Option<(Bound<'_, PyAny>, f64)>,
     ) -> PyResult<(f64, f64)> {
-        let policy = Adam::parse(policy, "policy")?;
-        with_learner!(self.learner, |learner: F| {
-            let mut borrowed = policy.borrow::<F>()?;
-            let (parameters, mut moments) = borrowed.view()?;
-            let critics = real_array::<F, Ix1>(critics, "critics")?;
-            let obs = real_array::<F, Ix2>(obs, "obs")?;
-            let noise = noise.map(|noise| real_array::<F, Ix2>(noise, "noise")).transpose()?;
-            let target;
-            let cloning = match cloning {
-                Some((actions, alpha)) => {
-                    target = real_array::<F, Ix2>(&actions, "actions")?;
-                    Some(Cloning { actions: target.as_slice()?, alpha })
-                }
-                None => None,
-            };
-            let step = PolicyStep { alpha, cloning, rule: policy.rule(learning_rate) };
-            let (critics, obs) = (critics.as_slice()?, obs.as_slice()?);
-            let noise = noise.as_ref().map_or(Ok(&[][..]), |noise| noise.as_slice())?;
-            let terms = py.detach(|| {
-                lock(learner).step_policy(parameters, critics, &mut moments, obs, noise, step)
-            });
-            terms.map(|terms| (terms.loss, terms.entropy)).map_err(raise)
-        })
+        let mut policy = Adam::parse(policy, "policy")?;
+        let rule = policy.rule(learning_rate);
+        let (parameters, mut moments) = policy.view()?;
+        let critics = real_array::<f32, Ix1>(critics, "critics")?;
+        let obs = real_array::<f32, Ix2>(obs, "obs")?;
+        let noise = noise.map(|noise| real_array::<f32, Ix2>(noise, "noise")).transpose()?;
+        let target;
+        let cloning = match cloning {
+            Some((actions, alpha)) => {
+                target = real_array::<f32, Ix2>(&actions, "actions")?;
+                Some(Cloning { actions: target.as_slice()?, alpha })
+            }
+            None => None,
+        };
+        let step = PolicyStep { alpha, cloning, rule };
+        let (critics, obs) = (critics.as_slice()?, obs.as_slice()?);
+        let noise = noise.as_ref().map_or(Ok(&[][..]), |noise| noise.as_slice())?;
+        let terms = py.detach(|| {
+            lock(&self.learner).step_policy(parameters, critics, &mut moments, obs, noise, step)
+        });
+        terms.map(|terms| (terms.loss, terms.entropy)).map_err(raise)
     }
 
     /// Move a target network's parameters towards those that learn.
@@ -166,12 +153,10 @@ impl ContinuousLearner {
         #[pyo3(from_py_with = real::tau)] tau: f64,
         rows: usize,
     ) -> PyResult<()> {
-        with_learner!(self.learner, |learner: F| {
-            let parameters = real_array::<F, Ix1>(parameters, "parameters")?;
-            let mut target = output_array::<F, Ix1>(target, "target", &[parameters.len()])?;
-            let (target, parameters) = (target.as_slice_mut()?, parameters.as_slice()?);
-            py.detach(|| lock(learner).follow(target, parameters, tau, rows)).map_err(raise)
-        })
+        let parameters = real_array::<f32, Ix1>(parameters, "parameters")?;
+        let mut target = output_array::<f32, Ix1>(target, "target", &[parameters.len()])?;
+        let (target, parameters) = (target.as_slice_mut()?, parameters.as_slice()?);
+        py.detach(|| lock(&self.learner).follow(target, parameters, tau, rows)).map_err(raise)
     }
 
     /// Return the penalty of each critic, and keep its gradient for the next step of the critics.
@@ -188,29 +173,26 @@ impl ContinuousLearner {
         lower_bounds: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Vec<f64>> {
         let batch = BatchArrays::parse(batch)?;
-        with_learner!(self.learner, |learner: F| {
-            let critics = real_array::<F, Ix1>(critics, "critics")?;
-            let policy = real_array::<F, Ix1>(policy, "policy")?;
-            let actions = real_array::<F, Ix2>(&batch.actions, "actions")?;
-            let random = real_array::<F, Ix3>(random, "random")?;
-            let here = real_array::<F, Ix3>(here, "here")?;
-            let there = real_array::<F, Ix3>(there, "there")?;
-            let bounds = lower_bounds.map(|bounds| real_array::<F, Ix1>(bounds, "lower_bounds"));
-            let bounds = bounds.transpose()?;
-            let rows = batch.borrow::<F>()?;
-            let rows = rows.view()?;
-            let (critics, policy, actions) =
-                (critics.as_slice()?, policy.as_slice()?, actions.as_slice()?);
-            let samples = Samples {
-                random: random.as_slice()?,
-                here: here.as_slice()?,
-                there: there.as_slice()?,
-                lower_bounds: bounds.as_ref().map(|bounds| bounds.as_slice()).transpose()?,
-            };
-            let (obs, next_obs) = (rows.obs, rows.next_obs);
-            py.detach(|| lock(learner).penalize(critics, policy, obs, next_obs, actions, samples))
-                .map_err(raise)
-        })
+        let critics = real_array::<f32, Ix1>(critics, "critics")?;
+        let policy = real_array::<f32, Ix1>(policy, "policy")?;
+        let actions = real_array::<f32, Ix2>(&batch.actions, "actions")?;
+        let random = real_array::<f32, Ix3>(random, "random")?;
+        let here = real_array::<f32, Ix3>(here, "here")?;
+        let there = real_array::<f32, Ix3>(there, "there")?;
+        let bounds = lower_bounds.map(|bounds| real_array::<f32, Ix1>(bounds, "lower_bounds"));
+        let bounds = bounds.transpose()?;
+        let rows = batch.view()?;
+        let (critics, policy, actions) =
+            (critics.as_slice()?, policy.as_slice()?, actions.as_slice()?);
+        let samples = Samples {
+            random: random.as_slice()?,
+            here: here.as_slice()?,
+            there: there.as_slice()?,
+            lower_bounds: bounds.as_ref().map(|bounds| bounds.as_slice()).transpose()?,
+        };
+        let (obs, next_obs) = (rows.obs, rows.next_obs);
+        py.detach(|| lock(&self.learner).penalize(critics, policy, obs, next_obs, actions, samples))
+            .map_err(raise)
     }
 
     /// Return the policy's action for each row of `obs`, `(N, act_dim)`.
@@ -220,18 +202,16 @@ impl ContinuousLearner {
         policy: &Bound<'py, PyAny>,
         obs: &Bound<'py, PyAny>,
         noise: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        with_learner!(self.learner, |learner: F| {
-            let policy = real_array::<F, Ix1>(policy, "policy")?;
-            let obs = real_array::<F, Ix2>(obs, "obs")?;
-            let rows = obs.shape().first().copied().unwrap_or(0);
-            check_shape("obs", obs.shape(), "the policy", &[rows, self.obs_dim])?;
-            let noise = noise.map(|noise| real_array::<F, Ix2>(noise, "noise")).transpose()?;
-            let (py, policy, seen) = (obs.py(), policy.as_slice()?, obs.as_slice()?);
-            let noise = noise.as_ref().map_or(Ok(&[][..]), |noise| noise.as_slice())?;
-            let act = |actions: &mut [F]| lock(learner).act(policy, seen, noise, actions);
-            Ok(filled(py, Ix2(rows, self.act_dim), act)?.into_any())
-        })
+    ) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        let policy = real_array::<f32, Ix1>(policy, "policy")?;
+        let obs = real_array::<f32, Ix2>(obs, "obs")?;
+        let rows = obs.shape().first().copied().unwrap_or(0);
+        check_shape("obs", obs.shape(), "the policy", &[rows, self.obs_dim])?;
+        let noise = noise.map(|noise| real_array::<f32, Ix2>(noise, "noise")).transpose()?;
+        let (py, policy, seen) = (obs.py(), policy.as_slice()?, obs.as_slice()?);
+        let noise = noise.as_ref().map_or(Ok(&[][..]), |noise| noise.as_slice())?;
+        let act = |actions: &mut [f32]| lock(&self.learner).act(policy, seen, noise, actions);
+        filled(py, Ix2(rows, self.act_dim), act)
     }
 
     /// Return the mean of -log π of the actions that the policy makes of noise.
@@ -242,21 +222,17 @@ impl ContinuousLearner {
         obs: &Bound<'_, PyAny>,
         noise: &Bound<'_, PyAny>,
     ) -> PyResult<f64> {
-        with_learner!(self.learner, |learner: F| {
-            let policy = real_array::<F, Ix1>(policy, "policy")?;
-            let obs = real_array::<F, Ix2>(obs, "obs")?;
-            let noise = real_array::<F, Ix2>(noise, "noise")?;
-            let (policy, obs, noise) = (policy.as_slice()?, obs.as_slice()?, noise.as_slice()?);
-            py.detach(|| lock(learner).entropy(policy, obs, noise)).map_err(raise)
-        })
+        let policy = real_array::<f32, Ix1>(policy, "policy")?;
+        let obs = real_array::<f32, Ix2>(obs, "obs")?;
+        let noise = real_array::<f32, Ix2>(noise, "noise")?;
+        let (policy, obs, noise) = (policy.as_slice()?, obs.as_slice()?, noise.as_slice()?);
+        py.detach(|| lock(&self.learner).entropy(policy, obs, noise)).map_err(raise)
     }
 
     /// The gradients of the last steps of the policy and of the critics.
     fn gradients<'py>(&self, py: Python<'py>) -> (Bound<'py, PyAny>, Bound<'py, PyAny>) {
-        with_learner!(self.learner, |learner| {
-            let learner = lock(learner);
-            (vector(py, &learner.policy_gradients()), vector(py, &learner.critic_gradients()))
-        })
+        let learner = lock(&self.learner);
+        (vector(py, &learner.policy_gradients()), vector(py, &learner.critic_gradients()))
     }
 
     fn __repr__(&self) -> String {

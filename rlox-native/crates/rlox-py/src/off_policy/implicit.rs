@@ -1,5 +1,7 @@
 //! Implicit Q-learning.
 
+use std::sync::Mutex;
+
 use numpy::{Ix1, Ix2};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -12,15 +14,12 @@ use crate::convert::{parse_hidden, real, real_array};
 use crate::errors::raise;
 use crate::locks::lock;
 use crate::memory::check_networks;
-use crate::precision::{Precise, of_dtype, with_learner};
 use crate::replay::vector;
-
-type Learners = Precise<Kernel<f32>, Kernel<f64>>;
 
 /// Takes gradient steps of implicit Q-learning on arrays that the caller keeps.
 #[pyclass(frozen, module = "rlox_native")]
 pub(crate) struct ImplicitLearner {
-    learner: Learners,
+    learner: Mutex<Kernel<f32>>,
     n_critics: usize,
     act_dim: usize,
 }
@@ -29,29 +28,25 @@ pub(crate) struct ImplicitLearner {
 impl ImplicitLearner {
     #[new]
     #[expect(clippy::needless_pass_by_value, reason = "what Python gives is owned")]
-    #[pyo3(signature = (obs_dim, act_dim, hidden, n_critics, *, log_std_bounds, dtype="float32"))]
+    #[pyo3(signature = (obs_dim, act_dim, hidden, n_critics, *, log_std_bounds))]
     fn new(
         obs_dim: usize,
         act_dim: usize,
         #[pyo3(from_py_with = parse_hidden)] hidden: Vec<usize>,
         n_critics: usize,
         log_std_bounds: [f64; 2],
-        dtype: &str,
     ) -> PyResult<Self> {
         let inputs = obs_dim.saturating_add(act_dim);
         check_networks(inputs, &hidden, 2, n_critics.saturating_add(2))?;
-        let learner = of_dtype(
-            dtype,
-            || Kernel::new(obs_dim, act_dim, &hidden, n_critics, log_std_bounds),
-            || Kernel::new(obs_dim, act_dim, &hidden, n_critics, log_std_bounds),
-        )?;
+        let learner = Kernel::new(obs_dim, act_dim, &hidden, n_critics, log_std_bounds);
+        let learner = Mutex::new(learner.map_err(raise)?);
         Ok(Self { learner, n_critics, act_dim })
     }
 
     /// How many parameters value, policy and critics have.
     #[getter]
     fn n_parameters(&self) -> [usize; 3] {
-        with_learner!(self.learner, |learner| lock(learner).n_parameters())
+        lock(&self.learner).n_parameters()
     }
 
     /// Take a gradient step of all networks; return the terms.
@@ -73,35 +68,33 @@ impl ImplicitLearner {
         #[pyo3(from_py_with = real::temperature)] temperature: f64,
         #[pyo3(from_py_with = real::max_weight)] max_weight: f64,
     ) -> PyResult<(f64, f64, f64, f64, f64)> {
-        let value = Adam::parse(value, "value")?;
-        let policy = Adam::parse(policy, "policy")?;
-        let critics = Adam::parse(critics, "critics")?;
+        let mut value = Adam::parse(value, "value")?;
+        let mut policy = Adam::parse(policy, "policy")?;
+        let mut critics = Adam::parse(critics, "critics")?;
         let batch = BatchArrays::parse(batch)?;
         let losses = ImplicitLosses { expectile, temperature, max_weight };
-        let terms = with_learner!(self.learner, |learner: F| {
-            let mut of_value = value.borrow::<F>()?;
-            let mut of_policy = policy.borrow::<F>()?;
-            let mut of_critics = critics.borrow::<F>()?;
-            let (parameters, moments) = of_value.view()?;
-            let value = Learnt { parameters, moments, rule: value.rule(learning_rate) };
-            let (parameters, moments) = of_policy.view()?;
-            let policy = Learnt { parameters, moments, rule: policy.rule(policy_learning_rate) };
-            let (parameters, moments) = of_critics.view()?;
-            let critics = Learnt { parameters, moments, rule: critics.rule(learning_rate) };
-            let target = real_array::<F, Ix1>(target, "target")?;
-            let actions = real_array::<F, Ix2>(&batch.actions, "actions")?;
-            let rows = batch.borrow::<F>()?;
-            let (target, actions, rows) = (target.as_slice()?, actions.as_slice()?, rows.view()?);
-            let parts = ImplicitParts { value, policy, critics };
-            py.detach(|| lock(learner).step(parts, target, rows, actions, losses)).map_err(raise)?
-        });
-        let ImplicitTerms { value_loss, q_loss, policy_loss, q_value, weight } = terms;
+        let rule = value.rule(learning_rate);
+        let (parameters, moments) = value.view()?;
+        let value = Learnt { parameters, moments, rule };
+        let rule = policy.rule(policy_learning_rate);
+        let (parameters, moments) = policy.view()?;
+        let policy = Learnt { parameters, moments, rule };
+        let rule = critics.rule(learning_rate);
+        let (parameters, moments) = critics.view()?;
+        let critics = Learnt { parameters, moments, rule };
+        let target = real_array::<f32, Ix1>(target, "target")?;
+        let actions = real_array::<f32, Ix2>(&batch.actions, "actions")?;
+        let (target, actions, rows) = (target.as_slice()?, actions.as_slice()?, batch.view()?);
+        let parts = ImplicitParts { value, policy, critics };
+        let terms = py.detach(|| lock(&self.learner).step(parts, target, rows, actions, losses));
+        let ImplicitTerms { value_loss, q_loss, policy_loss, q_value, weight } =
+            terms.map_err(raise)?;
         Ok((value_loss, q_loss, policy_loss, q_value, weight))
     }
 
     /// The gradients of the last step of value, policy and critics.
     fn gradients<'py>(&self, py: Python<'py>) -> [Bound<'py, PyAny>; 3] {
-        with_learner!(self.learner, |l| lock(l).gradients().map(|values| vector(py, &values)))
+        lock(&self.learner).gradients().map(|values| vector(py, &values))
     }
 
     fn __repr__(&self) -> String {

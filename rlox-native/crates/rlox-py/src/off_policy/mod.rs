@@ -8,7 +8,7 @@ pub(crate) use continuous::ContinuousLearner;
 pub(crate) use implicit::ImplicitLearner;
 pub(crate) use q_learner::QLearner;
 
-use numpy::{Element, Ix1, Ix2, PyReadonlyArray, PyReadwriteArray, PyUntypedArrayMethods};
+use numpy::{Ix1, Ix2, PyReadonlyArray, PyReadwriteArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -23,23 +23,15 @@ fn item<'py>(dict: &Bound<'py, PyDict>, name: &str, key: &str) -> PyResult<Bound
     dict.get_item(key)?.ok_or_else(lacks)
 }
 
-/// What Python gives to move parameters with: Adam's moments, and its constants.
+/// What Python gives to move parameters with: Adam's moments, borrowed, and its constants.
 struct Adam<'py> {
-    parameters: Bound<'py, PyAny>,
-    first_moments: Bound<'py, PyAny>,
-    second_moments: Bound<'py, PyAny>,
+    parameters: PyReadwriteArray<'py, f32, Ix1>,
+    first: PyReadwriteArray<'py, f32, Ix1>,
+    second: PyReadwriteArray<'py, f32, Ix1>,
     step: u64,
     betas: [f64; 2],
     eps: f64,
     max_grad_norm: Option<f64>,
-}
-
-/// The arrays of [`Adam`], borrowed.
-struct Learnt<'py, F: Element> {
-    parameters: PyReadwriteArray<'py, F, Ix1>,
-    first: PyReadwriteArray<'py, F, Ix1>,
-    second: PyReadwriteArray<'py, F, Ix1>,
-    step: u64,
 }
 
 impl<'py> Adam<'py> {
@@ -51,11 +43,12 @@ impl<'py> Adam<'py> {
             PyTypeError::new_err(format!("{name}['{key}'] must be {expected}, got {got}"))
         };
         let parameters = item("parameters")?;
+        let all = [parameters.len()?];
         let (betas, largest) = (item("betas")?, item("max_grad_norm")?);
         Ok(Self {
-            parameters,
-            first_moments: item("first_moments")?,
-            second_moments: item("second_moments")?,
+            parameters: output_array(&parameters, "parameters", &all)?,
+            first: output_array(&item("first_moments")?, "first_moments", &all)?,
+            second: output_array(&item("second_moments")?, "second_moments", &all)?,
             step: parse_step(&item("step")?)?,
             betas: betas.extract().map_err(|_| wrong("betas", "two real numbers", &betas))?,
             eps: parse_real(&item("eps")?, "eps")?,
@@ -70,43 +63,22 @@ impl<'py> Adam<'py> {
         StepRule { optimizer, learning_rate, max_grad_norm: self.max_grad_norm }
     }
 
-    fn borrow<F: Element>(&self) -> PyResult<Learnt<'py, F>> {
-        let all = [self.parameters.len()?];
-        Ok(Learnt {
-            parameters: output_array(&self.parameters, "parameters", &all)?,
-            first: output_array(&self.first_moments, "first_moments", &all)?,
-            second: output_array(&self.second_moments, "second_moments", &all)?,
-            step: self.step,
-        })
-    }
-}
-
-impl<F: Element> Learnt<'_, F> {
-    fn view(&mut self) -> PyResult<(&mut [F], Moments<'_, F>)> {
-        let Self { parameters, first, second, step } = self;
+    fn view(&mut self) -> PyResult<(&mut [f32], Moments<'_, f32>)> {
+        let Self { parameters, first, second, step, .. } = self;
         let moments =
             Moments { step: *step, first: first.as_slice_mut()?, second: second.as_slice_mut()? };
         Ok((parameters.as_slice_mut()?, moments))
     }
 }
 
-/// A batch as Python gives it.
+/// The arrays of a batch, borrowed; actions are not, as their type differs.
 struct BatchArrays<'py> {
-    obs: Bound<'py, PyAny>,
+    obs: PyReadonlyArray<'py, f32, Ix2>,
     actions: Bound<'py, PyAny>,
-    rewards: Bound<'py, PyAny>,
-    next_obs: Bound<'py, PyAny>,
-    discounts: Bound<'py, PyAny>,
-    weights: Option<Bound<'py, PyAny>>,
-}
-
-/// The arrays of [`BatchArrays`], borrowed; actions apart, as their type differs.
-struct Rows<'py, F: Element> {
-    obs: PyReadonlyArray<'py, F, Ix2>,
-    rewards: PyReadonlyArray<'py, F, Ix1>,
-    next_obs: PyReadonlyArray<'py, F, Ix2>,
-    discounts: PyReadonlyArray<'py, F, Ix1>,
-    weights: Option<PyReadonlyArray<'py, F, Ix1>>,
+    rewards: PyReadonlyArray<'py, f32, Ix1>,
+    next_obs: PyReadonlyArray<'py, f32, Ix2>,
+    discounts: PyReadonlyArray<'py, f32, Ix1>,
+    weights: Option<PyReadonlyArray<'py, f32, Ix1>>,
 }
 
 impl<'py> BatchArrays<'py> {
@@ -114,32 +86,23 @@ impl<'py> BatchArrays<'py> {
     fn parse(dict: &Bound<'py, PyDict>) -> PyResult<Self> {
         let item = |key| item(dict, "batch", key);
         Ok(Self {
-            obs: item("obs")?,
+            obs: real_array(&item("obs")?, "obs")?,
             actions: item("actions")?,
-            rewards: item("rewards")?,
-            next_obs: item("next_obs")?,
-            discounts: item("discounts")?,
-            weights: Some(item("weights")?).filter(|weights| !weights.is_none()),
+            rewards: real_array(&item("rewards")?, "rewards")?,
+            next_obs: real_array(&item("next_obs")?, "next_obs")?,
+            discounts: real_array(&item("discounts")?, "discounts")?,
+            weights: Some(item("weights")?)
+                .filter(|weights| !weights.is_none())
+                .map(|weights| real_array(&weights, "weights"))
+                .transpose()?,
         })
     }
 
-    fn borrow<F: Element>(&self) -> PyResult<Rows<'py, F>> {
-        Ok(Rows {
-            obs: real_array(&self.obs, "obs")?,
-            rewards: real_array(&self.rewards, "rewards")?,
-            next_obs: real_array(&self.next_obs, "next_obs")?,
-            discounts: real_array(&self.discounts, "discounts")?,
-            weights: self.weights.as_ref().map(|w| real_array(w, "weights")).transpose()?,
-        })
-    }
-}
-
-impl<F: Element> Rows<'_, F> {
     fn len(&self) -> usize {
         self.rewards.len()
     }
 
-    fn view(&self) -> PyResult<Transitions<'_, F>> {
+    fn view(&self) -> PyResult<Transitions<'_, f32>> {
         Ok(Transitions {
             obs: self.obs.as_slice()?,
             next_obs: self.next_obs.as_slice()?,

@@ -1,5 +1,7 @@
 //! Deep Q-learning.
 
+use std::sync::Mutex;
+
 use numpy::{Ix1, Ix2, PyArray1, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -11,13 +13,12 @@ use crate::errors::raise;
 use crate::locks::lock;
 use crate::memory::check_networks;
 use crate::output::filled;
-use crate::precision::{Precise, of_dtype, with_learner};
 use crate::replay::{Expected, read, vector};
 
 /// Takes gradient steps of action values on arrays that the caller keeps.
 #[pyclass(frozen, module = "rlox_native")]
 pub(crate) struct QLearner {
-    learner: Precise<kernels::QLearner<f32>, kernels::QLearner<f64>>,
+    learner: Mutex<kernels::QLearner<f32>>,
     shape: QNetwork,
 }
 
@@ -25,13 +26,12 @@ pub(crate) struct QLearner {
 impl QLearner {
     #[new]
     #[expect(clippy::needless_pass_by_value, reason = "what Python gives is owned")]
-    #[pyo3(signature = (obs_dim, hidden, n_actions, *, dueling=false, dtype="float32"))]
+    #[pyo3(signature = (obs_dim, hidden, n_actions, *, dueling=false))]
     fn new(
         obs_dim: usize,
         #[pyo3(from_py_with = parse_hidden)] hidden: Vec<usize>,
         n_actions: usize,
         dueling: bool,
-        dtype: &str,
     ) -> PyResult<Self> {
         check_networks(obs_dim, &hidden, n_actions, 1)?;
         let shape = match (dueling, hidden.as_slice()) {
@@ -43,12 +43,7 @@ impl QLearner {
             (false, hidden) => QNetwork::plain(obs_dim, hidden, n_actions),
         }
         .map_err(raise)?;
-        let learner = of_dtype(
-            dtype,
-            || Ok(kernels::QLearner::new(shape.clone())),
-            || Ok(kernels::QLearner::new(shape.clone())),
-        )?;
-        Ok(Self { learner, shape })
+        Ok(Self { learner: Mutex::new(kernels::QLearner::new(shape.clone())), shape })
     }
 
     /// How many parameters the network has.
@@ -69,26 +64,23 @@ impl QLearner {
         double: bool,
         huber: bool,
     ) -> PyResult<(f64, f64, Py<PyAny>)> {
-        let learnt = Adam::parse(learnt, "learnt")?;
+        let mut learnt = Adam::parse(learnt, "learnt")?;
         let batch = BatchArrays::parse(batch)?;
         let loss = if huber { ElementLoss::Huber } else { ElementLoss::Squared };
         let step = QStep { double, loss, rule: learnt.rule(learning_rate) };
-        with_learner!(self.learner, |learner: F| {
-            let mut borrowed = learnt.borrow::<F>()?;
-            let (parameters, mut moments) = borrowed.view()?;
-            let target = real_array::<F, Ix1>(target, "target")?;
-            let rows = batch.borrow::<F>()?;
-            let expected = Expected { shape: &[rows.len(), 1], like: "rewards", optional: 0 };
-            let actions = read::<i64>(&batch.actions, "actions", &expected)?;
-            let mut errors = vec![0.0; rows.len()];
-            let (target, actions, batch) = (target.as_slice()?, actions.as_slice()?, rows.view()?);
-            let out = &mut errors;
-            let terms = py.detach(|| {
-                lock(learner).step(parameters, target, &mut moments, batch, actions, step, out)
-            });
-            let terms = terms.map_err(raise)?;
-            Ok((terms.loss, terms.value, PyArray1::from_vec(py, errors).into_any().unbind()))
-        })
+        let (parameters, mut moments) = learnt.view()?;
+        let target = real_array::<f32, Ix1>(target, "target")?;
+        let rows = batch.len();
+        let expected = Expected { shape: &[rows, 1], like: "rewards", optional: 0 };
+        let actions = read::<i64>(&batch.actions, "actions", &expected)?;
+        let mut errors = vec![0.0; rows];
+        let (target, actions, batch) = (target.as_slice()?, actions.as_slice()?, batch.view()?);
+        let out = &mut errors;
+        let terms = py.detach(|| {
+            lock(&self.learner).step(parameters, target, &mut moments, batch, actions, step, out)
+        });
+        let terms = terms.map_err(raise)?;
+        Ok((terms.loss, terms.value, PyArray1::from_vec(py, errors).into_any().unbind()))
     }
 
     /// Return the action with the largest value in each row of `obs`, `(N,)`.
@@ -98,19 +90,17 @@ impl QLearner {
         parameters: &Bound<'py, PyAny>,
         obs: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        with_learner!(self.learner, |learner: F| {
-            let parameters = real_array::<F, Ix1>(parameters, "parameters")?;
-            let obs = real_array::<F, Ix2>(obs, "obs")?;
-            let rows = obs.shape().first().copied().unwrap_or(0);
-            check_shape("obs", obs.shape(), "the network", &[rows, self.shape.obs_dim()])?;
-            let (py, parameters, seen) = (obs.py(), parameters.as_slice()?, obs.as_slice()?);
-            filled(py, Ix1(rows), |actions| lock(learner).act(parameters, seen, actions))
-        })
+        let parameters = real_array::<f32, Ix1>(parameters, "parameters")?;
+        let obs = real_array::<f32, Ix2>(obs, "obs")?;
+        let rows = obs.shape().first().copied().unwrap_or(0);
+        check_shape("obs", obs.shape(), "the network", &[rows, self.shape.obs_dim()])?;
+        let (py, parameters, seen) = (obs.py(), parameters.as_slice()?, obs.as_slice()?);
+        filled(py, Ix1(rows), |actions| lock(&self.learner).act(parameters, seen, actions))
     }
 
     /// The clipped gradient of the last step, `(n_parameters,)`.
     fn gradients<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        with_learner!(self.learner, |learner| vector(py, &lock(learner).gradients()))
+        vector(py, &lock(&self.learner).gradients())
     }
 
     fn __repr__(&self) -> String {
