@@ -31,6 +31,11 @@ TOGETHER = repository.installed_by("all")
 """The distributions of ``rlox-core[all]``, tested in one environment."""
 
 TESTS = [f"{name}/tests" for name in TOGETHER]
+CORE_WITH_MORE = [
+    f"rlox-core/tests/{name}"
+    for name in ("torch", "logging", "callbacks", "test_her_replay.py", "test_reference_replay.py")
+]
+"""The tests of rlox-core that want torch, Rust or a logger's library."""
 
 SHARED = ROOT / ".nox" / "together"
 """The environment that most sessions of the default run share."""
@@ -171,9 +176,13 @@ def core(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def families(session: nox.Session) -> None:
-    """The tests of all distributions together with torch, Rust and all loggers' libraries."""
+    """The tests of all distributions together with torch, Rust and all loggers' libraries.
+
+    Without those of rlox-core that ``core`` runs.
+    """
     share(session)
-    tests = session.posargs or ["-m", "not slow", *TESTS]
+    others = [path for path in TESTS if path != "rlox-core/tests"]
+    tests = session.posargs or ["-m", "not slow", *CORE_WITH_MORE, *others]
     run(session, "pytest", *PARALLEL, *tests, RLOX_PLUGINS_STRICT="1")
 
 
