@@ -86,6 +86,7 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"gamma": float("nan")}, "gamma: expected a finite number, got nan"),
     ({"gamma": False}, "gamma: expected a number, not a truth value, got False"),
     ({"epsilon": -0.1}, "epsilon: expected greater than or equal to 0, got -0.1"),
+    ({"vf_coef": -1}, "vf_coef: expected greater than or equal to 0, got -1"),
     ({"vf_coef": float("inf")}, "vf_coef: expected a finite number, got inf"),
     ({"max_norm": 0}, "max_norm: expected greater than 0, got 0"),
     ({"max_norm": True}, "max_norm: expected a number, not a truth value, got True"),
