@@ -122,6 +122,7 @@ def test_killed_and_resumed_run_equals_the_uninterrupted_one(algorithm: str, run
         "--logger", "jsonl", "--logger", "csv", "--logger", "tensorboard",
     )  # fmt: skip
     kill_at_random(command)
+    time.sleep(1)  # TensorBoard reads files in the order of the second that they are named by
     finish_both(command, run)
     assert result("cut") == result("whole")
 
