@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import nox
@@ -115,6 +116,17 @@ def share(session: nox.Session, *plugins: str) -> None:
         session.run_install(
             "uv", "pip", "install", "--no-sources", "--no-deps", plugin, external=True
         )
+
+
+def build(session: nox.Session, distributions: Sequence[str], *options: str) -> Path:
+    """Build distributions as for users, in Rust's release profile; return the folder."""
+    folder = Path(session.create_tmp()) / "wheels"
+    shutil.rmtree(folder, ignore_errors=True)
+    for name in distributions:
+        session.run_install(
+            "uv", "build", "--quiet", *options, "--package", name, "--out-dir", str(folder)
+        )
+    return folder
 
 
 def run(session: nox.Session, command: str, *arguments: str, **env: str) -> None:
@@ -350,9 +362,7 @@ def ray(session: nox.Session) -> None:
     """rlox-distributed on Ray, whose clusters take seconds to a minute to start."""
     sync(session, "--package", "rlox-distributed", "--group", "ray")
     with session.chdir("rlox-distributed"):
-        tests = [
-            f"tests/test_ray{part}.py" for part in ("", "_buffer", "_faults", "_ranks", "_sweeps")
-        ]
+        tests = [f"tests/test_ray{part}.py" for part in ("", "_buffer", "_faults", "_sweeps")]
         session.run("pytest", *tests, *session.posargs)
 
 
@@ -392,12 +402,7 @@ def wheels(session: nox.Session) -> None:
     session.env.update(ENV)
     for check in ("versions", "licences"):
         session.run("python", str(ROOT / ".ci" / "release.py"), check)
-    folder = Path(session.create_tmp()) / "wheels"
-    shutil.rmtree(folder, ignore_errors=True)
-    for distribution in TOGETHER:
-        session.run_install(
-            "uv", "build", "--quiet", "--package", distribution, "--out-dir", str(folder)
-        )
+    folder = build(session, TOGETHER)
     built = [str(path) for path in folder.glob("*.whl")]
     if not any("-abi3-" in name for name in built):
         session.error(f"none is for CPython's stable ABI: {built}")
@@ -604,11 +609,8 @@ def benchmarks(session: nox.Session) -> None:
     # the wheel's own profile, not the checkout's
     without = [f"--no-install-package={name}" for name in COMPILED]
     sync(session, "--group", "benchmark", *without)
-    wheels = Path(session.create_tmp()) / "wheels"
-    shutil.rmtree(wheels, ignore_errors=True)
-    for name in COMPILED:
-        session.run_install("uv", "build", "-q", "--wheel", "--package", name, "-o", str(wheels))
-    session.run_install("uv", "pip", "install", "--no-deps", *map(str, wheels.glob("*.whl")))
+    wheels = build(session, COMPILED, "--wheel").glob("*.whl")
+    session.run_install("uv", "pip", "install", "--no-deps", *map(str, wheels))
     folder = Path(session.create_tmp()) / "rl8"
     if set(names) & set(RL8_BENCHMARKS):
         session.run_install("uv", "pip", "install", "--no-deps", "--target", str(folder), *RL8)

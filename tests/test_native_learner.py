@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
@@ -16,7 +15,7 @@ import pytest
 import torch
 from equal_updates import TOLERANCE, learn_both, relative_error, require_equal_updates
 from gymnasium import spaces
-from rlox import Algorithm, cli
+from rlox import Algorithm
 from rlox.batches.rollout import estimate_advantages
 from rlox.callbacks import Callback
 from rlox.errors import BackendError
@@ -411,18 +410,11 @@ def test_native_refuses_what_it_cannot_do() -> None:
     ],
 )
 def test_explain_says_which_backend_learns_and_why(
-    options: str,
-    reason: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    options: str, reason: str, tmp_path: Path, run: Callable[..., tuple[int, str, str]]
 ) -> None:
     """For an env and a config file, without training."""
     config = tmp_path / "config.yaml"
     config.write_text(options or "{}", encoding="utf-8")
-    arguments = ["explain", "ppo", "--env", "CartPole-v1", "--config", str(config)]
-    monkeypatch.setattr(sys, "argv", ["rlox", *arguments])
-    with pytest.raises(SystemExit):
-        cli.main()
-    [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("learner ")]
+    _, out, _ = run("explain", "ppo", "--env", "CartPole-v1", "--config", config)
+    [line] = [line for line in out.splitlines() if line.startswith("learner ")]
     assert line.removeprefix("learner").strip().startswith(reason)
