@@ -392,7 +392,7 @@ def test_parse(text: Any, expected: Any) -> None:
     ],
 )
 def test_wrong_schedule_is_refused(value: Any, message: str) -> None:
-    """What is no schedule is refused with one reason."""
+    """Values that are not schedules are refused with one reason."""
     with pytest.raises(ValidationError, match=message):
         parse(value)
 

@@ -198,6 +198,6 @@ def test_wrong_masks_are_refused(space: spaces.Space[Any], masks: Any, message: 
 
 
 def test_other_spaces_are_refused() -> None:
-    """Text is no action."""
+    """Text is not an action."""
     with pytest.raises(SpaceError, match=r"actions must be Discrete, .* got Text"):
         ActionRows(spaces.Tuple([spaces.Text(3)]))

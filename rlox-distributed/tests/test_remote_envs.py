@@ -505,7 +505,7 @@ def test_bad_requests_are_refused(serve: Serve, requests: list[bytes], code: Any
 def test_a_token_is_asked_for(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A wrong one is refused, and no message holds it; white space around it is no part of it."""
+    """A wrong one is refused, and no message holds it; white space around it is ignored."""
     token = tmp_path / "token"
     token.write_text("a secret\n", encoding="utf-8")
     monkeypatch.setenv("RLOX_WORKER_TOKEN", " a secret\n")

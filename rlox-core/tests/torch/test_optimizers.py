@@ -221,7 +221,7 @@ def test_views_stay_valid() -> None:
 
 
 def test_frozen_parameters_stay() -> None:
-    """What needs no gradient is no part of the flat tensor."""
+    """Parameters without a gradient are not in the flat tensor."""
     module = network()
     module[0].requires_grad_(False)
     before = module[0].weight.clone()
@@ -268,7 +268,7 @@ def test_state_is_a_copy() -> None:
 
 @pytest.mark.parametrize("reset", [None, torch.zeros(8, 3)], ids=["none", "other"])
 def test_replaced_gradient_is_detected(reset: Any) -> None:
-    """A gradient that is no view any more would be lost without a word."""
+    """A gradient that is not a view any more would be lost silently."""
     module = network()
     ours = flat_adam(module)
     module[0].weight.grad = reset
@@ -307,7 +307,7 @@ def add_layer(module: Any) -> None:
     [replace_data, replace_all_data, replace_parameter, replace_layer, add_layer, flat_adam],
 )
 def test_replaced_parameters_are_detected(replace: Any) -> None:
-    """Steps would not reach parameters that are no views any more."""
+    """Steps would not reach parameters that are not views any more."""
     module = network()
     ours = flat_adam(module)
     ours.step(loss_of(module, 0), 1e-2)
