@@ -111,21 +111,45 @@ class Module:
         """Return options and arguments of the constructors of this module, by class."""
         found = {}
         for name, cls in self.classes.items():
-            values = {
-                ast.unparse(node.target): node.value
-                for node in cls.body
-                if isinstance(node, ast.AnnAssign) and node.value
-            }
-            methods = {node.name: node for node in cls.body if isinstance(node, ast.FunctionDef)}
-            if "config_class" in values and "__init__" in methods:
-                given = methods["__init__"].args
-                arguments = {
-                    each.arg: self.accepted(each.annotation)
-                    for each in [*given.args[1:], *given.kwonlyargs]
-                    if each.annotation
-                }
-                found[name] = self.options(ast.unparse(values["config_class"])), arguments
+            values = _values(cls)
+            if "config_class" in values and (constructor := self.constructor(name)):
+                options = self.options(ast.unparse(values["config_class"]))
+                places = ast.literal_eval(values["arguments"]) if "arguments" in values else ()
+                arguments = {k: options.get(k, "Any") for k in places} | constructor
+                found[name] = options, arguments
         return found
+
+    def constructor(self, name: str) -> dict[str, str]:
+        """Return the types of the arguments of a class's constructor, which may be its base's."""
+        cls, source = self.classes.get(name), self.sources.get(name, "")
+        if cls is None:
+            if not source.startswith("rlox") or source == "rlox.algorithm":
+                return {}
+            base = Module(source, self.family)
+            found = base.constructor(name)
+            self.sources = base.sources | self.sources
+            return found
+        methods = {node.name: node for node in cls.body if isinstance(node, ast.FunctionDef)}
+        if "__init__" not in methods:
+            if "arguments" not in _values(cls):
+                return {}
+            return self.constructor(re.split(r"\W", ast.unparse(cls.bases[0]))[0])
+        given = methods["__init__"].args
+        return {
+            each.arg: self.accepted(each.annotation)
+            for each in [*given.args[1:], *given.kwonlyargs]
+            if each.annotation
+        }
+
+
+def _values(cls: ast.ClassDef) -> dict[str, ast.expr]:
+    """Return what the attributes of a class are set to, by name."""
+    found: dict[str, ast.expr] = {}
+    for node in cls.body:
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value:
+            target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+            found[ast.unparse(target)] = node.value
+    return found
 
 
 def option_types(family: Path) -> str:

@@ -71,12 +71,17 @@ class Algorithm(ABC):
     env_required: ClassVar[bool] = True
     """Whether an env is the constructor's first argument; if not, it is the keyword ``env``."""
 
+    arguments: ClassVar[tuple[str, ...]] = ()
+    """Names of the constructor's arguments that may be given in their places, of a class whose
+    constructor is its base's; of none, they are in the constructor itself."""
+
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         if "__init__" in vars(cls):
             setattr(cls, "__init__", freeing_where_it_fails(vars(cls)["__init__"]))  # noqa: B010
-            if "config_class" in vars(cls):
-                setattr(cls, "__signature__", full_signature(cls.__init__, cls.config_class))  # noqa: B010
+        if "config_class" in vars(cls) and ("__init__" in vars(cls) or cls.arguments):
+            signature = full_signature(cls.__init__, cls.config_class, cls.arguments)
+            setattr(cls, "__signature__", signature)  # noqa: B010
 
     def __init__(
         self,

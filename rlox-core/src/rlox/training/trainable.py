@@ -166,16 +166,27 @@ def freeing_where_it_fails(constructor: Callable[..., None]) -> Callable[..., No
     """Return the constructor of an algorithm, made to free what it has made when it fails.
 
     It says which argument is missing as :func:`rlox.make` does, with a
-    :class:`rlox.errors.ConfigError`.
+    :class:`rlox.errors.ConfigError`. That of a base class, which takes keywords, gets the
+    positional arguments under the names that the class has declared.
     """
     _, *parameters = inspect.signature(constructor).parameters.values()
     positional = [p for p in parameters if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
 
     @functools.wraps(constructor)
     def construct(self: Any, *args: Any, **kwargs: Any) -> None:
+        names, cls = type(self).arguments, type(self).__name__
+        if names:
+            if twice := set(kwargs).intersection(names[: len(args)]):
+                raise TypeError(f"{cls} got {sorted(twice)[0]} twice: in its place and by its name")
+            if len(args) > len(names):
+                raise TypeError(
+                    f"{cls} takes {len(names)} arguments without a name, {', '.join(names)}; got "
+                    f"{len(args)}: name the others"
+                )
+            args, kwargs = (), {**dict(zip(names, args, strict=False)), **kwargs}
         for parameter in positional[len(args) :]:
             if parameter.default is inspect.Parameter.empty and parameter.name not in kwargs:
-                raise ConfigError(_missing(type(self).__name__, parameter.name, kwargs))
+                raise ConfigError(_missing(cls, parameter.name, kwargs))
         try:
             constructor(self, *args, **kwargs)
         except BaseException:
@@ -186,7 +197,9 @@ def freeing_where_it_fails(constructor: Callable[..., None]) -> Callable[..., No
     return construct
 
 
-def full_signature(constructor: Callable[..., Any], config: type[Config]) -> inspect.Signature:
+def full_signature(
+    constructor: Callable[..., Any], config: type[Config], arguments: Collection[str] = ()
+) -> inspect.Signature:
     """Return a constructor's signature with the options that its ``**kwargs`` stands for.
 
     :func:`help`, notebooks and :func:`inspect.signature` then show every option and its default.
@@ -195,21 +208,29 @@ def full_signature(constructor: Callable[..., Any], config: type[Config]) -> ins
     Args:
         constructor: ``__init__`` of an algorithm's class.
         config: what its further keywords are options of.
+        arguments: names of those that may be given in their places; of none, the constructor's own.
+            The others then need their names.
     """
     _, *given = inspect.signature(constructor).parameters.values()
-    fields = config.model_fields
+    fields, kinds = config.model_fields, inspect.Parameter
+    if arguments:
+        own = {p.name: p for p in given}
+        for name in arguments:
+            default = UNSET if name in fields else None
+            own.setdefault(name, kinds(name, kinds.POSITIONAL_OR_KEYWORD, default=default))
+        placed = [own.pop(name) for name in arguments]
+        given = [p.replace(kind=kinds.POSITIONAL_OR_KEYWORD) for p in placed]
+        given += [p.replace(kind=max(p.kind, kinds.KEYWORD_ONLY)) for p in own.values()]
     named = [
         parameter.replace(default=fields[parameter.name].default)
-        if parameter.default is UNSET
+        if parameter.default is UNSET and parameter.name in fields
         else parameter
         for parameter in given
     ]
-    if named and named[-1].kind is inspect.Parameter.VAR_KEYWORD:
+    if named and named[-1].kind is kinds.VAR_KEYWORD:
         known = {parameter.name for parameter in named}
         named[-1:-1] = [
-            inspect.Parameter(
-                name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=_text(field)
-            )
+            kinds(name, kinds.KEYWORD_ONLY, default=field.default, annotation=_text(field))
             for name, field in fields.items()
             if name not in known
         ]
