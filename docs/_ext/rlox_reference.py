@@ -7,7 +7,6 @@ Tables (options, registered names, command-line flags, scores) go to
 
 from __future__ import annotations
 
-import builtins
 import importlib
 import importlib.util
 import inspect
@@ -16,6 +15,7 @@ import re
 import sys
 import types
 import typing
+from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from pydantic import BaseModel
 from rlox.families import ALGORITHMS
 from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.domains.python import PythonDomain
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.util import logging
 
@@ -51,14 +52,30 @@ SHARED_NAMES = {
 }
 """Classes that two packages call alike, by package."""
 
-FOREIGN = re.compile(
-    rf"({'|'.join((*vars(builtins), *typing.__all__))}|np|npt|torch|nn|Tensor|Path|collections)\b"
-)
-"""What annotations name and no page of ours describes."""
+
+class Domain(PythonDomain):
+    """Sphinx's, which looks only at the objects that a name can end in: it compares with all."""
+
+    _by_end: tuple[int, dict[str, dict[str, Any]]] = (0, {})
+
+    def find_obj(self, env: Any, modname: str, classname: str, name: str, *more: Any) -> list[Any]:
+        """See Sphinx's."""
+        everything = self.objects
+        if self._by_end[0] != len(everything):
+            found = defaultdict[str, dict[str, Any]](dict)
+            for full, entry in everything.items():
+                found[full.rpartition(".")[2]][full] = entry
+            self._by_end = len(everything), found
+        self.data["objects"] = self._by_end[1].get(name.removesuffix("()").rpartition(".")[2], {})
+        try:
+            return super().find_obj(env, modname, classname, name, *more)
+        finally:
+            self.data["objects"] = everything
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the generator with Sphinx."""
+    app.add_domain(Domain, override=True)
     app.connect("config-inited", lambda *_: write_reference())
     app.connect("autodoc-process-docstring", _adapt_docstring, priority=100)
     app.connect("autodoc-process-signature", _shorten_model_signature)
@@ -431,14 +448,8 @@ def _skip_keys(_app: Sphinx, _what: str, name: str, *_: Any) -> bool | None:
 
 
 def _qualify_names(_app: Sphinx, doctree: Any) -> None:
-    """Point the short names of annotations that two packages share to that of their package.
-
-    Names of Python, NumPy and torch link to nothing: Sphinx would look for each among all of ours.
-    """
-    for node in list(doctree.findall(addnodes.pending_xref)):
-        if node.get("refspecific") and FOREIGN.match(node["reftarget"]):
-            node.replace_self(node.children)
-            continue
+    """Point the short names of annotations that two packages share to that of their package."""
+    for node in doctree.findall(addnodes.pending_xref):
         homes = SHARED_NAMES.get(node.get("reftarget", ""))
         if homes is not None and node.get("refdomain") == "py":
             package = str(node.get("py:module") or "").partition(".")[0]
