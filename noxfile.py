@@ -42,12 +42,8 @@ SHARED = ROOT / ".nox" / "together"
 """The environment that most sessions of the default run share."""
 
 PARALLEL = ("-n", "2", "--dist", "worksteal", "--durations=30", "--durations-min=8")
-ENV = {
-    # the tests start many processes, which need the bytecode of the first
-    "PYTHONDONTWRITEBYTECODE": None,
-    # one place for what cargo builds, so that third parties' crates are compiled once
-    "CARGO_TARGET_DIR": str(NATIVE / "target"),
-}
+ENV = {"PYTHONDONTWRITEBYTECODE": None}
+"""The tests start many processes, which need the bytecode of the first."""
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 """For two test processes on two cores: their threads would wait for each other."""
 
@@ -265,22 +261,21 @@ def rust(session: nox.Session) -> None:
         session.run("cargo", "test", "--locked", "--workspace", "--doc", external=True)
         session.run("cargo", *runner, "--locked", "--workspace", external=True)
     with session.chdir(TRANSPORT):
-        check_crates(session)
         # in the checkouts' profile, whose dependencies were built for the shared environment
-        session.run("cargo", "test", "--locked", "--profile", "checkout", external=True, env=ENV)
+        check_crates(session, "--profile", "checkout")
+        session.run("cargo", "test", "--locked", "--profile", "checkout", external=True)
 
 
-def check_crates(session: nox.Session) -> None:
+def check_crates(session: nox.Session, *profile: str) -> None:
     """Format, lint and document the crates of the current folder."""
-    env = {**os.environ, "CARGO_TARGET_DIR": ENV["CARGO_TARGET_DIR"]}
     session.run("cargo", "fmt", "--all", "--check", external=True)
     session.run(
-        "cargo", "clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings",
-        external=True, env=env,
+        "cargo", "clippy", "--locked", "--workspace", "--all-targets", *profile, "--",
+        "-D", "warnings", external=True,
     )  # fmt: skip
     session.run(
-        "cargo", "doc", "--locked", "--workspace", "--no-deps", external=True,
-        env={**env, "RUSTDOCFLAGS": "-D warnings"},
+        "cargo", "doc", "--locked", "--workspace", "--no-deps", *profile, external=True,
+        env={"RUSTDOCFLAGS": "-D warnings"},
     )  # fmt: skip
 
 
