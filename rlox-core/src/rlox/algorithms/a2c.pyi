@@ -1,0 +1,1 @@
+from rlox_onpolicy.a2c import A2C as A2C

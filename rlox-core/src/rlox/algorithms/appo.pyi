@@ -1,0 +1,1 @@
+from rlox_onpolicy.appo import APPO as APPO

@@ -1,0 +1,1 @@
+from rlox_offline.awac import AWAC as AWAC

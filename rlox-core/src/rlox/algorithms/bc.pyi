@@ -1,0 +1,1 @@
+from rlox_offline.bc import BC as BC

@@ -1,0 +1,1 @@
+from rlox_offline.cql import CQL as CQL

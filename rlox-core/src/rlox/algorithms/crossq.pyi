@@ -1,0 +1,1 @@
+from rlox_offpolicy.crossq import CrossQ as CrossQ

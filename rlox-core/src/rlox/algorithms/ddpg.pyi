@@ -1,0 +1,1 @@
+from rlox_offpolicy.ddpg import DDPG as DDPG

@@ -1,0 +1,1 @@
+from rlox_offpolicy.discrete_sac import DiscreteSAC as DiscreteSAC

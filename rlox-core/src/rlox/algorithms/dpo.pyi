@@ -1,0 +1,1 @@
+from rlox_llm.dpo import DPO as DPO

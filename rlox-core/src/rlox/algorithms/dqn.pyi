@@ -1,0 +1,1 @@
+from rlox_offpolicy.dqn import DQN as DQN

@@ -1,0 +1,1 @@
+from rlox_dreamer.dreamer import DreamerV3 as DreamerV3

@@ -1,0 +1,1 @@
+from rlox_offline.fqe import FQE as FQE

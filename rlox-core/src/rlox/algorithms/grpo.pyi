@@ -1,0 +1,1 @@
+from rlox_llm.grpo import GRPO as GRPO

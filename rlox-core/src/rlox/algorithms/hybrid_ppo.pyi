@@ -1,0 +1,1 @@
+from rlox_onpolicy.hybrid_ppo import HybridPPO as HybridPPO

@@ -1,0 +1,1 @@
+from rlox_onpolicy.impala import IMPALA as IMPALA

@@ -1,0 +1,1 @@
+from rlox_marl.independent_q import IndependentQ as IndependentQ

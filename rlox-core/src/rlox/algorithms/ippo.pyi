@@ -1,0 +1,1 @@
+from rlox_marl.ippo import IPPO as IPPO

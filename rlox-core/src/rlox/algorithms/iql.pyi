@@ -1,0 +1,1 @@
+from rlox_offline.iql import IQL as IQL

@@ -1,0 +1,1 @@
+from rlox_marl.mappo import MAPPO as MAPPO

@@ -1,0 +1,1 @@
+from rlox_llm.online_dpo import OnlineDPO as OnlineDPO

@@ -1,0 +1,1 @@
+from rlox_onpolicy.ppo import PPO as PPO

@@ -1,0 +1,1 @@
+from rlox_marl.qmix import QMIX as QMIX

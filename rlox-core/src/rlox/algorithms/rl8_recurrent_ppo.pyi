@@ -1,0 +1,1 @@
+from rlox_rl8.rl8_recurrent_ppo import RL8RecurrentPPO as RL8RecurrentPPO

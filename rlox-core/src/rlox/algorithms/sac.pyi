@@ -1,0 +1,1 @@
+from rlox_offpolicy.sac import SAC as SAC

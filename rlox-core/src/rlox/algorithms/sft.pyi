@@ -1,0 +1,1 @@
+from rlox_llm.sft import SFT as SFT

@@ -1,0 +1,1 @@
+from rlox_marl.vdn import VDN as VDN
