@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.logging.mlflow`, on a local store that its own client reads back."""
+"""Tests of :class:`rlox.logging.MLflowLogger`, on a local store that its own client reads back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.logging.wandb`, offline; the run's file is read back."""
+"""Tests of :class:`rlox.logging.WandbLogger`, offline; the run's file is read back."""
 
 from __future__ import annotations
 

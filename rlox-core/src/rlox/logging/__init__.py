@@ -6,9 +6,7 @@ Steps are the clock's; metric names are in the documentation's glossary.
 from rlox.logging.base import LoggerCallback, LoggerList, Metrics, Table
 from rlox.logging.console import ConsoleLogger
 from rlox.logging.files import CsvLogger, JsonlLogger
-from rlox.logging.mlflow import MLflowLogger
-from rlox.logging.tensorboard import TensorBoardLogger
-from rlox.logging.wandb import WandbLogger
+from rlox.logging.trackers import MLflowLogger, TensorBoardLogger, WandbLogger
 
 __all__ = [
     "ConsoleLogger",

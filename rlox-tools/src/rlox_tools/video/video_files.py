@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 from rlox.errors import import_extra
-from rlox.logging.gif import GifFile
+from rlox.logging.trackers import GifFile
 
 __all__ = [
     "Frame",

@@ -1,0 +1,288 @@
+"""Loggers of tracking services: TensorBoard, Weights & Biases, MLflow."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from functools import partial
+from io import BytesIO
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from rlox.errors import LoggerError, import_extra, missing_extra
+from rlox.logging.base import LoggerCallback, Metrics, Table, rows_of
+
+__all__ = ["GifFile", "MLflowLogger", "TensorBoardLogger", "WandbLogger", "write_gif"]
+
+
+class TensorBoardLogger(LoggerCallback):
+    """TensorBoard event files with the tags ``train/<metric>`` and ``eval/<metric>``.
+
+    Args:
+        log_dir: folder of the event file.
+
+    Raises:
+        MissingDependencyError: torch or tensorboard is not installed.
+    """
+
+    def __init__(self, log_dir: str | Path = "runs") -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise missing_extra("TensorBoardLogger", "tensorboard") from None
+        self._open = partial(SummaryWriter, str(log_dir))
+        self._writer = self._open()
+
+    def on_train_step(self, step: int, metrics: Metrics) -> None:
+        """Write one scalar per metric."""
+        self._write("train", step, metrics)
+
+    def on_eval(self, step: int, metrics: Metrics) -> None:
+        """Write one scalar per metric."""
+        self._write("eval", step, metrics)
+
+    def on_table(self, step: int, name: str, table: Table) -> None:
+        """Write the table as Markdown under the tag ``tables/<name>``."""
+        rows = [tuple(table), ("---",) * len(table), *rows_of(name, table)]
+        lines = (" | ".join(str(value).replace("|", "\\|") for value in row) for row in rows)
+        self._writer.add_text(f"tables/{name}", "\n".join(f"| {line} |" for line in lines), step)
+
+    def on_video(self, step: int, name: str, frames: npt.NDArray[np.uint8], fps: float) -> None:
+        """Write the video as a GIF, which TensorBoard plays, under the tag ``videos/<name>``.
+
+        Raises:
+            MissingDependencyError: Pillow is not installed.
+        """
+        module = "tensorboard.compat.proto.summary_pb2"
+        summary = import_extra(module, "TensorBoardLogger", "tensorboard").Summary
+        content = BytesIO()
+        write_gif(content, frames, fps)
+        height, width = frames.shape[1:3]
+        image = summary.Image(
+            height=height, width=width, colorspace=3, encoded_image_string=content.getvalue()
+        )
+        value = summary.Value(tag=f"videos/{name}", image=image)
+        writer: Any = self._writer.file_writer
+        writer.add_summary(summary(value=[value]), step)
+
+    def _write(self, kind: str, step: int, metrics: Metrics) -> None:
+        for name, value in metrics.items():
+            if math.isfinite(value):
+                self._writer.add_scalar(f"{kind}/{name}", value, step)
+
+    def rewind(self, step: int) -> None:
+        """Begin an event file that makes readers ignore what is later than ``step``."""
+        self._writer.close()
+        self._writer = self._open(purge_step=step + 1)
+
+    def close(self) -> None:
+        """Write out the event file."""
+        self._writer.close()
+
+
+class WandbLogger(LoggerCallback):
+    """A Weights & Biases run with the metrics ``train/<metric>`` and ``eval/<metric>``.
+
+    Their x axis is the metric ``global_step``, so that a resumed run, whose steps go back to the
+    checkpoint's, loses no rows. Values that are not finite are left out.
+
+    Args:
+        project: the run's project.
+        init: other arguments of ``wandb.init``, such as ``name``, ``config``, ``dir``, ``mode``
+            and ``id``. Unless they say otherwise, the run is a new one of its own, also if
+            another one is active in the process.
+
+    Raises:
+        MissingDependencyError: wandb is not installed.
+        LoggerError: wandb begins no run, as if nobody is logged in.
+    """
+
+    def __init__(self, project: str = "rlox", **init: Any) -> None:
+        wandb = import_extra("wandb", "WandbLogger", "wandb")
+        try:
+            run = wandb.init(project=project, **{"reinit": "create_new", **init})
+        except wandb.errors.Error as error:
+            raise LoggerError(f"wandb begins no run: {error}") from error
+        self.run: Any = run
+        """The run, for what a logger does not do: ``logger.run.log_artifact(...)``."""
+        self._table: Any = wandb.Table
+        self._video: Any = wandb.Video
+        self.run.define_metric("global_step")
+        self.run.define_metric("*", step_metric="global_step")
+
+    def on_train_step(self, step: int, metrics: Metrics) -> None:
+        """Log a row of ``train`` metrics."""
+        self._log("train", step, metrics)
+
+    def on_eval(self, step: int, metrics: Metrics) -> None:
+        """Log a row of ``eval`` metrics."""
+        self._log("eval", step, metrics)
+
+    def on_table(self, step: int, name: str, table: Table) -> None:
+        """Log the table under ``tables/<name>``."""
+        made = self._table(columns=list(table), data=[list(row) for row in rows_of(name, table)])
+        self.run.log({"global_step": step, f"tables/{name}": made})
+
+    def on_video(self, step: int, name: str, frames: npt.NDArray[np.uint8], fps: float) -> None:
+        """Log the video as a GIF under ``videos/<name>``.
+
+        Raises:
+            MissingDependencyError: Pillow is not installed.
+        """
+        content = BytesIO()
+        write_gif(content, frames, fps)
+        content.seek(0)
+        self.run.log({"global_step": step, f"videos/{name}": self._video(content, format="gif")})
+
+    def _log(self, kind: str, step: int, metrics: Metrics) -> None:
+        values = {f"{kind}/{name}": v for name, v in metrics.items() if math.isfinite(v)}
+        self.run.log({"global_step": step, **values})
+
+    def close(self) -> None:
+        """Finish the run: upload what is pending."""
+        self.run.finish()
+
+
+class MLflowLogger(LoggerCallback):
+    """An MLflow run with the metrics ``train/<metric>`` and ``eval/<metric>`` over steps.
+
+    It goes through a client of its own and leaves MLflow's active run alone, unless it is given
+    that run's id. Values that are not finite are left out.
+
+    Args:
+        experiment: the run's experiment; made if missing.
+        tracking_uri: where runs are kept: a server's address, or ``"sqlite:///mlflow.db"``. None:
+            what MLflow itself is set to, as by the environment variable ``MLFLOW_TRACKING_URI``.
+        run_name: name of the run; ``None`` lets MLflow choose one.
+        params: parameters of the run, such as ``algorithm.config.to_dict()``. Those that a run
+            given by its id has already stay as they are.
+        run_id: an unfinished run to log into, such as ``mlflow.active_run().info.run_id``. It has
+            its experiment and its name, and whoever began it ends it.
+        prefixes: whether names begin with ``train/`` and ``eval/``.
+
+    Raises:
+        MissingDependencyError: mlflow is not installed.
+        LoggerError: there is no run of this id.
+    """
+
+    def __init__(
+        self,
+        experiment: str = "rlox",
+        tracking_uri: str | None = None,
+        *,
+        run_name: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        run_id: str | None = None,
+        prefixes: bool = True,
+    ) -> None:
+        mlflow = import_extra("mlflow", "MLflowLogger", "mlflow")
+        self._metric: Any = mlflow.entities.Metric
+        self._client: Any = mlflow.MlflowClient(tracking_uri=tracking_uri)
+        self._owned, self._prefixes = run_id is None, prefixes
+        if run_id is None:
+            run = self._new_run(experiment, run_name)
+        else:
+            try:
+                run = self._client.get_run(run_id)
+            except mlflow.exceptions.MlflowException as error:
+                raise LoggerError(f"MLflow has no run '{run_id}': {error}") from error
+        self.run_id: str = run.info.run_id
+        """Identifies the run, for what a logger does not do."""
+        for name, value in (params or {}).items():
+            if name not in run.data.params:
+                self._client.log_param(self.run_id, name, value)
+
+    def _new_run(self, experiment: str, name: str | None) -> Any:
+        found = self._client.get_experiment_by_name(experiment)
+        experiment_id = found.experiment_id if found else self._client.create_experiment(experiment)
+        return self._client.create_run(experiment_id, run_name=name)
+
+    def on_train_step(self, step: int, metrics: Metrics) -> None:
+        """Log a row of ``train`` metrics."""
+        self._log("train", step, metrics)
+
+    def on_eval(self, step: int, metrics: Metrics) -> None:
+        """Log a row of ``eval`` metrics."""
+        self._log("eval", step, metrics)
+
+    def on_table(self, step: int, name: str, table: Table) -> None:
+        """Log the table as the artifact ``tables/<name>-<step>.json``, columns by name."""
+        rows_of(name, table)
+        columns = {column: list(values) for column, values in table.items()}
+        self._client.log_dict(self.run_id, columns, f"tables/{name}-{step}.json")
+
+    def on_video(self, step: int, name: str, frames: npt.NDArray[np.uint8], fps: float) -> None:
+        """Log the video as the artifact ``videos/<name>-<step>.gif``, which MLflow plays.
+
+        Raises:
+            MissingDependencyError: Pillow is not installed.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, f"{name.replace('/', '-')}-{step}.gif")
+            write_gif(path, frames, fps)
+            self._client.log_artifact(self.run_id, str(path), "videos")
+
+    def _log(self, kind: str, step: int, metrics: Metrics) -> None:
+        milliseconds = int(time.time() * 1000)
+        prefix = f"{kind}/" if self._prefixes else ""
+        values = [
+            self._metric(f"{prefix}{name}", value, milliseconds, step)
+            for name, value in metrics.items()
+            if math.isfinite(value)
+        ]
+        self._client.log_batch(self.run_id, metrics=values)
+
+    def close(self) -> None:
+        """Mark the run as finished, if it was begun here."""
+        if self._owned:
+            self._client.set_terminated(self.run_id)
+
+
+class GifFile:
+    """A GIF that plays in a loop; frames are kept in 256 colours until it is closed.
+
+    Args:
+        path: of the file, or an open binary file.
+        fps: frames per second; a GIF stores times in hundredths of a second, and viewers take less
+            than two for an error, so at most 50.
+    """
+
+    def __init__(self, path: Path | BinaryIO, fps: float) -> None:
+        self._image: Any = import_extra("PIL.Image", "a video in GIF", "video")
+        self._path = path
+        self._milliseconds = max(round(100 / fps), 2) * 10
+        self._frames: list[Any] = []
+
+    def add(self, frame: npt.NDArray[np.uint8]) -> None:
+        """Append a frame."""
+        self._frames.append(self._image.fromarray(frame).quantize())
+
+    def close(self) -> None:
+        """Write the file; consecutive frames that are equal become one that is shown longer."""
+        if self._frames:
+            first, *others = self._frames
+            first.save(
+                self._path,
+                format="GIF",
+                save_all=True,
+                append_images=others,
+                duration=self._milliseconds,
+                loop=0,
+            )
+
+
+def write_gif(path: Path | BinaryIO, frames: Iterable[npt.NDArray[np.uint8]], fps: float) -> None:
+    """Write a whole video as a GIF; see :class:`GifFile`.
+
+    Raises:
+        MissingDependencyError: Pillow is not installed.
+    """
+    gif = GifFile(path, fps)
+    for frame in frames:
+        gif.add(frame)
+    gif.close()
