@@ -59,8 +59,7 @@ def make(case: str) -> tuple[Any, Callable[[], Any]]:
     algorithm = rlox.make(name, env=make_env, seed=1, **options)
     algorithm.train(64)
     rng = np.random.default_rng(7)
-    learning = algorithm.learning
-    networks = learning.network.agents if name in REPLAYED else learning.policies.values()
+    networks = algorithm.network.agents if name in REPLAYED else algorithm.policies.values()
     for network in networks:
         for parameter in network.parameters():
             parameter.data.add_(parameter.data.new_tensor(rng.normal(0, 0.1, parameter.shape)))

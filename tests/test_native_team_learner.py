@@ -41,7 +41,7 @@ def learnt(case: str, backend: str) -> tuple[Any, list[dict[str, float]]]:
         assert algorithm.learner is not None
         assert algorithm.learner.backend == backend
         rows = [algorithm.train(96) for _ in range(3)]
-        policies = algorithm.learning.policies
+        policies = algorithm.policies
         return {name: module_state(one) for name, one in policies.items()}, rows
 
 

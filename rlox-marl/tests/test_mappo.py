@@ -70,7 +70,7 @@ def test_agents_that_die_join_and_wait_are_trained(critic, source) -> None:
     """Groups of several spaces, deaths, late joiners, turns and masks need no special case."""
     with MAPPO(source, critic=critic, seed=3, **SMALL) as algorithm:
         metrics = algorithm.train(64)
-        assert set(algorithm.learning.policies) == {"scout", "tank"}
+        assert set(algorithm.policies) == {"scout", "tank"}
         assert all(np.isfinite(metrics[f"return/{agent}"]) for agent in AGENTS)
         assert np.isfinite(metrics["policy_loss"])
         result = algorithm.evaluate(n_episodes=4)
@@ -164,7 +164,7 @@ def test_bfloat16_is_of_images_alone() -> None:
     with pytest.raises(ConfigError, match="is of convolutions over images, and the network has"):
         MAPPO(SPREAD, **options)
     with MAPPO(lambda: Shown(IMAGE, acts), seed=0, **options) as algorithm:
-        (policy,) = algorithm.learning.policies.values()
+        (policy,) = algorithm.policies.values()
         encoders = [one for one in policy.modules() if isinstance(one, ConvolutionalEncoder)]
         assert len(encoders) == 3  # the actor's, and the critic's of two agents
         assert {one.compute_dtype for one in encoders} == {torch.bfloat16}
@@ -313,4 +313,4 @@ def test_a_collector_refuses_no_steps() -> None:
     collector = algorithm.collector
     assert isinstance(collector, MultiAgentCollector)
     with pytest.raises(ValueError, match="n_steps must be at least 1, got 0"):
-        collector.collect(algorithm.learning.policies, 0)
+        collector.collect(algorithm.policies, 0)

@@ -105,9 +105,9 @@ def test_steps_of_members_are_not_learnt_from() -> None:
     """With every game against the pool, a batch has one row per game of a single step."""
     with IPPO(HigherNumber, seed=0, **GAME, pool_share=1.0) as algorithm:
         algorithm.train(128)  # the first games begin before the pool has a member
-        (batch,) = algorithm.collector.collect(algorithm.learning.policies, 16).values()
+        (batch,) = algorithm.collector.collect(algorithm.policies, 16).values()
         assert len(batch.returns) == 8 * 16
-        ((unroll, active),) = algorithm.collector.unroll(algorithm.learning.policies, 16).values()
+        ((unroll, active),) = algorithm.collector.unroll(algorithm.policies, 16).values()
         assert (active.reshape(16, 8, 2).sum(2) == 1).all()
         assert unroll.rewards.shape == (16, 16)
 
@@ -129,7 +129,7 @@ def test_a_pool_is_resumed(tmp_path) -> None:
             for key in ("rating", "games", "next", "ratings", "members"):
                 assert first_difference({key: found[key]}, {key: saved[key]}) is None
             resumed.train(64)
-            ends.append((pool.state_dict(), resumed.learning.state_dict()["policies"]))
+            ends.append((pool.state_dict(), resumed.state_dict()["policies"]))
     assert first_difference(*ends) is None
 
 

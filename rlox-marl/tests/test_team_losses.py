@@ -30,7 +30,7 @@ def end(algorithm):
     with algorithm:
         algorithm.train(32)
         row = algorithm.train(32)
-        return algorithm.learning.state_dict()["policies"], row
+        return algorithm.state_dict()["policies"], row
 
 
 def test_an_added_loss_is_minimised_and_logged() -> None:

@@ -70,7 +70,7 @@ def test_all_envs_begin_new_episodes_after_an_interrupted_step(name, options) ->
             algorithm.train(72)
         algorithm.train(72)
         assert not pending
-        running = algorithm.learning.collector.envs
+        running = algorithm.collector.envs
         seen = [int(each) for each in running.statistics.state_dict()["team"]["lengths"]]
         assert set(seen) == {4}
 
@@ -82,7 +82,7 @@ def test_all_envs_begin_new_episodes_after_an_interrupted_step(name, options) ->
 def test_the_learner_replays_what_the_actor_found(source, recurrent, values) -> None:
     """Before the first gradient step of a rollout probabilities and values are the actor's."""
     with MAPPO(source, seed=0, recurrent=recurrent, normalize_values=values, **SMALL) as algorithm:
-        policies = algorithm.learning.policies
+        policies = algorithm.policies
         for _ in range(3):
             for name, batch in algorithm.collector.collect(policies, 8).items():
                 policy = policies[name]
@@ -130,7 +130,7 @@ def test_memories_are_those_of_agents_followed_one_by_one(factory, n_envs, seed)
     """An agent's memory takes in what it acted on, and forgets where its env's episode begins."""
     options = {**SMALL, "n_envs": n_envs, "recurrent": "lstm"}
     with IPPO(FACTORIES[factory], seed=seed, **options) as algorithm:
-        collector, policies = algorithm.collector, algorithm.learning.policies
+        collector, policies = algorithm.collector, algorithm.policies
         states = {}
         step_all, ended = collector.env.step_all, []
 
@@ -206,7 +206,7 @@ def test_a_resumed_training_is_exact(tmp_path) -> None:
     straight.train(72)
     straight.save(tmp_path / "half.rlox")
     resumed = MAPPO.from_checkpoint(tmp_path / "half.rlox")
-    memory = straight.learning.state_dict()["memory"]
+    memory = straight.state_dict()["memory"]
     assert np.abs(memory["agent"]["state"]).max() > 0
     ends = []
     for one in (straight, resumed):
@@ -241,7 +241,7 @@ def test_who_waits_remembers_nothing_new() -> None:
     episodes = [[Turn(agent, PAYS, {}) for agent in (*AGENTS, *AGENTS)]]
     options = {**SMALL, "recurrent": "gru", "batch_size": 8}
     with IPPO(lambda: ScriptedTurns(episodes), seed=1, share_parameters="agent", **options) as ippo:
-        for policy in ippo.learning.policies.values():
+        for policy in ippo.policies.values():
             for parameter in policy.parameters():
                 parameter.data.mul_(3)
         env = PettingZooVecEnv(lambda: ScriptedTurns(episodes))

@@ -104,7 +104,7 @@ def test_rows_that_rest_weigh_nothing(values) -> None:
     """What resting agents saw, did and would have been worth does not reach the batch."""
     options = {"n_envs": 3, "n_steps": 11, "batch_size": 8, "n_epochs": 1, "hidden": 8}
     with MAPPO(parallel, seed=1, normalize_values=values, **options) as algorithm:
-        policies = algorithm.learning.policies
+        policies = algorithm.policies
         for _ in range(3):
             unrolls = algorithm.collector.unroll(policies, 11)
             for name, (unroll, active) in unrolls.items():
@@ -127,7 +127,7 @@ def test_advantages_are_of_denormalised_values() -> None:
     """A batch's values are the critic's outputs in the rewards' scale."""
     with MAPPO(SPREAD, seed=1, normalize_values="value_norm", n_envs=4, n_steps=8) as algorithm:
         algorithm.train(320)
-        (policy,) = algorithm.learning.policies.values()
+        (policy,) = algorithm.policies.values()
         (batch,) = algorithm.collector.collect({"agent": policy}, 8).values()
         with torch.no_grad():
             outputs = policy.value(batch.obs)

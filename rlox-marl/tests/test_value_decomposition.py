@@ -12,12 +12,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rlox.errors import ConfigError, EnvError, SpaceError
 from rlox.protocols import AgentGroup
-from rlox_marl.action_values import TeamValues
-from rlox_marl.exploring import EpsilonGreedy
-from rlox_marl.mixing import MonotoneMixing
+from rlox_marl.action_values import (
+    AgentValues,
+    EpsilonGreedy,
+    MonotoneMixing,
+    NoMixing,
+    SumMixing,
+    TeamValues,
+)
 from rlox_marl.qmix import QMIX
-from rlox_marl.team_sequences import TeamSequences
-from rlox_marl.value_loss import team_value_loss
+from rlox_marl.team_replay import TeamSequences
+from rlox_marl.value_learning import team_value_loss
 from rlox_marl.vdn import VDN
 from rlox_marl.views import PolicyView
 from scripted_teams import Life, ScriptedParallel, ScriptedTurns, Turn
@@ -237,13 +242,15 @@ def slow_loss(kind, network, target, batch, gamma, team_reward, double_q):
 )
 def test_the_loss_is_that_of_plain_formulas(kind, hyper_size, size, double_q) -> None:
     """With masks, resting agents, ends and memories, to 1e-5."""
-    made = [
-        TeamValues(
-            two_groups(), spaces.Box(-9, 9, (4,), np.float32), kind, 3, hyper_size, hidden=5,
-            memory_size=size, network="auto", generator=torch.Generator().manual_seed(seed),
-        )
-        for seed in (1, 2)
-    ]  # fmt: skip
+    made = []
+    for seed in (1, 2):
+        own = {"generator": torch.Generator().manual_seed(seed)}
+        agents = {v.name: AgentValues(v, hidden=5, memory_size=size, **own) for v in two_groups()}
+        mixing = {"none": NoMixing(), "sum": SumMixing()}.get(kind)
+        if mixing is None:
+            space = spaces.Box(-9, 9, (4,), np.float32)
+            mixing = MonotoneMixing(3, space, 3, hyper_size=hyper_size, **own)
+        made.append(TeamValues(agents, mixing))
     batch = random_sequences(np.random.default_rng(3), size)
     rewards = "own" if kind == "none" else "mean" if double_q else "sum"
     loss, _ = team_value_loss(*made, batch, gamma=0.9, team_reward=rewards, double_q=double_q)
@@ -280,7 +287,7 @@ def test_stored_steps_are_those_of_a_script(name, recurrent) -> None:
     with rlox.make(name, env=lambda: ScriptedParallel(EPISODES), **options) as algorithm:
         algorithm.train(40)
         drawn = algorithm.collector.buffer.rows(0, 40)
-    order = [agent for view in algorithm.learning._views for agent in view.agents]
+    order = [agent for view in algorithm.views for agent in view.agents]
     assert sorted(order) == sorted(AGENTS)
     expected: dict[str, list] = {"start": [], "active": [], "terminated": [], "next_active": []}
     for k in range(100):

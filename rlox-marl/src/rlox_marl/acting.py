@@ -1,18 +1,19 @@
-"""Actions of a team's policies for users and evaluations."""
+"""Acting as a team: actions for users and evaluations, what they may pass, and policy files."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import gymnasium
 import numpy as np
 import numpy.typing as npt
 import torch
 from rlox.config.model import UNSET
-from rlox.deployment import TeamData
+from rlox.deployment import PolicyData, TeamData
 from rlox.networks.predict import drawing_from, predict, predict_with_memory
 from rlox.nn import layer_data
-from rlox.protocols import MultiAgentObs, MultiAgentVecEnv
+from rlox.protocols import AgentGroup, MultiAgentObs, MultiAgentVecEnv
 from rlox.spaces import (
     ActionRows,
     ObservationRows,
@@ -24,12 +25,12 @@ from rlox.spaces import (
 from torch import Tensor
 
 from rlox_marl.collector import gather_actions
-from rlox_marl.exporting import team_data
 from rlox_marl.preprocessing import TeamPreprocessor
-from rlox_marl.shown import read_state, require_shown
 from rlox_marl.views import PolicyView
 
-__all__ = ["TeamActor"]
+__all__ = ["TeamActor", "require_shown"]
+
+REMEMBERED = "must be None or what predict_team returned with the last actions"
 
 
 class TeamActor:
@@ -182,12 +183,24 @@ class TeamActor:
         Args:
             algorithm: registered name of what trained them.
         """
-        return team_data(
-            algorithm,
-            [(view, layer_data(self._policies[view.name])) for view in self._views],
-            self._order,
-            self._spaces,
-            self._preprocessor,
+        seen = self._preprocessor
+        policies = {
+            view.name: PolicyData(
+                algorithm=algorithm,
+                observation_space=self._spaces[view.group.name],
+                action_space=view.group.action_space,
+                network=layer_data(self._policies[view.name]),
+                preprocessor=None if seen is None else seen.of_group(view.group.name),
+                takes_masks=ActionRows(view.group.action_space).mask_size > 0,
+            )
+            for view in self._views
+        }
+        places = {agent: (view.name, column) for agent, (view, column) in self._agents.items()}
+        return TeamData(
+            algorithm=algorithm,
+            policies=policies,
+            agents={agent: places[agent] for agent in self._order},
+            groups={view.group.name: view.group.agents for view in self._views},
             remembers_rests=self.remembers_rests,
         )
 
@@ -234,7 +247,7 @@ class TeamActor:
         parts = []
         n_envs = len(next(iter(obs["active"].values())))
         state_or_none = None if state is UNSET else state
-        given = read_state(state_or_none, episode_start, n_envs, self._memories, self._stacks)
+        given = _read_state(state_or_none, episode_start, n_envs, self._memories, self._stacks)
         memories: dict[str, Tensor] = {}
         after: dict[str, Any] = {}
         if self._preprocessor is not None:
@@ -298,3 +311,106 @@ def _unseen(view: PolicyView) -> dict[str, npt.NDArray[Any]]:
     return {
         name: leaf for name, leaf in rows.items() if name == "critic" or name.startswith("critic.")
     }
+
+
+def require_shown(
+    obs: Any, groups: Sequence[AgentGroup], state_space: gymnasium.Space[Any] | None
+) -> None:
+    """Refuse what no N envs of these groups show.
+
+    Args:
+        obs: a :class:`rlox.protocols.MultiAgentObs`, if it is right.
+        groups: of the env that was trained on.
+        state_space: of the state that critics or the mixing see; ``None`` if they see none.
+
+    Raises:
+        ValueError: a field, a group or an agent is missing, or has another shape; the text names
+            them.
+    """
+    fields = ("obs", "active", "masks", "state")
+    if not isinstance(obs, Mapping) or not set(fields) <= obs.keys():
+        got = list(obs) if isinstance(obs, Mapping) else type(obs).__name__
+        raise ValueError(
+            f"obs must be what envs show, a dict with {', '.join(fields)}, got {got}; pass what "
+            "reset_all or step_all returned"
+        )
+    for field in ("obs", "active"):
+        given = list(obs[field]) if isinstance(obs[field], Mapping) else type(obs[field]).__name__
+        if given != [group.name for group in groups]:
+            expected = (f"'{group.name}' of {', '.join(group.agents)}" for group in groups)
+            raise ValueError(
+                f"obs['{field}'] must be a dict by group, {' and '.join(expected)}, got {given}"
+            )
+    n_envs = len(np.atleast_1d(obs["active"][groups[0].name]))
+    for group in groups:
+        rows = (n_envs, len(group.agents))
+        _require_shape("active", group, obs["active"][group.name], rows)
+        expected = ObservationRows(group.observation_space).blank(*rows)
+        found = obs["obs"][group.name]
+        if isinstance(expected, dict) and not (
+            isinstance(found, Mapping) and found.keys() == expected.keys()
+        ):
+            got = list(found) if isinstance(found, Mapping) else type(found).__name__
+            raise ValueError(
+                f"obs['obs'] of group '{group.name}' must have the leaves {list(expected)}, got "
+                f"{got}"
+            )
+        map_leaves(
+            lambda leaf, one, group=group: _require_shape("obs", group, one, leaf.shape),
+            expected,
+            found,
+        )
+    if state_space is not None and np.shape(obs["state"]) != (n_envs, *(state_space.shape or ())):
+        shape = None if obs["state"] is None else np.shape(obs["state"])
+        raise ValueError(
+            f"obs['state'] must have shape {(n_envs, *(state_space.shape or ()))} of the space "
+            f"{state_space}, got {shape}"
+        )
+
+
+def _require_shape(field: str, group: AgentGroup, found: Any, shape: tuple[int, ...]) -> None:
+    if np.shape(found) != shape:
+        raise ValueError(
+            f"obs['{field}'] of group '{group.name}' must have shape {shape} for the agents "
+            f"{', '.join(group.agents)}, got {np.shape(found)}"
+        )
+
+
+def _read_state(
+    state: Any,
+    episode_start: Any,
+    n_envs: int,
+    memories: Mapping[str, tuple[int, int]],
+    frames: bool,
+) -> Mapping[str, Any]:
+    """Return what a user passed as the state of all agents of N envs: nothing for ``None``.
+
+    Args:
+        state: what ``predict_team`` returned, if it is right.
+        episode_start: (N,), if it is right, or ``None``.
+        n_envs: number of envs N.
+        memories: of each policy that has one, the number of its agents and the memory's size.
+        frames: whether frames are stacked.
+
+    Raises:
+        ValueError: it is no state of these policies in N envs; the text names the policy.
+    """
+    if episode_start is not None and np.shape(episode_start) != (n_envs,):
+        raise ValueError(
+            f"episode_start must have shape ({n_envs},), got {np.shape(episode_start)}"
+        )
+    if state is None:
+        return {}
+    names = (["frames"] if frames else []) + (["memory"] if memories else [])
+    if not isinstance(state, Mapping) or list(state) != names:
+        got = list(state) if isinstance(state, Mapping) else type(state).__name__
+        raise ValueError(f"state {REMEMBERED}, a dict of {names}, got {got}")
+    for name, (n_agents, size) in memories.items():
+        shape = n_envs * n_agents, size
+        found: Any = state["memory"].get(name) if isinstance(state["memory"], Mapping) else None
+        if np.shape(found) != shape:
+            raise ValueError(
+                f"state {REMEMBERED}: the memory of policy '{name}' must have shape {shape}, got "
+                f"{None if found is None else tuple(np.shape(found))}"
+            )
+    return state

@@ -1,23 +1,32 @@
-"""Networks of a team's action values."""
+"""Action values of teams: networks, how the values of agents are mixed, and acting by them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
+import torch.nn.functional as F  # noqa: N812  # the field's name for it
 from gymnasium import spaces
-from rlox.errors import SpaceError
 from rlox.nn import EncoderKind, Memory, ReluMLP, make_encoder
-from rlox.nn.layer_data import LayerData, activation, chain, layer_data
-from rlox.protocols import AgentGroup
+from rlox.nn.layer_data import LayerData, activation, chain, layer_data, mode
 from rlox.spaces import map_leaves
 from torch import Generator, Tensor, nn
 
-from rlox_marl.mixing import MixingKind, make_mixing
 from rlox_marl.views import PolicyView
 
-__all__ = ["AgentValues", "TeamValues", "greedy", "require_discrete"]
+__all__ = [
+    "AgentValues",
+    "EpsilonGreedy",
+    "GreedyPolicy",
+    "Mixing",
+    "MonotoneMixing",
+    "NoMixing",
+    "SumMixing",
+    "TeamValues",
+    "greedy",
+]
 
 
 class AgentValues(nn.Module):
@@ -81,42 +90,109 @@ class AgentValues(nn.Module):
         return self.after(remembered), remembered
 
 
+class Mixing(nn.Module):
+    """From the values of agents to those that are learnt."""
+
+    by_agent: ClassVar[bool] = False
+    """Whether every agent's value is learnt on its own."""
+    state_space: Any = None
+    """Of the team's state that it sees; ``None``: it sees none."""
+
+
+class NoMixing(Mixing):
+    """Every agent's value is learnt on its own."""
+
+    by_agent = True
+
+    def forward(self, values: Tensor, state: Any = None) -> Tensor:
+        """Return the values (B, A) of A agents as they are."""
+        return values
+
+
+class SumMixing(Mixing):
+    """The value of a team is the sum of its agents' values.
+
+    Source:
+        Sunehag et al. 2018, "Value-decomposition networks for cooperative multi-agent learning",
+        sec. 3.
+    """
+
+    def forward(self, values: Tensor, state: Any = None) -> Tensor:
+        """Return values (B, 1) of teams from those (B, A) of their agents, 0 where one rests."""
+        return values.sum(-1, keepdim=True)
+
+
+class MonotoneMixing(Mixing):
+    """The value of a team grows with the value of each of its agents.
+
+        Q_tot = elu(q · |W_1(s)| + b_1(s)) · |w_2(s)| + v(s)
+
+    b_1 is linear in the features of the state s, and v has a hidden layer; W_1 and w_2 have one of
+    ``hyper_size`` units, or are linear.
+
+    Args:
+        n_agents: number of agents A.
+        state_space: of the state.
+        size: columns of W_1.
+        hyper_size: units of the hidden layer of W_1 and w_2; 0: they are linear, as in the paper.
+        network: how boxes become features; see :data:`rlox.nn.EncoderKind`.
+        generator: source of the weights; ``None`` uses torch's global one.
+
+    Source:
+        Rashid et al. 2018, "QMIX: monotonic value function factorisation for deep multi-agent
+        reinforcement learning", sec. 4; the hidden layer: hijkzzz/pymarl2 and uoe-agents/epymarl.
+    """
+
+    def __init__(
+        self,
+        n_agents: int,
+        state_space: Any,
+        size: int,
+        *,
+        hyper_size: int = 0,
+        network: EncoderKind = "auto",
+        generator: Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.state_space = state_space
+        self.encoder = make_encoder(state_space, kind=network, generator=generator)
+        n_in = int(self.encoder.output_size)  # type: ignore[arg-type]
+        inner = (n_in, hyper_size) if hyper_size else (n_in,)
+        self.first_weight = ReluMLP((*inner, n_agents * size), generator=generator)
+        self.first_bias = ReluMLP((n_in, size), generator=generator)
+        self.second_weight = ReluMLP((*inner, size), generator=generator)
+        self.second_bias = ReluMLP((n_in, size, 1), generator=generator)
+        self._shape = n_agents, size
+
+    def forward(self, values: Tensor, state: Any) -> Tensor:
+        """Return values (B, 1) of teams.
+
+        Args:
+            values: (B, A) of the agents, 0 where one rests.
+            state: (B, *shape).
+        """
+        features = self.encoder(state)
+        weight = self.first_weight(features).abs().view(-1, *self._shape)
+        hidden = (values.unsqueeze(1) @ weight).squeeze(1) + self.first_bias(features)
+        outputs = F.elu(hidden) * self.second_weight(features).abs()
+        return outputs.sum(-1, keepdim=True) + self.second_bias(features)  # type: ignore[no-any-return]
+
+
 class TeamValues(nn.Module):
     """Action values of the agents of a team, and their mixing.
 
     The agents are in the order of the views, those of a view in the order of its columns.
 
     Args:
-        views: of the networks.
-        state_space: what the mixing sees.
+        agents: networks by the views' names.
         mixing: how the values become the team's.
-        mixing_size: see :class:`rlox_marl.mixing.MonotoneMixing`.
-        hyper_size: see there.
-        options: of :class:`AgentValues`.
     """
 
-    def __init__(
-        self,
-        views: Sequence[PolicyView],
-        state_space: Any,
-        mixing: MixingKind,
-        mixing_size: int,
-        hyper_size: int = 0,
-        **options: Any,
-    ) -> None:
+    def __init__(self, agents: Mapping[str, AgentValues], mixing: Mixing) -> None:
         super().__init__()
-        self.agents = nn.ModuleList([AgentValues(view, **options) for view in views])
-        self.names = [view.name for view in views]
-        n_agents = sum(len(view.columns) for view in views)
-        self.mixing = make_mixing(
-            mixing,
-            n_agents,
-            state_space,
-            mixing_size,
-            hyper_size=hyper_size,
-            network=options["network"],
-            generator=options["generator"],
-        )
+        self.agents = nn.ModuleList(agents.values())
+        self.names = list(agents)
+        self.mixing = mixing
 
     def forward(
         self, obs: Mapping[str, Any], state: Mapping[str, Tensor], starts: Tensor
@@ -170,15 +246,87 @@ def greedy(values: Tensor, masks: Tensor | None) -> Tensor:
     return values.argmax(-1)
 
 
-def require_discrete(groups: Sequence[AgentGroup]) -> None:
-    """Refuse actions that are not discrete.
+@dataclass(frozen=True)
+class EpsilonGreedy:
+    """B distributions: a uniform action with probability ε, else that of the highest value."""
 
-    Raises:
-        SpaceError: some are not.
+    values: Tensor
+    """(B, actions)"""
+    masks: Tensor | None
+    """(B, actions) bool, True for a possible action; ``None``: all are."""
+    epsilon: float
+
+    def mode(self) -> Tensor:
+        """Return the actions (B,) of the highest values."""
+        return greedy(self.values, self.masks)
+
+    def sample(self, generator: Generator | None = None) -> tuple[Tensor, Tensor]:
+        """Return actions (B,) and their log-probabilities (B,).
+
+        Args:
+            generator: source of the draws, on the CPU; ``None`` uses torch's global one.
+        """
+        device = self.values.device
+        best = self.mode()
+        chance = torch.rand(len(best), generator=generator).to(device) < self.epsilon
+        drawn = torch.rand(self.values.shape, generator=generator).to(device)
+        possible = torch.ones_like(drawn, dtype=torch.bool) if self.masks is None else self.masks
+        uniform = drawn.masked_fill(~possible, -1.0).argmax(-1)
+        actions = torch.where(chance, uniform, best)
+        share = self.epsilon / possible.sum(-1)
+        return actions, torch.log(share + (1 - self.epsilon) * (actions == best))
+
+
+class GreedyPolicy:
+    """A policy by action values, with the methods of policies with and without a memory.
+
+    Args:
+        network: the action values.
+        epsilon: the present ε.
+        memory_size: units of the network's memory; 0 for none.
     """
-    for group in groups:
-        if not isinstance(group.action_space, spaces.Discrete):
-            raise SpaceError(
-                f"actions must be Discrete, and those of {', '.join(group.agents)} are "
-                f"{group.action_space}; take mappo or ippo"
-            )
+
+    def __init__(
+        self, network: AgentValues, epsilon: Callable[[], float], memory_size: int
+    ) -> None:
+        self.generator: Generator | None = None
+        self.state_size = memory_size
+        self._network, self._epsilon = network, epsilon
+
+    def step(
+        self, obs: Any, state: Tensor, action_masks: Tensor | None = None
+    ) -> tuple[EpsilonGreedy, Tensor, Tensor]:
+        """Take in one observation per row; see :class:`rlox.protocols.RecurrentActor`.
+
+        Args:
+            obs: leaves (B, *shape).
+            state: (B, state_size), 0 where an episode begins.
+            action_masks: (B, actions) bool; ``None`` masks nothing.
+
+        Returns:
+            Distributions of B actions, the values (B,) of the best ones, and the next state.
+        """
+        starts = torch.zeros(1, len(state), dtype=torch.bool, device=state.device)
+        rows = map_leaves(lambda leaf: leaf.unsqueeze(0), obs)
+        values, after = self._network(rows, state, starts)
+        values = values.squeeze(0)
+        best = values.gather(-1, greedy(values, action_masks).unsqueeze(-1)).squeeze(-1)
+        return EpsilonGreedy(values, action_masks, self._epsilon()), best, after[0]
+
+    def layer_data(self) -> LayerData:
+        """Describe the best actions; see :mod:`rlox.nn.layer_data`."""
+        return chain(layer_data(self._network), mode(spaces.Discrete(self._network.n_actions)))
+
+    def _distribution(self, obs: Any, action_masks: Tensor | None) -> EpsilonGreedy:
+        first = next(iter(obs.values()))
+        return self.step(obs, first.new_zeros(len(first), 0, dtype=torch.float32), action_masks)[0]
+
+    def deterministic(self, obs: Any, action_masks: Tensor | None = None) -> Tensor:
+        """Return the best actions (B,) of a policy without a memory."""
+        return self._distribution(obs, action_masks).mode()
+
+    def get_action_and_logprob(
+        self, obs: Any, action_masks: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return sampled actions (B,) of a policy without a memory, and log-probabilities (B,)."""
+        return self._distribution(obs, action_masks).sample(self.generator)

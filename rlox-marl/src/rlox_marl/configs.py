@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
-from pydantic import model_validator
+from pydantic import JsonValue, model_validator
 from rlox.config.clipped import ClippedSurrogateConfig
 from rlox.config.model import (
+    DEVICE,
+    ENV_BACKEND,
+    ENV_KWARGS,
+    PRESET,
+    SEED,
+    TORCH_THREADS,
+    Config,
     ScheduleValue,
     changed,
     choice,
     count,
+    discount,
+    flag,
     option,
     positive,
     probability,
     schedule,
 )
 
-__all__ = ["IPPOConfig", "MAPPOConfig"]
+__all__ = [
+    "IPPOConfig",
+    "IndependentQConfig",
+    "MAPPOConfig",
+    "QMIXConfig",
+    "TeamValueConfig",
+    "VDNConfig",
+]
 
 YU = "Yu et al. 2022"
+RASHID = "Rashid et al. 2018"
+SUNEHAG = "Sunehag et al. 2018"
+TAN = "Tan 1993"
+
 MISSION = "rlox, as PPO on small tasks"
 
 
@@ -111,3 +132,152 @@ class IPPOConfig(MAPPOConfig):
     critic: Literal["local"] = choice(
         "local", help="the critic of an agent sees its observation", source="de Witt et al. 2020"
     )
+
+
+class TeamValueConfig(Config):
+    """Options that the algorithms that learn action values of teams share."""
+
+    schedule_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {
+        "learning_rate": (0.0, 1.0),
+        "epsilon": (0.0, 1.0),
+    }
+
+    n_agents: int | None = count(
+        None, unit="agents", help="number of agents; None: the env's", source="rlox"
+    )
+    seed: int | None = SEED
+    preset: str = PRESET
+    n_envs: int = count(8, unit="envs", help="number of envs N stepped together", source="rlox")
+    buffer_size: int = count(
+        100_000, unit="env steps", help="capacity of the replay buffer", source=f"{RASHID}, app. C"
+    )
+    learning_starts: int = count(
+        1_000, ge=0, unit="env steps", help="no learning until so many are stored", source="rlox"
+    )
+    train_freq: int = count(
+        32, unit="env steps", help="env steps between learning, all envs counted", source="rlox"
+    )
+    gradient_steps: int = count(
+        4, unit="gradient steps", help="gradient steps each time", source="rlox"
+    )
+    batch_size: int = count(
+        64, unit="sequences", help="sequences of a batch", source=f"{RASHID}, where it is 32"
+    )
+    sequence_length: int | None = count(
+        None, unit="env steps", source=f"{RASHID}, where it is an episode",
+        help="steps of a sequence; None: 1, and 16 with a memory",
+    )  # fmt: skip
+    learning_rate: ScheduleValue = schedule(
+        5e-4, help="Adam's step size", source=f"{RASHID}, app. C, of RMSprop"
+    )
+    adam_eps: float = positive(
+        1e-8, help="added to the root of Adam's second moment", source="Kingma and Ba 2015"
+    )
+    max_grad_norm: float = positive(
+        10.0, help="bound of the gradient's Euclidean norm", source="oxwhirl/pymarl"
+    )
+    gamma: float = discount(0.99, help="discount factor γ", source=f"{RASHID}, app. C")
+    epsilon: ScheduleValue = schedule(
+        "linear(1, 0.05, 50000)", help="probability ε of a uniform action of an agent",
+        source=f"{RASHID}, app. C",
+    )  # fmt: skip
+    double_q: bool = flag(
+        True, help="the network chooses the actions that the target network judges",
+        source="van Hasselt et al. 2016; oxwhirl/pymarl",
+    )  # fmt: skip
+    target_update_interval: int = count(
+        200, unit="gradient steps", help="gradient steps between updates of the target network",
+        source=f"{RASHID}, app. C, in episodes",
+    )  # fmt: skip
+    tau: float = probability(
+        1.0, help="share of the network in the target's update; 1: a copy",
+        source="Mnih et al. 2015, algorithm 1",
+    )  # fmt: skip
+    share_parameters: str = option(
+        "group", source=f"{SUNEHAG}, sec. 3", unit="names", min_length=1,
+        help="group: one network for all agents of equal spaces, which see who they are; agent: "
+        "one each; or who shares one, as in 'left,right;goalkeeper'",
+    )  # fmt: skip
+    hidden: int = count(
+        64, unit="units", help="width of the hidden layers", source=f"{RASHID}, app. C"
+    )
+    network: Literal["auto", "mlp", "cnn"] = choice(
+        "auto", help="how boxes become features: by their space, all flattened, or all as images",
+        source="rlox",
+    )  # fmt: skip
+    recurrent: Literal["none", "gru"] = choice(
+        "none", help="kind of the agents' memory", source=f"{RASHID}, app. C, where it is gru"
+    )
+    memory_size: int = count(
+        64, unit="units", help="size of the memory", source=f"{RASHID}, app. C"
+    )
+    steps_per_iteration: int = count(
+        1_000, unit="env steps", source="rlox",
+        help="one row of metrics, and one chance to save or evaluate, this often",
+    )  # fmt: skip
+    save_replay_buffer: bool = flag(
+        False, help="checkpoints hold the replay buffer, so that resuming is exact", source="rlox"
+    )
+    env_backend: str = ENV_BACKEND
+    env_kwargs: dict[str, JsonValue] = ENV_KWARGS
+    device: str = DEVICE
+    torch_threads: int | None = TORCH_THREADS
+
+    @property
+    def length(self) -> int:
+        """Steps of a sequence."""
+        if self.sequence_length is not None:
+            return self.sequence_length
+        return 1 if self.recurrent == "none" else 16
+
+    @property
+    def n_remembered(self) -> int:
+        """Units of an agent's memory; 0 for none."""
+        return self.memory_size if self.recurrent == "gru" else 0
+
+    @model_validator(mode="after")
+    def _check_options(self) -> TeamValueConfig:
+        if self.recurrent == "none" and changed(self, "memory_size"):
+            raise ValueError("memory_size needs recurrent='gru', got recurrent='none'")
+        if self.n_envs * (self.length + 1) > self.buffer_size:
+            raise ValueError(
+                f"buffer_size {self.buffer_size} holds no sequence of {self.length} steps and the "
+                f"step before it for each of n_envs = {self.n_envs}; enlarge it"
+            )
+        if self.learning_starts > self.buffer_size:
+            raise ValueError(
+                f"learning_starts {self.learning_starts} exceeds buffer_size {self.buffer_size}: "
+                "the first steps would be lost unseen; lower it or enlarge the buffer"
+            )
+        return self
+
+
+class VDNConfig(TeamValueConfig):
+    """Options of VDN."""
+
+    team_reward: Literal["mean", "sum"] = choice(
+        "mean", help="what a team learns from: the mean or the sum of its agents' rewards",
+        source="rlox",
+    )  # fmt: skip
+
+
+class QMIXConfig(VDNConfig):
+    """Options of QMIX: VDN's, and the mixing network's."""
+
+    mixing_size: int = count(
+        32, unit="units", help="width of the mixing network", source=f"{RASHID}, app. C"
+    )
+    hyper_size: int = count(
+        64, ge=0, unit="units", source="hijkzzz/pymarl2 and uoe-agents/epymarl, hypernet_embed",
+        help="hidden layer of the networks that make the mixing's weights of the state; 0: they "
+        "are linear, as in the paper, which diverges where states are not bounded",
+    )  # fmt: skip
+
+
+class IndependentQConfig(TeamValueConfig):
+    """Options of independent Q-learning."""
+
+    team_reward: Literal["own", "mean", "sum"] = choice(
+        "own", source=f"{TAN}, sec. 2",
+        help="what an agent learns from: its own reward, or the mean or the sum over all agents",
+    )  # fmt: skip

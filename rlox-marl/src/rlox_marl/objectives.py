@@ -1,12 +1,14 @@
-"""The clipped surrogate with normalised and Huber value losses."""
+"""What policies of teams minimise: the clipped surrogate, or that with other value losses."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from rlox.batches.rollout import RolloutBatch, RolloutMinibatch
+from rlox.learners import Objective
 from rlox.losses import (
     ClippedSurrogate,
     PPOTerms,
@@ -14,9 +16,10 @@ from rlox.losses import (
     ppo_loss,
     standardize,
 )
+from rlox.rollouts import make_objective
 from torch import Tensor
 
-__all__ = ["TeamSurrogate", "huber"]
+__all__ = ["TeamSurrogate", "huber", "make_surrogate"]
 
 
 @dataclass(frozen=True)
@@ -88,3 +91,16 @@ def huber(errors: Tensor, delta: float | None) -> Tensor:
         return squares
     size = errors.abs()
     return torch.where(size <= delta, squares, delta * (2 * size - delta))
+
+
+def make_surrogate(config: Any, rates: Mapping[str, float]) -> Objective:
+    """Return the clipped surrogate of now, with the options of values if there are any.
+
+    Args:
+        config: MAPPO's or IPPO's.
+        rates: values of the options that may be schedules.
+    """
+    surrogate = make_objective(ClippedSurrogate, config, rates)
+    if config.normalize_values != "none" or config.huber_delta is not None:
+        return TeamSurrogate(surrogate, config.huber_delta)
+    return surrogate

@@ -11,8 +11,7 @@ from rlox.batches import estimate_advantages
 from rlox.batches.rollout import RolloutBatch
 from rlox.config.model import changed
 from rlox.deployment import PolicyData
-from rlox.errors import ConfigError
-from rlox.learners import Objective, RolloutTask, Update, choose_learner
+from rlox.errors import ConfigError, EnvError
 from rlox.rollouts import make_agent
 from rlox.training.hooks import Hooks
 
@@ -29,17 +28,20 @@ class OneAgent:
     """Collects, learns and predicts for an env of one agent.
 
     Args:
-        algorithm: its base has been initialised.
+        algorithm: it gets the policy.
         policy: see :class:`rlox.rollouts.actor_critic.ActorCritic`.
-        objective: with the numbers of the first iteration.
-        update: from a rollout, in torch.
 
     Raises:
         ConfigError: an option needs several agents.
     """
 
-    def __init__(self, algorithm: Any, policy: Any, objective: Objective, update: Update) -> None:
+    def __init__(self, algorithm: Any, policy: Any) -> None:
         cfg = algorithm.config
+        if cfg.n_agents not in (None, 1):
+            raise ConfigError(
+                f"n_agents is {cfg.n_agents}, but the env has one agent; pass a PettingZoo env, or "
+                "leave n_agents out"
+            )
         cfg.replace(n_agents=1)  # raises if a minibatch does not fit the rollout of one agent
         for name in TEAM_OPTIONS:
             if changed(cfg, name):
@@ -52,54 +54,27 @@ class OneAgent:
                 f"critic='{cfg.critic}' needs an env of several agents; one agent's critic sees "
                 "what the agent sees, so leave it out"
             )
-        self._algorithm = algorithm
+        self._algorithm, self.actor = algorithm, self
         adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
-        self.agent = make_agent(algorithm, adam, policy)
-        self.policies = {"policy": self.agent.policy}
-        self.collector = self.agent.collector
-        task = RolloutTask(
-            objective,
-            self.agent.policy,
-            self.agent.optimizer,
-            self.collector,
-            update,
-            self.agent.device,
-            n_epochs=cfg.n_epochs,
-            batch_size=cfg.batch_size,
-            target_kl=cfg.target_kl,
-            generator=algorithm.streams.torch("minibatches"),
-            actions=algorithm.streams.numpy("native actions"),
-            added_losses=algorithm.added_losses,
+        self.agent = agent = make_agent(algorithm, adam, policy)
+        self.collector = agent.collector
+        actions = algorithm.streams.numpy("native actions")
+        learner = algorithm.add_policy(
+            "policy", agent.policy, agent.optimizer, collector=agent.collector, actions=actions
         )
-        algorithm.learner = choose_learner(cfg.backend, task)
-        self.agent.mode = algorithm.learner.mode
+        agent.mode = learner.mode
 
-    def collect(self, hooks: Hooks) -> RolloutBatch:
+    def collect(self, hooks: Hooks) -> dict[str, RolloutBatch]:
         """Return a rollout with advantages."""
         cfg = self._algorithm.config
         unroll = self._algorithm.learner.collect(cfg.n_steps, hooks)
-        return estimate_advantages(unroll, self.agent.policy, cfg.gamma, cfg.gae_lambda)
+        batch = estimate_advantages(unroll, self.agent.policy, cfg.gamma, cfg.gae_lambda)
+        hooks.rollout_end(batch)
+        return {"policy": batch}
 
-    def update(
-        self,
-        batch: RolloutBatch,
-        objective: Objective,
-        rates: Mapping[str, float],
-        hooks: Hooks,
-    ) -> dict[str, float]:
-        """Learn from a rollout and return the means of the loss's terms."""
-        terms: dict[str, float] = self._algorithm.learner.update(
-            batch, objective, rates["learning_rate"], hooks
-        )
-        return {**terms, "explained_variance": batch.explained_variance()}
-
-    def agent_metrics(self) -> dict[str, float]:
-        """Return nothing: the one agent's return is the env's."""
-        return {}
-
-    def optional_metrics(self) -> dict[str, float]:
-        """Return nothing: there is nobody to play."""
-        return {}
+    def metrics(self) -> dict[str, Any]:
+        """Return nothing: the one agent's return is the env's, and there is nobody to play."""
+        return {"agents": {}, "optional": {}}
 
     def predict(self, obs: Any, deterministic: bool, agent_idx: Any, **memory: Any) -> Any:
         """Return an action for one observation, or actions for a batch.
@@ -117,15 +92,13 @@ class OneAgent:
         Raises:
             EnvError: always.
         """
-        from rlox.errors import EnvError
-
         raise EnvError(
             "the policy is of one agent and the env has several; evaluate it on an env of one agent"
         )
 
-    def policy_data(self) -> PolicyData:
+    def policy_data(self, algorithm: str) -> PolicyData:
         """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
-        return self.agent.policy_data(self._algorithm.name)
+        return self.agent.policy_data(algorithm)
 
     def state_dict(self) -> dict[str, Any]:
         """Return policy, optimiser and collector."""

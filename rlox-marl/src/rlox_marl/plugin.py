@@ -12,7 +12,7 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
     yield AlgorithmSpec(
         name="independent_q",
         summary="Independent Q-learning of several agents.",
-        config="rlox_marl.value_configs:IndependentQConfig",
+        config="rlox_marl.configs:IndependentQConfig",
         factory="rlox_marl.independent_q:IndependentQ",
         paper="https://arxiv.org/abs/1511.08779",
         trains_teams=True,
@@ -36,7 +36,7 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
     yield AlgorithmSpec(
         name="qmix",
         summary="Monotone mixing of several agents' action values.",
-        config="rlox_marl.value_configs:QMIXConfig",
+        config="rlox_marl.configs:QMIXConfig",
         factory="rlox_marl.qmix:QMIX",
         paper="https://arxiv.org/abs/1803.11485",
         trains_teams=True,
@@ -44,7 +44,7 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
     yield AlgorithmSpec(
         name="vdn",
         summary="Sums of several agents' action values.",
-        config="rlox_marl.value_configs:VDNConfig",
+        config="rlox_marl.configs:VDNConfig",
         factory="rlox_marl.vdn:VDN",
         paper="https://arxiv.org/abs/1706.05296",
         trains_teams=True,

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-from rlox.config.model import Config
-from rlox.envs import fixed_env_count, make_team_env
-from rlox.errors import CheckpointError, ConfigError
+from rlox.errors import CheckpointError
 from rlox.protocols import MultiAgentObs, MultiAgentStep, MultiAgentVecEnv, StatefulVecEnv
 from rlox.rollouts import require_same_option
 from rlox.seeding import ResetSeeds
@@ -17,9 +15,7 @@ from rlox.seeding import ResetSeeds
 from rlox_marl.envs.statistics import TeamStatistics
 from rlox_marl.preprocessing import TeamPreprocessor
 
-__all__ = ["RunningTeams", "fit_env_count", "make_envs", "with_agents"]
-
-ConfigT = TypeVar("ConfigT", bound=Config)
+__all__ = ["RunningTeams"]
 
 
 class RunningTeams:
@@ -28,7 +24,6 @@ class RunningTeams:
     Args:
         env: steps N envs together.
         seed: fixes the envs' random streams.
-        owned: whether :meth:`close` closes ``env``.
         preprocessor: of what the envs show; ``None`` changes nothing.
     """
 
@@ -37,13 +32,11 @@ class RunningTeams:
         env: MultiAgentVecEnv,
         seed: int = 0,
         *,
-        owned: bool = False,
         preprocessor: TeamPreprocessor | None = None,
     ) -> None:
         self.env = env
         self.preprocessor = preprocessor
         self.statistics = TeamStatistics(env.groups, env.n_envs)
-        self._owned = owned
         self._seeds = ResetSeeds(seed, env.n_envs)
         self._shown: MultiAgentObs | None = None
 
@@ -81,11 +74,6 @@ class RunningTeams:
         rewards = {name: paid[None] for name, paid in step["rewards"].items()}
         self.statistics.add(rewards, step["episode_ended"][None])
         return step
-
-    def close(self) -> None:
-        """Free the resources of the envs that were made here."""
-        if self._owned:
-            self.env.close()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the statistics and, if the env exposes it, the env's state."""
@@ -140,31 +128,6 @@ class RunningTeams:
         return exact
 
 
-def make_envs(config: Any, source: Any) -> MultiAgentVecEnv:
-    """Return the envs that a team learns in, which read no state if no critic sees it.
-
-    Args:
-        config: MAPPO's or IPPO's.
-        source: id, callable, env or vector env.
-
-    Raises:
-        ConfigError: the envs cannot be in processes of their own as the config asks.
-        EnvError: the envs cannot be built.
-    """
-    env = make_team_env(
-        source,
-        n_envs=config.n_envs,
-        backend=config.env_backend,
-        env_kwargs=config.env_kwargs,
-        vectorization=config.vectorization,
-    )
-    if config.critic in ("observations", "local") and fixed_env_count(source) is None:
-        leave_out = getattr(env, "leave_out_state", None)  # of envs that may fail to give one
-        if leave_out is not None:
-            leave_out()
-    return env
-
-
 def _normalizes(observations: Mapping[str, Any] | None) -> bool:
     """Return whether there are moments in a preprocessor's state."""
     return any(observations["groups"].values()) if observations else False
@@ -175,27 +138,3 @@ def _copied(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _copied(one) for key, one in value.items()}
     return None if value is None else np.array(value)
-
-
-def with_agents(config: ConfigT, env: MultiAgentVecEnv) -> ConfigT:
-    """Return the config with the env's number of agents.
-
-    Raises:
-        ConfigError: its ``n_agents`` is another number.
-    """
-    given: Any = config
-    found = len(env.possible_agents)
-    if given.n_agents not in (None, found):
-        raise ConfigError(
-            f"n_agents is {given.n_agents}, but the env has {found} agents "
-            f"({', '.join(env.possible_agents)}); leave n_agents out, or change the env"
-        )
-    return config.replace(n_agents=found)
-
-
-def fit_env_count(config: ConfigT, env: Any) -> ConfigT:
-    """Return the config with the number of envs that ``env`` is, if it cannot be copied."""
-    count = fixed_env_count(env)
-    if count is None or "n_envs" in config.model_fields_set:
-        return config
-    return config.replace(n_envs=count)

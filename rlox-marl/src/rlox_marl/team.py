@@ -1,72 +1,242 @@
-"""Learning of teams: one policy for each group, or each agent."""
+"""The frame of the algorithms that learn from rollouts of teams, one policy per group or agent."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, nullcontext
-from dataclasses import replace
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 from rlox.batches.rollout import RolloutBatch
-from rlox.config.model import changed
-from rlox.deployment import TeamData
+from rlox.callbacks import Callback
+from rlox.config.model import Config, changed, resolve_config
+from rlox.config.schedules import Schedules
 from rlox.envs import fixed_env_count
 from rlox.errors import CheckpointError, ConfigError
-from rlox.learners import Objective, RolloutTask, Update, choose_learner
-from rlox.networks.validate import require_actor, try_actor
-from rlox.nn import (
-    find_device,
-    load_module_state,
-    module_state,
-    set_compute_dtype,
-    torch_threads,
+from rlox.learners import (
+    AddedLosses,
+    ChosenLearner,
+    Losses,
+    Objective,
+    RolloutTask,
+    choose_learner,
+    make_metrics,
+    mean_terms,
+    passes_target_kl,
 )
-from rlox.protocols import MultiAgentObs
-from rlox.rollouts import require_same_option
+from rlox.logging import LoggerCallback
+from rlox.losses import ClippedSurrogate
+from rlox.networks.validate import refuse_network_options, require_actor, try_actor
+from rlox.nn import find_device, load_module_state, module_state, set_compute_dtype, torch_threads
+from rlox.rollouts import NETWORK_OPTIONS, fit_to_env, require_objective, require_same_option
 from rlox.training.hooks import Hooks
 from torch import nn
 
 from rlox_marl.acting import TeamActor
 from rlox_marl.collector import MultiAgentCollector
+from rlox_marl.one_agent import OneAgent
 from rlox_marl.optimizers import ActorCriticOptimizer, make_optimizer
 from rlox_marl.policies import make_team_policy
 from rlox_marl.preprocessing import TeamPreprocessor
-from rlox_marl.running import RunningTeams, make_envs, with_agents
+from rlox_marl.running import RunningTeams
 from rlox_marl.self_play import OpponentPool, require_two_players
+from rlox_marl.team_algorithm import TeamAlgorithm
 from rlox_marl.views import PolicyView, make_views
 
-__all__ = ["Team"]
+__all__ = ["Team", "TeamRolloutAlgorithm", "minimize_over_epochs"]
+
+LOSS_OPTIONS = (*(field.name for field in fields(ClippedSurrogate)), "huber_delta")
+"""The options that are numbers of the algorithm's own objective."""
 
 ONE_AGENT_OPTIONS = ("clip_rewards",)
 """PPO's options that teams do not have."""
 
 
-class Team:
-    """Collects, learns and predicts for an env of several agents.
+class TeamRolloutAlgorithm(TeamAlgorithm):
+    """Collects rollouts of several agents, and lets each policy learn from the steps of its agents.
 
     Args:
-        algorithm: its base has been initialised; it gets the optimisers and the learner, and frees
-            the envs.
-        policy: from a view's nested observation space and the action space of an agent to a module
-            with the methods of :class:`rlox.protocols.OnPolicyActor`; ``None``:
-            :class:`rlox_marl.policies.TeamPolicy`.
-        objective: with the numbers of the first iteration.
-        update: of one policy from its rollout, in torch.
+        env_id: of several agents: a PettingZoo id, a callable that makes a PettingZoo env, such an
+            env, or a :class:`rlox.protocols.MultiAgentVecEnv`; of one agent: what PPO takes.
+        env_fn: makes a PettingZoo env; it is taken in the place of ``env_id``.
+        policy: of several agents a callable from a view's nested observation space and the action
+            space of an agent to a module with the methods of
+            :class:`rlox.protocols.OnPolicyActor`; of one agent see
+            :class:`rlox.rollouts.actor_critic.ActorCritic`; ``None``: networks that fit the spaces.
+        logger: receives the metrics of every iteration.
+        callbacks: hooks into training.
+        config: of the class :attr:`config_class`, a mapping, or the path of a YAML or JSON file.
+        schedules: callables ``env_steps -> value`` for ``learning_rate``, ``clip_eps``,
+            ``ent_coef`` or ``critic_learning_rate``; they win over the config and are not saved.
+        objective: minimised by every policy in place of the clipped surrogate; see
+            :class:`rlox.learners.tasks.Objective`. It brings all numbers of its loss.
+        added_losses: ``{"policy": function}`` with functions ``(policy, minibatch) -> scalar`` that
+            are added to the loss of every policy; see :mod:`rlox.learners.terms`.
+        config_kwargs: options of the config, which win over ``config``. ``n_agents``: number of
+            agents, ``None`` takes the env's; ``n_envs``: number of envs stepped together, an env
+            that cannot be copied brings its own; ``seed``: fixes every random draw, ``None`` draws
+            it from entropy.
 
     Raises:
         BackendError: the learner backend cannot learn the policies.
-        ConfigError: an option is of one agent, or contradicts the env.
+        ConfigError: an option is unknown, out of range, or contradicts the env, the policy or the
+            objective.
         EnvError: the env cannot be built.
+        SpaceError: the env's spaces need a ``policy`` of your own.
     """
+
+    metrics_class: ClassVar[type[Any]]
+    """Dataclass of what an iteration reports."""
+    config: Any
+    added_losses: AddedLosses
+    learning: OneAgent | Team
+    """What collects; it acts and keeps the envs too."""
 
     def __init__(
         self,
-        algorithm: Any,
-        policy: Callable[..., nn.Module] | None,
-        objective: Objective,
-        update: Update,
+        env_id: Any = None,
+        *,
+        env_fn: Callable[[], Any] | None = None,
+        policy: Any = None,
+        logger: LoggerCallback | None = None,
+        callbacks: Iterable[Callback] | Callback | None = None,
+        config: Config | Mapping[str, Any] | str | Path | None = None,
+        schedules: Mapping[str, Callable[[int], float]] | None = None,
+        objective: Objective | None = None,
+        added_losses: Losses | None = None,
+        **config_kwargs: Any,
     ) -> None:
+        resolved = resolve_config(self.config_class, config, **config_kwargs)
+        if policy is not None:
+            refuse_network_options(NETWORK_OPTIONS, resolved, config_kwargs)
+        require_objective(objective, LOSS_OPTIONS, resolved, config_kwargs, schedules)
+        source = env_id if env_fn is None else env_fn
+        super().__init__(
+            source, config=fit_to_env(resolved, source), callbacks=callbacks, logger=logger
+        )
+        cfg = self.config
+        own_rate = () if cfg.critic_learning_rate is None else ("critic_learning_rate",)
+        scheduled = ("learning_rate", "clip_eps", "ent_coef", *own_rate)
+        self.schedules = Schedules(cfg, scheduled, schedules)
+        self.own_objective = objective
+        self.added_losses = AddedLosses(added_losses, ("policy",))
+        self.device = find_device(cfg.device)
+        self.policies: dict[str, Any] = {}
+        self._first = self._objective(Schedules(cfg, scheduled).at(0, 0))
+        self._learners: dict[str, tuple[RolloutTask, ChosenLearner]] = {}
+        self.learning = (Team if self._has_team() else OneAgent)(self, policy)
+        self.collector, self.actor = self.learning.collector, self.learning.actor
+
+    @staticmethod
+    @abstractmethod
+    def make_objective(config: Any, rates: Mapping[str, float]) -> Objective:
+        """Return what the policies minimise at these values of the schedules."""
+
+    def add_policy(self, name: str, policy: Any, optimizer: Any, **more: Any) -> ChosenLearner:
+        """Return what learns a policy from its rollouts.
+
+        Args:
+            name: of the policy.
+            policy: on the device.
+            optimizer: of its parameters.
+            more: fields of the task.
+        """
+        cfg = self.config
+        task = RolloutTask(
+            self._first,
+            policy,
+            optimizer,
+            update=minimize_over_epochs,
+            device=self.device,
+            n_epochs=cfg.n_epochs,
+            batch_size=cfg.batch_size,
+            target_kl=cfg.target_kl,
+            generator=self.streams.torch("minibatches"),
+            added_losses=self.added_losses,
+            **more,
+        )
+        learner = choose_learner(cfg.backend, task)
+        self.policies[name], self.optimizers[name] = policy, optimizer
+        self._learners[name] = task, learner
+        self.learner = self.learner or learner
+        return learner
+
+    def _objective(self, rates: Mapping[str, float]) -> Objective:
+        """Return the user's own objective, or the algorithm's of now."""
+        own: Objective | None = self.own_objective
+        return self.make_objective(self.config, rates) if own is None else own
+
+    def iterate(self, hooks: Hooks) -> Any:
+        """Collect T steps of N envs, and minimise each policy's objective for K epochs."""
+        rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
+        objective = self._objective(rates)
+        with torch_threads(self.config.torch_threads):
+            batches = self.learning.collect(hooks)
+            reports = [
+                self._update(name, batch, objective, rates, hooks)
+                for name, batch in batches.items()
+                if not self._says_nothing(batch)
+            ]
+        terms = {key: float(np.mean([one[key] for one in reports])) for key in (reports or [{}])[0]}
+        statistics = self.collector.statistics
+        return make_metrics(
+            self.metrics_class,
+            terms,
+            self.added_losses,
+            mean_reward=statistics.mean_return,
+            mean_episode_length=statistics.mean_length,
+            episodes=float(statistics.finished),
+            learning_rate=rates["learning_rate"],
+            **self.learning.metrics(),
+        )
+
+    def _says_nothing(self, batch: RolloutBatch) -> bool:
+        """Return whether there is one advantage alone, which cannot be standardised."""
+        cfg = self.config
+        return cfg.normalize_advantages and 1 in (cfg.batch_size, len(batch.returns))
+
+    def _update(
+        self,
+        name: str,
+        batch: RolloutBatch,
+        objective: Objective,
+        rates: Mapping[str, float],
+        hooks: Hooks,
+    ) -> dict[str, float]:
+        """Let a policy learn from its rollout, and return the means of the loss's terms."""
+        cfg, (task, learner) = self.config, self._learners[name]
+        if isinstance(task.optimizer, ActorCriticOptimizer):
+            task.optimizer.critic_learning_rate = rates["critic_learning_rate"]
+        size = min(cfg.batch_size, len(batch.returns))
+        if batch.initial_state is None:  # no row is left alone at the end
+            while size > 2 and len(batch.returns) % size == 1:
+                size -= 1
+        if size != cfg.batch_size:  # or so few agents acted
+            learner = choose_learner(learner.backend, replace(task, batch_size=size))
+        terms = learner.update(batch, objective, rates["learning_rate"], hooks)
+        return {**terms, "explained_variance": batch.explained_variance()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return policies, optimisers, envs and memories."""
+        return self.learning.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+        self.learning.load_state_dict(state)
+
+
+class Team:
+    """The policies, envs and memories of several agents.
+
+    Args:
+        algorithm: it gets the policies, and frees the envs.
+        policy: the user's own, or ``None``.
+    """
+
+    def __init__(self, algorithm: Any, policy: Callable[..., nn.Module] | None) -> None:
         cfg = algorithm.config
         for name in ONE_AGENT_OPTIONS:
             if changed(cfg, name):
@@ -74,72 +244,54 @@ class Team:
                     f"{name}={getattr(cfg, name)!r} is not supported for several agents; leave it "
                     "out"
                 )
+        _check_memory(cfg)
         if isinstance(policy, nn.Module) or (policy is not None and not callable(policy)):
             raise TypeError(
                 "policy must be a callable (observation_space, action_space) -> module for several "
                 f"agents, one module for each policy, got {type(policy).__name__}"
             )
-        self._algorithm, self._update = algorithm, update
-        self.device = find_device(cfg.device)
-        source = algorithm.env_source
-        env = make_envs(cfg, source)
-        owned = fixed_env_count(source) is None
-        with ExitStack() as made:  # the envs are closed if the rest fails
-            if owned:
-                made.callback(env.close)
-            algorithm.config = with_agents(cfg, env)
-            preprocessor = None
-            if cfg.normalize_observations or cfg.frame_stack > 1:
-                preprocessor = TeamPreprocessor(
-                    env, normalize=cfg.normalize_observations, frame_stack=cfg.frame_stack
-                )
-            self.views = make_views(preprocessor or env, cfg.critic, cfg.share_parameters)
-            made.pop_all()
+        self._algorithm = algorithm
+        env = algorithm.make_envs(vectorization=cfg.vectorization)
+        if (
+            cfg.critic in ("observations", "local")
+            and fixed_env_count(algorithm.env_source) is None
+        ):
+            leave_out = getattr(env, "leave_out_state", None)  # of envs that may fail to give one
+            if leave_out is not None:
+                leave_out()
+        preprocessor = None
+        if cfg.normalize_observations or cfg.frame_stack > 1:
+            preprocessor = TeamPreprocessor(
+                env, normalize=cfg.normalize_observations, frame_stack=cfg.frame_stack
+            )
+        self.views = make_views(preprocessor or env, cfg.critic, cfg.share_parameters)
         seed = algorithm.streams.seeds("envs", 1)[0]
-        envs = RunningTeams(env, seed, owned=owned, preprocessor=preprocessor)
-        algorithm.resources.callback(envs.close)
         self.collector = MultiAgentCollector(
-            envs,
+            RunningTeams(env, seed, preprocessor=preprocessor),
             self.views,
-            device=self.device,
+            device=algorithm.device,
             team_reward=cfg.team_reward,
             gamma=cfg.gamma,
             gae_lambda=cfg.gae_lambda,
             normalize_rewards=cfg.normalize_rewards,
         )
-        self.policies: dict[str, Any] = {}
-        algorithm.optimizers = {}
         for view in self.views:
-            self.policies[view.name] = made = self._make_policy(view, policy)
+            made = self._make_policy(view, policy)
             if cfg.opponents != "none":
                 self.collector.pool = self._make_pool(made, env.n_envs)
-            algorithm.optimizers[view.name] = make_optimizer(made, cfg)
-        self._tasks = {name: self._task(name, objective) for name in self.policies}
-        self._learners = {n: choose_learner(cfg.backend, task) for n, task in self._tasks.items()}
-        algorithm.learner = next(iter(self._learners.values()))
-        generator, seen = algorithm.streams.torch("predict"), preprocessor
-        self._actor = TeamActor(
-            self.views, self.policies, env, generator, self.device, preprocessor=seen
-        )
-
-    def _task(self, name: str, objective: Objective) -> RolloutTask:
-        cfg = self._algorithm.config
-        return RolloutTask(
-            objective,
-            self.policies[name],
-            self._algorithm.optimizers[name],
-            self.collector,
-            self._update,
-            self.device,
-            n_epochs=cfg.n_epochs,
-            batch_size=cfg.batch_size,
-            target_kl=cfg.target_kl,
-            generator=self._algorithm.streams.torch("minibatches"),
-            added_losses=self._algorithm.added_losses,
+            optimizer = make_optimizer(made, cfg)
+            algorithm.add_policy(view.name, made, optimizer, collector=self.collector)
+        self.actor = TeamActor(
+            self.views,
+            algorithm.policies,
+            env,
+            algorithm.streams.torch("predict"),
+            algorithm.device,
+            preprocessor=preprocessor,
         )
 
     def _make_policy(self, view: PolicyView, policy: Callable[..., nn.Module] | None) -> Any:
-        cfg = self._algorithm.config
+        cfg, device = self._algorithm.config, self._algorithm.device
         generator = self._algorithm.streams.torch("policy")
         made: Any
         if policy is None:
@@ -162,10 +314,10 @@ class Team:
                     f"normalize_values='{cfg.normalize_values}' needs a policy with value_norm, "
                     f"which {type(made).__name__} has not; give it one, or leave the option out"
                 )
-        made.to(self.device)
+        made.to(device)
         set_compute_dtype(made, cfg.compute_dtype)
         if policy is not None:
-            try_actor(made, view.space, view.group.action_space, self.device)
+            try_actor(made, view.space, view.group.action_space, device)
         return made
 
     def _make_pool(self, policy: Any, n_envs: int) -> OpponentPool:
@@ -184,110 +336,110 @@ class Team:
 
     def collect(self, hooks: Hooks) -> dict[str, RolloutBatch]:
         """Return a rollout with advantages for each policy whose agents acted."""
-        n_steps = self._algorithm.config.n_steps
-        if self.collector.pool is not None:
-            (policy,) = self.policies.values()
-            self.collector.pool.freeze(policy, self._algorithm.clock.env_steps)
+        policies, pool = self._algorithm.policies, self.collector.pool
+        if pool is not None:
+            (policy,) = policies.values()
+            pool.freeze(policy, self._algorithm.clock.env_steps)
         preprocessor = self.collector.envs.preprocessor
         with nullcontext() if preprocessor is None else preprocessor.sharing():
-            return self.collector.collect(self.policies, n_steps, hooks.env_step)
+            n_steps = self._algorithm.config.n_steps
+            batches = self.collector.collect(policies, n_steps, hooks.env_step)
+        hooks.rollout_end(batches)
+        return batches
 
-    def update(
-        self,
-        batches: Mapping[str, RolloutBatch],
-        objective: Objective,
-        rates: Mapping[str, float],
-        hooks: Hooks,
-    ) -> dict[str, float]:
-        """Let each policy learn from its rollout, and return the means over policies of terms."""
-        cfg = self._algorithm.config
-        reports = []
-        for name, batch in batches.items():
-            optimizer = self._algorithm.optimizers[name]
-            if isinstance(optimizer, ActorCriticOptimizer):
-                optimizer.critic_learning_rate = rates["critic_learning_rate"]
-            size = min(cfg.batch_size, len(batch.returns))
-            if batch.initial_state is None:
-                size = _whole_minibatches(size, len(batch.returns))
-            if 1 in (size, len(batch.returns)) and cfg.normalize_advantages:
-                continue  # the advantage of one row alone says nothing
-            learner = self._learners[name]
-            if size != cfg.batch_size:  # so few agents acted, or a row would be left alone
-                task = replace(self._tasks[name], batch_size=size)
-                learner = choose_learner(learner.backend, task)
-            terms = learner.update(batch, objective, rates["learning_rate"], hooks)
-            reports.append({**terms, "explained_variance": batch.explained_variance()})
-        if not reports:
-            return {}
-        return {key: float(np.mean([one[key] for one in reports])) for key in reports[0]}
-
-    def agent_metrics(self) -> dict[str, float]:
-        """Return the mean return of each agent over the last episodes."""
-        returns = self.collector.statistics.agent_returns
-        return {f"return/{agent}": value for agent, value in returns.items()}
-
-    def optional_metrics(self) -> dict[str, float]:
-        """Return the learner's rating, where it plays a pool."""
-        pool = self.collector.pool
-        if pool is None:
-            return {}
-        return {"elo": pool.rating, "pool_policies": float(len(pool.members))}
-
-    def predict(self, obs: Any, deterministic: bool, agent_idx: Any, **memory: Any) -> Any:
-        """Return an action of one agent, or actions for a batch; see :class:`TeamActor`."""
-        with torch_threads(self._algorithm.config.torch_threads):
-            return self._actor.predict(obs, deterministic, agent_idx, **memory)
-
-    def predict_team(self, obs: MultiAgentObs, deterministic: bool = True, **memory: Any) -> Any:
-        """Return the actions of all agents, by group; see :class:`TeamActor`."""
-        with torch_threads(self._algorithm.config.torch_threads):
-            return self._actor.predict_team(obs, deterministic, **memory)
-
-    def policy_data(self) -> TeamData:
-        """Return the policies as data; see :class:`rlox.deployment.Exportable`."""
-        return self._actor.policy_data(self._algorithm.name)
+    def metrics(self) -> dict[str, Any]:
+        """Return the mean return of each agent, and the learner's rating where it plays a pool."""
+        returns, pool = self.collector.statistics.agent_returns, self.collector.pool
+        rating = {}
+        if pool is not None:
+            rating = {"elo": pool.rating, "pool_policies": float(len(pool.members))}
+        return {
+            "agents": {f"return/{agent}": value for agent, value in returns.items()},
+            "optional": rating,
+        }
 
     def state_dict(self) -> dict[str, Any]:
-        """Return policies, optimisers and envs."""
-        optimizers = self._algorithm.optimizers
-        scalers = self.collector.reward_scalers
+        """Return policies, optimisers, envs and memories."""
+        algorithm, collector = self._algorithm, self.collector
         return {
-            "policies": {name: module_state(policy) for name, policy in self.policies.items()},
-            "optimizers": {name: one.state_dict() for name, one in optimizers.items()},
-            "envs": self.collector.envs.state_dict(),
-            "rewards": {name: one.state_dict() for name, one in scalers.items()},
-            "memory": self.collector.memory_state(),
-            "pool": None if self.collector.pool is None else self.collector.pool.state_dict(),
+            "policies": {name: module_state(one) for name, one in algorithm.policies.items()},
+            "optimizers": {name: one.state_dict() for name, one in algorithm.optimizers.items()},
+            "envs": collector.envs.state_dict(),
+            "rewards": {name: one.state_dict() for name, one in collector.reward_scalers.items()},
+            "memory": collector.memory_state(),
+            "pool": None if collector.pool is None else collector.pool.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore policies, optimisers and envs.
+        """Restore what :meth:`state_dict` returned.
 
         Raises:
             CheckpointError: the policies are another team's, or it was saved with another choice of
                 what is normalised.
         """
-        if set(state["policies"]) != set(self.policies):
+        policies, collector = self._algorithm.policies, self.collector
+        if set(state["policies"]) != set(policies):
             raise CheckpointError(
                 f"it holds the policies {', '.join(sorted(state['policies']))}, and the env's team "
-                f"has {', '.join(sorted(self.policies))}; pass the env that it was trained on"
+                f"has {', '.join(sorted(policies))}; pass the env that it was trained on"
             )
-        for name, policy in self.policies.items():
+        for name, policy in policies.items():
             load_module_state(policy, state["policies"][name])
             self._algorithm.optimizers[name].load_state_dict(state["optimizers"][name])
-        scalers = self.collector.reward_scalers
+        scalers = collector.reward_scalers
         require_same_option("normalize_rewards", bool(state.get("rewards")), bool(scalers))
-        exact = self.collector.envs.load_state_dict(state["envs"])
+        exact = collector.envs.load_state_dict(state["envs"])
         for name, scaler in scalers.items():
             scaler.load_state_dict(state["rewards"][name], keep_running=exact)
-        self.collector.load_memory_state(state.get("memory", {}) if exact else {})
-        if self.collector.pool is not None and state.get("pool") is not None:
-            self.collector.pool.load_state_dict(state["pool"], keep_games=exact)
+        collector.load_memory_state(state.get("memory", {}) if exact else {})
+        if collector.pool is not None and state.get("pool") is not None:
+            collector.pool.load_state_dict(state["pool"], keep_games=exact)
 
 
-def _whole_minibatches(batch_size: int, n_rows: int) -> int:
-    """Return a minibatch size of at most ``batch_size`` that leaves no single row at the end."""
-    size = min(batch_size, n_rows)
-    while size > 2 and n_rows % size == 1:
-        size -= 1
-    return size
+def _check_memory(config: Any) -> None:
+    """Check what a memory needs of a team's rollouts, whose rows only the env says."""
+    if config.recurrent == "none":
+        return
+    if config.batch_size % config.n_steps:
+        raise ConfigError(
+            f"batch_size {config.batch_size} is no multiple of n_steps {config.n_steps}; the "
+            "minibatches of a recurrent policy are whole sequences"
+        )
+    if config.opponents != "none":
+        raise ConfigError(
+            f"opponents='{config.opponents}' needs policies without a memory, got "
+            f"recurrent='{config.recurrent}'; leave one of them out"
+        )
+
+
+def minimize_over_epochs(
+    task: RolloutTask,
+    batch: RolloutBatch,
+    objective: Objective,
+    learning_rate: float,
+    hooks: Hooks,
+) -> dict[str, float]:
+    """Minimise the objective for K epochs of minibatches (algorithm 1).
+
+    Args:
+        task: one policy, its optimiser, and how many epochs and rows.
+        batch: the steps in which its agents acted.
+        objective: PPO's, or with the values' options.
+        learning_rate: Adam's.
+        hooks: called after every gradient step.
+
+    Returns:
+        Means of the loss's terms over the minibatches.
+    """
+    assert task.batch_size is not None
+    collected: list[Any] = []
+    for _ in range(task.n_epochs):
+        for minibatch in batch.sample_minibatches(task.batch_size, generator=task.generator):
+            loss, terms = objective.loss(task.policy, minibatch)
+            collected.append(terms)
+            if passes_target_kl(terms, task.target_kl):
+                return mean_terms(type(terms), collected)
+            loss = task.added_losses.add("policy", loss, task.policy, minibatch)
+            task.optimizer.step(loss, learning_rate)
+            hooks.train_batch(lambda terms=terms: mean_terms(type(terms), [terms]))  # type: ignore[misc]
+    return mean_terms(type(collected[0]), collected)

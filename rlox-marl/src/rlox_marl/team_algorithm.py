@@ -1,42 +1,66 @@
-"""Base of the algorithms of several agents: predictions, checkpoints and exports."""
+"""Base of the algorithms of several agents: their envs, and acting."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy.typing as npt
 from rlox.algorithm import Algorithm
 from rlox.config.model import UNSET
 from rlox.deployment import PolicyData, TeamData
-from rlox.protocols import MultiAgentObs
+from rlox.envs import fixed_env_count, is_team, make_team_env
+from rlox.errors import ConfigError
+from rlox.nn import torch_threads
+from rlox.protocols import MultiAgentObs, MultiAgentVecEnv
 
-__all__ = ["TeamAlgorithm", "TeamLearning"]
-
-
-class TeamLearning(Protocol):
-    """What :class:`TeamAlgorithm` asks of an algorithm's learning."""
-
-    def predict(self, obs: Any, deterministic: bool, agent_idx: Any, **memory: Any) -> Any:
-        """Return an action of one agent, or actions for a batch."""
-
-    def predict_team(self, obs: MultiAgentObs, deterministic: bool, **memory: Any) -> Any:
-        """Return the actions of all agents."""
-
-    def policy_data(self) -> PolicyData | TeamData:
-        """Return what acts as data."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return everything that determines how training goes on."""
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore it."""
+__all__ = ["TeamAlgorithm"]
 
 
 class TeamAlgorithm(Algorithm):
-    """An algorithm of several agents, which acts and is saved as its ``learning`` is."""
+    """An algorithm of several agents."""
 
-    learning: TeamLearning
+    actor: Any
+    """What acts: a :class:`rlox_marl.acting.TeamActor`, or what has its methods."""
+
+    def _has_team(self) -> bool:
+        """Return whether the env is of several agents.
+
+        Raises:
+            ConfigError: there is no env.
+        """
+        cfg, source = self.config, self.env_source
+        if source is None:
+            raise ConfigError("there is no env; pass its id or a callable as env_id, or env_fn=")
+        return is_team(source, backend=cfg.env_backend, env_kwargs=cfg.env_kwargs or None)
+
+    def make_envs(self, **options: Any) -> MultiAgentVecEnv:
+        """Return the envs, which :meth:`close` frees if they are made here.
+
+        Args:
+            options: of :func:`rlox.envs.make_team_env`.
+
+        Raises:
+            ConfigError: ``n_agents`` is another number than the env's.
+            EnvError: the envs cannot be built.
+        """
+        cfg, source = self.config, self.env_source
+        env = make_team_env(
+            source,
+            n_envs=cfg.n_envs,
+            backend=cfg.env_backend,
+            env_kwargs=cfg.env_kwargs or None,
+            **options,
+        )
+        if fixed_env_count(source) is None:
+            self.resources.callback(env.close)
+        found = len(env.possible_agents)
+        if cfg.n_agents not in (None, found):
+            raise ConfigError(
+                f"n_agents is {cfg.n_agents}, but the env has {found} agents "
+                f"({', '.join(env.possible_agents)}); leave n_agents out, or change the env"
+            )
+        self.config = cfg.replace(n_agents=found)
+        return env
 
     def predict(
         self,
@@ -61,7 +85,8 @@ class TeamAlgorithm(Algorithm):
             action_masks: see there.
         """
         memory = {"state": state, "episode_start": episode_start, "action_masks": action_masks}
-        return self.learning.predict(obs, deterministic, agent_idx, **memory)
+        with torch_threads(self.config.torch_threads):
+            return self.actor.predict(obs, deterministic, agent_idx, **memory)
 
     def predict_team(
         self,
@@ -72,18 +97,12 @@ class TeamAlgorithm(Algorithm):
         episode_start: npt.NDArray[Any] | None = None,
     ) -> Any:
         """Return the actions of all agents of N envs; see ``TeamActor.predict_team``."""
-        return self.learning.predict_team(
-            obs, deterministic, state=state, episode_start=episode_start
-        )
+        with torch_threads(self.config.torch_threads):
+            return self.actor.predict_team(
+                obs, deterministic, state=state, episode_start=episode_start
+            )
 
     def policy_data(self) -> PolicyData | TeamData:
         """Return the policies as data; see :class:`rlox.deployment.Exportable`."""
-        return self.learning.policy_data()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return networks, optimisers, envs, memories, and the buffer if there is one."""
-        return self.learning.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned."""
-        self.learning.load_state_dict(state)
+        data: PolicyData | TeamData = self.actor.policy_data(self.name)
+        return data

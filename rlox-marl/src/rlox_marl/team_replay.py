@@ -1,29 +1,76 @@
-"""Replay loop of teams: stepping envs into a buffer, batches drawn."""
+"""Replay of teams: a row for each step of an env, and batches of sequences of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from rlox.errors import CheckpointError, EnvError
-from rlox.protocols import MultiAgentStep, SequenceBuffer
+from rlox.protocols import MultiAgentStep
+from rlox.replay.buffers import SequenceOptions, make_sequence_buffer
 from rlox.replay.loop import UpdatesDue
+from rlox.spaces import ObservationRows
 from rlox.training.hooks import Hooks, StopTraining
 from rlox.training.progress import Progress
 from rlox.training.segments import SavedBuffer
 from torch import Tensor
 
+from rlox_marl.action_values import Mixing
+from rlox_marl.configs import TeamValueConfig
 from rlox_marl.running import RunningTeams
-from rlox_marl.team_sequences import TeamActed, TeamSequences
 from rlox_marl.views import PolicyView, see_team
 
-__all__ = ["TeamReplay"]
+__all__ = ["TeamActed", "TeamReplay", "TeamSequences"]
 
 Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class TeamActed:
+    """What the policies did in N envs."""
+
+    actions: dict[str, Array]
+    """By view, (N, A) actions, counted from 0."""
+    env_actions: dict[str, Any]
+    """By group, as the env takes them."""
+    memory: dict[str, Array]
+    """By view, (N, A, size) memories before the step; none without memories."""
+
+
+@dataclass(frozen=True)
+class TeamSequences:
+    """Sequences of T steps of B envs; A agents in the order of the views, a view's own in parts."""
+
+    obs: dict[str, dict[str, Tensor]]
+    """By view, leaves (T, B, A, *shape)."""
+    next_obs: dict[str, dict[str, Tensor]]
+    """What the steps led to, in the form of ``obs``: the true final observations at ends."""
+    next_masks: dict[str, Tensor]
+    """By view that is masked, (T, B, A, actions) bool; all True where an episode ended."""
+    memory: dict[str, Tensor]
+    """By view, (B, A, size) before the first step; size 0 without memories."""
+    starts: Tensor
+    """(T, B) bool, whether the observation is the first of its episode."""
+    actions: Tensor
+    """(T, B, A) int64."""
+    rewards: Tensor
+    """(T, B, A) float32, each agent's own."""
+    active: Tensor
+    """(T, B, A) bool, the agents that acted."""
+    terminated: Tensor
+    """(T, B, A) bool, the agents whose task itself ended."""
+    next_active: Tensor
+    """(T, B, A) bool, the agents whose values count after the step: those that act next, and at
+    the end of an episode those that were truncated."""
+    state: Tensor | None
+    """(T, B, *shape) of the teams, if it is kept."""
+    next_state: Tensor | None
+    """(T, B, *shape) that the steps led to."""
 
 
 class TeamReplay:
@@ -32,16 +79,10 @@ class TeamReplay:
     Args:
         envs: the running envs.
         views: of the policies.
-        buffer: with the fields of :func:`rlox_marl.team_sequences.row_fields`.
+        config: the algorithm's.
         clock: the run's clock.
-        updates: the replay ratio.
-        keeps_state: whether rows have the state of the team.
-        batch_size: sequences B of a batch.
-        length: rows T of a sequence.
-        learning_starts: env steps to store before the first update.
-        steps_per_iteration: env steps of one iteration, rounded up to whole vector steps.
-        saves_buffer: whether checkpoints hold the buffer.
-        waiting: whether agents may wait for their turn.
+        mixing: rows have the state that it sees; agents may wait unless each learns on its own.
+        seed: fixes the draws.
         device: of the batches.
     """
 
@@ -49,39 +90,53 @@ class TeamReplay:
         self,
         envs: RunningTeams,
         views: tuple[PolicyView, ...],
-        buffer: SequenceBuffer,
+        config: TeamValueConfig,
         clock: Progress,
         *,
-        updates: UpdatesDue,
-        keeps_state: bool,
-        batch_size: int,
-        length: int,
-        learning_starts: int,
-        steps_per_iteration: int,
-        saves_buffer: bool,
-        waiting: bool,
+        mixing: Mixing,
+        seed: int,
         device: torch.device,
     ) -> None:
-        self.envs, self.env, self.views, self.buffer = envs, envs.env, views, buffer
+        self.envs, self.env, self.views = envs, envs.env, views
         self.statistics = envs.statistics
-        self.updates = updates
+        self.updates = UpdatesDue(config.gradient_steps, config.train_freq)
         self.episode_start = np.ones(self.env.n_envs, np.bool_)
         """(N,) whether what the envs show is the first of its episode."""
-        self._clock = clock
-        self._keeps_state = keeps_state
-        self._batch_size, self._length = batch_size, length
-        self._learning_starts = learning_starts
-        self._steps_per_iteration = steps_per_iteration
-        self._saved = SavedBuffer(buffer) if saves_buffer else None
-        self._waiting = waiting
-        self._device = device
+        self._config, self._clock, self._mixing, self._device = config, clock, mixing, device
         self._stored = 0
         self._order = [agent for view in views for agent in view.agents]
+        asked = SequenceOptions(config.buffer_size, self._fields(), self.env.n_envs, seed)
+        self.buffer = make_sequence_buffer("sequence", asked)
+        self._saved = SavedBuffer(self.buffer) if config.save_replay_buffer else None
+
+    def _fields(self) -> dict[str, tuple[tuple[int, ...], Any]]:
+        """Return shape and dtype of the fields of a row."""
+        masked, n_agents = self.envs.shown["masks"], len(self._order)
+        fields: dict[str, tuple[tuple[int, ...], Any]] = {"start": ((), np.bool_)}
+        for view in self.views:
+            size = len(view.columns)
+            leaves: dict[str, Array] = ObservationRows(view.space).empty(1)
+            for name, leaf in leaves.items():
+                if name != "agent":  # the agents' numbers are known
+                    kept = (size, *leaf.shape[1:]), leaf.dtype
+                    fields[f"obs {view.name} {name}"] = fields[f"next {view.name} {name}"] = kept
+            if view.group.name in masked:
+                n_actions = int(view.group.action_space.n)  # type: ignore[attr-defined]
+                fields[f"masks {view.name}"] = ((size, n_actions), np.bool_)
+            if self._config.n_remembered:
+                fields[f"memory {view.name}"] = ((size, self._config.n_remembered), np.float32)
+        fields["actions"] = ((n_agents,), np.int64)
+        fields["rewards"] = ((n_agents,), np.float32)
+        fields |= dict.fromkeys(("active", "terminated", "next_active"), ((n_agents,), np.bool_))
+        if self._mixing.state_space is not None:
+            state: Any = ObservationRows(self._mixing.state_space).empty(1)
+            fields["state"] = fields["next_state"] = (state.shape[1:], state.dtype)
+        return fields
 
     @property
     def vector_steps_left(self) -> int:
         """Vector steps to the iteration's end; fewer than all if the last one was interrupted."""
-        return self._clock.vector_steps_left(self.env.n_envs, self._steps_per_iteration)
+        return self._clock.vector_steps_left(self.env.n_envs, self._config.steps_per_iteration)
 
     def step(self, act: Callable[[npt.NDArray[np.bool_]], TeamActed], hooks: Hooks) -> None:
         """Let the policies act once in every env, and store the rows.
@@ -110,8 +165,8 @@ class TeamReplay:
         self.episode_start = step["episode_ended"].copy()
         self._stored += self.env.n_envs
         # the first row of a stream is context, which is not learnt from
-        drawable = self._stored // self.env.n_envs > self._length
-        if self._stored >= self._learning_starts and drawable:
+        drawable = self._stored // self.env.n_envs > self._config.length
+        if self._stored >= self._config.learning_starts and drawable:
             self.updates.count(steps, self.env.n_envs)
         with suppress(StopTraining):
             hooks.env_step(self.env.n_envs)
@@ -122,7 +177,7 @@ class TeamReplay:
         truncated = self._side_by_side(step["truncated"]) & ~terminated
         next_active = np.where(ended, truncated, self._side_by_side(step["active"]))
         waits = active & ~(terminated | truncated | next_active)
-        if waits.any() and not self._waiting:
+        if waits.any() and self._mixing.by_agent:
             env, agent = np.argwhere(waits)[0]
             raise EnvError(
                 f"the agent '{self._order[agent]}' of env {env} waits for its turn, which agents "
@@ -148,7 +203,7 @@ class TeamReplay:
             for name, leaf in view.see(obs, None).items():
                 if name != "agent":
                     rows[f"{prefix} {view.name} {name}"] = leaf.reshape(*shape, *leaf.shape[1:])
-        if self._keeps_state:
+        if self._mixing.state_space is not None:
             key = "state" if prefix == "obs" else "next_state"
             rows[key] = see_team(self.env.groups, obs, state)
         return rows
@@ -172,7 +227,7 @@ class TeamReplay:
 
     def draw(self) -> TeamSequences:
         """Return a batch from the buffer."""
-        drawn = self.buffer.sample(self._batch_size, self._length)
+        drawn = self.buffer.sample(self._config.batch_size, self._config.length)
         names = [name for name in drawn if name != "indices"]
         steps = {name: self._tensor(drawn[name][:, 1:].swapaxes(0, 1)) for name in names}
         memory = {}
@@ -180,7 +235,7 @@ class TeamReplay:
             size = len(view.columns)
             found = steps.get(f"memory {view.name}")
             memory[view.name] = (
-                torch.zeros(self._batch_size, size, 0, device=self._device)
+                torch.zeros(self._config.batch_size, size, 0, device=self._device)
                 if found is None
                 else found[0]
             )
@@ -208,7 +263,7 @@ class TeamReplay:
         for name in view.leaf_names:
             if name == "agent":
                 numbers = torch.arange(len(view.columns), device=self._device)
-                leaves[name] = numbers.expand(self._length, self._batch_size, -1)
+                leaves[name] = numbers.expand(self._config.length, self._config.batch_size, -1)
             else:
                 leaves[name] = steps[f"{prefix} {view.name} {name}"]
         return leaves

@@ -1,20 +1,34 @@
-"""Learning of action values of teams: stepping, gradient steps, target networks, acting."""
+"""The frame of the algorithms that learn action values of teams, and their loss.
+
+Of B sequences of T steps it is
+
+    L = mean over the steps of (Q_tot(s, a) - y)²,    y = r + γ Q'_tot(s', a'),
+    Q_tot(s, a) = mix(Q_1(o_1, a_1), …, Q_A(o_A, a_A); s),    a'_i = argmax over a of Q_i(o'_i, a)
+
+where Q' is a target copy, agents that rest count as 0 in the mixing, and γ is 0 where the task
+ended. Without mixing it is the mean over the agents' own steps, of their own ends.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from gymnasium import spaces
+from rlox.callbacks import Callback
+from rlox.config.model import Config, resolve_config
 from rlox.config.schedules import Schedules
-from rlox.deployment import TeamData
-from rlox.envs import fixed_env_count, is_team, make_team_env
-from rlox.errors import ConfigError
+from rlox.envs import fixed_env_count
+from rlox.errors import ConfigError, SpaceError
+from rlox.logging import LoggerCallback
 from rlox.networks import polyak_update
 from rlox.nn import (
     FlatOptimizer,
@@ -25,24 +39,18 @@ from rlox.nn import (
     torch_threads,
 )
 from rlox.protocols import MultiAgentObs, MultiAgentVecEnv
-from rlox.replay.buffers import SequenceOptions, make_sequence_buffer
-from rlox.replay.loop import UpdatesDue
 from rlox.training.hooks import Hooks
 from torch import Tensor
 
-from rlox_marl.acting import TeamActor
-from rlox_marl.action_values import TeamValues, require_discrete
+from rlox_marl.acting import TeamActor, require_shown
+from rlox_marl.action_values import AgentValues, GreedyPolicy, Mixing, TeamValues, greedy
 from rlox_marl.collector import gather_actions
-from rlox_marl.exploring import GreedyPolicy
-from rlox_marl.mixing import MixingKind
-from rlox_marl.running import RunningTeams, with_agents
-from rlox_marl.shown import require_shown
-from rlox_marl.team_replay import TeamReplay
-from rlox_marl.team_sequences import TeamActed, row_fields
-from rlox_marl.value_loss import team_value_loss
-from rlox_marl.views import make_views, see_team, team_space
+from rlox_marl.running import RunningTeams
+from rlox_marl.team_algorithm import TeamAlgorithm
+from rlox_marl.team_replay import TeamActed, TeamReplay, TeamSequences
+from rlox_marl.views import make_views, see_team
 
-__all__ = ["TeamValueMetrics", "ValueLearning"]
+__all__ = ["TeamValueAlgorithm", "TeamValueMetrics", "team_value_loss"]
 
 
 @dataclass(frozen=True)
@@ -66,127 +74,120 @@ class TeamValueMetrics:
     """Mean return of each agent over the same episodes, ``return/<agent>``."""
 
 
-class ValueLearning:
-    """Steps, learns and acts for an algorithm that learns action values of a team.
+class TeamValueAlgorithm(TeamAlgorithm):
+    """Steps, learns and acts by the action values of a team, whose subclass says how to mix them.
 
     Args:
-        algorithm: its base has been initialised; it gets the optimiser, and frees the envs.
-        mixing: how the values of agents become those that are learnt.
-        schedules: see :class:`rlox_marl.qmix.QMIX`.
+        env_id: of several agents: a PettingZoo id, a callable that makes a PettingZoo env, such an
+            env, or a :class:`rlox.protocols.MultiAgentVecEnv`.
+        env_fn: makes a PettingZoo env; it is taken in the place of ``env_id``.
+        logger: receives the metrics of every iteration.
+        callbacks: hooks into training.
+        config: of the class :attr:`config_class`, a mapping, or the path of a YAML or JSON file.
+        schedules: callables ``env_steps -> value`` for ``learning_rate`` or ``epsilon``; they win
+            over the config and are not saved.
+        config_kwargs: options of the config, which win over ``config``. ``n_agents``: number of
+            agents, ``None`` takes the env's; ``n_envs``: number of envs stepped together, an env
+            that cannot be copied brings its own; ``seed``: fixes every random draw, ``None`` draws
+            it from entropy.
 
     Raises:
-        ConfigError: an option contradicts the env.
+        ConfigError: an option is unknown, out of range, or contradicts the env.
         EnvError: the env cannot be built.
         SpaceError: actions are not discrete, or observations have no encoder.
     """
 
+    config: Any
+    collector: TeamReplay
+
     def __init__(
         self,
-        algorithm: Any,
-        mixing: MixingKind,
-        schedules: Mapping[str, Callable[[int], float]] | None,
+        env_id: Any = None,
+        *,
+        env_fn: Callable[[], Any] | None = None,
+        logger: LoggerCallback | None = None,
+        callbacks: Iterable[Callback] | Callback | None = None,
+        config: Config | Mapping[str, Any] | str | Path | None = None,
+        schedules: Mapping[str, Callable[[int], float]] | None = None,
+        **config_kwargs: Any,
     ) -> None:
-        self._algorithm, self._mixing = algorithm, mixing
-        cfg, streams = algorithm.config, algorithm.streams
-        self.schedules = Schedules(cfg, ("learning_rate", "epsilon"), schedules)
-        self.device = find_device(cfg.device)
-        env = self._make_env(algorithm)
-        envs = RunningTeams(
-            env,
-            streams.seeds("envs", 1)[0],
-            owned=fixed_env_count(algorithm.env_source) is None,
-        )
-        algorithm.resources.callback(envs.close)
-        cfg = algorithm.config = with_agents(cfg, env)
-        self._views = make_views(env, "local", cfg.share_parameters)
-        require_discrete(env.groups)
-        self._memory_size = cfg.memory_size if cfg.recurrent == "gru" else 0
-        state_space = team_space(env) if mixing == "monotone" else None
-        self.network = TeamValues(
-            self._views,
-            state_space,
-            mixing,
-            getattr(cfg, "mixing_size", 0),
-            getattr(cfg, "hyper_size", 0),
-            hidden=cfg.hidden,
-            memory_size=self._memory_size,
-            network=cfg.network,
-            generator=streams.torch("policy"),
-        ).to(self.device)
+        source = env_id if env_fn is None else env_fn
+        cfg: Any = resolve_config(self.config_class, config, **config_kwargs)
+        count = fixed_env_count(source)
+        if count is not None and "n_envs" not in cfg.model_fields_set:
+            cfg = cfg.replace(n_envs=count)
+        super().__init__(source, config=cfg, callbacks=callbacks, logger=logger)
+        self.schedules = Schedules(self.config, ("learning_rate", "epsilon"), schedules)
+        self.device = find_device(self.config.device)
+        if not self._has_team():
+            raise ConfigError(
+                f"'{self.name}' learns in envs of several agents, and this env has one; take "
+                "dqn, or a PettingZoo env"
+            )
+        env = self.make_envs()
+        cfg = self.config
+        self.views = make_views(env, "local", cfg.share_parameters)
+        for group in env.groups:
+            if not isinstance(group.action_space, spaces.Discrete):
+                raise SpaceError(
+                    f"actions must be Discrete, and those of {', '.join(group.agents)} are "
+                    f"{group.action_space}; take mappo or ippo"
+                )
+        common = {"network": cfg.network, "generator": self.streams.torch("policy")}
+        sizes = {"hidden": cfg.hidden, "memory_size": cfg.n_remembered}
+        agents = {view.name: AgentValues(view, **sizes, **common) for view in self.views}
+        self.network = TeamValues(agents, self.make_mixing(env, **common)).to(self.device)
         self.target = copy.deepcopy(self.network).requires_grad_(False)
         adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
         optimizer = FlatOptimizer(self.network, adam, max_grad_norm=cfg.max_grad_norm)
-        algorithm.optimizers = {"network": optimizer}
-        self.collector = self._make_replay(envs, state_space)
-        self._policies = {
-            view.name: GreedyPolicy(network, self._epsilon, self._memory_size)  # type: ignore[arg-type]
-            for view, network in zip(self._views, self.network.agents, strict=True)
-        }
-        self._actor = TeamActor(
-            self._views,
-            self._policies,
-            env,
-            streams.torch("predict"),
-            self.device,
-            remembers_rests=True,
-        )
-        self._forget()
+        self.optimizers = {"network": optimizer}
         self._parts = {"network": self.network, "target": self.target, "optimizer": optimizer}
-
-    @staticmethod
-    def _make_env(algorithm: Any) -> MultiAgentVecEnv:
-        cfg, source = algorithm.config, algorithm.env_source
-        if source is None:
-            raise ConfigError("there is no env; pass its id or a callable as env_id, or env_fn=")
-        given = {"backend": cfg.env_backend, "env_kwargs": cfg.env_kwargs or None}
-        if not is_team(source, **given):
-            raise ConfigError(
-                f"'{algorithm.name}' learns in envs of several agents, and this env has one; take "
-                "dqn, or a PettingZoo env"
-            )
-        return make_team_env(source, n_envs=cfg.n_envs, **given)
-
-    def _make_replay(self, envs: RunningTeams, state_space: Any) -> TeamReplay:
-        algorithm = self._algorithm
-        cfg = algorithm.config
-        fields = row_fields(self._views, set(envs.shown["masks"]), self._memory_size, state_space)
-        seed = algorithm.streams.seeds("replay", 1)[0]
-        asked = SequenceOptions(cfg.buffer_size, fields, envs.env.n_envs, seed)
-        buffer = make_sequence_buffer("sequence", asked)
-        return TeamReplay(
-            envs,
-            self._views,
-            buffer,
-            algorithm.clock,
-            updates=UpdatesDue(cfg.gradient_steps, cfg.train_freq),
-            keeps_state=state_space is not None,
-            batch_size=cfg.batch_size,
-            length=cfg.length,
-            learning_starts=cfg.learning_starts,
-            steps_per_iteration=cfg.steps_per_iteration,
-            saves_buffer=cfg.save_replay_buffer,
-            waiting=self._mixing != "none",
+        self.collector = TeamReplay(
+            RunningTeams(env, self.streams.seeds("envs", 1)[0]),
+            self.views,
+            cfg,
+            self.clock,
+            mixing=self.network.mixing,
+            seed=self.streams.seeds("replay", 1)[0],
             device=self.device,
         )
-
-    def _forget(self) -> None:
-        n_envs = self.collector.env.n_envs
-        self._memory: dict[str, Tensor] = {
-            view.name: torch.zeros(
-                n_envs * len(view.columns), self._memory_size, device=self.device
-            )
-            for view in self._views
+        self.policies = {
+            name: GreedyPolicy(one, partial(self._now, "epsilon"), cfg.n_remembered)
+            for name, one in agents.items()
         }
+        generator = self.streams.torch("predict")
+        self.actor = TeamActor(
+            self.views, self.policies, env, generator, self.device, remembers_rests=True
+        )
+        self._memory = self._blank(env.n_envs)
 
-    def _epsilon(self) -> float:
-        clock = self._algorithm.clock
-        return self.schedules.value("epsilon", clock.env_steps, clock.target_env_steps)
+    @abstractmethod
+    def make_mixing(self, env: MultiAgentVecEnv, **options: Any) -> Mixing:
+        """Return how the agents' values become those that are learnt.
+
+        Args:
+            env: says who is in the team.
+            options: ``network`` and ``generator``, see
+                :class:`rlox_marl.action_values.MonotoneMixing`.
+        """
+
+    def _now(self, name: str) -> float:
+        """Return the value of a schedule."""
+        return self.schedules.value(name, self.clock.env_steps, self.clock.target_env_steps)
+
+    def _blank(self, n_envs: int) -> dict[str, Tensor]:
+        """Return what agents remember as episodes begin, by view."""
+        size = self.config.n_remembered
+        return {
+            view.name: torch.zeros(n_envs * len(view.columns), size, device=self.device)
+            for view in self.views
+        }
 
     def iterate(self, hooks: Hooks) -> TeamValueMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
-        clock, statistics = self._algorithm.clock, self.collector.statistics
+        statistics = self.collector.statistics
         collected: list[tuple[float, float]] = []
-        with torch_threads(self._algorithm.config.torch_threads), flush_denormals():
+        with torch_threads(self.config.torch_threads), flush_denormals():
             self._learn_due(hooks, collected)  # what an interrupted iteration left
             for _ in range(self.collector.vector_steps_left):
                 self.collector.step(self._act, hooks)
@@ -194,45 +195,40 @@ class ValueLearning:
                 if hooks.stopped:
                     break
         means = np.mean(collected, axis=0) if collected else (float("nan"), float("nan"))
-        returns = statistics.agent_returns
         return TeamValueMetrics(
             mean_reward=statistics.mean_return,
             mean_episode_length=statistics.mean_length,
             episodes=float(statistics.finished),
             q_loss=float(means[0]),
             q_value=float(means[1]),
-            epsilon=self._epsilon(),
-            learning_rate=self.schedules.value(
-                "learning_rate", clock.env_steps, clock.target_env_steps
-            ),
-            agents={f"return/{agent}": value for agent, value in returns.items()},
+            epsilon=self._now("epsilon"),
+            learning_rate=self._now("learning_rate"),
+            agents={f"return/{agent}": one for agent, one in statistics.agent_returns.items()},
         )
 
     @torch.no_grad()
     def _act(self, starts: npt.NDArray[np.bool_]) -> TeamActed:
         """Return ε-greedy actions in the envs as they are, and remember what they show."""
-        generator = self._algorithm.streams.torch("exploration")
+        generator = self.streams.torch("exploration")
         shown, n_envs = self.collector.envs.shown, self.collector.env.n_envs
         actions, memory, parts = {}, {}, []
-        for view in self._views:
+        for view in self.views:
             begins = torch.from_numpy(np.repeat(starts, len(view.columns))).to(self.device)
             before = self._memory[view.name].masked_fill(begins.unsqueeze(-1), 0.0)
-            seen, masks = self._actor.seen(view, shown)
-            chosen, _, self._memory[view.name] = self._policies[view.name].step(
-                seen, before, *masks
-            )
+            seen, masks = self.actor.seen(view, shown)
+            chosen, _, self._memory[view.name] = self.policies[view.name].step(seen, before, *masks)
             rows = chosen.sample(generator)[0].cpu().numpy()
             actions[view.name] = rows.reshape(n_envs, -1)
-            if self._memory_size:
-                memory[view.name] = before.cpu().numpy().reshape(n_envs, -1, self._memory_size)
-            parts.append((view, self._actor.to_env(view, rows)))
+            if before.shape[1]:
+                memory[view.name] = before.cpu().numpy().reshape(n_envs, -1, before.shape[1])
+            parts.append((view, self.actor.to_env(view, rows)))
         return TeamActed(actions, gather_actions(parts, n_envs), memory)
 
     def _learn_due(self, hooks: Hooks, collected: list[tuple[float, float]]) -> None:
         """Take the gradient steps that are due."""
-        cfg, clock = self._algorithm.config, self._algorithm.clock
+        cfg = self.config
         for _ in self.collector.updates_due(hooks):
-            rate = self.schedules.value("learning_rate", clock.env_steps, clock.target_env_steps)
+            rate = self._now("learning_rate")
             loss, value = team_value_loss(
                 self.network,
                 self.target,
@@ -241,59 +237,112 @@ class ValueLearning:
                 team_reward=cfg.team_reward,
                 double_q=cfg.double_q,
             )
-            self._algorithm.optimizers["network"].step(loss, rate)
-            if (clock.gradient_steps + 1) % cfg.target_update_interval == 0:
+            self.optimizers["network"].step(loss, rate)
+            if (self.clock.gradient_steps + 1) % cfg.target_update_interval == 0:
                 polyak_update(self.network, self.target, cfg.tau)
             collected.append((float(loss.detach()), float(value)))
             hooks.train_batch(lambda: dict(zip(("q_loss", "q_value"), collected[-1], strict=True)))
 
     @torch.no_grad()
-    def value(self, obs: MultiAgentObs) -> npt.NDArray[np.float32]:
+    def value(self, obs: MultiAgentObs) -> npt.NDArray[Any]:
         """Return what the best actions are worth as episodes begin: (N, 1), or (N, A) of agents.
 
         Args:
             obs: of N envs, whose episodes begin.
         """
-        env = self.collector.env
-        require_shown(obs, env.groups, env.state_space if self._mixing == "monotone" else None)
+        env, mixing = self.collector.env, self.network.mixing
+        sees_state = mixing.state_space is not None
+        require_shown(obs, env.groups, env.state_space if sees_state else None)
         best = []
         n_envs = len(next(iter(obs["active"].values())))
-        for view in self._views:
-            seen, masks = self._actor.seen(view, obs)
-            nothing = torch.zeros(n_envs * len(view.columns), self._memory_size, device=self.device)
-            _, values, _ = self._policies[view.name].step(seen, nothing, *masks)
+        for view in self.views:
+            seen, masks = self.actor.seen(view, obs)
+            nothing = self._blank(n_envs)[view.name]
+            _, values, _ = self.policies[view.name].step(seen, nothing, *masks)
             active = torch.from_numpy(view.take(obs["active"])).to(self.device)
             best.append((values * active).view(n_envs, -1))
         state = None
-        if self._mixing == "monotone":
+        if sees_state:
             rows = np.ascontiguousarray(see_team(env.groups, obs["obs"], obs["state"]))
             state = torch.from_numpy(rows).to(self.device)
-        return self.network.mixing(torch.cat(best, 1), state).cpu().numpy()  # type: ignore[no-any-return]
-
-    def predict(self, obs: Any, deterministic: bool, agent_idx: Any, **memory: Any) -> Any:
-        """Return an action of one agent, or actions for a batch; see :class:`TeamActor`."""
-        with torch_threads(self._algorithm.config.torch_threads):
-            return self._actor.predict(obs, deterministic, agent_idx, **memory)
-
-    def predict_team(self, obs: MultiAgentObs, deterministic: bool, **memory: Any) -> Any:
-        """Return the actions of all agents; see :class:`TeamActor`."""
-        with torch_threads(self._algorithm.config.torch_threads):
-            return self._actor.predict_team(obs, deterministic, **memory)
-
-    def policy_data(self) -> TeamData:
-        """Return the policies as data; see :class:`rlox.deployment.Exportable`."""
-        return self._actor.policy_data(self._algorithm.name)
+        return mixing(torch.cat(best, 1), state).cpu().numpy()  # type: ignore[no-any-return]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return networks, optimiser, envs, memories and buffer."""
+        """Return networks, optimiser, envs, memories, and the buffer if it is saved."""
         memory = {name: state.cpu().numpy().copy() for name, state in self._memory.items()}
         collector = {"collector": self.collector.state_dict(), "memory": memory}
         return parts_state(self._parts) | collector
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore networks, optimiser, envs, memories and buffer."""
+        """Restore what :meth:`state_dict` returned."""
         load_parts_state(self._parts, state)
-        self._forget()
+        self._memory = self._blank(self.collector.env.n_envs)
         if self.collector.load_state_dict(state["collector"]):
             for name, memory in self._memory.items():
                 memory.copy_(torch.from_numpy(np.array(state["memory"][name])))
+
+
+def team_value_loss(
+    network: TeamValues,
+    target: TeamValues,
+    batch: TeamSequences,
+    *,
+    gamma: float,
+    team_reward: Literal["own", "mean", "sum"],
+    double_q: bool,
+) -> tuple[Tensor, Tensor]:
+    """Return the loss, and the mean value of what was done.
+
+    Args:
+        network: learns.
+        target: judges what follows.
+        batch: sequences.
+        gamma: discount γ in [0, 1].
+        team_reward: what is learnt from: an agent's own reward, which needs a network without
+            mixing, or the mean or the sum of all agents' rewards.
+        double_q: whether the network chooses the actions that the target judges; else the target
+            chooses too.
+
+    Source:
+        Rashid et al. 2018, eq. 6; van Hasselt et al. 2016 for the choice of a'.
+    """
+    values, after = network(batch.obs, batch.memory, batch.starts)
+    chosen = _at(values, _by_view(values, batch.actions)) * batch.active
+    totals = network.mixing(chosen.flatten(0, 1), _rows(batch.state))
+    with torch.no_grad():
+        _, judged_after = target(batch.obs, batch.memory, batch.starts)
+        judged = target.following(batch.next_obs, judged_after)
+        choosing = network.following(batch.next_obs, after) if double_q else judged
+        best = {name: greedy(q, batch.next_masks.get(name)) for name, q in choosing.items()}
+        following = _at(judged, best) * batch.next_active
+        next_totals = target.mixing(following.flatten(0, 1), _rows(batch.next_state))
+        rewards = batch.rewards
+        if team_reward != "own":
+            rewards = getattr(rewards, team_reward)(-1, keepdim=True).expand_as(rewards)
+        if network.mixing.by_agent:
+            goes_on, counts = ~batch.terminated, batch.active
+        else:
+            rewards = rewards[..., :1]
+            goes_on = batch.next_active.any(-1, keepdim=True)
+            counts = torch.ones_like(goes_on)
+        targets = rewards.flatten(0, 1) + gamma * goes_on.flatten(0, 1) * next_totals
+    weights = counts.flatten(0, 1) / counts.sum()
+    loss = ((totals - targets).square() * weights).sum()
+    return loss, (totals.detach() * weights).sum()
+
+
+def _by_view(values: Mapping[str, Tensor], actions: Tensor) -> dict[str, Tensor]:
+    """Return the actions (T, B, A) of each view from those of all agents."""
+    sizes = [one.shape[-2] for one in values.values()]
+    parts = torch.split(actions, sizes, -1)
+    return dict(zip(values, parts, strict=True))
+
+
+def _at(values: Mapping[str, Tensor], actions: Mapping[str, Tensor]) -> Tensor:
+    """Return the values (T, B, agents) of actions, of all views side by side."""
+    parts = [q.gather(-1, actions[name].unsqueeze(-1)).squeeze(-1) for name, q in values.items()]
+    return torch.cat(parts, -1)
+
+
+def _rows(state: Tensor | None) -> Tensor | None:
+    return None if state is None else state.flatten(0, 1)

@@ -145,7 +145,7 @@ REPLACED: dict[str, dict[str, str]] = {
         "minimize_over_epochs": "RolloutBatch.sample_minibatches passes_target_kl mean_terms"
     },
     "rlox_onpolicy.a2c": {"take_one_step": "mean_terms"},
-    "rlox_marl.mappo": {
+    "rlox_marl.team": {
         "minimize_over_epochs": "RolloutBatch.sample_minibatches passes_target_kl mean_terms"
     },
     "rlox_marl.policies": {
