@@ -1,4 +1,4 @@
-"""Groups of agents with equal spaces, and their arrays."""
+"""Groups of agents with equal spaces: their arrays, their actions, and seeds of their envs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,25 @@ from typing import Any
 import gymnasium
 import numpy as np
 import numpy.typing as npt
+from gymnasium import spaces
+from rlox.errors import EnvError, suggest
 from rlox.protocols import AgentGroup
 from rlox.spaces.masks import without_mask
-from rlox.spaces.rows import ActionRows, ObservationRows, map_leaves
+from rlox.spaces.rows import (
+    ActionRows,
+    ObservationRows,
+    is_nested,
+    join,
+    leaf_spaces,
+    map_leaves,
+    split,
+)
 
-__all__ = ["GroupRows", "group_agents"]
+__all__ = ["ActionArrays", "GroupRows", "env_seeds", "group_agents"]
 
 Space = gymnasium.Space[Any]
+
+Leaves = Mapping[str, Mapping[str, npt.NDArray[Any]]]
 
 
 def group_agents(
@@ -98,3 +110,133 @@ class GroupRows:
         """Write the observation of one agent."""
         row = (env, self.column[agent])
         map_leaves(lambda array, leaf: setitem(array, row, leaf), arrays, leaves)
+
+
+class ActionArrays:
+    """The actions that one call of ``step_all`` takes.
+
+    Args:
+        groups: of the env.
+        actions: by group, (N, A, ...) arrays nested as the group's action space is.
+        active: by group, (N, A) the agents that act; other rows may hold anything.
+
+    Raises:
+        EnvError: a group is missing or unknown, an array has another shape or kind, or an action
+            lies outside its space.
+    """
+
+    def __init__(
+        self,
+        groups: tuple[AgentGroup, ...],
+        actions: Mapping[str, Any],
+        active: Mapping[str, npt.NDArray[np.bool_]],
+    ) -> None:
+        names = [group.name for group in groups]
+        if not isinstance(actions, Mapping):
+            raise EnvError(
+                f"actions must be a dict by group ({', '.join(names)}), got "
+                f"{type(actions).__name__}"
+            )
+        for name in actions:
+            if name not in names:
+                raise EnvError(
+                    f"actions has the group '{name}', but the groups are {', '.join(names)}"
+                    f"{suggest(str(name), names)}"
+                )
+        found: dict[str, dict[str, npt.NDArray[Any]]] = {}
+        for group in groups:
+            if group.name not in actions:
+                raise EnvError(f"actions has no group '{group.name}'; give an array for each group")
+            found[group.name] = _checked(group, actions[group.name], active[group.name])
+        self.leaves: Leaves = found
+        """By group and leaf, (N, A, ...) arrays; the leaf of a space that is not nested is ""."""
+
+    @classmethod
+    def of_leaves(cls, leaves: Leaves) -> ActionArrays:
+        """Return actions from the leaves of some that are checked already."""
+        made = cls((), {}, {})
+        made.leaves = leaves
+        return made
+
+    def array(self, group: str) -> npt.NDArray[Any]:
+        """Return the (N, A, ...) actions of a group whose space is not nested."""
+        return self.leaves[group][""]
+
+    def take(self, group: AgentGroup, env: int, column: int) -> Any:
+        """Return one agent's action: an integer for a ``Discrete``, else arrays."""
+        space, leaves = group.action_space, self.leaves[group.name]
+        one = {
+            name: _one(leaf, leaves[name][env, column]) for name, leaf in leaf_spaces(space).items()
+        }
+        return join(space, one) if is_nested(space) else one[""]
+
+
+def _one(space: Space, value: Any) -> Any:
+    return space.dtype.type(value) if isinstance(space, spaces.Discrete) else value.copy()
+
+
+def _checked(
+    group: AgentGroup, given: Any, active: npt.NDArray[np.bool_]
+) -> dict[str, npt.NDArray[Any]]:
+    space = group.action_space
+    try:
+        leaves = split(space, given)
+    except ValueError as error:
+        raise EnvError(
+            f"actions of group '{group.name}' are not nested as their space: {error}"
+        ) from None
+    leaves = leaves if is_nested(space) else {"": leaves}
+    checked = {}
+    for name, leaf in leaf_spaces(space).items():
+        what = f"actions of group '{group.name}'" + (f", leaf '{name}'," if name else "")
+        array = np.asarray(leaves[name])
+        shape = active.shape + (leaf.shape or ())
+        if array.shape != shape:
+            raise EnvError(f"{what} must have shape {shape}, got {array.shape}")
+        if array.dtype.kind not in ("biu" if leaf.dtype.kind in "biu" else "biuf"):  # type: ignore[union-attr]
+            raise EnvError(f"{what} must have dtype {leaf.dtype}, got {array.dtype}")
+        wrong = active & ~_inside(leaf, array)
+        if wrong.any():
+            env, column = np.argwhere(wrong)[0]
+            raise EnvError(
+                f"the action of agent '{group.agents[column]}' in env {env} lies outside its "
+                f"space {leaf}: {array[env, column].tolist()}"
+            )
+        checked[name] = np.asarray(array, dtype=leaf.dtype)
+    return checked
+
+
+def _inside(space: Space, array: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return (N, A) whether each action lies in the space."""
+    inside: npt.NDArray[np.bool_]
+    if isinstance(space, spaces.Box):
+        inside = (array >= space.low) & (array <= space.high)
+    elif isinstance(space, spaces.MultiBinary):
+        inside = (array == 0) | (array == 1)
+    else:
+        size: Any = space.n if isinstance(space, spaces.Discrete) else space.nvec  # type: ignore[attr-defined]
+        start: Any = space.start  # type: ignore[attr-defined]
+        inside = (array >= start) & (array < start + size)
+    return np.asarray(inside.reshape(*array.shape[:2], -1).all(-1))
+
+
+def env_seeds(seed: int | Sequence[int] | None, n_envs: int) -> list[int | None]:
+    """Return one seed per env.
+
+    Args:
+        seed: an integer s gives env i the seed s + i; a sequence gives each its own; ``None`` gives
+            none.
+        n_envs: number of envs N.
+
+    Raises:
+        EnvError: the sequence has another length than N, or a seed is negative or no integer.
+    """
+    if seed is None:
+        return [None] * n_envs
+    seeds = [seed + i for i in range(n_envs)] if isinstance(seed, (int, np.integer)) else list(seed)
+    if len(seeds) != n_envs:
+        raise EnvError(f"seed has {len(seeds)} seeds for {n_envs} envs; give one per env")
+    for one in seeds:
+        if not isinstance(one, (int, np.integer)) or one < 0:
+            raise EnvError(f"seed must be integers of at least 0, got {one!r}")
+    return [int(one) for one in seeds]

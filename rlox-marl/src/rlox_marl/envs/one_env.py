@@ -1,19 +1,26 @@
-"""One PettingZoo env, parallel or turn-based, behind one interface with checked steps."""
+"""One PettingZoo env, parallel or turn-based, behind one interface with checked steps.
+
+Errors name the env, the agent, the step and the field.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import gymnasium
+import numpy as np
 import numpy.typing as npt
-from rlox.errors import EnvError
+from gymnasium import spaces
+from rlox.errors import EnvError, suggest
 from rlox.spaces.masks import MASK_KEY, without_mask
+from rlox.spaces.rows import is_nested, leaf_spaces, split
 
-from rlox_marl.envs.checks import Where, observation
+__all__ = ["OneEnv", "Outcome", "ParallelOne", "Spaces", "TurnsOne", "read_spaces"]
 
-__all__ = ["OneEnv", "Outcome", "Spaces", "read_spaces", "read_state"]
+Space = gymnasium.Space[Any]
 
 
 @dataclass
@@ -39,55 +46,15 @@ class Outcome:
     """State of the env."""
 
 
-class OneEnv(Protocol):
-    """One env of several agents."""
-
-    where: Where
-    spaces: Spaces
-
-    def reset(self, seed: int | None) -> Outcome:
-        """Begin an episode; without a seed the env's own stream goes on."""
-
-    def step(self, actions: Mapping[str, Any]) -> Outcome:
-        """Take the actions of the active agents."""
-
-    def close(self) -> None:
-        """Free the env's resources."""
-
-
 @dataclass(frozen=True)
 class Spaces:
     """Agents and spaces of an env, which every episode must keep."""
 
     agents: tuple[str, ...]
-    observation: dict[str, gymnasium.Space[Any]]
+    observation: dict[str, Space]
     """By agent, with the action mask."""
-    action: dict[str, gymnasium.Space[Any]]
-    state: gymnasium.Space[Any] | None
-
-    def observe(self, where: Where, agent: str, value: Any, into: Outcome) -> None:
-        """Check one observation, and keep it and the mask in it.
-
-        Raises:
-            EnvError: it is not what its space says.
-        """
-        space = self.observation[agent]
-        bare = without_mask(space)
-        if bare is not space:
-            if not isinstance(value, Mapping) or MASK_KEY not in value:
-                raise where.error(
-                    "the observation", agent, f"has no '{MASK_KEY}', which its space has"
-                )
-            into.masks[agent] = value[MASK_KEY]
-            value = {key: leaf for key, leaf in value.items() if key != MASK_KEY}
-        into.obs[agent] = observation(where, "the observation", agent, bare, value)
-
-    def take_masks(self, infos: Any, into: Outcome) -> None:
-        """Keep the masks in the infos of agents whose observations have none."""
-        if isinstance(infos, Mapping):
-            for agent, info in infos.items():
-                if agent in into.obs and isinstance(info, Mapping) and MASK_KEY in info:
-                    into.masks.setdefault(agent, info[MASK_KEY])
+    action: dict[str, Space]
+    state: Space | None
 
 
 def read_spaces(env: Any) -> Spaces:
@@ -114,7 +81,7 @@ def read_spaces(env: Any) -> Spaces:
             )
         if agents.count(agent) > 1:
             raise EnvError(f"{name}.possible_agents holds '{agent}' twice")
-    found: dict[str, dict[str, gymnasium.Space[Any]]] = {}
+    found: dict[str, dict[str, Space]] = {}
     for kind in ("observation_space", "action_space"):
         method = getattr(env, kind, None)
         if not callable(method):
@@ -134,109 +101,373 @@ def read_spaces(env: Any) -> Spaces:
     return Spaces(tuple(agents), found["observation_space"], found["action_space"], state)
 
 
-def require_same(spaces: Spaces, env: Any, where: Where) -> None:
-    """Refuse agents or spaces that changed.
-
-    Raises:
-        EnvError: they are others than those the env was made with.
-    """
-    if tuple(env.possible_agents) != spaces.agents:
-        raise where.error(
-            "possible_agents", None, f"changed from {list(spaces.agents)} to "
-            f"{list(env.possible_agents)}; keep the agents of all episodes in it",
-        )  # fmt: skip
-    for kind, known in (("observation", spaces.observation), ("action", spaces.action)):
-        for agent in spaces.agents:
-            space = getattr(env, f"{kind}_space")(agent)
-            if space is not known[agent] and space != known[agent]:
-                raise where.error(
-                    f"{kind}_space", agent, f"changed from {known[agent]} to {space}; keep one "
-                    "space per agent",
-                )  # fmt: skip
-
-
-def read_state(
-    env: Any, spaces: Spaces, where: Where, out: Outcome, before: npt.NDArray[Any] | None
-) -> npt.NDArray[Any] | None:
-    """Return a copy of the env's state, ``None`` for an env without a state space.
-
-    Some envs have no state once all agents have terminated, where no value is asked for: then the
-    state before stands in.
+class OneEnv(ABC):
+    """One env of several agents, and the checks of what it gives.
 
     Args:
-        env: is asked.
-        spaces: of it.
-        where: for errors.
-        out: what the step led to.
-        before: the state before the step.
-
-    Raises:
-        EnvError: the env has a state space but no state, or the state is none of its space; the
-            bounds of boxes are not held against it.
+        env: is stepped and closed.
+        spaces: its agents and spaces.
+        number: index i of N, for errors.
     """
-    if spaces.state is None:
-        return None
-    try:
-        state = env.state()
-    except NotImplementedError:
-        raise where.error(
-            "the state", None, "is missing: the env has a state_space but no state(); write it, or "
-            "remove state_space",
-        ) from None  # fmt: skip
-    except Exception as error:
-        if out.living or out.truncated or before is None:
-            raise where.error(
-                "the state", None, f"cannot be read: {error!r}; with_state=False leaves it "
-                "out, and so do critic='observations' and 'local'",
-            ) from error  # fmt: skip
-        return before
-    # envs of PettingZoo leave the box that they declare for it: knights_archers_zombies by 0.4 %
-    checked: npt.NDArray[Any] = observation(
-        where, "the state", None, spaces.state, state, boxes_bind=False
-    )
-    return checked
 
+    def __init__(self, env: Any, spaces: Spaces, number: int) -> None:
+        self.spaces, self.number = spaces, number
+        self._env = env
+        self._step = 0
+        self._state: npt.NDArray[Any] | None = None
 
-def require_names(where: Where, agents: Any, spaces: Spaces) -> tuple[str, ...]:
-    """Return ``env.agents``.
+    @abstractmethod
+    def reset(self, seed: int | None) -> Outcome:
+        """Begin an episode; without a seed the env's own stream goes on."""
 
-    Raises:
-        EnvError: it is no list, or has an agent twice or one that is not in ``possible_agents``.
-    """
-    if not isinstance(agents, (list, tuple)):
-        raise where.error("env.agents", None, f"must be a list, got {type(agents).__name__}")
-    for agent in agents:
-        if agent not in spaces.agents:
-            raise where.error(
-                "env.agents", None, f"holds '{agent}', which is not in possible_agents "
-                f"({', '.join(spaces.agents)}); name all agents that may join there",
+    @abstractmethod
+    def step(self, actions: Mapping[str, Any]) -> Outcome:
+        """Take the actions of the active agents.
+
+        Raises:
+            EnvError: an agent, a reward, a flag or an observation is missing, unannounced or wrong.
+        """
+
+    def close(self) -> None:
+        """Close the env."""
+        self._env.close()
+
+    def error(self, field: str, agent: str | None, problem: str) -> EnvError:
+        """Return the error for a field that an agent got, or that all agents share."""
+        of = f" of agent '{agent}'" if agent is not None else ""
+        step = f"step {self._step}" if self._step else "the reset"
+        return EnvError(f"{field}{of} in {step} of env {self.number} {problem}")
+
+    def _begin(self, seed: int | None) -> Any:
+        """Reset the env, whose agents and spaces must be what they were."""
+        self._step, self._state = 0, None
+        returned, known = self._env.reset(seed=seed), self.spaces
+        if tuple(self._env.possible_agents) != known.agents:
+            raise self.error(
+                "possible_agents", None, f"changed from {list(known.agents)} to "
+                f"{list(self._env.possible_agents)}; keep the agents of all episodes in it",
             )  # fmt: skip
-        if list(agents).count(agent) > 1:
-            raise where.error("env.agents", None, f"holds '{agent}' twice")
-    return tuple(agents)
+        for kind, before in (("observation", known.observation), ("action", known.action)):
+            for agent in known.agents:
+                space = getattr(self._env, f"{kind}_space")(agent)
+                if space is not before[agent] and space != before[agent]:
+                    raise self.error(
+                        f"{kind}_space", agent, f"changed from {before[agent]} to {space}; keep "
+                        "one space per agent",
+                    )  # fmt: skip
+        return returned
 
+    def _agents(self) -> tuple[str, ...]:
+        """Return ``env.agents``: a list of some of ``possible_agents``, none twice."""
+        agents, known = self._env.agents, self.spaces.agents
+        if not isinstance(agents, (list, tuple)):
+            raise self.error("env.agents", None, f"must be a list, got {type(agents).__name__}")
+        for agent in agents:
+            if agent not in known:
+                raise self.error(
+                    "env.agents", None, f"holds '{agent}', which is not in possible_agents "
+                    f"({', '.join(known)}); name all agents that may join there",
+                )  # fmt: skip
+            if list(agents).count(agent) > 1:
+                raise self.error("env.agents", None, f"holds '{agent}' twice")
+        return tuple(agents)
 
-def require_parts(where: Where, call: str, parts: tuple[str, ...], returned: Any) -> Any:
-    """Return what a call returned.
+    def _require_agent(self, living: tuple[str, ...]) -> None:
+        if not living:
+            raise self.error("env.agents", None, "is empty; let the episode begin with an agent")
 
-    Raises:
-        EnvError: it is no tuple of so many things.
-    """
-    if not isinstance(returned, tuple) or len(returned) != len(parts):
-        many = f" of {len(returned)}" if isinstance(returned, tuple) else ""
-        raise where.error(
-            f"what {call} returned", None, f"must be ({', '.join(parts)}), got "
-            f"{type(returned).__name__}{many}",
+    def _lost(self, agent: str) -> EnvError:
+        return self.error(
+            "env.agents", None, f"lost '{agent}', which neither terminated nor was "
+            "truncated; say which of the two ended it",
         )  # fmt: skip
-    return returned
+
+    def _number(self, agent: str, value: Any) -> float:
+        """Return a reward, one finite number."""
+        array = np.asarray(value)
+        if array.shape != () or array.dtype.kind not in "biuf":
+            got = f"{type(value).__name__} of shape {array.shape} and dtype {array.dtype}"
+            raise self.error("the reward", agent, f"must be one number, got {got}")
+        if not np.isfinite(array):
+            raise self.error("the reward", agent, f"must be finite, got {float(array)}")
+        return float(array)
+
+    def _flag(self, field: str, agent: str, value: Any) -> bool:
+        array = np.asarray(value)
+        if array.shape != () or array.dtype.kind not in "biu" or array not in (0, 1):
+            raise self.error(field, agent, f"must be True or False, got {value!r}")
+        return bool(array)
+
+    def _observe(self, agent: str, value: Any, into: Outcome) -> None:
+        """Check one observation, and keep it and the mask in it."""
+        space = self.spaces.observation[agent]
+        bare = without_mask(space)
+        if bare is not space:
+            if not isinstance(value, Mapping) or MASK_KEY not in value:
+                raise self.error(
+                    "the observation", agent, f"has no '{MASK_KEY}', which its space has"
+                )
+            into.masks[agent] = value[MASK_KEY]
+            value = {key: leaf for key, leaf in value.items() if key != MASK_KEY}
+        into.obs[agent] = self._checked("the observation", agent, bare, value)
+
+    @staticmethod
+    def _take_masks(infos: Any, into: Outcome) -> None:
+        """Keep the masks in the infos of agents whose observations have none."""
+        if isinstance(infos, Mapping):
+            for agent, info in infos.items():
+                if agent in into.obs and isinstance(info, Mapping) and MASK_KEY in info:
+                    into.masks.setdefault(agent, info[MASK_KEY])
+
+    def _read_state(self, out: Outcome) -> None:
+        """Keep a copy of the env's state, if it has a state space.
+
+        Some envs have no state once all agents have terminated, where no value is asked for: then
+        the state before stands in.
+        """
+        if self.spaces.state is None:
+            return
+        try:
+            state = self._env.state()
+        except NotImplementedError:
+            raise self.error(
+                "the state", None, "is missing: the env has a state_space but no state(); write "
+                "it, or remove state_space",
+            ) from None  # fmt: skip
+        except Exception as error:
+            if out.living or out.truncated or self._state is None:
+                raise self.error(
+                    "the state", None, f"cannot be read: {error!r}; with_state=False leaves it "
+                    "out, and so do critic='observations' and 'local'",
+                ) from error  # fmt: skip
+            out.state = self._state
+            return
+        # envs of PettingZoo leave the box that they declare for it: knights_archers_zombies
+        found = self._checked("the state", None, self.spaces.state, state, boxes_bind=False)
+        self._state = out.state = found
+
+    def _checked(
+        self, field: str, agent: str | None, space: Space, value: Any, *, boxes_bind: bool = True
+    ) -> Any:
+        """Return an observation or a state as arrays by leaf, nested and inside as its space is."""
+        try:
+            leaves = split(space, value)
+        except ValueError as error:
+            raise self.error(field, agent, f"is not nested as its space: {error}") from None
+        if not is_nested(space):
+            return self._leaf(field, agent, space, leaves, boxes_bind)
+        return {
+            name: self._leaf(f"{field} '{name}'", agent, leaf, leaves[name], boxes_bind)
+            for name, leaf in leaf_spaces(space).items()
+        }
+
+    def _leaf(
+        self, field: str, agent: str | None, space: Space, value: Any, boxes_bind: bool
+    ) -> npt.NDArray[Any]:
+        try:
+            array = np.array(value)  # a copy: an env may write each into the same array
+        except ValueError as error:
+            raise self.error(field, agent, f"is no array: {error}") from None
+        if array.shape != space.shape:
+            raise self.error(
+                field, agent, f"has shape {array.shape}, expected {space.shape} of its space "
+                f"{space}; change it or the space",
+            )  # fmt: skip
+        integers = np.issubdtype(space.dtype or np.float32, np.integer)
+        if array.dtype.kind not in ("biu" if integers else "biuf"):
+            raise self.error(
+                field, agent, f"has dtype {array.dtype}, expected {space.dtype} of its space "
+                f"{space}",
+            )  # fmt: skip
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise self.error(
+                field, agent, "is not finite; an infinity or a NaN spreads through the networks"
+            )
+        if (boxes_bind or not isinstance(space, spaces.Box)) and _outside(space, array):
+            raise self.error(
+                field, agent, f"lies outside its space {space}: it holds {array.min()} to "
+                f"{array.max()}; change it or the space",
+            )  # fmt: skip
+        return array
 
 
-def infos_of(where: Where, infos: Any) -> Mapping[str, Any]:
-    """Return the infos by agent.
+class ParallelOne(OneEnv):
+    """A parallel env: all agents in the episode act in each step.
 
-    Raises:
-        EnvError: they are no dict.
+    An agent joins by appearing in ``env.agents``, and leaves it in the step that terminates or
+    truncates it, with its last observation in that step.
     """
-    if not isinstance(infos, Mapping):
-        raise where.error("infos", None, f"must be a dict by agent, got {type(infos).__name__}")
-    return infos
+
+    _living: tuple[str, ...] = ()
+
+    def reset(self, seed: int | None) -> Outcome:
+        """Begin an episode."""
+        obs, infos = self._parts("env.reset", ("observations", "infos"), self._begin(seed))
+        living = self._agents()
+        self._require_agent(living)
+        self._members("the observation", obs, living, living, "is in env.agents")
+        return self._outcome(Outcome(), obs, infos, living, living)
+
+    def step(self, actions: Mapping[str, Any]) -> Outcome:
+        """Take the actions of all agents."""
+        before = self._living
+        self._step += 1
+        parts = ("observations", "rewards", "terminations", "truncations", "infos")
+        returned = self._parts("env.step", parts, self._env.step(dict(actions)))
+        obs, rewards, terminations, truncations, infos = returned
+        living = self._agents()
+        known = {*before, *living}
+        out = Outcome()
+        paid = self._members("the reward", rewards, before, known, "acted")
+        out.rewards = {agent: self._number(agent, value) for agent, value in paid.items()}
+        for name, given, ended in (
+            ("terminations", terminations, out.terminated),
+            ("truncations", truncations, out.truncated),
+        ):
+            flags = self._members(name, given, before, known, "acted")
+            ended.update(a for a, value in flags.items() if self._flag(name, a, value))
+        gone = out.terminated | out.truncated
+        for agent in known:
+            if agent in gone and agent in living:
+                raise self.error(
+                    "env.agents", None, f"still holds '{agent}', which terminated or was "
+                    "truncated; remove it in the same step",
+                )  # fmt: skip
+            if agent not in gone and agent not in living:
+                raise self._lost(agent)
+        self._members("the observation", obs, known, known, "is in the episode, or ended here")
+        return self._outcome(out, obs, infos, known, living)
+
+    def _parts(self, call: str, parts: tuple[str, ...], returned: Any) -> Any:
+        """Return what a call returned, a tuple of so many things."""
+        if not isinstance(returned, tuple) or len(returned) != len(parts):
+            many = f" of {len(returned)}" if isinstance(returned, tuple) else ""
+            raise self.error(
+                f"what {call} returned", None, f"must be ({', '.join(parts)}), got "
+                f"{type(returned).__name__}{many}",
+            )  # fmt: skip
+        return returned
+
+    def _members(
+        self, field: str, given: Any, needed: Iterable[str], known: Iterable[str], why: str
+    ) -> Mapping[str, Any]:
+        """Return what a field holds by agent, of those needed because they did ``why``."""
+        if not isinstance(given, Mapping):
+            raise self.error(field, None, f"must be a dict by agent, got {type(given).__name__}")
+        known = set(known)
+        for agent in given:
+            if agent not in known:
+                raise self.error(
+                    field, agent, "was given, but the agent is not in the episode; leave it out, "
+                    f"or list it in env.agents{suggest(str(agent), known)}",
+                )  # fmt: skip
+        for agent in needed:
+            if agent not in given:
+                raise self.error(field, agent, f"is missing; the agent {why}, so give it")
+        return given
+
+    def _outcome(self, out: Outcome, obs: Any, infos: Any, seen: Any, living: Any) -> Outcome:
+        for agent in seen:
+            self._observe(agent, obs[agent], out)
+        if not isinstance(infos, Mapping):
+            raise self.error("infos", None, f"must be a dict by agent, got {type(infos).__name__}")
+        self._take_masks(infos, out)
+        out.living = out.active = self._living = living
+        self._read_state(out)
+        return out
+
+
+class TurnsOne(OneEnv):
+    """A turn-based env (AEC): one agent acts in each step, the others wait.
+
+    A step pays every agent what it adds to the agent's cumulative reward, so that the sum from one
+    action of an agent to its next is what ``env.last()`` says then. Steps of agents that have
+    ended, which the AEC interface asks for, are done within the step.
+    """
+
+    _gone: set[str]
+    _paid: dict[str, float]
+
+    def reset(self, seed: int | None) -> Outcome:
+        """Begin an episode."""
+        self._begin(seed)
+        self._gone, self._paid = set(), {}
+        out = self._outcome(None)
+        self._require_agent(out.living)
+        out.rewards = {}
+        return out
+
+    def step(self, actions: Mapping[str, Any]) -> Outcome:
+        """Take the action of the agent whose turn it is."""
+        self._step += 1
+        ((actor, action),) = actions.items()
+        self._env.step(action)
+        return self._outcome(actor)
+
+    def _outcome(self, actor: str | None) -> Outcome:
+        env, out = self._env, Outcome()
+        if actor is not None:
+            self._paid[actor] = 0.0
+        before = set(self._paid)
+        self._look(out)
+        vanished = before - self._gone - set(env.agents)
+        if vanished:
+            raise self._lost(min(vanished))
+        for _ in range(2 * len(self.spaces.agents)):
+            if not env.agents or env.agent_selection not in self._gone:
+                break
+            env.step(None)
+            self._look(out)
+        living = tuple(agent for agent in self._agents() if agent not in self._gone)
+        if living and env.agent_selection not in living:
+            raise self.error(
+                "env.agent_selection", None, f"is '{env.agent_selection}', which is not in the "
+                f"episode; in it are {', '.join(living)}",
+            )  # fmt: skip
+        for agent in living:
+            self._observe(agent, env.observe(agent), out)
+        self._take_masks(env.infos, out)
+        out.living = living
+        out.active = (env.agent_selection,) if living else ()
+        self._read_state(out)
+        return out
+
+    def _look(self, out: Outcome) -> None:
+        """Note rewards and ends since the last look."""
+        env = self._env
+        for agent in self._agents():
+            for name, table in (
+                ("rewards", env._cumulative_rewards),
+                ("terminations", env.terminations),
+                ("truncations", env.truncations),
+            ):
+                if agent not in table:
+                    raise self.error(name, agent, "is missing; the agent is in env.agents")
+            if agent in self._gone:
+                continue
+            total = self._number(agent, env._cumulative_rewards[agent])
+            paid = total - self._paid.get(agent, 0.0)
+            out.rewards[agent] = out.rewards.get(agent, 0.0) + paid
+            self._paid[agent] = total
+            terminated = self._flag("terminations", agent, env.terminations[agent])
+            truncated = self._flag("truncations", agent, env.truncations[agent])
+            if terminated:
+                out.terminated.add(agent)
+            if truncated:
+                out.truncated.add(agent)
+            if terminated or truncated:
+                self._gone.add(agent)
+                self._observe(agent, env.observe(agent), out)
+
+
+def _outside(space: Space, array: npt.NDArray[Any]) -> bool:
+    if isinstance(space, spaces.Box):
+        if not (space.bounded_below.any() or space.bounded_above.any()):
+            return False
+        # float32, in which observations are kept, so that a rounded bound is inside
+        given = array.astype(np.float32)
+        low, high = space.low.astype(np.float32), space.high.astype(np.float32)
+        return bool((given < low).any() or (given > high).any())
+    if isinstance(space, spaces.Discrete):
+        return not space.start <= array < space.start + space.n
+    return not space.contains(array.astype(space.dtype))

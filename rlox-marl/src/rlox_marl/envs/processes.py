@@ -6,7 +6,7 @@ import os
 import pickle
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import gymnasium
@@ -16,11 +16,14 @@ from rlox.envs import WorkerProcess
 from rlox.errors import EnvError
 from rlox.protocols import AgentGroup, MultiAgentObs, MultiAgentStep
 
-from rlox_marl.envs.actions import ActionArrays
-from rlox_marl.envs.seeds import env_seeds
-from rlox_marl.envs.team_arrays import pack, unpack
+from rlox_marl.envs.groups import ActionArrays, env_seeds
+from rlox_marl.envs.pettingzoo import PettingZooVecEnv
 
-__all__ = ["PettingZooProcesses"]
+__all__ = ["PettingZooProcesses", "serve"]
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+BY_ENV = ("state", "final_state", "episode_ended")
 
 RESET_TIMEOUT = 120.0
 """Least seconds that a reset may take."""
@@ -144,7 +147,7 @@ class PettingZooProcesses:
         if self._active is None:
             raise EnvError("step_all was called before reset_all; reset the envs first")
         leaves = ActionArrays(self._groups, actions, self._active).leaves
-        packed = pack({"": leaves}, self._groups)
+        packed = _pack({"": leaves}, self._groups)
         rows = [
             {name: array[i : i + 1] for name, array in packed.items()} for i in range(self.n_envs)
         ]
@@ -156,16 +159,16 @@ class PettingZooProcesses:
         method: str,
         messages: Sequence[Any],
         seconds: float,
-        rows: Sequence[dict[str, npt.NDArray[Any]]] | None = None,
-    ) -> list[tuple[Any, dict[str, npt.NDArray[Any]]]]:
+        rows: Sequence[Arrays] | None = None,
+    ) -> list[tuple[Any, Arrays]]:
         """Call a method of all workers at once, and return their answers in order."""
         for i, worker in enumerate(self._workers):
             worker.send(method, messages[i], None if rows is None else rows[i])
         end = time.monotonic() + seconds
         return [worker.receive(max(end - time.monotonic(), 0.0)) for worker in self._workers]
 
-    def _shown(self, answers: Sequence[tuple[Any, dict[str, npt.NDArray[Any]]]]) -> Any:
-        shown = unpack([arrays for _, arrays in answers], self._groups)
+    def _shown(self, answers: Sequence[tuple[Any, Arrays]]) -> Any:
+        shown = _unpack([arrays for _, arrays in answers], self._groups)
         self._active = {name: flags.copy() for name, flags in shown["active"].items()}
         return shown
 
@@ -173,7 +176,7 @@ class PettingZooProcesses:
 def _start(arguments: tuple[Any, ...], number: int) -> WorkerProcess:
     try:
         return WorkerProcess(
-            "rlox_marl.envs.env_server:serve", arguments, name=f"the process of env {number}"
+            "rlox_marl.envs.processes:serve", arguments, name=f"the process of env {number}"
         )
     except (pickle.PicklingError, TypeError, AttributeError) as error:
         raise EnvError(
@@ -185,3 +188,94 @@ def _start(arguments: tuple[Any, ...], number: int) -> WorkerProcess:
 def _close(workers: Sequence[WorkerProcess]) -> None:
     for worker in workers:
         worker.close()
+
+
+class _Server:
+    """Answers :class:`PettingZooProcesses`, one for each env."""
+
+    def __init__(self, env: PettingZooVecEnv) -> None:
+        self._env = env
+        self.close = env.close
+
+    def spaces(self, _: None, arrays: Arrays) -> tuple[None, Arrays]:
+        env = self._env
+        data = pickle.dumps((env.possible_agents, env.groups, env.state_space))
+        return None, {"spaces": np.frombuffer(data, np.uint8)}
+
+    def leave_out_state(self, _: None, arrays: Arrays) -> tuple[None, Arrays]:
+        self._env.leave_out_state()
+        return None, {}
+
+    def reset(self, seed: int | None, arrays: Arrays) -> tuple[list[list[str]], Arrays]:
+        found = self._env.begin(None if seed is None else [seed])
+        return [sorted(groups) for groups in found], {}
+
+    def show(self, found: list[list[str]], arrays: Arrays) -> tuple[None, Arrays]:
+        given, bare = (set(groups) for groups in found)
+        return None, _pack(self._env.show_first(given, bare), self._env.groups)
+
+    def step(self, _: None, arrays: Arrays) -> tuple[None, Arrays]:
+        leaves: dict[str, Any] = {group.name: {} for group in self._env.groups}
+        for name, array in arrays.items():
+            _field, number, leaf = name.split(":", 2)
+            leaves[self._env.groups[int(number)].name][leaf] = array
+        return None, _pack(self._env.step_leaves(leaves), self._env.groups)
+
+
+def serve(
+    env: Any,
+    env_kwargs: Mapping[str, Any],
+    with_state: bool,
+    number: int,
+    beat: Callable[[], None],
+) -> _Server:
+    """Return what answers for one env, in its process.
+
+    Args:
+        env: an id, or a callable that makes an env.
+        env_kwargs: its arguments.
+        with_state: read the env's state.
+        number: of the env, for errors.
+        beat: a sign that it goes on; a step is one call, so there is none.
+    """
+    made = PettingZooVecEnv(
+        env, 1, env_kwargs=env_kwargs, with_state=with_state, first_number=number
+    )
+    return _Server(made)
+
+
+def _pack(shown: Mapping[str, Any], groups: Sequence[AgentGroup]) -> Arrays:
+    """Return the arrays of what envs show, by field, number of the group, and leaf."""
+    arrays: Arrays = {}
+    for field, value in shown.items():
+        if field in BY_ENV:
+            if value is not None:
+                arrays[field] = value
+            continue
+        for number, group in enumerate(groups):
+            if group.name in value:
+                leaves = value[group.name]
+                named = leaves if isinstance(leaves, dict) else {"": leaves}
+                arrays |= {f"{field}:{number}:{leaf}": array for leaf, array in named.items()}
+    return arrays
+
+
+def _unpack(answers: Sequence[Arrays], groups: Sequence[AgentGroup]) -> dict[str, Any]:
+    """Return what all envs show, from the arrays of some envs each."""
+    shown: dict[str, Any] = {"masks": {}, "state": None}
+    for name in answers[0]:
+        array = np.concatenate([answer[name] for answer in answers])
+        field, _, rest = name.partition(":")
+        if not rest:
+            shown[field] = array
+            continue
+        number, _, leaf = rest.partition(":")
+        by_group = shown.setdefault(field, {})
+        group = groups[int(number)].name
+        if leaf:
+            by_group.setdefault(group, {})[leaf] = array
+        else:
+            by_group[group] = array
+    if "episode_ended" in shown:
+        shown.setdefault("final_state", None)
+    return shown
