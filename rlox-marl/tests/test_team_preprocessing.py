@@ -13,8 +13,7 @@ from rlox_marl.collector import MultiAgentCollector
 from rlox_marl.envs import PettingZooVecEnv
 from rlox_marl.ippo import IPPO
 from rlox_marl.mappo import MAPPO
-from rlox_marl.preprocessing import TeamPreprocessor
-from rlox_marl.running import RunningTeams
+from rlox_marl.running import RunningTeams, TeamPreprocessor
 from rlox_marl.views import make_views
 from rlox_testing.probes import first_difference
 from scripted_teams import by_turns, parallel

@@ -25,7 +25,7 @@ from rlox.spaces import (
 from torch import Tensor
 
 from rlox_marl.collector import gather_actions
-from rlox_marl.preprocessing import TeamPreprocessor
+from rlox_marl.running import TeamPreprocessor
 from rlox_marl.views import PolicyView
 
 __all__ = ["TeamActor", "require_shown"]
@@ -78,11 +78,6 @@ class TeamActor:
         }
         self._unseen = {view.name: _unseen(view) for view in views}
 
-    @property
-    def has_memory(self) -> bool:
-        """Whether the policies or the stacks of frames remember anything."""
-        return self._stacks or bool(self._memories)
-
     def predict(
         self,
         obs: Any,
@@ -93,23 +88,7 @@ class TeamActor:
         episode_start: npt.ArrayLike | None = None,
         action_masks: npt.ArrayLike | None = None,
     ) -> Any:
-        """Return an action of one agent for one observation, or actions for a batch.
-
-        Args:
-            obs: one observation or a batch (B, *shape) as the env gives it to the agent.
-            deterministic: the mode of the action distribution rather than a sample.
-            agent_idx: which of the env's agents, or (B,) of them for a batch.
-            state: of one agent's memory: what this method returned with the last actions, ``None``
-                at the beginning. If it is left out, each observation is an episode's first.
-            episode_start: bool or (B,) bools, whether an episode begins with the observation.
-            action_masks: see :func:`rlox.networks.predict.predict`.
-
-        Returns:
-            The action or actions; if ``state`` is given, a pair of them and the next state.
-
-        Raises:
-            ValueError: there is no agent of that number, or ``state`` is of several agents.
-        """
+        """Return an action of one agent, or actions; see ``TeamAlgorithm.predict``."""
         numbers = agent_numbers(agent_idx, self._order)
         if not numbers.ndim:
             before = {} if state is UNSET else remembered(state)
@@ -117,7 +96,7 @@ class TeamActor:
                 int(numbers), obs, deterministic, action_masks, before, episode_start
             )
             return actions if state is UNSET else (actions, after)
-        if state is not UNSET and self.has_memory:
+        if state is not UNSET and (self._stacks or self._memories):
             raise ValueError("state is of one agent; call predict once for each agent_idx")
 
         def predict_one(number: int, some: Any, masks: Any) -> Any:
@@ -178,11 +157,7 @@ class TeamActor:
         return actions, after or None
 
     def policy_data(self, algorithm: str) -> TeamData:
-        """Return the policies as data; see :class:`rlox.deployment.Exportable`.
-
-        Args:
-            algorithm: registered name of what trained them.
-        """
+        """Return what ``algorithm`` trained; see :class:`rlox.deployment.Exportable`."""
         seen = self._preprocessor
         policies = {
             view.name: PolicyData(
@@ -227,22 +202,7 @@ class TeamActor:
         state: Any = UNSET,
         episode_start: npt.NDArray[np.bool_] | None = None,
     ) -> Any:
-        """Return the actions of all agents, by group; see :class:`rlox.envs.playing.TeamPlayer`.
-
-        Args:
-            obs: of N envs.
-            deterministic: the mode of the action distribution rather than a sample.
-            state: what the agents remember: what this method returned with the last actions,
-                ``None`` at the beginning. If it is left out, all episodes begin.
-            episode_start: (N,) whether an env's episode begins; ``None`` if none does.
-
-        Returns:
-            The actions; if ``state`` is given, a pair of them and the next state.
-
-        Raises:
-            ValueError: the observations are not of the team that was trained, or ``state`` or
-                ``episode_start`` is of other envs.
-        """
+        """Return the actions of all agents; see ``TeamAlgorithm.predict_team``."""
         require_shown(obs, self._groups, self._state_space)
         parts = []
         n_envs = len(next(iter(obs["active"].values())))
@@ -385,15 +345,7 @@ def _read_state(
 ) -> Mapping[str, Any]:
     """Return what a user passed as the state of all agents of N envs: nothing for ``None``.
 
-    Args:
-        state: what ``predict_team`` returned, if it is right.
-        episode_start: (N,), if it is right, or ``None``.
-        n_envs: number of envs N.
-        memories: of each policy that has one, the number of its agents and the memory's size.
-        frames: whether frames are stacked.
-
-    Raises:
-        ValueError: it is no state of these policies in N envs; the text names the policy.
+    ``memories`` has, of each policy with one, the number of its agents and the memory's size.
     """
     if episode_start is not None and np.shape(episode_start) != (n_envs,):
         raise ValueError(

@@ -63,6 +63,16 @@ def estimate_team_advantages(
         out[row, column] = array[t, column]
         return out
 
+    def on_device(array: npt.NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array).to(unroll.log_probs.device)
+
+    def chosen(steps: Any, rows: npt.NDArray[Any]) -> Any:
+        """Return rows of steps, counted as T * C."""
+        if steps is None:
+            return None
+        where = on_device(rows)
+        return map_leaves(lambda leaf: leaf.flatten(0, 1)[where], steps)
+
     cut, final_values = packed(unroll.truncated), packed(unroll.final_values)
     terminated = packed(unroll.terminated)
     acted = np.flatnonzero(place[-1] >= 0)
@@ -80,88 +90,36 @@ def estimate_team_advantages(
         gamma,
         gae_lambda,
     )
-    device = unroll.log_probs.device
-    if unroll.initial_state is not None:
-        return _sequences(unroll, place, active, advantages, returns)
-    rows = torch.from_numpy(np.flatnonzero(active)).to(device)
-
-    def chosen(steps: Any) -> Any:
-        if steps is None:
-            return None
-        return map_leaves(lambda leaf: leaf.flatten(0, 1)[rows], steps)
-
-    def there(array: npt.NDArray[Any]) -> Tensor:
-        return torch.from_numpy(array).to(device)
-
+    sequences: dict[str, Any] = {}
+    seen = np.flatnonzero(active)
+    if unroll.initial_state is not None:  # replayed with their memory: L own steps of each agent
+        acted_at = np.cumsum(active.any(axis=0)) - 1
+        source = np.zeros((shape[0], len(acted)), np.int64)  # step 0 fills what is left
+        there = np.zeros(source.shape, np.bool_)
+        source[row, acted_at[column]] = t * shape[1] + column
+        there[row, acted_at[column]] = True
+        row, found = np.nonzero(there)
+        t, column, seen = source[row, found] // shape[1], acted[found], source.reshape(-1)
+        sequences = {
+            "n_steps": shape[0],
+            "n_envs": len(acted),
+            "initial_state": unroll.initial_state[on_device(acted)],
+            "episode_starts": chosen(unroll.episode_starts, seen),
+            "active": on_device(there.reshape(-1)),
+        }
+    learnt = t * shape[1] + column
     return RolloutBatch(
-        obs=chosen(map_leaves(lambda leaf: leaf[:-1], unroll.obs)),
-        actions=chosen(unroll.actions),
-        log_probs=chosen(unroll.log_probs),
-        values=chosen(unroll.values[:-1]),
-        rewards=there(unroll.rewards[t, column]),
-        terminated=there(unroll.terminated[t, column]),
-        truncated=there(unroll.truncated[t, column]),
-        advantages=there(advantages[row, column]),
-        returns=there(returns[row, column]),
-        n_steps=unroll.n_steps,
-        n_envs=unroll.n_envs,
-        action_masks=chosen(unroll.action_masks),
-    )
-
-
-def _sequences(
-    unroll: Unroll,
-    place: npt.NDArray[Any],
-    active: Flags,
-    advantages: npt.NDArray[Any],
-    returns: npt.NDArray[Any],
-) -> RolloutBatch:
-    """Return the own steps of agents that acted as sequences, which replay their memory.
-
-    Args:
-        unroll: T steps of C agents, with values.
-        place: (T, C) number of each own step.
-        active: (T, C) the agents that acted.
-        advantages: (L, C) by own steps, of at most L each.
-        returns: alike.
-    """
-    assert unroll.initial_state is not None
-    assert unroll.values is not None
-    n_columns, device = active.shape[1], unroll.log_probs.device
-    acted = np.flatnonzero(active.any(axis=0))
-    number = np.cumsum(active.any(axis=0)) - 1
-    step, agent = np.nonzero(active)
-    source = np.zeros((int(place.max()) + 1, len(acted)), np.int64)  # step 0 fills what is left
-    there = np.zeros(source.shape, np.bool_)
-    source[place[step, agent], number[agent]] = step * n_columns + agent
-    there[place[step, agent], number[agent]] = True
-    row, column = np.nonzero(there)
-    t, of = source[row, column] // n_columns, acted[column]
-
-    def on_device(array: npt.NDArray[Any]) -> Tensor:
-        return torch.from_numpy(array).to(device)
-
-    everything, learnt = on_device(source.reshape(-1)), on_device(t * n_columns + of)
-
-    def chosen(steps: Any, rows: Tensor) -> Any:
-        return None if steps is None else map_leaves(lambda leaf: leaf.flatten(0, 1)[rows], steps)
-
-    return RolloutBatch(
-        obs=chosen(map_leaves(lambda leaf: leaf[:-1], unroll.obs), everything),
-        actions=chosen(unroll.actions, everything),
+        obs=chosen(map_leaves(lambda leaf: leaf[:-1], unroll.obs), seen),
+        actions=chosen(unroll.actions, seen),
         log_probs=chosen(unroll.log_probs, learnt),
         values=chosen(unroll.values[:-1], learnt),
-        rewards=on_device(unroll.rewards[t, of]),
-        terminated=on_device(unroll.terminated[t, of]),
-        truncated=on_device(unroll.truncated[t, of]),
-        advantages=on_device(advantages[row, of]),
-        returns=on_device(returns[row, of]),
-        n_steps=len(source),
-        n_envs=len(acted),
-        action_masks=chosen(unroll.action_masks, everything),
-        episode_starts=chosen(unroll.episode_starts, everything),
-        initial_state=unroll.initial_state[on_device(acted)],
-        active=on_device(there.reshape(-1)),
+        rewards=on_device(unroll.rewards[t, column]),
+        terminated=on_device(unroll.terminated[t, column]),
+        truncated=on_device(unroll.truncated[t, column]),
+        advantages=on_device(advantages[row, column]),
+        returns=on_device(returns[row, column]),
+        action_masks=chosen(unroll.action_masks, seen),
+        **({"n_steps": unroll.n_steps, "n_envs": unroll.n_envs} | sequences),
     )
 
 

@@ -5,50 +5,28 @@ from collections.abc import Iterable
 from rlox.registry.hookspecs import hookimpl
 from rlox.registry.specs import AlgorithmSpec, CommandSpec, EnvBackendSpec, PresetsSpec
 
+ALGORITHMS = (
+    ("IndependentQ", "independent_q", "Independent Q-learning of several agents.", "1511.08779"),
+    ("IPPO", "ippo", "Independent PPO for several agents.", "2011.09533"),
+    ("MAPPO", "mappo", "Multi-agent PPO with centralised critics.", "2103.01955"),
+    ("QMIX", "qmix", "Monotone mixing of several agents' action values.", "1803.11485"),
+    ("VDN", "vdn", "Sums of several agents' action values.", "1706.05296"),
+)
+"""Class, name, summary, and paper on arXiv."""
+
 
 @hookimpl
 def rlox_algorithms() -> Iterable[AlgorithmSpec]:
     """Register the algorithms of policy gradients and of action values."""
-    yield AlgorithmSpec(
-        name="independent_q",
-        summary="Independent Q-learning of several agents.",
-        config="rlox_marl.configs:IndependentQConfig",
-        factory="rlox_marl.independent_q:IndependentQ",
-        paper="https://arxiv.org/abs/1511.08779",
-        trains_teams=True,
-    )
-    yield AlgorithmSpec(
-        name="ippo",
-        summary="Independent PPO for several agents.",
-        config="rlox_marl.configs:IPPOConfig",
-        factory="rlox_marl.ippo:IPPO",
-        paper="https://arxiv.org/abs/2011.09533",
-        trains_teams=True,
-    )
-    yield AlgorithmSpec(
-        name="mappo",
-        summary="Multi-agent PPO with centralised critics.",
-        config="rlox_marl.configs:MAPPOConfig",
-        factory="rlox_marl.mappo:MAPPO",
-        paper="https://arxiv.org/abs/2103.01955",
-        trains_teams=True,
-    )
-    yield AlgorithmSpec(
-        name="qmix",
-        summary="Monotone mixing of several agents' action values.",
-        config="rlox_marl.configs:QMIXConfig",
-        factory="rlox_marl.qmix:QMIX",
-        paper="https://arxiv.org/abs/1803.11485",
-        trains_teams=True,
-    )
-    yield AlgorithmSpec(
-        name="vdn",
-        summary="Sums of several agents' action values.",
-        config="rlox_marl.configs:VDNConfig",
-        factory="rlox_marl.vdn:VDN",
-        paper="https://arxiv.org/abs/1706.05296",
-        trains_teams=True,
-    )
+    for cls, name, summary, paper in ALGORITHMS:
+        yield AlgorithmSpec(
+            name=name,
+            summary=summary,
+            config=f"rlox_marl.configs:{cls}Config",
+            factory=f"rlox_marl.{name}:{cls}",
+            paper=f"https://arxiv.org/abs/{paper}",
+            trains_teams=True,
+        )
 
 
 @hookimpl

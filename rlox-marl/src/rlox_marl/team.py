@@ -40,8 +40,7 @@ from rlox_marl.collector import MultiAgentCollector
 from rlox_marl.one_agent import OneAgent
 from rlox_marl.optimizers import ActorCriticOptimizer, make_optimizer
 from rlox_marl.policies import make_team_policy
-from rlox_marl.preprocessing import TeamPreprocessor
-from rlox_marl.running import RunningTeams
+from rlox_marl.running import RunningTeams, TeamPreprocessor
 from rlox_marl.self_play import OpponentPool, require_two_players
 from rlox_marl.team_algorithm import TeamAlgorithm
 from rlox_marl.views import PolicyView, make_views

@@ -79,10 +79,17 @@ class TeamAlgorithm(Algorithm):
             deterministic: the mode of the action distribution or the action of the highest value,
                 rather than a sample or, with probability ε, a uniform action.
             agent_idx: which of the env's agents; or (B,) of them.
-            state: of one agent's memory; see :meth:`rlox_marl.acting.TeamActor.predict`, and of an
-                env of one agent ``ActorCritic.predict``.
-            episode_start: of one agent's memory; see there.
-            action_masks: see there.
+            state: what one agent remembers: what this method returned with the last actions,
+                ``None`` at the beginning. If it is left out, each observation is an episode's
+                first.
+            episode_start: bool or (B,) bools, whether an episode begins with the observation.
+            action_masks: see :func:`rlox.networks.predict.predict`.
+
+        Returns:
+            The action or actions; if ``state`` is given, a pair of them and the next state.
+
+        Raises:
+            ValueError: there is no agent of that number, or ``state`` is of several agents.
         """
         memory = {"state": state, "episode_start": episode_start, "action_masks": action_masks}
         with torch_threads(self.config.torch_threads):
@@ -96,7 +103,21 @@ class TeamAlgorithm(Algorithm):
         state: Any = UNSET,
         episode_start: npt.NDArray[Any] | None = None,
     ) -> Any:
-        """Return the actions of all agents of N envs; see ``TeamActor.predict_team``."""
+        """Return the actions of all agents, by group; see :class:`rlox.envs.playing.TeamPlayer`.
+
+        Args:
+            obs: of N envs.
+            deterministic: as in :meth:`predict`.
+            state: what the agents remember, as in :meth:`predict`.
+            episode_start: (N,) whether an env's episode begins; ``None`` if none does.
+
+        Returns:
+            The actions; if ``state`` is given, a pair of them and the next state.
+
+        Raises:
+            ValueError: the observations are not of the team that was trained, or ``state`` or
+                ``episode_start`` is of other envs.
+        """
         with torch_threads(self.config.torch_threads):
             return self.actor.predict_team(
                 obs, deterministic, state=state, episode_start=episode_start

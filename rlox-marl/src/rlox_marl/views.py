@@ -14,7 +14,7 @@ from rlox.errors import ConfigError
 from rlox.protocols import AgentGroup, MultiAgentVecEnv
 from rlox.spaces import is_nested, map_leaves
 
-from rlox_marl.preprocessing import TeamPreprocessor
+from rlox_marl.running import TeamPreprocessor
 
 __all__ = ["PolicyView", "make_views", "see_team", "team_space"]
 
