@@ -73,7 +73,8 @@ def counting(calls: list[int], function: Callable[..., Any]) -> Callable[..., An
 EDITS = [
     ("ppo", "rlox.losses:ppo_loss"),
     ("ppo", "rlox.losses:ClippedSurrogate.loss"),
-    ("ppo", "rlox_onpolicy.ppo:minimize_over_epochs"),
+    ("ppo", "rlox.rollouts.algorithm:minimize_over_epochs"),
+    ("a2c", "rlox.rollouts.algorithm:minimize_over_epochs"),
     ("ppo", "rlox.nn.distributions:Categorical.sample"),
     ("ppo", "rlox.nn.mlp:TanhMLP.forward"),
     ("ppo", "rlox.nn.optimizers:FlatOptimizer.apply"),

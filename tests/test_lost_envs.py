@@ -186,7 +186,7 @@ def test_rollouts_leave_lost_envs_out(backend: str) -> None:
         "a2c", env=Scripted(), n_steps=5, hidden=8, backend=backend, callbacks=Keeps()
     ) as a2c:
         a2c.train(60)
-        assert a2c.agent.collector.statistics.finished == len(a2c.env_source.finished)
+        assert a2c.collector.statistics.finished == len(a2c.env_source.finished)
     assert len(batches) == 4
     kept = [5 * N_ENVS - 5 * n for n in (1, 2, 1, 0)]
     assert [batch.rewards.numel() for batch in batches] == kept

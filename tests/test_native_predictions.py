@@ -26,19 +26,19 @@ def trained(algorithm: Any = PPO, env: Any = "CartPole-v1", **options: Any) -> A
     """Return an algorithm after an iteration, with logits or means that are far apart."""
     made = algorithm(env, seed=3, n_envs=2, n_steps=20, **options)
     with torch.no_grad():
-        agent_of(made).policy.actor.layers[-1].weight.mul_(100)
+        policy_of(made).actor.layers[-1].weight.mul_(100)
     made.train(40)
     return made
 
 
-def agent_of(algorithm: Any) -> Any:
-    """Return what acts, also of an algorithm that is made for teams."""
-    return getattr(algorithm, "learning", algorithm).agent
+def policy_of(algorithm: Any) -> Any:
+    """Return the policy, also of an algorithm that is made for teams."""
+    return algorithm.policy if hasattr(algorithm, "policy") else algorithm.learning.agent.policy
 
 
 def in_torch(algorithm: Any, obs: Any, **options: Any) -> Any:
     """Return what the policy's own code predicts."""
-    with mock.patch.object(algorithm.agent, "mode", None):
+    with mock.patch.object(algorithm.learner.learner, "mode", None):
         return algorithm.predict(obs, **options)
 
 
@@ -54,7 +54,7 @@ def test_native_predictions_are_the_policys(observed: Any, acted: Any) -> None:
     """Of a batch and of one observation, also normalised, within the bounds of the actions."""
     normalised = {"normalize_observations": isinstance(observed, spaces.Box)}
     ppo = trained(env=partial(Env, observed, acted), backend="native", **normalised)
-    assert ppo.agent.mode is not None
+    assert ppo.learner.mode is not None
     obs = sampled(observed, 70)
     with mock.patch.object(type(ppo.policy), "deterministic", side_effect=AssertionError):
         actions = ppo.predict(obs)
@@ -71,7 +71,7 @@ def test_native_predictions_choose_among_possible_actions() -> None:
     ppo = trained(env=partial(Env, VECTOR, spaces.Discrete(3)))
     obs = sampled(VECTOR, 60)
     masks = one_at_least(np.random.default_rng(0).random((60, 3)) < 0.5)
-    assert ppo.agent.mode is not None
+    assert ppo.learner.mode is not None
     actions = ppo.predict(obs, action_masks=masks)
     np.testing.assert_array_equal(actions, in_torch(ppo, obs, action_masks=masks))
     assert masks[range(60), actions].all()
@@ -84,13 +84,13 @@ def test_native_predictions_follow_the_parameters(algorithm: Any) -> None:
     """Those of now, be they learnt, loaded or written; and they draw from no stream."""
     made = trained(algorithm, "Pendulum-v1")
     obs = np.array([[0.6, 0.8, 1.0]], np.float32)
-    assert agent_of(made).mode is not None
+    assert made.learner.mode is not None
     before, streams = made.predict(obs), made.streams.state_dict()
     made.train(40)
     assert made.predict(obs) != before
     with torch.no_grad():
-        agent_of(made).policy.actor.layers[-1].weight.zero_()
-        agent_of(made).policy.actor.layers[-1].bias.fill_(0.25)
+        policy_of(made).actor.layers[-1].weight.zero_()
+        policy_of(made).actor.layers[-1].bias.fill_(0.25)
     np.testing.assert_allclose(made.predict(obs), [[0.25]])
     assert str(made.streams.state_dict()["torch"]["predict"]) == str(streams["torch"]["predict"])
 
@@ -99,5 +99,5 @@ def test_native_predictions_follow_the_parameters(algorithm: Any) -> None:
 def test_other_policies_predict_in_torch(options: dict[str, Any]) -> None:
     """Those with a memory, and those that are learnt in torch."""
     ppo = trained(**options) if "backend" in options else PPO("CartPole-v1", seed=3, **options)
-    assert ppo.agent.mode is None
+    assert ppo.learner.mode is None
     assert ppo.predict(np.zeros(4, np.float32)) in (0, 1)

@@ -22,8 +22,8 @@ FLOORS = (
     ("callbacks",),
     ("training",),
     ("deployment", "learners"),
-    ("replay", "rollouts"),
     ("algorithm",),
+    ("replay", "rollouts"),
     ("api",),
     ("cli", "offline", "plugin", "trainers"),
 )

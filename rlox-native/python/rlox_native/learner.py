@@ -160,7 +160,7 @@ class NativeLearner:
             steps_of_epoch = -(-n_rows // batch_size)
             if steps < len(piece) * -(-piece.shape[1] // batch_size):
                 # the torch backend would not have drawn the order of later epochs
-                assert task.generator is not None  # target_kl comes with minibatches
+                assert task.generator is not None
                 task.generator.set_state(streams[taken // steps_of_epoch])
                 break
         if len(collected) == 1:
@@ -172,11 +172,11 @@ class NativeLearner:
         return self._learner.gradients()
 
     def _draw_orders(self, n_rows: int) -> tuple[list[npt.NDArray[np.int64]], list[Any]]:
-        """Return the order of rows of each epoch, and the stream's state after drawing it."""
+        """Return each epoch's order of rows; if epochs may end early, the stream after each."""
         orders, streams = [], []
         for _ in range(self._task.n_epochs):
             orders.append(self._task.order(n_rows).numpy())
-            if self._task.generator is not None:
+            if self._task.target_kl is not None and self._task.generator is not None:
                 streams.append(self._task.generator.get_state())
         return orders, streams
 

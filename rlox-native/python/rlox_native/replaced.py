@@ -33,6 +33,9 @@ REPLACED: dict[str, dict[str, str]] = {
     },
     "rlox.reference.arrays": {"Rollout.parse": "", "Rollout.successor": ""},
     "rlox.batches.transitions": {"_take": "", "sequence_fields": "_take", "split_sequences": ""},
+    "rlox.rollouts.algorithm": {
+        "minimize_over_epochs": "RolloutBatch.sample_minibatches passes_target_kl mean_terms"
+    },
     "rlox.rollouts.collector": {
         "RolloutCollector.unroll": "self._acting_with_values self._learnt_rewards self.envs.step "
         "self._begin self._action_rows.to_env UnrollWriter.observe UnrollWriter.act "
@@ -141,10 +144,6 @@ REPLACED: dict[str, dict[str, str]] = {
         "SquashedGaussianPolicy._mean_and_log_std": "",
         "_squashed_log_prob": "",
     },
-    "rlox_onpolicy.ppo": {
-        "minimize_over_epochs": "RolloutBatch.sample_minibatches passes_target_kl mean_terms"
-    },
-    "rlox_onpolicy.a2c": {"take_one_step": "mean_terms"},
     "rlox_marl.team": {
         "minimize_over_epochs": "RolloutBatch.sample_minibatches passes_target_kl mean_terms"
     },

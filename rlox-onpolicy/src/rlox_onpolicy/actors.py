@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from rlox.config.composition import selection
 from rlox.envs.make import fixed_env_count
 from rlox.errors import ConfigError
-from rlox.rollouts.actor_critic import ActorCritic, Collector, PolicyMaker
+from rlox.rollouts import ActorCritic, Collector, PolicyMaker
 from rlox.rollouts.actors import ActorPlan, ActorRollouts
 from torch import nn
 

@@ -45,13 +45,12 @@ from rlox.losses import ClippedSurrogate
 from rlox.networks.validate import refuse_network_options
 from rlox.networks.values import polyak_update
 from rlox.nn import load_module_state, module_state, torch_threads
-from rlox.rollouts.actor_critic import NETWORK_OPTIONS, PolicyMaker, require_objective
+from rlox.rollouts import NETWORK_OPTIONS, PolicyMaker, minimize_over_epochs, require_objective
 from rlox.training.hooks import Hooks
 from torch import nn
 
 from rlox_onpolicy.actors import fit_to_envs, make_actor_critic, start_actors, worker_options
 from rlox_onpolicy.appo_config import APPOConfig
-from rlox_onpolicy.ppo import minimize_over_epochs
 
 if TYPE_CHECKING:
     from rlox_onpolicy.option_types import APPOOptions, Unpack

@@ -5,30 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from pydantic import JsonValue, model_validator
-from rlox.config.clipped import (
-    CLIP_REWARDS,
-    FRAME_STACK,
-    MEMORY_SIZE,
-    NETWORK,
-    NORMALIZE_OBSERVATIONS,
-    NORMALIZE_REWARDS,
-    RECURRENT,
-    ClippedSurrogateConfig,
-    refuse_memory_size_without_memory,
-    refuse_two_changes_of_rewards,
-)
+from pydantic import model_validator
+from rlox.config.clipped import ClippedSurrogateConfig, RolloutConfig
 from rlox.config.model import (
-    BACKEND,
-    COMPUTE_DTYPE,
-    DEVICE,
-    ENV_BACKEND,
-    ENV_KWARGS,
-    PRESET,
-    SEED,
-    TORCH_THREADS,
-    VECTORIZATION,
-    Config,
     ScheduleValue,
     choice,
     coefficient,
@@ -111,7 +90,7 @@ class HybridPPOConfig(PPOConfig):
         return self
 
 
-class A2CConfig(Config):
+class A2CConfig(RolloutConfig):
     """Options of A2C."""
 
     schedule_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {
@@ -119,8 +98,6 @@ class A2CConfig(Config):
         "ent_coef": (0.0, float("inf")),
     }
 
-    seed: int | None = SEED
-    preset: str = PRESET
     n_envs: int = count(
         8, unit="envs", help="number of envs N stepped together", source="Stable-Baselines3 zoo"
     )
@@ -155,25 +132,9 @@ class A2CConfig(Config):
     hidden: int = count(
         64, unit="units", help="width of the two hidden layers", source="Stable-Baselines3"
     )
-    network: Literal["auto", "mlp", "cnn"] = NETWORK
-    recurrent: Literal["none", "lstm", "gru"] = RECURRENT
-    memory_size: int = MEMORY_SIZE
-    normalize_observations: bool = NORMALIZE_OBSERVATIONS
-    normalize_rewards: bool = NORMALIZE_REWARDS
-    clip_rewards: float | None = CLIP_REWARDS
-    frame_stack: int = FRAME_STACK
-    backend: str = BACKEND
-    env_backend: str = ENV_BACKEND
-    env_kwargs: dict[str, JsonValue] = ENV_KWARGS
-    vectorization: Literal["sync", "async"] = VECTORIZATION
-    compute_dtype: Literal["float32", "bfloat16"] = COMPUTE_DTYPE
-    device: str = DEVICE
-    torch_threads: int | None = TORCH_THREADS
 
     @model_validator(mode="after")
-    def _check_options(self) -> A2CConfig:
-        refuse_memory_size_without_memory(self)
-        refuse_two_changes_of_rewards(self)
+    def _check_advantages(self) -> A2CConfig:
         if self.normalize_advantages and self.n_envs * self.n_steps == 1:
             raise ValueError(
                 "a rollout of n_envs * n_steps = 1 row has no standard deviation; lengthen it or "

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, final
@@ -31,17 +31,12 @@ from rlox.learners.terms import AddedLosses, Losses, make_metrics
 from rlox.logging import LoggerCallback
 from rlox.losses import ClippedSurrogate
 from rlox.nn import torch_threads
-from rlox.rollouts.actor_critic import make_agent, make_objective, require_objective
+from rlox.rollouts import make_agent, make_objective, minimize_over_epochs, require_objective
 from rlox.training.hooks import Hooks
 
 from rlox_onpolicy.candle_rollouts import CandleRollouts
 from rlox_onpolicy.configs import HybridPPOConfig
-from rlox_onpolicy.ppo import (
-    LOSS_OPTIONS,
-    SCHEDULED,
-    PPOMetrics,
-    minimize_over_epochs,
-)
+from rlox_onpolicy.ppo import PPOMetrics
 
 if TYPE_CHECKING:
     from rlox_onpolicy.option_types import HybridPPOOptions, Unpack
@@ -49,7 +44,11 @@ if TYPE_CHECKING:
 __all__ = ["HybridPPO", "HybridPPOMetrics"]
 
 
-@dataclass(frozen=True)
+SCHEDULED = ("learning_rate", "clip_eps", "ent_coef")
+LOSS_OPTIONS = tuple(f.name for f in fields(ClippedSurrogate))
+
+
+@dataclass(frozen=True, kw_only=True)
 class HybridPPOMetrics(PPOMetrics):
     """What one iteration reports: PPO's metrics, and the age of the weights that acted."""
 

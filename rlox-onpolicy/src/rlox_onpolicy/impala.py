@@ -41,11 +41,10 @@ from rlox.learners.vtrace import VTraceActorCritic
 from rlox.logging import LoggerCallback
 from rlox.networks.validate import refuse_network_options
 from rlox.nn import torch_threads
-from rlox.rollouts.actor_critic import NETWORK_OPTIONS, PolicyMaker, require_objective
+from rlox.rollouts import NETWORK_OPTIONS, PolicyMaker, minimize_over_epochs, require_objective
 from rlox.training.hooks import Hooks
 from torch import nn
 
-from rlox_onpolicy.a2c import take_one_step
 from rlox_onpolicy.actors import fit_to_envs, make_actor_critic, start_actors, worker_options
 from rlox_onpolicy.impala_config import IMPALAConfig
 
@@ -175,7 +174,7 @@ class IMPALA(Algorithm):
             self.policy,
             self.optimizer,
             self.actors,
-            take_one_step,
+            minimize_over_epochs,
             self.agent.device,
             added_losses=self.added_losses,
         )

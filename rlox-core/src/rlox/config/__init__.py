@@ -11,8 +11,8 @@ from rlox.config.clipped import (
     NORMALIZE_REWARDS,
     RECURRENT,
     ClippedSurrogateConfig,
+    RolloutConfig,
     refuse_memory_size_without_memory,
-    refuse_two_changes_of_rewards,
 )
 from rlox.config.files import read_mapping, to_yaml
 from rlox.config.model import (
@@ -61,6 +61,7 @@ __all__ = [
     "Config",
     "Linear",
     "Piecewise",
+    "RolloutConfig",
     "ScheduleValue",
     "Schedules",
     "Unset",
@@ -76,7 +77,6 @@ __all__ = [
     "probability",
     "read_mapping",
     "refuse_memory_size_without_memory",
-    "refuse_two_changes_of_rewards",
     "resolve_config",
     "schedule",
     "to_yaml",

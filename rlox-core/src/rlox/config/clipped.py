@@ -1,4 +1,4 @@
-"""Options of the clipped surrogate, and fields of on-policy configs."""
+"""Options of rollouts and of the clipped surrogate."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ __all__ = [
     "NORMALIZE_REWARDS",
     "RECURRENT",
     "ClippedSurrogateConfig",
+    "RolloutConfig",
     "refuse_memory_size_without_memory",
-    "refuse_two_changes_of_rewards",
 ]
 
 SCHULMAN = "Schulman et al. 2017"
@@ -77,23 +77,10 @@ def refuse_memory_size_without_memory(config: Any) -> None:
         raise ValueError("memory_size needs recurrent='lstm' or 'gru', got recurrent='none'")
 
 
-def refuse_two_changes_of_rewards(config: Any) -> None:
-    """Refuse rewards that are scaled and clipped, whose order would be a guess."""
-    if config.normalize_rewards and config.clip_rewards is not None:
-        raise ValueError(
-            f"clip_rewards={config.clip_rewards} and normalize_rewards=True are two ways to bound "
-            "rewards; leave one of them out"
-        )
+class RolloutConfig(Config):
+    """Base of the configs of algorithms that learn from rollouts; PPO's defaults."""
 
-
-class ClippedSurrogateConfig(Config):
-    """Base of the configs of algorithms that minimise the clipped surrogate; PPO's defaults."""
-
-    schedule_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {
-        "learning_rate": (0.0, 1.0),
-        "clip_eps": (0.0, 1.0),
-        "ent_coef": (0.0, float("inf")),
-    }
+    schedule_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"learning_rate": (0.0, 1.0)}
 
     seed: int | None = SEED
     preset: str = PRESET
@@ -103,49 +90,14 @@ class ClippedSurrogateConfig(Config):
     n_steps: int = count(
         128, unit="env steps per env", help="rollout length T", source=f"{SCHULMAN}, table 5"
     )
-    n_epochs: int = count(
-        10, unit="epochs", help="passes over each rollout", source=f"{SCHULMAN}, table 3"
-    )
-    batch_size: int = count(
-        256, unit="rows",
-        help="minibatch size, at most the rollout's; an epoch's last has the remainder",
-        source=f"{SCHULMAN}, table 5",
-    )  # fmt: skip
     learning_rate: ScheduleValue = schedule(
         "linear(1e-3, 0)", help="Adam's step size", source=f"{HUANG}, detail 4"
     )
-    adam_eps: float = positive(
-        1e-5, help="added to the root of Adam's second moment", source=f"{HUANG}, detail 3"
-    )
     gamma: float = discount(0.99, help="discount factor γ", source=f"{SCHULMAN}, table 3")
     gae_lambda: float = discount(0.95, help="trace decay λ of GAE", source=f"{SCHULMAN}, table 3")
-    clip_eps: ScheduleValue = schedule(
-        0.2, help="clip range ε of the probability ratio", source=f"{SCHULMAN}, table 1"
-    )
-    vf_coef: float = coefficient(
-        0.5, help="weight c_1 of the value loss", source=f"{HUANG}, detail 10"
-    )
-    ent_coef: ScheduleValue = schedule(
-        0.0, help="weight c_2 of the entropy bonus", unit="1/nats", source=f"{SCHULMAN}, table 3"
-    )
     max_grad_norm: float = positive(
         0.5, help="bound of the gradient's Euclidean norm", source=f"{HUANG}, detail 11"
     )
-    normalize_advantages: bool = flag(
-        True, help="standardise advantages within each minibatch", source=f"{HUANG}, detail 7"
-    )
-    vf_clip_eps: float | None = positive(
-        None, help="range of the value clip, in units of the return; None: not clipped",
-        unit="return", source="openai/baselines ppo2; off, Andrychowicz et al. 2021",
-    )  # fmt: skip
-    dual_clip: float | None = option(
-        None, help="bound of the objective at negative advantages; None: not clipped",
-        unit="1", source="Ye et al. 2020, eq. 5, where it is 3", gt=1.0,
-    )  # fmt: skip
-    target_kl: float | None = positive(
-        None, help="stops the epochs when the approximate KL passes 1.5 times this; None: never",
-        unit="nats", source="openai/spinningup ppo",
-    )  # fmt: skip
     hidden: int = count(
         64, unit="units", help="width of the two hidden layers", source=f"{SCHULMAN}, sec. 6.1"
     )
@@ -164,6 +116,62 @@ class ClippedSurrogateConfig(Config):
     device: str = DEVICE
     torch_threads: int | None = TORCH_THREADS
 
+    @model_validator(mode="after")
+    def _check_rollouts(self) -> RolloutConfig:
+        refuse_memory_size_without_memory(self)
+        if self.normalize_rewards and self.clip_rewards is not None:
+            raise ValueError(
+                f"clip_rewards={self.clip_rewards} and normalize_rewards=True are two ways to "
+                "bound rewards; leave one of them out"
+            )
+        return self
+
+
+class ClippedSurrogateConfig(RolloutConfig):
+    """Base of the configs of algorithms that minimise the clipped surrogate; PPO's defaults."""
+
+    schedule_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {
+        "learning_rate": (0.0, 1.0),
+        "clip_eps": (0.0, 1.0),
+        "ent_coef": (0.0, float("inf")),
+    }
+
+    n_epochs: int = count(
+        10, unit="epochs", help="passes over each rollout", source=f"{SCHULMAN}, table 3"
+    )
+    batch_size: int = count(
+        256, unit="rows",
+        help="minibatch size, at most the rollout's; an epoch's last has the remainder",
+        source=f"{SCHULMAN}, table 5",
+    )  # fmt: skip
+    adam_eps: float = positive(
+        1e-5, help="added to the root of Adam's second moment", source=f"{HUANG}, detail 3"
+    )
+    clip_eps: ScheduleValue = schedule(
+        0.2, help="clip range ε of the probability ratio", source=f"{SCHULMAN}, table 1"
+    )
+    vf_coef: float = coefficient(
+        0.5, help="weight c_1 of the value loss", source=f"{HUANG}, detail 10"
+    )
+    ent_coef: ScheduleValue = schedule(
+        0.0, help="weight c_2 of the entropy bonus", unit="1/nats", source=f"{SCHULMAN}, table 3"
+    )
+    normalize_advantages: bool = flag(
+        True, help="standardise advantages within each minibatch", source=f"{HUANG}, detail 7"
+    )
+    vf_clip_eps: float | None = positive(
+        None, help="range of the value clip, in units of the return; None: not clipped",
+        unit="return", source="openai/baselines ppo2; off, Andrychowicz et al. 2021",
+    )  # fmt: skip
+    dual_clip: float | None = option(
+        None, help="bound of the objective at negative advantages; None: not clipped",
+        unit="1", source="Ye et al. 2020, eq. 5, where it is 3", gt=1.0,
+    )  # fmt: skip
+    target_kl: float | None = positive(
+        None, help="stops the epochs when the approximate KL passes 1.5 times this; None: never",
+        unit="nats", source="openai/spinningup ppo",
+    )  # fmt: skip
+
     @property
     def steps_of_sequence(self) -> tuple[str, int]:
         """Name and value of the option that says how long the sequences of a memory are."""
@@ -176,8 +184,6 @@ class ClippedSurrogateConfig(Config):
 
     @model_validator(mode="after")
     def _check_options(self) -> ClippedSurrogateConfig:
-        refuse_memory_size_without_memory(self)
-        refuse_two_changes_of_rewards(self)
         rollout = self.n_envs * self.n_steps
         if "batch_size" not in self.model_fields_set and self.batch_size > rollout:
             # past the model, which is frozen and would count the option as given

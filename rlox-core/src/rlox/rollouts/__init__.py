@@ -1,15 +1,6 @@
-"""Rollouts: collecting them with a policy, and the actor-critic that acts."""
+"""Rollouts: collecting them with a policy, and the frame of the algorithms that do."""
 
-from rlox.rollouts.actor_critic import (
-    NETWORK_OPTIONS,
-    ActorCritic,
-    Collector,
-    PolicyMaker,
-    fit_to_env,
-    make_agent,
-    make_objective,
-    require_objective,
-)
+from rlox.rollouts.actor_critic import ActorCritic, Collector, make_agent
 from rlox.rollouts.actors import (
     Actor,
     ActorPlan,
@@ -22,7 +13,16 @@ from rlox.rollouts.actors import (
     Taken,
     Weights,
 )
+from rlox.rollouts.algorithm import (
+    NETWORK_OPTIONS,
+    PolicyMaker,
+    RolloutAlgorithm,
+    RolloutMetrics,
+    fit_to_env,
+    minimize_over_epochs,
+)
 from rlox.rollouts.collector import RolloutCollector, require_same_option
+from rlox.rollouts.objectives import make_objective, require_objective
 from rlox.rollouts.writer import EnvMemory, MemoryActor, UnrollWriter
 
 __all__ = [
@@ -40,13 +40,16 @@ __all__ = [
     "Order",
     "PolicyMaker",
     "ProcessActor",
+    "RolloutAlgorithm",
     "RolloutCollector",
+    "RolloutMetrics",
     "Taken",
     "UnrollWriter",
     "Weights",
     "fit_to_env",
     "make_agent",
     "make_objective",
+    "minimize_over_epochs",
     "require_objective",
     "require_same_option",
 ]

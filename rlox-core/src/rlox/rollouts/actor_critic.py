@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import fields
 from functools import partial
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol
 
 import gymnasium
 import numpy.typing as npt
@@ -14,13 +13,10 @@ from torch import nn
 
 from rlox.batches.rollout import RolloutBatch
 from rlox.config.composition import Selection, selection
-from rlox.config.model import UNSET, Config, changed
+from rlox.config.model import UNSET
 from rlox.deployment import PolicyData
 from rlox.envs.gymnasium import Vectorization
-from rlox.envs.make import fixed_env_count
 from rlox.envs.running import EpisodeStatistics
-from rlox.errors import ConfigError
-from rlox.learners.tasks import Objective
 from rlox.networks.actor_critics import make_policy
 from rlox.networks.predict import Mode, predict, predict_with_memory
 from rlox.networks.validate import require_actor, try_actor
@@ -36,26 +32,17 @@ from rlox.nn import (
 )
 from rlox.preprocessing import Preprocessor
 from rlox.protocols import RecurrentActor, VecEnv
+from rlox.rollouts.algorithm import PolicyMaker
 from rlox.rollouts.collector import RolloutCollector
 from rlox.seeding import SeedStreams
 from rlox.spaces import ActionRows, remembered
 from rlox.training.hooks import Hooks
 
 __all__ = [
-    "NETWORK_OPTIONS",
     "ActorCritic",
     "Collector",
-    "PolicyMaker",
-    "fit_to_env",
     "make_agent",
-    "make_objective",
-    "require_objective",
 ]
-
-ConfigT = TypeVar("ConfigT", bound=Config)
-
-PolicyMaker = Callable[[gymnasium.Space[Any], gymnasium.Space[Any]], nn.Module]
-"""From the observation space and the action space of one env to a policy."""
 
 
 class Collector(Protocol):
@@ -294,31 +281,6 @@ class ActorCritic:
         self.collector.load_state_dict(state["collector"])
 
 
-def fit_to_env(config: ConfigT, env: Any) -> ConfigT:
-    """Return the config with the number of envs that ``env`` is, if it cannot be copied.
-
-    Unless the caller chose ``n_steps``, rollouts keep their number of rows.
-
-    Args:
-        config: has the fields ``n_envs`` and ``n_steps``.
-        env: what the user passed as env.
-    """
-    count = fixed_env_count(env)
-    sizes: Any = config
-    if count is None or count == sizes.n_envs or "n_envs" in config.model_fields_set:
-        return config
-    n_steps = sizes.n_steps
-    if "n_steps" not in config.model_fields_set:
-        n_steps = max(sizes.n_envs * sizes.n_steps // count, 1)
-    return config.replace(n_envs=count, n_steps=n_steps)
-
-
-ObjectiveT = TypeVar("ObjectiveT")
-
-NETWORK_OPTIONS = ("recurrent", "memory_size", "network", "hidden")
-"""The options of the default networks."""
-
-
 def make_agent(
     algorithm: Any,
     make_optimizer: partial[Any],
@@ -366,55 +328,3 @@ def make_agent(
     set_compute_dtype(agent.policy, cfg.compute_dtype)
     algorithm.optimizers = {"policy": agent.optimizer}
     return agent
-
-
-def make_objective(
-    kind: type[ObjectiveT], config: Config, rates: Mapping[str, float]
-) -> ObjectiveT:
-    """Return an objective with the numbers of now.
-
-    Args:
-        kind: a dataclass whose fields are options of the config.
-        config: the algorithm's.
-        rates: values of the options that may be schedules, which win over the config.
-    """
-    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    return kind(**{name: rates.get(name, getattr(config, name)) for name in names})
-
-
-def require_objective(
-    objective: Objective | None,
-    options: Sequence[str],
-    config: Config,
-    keywords: Mapping[str, Any],
-    schedules: Mapping[str, Callable[[int], float]] | None,
-) -> None:
-    """Check an objective of the user's own, which brings all the numbers of its loss.
-
-    Args:
-        objective: what the user passed.
-        options: the numbers of the algorithm's own objective.
-        config: what the options resolve to.
-        keywords: the options that were passed one by one. They alone count if the config has every
-            option, as a saved one does.
-        schedules: what the user passed.
-
-    Raises:
-        ConfigError: an option or a schedule would be ignored.
-        TypeError: the objective has no method ``loss``.
-    """
-    if objective is None:
-        return
-    if not callable(getattr(objective, "loss", None)):
-        raise TypeError(
-            "objective must have a method loss(policy, minibatch) -> (scalar, terms), got "
-            f"{objective!r}"
-        )
-    saved = config.model_fields_set == set(type(config).model_fields)
-    given = keywords if saved else config.given()
-    for name in options:
-        if (name in given and changed(config, name)) or name in (schedules or {}):
-            raise ConfigError(
-                f"{name} is a number of the algorithm's own objective, and objective= brings all "
-                "of its own; leave it out, and set it in the objective"
-            )

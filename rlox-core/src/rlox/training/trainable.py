@@ -216,8 +216,10 @@ def full_signature(
     if arguments:
         own = {p.name: p for p in given}
         for name in arguments:
-            default = UNSET if name in fields else None
-            own.setdefault(name, kinds(name, kinds.POSITIONAL_OR_KEYWORD, default=default))
+            shown: dict[str, Any] = {"default": None}
+            if name in fields:
+                shown = {"default": fields[name].default, "annotation": _text(fields[name])}
+            own.setdefault(name, kinds(name, kinds.POSITIONAL_OR_KEYWORD, **shown))
         placed = [own.pop(name) for name in arguments]
         given = [p.replace(kind=kinds.POSITIONAL_OR_KEYWORD) for p in placed]
         given += [p.replace(kind=max(p.kind, kinds.KEYWORD_ONLY)) for p in own.values()]

@@ -1,0 +1,410 @@
+"""The frame of on-policy algorithms, which an objective and a config make one.
+
+:meth:`RolloutAlgorithm.iterate` is the order of an iteration, and :func:`minimize_over_epochs` its
+gradient steps in torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import numpy.typing as npt
+import torch
+from gymnasium import Space
+from torch import nn
+
+from rlox.algorithm import Algorithm
+from rlox.batches.rollout import RolloutBatch, Unroll, estimate_advantages
+from rlox.callbacks import Callback
+from rlox.config.composition import selection
+from rlox.config.model import UNSET, Config, resolve_config
+from rlox.config.schedules import Schedules
+from rlox.deployment import PolicyData
+from rlox.envs.make import fixed_env_count
+from rlox.errors import ConfigError
+from rlox.learners.rollouts import ChosenLearner, choose_learner
+from rlox.learners.tasks import Objective, RolloutTask
+from rlox.learners.terms import AddedLosses, Losses, make_metrics, mean_terms, passes_target_kl
+from rlox.logging import LoggerCallback
+from rlox.networks.actor_critics import make_policy
+from rlox.networks.predict import predict, predict_with_memory
+from rlox.networks.validate import refuse_network_options, require_actor, try_actor
+from rlox.nn import (
+    FlatOptimizer,
+    find_device,
+    layer_data,
+    load_module_state,
+    module_state,
+    set_compute_dtype,
+    torch_threads,
+)
+from rlox.protocols import RecurrentActor
+from rlox.rollouts.collector import RolloutCollector
+from rlox.rollouts.objectives import make_objective, require_objective
+from rlox.spaces import ActionRows, remembered
+from rlox.training.hooks import Hooks
+
+__all__ = [
+    "NETWORK_OPTIONS",
+    "PolicyMaker",
+    "RolloutAlgorithm",
+    "RolloutMetrics",
+    "fit_to_env",
+    "minimize_over_epochs",
+]
+
+ConfigT = TypeVar("ConfigT", bound=Config)
+
+PolicyMaker = Callable[[Space[Any], Space[Any]], nn.Module]
+"""From the observation space and the action space of one env to a policy."""
+
+NETWORK_OPTIONS = ("recurrent", "memory_size", "network", "hidden")
+"""The options of the default networks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutMetrics:
+    """What one iteration reports; losses are means over its minibatches."""
+
+    mean_reward: float
+    """Mean return of the last 100 finished episodes; NaN before the first."""
+    mean_episode_length: float
+    """Mean length of the same episodes in env steps."""
+    episodes: float
+    """Number of episodes finished so far."""
+    policy_loss: float
+    value_loss: float
+    entropy: float
+    """In nats."""
+    learning_rate: float
+    added: Mapping[str, float] = field(default_factory=dict)
+    """Means of the user's own losses, and of terms of the objective that have no field here."""
+
+
+class RolloutAlgorithm(Algorithm):
+    """Steps N envs T times with a policy, learns from that, and begins again.
+
+    A subclass declares what it minimises and what it reports. What else is special to it are its
+    own :meth:`_rollout`, :meth:`_make_collector` or :meth:`_make_optimizer`. Its config has the
+    options of :class:`rlox.config.RolloutConfig`; ``n_epochs``, ``batch_size`` and ``target_kl``
+    are options too, without which one step is taken on the whole rollout.
+
+    Args:
+        env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
+        policy: a ``torch.nn.Module`` with the methods of :class:`rlox.protocols.OnPolicyActor` or
+            of :class:`rlox.protocols.RecurrentActor`, or a callable that makes one from the
+            observation space and the action space of one env; if it has an attribute ``generator``
+            that is ``None``, it gets the run's stream to draw from.
+            ``None`` makes networks that fit the spaces.
+        logger: receives the metrics of every iteration.
+        callbacks: hooks into training.
+        config: a config of the algorithm's class, a mapping, or the path of a YAML or JSON file.
+        schedules: callables ``env_steps -> value`` for options that may be schedules; they win over
+            the config and are not saved in checkpoints.
+        objective: minimised in place of the algorithm's own; see
+            :class:`rlox.learners.tasks.Objective`. It brings all numbers of its loss.
+        added_losses: ``{"policy": function}`` with functions ``(policy, minibatch) -> scalar`` that
+            are added to the loss; see :mod:`rlox.learners.terms`.
+        options: of the config, such as ``n_envs`` and ``seed``, which win over ``config``. An env
+            that cannot be copied brings its own number of envs.
+
+    Raises:
+        ConfigError: an option is unknown or out of range, ``policy`` fails on observations of the
+            env or returns other shapes, or ``seq_len`` is given to one without a memory.
+        EnvError: the env cannot be built.
+        SpaceError: the env's spaces need a ``policy`` of your own.
+        TypeError: ``policy`` is no module, or lacks a method.
+    """
+
+    objective_class: ClassVar[type[Any]]
+    """Frozen dataclass of what is minimised, an :class:`rlox.learners.tasks.Objective`. Fields
+    that have the names of options are those."""
+
+    metrics_class: ClassVar[type[RolloutMetrics]] = RolloutMetrics
+
+    learner: ChosenLearner
+    added_losses: AddedLosses
+    collector: Any
+
+    def __init__(
+        self,
+        env_id: Any,
+        *,
+        policy: nn.Module | PolicyMaker | None = None,
+        logger: LoggerCallback | None = None,
+        callbacks: Iterable[Callback] | Callback | None = None,
+        config: Config | Mapping[str, Any] | str | Path | None = None,
+        schedules: Mapping[str, Callable[[int], float]] | None = None,
+        objective: Objective | None = None,
+        added_losses: Losses | None = None,
+        **options: Any,
+    ) -> None:
+        resolved = self._resolve(env_id, config, options)
+        if policy is not None:
+            refuse_network_options(NETWORK_OPTIONS, resolved, options)
+        numbers = [number.name for number in fields(self.objective_class)]
+        require_objective(objective, numbers, resolved, options, schedules)
+        super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
+        cfg = self.config
+        scheduled = [name for name in cfg.schedule_bounds if getattr(cfg, name) is not None]
+        self.schedules = Schedules(cfg, scheduled, schedules)
+        self.own_objective = objective
+        self.device = find_device(cfg.device)
+        if policy is not None and (isinstance(policy, nn.Module) or not callable(policy)):
+            require_actor(policy)
+        self.collector = self._make_collector()
+        self.resources.callback(self.collector.close)
+        self.policy: Any = self._make_policy(policy)
+        # asked once: the protocol's answer takes a sixth of a prediction
+        self._has_memory = isinstance(self.policy, RecurrentActor)
+        if (length := getattr(cfg, "seq_len", None)) is not None and not self._has_memory:
+            raise ConfigError(
+                f"seq_len is of policies with a memory, got seq_len={length} and "
+                f"{type(self.policy).__name__}; set recurrent='lstm' or 'gru', or leave seq_len out"
+            )
+        self.optimizer = FlatOptimizer(
+            self.policy, self._make_optimizer(), max_grad_norm=cfg.max_grad_norm
+        )
+        self.optimizers = {"policy": self.optimizer}
+        self.added_losses = AddedLosses(added_losses, self.optimizers)
+        task = RolloutTask(
+            self._objective(Schedules(cfg, scheduled).at(0, 0)),
+            self.policy,
+            self.optimizer,
+            self.collector,
+            minimize_over_epochs,
+            self.device,
+            n_epochs=getattr(cfg, "n_epochs", 1),
+            batch_size=getattr(cfg, "batch_size", None),
+            target_kl=getattr(cfg, "target_kl", None),
+            generator=self.streams.torch("minibatches"),
+            actions=self.streams.numpy("native actions"),
+            added_losses=self.added_losses,
+        )
+        self.learner = choose_learner(cfg.backend, task)
+        self._complete()
+
+    def _resolve(self, env_id: Any, config: Any, options: dict[str, Any]) -> Config:
+        """Return the config that the constructor's arguments amount to."""
+        return fit_to_env(resolve_config(self.config_class, config, **options), env_id)
+
+    def _make_collector(self) -> Any:
+        """Return what steps the envs, an :class:`rlox.learners.tasks.Unroller`.
+
+        It also has the attributes and methods of :class:`rlox.rollouts.collector.RolloutCollector`
+        that predictions and checkpoints need.
+        """
+        cfg = self.config
+        return RolloutCollector(
+            self.env_source,
+            n_envs=cfg.n_envs,
+            seed=self.streams.seeds("envs", 1)[0],
+            device=self.device,
+            gamma=cfg.gamma,
+            gae_lambda=cfg.gae_lambda,
+            backend=selection(cfg, "env_backend"),
+            vectorization=cfg.vectorization,
+            env_kwargs=cfg.env_kwargs,
+            normalize_observations=cfg.normalize_observations,
+            normalize_rewards=cfg.normalize_rewards,
+            clip_rewards=cfg.clip_rewards,
+            frame_stack=cfg.frame_stack,
+            seq_len=getattr(cfg, "seq_len", None),
+        )
+
+    def _make_policy(self, given: nn.Module | PolicyMaker | None) -> nn.Module:
+        """Return what acts and learns: the user's own, once it is known to fit, or the default."""
+        cfg = self.config
+        spaces = self.collector.observation_space, self.collector.env.action_space
+        generator = self.streams.torch("policy")
+        if given is None:
+            names = {name: getattr(cfg, name) for name in NETWORK_OPTIONS}
+            policy: nn.Module = make_policy(*spaces, **names, generator=generator)
+        else:
+            policy = given if isinstance(given, nn.Module) else given(*spaces)
+        require_actor(policy)
+        if getattr(policy, "generator", ...) is None:
+            setattr(policy, "generator", generator)  # noqa: B010
+        policy.to(self.device)
+        if given is not None:
+            try_actor(policy, *spaces, self.device)
+        set_compute_dtype(policy, getattr(cfg, "compute_dtype", "float32"))
+        return policy
+
+    def _make_optimizer(self) -> Any:
+        """Return what makes the optimiser of parameters; see :class:`rlox.nn.FlatOptimizer`."""
+        return partial(torch.optim.Adam, eps=getattr(self.config, "adam_eps", 1e-8), fused=True)
+
+    def _complete(self) -> None:
+        """Make what the subclass has beside this frame, once the rest is made."""
+
+    def iterate(self, hooks: Hooks) -> Any:
+        """Collect T steps of N envs, estimate advantages, and minimise the objective.
+
+        A faster learner backend than torch replaces the first of the steps and the last, which is
+        :func:`minimize_over_epochs`.
+        """
+        rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
+        objective, learning_rate = self._objective(rates), rates["learning_rate"]
+        with torch_threads(self.config.torch_threads):
+            batch, seen = self._rollout(hooks)
+            hooks.rollout_end(batch)
+            terms = self.learner.update(batch, objective, learning_rate, hooks)
+            return make_metrics(
+                self.metrics_class,
+                {**terms, **seen},
+                self.added_losses,
+                **self.collector.statistics.metrics(),
+                learning_rate=learning_rate,
+            )
+
+    def _rollout(self, hooks: Hooks) -> tuple[RolloutBatch | Unroll, dict[str, float]]:
+        """Return what is learnt from, and what is reported of it."""
+        cfg = self.config
+        unroll = self.learner.collect(cfg.n_steps, hooks)
+        batch = estimate_advantages(unroll, self.policy, cfg.gamma, cfg.gae_lambda)
+        return batch, {"explained_variance": batch.explained_variance()}
+
+    def _objective(self, rates: Mapping[str, float]) -> Objective:
+        """Return what is minimised at these values of the options that may be schedules."""
+        if self.own_objective is not None:
+            own: Objective = self.own_objective
+            return own
+        made: Objective = make_objective(self.objective_class, self.config, rates)
+        return made
+
+    def predict(
+        self,
+        obs: Any,
+        deterministic: bool = True,
+        *,
+        state: Any = UNSET,
+        episode_start: npt.ArrayLike | None = None,
+        action_masks: npt.ArrayLike | None = None,
+    ) -> Any:
+        """Return an action for one observation, or actions for a batch.
+
+        Args:
+            obs: one observation or a batch (B, *shape), nested as the observation space is.
+            deterministic: the mode of the action distribution rather than a sample.
+            state: what is remembered of the episodes, frames and the policy's memory: what this
+                method returned with the last actions, none at the beginning. If it is left out,
+                each observation is an episode's first.
+            episode_start: bool or (B,) bools, whether an episode begins with the observation, of
+                which nothing is remembered; ``None`` forgets nothing.
+            action_masks: (mask_size,) or (B, mask_size), see ``predict``; ``None`` masks nothing.
+
+        Returns:
+            The action or actions, see :func:`rlox.networks.predict.predict`; if ``state`` is given,
+            a pair of them and the next state, ``None`` if there is nothing to remember.
+        """
+        env, preprocessor = self.collector.env, self.collector.preprocessor
+        following: dict[str, Any] = {}
+        before = {} if state is UNSET else remembered(state)
+
+        def preprocess(batch: Any) -> Any:
+            seen = preprocessor.see(batch, before.get("frames"), episode_start)
+            if preprocessor.has_frames:
+                following["frames"] = seen
+            return seen
+
+        common: dict[str, Any] = {
+            "action_masks": action_masks,
+            "preprocess": None if preprocessor is None else preprocess,
+            "generator": self.streams.torch("predict"),
+            "device": self.device,
+        }
+        asked = (self.policy, env.observation_space, env.action_space, obs, deterministic)
+        with torch_threads(self.config.torch_threads):
+            if self._has_memory:
+                actions, following["memory"] = predict_with_memory(
+                    *asked, state=before.get("memory"), episode_start=episode_start, **common
+                )
+            else:
+                actions = predict(*asked, **common, mode=self.learner.mode)
+        return actions if state is UNSET else (actions, following or None)
+
+    def policy_data(self) -> PolicyData:
+        """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
+        env = self.collector.env
+        return PolicyData(
+            algorithm=self.name,
+            observation_space=env.observation_space,
+            action_space=env.action_space,
+            network=layer_data(self.policy),
+            preprocessor=self.collector.preprocessor,
+            takes_masks=ActionRows(env.action_space).mask_size > 0,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return policy, optimiser and collector."""
+        return {
+            "policy": module_state(self.policy),
+            "optimizer": self.optimizer.state_dict(),
+            "collector": self.collector.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore policy, optimiser and collector."""
+        load_module_state(self.policy, state["policy"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.collector.load_state_dict(state["collector"])
+
+
+def minimize_over_epochs(
+    task: RolloutTask,
+    batch: RolloutBatch | Unroll,
+    objective: Objective,
+    learning_rate: float,
+    hooks: Hooks,
+) -> dict[str, float]:
+    """Minimise the objective for K epochs with minibatches of M rows, or once on all rows.
+
+    Args:
+        task: policy, optimiser, and how many epochs and rows.
+        batch: the rollout; an unroll only as a whole.
+        objective: with the numbers of now.
+        learning_rate: of now.
+        hooks: called after every gradient step.
+
+    Returns:
+        Means of the loss's terms over the minibatches.
+    """
+    collected: list[Any] = []
+    for _ in range(task.n_epochs):
+        minibatches: Iterable[Any] = (batch,)
+        if task.batch_size is not None:
+            assert isinstance(batch, RolloutBatch)
+            minibatches = batch.sample_minibatches(task.batch_size, generator=task.generator)
+        for minibatch in minibatches:
+            loss, terms = objective.loss(task.policy, minibatch)
+            collected.append(terms)
+            if passes_target_kl(terms, task.target_kl):
+                return mean_terms(type(terms), collected)
+            loss = task.added_losses.add("policy", loss, task.policy, minibatch)
+            task.optimizer.step(loss, learning_rate)
+            hooks.train_batch(lambda terms=terms: mean_terms(type(terms), [terms]))  # type: ignore[misc]
+    return mean_terms(type(collected[0]), collected)
+
+
+def fit_to_env(config: ConfigT, env: Any) -> ConfigT:
+    """Return the config with the number of envs that ``env`` is, if it cannot be copied.
+
+    Unless the caller chose ``n_steps``, rollouts keep their number of rows.
+
+    Args:
+        config: has the fields ``n_envs`` and ``n_steps``.
+        env: what the user passed as env.
+    """
+    count = fixed_env_count(env)
+    sizes: Any = config
+    if count is None or count == sizes.n_envs or "n_envs" in config.model_fields_set:
+        return config
+    n_steps = sizes.n_steps
+    if "n_steps" not in config.model_fields_set:
+        n_steps = max(sizes.n_envs * sizes.n_steps // count, 1)
+    return config.replace(n_envs=count, n_steps=n_steps)
