@@ -24,14 +24,18 @@ from rlox.learners import (
     RolloutTask,
     choose_learner,
     make_metrics,
-    mean_terms,
-    passes_target_kl,
 )
 from rlox.logging import LoggerCallback
 from rlox.losses import ClippedSurrogate
 from rlox.networks.validate import refuse_network_options, require_actor, try_actor
 from rlox.nn import find_device, load_module_state, module_state, set_compute_dtype, torch_threads
-from rlox.rollouts import NETWORK_OPTIONS, fit_to_env, require_objective, require_same_option
+from rlox.rollouts import (
+    NETWORK_OPTIONS,
+    fit_to_env,
+    minimize_over_epochs,
+    require_objective,
+    require_same_option,
+)
 from rlox.training.hooks import Hooks
 from torch import nn
 
@@ -45,7 +49,7 @@ from rlox_marl.self_play import OpponentPool, require_two_players
 from rlox_marl.team_algorithm import TeamAlgorithm
 from rlox_marl.views import PolicyView, make_views
 
-__all__ = ["Team", "TeamRolloutAlgorithm", "minimize_over_epochs"]
+__all__ = ["Team", "TeamRolloutAlgorithm"]
 
 LOSS_OPTIONS = (*(field.name for field in fields(ClippedSurrogate)), "huber_delta")
 """The options that are numbers of the algorithm's own objective."""
@@ -409,36 +413,3 @@ def _check_memory(config: Any) -> None:
             f"opponents='{config.opponents}' needs policies without a memory, got "
             f"recurrent='{config.recurrent}'; leave one of them out"
         )
-
-
-def minimize_over_epochs(
-    task: RolloutTask,
-    batch: RolloutBatch,
-    objective: Objective,
-    learning_rate: float,
-    hooks: Hooks,
-) -> dict[str, float]:
-    """Minimise the objective for K epochs of minibatches (algorithm 1).
-
-    Args:
-        task: one policy, its optimiser, and how many epochs and rows.
-        batch: the steps in which its agents acted.
-        objective: PPO's, or with the values' options.
-        learning_rate: Adam's.
-        hooks: called after every gradient step.
-
-    Returns:
-        Means of the loss's terms over the minibatches.
-    """
-    assert task.batch_size is not None
-    collected: list[Any] = []
-    for _ in range(task.n_epochs):
-        for minibatch in batch.sample_minibatches(task.batch_size, generator=task.generator):
-            loss, terms = objective.loss(task.policy, minibatch)
-            collected.append(terms)
-            if passes_target_kl(terms, task.target_kl):
-                return mean_terms(type(terms), collected)
-            loss = task.added_losses.add("policy", loss, task.policy, minibatch)
-            task.optimizer.step(loss, learning_rate)
-            hooks.train_batch(lambda terms=terms: mean_terms(type(terms), [terms]))  # type: ignore[misc]
-    return mean_terms(type(collected[0]), collected)

@@ -144,9 +144,6 @@ REPLACED: dict[str, dict[str, str]] = {
         "SquashedGaussianPolicy._mean_and_log_std": "",
         "_squashed_log_prob": "",
     },
-    "rlox_marl.team": {
-        "minimize_over_epochs": "RolloutBatch.sample_minibatches passes_target_kl mean_terms"
-    },
     "rlox_marl.policies": {
         "TeamPolicy": "self.evaluate_actions self.get_logprob_and_entropy",
         "TeamPolicy.encode": "",
