@@ -33,7 +33,7 @@ def trained(algorithm: Any = PPO, env: Any = "CartPole-v1", **options: Any) -> A
 
 def policy_of(algorithm: Any) -> Any:
     """Return the policy, also of an algorithm that is made for teams."""
-    return algorithm.policy if hasattr(algorithm, "policy") else algorithm.learning.agent.policy
+    return algorithm.policy if hasattr(algorithm, "policy") else algorithm.policies["policy"]
 
 
 def in_torch(algorithm: Any, obs: Any, **options: Any) -> Any:

@@ -88,7 +88,7 @@ def test_a_subclass_and_a_hook_are_left_to_torch() -> None:
         pass
 
     with rlox.make("mappo", env=SPREAD, **SMALL) as algorithm:
-        (view,) = algorithm.learning.views
+        (view,) = algorithm.views
     made: list[Any] = []
 
     def own(observed: Any, acted: Any) -> torch.nn.Module:

@@ -1,21 +1,16 @@
-"""One agent's learning: PPO, with the parts that PPO has."""
+"""One agent in the place of a team: PPO, in core's frame of rollouts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
-import torch
-from rlox.batches import estimate_advantages
-from rlox.batches.rollout import RolloutBatch
 from rlox.config.model import changed
-from rlox.deployment import PolicyData
 from rlox.errors import ConfigError, EnvError
-from rlox.rollouts import make_agent
+from rlox.losses import ClippedSurrogate
+from rlox.rollouts import RolloutAlgorithm
 from rlox.training.hooks import Hooks
 
-__all__ = ["OneAgent"]
+__all__ = ["become_one_agent"]
 
 TEAM_OPTIONS = (
     "share_parameters", "team_reward", "normalize_values", "huber_delta", "critic_learning_rate",
@@ -23,87 +18,65 @@ TEAM_OPTIONS = (
 )  # fmt: skip
 """The options that say something about several agents, or that PPO does not have."""
 
+TAKEN = (
+    "streams", "collector", "optimizers", "learner", "added_losses", "schedules", "iterate",
+    "predict", "predict_team", "policy_data", "state_dict", "load_state_dict",
+)  # fmt: skip
+"""What a team's algorithm takes over from that of its one agent."""
 
-class OneAgent:
-    """Collects, learns and predicts for an env of one agent.
+
+def become_one_agent(algorithm: Any, **given: Any) -> None:
+    """Let an algorithm of teams do what PPO does, bit for bit and with any learner backend.
 
     Args:
-        algorithm: it gets the policy.
-        policy: see :class:`rlox.rollouts.actor_critic.ActorCritic`.
+        algorithm: its base has been initialised.
+        given: the constructor's ``policy``, ``schedules``, ``objective`` and ``added_losses``.
 
     Raises:
         ConfigError: an option needs several agents.
     """
-
-    def __init__(self, algorithm: Any, policy: Any) -> None:
-        cfg = algorithm.config
-        if cfg.n_agents not in (None, 1):
-            raise ConfigError(
-                f"n_agents is {cfg.n_agents}, but the env has one agent; pass a PettingZoo env, or "
-                "leave n_agents out"
-            )
-        cfg.replace(n_agents=1)  # raises if a minibatch does not fit the rollout of one agent
-        for name in TEAM_OPTIONS:
-            if changed(cfg, name):
-                raise ConfigError(
-                    f"{name}={getattr(cfg, name)!r} needs an env of several agents; leave it out "
-                    "for one agent, whose training is PPO's"
-                )
-        if cfg.critic not in ("auto", "local"):
-            raise ConfigError(
-                f"critic='{cfg.critic}' needs an env of several agents; one agent's critic sees "
-                "what the agent sees, so leave it out"
-            )
-        self._algorithm, self.actor = algorithm, self
-        adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
-        self.agent = agent = make_agent(algorithm, adam, policy)
-        self.collector = agent.collector
-        actions = algorithm.streams.numpy("native actions")
-        learner = algorithm.add_policy(
-            "policy", agent.policy, agent.optimizer, collector=agent.collector, actions=actions
+    cfg = algorithm.config
+    if cfg.n_agents not in (None, 1):
+        raise ConfigError(
+            f"n_agents is {cfg.n_agents}, but the env has one agent; pass a PettingZoo env, or "
+            "leave n_agents out"
         )
-        agent.mode = learner.mode
-
-    def collect(self, hooks: Hooks) -> dict[str, RolloutBatch]:
-        """Return a rollout with advantages."""
-        cfg = self._algorithm.config
-        unroll = self._algorithm.learner.collect(cfg.n_steps, hooks)
-        batch = estimate_advantages(unroll, self.agent.policy, cfg.gamma, cfg.gae_lambda)
-        hooks.rollout_end(batch)
-        return {"policy": batch}
-
-    def metrics(self) -> dict[str, Any]:
-        """Return nothing: the one agent's return is the env's, and there is nobody to play."""
-        return {"agents": {}, "optional": {}}
-
-    def predict(self, obs: Any, deterministic: bool, agent_idx: Any, **memory: Any) -> Any:
-        """Return an action for one observation, or actions for a batch.
-
-        Raises:
-            ValueError: there is no agent of that number.
-        """
-        if agent_idx != 0:
-            raise ValueError(f"agent_idx must be 0 for an env of one agent, got {agent_idx!r}")
-        return self.agent.predict(obs, deterministic, **memory)
-
-    def predict_team(self, obs: Any, deterministic: bool = True, **memory: Any) -> Any:
-        """Refuse: one agent is no team.
-
-        Raises:
-            EnvError: always.
-        """
-        raise EnvError(
-            "the policy is of one agent and the env has several; evaluate it on an env of one agent"
+    cfg.replace(n_agents=1)  # raises if a minibatch does not fit the rollout of one agent
+    for name in TEAM_OPTIONS:
+        if changed(cfg, name):
+            raise ConfigError(
+                f"{name}={getattr(cfg, name)!r} needs an env of several agents; leave it out "
+                "for one agent, whose training is PPO's"
+            )
+    if cfg.critic not in ("auto", "local"):
+        raise ConfigError(
+            f"critic='{cfg.critic}' needs an env of several agents; one agent's critic sees "
+            "what the agent sees, so leave it out"
         )
 
-    def policy_data(self, algorithm: str) -> PolicyData:
-        """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
-        return self.agent.policy_data(algorithm)
+    class OneAgent(RolloutAlgorithm):
+        name, config_class = algorithm.name, algorithm.config_class
+        objective_class, metrics_class = ClippedSurrogate, algorithm.metrics_class
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return policy, optimiser and collector."""
-        return self.agent.state_dict()
+        def _rollout(self, hooks: Hooks) -> Any:
+            batch, seen = super()._rollout(hooks)
+            return batch, {**seen, "agents": {}, "optional": {}}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore policy, optimiser and collector."""
-        self.agent.load_state_dict(state)
+        def predict(
+            self, obs: Any, deterministic: bool = True, agent_idx: Any = 0, **memory: Any
+        ) -> Any:
+            if agent_idx != 0:
+                raise ValueError(f"agent_idx must be 0 for an env of one agent, got {agent_idx!r}")
+            return super().predict(obs, deterministic, **memory)
+
+        def predict_team(self, obs: Any, deterministic: bool = True, **memory: Any) -> NoReturn:
+            raise EnvError(
+                "the policy is of one agent and the env has several; evaluate it on an env of one "
+                "agent"
+            )
+
+    one = OneAgent(algorithm.env_source, config=cfg, **given)
+    algorithm.resources.callback(one.close)
+    one.clock = algorithm.clock
+    vars(algorithm).update({name: getattr(one, name) for name in TAKEN})
+    algorithm.policies = {"policy": one.policy}

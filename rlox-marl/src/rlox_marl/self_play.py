@@ -190,6 +190,10 @@ class OpponentPool:
             self.games += 1
         self.begin(ended)
 
+    def metrics(self) -> dict[str, float]:
+        """Return what an iteration reports: the learner's rating, and how many it may play."""
+        return {"elo": self.rating, "pool_policies": float(len(self.members))}
+
     def state_dict(self) -> dict[str, Any]:
         """Return members, ratings, and who plays whom."""
         return {

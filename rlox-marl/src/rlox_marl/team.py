@@ -18,7 +18,6 @@ from rlox.envs import fixed_env_count
 from rlox.errors import CheckpointError, ConfigError
 from rlox.learners import (
     AddedLosses,
-    ChosenLearner,
     Losses,
     Objective,
     RolloutTask,
@@ -41,7 +40,7 @@ from torch import nn
 
 from rlox_marl.acting import TeamActor
 from rlox_marl.collector import MultiAgentCollector
-from rlox_marl.one_agent import OneAgent
+from rlox_marl.one_agent import become_one_agent
 from rlox_marl.optimizers import ActorCriticOptimizer, make_optimizer
 from rlox_marl.policies import make_team_policy
 from rlox_marl.running import RunningTeams, TeamPreprocessor
@@ -49,13 +48,10 @@ from rlox_marl.self_play import OpponentPool, require_two_players
 from rlox_marl.team_algorithm import TeamAlgorithm
 from rlox_marl.views import PolicyView, make_views
 
-__all__ = ["Team", "TeamRolloutAlgorithm"]
+__all__ = ["TeamRolloutAlgorithm"]
 
 LOSS_OPTIONS = (*(field.name for field in fields(ClippedSurrogate)), "huber_delta")
 """The options that are numbers of the algorithm's own objective."""
-
-ONE_AGENT_OPTIONS = ("clip_rewards",)
-"""PPO's options that teams do not have."""
 
 
 class TeamRolloutAlgorithm(TeamAlgorithm):
@@ -95,8 +91,9 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
     """Dataclass of what an iteration reports."""
     config: Any
     added_losses: AddedLosses
-    learning: OneAgent | Team
-    """What collects; it acts and keeps the envs too."""
+    collector: MultiAgentCollector
+    policies: dict[str, Any]
+    """By the names of their views."""
 
     def __init__(
         self,
@@ -120,52 +117,133 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
         super().__init__(
             source, config=fit_to_env(resolved, source), callbacks=callbacks, logger=logger
         )
-        cfg = self.config
-        own_rate = () if cfg.critic_learning_rate is None else ("critic_learning_rate",)
-        scheduled = ("learning_rate", "clip_eps", "ent_coef", *own_rate)
-        self.schedules = Schedules(cfg, scheduled, schedules)
         self.own_objective = objective
+        if self._has_team():
+            self._make_team(policy, schedules, added_losses)
+        else:
+            own = {"policy": policy, "objective": objective, "added_losses": added_losses}
+            become_one_agent(self, schedules=schedules, **own)
+
+    def _make_team(
+        self,
+        policy: Callable[..., nn.Module] | None,
+        schedules: Mapping[str, Callable[[int], float]] | None,
+        added_losses: Losses | None,
+    ) -> None:
+        """Make envs, policies and what learns them."""
+        cfg = self.config
+        if changed(cfg, "clip_rewards"):
+            raise ConfigError(
+                f"clip_rewards={cfg.clip_rewards!r} is not supported for several agents; leave it "
+                "out"
+            )
+        _check_memory(cfg)
+        if isinstance(policy, nn.Module) or (policy is not None and not callable(policy)):
+            raise TypeError(
+                "policy must be a callable (observation_space, action_space) -> module for several "
+                f"agents, one module for each policy, got {type(policy).__name__}"
+            )
+        scheduled = [name for name in cfg.schedule_bounds if getattr(cfg, name) is not None]
+        self.schedules = Schedules(cfg, scheduled, schedules)
         self.added_losses = AddedLosses(added_losses, ("policy",))
         self.device = find_device(cfg.device)
-        self.policies: dict[str, Any] = {}
-        self._first = self._objective(Schedules(cfg, scheduled).at(0, 0))
-        self._learners: dict[str, tuple[RolloutTask, ChosenLearner]] = {}
-        self.learning = (Team if self._has_team() else OneAgent)(self, policy)
-        self.collector, self.actor = self.learning.collector, self.learning.actor
+        env = self.make_envs(vectorization=cfg.vectorization)
+        if fixed_env_count(self.env_source) is None and cfg.critic in ("observations", "local"):
+            leave_out = getattr(env, "leave_out_state", None)  # of envs that may fail to give one
+            if leave_out is not None:
+                leave_out()
+        preprocessor = None
+        if cfg.normalize_observations or cfg.frame_stack > 1:
+            preprocessor = TeamPreprocessor(
+                env, normalize=cfg.normalize_observations, frame_stack=cfg.frame_stack
+            )
+        self.views = make_views(preprocessor or env, cfg.critic, cfg.share_parameters)
+        seed = self.streams.seeds("envs", 1)[0]
+        self.collector = MultiAgentCollector(
+            RunningTeams(env, seed, preprocessor=preprocessor),
+            self.views,
+            device=self.device,
+            team_reward=cfg.team_reward,
+            gamma=cfg.gamma,
+            gae_lambda=cfg.gae_lambda,
+            normalize_rewards=cfg.normalize_rewards,
+        )
+        first = self._objective(Schedules(cfg, scheduled).at(0, 0))
+        self.policies, self._learners = {}, {}
+        for view in self.views:
+            made = self.policies[view.name] = self._make_policy(view, policy)
+            if cfg.opponents != "none":
+                self.collector.pool = self._make_pool(made, env.n_envs)
+            optimizer: Any = make_optimizer(made, cfg)
+            self.optimizers[view.name] = optimizer
+            task = RolloutTask(
+                first,
+                made,
+                optimizer,
+                self.collector,
+                minimize_over_epochs,
+                self.device,
+                n_epochs=cfg.n_epochs,
+                batch_size=cfg.batch_size,
+                target_kl=cfg.target_kl,
+                generator=self.streams.torch("minibatches"),
+                added_losses=self.added_losses,
+            )
+            self._learners[view.name] = task, choose_learner(cfg.backend, task)
+        self.learner = self._learners[self.views[0].name][1]
+        generator = self.streams.torch("predict")
+        self.actor = TeamActor(
+            self.views, self.policies, env, generator, self.device, preprocessor=preprocessor
+        )
 
     @staticmethod
     @abstractmethod
     def make_objective(config: Any, rates: Mapping[str, float]) -> Objective:
         """Return what the policies minimise at these values of the schedules."""
 
-    def add_policy(self, name: str, policy: Any, optimizer: Any, **more: Any) -> ChosenLearner:
-        """Return what learns a policy from its rollouts.
+    def _make_policy(self, view: PolicyView, policy: Callable[..., nn.Module] | None) -> Any:
+        cfg, device = self.config, self.device
+        generator = self.streams.torch("policy")
+        made: Any
+        if policy is None:
+            made = make_team_policy(
+                view,
+                recurrent=cfg.recurrent,
+                memory_size=cfg.memory_size,
+                hidden=cfg.hidden,
+                network=cfg.network,
+                normalize_values=cfg.normalize_values,
+                generator=generator,
+            )
+        else:
+            made = policy(view.space, view.group.action_space)
+            require_actor(made)
+            if getattr(made, "generator", ...) is None:
+                made.generator = generator
+            if cfg.normalize_values != "none" and getattr(made, "value_norm", None) is None:
+                raise ConfigError(
+                    f"normalize_values='{cfg.normalize_values}' needs a policy with value_norm, "
+                    f"which {type(made).__name__} has not; give it one, or leave the option out"
+                )
+        made.to(device)
+        set_compute_dtype(made, cfg.compute_dtype)
+        if policy is not None:
+            try_actor(made, view.space, view.group.action_space, device)
+        return made
 
-        Args:
-            name: of the policy.
-            policy: on the device.
-            optimizer: of its parameters.
-            more: fields of the task.
-        """
-        cfg = self.config
-        task = RolloutTask(
-            self._first,
+    def _make_pool(self, policy: Any, n_envs: int) -> OpponentPool:
+        cfg, streams = self.config, self.streams
+        require_two_players(self.views)
+        return OpponentPool(
             policy,
-            optimizer,
-            update=minimize_over_epochs,
-            device=self.device,
-            n_epochs=cfg.n_epochs,
-            batch_size=cfg.batch_size,
-            target_kl=cfg.target_kl,
-            generator=self.streams.torch("minibatches"),
-            added_losses=self.added_losses,
-            **more,
+            n_envs,
+            size=cfg.pool_size,
+            drawn=cfg.opponents,
+            share=cfg.pool_share,
+            interval=cfg.pool_interval,
+            rng=streams.numpy("opponents"),
+            generator=streams.torch("opponents"),
         )
-        learner = choose_learner(cfg.backend, task)
-        self.policies[name], self.optimizers[name] = policy, optimizer
-        self._learners[name] = task, learner
-        self.learner = self.learner or learner
-        return learner
 
     def _objective(self, rates: Mapping[str, float]) -> Objective:
         """Return the user's own objective, or the algorithm's of now."""
@@ -177,24 +255,30 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
         rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
         objective = self._objective(rates)
         with torch_threads(self.config.torch_threads):
-            batches = self.learning.collect(hooks)
+            batches = self._collect(hooks)
+            hooks.rollout_end(batches)
             reports = [
                 self._update(name, batch, objective, rates, hooks)
                 for name, batch in batches.items()
                 if not self._says_nothing(batch)
             ]
         terms = {key: float(np.mean([one[key] for one in reports])) for key in (reports or [{}])[0]}
-        statistics = self.collector.statistics
+        pool = self.collector.pool
+        seen: dict[str, Any] = self.collector.statistics.metrics()
+        seen["optional"] = {} if pool is None else pool.metrics()
+        rate = rates["learning_rate"]
         return make_metrics(
-            self.metrics_class,
-            terms,
-            self.added_losses,
-            mean_reward=statistics.mean_return,
-            mean_episode_length=statistics.mean_length,
-            episodes=float(statistics.finished),
-            learning_rate=rates["learning_rate"],
-            **self.learning.metrics(),
+            self.metrics_class, terms, self.added_losses, **seen, learning_rate=rate
         )
+
+    def _collect(self, hooks: Hooks) -> dict[str, RolloutBatch]:
+        """Return a rollout with advantages for each policy whose agents acted."""
+        pool, preprocessor = self.collector.pool, self.collector.envs.preprocessor
+        if pool is not None:
+            (policy,) = self.policies.values()
+            pool.freeze(policy, self.clock.env_steps)
+        with nullcontext() if preprocessor is None else preprocessor.sharing():
+            return self.collector.collect(self.policies, self.config.n_steps, hooks.env_step)
 
     def _says_nothing(self, batch: RolloutBatch) -> bool:
         """Return whether there is one advantage alone, which cannot be standardised."""
@@ -224,149 +308,10 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
 
     def state_dict(self) -> dict[str, Any]:
         """Return policies, optimisers, envs and memories."""
-        return self.learning.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned."""
-        self.learning.load_state_dict(state)
-
-
-class Team:
-    """The policies, envs and memories of several agents.
-
-    Args:
-        algorithm: it gets the policies, and frees the envs.
-        policy: the user's own, or ``None``.
-    """
-
-    def __init__(self, algorithm: Any, policy: Callable[..., nn.Module] | None) -> None:
-        cfg = algorithm.config
-        for name in ONE_AGENT_OPTIONS:
-            if changed(cfg, name):
-                raise ConfigError(
-                    f"{name}={getattr(cfg, name)!r} is not supported for several agents; leave it "
-                    "out"
-                )
-        _check_memory(cfg)
-        if isinstance(policy, nn.Module) or (policy is not None and not callable(policy)):
-            raise TypeError(
-                "policy must be a callable (observation_space, action_space) -> module for several "
-                f"agents, one module for each policy, got {type(policy).__name__}"
-            )
-        self._algorithm = algorithm
-        env = algorithm.make_envs(vectorization=cfg.vectorization)
-        if (
-            cfg.critic in ("observations", "local")
-            and fixed_env_count(algorithm.env_source) is None
-        ):
-            leave_out = getattr(env, "leave_out_state", None)  # of envs that may fail to give one
-            if leave_out is not None:
-                leave_out()
-        preprocessor = None
-        if cfg.normalize_observations or cfg.frame_stack > 1:
-            preprocessor = TeamPreprocessor(
-                env, normalize=cfg.normalize_observations, frame_stack=cfg.frame_stack
-            )
-        self.views = make_views(preprocessor or env, cfg.critic, cfg.share_parameters)
-        seed = algorithm.streams.seeds("envs", 1)[0]
-        self.collector = MultiAgentCollector(
-            RunningTeams(env, seed, preprocessor=preprocessor),
-            self.views,
-            device=algorithm.device,
-            team_reward=cfg.team_reward,
-            gamma=cfg.gamma,
-            gae_lambda=cfg.gae_lambda,
-            normalize_rewards=cfg.normalize_rewards,
-        )
-        for view in self.views:
-            made = self._make_policy(view, policy)
-            if cfg.opponents != "none":
-                self.collector.pool = self._make_pool(made, env.n_envs)
-            optimizer = make_optimizer(made, cfg)
-            algorithm.add_policy(view.name, made, optimizer, collector=self.collector)
-        self.actor = TeamActor(
-            self.views,
-            algorithm.policies,
-            env,
-            algorithm.streams.torch("predict"),
-            algorithm.device,
-            preprocessor=preprocessor,
-        )
-
-    def _make_policy(self, view: PolicyView, policy: Callable[..., nn.Module] | None) -> Any:
-        cfg, device = self._algorithm.config, self._algorithm.device
-        generator = self._algorithm.streams.torch("policy")
-        made: Any
-        if policy is None:
-            made = make_team_policy(
-                view,
-                recurrent=cfg.recurrent,
-                memory_size=cfg.memory_size,
-                hidden=cfg.hidden,
-                network=cfg.network,
-                normalize_values=cfg.normalize_values,
-                generator=generator,
-            )
-        else:
-            made = policy(view.space, view.group.action_space)
-            require_actor(made)
-            if getattr(made, "generator", ...) is None:
-                made.generator = generator
-            if cfg.normalize_values != "none" and getattr(made, "value_norm", None) is None:
-                raise ConfigError(
-                    f"normalize_values='{cfg.normalize_values}' needs a policy with value_norm, "
-                    f"which {type(made).__name__} has not; give it one, or leave the option out"
-                )
-        made.to(device)
-        set_compute_dtype(made, cfg.compute_dtype)
-        if policy is not None:
-            try_actor(made, view.space, view.group.action_space, device)
-        return made
-
-    def _make_pool(self, policy: Any, n_envs: int) -> OpponentPool:
-        cfg, streams = self._algorithm.config, self._algorithm.streams
-        require_two_players(self.views)
-        return OpponentPool(
-            policy,
-            n_envs,
-            size=cfg.pool_size,
-            drawn=cfg.opponents,
-            share=cfg.pool_share,
-            interval=cfg.pool_interval,
-            rng=streams.numpy("opponents"),
-            generator=streams.torch("opponents"),
-        )
-
-    def collect(self, hooks: Hooks) -> dict[str, RolloutBatch]:
-        """Return a rollout with advantages for each policy whose agents acted."""
-        policies, pool = self._algorithm.policies, self.collector.pool
-        if pool is not None:
-            (policy,) = policies.values()
-            pool.freeze(policy, self._algorithm.clock.env_steps)
-        preprocessor = self.collector.envs.preprocessor
-        with nullcontext() if preprocessor is None else preprocessor.sharing():
-            n_steps = self._algorithm.config.n_steps
-            batches = self.collector.collect(policies, n_steps, hooks.env_step)
-        hooks.rollout_end(batches)
-        return batches
-
-    def metrics(self) -> dict[str, Any]:
-        """Return the mean return of each agent, and the learner's rating where it plays a pool."""
-        returns, pool = self.collector.statistics.agent_returns, self.collector.pool
-        rating = {}
-        if pool is not None:
-            rating = {"elo": pool.rating, "pool_policies": float(len(pool.members))}
+        collector = self.collector
         return {
-            "agents": {f"return/{agent}": value for agent, value in returns.items()},
-            "optional": rating,
-        }
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return policies, optimisers, envs and memories."""
-        algorithm, collector = self._algorithm, self.collector
-        return {
-            "policies": {name: module_state(one) for name, one in algorithm.policies.items()},
-            "optimizers": {name: one.state_dict() for name, one in algorithm.optimizers.items()},
+            "policies": {name: module_state(one) for name, one in self.policies.items()},
+            "optimizers": {name: one.state_dict() for name, one in self.optimizers.items()},
             "envs": collector.envs.state_dict(),
             "rewards": {name: one.state_dict() for name, one in collector.reward_scalers.items()},
             "memory": collector.memory_state(),
@@ -380,7 +325,7 @@ class Team:
             CheckpointError: the policies are another team's, or it was saved with another choice of
                 what is normalised.
         """
-        policies, collector = self._algorithm.policies, self.collector
+        policies, collector = self.policies, self.collector
         if set(state["policies"]) != set(policies):
             raise CheckpointError(
                 f"it holds the policies {', '.join(sorted(state['policies']))}, and the env's team "
@@ -388,7 +333,7 @@ class Team:
             )
         for name, policy in policies.items():
             load_module_state(policy, state["policies"][name])
-            self._algorithm.optimizers[name].load_state_dict(state["optimizers"][name])
+            self.optimizers[name].load_state_dict(state["optimizers"][name])
         scalers = collector.reward_scalers
         require_same_option("normalize_rewards", bool(state.get("rewards")), bool(scalers))
         exact = collector.envs.load_state_dict(state["envs"])

@@ -185,7 +185,6 @@ class TeamValueAlgorithm(TeamAlgorithm):
 
     def iterate(self, hooks: Hooks) -> TeamValueMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
-        statistics = self.collector.statistics
         collected: list[tuple[float, float]] = []
         with torch_threads(self.config.torch_threads), flush_denormals():
             self._learn_due(hooks, collected)  # what an interrupted iteration left
@@ -196,14 +195,11 @@ class TeamValueAlgorithm(TeamAlgorithm):
                     break
         means = np.mean(collected, axis=0) if collected else (float("nan"), float("nan"))
         return TeamValueMetrics(
-            mean_reward=statistics.mean_return,
-            mean_episode_length=statistics.mean_length,
-            episodes=float(statistics.finished),
+            **self.collector.statistics.metrics(),
             q_loss=float(means[0]),
             q_value=float(means[1]),
             epsilon=self._now("epsilon"),
             learning_rate=self._now("learning_rate"),
-            agents={f"return/{agent}": one for agent, one in statistics.agent_returns.items()},
         )
 
     @torch.no_grad()

@@ -72,6 +72,11 @@ class TeamStatistics:
         """Mean return of each agent over the window's episodes; NaN before the first."""
         return {agent: one.mean_return for agent, one in self._agents.items()}
 
+    def metrics(self) -> dict[str, Any]:
+        """Return what an iteration reports of them, and of each agent ``return/<agent>``."""
+        returns = {f"return/{agent}": one for agent, one in self.agent_returns.items()}
+        return {**self._team.metrics(), "agents": returns}
+
     def state_dict(self) -> dict[str, Any]:
         """Return the running sums and the windows."""
         agents = {agent: one.state_dict() for agent, one in self._agents.items()}
