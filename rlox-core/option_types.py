@@ -112,10 +112,11 @@ class Module:
         found = {}
         for name, cls in self.classes.items():
             values = _values(cls)
-            if "config_class" in values and (constructor := self.constructor(name)):
+            own = {getattr(node, "name", "") for node in cls.body} | values.keys()
+            if "config_class" in own and own & {"__init__", "arguments"}:
                 options = self.options(ast.unparse(values["config_class"]))
                 places = ast.literal_eval(values["arguments"]) if "arguments" in values else ()
-                arguments = {k: options.get(k, "Any") for k in places} | constructor
+                arguments = {k: options.get(k, "Any") for k in places} | self.constructor(name)
                 found[name] = options, arguments
         return found
 
@@ -131,8 +132,6 @@ class Module:
             return found
         methods = {node.name: node for node in cls.body if isinstance(node, ast.FunctionDef)}
         if "__init__" not in methods:
-            if "arguments" not in _values(cls):
-                return {}
             return self.constructor(re.split(r"\W", ast.unparse(cls.bases[0]))[0])
         given = methods["__init__"].args
         return {

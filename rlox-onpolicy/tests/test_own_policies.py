@@ -196,7 +196,7 @@ def test_actors_act_with_the_learners_buffers(backend: str) -> None:
     with IMPALA("CartPole-v1", policy=policy, **options) as impala:
         impala.train(64)
         (actor,) = impala.actors._started._actors
-        unroll = actor.collect(impala.actors.weights(impala.agent))
+        unroll = actor.collect(impala.actors.weights(impala))
         with torch.no_grad():
             expected = evaluate_actions(impala.policy, step_rows(unroll))[0]
     assert not torch.equal(impala.policy.norm.running_mean, torch.zeros(4))

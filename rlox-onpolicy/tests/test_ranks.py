@@ -67,7 +67,7 @@ def train(work):
     for _ in range(work.get("times", 1)):
         algorithm.train(work["steps"])
     flat = algorithm.optimizers["policy"].parameters.numpy()
-    preprocessor = getattr(algorithm, "collector", getattr(algorithm, "actors", None)).preprocessor
+    preprocessor = algorithm.collector.preprocessor
     found = {
         "hash": hashlib.sha256(flat.tobytes()).hexdigest(),
         "finite": bool(np.isfinite(flat).all()),

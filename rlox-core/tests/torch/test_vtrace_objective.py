@@ -124,16 +124,16 @@ def reference_loss(policy: DiscretePolicy, unroll: Unroll, objective: VTraceActo
 
 
 @pytest.mark.parametrize("pg_rho_bar", [1.0, 0.6, 2.0])
-@pytest.mark.parametrize("reduction", ["mean", "sum"])
-def test_loss_and_gradient_equal_the_reference(pg_rho_bar: float, reduction: Any) -> None:
+@pytest.mark.parametrize("loss_reduction", ["mean", "sum"])
+def test_loss_and_gradient_equal_the_reference(pg_rho_bar: float, loss_reduction: Any) -> None:
     """Of one update, in double precision, with truncations, to 1e-9."""
     unroll, policy = random_unroll(np.random.default_rng(3)), make_double_policy()
     objective = VTraceActorCritic(
         gamma=0.9, vf_coef=0.4, ent_coef=0.02, rho_bar=0.8, c_bar=0.7, pg_rho_bar=pg_rho_bar,
-        reduction=reduction,
+        loss_reduction=loss_reduction,
     )  # fmt: skip
     parameters = list(policy.parameters())
-    expected = reference_loss(policy, unroll, objective) * (T * N if reduction == "sum" else 1)
+    expected = reference_loss(policy, unroll, objective) * (T * N if loss_reduction == "sum" else 1)
     loss, terms = objective.loss(policy, unroll)
     torch.testing.assert_close(loss, expected, rtol=1e-9, atol=1e-9)
     found = torch.autograd.grad(loss, parameters)

@@ -48,6 +48,7 @@ class A2C(RolloutAlgorithm):
 
     name = "a2c"
     config_class = A2CConfig
+    config: A2CConfig
     objective_class = PolicyGradient
     metrics_class = A2CMetrics
     arguments = ("env_id", "n_envs", "seed", "policy", "logger", "callbacks")

@@ -1,26 +1,122 @@
-"""The actors of an algorithm's env and config."""
+"""The frame of algorithms that learn from the unrolls of actors."""
 
 from __future__ import annotations
 
 import copy
 import importlib
 from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
+from rlox.batches.unrolls import join_unrolls, on_device
 from rlox.config.composition import selection
+from rlox.config.model import resolve_config
 from rlox.envs.make import fixed_env_count
 from rlox.errors import ConfigError
-from rlox.rollouts import ActorCritic, Collector, PolicyMaker
-from rlox.rollouts.actors import ActorPlan, ActorRollouts
-from torch import nn
+from rlox.rollouts import ActorPlan, ActorRollouts, RolloutAlgorithm, RolloutMetrics
+from rlox.training.hooks import Hooks
 
-if TYPE_CHECKING:
-    from rlox.algorithm import Algorithm
+from rlox_onpolicy.actor_options import ActorsConfig
 
-    from rlox_onpolicy.actor_options import ActorsConfig
+__all__ = ["ActorAlgorithm", "ActorMetrics", "fit_to_envs", "worker_options"]
 
-__all__ = ["fit_to_envs", "make_actor_critic", "start_actors", "worker_options"]
+
+@dataclass(frozen=True, kw_only=True)
+class ActorMetrics(RolloutMetrics):
+    """What one iteration reports of actors."""
+
+    lag_min: float
+    """Updates between the weights that acted and those that learn, over the unrolls."""
+    lag_mean: float
+    lag_max: float
+    queue: float
+    """Unrolls that were ready and wait for the next updates."""
+    unrolls_dropped: float
+    """So far, for a lag beyond ``max_lag``."""
+    restarts: float
+    """Of actors so far."""
+
+
+class ActorAlgorithm(RolloutAlgorithm):
+    """Actors in threads or processes collect, with weights that may be older than the learner's.
+
+    Args:
+        env_id: a gymnasium id, a callable that makes an env, an env or a vector env (one actor), or
+            a list of vector envs, one for each actor.
+        policy: see :class:`rlox.rollouts.RolloutAlgorithm`; actors act with copies of it.
+        callbacks: hooks into training; ``on_step`` comes when an unroll has arrived.
+        worker_addresses: ``host:port`` of env workers that serve ``env_id``
+            (``env_backend="grpc"``), divided evenly among the actors, or a text of them separated
+            by commas; ``None``: the envs are built here. Checkpoints do not hold them.
+    """
+
+    config_class: ClassVar[type[ActorsConfig]]
+    config: ActorsConfig
+    actors: ActorRollouts
+
+    def _resolve(self, env_id: Any, config: Any, options: dict[str, Any]) -> ActorsConfig:
+        options |= worker_options(env_id, options.pop("worker_addresses", None))
+        return fit_to_envs(resolve_config(self.config_class, config, **options), env_id)
+
+    def _env_options(self) -> dict[str, Any]:
+        cfg = self.config
+        return {
+            "env_backend": selection(cfg, "env_backend"),
+            "vectorization": cfg.vectorization,
+            "env_kwargs": cfg.env_kwargs,
+        }
+
+    def _make_collector(self) -> ActorRollouts:
+        cfg = self.config
+        self.actors = ActorRollouts(
+            self.env_source,
+            self._env_options(),
+            n_actors=cfg.n_actors,
+            n_envs=cfg.n_envs,
+            normalize_observations=cfg.normalize_observations,
+            frame_stack=cfg.frame_stack,
+            clip_rewards=cfg.clip_rewards,
+        )
+        return self.actors
+
+    def _complete(self) -> None:
+        """Build the actors, now that there is a policy."""
+        cfg = self.config
+        plan = ActorPlan(
+            env=self.env_source,
+            policy=copy.deepcopy(self.policy).cpu(),
+            n_actors=cfg.n_actors,
+            n_envs=cfg.n_envs,
+            n_steps=cfg.n_steps,
+            seed=self.streams.seeds("actors", 1)[0],
+            backend=cfg.backend if cfg.device == "cpu" else "auto",
+            normalize_observations=cfg.normalize_observations,
+            frame_stack=cfg.frame_stack,
+            torch_threads=cfg.torch_threads,
+            deadline=cfg.worker_timeout,
+            max_restarts=cfg.max_restarts,
+            **self._env_options(),
+        )
+        self.actors.start(
+            plan,
+            selection(cfg, "actor_backend"),
+            order=cfg.order,
+            min_actors=cfg.min_workers,
+            per_update=cfg.update_size,
+            queue_size=cfg.queue_size,
+            max_lag=cfg.max_lag,
+        )
+
+    def iterate(self, hooks: Hooks) -> Any:
+        """Take the unrolls that actors have collected, and learn from them."""
+        metrics = super().iterate(hooks)
+        self.actors.version += 1
+        return metrics
+
+    def _rollout(self, hooks: Hooks) -> tuple[Any, dict[str, float]]:
+        """Return the unrolls of an update side by side."""
+        seen = dict(vars(self.actors.gather(self, hooks)))
+        return on_device(join_unrolls(seen.pop("unrolls")), self.device), seen
 
 
 def fit_to_envs(config: ActorsConfig, env: Any) -> ActorsConfig:
@@ -80,85 +176,3 @@ def worker_options(env_id: Any, addresses: Sequence[str] | str | None) -> dict[s
         )
     importlib.import_module("rlox.distributed")
     return {"env_backend": "grpc", "worker_addresses": addresses}
-
-
-def make_actor_critic(
-    algorithm: Algorithm,
-    env: Any,
-    make_optimizer: partial[Any],
-    policy: nn.Module | PolicyMaker | None,
-) -> tuple[ActorCritic, ActorRollouts]:
-    """Return policy and optimiser for an env and a config, and the actors, not begun.
-
-    The algorithm gets its optimiser, and its close frees the actors.
-
-    Args:
-        algorithm: has the config.
-        env: an id, a callable, a vector env, or one for each actor.
-        make_optimizer: see :class:`rlox.nn.FlatOptimizer`.
-        policy: see :class:`rlox.rollouts.actor_critic.ActorCritic`.
-    """
-    cfg: ActorsConfig = algorithm.config
-    actors = ActorRollouts(
-        env,
-        _env_options(cfg),
-        n_actors=cfg.n_actors,
-        n_envs=cfg.n_envs,
-        normalize_observations=cfg.normalize_observations,
-        frame_stack=cfg.frame_stack,
-        clip_rewards=cfg.clip_rewards,
-    )
-    agent = ActorCritic(
-        env,
-        algorithm.streams,
-        make_optimizer,
-        policy=policy,
-        collector=cast("Collector", actors),
-        hidden=cfg.hidden,
-        network=cfg.network,
-        recurrent=cfg.recurrent,
-        memory_size=cfg.memory_size,
-        max_grad_norm=cfg.max_grad_norm,
-        device=cfg.device,
-        threads=cfg.torch_threads,
-    )
-    algorithm.resources.callback(agent.close)
-    algorithm.optimizers = {"policy": agent.optimizer}
-    return agent, actors
-
-
-def start_actors(algorithm: Algorithm, env: Any, agent: ActorCritic, actors: ActorRollouts) -> None:
-    """Build the actors of an algorithm that has its policy."""
-    cfg: ActorsConfig = algorithm.config
-    plan = ActorPlan(
-        env=env,
-        policy=copy.deepcopy(agent.policy).cpu(),
-        n_actors=cfg.n_actors,
-        n_envs=cfg.n_envs,
-        n_steps=cfg.n_steps,
-        seed=algorithm.streams.seeds("actors", 1)[0],
-        backend=cfg.backend if cfg.device == "cpu" else "auto",
-        normalize_observations=cfg.normalize_observations,
-        frame_stack=cfg.frame_stack,
-        torch_threads=cfg.torch_threads,
-        deadline=cfg.worker_timeout,
-        max_restarts=cfg.max_restarts,
-        **_env_options(cfg),
-    )
-    actors.start(
-        plan,
-        selection(cfg, "actor_backend"),
-        order=cfg.order,
-        min_actors=cfg.min_workers,
-        per_update=cfg.update_size,
-        queue_size=cfg.queue_size,
-        max_lag=cfg.max_lag,
-    )
-
-
-def _env_options(config: ActorsConfig) -> dict[str, Any]:
-    return {
-        "env_backend": selection(config, "env_backend"),
-        "vectorization": config.vectorization,
-        "env_kwargs": config.env_kwargs,
-    }

@@ -19,7 +19,7 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
     yield AlgorithmSpec(
         name="appo",
         summary="PPO's surrogate near a target network, on the unrolls of actors.",
-        config="rlox_onpolicy.appo_config:APPOConfig",
+        config="rlox_onpolicy.actor_options:APPOConfig",
         factory="rlox_onpolicy.appo:APPO",
         paper="https://arxiv.org/abs/1912.00167",
         takes=("worker_addresses",),
@@ -34,7 +34,7 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
     yield AlgorithmSpec(
         name="impala",
         summary="Actors beside a learner that corrects their lag by V-trace.",
-        config="rlox_onpolicy.impala_config:IMPALAConfig",
+        config="rlox_onpolicy.actor_options:IMPALAConfig",
         factory="rlox_onpolicy.impala:IMPALA",
         paper="https://arxiv.org/abs/1802.01561",
     )

@@ -49,6 +49,7 @@ class PPO(RolloutAlgorithm):
 
     name = "ppo"
     config_class = PPOConfig
+    config: PPOConfig
     objective_class = ClippedSurrogate
     metrics_class = PPOMetrics
     arguments = ("env_id", "n_envs", "seed", "policy", "logger", "callbacks")

@@ -72,7 +72,7 @@ class VTraceActorCritic:
     """Bound c̄ of the ratios that pass corrections back; decides how fast they are learned."""
     pg_rho_bar: float = 1.0
     """Bound of the ratios in the advantages."""
-    reduction: Literal["mean", "sum"] = "mean"
+    loss_reduction: Literal["mean", "sum"] = "mean"
     """Over the TN steps."""
 
     def loss(self, policy: Any, minibatch: Unroll) -> tuple[Tensor, VTraceTerms]:
@@ -96,7 +96,7 @@ class VTraceActorCritic:
         value_loss = (values - vs).square().mean()
         mean_entropy = entropy.mean()
         loss = policy_loss + self.vf_coef * value_loss - self.ent_coef * mean_entropy
-        if self.reduction == "sum":
+        if self.loss_reduction == "sum":
             loss = loss * math.prod(shape)
         terms = VTraceTerms(
             policy_loss.detach(),

@@ -26,7 +26,7 @@ from rlox.spaces.rows import ObservationRows
 from rlox.training.hooks import Hooks
 
 if TYPE_CHECKING:
-    from rlox.rollouts.actor_critic import ActorCritic
+    from rlox.rollouts.algorithm import RolloutAlgorithm
 
 __all__ = ["ActorRollouts", "Gathered"]
 
@@ -169,26 +169,26 @@ class ActorRollouts:
         assert self._pool is not None
         return self._pool
 
-    def weights(self, agent: ActorCritic) -> Weights:
+    def weights(self, learner: RolloutAlgorithm) -> Weights:
         """Return a copy of what actors act with now.
 
         Args:
-            agent: has the policy and its optimiser.
+            learner: has the policy and its optimiser.
         """
         moments = None
         if self.preprocessor is not None and self.preprocessor.moments:
             moments = self.preprocessor.state_dict()
-        buffers = {name: _copied(buffer) for name, buffer in agent.policy.named_buffers()}
-        return Weights(self.version, _copied(agent.optimizer.parameters), moments, buffers)
+        buffers = {name: _copied(buffer) for name, buffer in learner.policy.named_buffers()}
+        return Weights(self.version, _copied(learner.optimizer.parameters), moments, buffers)
 
-    def gather(self, agent: ActorCritic, hooks: Hooks) -> Gathered:
+    def gather(self, learner: RolloutAlgorithm, hooks: Hooks) -> Gathered:
         """Let the actors go on with new weights, and return the unrolls of the next update.
 
         Args:
-            agent: see :meth:`weights`.
+            learner: see :meth:`weights`.
             hooks: called once for each vector step, when its unroll has arrived.
         """
-        taken = self._started.take(self.weights(agent))
+        taken = self._started.take(self.weights(learner))
         lags = [self.version - unroll.weights_version for unroll in taken.unrolls]
         with nullcontext() if self.preprocessor is None else self.preprocessor.sharing():
             for unroll in taken.unrolls:
