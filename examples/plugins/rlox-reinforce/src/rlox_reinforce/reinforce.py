@@ -17,108 +17,45 @@ Deviations from Williams:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import Any, final
 
-import numpy.typing as npt
-import torch
-from rlox.algorithm import Algorithm
-from rlox.callbacks import Callback
-from rlox.config.model import Config, resolve_config
-from rlox.logging import LoggerCallback
-from rlox.losses import PolicyGradient
-from rlox.nn import torch_threads
-from rlox.rollouts.actor_critic import ActorCritic
-from rlox.training.hooks import Hooks
+from rlox.losses import PolicyGradientTerms, evaluate_actions, standardize
+from rlox.rollouts import RolloutAlgorithm
+from torch import Tensor
 
 from rlox_reinforce.config import ReinforceConfig
 
-__all__ = ["Reinforce", "ReinforceMetrics"]
+__all__ = ["BaselinedReturns", "Reinforce"]
 
 
 @dataclass(frozen=True)
-class ReinforceMetrics:
-    """What one iteration reports."""
+class BaselinedReturns:
+    """What is minimised: -mean (G - b) log π + c mean (G - b)², the first without b's gradient."""
 
-    mean_reward: float
-    """Mean return of the last 100 finished episodes; NaN before the first."""
-    policy_loss: float
-    baseline_loss: float
-    """Mean squared error of the baseline, in squared returns."""
-    entropy: float
-    """In nats."""
+    baseline_coef: float
+    """Weight c of the baseline's squared error."""
+
+    def loss(self, policy: Any, minibatch: Any) -> tuple[Tensor, PolicyGradientTerms]:
+        """Return the loss of a rollout's steps, and what is reported of it."""
+        log_probs, entropy, baseline = evaluate_actions(policy, minibatch)
+        # for λ = 1 the advantages are G_t - b(s_t), and the returns are G_t
+        policy_loss = -(standardize(minibatch.advantages) * log_probs).mean()
+        baseline_loss = (minibatch.returns - baseline).square().mean()
+        loss = policy_loss + self.baseline_coef * baseline_loss
+        terms = policy_loss.detach(), baseline_loss.detach(), entropy.mean().detach()
+        return loss, PolicyGradientTerms(*terms)
 
 
 @final
-class Reinforce(Algorithm):
+class Reinforce(RolloutAlgorithm):
     """Monte-Carlo policy gradient for discrete and continuous actions.
 
-    Args:
-        env: a gymnasium id, a callable that makes an env, an env or a vector env.
-        config: a :class:`ReinforceConfig`, a mapping, or the path of a YAML or JSON file.
-        callbacks: hooks into training.
-        logger: receives the metrics of every iteration.
-        options: options of :class:`ReinforceConfig`, which win over ``config``.
+    The arguments are those of :class:`rlox.rollouts.RolloutAlgorithm`, with the options of
+    :class:`ReinforceConfig`.
     """
 
-    name: ClassVar[str] = "reinforce"
-    config_class: ClassVar[type[Config]] = ReinforceConfig
-
-    def __init__(
-        self,
-        env: Any,
-        *,
-        config: ReinforceConfig | Mapping[str, Any] | str | Path | None = None,
-        callbacks: Iterable[Callback] | Callback | None = None,
-        logger: LoggerCallback | None = None,
-        **options: Any,
-    ) -> None:
-        resolved = resolve_config(ReinforceConfig, config, **options)
-        super().__init__(env, config=resolved, callbacks=callbacks, logger=logger)
-        cfg: ReinforceConfig = self.config
-        self.agent = ActorCritic(
-            env,
-            self.streams,
-            partial(torch.optim.Adam, fused=True),
-            hidden=cfg.hidden,
-            max_grad_norm=cfg.max_grad_norm,
-            n_envs=cfg.n_envs,
-            gamma=cfg.gamma,
-            gae_lambda=1.0,  # then a batch's returns are the Monte-Carlo returns G_t
-        )
-        self.resources.callback(self.agent.close)
-        self.optimizers = {"policy": self.agent.optimizer}
-
-    def iterate(self, hooks: Hooks) -> ReinforceMetrics:
-        """Collect T steps of N envs, then take one gradient step."""
-        cfg: ReinforceConfig = self.config
-        with torch_threads(1):
-            batch = self.agent.collect(cfg.n_steps, hooks)
-            # for λ = 1 the advantages are G_t - b(s_t)
-            objective = PolicyGradient(cfg.baseline_coef, normalize_advantages=True)
-            loss, terms = objective.loss(self.agent.policy, batch)
-            self.agent.optimizer.step(loss, cfg.learning_rate)
-        episodes = self.agent.collector.statistics
-        metrics = ReinforceMetrics(
-            mean_reward=episodes.mean_return,
-            policy_loss=terms.policy_loss.item(),
-            baseline_loss=terms.value_loss.item(),
-            entropy=terms.entropy.item(),
-        )
-        hooks.train_batch(lambda: vars(metrics))
-        return metrics
-
-    def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
-        """Return an action for one observation, or actions for a batch; see ``Algorithm``."""
-        return self.agent.predict(obs, deterministic)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return policy, optimiser and collector."""
-        return self.agent.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore policy, optimiser and collector."""
-        self.agent.load_state_dict(state)
+    name = "reinforce"
+    config_class = ReinforceConfig
+    objective_class = BaselinedReturns
+    arguments = ("env_id", "n_envs", "seed", "policy", "logger", "callbacks")
