@@ -64,7 +64,7 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
         policy: of several agents a callable from a view's nested observation space and the action
             space of an agent to a module with the methods of
             :class:`rlox.protocols.OnPolicyActor`; of one agent see
-            :class:`rlox.rollouts.actor_critic.ActorCritic`; ``None``: networks that fit the spaces.
+            :class:`rlox.rollouts.RolloutAlgorithm`; ``None``: networks that fit the spaces.
         logger: receives the metrics of every iteration.
         callbacks: hooks into training.
         config: of the class :attr:`config_class`, a mapping, or the path of a YAML or JSON file.

@@ -1,6 +1,5 @@
 """Rollouts: collecting them with a policy, and the frame of the algorithms that do."""
 
-from rlox.rollouts.actor_critic import ActorCritic, Collector, make_agent
 from rlox.rollouts.actors import (
     Actor,
     ActorPlan,
@@ -28,11 +27,9 @@ from rlox.rollouts.writer import EnvMemory, MemoryActor, UnrollWriter
 __all__ = [
     "NETWORK_OPTIONS",
     "Actor",
-    "ActorCritic",
     "ActorPlan",
     "ActorPool",
     "ActorRollouts",
-    "Collector",
     "EnvMemory",
     "Gathered",
     "LocalActor",
@@ -47,7 +44,6 @@ __all__ = [
     "UnrollWriter",
     "Weights",
     "fit_to_env",
-    "make_agent",
     "make_objective",
     "minimize_over_epochs",
     "require_objective",
