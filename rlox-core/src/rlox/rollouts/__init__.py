@@ -18,10 +18,11 @@ from rlox.rollouts.algorithm import (
     RolloutAlgorithm,
     RolloutMetrics,
     fit_to_env,
+    make_objective,
     minimize_over_epochs,
+    require_objective,
 )
 from rlox.rollouts.collector import RolloutCollector, require_same_option
-from rlox.rollouts.objectives import make_objective, require_objective
 from rlox.rollouts.writer import EnvMemory, MemoryActor, UnrollWriter
 
 __all__ = [

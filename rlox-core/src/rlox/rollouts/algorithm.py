@@ -6,7 +6,7 @@ gradient steps in torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from rlox.algorithm import Algorithm
 from rlox.batches.rollout import RolloutBatch, Unroll, estimate_advantages
 from rlox.callbacks import Callback
 from rlox.config.composition import selection
-from rlox.config.model import UNSET, Config, resolve_config
+from rlox.config.model import UNSET, Config, changed, resolve_config
 from rlox.config.schedules import Schedules
 from rlox.deployment import PolicyData
 from rlox.envs.make import fixed_env_count
@@ -44,7 +44,6 @@ from rlox.nn import (
 )
 from rlox.protocols import RecurrentActor
 from rlox.rollouts.collector import RolloutCollector
-from rlox.rollouts.objectives import make_objective, require_objective
 from rlox.spaces import ActionRows, remembered
 from rlox.training.hooks import Hooks
 
@@ -54,10 +53,13 @@ __all__ = [
     "RolloutAlgorithm",
     "RolloutMetrics",
     "fit_to_env",
+    "make_objective",
     "minimize_over_epochs",
+    "require_objective",
 ]
 
 ConfigT = TypeVar("ConfigT", bound=Config)
+ObjectiveT = TypeVar("ObjectiveT")
 
 PolicyMaker = Callable[[Space[Any], Space[Any]], nn.Module]
 """From the observation space and the action space of one env to a policy."""
@@ -408,3 +410,56 @@ def fit_to_env(config: ConfigT, env: Any) -> ConfigT:
     if "n_steps" not in config.model_fields_set:
         n_steps = max(sizes.n_envs * sizes.n_steps // count, 1)
     return config.replace(n_envs=count, n_steps=n_steps)
+
+
+def make_objective(
+    kind: type[ObjectiveT], config: Config, rates: Mapping[str, float]
+) -> ObjectiveT:
+    """Return an objective with the numbers of now.
+
+    Args:
+        kind: a dataclass; its fields that are no options of the config keep their defaults.
+        config: the algorithm's.
+        rates: values of the options that may be schedules, which win over the config.
+    """
+    options = type(config).model_fields
+    names = [field.name for field in fields(kind) if field.name in options]  # type: ignore[arg-type]
+    return kind(**{name: rates[name] if name in rates else getattr(config, name) for name in names})
+
+
+def require_objective(
+    objective: Objective | None,
+    options: Sequence[str],
+    config: Config,
+    keywords: Mapping[str, Any],
+    schedules: Mapping[str, Callable[[int], float]] | None,
+) -> None:
+    """Check an objective of the user's own, which brings all the numbers of its loss.
+
+    Args:
+        objective: what the user passed.
+        options: the numbers of the algorithm's own objective.
+        config: what the options resolve to.
+        keywords: the options that were passed one by one. They alone count if the config has every
+            option, as a saved one does.
+        schedules: what the user passed.
+
+    Raises:
+        ConfigError: an option or a schedule would be ignored.
+        TypeError: the objective has no method ``loss``.
+    """
+    if objective is None:
+        return
+    if not callable(getattr(objective, "loss", None)):
+        raise TypeError(
+            "objective must have a method loss(policy, minibatch) -> (scalar, terms), got "
+            f"{objective!r}"
+        )
+    saved = config.model_fields_set == set(type(config).model_fields)
+    given = keywords if saved else config.given()
+    for name in options:
+        if (name in given and changed(config, name)) or name in (schedules or {}):
+            raise ConfigError(
+                f"{name} is a number of the algorithm's own objective, and objective= brings all "
+                "of its own; leave it out, and set it in the objective"
+            )
