@@ -156,11 +156,9 @@ class RolloutAlgorithm(Algorithm):
         self.schedules = Schedules(cfg, scheduled, schedules)
         self.own_objective = objective
         self.device = find_device(cfg.device)
-        if policy is not None and (isinstance(policy, nn.Module) or not callable(policy)):
-            require_actor(policy)
         self.collector = self._make_collector()
         self.resources.callback(self.collector.close)
-        self.policy: Any = self._make_policy(policy)
+        self.policy = self._make_policy(policy)
         # asked once: the protocol's answer takes a sixth of a prediction
         self._has_memory = isinstance(self.policy, RecurrentActor)
         if (length := getattr(cfg, "seq_len", None)) is not None and not self._has_memory:
@@ -218,16 +216,17 @@ class RolloutAlgorithm(Algorithm):
             seq_len=getattr(cfg, "seq_len", None),
         )
 
-    def _make_policy(self, given: nn.Module | PolicyMaker | None) -> nn.Module:
+    def _make_policy(self, given: nn.Module | PolicyMaker | None) -> Any:
         """Return what acts and learns: the user's own, once it is known to fit, or the default."""
         cfg = self.config
         spaces = self.collector.observation_space, self.collector.env.action_space
         generator = self.streams.torch("policy")
+        policy: Any = given
         if given is None:
             names = {name: getattr(cfg, name) for name in NETWORK_OPTIONS}
-            policy: nn.Module = make_policy(*spaces, **names, generator=generator)
-        else:
-            policy = given if isinstance(given, nn.Module) else given(*spaces)
+            policy = make_policy(*spaces, **names, generator=generator)
+        elif callable(given) and not isinstance(given, nn.Module):
+            policy = given(*spaces)
         require_actor(policy)
         if getattr(policy, "generator", ...) is None:
             setattr(policy, "generator", generator)  # noqa: B010
@@ -422,9 +421,9 @@ def make_objective(
         config: the algorithm's.
         rates: values of the options that may be schedules, which win over the config.
     """
-    options = type(config).model_fields
-    names = [field.name for field in fields(kind) if field.name in options]  # type: ignore[arg-type]
-    return kind(**{name: rates[name] if name in rates else getattr(config, name) for name in names})
+    values = {**vars(config), **rates}
+    names = [field.name for field in fields(kind) if field.name in values]  # type: ignore[arg-type]
+    return kind(**{name: values[name] for name in names})
 
 
 def require_objective(
