@@ -35,7 +35,7 @@ def train(updates):
     with flush_denormals():
         for _ in range(updates):
             batch = agent.experience.draw()
-            learnt = agent.learner.step(Learn.ALL, batch, 3e-4)
+            learnt = agent.learner.step("learn", batch, 3e-4)
             agent.experience.batches.write_back(batch.indices, Latent(**learnt.outputs))
     if DEVICE == "cuda":
         torch.cuda.synchronize()

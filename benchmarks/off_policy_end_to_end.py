@@ -48,7 +48,6 @@ from products import (
 )
 from rlox import set_num_threads
 from rlox.algorithms import DQN, SAC, TD3
-from rlox.learners.transitions import Learn
 from rlox.nn import flush_denormals, torch_threads
 from rlox.training.hooks import Hooks
 
@@ -249,7 +248,7 @@ def where_time_goes(repeats: int = 50) -> tuple[dict[str, float], dict[str, floa
         learn, floor = [], []
         # in turn, as their ratio is what counts
         for _ in range(9):
-            learn.append(milliseconds(lambda: learner.step(Learn.ALL, batch, 1e-9)))
+            learn.append(milliseconds(lambda: learner.step("learn", batch, 1e-9)))
             floor.append(milliseconds(products.run))
     learnt, multiplied = summary(learn)["median"], summary(floor)["median"]
     parts = {

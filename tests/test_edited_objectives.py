@@ -18,18 +18,11 @@ import rlox.losses
 import torch
 from rlox.batches.transitions import TransitionBatch
 from rlox.errors import BackendError
-from rlox.learners.terms import QTerms
-from rlox.learners.transitions import (
-    Learn,
-    ReplayTask,
-    Step,
-    StepResult,
-    choose_replay_learner,
-)
-from rlox.learners.value_objectives import QLearning
+from rlox.learners.transitions import Parts, ReplayTask, StepResult, choose_replay_learner
 from rlox.losses import ClippedSurrogate
 from rlox.networks import DiscreteQNetwork
 from rlox.nn import FlatOptimizer
+from rlox_offpolicy.dqn import QLearning
 from small_algorithms import dataset
 
 digests = pytest.importorskip("rlox_native.digests")
@@ -82,14 +75,14 @@ EDITS = [
     ("ppo", "rlox.spaces.rows:ActionRows.to_env"),
     ("ppo", "rlox.batches.rollout:add_values"),
     ("a2c", "rlox.losses:PolicyGradient.loss"),
-    ("sac", "rlox_offpolicy.sac:SAC._learn"),
+    ("sac", "rlox_offpolicy.sac:SoftActorCritic.learn"),
     ("sac", "rlox_offpolicy.sac:soft_values"),
     ("sac", "rlox.networks.policies:SquashedGaussianPolicy.get_action_and_logprob"),
-    ("sac", "rlox_offpolicy.sac:SAC._sample"),
-    ("td3", "rlox_offpolicy.td3:DeterministicActorCritic.learn_policy"),
-    ("dqn", "rlox_offpolicy.dqn:DQN._learn"),
-    ("dqn", "rlox_offpolicy.action_values:td_targets"),
-    ("iql", "rlox_offline.iql:IQL._learn"),
+    ("sac", "rlox_offpolicy.sac:SoftActorCritic.act"),
+    ("td3", "rlox_offpolicy.td3:TwinDelayed.learn_policy"),
+    ("dqn", "rlox_offpolicy.dqn:QLearning.learn"),
+    ("dqn", "rlox_offpolicy.dqn:td_targets"),
+    ("iql", "rlox_offline.iql:IQL.learn"),
     ("iql", "rlox_offline.iql:expectile_loss"),
     ("cql", "rlox_offline.cql:CQL._penalty"),
     ("td3_bc", "rlox_offline.losses:bc_loss"),
@@ -176,41 +169,48 @@ def test_a_subclass_and_an_attribute_of_one_object_are_found() -> None:
     assert REASON in trained("ppo", objective=objective).learner.reason
     assert calls
 
-    from rlox_offpolicy.sac import SAC
+    from rlox_offpolicy.sac import SAC, SoftActorCritic
 
-    class Changed(SAC):  # type: ignore[misc]
-        def _learn(self, batch: Any, learning_rate: float) -> Any:
+    class Changed(SoftActorCritic):
+        def learn(self, *arguments: Any) -> Any:
             calls.clear()
-            return super()._learn(batch, learning_rate)
+            return super().learn(*arguments)
 
-    changed = Changed("Pendulum-v1", **REPLAY)
+    class Changing(SAC):  # type: ignore[misc]
+        def make_objective(self, size: int) -> Changed:
+            return Changed(**vars(super().make_objective(size)))
+
+    changed = Changing("Pendulum-v1", **REPLAY)
     changed.train(40)
-    assert changed.learner.reason.endswith(f"Changed._learn {REASON}")
+    assert "knows SoftActorCritic, not its subclass Changed" in changed.learner.reason
     assert not calls
 
 
 def strange(learn: Any) -> Any:
-    """Return what learns a stranger's task with rlox's objective."""
+    """Return what learns a stranger's task with rlox's objective, but for its step."""
     network, target = DiscreteQNetwork(4, 2, 8), DiscreteQNetwork(4, 2, 8)
     optimizer = FlatOptimizer(network, partial(torch.optim.Adam))
-    parts = {"network": network, "target": target, "optimizer": optimizer}
-    steps = {Learn.VALUES: Step(learn, QTerms)}
-    task = ReplayTask(QLearning(), torch.device("cpu"), parts, steps)
-    return choose_replay_learner("native", task)
+    networks = {"network": network, "network_target": target}
+    parts = Parts(
+        networks, {"network": optimizer}, torch.device("cpu"), lambda _: torch.Generator()
+    )
+    objective = QLearning()
+    object.__setattr__(objective, "learn", learn)
+    return choose_replay_learner("native", ReplayTask(objective, parts))
 
 
 def test_a_strangers_own_step_is_not_replaced() -> None:
     """The objective alone does not say what the step computes."""
 
-    def learn(batch: TransitionBatch, learning_rate: float) -> StepResult:
+    def learn(parts: Parts, batch: TransitionBatch, learning_rate: float) -> StepResult:
         raise NotImplementedError
 
     with pytest.raises(BackendError, match=rf"learn {REASON}"):
         strange(learn)
-    with pytest.raises(BackendError, match=rf"functools.partial {REASON}"):
+    with pytest.raises(BackendError, match=rf"learn {REASON}"):
         strange(partial(learn))
     with pytest.raises(BackendError, match=r"the source of .* is not there to compare"):
-        strange(eval("lambda batch, learning_rate: None"))
+        strange(eval("lambda parts, batch, learning_rate: None"))
 
 
 PROGRAM = """
@@ -226,12 +226,12 @@ for folder in sys.argv[1:]:
         print(rlox.make(name, env=env).learner)
 """
 FILE_EDITS: list[tuple[str, str, str, tuple[str | None, ...]]] = [
-    ("sac.py", "0.5 * (batch", "0.7 * (batch", ("sac.SAC._learn", None)),
+    ("sac.py", "0.5 * (batch", "0.7 * (batch", ("sac.SoftActorCritic.learn", None)),
     ("targets.py", "rewards, discounts", "discounts, rewards",
-     ("sac.td_targets", "action_values.td_targets")),
-    ("dqn.py", "1, keepdim=True", "1, keepdim=1", (None, "dqn.DQN._learn")),
-    ("sac.py", "polyak_update(self.critic, self.target, ",
-     "polyak_update(  # moves\n\n  self.critic,\n self.target, ", (None, None)),
+     ("sac.td_targets", "dqn.td_targets")),
+    ("dqn.py", "1, keepdim=True", "1, keepdim=1", (None, "dqn.QLearning.learn")),
+    ("sac.py", "polyak_update(parts.critic, parts.critic_target, ",
+     "polyak_update(  # moves\n\n  parts.critic,\n parts.critic_target, ", (None, None)),
     ("targets.py", '"""Return y = r', '"""It is r', (None, None)),
 ]  # fmt: skip
 """File of a copy, what becomes what in it, and the functions that are then learnt in torch."""

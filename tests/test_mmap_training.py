@@ -29,6 +29,11 @@ def make(**options: Any) -> DQN:
     return rlox.make("dqn", env="CartPole-v1", **{**SMALL, **options})  # type: ignore[no-any-return]
 
 
+def parameters(dqn: DQN) -> torch.Tensor:
+    """Return those of the network, in a row."""
+    return dqn.optimizers["network"].parameters
+
+
 def test_learns_the_same_as_from_memory_and_leaves_no_file(tmp_path: Path) -> None:
     """Same seed, same bits as buffer='uniform', past the buffer's size; the file goes with it."""
     with make(buffer="mmap", hot_capacity=20, buffer_folder=str(tmp_path)) as mapped:
@@ -39,7 +44,9 @@ def test_learns_the_same_as_from_memory_and_leaves_no_file(tmp_path: Path) -> No
     assert not list(tmp_path.iterdir())
     uniform = make()
     uniform.train(480)
-    assert torch.equal(mapped.optimizer.parameters, uniform.optimizer.parameters)
+    assert torch.equal(
+        mapped.optimizers["network"].parameters, uniform.optimizers["network"].parameters
+    )
 
 
 def test_resume_with_the_buffer_is_exact(tmp_path: Path) -> None:
@@ -52,7 +59,9 @@ def test_resume_with_the_buffer_is_exact(tmp_path: Path) -> None:
     arguments = {"hot_capacity": 30}  # where rows lie makes no difference
     with DQN.from_checkpoint(tmp_path / "half.safetensors", **arguments) as resumed:
         resumed.train(240)
-        assert torch.equal(half.optimizer.parameters, resumed.optimizer.parameters)
+        assert torch.equal(
+            half.optimizers["network"].parameters, resumed.optimizers["network"].parameters
+        )
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from rlox.errors import BackendError
-from rlox.learners.value_objectives import QLearning
 from rlox_offline.cql import CQL
 from rlox_offline.datasets import Dataset
 from rlox_offline.iql import IQL
@@ -123,7 +122,9 @@ def test_runs_are_exact_across_a_checkpoint_and_another_backend(case: str, tmp_p
 @pytest.mark.parametrize("case", ["td3_bc", "cql", "iql"])
 def test_native_refuses_what_it_cannot_do(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked for by name, the reason is an error; auto goes on with torch."""
-    monkeypatch.setattr("rlox_native.replay_learner.OBJECTIVES", {QLearning: None})
+    monkeypatch.setattr(
+        "rlox_native.replay_learner.OBJECTIVES", {"rlox_offpolicy.dqn.QLearning": None}
+    )
     name = type(make(case, "torch").objective).__name__
     with pytest.raises(BackendError, match=f"it knows the objectives QLearning, not {name}"):
         make(case, "native")

@@ -14,7 +14,6 @@ from equal_updates import TOLERANCE, relative_error
 from rlox.batches.transitions import TransitionBatch
 from rlox.config.model import UNSET
 from rlox.errors import BackendError
-from rlox.learners.transitions import Learn
 from rlox.networks import (
     DeterministicPolicy,
     DiscreteQNetwork,
@@ -97,8 +96,7 @@ cases = pytest.mark.parametrize("case", CASES)
 
 def parts_of(algorithm: Any) -> dict[str, Any]:
     """Return the networks and optimisers by name."""
-    owner = getattr(algorithm, "actor_critic", None)
-    return algorithm._parts if owner is None else owner.parts  # type: ignore[no-any-return]
+    return algorithm._saved  # type: ignore[no-any-return]
 
 
 def parameters_of(algorithm: Any) -> dict[str, torch.Tensor]:
@@ -214,7 +212,7 @@ def test_actions_are_those_that_torch_chooses(name: str) -> None:
         for backend in ("native", "torch")
     )
     obs = torch.randn(300, 4 if kind is DQN else 3, generator=torch.Generator().manual_seed(5))
-    acting = [getattr(each, "actor_critic", each)._choose for each in (native, torch_)]
+    acting = [each._choose for each in (native, torch_)]
     assert acting[0] == native.learner.learner.act
     for parameters in (None, 0.9):
         for algorithm in (native, torch_):
@@ -245,17 +243,15 @@ def test_gradients_and_parameters_equal_autograd(name: str) -> None:
             policy = parts_of(algorithm).get("policy")
             if getattr(policy, "generator", None) is not None:
                 policy.generator.manual_seed(taken)
-            steps_of: Any = {DQN: (Learn.VALUES,), SAC: (Learn.ALL,)}
-            for step in steps_of.get(kind, (Learn.VALUES, Learn.POLICY)):
+            for step in algorithm.objective.due(2):
                 learner.step(step, batch, 1e-3)
         if taken in (1, steps):
             assert_alike(parameters_of(made[0]), parameters_of(made[1]), TOLERANCE)
             ours = made[0].learner.learner.gradients()
             parts = parts_of(made[1])
-            names = ["optimizer"] if kind is DQN else ["policy_optimizer", "critic_optimizer"]
-            for gradients, of in zip(
-                [ours] if kind is DQN else ours, [parts[n] for n in names], strict=True
-            ):
+            learnt = ["network"] if kind is DQN else ["policy", "critic"]
+            moved = [parts[f"{name}_optimizer"] for name in learnt]
+            for gradients, of in zip([ours] if kind is DQN else ours, moved, strict=True):
                 assert relative_error(gradients, of.gradients) < TOLERANCE
 
 
@@ -335,7 +331,7 @@ def test_native_refuses_what_it_cannot_do() -> None:
     """Asked for by name, the reason is an error before any work."""
     with pytest.raises(BackendError, match="learns the default networks, not Linear"):
         DQN("CartPole-v1", network=torch.nn.Linear(4, 2), backend="native")
-    with pytest.raises(BackendError, match="not the distributions of returns"):
+    with pytest.raises(BackendError, match="QuantileQLearning, a subclass of QLearning"):
         DQN("CartPole-v1", distributional="qr-dqn", backend="native")
     with pytest.raises(BackendError, match="plain linear layers"):
         DQN("CartPole-v1", noisy=True, backend="native")

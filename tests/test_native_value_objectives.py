@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 from dataclasses import dataclass, fields
 from functools import partial
 from types import SimpleNamespace
@@ -11,21 +12,23 @@ import pytest
 import torch
 from rlox.batches.transitions import TransitionBatch
 from rlox.errors import BackendError
-from rlox.learners.terms import AddedLosses, QTerms
-from rlox.learners.transitions import Learn, ReplayTask, Step, StepResult, choose_replay_learner
-from rlox.learners.value_objectives import QLearning, SoftActorCritic
+from rlox.learners.terms import AddedLosses
+from rlox.learners.transitions import Parts, ReplayObjective, ReplayTask, choose_replay_learner
 from rlox.networks import DiscreteQNetwork, polyak_update
 from rlox.nn import FlatOptimizer
-from rlox_native.replay_learner import OBJECTIVES, make_replay_learner
+from rlox_native.replay_learner import OBJECTIVES, Known, make_replay_learner
+from rlox_offpolicy.dqn import QLearning
+from rlox_offpolicy.sac import SoftActorCritic
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda kind: kind.__name__)
-def test_native_knows_every_field_of_its_objectives(objective: type[Any]) -> None:
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_native_knows_every_field_of_its_objectives(objective: str) -> None:
     """A field added to one of them is refused until the Rust code heeds it."""
-    assert {field.name for field in fields(objective)} == OBJECTIVES[objective].fields
+    kind = pkgutil.resolve_name(objective)
+    assert {field.name for field in fields(kind)} == set(OBJECTIVES[objective].fields.split())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PessimisticQ(QLearning):
     """A stranger's objective with a number that native does not know."""
 
@@ -36,9 +39,10 @@ class Renamed(QLearning):
     """A subclass that may compute anything."""
 
 
-@dataclass(frozen=True)
-class Strange:
+class Strange(ReplayObjective):
     """An objective unlike those of rlox."""
+
+    learn, mode = QLearning().learn, QLearning().mode
 
 
 class Stranger:
@@ -53,26 +57,14 @@ class Stranger:
         )
         polyak_update(self.network, self.target, 1.0)
         self.optimizer = FlatOptimizer(self.network, partial(torch.optim.Adam))
-        parts = {"network": self.network, "target": self.target, "optimizer": self.optimizer}
-        self.task = ReplayTask(
-            objective,
+        parts = Parts(
+            {"network": self.network, "network_target": self.target},
+            {"network": self.optimizer},
             torch.device("cpu"),
-            parts,
-            {Learn.VALUES: Step(self.learn, QTerms)},
-            added_losses=AddedLosses(added, ("network",)),
+            lambda _: generator,
+            AddedLosses(added, ("network",)),
         )
-        self.learner = choose_replay_learner(backend, self.task)
-
-    def learn(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
-        """Take a step down the Huber loss."""
-        with torch.no_grad():
-            values = self.target(batch.next_obs).amax(-1)
-            targets = batch.rewards + batch.discounts * values
-        q = self.network(batch.obs).gather(-1, batch.actions).squeeze(-1)
-        loss = torch.nn.functional.smooth_l1_loss(q, targets)
-        self.optimizer.step(loss, learning_rate)
-        terms = QTerms(loss.detach(), q.detach().mean())
-        return StepResult(terms, (q - targets).detach())
+        self.learner = choose_replay_learner(backend, ReplayTask(objective, parts))
 
 
 def batch() -> TransitionBatch:
@@ -104,15 +96,15 @@ def test_other_objectives_fall_back_to_torch_with_the_reason(objective: Any, rea
     assert mine.learner.backend == "torch"
     with pytest.raises(BackendError, match=reason):
         raise BackendError(mine.learner.reason)
-    mine.learner.step(Learn.VALUES, batch(), 1e-2)
+    mine.learner.step("learn", batch(), 1e-2)
     with pytest.raises(BackendError, match=f"'native' cannot do this: it {reason}"):
         Stranger(objective, "native")
 
 
 def test_a_field_that_a_known_objective_gains_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until native's table has it."""
-    known = SimpleNamespace(make=None, fields=frozenset({"tau"}))
-    monkeypatch.setitem(OBJECTIVES, SoftActorCritic, known)
+    known = Known(SimpleNamespace, "learn", "tau")
+    monkeypatch.setitem(OBJECTIVES, "rlox_offpolicy.sac.SoftActorCritic", known)
     task: Any = SimpleNamespace(objective=SoftActorCritic(None))
     with pytest.raises(BackendError, match="the field 'target_entropy' of SoftActorCritic"):
         make_replay_learner(task)
@@ -139,7 +131,7 @@ def test_double_precision_is_torchs() -> None:
     singles = {key: x for key, x in vars(batch()).items() if x is not None}
     doubles = {key: x.double() if x.is_floating_point() else x for key, x in singles.items()}
     before = mine.optimizer.parameters.clone()
-    mine.learner.step(Learn.VALUES, TransitionBatch(**doubles), 1e-2)
+    mine.learner.step("learn", TransitionBatch(**doubles), 1e-2)
     assert not torch.equal(before, mine.optimizer.parameters)
     with pytest.raises(BackendError, match=f"'native' cannot do this: {reason}"):
         Stranger(QLearning(), "native", dtype=torch.float64)

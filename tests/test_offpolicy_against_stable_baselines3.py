@@ -103,11 +103,11 @@ def test_dqn_updates_agree() -> None:
     with torch.no_grad():
         for target in theirs.q_net_target.parameters():
             target.add_(0.1 * torch.randn(target.shape))
-    copied(linear_pairs(ours.target.net, theirs.q_net_target.q_net))
+    copied(linear_pairs(ours.network_target.net, theirs.q_net_target.q_net))
     given = batches(3, 4, 2)
     train_theirs(theirs, given)
     for batch in given:
-        ours._learn(batch, RATE)
+        ours.objective.learn(ours.parts, batch, RATE)
     assert_moved_alike(pairs, before)
 
 
@@ -144,11 +144,11 @@ def test_qr_dqn_updates_agree() -> None:
     with torch.no_grad():
         for target in theirs.quantile_net_target.parameters():
             target.add_(0.1 * torch.randn(target.shape))
-    copied(pairs(ours.target.net, theirs.quantile_net_target.quantile_net))
+    copied(pairs(ours.network_target.net, theirs.quantile_net_target.quantile_net))
     given = batches(3, 4, n_actions)
     train_theirs(theirs, given)
     for batch in given:
-        ours._learn(batch, RATE)
+        ours.objective.learn(ours.parts, batch, RATE)
     assert_moved_alike(learning, before)
 
 
@@ -192,9 +192,9 @@ def test_sac_updates_agree(auto_entropy: bool, monkeypatch: pytest.MonkeyPatch) 
         learning_rate=RATE, **OURS,
     )  # fmt: skip
     pairs = squashed_pairs(ours.policy, theirs.actor) + critic_pairs(ours.critic, theirs.critic)
-    targets = critic_pairs(ours.target, theirs.critic_target)
+    targets = critic_pairs(ours.critic_target, theirs.critic_target)
     if auto_entropy:
-        pairs.append((ours.temperature.log_alpha.detach().reshape(1), theirs.log_ent_coef))
+        pairs.append((ours.alpha.log_alpha.detach().reshape(1), theirs.log_ent_coef))
     with torch.no_grad():
         for target in theirs.critic_target.parameters():
             target.add_(0.1 * torch.randn(target.shape))
@@ -210,7 +210,7 @@ def test_sac_updates_agree(auto_entropy: bool, monkeypatch: pytest.MonkeyPatch) 
     queue = [noise[i] for i in (1, 0, 3, 2, 5, 4)]
     monkeypatch.setattr(torch, "randn", lambda *_, **__: queue.pop(0))
     for batch in given:
-        ours._learn(batch, RATE)
+        ours.objective.learn(ours.parts, batch, RATE)
     monkeypatch.undo()
     assert_moved_alike(pairs, before)
     assert_moved_alike(targets, before_targets)
@@ -224,11 +224,10 @@ def test_td3_and_ddpg_updates_agree(algorithm: Any) -> None:
         "MlpPolicy", "Pendulum-v1", policy_kwargs={"net_arch": [256, 256]}, **THEIRS
     )
     ours = algorithm("Pendulum-v1", learning_rate=RATE, **OURS)
-    learner = ours.actor_critic
-    pairs = linear_pairs(learner.policy.net, theirs.actor.mu)
-    pairs += critic_pairs(learner.critic, theirs.critic)
-    targets = linear_pairs(learner.policy_target.net, theirs.actor_target.mu)
-    targets += critic_pairs(learner.critic_target, theirs.critic_target)
+    pairs = linear_pairs(ours.policy.net, theirs.actor.mu)
+    pairs += critic_pairs(ours.critic, theirs.critic)
+    targets = linear_pairs(ours.policy_target.net, theirs.actor_target.mu)
+    targets += critic_pairs(ours.critic_target, theirs.critic_target)
     with torch.no_grad():
         for _, target in targets:
             target.add_(0.1 * torch.randn(target.shape))
@@ -236,10 +235,9 @@ def test_td3_and_ddpg_updates_agree(algorithm: Any) -> None:
     given = batches(4, 3, None)
     torch.manual_seed(5)
     train_theirs(theirs, given)
-    learner._noise.manual_seed(5)
+    ours.parts.stream("target noise").manual_seed(5)
     for step, batch in enumerate(given, start=1):
-        learner.learn_values(batch, RATE)
-        if step % learner.policy_delay == 0:
-            learner.learn_policy(batch, RATE)
+        for name in ours.objective.due(step):
+            getattr(ours.objective, name)(ours.parts, batch, RATE)
     assert_moved_alike(pairs, before)
     assert_moved_alike(targets, before_targets)

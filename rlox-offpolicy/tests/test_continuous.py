@@ -14,13 +14,12 @@ import torch
 from gymnasium import spaces
 from rlox.config.model import UNSET
 from rlox.errors import ConfigError, SpaceError
-from rlox.learners.transitions import Learn
 from rlox.networks import SquashedGaussianPolicy, TwinQNetwork
+from rlox.replay.exploration import GaussianNoise
 from rlox.testing import check_algorithm, check_resume
 from rlox_offpolicy.configs import SACConfig
 from rlox_offpolicy.ddpg import DDPG
 from rlox_offpolicy.discrete_sac import DiscreteSAC
-from rlox_offpolicy.exploration import GaussianNoise
 from rlox_offpolicy.sac import SAC
 from rlox_offpolicy.td3 import TD3
 
@@ -118,7 +117,7 @@ def test_sac_samples_its_policy_and_td3_adds_noise_of_its_deviation() -> None:
         for parameter in td3.policy.parameters():
             parameter.zero_()
     with torch.no_grad():
-        actions = [td3.actor_critic._act(torch.zeros(1, 2)) for _ in range(5000)]
+        actions = [td3._act(torch.zeros(1, 2)) for _ in range(5000)]
     assert np.std(actions) == pytest.approx(0.2, rel=0.03)
     assert np.array_equal(td3.predict(np.zeros(2)), td3.predict(np.zeros(2), deterministic=False))
     sac = SAC(Lever(), **SMALL)
@@ -130,18 +129,16 @@ def test_sac_samples_its_policy_and_td3_adds_noise_of_its_deviation() -> None:
 def test_td3_delays_policy_and_targets() -> None:
     """With a delay of 3 both change with every third gradient step only."""
     td3 = TD3(Lever(), **{**SMALL, "learning_starts": 0, "policy_delay": 3})
-    actor_critic, learner, seen = td3.actor_critic, td3.learner, []
+    learner, seen = td3.learner, []
 
-    def watch(name: Learn, *arguments: Any) -> Any:
-        if name is Learn.VALUES:
-            networks = (
-                actor_critic.policy, actor_critic.policy_target, actor_critic.critic_target
-            )  # fmt: skip
+    def watch(name: str, *arguments: Any) -> Any:
+        if name == "learn_values":
+            networks = td3.policy, td3.policy_target, td3.critic_target
             flat = [torch.cat([p.flatten() for p in n.parameters()]).clone() for n in networks]
             seen.append(flat)
         return learner.step(name, *arguments)
 
-    actor_critic.learner = SimpleNamespace(step=watch, takes_arrays=learner.takes_arrays)
+    td3.learner = SimpleNamespace(step=watch, takes_arrays=learner.takes_arrays)
     td3.train(32)
     for part in range(3):
         changes = [
@@ -155,10 +152,10 @@ def test_learnt_temperature_moves_towards_the_target_entropy() -> None:
     for target, sign in ((-50.0, -1), (50.0, 1)):
         sac = SAC(Lever(), **SMALL, target_entropy=target)
         sac.train(32)
-        assert np.sign(sac.temperature.value().item() - 1.0) == sign
+        assert np.sign(sac.alpha.value().item() - 1.0) == sign
     fixed = SAC(Lever(), **SMALL, auto_entropy=False, alpha=0.3)
     assert fixed.train(32)["alpha"] == pytest.approx(0.3)
-    assert SAC(Lever(), **SMALL).target_entropy == -2
+    assert SAC(Lever(), **SMALL).objective.target_entropy == -2
 
 
 @pytest.mark.parametrize(("algorithm", "env"), [(SAC, "Pendulum-v1"), (DiscreteSAC, "CartPole-v1")])
@@ -170,7 +167,7 @@ def test_a_fixed_temperature_is_the_configs_whatever_was_saved(
         trained = algorithm(env, **SMALL, auto_entropy=auto_entropy, alpha=0.5)
         trained.save(tmp_path / "saved.rlox")
         restored = algorithm.from_checkpoint(tmp_path / "saved.rlox", alpha=0.1)
-        assert restored.temperature.value().item() == pytest.approx(expected)
+        assert restored.alpha.value().item() == pytest.approx(expected)
 
 
 def test_sac_maximises_reward_and_entropy_of_a_bandit() -> None:

@@ -136,8 +136,8 @@ def test_a_step_of_the_critics_passes_both_halves_at_once() -> None:
     optimizer = torch.optim.Adam(critic.parameters(), lr=1e-2, betas=(0.5, 0.999))
     loss.backward()
     optimizer.step()
-    learnt = crossq._learn_values(batch, 1e-2)
-    assert float(learnt.terms.q_loss) == pytest.approx(float(loss.detach()), rel=1e-4)
+    learnt = crossq.objective.learn_values(crossq.parts, batch, 1e-2)
+    assert float(learnt.terms["q_loss"]) == pytest.approx(float(loss.detach()), rel=1e-4)
     assert not crossq.critic.training
     for ours, theirs in zip(crossq.critic.parameters(), critic.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-3)
@@ -151,18 +151,18 @@ def test_the_policy_learns_every_third_step(monkeypatch: pytest.MonkeyPatch) -> 
     steps: list[str] = []
     before = crossq.learner.step
 
-    def step(kind: Any, batch: Any, learning_rate: float) -> Any:
+    def step(name: str, batch: Any, learning_rate: float) -> Any:
         critic = copy.deepcopy(crossq.critic.state_dict())
-        result = before(kind, batch, learning_rate)
+        result = before(name, batch, learning_rate)
         same = all(torch.equal(critic[n], v) for n, v in crossq.critic.state_dict().items())
-        assert same == (kind.name == "POLICY")
-        steps.append(kind.name)
+        assert same == (name == "learn_policy")
+        steps.append(name.removeprefix("learn_"))
         return result
 
     monkeypatch.setattr(type(crossq.learner), "step", lambda _, *args: step(*args))
     crossq.train(16)
     learnt = "".join(name[0] for name in steps)
-    assert learnt.startswith("VVVPVVVP") and "VVVV" not in learnt  # noqa: PT018
+    assert learnt.startswith("vvvpvvvp") and "vvvv" not in learnt  # noqa: PT018
     entropy_wanted = crossq.objective.target_entropy
     assert entropy_wanted == -1
 

@@ -38,7 +38,7 @@ def test_an_update_equals_the_paper_written_out(auto_entropy: bool) -> None:
     options: dict[str, Any] = {"target_entropy": 0.3} if auto_entropy else {"auto_entropy": False}
     sac = make(alpha=0.5, tau=0.1, buffer="prioritized", **options)
     with torch.no_grad():
-        for parameter in sac.target.parameters():
+        for parameter in sac.critic_target.parameters():
             parameter.add_(0.3 * torch.randn(parameter.shape))
     generator = torch.Generator().manual_seed(0)
     batch = TransitionBatch(
@@ -49,7 +49,7 @@ def test_an_update_equals_the_paper_written_out(auto_entropy: bool) -> None:
         discounts=torch.tensor([0.9, 0.0, 0.9, 0.81, 0.9]),
         weights=torch.rand(5, generator=generator),
     )
-    policy, critic, target = (copy.deepcopy(m) for m in (sac.policy, sac.critic, sac.target))
+    policy, critic, target = (copy.deepcopy(m) for m in (sac.policy, sac.critic, sac.critic_target))
     alpha, q_loss = 0.5, torch.zeros(())
     for b in range(5):
         with torch.no_grad():
@@ -73,14 +73,14 @@ def test_an_update_equals_the_paper_written_out(auto_entropy: bool) -> None:
         log_alpha.weight.fill_(math.log(alpha))
     step(policy, policy_loss)
     step(log_alpha, log_alpha.weight.sum() * (entropy - 0.3))
-    terms = sac._learn(batch, 1e-2).terms
-    assert float(terms.entropy) == pytest.approx(entropy, rel=1e-5)
+    terms = sac.objective.learn(sac.parts, batch, 1e-2).terms
+    assert float(terms["entropy"]) == pytest.approx(entropy, rel=1e-5)
     for ours, theirs in ((sac.policy, policy), (sac.critic, critic)):
         torch.testing.assert_close(ours.state_dict(), theirs.state_dict(), atol=2e-6, rtol=1e-4)
     expected = float(log_alpha.weight.detach()) if auto_entropy else math.log(alpha)
-    assert float(sac.temperature.log_alpha.detach()) == pytest.approx(expected, rel=1e-5)
+    assert float(sac.alpha.log_alpha.detach()) == pytest.approx(expected, rel=1e-5)
     for moved, source, start in zip(
-        sac.target.parameters(), critic.parameters(), target.parameters(), strict=True
+        sac.critic_target.parameters(), critic.parameters(), target.parameters(), strict=True
     ):
         torch.testing.assert_close(moved, (0.9 * start + 0.1 * source).detach())
 
@@ -94,13 +94,13 @@ def step(module: nn.Module, loss: Any) -> None:
 
 def test_the_temperature_strives_for_the_target_entropy() -> None:
     """By default 0.98 of the most there is; below the target α rises, above it falls."""
-    assert make().target_entropy == pytest.approx(0.98 * math.log(2))
+    assert make().objective.target_entropy == pytest.approx(0.98 * math.log(2))
     for target, rises in ((0.69, True), (0.0, False)):
         sac = make(target_entropy=target, learning_starts=16)
         with torch.no_grad():
             list(sac.policy.parameters())[-1].copy_(torch.tensor([1.0, 0.0]))
         sac.train(32)
-        assert (float(sac.temperature.value()) > 1.0) is rises
+        assert (float(sac.alpha.value()) > 1.0) is rises
 
 
 def test_actions_are_samples_of_the_policy() -> None:
@@ -138,7 +138,7 @@ def test_takes_networks_of_ones_own() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"env": "Pendulum-v1"}, SpaceError, "discrete_sac needs Discrete actions, got Box.*SAC"),
+        ({"env": "Pendulum-v1"}, SpaceError, "DiscreteSAC needs Discrete actions, got Box.*SAC"),
         ({"auto_entropy": False, "target_entropy": 0.5}, ConfigError, "needs auto_entropy=True"),
         ({"exploration": "gaussian"}, ConfigError, "unknown option 'exploration'"),
         ({"policy": nn.Linear(4, 5)}, ConfigError, r"policy must return \(3, 2\) .* got \(3, 5\)"),

@@ -107,15 +107,15 @@ def test_update_to_data_ratio_is_the_same_for_any_number_of_envs(
 def test_nothing_is_learnt_before_learning_starts() -> None:
     """Until then actions are uniform, metrics of the loss NaN and the parameters as they were."""
     dqn = make(learning_starts=32, epsilon=0.0)
-    before = dqn.optimizer.parameters.clone()
+    before = dqn.optimizers["network"].parameters.clone()
     metrics = dqn.train(16)
     assert np.isnan(metrics["q_loss"])
-    assert torch.equal(dqn.optimizer.parameters, before)
+    assert torch.equal(dqn.optimizers["network"].parameters, before)
     assert len(set(dqn.replay.buffer.state()["actions"].flatten())) == 2
     assert dqn.clock.gradient_steps == 0
     dqn.train(17)
     assert dqn.clock.gradient_steps > 0
-    assert not torch.equal(dqn.optimizer.parameters, before)
+    assert not torch.equal(dqn.optimizers["network"].parameters, before)
 
 
 def test_target_network_is_copied_at_its_interval() -> None:
@@ -124,9 +124,10 @@ def test_target_network_is_copied_at_its_interval() -> None:
     seen = []
     learner = dqn.learner
 
-    def watch(*arguments: Any) -> Any:
-        seen.append(next(iter(dqn.target.parameters())).clone())
-        return learner.step(*arguments)
+    def watch(name: str, *arguments: Any) -> Any:
+        if name == "learn":
+            seen.append(next(iter(dqn.network_target.parameters())).clone())
+        return learner.step(name, *arguments)
 
     dqn.learner = SimpleNamespace(step=watch, takes_arrays=learner.takes_arrays)
     dqn.train(64)
@@ -182,7 +183,7 @@ def test_a_stopped_training_goes_on_to_the_same_end() -> None:
     assert cut.clock.state_dict() | {"iterations": 0} == whole.clock.state_dict() | {
         "iterations": 0
     }
-    assert torch.equal(cut.optimizer.parameters, whole.optimizer.parameters)
+    assert torch.equal(cut.optimizers["network"].parameters, whole.optimizers["network"].parameters)
 
 
 @pytest.mark.parametrize("saved", [("step", 38), ("batch", 5)])
@@ -197,7 +198,7 @@ def test_a_checkpoint_of_the_middle_of_an_iteration_is_exact(
     whole.train(96)
     restored = DQN.from_checkpoint(path)
     restored.train()
-    for name in ("network", "target"):
+    for name in ("network", "network_target"):
         pair = (getattr(each, name).parameters() for each in (restored, whole))
         assert all(map(torch.equal, *pair))
 
@@ -234,11 +235,11 @@ def test_weights_scale_the_loss() -> None:
     dqn = make(buffer="prioritized", learning_starts=17)
     dqn.train(16)
     drawn = dqn.replay.draw()
-    before = dqn.optimizer.parameters.clone()
-    dqn._learn(type(drawn)(**{**vars(drawn), "weights": torch.zeros(16)}), 0.1)
-    assert torch.equal(dqn.optimizer.parameters, before)
-    dqn._learn(drawn, 0.1)
-    assert not torch.equal(dqn.optimizer.parameters, before)
+    before = dqn.optimizers["network"].parameters.clone()
+    dqn.objective.learn(dqn.parts, type(drawn)(**{**vars(drawn), "weights": torch.zeros(16)}), 0.1)
+    assert torch.equal(dqn.optimizers["network"].parameters, before)
+    dqn.objective.learn(dqn.parts, drawn, 0.1)
+    assert not torch.equal(dqn.optimizers["network"].parameters, before)
 
 
 def test_epsilon_follows_its_schedule() -> None:
@@ -255,7 +256,7 @@ def test_same_seed_gives_the_same_bits_and_touches_no_global_stream() -> None:
     for dqn in runs:
         dqn.train(48)
     assert torch.equal(torch.get_rng_state(), before)
-    first, second, other = (dqn.optimizer.parameters for dqn in runs)
+    first, second, other = (dqn.optimizers["network"].parameters for dqn in runs)
     assert torch.equal(first, second)
     assert not torch.equal(first, other)
 
@@ -267,8 +268,9 @@ def test_resuming_without_the_buffer_fills_it_anew(tmp_path: Path) -> None:
     dqn.save(tmp_path / "dqn.rlox")
     restored = DQN.from_checkpoint(tmp_path / "dqn.rlox")
     assert len(restored.replay.buffer) == 0
-    steps, parameters = restored.clock.gradient_steps, restored.optimizer.parameters.clone()
-    assert torch.equal(parameters, dqn.optimizer.parameters)
+    steps = restored.clock.gradient_steps
+    parameters = restored.optimizers["network"].parameters.clone()
+    assert torch.equal(parameters, dqn.optimizers["network"].parameters)
     restored.train(16)
     assert restored.clock.gradient_steps == steps
     stored = restored.replay.buffer.state()
@@ -349,11 +351,11 @@ class Image(Scripted):
 def test_images_stay_uint8_up_to_the_convolutions() -> None:
     """They are stored as they are, learnt from and acted on."""
     dqn = make(Image(), dueling=True)
-    before = dqn.optimizer.parameters.clone()
+    before = dqn.optimizers["network"].parameters.clone()
     dqn.train(32)
     assert dqn.replay.buffer.state()["obs"].dtype == np.uint8
     assert dqn.replay.draw().obs.dtype == torch.uint8
-    assert not torch.equal(dqn.optimizer.parameters, before)
+    assert not torch.equal(dqn.optimizers["network"].parameters, before)
     assert dqn.predict(dqn.replay.env.observation_space.sample()) in (5, 6)
 
 

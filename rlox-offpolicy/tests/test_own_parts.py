@@ -208,8 +208,10 @@ def test_own_networks_are_in_training_mode_in_gradient_steps_alone() -> None:
     dqn = DQN("CartPole-v1", network=network, **options)
     dqn.train(64)
     assert not torch.equal(norm.running_mean, torch.zeros(16))
-    assert torch.equal(norm.running_mean, dqn.target[1].running_mean)
-    assert not any(module.training for module in (*network.modules(), *dqn.target.modules()))
+    assert torch.equal(norm.running_mean, dqn.network_target[1].running_mean)
+    assert not any(
+        module.training for module in (*network.modules(), *dqn.network_target.modules())
+    )
     before = norm.running_mean.clone()
     obs = np.random.default_rng(0).normal(size=(16, 4))
     assert len({tuple(dqn.predict(obs)) for _ in range(8)}) == 1

@@ -80,9 +80,9 @@ def test_an_update_of_c51_equals_the_paper_written_out(double: bool) -> None:
     """Cross-entropy against algorithm 1's projection, atom by atom, and Adam by torch."""
     dqn = make(**C51, double_dqn=double, buffer="prioritized", max_grad_norm=None)
     with torch.no_grad():
-        for parameter in dqn.target.parameters():
+        for parameter in dqn.network_target.parameters():
             parameter.add_(torch.randn(parameter.shape) * 0.3)
-    network, target, given = copy.deepcopy(dqn.network), dqn.target, batch()
+    network, target, given = copy.deepcopy(dqn.network), dqn.network_target, batch()
     support = [2.0 * i for i in range(11)]
     loss = torch.zeros(())
     for b in range(6):
@@ -103,7 +103,7 @@ def test_an_update_of_c51_equals_the_paper_written_out(double: bool) -> None:
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
     loss.backward()  # type: ignore[no-untyped-call]
     optimizer.step()
-    dqn._learn(given, 1e-2)
+    dqn.objective.learn(dqn.parts, given, 1e-2)
     torch.testing.assert_close(dqn.network.state_dict(), network.state_dict(), atol=2e-6, rtol=1e-4)
 
 
@@ -113,16 +113,18 @@ def test_priorities_are_the_distributional_losses() -> None:
         dqn = make(**options, buffer="prioritized", learning_starts=17)
         dqn.train(16)
         drawn = dqn.replay.draw()
-        learnt = dqn._learn(drawn, 0.0)
+        learnt = dqn.objective.learn(dqn.parts, drawn, 0.0)
         errors: Any = learnt.errors
         assert errors.shape == (16,)
         assert (errors >= -1e-6).all()
-        assert float((drawn.weights * errors).mean()) == pytest.approx(float(learnt.terms.q_loss))
+        assert float((drawn.weights * errors).mean()) == pytest.approx(
+            float(learnt.terms["q_loss"])
+        )
 
 
 def test_values_are_means_of_the_distributions() -> None:
     """Σ p z of atoms, the mean of quantiles."""
-    c51, qr = make(**C51).action_values, make(**QR).action_values
+    c51, qr = make(**C51).objective, make(**QR).objective
     certain = torch.full((1, 11), -40.0)
     certain[0, 3] = 40.0
     assert float(c51.values(certain)) == pytest.approx(6.0)
@@ -134,10 +136,10 @@ def test_networks_have_noise_of_their_own() -> None:
     dqn = make(noisy=True, double_dqn=True)
     seen = []
     layer = dqn.network.net.layers[0]
-    target = dqn.target.net.layers[0]
-    for module, of in ((dqn.network, layer), (dqn.target, target)):
+    target = dqn.network_target.net.layers[0]
+    for module, of in ((dqn.network, layer), (dqn.network_target, target)):
         module.register_forward_pre_hook(lambda *_, of=of: seen.append(of.noise_in.clone()))
-    dqn._learn(batch(), 1e-3)
+    dqn.objective.learn(dqn.parts, batch(), 1e-3)
     assert len(seen) == 3
     assert not any(torch.equal(a, b) for a, b in itertools.combinations(seen, 2))
 
@@ -184,7 +186,7 @@ def test_backends_leave_what_they_cannot_do_to_torch(options: dict[str, Any]) ->
 )
 def test_epsilon_is_zero_beside_noise_unless_it_is_given(config: DQNConfig, epsilon: str) -> None:
     """However the config came to be, and read back it is equal."""
-    assert str(config.with_epsilon().epsilon) == epsilon
+    assert str(config.scheduled().epsilon) == epsilon
     assert DQNConfig(**config.to_dict()) == config
 
 

@@ -17,7 +17,6 @@ import numpy as np
 import torch
 import rlox
 from rlox.batches.transitions import TransitionBatch
-from rlox.learners import Learn
 from rlox.ranks import join_ranks, leave_ranks
 
 path = sys.argv[1]
@@ -31,7 +30,7 @@ def tensor(array):
     return torch.from_numpy(array[rows])
 
 for _ in range(3):
-    sac.learner.step(Learn.ALL, TransitionBatch(
+    sac.learner.step("learn", TransitionBatch(
         obs=tensor(drawn.normal(size=(32, 4)).astype(np.float32)),
         actions=tensor(drawn.integers(2, size=(32, 1))),
         rewards=tensor(drawn.normal(size=32).astype(np.float32)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from enum import Enum
 from fractions import Fraction
 from typing import Any
 
@@ -14,12 +13,12 @@ from rlox import registry
 from rlox.errors import BackendError
 from rlox.learners.rollouts import TorchLearner, choose_learner, make_torch_learner
 from rlox.learners.tasks import RolloutTask
-from rlox.learners.terms import Scalar, mean_terms
+from rlox.learners.terms import Scalar, mean_by_name, mean_terms
 from rlox.learners.transitions import (
     ChosenReplayLearner,
-    Learn,
+    Parts,
+    ReplayObjective,
     ReplayTask,
-    Step,
     StepResult,
     TorchReplayLearner,
     choose_replay_learner,
@@ -83,38 +82,30 @@ NOTHING: Any = None
 
 
 @dataclass(frozen=True)
-class Mine:
-    """An objective that no backend knows."""
-
-
-@dataclass(frozen=True)
 class Sequences:
     """A batch of another type than transitions."""
 
     rows: torch.Tensor
 
 
-class Own(Enum):
-    """A kind of step that only one family has."""
+class Steps(ReplayObjective):
+    """Two gradient steps, and a rule."""
 
-    MODEL = "the world model"
+    def learn(self, parts: Parts, batch: Any, rate: float) -> StepResult:
+        """Report the rate."""
+        return StepResult({"rate": parts.factor * rate})
+
+    def learn_model(self, parts: Parts, batch: Any, rate: float) -> StepResult:
+        """Return tensors for the next batch."""
+        return StepResult({}, outputs={"latents": 2 * batch.rows})
+
+    def mode(self, parts: Parts, obs: Any) -> torch.Tensor:
+        """Return what was observed."""
+        return obs  # type: ignore[no-any-return]
 
 
-def learn_model(batch: Any, rate: float) -> StepResult:
-    """Return tensors for the next batch."""
-    return StepResult(rate, outputs={"latents": 2 * batch.rows})
-
-
-TASK = ReplayTask(
-    Mine(),
-    NOTHING,
-    {},
-    {
-        Learn.VALUES: Step(lambda batch, rate: StepResult((batch, rate)), tuple),
-        Learn.POLICY: Step(lambda batch, rate: StepResult(-rate), float),
-        Own.MODEL: Step(learn_model, float),
-    },
-)
+PARTS = Parts({"factor": 2}, {}, torch.device("cpu"), lambda _: torch.Generator())
+TASK = ReplayTask(Steps(), PARTS)
 
 
 @pytest.fixture
@@ -130,13 +121,12 @@ def replay_backends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("replay_backends")
-def test_torch_does_the_steps_that_the_algorithm_wrote_down() -> None:
-    """With the batch and the learning rate; the faster backend's refusal is reported."""
+def test_torch_calls_the_objectives_methods() -> None:
+    """With the parts, the batch and the learning rate; the faster one's refusal is reported."""
     chosen = choose_replay_learner("auto", TASK)
     assert str(chosen) == "torch (not picky: it is Sunday)"
     batch: Any = "a batch"
-    assert chosen.step(Learn.VALUES, batch, 0.5).terms == ("a batch", 0.5)
-    assert chosen.step(Learn.POLICY, batch, 0.5).terms == -0.5
+    assert [chosen.step(name, batch, 0.5).terms for name in TASK.objective.due(1)] == [{"rate": 1}]
 
 
 class Acting:
@@ -163,9 +153,9 @@ def test_a_learner_acts_if_it_can_and_else_the_algorithm_does_without_gradients(
 
 @pytest.mark.usefixtures("replay_backends")
 def test_steps_take_any_batch_and_return_tensors_for_the_next() -> None:
-    """Neither batches nor kinds of steps are a fixed list."""
+    """Neither batches nor steps are a fixed list."""
     chosen = choose_replay_learner("torch", TASK)
-    result = chosen.step(Own.MODEL, Sequences(torch.ones(2)), 0.5)
+    result = chosen.step("learn_model", Sequences(torch.ones(2)), 0.5)
     assert result.outputs is not None
     assert result.outputs["latents"].tolist() == [2.0, 2.0]
 
@@ -191,6 +181,14 @@ def test_means_are_floats_per_term() -> None:
     assert mean_terms(Terms, terms) == {"loss": 1.5, "value": 2.0}
     numbers = [Terms(float(i), 2.0) for i in range(4)]
     assert mean_terms(Terms, numbers) == {"loss": 1.5, "value": 2.0}
+
+
+def test_means_by_name_are_over_the_steps_that_have_the_name() -> None:
+    """Of tensors and of numbers."""
+    policy = {"q": torch.tensor(3.0), "policy": torch.tensor(5.0), "alpha": 0.5}
+    terms = [{"q": torch.tensor(1.0)}, policy]
+    assert mean_by_name(terms) == {"q": 2.0, "policy": 5.0, "alpha": 0.5}
+    assert mean_by_name([]) == {}
 
 
 def test_no_gradient_step_has_no_mean() -> None:

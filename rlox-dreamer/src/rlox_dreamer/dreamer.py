@@ -34,12 +34,11 @@ from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset
 from rlox.deployment import PolicyData
-from rlox.learners.terms import mean_terms
+from rlox.learners.terms import Scalar, mean_by_name
 from rlox.learners.transitions import (
     ChosenReplayLearner,
-    Learn,
+    Parts,
     ReplayTask,
-    Step,
     StepResult,
     choose_replay_learner,
 )
@@ -62,7 +61,7 @@ from rlox_dreamer.configs import DreamerV3Config
 from rlox_dreamer.heads import continue_loss
 from rlox_dreamer.imagination import imagine, policy_loss, replay_returns
 from rlox_dreamer.losses import ReturnScale, kl_terms, lambda_returns
-from rlox_dreamer.metrics import DreamerTerms, DreamerV3Metrics
+from rlox_dreamer.metrics import DreamerV3Metrics
 from rlox_dreamer.optim import LaProp
 from rlox_dreamer.rssm import Latent
 from rlox_dreamer.sequences import SequenceBatch
@@ -125,28 +124,23 @@ class DreamerV3(Algorithm):
             "optimizer": self.optimizer, "return_scale": self.return_scale,
             "actor": self.actor, "experience": self.experience,
         }  # fmt: skip
-        task = ReplayTask(
-            objective=building.DreamerObjective.of(cfg),
-            device=self.device,
-            parts=self._parts,
-            steps={Learn.ALL: Step(self._learn, DreamerTerms)},
-            streams={"learning": self._draws},
-        )
+        parts = Parts(self._parts, self.optimizers, self.device, self.streams.torch)
+        task = ReplayTask(building.DreamerObjective.of(cfg), parts, self)
         self.learner = choose_replay_learner(cfg.backend, task)
 
     def iterate(self, hooks: Hooks) -> DreamerV3Metrics:
         """Step the envs for one iteration and update whenever updates are due."""
         experience, learner = self.experience, self.learner
-        collected: list[DreamerTerms] = []
+        collected: list[Mapping[str, Scalar]] = []
 
         def learn() -> None:
             for _ in experience.updates_due(hooks):
                 batch = experience.draw()
-                learnt = learner.step(Learn.ALL, batch, self._learning_rate())
+                learnt = learner.step("learn", batch, self._learning_rate())
                 if learnt.outputs is not None:
                     experience.batches.write_back(batch.indices, Latent(**learnt.outputs))
                 collected.append(learnt.terms)
-                hooks.train_batch(lambda: mean_terms(DreamerTerms, collected[-1:]))
+                hooks.train_batch(lambda: mean_by_name(collected[-1:]))
 
         with (
             torch_threads(self.config.torch_threads),
@@ -160,21 +154,21 @@ class DreamerV3(Algorithm):
                 learn()
                 if hooks.stopped:
                     break
-        statistics = experience.statistics
-        return DreamerV3Metrics(
-            mean_reward=statistics.mean_return,
-            mean_episode_length=statistics.mean_length,
-            episodes=float(statistics.finished),
-            learning_rate=self._learning_rate(),
-            **mean_terms(DreamerTerms, collected),
-        )
+        found = {
+            **experience.statistics.metrics(),
+            "learning_rate": self._learning_rate(),
+            **mean_by_name(collected),
+        }
+        absent = dict.fromkeys(DreamerV3Metrics.__dataclass_fields__, float("nan"))
+        return DreamerV3Metrics(**{**absent, **found})
 
     def _learning_rate(self) -> float:
         cfg = self.config
         done = self.clock.gradient_steps + 1
         return float(cfg.learning_rate) * min(done / max(cfg.warmup, 1), 1.0)
 
-    def _learn(self, batch: SequenceBatch, learning_rate: float) -> StepResult:
+    def learn(self, parts: Parts, batch: SequenceBatch, learning_rate: float) -> StepResult:
+        """Take a gradient step of the world model, the critic and the actor."""
         cfg, net = self.config, self.networks
         with self._precision():
             # world model
@@ -231,20 +225,20 @@ class DreamerV3(Algorithm):
             loss = loss + cfg.replay_value_scale * replay_value_loss
         self.optimizer.step(loss, learning_rate)
         polyak_update(net.value, self.slow_value, cfg.slow_rate)
-        terms = DreamerTerms(
-            model_loss=model_loss.detach(),
-            reconstruction_loss=reconstruction.detach().mean(),
-            reward_loss=reward.detach().mean(),
-            continue_loss=continuation.detach().mean(),
-            dynamics_kl=dynamics.detach().mean(),
-            representation_kl=representation.detach().mean(),
-            policy_loss=actor_loss.detach(),
-            value_loss=value_loss.detach(),
-            replay_value_loss=replay_value_loss.detach(),
-            entropy=entropy.detach().mean(),
-            imagined_return=returns.mean(),
-            return_scale=scale,
-        )
+        terms = {
+            "model_loss": model_loss.detach(),
+            "reconstruction_loss": reconstruction.detach().mean(),
+            "reward_loss": reward.detach().mean(),
+            "continue_loss": continuation.detach().mean(),
+            "dynamics_kl": dynamics.detach().mean(),
+            "representation_kl": representation.detach().mean(),
+            "policy_loss": actor_loss.detach(),
+            "value_loss": value_loss.detach(),
+            "replay_value_loss": replay_value_loss.detach(),
+            "entropy": entropy.detach().mean(),
+            "imagined_return": returns.mean(),
+            "return_scale": scale,
+        }
         states = latents.detach()._asdict() if cfg.replay_context else None
         return StepResult(terms, outputs=states)
 

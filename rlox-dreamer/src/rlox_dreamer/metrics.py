@@ -1,30 +1,10 @@
-"""Terms and metrics of DreamerV3."""
+"""Metrics of DreamerV3."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
-__all__ = ["DreamerTerms", "DreamerV3Metrics"]
-
-
-@dataclass(frozen=True)
-class DreamerTerms:
-    """What one update reports; scalars without gradient."""
-
-    model_loss: Tensor
-    reconstruction_loss: Tensor
-    reward_loss: Tensor
-    continue_loss: Tensor
-    dynamics_kl: Tensor
-    representation_kl: Tensor
-    policy_loss: Tensor
-    value_loss: Tensor
-    replay_value_loss: Tensor
-    entropy: Tensor
-    imagined_return: Tensor
-    return_scale: Tensor
+__all__ = ["DreamerV3Metrics"]
 
 
 @dataclass(frozen=True)

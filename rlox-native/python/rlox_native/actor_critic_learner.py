@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from rlox.errors import BackendError
-from rlox.learners.transitions import Learn
-from rlox.learners.value_objectives import SoftActorCritic, TwinDelayed
+from rlox.learners.transitions import StepResult
 from rlox.networks import DeterministicPolicy, SquashedGaussianPolicy, TwinQNetwork
 from rlox.nn import EnsembleMLP, flatten_parameters
 from torch import Tensor, nn
@@ -24,12 +22,11 @@ from rlox_native.perceptrons import (
     make_rust_learner,
     require_types,
     sizes_of,
-    step_result,
 )
 
 if TYPE_CHECKING:
     from rlox.batches.transitions import TransitionBatch
-    from rlox.learners.transitions import ReplayTask, StepResult
+    from rlox.learners.transitions import Parts, ReplayTask
 
 __all__ = ["NativeActorCriticLearner", "actor_critic_learner"]
 
@@ -48,52 +45,51 @@ class NativeActorCriticLearner:
     """See ``rlox.learners.transitions.ReplayLearner``."""
 
     def __init__(self, task: ReplayTask) -> None:
-        parts = task.parts
-        self._task = task
-        self._soft = soft = type(task.objective) is SoftActorCritic
+        parts, self._objective = task.parts, task.objective
+        self._parts = parts
+        self._soft = soft = hasattr(task.objective, "target_entropy")
         policy = SquashedGaussianPolicy if soft else DeterministicPolicy
         self._learner = actor_critic_learner(parts, policy)
-        self._policy = Adam(parts["policy_optimizer"], self._learner.n_policy_parameters)
-        self._critic = Adam(parts["critic_optimizer"], self._learner.n_critic_parameters)
+        self._policy = Adam(parts.optimizers["policy"], self._learner.n_policy_parameters)
+        self._critic = Adam(parts.optimizers["critic"], self._learner.n_critic_parameters)
         self._acting, self._next, self._present = (
             NormalNoise(self._learner.act_dim) for _ in range(3)
         )
-        self._steps: dict[Enum, Callable[[TransitionBatch, float], Any]]
+        self._steps: dict[str, Callable[[TransitionBatch, float], StepResult]]
+        names = ["critic"] if soft else ["critic", "policy"]
+        self._targets = {
+            name: flatten_parameters(parts.networks[f"{name}_target"]).numpy() for name in names
+        }
         if soft:
-            self._alpha = Adam(parts["alpha_optimizer"], 1)
-            self._targets = {"critic": flatten_parameters(parts["target"]).numpy()}
-            self._steps = {Learn.ALL: self._learn_softly}
+            self._alpha = Adam(parts.optimizers["alpha"], 1)
+            self._steps = {"learn": self._learn_softly}
         else:
-            self._targets = {
-                name: flatten_parameters(parts[f"{name}_target"]).numpy()
-                for name in ("critic", "policy")
-            }
-            self._steps = {Learn.VALUES: self._learn_values, Learn.POLICY: self._learn_policy}
+            self._steps = {"learn_values": self._learn_values, "learn_policy": self._learn_policy}
 
-    def step(self, kind: Enum, batch: TransitionBatch, learning_rate: float) -> StepResult:
+    def step(self, name: str, batch: TransitionBatch, learning_rate: float) -> StepResult:
         """Take one of the objective's steps; see ``rlox.learners.transitions.ReplayLearner``."""
-        return step_result(self._task, kind, **self._steps[kind](batch, learning_rate))
+        return self._steps[name](batch, learning_rate)
 
     def act(self, obs: Tensor | npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return actions (N, act_dim): a sample of a Gaussian policy, the mode of another."""
         noise = None
         if self._soft:
-            noise = self._acting.draw(len(obs), self._task.parts["policy"].generator)
+            noise = self._acting.draw(len(obs), self._parts.policy.generator)
         return self._learner.act(self._policy.parameters, as_array(obs), noise)
 
     def gradients(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """Return the gradients of the last steps of policy and critics, like their parameters."""
         return self._learner.gradients()
 
-    def _learn_softly(self, batch: TransitionBatch, learning_rate: float) -> dict[str, Any]:
+    def _learn_softly(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
         """Take the steps of SAC: critics, policy, temperature, target."""
-        objective: SoftActorCritic = self._task.objective
+        objective = self._objective
         policy, rows = self._policy.parameters, len(batch.actions)
-        generator, alpha = self._task.parts["policy"].generator, self._alpha.exponential()
+        generator, alpha = self._parts.policy.generator, self._alpha.exponential()
         # Both before the products, which fill the caches.
         of_next = self._next.draw(rows, generator)
         of_present = self._present.draw(rows, generator)
-        terms = self._step_values(batch, policy, of_next, learning_rate, alpha=alpha, scale=0.5)
+        learnt = self._step_values(batch, policy, of_next, learning_rate, alpha=alpha, scale=0.5)
         # The policy's step neither reads the target nor moves the critics, which are at hand now.
         self._follow("critic", self._critic, rows)
         policy_loss, entropy = self._step_policy(batch, of_present, learning_rate, alpha=alpha)
@@ -101,28 +97,29 @@ class NativeActorCriticLearner:
             # J_α is log α (H - H̄)
             slope = entropy - objective.target_entropy
             self._alpha.step_down(slope, learning_rate)
-        return {**terms, "policy_loss": policy_loss, "entropy": entropy, "alpha": alpha}
+        terms = {"policy_loss": policy_loss, "entropy": entropy, "alpha": alpha}
+        return StepResult({**learnt.terms, **terms}, learnt.errors)
 
-    def _learn_values(self, batch: TransitionBatch, learning_rate: float) -> dict[str, Any]:
+    def _learn_values(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
         """Take TD3's step of the critics."""
-        objective: TwinDelayed = self._task.objective
+        objective = self._objective
         noise = None
         if objective.target_noise > 0:
-            noise = self._next.draw(len(batch.actions), self._task.streams["target noise"])
+            noise = self._next.draw(len(batch.actions), self._parts.stream("target noise"))
             noise *= objective.target_noise
             np.maximum(noise, -objective.noise_clip, out=noise)
             np.minimum(noise, objective.noise_clip, out=noise)
         policy = self._targets["policy"]
         return self._step_values(batch, policy, noise, learning_rate, alpha=0.0, scale=1.0)
 
-    def _learn_policy(self, batch: TransitionBatch, learning_rate: float) -> dict[str, Any]:
+    def _learn_policy(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
         """Take TD3's step of the policy, or TD3+BC's, and move the targets."""
-        alpha = self._task.objective.cloning
+        alpha = getattr(self._objective, "cloning", None)
         cloning = None if alpha is None else (as_array(batch.actions), alpha)
         policy_loss, _ = self._step_policy(batch, None, learning_rate, cloning=cloning)
         for name, learnt in (("policy", self._policy), ("critic", self._critic)):
             self._follow(name, learnt, len(batch.actions))
-        return {"policy_loss": policy_loss}
+        return StepResult({"policy_loss": policy_loss})
 
     def _step_values(
         self,
@@ -131,7 +128,7 @@ class NativeActorCriticLearner:
         noise: Any,
         learning_rate: float,
         **options: float,
-    ) -> dict[str, Any]:
+    ) -> StepResult:
         loss, value, errors = self._learner.step_values(
             self._critic.arguments(),
             self._targets["critic"],
@@ -142,7 +139,8 @@ class NativeActorCriticLearner:
             **options,
         )
         self._critic.count()
-        return {"q_loss": loss, "q_value": value, "errors": errors}
+        # numbers: a tensor takes torch several microseconds
+        return StepResult({"q_loss": loss, "q_value": value}, errors)
 
     def _step_policy(
         self,
@@ -167,17 +165,17 @@ class NativeActorCriticLearner:
 
     def _follow(self, name: str, learnt: Adam, rows: int) -> None:
         """Move a target network, as ``rlox.networks.polyak_update`` does."""
-        tau = self._task.objective.tau
+        tau = self._objective.tau
         self._learner.follow(self._targets[name], learnt.parameters, tau=tau, rows=rows)
 
 
-def actor_critic_learner(parts: Any, kind: type[nn.Module]) -> ContinuousLearner:
+def actor_critic_learner(parts: Parts, kind: type[nn.Module]) -> ContinuousLearner:
     """Return a Rust learner of the networks ``policy`` and ``critic``.
 
     Raises:
         BackendError: they are not the default ones, the policy not one of class ``kind``.
     """
-    policy, critic = parts["policy"], parts["critic"]
+    policy, critic = parts.policy, parts.critic
     require_types((policy, kind), (critic, TwinQNetwork))
     require_types((critic.net, EnsembleMLP))
     obs_dim, *hidden, outputs = sizes_of(policy.net)

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rlox.errors import BackendError
-from rlox.learners.transitions import Learn
+from rlox.learners.transitions import StepResult
 from rlox.networks import SquashedGaussianPolicy
 from rlox.nn import flatten_parameters, standard_normal, uniform
 
 from rlox_native.actor_critic_learner import actor_critic_learner
 from rlox_native.optimizers import Adam
-from rlox_native.perceptrons import batch_arrays, step_result
+from rlox_native.perceptrons import batch_arrays
 
 if TYPE_CHECKING:
     from rlox.batches.transitions import TransitionBatch
-    from rlox.learners.transitions import ReplayTask, StepResult
-    from rlox.learners.value_objectives import ConservativeQ
+    from rlox.learners.transitions import ReplayTask
 
 __all__ = ["NativeConservativeLearner"]
 
@@ -38,7 +36,7 @@ class NativeConservativeLearner:
     """
 
     def __init__(self, task: ReplayTask) -> None:
-        objective: ConservativeQ = task.objective
+        objective = task.objective
         if objective.n_random_actions > MOST_RANDOM_ACTIONS:
             raise BackendError(
                 f"it draws up to {MOST_RANDOM_ACTIONS} random actions, n_random_actions is "
@@ -47,27 +45,30 @@ class NativeConservativeLearner:
         parts = task.parts
         self._task = task
         self._learner = actor_critic_learner(parts, SquashedGaussianPolicy)
-        self._policy = Adam(parts["policy_optimizer"], self._learner.n_policy_parameters)
-        self._critic = Adam(parts["critic_optimizer"], self._learner.n_critic_parameters)
-        self._alpha = Adam(parts["alpha_optimizer"], 1)
-        self._multiplier = Adam(parts["multiplier_optimizer"], 1)
-        self._target = flatten_parameters(parts["target"]).numpy()
-        self._steps: dict[Enum, Callable[[TransitionBatch, float], Any]] = {
-            Learn.POLICY: self._learn_policy,
-            Learn.VALUES: self._learn_values,
+        self._policy = Adam(parts.optimizers["policy"], self._learner.n_policy_parameters)
+        self._critic = Adam(parts.optimizers["critic"], self._learner.n_critic_parameters)
+        self._alpha = Adam(parts.optimizers["alpha"], 1)
+        self._multiplier = Adam(parts.optimizers["multiplier"], 1)
+        self._target = flatten_parameters(parts.critic_target).numpy()
+        self._steps: dict[str, Callable[[TransitionBatch, float], Any]] = {
+            "learn_policy": self._learn_policy,
+            "learn_values": self._learn_values,
         }
 
-    def step(self, kind: Enum, batch: TransitionBatch, learning_rate: float) -> StepResult:
+    def step(self, name: str, batch: TransitionBatch, learning_rate: float) -> StepResult:
         """Take one of the objective's steps; see ``rlox.learners.transitions.ReplayLearner``."""
-        if kind not in self._steps:
+        task = self._task
+        if name not in self._steps:
             # Cloning is for the beginning of a training, and torch does it.
-            return self._task.steps[kind].learn(batch, learning_rate)
-        return step_result(self._task, kind, **self._steps[kind](batch, learning_rate))
+            owner = task.owner or task.objective
+            cloned: StepResult = getattr(owner, name)(task.parts, batch, learning_rate)
+            return cloned
+        return StepResult(self._steps[name](batch, learning_rate))
 
     def _learn_policy(self, batch: TransitionBatch, learning_rate: float) -> dict[str, Any]:
         """Take the steps of the temperature and, with what it has become, of the policy."""
-        objective: ConservativeQ = self._task.objective
-        noise = standard_normal(batch.actions, self._task.parts["policy"].generator).numpy()
+        objective = self._task.objective
+        noise = standard_normal(batch.actions, self._task.parts.policy.generator).numpy()
         obs = batch.obs.numpy()
         if objective.target_entropy is not None:
             entropy = self._learner.entropy(self._policy.parameters, obs, noise)
@@ -87,15 +88,15 @@ class NativeConservativeLearner:
 
     def _learn_values(self, batch: TransitionBatch, learning_rate: float) -> dict[str, Any]:
         """Take the steps of the multiplier and of the critics, and move the targets."""
-        objective: ConservativeQ = self._task.objective
-        generator, policy = self._task.parts["policy"].generator, self._policy.parameters
+        objective = self._task.objective
+        generator, policy = self._task.parts.policy.generator, self._policy.parameters
         if objective.mode_targets:
             noise = np.zeros(batch.actions.shape, np.float32)
         else:
             noise = standard_normal(batch.actions, generator).numpy()
         like, arrays = batch.actions.expand(objective.n_random_actions, -1, -1), batch_arrays(batch)
         here, there = (standard_normal(like, generator).numpy() for _ in range(2))
-        random = uniform(like, self._task.streams["random actions"]).numpy()
+        random = uniform(like, self._task.parts.stream("random actions")).numpy()
         bounds = None if batch.returns_to_go is None else batch.returns_to_go.numpy()
         penalty = np.asarray(
             self._learner.penalize(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 from rlox.errors import BackendError
+from rlox.learners.transitions import StepResult
 from rlox.networks import GaussianPolicy, TwinQNetwork, ValueNetwork
 from rlox.nn import EnsembleMLP, flatten_parameters
 
@@ -17,13 +17,11 @@ from rlox_native.perceptrons import (
     make_rust_learner,
     require_types,
     sizes_of,
-    step_result,
 )
 
 if TYPE_CHECKING:
     from rlox.batches.transitions import TransitionBatch
-    from rlox.learners.transitions import ReplayTask, StepResult
-    from rlox.learners.value_objectives import ImplicitQ
+    from rlox.learners.transitions import Parts, ReplayTask
 
 __all__ = ["NativeImplicitLearner"]
 
@@ -41,7 +39,7 @@ class NativeImplicitLearner:
     """
 
     def __init__(self, task: ReplayTask) -> None:
-        objective: ImplicitQ = task.objective
+        objective = task.objective
         self._task = task
         self._learner = _implicit_learner(task.parts)
         if not objective.stochastic:
@@ -49,16 +47,16 @@ class NativeImplicitLearner:
                 "it learns likelihoods, and stochastic=False asks for squared errors"
             )
         self._adams = [
-            Adam(task.parts[f"{name}_optimizer"], n_parameters)
+            Adam(task.parts.optimizers[name], n_parameters)
             for name, n_parameters in zip(NETWORKS, self._learner.n_parameters, strict=True)
         ]
-        self._target = flatten_parameters(task.parts["critic_target"])
+        self._target = flatten_parameters(task.parts.critic_target)
         names = ("expectile", "temperature", "max_weight")
         self._losses = {name: getattr(objective, name) for name in names}
 
-    def step(self, kind: Enum, batch: TransitionBatch, learning_rate: float) -> StepResult:
-        """Take the step ``ALL``; see ``rlox.learners.transitions.ReplayLearner``."""
-        objective: ImplicitQ = self._task.objective
+    def step(self, name: str, batch: TransitionBatch, learning_rate: float) -> StepResult:
+        """Take the step ``learn``; see ``rlox.learners.transitions.ReplayLearner``."""
+        objective = self._task.objective
         value, policy, critics = (adam.arguments() for adam in self._adams)
         terms = self._learner.step(
             value,
@@ -72,18 +70,17 @@ class NativeImplicitLearner:
         )
         for adam in self._adams:
             adam.count()
-        self._target.lerp_(self._task.parts["critic_optimizer"].parameters, objective.tau)
+        self._target.lerp_(self._task.parts.optimizers["critic"].parameters, objective.tau)
         names = ("value_loss", "q_loss", "policy_loss", "q_value", "weight")
-        named: dict[str, Any] = dict(zip(names, terms, strict=True))
-        return step_result(self._task, kind, **named)
+        return StepResult(dict(zip(names, terms, strict=True)))
 
     def gradients(self) -> list[npt.NDArray[Any]]:
         """Return the gradients of the last step of value, policy and critics."""
         return self._learner.gradients()
 
 
-def _implicit_learner(parts: Any) -> ImplicitLearner:
-    value, policy, critic = (parts[name] for name in NETWORKS)
+def _implicit_learner(parts: Parts) -> ImplicitLearner:
+    value, policy, critic = (parts.networks[name] for name in NETWORKS)
     require_types((value, ValueNetwork), (policy, GaussianPolicy), (critic, TwinQNetwork))
     require_types((critic.net, EnsembleMLP))
     obs_dim, *hidden, act_dim = sizes_of(policy.net)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy.typing as npt
 import torch
 from rlox.errors import BackendError
-from rlox.learners.transitions import StepResult
 from rlox.nn import ReluMLP, TanhMLP
 from torch import nn
 
 if TYPE_CHECKING:
     from rlox.batches.transitions import TransitionBatch
-    from rlox.learners.transitions import ReplayTask
 
 __all__ = [
     "as_array",
@@ -25,7 +22,6 @@ __all__ = [
     "require_plain",
     "require_types",
     "sizes_of",
-    "step_result",
 ]
 
 LearnerT = TypeVar("LearnerT")
@@ -36,21 +32,6 @@ ACTIVATIONS: dict[type[nn.Module], str] = {ReluMLP: "ReLU", TanhMLP: "tanh"}
 HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 PARAMETER_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 """Where torch keeps what it calls besides a module's or a parameter's own computation."""
-
-
-def step_result(
-    task: ReplayTask, kind: Enum, errors: npt.NDArray[Any] | None = None, **terms: float
-) -> StepResult:
-    """Return the numbers that a step gave, as the task's own step would.
-
-    Args:
-        task: whose step it is.
-        kind: which of its steps.
-        errors: TD errors (B,) or (K, B).
-        terms: numbers by the names of the step's terms.
-    """
-    # no tensors: one takes torch several microseconds
-    return StepResult(task.steps[kind].terms(**terms), errors)
 
 
 def batch_arrays(batch: TransitionBatch) -> dict[str, Any]:

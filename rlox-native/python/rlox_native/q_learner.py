@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from rlox.errors import BackendError
+from rlox.learners.transitions import StepResult
 from rlox.networks import DiscreteQNetwork, DuelingQNetwork
 from rlox.nn import flatten_parameters
 from torch import Tensor, nn
@@ -20,13 +20,11 @@ from rlox_native.perceptrons import (
     make_rust_learner,
     require_plain,
     sizes_of,
-    step_result,
 )
 
 if TYPE_CHECKING:
     from rlox.batches.transitions import TransitionBatch
-    from rlox.learners.transitions import ReplayTask, StepResult
-    from rlox.learners.value_objectives import QLearning
+    from rlox.learners.transitions import ReplayTask
 
 __all__ = ["NativeQLearner"]
 
@@ -45,15 +43,20 @@ class NativeQLearner:
     """See ``rlox.learners.transitions.ReplayLearner``."""
 
     def __init__(self, task: ReplayTask) -> None:
-        objective: QLearning = task.objective
+        objective, parts = task.objective, task.parts
         self._task = task
-        self._learner = _q_learner(task.parts["network"])
-        self._adam = Adam(task.parts["optimizer"], self._learner.n_parameters)
-        self._target = flatten_parameters(task.parts["target"]).numpy()
+        self._learner = _q_learner(parts.network)
+        self._adam = Adam(parts.optimizers["network"], self._learner.n_parameters)
+        self._target = flatten_parameters(parts.network_target).numpy()
         self._options = {"double": objective.double, "huber": objective.loss == "huber"}
 
-    def step(self, kind: Enum, batch: TransitionBatch, learning_rate: float) -> StepResult:
-        """Take the step ``VALUES``; see ``rlox.learners.transitions.ReplayLearner``."""
+    def step(self, name: str, batch: TransitionBatch, learning_rate: float) -> StepResult:
+        """Take one of the objective's steps; see ``rlox.learners.transitions.ReplayLearner``."""
+        if name != "learn":  # the target's, which torch moves
+            moved: StepResult = getattr(self._task.objective, name)(
+                self._task.parts, batch, learning_rate
+            )
+            return moved
         loss, value, errors = self._learner.step(
             self._adam.arguments(),
             self._target,
@@ -62,7 +65,7 @@ class NativeQLearner:
             **self._options,
         )
         self._adam.count()
-        return step_result(self._task, kind, errors, q_loss=loss, q_value=value)
+        return StepResult({"q_loss": loss, "q_value": value}, errors)
 
     def act(self, obs: Tensor | npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Return the actions (N,) of the highest values."""

@@ -18,6 +18,10 @@ REPLACED: dict[str, dict[str, str]] = {
         "mean_terms": "",
         "passes_target_kl": "KL_TOLERANCE",
     },
+    "rlox.learners.transitions": {
+        "Parts.minimize": "self.added_losses.add",
+        "ReplayObjective.act": "self.mode",
+    },
     "rlox.batches.rollout": {
         "RolloutBatch.sample_minibatches": "self._minibatches self._sequences",
         "RolloutBatch._minibatches": "_parts self._fields",
@@ -157,30 +161,29 @@ REPLACED: dict[str, dict[str, str]] = {
         "soft_values": "",
         "td_targets": "",
     },
-    "rlox_offpolicy.sac": {
-        "SAC._learn": "self._draw self.temperature soft_values td_targets frozen "
-        "polyak_update self._sample",
-        "SAC._sample": "",
+    "rlox_offpolicy.networks": {
         "Temperature": "self.value",
         "Temperature.value": "",
+        "draw": "",
+    },
+    "rlox_offpolicy.sac": {
+        "SoftActorCritic.learn": "draw soft_values td_targets frozen polyak_update",
+        "SoftActorCritic.act": "draw",
     },
     "rlox_offpolicy.td3": {
-        "DeterministicActorCritic.learn_values": "self._target_mu standard_normal "
-        "smoothed_actions clipped_double_values td_targets",
-        "DeterministicActorCritic.learn_policy": "self._mu frozen polyak_update self.mode",
-        "DeterministicActorCritic.mode": "",
+        "TwinDelayed.learn_values": "mu standard_normal smoothed_actions clipped_double_values "
+        "td_targets",
+        "TwinDelayed.learn_policy": "mu frozen polyak_update",
+        "TwinDelayed.mode": "mu",
+        "mu": "",
     },
     "rlox_offpolicy.dqn": {
-        "DQN._learn": "self._outputs at_actions self.action_values.values "
-        "self.action_values.targets self.action_values.losses self._best",
-        "DQN._best": "self._outputs self._greedy",
-        "DQN._greedy": "",
-        "DQN._outputs": "",
-    },
-    "rlox_offpolicy.action_values": {
-        "ExpectedValues.values": "",
-        "ExpectedValues.targets": "td_targets",
-        "ExpectedValues.losses": "",
+        "QLearning.learn": "self.outputs at_actions self.values self.targets self.losses",
+        "QLearning.act": "self.outputs self.values",
+        "QLearning.outputs": "",
+        "QLearning.values": "",
+        "QLearning.targets": "td_targets",
+        "QLearning.losses": "",
     },
     "rlox_offline.losses": {
         "advantage_weights": "",
@@ -192,17 +195,15 @@ REPLACED: dict[str, dict[str, str]] = {
     },
     "rlox_offline.networks": {"LogScale": "self.forward", "LogScale.forward": ""},
     "rlox_offline.td3_bc": {
-        "TD3BC._learn_values": "critic_loss self._target",
-        "TD3BC._learn_policy": "frozen td3_bc_actor_loss polyak_update",
+        "TD3BC.learn_values": "critic_loss self._target",
+        "TD3BC.learn_policy": "frozen td3_bc_actor_loss polyak_update",
         "TD3BC._target": "standard_normal",
     },
-    "rlox_offline.iql": {
-        "IQL._learn": "expectile_loss advantage_weights critic_loss polyak_update"
-    },
+    "rlox_offline.iql": {"IQL.learn": "expectile_loss advantage_weights critic_loss polyak_update"},
     "rlox_offline.cql": {
-        "CQL._learn_policy": "frozen self._step_policy",
+        "CQL.learn_policy": "frozen self._step_policy",
         "CQL._step_policy": "",
-        "CQL._learn_values": "critic_loss self._target self._penalty polyak_update",
+        "CQL.learn_values": "critic_loss self._target self._penalty polyak_update",
         "CQL._target": "",
         "CQL._penalty": "uniform cql_penalty",
     },

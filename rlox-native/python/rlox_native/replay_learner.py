@@ -1,10 +1,10 @@
 """The learner backend ``native`` for gradient steps on batches of transitions.
 
-It keys on the task's objective, the type and its exact fields, and on the code of the steps.
-Whatever algorithm brings a known objective with steps that Rust computes gets them in Rust, one or
-two calls each, to the same parameters up to rounding. Noise comes from the streams that torch would
-draw it from, and parameters and moments stay in torch's tensors, so that a training may change its
-backend at any checkpoint.
+It keys on the task's objective, its class and exact fields, and on the code of its methods.
+Whatever algorithm brings a known objective gets its steps in Rust, one or two calls each, to the
+same parameters up to rounding. Noise comes from the streams that torch would draw it from, and
+parameters and moments stay in torch's tensors, so that a training may change its backend at any
+checkpoint.
 """
 
 from __future__ import annotations
@@ -14,16 +14,6 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from rlox.errors import BackendError
-from rlox.learners.transitions import Learn
-from rlox.learners.value_objectives import (
-    CategoricalQLearning,
-    ConservativeQ,
-    ImplicitQ,
-    QLearning,
-    QuantileQLearning,
-    SoftActorCritic,
-    TwinDelayed,
-)
 from rlox.nn import FlatOptimizer
 from torch import nn
 
@@ -45,35 +35,39 @@ class Known:
 
     make: Callable[[ReplayTask], ReplayLearner]
     """From a task to what takes its steps."""
-    fields: frozenset[str]
+    methods: str
+    """The objective's methods that it replaces."""
+    fields: str
     """The objective's fields, all of which it heeds."""
 
 
-OBJECTIVES: dict[type[Any], Known] = {
-    QLearning: Known(NativeQLearner, frozenset({"double", "loss"})),
-    SoftActorCritic: Known(NativeActorCriticLearner, frozenset({"target_entropy", "tau"})),
-    TwinDelayed: Known(
-        NativeActorCriticLearner, frozenset({"target_noise", "noise_clip", "tau", "cloning"})
+TD3 = "learn_values learn_policy"
+TD3_FIELDS = "target_noise noise_clip tau"
+OBJECTIVES: dict[str, Known] = {
+    "rlox_offpolicy.dqn.QLearning": Known(
+        NativeQLearner, "learn act", "double loss noisy tau target_update_interval"
     ),
-    ImplicitQ: Known(
+    "rlox_offpolicy.sac.SoftActorCritic": Known(
+        NativeActorCriticLearner, "learn act", "target_entropy tau"
+    ),
+    "rlox_offpolicy.td3.TwinDelayed": Known(
+        NativeActorCriticLearner, f"{TD3} act", f"{TD3_FIELDS} policy_delay"
+    ),
+    "rlox.learners.value_objectives.TwinDelayed": Known(
+        NativeActorCriticLearner, TD3, f"{TD3_FIELDS} cloning"
+    ),
+    "rlox.learners.value_objectives.ImplicitQ": Known(
         NativeImplicitLearner,
-        frozenset({"learning_rate", "expectile", "temperature", "max_weight", "tau", "stochastic"}),
+        "learn",
+        "learning_rate expectile temperature max_weight tau stochastic",
     ),
-    ConservativeQ: Known(
+    "rlox.learners.value_objectives.ConservativeQ": Known(
         NativeConservativeLearner,
-        frozenset(
-            {
-                "target_entropy",
-                "penalty_weight",
-                "penalty_target",
-                "n_random_actions",
-                "mode_targets",
-                "tau",
-            }
-        ),
+        "learn_policy learn_values",
+        "target_entropy penalty_weight penalty_target n_random_actions mode_targets tau",
     ),
 }
-"""By type; a test compares the fields with the dataclasses'."""
+"""By module and class; a test compares the fields with the dataclasses'."""
 
 
 def make_replay_learner(task: ReplayTask) -> ReplayLearner:
@@ -83,19 +77,17 @@ def make_replay_learner(task: ReplayTask) -> ReplayLearner:
         BackendError: the objective is not one of :data:`OBJECTIVES`, the task is not of default
             networks on the CPU with Adam, or code that Rust computes has been edited.
     """
-    known = _find(task.objective)
-    if task.added_losses:
-        raise BackendError(f"it knows no added losses ({', '.join(task.added_losses.names)})")
-    if task.device.type != "cpu":
-        raise BackendError(f"it computes on the CPU, the device is '{task.device}'")
+    known, parts = _find(task.objective), task.parts
+    if parts.added_losses:
+        raise BackendError(f"it knows no added losses ({', '.join(parts.added_losses.names)})")
+    if parts.device.type != "cpu":
+        raise BackendError(f"it computes on the CPU, the device is '{parts.device}'")
     learner = known.make(task)
-    require_code(task, "self.added_losses.add")
-    for part in task.parts.values():
+    require_code(parts, "self.minimize")
+    for part in (*parts.networks.values(), *parts.optimizers.values()):
         if isinstance(part, (nn.Module, FlatOptimizer)):
             require_code(part)
-    for kind, step in task.steps.items():
-        if kind is not Learn.CLONING:  # which no learner here replaces
-            require_code(step, "self.learn")
+    require_code(task.owner or task.objective, *(f"self.{name}" for name in known.methods.split()))
     return learner
 
 
@@ -103,19 +95,19 @@ def _find(objective: Any) -> Known:
     """Return how an objective is learnt.
 
     Raises:
-        BackendError: its type is unknown, is a subclass of a known one, or has an unknown field.
+        BackendError: its class is unknown, is a subclass of a known one, or has an unknown field.
     """
     kind = type(objective)
-    if kind in (CategoricalQLearning, QuantileQLearning):
-        raise BackendError(f"it learns values, not the distributions of returns ({kind.__name__})")
-    base = next((each for each in kind.__mro__ if each in OBJECTIVES), None)
-    if base is None:
-        names = ", ".join(each.__name__ for each in OBJECTIVES)
+    classes = {f"{each.__module__}.{each.__qualname__}": each for each in kind.__mro__}
+    name = next((name for name in classes if name in OBJECTIVES), None)
+    if name is None:
+        names = ", ".join(dict.fromkeys(known.rpartition(".")[-1] for known in OBJECTIVES))
         raise BackendError(f"it knows the objectives {names}, not {kind.__name__}")
-    unknown = [f.name for f in fields(objective) if f.name not in OBJECTIVES[base].fields]
+    known, base = OBJECTIVES[name], classes[name]
+    unknown = [f.name for f in fields(objective) if f.name not in known.fields.split()]
     if unknown:
         of = kind.__name__ if kind is base else f"{kind.__name__}, a subclass of {base.__name__}"
         raise BackendError(f"it does not know the field '{unknown[0]}' of {of}")
     if kind is not base:
         raise BackendError(f"it knows {base.__name__}, not its subclass {kind.__name__}")
-    return OBJECTIVES[base]
+    return known

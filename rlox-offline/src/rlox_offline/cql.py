@@ -41,12 +41,11 @@ import torch
 from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
-from rlox.learners.terms import PolicyTerms, QTerms, Scalar
+from rlox.learners.terms import Scalar
 from rlox.learners.transitions import (
     ChosenReplayLearner,
-    Learn,
+    Parts,
     ReplayTask,
-    Step,
     StepResult,
     choose_replay_learner,
 )
@@ -89,22 +88,6 @@ class CQLMetrics:
     """Estimate -mean log π(ã|s) in nats."""
     mean_q: float
     """Mean of both critics' values of the dataset's actions."""
-
-
-@dataclass(frozen=True)
-class CQLPolicyTerms(PolicyTerms):
-    """What a gradient step of the policy reports."""
-
-    entropy: Scalar
-    alpha: Scalar
-
-
-@dataclass(frozen=True)
-class CQLTerms(QTerms):
-    """What a gradient step of the critics reports."""
-
-    cql_loss: Scalar
-    cql_alpha: Scalar
 
 
 @final
@@ -186,52 +169,48 @@ class CQL(OfflineAlgorithm):
 
     def _task(self) -> ReplayTask:
         """Return the steps as learner backends take them."""
-        return ReplayTask(
-            objective=self.objective,
-            device=self.device,
-            parts={
-                "policy": self.policy,
-                "critic": self.critics,
-                "target": self.target_critics,
-                "temperature": self.networks["alpha"],
-                "multiplier": self.networks["multiplier"],
-                "policy_optimizer": self.optimizers["policy"],
-                "critic_optimizer": self.optimizers["critics"],
-                "alpha_optimizer": self.optimizers["alpha"],
-                "multiplier_optimizer": self.optimizers["multiplier"],
-            },
-            steps={
-                Learn.CLONING: Step(self._clone, CQLPolicyTerms),
-                Learn.POLICY: Step(self._learn_policy, CQLPolicyTerms),
-                Learn.VALUES: Step(self._learn_values, CQLTerms),
-            },
-            streams={"random actions": self.streams.torch("random actions")},
-        )
+        networks = {
+            "policy": self.policy,
+            "critic": self.critics,
+            "critic_target": self.target_critics,
+            "alpha": self.networks["alpha"],
+            "multiplier": self.networks["multiplier"],
+        }
+        optimizers = {
+            "policy": self.optimizers["policy"],
+            "critic": self.optimizers["critics"],
+            "alpha": self.optimizers["alpha"],
+            "multiplier": self.optimizers["multiplier"],
+        }
+        parts = Parts(networks, optimizers, self.device, self.streams.torch)
+        return ReplayTask(self.objective, parts, self)
 
     def _update(self, batch: OfflineBatch) -> Mapping[str, Scalar]:
         """Take one step of the temperature, the policy, the multiplier and the critics."""
         cfg = self.config
         transitions = batch.transitions(cfg.gamma, cfg.reward_scale, cfg.reward_shift)
-        step = Learn.CLONING if self.clock.gradient_steps < cfg.bc_steps else Learn.POLICY
+        step = "clone" if self.clock.gradient_steps < cfg.bc_steps else "learn_policy"
         policy = self.learner.step(step, transitions, cfg.actor_learning_rate).terms
-        values = self.learner.step(Learn.VALUES, transitions, cfg.learning_rate).terms
+        values = self.learner.step("learn_values", transitions, cfg.learning_rate).terms
         return {
-            "critic_loss": values.q_loss,
-            "cql_loss": values.cql_loss,
-            "actor_loss": policy.policy_loss,
-            "alpha": policy.alpha,
-            "cql_alpha": values.cql_alpha,
-            "entropy": policy.entropy,
-            "mean_q": values.q_value,
+            "critic_loss": values["q_loss"],
+            "cql_loss": values["cql_loss"],
+            "actor_loss": policy["policy_loss"],
+            "alpha": policy["alpha"],
+            "cql_alpha": values["cql_alpha"],
+            "entropy": policy["entropy"],
+            "mean_q": values["q_value"],
         }
 
-    def _clone(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
+    def clone(self, parts: Parts, batch: TransitionBatch, learning_rate: float) -> StepResult:
         """Take a gradient step of the policy up the likelihood of the dataset's actions."""
         _, log_probs = self.policy.get_action_and_logprob(batch.obs)
         attraction = self.policy.log_prob(batch.obs, batch.actions)
         return self._step_policy(log_probs, attraction, learning_rate)
 
-    def _learn_policy(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
+    def learn_policy(
+        self, parts: Parts, batch: TransitionBatch, learning_rate: float
+    ) -> StepResult:
         """Take a gradient step of the policy up the values of its actions."""
         actions, log_probs = self.policy.get_action_and_logprob(batch.obs)
         with frozen(self.critics):
@@ -249,9 +228,11 @@ class CQL(OfflineAlgorithm):
         alpha = self.networks["alpha"]().detach()
         loss = (alpha * log_probs - attraction).mean()
         self.optimizers["policy"].step(loss, learning_rate)
-        return StepResult(CQLPolicyTerms(policy_loss=loss.detach(), entropy=entropy, alpha=alpha))
+        return StepResult({"policy_loss": loss.detach(), "entropy": entropy, "alpha": alpha})
 
-    def _learn_values(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
+    def learn_values(
+        self, parts: Parts, batch: TransitionBatch, learning_rate: float
+    ) -> StepResult:
         """Take a gradient step of the multiplier and the critics, and move the targets."""
         objective = self.objective
         q_values = self.critics(batch.obs, batch.actions)
@@ -267,13 +248,14 @@ class CQL(OfflineAlgorithm):
         cql_loss = weight * penalty.sum()
         self.optimizers["critics"].step(bellman_loss + cql_loss, learning_rate)
         polyak_update(self.critics, self.target_critics, objective.tau)
-        terms = CQLTerms(
-            q_loss=bellman_loss.detach(),
-            q_value=q_values.detach().mean(),
-            cql_loss=cql_loss.detach(),
-            cql_alpha=weight,
+        return StepResult(
+            {
+                "q_loss": bellman_loss.detach(),
+                "q_value": q_values.detach().mean(),
+                "cql_loss": cql_loss.detach(),
+                "cql_alpha": weight,
+            }
         )
-        return StepResult(terms)
 
     @torch.no_grad()
     def _target(self, batch: TransitionBatch) -> Tensor:

@@ -37,9 +37,8 @@ from rlox.errors import ConfigError
 from rlox.learners.terms import Scalar
 from rlox.learners.transitions import (
     ChosenReplayLearner,
-    Learn,
+    Parts,
     ReplayTask,
-    Step,
     StepResult,
     choose_replay_learner,
 )
@@ -64,20 +63,7 @@ from rlox_offline.losses import advantage_weights, critic_loss, expectile_loss
 if TYPE_CHECKING:
     from rlox_offline.option_types import IQLOptions, Unpack
 
-__all__ = ["IQL", "IQLMetrics", "IQLTerms"]
-
-
-@dataclass(frozen=True)
-class IQLTerms:
-    """What a gradient step reports."""
-
-    value_loss: Scalar
-    q_loss: Scalar
-    policy_loss: Scalar
-    q_value: Scalar
-    """Mean of both critics' values of the dataset's actions."""
-    weight: Scalar
-    """Mean of the weights exp(β A)."""
+__all__ = ["IQL", "IQLMetrics"]
 
 
 @dataclass(frozen=True)
@@ -169,34 +155,35 @@ class IQL(OfflineAlgorithm):
             tau=cfg.tau,
             stochastic=cfg.stochastic,
         )
-        parts = {
+        networks = {
             "value": self.value,
             "policy": self.policy,
             "critic": self.critics,
             "critic_target": self.target_critics,
-            "value_optimizer": self.optimizers["value"],
-            "policy_optimizer": self.optimizers["policy"],
-            "critic_optimizer": self.optimizers["critics"],
         }
-        steps = {Learn.ALL: Step(self._learn, IQLTerms)}
-        task = ReplayTask(self.objective, self.device, parts, steps)
-        self.learner = choose_replay_learner(cfg.backend, task)
+        optimizers = {
+            "value": self.optimizers["value"],
+            "policy": self.optimizers["policy"],
+            "critic": self.optimizers["critics"],
+        }
+        parts = Parts(networks, optimizers, self.device, self.streams.torch)
+        self.learner = choose_replay_learner(cfg.backend, ReplayTask(self.objective, parts, self))
 
     def _update(self, batch: OfflineBatch) -> Mapping[str, Scalar]:
         """Take one step of the value, the policy and the critics."""
         cfg = self.config
         transitions = batch.transitions(cfg.gamma, cfg.reward_scale, cfg.reward_shift)
         rate = self._actor_learning_rate()
-        terms = self.learner.step(Learn.ALL, transitions, rate).terms
+        terms = self.learner.step("learn", transitions, rate).terms
         return {
-            "value_loss": terms.value_loss,
-            "critic_loss": terms.q_loss,
-            "actor_loss": terms.policy_loss,
-            "mean_q": terms.q_value,
-            "mean_weight": terms.weight,
+            "value_loss": terms["value_loss"],
+            "critic_loss": terms["q_loss"],
+            "actor_loss": terms["policy_loss"],
+            "mean_q": terms["q_value"],
+            "mean_weight": terms["weight"],
         }
 
-    def _learn(self, batch: TransitionBatch, actor_learning_rate: float) -> StepResult:
+    def learn(self, parts: Parts, batch: TransitionBatch, actor_learning_rate: float) -> StepResult:
         """Take a gradient step of every network, that of the policy at a rate of its own."""
         objective = self.objective
         with torch.no_grad():
@@ -219,14 +206,15 @@ class IQL(OfflineAlgorithm):
         loss = critic_loss(q_values, targets)
         self.optimizers["critics"].step(loss, objective.learning_rate)
         polyak_update(self.critics, self.target_critics, objective.tau)
-        terms = IQLTerms(
-            value_loss=value_loss.detach(),
-            q_loss=loss.detach(),
-            policy_loss=actor_loss.detach(),
-            q_value=q_values.detach().mean(),
-            weight=weights.mean(),
+        return StepResult(
+            {
+                "value_loss": value_loss.detach(),
+                "q_loss": loss.detach(),
+                "policy_loss": actor_loss.detach(),
+                "q_value": q_values.detach().mean(),
+                "weight": weights.mean(),
+            }
         )
-        return StepResult(terms)
 
     def _actor_learning_rate(self) -> float:
         cfg = self.config

@@ -28,12 +28,11 @@ import torch
 from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, Unset, resolve_config
-from rlox.learners.terms import PolicyTerms, QTerms, Scalar
+from rlox.learners.terms import Scalar
 from rlox.learners.transitions import (
     ChosenReplayLearner,
-    Learn,
+    Parts,
     ReplayTask,
-    Step,
     StepResult,
     choose_replay_learner,
 )
@@ -141,43 +140,40 @@ class TD3BC(OfflineAlgorithm):
 
     def _task(self) -> ReplayTask:
         """Return the two steps as learner backends take them."""
-        return ReplayTask(
-            objective=self.objective,
-            device=self.device,
-            parts={
-                "policy": self.policy,
-                "critic": self.critics,
-                "policy_target": self.target_policy,
-                "critic_target": self.target_critics,
-                "policy_optimizer": self.optimizers["policy"],
-                "critic_optimizer": self.optimizers["critics"],
-            },
-            steps={
-                Learn.VALUES: Step(self._learn_values, QTerms),
-                Learn.POLICY: Step(self._learn_policy, PolicyTerms),
-            },
-            streams={"target noise": self.streams.torch("noise")},
-        )
+        networks = {
+            "policy": self.policy,
+            "critic": self.critics,
+            "policy_target": self.target_policy,
+            "critic_target": self.target_critics,
+        }
+        optimizers = {"policy": self.optimizers["policy"], "critic": self.optimizers["critics"]}
+        noise = {"target noise": self.streams.torch("noise")}
+        parts = Parts(networks, optimizers, self.device, noise.__getitem__)
+        return ReplayTask(self.objective, parts, self)
 
     def _update(self, batch: OfflineBatch) -> Mapping[str, Scalar]:
         """Take one step of the critics, and every ``policy_delay`` steps one of the policy."""
         cfg = self.config
         transitions = batch.transitions(cfg.gamma, cfg.reward_scale, cfg.reward_shift)
-        values = self.learner.step(Learn.VALUES, transitions, cfg.learning_rate).terms
-        metrics = {"critic_loss": values.q_loss, "mean_q": values.q_value}
+        values = self.learner.step("learn_values", transitions, cfg.learning_rate).terms
+        metrics = {"critic_loss": values["q_loss"], "mean_q": values["q_value"]}
         if (self.clock.gradient_steps + 1) % cfg.policy_delay:
             return metrics
-        policy = self.learner.step(Learn.POLICY, transitions, cfg.learning_rate).terms
-        return {**metrics, "actor_loss": policy.policy_loss}
+        policy = self.learner.step("learn_policy", transitions, cfg.learning_rate).terms
+        return {**metrics, "actor_loss": policy["policy_loss"]}
 
-    def _learn_values(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
+    def learn_values(
+        self, parts: Parts, batch: TransitionBatch, learning_rate: float
+    ) -> StepResult:
         """Take a gradient step of the critics."""
         q_values = self.critics(batch.obs, batch.actions)
         loss = critic_loss(q_values, self._target(batch))
         self.optimizers["critics"].step(loss, learning_rate)
-        return StepResult(QTerms(q_loss=loss.detach(), q_value=q_values.detach().mean()))
+        return StepResult({"q_loss": loss.detach(), "q_value": q_values.detach().mean()})
 
-    def _learn_policy(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
+    def learn_policy(
+        self, parts: Parts, batch: TransitionBatch, learning_rate: float
+    ) -> StepResult:
         """Take a gradient step of the policy, and move the target networks."""
         objective = self.objective
         assert objective.cloning is not None
@@ -188,7 +184,7 @@ class TD3BC(OfflineAlgorithm):
             self.optimizers["policy"].step(loss, learning_rate)
         polyak_update(self.policy, self.target_policy, objective.tau)
         polyak_update(self.critics, self.target_critics, objective.tau)
-        return StepResult(PolicyTerms(policy_loss=loss.detach()))
+        return StepResult({"policy_loss": loss.detach()})
 
     @torch.no_grad()
     def _target(self, batch: TransitionBatch) -> Tensor:

@@ -18,8 +18,7 @@ from rlox.config.model import (
     probability,
     schedule,
 )
-
-from rlox_offpolicy.replay_config import ReplayConfig
+from rlox.config.replay import ReplayConfig
 
 __all__ = [
     "DDPGConfig",
@@ -158,7 +157,7 @@ class DQNConfig(ReplayConfig):
             )
         return self
 
-    def with_epsilon(self) -> DQNConfig:
+    def scheduled(self) -> DQNConfig:
         """Return the config with an epsilon, where none is given that which ``noisy`` asks for."""
         if self.epsilon is not None:
             return self

@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic import model_validator
 from rlox.config.model import ScheduleValue, count, flag, option, positive, probability, schedule
+from rlox.config.replay import ReplayConfig
 
 from rlox_offpolicy.configs import refuse_target_entropy_that_is_not_kept
-from rlox_offpolicy.replay_config import ReplayConfig
 
 __all__ = ["CrossQConfig"]
 

@@ -13,124 +13,44 @@ Deviations from the paper:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 
-import numpy.typing as npt
-from rlox.algorithm import Algorithm
-from rlox.callbacks import Callback
-from rlox.config.model import UNSET, Config, Unset
-from rlox.deployment import PolicyData
-from rlox.learners.terms import AddedLosses, Losses
-from rlox.learners.transitions import ChosenReplayLearner
-from rlox.learners.value_objectives import TwinDelayed
-from rlox.logging import LoggerCallback
-from rlox.nn import load_parts_state, parts_state
-from rlox.training.hooks import Hooks
-from torch import nn
+from rlox.replay.algorithm import Network, ReplayAlgorithm
 
-from rlox_offpolicy.building import resolve
 from rlox_offpolicy.configs import DDPGConfig
-from rlox_offpolicy.metrics import TD3Metrics
-from rlox_offpolicy.td3 import DeterministicActorCritic
+from rlox_offpolicy.td3 import TD3Metrics, TwinDelayed, deterministic_networks
 
 if TYPE_CHECKING:
-    from rlox_offpolicy.option_types import DDPGOptions, Unpack
+    from rlox_offpolicy.option_types import DDPGArguments, Unpack
 
 __all__ = ["DDPG"]
 
 
 @final
-class DDPG(Algorithm):
+class DDPG(ReplayAlgorithm):
     """Deep deterministic policy gradient, for continuous actions.
 
-    Args:
-        env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
-        n_envs: number of envs stepped together; an env that cannot be copied brings its own.
-        seed: fixes every random draw; ``None`` draws one from entropy.
-        policy: see :class:`rlox_offpolicy.td3.TD3`.
-        critic: see there; values (1, B) of one critic.
-        buffer: see there.
-        exploration: see there.
-        logger: receives the metrics of every iteration.
-        callbacks: hooks into training.
-        config: a :class:`DDPGConfig`, a mapping, or the path of a YAML or JSON file.
-        schedules: see :class:`rlox_offpolicy.td3.TD3`.
-        added_losses: functions ``(module, batch) -> scalar`` by part, ``"critic"`` or ``"policy"``,
-            that are added to the part's loss; see :mod:`rlox.learners.terms`.
-        config_kwargs: options of :class:`DDPGConfig`, which win over ``config``.
-
-    Raises:
-        ConfigError: an option is unknown or out of range.
-        EnvError: the env cannot be built.
-        SpaceError: the actions are no bounded box, or the observations have no
-            encoder.
+    Its arguments are those of :class:`rlox_offpolicy.td3.TD3`, with values (1, B) of one critic.
     """
 
-    name: ClassVar[str] = "ddpg"
-    config_class: ClassVar[type[Config]] = DDPGConfig
-    config: DDPGConfig
-    learner: ChosenReplayLearner
-    added_losses: AddedLosses
+    name = "ddpg"
+    config_class = DDPGConfig
+    metrics_class = TD3Metrics
+    targets = ("policy", "critic")
+    arguments = (
+        "env_id", "n_envs", "seed", "policy", "critic", "buffer", "exploration", "logger",
+        "callbacks",
+    )  # fmt: skip
+    if TYPE_CHECKING:
+        policy: Any
+        critic: Any
 
-    def __init__(
-        self,
-        env_id: Any,
-        n_envs: int | Unset = UNSET,
-        seed: int | Unset | None = UNSET,
-        policy: nn.Module | None = None,
-        critic: nn.Module | None = None,
-        buffer: Any = UNSET,
-        exploration: Any = UNSET,
-        logger: LoggerCallback | None = None,
-        callbacks: Iterable[Callback] | Callback | None = None,
-        *,
-        config: DDPGConfig | Mapping[str, Any] | str | Path | None = None,
-        schedules: Mapping[str, Callable[[int], float]] | None = None,
-        added_losses: Losses | None = None,
-        **config_kwargs: Unpack[DDPGOptions],
-    ) -> None:
-        resolved, parts = resolve(
-            DDPGConfig, config, env_id, (policy, critic),
-            {"buffer": buffer, "exploration": exploration},
-            n_envs=n_envs, seed=seed, **config_kwargs,
-        )  # fmt: skip
-        super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
-        self.own_parts = parts.given
-        self.actor_critic = DeterministicActorCritic(
-            self,
-            policy=policy,
-            critic=critic,
-            schedules=schedules,
-            parts=parts,
-            n_critics=1,
-            policy_delay=1,
-            objective=TwinDelayed(target_noise=0.0, noise_clip=0.0, tau=self.config.tau),
-            added_losses=added_losses,
-        )
-        of = self.actor_critic
-        self.replay, self.schedules, self.exploration = of.replay, of.schedules, of.exploration
-        self.policy, self.policy_target = of.policy, of.policy_target
-        self.critic, self.target = of.critic, of.critic_target
-        self.learner = of.learner
+        def __init__(self, env_id: Any, *given: Any, **options: Unpack[DDPGArguments]) -> None: ...
 
-    def iterate(self, hooks: Hooks) -> TD3Metrics:
-        """Step the envs for one iteration and learn whenever gradient steps are due."""
-        return self.actor_critic.iterate(hooks)
+    def make_networks(self, space: Any, size: int, **sizes: Any) -> dict[str, Network]:
+        """Return the policy and one critic."""
+        return deterministic_networks(space, size, n_critics=1, **sizes)
 
-    def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
-        """Return μ(s) for one observation, or for a batch; see ``Algorithm``."""
-        return self.replay.predict(self.actor_critic.mode, obs)
-
-    def policy_data(self) -> PolicyData:
-        """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
-        return self.replay.policy_data(self.name, self.policy)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return networks, optimisers, noise, envs and buffer."""
-        return parts_state(self.actor_critic.parts)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore networks, optimisers, noise, envs and buffer."""
-        load_parts_state(self.actor_critic.parts, state)
+    def make_objective(self, size: int) -> TwinDelayed:
+        """Return TD3's without noise and delay."""
+        return TwinDelayed(0.0, 0.0, self.config.tau, policy_delay=1)

@@ -21,255 +21,300 @@ Deviations from the paper:
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from rlox.algorithm import Algorithm
+import torch.nn.functional as F  # noqa: N812  # the field's name for it
+from gymnasium import spaces
 from rlox.batches.transitions import TransitionBatch
-from rlox.callbacks import Callback
-from rlox.config.model import UNSET, Config, Unset
-from rlox.config.schedules import Schedules
-from rlox.deployment import PolicyData
+from rlox.config.model import UNSET
 from rlox.errors import ConfigError
-from rlox.learners.terms import AddedLosses, Losses, QTerms, mean_terms
-from rlox.learners.transitions import ChosenReplayLearner, Learn, Step, StepResult
-from rlox.logging import LoggerCallback
+from rlox.learners.transitions import Parts, ReplayObjective, StepResult
 from rlox.networks import polyak_update
 from rlox.networks.defaults import make_q_network
-from rlox.nn import (
-    FlatOptimizer,
-    NoisyLinear,
-    draw_noise,
-    load_parts_state,
-    parts_state,
-    set_compute_dtype,
-    silence,
-)
-from rlox.training.hooks import Hooks
+from rlox.nn import FlatOptimizer, NoisyLinear, draw_noise, set_compute_dtype, silence
+from rlox.nn.layer_data import LayerData, array, chain
+from rlox.replay.algorithm import B, Network, Outputs, ReplayAlgorithm, ReplayMetrics
+from rlox.replay.exploration import EpsilonGreedy
 from torch import Tensor, nn
 
-from rlox_offpolicy.action_values import make_action_values, make_objective
-from rlox_offpolicy.building import make_learner, make_replay, require_discrete, resolve
 from rlox_offpolicy.configs import DQNConfig
-from rlox_offpolicy.exploration import EpsilonGreedy
-from rlox_offpolicy.metrics import DQNMetrics, all_metrics
-from rlox_offpolicy.own_networks import B, on_device, require_outputs
-from rlox_offpolicy.targets import at_actions
+from rlox_offpolicy.targets import (
+    at_actions,
+    categorical_projection,
+    quantile_huber_loss,
+    td_targets,
+)
 
 if TYPE_CHECKING:
-    from rlox_offpolicy.option_types import DQNOptions, Unpack
+    from rlox_offpolicy.option_types import DQNArguments, Unpack
 
-__all__ = ["DQN"]
+__all__ = ["DQN", "CategoricalQLearning", "DQNMetrics", "QLearning", "QuantileQLearning"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DQNMetrics(ReplayMetrics):
+    """Of DQN."""
+
+    q_loss: float
+    q_value: float
+    """Mean Q(s, a) of the batches."""
+    epsilon: float
+    """Probability of a uniform action."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QLearning(ReplayObjective):
+    """Q(s, a) towards r + γ max over a' of Q'(s', a'); a network's outputs are Q(s, ·), (B, A)."""
+
+    double: bool = False
+    """Whether the network chooses the action that the target network judges (van Hasselt et al.
+    2016)."""
+    loss: Literal["huber", "mse"] = "huber"
+    """Of the TD errors; huber is linear beyond 1 (Mnih et al. 2015, methods)."""
+    noisy: bool = False
+    """Whether the network has noise, which is drawn anew each time (Fortunato et al. 2018)."""
+    tau: float = 1.0
+    """Share of the network in each update of the target; 1: a copy."""
+    target_update_interval: int = 1
+    """Gradient steps between those updates."""
+
+    def due(self, gradient_step: int) -> tuple[str, ...]:
+        """Return the gradient step, and at the interval the target's update."""
+        rests = gradient_step % self.target_update_interval
+        return ("learn",) if rests else ("learn", "move_target")
+
+    def learn(self, parts: Parts, batch: TransitionBatch, learning_rate: float) -> StepResult:
+        """Take a gradient step of the network."""
+        with torch.no_grad():
+            judged = chooser = self.outputs(parts, parts.network_target, batch.next_obs)
+            if self.double:
+                chooser = self.outputs(parts, parts.network, batch.next_obs)
+            next_actions = self.values(chooser).argmax(-1, keepdim=True)
+            next_outputs = at_actions(judged, next_actions)
+            targets = self.targets(next_outputs, batch.rewards, batch.discounts)
+        outputs = at_actions(self.outputs(parts, parts.network, batch.obs), batch.actions)
+        losses, errors = self.losses(outputs, targets)
+        loss = parts.minimize("network", (batch.weights * losses).mean(), batch, learning_rate)
+        terms = {"q_loss": loss, "q_value": self.values(outputs.detach()).mean()}
+        return StepResult(terms, errors.detach())
+
+    def move_target(self, parts: Parts, batch: TransitionBatch, rate: float) -> StepResult:
+        """Move the target network."""
+        polyak_update(parts.network, parts.network_target, self.tau)
+        return StepResult({})
+
+    def act(self, parts: Parts, obs: Any) -> Tensor:
+        """Return the actions (N,) of the highest values, with noise if the network has it."""
+        return self.values(self.outputs(parts, parts.network, obs)).argmax(-1)
+
+    def mode(self, parts: Parts, obs: Any) -> Tensor:
+        """Return the actions (N,) of the highest values, without noise."""
+        if self.noisy:
+            silence(parts.network)
+        return self.values(parts.network(obs)).argmax(-1)
+
+    def outputs(self, parts: Parts, network: Any, obs: Any) -> Tensor:
+        """Return a network's outputs, with new noise if it has any."""
+        if self.noisy:
+            draw_noise(network, parts.stream("noise"))
+        return network(obs)  # type: ignore[no-any-return]
+
+    n_atoms = None
+    """Numbers n for each action, beyond one."""
+
+    def values(self, outputs: Tensor) -> Tensor:
+        """Return the expected returns that outputs (..., n) stand for."""
+        return outputs
+
+    def layer_data(self) -> LayerData:
+        """Describe :meth:`values`; see :mod:`rlox.nn.layer_data`."""
+        return chain()
+
+    def targets(self, next_outputs: Tensor, rewards: Tensor, discounts: Tensor) -> Tensor:
+        """Return what is to be learnt of an action.
+
+        Args:
+            next_outputs: (B, n) of the target network, of the action chosen in s'.
+            rewards: (B,)
+            discounts: (B,)
+        """
+        return td_targets(rewards, discounts, next_outputs)
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return losses (B,), and errors (B,) whose sizes are priorities.
+
+        Args:
+            outputs: (B, n) of the learning network, of the action taken.
+            targets: what :meth:`targets` returned.
+        """
+        loss = F.smooth_l1_loss if self.loss == "huber" else F.mse_loss
+        return loss(outputs, targets, reduction="none"), outputs - targets
+
+
+@dataclass(frozen=True, kw_only=True)
+class CategoricalQLearning(QLearning):
+    """C51 (Bellemare et al. 2017, algorithm 1): the outputs are logits of atoms, (B, A, n)."""
+
+    v_min: float
+    """Return of the lowest atom."""
+    v_max: float
+    """Return of the highest atom."""
+    n_atoms: int = 51  # type: ignore[assignment]
+    """Number of atoms n."""
+
+    def support(self, device: Any = None) -> Tensor:
+        """Return the atoms' returns (n,)."""
+        return torch.linspace(self.v_min, self.v_max, self.n_atoms, device=device)
+
+    def values(self, outputs: Tensor) -> Tensor:
+        """Return Σ p_i z_i."""
+        return outputs.softmax(-1) @ self.support(outputs.device)
+
+    def layer_data(self) -> LayerData:
+        """Describe :meth:`values`; see :mod:`rlox.nn.layer_data`."""
+        return {"layer": "expected", "support": array(self.support())}
+
+    def targets(self, next_outputs: Tensor, rewards: Tensor, discounts: Tensor) -> Tensor:
+        """Return the projected probabilities (B, n) of r + γ Z(s')."""
+        support = self.support(rewards.device)
+        return categorical_projection(next_outputs.softmax(-1), rewards, discounts, support)
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return KL(target, prediction), for both.
+
+        Its gradient is the paper's cross-entropy's; as priorities: Hessel et al. 2018.
+        """
+        losses = F.kl_div(outputs.log_softmax(-1), targets, reduction="none").sum(-1)
+        return losses, losses
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantileQLearning(QLearning):
+    """QR-DQN (Dabney et al. 2018, algorithm 1): the outputs are quantiles of returns, (B, A, n)."""
+
+    n_atoms: int = 200  # type: ignore[assignment]
+    """Number of quantiles n, at the midpoints (i - ½)/n."""
+
+    def values(self, outputs: Tensor) -> Tensor:
+        """Return the mean of the quantiles."""
+        return outputs.mean(-1)
+
+    def layer_data(self) -> LayerData:
+        """Describe :meth:`values`; see :mod:`rlox.nn.layer_data`."""
+        return {"layer": "mean"}
+
+    def targets(self, next_outputs: Tensor, rewards: Tensor, discounts: Tensor) -> Tensor:
+        """Return r + γ θ'_j, (B, n)."""
+        return td_targets(rewards.unsqueeze(-1), discounts.unsqueeze(-1), next_outputs)
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the quantile Huber losses, for both."""
+        losses = quantile_huber_loss(outputs, targets)
+        return losses, losses
 
 
 @final
-class DQN(Algorithm):
+class DQN(ReplayAlgorithm):
     """Deep Q-learning for discrete actions.
 
     Args:
-        env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
-        n_envs: number of envs stepped together; an env that cannot be copied brings its own.
-        seed: fixes every random draw; ``None`` draws one from entropy.
         network: a ``torch.nn.Module`` from observations (B, *shape) to action values (B, A), or to
             (B, A, n) logits of atoms or quantiles with ``distributional``; with ``noisy``, it has
-            layers :class:`rlox.nn.NoisyLinear`. ``None`` makes one that fits the env's spaces.
-        buffer: a registered name, or an object with the methods of
-            :class:`rlox.protocols.ReplayBuffer`.
+            layers :class:`rlox.nn.NoisyLinear`.
         prioritized: the introduction's word for ``buffer="prioritized"``.
-        logger: receives the metrics of every iteration.
-        callbacks: hooks into training.
-        config: a :class:`DQNConfig`, a mapping, or the path of a YAML or JSON file.
-        schedules: callables ``env_steps -> value`` for ``learning_rate``, ``epsilon`` or
-            ``priority_beta``; they win over the config and are not saved in checkpoints.
-        added_losses: functions ``(module, batch) -> scalar`` by part, ``"network"``, that are added
-            to the part's loss; see :mod:`rlox.learners.terms`.
-        config_kwargs: options of :class:`DQNConfig`, which win over ``config``.
-
-    Raises:
-        ConfigError: an option is unknown or out of range.
-        EnvError: the env cannot be built.
-        SpaceError: the actions are not discrete, or the observations have no encoder.
     """
 
-    name: ClassVar[str] = "dqn"
-    config_class: ClassVar[type[Config]] = DQNConfig
-    config: DQNConfig
-    learner: ChosenReplayLearner
-    added_losses: AddedLosses
+    name = "dqn"
+    config_class = DQNConfig
+    metrics_class = DQNMetrics
+    acts_in = spaces.Discrete
+    own_networks = targets = ("network",)
+    arguments = (
+        "env_id", "n_envs", "seed", "network", "buffer", "prioritized", "logger", "callbacks",
+    )  # fmt: skip
+    if TYPE_CHECKING:
+        network: Any
+        objective: QLearning
 
-    def __init__(
-        self,
-        env_id: Any,
-        n_envs: int | Unset = UNSET,
-        seed: int | Unset | None = UNSET,
-        network: nn.Module | None = None,
-        buffer: Any = UNSET,
-        prioritized: bool = False,
-        logger: LoggerCallback | None = None,
-        callbacks: Iterable[Callback] | Callback | None = None,
-        *,
-        config: DQNConfig | Mapping[str, Any] | str | Path | None = None,
-        schedules: Mapping[str, Callable[[int], float]] | None = None,
-        added_losses: Losses | None = None,
-        **config_kwargs: Unpack[DQNOptions],
-    ) -> None:
-        if prioritized:
-            if buffer is not UNSET:
-                raise ConfigError(f"prioritized=True names a buffer, and so does buffer={buffer!r}")
-            buffer = "prioritized"
-        resolved, parts = resolve(
-            DQNConfig, config, env_id, (network,), {"buffer": buffer},
-            n_envs=n_envs, seed=seed, **config_kwargs,
-        )  # fmt: skip
-        super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
-        cfg, self.own_parts = self.config, parts.given
-        names = ("learning_rate", "epsilon", "priority_beta")
-        self.schedules = Schedules(cfg.with_epsilon(), names, schedules)
-        self.replay = make_replay(self, parts, self.schedules)
-        env = self.replay.env
-        self._n_actions = require_discrete(self.replay, "DQN")
-        self.objective = make_objective(cfg)
-        self.action_values = make_action_values(self.objective, self.replay.device)
-        own = network or make_q_network(
-            env.observation_space,
-            self._n_actions,
+        def __init__(self, env_id: Any, *given: Any, **options: Unpack[DQNArguments]) -> None: ...
+
+    @staticmethod
+    def renamed(options: dict[str, Any]) -> dict[str, Any]:
+        """Return the options with ``prioritized`` as a buffer's name."""
+        if not options.pop("prioritized", False):
+            return options
+        buffer = options.get("buffer", UNSET)
+        if buffer is not UNSET:
+            raise ConfigError(f"prioritized=True names a buffer, and so does buffer={buffer!r}")
+        return {**options, "buffer": "prioritized"}
+
+    def make_networks(self, space: Any, size: int, **sizes: Any) -> dict[str, Network]:
+        """Return the action values, which may be distributions."""
+        cfg = self.config
+        n_atoms = self.make_objective(size).n_atoms
+        network = partial(
+            make_q_network,
+            space,
+            size,
             dueling=cfg.dueling,
-            hidden=cfg.hidden,
-            n_atoms=self.action_values.n_atoms,
+            n_atoms=n_atoms,
             noisy_std=cfg.noisy_std if cfg.noisy else None,
-            generator=self.streams.torch("policy"),
+            **sizes,
         )
-        self.network: Any = on_device(own, "network", self.replay.device)
-        set_compute_dtype(self.network, cfg.compute_dtype)
-        if cfg.noisy and not any(isinstance(m, NoisyLinear) for m in self.network.modules()):
+        atoms = () if n_atoms is None else (n_atoms,)
+        return {"network": Network(network, (Outputs(((B, size, *atoms),)),))}
+
+    def prepare(self, name: str, network: nn.Module) -> None:
+        """Set what it computes with, and look for its noise."""
+        set_compute_dtype(network, self.config.compute_dtype)
+        if self.config.noisy and not any(isinstance(m, NoisyLinear) for m in network.modules()):
             raise ConfigError(
                 "noisy=True needs a network with layers rlox.nn.NoisyLinear, and yours has "
                 "none; give it some or leave noisy out"
             )
-        if network is not None:
-            n_atoms = self.action_values.n_atoms
-            atoms = () if n_atoms is None else (n_atoms,)
-            require_outputs(network, self.replay, "network", (B, self._n_actions, *atoms))
-        self.target = copy.deepcopy(self.network).requires_grad_(False)
-        adam = partial(torch.optim.Adam, eps=cfg.adam_eps, fused=True)
-        self.optimizer = FlatOptimizer(self.network, adam, max_grad_norm=cfg.max_grad_norm)
-        self.optimizers = {"network": self.optimizer}
-        self.exploration = EpsilonGreedy(
-            self._epsilon, self._n_actions, self.streams.numpy("exploration")
-        )
-        self.added_losses = AddedLosses(added_losses, self.optimizers)
-        self._parts = {
-            "network": self.network,
-            "target": self.target,
-            "optimizer": self.optimizer,
-            "agent": self.replay,
+
+    def make_optimizer(self, name: str, network: nn.Module, **options: Any) -> FlatOptimizer:
+        """Return Adam behind a bound of the gradient's norm."""
+        adam = partial(torch.optim.Adam, eps=self.config.adam_eps, fused=True)
+        return FlatOptimizer(network, adam, max_grad_norm=self.config.max_grad_norm)
+
+    def make_objective(self, size: int) -> QLearning:
+        """Return Q-learning, of numbers or of distributions."""
+        cfg = self.config
+        options: dict[str, Any] = {
+            "double": cfg.double_dqn,
+            "noisy": cfg.noisy,
+            "tau": cfg.tau,
+            "target_update_interval": cfg.target_update_interval,
         }
-        steps = {Learn.VALUES: Step(self._learn, QTerms)}
-        self.learner = make_learner(self, self.replay, self.objective, self._parts, steps)
-        self._choose = self.learner.acting(self._best)
+        if cfg.distributional == "c51":
+            bounds = {"v_min": cfg.v_min, "v_max": cfg.v_max}
+            return CategoricalQLearning(**bounds, n_atoms=cfg.n_atoms, **options)
+        if cfg.distributional == "qr-dqn":
+            return QuantileQLearning(n_atoms=cfg.n_quantiles, **options)
+        return QLearning(loss=cfg.loss, **options)
 
-    def iterate(self, hooks: Hooks) -> DQNMetrics:
-        """Step the envs for one iteration and learn whenever gradient steps are due."""
-        replay, collected = self.replay, list[QTerms]()
-        with replay.iteration():
-            self._learn_due(hooks, collected)  # what an interrupted iteration left
-            for _ in range(replay.vector_steps_left):
-                replay.step(self._act, hooks, self.learner)
-                self._learn_due(hooks, collected)
-                if hooks.stopped:
-                    break
-        return DQNMetrics(
-            epsilon=self._epsilon(self.clock.env_steps),
-            **all_metrics(self, mean_terms(QTerms, collected)),
-        )
+    def explores(self) -> EpsilonGreedy:
+        """Return uniform actions with the scheduled probability."""
+        return self._greedy("exploration")
 
-    def _learn_due(self, hooks: Hooks, collected: list[QTerms]) -> None:
-        """Take the gradient steps that are due."""
-        cfg, replay = self.config, self.replay
-        for learning_rate in replay.updates_due(hooks, self.schedules):
-            batch = replay.draw(self.learner)
-            learnt = self.learner.step(Learn.VALUES, batch, learning_rate)
-            replay.update_priorities(batch.indices, learnt.errors)
-            collected.append(learnt.terms)
-            if (self.clock.gradient_steps + 1) % cfg.target_update_interval == 0:
-                polyak_update(self.network, self.target, cfg.tau)
-            hooks.train_batch(lambda: mean_terms(QTerms, collected[-1:]))
+    def sampled(self, actions: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return uniform actions with the present probability, else the given ones."""
+        explore, starts = self._greedy("predict").explore, np.ones(1, np.bool_)
+        return explore(actions, starts, self.clock.env_steps)
 
-    def _outputs(self, network: Any, obs: Tensor, stream: str = "noise") -> Tensor:
-        """Return a network's outputs, with new noise if it has any."""
-        if self.config.noisy:
-            draw_noise(network, self.streams.torch(stream))
-        return network(obs)  # type: ignore[no-any-return]
+    def _greedy(self, stream: str) -> EpsilonGreedy:
+        def epsilon(env_steps: int) -> float:
+            return self.schedules.value("epsilon", env_steps, self.clock.target_env_steps)
 
-    def _greedy(self, outputs: Tensor) -> npt.NDArray[Any]:
-        return self.action_values.values(outputs).argmax(-1).cpu().numpy()
+        return EpsilonGreedy(epsilon, self.n_actions, self.streams.numpy(stream))
 
-    def _best(self, obs: Tensor) -> npt.NDArray[Any]:
-        return self._greedy(self._outputs(self.network, obs))
-
-    def _act(self, obs: Any) -> npt.NDArray[Any]:
-        starts = self.replay.collector.episode_start
-        return self.exploration.explore(self._choose(obs), starts, self.clock.env_steps)
-
-    def _epsilon(self, env_steps: int) -> float:
-        return self.schedules.value("epsilon", env_steps, self.clock.target_env_steps)
-
-    def _learn(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
-        of = self.action_values
-        with torch.no_grad():
-            judged = self._outputs(self.target, batch.next_obs)
-            chooser = judged
-            if self.objective.double:
-                chooser = self._outputs(self.network, batch.next_obs)
-            next_actions = of.values(chooser).argmax(-1, keepdim=True)
-            next_outputs = at_actions(judged, next_actions)
-            targets = of.targets(next_outputs, batch.rewards, batch.discounts)
-        outputs = at_actions(self._outputs(self.network, batch.obs), batch.actions)
-        losses, errors = of.losses(outputs, targets)
-        loss = (batch.weights * losses).mean()
-        loss = self.added_losses.add("network", loss, self.network, batch)
-        self.optimizer.step(loss, learning_rate)
-        terms = QTerms(q_loss=loss.detach(), q_value=of.values(outputs.detach()).mean())
-        return StepResult(terms, errors.detach())
-
-    def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
-        """Return an action for one observation, or actions for a batch; see ``Algorithm``.
-
-        Args:
-            obs: one observation or a batch (B, *shape).
-            deterministic: the action of the highest value, without noise; else with noise, if
-                the network has it, and with the present probability ε a uniform one.
-        """
-        if deterministic:
-            silence(self.network)
-            return self.replay.predict(lambda rows: self._greedy(self.network(rows)), obs)
-        explore = EpsilonGreedy(
-            self._epsilon, self._n_actions, self.streams.numpy("predict")
-        ).explore
-        step, starts = self.clock.env_steps, np.ones(1, np.bool_)
-
-        def choose(rows: Tensor) -> npt.NDArray[Any]:
-            actions = self._greedy(self._outputs(self.network, rows, "predict"))
-            return explore(actions, starts, step)
-
-        return self.replay.predict(choose, obs)
-
-    def policy_data(self) -> PolicyData:
-        """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
+    def exported(self) -> tuple[Any, ...]:
+        """Return the network without noise, and what reads its outputs."""
         silence(self.network)
-        read = self.action_values.layer_data()
-        return self.replay.policy_data(self.name, self.network, read)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return networks, optimiser, envs and buffer."""
-        return parts_state(self._parts)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore networks, optimiser, envs and buffer."""
-        load_parts_state(self._parts, state)
+        return self.network, self.objective.layer_data()

@@ -21,7 +21,6 @@ from rlox.errors import BackendError
 from rlox.learners.rollouts import TorchLearner, require_learnable
 from rlox.learners.tasks import Objective, RolloutTask
 from rlox.learners.transitions import ReplayTask, TorchReplayLearner
-from rlox.nn import FlatOptimizer
 
 __all__ = ["compiled", "make_compiled_learner", "own_tensors"]
 
@@ -37,22 +36,15 @@ def make_compiled_learner(task: RolloutTask | ReplayTask) -> TorchLearner | Torc
             compiler; or the task's own algorithm does it in torch.
     """
     require_learnable(task)
+    added = task.parts.added_losses if isinstance(task, ReplayTask) else task.added_losses
+    if added:
+        raise BackendError(f"it knows no added losses ({', '.join(added.names)})")
     if isinstance(task, ReplayTask):
-        if task.added_losses:
-            raise BackendError(f"it knows no added losses ({', '.join(task.added_losses.names)})")
-        for part in task.parts.values():
-            if isinstance(part, FlatOptimizer):
-                # torch would compile its optimisers' own code too, again for every learning rate
-                setattr(part, "step", _uncompiled(part.step))  # noqa: B010
-        # modules and optimisers write into the tensors that they have
-        others = [p for p in task.parts.values() if not isinstance(p, nn.Module | FlatOptimizer)]
-        steps = {
-            kind: replace(step, learn=compiled(step.learn, task.device, others))
-            for kind, step in task.steps.items()
-        }
-        return TorchReplayLearner(replace(task, steps=steps))
-    if task.added_losses:
-        raise BackendError(f"it knows no added losses ({', '.join(task.added_losses.names)})")
+        _require_compiler(task.parts.device)
+        for optimizer in task.parts.optimizers.values():
+            # torch would compile its optimisers' own code too, again for every learning rate
+            setattr(optimizer, "step", _uncompiled(optimizer.step))  # noqa: B010
+        return TorchReplayLearner(replace(task, owner=_CompiledSteps(task)))
     loss = compiled(_loss, task.device)
 
     def update(
@@ -62,6 +54,20 @@ def make_compiled_learner(task: RolloutTask | ReplayTask) -> TorchLearner | Torc
 
     plain = task.update
     return TorchLearner(replace(task, update=update))
+
+
+class _CompiledSteps:
+    """The steps of a task, each compiled when it is first taken."""
+
+    def __init__(self, task: ReplayTask) -> None:
+        self._owner, self._device = task.owner or task.objective, task.parts.device
+        # modules write into the tensors that they have
+        self._changed = [p for p in task.parts.networks.values() if not isinstance(p, nn.Module)]
+
+    def __getattr__(self, name: str) -> Any:
+        made = compiled(getattr(self._owner, name), self._device, self._changed)
+        setattr(self, name, made)
+        return made
 
 
 def _loss(objective: Objective, policy: Any, minibatch: Any) -> tuple[Tensor, Any]:
@@ -101,10 +107,7 @@ def compiled(
         BackendError: see :func:`make_compiled_learner`.
     """
     graphs = device.type == "cuda"
-    if device.type == "cpu" and not _has_compiler():
-        raise BackendError(
-            "torch.compile needs a C++ compiler; install g++, or name yours in the variable CXX"
-        )
+    _require_compiler(device)
     made = torch.compile(function, mode="reduce-overhead" if graphs else None)
     if not graphs:
         return made
@@ -150,5 +153,9 @@ def _copied(value: Any) -> Any:
     return replace(value, **{f.name: _copied(getattr(value, f.name)) for f in fields(value)})
 
 
-def _has_compiler() -> bool:
-    return any(shutil.which(name) for name in (os.environ.get("CXX") or "g++", "g++", "clang++"))
+def _require_compiler(device: torch.device) -> None:
+    names = (os.environ.get("CXX") or "g++", "g++", "clang++")
+    if device.type == "cpu" and not any(map(shutil.which, names)):
+        raise BackendError(
+            "torch.compile needs a C++ compiler; install g++, or name yours in the variable CXX"
+        )

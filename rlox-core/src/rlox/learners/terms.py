@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,10 +17,9 @@ __all__ = [
     "AddedLoss",
     "AddedLosses",
     "Losses",
-    "PolicyTerms",
-    "QTerms",
     "Scalar",
     "make_metrics",
+    "mean_by_name",
     "mean_terms",
     "passes_target_kl",
 ]
@@ -135,22 +134,6 @@ Scalar = Tensor | float
 """A tensor () without gradient, or a number of a learner that computes without torch."""
 
 
-@dataclass(frozen=True)
-class QTerms:
-    """Of a gradient step of action values."""
-
-    q_loss: Scalar
-    q_value: Scalar
-    """Mean Q(s, a) of the batch."""
-
-
-@dataclass(frozen=True)
-class PolicyTerms:
-    """Of a gradient step of a policy that goes up action values."""
-
-    policy_loss: Scalar
-
-
 def mean_terms(kind: type[Any], terms: Sequence[Any]) -> dict[str, float]:
     """Return the means over gradient steps, in one transfer from the device.
 
@@ -167,6 +150,23 @@ def mean_terms(kind: type[Any], terms: Sequence[Any]) -> dict[str, float]:
     else:
         means = np.reshape(values, (len(terms), -1)).mean(0).tolist()
     return dict(zip(names, means, strict=True))
+
+
+def mean_by_name(terms: Sequence[Mapping[str, Scalar]]) -> dict[str, float]:
+    """Return the means of scalars by name, each over the mappings that have it.
+
+    Args:
+        terms: one mapping a gradient step, of numbers and of tensors, which cost one transfer from
+            the device.
+    """
+    found: dict[str, list[Any]] = {}
+    for each in terms:
+        for name, value in each.items():
+            found.setdefault(name, []).append(value)
+    tensors = {name: torch.stack(v).mean() for name, v in found.items() if isinstance(v[0], Tensor)}
+    means = torch.stack(list(tensors.values())).tolist() if tensors else []
+    numbers = {name: float(np.mean(v)) for name, v in found.items() if name not in tensors}
+    return numbers | dict(zip(tensors, means, strict=True))
 
 
 KL_TOLERANCE = 1.5

@@ -1,33 +1,33 @@
-"""Gradient steps on batches: tasks, results and the ``torch`` learner.
+"""Gradient steps on batches: objectives, tasks, results and the ``torch`` learner.
 
 Learner backends for these tasks are chosen as those of :mod:`rlox.learners.rollouts` are, from the
-same registered ones. ``torch`` calls the steps that the algorithm wrote down. Others do the steps
-of the objectives that they know, faster.
+same registered ones. ``torch`` calls the objective's own methods. Others do the steps of the
+objectives that they know, faster.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from rlox.learners.tasks import find_learner
-from rlox.learners.terms import AddedLosses
+from rlox.learners.terms import AddedLosses, Scalar
 from rlox.nn.state import learning_mode
 
 __all__ = [
     "Act",
     "ChosenReplayLearner",
-    "Learn",
+    "Parts",
     "ReplayLearner",
+    "ReplayObjective",
     "ReplayTask",
-    "Step",
     "StepResult",
     "TorchReplayLearner",
     "choose_replay_learner",
@@ -38,21 +38,12 @@ Act = Callable[[Any], npt.NDArray[Any]]
 """From observations (N, *shape), tensors or arrays, to actions (N, ...) as buffers keep them."""
 
 
-class Learn(Enum):
-    """What a gradient step learns; a family may use members of an enum of its own instead."""
-
-    ALL = "all networks in turn"
-    VALUES = "the action values"
-    POLICY = "the policy up its action values"
-    CLONING = "the policy after the dataset's actions"
-
-
 @dataclass(frozen=True)
 class StepResult:
     """What one gradient step returns; tensors are without gradient."""
 
-    terms: Any
-    """A dataclass of scalars, for the metrics: tensors, or numbers where torch computes nothing."""
+    terms: Mapping[str, Scalar]
+    """Scalars by name, for the metrics: tensors, or numbers where torch computes nothing."""
     errors: Tensor | npt.NDArray[Any] | None = None
     """(B,) TD errors, or (K, B) of K critics, whose sizes are priorities."""
     outputs: Mapping[str, Tensor] | None = None
@@ -60,52 +51,103 @@ class StepResult:
 
 
 @dataclass(frozen=True)
-class Step:
-    """One kind of gradient step of an algorithm."""
+class Parts:
+    """What gradient steps work on; the networks are attributes, such as ``parts.critic``."""
 
-    learn: Callable[[Any, float], StepResult]
-    """Learns from a batch at a learning rate."""
-    terms: type[Any]
-    """Class of the result's terms, a dataclass made with keywords."""
+    networks: Mapping[str, Any]
+    """By name, the target networks included, and whatever else the steps change."""
+    optimizers: Mapping[str, Any]
+    """By the name of what they move."""
+    device: torch.device
+    """Of the networks and the batches."""
+    stream: Callable[[str], torch.Generator]
+    """From a name to a source of noise."""
+    added_losses: AddedLosses = field(default_factory=lambda: AddedLosses(None, ()))
+    """A user's own losses."""
+
+    def __post_init__(self) -> None:
+        vars(self).update(self.networks)
+
+    def minimize(self, name: str, loss: Tensor, batch: Any, learning_rate: float) -> Tensor:
+        """Take a step of a network down a loss, to which the user's own are added.
+
+        Args:
+            name: of the network.
+            loss: scalar.
+            batch: what it is of.
+            learning_rate: of the network's optimiser.
+
+        Returns:
+            The sum, without gradient.
+        """
+        loss = self.added_losses.add(name, loss, self.networks[name], batch)
+        self.optimizers[name].step(loss, learning_rate)
+        return loss.detach()
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
+class ReplayObjective(ABC):
+    """What an algorithm learns from every batch; subclasses are frozen dataclasses.
+
+    Their fields are all numbers that the gradient steps depend on, and each step is a method
+    ``(parts, batch, learning_rate) -> StepResult``. A learner backend that knows the class, all of
+    its fields and the code of its methods may take the steps in its own way.
+    """
+
+    def due(self, gradient_step: int) -> tuple[str, ...]:
+        """Return the names of the steps to take with a batch, in their order.
+
+        Args:
+            gradient_step: number of the batch, from 1 on.
+        """
+        return ("learn",)
+
+    def act(self, parts: Parts, obs: Any) -> Tensor:
+        """Return the actions (N, ...) to explore with, before noise is added: the mode."""
+        return self.mode(parts, obs)
+
+    @abstractmethod
+    def mode(self, parts: Parts, obs: Any) -> Tensor:
+        """Return the best actions (N, ...) for observations (N, *shape).
+
+        Like those of :meth:`act` they are as buffers keep them, choices counted from 0 and
+        components in [-1, 1].
+        """
 
 
 @dataclass(frozen=True)
 class ReplayTask:
-    """What an algorithm learns from every batch, as data that any backend can act on."""
+    """What an algorithm learns from every batch, so that any backend can do it."""
 
     objective: Any
-    """A frozen dataclass of every number that the steps depend on, such as
-    :class:`rlox.learners.value_objectives.SoftActorCritic`."""
-    device: torch.device
-    """Device of the networks and the batches."""
-    parts: Mapping[str, Any]
-    """The networks and optimisers, by the names that the objective documents."""
-    steps: Mapping[Any, Step]
-    """The gradient steps in torch, by what they learn: members of an enum like :class:`Learn`."""
-    streams: Mapping[str, torch.Generator] = field(default_factory=dict)
-    """Sources of the noise that the steps draw, by what it is for."""
-    added_losses: AddedLosses = field(default_factory=lambda: AddedLosses(None, ()))
-    """A user's own losses, which the steps in torch add."""
+    """A :class:`ReplayObjective`."""
+    parts: Parts
+    """What its steps work on."""
+    owner: Any = None
+    """What has the methods of the steps; ``None``: the objective."""
 
 
 class ReplayLearner(Protocol):
     """Takes gradient steps on batches.
 
     One that has a method ``act``, from observations (N, *shape) to the actions (N, ...) that the
-    objective says, acts for the algorithm too. If its attribute ``takes_arrays`` is True as well,
-    its observations and batches may be of NumPy arrays in the place of tensors.
+    objective's ``act`` returns, acts for the algorithm too. If its attribute ``takes_arrays`` is
+    True as well, its observations and batches may be of NumPy arrays in the place of tensors.
     """
 
-    def step(self, kind: Enum, batch: Any, learning_rate: float) -> StepResult:
-        """Take one of the task's gradient steps.
+    def step(self, name: str, batch: Any, learning_rate: float) -> StepResult:
+        """Take one of the objective's gradient steps.
 
         Args:
-            kind: one of the task's :attr:`ReplayTask.steps`.
+            name: of its method.
             batch: a frozen dataclass, such as :class:`rlox.batches.transitions.TransitionBatch`.
             learning_rate: of every optimiser that takes part, or of those that the objective names.
 
         Returns:
-            What the task's own step returns.
+            What the method returns.
         """
 
 
@@ -125,15 +167,15 @@ class ChosenReplayLearner:
         """Whether observations and batches may stay NumPy arrays; it acts then."""
         return bool(getattr(self.learner, "takes_arrays", False))
 
-    def step(self, kind: Enum, batch: Any, learning_rate: float) -> StepResult:
-        """Take one of the task's gradient steps; see :class:`ReplayLearner`."""
-        return self.learner.step(kind, batch, learning_rate)
+    def step(self, name: str, batch: Any, learning_rate: float) -> StepResult:
+        """Take one of the objective's gradient steps; see :class:`ReplayLearner`."""
+        return self.learner.step(name, batch, learning_rate)
 
     def acting(self, in_torch: Act) -> Act:
         """Return what acts with the networks: the learner itself if it can.
 
         Args:
-            in_torch: the algorithm's own way, for learners that only learn; it is called without
+            in_torch: the objective's own way, for learners that only learn; it is called without
                 gradients.
         """
         act: Act | None = getattr(self.learner, "act", None)
@@ -154,16 +196,18 @@ def choose_replay_learner(backend: str, task: ReplayTask) -> ChosenReplayLearner
 
 
 class TorchReplayLearner:
-    """Calls the algorithm's own steps, for which the networks are in training mode.
+    """Calls the objective's own methods, for which the networks are in training mode.
 
     Args:
         task: what is to be learnt.
     """
 
     def __init__(self, task: ReplayTask) -> None:
-        self._steps, self._mode = task.steps, learning_mode(task.parts.values())
+        self._parts, self._owner = task.parts, task.owner or task.objective
+        self._mode = learning_mode(task.parts.networks.values())
 
-    def step(self, kind: Enum, batch: Any, learning_rate: float) -> StepResult:
-        """Take one of the task's gradient steps; see :class:`ReplayLearner`."""
+    def step(self, name: str, batch: Any, learning_rate: float) -> StepResult:
+        """Take one of the objective's gradient steps; see :class:`ReplayLearner`."""
         with self._mode:
-            return self._steps[kind].learn(batch, learning_rate)
+            learnt: StepResult = getattr(self._owner, name)(self._parts, batch, learning_rate)
+            return learnt

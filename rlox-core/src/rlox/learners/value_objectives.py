@@ -11,101 +11,12 @@ The parts, streams and steps that an objective names are those of
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 __all__ = [
-    "CategoricalQLearning",
     "ConservativeQ",
-    "DiscreteSoftActorCritic",
     "ImplicitQ",
-    "QLearning",
-    "QuantileQLearning",
-    "SoftActorCritic",
     "TwinDelayed",
 ]
-
-
-@dataclass(frozen=True)
-class QLearning:
-    """Q(s, a) towards r + γ max over a' of Q'(s', a').
-
-    Step: ``VALUES``. Parts: ``network``, ``target``, ``optimizer``. A learner's ``act`` takes the
-    action of the highest value.
-
-    Source:
-        Mnih et al. 2015, algorithm 1.
-    """
-
-    double: bool = False
-    """Whether the network chooses the action that the target network judges (van Hasselt et al.
-    2016)."""
-    loss: Literal["huber", "mse"] = "huber"
-    """Of the TD errors; huber is linear beyond 1 (Mnih et al. 2015, methods)."""
-
-
-@dataclass(frozen=True)
-class CategoricalQLearning:
-    """Probabilities of returns, as C51 learns them; steps and parts as of :class:`QLearning`.
-
-    Source:
-        Bellemare et al. 2017, algorithm 1.
-    """
-
-    v_min: float
-    """Return of the lowest atom."""
-    v_max: float
-    """Return of the highest atom."""
-    n_atoms: int = 51
-    """Number of atoms."""
-    double: bool = False
-    """See :class:`QLearning`."""
-
-
-@dataclass(frozen=True)
-class QuantileQLearning:
-    """Quantiles of returns, as QR-DQN learns them; steps and parts as of :class:`QLearning`.
-
-    Source:
-        Dabney et al. 2018, algorithm 1.
-    """
-
-    n_quantiles: int = 200
-    """Number of quantiles."""
-    double: bool = False
-    """See :class:`QLearning`."""
-
-
-@dataclass(frozen=True)
-class SoftActorCritic:
-    """SAC's critics, policy and temperature, one after the other.
-
-    Step: ``ALL``. Parts: ``policy``, ``critic``, ``target``, ``temperature`` and the optimisers
-    ``policy_optimizer``, ``critic_optimizer``, ``alpha_optimizer``. The policy's ``generator`` is
-    the source of the noise, that of the targets first, and of the actions that ``act`` samples.
-
-    Source:
-        Haarnoja et al. 2018b, algorithm 1.
-    """
-
-    target_entropy: float | None
-    """Entropy H̄ in nats, of actions in [-1, 1], that the temperature keeps; ``None`` keeps the
-    temperature fixed (sec. 5)."""
-    tau: float = 0.005
-    """Share of the critics in each update of their targets (table 1)."""
-
-
-@dataclass(frozen=True)
-class DiscreteSoftActorCritic:
-    """SAC for discrete actions; step and parts as of :class:`SoftActorCritic`.
-
-    Source:
-        Christodoulou 2019, algorithm 1.
-    """
-
-    target_entropy: float | None
-    """Entropy H̄ in nats that the temperature keeps; ``None`` keeps the temperature fixed."""
-    tau: float = 0.005
-    """Share of the critics in each update of their targets."""
 
 
 @dataclass(frozen=True)

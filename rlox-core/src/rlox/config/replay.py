@@ -1,11 +1,12 @@
-"""The options that all off-policy algorithms have."""
+"""The options of all algorithms that learn from a replay buffer while they act."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeVar
 
 from pydantic import JsonValue, model_validator
+
 from rlox.config.clipped import CLIP_REWARDS
 from rlox.config.model import (
     BACKEND,
@@ -28,6 +29,8 @@ from rlox.config.model import (
 
 __all__ = ["ReplayConfig"]
 
+ConfigT = TypeVar("ConfigT", bound="ReplayConfig")
+
 HAARNOJA = "Haarnoja et al. 2018b"
 LILLICRAP = "Lillicrap et al. 2016"
 MNIH = "Mnih et al. 2015"
@@ -35,7 +38,7 @@ SCHAUL = "Schaul et al. 2016"
 
 
 class ReplayConfig(Config):
-    """Options that all off-policy algorithms have, about what they learn from and how often."""
+    """What is learnt from and how often."""
 
     schedule_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {
         "learning_rate": (0.0, 1.0),
@@ -99,6 +102,10 @@ class ReplayConfig(Config):
     vectorization: Literal["sync", "async"] = VECTORIZATION
     device: str = DEVICE
     torch_threads: int | None = TORCH_THREADS
+
+    def scheduled(self: ConfigT) -> ConfigT:
+        """Return the config whose schedules hold."""
+        return self
 
     @model_validator(mode="after")
     def _check_replay(self) -> ReplayConfig:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from rlox_offpolicy.exploration import EpsilonGreedy, GaussianNoise, OrnsteinUhlenbeckNoise
+from rlox.replay.exploration import EpsilonGreedy, GaussianNoise, OrnsteinUhlenbeckNoise
 
 NO_STARTS = np.zeros(4, np.bool_)
 

@@ -1,4 +1,4 @@
-"""Exploration: noise on the actions of off-policy algorithms.
+"""Exploration: noise on the actions that fill a replay buffer.
 
 Anything with the methods of :class:`rlox.protocols.ExplorationStrategy` will do. Actions are as
 replay buffers keep them (:mod:`rlox.replay`): counted from 0, or in [-1, 1], to which what
@@ -18,6 +18,7 @@ __all__ = [
     "GaussianNoise",
     "NoNoise",
     "OrnsteinUhlenbeckNoise",
+    "make_noise",
 ]
 
 Array = npt.NDArray[Any]
@@ -152,3 +153,17 @@ class OrnsteinUhlenbeckNoise:
         """Restore the noise; after exploration of another kind, or of more envs, it starts at 0."""
         noise = state.get("noise")
         self._noise = None if noise is None else np.array(noise, np.float32)
+
+
+def make_noise(
+    kind: str, std: float, rng: np.random.Generator
+) -> NoNoise | GaussianNoise | OrnsteinUhlenbeckNoise:
+    """Return noise by the name that configs have for it.
+
+    Args:
+        kind: ``"none"``, ``"gaussian"`` or ``"ornstein-uhlenbeck"``.
+        std: its deviation.
+        rng: source of the draws.
+    """
+    kinds = {"gaussian": GaussianNoise, "ornstein-uhlenbeck": OrnsteinUhlenbeckNoise}
+    return NoNoise() if kind == "none" else kinds[kind](std, rng)

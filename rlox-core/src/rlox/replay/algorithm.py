@@ -1,0 +1,364 @@
+"""The frame of algorithms that learn from a replay buffer while they act.
+
+An algorithm is its objective, a :class:`rlox.learners.transitions.ReplayObjective` with the code of
+the gradient steps, and a class of a few declarations; config, envs, buffer, loop, checkpoints and
+predictions are here, once for all.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from rlox.algorithm import Algorithm
+from rlox.callbacks import Callback
+from rlox.config.model import Config
+from rlox.config.schedules import Schedules
+from rlox.deployment import PolicyData
+from rlox.errors import ConfigError, SpaceError
+from rlox.learners.terms import AddedLosses, Losses, Scalar, make_metrics, mean_by_name
+from rlox.learners.transitions import (
+    ChosenReplayLearner,
+    Parts,
+    ReplayObjective,
+    ReplayTask,
+    choose_replay_learner,
+)
+from rlox.logging import LoggerCallback
+from rlox.networks.predict import drawing_from
+from rlox.networks.validate import B, Shape, example_observations, try_network
+from rlox.nn import FlatOptimizer, load_parts_state, parts_state
+from rlox.protocols import ExplorationStrategy
+from rlox.replay.building import make_replay, resolve
+from rlox.replay.exploration import make_noise
+from rlox.spaces.rows import map_leaves
+from rlox.training.hooks import Hooks
+
+__all__ = ["B", "Network", "Outputs", "ReplayAlgorithm", "ReplayMetrics"]
+
+ACTIONS = {
+    spaces.Box: "continuous actions, a Box, got {}; DQN and discrete_sac take Discrete ones",
+    spaces.Discrete: "Discrete actions, got {}; SAC takes a Box",
+}
+"""By the space that an algorithm acts in, what is said of another."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayMetrics:
+    """Metrics of one iteration; those of gradient steps are NaN if there was none."""
+
+    mean_reward: float
+    """Mean return of the last 100 finished episodes; NaN before the first."""
+    mean_episode_length: float
+    """Mean length of the same episodes in env steps."""
+    episodes: float
+    """Number of episodes finished so far."""
+    learning_rate: float
+    added: Mapping[str, float] = field(default_factory=dict)
+    """Means of the user's own losses."""
+
+
+class Outputs(NamedTuple):
+    """What a network of the user's must return for :data:`B` observations."""
+
+    shapes: tuple[Shape, ...]
+    """Of the output, or of several; ``None`` allows any size."""
+    methods: tuple[str, ...] = ("__call__",)
+    """Of these the first that it has is called."""
+    actions: bool = False
+    """Whether it takes actions (B, act_dim) too."""
+
+
+class Network(NamedTuple):
+    """A network that learns."""
+
+    make: Callable[[], nn.Module]
+    """Makes the default one."""
+    outputs: tuple[Outputs, ...] = ()
+    """What is asked of one of the user's own."""
+
+
+class ReplayAlgorithm(Algorithm):
+    """An algorithm that steps envs into a replay buffer and learns from batches of it.
+
+    Args:
+        env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
+        logger: receives the metrics of every iteration.
+        callbacks: hooks into training.
+        config: an object of the algorithm's config class, a mapping, or the path of a YAML or JSON
+            file.
+        schedules: callables ``env_steps -> value`` for scheduled options such as
+            ``learning_rate``; they win over the config and are not saved in checkpoints.
+        added_losses: functions ``(module, batch) -> scalar`` by part, the name of a network, that
+            are added to the part's loss; see :mod:`rlox.learners.terms`.
+        options: the user's own networks, each a ``torch.nn.Module`` (``None`` makes one that fits
+            the env's spaces; an attribute ``generator`` that is ``None`` gets the run's random
+            stream), and options of the config, which win over ``config``. ``buffer`` may be an
+            object with the methods of :class:`rlox.protocols.ReplayBuffer`, and ``exploration``,
+            where there is such an option, one with those of
+            :class:`rlox.protocols.ExplorationStrategy`.
+
+    Raises:
+        ConfigError: an option is unknown, out of range or would be ignored.
+        EnvError: the env cannot be built.
+        SpaceError: the env's actions are others, or the observations have no encoder.
+    """
+
+    metrics_class: ClassVar[type[ReplayMetrics]]
+    """Class of what :meth:`iterate` returns."""
+    acts_in: ClassVar[type[spaces.Space[Any]]] = spaces.Box
+    """The kind of actions: ``Box`` or ``Discrete``."""
+    own_networks: ClassVar[tuple[str, ...]] = ("policy", "critic")
+    """Names of the networks that the user may bring; the first one acts."""
+    targets: ClassVar[tuple[str, ...]] = ("critic",)
+    """Names of the networks of which a target copy is kept, called ``critic_target``."""
+
+    learner: ChosenReplayLearner
+    added_losses: AddedLosses
+
+    def __init__(
+        self,
+        env_id: Any,
+        *,
+        logger: LoggerCallback | None = None,
+        callbacks: Iterable[Callback] | Callback | None = None,
+        config: Config | Mapping[str, Any] | str | Path | None = None,
+        schedules: Mapping[str, Callable[[int], float]] | None = None,
+        added_losses: Losses | None = None,
+        **options: Any,
+    ) -> None:
+        options = self.renamed(options)
+        own = {name: options.pop(name, None) for name in self.own_networks}
+        resolved, given = resolve(self.config_class, config, env_id, own.values(), options)
+        super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
+        cfg, self.own_parts = self.config, given.parts
+        scheduled = [name for name in cfg.schedule_bounds if name in type(cfg).model_fields]
+        self.schedules = Schedules(cfg.scheduled(), scheduled, schedules)
+        self.replay = make_replay(self, given, self.schedules)
+        self.n_actions = self._count_actions()
+        """Components of an action, or choices."""
+        self.exploration = self._own_exploration(given.own("exploration")) or self.explores()
+        networks = self._learning_networks(own)
+        targets = {
+            f"{name}_target": copy.deepcopy(networks[name]).requires_grad_(False)
+            for name in self.targets
+        }
+        self.optimizers = {name: self.make_optimizer(name, networks[name]) for name in networks}
+        self.added_losses = AddedLosses(added_losses, self.optimizers)
+        self.parts = Parts(
+            networks | targets,
+            self.optimizers,
+            self.replay.device,
+            self.streams.torch,
+            self.added_losses,
+        )
+        vars(self).update(self.parts.networks)
+        self.objective = self.make_objective(self.n_actions)
+        self.learner = choose_replay_learner(cfg.backend, ReplayTask(self.objective, self.parts))
+        self._choose = self.learner.acting(partial(_rows, self.objective.act, self.parts))
+
+    def iterate(self, hooks: Hooks) -> Any:
+        """Step the envs for one iteration and learn whenever gradient steps are due."""
+        replay, collected = self.replay, list[Mapping[str, Scalar]]()
+        with replay.iteration():
+            self._learn_due(hooks, collected)  # what an interrupted iteration left
+            for _ in range(replay.vector_steps_left):
+                replay.step(self._act, hooks, self.learner)
+                self._learn_due(hooks, collected)
+                if hooks.stopped:
+                    break
+        return self._metrics(mean_by_name(collected))
+
+    def _learn_due(self, hooks: Hooks, collected: list[Mapping[str, Scalar]]) -> None:
+        """Take the gradient steps that are due."""
+        replay, learner = self.replay, self.learner
+        for learning_rate in replay.updates_due(hooks, self.schedules):
+            batch, terms = replay.draw(learner), dict[str, Scalar]()
+            for step in self.objective.due(self.clock.gradient_steps + 1):
+                learnt = learner.step(step, batch, learning_rate)
+                replay.update_priorities(batch.indices, learnt.errors)
+                terms.update(learnt.terms)
+            collected.append(terms)
+            hooks.train_batch(lambda: mean_by_name(collected[-1:]))
+
+    def _act(self, obs: Any) -> npt.NDArray[Any]:
+        starts = self.replay.collector.episode_start
+        return self.exploration.explore(self._choose(obs), starts, self.clock.env_steps)
+
+    def _metrics(self, terms: Mapping[str, float]) -> Any:
+        kind, now = self.metrics_class, (self.clock.env_steps, self.clock.target_env_steps)
+        scheduled = {
+            each.name: self.schedules.value(each.name, *now)
+            for each in fields(kind)
+            if each.name in self.config.schedule_bounds
+        }
+        episodes = self.replay.collector.statistics.metrics()
+        return make_metrics(kind, terms, self.added_losses, **episodes, **scheduled)
+
+    @staticmethod
+    def renamed(options: dict[str, Any]) -> dict[str, Any]:
+        """Return the constructor's options under the names that the config has for them."""
+        return options
+
+    @abstractmethod
+    def make_networks(
+        self, space: spaces.Space[Any], size: int, **sizes: Any
+    ) -> dict[str, Network]:
+        """Return the networks that learn, by name, in the order in which they are made.
+
+        Args:
+            space: of the observations.
+            size: components of an action, or choices.
+            sizes: ``hidden``, the width of hidden layers, and ``generator``, the source of weights.
+        """
+
+    @abstractmethod
+    def make_objective(self, size: int) -> ReplayObjective:
+        """Return what is learnt; the networks are there.
+
+        Args:
+            size: components of an action, or choices.
+        """
+
+    def make_optimizer(self, name: str, network: nn.Module, **options: Any) -> FlatOptimizer:
+        """Return what moves a network: Adam.
+
+        Args:
+            name: of the network.
+            network: it.
+            options: of Adam.
+        """
+        adam = partial(torch.optim.Adam, eps=self.config.adam_eps, fused=True, **options)
+        return FlatOptimizer(network, adam)
+
+    def prepare(self, name: str, network: nn.Module) -> None:
+        """Change a network, made here or the user's own, before it is copied and learns."""
+
+    def explores(self) -> ExplorationStrategy:
+        """Return the noise on actions: what the config names, if it names any."""
+        rng, kind = self.streams.numpy("exploration"), getattr(self.config, "exploration", "none")
+        return make_noise(kind, getattr(self.config, "noise_std", 0.0), rng)
+
+    def sampled(self, actions: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return what a prediction that is not deterministic makes of the objective's actions."""
+        return actions
+
+    def exported(self) -> tuple[Any, ...]:
+        """Return modules or layers from observations to outputs or actions; see ``ReplayLoop``."""
+        return (self.parts.networks[self.own_networks[0]],)
+
+    def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
+        """Return an action for one observation, or actions for a batch; see ``Algorithm``.
+
+        Args:
+            obs: one observation or a batch (B, *shape).
+            deterministic: the objective's mode; else what it explores with, without the noise that
+                is added while collecting.
+        """
+        objective, generator = self.objective, self.streams.torch("predict")
+        if deterministic:
+            return self.replay.predict(partial(_rows, objective.mode, self.parts), obs)
+        parts = replace(self.parts, stream=lambda _: generator)
+        with drawing_from(generator, parts.networks[self.own_networks[0]]):
+            return self.replay.predict(
+                lambda rows: self.sampled(_rows(objective.act, parts, rows)), obs
+            )
+
+    def policy_data(self) -> PolicyData:
+        """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
+        return self.replay.policy_data(self.name, *self.exported())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return networks, optimisers, noise, envs and buffer."""
+        return parts_state(self._saved)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore networks, optimisers, noise, envs and buffer."""
+        load_parts_state(self._saved, state)
+
+    @property
+    def _saved(self) -> dict[str, Any]:
+        return {
+            **self.parts.networks,
+            **{f"{name}_optimizer": each for name, each in self.optimizers.items()},
+            "exploration": self.exploration,
+            "agent": self.replay,
+        }
+
+    def _count_actions(self) -> int:
+        space = self.replay.env.action_space
+        if not isinstance(space, self.acts_in):
+            wanted = ACTIONS[self.acts_in].format(space)
+            raise SpaceError(f"{type(self).__name__} needs {wanted}")
+        return int(space.n) if isinstance(space, spaces.Discrete) else math.prod(space.shape or ())
+
+    def _own_exploration(self, own: Any) -> ExplorationStrategy | None:
+        if own is None or isinstance(own, ExplorationStrategy):
+            return own
+        raise ConfigError(
+            "exploration must be a name or have explore, state_dict and load_state_dict, got "
+            f"{type(own).__name__}"
+        )
+
+    def _learning_networks(self, own: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the networks that learn, on their device; the user's own have been tried."""
+        space, stream = self.replay.env.observation_space, self.streams.torch("policy")
+        sizes = {"hidden": self.config.hidden, "generator": stream}
+        networks = {}
+        for name, wanted in self.make_networks(space, self.n_actions, **sizes).items():
+            network: Any = wanted.make() if own.get(name) is None else own[name]
+            if not isinstance(network, nn.Module):
+                raise ConfigError(f"{name} must be a torch.nn.Module, got {type(network).__name__}")
+            networks[name] = network.to(self.replay.device)
+            self.prepare(name, network)
+            if own.get(name) is not None:
+                if getattr(network, "generator", ...) is None:
+                    network.generator = stream  # type: ignore[assignment]
+                for outputs in wanted.outputs:
+                    self._try_network(name, network, outputs)
+        return networks
+
+    def _try_network(self, name: str, network: nn.Module, wanted: Outputs) -> None:
+        """Try a network that the caller brought on observations of the envs.
+
+        Raises:
+            ConfigError: it fails, lacks a method, or the outputs have other shapes.
+        """
+        replay, space = self.replay, self.replay.env.observation_space
+        method = next((m for m in wanted.methods if callable(getattr(network, m, None))), None)
+        if method is None:
+            raise ConfigError(
+                f"{name} must have a method {' or '.join(wanted.methods)}, got "
+                f"{type(network).__name__} without"
+            )
+        given, asked = [replay.observations.copy(example_observations(space))], ""
+        if wanted.actions:
+            given.append(replay.actions.random(np.random.default_rng(0), B))
+            asked = f" and {B} actions"
+        tensors = [
+            map_leaves(lambda leaf: torch.from_numpy(leaf).to(replay.device), g) for g in given
+        ]
+        function, called = getattr(network, method), name
+        if method != "__call__":
+            called += f".{method}"
+        try_network(
+            network, called, lambda: function(*tensors), f"{B} observations of {space}{asked}",
+            *wanted.shapes,
+        )  # fmt: skip
+
+
+def _rows(choose: Callable[[Parts, Any], Tensor], parts: Parts, obs: Any) -> npt.NDArray[Any]:
+    """Return the actions that an objective chooses as buffers keep them."""
+    return choose(parts, obs).cpu().numpy()

@@ -1,0 +1,57 @@
+"""Networks that several algorithms have: stochastic policies, critics, a temperature."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from rlox.replay.algorithm import B, Network, Outputs
+from torch import Tensor, nn
+
+__all__ = ["Temperature", "critics", "draw", "stochastic_policy"]
+
+DRAWING = ("get_action_and_logprob", "sample")
+"""Methods that return actions and their log-probabilities; the first that a policy has is taken."""
+
+
+def draw(policy: Any, obs: Any) -> tuple[Tensor, Tensor]:
+    """Return a policy's actions (N, act_dim) and their log-probabilities (N,)."""
+    name = DRAWING[0] if hasattr(policy, DRAWING[0]) else DRAWING[1]
+    return getattr(policy, name)(obs)  # type: ignore[no-any-return]
+
+
+def stochastic_policy(make: Callable[[], nn.Module], act_dim: int) -> Network:
+    """Return a policy that draws actions, or the user's :class:`rlox.protocols.StochasticActor`."""
+    drawn = Outputs(((B, act_dim), (B,)), DRAWING)
+    return Network(make, (drawn, Outputs(((B, act_dim),), ("deterministic",))))
+
+
+def critics(make: Callable[..., nn.Module], *arguments: Any, **options: Any) -> Network:
+    """Return critics of continuous actions, or the user's with values (K, B) of any K."""
+    return Network(partial(make, *arguments, **options), (Outputs(((None, B),), actions=True),))
+
+
+class Temperature(nn.Module):
+    """α as a parameter, kept positive as exp(log α).
+
+    Args:
+        alpha: initial value.
+        learnt: whether it changes; one that does not is always the config's, so that loading a
+            checkpoint leaves it as it is.
+    """
+
+    def __init__(self, alpha: float, learnt: bool = True) -> None:
+        super().__init__()
+        self.log_alpha, self.learnt = nn.Parameter(torch.tensor(math.log(alpha))), learnt
+
+    def value(self) -> Tensor:
+        """Return α without gradient."""
+        return self.log_alpha.detach().exp()
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Return log α; of one that is not learnt a copy, which loading may write into."""
+        state = super().state_dict(*args, **kwargs)
+        return state if self.learnt else {name: each.clone() for name, each in state.items()}
