@@ -73,7 +73,8 @@ class Trainable(Protocol):
     """
 
     name: ClassVar[str]
-    config_class: ClassVar[type[Config]]
+    config_class: ClassVar[Any]
+    """A class of options, narrower than :class:`rlox.Config`."""
     env_required: ClassVar[bool]
     config: Any
     env_source: Any
