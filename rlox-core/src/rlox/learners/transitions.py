@@ -66,7 +66,7 @@ class Parts:
     """A user's own losses."""
 
     def __post_init__(self) -> None:
-        vars(self).update(self.networks)
+        vars(self).update({**self.networks, **vars(self)})  # a network may be called as a field is
 
     def minimize(self, name: str, loss: Tensor, batch: Any, learning_rate: float) -> Tensor:
         """Take a step of a network down a loss, to which the user's own are added.
