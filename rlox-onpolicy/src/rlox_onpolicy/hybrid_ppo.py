@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, final
 from rlox.batches.rollout import RolloutBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Unset
+from rlox.errors import ConfigError
 from rlox.learners.tasks import Objective
 from rlox.learners.terms import Losses
 from rlox.logging import LoggerCallback
@@ -75,7 +76,7 @@ class HybridPPO(RolloutAlgorithm):
     objective_class = ClippedSurrogate
     metrics_class = HybridPPOMetrics
 
-    def __init__(  # takes no policy: candle knows the default ones alone
+    def __init__(
         self,
         env_id: Any,
         n_envs: int | Unset = UNSET,
@@ -90,6 +91,10 @@ class HybridPPO(RolloutAlgorithm):
         added_losses: Losses | None = None,
         **config_kwargs: Unpack[HybridPPOOptions],
     ) -> None:
+        if "policy" in config_kwargs:
+            raise ConfigError(
+                "policy is no argument of HybridPPO: candle acts with the default ones"
+            )
         self._iterating = self._collecting = 0.0
         options: dict[str, Any] = {"n_envs": n_envs, "seed": seed, **config_kwargs}
         super().__init__(
