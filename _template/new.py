@@ -85,7 +85,7 @@ def write_algorithm(filled: dict[str, str], root: Path) -> None:
     (root / f"docs/reference/algorithms/{name}.md").write_text(page, encoding="utf-8")
     table = root / "rlox-core/src/rlox/families.py"
     rows = re.findall(r'^    AlgorithmRow\("(\w+)".*\n', table.read_text("utf-8"), re.MULTILINE)
-    following = next((f'    AlgorithmRow\\("{row}"' for row in rows if row > name), r"\)\n\n\ndef ")
+    following = next((f'    AlgorithmRow\\("{row}"' for row in rows if row > name), r"\)$")
     row = f'    AlgorithmRow("{name}", "{class_name}", "{filled["newfamily"]}", trainer=False),'
     insert(table, f"^{following}", row)
     env = {**os.environ, "PYTHONPATH": str(root / "rlox-core/src")}

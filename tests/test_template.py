@@ -110,7 +110,7 @@ def add_algorithm(folder: Path) -> None:
     table = folder / "rlox-core/src/rlox/families.py"
     row = re.search(r".*\"made_up\".*\n", table.read_text())
     assert row is not None
-    table.write_text(table.read_text().replace("\n)\n\n\ndef", f"\n{renamed(row[0])})\n\n\ndef"))
+    table.write_text(table.read_text().replace("\n)\n", f"\n{renamed(row[0])})\n", 1))
     assert python(folder, "rlox-core/facades.py").returncode == 0
 
 
