@@ -10,6 +10,9 @@ Deviations from the paper:
     3. the gradient's norm is clipped;
     4. policy and value function share no parameters;
     5. if an episode was truncated, the value of its true final observation is bootstrapped from.
+
+The loss is :class:`rlox.losses.PolicyGradient`, the order of an iteration
+:meth:`rlox.rollouts.RolloutAlgorithm.iterate`.
 """
 
 from __future__ import annotations

@@ -16,6 +16,10 @@ Deviations from the paper, IMPACT:
        bootstrapped from, and the trace ends there;
     5. advantages are standardised within each minibatch, as in Sample Factory;
     6. policy and value function of vectors share no parameters; the KL penalty is left out.
+
+The loss is :class:`rlox.losses.ClippedSurrogate`, on the batches of
+:class:`rlox.learners.TargetPolicy`; the order of an iteration is
+:meth:`rlox.rollouts.RolloutAlgorithm.iterate`.
 """
 
 from __future__ import annotations

@@ -92,10 +92,8 @@ class HybridPPO(RolloutAlgorithm):
         **config_kwargs: Unpack[HybridPPOOptions],
     ) -> None:
         if "policy" in config_kwargs:
-            raise ConfigError(
-                "policy is no argument of HybridPPO: candle acts with the default ones"
-            )
-        self._iterating = self._collecting = 0.0
+            raise ConfigError("HybridPPO takes no policy: candle acts with the default ones")
+        self._iterating = self._collecting = self._waited = 0.0
         options: dict[str, Any] = {"n_envs": n_envs, "seed": seed, **config_kwargs}
         super().__init__(
             env_id,
@@ -127,12 +125,13 @@ class HybridPPO(RolloutAlgorithm):
         started = time.perf_counter()
         metrics: HybridPPOMetrics = super().iterate(hooks)
         self._iterating += time.perf_counter() - started
+        self._collecting += self._waited
         return metrics
 
     def _rollout(self, hooks: Hooks) -> tuple[RolloutBatch, dict[str, float]]:
         started = time.perf_counter()
         batch = self.collector.collect(self.policy, self.config.n_steps, hooks.env_step)
-        self._collecting += time.perf_counter() - started
+        self._waited = time.perf_counter() - started
         return batch, {
             "explained_variance": batch.explained_variance(),
             "weights_staleness": float(self.collector.weights_staleness),

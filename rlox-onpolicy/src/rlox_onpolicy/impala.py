@@ -15,6 +15,10 @@ Deviations from the paper:
        bootstrapped from, and the trace ends there;
     3. policy and value function of vectors share no parameters;
     4. rewards are clipped only on demand; weight decay and population based training are left out.
+
+The loss is :class:`rlox.learners.VTraceActorCritic`, the order of an iteration
+:meth:`rlox.rollouts.RolloutAlgorithm.iterate`, with the unrolls of
+:class:`rlox_onpolicy.actors.ActorAlgorithm`.
 """
 
 from __future__ import annotations

@@ -9,6 +9,10 @@ Deviations from the paper, all from common implementations (Huang et al. 2022):
     3. policy and value function share no parameters;
     4. if an episode was truncated, the value of its true final observation is bootstrapped from;
     5. optional: value clip, dual clip (Ye et al. 2020), stop at a target KL.
+
+Eq. 9 is :class:`rlox.losses.ClippedSurrogate`, the order of an iteration
+:meth:`rlox.rollouts.RolloutAlgorithm.iterate`, and the epochs are
+:func:`rlox.rollouts.minimize_over_epochs`.
 """
 
 from __future__ import annotations
