@@ -31,6 +31,8 @@ NATIVE, TRANSPORT = (ROOT / name for name in COMPILED)
 TOGETHER = repository.installed_by("all")
 """The distributions of ``rlox-core[all]``, tested in one environment."""
 
+EXAMPLES = ("examples/plugins/rlox-reinforce", "examples/plugins/rlox-soft-q")
+
 TESTS = [f"{name}/tests" for name in TOGETHER]
 CORE_WITH_MORE = [
     f"rlox-core/tests/{name}"
@@ -213,19 +215,18 @@ def slow(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def example_plugin(session: nox.Session) -> None:
-    """The example of a third party's distribution."""
-    folder = "examples/plugins/rlox-reinforce"
-    share(session, f"./{folder}")
-    with session.chdir(folder):
-        run(session, "pytest", *session.posargs)
+    """The examples of a third party's distribution."""
+    share(session, *(f"./{folder}" for folder in EXAMPLES))
+    for folder in EXAMPLES:
+        with session.chdir(folder):
+            run(session, "pytest", *session.posargs)
 
 
 @nox.session(venv_backend="none")
 def snippets(session: nox.Session) -> None:
     """Run every documented snippet, and the docstrings' examples."""
-    example = "examples/plugins/rlox-reinforce"
-    share(session, f"./{example}")
-    folders = (".", *TOGETHER, example)
+    share(session, *(f"./{folder}" for folder in EXAMPLES))
+    folders = (".", *TOGETHER, *EXAMPLES)
     pages = session.posargs or ["docs", *(f"{folder}/README.md" for folder in folders)]
     # an example's error is shown by its own traceback; sybil cannot filter all of pytest's
     run(session, "pytest", "-n", "2", "--dist", "loadfile", "--tb=native", *pages,

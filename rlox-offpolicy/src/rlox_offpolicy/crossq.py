@@ -38,7 +38,7 @@ from torch import Tensor, nn
 
 from rlox_offpolicy.batch_renorm import RenormCritics, RenormMLP
 from rlox_offpolicy.crossq_config import CrossQConfig
-from rlox_offpolicy.networks import Temperature, critics, draw, stochastic_policy
+from rlox_offpolicy.networks import Temperature, critics, draw, kept_entropy, stochastic_policy
 from rlox_offpolicy.sac import SACMetrics
 from rlox_offpolicy.targets import soft_values, td_targets
 
@@ -124,8 +124,6 @@ class CrossQ(ReplayAlgorithm):
         "env_id", "n_envs", "seed", "policy", "critic", "buffer", "logger", "callbacks",
     )  # fmt: skip
     if TYPE_CHECKING:
-        policy: Any
-        critic: Any
 
         def __init__(
             self, env_id: Any, *given: Any, **options: Unpack[CrossQArguments]
@@ -133,11 +131,11 @@ class CrossQ(ReplayAlgorithm):
 
     def make_networks(self, space: Any, size: int, **sizes: Any) -> dict[str, Network]:
         """Return policy, critics and temperature."""
-        alpha = partial(Temperature, self.config.alpha, self.config.auto_entropy)
+        cfg = self.config
         return {
-            "policy": stochastic_policy(partial(self._make_policy, space, size, **sizes), size),
+            "policy": stochastic_policy(self._make_policy, space, size, **sizes),
             "critic": critics(self._make_critics, space, size, **sizes),
-            "alpha": Network(alpha),
+            "alpha": Network(partial(Temperature, cfg.alpha, cfg.auto_entropy)),
         }
 
     def _make_policy(self, space: Any, size: int, hidden: int, generator: Any) -> nn.Module:
@@ -164,6 +162,4 @@ class CrossQ(ReplayAlgorithm):
 
     def make_objective(self, size: int) -> CrossQObjective:
         """Return it; the entropy that is kept is minus the actions' dimensions by default."""
-        cfg = self.config
-        entropy = -size if cfg.target_entropy is None else cfg.target_entropy
-        return CrossQObjective(entropy if cfg.auto_entropy else None, cfg.policy_delay)
+        return CrossQObjective(kept_entropy(self.config, -size), self.config.policy_delay)

@@ -42,8 +42,6 @@ class DDPG(ReplayAlgorithm):
         "callbacks",
     )  # fmt: skip
     if TYPE_CHECKING:
-        policy: Any
-        critic: Any
 
         def __init__(self, env_id: Any, *given: Any, **options: Unpack[DDPGArguments]) -> None: ...
 

@@ -37,7 +37,7 @@ from rlox.replay.algorithm import B, Network, Outputs, ReplayAlgorithm
 from torch import Tensor
 
 from rlox_offpolicy.configs import DiscreteSACConfig
-from rlox_offpolicy.networks import Temperature
+from rlox_offpolicy.networks import Temperature, kept_entropy
 from rlox_offpolicy.sac import SACMetrics
 from rlox_offpolicy.targets import expected_soft_values, td_targets
 
@@ -113,8 +113,6 @@ class DiscreteSAC(ReplayAlgorithm):
         "env_id", "n_envs", "seed", "policy", "critic", "buffer", "logger", "callbacks",
     )  # fmt: skip
     if TYPE_CHECKING:
-        policy: Any
-        critic: Any
 
         def __init__(
             self, env_id: Any, *given: Any, **options: Unpack[DiscreteSACArguments]
@@ -124,15 +122,15 @@ class DiscreteSAC(ReplayAlgorithm):
         """Return logits, two critics and temperature."""
         logits = partial(make_logits, space, size, **sizes)
         critics = partial(make_discrete_critics, space, size, n_critics=2, **sizes)
-        alpha = partial(Temperature, self.config.alpha, self.config.auto_entropy)
+        cfg = self.config
         return {
             "policy": Network(logits, (Outputs(((B, size),)),)),
             "critic": Network(critics, (Outputs(((None, B, size),)),)),
-            "alpha": Network(alpha),
+            "alpha": Network(partial(Temperature, cfg.alpha, cfg.auto_entropy)),
         }
 
     def make_objective(self, size: int) -> DiscreteSoftActorCritic:
         """Return it; the entropy that is kept is nearly the highest by default."""
-        cfg = self.config
-        entropy = 0.98 * math.log(size) if cfg.target_entropy is None else cfg.target_entropy
-        return DiscreteSoftActorCritic(entropy if cfg.auto_entropy else None, cfg.tau)
+        return DiscreteSoftActorCritic(
+            kept_entropy(self.config, 0.98 * math.log(size)), self.config.tau
+        )

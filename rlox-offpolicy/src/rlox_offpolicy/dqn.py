@@ -60,9 +60,6 @@ __all__ = ["DQN", "CategoricalQLearning", "DQNMetrics", "QLearning", "QuantileQL
 class DQNMetrics(ReplayMetrics):
     """Of DQN."""
 
-    q_loss: float
-    q_value: float
-    """Mean Q(s, a) of the batches."""
     epsilon: float
     """Probability of a uniform action."""
 

@@ -11,7 +11,7 @@ import torch
 from rlox.replay.algorithm import B, Network, Outputs
 from torch import Tensor, nn
 
-__all__ = ["Temperature", "critics", "draw", "stochastic_policy"]
+__all__ = ["Temperature", "critics", "draw", "kept_entropy", "stochastic_policy"]
 
 DRAWING = ("get_action_and_logprob", "sample")
 """Methods that return actions and their log-probabilities; the first that a policy has is taken."""
@@ -23,15 +23,21 @@ def draw(policy: Any, obs: Any) -> tuple[Tensor, Tensor]:
     return getattr(policy, name)(obs)  # type: ignore[no-any-return]
 
 
-def stochastic_policy(make: Callable[[], nn.Module], act_dim: int) -> Network:
+def stochastic_policy(
+    make: Callable[..., nn.Module], space: Any, act_dim: int, **sizes: Any
+) -> Network:
     """Return a policy that draws actions, or the user's :class:`rlox.protocols.StochasticActor`."""
-    drawn = Outputs(((B, act_dim), (B,)), DRAWING)
-    return Network(make, (drawn, Outputs(((B, act_dim),), ("deterministic",))))
+    outputs = (
+        Outputs(((B, act_dim), (B,)), DRAWING),
+        Outputs(((B, act_dim),), ("deterministic",)),
+    )
+    return Network(partial(make, space, act_dim, **sizes), outputs)
 
 
-def critics(make: Callable[..., nn.Module], *arguments: Any, **options: Any) -> Network:
+def critics(make: Callable[..., nn.Module], space: Any, act_dim: int, **sizes: Any) -> Network:
     """Return critics of continuous actions, or the user's with values (K, B) of any K."""
-    return Network(partial(make, *arguments, **options), (Outputs(((None, B),), actions=True),))
+    outputs = Outputs(((None, B),), actions=True)
+    return Network(partial(make, space, act_dim, **sizes), (outputs,))
 
 
 class Temperature(nn.Module):
@@ -55,3 +61,10 @@ class Temperature(nn.Module):
         """Return log α; of one that is not learnt a copy, which loading may write into."""
         state = super().state_dict(*args, **kwargs)
         return state if self.learnt else {name: each.clone() for name, each in state.items()}
+
+
+def kept_entropy(config: Any, default: float) -> float | None:
+    """Return the entropy that the temperature is learnt for; ``None``: it is fixed."""
+    if not config.auto_entropy:
+        return None
+    return default if config.target_entropy is None else float(config.target_entropy)

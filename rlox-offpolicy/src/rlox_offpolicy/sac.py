@@ -33,7 +33,7 @@ from rlox.replay.algorithm import Network, ReplayAlgorithm, ReplayMetrics
 from torch import Tensor
 
 from rlox_offpolicy.configs import SACConfig
-from rlox_offpolicy.networks import Temperature, critics, draw, stochastic_policy
+from rlox_offpolicy.networks import Temperature, critics, draw, kept_entropy, stochastic_policy
 from rlox_offpolicy.targets import soft_values, td_targets
 
 if TYPE_CHECKING:
@@ -46,9 +46,6 @@ __all__ = ["SAC", "SACMetrics", "SoftActorCritic"]
 class SACMetrics(ReplayMetrics):
     """Of SAC, discrete SAC and CrossQ."""
 
-    q_loss: float
-    q_value: float
-    """Mean Q(s, a) of the batches."""
     policy_loss: float
     entropy: float
     """In nats: the mean of -log π(a|s), of continuous actions in [-1, 1]."""
@@ -125,23 +122,18 @@ class SAC(ReplayAlgorithm):
         "callbacks",
     )  # fmt: skip
     if TYPE_CHECKING:
-        policy: Any
-        critic: Any
 
         def __init__(self, env_id: Any, *given: Any, **options: Unpack[SACArguments]) -> None: ...
 
     def make_networks(self, space: Any, size: int, **sizes: Any) -> dict[str, Network]:
         """Return policy, two critics and temperature."""
-        policy = partial(make_squashed_gaussian, space, size, **sizes)
-        alpha = partial(Temperature, self.config.alpha, self.config.auto_entropy)
+        cfg = self.config
         return {
-            "policy": stochastic_policy(policy, size),
+            "policy": stochastic_policy(make_squashed_gaussian, space, size, **sizes),
             "critic": critics(make_critics, space, size, n_critics=2, **sizes),
-            "alpha": Network(alpha),
+            "alpha": Network(partial(Temperature, cfg.alpha, cfg.auto_entropy)),
         }
 
     def make_objective(self, size: int) -> SoftActorCritic:
         """Return it; the entropy that is kept is minus the actions' dimensions by default."""
-        cfg = self.config
-        entropy = -size if cfg.target_entropy is None else cfg.target_entropy
-        return SoftActorCritic(entropy if cfg.auto_entropy else None, cfg.tau)
+        return SoftActorCritic(kept_entropy(self.config, -size), self.config.tau)

@@ -46,9 +46,6 @@ __all__ = ["TD3", "TD3Metrics", "TwinDelayed", "deterministic_networks"]
 class TD3Metrics(ReplayMetrics):
     """Of TD3 and DDPG."""
 
-    q_loss: float
-    q_value: float
-    """Mean Q(s, a) of the batches."""
     policy_loss: float
 
 
@@ -137,8 +134,6 @@ class TD3(ReplayAlgorithm):
         "callbacks",
     )  # fmt: skip
     if TYPE_CHECKING:
-        policy: Any
-        critic: Any
 
         def __init__(self, env_id: Any, *given: Any, **options: Unpack[TD3Arguments]) -> None: ...
 

@@ -65,6 +65,9 @@ class ReplayMetrics:
     """Mean length of the same episodes in env steps."""
     episodes: float
     """Number of episodes finished so far."""
+    q_loss: float
+    q_value: float
+    """Mean Q(s, a) of the batches."""
     learning_rate: float
     added: Mapping[str, float] = field(default_factory=dict)
     """Means of the user's own losses."""
@@ -125,6 +128,8 @@ class ReplayAlgorithm(Algorithm):
     targets: ClassVar[tuple[str, ...]] = ("critic",)
     """Names of the networks of which a target copy is kept, called ``critic_target``."""
 
+    policy: Any
+    critic: Any
     learner: ChosenReplayLearner
     added_losses: AddedLosses
 

@@ -1,0 +1,1 @@
+"""Soft Q-learning for rlox."""
