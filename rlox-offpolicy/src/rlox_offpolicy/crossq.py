@@ -157,8 +157,8 @@ class CrossQ(ReplayAlgorithm):
 
     def make_optimizer(self, name: str, network: nn.Module, **options: Any) -> FlatOptimizer:
         """Return Adam, of policy and critics with another β₁."""
-        betas = {} if name == "alpha" else {"betas": (self.config.adam_beta1, 0.999)}
-        return super().make_optimizer(name, network, **betas)
+        betas = (0.9 if name == "alpha" else self.config.adam_beta1, 0.999)
+        return super().make_optimizer(name, network, betas=betas)
 
     def make_objective(self, size: int) -> CrossQObjective:
         """Return it; the entropy that is kept is minus the actions' dimensions by default."""

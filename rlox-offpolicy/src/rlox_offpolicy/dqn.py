@@ -277,8 +277,7 @@ class DQN(ReplayAlgorithm):
 
     def make_optimizer(self, name: str, network: nn.Module, **options: Any) -> FlatOptimizer:
         """Return Adam behind a bound of the gradient's norm."""
-        adam = partial(torch.optim.Adam, eps=self.config.adam_eps, fused=True)
-        return FlatOptimizer(network, adam, max_grad_norm=self.config.max_grad_norm)
+        return super().make_optimizer(name, network, max_grad_norm=self.config.max_grad_norm)
 
     def make_objective(self, size: int) -> QLearning:
         """Return Q-learning, of numbers or of distributions."""

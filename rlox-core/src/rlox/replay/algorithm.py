@@ -154,7 +154,7 @@ class ReplayAlgorithm(Algorithm):
         self.replay = make_replay(self, given, self.schedules)
         self.n_actions = self._count_actions()
         """Components of an action, or choices."""
-        self.exploration = self._own_exploration(given.own("exploration")) or self.explores()
+        self.exploration = self._exploration(given.own("exploration"))
         networks = self._learning_networks(own)
         targets = {
             f"{name}_target": copy.deepcopy(networks[name]).requires_grad_(False)
@@ -237,16 +237,19 @@ class ReplayAlgorithm(Algorithm):
             size: components of an action, or choices.
         """
 
-    def make_optimizer(self, name: str, network: nn.Module, **options: Any) -> FlatOptimizer:
+    def make_optimizer(
+        self, name: str, network: nn.Module, *, max_grad_norm: float | None = None, **options: Any
+    ) -> FlatOptimizer:
         """Return what moves a network: Adam.
 
         Args:
             name: of the network.
             network: it.
+            max_grad_norm: bound of the gradient's Euclidean norm; ``None``: not clipped.
             options: of Adam.
         """
         adam = partial(torch.optim.Adam, eps=self.config.adam_eps, fused=True, **options)
-        return FlatOptimizer(network, adam)
+        return FlatOptimizer(network, adam, max_grad_norm=max_grad_norm)
 
     def prepare(self, name: str, network: nn.Module) -> None:
         """Change a network, made here or the user's own, before it is copied and learns."""
@@ -309,8 +312,10 @@ class ReplayAlgorithm(Algorithm):
             raise SpaceError(f"{type(self).__name__} needs {wanted}")
         return int(space.n) if isinstance(space, spaces.Discrete) else math.prod(space.shape or ())
 
-    def _own_exploration(self, own: Any) -> ExplorationStrategy | None:
-        if own is None or isinstance(own, ExplorationStrategy):
+    def _exploration(self, own: Any) -> ExplorationStrategy:
+        if own is None:
+            return self.explores()
+        if isinstance(own, ExplorationStrategy):
             return own
         raise ConfigError(
             "exploration must be a name or have explore, state_dict and load_state_dict, got "
