@@ -85,7 +85,7 @@ def taken_over(ours: Any, seed: int) -> Any:
     done = ours.clock.env_steps
     theirs = make_theirs("sac", ours.config, make_vec_env(ENV, 1, seed=seed), seed)
     theirs.num_timesteps = done
-    copy_into(critic_pairs(ours.target, theirs.critic_target))
+    copy_into(critic_pairs(ours.critic_target, theirs.critic_target))
     for name, module, pairs in (
         ("policy", theirs.actor, policy_pairs),
         ("critic", theirs.critic, critic_pairs),
@@ -94,7 +94,7 @@ def taken_over(ours: Any, seed: int) -> Any:
         copy_moments(ours, name, module, pairs)
     state = ours.optimizers["alpha"].state()
     with torch.no_grad():
-        theirs.log_ent_coef.copy_(ours.temperature.log_alpha.reshape(1))
+        theirs.log_ent_coef.copy_(ours.alpha.log_alpha.reshape(1))
     theirs.ent_coef_optimizer.state[theirs.log_ent_coef] = {
         "step": torch.tensor(float(state["step"])),
         **{key: state[key].clone().reshape(1) for key in ("exp_avg", "exp_avg_sq")},

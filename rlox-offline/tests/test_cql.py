@@ -93,7 +93,7 @@ def test_policy_step_does_not_reach_the_critics() -> None:
     cql = algorithm()
     rows = cql.scaling.batch(cql.dataset.sample(16, 0), continuous=True)
     before = copy.deepcopy(cql.critics.state_dict())
-    cql._learn_policy(rows.transitions(0.99), 1e-3)
+    cql.learn_policy(cql._task().parts, rows.transitions(0.99), 1e-3)
     for name, tensor in cql.critics.state_dict().items():
         assert torch.equal(tensor, before[name])
 

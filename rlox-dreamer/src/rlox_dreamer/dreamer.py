@@ -124,7 +124,11 @@ class DreamerV3(Algorithm):
             "optimizer": self.optimizer, "return_scale": self.return_scale,
             "actor": self.actor, "experience": self.experience,
         }  # fmt: skip
-        parts = Parts(self._parts, self.optimizers, self.device, self.streams.torch)
+        learning = {
+            "model": self.networks, "slow_value": self.slow_value,
+            "return_scale": self.return_scale,
+        }  # fmt: skip
+        parts = Parts(learning, self.optimizers, self.device, self.streams.torch)
         task = ReplayTask(building.DreamerObjective.of(cfg), parts, self)
         self.learner = choose_replay_learner(cfg.backend, task)
 
