@@ -35,7 +35,7 @@ def rlox_env_backends() -> Iterable[EnvBackendSpec]:
     yield EnvBackendSpec(
         name="pettingzoo",
         summary="Envs of several agents by PettingZoo and mpe2.",
-        factory="rlox_marl.envs.backends:make_pettingzoo",
+        factory="rlox_marl.envs:make_pettingzoo",
         priority=20,
         env_prefixes=("atari/", "butterfly/", "classic/", "mpe2/", "sisl/"),
         teams=True,
@@ -44,7 +44,7 @@ def rlox_env_backends() -> Iterable[EnvBackendSpec]:
     yield EnvBackendSpec(
         name="vectorized",
         summary="Envs of several agents in NumPy, all copies at once.",
-        factory="rlox_marl.envs.backends:make_vectorized",
+        factory="rlox_marl.envs:make_vectorized",
         env_ids=("mpe2/simple_spread_v3",),
         env_kwargs=("N", "local_ratio", "max_cycles", "continuous_actions"),
         priority=60,

@@ -38,7 +38,6 @@ from rlox.rollouts import (
 from rlox.training.hooks import Hooks
 from torch import nn
 
-from rlox_marl.acting import TeamActor
 from rlox_marl.collector import MultiAgentCollector
 from rlox_marl.one_agent import become_one_agent
 from rlox_marl.optimizers import ActorCriticOptimizer, make_optimizer
@@ -92,8 +91,6 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
     config: Any
     added_losses: AddedLosses
     collector: MultiAgentCollector
-    policies: dict[str, Any]
-    """By the names of their views."""
 
     def __init__(
         self,
@@ -147,7 +144,7 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
         self.schedules = Schedules(cfg, scheduled, schedules)
         self.added_losses = AddedLosses(added_losses, ("policy",))
         self.device = find_device(cfg.device)
-        env = self.make_envs(vectorization=cfg.vectorization)
+        env = self._make_envs(vectorization=cfg.vectorization)
         if fixed_env_count(self.env_source) is None and cfg.critic in ("observations", "local"):
             leave_out = getattr(env, "leave_out_state", None)  # of envs that may fail to give one
             if leave_out is not None:
@@ -191,10 +188,7 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
             )
             self._learners[view.name] = task, choose_learner(cfg.backend, task)
         self.learner = self._learners[self.views[0].name][1]
-        generator = self.streams.torch("predict")
-        self.actor = TeamActor(
-            self.views, self.policies, env, generator, self.device, preprocessor=preprocessor
-        )
+        self._can_act(env, preprocessor)
 
     @staticmethod
     @abstractmethod

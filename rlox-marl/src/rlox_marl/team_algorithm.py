@@ -1,26 +1,53 @@
-"""Base of the algorithms of several agents: their envs, and acting."""
+"""Base of the algorithms of several agents: their envs, acting for users, and policy files."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
+import gymnasium
+import numpy as np
 import numpy.typing as npt
+import torch
 from rlox.algorithm import Algorithm
 from rlox.config.model import UNSET
 from rlox.deployment import PolicyData, TeamData
 from rlox.envs import fixed_env_count, is_team, make_team_env
 from rlox.errors import ConfigError
-from rlox.nn import torch_threads
-from rlox.protocols import MultiAgentObs, MultiAgentVecEnv
+from rlox.networks.predict import drawing_from, predict, predict_with_memory
+from rlox.nn import layer_data, torch_threads
+from rlox.protocols import AgentGroup, MultiAgentObs, MultiAgentVecEnv
+from rlox.spaces import (
+    ActionRows,
+    ObservationRows,
+    agent_numbers,
+    map_leaves,
+    predict_each,
+    remembered,
+)
+from torch import Tensor
 
-__all__ = ["TeamAlgorithm"]
+from rlox_marl.collector import gather_actions
+from rlox_marl.running import TeamPreprocessor
+from rlox_marl.views import PolicyView
+
+__all__ = ["TeamAlgorithm", "require_shown", "to_env"]
+
+REMEMBERED = "must be None or what predict_team returned with the last actions"
 
 
 class TeamAlgorithm(Algorithm):
-    """An algorithm of several agents."""
+    """An algorithm of several agents.
 
-    actor: Any
-    """What acts: a :class:`rlox_marl.acting.TeamActor`, or what has its methods."""
+    Its constructor sets what follows, and calls :meth:`_can_act`.
+    """
+
+    remembers_rests: ClassVar[bool] = False
+    """Whether a memory goes on while its agent rests, as in replayed sequences."""
+    views: tuple[PolicyView, ...]
+    policies: Mapping[str, Any]
+    """By the names of their views."""
+    device: torch.device
 
     def _has_team(self) -> bool:
         """Return whether the env is of several agents.
@@ -33,7 +60,7 @@ class TeamAlgorithm(Algorithm):
             raise ConfigError("there is no env; pass its id or a callable as env_id, or env_fn=")
         return is_team(source, backend=cfg.env_backend, env_kwargs=cfg.env_kwargs or None)
 
-    def make_envs(self, **options: Any) -> MultiAgentVecEnv:
+    def _make_envs(self, **options: Any) -> MultiAgentVecEnv:
         """Return the envs, which :meth:`close` frees if they are made here.
 
         Args:
@@ -61,6 +88,23 @@ class TeamAlgorithm(Algorithm):
             )
         self.config = cfg.replace(n_agents=found)
         return env
+
+    def _can_act(self, env: MultiAgentVecEnv, preprocessor: TeamPreprocessor | None = None) -> None:
+        """Note what predictions need of the env and of what changes its observations."""
+        self._env, self._preprocessor = env, preprocessor
+        self._spaces = {group.name: group.observation_space for group in env.groups}
+        seen = {"state", "agent_state"} & {view.critic for view in self.views}
+        self._seen_state = env.state_space if seen else None
+        self._agents = {
+            agent: (view, column) for view in self.views for column, agent in enumerate(view.agents)
+        }
+        self._stacks = preprocessor is not None and preprocessor.has_frames
+        self._memories = {
+            view.name: (len(view.columns), size)
+            for view in self.views
+            if (size := getattr(self.policies[view.name], "state_size", 0))
+        }
+        self._unseen = {view.name: _unseen(view) for view in self.views}
 
     def predict(
         self,
@@ -91,10 +135,75 @@ class TeamAlgorithm(Algorithm):
         Raises:
             ValueError: there is no agent of that number, or ``state`` is of several agents.
         """
-        memory = {"state": state, "episode_start": episode_start, "action_masks": action_masks}
-        with torch_threads(self.config.torch_threads):
-            return self.actor.predict(obs, deterministic, agent_idx, **memory)
+        numbers = agent_numbers(agent_idx, self._env.possible_agents)
+        if not numbers.ndim:
+            before = {} if state is UNSET else remembered(state)
+            actions, after = self._predict_one(
+                int(numbers), obs, deterministic, action_masks, before, episode_start
+            )
+            return actions if state is UNSET else (actions, after)
+        if state is not UNSET and (self._stacks or self._memories):
+            raise ValueError("state is of one agent; call predict once for each agent_idx")
 
+        def predict_one(number: int, some: Any, masks: Any) -> Any:
+            return self._predict_one(number, some, deterministic, masks, {}, None)[0]
+
+        actions = predict_each(numbers, predict_one, obs, action_masks)
+        return actions if state is UNSET else (actions, None)
+
+    def _predict_one(
+        self,
+        number: int,
+        obs: Any,
+        deterministic: bool,
+        masks: Any,
+        before: Mapping[str, Any],
+        episode_start: npt.ArrayLike | None,
+    ) -> tuple[Any, Any]:
+        view, column = self._agents[self._env.possible_agents[number]]
+        after: dict[str, Any] = {}
+
+        def nest(batch: Any) -> dict[str, npt.NDArray[Any]]:
+            seen = self._preprocessor
+            if seen is not None:
+                batch = seen.see_agent(view.group.name, batch, before.get("frames"), episode_start)
+                if seen.has_frames:
+                    after["frames"] = batch
+            named = (
+                {f"obs.{k}": v for k, v in batch.items()}
+                if isinstance(batch, dict)
+                else {"obs": batch}
+            )
+            size = len(next(iter(named.values())))
+            unseen = self._unseen[view.name]
+            more = {name: np.repeat(leaf, size, axis=0) for name, leaf in unseen.items()}
+            if "agent" in view.space.spaces:
+                more["agent"] = np.full(size, column)
+            return {**named, **more}
+
+        common: dict[str, Any] = {
+            "action_masks": masks,
+            "preprocess": nest,
+            "generator": self.streams.torch("predict"),
+            "device": self.device,
+        }
+        asked = (
+            self.policies[view.name],
+            self._spaces[view.group.name],
+            view.group.action_space,
+            obs,
+            deterministic,
+        )
+        with torch_threads(self.config.torch_threads):
+            if view.name in self._memories:
+                actions, after["memory"] = predict_with_memory(
+                    *asked, state=before.get("memory"), episode_start=episode_start, **common
+                )
+            else:
+                actions = predict(*asked, **common)
+        return actions, after or None
+
+    @torch.no_grad()
     def predict_team(
         self,
         obs: MultiAgentObs,
@@ -118,12 +227,199 @@ class TeamAlgorithm(Algorithm):
             ValueError: the observations are not of the team that was trained, or ``state`` or
                 ``episode_start`` is of other envs.
         """
-        with torch_threads(self.config.torch_threads):
-            return self.actor.predict_team(
-                obs, deterministic, state=state, episode_start=episode_start
-            )
+        require_shown(obs, self._env.groups, self._seen_state)
+        parts, generator = [], self.streams.torch("predict")
+        n_envs = len(next(iter(obs["active"].values())))
+        state_or_none = None if state is UNSET else state
+        given = _read_state(state_or_none, episode_start, n_envs, self._memories, self._stacks)
+        memories: dict[str, Tensor] = {}
+        after: dict[str, Any] = {}
+        if self._preprocessor is not None:
+            obs, frames = self._preprocessor.see(obs, given.get("frames"), episode_start)
+            after = {} if frames is None else {"frames": frames}
+        for view in self.views:
+            policy = self.policies[view.name]
+            seen, masks = self._seen(view, obs)
+            with torch_threads(self.config.torch_threads), drawing_from(generator, policy):
+                if view.name in self._memories:
+                    before = given["memory"][view.name] if given else None
+                    memory = self._memory_of(view, n_envs, before, episode_start)
+                    distribution, _, following = policy.step(seen, memory, *masks)
+                    memories[view.name] = self._following(view, obs, memory, following)
+                    sampled = None if deterministic else distribution.sample(generator)
+                    rows = distribution.mode() if sampled is None else sampled[0]
+                elif deterministic:
+                    rows = policy.deterministic(seen, *masks)
+                else:
+                    rows = policy.get_action_and_logprob(seen, *masks)[0]
+            parts.append((view, to_env(view, rows)))
+        actions = gather_actions(parts, n_envs)
+        if memories:
+            after["memory"] = memories
+        return actions if state is UNSET else (actions, after or None)
 
-    def policy_data(self) -> PolicyData | TeamData:
+    def _memory_of(
+        self,
+        view: PolicyView,
+        n_envs: int,
+        before: Tensor | None,
+        episode_start: npt.NDArray[np.bool_] | None,
+    ) -> Tensor:
+        """Return the memory (N * A, state_size) with which a step begins."""
+        size = self.policies[view.name].state_size
+        if before is None:
+            return torch.zeros(n_envs * len(view.columns), size, device=self.device)
+        if episode_start is None:
+            return before
+        begins = torch.from_numpy(np.repeat(episode_start, len(view.columns))).to(self.device)
+        return before.masked_fill(begins.unsqueeze(-1), 0.0)
+
+    def _following(
+        self, view: PolicyView, obs: MultiAgentObs, before: Tensor, after: Tensor
+    ) -> Tensor:
+        """Return the memory after a step, in which agents that rest remember nothing new."""
+        acts = view.take(obs["active"])
+        if acts.all() or self.remembers_rests:
+            return after
+        rows = torch.from_numpy(acts).to(self.device)
+        return torch.where(rows.unsqueeze(-1), after, before)
+
+    def _seen(self, view: PolicyView, shown: MultiAgentObs) -> tuple[Any, tuple[Tensor, ...]]:
+        """Return the leaves of a view's N * A rows on the device, and their masks if any."""
+        stored = ObservationRows(view.space).stored(view.see(shown["obs"], shown["state"]))
+        leaves = map_leaves(lambda leaf: torch.from_numpy(leaf).to(self.device), stored)
+        if view.group.name not in shown["masks"]:
+            return leaves, ()
+        masks = np.ascontiguousarray(view.take(shown["masks"]))
+        return leaves, (torch.from_numpy(masks).to(self.device),)
+
+    def policy_data(self) -> TeamData:
         """Return the policies as data; see :class:`rlox.deployment.Exportable`."""
-        data: PolicyData | TeamData = self.actor.policy_data(self.name)
-        return data
+        seen = self._preprocessor
+        policies = {
+            view.name: PolicyData(
+                algorithm=self.name,
+                observation_space=self._spaces[view.group.name],
+                action_space=view.group.action_space,
+                network=layer_data(self.policies[view.name]),
+                preprocessor=None if seen is None else seen.of_group(view.group.name),
+                takes_masks=ActionRows(view.group.action_space).mask_size > 0,
+            )
+            for view in self.views
+        }
+        places = {agent: (view.name, column) for agent, (view, column) in self._agents.items()}
+        return TeamData(
+            algorithm=self.name,
+            policies=policies,
+            agents={agent: places[agent] for agent in self._env.possible_agents},
+            groups={view.group.name: view.group.agents for view in self.views},
+            remembers_rests=self.remembers_rests,
+        )
+
+
+def to_env(view: PolicyView, rows: Tensor) -> Any:
+    """Return a view's actions as the env takes them, of rows (N * A, ...)."""
+    return ActionRows(view.group.action_space).to_env(rows.cpu().numpy())
+
+
+def _unseen(view: PolicyView) -> dict[str, npt.NDArray[Any]]:
+    """Return one row that shows nothing of the leaves that only the critic sees."""
+    rows: Any = ObservationRows(view.space).blank(1)
+    return {
+        name: leaf for name, leaf in rows.items() if name == "critic" or name.startswith("critic.")
+    }
+
+
+def require_shown(
+    obs: Any, groups: Sequence[AgentGroup], state_space: gymnasium.Space[Any] | None
+) -> None:
+    """Refuse what no N envs of these groups show.
+
+    Args:
+        obs: a :class:`rlox.protocols.MultiAgentObs`, if it is right.
+        groups: of the env that was trained on.
+        state_space: of the state that critics or the mixing see; ``None`` if they see none.
+
+    Raises:
+        ValueError: a field, a group or an agent is missing, or has another shape; the text names
+            them.
+    """
+    fields = ("obs", "active", "masks", "state")
+    if not isinstance(obs, Mapping) or not set(fields) <= obs.keys():
+        got = list(obs) if isinstance(obs, Mapping) else type(obs).__name__
+        raise ValueError(
+            f"obs must be what envs show, a dict with {', '.join(fields)}, got {got}; pass what "
+            "reset_all or step_all returned"
+        )
+    for field in ("obs", "active"):
+        given = list(obs[field]) if isinstance(obs[field], Mapping) else type(obs[field]).__name__
+        if given != [group.name for group in groups]:
+            expected = (f"'{group.name}' of {', '.join(group.agents)}" for group in groups)
+            raise ValueError(
+                f"obs['{field}'] must be a dict by group, {' and '.join(expected)}, got {given}"
+            )
+    n_envs = len(np.atleast_1d(obs["active"][groups[0].name]))
+    for group in groups:
+        rows = (n_envs, len(group.agents))
+        _require_shape("active", group, obs["active"][group.name], rows)
+        expected = ObservationRows(group.observation_space).blank(*rows)
+        found = obs["obs"][group.name]
+        if isinstance(expected, dict) and not (
+            isinstance(found, Mapping) and found.keys() == expected.keys()
+        ):
+            got = list(found) if isinstance(found, Mapping) else type(found).__name__
+            raise ValueError(
+                f"obs['obs'] of group '{group.name}' must have the leaves {list(expected)}, got "
+                f"{got}"
+            )
+        map_leaves(
+            lambda leaf, one, group=group: _require_shape("obs", group, one, leaf.shape),
+            expected,
+            found,
+        )
+    if state_space is not None and np.shape(obs["state"]) != (n_envs, *(state_space.shape or ())):
+        shape = None if obs["state"] is None else np.shape(obs["state"])
+        raise ValueError(
+            f"obs['state'] must have shape {(n_envs, *(state_space.shape or ()))} of the space "
+            f"{state_space}, got {shape}"
+        )
+
+
+def _require_shape(field: str, group: AgentGroup, found: Any, shape: tuple[int, ...]) -> None:
+    if np.shape(found) != shape:
+        raise ValueError(
+            f"obs['{field}'] of group '{group.name}' must have shape {shape} for the agents "
+            f"{', '.join(group.agents)}, got {np.shape(found)}"
+        )
+
+
+def _read_state(
+    state: Any,
+    episode_start: Any,
+    n_envs: int,
+    memories: Mapping[str, tuple[int, int]],
+    frames: bool,
+) -> Mapping[str, Any]:
+    """Return what a user passed as the state of all agents of N envs: nothing for ``None``.
+
+    ``memories`` has, of each policy with one, the number of its agents and the memory's size.
+    """
+    if episode_start is not None and np.shape(episode_start) != (n_envs,):
+        raise ValueError(
+            f"episode_start must have shape ({n_envs},), got {np.shape(episode_start)}"
+        )
+    if state is None:
+        return {}
+    names = (["frames"] if frames else []) + (["memory"] if memories else [])
+    if not isinstance(state, Mapping) or list(state) != names:
+        got = list(state) if isinstance(state, Mapping) else type(state).__name__
+        raise ValueError(f"state {REMEMBERED}, a dict of {names}, got {got}")
+    for name, (n_agents, size) in memories.items():
+        shape = n_envs * n_agents, size
+        found: Any = state["memory"].get(name) if isinstance(state["memory"], Mapping) else None
+        if np.shape(found) != shape:
+            raise ValueError(
+                f"state {REMEMBERED}: the memory of policy '{name}' must have shape {shape}, got "
+                f"{None if found is None else tuple(np.shape(found))}"
+            )
+    return state

@@ -42,11 +42,10 @@ from rlox.protocols import MultiAgentObs, MultiAgentVecEnv
 from rlox.training.hooks import Hooks
 from torch import Tensor
 
-from rlox_marl.acting import TeamActor, require_shown
 from rlox_marl.action_values import AgentValues, GreedyPolicy, Mixing, TeamValues, greedy
 from rlox_marl.collector import gather_actions
 from rlox_marl.running import RunningTeams
-from rlox_marl.team_algorithm import TeamAlgorithm
+from rlox_marl.team_algorithm import TeamAlgorithm, require_shown, to_env
 from rlox_marl.team_replay import TeamActed, TeamReplay, TeamSequences
 from rlox_marl.views import make_views, see_team
 
@@ -97,6 +96,7 @@ class TeamValueAlgorithm(TeamAlgorithm):
         SpaceError: actions are not discrete, or observations have no encoder.
     """
 
+    remembers_rests = True
     config: Any
     collector: TeamReplay
 
@@ -124,7 +124,7 @@ class TeamValueAlgorithm(TeamAlgorithm):
                 f"'{self.name}' learns in envs of several agents, and this env has one; take "
                 "dqn, or a PettingZoo env"
             )
-        env = self.make_envs()
+        env = self._make_envs()
         cfg = self.config
         self.views = make_views(env, "local", cfg.share_parameters)
         for group in env.groups:
@@ -155,10 +155,7 @@ class TeamValueAlgorithm(TeamAlgorithm):
             name: GreedyPolicy(one, partial(self._now, "epsilon"), cfg.n_remembered)
             for name, one in agents.items()
         }
-        generator = self.streams.torch("predict")
-        self.actor = TeamActor(
-            self.views, self.policies, env, generator, self.device, remembers_rests=True
-        )
+        self._can_act(env)
         self._memory = self._blank(env.n_envs)
 
     @abstractmethod
@@ -211,13 +208,13 @@ class TeamValueAlgorithm(TeamAlgorithm):
         for view in self.views:
             begins = torch.from_numpy(np.repeat(starts, len(view.columns))).to(self.device)
             before = self._memory[view.name].masked_fill(begins.unsqueeze(-1), 0.0)
-            seen, masks = self.actor.seen(view, shown)
+            seen, masks = self._seen(view, shown)
             chosen, _, self._memory[view.name] = self.policies[view.name].step(seen, before, *masks)
-            rows = chosen.sample(generator)[0].cpu().numpy()
-            actions[view.name] = rows.reshape(n_envs, -1)
+            rows = chosen.sample(generator)[0]
+            actions[view.name] = rows.cpu().numpy().reshape(n_envs, -1)
             if before.shape[1]:
                 memory[view.name] = before.cpu().numpy().reshape(n_envs, -1, before.shape[1])
-            parts.append((view, self.actor.to_env(view, rows)))
+            parts.append((view, to_env(view, rows)))
         return TeamActed(actions, gather_actions(parts, n_envs), memory)
 
     def _learn_due(self, hooks: Hooks, collected: list[tuple[float, float]]) -> None:
@@ -252,7 +249,7 @@ class TeamValueAlgorithm(TeamAlgorithm):
         best = []
         n_envs = len(next(iter(obs["active"].values())))
         for view in self.views:
-            seen, masks = self.actor.seen(view, obs)
+            seen, masks = self._seen(view, obs)
             nothing = self._blank(n_envs)[view.name]
             _, values, _ = self.policies[view.name].step(seen, nothing, *masks)
             active = torch.from_numpy(view.take(obs["active"])).to(self.device)

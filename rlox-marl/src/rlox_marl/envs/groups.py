@@ -1,10 +1,9 @@
-"""Groups of agents with equal spaces: their arrays, their actions, and seeds of their envs."""
+"""Groups of agents with equal spaces: their actions, and seeds of their envs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from operator import setitem
 from typing import Any
 
 import gymnasium
@@ -15,16 +14,13 @@ from rlox.errors import EnvError, suggest
 from rlox.protocols import AgentGroup
 from rlox.spaces.masks import without_mask
 from rlox.spaces.rows import (
-    ActionRows,
-    ObservationRows,
     is_nested,
     join,
     leaf_spaces,
-    map_leaves,
     split,
 )
 
-__all__ = ["ActionArrays", "GroupRows", "env_seeds", "group_agents"]
+__all__ = ["ActionArrays", "env_seeds", "group_agents"]
 
 Space = gymnasium.Space[Any]
 
@@ -69,47 +65,6 @@ def group_agents(
         )
         for i, (name, group) in enumerate(zip(names, alike, strict=True))
     )
-
-
-class GroupRows:
-    """Arrays of one group of A agents in N envs.
-
-    Args:
-        group: the agents and their spaces.
-        n_envs: number of envs N.
-
-    Raises:
-        SpaceError: the observations cannot be kept as arrays, or the actions are of no kind that
-            policies act with.
-    """
-
-    def __init__(self, group: AgentGroup, n_envs: int) -> None:
-        self.group = group
-        self.shape = (n_envs, len(group.agents))
-        self.column = {agent: i for i, agent in enumerate(group.agents)}
-        self.actions = ActionRows(group.action_space)
-        self._observations = ObservationRows(group.observation_space)
-
-    def observations(self) -> Any:
-        """Return observations that show nothing, for all rows."""
-        return self._observations.blank(*self.shape)
-
-    def flags(self) -> npt.NDArray[np.bool_]:
-        """Return (N, A) False."""
-        return np.zeros(self.shape, np.bool_)
-
-    def numbers(self) -> npt.NDArray[np.float64]:
-        """Return (N, A) zeros."""
-        return np.zeros(self.shape)
-
-    def masks(self) -> npt.NDArray[np.bool_]:
-        """Return (N, A, mask_size) True."""
-        return np.ones((*self.shape, self.actions.mask_size), np.bool_)
-
-    def set_observation(self, arrays: Any, env: int, agent: str, leaves: Any) -> None:
-        """Write the observation of one agent."""
-        row = (env, self.column[agent])
-        map_leaves(lambda array, leaf: setitem(array, row, leaf), arrays, leaves)
 
 
 class ActionArrays:
@@ -162,7 +117,7 @@ class ActionArrays:
         """Return the (N, A, ...) actions of a group whose space is not nested."""
         return self.leaves[group][""]
 
-    def take(self, group: AgentGroup, env: int, column: int) -> Any:
+    def take(self, group: AgentGroup, column: int, env: int) -> Any:
         """Return one agent's action: an integer for a ``Discrete``, else arrays."""
         space, leaves = group.action_space, self.leaves[group.name]
         one = {

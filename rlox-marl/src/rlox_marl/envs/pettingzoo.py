@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -14,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 from rlox.errors import EnvError, SpaceError, import_extra, suggest
 from rlox.protocols import AgentGroup, MultiAgentObs, MultiAgentStep
+from rlox.spaces.rows import ActionRows, ObservationRows, map_leaves
 
-from rlox_marl.envs.groups import ActionArrays, GroupRows, env_seeds, group_agents
+from rlox_marl.envs.groups import ActionArrays, env_seeds, group_agents
 from rlox_marl.envs.one_env import OneEnv, Outcome, ParallelOne, TurnsOne, read_spaces
 
 __all__ = ["PettingZooVecEnv"]
@@ -66,51 +68,40 @@ class PettingZooVecEnv:
         self._ones: list[OneEnv] = _build_envs(env, n_envs, env_kwargs or {}, first_number)
         if not with_state:
             self.leave_out_state()
-        self._spaces = self._ones[0].spaces
+        first = self._ones[0].spaces
         try:
             for one in self._ones[1:]:
-                if one.spaces != self._spaces:
+                if one.spaces != first:
                     raise EnvError(
                         f"env {one.number} has other agents or spaces than env 0; let the "
                         "callable make equal envs"
                     )
-            agents = self._spaces.agents
-            self._groups = group_agents(agents, self._spaces.observation, self._spaces.action)
-            self._rows = {group.name: GroupRows(group, n_envs) for group in self._groups}
+            groups = group_agents(first.agents, first.observation, first.action)
+            self._observed = {g.name: ObservationRows(g.observation_space) for g in groups}
+            self._acted = {g.name: ActionRows(g.action_space) for g in groups}
         except BaseException:
             self.close()
             raise
-        self._home = {agent: group for group in self._groups for agent in group.agents}
+        self.n_envs = n_envs
+        """Number of envs N."""
+        self.possible_agents: tuple[str, ...] = first.agents
+        """Names of all agents."""
+        self.groups: tuple[AgentGroup, ...] = groups
+        """Groups of agents of equal spaces."""
+        self.state_space: gymnasium.Space[Any] | None = first.state
+        """Space of one env's state; ``None`` if it has none."""
+        self._shapes = {group.name: (n_envs, len(group.agents)) for group in groups}
+        self._place = {agent: (g, k) for g in groups for k, agent in enumerate(g.agents)}
         self._active: dict[str, npt.NDArray[np.bool_]] | None = None
         self._masked: set[str] = set()
         self._always_masked: set[str] = set()
         self._now: list[Outcome] = []
 
-    @property
-    def n_envs(self) -> int:
-        """Number of envs N."""
-        return len(self._ones)
-
-    @property
-    def possible_agents(self) -> tuple[str, ...]:
-        """Names of all agents."""
-        return self._spaces.agents
-
-    @property
-    def groups(self) -> tuple[AgentGroup, ...]:
-        """Groups of agents of equal spaces."""
-        return self._groups
-
-    @property
-    def state_space(self) -> gymnasium.Space[Any] | None:
-        """Space of one env's state; ``None`` if it has none."""
-        return self._spaces.state
-
     def leave_out_state(self) -> None:
         """Read no state from now on, as an env without one; for critics that do not see it."""
         for one in self._ones:
             one.spaces = replace(one.spaces, state=None)
-        self._spaces = self._ones[0].spaces
+        self.state_space = None
 
     def reset_all(self, seed: int | Sequence[int] | None = None) -> MultiAgentObs:
         """Reset all envs; see :class:`rlox.protocols.MultiAgentVecEnv`."""
@@ -126,8 +117,9 @@ class PettingZooVecEnv:
             seed, self._seed = self._seed, None
         seeds = env_seeds(seed, self.n_envs)
         self._now = [one.reset(s) for one, s in zip(self._ones, seeds, strict=True)]
-        given = {self._home[agent].name for now in self._now for agent in now.masks}
-        bare = {self._home[a].name for now in self._now for a in now.active if a not in now.masks}
+        given = {self._place[agent][0].name for now in self._now for agent in now.masks}
+        unmasked = [a for now in self._now for a in now.active if a not in now.masks]
+        bare = {self._place[agent][0].name for agent in unmasked}
         return given, bare
 
     def show_first(self, given: set[str], bare: set[str]) -> MultiAgentObs:
@@ -150,36 +142,28 @@ class PettingZooVecEnv:
         """
         if self._active is None:
             raise EnvError("step_all was called before reset_all; reset the envs first")
-        return self._step(ActionArrays(self._groups, actions, self._active))
+        return self._step(ActionArrays(self.groups, actions, self._active))
 
     def step_leaves(self, leaves: Mapping[str, Mapping[str, npt.NDArray[Any]]]) -> MultiAgentStep:
         """Step all envs with actions that are checked already.
 
         Args:
-            leaves: by group and leaf, as :attr:`~rlox_marl.envs.actions.ActionArrays.leaves`.
+            leaves: by group and leaf, as ``ActionArrays.leaves``.
         """
         return self._step(ActionArrays.of_leaves(leaves))
 
     def _step(self, given: ActionArrays) -> MultiAgentStep:
-        names = [group.name for group in self._groups]
-        rewards = {name: self._rows[name].numbers() for name in names}
-        terminated = {name: self._rows[name].flags() for name in names}
-        truncated = {name: self._rows[name].flags() for name in names}
+        rewards = {name: np.zeros(shape) for name, shape in self._shapes.items()}
         reached = []
-        ended = np.zeros(self.n_envs, np.bool_)
         for i, one in enumerate(self._ones):
-            out = one.step(
-                {agent: given.take(*self._place(agent, i)) for agent in self._now[i].active}
-            )
+            taken = {agent: given.take(*self._place[agent], i) for agent in self._now[i].active}
+            reached.append(out := one.step(taken))
             for agent, reward in out.rewards.items():
-                group, _, column = self._place(agent, i)
+                group, column = self._place[agent]
                 rewards[group.name][i, column] = reward
-            for flags, agents in ((terminated, out.terminated), (truncated, out.truncated)):
-                for agent in agents:
-                    group, _, column = self._place(agent, i)
-                    flags[group.name][i, column] = True
-            reached.append(out)
-            ended[i] = not out.living
+        terminated = self._flags(out.terminated for out in reached)
+        truncated = self._flags(out.truncated for out in reached)
+        ended = np.array([not out.living for out in reached])
         final_obs = self._observations(reached, ended=True)
         final_state = self._states(reached)
         for i in np.flatnonzero(ended).tolist():
@@ -195,16 +179,17 @@ class PettingZooVecEnv:
             "episode_ended": ended,
         }
 
-    def _place(self, agent: str, env: int) -> tuple[AgentGroup, int, int]:
-        group = self._home[agent]
-        return group, env, self._rows[group.name].column[agent]
+    def _flags(self, agents: Iterable[Iterable[str]]) -> dict[str, npt.NDArray[np.bool_]]:
+        """Return (N, A) by group, True for some agents of each env."""
+        flags = {name: np.zeros(shape, np.bool_) for name, shape in self._shapes.items()}
+        for i, some in enumerate(agents):
+            for agent in some:
+                group, column = self._place[agent]
+                flags[group.name][i, column] = True
+        return flags
 
     def _shown(self) -> MultiAgentObs:
-        self._active = {name: rows.flags() for name, rows in self._rows.items()}
-        for i, now in enumerate(self._now):
-            for agent in now.active:
-                group, _, column = self._place(agent, i)
-                self._active[group.name][i, column] = True
+        self._active = self._flags(now.active for now in self._now)
         return {
             "obs": self._observations(self._now, ended=False),
             "active": {name: flags.copy() for name, flags in self._active.items()},
@@ -214,12 +199,15 @@ class PettingZooVecEnv:
 
     def _observations(self, outcomes: Sequence[Outcome], *, ended: bool) -> dict[str, Any]:
         """Return the observations by group, those of agents that ended in the step if asked."""
-        arrays = {name: rows.observations() for name, rows in self._rows.items()}
+        arrays: dict[str, Any] = {
+            name: rows.blank(*self._shapes[name]) for name, rows in self._observed.items()
+        }
         for i, outcome in enumerate(outcomes):
             for agent, leaves in outcome.obs.items():
                 if ended or agent in outcome.living:
-                    name = self._home[agent].name
-                    self._rows[name].set_observation(arrays[name], i, agent, leaves)
+                    group, column = self._place[agent]
+                    write = partial(_write, row=(i, column))
+                    map_leaves(write, arrays[group.name], leaves)
         return arrays
 
     def _decide_masks(self, given: set[str], bare: set[str]) -> None:
@@ -228,26 +216,28 @@ class PettingZooVecEnv:
         Of a group that does not act at first it cannot be known: its masks are there, all True
         until the env gives one.
         """
-        maskable = {name for name, rows in self._rows.items() if rows.actions.mask_size}
+        maskable = {name for name, rows in self._acted.items() if rows.mask_size}
         self._always_masked = given & maskable
         self._masked = self._always_masked | (maskable - bare)
 
     def _masks(self) -> dict[str, npt.NDArray[np.bool_]]:
         masks = {
-            group.name: self._rows[group.name].masks()
-            for group in self._groups
+            group.name: np.ones(
+                (*self._shapes[group.name], self._acted[group.name].mask_size), np.bool_
+            )
+            for group in self.groups
             if group.name in self._masked
         }
         for i, now in enumerate(self._now):
             for agent in now.active:
-                group, _, column = self._place(agent, i)
-                one, rows = self._ones[i], self._rows[group.name]
+                group, column = self._place[agent]
+                one, rows = self._ones[i], self._acted[group.name]
                 if group.name not in masks:
                     if agent in now.masks:
                         raise one.error(
                             "the action mask", agent, "was given, but not at the first reset; "
                             "give it with every reset and step"
-                            if rows.actions.mask_size
+                            if rows.mask_size
                             else f"was given, but actions of {group.action_space} have no masks",
                         )  # fmt: skip
                     continue
@@ -258,7 +248,7 @@ class PettingZooVecEnv:
                         "the action mask", agent, "is missing; give it with every reset and step"
                     )
                 try:
-                    checked = rows.actions.check_masks(np.asarray(now.masks[agent])[None], 1)
+                    checked = rows.check_masks(np.asarray(now.masks[agent])[None], 1)
                 except (ValueError, SpaceError) as error:
                     raise one.error("the action mask", agent, f"is wrong: {error}") from None
                 masks[group.name][i, column] = checked[0]
@@ -274,6 +264,10 @@ class PettingZooVecEnv:
         self._active = None
         for one in ones:
             one.close()
+
+
+def _write(array: npt.NDArray[Any], leaf: Any, *, row: tuple[int, int]) -> None:
+    array[row] = leaf
 
 
 def _make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> Any:

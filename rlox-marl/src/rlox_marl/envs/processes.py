@@ -92,40 +92,25 @@ class PettingZooProcesses:
         except BaseException:
             self.close()
             raise
-        self._agents: tuple[str, ...] = spaces[0][0]
-        self._groups: tuple[AgentGroup, ...] = spaces[0][1]
-        self._state_space: gymnasium.Space[Any] | None = spaces[0][2]
-        self._active: dict[str, npt.NDArray[np.bool_]] | None = None
-
-    @property
-    def n_envs(self) -> int:
+        self.n_envs = n_envs
         """Number of envs N."""
-        return len(self._workers)
+        self.possible_agents: tuple[str, ...] = spaces[0][0]
+        """Names of all agents."""
+        self.groups: tuple[AgentGroup, ...] = spaces[0][1]
+        """Groups of agents of equal spaces."""
+        self.state_space: gymnasium.Space[Any] | None = spaces[0][2]
+        """Space of one env's state; ``None`` if it has none."""
+        self._active: dict[str, npt.NDArray[np.bool_]] | None = None
 
     @property
     def pids(self) -> list[int]:
         """Of the processes."""
         return [worker.pid for worker in self._workers]
 
-    @property
-    def possible_agents(self) -> tuple[str, ...]:
-        """Names of all agents."""
-        return self._agents
-
-    @property
-    def groups(self) -> tuple[AgentGroup, ...]:
-        """Groups of agents of equal spaces."""
-        return self._groups
-
-    @property
-    def state_space(self) -> gymnasium.Space[Any] | None:
-        """Space of one env's state; ``None`` if it has none."""
-        return self._state_space
-
     def leave_out_state(self) -> None:
         """Read no state from now on; see :meth:`PettingZooVecEnv.leave_out_state`."""
         self._ask("leave_out_state", [None] * self.n_envs, RESET_TIMEOUT)
-        self._state_space = None
+        self.state_space = None
 
     def reset_all(self, seed: int | Sequence[int] | None = None) -> MultiAgentObs:
         """Reset all envs; see :class:`rlox.protocols.MultiAgentVecEnv`."""
@@ -146,8 +131,8 @@ class PettingZooProcesses:
         """
         if self._active is None:
             raise EnvError("step_all was called before reset_all; reset the envs first")
-        leaves = ActionArrays(self._groups, actions, self._active).leaves
-        packed = _pack({"": leaves}, self._groups)
+        leaves = ActionArrays(self.groups, actions, self._active).leaves
+        packed = _pack({"": leaves}, self.groups)
         rows = [
             {name: array[i : i + 1] for name, array in packed.items()} for i in range(self.n_envs)
         ]
@@ -168,7 +153,7 @@ class PettingZooProcesses:
         return [worker.receive(max(end - time.monotonic(), 0.0)) for worker in self._workers]
 
     def _shown(self, answers: Sequence[tuple[Any, Arrays]]) -> Any:
-        shown = _unpack([arrays for _, arrays in answers], self._groups)
+        shown = _unpack([arrays for _, arrays in answers], self.groups)
         self._active = {name: flags.copy() for name, flags in shown["active"].items()}
         return shown
 

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 from rlox.errors import EnvError
-from rlox.protocols import AgentGroup, MultiAgentObs, MultiAgentStep
+from rlox.protocols import MultiAgentObs, MultiAgentStep
 
 from rlox_marl.envs.groups import ActionArrays, env_seeds, group_agents
 
@@ -77,47 +77,32 @@ class SimpleSpreadVecEnv:
         self._seed = seed
         self._local_ratio, self._max_cycles = float(local_ratio), int(max_cycles)
         self._continuous = bool(continuous_actions)
-        self._agents = tuple(f"agent_{i}" for i in range(N))
+        self.n_envs = n_envs
+        """Number of envs."""
+        self.possible_agents = tuple(f"agent_{i}" for i in range(N))
+        """Names of all agents, ``agent_0`` and so on."""
         size = 2 * (2 + N + 2 * (N - 1))
         observation = spaces.Box(-np.inf, np.inf, (size,), np.float32)
         action: gymnasium.Space[Any] = (
             spaces.Box(0, 1, (5,), np.float32) if continuous_actions else spaces.Discrete(5)
         )
-        agents = self._agents
-        self._groups = group_agents(
+        agents = self.possible_agents
+        self.groups = group_agents(
             agents, dict.fromkeys(agents, observation), dict.fromkeys(agents, action)
         )
-        self._state_space = spaces.Box(-np.inf, np.inf, (N * size,), np.float32)
+        """All agents in one group, ``agent``."""
+        self.state_space: gymnasium.Space[Any] = spaces.Box(-np.inf, np.inf, (N * size,))
+        """Space of one env's state: the agents' observations side by side."""
         self._positions = np.zeros((n_envs, N, 2))
         self._velocities = np.zeros((n_envs, N, 2))
         self._landmarks = np.zeros((n_envs, N, 2))
         self._steps = np.zeros(n_envs, np.int64)
         self._generators = [np.random.default_rng() for _ in range(n_envs)]
-        self._active = {self._groups[0].name: np.ones((n_envs, N), np.bool_)}
+        self._active = {self.groups[0].name: np.ones((n_envs, N), np.bool_)}
         self._first, self._second = np.triu_indices(N, 1)
         others = [[j for j in range(N) if j != i] for i in range(N)]
         self._others = np.array(others, np.int64).reshape(N, N - 1)
         self._begun = False
-
-    @property
-    def n_envs(self) -> int:
-        """Number of envs."""
-        return len(self._steps)
-
-    @property
-    def possible_agents(self) -> tuple[str, ...]:
-        """Names of all agents, ``agent_0`` and so on."""
-        return self._agents
-
-    @property
-    def groups(self) -> tuple[AgentGroup, ...]:
-        """All agents in one group, ``agent``."""
-        return self._groups
-
-    @property
-    def state_space(self) -> gymnasium.Space[Any]:
-        """Space of one env's state: the agents' observations side by side."""
-        return self._state_space
 
     def reset_all(self, seed: int | Sequence[int] | None = None) -> MultiAgentObs:
         """Reset all envs; see :class:`rlox.protocols.MultiAgentVecEnv`."""
@@ -138,8 +123,8 @@ class SimpleSpreadVecEnv:
         """
         if not self._begun:
             raise EnvError("step_all was called before reset_all; reset the envs first")
-        name = self._groups[0].name
-        given = ActionArrays(self._groups, actions, self._active).array(name)
+        name = self.groups[0].name
+        given = ActionArrays(self.groups, actions, self._active).array(name)
         self._move(self._forces(given))
         self._steps += 1
         rewards = self._rewards()
@@ -180,7 +165,7 @@ class SimpleSpreadVecEnv:
         if shape != self._positions.shape:
             raise EnvError(
                 f"the state is of {shape[0]} envs with {shape[1]} agents, expected {self.n_envs} "
-                f"with {len(self._agents)}"
+                f"with {len(self.possible_agents)}"
             )
         self._positions = np.array(state["positions"], np.float64)
         self._velocities = np.array(state["velocities"], np.float64)
@@ -195,7 +180,7 @@ class SimpleSpreadVecEnv:
 
     def _begin(self, env: int) -> None:
         """Draw the episode's first positions, from the env's own stream."""
-        drawn = self._generators[env].uniform(-1, +1, (2 * len(self._agents), 2))
+        drawn = self._generators[env].uniform(-1, +1, (2 * len(self.possible_agents), 2))
         self._positions[env], self._landmarks[env] = np.split(drawn, 2)
         self._velocities[env] = 0
         self._steps[env] = 0
@@ -237,7 +222,7 @@ class SimpleSpreadVecEnv:
             shared -= nearest[:, landmark]
         between = self._positions[:, self._first] - self._positions[:, self._second]
         touching = _length(between) < COLLISION_DISTANCE
-        own = np.zeros(self._active[self._groups[0].name].shape)
+        own = np.zeros(self._active[self.groups[0].name].shape)
         for pair, (a, b) in enumerate(
             zip(self._first.tolist(), self._second.tolist(), strict=True)
         ):
@@ -247,7 +232,7 @@ class SimpleSpreadVecEnv:
 
     def _observe(self) -> npt.NDArray[np.float32]:
         """Return the (n_envs, N, size) observations."""
-        n_envs, n_agents = self.n_envs, len(self._agents)
+        n_envs, n_agents = self.n_envs, len(self.possible_agents)
         here = self._positions[:, :, None]
         parts = (
             self._velocities,
@@ -259,7 +244,7 @@ class SimpleSpreadVecEnv:
         return np.concatenate(parts, axis=-1).astype(np.float32)
 
     def _shown(self, obs: npt.NDArray[np.float32]) -> MultiAgentObs:
-        name = self._groups[0].name
+        name = self.groups[0].name
         return {
             "obs": {name: obs.copy()},
             "active": {name: self._active[name].copy()},
