@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rlox.batches.rollout import RolloutBatch
 from rlox.losses import ClippedSurrogate
-from rlox_marl.advantages import estimate_team_advantages
+from rlox_marl.collector import estimate_team_advantages
 from rlox_marl.envs import PettingZooVecEnv, SimpleSpreadVecEnv
 from rlox_marl.mappo import MAPPO
 from rlox_marl.objectives import TeamSurrogate

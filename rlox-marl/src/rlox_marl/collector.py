@@ -1,27 +1,30 @@
-"""Rollouts of teams: N envs of several agents stepped with their policies."""
+"""Rollouts of teams: stepping N envs, and advantages of agents that rest between their steps."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from rlox import kernels
+from rlox.batches import add_values, estimate_advantages
 from rlox.batches.rollout import RolloutBatch, Unroll
 from rlox.networks.predict import taking_masks
 from rlox.preprocessing import RewardScaler
 from rlox.protocols import MultiAgentObs, MultiAgentStep, RecurrentActor
 from rlox.rollouts import EnvMemory, MemoryActor, UnrollWriter
-from rlox.spaces import ActionRows, ObservationRows, map_nested
+from rlox.spaces import ActionRows, ObservationRows, map_leaves, map_nested
+from torch import Tensor
 
-from rlox_marl.advantages import estimate_team_advantages
 from rlox_marl.running import RunningTeams
 from rlox_marl.self_play import OpponentPool
 from rlox_marl.views import PolicyView
 
-__all__ = ["MultiAgentCollector"]
+__all__ = ["MultiAgentCollector", "estimate_team_advantages", "gather_actions"]
 
 
 class MultiAgentCollector:
@@ -69,8 +72,6 @@ class MultiAgentCollector:
         """By policy; none if rewards are not scaled."""
         self.memory: dict[str, EnvMemory] = {}
         """By policy, what its agents remember; none of policies without a memory."""
-        self._rows = {view.name: ObservationRows(view.space) for view in views}
-        self._actions = {view.name: ActionRows(view.group.action_space) for view in views}
 
     def collect(
         self,
@@ -121,42 +122,35 @@ class MultiAgentCollector:
             self.memory = {}
             for scaler in self.reward_scalers.values():
                 scaler.forget()
-        writers, active = {}, {}
-        acting = {
-            name: self._remember(name, policy)
-            for name, policy in policies.items()
-            if isinstance(policy, RecurrentActor)
-        }
-        for view in self.views:
-            columns = self.env.n_envs * len(view.columns)
-            writers[view.name] = UnrollWriter(self._rows[view.name], n_steps, columns, self.device)
-            active[view.name] = np.zeros((n_steps, columns), np.bool_)
+        runs = [self._begin(view, policies[view.name], n_steps) for view in self.views]
         for t in range(n_steps):
             shown = self.envs.shown
-            for view in self.views:
-                active[view.name][t] = view.take(shown["active"])
-                if self.pool is not None:
-                    active[view.name][t] &= self.pool.learning.reshape(-1)
-            now = {name: steps[t] for name, steps in active.items()}
-            step = self.envs.step(self._act(policies, acting, writers, now, shown))
-            self._add(writers, acting, now, step)
+            parts = [(run.view, self._act(run, t, shown)) for run in runs]
+            step = self.envs.step(gather_actions(parts, self.env.n_envs))
+            if self.pool is not None:
+                self.pool.add(step["rewards"][self.views[0].group.name], step["episode_ended"])
+            for run in runs:
+                self._add(run, t, step)
             if on_step is not None:
                 on_step(self.env.n_envs)
-        shown = self.envs.shown
         unrolls = {}
-        for view in self.views:
-            unroll = writers[view.name].unroll(view.see(shown["obs"], shown["state"]))
-            memory = acting.get(view.name)
-            unroll = unroll if memory is None else memory.complete(unroll)
-            unrolls[view.name] = unroll, active[view.name]
+        for run in runs:
+            unroll = run.writer.unroll(
+                run.view.see(self.envs.shown["obs"], self.envs.shown["state"])
+            )
+            unroll = unroll if run.memory is None else run.memory.complete(unroll)
+            unrolls[run.view.name] = unroll, run.active
         return unrolls
 
-    def _remember(self, name: str, policy: RecurrentActor) -> MemoryActor:
-        if name not in self.memory:
-            (columns,) = (len(view.columns) for view in self.views if view.name == name)
-            n = self.env.n_envs * columns
-            self.memory[name] = EnvMemory.blank(n, policy.state_size, self.device)
-        return MemoryActor(policy, self.memory[name])
+    def _begin(self, view: PolicyView, policy: Any, n_steps: int) -> _Run:
+        n, memory = self.env.n_envs * len(view.columns), None
+        if isinstance(policy, RecurrentActor):
+            if view.name not in self.memory:
+                self.memory[view.name] = EnvMemory.blank(n, policy.state_size, self.device)
+            memory = MemoryActor(policy, self.memory[view.name])
+        writer = UnrollWriter(ObservationRows(view.space), n_steps, n, self.device)
+        actions = ActionRows(view.group.action_space)
+        return _Run(view, policy, writer, actions, memory, np.zeros((n_steps, n), np.bool_))
 
     def memory_state(self) -> dict[str, Any]:
         """Return what the agents remember, by policy."""
@@ -169,75 +163,71 @@ class MultiAgentCollector:
         """Restore it; policies that are left out forget all."""
         self.memory = {name: EnvMemory.of(parts, self.device) for name, parts in state.items()}
 
-    def _act(
-        self,
-        policies: Mapping[str, Any],
-        acting: Mapping[str, MemoryActor],
-        writers: Mapping[str, UnrollWriter],
-        active: Mapping[str, npt.NDArray[np.bool_]],
-        shown: MultiAgentObs,
-    ) -> dict[str, Any]:
-        """Return the actions by group, and keep what the policies saw and did."""
-        parts = []
-        for view in self.views:
-            writer, memory = writers[view.name], acting.get(view.name)
-            row = writer.observe(view.see(shown["obs"], shown["state"]))
-            act: Any
-            if memory is None:
-                act = policies[view.name].get_action_and_logprob
-            else:
-                acts = torch.from_numpy(active[view.name]).to(self.device)
-                act = partial(memory.act, active=None if acts.all() else acts)
-            given = None
-            if view.group.name in shown["masks"]:
-                act = act if writer.masked else taking_masks(act)
-                masks = np.ascontiguousarray(view.take(shown["masks"]))
-                given = writer.mask(masks)
-                actions, log_probs = act(row, given)
-            else:
-                actions, log_probs = act(row)
-            chosen = writer.act(actions, log_probs)
-            if self.pool is not None:
-                chosen = self.pool.act(row, given, chosen)
-            taken = self._actions[view.name].to_env(chosen)
-            parts.append((view, taken))
-        return gather_actions(parts, self.env.n_envs)
-
-    def _add(
-        self,
-        writers: Mapping[str, UnrollWriter],
-        acting: Mapping[str, MemoryActor],
-        active: Mapping[str, npt.NDArray[np.bool_]],
-        step: MultiAgentStep,
-    ) -> None:
-        """Keep what the envs answered; ``active`` (N * A,) says who acted, by policy."""
+    def _act(self, run: _Run, t: int, shown: MultiAgentObs) -> Any:
+        """Return the actions of a policy as the env takes them, and keep what it saw and did."""
+        view, writer = run.view, run.writer
+        active = run.active[t] = view.take(shown["active"])
         if self.pool is not None:
-            self.pool.add(step["rewards"][self.views[0].group.name], step["episode_ended"])
-        everybody = np.concatenate(list(step["rewards"].values()), axis=1)
-        for view in self.views:
-            rewards = view.take(step["rewards"])
-            if self._team_reward != "own":
-                total = getattr(everybody, self._team_reward)(axis=1)
-                rewards = np.repeat(total, len(view.columns))
-            terminated, truncated = view.take(step["terminated"]), view.take(step["truncated"])
-            over = np.repeat(step["episode_ended"], len(view.columns))
-            scaler, scaled = self.reward_scalers.get(view.name), None
-            if scaler is not None:
-                rests = ~active[view.name] & (rewards == 0)
-                scaled = scaler.scale(rewards, terminated | truncated | over, lost=rests)
-            final = view.see(step["final_obs"], step["final_state"]) if truncated.any() else {}
-            last = writers[view.name].add(
-                {
-                    "obs": None,
-                    "rewards": rewards,
-                    "terminated": terminated,
-                    "truncated": truncated,
-                    "final_obs": final,
-                },
-                scaled,
-            )
-            if view.name in acting:
-                acting[view.name].end_step(last, terminated, truncated, begins=over)
+            active = run.active[t] = active & self.pool.learning.reshape(-1)
+        row = writer.observe(view.see(shown["obs"], shown["state"]))
+        act: Any
+        if run.memory is None:
+            act = run.policy.get_action_and_logprob
+        else:
+            acts = torch.from_numpy(active).to(self.device)
+            act = partial(run.memory.act, active=None if acts.all() else acts)
+        given = None
+        if view.group.name in shown["masks"]:
+            act = act if writer.masked else taking_masks(act)
+            given = writer.mask(np.ascontiguousarray(view.take(shown["masks"])))
+            actions, log_probs = act(row, given)
+        else:
+            actions, log_probs = act(row)
+        chosen = writer.act(actions, log_probs)
+        if self.pool is not None:
+            chosen = self.pool.act(row, given, chosen)
+        return run.actions.to_env(chosen)
+
+    def _add(self, run: _Run, t: int, step: MultiAgentStep) -> None:
+        """Keep what the envs answered to a policy's agents."""
+        view = run.view
+        rewards = view.take(step["rewards"])
+        if self._team_reward != "own":
+            everybody = np.concatenate(list(step["rewards"].values()), axis=1)
+            total = getattr(everybody, self._team_reward)(axis=1)
+            rewards = np.repeat(total, len(view.columns))
+        terminated, truncated = view.take(step["terminated"]), view.take(step["truncated"])
+        over = np.repeat(step["episode_ended"], len(view.columns))
+        scaler, scaled = self.reward_scalers.get(view.name), None
+        if scaler is not None:
+            rests = ~run.active[t] & (rewards == 0)
+            scaled = scaler.scale(rewards, terminated | truncated | over, lost=rests)
+        final = view.see(step["final_obs"], step["final_state"]) if truncated.any() else {}
+        last = run.writer.add(
+            {
+                "obs": None,
+                "rewards": rewards,
+                "terminated": terminated,
+                "truncated": truncated,
+                "final_obs": final,
+            },
+            scaled,
+        )
+        if run.memory is not None:
+            run.memory.end_step(last, terminated, truncated, begins=over)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A rollout of one policy's N * A columns."""
+
+    view: PolicyView
+    policy: Any
+    writer: UnrollWriter
+    actions: ActionRows
+    memory: MemoryActor | None
+    active: npt.NDArray[np.bool_]
+    """(T, N * A) which of them acted."""
 
 
 def gather_actions(parts: list[tuple[PolicyView, Any]], n_envs: int) -> dict[str, Any]:
@@ -247,24 +237,151 @@ def gather_actions(parts: list[tuple[PolicyView, Any]], n_envs: int) -> dict[str
         parts: views and actions, nested as their space is.
         n_envs: number of envs N.
     """
-    found: dict[str, list[tuple[PolicyView, Any]]] = {}
+    found: dict[str, Any] = {}
     for view, actions in parts:
-        found.setdefault(view.group.name, []).append((view, actions))
+        rows = map_nested(lambda leaf: leaf.reshape(n_envs, -1, *leaf.shape[1:]), actions)
+        found.setdefault(view.group.name, []).append((view.columns, rows))
+    for name, some in found.items():
+        columns, rows = zip(*some, strict=True)
+        found[name] = rows[0]
+        if len(rows) > 1:
+            order = np.argsort(np.concatenate(columns))
+            found[name] = map_nested(
+                lambda *leaves, order=order: np.concatenate(leaves, axis=1)[:, order], *rows
+            )
+    return found
+
+
+@torch.no_grad()
+def estimate_team_advantages(
+    unroll: Unroll, active: npt.NDArray[np.bool_], policy: Any, gamma: float, gae_lambda: float
+) -> RolloutBatch | None:
+    """Return the steps in which agents acted, with values and generalised advantage estimates.
+
+    A step of an agent lasts until it acts again. What it is paid in between, and its end, belong to
+    the step; γ and λ count the agent's own steps. A step that lasts beyond the rollout is
+    bootstrapped from the value of what the agent sees then; what it is paid later is not learnt
+    from. So is what an agent is paid before its first action.
+
+    Args:
+        unroll: T steps of C agents.
+        active: (T, C) the agents that acted.
+        policy: estimates values with ``get_value(obs)``.
+        gamma: discount γ in [0, 1].
+        gae_lambda: trace decay λ in [0, 1].
+
+    Returns:
+        A batch of the rows of agents that acted, step 0 first; ``None`` if there are none. Its
+        rewards are those of the agents' steps, and advantages are estimated from scaled rewards
+        if the unroll has them.
+    """
+    if active.all():
+        return estimate_advantages(unroll, policy, gamma, gae_lambda)
+    if not active.any():
+        return None
+    if unroll.values is None:
+        unroll = add_values(unroll, policy.get_value)
+    unroll = replace(unroll, **_owned(unroll, active))
+    assert unroll.values is not None
+    assert unroll.final_values is not None
+    values = unroll.values.cpu().numpy()
+    # the own steps of each agent, packed to the beginning of its column
+    place = np.cumsum(active, axis=0) - 1
+    t, column = np.nonzero(active)
+    row = place[t, column]
+    shape = (int(row.max()) + 1, active.shape[1])
+
+    def packed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        out = np.zeros(shape, array.dtype)
+        out[row, column] = array[t, column]
+        return out
+
+    def on_device(array: npt.NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array).to(unroll.log_probs.device)
+
+    def chosen(steps: Any, rows: npt.NDArray[Any]) -> Any:
+        """Return rows of steps, counted as T * C."""
+        if steps is None:
+            return None
+        where = on_device(rows)
+        return map_leaves(lambda leaf: leaf.flatten(0, 1)[where], steps)
+
+    cut, final_values = packed(unroll.truncated), packed(unroll.final_values)
+    terminated = packed(unroll.terminated)
+    acted = np.flatnonzero(place[-1] >= 0)
+    last = place[-1, acted]
+    goes_on = ~(cut | terminated)[last, acted]
+    cut[last[goes_on], acted[goes_on]] = True
+    final_values[last[goes_on], acted[goes_on]] = values[-1, acted[goes_on]]
+    advantages, returns = kernels.kernel("compute_gae_time_major")(
+        packed(unroll.rewards if unroll.scaled_rewards is None else unroll.scaled_rewards),
+        packed(values[:-1]),
+        terminated,
+        cut,
+        final_values,
+        values[-1],
+        gamma,
+        gae_lambda,
+    )
+    sequences: dict[str, Any] = {}
+    seen = np.flatnonzero(active)
+    if unroll.initial_state is not None:  # replayed with their memory: L own steps of each agent
+        acted_at = np.cumsum(active.any(axis=0)) - 1
+        source = np.zeros((shape[0], len(acted)), np.int64)  # step 0 fills what is left
+        there = np.zeros(source.shape, np.bool_)
+        source[row, acted_at[column]] = t * shape[1] + column
+        there[row, acted_at[column]] = True
+        row, found = np.nonzero(there)
+        t, column, seen = source[row, found] // shape[1], acted[found], source.reshape(-1)
+        sequences = {
+            "n_steps": shape[0],
+            "n_envs": len(acted),
+            "initial_state": unroll.initial_state[on_device(acted)],
+            "episode_starts": chosen(unroll.episode_starts, seen),
+            "active": on_device(there.reshape(-1)),
+        }
+    learnt = t * shape[1] + column
+    return RolloutBatch(
+        obs=chosen(map_leaves(lambda leaf: leaf[:-1], unroll.obs), seen),
+        actions=chosen(unroll.actions, seen),
+        log_probs=chosen(unroll.log_probs, learnt),
+        values=chosen(unroll.values[:-1], learnt),
+        rewards=on_device(unroll.rewards[t, column]),
+        terminated=on_device(unroll.terminated[t, column]),
+        truncated=on_device(unroll.truncated[t, column]),
+        advantages=on_device(advantages[row, column]),
+        returns=on_device(returns[row, column]),
+        action_masks=chosen(unroll.action_masks, seen),
+        **({"n_steps": unroll.n_steps, "n_envs": unroll.n_envs} | sequences),
+    )
+
+
+def _owned(unroll: Unroll, active: npt.NDArray[np.bool_]) -> dict[str, Any]:
+    """Return rewards, ends and final values with those of resting rows at the step before."""
+    assert unroll.final_values is not None
+    shape = active.shape
+    rewards = np.zeros(shape, np.float32)
+    scaled = None if unroll.scaled_rewards is None else np.zeros(shape, np.float32)
+    terminated, truncated = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
+    final_values = np.zeros(shape, np.float32)
+    step_of = np.full(shape[1], -1)  # the step that lasts, -1 where there is none
+    for t in range(shape[0]):
+        step_of = np.where(active[t], t, step_of)
+        lasting = np.flatnonzero(step_of >= 0)
+        rewards[step_of[lasting], lasting] += unroll.rewards[t, lasting]
+        if scaled is not None and unroll.scaled_rewards is not None:
+            scaled[step_of[lasting], lasting] += unroll.scaled_rewards[t, lasting]
+        ended = unroll.terminated[t] | unroll.truncated[t]
+        ends = lasting[ended[lasting]]
+        at = step_of[ends], ends
+        terminated[at], truncated[at] = unroll.terminated[t, ends], unroll.truncated[t, ends]
+        final_values[at] = unroll.final_values[t, ends]
+        step_of[ends] = -1
     return {
-        name: _side_by_side(
-            [_per_env(actions, n_envs) for _, actions in some],
-            np.argsort([column for view, _ in some for column in view.columns]),
-        )
-        for name, some in found.items()
+        "rewards": rewards,
+        "scaled_rewards": scaled,
+        "terminated": terminated,
+        "truncated": truncated,
+        "final_values": final_values,
+        "values": unroll.values,
     }
-
-
-def _per_env(actions: Any, n_envs: int) -> Any:
-    return map_nested(lambda leaf: leaf.reshape(n_envs, -1, *leaf.shape[1:]), actions)
-
-
-def _side_by_side(parts: list[Any], order: npt.NDArray[Any]) -> Any:
-    """Return the parts' columns in the order of the group's."""
-    if len(parts) == 1:
-        return parts[0]
-    return map_nested(lambda *leaves: np.concatenate(leaves, axis=1)[:, order], *parts)

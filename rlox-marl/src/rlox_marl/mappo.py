@@ -14,7 +14,8 @@ Deviations from the paper and its code (marlbenchmark/on-policy), by default:
     2. advantages are standardised within each minibatch of an epoch, as PPO does it, over steps in
        which agents acted;
     3. where an agent was truncated, the value of its true final observation is bootstrapped from;
-    4. a step lasts until the agent acts again; see :mod:`rlox_marl.advantages`;
+    4. a step lasts until the agent acts again; see
+       :func:`rlox_marl.collector.estimate_team_advantages`;
     5. tanh networks without normalised features, as PPO's;
     6. one gradient norm bounds actor and critic together unless they have optimisers of their own.
 """

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from rlox_marl.value_norm import PopArt, ValueNorm
 from rlox_marl.views import PolicyView
 
-__all__ = ["RecurrentTeamPolicy", "TeamPolicy", "make_team_policy"]
+__all__ = ["RecurrentTeamPolicy", "TeamPolicy"]
 
 
 class TeamPolicy(Policy):
@@ -61,12 +61,10 @@ class TeamPolicy(Policy):
         popart = normalize_values == "popart"
         last, gain = ((), math.sqrt(2)) if popart else ((1,), 1.0)
         self.critic["layers"] = TanhMLP((*sizes, *last), output_gain=gain, generator=generator)
-        self.value_norm: ValueNorm | PopArt | None = None
+        self.value_norm = _value_norm(normalize_values, hidden, generator)
         """Normalises value targets; ``None``: the critic's outputs are values."""
-        if popart:
-            self.critic["head"] = self.value_norm = PopArt(hidden, generator=generator)
-        elif normalize_values == "value_norm":
-            self.value_norm = ValueNorm()
+        if isinstance(self.value_norm, PopArt):
+            self.critic["head"] = self.value_norm
 
     def encode(self, obs: Any) -> Any:
         """Return the leaves as they are."""
@@ -158,12 +156,10 @@ class RecurrentTeamPolicy(nn.Module):
         popart = normalize_values == "popart"
         last, gain = ((), math.sqrt(2)) if popart else ((1,), 1.0)
         self.critic = layers(view.critic_space, (memory_size, hidden, *last), gain)
-        self.value_norm: ValueNorm | PopArt | None = None
+        self.value_norm = _value_norm(normalize_values, hidden, generator)
         """Normalises value targets; ``None``: the critic's outputs are values."""
-        if popart:
-            self.critic["head"] = self.value_norm = PopArt(hidden, generator=generator)
-        elif normalize_values == "value_norm":
-            self.value_norm = ValueNorm()
+        if isinstance(self.value_norm, PopArt):
+            self.critic["head"] = self.value_norm
         self.state_size = 2 * int(self.actor["memory"].state_size)  # type: ignore[arg-type]
         """Length of a state's row."""
 
@@ -225,24 +221,9 @@ class RecurrentTeamPolicy(nn.Module):
         return self.actor["head"](chosen, action_masks), values, torch.cat(after, -1)
 
 
-def make_team_policy(
-    view: PolicyView,
-    *,
-    recurrent: Literal["none", "lstm", "gru"] = "none",
-    memory_size: int = 64,
-    **options: Any,
-) -> TeamPolicy | RecurrentTeamPolicy:
-    """Return the default policy of a view.
-
-    Args:
-        view: the leaves of actor and critic, and the action space.
-        recurrent: kind of memory.
-        memory_size: units of the memory.
-        options: of :class:`TeamPolicy`.
-
-    Raises:
-        SpaceError: there is none; pass one as ``policy=``.
-    """
-    if recurrent == "none":
-        return TeamPolicy(view, **options)
-    return RecurrentTeamPolicy(view, recurrent, memory_size=memory_size, **options)
+def _value_norm(
+    kind: str, hidden: int, generator: torch.Generator | None
+) -> ValueNorm | PopArt | None:
+    if kind == "popart":
+        return PopArt(hidden, generator=generator)
+    return ValueNorm() if kind == "value_norm" else None

@@ -62,7 +62,7 @@ class TeamPreprocessor:
             )
         self.possible_agents = env.possible_agents
         """Names of all agents, in the env's order."""
-        self._groups = {
+        self.by_group = {
             group.name: Preprocessor(
                 group.observation_space,
                 normalize=normalize and can[group.name],
@@ -70,8 +70,14 @@ class TeamPreprocessor:
             )
             for group in env.groups
         }
+        """What one group's observations pass through."""
+        self.has_frames = any(one.has_frames for one in self.by_group.values())
+        """Whether what the networks see depends on what they saw before."""
+        self.normalizes = any(one.moments for one in self.by_group.values())
+        """Whether there are moments."""
         self.groups: tuple[AgentGroup, ...] = tuple(
-            replace(group, observation_space=self._groups[group.name].space) for group in env.groups
+            replace(group, observation_space=self.by_group[group.name].space)
+            for group in env.groups
         )
         """The env's groups, with the spaces of what policies see."""
         self.state_space: gymnasium.Space[Any] | None = env.state_space
@@ -81,20 +87,6 @@ class TeamPreprocessor:
             self._state = Preprocessor(env.state_space, normalize=True, frame_stack=1)
             self.state_space = self._state.space
         self._frames: Frames | None = None
-
-    @property
-    def has_frames(self) -> bool:
-        """Whether what the networks see depends on what they saw before."""
-        return any(one.has_frames for one in self._groups.values())
-
-    @property
-    def normalizes(self) -> bool:
-        """Whether there are moments."""
-        return any(one.moments for one in self._groups.values())
-
-    def of_group(self, name: str) -> Preprocessor:
-        """Return what one group's observations pass through."""
-        return self._groups[name]
 
     def reset(self, shown: MultiAgentObs) -> MultiAgentObs:
         """Take in what N envs show first; return what is seen."""
@@ -107,7 +99,7 @@ class TeamPreprocessor:
         self._take_in(step)
         final = {
             name: self._rows(name, step["final_obs"][name], self._frames)[0]
-            for name in self._groups
+            for name in self.by_group
         }
         final_state = step["final_state"]
         if self._state is not None and final_state is not None:
@@ -129,7 +121,7 @@ class TeamPreprocessor:
             starts: (N,) whose episodes begin; ``None`` if none does.
         """
         obs, after = {}, {}
-        for name in self._groups:
+        for name in self.by_group:
             obs[name], rows, known = self._rows(name, shown["obs"][name], frames, starts)
             if not self.has_frames:
                 continue
@@ -146,17 +138,6 @@ class TeamPreprocessor:
             "obs": obs, "active": shown["active"], "masks": shown["masks"], "state": state,
         }  # fmt: skip
         return seen, after if self.has_frames else None
-
-    def see_agent(self, group: str, obs: Any, frames: Any, starts: npt.ArrayLike | None) -> Any:
-        """Return what is seen of B observations of one agent; see ``Preprocessor.see``.
-
-        Args:
-            group: the agent's.
-            obs: (B, *shape)
-            frames: what was seen before them; ``None`` if episodes begin with all.
-            starts: bool or (B,) bools, with which of them episodes begin; ``None`` if with none.
-        """
-        return self._groups[group].see(obs, frames, starts)
 
     def _rows(
         self,
@@ -175,12 +156,12 @@ class TeamPreprocessor:
             if starts is not None:
                 known &= ~np.repeat(starts, n_agents)
         before = None if frames is None else frames[name]["seen"]
-        rows = self._groups[name].see(flat, before, ~known)
+        rows = self.by_group[name].see(flat, before, ~known)
         shaped = map_leaves(lambda leaf: leaf.reshape(n_envs, n_agents, *leaf.shape[1:]), rows)
         return shaped, rows, known
 
     def _take_in(self, shown: MultiAgentObs) -> None:
-        for name, one in self._groups.items():
+        for name, one in self.by_group.items():
             active = shown["active"][name]
             if active.any():
                 one.take_in(map_leaves(lambda leaf, on=active: leaf[on], shown["obs"][name]))
@@ -191,7 +172,7 @@ class TeamPreprocessor:
     def sharing(self) -> Iterator[None]:
         """Let all ranks take in, at the block's end, what each has taken in within it."""
         with ExitStack() as shared:
-            for one in (*self._groups.values(), *filter(None, [self._state])):
+            for one in (*self.by_group.values(), *filter(None, [self._state])):
                 shared.enter_context(one.sharing())
             yield
 
@@ -199,14 +180,14 @@ class TeamPreprocessor:
         """Return the moments and the frames of the running episodes."""
         frames = {} if self._frames is None else _copied(self._frames)
         return {
-            "groups": {name: one.state_dict() for name, one in self._groups.items()},
+            "groups": {name: one.state_dict() for name, one in self.by_group.items()},
             "state": {} if self._state is None else self._state.state_dict(),
             "frames": frames,
         }
 
     def load_state_dict(self, state: Mapping[str, Any], *, keep_frames: bool) -> None:
         """Restore the moments, and the frames if the envs go on where they were."""
-        for name, one in self._groups.items():
+        for name, one in self.by_group.items():
             one.load_state_dict(state["groups"][name])
         if self._state is not None:
             self._state.load_state_dict(state["state"])

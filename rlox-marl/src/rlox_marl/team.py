@@ -41,7 +41,7 @@ from torch import nn
 from rlox_marl.collector import MultiAgentCollector
 from rlox_marl.one_agent import become_one_agent
 from rlox_marl.optimizers import ActorCriticOptimizer, make_optimizer
-from rlox_marl.policies import make_team_policy
+from rlox_marl.policies import RecurrentTeamPolicy, TeamPolicy
 from rlox_marl.running import RunningTeams, TeamPreprocessor
 from rlox_marl.self_play import OpponentPool, require_two_players
 from rlox_marl.team_algorithm import TeamAlgorithm
@@ -200,14 +200,18 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
         generator = self.streams.torch("policy")
         made: Any
         if policy is None:
-            made = make_team_policy(
-                view,
-                recurrent=cfg.recurrent,
-                memory_size=cfg.memory_size,
-                hidden=cfg.hidden,
-                network=cfg.network,
-                normalize_values=cfg.normalize_values,
-                generator=generator,
+            options = {
+                "hidden": cfg.hidden,
+                "network": cfg.network,
+                "normalize_values": cfg.normalize_values,
+                "generator": generator,
+            }
+            made = (
+                TeamPolicy(view, **options)
+                if cfg.recurrent == "none"
+                else RecurrentTeamPolicy(
+                    view, cfg.recurrent, memory_size=cfg.memory_size, **options
+                )
             )
         else:
             made = policy(view.space, view.group.action_space)

@@ -166,7 +166,8 @@ class TeamAlgorithm(Algorithm):
         def nest(batch: Any) -> dict[str, npt.NDArray[Any]]:
             seen = self._preprocessor
             if seen is not None:
-                batch = seen.see_agent(view.group.name, batch, before.get("frames"), episode_start)
+                passed = seen.by_group[view.group.name]
+                batch = passed.see(batch, before.get("frames"), episode_start)
                 if seen.has_frames:
                     after["frames"] = batch
             named = (
@@ -302,7 +303,7 @@ class TeamAlgorithm(Algorithm):
                 observation_space=self._spaces[view.group.name],
                 action_space=view.group.action_space,
                 network=layer_data(self.policies[view.name]),
-                preprocessor=None if seen is None else seen.of_group(view.group.name),
+                preprocessor=None if seen is None else seen.by_group[view.group.name],
                 takes_masks=ActionRows(view.group.action_space).mask_size > 0,
             )
             for view in self.views

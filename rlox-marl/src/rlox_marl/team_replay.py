@@ -25,21 +25,12 @@ from rlox_marl.configs import TeamValueConfig
 from rlox_marl.running import RunningTeams
 from rlox_marl.views import PolicyView, see_team
 
-__all__ = ["TeamActed", "TeamReplay", "TeamSequences"]
+__all__ = ["TeamReplay", "TeamSequences"]
 
 Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True)
-class TeamActed:
-    """What the policies did in N envs."""
-
-    actions: dict[str, Array]
-    """By view, (N, A) actions, counted from 0."""
-    env_actions: dict[str, Any]
-    """By group, as the env takes them."""
-    memory: dict[str, Array]
-    """By view, (N, A, size) memories before the step; none without memories."""
+Acted = tuple[dict[str, Array], dict[str, Any]]
+"""What policies did in N envs: fields of rows, ``actions`` (N, agents) and the memories before, and
+the actions by group as the env takes them."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +129,7 @@ class TeamReplay:
         """Vector steps to the iteration's end; fewer than all if the last one was interrupted."""
         return self._clock.vector_steps_left(self.env.n_envs, self._config.steps_per_iteration)
 
-    def step(self, act: Callable[[npt.NDArray[np.bool_]], TeamActed], hooks: Hooks) -> None:
+    def step(self, act: Callable[[npt.NDArray[np.bool_]], Acted], hooks: Hooks) -> None:
         """Let the policies act once in every env, and store the rows.
 
         A callback that ends the training sets ``hooks.stopped`` and raises nothing here, so that
@@ -154,12 +145,11 @@ class TeamReplay:
         if not self.envs.started:  # a failed step may have cut episodes
             self.episode_start = np.ones(self.env.n_envs, np.bool_)
         shown, steps = self.envs.shown, self._clock.env_steps
-        acted = act(self.episode_start)
-        rows = {"start": self.episode_start, **self._seen("obs", shown["obs"], shown["state"])}
-        rows |= {f"memory {name}": memory for name, memory in acted.memory.items()}
-        rows["actions"] = np.concatenate([acted.actions[view.name] for view in self.views], axis=1)
+        acted, actions = act(self.episode_start)
+        rows = {"start": self.episode_start, **acted}
+        rows |= self._seen("obs", shown["obs"], shown["state"])
         rows["active"] = active = self._side_by_side(shown["active"])
-        step = self.envs.step(acted.env_actions)
+        step = self.envs.step(actions)
         rows |= self._outcome(step, active)
         self.buffer.push(rows, np.arange(self.env.n_envs))
         self.episode_start = step["episode_ended"].copy()
@@ -214,11 +204,7 @@ class TeamReplay:
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
     def updates_due(self, hooks: Hooks) -> Iterator[int]:
-        """Yield for every update that is due.
-
-        Args:
-            hooks: called when learning begins and ends.
-        """
+        """Yield for every update that is due; ``hooks`` hear when learning begins and ends."""
         if not self.updates.pending:
             return
         hooks.enter("learn")
@@ -229,31 +215,18 @@ class TeamReplay:
         """Return a batch from the buffer."""
         drawn = self.buffer.sample(self._config.batch_size, self._config.length)
         names = [name for name in drawn if name != "indices"]
-        steps = {name: self._tensor(drawn[name][:, 1:].swapaxes(0, 1)) for name in names}
-        memory = {}
-        for view in self.views:
-            size = len(view.columns)
-            found = steps.get(f"memory {view.name}")
-            memory[view.name] = (
-                torch.zeros(self._config.batch_size, size, 0, device=self._device)
-                if found is None
-                else found[0]
-            )
+        arrays = {name: np.ascontiguousarray(drawn[name][:, 1:].swapaxes(0, 1)) for name in names}
+        steps = {name: torch.from_numpy(rows).to(self._device) for name, rows in arrays.items()}
+        sizes = {view.name: (self._config.batch_size, len(view.columns), 0) for view in self.views}
+        nothing = {name: torch.zeros(size, device=self._device) for name, size in sizes.items()}
+        kept = ("actions", "rewards", "active", "terminated", "next_active")
         return TeamSequences(
             obs={view.name: self._leaves(steps, "obs", view) for view in self.views},
             next_obs={view.name: self._leaves(steps, "next", view) for view in self.views},
-            next_masks={
-                view.name: steps[f"masks {view.name}"]
-                for view in self.views
-                if f"masks {view.name}" in steps
-            },
-            memory=memory,
+            next_masks={n: steps[f"masks {n}"] for n in sizes if f"masks {n}" in steps},
+            memory={n: steps.get(f"memory {n}", nothing[n][None])[0] for n in sizes},
             starts=steps["start"],
-            actions=steps["actions"],
-            rewards=steps["rewards"],
-            active=steps["active"],
-            terminated=steps["terminated"],
-            next_active=steps["next_active"],
+            **{name: steps[name] for name in kept},
             state=steps.get("state"),
             next_state=steps.get("next_state"),
         )
@@ -267,9 +240,6 @@ class TeamReplay:
             else:
                 leaves[name] = steps[f"{prefix} {view.name} {name}"]
         return leaves
-
-    def _tensor(self, array: Array) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the envs and, if it is to be saved, the buffer."""

@@ -46,7 +46,7 @@ from rlox_marl.action_values import AgentValues, GreedyPolicy, Mixing, TeamValue
 from rlox_marl.collector import gather_actions
 from rlox_marl.running import RunningTeams
 from rlox_marl.team_algorithm import TeamAlgorithm, require_shown, to_env
-from rlox_marl.team_replay import TeamActed, TeamReplay, TeamSequences
+from rlox_marl.team_replay import Acted, TeamReplay, TeamSequences
 from rlox_marl.views import make_views, see_team
 
 __all__ = ["TeamValueAlgorithm", "TeamValueMetrics", "team_value_loss"]
@@ -200,22 +200,23 @@ class TeamValueAlgorithm(TeamAlgorithm):
         )
 
     @torch.no_grad()
-    def _act(self, starts: npt.NDArray[np.bool_]) -> TeamActed:
+    def _act(self, starts: npt.NDArray[np.bool_]) -> Acted:
         """Return ε-greedy actions in the envs as they are, and remember what they show."""
         generator = self.streams.torch("exploration")
         shown, n_envs = self.collector.envs.shown, self.collector.env.n_envs
-        actions, memory, parts = {}, {}, []
+        rows, actions, parts = {}, [], []
         for view in self.views:
             begins = torch.from_numpy(np.repeat(starts, len(view.columns))).to(self.device)
             before = self._memory[view.name].masked_fill(begins.unsqueeze(-1), 0.0)
             seen, masks = self._seen(view, shown)
             chosen, _, self._memory[view.name] = self.policies[view.name].step(seen, before, *masks)
-            rows = chosen.sample(generator)[0]
-            actions[view.name] = rows.cpu().numpy().reshape(n_envs, -1)
-            if before.shape[1]:
-                memory[view.name] = before.cpu().numpy().reshape(n_envs, -1, before.shape[1])
-            parts.append((view, to_env(view, rows)))
-        return TeamActed(actions, gather_actions(parts, n_envs), memory)
+            taken = chosen.sample(generator)[0]
+            actions.append(taken.cpu().numpy().reshape(n_envs, -1))
+            if size := before.shape[1]:
+                rows[f"memory {view.name}"] = before.cpu().numpy().reshape(n_envs, -1, size)
+            parts.append((view, to_env(view, taken)))
+        rows["actions"] = np.concatenate(actions, axis=1)
+        return rows, gather_actions(parts, n_envs)
 
     def _learn_due(self, hooks: Hooks, collected: list[tuple[float, float]]) -> None:
         """Take the gradient steps that are due."""

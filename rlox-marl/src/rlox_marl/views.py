@@ -12,7 +12,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 from rlox.errors import ConfigError
 from rlox.protocols import AgentGroup, MultiAgentVecEnv
-from rlox.spaces import is_nested, map_leaves
+from rlox.spaces import leaf_spaces, map_leaves
 
 from rlox_marl.running import TeamPreprocessor
 
@@ -93,8 +93,6 @@ class PolicyView:
     @property
     def leaf_names(self) -> list[str]:
         """Names of the leaves, in the order of the space."""
-        from rlox.spaces import leaf_spaces
-
         return list(leaf_spaces(self.space))
 
     def _everything(self, obs: Mapping[str, Any], n_envs: int) -> dict[str, npt.NDArray[Any]]:
@@ -133,10 +131,17 @@ def make_views(
             f"critic='{critic}' needs an env with a state, and this one has none; take "
             "critic='observations' or 'local'"
         )
+    beyond: dict[str, Space] = {}
+    if critic == "observations":
+        beyond = {"critic": _all_observations(env.groups)}
+    elif critic != "local":
+        assert env.state_space is not None
+        beyond = {"critic": env.state_space}
     views = []
     for group in env.groups:
         for name, part in _parts(group, share, env.possible_agents):
-            space = _space(env, group, len(part), critic)
+            numbers = {"agent": spaces.Discrete(len(part))} if len(part) > 1 else {}
+            space = spaces.Dict({"obs": group.observation_space, **numbers, **beyond})
             views.append(PolicyView(name, group, part, space, critic, tuple(env.groups)))
     return tuple(views)
 
@@ -198,32 +203,15 @@ def see_team(
     return np.concatenate(parts, axis=1, dtype=np.float32)
 
 
-def _space(
-    env: MultiAgentVecEnv | TeamPreprocessor, group: AgentGroup, n_agents: int, critic: str
-) -> spaces.Dict:
-    leaves: dict[str, Space] = {"obs": group.observation_space}
-    if n_agents > 1:
-        leaves["agent"] = spaces.Discrete(n_agents)
-    if critic in ("state", "agent_state"):
-        assert env.state_space is not None
-        leaves["critic"] = env.state_space
-    elif critic == "observations":
-        leaves["critic"] = _all_observations(env.groups)
-    return spaces.Dict(leaves)
-
-
 def _all_observations(groups: tuple[AgentGroup, ...]) -> Space:
     """Return the space of all observations: one vector if all are numbers, else one leaf each."""
-    if all(_is_numbers(group.observation_space) for group in groups):
+    found = [group.observation_space for group in groups]
+    if all(isinstance(space, spaces.Box) and space.dtype != np.uint8 for space in found):
         size = sum(
-            len(group.agents) * int(np.prod(group.observation_space.shape or ()))
-            for group in groups
+            len(group.agents) * int(np.prod(space.shape or ()))
+            for group, space in zip(groups, found, strict=True)
         )
         return spaces.Box(-np.inf, np.inf, (size,), np.float32)
     return spaces.Dict(
         {agent: group.observation_space for group in groups for agent in group.agents}
     )
-
-
-def _is_numbers(space: Space) -> bool:
-    return not is_nested(space) and isinstance(space, spaces.Box) and space.dtype != np.uint8
