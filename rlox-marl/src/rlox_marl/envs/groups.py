@@ -106,13 +106,6 @@ class ActionArrays:
         self.leaves: Leaves = found
         """By group and leaf, (N, A, ...) arrays; the leaf of a space that is not nested is ""."""
 
-    @classmethod
-    def of_leaves(cls, leaves: Leaves) -> ActionArrays:
-        """Return actions from the leaves of some that are checked already."""
-        made = cls((), {}, {})
-        made.leaves = leaves
-        return made
-
     def array(self, group: str) -> npt.NDArray[Any]:
         """Return the (N, A, ...) actions of a group whose space is not nested."""
         return self.leaves[group][""]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import gymnasium
@@ -18,7 +18,7 @@ from rlox.errors import EnvError, suggest
 from rlox.spaces.masks import MASK_KEY, without_mask
 from rlox.spaces.rows import is_nested, leaf_spaces, split
 
-__all__ = ["OneEnv", "Outcome", "ParallelOne", "Spaces", "TurnsOne", "read_spaces"]
+__all__ = ["OneEnv", "Outcome", "ParallelOne", "Spaces", "TurnsOne", "read_spaces", "step_error"]
 
 Space = gymnasium.Space[Any]
 
@@ -27,6 +27,8 @@ Space = gymnasium.Space[Any]
 class Outcome:
     """What a reset or a step of one env led to."""
 
+    where: str
+    """Which step of which env, for errors."""
     obs: dict[str, Any] = field(default_factory=dict)
     """Observations as arrays by leaf, without masks, of the agents in the episode and of those
     that ended in this step."""
@@ -101,6 +103,12 @@ def read_spaces(env: Any) -> Spaces:
     return Spaces(tuple(agents), found["observation_space"], found["action_space"], state)
 
 
+def step_error(where: str, field: str, agent: str | None, problem: str) -> EnvError:
+    """Return the error for a field that an agent got, or that all agents share."""
+    of = f" of agent '{agent}'" if agent is not None else ""
+    return EnvError(f"{field}{of} in {where} {problem}")
+
+
 class OneEnv(ABC):
     """One env of several agents, and the checks of what it gives.
 
@@ -128,22 +136,32 @@ class OneEnv(ABC):
             EnvError: an agent, a reward, a flag or an observation is missing, unannounced or wrong.
         """
 
+    def leave_out_state(self) -> None:
+        """Read no state from now on."""
+        self.spaces = replace(self.spaces, state=None)
+
     def close(self) -> None:
         """Close the env."""
         self._env.close()
 
-    def error(self, field: str, agent: str | None, problem: str) -> EnvError:
-        """Return the error for a field that an agent got, or that all agents share."""
-        of = f" of agent '{agent}'" if agent is not None else ""
-        step = f"step {self._step}" if self._step else "the reset"
-        return EnvError(f"{field}{of} in {step} of env {self.number} {problem}")
+    @property
+    def _where(self) -> str:
+        return f"{f'step {self._step}' if self._step else 'the reset'} of env {self.number}"
+
+    def _error(self, field: str, agent: str | None, problem: str) -> EnvError:
+        return step_error(self._where, field, agent, problem)
+
+    def advance(self, actions: Mapping[str, Any]) -> tuple[Outcome, Outcome]:
+        """Step, and reset an env that has ended; return what that led to, and what it shows."""
+        out = self.step(actions)
+        return out, out if out.living else self.reset(None)
 
     def _begin(self, seed: int | None) -> Any:
         """Reset the env, whose agents and spaces must be what they were."""
         self._step, self._state = 0, None
         returned, known = self._env.reset(seed=seed), self.spaces
         if tuple(self._env.possible_agents) != known.agents:
-            raise self.error(
+            raise self._error(
                 "possible_agents", None, f"changed from {list(known.agents)} to "
                 f"{list(self._env.possible_agents)}; keep the agents of all episodes in it",
             )  # fmt: skip
@@ -151,7 +169,7 @@ class OneEnv(ABC):
             for agent in known.agents:
                 space = getattr(self._env, f"{kind}_space")(agent)
                 if space is not before[agent] and space != before[agent]:
-                    raise self.error(
+                    raise self._error(
                         f"{kind}_space", agent, f"changed from {before[agent]} to {space}; keep "
                         "one space per agent",
                     )  # fmt: skip
@@ -161,23 +179,23 @@ class OneEnv(ABC):
         """Return ``env.agents``: a list of some of ``possible_agents``, none twice."""
         agents, known = self._env.agents, self.spaces.agents
         if not isinstance(agents, (list, tuple)):
-            raise self.error("env.agents", None, f"must be a list, got {type(agents).__name__}")
+            raise self._error("env.agents", None, f"must be a list, got {type(agents).__name__}")
         for agent in agents:
             if agent not in known:
-                raise self.error(
+                raise self._error(
                     "env.agents", None, f"holds '{agent}', which is not in possible_agents "
                     f"({', '.join(known)}); name all agents that may join there",
                 )  # fmt: skip
             if list(agents).count(agent) > 1:
-                raise self.error("env.agents", None, f"holds '{agent}' twice")
+                raise self._error("env.agents", None, f"holds '{agent}' twice")
         return tuple(agents)
 
     def _require_agent(self, living: tuple[str, ...]) -> None:
         if not living:
-            raise self.error("env.agents", None, "is empty; let the episode begin with an agent")
+            raise self._error("env.agents", None, "is empty; let the episode begin with an agent")
 
     def _lost(self, agent: str) -> EnvError:
-        return self.error(
+        return self._error(
             "env.agents", None, f"lost '{agent}', which neither terminated nor was "
             "truncated; say which of the two ended it",
         )  # fmt: skip
@@ -187,15 +205,15 @@ class OneEnv(ABC):
         array = np.asarray(value)
         if array.shape != () or array.dtype.kind not in "biuf":
             got = f"{type(value).__name__} of shape {array.shape} and dtype {array.dtype}"
-            raise self.error("the reward", agent, f"must be one number, got {got}")
+            raise self._error("the reward", agent, f"must be one number, got {got}")
         if not np.isfinite(array):
-            raise self.error("the reward", agent, f"must be finite, got {float(array)}")
+            raise self._error("the reward", agent, f"must be finite, got {float(array)}")
         return float(array)
 
     def _flag(self, field: str, agent: str, value: Any) -> bool:
         array = np.asarray(value)
         if array.shape != () or array.dtype.kind not in "biu" or array not in (0, 1):
-            raise self.error(field, agent, f"must be True or False, got {value!r}")
+            raise self._error(field, agent, f"must be True or False, got {value!r}")
         return bool(array)
 
     def _observe(self, agent: str, value: Any, into: Outcome) -> None:
@@ -204,7 +222,7 @@ class OneEnv(ABC):
         bare = without_mask(space)
         if bare is not space:
             if not isinstance(value, Mapping) or MASK_KEY not in value:
-                raise self.error(
+                raise self._error(
                     "the observation", agent, f"has no '{MASK_KEY}', which its space has"
                 )
             into.masks[agent] = value[MASK_KEY]
@@ -230,13 +248,13 @@ class OneEnv(ABC):
         try:
             state = self._env.state()
         except NotImplementedError:
-            raise self.error(
+            raise self._error(
                 "the state", None, "is missing: the env has a state_space but no state(); write "
                 "it, or remove state_space",
             ) from None  # fmt: skip
         except Exception as error:
             if out.living or out.truncated or self._state is None:
-                raise self.error(
+                raise self._error(
                     "the state", None, f"cannot be read: {error!r}; with_state=False leaves it "
                     "out, and so do critic='observations' and 'local'",
                 ) from error  # fmt: skip
@@ -253,7 +271,7 @@ class OneEnv(ABC):
         try:
             leaves = split(space, value)
         except ValueError as error:
-            raise self.error(field, agent, f"is not nested as its space: {error}") from None
+            raise self._error(field, agent, f"is not nested as its space: {error}") from None
         if not is_nested(space):
             return self._leaf(field, agent, space, leaves, boxes_bind)
         return {
@@ -267,24 +285,24 @@ class OneEnv(ABC):
         try:
             array = np.array(value)  # a copy: an env may write each into the same array
         except ValueError as error:
-            raise self.error(field, agent, f"is no array: {error}") from None
+            raise self._error(field, agent, f"is no array: {error}") from None
         if array.shape != space.shape:
-            raise self.error(
+            raise self._error(
                 field, agent, f"has shape {array.shape}, expected {space.shape} of its space "
                 f"{space}; change it or the space",
             )  # fmt: skip
         integers = np.issubdtype(space.dtype or np.float32, np.integer)
         if array.dtype.kind not in ("biu" if integers else "biuf"):
-            raise self.error(
+            raise self._error(
                 field, agent, f"has dtype {array.dtype}, expected {space.dtype} of its space "
                 f"{space}",
             )  # fmt: skip
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise self.error(
+            raise self._error(
                 field, agent, "is not finite; an infinity or a NaN spreads through the networks"
             )
         if (boxes_bind or not isinstance(space, spaces.Box)) and _outside(space, array):
-            raise self.error(
+            raise self._error(
                 field, agent, f"lies outside its space {space}: it holds {array.min()} to "
                 f"{array.max()}; change it or the space",
             )  # fmt: skip
@@ -306,7 +324,7 @@ class ParallelOne(OneEnv):
         living = self._agents()
         self._require_agent(living)
         self._members("the observation", obs, living, living, "is in env.agents")
-        return self._outcome(Outcome(), obs, infos, living, living)
+        return self._outcome(Outcome(self._where), obs, infos, living, living)
 
     def step(self, actions: Mapping[str, Any]) -> Outcome:
         """Take the actions of all agents."""
@@ -317,7 +335,7 @@ class ParallelOne(OneEnv):
         obs, rewards, terminations, truncations, infos = returned
         living = self._agents()
         known = {*before, *living}
-        out = Outcome()
+        out = Outcome(self._where)
         paid = self._members("the reward", rewards, before, known, "acted")
         out.rewards = {agent: self._number(agent, value) for agent, value in paid.items()}
         for name, given, ended in (
@@ -329,7 +347,7 @@ class ParallelOne(OneEnv):
         gone = out.terminated | out.truncated
         for agent in known:
             if agent in gone and agent in living:
-                raise self.error(
+                raise self._error(
                     "env.agents", None, f"still holds '{agent}', which terminated or was "
                     "truncated; remove it in the same step",
                 )  # fmt: skip
@@ -342,7 +360,7 @@ class ParallelOne(OneEnv):
         """Return what a call returned, a tuple of so many things."""
         if not isinstance(returned, tuple) or len(returned) != len(parts):
             many = f" of {len(returned)}" if isinstance(returned, tuple) else ""
-            raise self.error(
+            raise self._error(
                 f"what {call} returned", None, f"must be ({', '.join(parts)}), got "
                 f"{type(returned).__name__}{many}",
             )  # fmt: skip
@@ -353,24 +371,24 @@ class ParallelOne(OneEnv):
     ) -> Mapping[str, Any]:
         """Return what a field holds by agent, of those needed because they did ``why``."""
         if not isinstance(given, Mapping):
-            raise self.error(field, None, f"must be a dict by agent, got {type(given).__name__}")
+            raise self._error(field, None, f"must be a dict by agent, got {type(given).__name__}")
         known = set(known)
         for agent in given:
             if agent not in known:
-                raise self.error(
+                raise self._error(
                     field, agent, "was given, but the agent is not in the episode; leave it out, "
                     f"or list it in env.agents{suggest(str(agent), known)}",
                 )  # fmt: skip
         for agent in needed:
             if agent not in given:
-                raise self.error(field, agent, f"is missing; the agent {why}, so give it")
+                raise self._error(field, agent, f"is missing; the agent {why}, so give it")
         return given
 
     def _outcome(self, out: Outcome, obs: Any, infos: Any, seen: Any, living: Any) -> Outcome:
         for agent in seen:
             self._observe(agent, obs[agent], out)
         if not isinstance(infos, Mapping):
-            raise self.error("infos", None, f"must be a dict by agent, got {type(infos).__name__}")
+            raise self._error("infos", None, f"must be a dict by agent, got {type(infos).__name__}")
         self._take_masks(infos, out)
         out.living = out.active = self._living = living
         self._read_state(out)
@@ -405,7 +423,7 @@ class TurnsOne(OneEnv):
         return self._outcome(actor)
 
     def _outcome(self, actor: str | None) -> Outcome:
-        env, out = self._env, Outcome()
+        env, out = self._env, Outcome(self._where)
         if actor is not None:
             self._paid[actor] = 0.0
         before = set(self._paid)
@@ -420,7 +438,7 @@ class TurnsOne(OneEnv):
             self._look(out)
         living = tuple(agent for agent in self._agents() if agent not in self._gone)
         if living and env.agent_selection not in living:
-            raise self.error(
+            raise self._error(
                 "env.agent_selection", None, f"is '{env.agent_selection}', which is not in the "
                 f"episode; in it are {', '.join(living)}",
             )  # fmt: skip
@@ -442,7 +460,7 @@ class TurnsOne(OneEnv):
                 ("truncations", env.truncations),
             ):
                 if agent not in table:
-                    raise self.error(name, agent, "is missing; the agent is in env.agents")
+                    raise self._error(name, agent, "is missing; the agent is in env.agents")
             if agent in self._gone:
                 continue
             total = self._number(agent, env._cumulative_rewards[agent])

@@ -6,7 +6,6 @@ import importlib
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,9 +17,17 @@ from rlox.protocols import AgentGroup, MultiAgentObs, MultiAgentStep
 from rlox.spaces.rows import ActionRows, ObservationRows, map_leaves
 
 from rlox_marl.envs.groups import ActionArrays, env_seeds, group_agents
-from rlox_marl.envs.one_env import OneEnv, Outcome, ParallelOne, TurnsOne, read_spaces
+from rlox_marl.envs.one_env import (
+    OneEnv,
+    Outcome,
+    ParallelOne,
+    Spaces,
+    TurnsOne,
+    read_spaces,
+    step_error,
+)
 
-__all__ = ["PettingZooVecEnv"]
+__all__ = ["PettingZooVecEnv", "build_envs"]
 
 EXTRA = "marl"
 
@@ -46,7 +53,6 @@ class PettingZooVecEnv:
         env_kwargs: arguments of the env.
         with_state: read the env's state; some envs have a state space but fail to give a state,
             and ``False`` takes them as envs without one.
-        first_number: what errors call the first env.
 
     Raises:
         EnvError: the env cannot be built, or has no list of its agents.
@@ -62,27 +68,29 @@ class PettingZooVecEnv:
         *,
         env_kwargs: Mapping[str, Any] | None = None,
         with_state: bool = True,
-        first_number: int = 0,
     ) -> None:
-        self._seed = seed
-        self._ones: list[OneEnv] = _build_envs(env, n_envs, env_kwargs or {}, first_number)
-        if not with_state:
-            self.leave_out_state()
-        first = self._ones[0].spaces
+        self._ones = build_envs(env, n_envs, env_kwargs or {})
         try:
-            for one in self._ones[1:]:
-                if one.spaces != first:
-                    raise EnvError(
-                        f"env {one.number} has other agents or spaces than env 0; let the "
-                        "callable make equal envs"
-                    )
-            groups = group_agents(first.agents, first.observation, first.action)
-            self._observed = {g.name: ObservationRows(g.observation_space) for g in groups}
-            self._acted = {g.name: ActionRows(g.action_space) for g in groups}
+            self._set_up([one.spaces for one in self._ones], seed, with_state)
         except BaseException:
             self.close()
             raise
-        self.n_envs = n_envs
+
+    def _set_up(
+        self, found: Sequence[Spaces], seed: int | Sequence[int] | None, with_state: bool
+    ) -> None:
+        first = found[0]
+        for number, other in enumerate(found):
+            if other != first:
+                raise EnvError(
+                    f"env {number} has other agents or spaces than env 0; let the callable make "
+                    "equal envs"
+                )
+        groups = group_agents(first.agents, first.observation, first.action)
+        self._observed = {g.name: ObservationRows(g.observation_space) for g in groups}
+        self._acted = {g.name: ActionRows(g.action_space) for g in groups}
+        self._seed = seed
+        self.n_envs = n_envs = len(found)
         """Number of envs N."""
         self.possible_agents: tuple[str, ...] = first.agents
         """Names of all agents."""
@@ -96,42 +104,31 @@ class PettingZooVecEnv:
         self._masked: set[str] = set()
         self._always_masked: set[str] = set()
         self._now: list[Outcome] = []
+        if not with_state:
+            self.leave_out_state()
 
     def leave_out_state(self) -> None:
         """Read no state from now on, as an env without one; for critics that do not see it."""
         for one in self._ones:
-            one.spaces = replace(one.spaces, state=None)
+            one.leave_out_state()
         self.state_space = None
 
     def reset_all(self, seed: int | Sequence[int] | None = None) -> MultiAgentObs:
         """Reset all envs; see :class:`rlox.protocols.MultiAgentVecEnv`."""
-        return self.show_first(*self.begin(seed))
-
-    def begin(self, seed: int | Sequence[int] | None = None) -> tuple[set[str], set[str]]:
-        """Reset all envs, and return the groups with and those without masks in an active row.
-
-        With :meth:`show_first` it is :meth:`reset_all`, for envs that are stepped in several
-        places.
-        """
         if seed is None:
             seed, self._seed = self._seed, None
-        seeds = env_seeds(seed, self.n_envs)
-        self._now = [one.reset(s) for one, s in zip(self._ones, seeds, strict=True)]
-        given = {self._place[agent][0].name for now in self._now for agent in now.masks}
-        unmasked = [a for now in self._now for a in now.active if a not in now.masks]
-        bare = {self._place[agent][0].name for agent in unmasked}
-        return given, bare
-
-    def show_first(self, given: set[str], bare: set[str]) -> MultiAgentObs:
-        """Return what the envs show after :meth:`begin`.
-
-        Args:
-            given: groups with masks in an active row of any env; the first reset decides.
-            bare: groups without.
-        """
+        self._now = self._reset(env_seeds(seed, self.n_envs))
         if self._active is None:
-            self._decide_masks(given, bare)
+            self._decide_masks()
         return self._shown()
+
+    def _reset(self, seeds: Sequence[int | None]) -> list[Outcome]:
+        """Reset each env."""
+        return [one.reset(seed) for one, seed in zip(self._ones, seeds, strict=True)]
+
+    def _advance(self, taken: Sequence[Mapping[str, Any]]) -> list[tuple[Outcome, Outcome]]:
+        """Take the actions of the active agents of each env; see ``OneEnv.advance``."""
+        return [one.advance(actions) for one, actions in zip(self._ones, taken, strict=True)]
 
     def step_all(self, actions: Mapping[str, Any]) -> MultiAgentStep:
         """Step all envs; see :class:`rlox.protocols.MultiAgentStep`.
@@ -142,22 +139,14 @@ class PettingZooVecEnv:
         """
         if self._active is None:
             raise EnvError("step_all was called before reset_all; reset the envs first")
-        return self._step(ActionArrays(self.groups, actions, self._active))
-
-    def step_leaves(self, leaves: Mapping[str, Mapping[str, npt.NDArray[Any]]]) -> MultiAgentStep:
-        """Step all envs with actions that are checked already.
-
-        Args:
-            leaves: by group and leaf, as ``ActionArrays.leaves``.
-        """
-        return self._step(ActionArrays.of_leaves(leaves))
-
-    def _step(self, given: ActionArrays) -> MultiAgentStep:
+        given = ActionArrays(self.groups, actions, self._active)
+        taken = [
+            {agent: given.take(*self._place[agent], i) for agent in now.active}
+            for i, now in enumerate(self._now)
+        ]
+        reached, self._now = map(list, zip(*self._advance(taken), strict=True))
         rewards = {name: np.zeros(shape) for name, shape in self._shapes.items()}
-        reached = []
-        for i, one in enumerate(self._ones):
-            taken = {agent: given.take(*self._place[agent], i) for agent in self._now[i].active}
-            reached.append(out := one.step(taken))
+        for i, out in enumerate(reached):
             for agent, reward in out.rewards.items():
                 group, column = self._place[agent]
                 rewards[group.name][i, column] = reward
@@ -166,9 +155,6 @@ class PettingZooVecEnv:
         ended = np.array([not out.living for out in reached])
         final_obs = self._observations(reached, ended=True)
         final_state = self._states(reached)
-        for i in np.flatnonzero(ended).tolist():
-            reached[i] = self._ones[i].reset(None)
-        self._now = reached
         return {
             **self._shown(),
             "rewards": rewards,
@@ -210,12 +196,15 @@ class PettingZooVecEnv:
                     map_leaves(write, arrays[group.name], leaves)
         return arrays
 
-    def _decide_masks(self, given: set[str], bare: set[str]) -> None:
+    def _decide_masks(self) -> None:
         """Note which groups have masks, from the first reset and the spaces.
 
         Of a group that does not act at first it cannot be known: its masks are there, all True
         until the env gives one.
         """
+        given = {self._place[agent][0].name for now in self._now for agent in now.masks}
+        unmasked = [a for now in self._now for a in now.active if a not in now.masks]
+        bare = {self._place[agent][0].name for agent in unmasked}
         maskable = {name for name, rows in self._acted.items() if rows.mask_size}
         self._always_masked = given & maskable
         self._masked = self._always_masked | (maskable - bare)
@@ -231,26 +220,27 @@ class PettingZooVecEnv:
         for i, now in enumerate(self._now):
             for agent in now.active:
                 group, column = self._place[agent]
-                one, rows = self._ones[i], self._acted[group.name]
+                rows = self._acted[group.name]
                 if group.name not in masks:
                     if agent in now.masks:
-                        raise one.error(
-                            "the action mask", agent, "was given, but not at the first reset; "
-                            "give it with every reset and step"
-                            if rows.mask_size
-                            else f"was given, but actions of {group.action_space} have no masks",
-                        )  # fmt: skip
+                        problem = f"was given, but actions of {group.action_space} have no masks"
+                        if rows.mask_size:
+                            problem = "was given, but not at the first reset; give it with every "
+                            problem += "reset and step"
+                        raise step_error(now.where, "the action mask", agent, problem)
                     continue
                 if agent not in now.masks:
                     if group.name not in self._always_masked:
                         continue
-                    raise one.error(
-                        "the action mask", agent, "is missing; give it with every reset and step"
-                    )
+                    raise step_error(
+                        now.where, "the action mask", agent,
+                        "is missing; give it with every reset and step",
+                    )  # fmt: skip
                 try:
                     checked = rows.check_masks(np.asarray(now.masks[agent])[None], 1)
                 except (ValueError, SpaceError) as error:
-                    raise one.error("the action mask", agent, f"is wrong: {error}") from None
+                    problem = f"is wrong: {error}"
+                    raise step_error(now.where, "the action mask", agent, problem) from None
                 masks[group.name][i, column] = checked[0]
         return masks
 
@@ -308,7 +298,7 @@ def _make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> Any:
     )
 
 
-def _build_envs(
+def build_envs(
     env: Any, n_envs: int, env_kwargs: Mapping[str, Any], first_number: int = 0
 ) -> list[OneEnv]:
     """Build N envs with checked steps."""
