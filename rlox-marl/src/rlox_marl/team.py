@@ -40,8 +40,12 @@ from torch import nn
 
 from rlox_marl.collector import MultiAgentCollector
 from rlox_marl.one_agent import become_one_agent
-from rlox_marl.optimizers import ActorCriticOptimizer, make_optimizer
-from rlox_marl.policies import RecurrentTeamPolicy, TeamPolicy
+from rlox_marl.policies import (
+    ActorCriticOptimizer,
+    RecurrentTeamPolicy,
+    TeamPolicy,
+    make_optimizer,
+)
 from rlox_marl.running import RunningTeams, TeamPreprocessor
 from rlox_marl.self_play import OpponentPool, require_two_players
 from rlox_marl.team_algorithm import TeamAlgorithm

@@ -94,7 +94,7 @@ class ValueNorm(nn.Module):
         return self.weight_sum.clamp(min=torch.finfo(torch.float64).tiny)
 
 
-class PopArt(nn.Module):
+class PopArt(ValueNorm):
     """A value head whose denormalised outputs stay when the normalisation changes.
 
     An update from μ, σ to μ', σ' sets w ← σ w / σ' and b ← (σ b + μ - μ') / σ', so that
@@ -109,9 +109,8 @@ class PopArt(nn.Module):
     def __init__(
         self, features: int, beta: float = 0.99999, *, generator: torch.Generator | None = None
     ) -> None:
-        super().__init__()
+        super().__init__(beta)
         self.head: Any = orthogonal(nn.Linear, features, 1, gain=1.0, generator=generator)
-        self.norm = ValueNorm(beta)
 
     def forward(self, features: Tensor) -> Tensor:
         """Return (B,) normalised values of (B, F) features."""
@@ -125,18 +124,9 @@ class PopArt(nn.Module):
         Raises:
             ValueError: there is no target.
         """
-        mean, std = self.norm.mean, self.norm.std
-        self.norm.update(targets)
-        scale = std / self.norm.std
-        shift = (mean - self.norm.mean) / self.norm.std
+        mean, std = self.mean, self.std
+        super().update(targets)
+        scale, shift = std / self.std, (mean - self.mean) / self.std
         # in place, as optimisers hold these very tensors
         self.head.weight.mul_(scale.to(self.head.weight))
         self.head.bias.mul_(scale.to(self.head.bias)).add_(shift.to(self.head.bias))
-
-    def normalize(self, values: Tensor) -> Tensor:
-        """Return values in the rewards' own scale normalised."""
-        return self.norm.normalize(values)
-
-    def denormalize(self, values: Tensor) -> Tensor:
-        """Return normalised values in the rewards' own scale."""
-        return self.norm.denormalize(values)
