@@ -44,6 +44,11 @@ class TeamPolicy(Policy):
         SpaceError: an observation has no encoder, or there is no distribution over the actions.
     """
 
+    actor: nn.ModuleDict
+    critic: nn.ModuleDict
+    value_norm: ValueNorm | None
+    """Normalises value targets; ``None``: the critic's outputs are values."""
+
     def __init__(
         self,
         view: PolicyView,
@@ -54,28 +59,7 @@ class TeamPolicy(Policy):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(generator=generator)
-        head = ActionHead(view.group.action_space)
-        self.actor = nn.ModuleDict(
-            {
-                "encoder": make_encoder(view.actor_space, kind=network, generator=generator),
-                "head": head,
-            }
-        )
-        sizes = (int(self.actor["encoder"].output_size), hidden, hidden)  # type: ignore[arg-type]
-        self.actor["layers"] = TanhMLP(
-            (*sizes, head.output_size), output_gain=0.01, generator=generator
-        )
-        self.critic = nn.ModuleDict(
-            {"encoder": make_encoder(view.critic_space, kind=network, generator=generator)}
-        )
-        sizes = (int(self.critic["encoder"].output_size), hidden, hidden)  # type: ignore[arg-type]
-        popart = normalize_values == "popart"
-        last, gain = ((), math.sqrt(2)) if popart else ((1,), 1.0)
-        self.critic["layers"] = TanhMLP((*sizes, *last), output_gain=gain, generator=generator)
-        self.value_norm = _value_norm(normalize_values, hidden, generator)
-        """Normalises value targets; ``None``: the critic's outputs are values."""
-        if isinstance(self.value_norm, PopArt):
-            self.critic["head"] = self.value_norm
+        _make_networks(self, view, (hidden, hidden), None, network, normalize_values, generator)
 
     def encode(self, obs: Any) -> Any:
         """Return the leaves as they are."""
@@ -136,6 +120,11 @@ class RecurrentTeamPolicy(nn.Module):
         SpaceError: an observation has no encoder, or there is no distribution over the actions.
     """
 
+    actor: nn.ModuleDict
+    critic: nn.ModuleDict
+    value_norm: ValueNorm | None
+    """Normalises value targets; ``None``: the critic's outputs are values."""
+
     def __init__(
         self,
         view: PolicyView,
@@ -149,28 +138,8 @@ class RecurrentTeamPolicy(nn.Module):
     ) -> None:
         super().__init__()
         self.generator = generator
-        head = ActionHead(view.group.action_space)
-
-        def layers(space: Any, sizes: tuple[int, ...], gain: float) -> nn.ModuleDict:
-            encoder = make_encoder(space, kind=network, generator=generator)
-            features = int(encoder.output_size)  # type: ignore[arg-type]
-            return nn.ModuleDict(
-                {
-                    "encoder": encoder,
-                    "memory": Memory(features, memory_size, kind, generator=generator),
-                    "layers": TanhMLP(sizes, output_gain=gain, generator=generator),
-                }
-            )
-
-        self.actor = layers(view.actor_space, (memory_size, hidden, head.output_size), 0.01)
-        self.actor["head"] = head
-        popart = normalize_values == "popart"
-        last, gain = ((), math.sqrt(2)) if popart else ((1,), 1.0)
-        self.critic = layers(view.critic_space, (memory_size, hidden, *last), gain)
-        self.value_norm = _value_norm(normalize_values, hidden, generator)
-        """Normalises value targets; ``None``: the critic's outputs are values."""
-        if isinstance(self.value_norm, PopArt):
-            self.critic["head"] = self.value_norm
+        memory = kind, memory_size
+        _make_networks(self, view, (hidden,), memory, network, normalize_values, generator)
         self.state_size = 2 * int(self.actor["memory"].state_size)  # type: ignore[arg-type]
         """Length of a state's row."""
 
@@ -232,12 +201,37 @@ class RecurrentTeamPolicy(nn.Module):
         return self.actor["head"](chosen, action_masks), values, torch.cat(after, -1)
 
 
-def _value_norm(
-    kind: str, hidden: int, generator: torch.Generator | None
-) -> ValueNorm | PopArt | None:
-    if kind == "popart":
-        return PopArt(hidden, generator=generator)
-    return ValueNorm() if kind == "value_norm" else None
+def _make_networks(
+    policy: Any,
+    view: PolicyView,
+    hidden: tuple[int, ...],
+    memory: tuple[Any, int] | None,
+    network: EncoderKind,
+    normalize_values: str,
+    generator: torch.Generator | None,
+) -> None:
+    """Give a policy actor and critic; ``memory`` is kind and size of a layer before theirs."""
+
+    def part(space: Any, *sizes: int, gain: float, **more: nn.Module) -> nn.ModuleDict:
+        encoder = make_encoder(space, kind=network, generator=generator)
+        features = int(encoder.output_size)  # type: ignore[arg-type]
+        modules = nn.ModuleDict({"encoder": encoder, **more})
+        if memory is not None:
+            modules["memory"] = Memory(features, memory[1], memory[0], generator=generator)
+            features = memory[1]
+        sizes = (features, *hidden, *sizes)
+        modules["layers"] = TanhMLP(sizes, output_gain=gain, generator=generator)
+        return modules
+
+    head = ActionHead(view.group.action_space)
+    policy.actor = part(view.actor_space, head.output_size, gain=0.01, head=head)
+    if normalize_values == "popart":
+        policy.critic = part(view.critic_space, gain=math.sqrt(2))
+        policy.value_norm = PopArt(hidden[-1], generator=generator)
+        policy.critic["head"] = policy.value_norm
+    else:
+        policy.critic = part(view.critic_space, 1, gain=1.0)
+        policy.value_norm = ValueNorm() if normalize_values == "value_norm" else None
 
 
 class ActorCriticOptimizer:

@@ -60,33 +60,22 @@ LOSS_OPTIONS = (*(field.name for field in fields(ClippedSurrogate)), "huber_delt
 class TeamRolloutAlgorithm(TeamAlgorithm):
     """Collects rollouts of several agents, and lets each policy learn from the steps of its agents.
 
+    The others are the arguments of :class:`rlox_marl.team_algorithm.TeamAlgorithm`; ``env_id`` may
+    also be an env of one agent, as PPO takes it.
+
     Args:
-        env_id: of several agents: a PettingZoo id, a callable that makes a PettingZoo env, such an
-            env, or a :class:`rlox.protocols.MultiAgentVecEnv`; of one agent: what PPO takes.
-        env_fn: makes a PettingZoo env; it is taken in the place of ``env_id``.
         policy: of several agents a callable from a view's nested observation space and the action
             space of an agent to a module with the methods of
             :class:`rlox.protocols.OnPolicyActor`; of one agent see
             :class:`rlox.rollouts.RolloutAlgorithm`; ``None``: networks that fit the spaces.
-        logger: receives the metrics of every iteration.
-        callbacks: hooks into training.
-        config: of the class :attr:`config_class`, a mapping, or the path of a YAML or JSON file.
-        schedules: callables ``env_steps -> value`` for ``learning_rate``, ``clip_eps``,
-            ``ent_coef`` or ``critic_learning_rate``; they win over the config and are not saved.
         objective: minimised by every policy in place of the clipped surrogate; see
             :class:`rlox.learners.tasks.Objective`. It brings all numbers of its loss.
         added_losses: ``{"policy": function}`` with functions ``(policy, minibatch) -> scalar`` that
             are added to the loss of every policy; see :mod:`rlox.learners.terms`.
-        config_kwargs: options of the config, which win over ``config``. ``n_agents``: number of
-            agents, ``None`` takes the env's; ``n_envs``: number of envs stepped together, an env
-            that cannot be copied brings its own; ``seed``: fixes every random draw, ``None`` draws
-            it from entropy.
 
     Raises:
         BackendError: the learner backend cannot learn the policies.
-        ConfigError: an option is unknown, out of range, or contradicts the env, the policy or the
-            objective.
-        EnvError: the env cannot be built.
+        ConfigError: an option contradicts the policy or the objective.
         SpaceError: the env's spaces need a ``policy`` of your own.
     """
 

@@ -37,9 +37,27 @@ REMEMBERED = "must be None or what predict_team returned with the last actions"
 
 
 class TeamAlgorithm(Algorithm):
-    """An algorithm of several agents.
+    """An algorithm of several agents; the frames of rollouts and of replay derive from it.
 
-    Its constructor sets what follows, and calls :meth:`_can_act`.
+    A frame's constructor sets what follows, and calls :meth:`_can_act`. All frames take:
+
+    Args:
+        env_id: of several agents: a PettingZoo id, a callable that makes a PettingZoo env, such an
+            env, or a :class:`rlox.protocols.MultiAgentVecEnv`.
+        env_fn: makes a PettingZoo env; it is taken in the place of ``env_id``.
+        logger: receives the metrics of every iteration.
+        callbacks: hooks into training.
+        config: of the class :attr:`config_class`, a mapping, or the path of a YAML or JSON file.
+        schedules: callables ``env_steps -> value`` for options that may be schedules; they win over
+            the config and are not saved.
+        config_kwargs: options of the config, which win over ``config``. ``n_agents``: number of
+            agents, ``None`` takes the env's; ``n_envs``: number of envs stepped together, an env
+            that cannot be copied brings its own; ``seed``: fixes every random draw, ``None`` draws
+            it from entropy.
+
+    Raises:
+        ConfigError: an option is unknown, out of range, or contradicts the env.
+        EnvError: the env cannot be built.
     """
 
     remembers_rests: ClassVar[bool] = False

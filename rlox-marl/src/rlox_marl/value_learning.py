@@ -76,23 +76,9 @@ class TeamValueMetrics:
 class TeamValueAlgorithm(TeamAlgorithm):
     """Steps, learns and acts by the action values of a team, whose subclass says how to mix them.
 
-    Args:
-        env_id: of several agents: a PettingZoo id, a callable that makes a PettingZoo env, such an
-            env, or a :class:`rlox.protocols.MultiAgentVecEnv`.
-        env_fn: makes a PettingZoo env; it is taken in the place of ``env_id``.
-        logger: receives the metrics of every iteration.
-        callbacks: hooks into training.
-        config: of the class :attr:`config_class`, a mapping, or the path of a YAML or JSON file.
-        schedules: callables ``env_steps -> value`` for ``learning_rate`` or ``epsilon``; they win
-            over the config and are not saved.
-        config_kwargs: options of the config, which win over ``config``. ``n_agents``: number of
-            agents, ``None`` takes the env's; ``n_envs``: number of envs stepped together, an env
-            that cannot be copied brings its own; ``seed``: fixes every random draw, ``None`` draws
-            it from entropy.
+    It takes the arguments of :class:`rlox_marl.team_algorithm.TeamAlgorithm`.
 
     Raises:
-        ConfigError: an option is unknown, out of range, or contradicts the env.
-        EnvError: the env cannot be built.
         SpaceError: actions are not discrete, or observations have no encoder.
     """
 

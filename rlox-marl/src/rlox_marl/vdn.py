@@ -25,7 +25,7 @@ class VDN(TeamValueAlgorithm):
 
     Args:
         env_id: of several agents; all arguments are those of
-            :class:`rlox_marl.value_learning.TeamValueAlgorithm`, with the options of
+            :class:`rlox_marl.team_algorithm.TeamAlgorithm`, with the options of
             :class:`VDNConfig`.
     """
 

@@ -20,7 +20,7 @@ from rlox.spaces.rows import (
     split,
 )
 
-__all__ = ["ActionArrays", "env_seeds", "group_agents"]
+__all__ = ["check_actions", "env_seeds", "group_agents", "take_action"]
 
 Space = gymnasium.Space[Any]
 
@@ -67,8 +67,14 @@ def group_agents(
     )
 
 
-class ActionArrays:
-    """The actions that one call of ``step_all`` takes.
+def check_actions(
+    groups: tuple[AgentGroup, ...],
+    actions: Any,
+    active: Mapping[str, npt.NDArray[np.bool_]],
+) -> Leaves:
+    """Return the actions that one call of ``step_all`` takes, by group and leaf: (N, A, ...).
+
+    The leaf of a space that is not nested is "".
 
     Args:
         groups: of the env.
@@ -79,48 +85,28 @@ class ActionArrays:
         EnvError: a group is missing or unknown, an array has another shape or kind, or an action
             lies outside its space.
     """
-
-    def __init__(
-        self,
-        groups: tuple[AgentGroup, ...],
-        actions: Mapping[str, Any],
-        active: Mapping[str, npt.NDArray[np.bool_]],
-    ) -> None:
-        names = [group.name for group in groups]
-        if not isinstance(actions, Mapping):
+    names = [group.name for group in groups]
+    if not isinstance(actions, Mapping):
+        raise EnvError(
+            f"actions must be a dict by group ({', '.join(names)}), got {type(actions).__name__}"
+        )
+    for name in actions:
+        if name not in names:
             raise EnvError(
-                f"actions must be a dict by group ({', '.join(names)}), got "
-                f"{type(actions).__name__}"
+                f"actions has the group '{name}', but the groups are {', '.join(names)}"
+                f"{suggest(str(name), names)}"
             )
-        for name in actions:
-            if name not in names:
-                raise EnvError(
-                    f"actions has the group '{name}', but the groups are {', '.join(names)}"
-                    f"{suggest(str(name), names)}"
-                )
-        found: dict[str, dict[str, npt.NDArray[Any]]] = {}
-        for group in groups:
-            if group.name not in actions:
-                raise EnvError(f"actions has no group '{group.name}'; give an array for each group")
-            found[group.name] = _checked(group, actions[group.name], active[group.name])
-        self.leaves: Leaves = found
-        """By group and leaf, (N, A, ...) arrays; the leaf of a space that is not nested is ""."""
-
-    def array(self, group: str) -> npt.NDArray[Any]:
-        """Return the (N, A, ...) actions of a group whose space is not nested."""
-        return self.leaves[group][""]
-
-    def take(self, group: AgentGroup, column: int, env: int) -> Any:
-        """Return one agent's action: an integer for a ``Discrete``, else arrays."""
-        space, leaves = group.action_space, self.leaves[group.name]
-        one = {
-            name: _one(leaf, leaves[name][env, column]) for name, leaf in leaf_spaces(space).items()
-        }
-        return join(space, one) if is_nested(space) else one[""]
+    for name in names:
+        if name not in actions:
+            raise EnvError(f"actions has no group '{name}'; give an array for each group")
+    return {g.name: _checked(g, actions[g.name], active[g.name]) for g in groups}
 
 
-def _one(space: Space, value: Any) -> Any:
-    return space.dtype.type(value) if isinstance(space, spaces.Discrete) else value.copy()
+def take_action(actions: Leaves, group: AgentGroup, column: int, env: int) -> Any:
+    """Return one agent's action: an integer for a ``Discrete``, else arrays."""
+    space = group.action_space
+    one = {name: actions[group.name][name][env, column].copy() for name in leaf_spaces(space)}
+    return join(space, one) if is_nested(space) else one[""]
 
 
 def _checked(

@@ -16,7 +16,7 @@ from rlox.errors import EnvError, SpaceError, import_extra, suggest
 from rlox.protocols import AgentGroup, MultiAgentObs, MultiAgentStep
 from rlox.spaces.rows import ActionRows, ObservationRows, map_leaves
 
-from rlox_marl.envs.groups import ActionArrays, env_seeds, group_agents
+from rlox_marl.envs.groups import check_actions, env_seeds, group_agents, take_action
 from rlox_marl.envs.one_env import (
     OneEnv,
     Outcome,
@@ -139,9 +139,9 @@ class PettingZooVecEnv:
         """
         if self._active is None:
             raise EnvError("step_all was called before reset_all; reset the envs first")
-        given = ActionArrays(self.groups, actions, self._active)
+        given = check_actions(self.groups, actions, self._active)
         taken = [
-            {agent: given.take(*self._place[agent], i) for agent in now.active}
+            {agent: take_action(given, *self._place[agent], i) for agent in now.active}
             for i, now in enumerate(self._now)
         ]
         reached, self._now = map(list, zip(*self._advance(taken), strict=True))

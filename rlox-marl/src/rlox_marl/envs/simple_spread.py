@@ -25,7 +25,7 @@ from gymnasium import spaces
 from rlox.errors import EnvError
 from rlox.protocols import MultiAgentObs, MultiAgentStep
 
-from rlox_marl.envs.groups import ActionArrays, env_seeds, group_agents
+from rlox_marl.envs.groups import check_actions, env_seeds, group_agents
 
 __all__ = ["SimpleSpreadVecEnv"]
 
@@ -124,7 +124,7 @@ class SimpleSpreadVecEnv:
         if not self._begun:
             raise EnvError("step_all was called before reset_all; reset the envs first")
         name = self.groups[0].name
-        given = ActionArrays(self.groups, actions, self._active).array(name)
+        given = check_actions(self.groups, actions, self._active)[name][""]
         self._move(self._forces(given))
         self._steps += 1
         rewards = self._rewards()
