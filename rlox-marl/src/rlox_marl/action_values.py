@@ -76,10 +76,8 @@ class AgentValues(nn.Module):
     def forward(self, obs: Any, state: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
         """Return action values (T, n, actions), and the memory (T, n, size) after each step.
 
-        Args:
-            obs: leaves (T, n, *shape).
-            state: (n, size) the memory before the first step.
-            starts: (T, n) bool, whether an episode begins with the step.
+        Those of leaves (T, n, *shape), the memory (n, size) before, and (T, n) whether an episode
+        begins with the step.
         """
         features = self.encoder(map_leaves(lambda leaf: leaf.flatten(0, 1), obs))
         features = self.before(features)
@@ -165,12 +163,7 @@ class MonotoneMixing(Mixing):
         self._shape = n_agents, size
 
     def forward(self, values: Tensor, state: Any) -> Tensor:
-        """Return values (B, 1) of teams.
-
-        Args:
-            values: (B, A) of the agents, 0 where one rests.
-            state: (B, *shape).
-        """
+        """Return values (B, 1) of teams in states (B, *shape), of (B, A) with 0 where one rests."""
         features = self.encoder(state)
         weight = self.first_weight(features).abs().view(-1, *self._shape)
         hidden = (values.unsqueeze(1) @ weight).squeeze(1) + self.first_bias(features)
@@ -199,10 +192,8 @@ class TeamValues(nn.Module):
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Return action values (T, B, A, actions) and memories after each step, by view.
 
-        Args:
-            obs: by view, leaves (T, B, A, *shape).
-            state: by view, (B, A, size) the memory before the first step.
-            starts: (T, B) bool, whether an episode begins with the step.
+        Those of leaves (T, B, A, *shape), memories (B, A, size) before the first step, both by
+        view, and whether episodes begin, (T, B).
         """
         values, after = {}, {}
         for name, network in zip(self.names, self.agents, strict=True):
@@ -217,9 +208,7 @@ class TeamValues(nn.Module):
     def following(self, obs: Mapping[str, Any], after: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the action values (T, B, A, actions) of what each step led to, by view.
 
-        Args:
-            obs: by view, leaves (T, B, A, *shape).
-            after: by view, the memories (T, B, A, size) after the steps.
+        That are leaves (T, B, A, *shape), seen with the memories (T, B, A, size) after the steps.
         """
         steps, teams = next(iter(after.values())).shape[:2]
         rows = {
@@ -235,12 +224,7 @@ class TeamValues(nn.Module):
 
 
 def greedy(values: Tensor, masks: Tensor | None) -> Tensor:
-    """Return the actions (...) of the highest values (..., actions) that the masks allow.
-
-    Args:
-        values: of the actions.
-        masks: of the same shape, True for a possible action; ``None``: all are.
-    """
+    """Return the actions (...) of the highest values (..., actions) that the masks allow."""
     if masks is not None:
         values = values.masked_fill(~masks, -torch.inf)
     return values.argmax(-1)
@@ -261,11 +245,7 @@ class EpsilonGreedy:
         return greedy(self.values, self.masks)
 
     def sample(self, generator: Generator | None = None) -> tuple[Tensor, Tensor]:
-        """Return actions (B,) and their log-probabilities (B,).
-
-        Args:
-            generator: source of the draws, on the CPU; ``None`` uses torch's global one.
-        """
+        """Return actions (B,) and their log-probabilities (B,), drawn on the CPU."""
         device = self.values.device
         best = self.mode()
         chance = torch.rand(len(best), generator=generator).to(device) < self.epsilon
@@ -296,15 +276,9 @@ class GreedyPolicy:
     def step(
         self, obs: Any, state: Tensor, action_masks: Tensor | None = None
     ) -> tuple[EpsilonGreedy, Tensor, Tensor]:
-        """Take in one observation per row; see :class:`rlox.protocols.RecurrentActor`.
+        """Return distributions of B actions, values (B,) of the best ones, and the next state.
 
-        Args:
-            obs: leaves (B, *shape).
-            state: (B, state_size), 0 where an episode begins.
-            action_masks: (B, actions) bool; ``None`` masks nothing.
-
-        Returns:
-            Distributions of B actions, the values (B,) of the best ones, and the next state.
+        See :class:`rlox.protocols.RecurrentActor`.
         """
         starts = torch.zeros(1, len(state), dtype=torch.bool, device=state.device)
         rows = map_leaves(lambda leaf: leaf.unsqueeze(0), obs)

@@ -112,12 +112,9 @@ class RecurrentTeamPolicy(nn.Module):
         kind: ``"lstm"`` or ``"gru"``.
         memory_size: units of each recurrent layer, after the encoder.
         hidden: width of the hidden layer after it.
-        network: see :class:`TeamPolicy`.
-        normalize_values: see :class:`TeamPolicy`.
-        generator: see :class:`TeamPolicy`.
-
-    Raises:
-        SpaceError: an observation has no encoder, or there is no distribution over the actions.
+        network: this and what follows are :class:`TeamPolicy`'s.
+        normalize_values: how value targets are normalised.
+        generator: source of weights and samples.
     """
 
     actor: nn.ModuleDict
@@ -146,13 +143,7 @@ class RecurrentTeamPolicy(nn.Module):
     def step(
         self, obs: Any, state: Tensor, action_masks: Tensor | None = None
     ) -> tuple[Distribution, Tensor, Tensor]:
-        """Return distributions of N actions, values (N,) in the rewards' scale, and the next state.
-
-        Args:
-            obs: N observations.
-            state: (N, state_size), 0 where an episode begins.
-            action_masks: (N, mask_size) bool; ``None`` masks nothing.
-        """
+        """Take in N observations; see :class:`rlox.protocols.RecurrentActor`."""
         goes_on = torch.zeros(1, len(state), dtype=torch.bool, device=state.device)
         distribution, values, after = self._run(obs, state, goes_on, action_masks)
         if self.value_norm is not None:
@@ -170,12 +161,8 @@ class RecurrentTeamPolicy(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return log-probabilities, entropies and the critic's outputs, each (T*n,).
 
-        Args:
-            obs: T*n observations, step 0 of all sequences first.
-            actions: theirs.
-            action_masks: (T*n, mask_size) bool; ``None`` masks nothing.
-            state: (n, state_size) before the sequences.
-            episode_starts: (T*n,) bool, whether an episode begins with the observation.
+        T*n observations have step 0 of all sequences first; see
+        :class:`rlox.protocols.RecurrentActor`.
         """
         starts = episode_starts.view(-1, len(state))
         distribution, values, _ = self._run(obs, state, starts, action_masks)

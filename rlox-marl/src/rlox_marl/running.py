@@ -115,10 +115,8 @@ class TeamPreprocessor:
     ) -> tuple[MultiAgentObs, Frames | None]:
         """Return what is seen of N envs and the frames to pass next, and take in nothing.
 
-        Args:
-            shown: by N envs.
-            frames: what this method returned for the step before; ``None`` if all episodes begin.
-            starts: (N,) whose episodes begin; ``None`` if none does.
+        ``frames`` are what this method returned for the step before, ``None`` if all episodes
+        begin, and (N,) ``starts`` says which do.
         """
         obs, after = {}, {}
         for name in self.by_group:

@@ -138,9 +138,6 @@ class TeamReplay:
         Args:
             act: from whether an episode begins, (N,), to what is done in the envs as they are.
             hooks: called after the vector step.
-
-        Raises:
-            EnvError: an agent waits for its turn and may not.
         """
         if not self.envs.started:  # a failed step may have cut episodes
             self.episode_start = np.ones(self.env.n_envs, np.bool_)
