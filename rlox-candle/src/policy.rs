@@ -8,6 +8,7 @@ use candle_core::{D, Device, Tensor};
 use candle_nn::{Linear, Module, ops};
 use rlox_kernels::KernelError;
 use rlox_kernels::env::{ActionSpace, Actions, EnvSpec};
+use rlox_kernels::error::check_len;
 use rlox_kernels::rng::Pcg64;
 
 use crate::Result;
@@ -113,11 +114,7 @@ impl ActorCritic {
     /// # Errors
     /// [`KernelError::Shape`] for another number of weights, [`KernelError::NonFinite`].
     pub fn new(shape: Shape, weights: &[f32]) -> Result<Self> {
-        let (expected, got) = (vec![shape.n_weights()], vec![weights.len()]);
-        if expected != got {
-            let like = "the policy's parameters";
-            return Err(KernelError::Shape { name: "weights", expected, like, got }.into());
-        }
+        check_len("weights", weights.len(), "the policy's parameters", shape.n_weights())?;
         if let Some(index) = weights.iter().position(|w| !w.is_finite()) {
             return Err(KernelError::NonFinite { name: "weights", index }.into());
         }
@@ -162,19 +159,10 @@ impl ActorCritic {
     pub fn log_probs(&self, heads: &Heads, actions: &ActionRows) -> Result<Vec<f32>> {
         let n_rows = heads.values.len();
         let n_actions = heads.actions.len() / n_rows.max(1);
-        let check = |got: usize, expected: usize| {
-            let (expected, got) = (vec![expected], vec![got]);
-            let like = "the observations";
-            if expected == got {
-                Ok(())
-            } else {
-                Err(KernelError::Shape { name: "actions", expected, like, got })
-            }
-        };
         let rows = heads.actions.chunks_exact(n_actions.max(1));
         match actions {
             ActionRows::Discrete(actions) => {
-                check(actions.len(), n_rows)?;
+                check_len("actions", actions.len(), "the observations", n_rows)?;
                 let pick = |(index, (row, &value)): (usize, (&[f32], &i64))| {
                     let log_prob = usize::try_from(value).ok().and_then(|action| row.get(action));
                     let n_actions = i64::try_from(n_actions).unwrap_or(i64::MAX);
@@ -184,7 +172,8 @@ impl ActorCritic {
                 rows.zip(actions).enumerate().map(pick).collect()
             }
             ActionRows::Continuous(actions) => {
-                check(actions.len(), heads.actions.len())?;
+                let expected = heads.actions.len();
+                check_len("actions", actions.len(), "the observations", expected)?;
                 let density = |(means, actions): (&[f32], &[f32])| {
                     let components = actions.iter().zip(means).zip(&self.log_std);
                     components

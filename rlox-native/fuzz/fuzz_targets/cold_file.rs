@@ -22,12 +22,12 @@ static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let numbers: Vec<f32> = (0_u8..9).map(f32::from).collect();
     let mut buffer = open().unwrap();
     let rows = Transitions {
-        obs: Values::F32(&numbers),
-        actions: Values::F32(&numbers),
+        obs: Values::of::<f32>(&numbers),
+        actions: Values::of::<f32>(&numbers),
         rewards: &numbers,
         terminated: &[false; 9],
         truncated: &[false; 9],
-        next_obs: Some(Values::F32(&numbers)),
+        next_obs: Some(Values::of::<f32>(&numbers)),
     };
     buffer.push(&rows).unwrap();
     buffer.close().unwrap();
@@ -54,9 +54,9 @@ fuzz_target!(|input: (Vec<(u16, u8)>, Option<u16>)| {
     let drawn = buffer.sample(
         None,
         &mut Batch {
-            obs: ValuesMut::F32(obs),
-            next_obs: Some(ValuesMut::F32(next_obs)),
-            actions: ValuesMut::F32(actions),
+            obs: ValuesMut::of::<f32>(obs),
+            next_obs: Some(ValuesMut::of::<f32>(next_obs)),
+            actions: ValuesMut::of::<f32>(actions),
             rewards,
             terminated: &mut [true; 16],
             truncated: &mut [true; 16],

@@ -43,12 +43,12 @@ fuzz_target!(|input: Input| {
         *last |= input.last;
     }
     let rows = Transitions {
-        obs: Values::F32(&numbers),
-        actions: Values::F32(&numbers),
+        obs: Values::of::<f32>(&numbers),
+        actions: Values::of::<f32>(&numbers),
         rewards: &input.rewards,
         terminated: &ends,
         truncated: &vec![false; n],
-        next_obs: input.next_obs.then_some(Values::F32(&numbers)),
+        next_obs: input.next_obs.then_some(Values::of::<f32>(&numbers)),
     };
     let data = OfflineDataset::new(LAYOUT, &rows, input.normalize, Stream::from_seed(0));
     let Ok(mut data) = data else { return };
@@ -114,9 +114,9 @@ impl Arrays {
 
     fn batch(&mut self, next_obs: bool) -> Batch<'_> {
         Batch {
-            obs: ValuesMut::F32(&mut self.obs),
-            next_obs: next_obs.then_some(ValuesMut::F32(&mut self.next_obs)),
-            actions: ValuesMut::F32(&mut self.actions),
+            obs: ValuesMut::of::<f32>(&mut self.obs),
+            next_obs: next_obs.then_some(ValuesMut::of::<f32>(&mut self.next_obs)),
+            actions: ValuesMut::of::<f32>(&mut self.actions),
             rewards: &mut self.rewards,
             terminated: &mut self.terminated,
             truncated: &mut self.truncated,

@@ -86,12 +86,12 @@ fuzz_target!(|input: Input| {
                 let values = vec![0.5; n * obs];
                 let ends: Vec<bool> = (0..n).map(|k| ends >> (k % 64) & 1 == 1).collect();
                 let rows = Transitions {
-                    obs: Values::F32(&values),
-                    actions: Values::F32(&rewards),
+                    obs: Values::of::<f32>(&values),
+                    actions: Values::of::<f32>(&rewards),
                     rewards: &rewards,
                     terminated: &ends,
                     truncated: &vec![false; n],
-                    next_obs: next_obs.then_some(Values::F32(&values)),
+                    next_obs: next_obs.then_some(Values::of::<f32>(&values)),
                 };
                 let stored = uniform.push(&rows, ()).is_ok();
                 assert_eq!(stored, prioritized.push(&rows, None).is_ok());
@@ -200,9 +200,9 @@ impl Arrays {
 
     fn batch(&mut self, next_obs: bool) -> Batch<'_> {
         Batch {
-            obs: ValuesMut::F32(&mut self.obs),
-            next_obs: next_obs.then_some(ValuesMut::F32(&mut self.next_obs)),
-            actions: ValuesMut::F32(&mut self.actions),
+            obs: ValuesMut::of::<f32>(&mut self.obs),
+            next_obs: next_obs.then_some(ValuesMut::of::<f32>(&mut self.next_obs)),
+            actions: ValuesMut::of::<f32>(&mut self.actions),
             rewards: &mut self.rewards,
             terminated: &mut self.terminated,
             truncated: &mut self.truncated,
@@ -212,12 +212,12 @@ impl Arrays {
 
     fn transitions(&self) -> Transitions<'_> {
         Transitions {
-            obs: Values::F32(&self.obs),
-            actions: Values::F32(&self.actions),
+            obs: Values::of::<f32>(&self.obs),
+            actions: Values::of::<f32>(&self.actions),
             rewards: &self.rewards,
             terminated: &self.terminated,
             truncated: &self.truncated,
-            next_obs: Some(Values::F32(&self.next_obs)),
+            next_obs: Some(Values::of::<f32>(&self.next_obs)),
         }
     }
 

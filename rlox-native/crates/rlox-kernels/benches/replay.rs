@@ -64,12 +64,12 @@ fn sample(c: &mut Criterion) {
         buffer
             .push(
                 &Transitions {
-                    obs: Values::F32(&from.obs),
-                    actions: Values::F32(&from.actions),
+                    obs: Values::of::<f32>(&from.obs),
+                    actions: Values::of::<f32>(&from.actions),
                     rewards: &from.rewards,
                     terminated: &from.terminated,
                     truncated: &from.truncated,
-                    next_obs: Some(Values::F32(&from.next_obs)),
+                    next_obs: Some(Values::of::<f32>(&from.next_obs)),
                 },
                 (),
             )
@@ -80,9 +80,9 @@ fn sample(c: &mut Criterion) {
             group.bench_function(BenchmarkId::new("sample", n), |b| {
                 b.iter(|| {
                     let mut batch = Batch {
-                        obs: ValuesMut::F32(&mut to.obs),
-                        next_obs: Some(ValuesMut::F32(&mut to.next_obs)),
-                        actions: ValuesMut::F32(&mut to.actions),
+                        obs: ValuesMut::of::<f32>(&mut to.obs),
+                        next_obs: Some(ValuesMut::of::<f32>(&mut to.next_obs)),
+                        actions: ValuesMut::of::<f32>(&mut to.actions),
                         rewards: &mut to.rewards,
                         terminated: &mut to.terminated,
                         truncated: &mut to.truncated,

@@ -10,7 +10,7 @@
 //!
 //! Source: Schulman, "Approximating KL Divergence", 2020, <http://joschu.net/blog/kl-approx.html>.
 
-use crate::error::{KernelError, Result, check_len, check_parts};
+use crate::error::{Result, check_len, check_parts, check_size};
 use crate::number::Float;
 use crate::threads::Meter;
 
@@ -23,7 +23,7 @@ static COST: Meter = Meter::new();
 /// `Σ exp(log_p) (log_p - log_q)`; a token of probability 0 under p adds 0.
 ///
 /// # Errors
-/// [`KernelError::Shape`] where the lengths differ.
+/// [`Shape`](crate::KernelError::Shape) where the lengths differ.
 pub fn token_kl<F: Float>(log_p: &[F], log_q: &[F]) -> Result<f64> {
     total(log_p, log_q, kl_term)
 }
@@ -35,7 +35,7 @@ fn kl_term(p: f64, q: f64) -> f64 {
 /// `Σ exp(r) - r - 1` with `r = log_q - log_p`.
 ///
 /// # Errors
-/// [`KernelError::Shape`] where the lengths differ.
+/// [`Shape`](crate::KernelError::Shape) where the lengths differ.
 pub fn token_kl_schulman<F: Float>(log_p: &[F], log_q: &[F]) -> Result<f64> {
     total(log_p, log_q, schulman_term)
 }
@@ -48,8 +48,8 @@ fn schulman_term(p: f64, q: f64) -> f64 {
 /// [`token_kl`] of sequences of `seq_len` tokens each, one after the other, into one number each.
 ///
 /// # Errors
-/// [`KernelError::Parts`] and [`KernelError::Shape`] where a length does not fit,
-/// [`KernelError::Range`] for a `seq_len` of 0.
+/// [`Parts`](crate::KernelError::Parts) and [`Shape`](crate::KernelError::Shape) where a length
+/// does not fit, [`Range`](crate::KernelError::Range) for a `seq_len` of 0.
 pub fn batch_token_kl<F: Float>(
     log_p: &[F],
     log_q: &[F],
@@ -62,8 +62,8 @@ pub fn batch_token_kl<F: Float>(
 /// [`token_kl_schulman`] of sequences, as [`batch_token_kl`] has them.
 ///
 /// # Errors
-/// [`KernelError::Parts`] and [`KernelError::Shape`] where a length does not fit,
-/// [`KernelError::Range`] for a `seq_len` of 0.
+/// [`Parts`](crate::KernelError::Parts) and [`Shape`](crate::KernelError::Shape) where a length
+/// does not fit, [`Range`](crate::KernelError::Range) for a `seq_len` of 0.
 pub fn batch_token_kl_schulman<F: Float>(
     log_p: &[F],
     log_q: &[F],
@@ -89,7 +89,6 @@ fn block_sum<F: Float>(log_p: &[F], log_q: &[F], term: impl Fn(f64, f64) -> f64)
     terms.fold(0.0, |sum, term| sum + term)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "only for the message")]
 fn per_sequence<F: Float>(
     log_p: &[F],
     log_q: &[F],
@@ -97,10 +96,7 @@ fn per_sequence<F: Float>(
     kl: &mut [F],
     term: impl Fn(f64, f64) -> f64 + Sync,
 ) -> Result<()> {
-    if seq_len == 0 {
-        let (low, high) = (1.0, usize::MAX as f64);
-        return Err(KernelError::Range { name: "seq_len", low, high, value: 0.0 });
-    }
+    check_size("seq_len", seq_len, usize::MAX)?;
     let len = log_p.len();
     check_parts("log_p", len, "sequences", "seq_len", seq_len)?;
     check_len("log_q", log_q.len(), "log_p", len)?;

@@ -221,6 +221,16 @@ pub fn check_range(name: &'static str, value: f64, low: f64, high: f64) -> Resul
     Err(KernelError::Range { name, low, high, value })
 }
 
+/// Checks that a size lies in `[1, most]`; `usize::MAX` stands for any.
+///
+/// # Errors
+/// [`KernelError::Range`].
+#[expect(clippy::cast_precision_loss, reason = "a size that is too large is so by far")]
+pub fn check_size(name: &'static str, size: usize, most: usize) -> Result<()> {
+    let high = if most == usize::MAX { f64::INFINITY } else { most as f64 };
+    check_range(name, size as f64, 1.0, high)
+}
+
 /// Checks that `value` is a finite number that is not negative.
 ///
 /// # Errors

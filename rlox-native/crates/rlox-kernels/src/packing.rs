@@ -1,6 +1,6 @@
 //! Packing sequences of different lengths into rows of one length.
 
-use crate::error::{KernelError, Result};
+use crate::error::{KernelError, Result, check_size};
 use crate::memory::filled;
 
 /// Which row each sequence is in.
@@ -26,12 +26,8 @@ pub struct Packing {
 ///
 /// # Errors
 /// [`KernelError::Range`] for a length outside `[1, max_len]`.
-#[expect(clippy::cast_precision_loss, reason = "only for the message")]
 pub fn pack(lengths: &[usize], max_len: usize) -> Result<Packing> {
-    if let Some(&wrong) = lengths.iter().find(|&&length| !(1..=max_len).contains(&length)) {
-        let (high, value) = (max_len as f64, wrong as f64);
-        return Err(KernelError::Range { name: "every length", low: 1.0, high, value });
-    }
+    lengths.iter().try_for_each(|&length| check_size("every length", length, max_len))?;
     let mut longest_first: Vec<usize> = (0..lengths.len()).collect();
     longest_first.sort_by_key(|&sequence| std::cmp::Reverse(lengths[sequence]));
     let mut rooms = Rooms::new(lengths.len(), max_len);

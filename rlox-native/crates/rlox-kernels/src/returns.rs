@@ -11,7 +11,7 @@
 //! Source: Sutton and Barto, "Reinforcement Learning: An Introduction", 2nd edition, 2018, equations
 //! 3.9, 7.1 and 12.2, the last in its recursive form.
 
-use crate::error::{KernelError, Result, check_len, check_range};
+use crate::error::{Result, check_len, check_range, check_size};
 use crate::gae::Discount;
 use crate::number::{Flag, Float};
 use crate::rollout::TimeMajor;
@@ -19,8 +19,8 @@ use crate::rollout::TimeMajor;
 /// Writes discounted returns; `input.values` has a length, and is not read.
 ///
 /// # Errors
-/// [`KernelError::Shape`] where a length does not fit, [`KernelError::Range`] for `gamma` outside
-/// `[0, 1]`.
+/// [`Shape`](crate::KernelError::Shape) where a length does not fit,
+/// [`Range`](crate::KernelError::Range) for `gamma` outside `[0, 1]`.
 pub fn discounted_returns<F: Float, D: Flag>(
     input: &TimeMajor<'_, F, D>,
     gamma: f64,
@@ -33,7 +33,7 @@ pub fn discounted_returns<F: Float, D: Flag>(
 /// Writes λ-returns.
 ///
 /// # Errors
-/// [`KernelError::Shape`] where a length does not fit.
+/// [`Shape`](crate::KernelError::Shape) where a length does not fit.
 pub fn lambda_returns<F: Float, D: Flag>(
     input: &TimeMajor<'_, F, D>,
     discount: Discount,
@@ -75,9 +75,8 @@ fn backwards<F: Float, D: Flag>(
 /// Writes n-step returns.
 ///
 /// # Errors
-/// [`KernelError::Shape`] where a length does not fit, [`KernelError::Range`] for `gamma` outside
-/// `[0, 1]` or `n` of 0.
-#[expect(clippy::cast_precision_loss, reason = "only for the message")]
+/// [`Shape`](crate::KernelError::Shape) where a length does not fit,
+/// [`Range`](crate::KernelError::Range) for `gamma` outside `[0, 1]` or `n` of 0.
 pub fn n_step_returns<F: Float, D: Flag>(
     input: &TimeMajor<'_, F, D>,
     gamma: f64,
@@ -85,10 +84,7 @@ pub fn n_step_returns<F: Float, D: Flag>(
     returns: &mut [F],
 ) -> Result<()> {
     check_range("gamma", gamma, 0.0, 1.0)?;
-    if n == 0 {
-        let (low, high) = (1.0, usize::MAX as f64);
-        return Err(KernelError::Range { name: "n", low, high, value: 0.0 });
-    }
+    check_size("n", n, usize::MAX)?;
     let n_steps = input.check()?;
     check_len("returns", returns.len(), "rewards", input.rewards.len())?;
     let (n_envs, gamma) = (input.last_values.len(), F::from_f64(gamma));

@@ -51,10 +51,11 @@ fn pixels(stacks: &[[i32; STACK]]) -> Vec<i32> {
 fn contents(buffer: &UniformReplay) -> (Vec<i32>, Vec<i32>) {
     let n = buffer.ring().len();
     let (mut obs, mut next_obs) = (vec![7; 2 * STACK * n], vec![7; 2 * STACK * n]);
+    let mut actions = vec![0.0_f32; n];
     let mut batch = Batch {
-        obs: ValuesMut::I32(&mut obs),
-        next_obs: Some(ValuesMut::I32(&mut next_obs)),
-        actions: ValuesMut::F32(&mut vec![0.0; n]),
+        obs: ValuesMut::of::<i32>(&mut obs),
+        next_obs: Some(ValuesMut::of::<i32>(&mut next_obs)),
+        actions: ValuesMut::of(&mut actions),
         rewards: &mut vec![0.0; n],
         terminated: &mut vec![false; n],
         truncated: &mut vec![false; n],
@@ -66,13 +67,14 @@ fn contents(buffer: &UniformReplay) -> (Vec<i32>, Vec<i32>) {
 
 fn push(buffer: &mut UniformReplay, obs: &[i32], next_obs: &[i32]) {
     let n = obs.len() / (2 * STACK);
+    let actions = vec![0.0_f32; n];
     let rows = Transitions {
-        obs: Values::I32(obs),
-        actions: Values::F32(&vec![0.0; n]),
+        obs: Values::of::<i32>(obs),
+        actions: Values::of(&actions),
         rewards: &vec![0.0; n],
         terminated: &vec![false; n],
         truncated: &vec![false; n],
-        next_obs: Some(Values::I32(next_obs)),
+        next_obs: Some(Values::of::<i32>(next_obs)),
     };
     buffer.push(&rows, ()).unwrap();
 }
@@ -117,13 +119,14 @@ proptest! {
         }
         let (obs, next_obs) = contents(&whole);
         let n = whole.ring().len();
+        let actions = vec![0.0_f32; n];
         let rows = Transitions {
-            obs: Values::I32(&obs),
-            actions: Values::F32(&vec![0.0; n]),
+            obs: Values::of::<i32>(&obs),
+            actions: Values::of(&actions),
             rewards: &vec![0.0; n],
             terminated: &vec![false; n],
             truncated: &vec![false; n],
-            next_obs: Some(Values::I32(&next_obs)),
+            next_obs: Some(Values::of::<i32>(&next_obs)),
         };
         let position = whole.ring().position();
         shared.restore(&rows, &vec![true; n], position, Stream::from_seed(0), &()).unwrap();

@@ -116,22 +116,22 @@ fn impossible_layouts_are_refused() {
 fn wrong_rows_are_refused_and_store_nothing() {
     let mut buffer = UniformReplay::new(layout(4, 2), Stream::from_seed(0)).unwrap();
     let rows = Transitions {
-        obs: Values::F32(&[0.0; 4]),
-        actions: Values::I64(&[0; 2]),
+        obs: Values::of::<f32>(&[0.0; 4]),
+        actions: Values::of::<i64>(&[0; 2]),
         rewards: &[0.0; 2],
         terminated: &[false; 2],
         truncated: &[false; 2],
-        next_obs: Some(Values::F32(&[0.0; 4])),
+        next_obs: Some(Values::of::<f32>(&[0.0; 4])),
     };
     for (rows, argument) in [
-        (Transitions { obs: Values::F32(&[0.0; 3]), ..rows }, "obs"),
-        (Transitions { obs: Values::F64(&[0.0; 4]), ..rows }, "obs"),
-        (Transitions { actions: Values::I32(&[0; 2]), ..rows }, "actions"),
-        (Transitions { actions: Values::I64(&[0; 3]), ..rows }, "actions"),
+        (Transitions { obs: Values::of::<f32>(&[0.0; 3]), ..rows }, "obs"),
+        (Transitions { obs: Values::of::<f64>(&[0.0; 4]), ..rows }, "obs"),
+        (Transitions { actions: Values::of::<i32>(&[0; 2]), ..rows }, "actions"),
+        (Transitions { actions: Values::of::<i64>(&[0; 3]), ..rows }, "actions"),
         (Transitions { rewards: &[0.0; 3], ..rows }, "terminated"),
         (Transitions { terminated: &[false; 3], ..rows }, "terminated"),
         (Transitions { truncated: &[false; 1], ..rows }, "truncated"),
-        (Transitions { next_obs: Some(Values::F32(&[0.0; 2])), ..rows }, "next_obs"),
+        (Transitions { next_obs: Some(Values::of::<f32>(&[0.0; 2])), ..rows }, "next_obs"),
     ] {
         refused(buffer.push(&rows, ()), argument);
         assert!(buffer.ring().is_empty());
@@ -146,19 +146,20 @@ fn wrong_rows_are_refused_and_store_nothing() {
 #[test]
 fn pieces_of_trajectories_fill_their_arrays() {
     let rows = Transitions {
-        obs: Values::F32(&[0.0; 2]),
-        actions: Values::I64(&[0; 2]),
+        obs: Values::of::<f32>(&[0.0; 2]),
+        actions: Values::of::<i64>(&[0; 2]),
         rewards: &[0.0; 2],
         terminated: &[false, true],
         truncated: &[false; 2],
         next_obs: None,
     };
     let mut data = OfflineDataset::new(layout(0, 1), &rows, false, Stream::from_seed(0)).unwrap();
+    let (mut obs, mut actions) = ([0.0_f32; 2], [0_i64; 2]);
     let mut out = Trajectories {
         batch: Batch {
-            obs: ValuesMut::F32(&mut [0.0; 2]),
+            obs: ValuesMut::of(&mut obs),
             next_obs: None,
-            actions: ValuesMut::I64(&mut [0; 2]),
+            actions: ValuesMut::of(&mut actions),
             rewards: &mut [0.0; 2],
             terminated: &mut [false; 2],
             truncated: &mut [false; 2],

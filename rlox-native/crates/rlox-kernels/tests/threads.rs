@@ -77,20 +77,20 @@ impl Rows {
 
     fn transitions(&self) -> Transitions<'_> {
         Transitions {
-            obs: Values::F32(&self.obs),
-            actions: Values::F32(&self.actions),
+            obs: Values::of::<f32>(&self.obs),
+            actions: Values::of::<f32>(&self.actions),
             rewards: &self.rewards,
             terminated: &self.terminated,
             truncated: &self.truncated,
-            next_obs: Some(Values::F32(&self.next_obs)),
+            next_obs: Some(Values::of::<f32>(&self.next_obs)),
         }
     }
 
     fn batch<'a>(&'a mut self, discounts: Option<&'a mut [f32]>) -> Batch<'a> {
         Batch {
-            obs: ValuesMut::F32(&mut self.obs),
-            next_obs: Some(ValuesMut::F32(&mut self.next_obs)),
-            actions: ValuesMut::F32(&mut self.actions),
+            obs: ValuesMut::of::<f32>(&mut self.obs),
+            next_obs: Some(ValuesMut::of::<f32>(&mut self.next_obs)),
+            actions: ValuesMut::of::<f32>(&mut self.actions),
             rewards: &mut self.rewards,
             terminated: &mut self.terminated,
             truncated: &mut self.truncated,

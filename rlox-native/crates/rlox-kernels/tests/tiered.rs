@@ -16,7 +16,7 @@ fn damage_is_an_error() {
     let layout = Layout { capacity: 9, obs: field, action: field, n_step, frames: 0 };
     let open = || TieredReplay::open(layout, 2, &path, true, Stream::from_seed(0));
     let mut buffer = open().unwrap();
-    let numbers = Values::F32(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+    let numbers = Values::of::<f32>(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
     let rows = Transitions {
         obs: numbers,
         actions: numbers,

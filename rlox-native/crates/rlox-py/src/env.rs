@@ -2,15 +2,16 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadwriteArray1, PyReadwriteArray2};
+use numpy::{PyArray1, PyArrayMethods, PyReadwriteArray1};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
-use rlox_kernels::env::{self, EnvSpec, ObsMut, ObsType, StepBuffers, VectorEnv, make_vec};
+use rlox_kernels::env::{self, EnvSpec, ObsType, StepBuffers, VectorEnv, make_vec};
 
 use crate::actions::ActionArray;
 use crate::convert::{output_array, parse_seeds, parse_size};
+use crate::env_arrays::Numbers;
 use crate::errors::raise;
 use crate::flags::output_flags;
 use crate::locks::lock;
@@ -67,55 +68,13 @@ impl VecEnv {
     }
 }
 
-/// Observations of either precision, borrowed for writing.
-enum ObsArray<'py> {
-    F32(PyReadwriteArray2<'py, f32>),
-    F64(PyReadwriteArray2<'py, f64>),
-}
-
-impl<'py> ObsArray<'py> {
-    fn new(py: Python<'py>, obs_type: ObsType, shape: [usize; 2]) -> PyResult<Self> {
-        Ok(match obs_type {
-            ObsType::F32 => Self::F32(PyArray2::zeros(py, shape, false).try_readwrite()?),
-            ObsType::F64 => Self::F64(PyArray2::zeros(py, shape, false).try_readwrite()?),
-        })
-    }
-
-    /// The caller's array.
-    fn of(
-        object: &Bound<'py, PyAny>,
-        name: &'static str,
-        obs_type: ObsType,
-        shape: &[usize],
-    ) -> PyResult<Self> {
-        Ok(match obs_type {
-            ObsType::F32 => Self::F32(output_array(object, name, shape)?),
-            ObsType::F64 => Self::F64(output_array(object, name, shape)?),
-        })
-    }
-
-    fn values(&mut self) -> PyResult<ObsMut<'_>> {
-        Ok(match self {
-            Self::F32(array) => array.as_slice_mut()?.into(),
-            Self::F64(array) => array.as_slice_mut()?.into(),
-        })
-    }
-
-    fn object(&self) -> Bound<'py, PyAny> {
-        match self {
-            Self::F32(array) => array.as_any().clone(),
-            Self::F64(array) => array.as_any().clone(),
-        }
-    }
-}
-
 /// The arrays a step writes, borrowed for writing.
 struct Outputs<'py> {
-    obs: ObsArray<'py>,
+    obs: Numbers<'py>,
     rewards: PyReadwriteArray1<'py, f64>,
     terminated: PyReadwriteArray1<'py, bool>,
     truncated: PyReadwriteArray1<'py, bool>,
-    final_obs: ObsArray<'py>,
+    final_obs: Numbers<'py>,
 }
 
 impl Outputs<'_> {
@@ -181,7 +140,7 @@ impl VecEnv {
         seed: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let seeds = parse_seeds(seed, self.n_envs)?;
-        let mut array = ObsArray::new(py, self.obs_type, [self.n_envs, self.spec.obs_dim()])?;
+        let mut array = Numbers::new(py, self.obs_type, &[self.n_envs, self.spec.obs_dim()])?;
         let obs = array.values()?;
         py.detach(|| {
             let mut envs = self.lock();
@@ -204,13 +163,13 @@ impl VecEnv {
         actions: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let actions = self.parse_actions(actions)?;
-        let (n, table) = (self.n_envs, [self.n_envs, self.spec.obs_dim()]);
+        let (n, table) = (self.n_envs, &[self.n_envs, self.spec.obs_dim()]);
         let mut out = Outputs {
-            obs: ObsArray::new(py, self.obs_type, table)?,
+            obs: Numbers::new(py, self.obs_type, table)?,
             rewards: PyArray1::zeros(py, n, false).try_readwrite()?,
             terminated: PyArray1::zeros(py, n, false).try_readwrite()?,
             truncated: PyArray1::zeros(py, n, false).try_readwrite()?,
-            final_obs: ObsArray::new(py, self.obs_type, table)?,
+            final_obs: Numbers::new(py, self.obs_type, table)?,
         };
         self.step(py, &actions, &mut out)?;
         let result = PyDict::new(py);
@@ -237,11 +196,11 @@ impl VecEnv {
         let actions = self.parse_actions(actions)?;
         let (row, table) = ([self.n_envs], [self.n_envs, self.spec.obs_dim()]);
         let mut out = Outputs {
-            obs: ObsArray::of(obs, "obs", self.obs_type, &table)?,
+            obs: Numbers::of(obs, "obs", self.obs_type, &table)?,
             rewards: output_array(rewards, "rewards", &row)?,
             terminated: output_flags(terminated, "terminated", &row)?,
             truncated: output_flags(truncated, "truncated", &row)?,
-            final_obs: ObsArray::of(final_obs, "final_obs", self.obs_type, &table)?,
+            final_obs: Numbers::of(final_obs, "final_obs", self.obs_type, &table)?,
         };
         self.step(py, &actions, &mut out)
     }

@@ -13,6 +13,7 @@ mod actions;
 mod cartpole;
 mod convert;
 mod env;
+mod env_arrays;
 mod env_state;
 mod errors;
 mod flags;
@@ -36,7 +37,6 @@ mod returns;
 mod rollout;
 mod spaces;
 mod team_arguments;
-mod team_arrays;
 mod team_env;
 mod threads;
 

@@ -10,11 +10,11 @@ use pyo3::types::{PyDict, PyTuple};
 use rlox_kernels::env::{self, MAX_ENVS, ObsType, TeamSpec, TeamVectorEnv, make_team_vec};
 
 use crate::convert::{parse_seeds, parse_size};
+use crate::env_arrays::{Numbers, Outputs, ViewArrays};
 use crate::errors::raise;
 use crate::locks::lock;
 use crate::memory::check_room;
 use crate::team_arguments::{parse_actions, parse_options};
-use crate::team_arrays::{Numbers, Outputs, ViewArrays};
 use crate::{env_state, spaces};
 
 /// Return the ids that `MultiAgentVecEnv` builds.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::vec::{check_n_envs, seeded_streams};
+use super::vec::{MAX_ENVS, seeded_streams};
 use super::{ActionSpace, Actions, ObsMut, ObsType, Observed, TeamEnv, TeamSpec, VecEnvState};
-use crate::error::{KernelError, Result, StateError, check_len};
+use crate::error::{KernelError, Result, StateError, check_len, check_size};
 use crate::rng::Pcg64;
 
 /// What `n` envs show before a step, of `a` agents each.
@@ -92,7 +92,7 @@ impl<E: TeamEnv> TeamVecEnv<E> {
     /// [`KernelError::NoEntropy`]; [`KernelError::Env`] for a spec whose sizes do not fit together, and
     /// whatever `make` fails with.
     pub fn new(n_envs: usize, mut make: impl FnMut() -> Result<E>) -> Result<Self> {
-        check_n_envs(n_envs)?;
+        check_size("n", n_envs, MAX_ENVS)?;
         let out_of_memory = |_| KernelError::OutOfMemory { name: "n", requested: n_envs };
         let (mut envs, mut elapsed) = (Vec::new(), Vec::new());
         envs.try_reserve_exact(n_envs).map_err(out_of_memory)?;

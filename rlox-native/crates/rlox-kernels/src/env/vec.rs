@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Action, Actions, Env, EnvSpec, ObsMut, ObsType, Observed};
-use crate::error::{KernelError, Result, StateError, check_len, check_range};
+use crate::error::{KernelError, Result, StateError, check_len, check_range, check_size};
 use crate::rng::{Pcg64, halves};
 use crate::threads::{self, Meter};
 
@@ -69,16 +69,6 @@ impl VecEnvState {
         }
         self.rng.iter().map(|&words| Pcg64::from_words(words)).collect()
     }
-}
-
-/// Checks that a vector env of `n_envs` envs is possible.
-#[expect(clippy::cast_precision_loss, reason = "only for the message")]
-pub(super) fn check_n_envs(n_envs: usize) -> Result<()> {
-    if (1..=MAX_ENVS).contains(&n_envs) {
-        return Ok(());
-    }
-    let (high, value) = (MAX_ENVS as f64, n_envs as f64);
-    Err(KernelError::Range { name: "n", low: 1.0, high, value })
 }
 
 /// A stream for each of `n_envs` envs, seeded by the operating system.
@@ -161,7 +151,7 @@ impl<E: Env> VecEnv<E> {
     /// [`KernelError::NoEntropy`]; [`KernelError::Env`] for a spec whose sizes do not fit together, and
     /// whatever `make` fails with.
     pub fn new(n_envs: usize, mut make: impl FnMut() -> Result<E>) -> Result<Self> {
-        check_n_envs(n_envs)?;
+        check_size("n", n_envs, MAX_ENVS)?;
         let out_of_memory = |_| KernelError::OutOfMemory { name: "n", requested: n_envs };
         let (mut envs, mut elapsed) = (Vec::new(), Vec::new());
         envs.try_reserve_exact(n_envs).map_err(out_of_memory)?;
@@ -198,27 +188,18 @@ struct Block<'a, E: Env> {
 }
 
 impl<E: Env> Block<'_, E> {
-    /// The first `n` envs and the others.
-    fn split(self, n: usize, obs_dim: usize) -> (Self, Self) {
-        let (envs, other_envs) = self.envs.split_at_mut(n);
-        let (elapsed, other_elapsed) = self.elapsed.split_at_mut(n);
-        let (rngs, other_rngs) = self.rngs.split_at_mut(n);
-        let (obs, other_obs) = self.obs.split_at_mut(n * obs_dim);
-        let (rewards, other_rewards) = self.rewards.split_at_mut(n);
-        let (terminated, other_terminated) = self.terminated.split_at_mut(n);
-        let (truncated, other_truncated) = self.truncated.split_at_mut(n);
-        let (final_obs, other_final_obs) = self.final_obs.split_at_mut(n * obs_dim);
-        let others = Self {
-            envs: other_envs,
-            elapsed: other_elapsed,
-            rngs: other_rngs,
-            obs: other_obs,
-            rewards: other_rewards,
-            terminated: other_terminated,
-            truncated: other_truncated,
-            final_obs: other_final_obs,
-        };
-        (Self { envs, elapsed, rngs, obs, rewards, terminated, truncated, final_obs }, others)
+    /// Splits off the first `n` envs.
+    fn split_off(&mut self, n: usize, obs_dim: usize) -> Self {
+        Self {
+            envs: self.envs.split_off_mut(..n).unwrap_or_default(),
+            elapsed: self.elapsed.split_off_mut(..n).unwrap_or_default(),
+            rngs: self.rngs.split_off_mut(..n).unwrap_or_default(),
+            obs: self.obs.split_off_mut(..n * obs_dim).unwrap_or_default(),
+            rewards: self.rewards.split_off_mut(..n).unwrap_or_default(),
+            terminated: self.terminated.split_off_mut(..n).unwrap_or_default(),
+            truncated: self.truncated.split_off_mut(..n).unwrap_or_default(),
+            final_obs: self.final_obs.split_off_mut(..n * obs_dim).unwrap_or_default(),
+        }
     }
 
     /// Advances every env with the next of `actions` and begins an episode where one ended.
@@ -316,10 +297,8 @@ impl<E: Env> VectorEnv for VecEnv<E> {
         let mut blocks = Vec::with_capacity(n_envs.div_ceil(BLOCK));
         let mut rest = actions;
         while block.envs.len() > BLOCK {
-            let (first, others) = block.split(BLOCK, obs_dim);
-            blocks.push((first, rest.clone()));
+            blocks.push((block.split_off(BLOCK, obs_dim), rest.clone()));
             rest.nth(BLOCK - 1);
-            block = others;
         }
         blocks.push((block, rest));
         threads::for_each(blocks, helpers, |(mut block, actions)| {

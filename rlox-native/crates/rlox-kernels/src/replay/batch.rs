@@ -65,9 +65,7 @@ impl<'a> Batch<'a> {
         let mut blocks = Vec::with_capacity(self.rewards.len().div_ceil(n));
         let mut rest = self.reborrow();
         while rest.rewards.len() > n {
-            let (block, others) = rest.split_at(n, layout);
-            blocks.push(block);
-            rest = others;
+            blocks.push(rest.split_off(n, layout));
         }
         blocks.push(rest);
         blocks
@@ -85,28 +83,18 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// The first `n` rows, and the others.
-    fn split_at(self, n: usize, layout: &Layout) -> (Self, Self) {
-        let (obs, other_obs) = self.obs.split_at(n * layout.obs.len);
-        let (actions, other_actions) = self.actions.split_at(n * layout.action.len);
-        let (rewards, other_rewards) = self.rewards.split_at_mut(n);
-        let (terminated, other_terminated) = self.terminated.split_at_mut(n);
-        let (truncated, other_truncated) = self.truncated.split_at_mut(n);
-        let next_obs = self.next_obs.map(|values| values.split_at(n * layout.obs.len));
-        let (next_obs, other_next_obs) = next_obs.unzip();
-        let discounts = self.discounts.map(|discounts| discounts.split_at_mut(n));
-        let (discounts, other_discounts) = discounts.unzip();
-        let first = Batch { obs, next_obs, actions, rewards, terminated, truncated, discounts };
-        let others = Batch {
-            obs: other_obs,
-            next_obs: other_next_obs,
-            actions: other_actions,
-            rewards: other_rewards,
-            terminated: other_terminated,
-            truncated: other_truncated,
-            discounts: other_discounts,
-        };
-        (first, others)
+    /// Splits off the first `n` rows.
+    fn split_off(&mut self, n: usize, layout: &Layout) -> Self {
+        let obs_size = n * layout.obs.len;
+        Batch {
+            obs: self.obs.split_off(obs_size),
+            next_obs: self.next_obs.as_mut().map(|values| values.split_off(obs_size)),
+            actions: self.actions.split_off(n * layout.action.len),
+            rewards: self.rewards.split_off_mut(..n).unwrap_or_default(),
+            terminated: self.terminated.split_off_mut(..n).unwrap_or_default(),
+            truncated: self.truncated.split_off_mut(..n).unwrap_or_default(),
+            discounts: self.discounts.as_mut().and_then(|discounts| discounts.split_off_mut(..n)),
+        }
     }
 }
 

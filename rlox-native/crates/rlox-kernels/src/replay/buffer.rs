@@ -1,4 +1,4 @@
-//! A replay buffer over any way of drawing.
+//! A replay buffer over any way of drawing, and the one that draws all transitions alike.
 
 use super::batch::{Batch, Sequences, Transitions};
 use super::layout::Layout;
@@ -226,4 +226,42 @@ pub(super) fn reserve<T>(drawn: &mut Vec<T>, n: usize) -> Result<()> {
     drawn.clear();
     let out_of_memory = |_| KernelError::OutOfMemory { name: "batch_size", requested: n };
     drawn.try_reserve(n).map_err(out_of_memory)
+}
+
+/// Draws uniformly: with a seed, the slots of `numpy.random.default_rng(seed).integers(len, size=n)`.
+#[derive(Debug)]
+pub struct Uniform;
+
+/// A ring of the last transitions, drawn from uniformly with replacement.
+pub type UniformReplay = Replay<Uniform>;
+
+impl UniformReplay {
+    /// An empty buffer that draws from `stream`.
+    ///
+    /// # Errors
+    /// [`KernelError::Range`] for a size of 0,
+    /// [`KernelError::OutOfMemory`].
+    pub fn new(layout: Layout, stream: Stream) -> Result<Self> {
+        Ok(Self::of(Ring::new(layout)?, Uniform, stream))
+    }
+}
+
+impl Draw for Uniform {
+    type Given<'a> = ();
+    type Drawn<'a> = ();
+    type Saved<'a> = ();
+
+    #[expect(clippy::cast_possible_truncation, reason = "a slot is less than a usize")]
+    fn choose(
+        &mut self,
+        ring: &Ring,
+        stream: &mut Stream,
+        n: usize,
+        slots: &mut Vec<usize>,
+        (): &mut (),
+    ) -> Result<()> {
+        let stored = ring.len() as u64;
+        slots.extend((0..n).map(|_| stream.below(stored) as usize));
+        Ok(())
+    }
 }

@@ -1,7 +1,7 @@
 //! Sizes and types of a buffer, and where the parts of a transition lie.
 
 use super::values::{DType, Values};
-use crate::error::{KernelError, Result, check_len, check_range};
+use crate::error::{KernelError, Result, check_len, check_range, check_size};
 
 /// A cache line: records up to this size never straddle two, and the first begins at one.
 pub(super) const LINE: usize = 64;
@@ -64,16 +64,8 @@ impl NStep {
 
     fn check(&self, capacity: usize) -> Result<()> {
         check_range("gamma", self.gamma, 0.0, 1.0)?;
-        for (name, size, largest) in
-            [("n_envs", self.n_envs, capacity), ("n_step", self.n_step, usize::MAX)]
-        {
-            #[expect(clippy::cast_precision_loss, reason = "for a message")]
-            if size == 0 || size > largest {
-                let (value, high) = (size as f64, largest as f64);
-                return Err(KernelError::Range { name, low: 1.0, high, value });
-            }
-        }
-        Ok(())
+        check_size("n_envs", self.n_envs, capacity)?;
+        check_size("n_step", self.n_step, usize::MAX)
     }
 }
 
@@ -129,16 +121,9 @@ pub(super) struct Parts {
 
 impl Parts {
     pub(super) fn new(layout: &Layout) -> Result<Self> {
-        let fields = [
-            ("capacity", layout.capacity),
-            ("obs_dim", layout.obs.len),
-            ("act_dim", layout.action.len),
-        ];
-        for (name, size) in fields {
-            if size == 0 {
-                return Err(KernelError::Range { name, low: 1.0, high: f64::INFINITY, value: 0.0 });
-            }
-        }
+        check_size("capacity", layout.capacity, usize::MAX)?;
+        check_size("obs_dim", layout.obs.len, usize::MAX)?;
+        check_size("act_dim", layout.action.len, usize::MAX)?;
         layout.n_step.check(layout.capacity)?;
         if layout.frames > 0 {
             let whole = layout.obs.len - layout.obs.len % layout.frames;

@@ -11,7 +11,6 @@ mod batch;
 mod buffer;
 mod hindsight;
 mod layout;
-mod normalizer;
 mod offline;
 mod pages;
 mod prioritized;
@@ -20,15 +19,13 @@ mod stream;
 mod streams;
 mod tiered;
 mod tree;
-mod uniform;
 mod values;
 
 pub use batch::{Batch, Sequences, Transitions};
-pub use buffer::{Draw, Replay};
+pub use buffer::{Draw, Replay, Uniform, UniformReplay};
 pub use hindsight::{Goals, Hindsight, HindsightReplay, Relabelled, Selection};
 pub use layout::{Field, Layout, NStep};
-pub use normalizer::{NORMALIZER_EPSILON, Normalizer};
-pub use offline::{OfflineDataset, Trajectories};
+pub use offline::{NORMALIZER_EPSILON, Normalizer, OfflineDataset, Trajectories};
 pub use prioritized::{
     Importance, MAX_PRIORITY, MIN_PRIORITY, Prioritized, PrioritizedReplay, PriorityState,
 };
@@ -36,5 +33,4 @@ pub use ring::Ring;
 pub use stream::Stream;
 pub use streams::{SequenceReplay, Streams, StreamsState};
 pub use tiered::TieredReplay;
-pub use uniform::{Uniform, UniformReplay};
-pub use values::{DType, Values, ValuesMut};
+pub use values::{DType, Element, Values, ValuesMut};

@@ -1,12 +1,14 @@
 //! A recorded dataset: drawn from, never written to.
 
+use bytemuck::cast_slice;
+
 use super::batch::{Batch, Transitions};
 use super::buffer::reserve;
 use super::layout::Layout;
-use super::normalizer::Normalizer;
 use super::ring::Ring;
 use super::ring::sequences::check_pieces;
 use super::stream::Stream;
+use super::values::{DType, Values};
 use crate::error::{KernelError, Result, check_len};
 
 /// Recorded episodes, drawn from by transitions and by pieces.
@@ -191,4 +193,66 @@ fn returns(rewards: &[f32], bounds: &[usize]) -> (Vec<f64>, Vec<f32>) {
         })
         .collect();
     (returns, returns_to_go)
+}
+
+/// Added to the standard deviation of every number of an observation.
+///
+/// S. Fujimoto and S. Gu, "A Minimalist Approach to Offline Reinforcement Learning", 2021, equation 6.
+pub const NORMALIZER_EPSILON: f64 = 1e-3;
+
+/// What observations are normalised with, a number for each of theirs: `(obs - mean) / scale`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Normalizer {
+    /// The mean over all observations.
+    pub mean: Vec<f64>,
+    /// The standard deviation, plus [`NORMALIZER_EPSILON`].
+    pub scale: Vec<f64>,
+}
+
+impl Normalizer {
+    /// The statistics of `len` numbers per observation; `None` for observations of integers.
+    pub(super) fn of(obs: Values<'_>, len: usize) -> Option<Self> {
+        match obs.dtype() {
+            DType::F32 => Some(Self::of_floats::<f32>(cast_slice(obs.bytes()), len)),
+            DType::F64 => Some(Self::of_floats::<f64>(cast_slice(obs.bytes()), len)),
+            DType::U8 | DType::I32 | DType::I64 => None,
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a dataset has fewer than 2^53 rows")]
+    fn of_floats<T: Copy + Into<f64>>(values: &[T], len: usize) -> Self {
+        let rows = || values.chunks_exact(len);
+        let n = rows().len() as f64;
+        let mut mean = vec![0.0; len];
+        for row in rows() {
+            mean.iter_mut().zip(row).for_each(|(mean, &value)| *mean += value.into());
+        }
+        for mean in &mut mean {
+            *mean /= n;
+        }
+        let mut squares = vec![0.0; len];
+        for row in rows() {
+            for ((squares, mean), &value) in squares.iter_mut().zip(&mean).zip(row) {
+                *squares += (value.into() - mean).powi(2);
+            }
+        }
+        let scale = squares.iter().map(|squares| (squares / n).sqrt() + NORMALIZER_EPSILON);
+        Self { scale: scale.collect(), mean }
+    }
+
+    /// Normalises the bytes of one observation.
+    #[expect(clippy::cast_possible_truncation, reason = "an observation keeps its type")]
+    pub(super) fn apply(&self, dtype: DType, obs: &mut [u8]) {
+        let moments = self.mean.iter().zip(&self.scale);
+        for (bytes, (mean, scale)) in obs.chunks_exact_mut(dtype.size()).zip(moments) {
+            if dtype == DType::F32 {
+                let x: f32 = bytemuck::pod_read_unaligned(bytes);
+                let normalized = ((f64::from(x) - mean) / scale) as f32;
+                bytes.copy_from_slice(&normalized.to_ne_bytes());
+            } else {
+                let x: f64 = bytemuck::pod_read_unaligned(bytes);
+                bytes.copy_from_slice(&((x - mean) / scale).to_ne_bytes());
+            }
+        }
+    }
 }

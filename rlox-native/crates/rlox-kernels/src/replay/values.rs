@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use bytemuck::{cast_slice, cast_slice_mut, pod_read_unaligned};
+use bytemuck::{Pod, cast_slice, cast_slice_mut, pod_read_unaligned};
 
 /// The type of the elements of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,9 +41,7 @@ impl DType {
             Self::F64 => "float64",
         }
     }
-}
 
-impl DType {
     /// The element in some bytes, as many as there are of one.
     #[expect(clippy::cast_precision_loss, reason = "for distances")]
     pub(super) fn to_f64(self, bytes: &[u8]) -> f64 {
@@ -57,148 +55,106 @@ impl DType {
     }
 }
 
+/// A type of which a buffer can hold elements.
+pub trait Element: Pod {
+    /// Its name.
+    const DTYPE: DType;
+}
+
+macro_rules! elements {
+    ($($type:ty => $dtype:ident),*) => {$(
+        impl Element for $type {
+            const DTYPE: DType = DType::$dtype;
+        }
+    )*};
+}
+
+elements!(u8 => U8, i32 => I32, i64 => I64, f32 => F32, f64 => F64);
+
 /// Elements to read.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Values<'a> {
-    /// Elements of [`DType::U8`].
-    U8(&'a [u8]),
-    /// Elements of [`DType::I32`].
-    I32(&'a [i32]),
-    /// Elements of [`DType::I64`].
-    I64(&'a [i64]),
-    /// Elements of [`DType::F32`].
-    F32(&'a [f32]),
-    /// Elements of [`DType::F64`].
-    F64(&'a [f64]),
+pub struct Values<'a> {
+    dtype: DType,
+    bytes: &'a [u8],
 }
 
 impl<'a> Values<'a> {
+    /// Those of a slice.
+    #[must_use]
+    pub fn of<T: Element>(elements: &'a [T]) -> Self {
+        Self { dtype: T::DTYPE, bytes: cast_slice(elements) }
+    }
+
     /// The type of the elements.
     #[must_use]
     pub const fn dtype(self) -> DType {
-        match self {
-            Self::U8(_) => DType::U8,
-            Self::I32(_) => DType::I32,
-            Self::I64(_) => DType::I64,
-            Self::F32(_) => DType::F32,
-            Self::F64(_) => DType::F64,
-        }
+        self.dtype
     }
 
     /// How many elements there are.
     #[must_use]
     pub const fn len(self) -> usize {
-        match self {
-            Self::U8(values) => values.len(),
-            Self::I32(values) => values.len(),
-            Self::I64(values) => values.len(),
-            Self::F32(values) => values.len(),
-            Self::F64(values) => values.len(),
-        }
+        self.bytes.len() / self.dtype.size()
     }
 
     /// Whether there are no elements.
     #[must_use]
     pub const fn is_empty(self) -> bool {
-        self.len() == 0
+        self.bytes.is_empty()
     }
 
     /// Where the first NaN or infinity is.
     pub(super) fn first_non_finite(self) -> Option<usize> {
-        match self {
-            Self::F32(values) => values.iter().position(|value| !value.is_finite()),
-            Self::F64(values) => values.iter().position(|value| !value.is_finite()),
-            Self::U8(_) | Self::I32(_) | Self::I64(_) => None,
+        match self.dtype {
+            DType::F32 => cast_slice(self.bytes).iter().position(|value: &f32| !value.is_finite()),
+            DType::F64 => cast_slice(self.bytes).iter().position(|value: &f64| !value.is_finite()),
+            DType::U8 | DType::I32 | DType::I64 => None,
         }
     }
 
     /// Some of the elements.
     pub(super) fn part(self, range: Range<usize>) -> Self {
-        match self {
-            Self::U8(values) => Self::U8(&values[range]),
-            Self::I32(values) => Self::I32(&values[range]),
-            Self::I64(values) => Self::I64(&values[range]),
-            Self::F32(values) => Self::F32(&values[range]),
-            Self::F64(values) => Self::F64(&values[range]),
-        }
+        let size = self.dtype.size();
+        Self { bytes: &self.bytes[range.start * size..range.end * size], ..self }
     }
 
     pub(super) fn bytes(self) -> &'a [u8] {
-        match self {
-            Self::U8(values) => values,
-            Self::I32(values) => cast_slice(values),
-            Self::I64(values) => cast_slice(values),
-            Self::F32(values) => cast_slice(values),
-            Self::F64(values) => cast_slice(values),
-        }
+        self.bytes
     }
 }
 
 /// Elements to write.
 #[derive(Debug, PartialEq)]
-pub enum ValuesMut<'a> {
-    /// Elements of [`DType::U8`].
-    U8(&'a mut [u8]),
-    /// Elements of [`DType::I32`].
-    I32(&'a mut [i32]),
-    /// Elements of [`DType::I64`].
-    I64(&'a mut [i64]),
-    /// Elements of [`DType::F32`].
-    F32(&'a mut [f32]),
-    /// Elements of [`DType::F64`].
-    F64(&'a mut [f64]),
+pub struct ValuesMut<'a> {
+    dtype: DType,
+    bytes: &'a mut [u8],
 }
 
 impl<'a> ValuesMut<'a> {
-    /// The first `n` elements, and the others.
-    pub(super) fn split_at(self, n: usize) -> (Self, Self) {
-        fn halves<'a, T, V>(
-            values: &'a mut [T],
-            n: usize,
-            of: impl Fn(&'a mut [T]) -> V,
-        ) -> (V, V) {
-            let (first, others) = values.split_at_mut(n);
-            (of(first), of(others))
-        }
-        match self {
-            Self::U8(values) => halves(values, n, Self::U8),
-            Self::I32(values) => halves(values, n, Self::I32),
-            Self::I64(values) => halves(values, n, Self::I64),
-            Self::F32(values) => halves(values, n, Self::F32),
-            Self::F64(values) => halves(values, n, Self::F64),
-        }
+    /// Those of a slice.
+    #[must_use]
+    pub fn of<T: Element>(elements: &'a mut [T]) -> Self {
+        Self { dtype: T::DTYPE, bytes: cast_slice_mut(elements) }
+    }
+
+    /// Splits off the first `n` elements.
+    pub(super) fn split_off(&mut self, n: usize) -> Self {
+        let bytes = self.bytes.split_off_mut(..n * self.dtype.size()).unwrap_or_default();
+        Self { dtype: self.dtype, bytes }
     }
 
     /// The same elements for a while.
     pub(super) fn reborrow(&mut self) -> ValuesMut<'_> {
-        match self {
-            Self::U8(values) => ValuesMut::U8(values),
-            Self::I32(values) => ValuesMut::I32(values),
-            Self::I64(values) => ValuesMut::I64(values),
-            Self::F32(values) => ValuesMut::F32(values),
-            Self::F64(values) => ValuesMut::F64(values),
-        }
+        ValuesMut { dtype: self.dtype, bytes: self.bytes }
     }
 
     /// The same elements, to read.
     #[must_use]
     pub const fn as_values(&self) -> Values<'_> {
-        match self {
-            Self::U8(values) => Values::U8(values),
-            Self::I32(values) => Values::I32(values),
-            Self::I64(values) => Values::I64(values),
-            Self::F32(values) => Values::F32(values),
-            Self::F64(values) => Values::F64(values),
-        }
+        Values { dtype: self.dtype, bytes: self.bytes }
     }
 
     pub(super) fn bytes(&mut self) -> &mut [u8] {
-        match self {
-            Self::U8(values) => values,
-            Self::I32(values) => cast_slice_mut(values),
-            Self::I64(values) => cast_slice_mut(values),
-            Self::F32(values) => cast_slice_mut(values),
-            Self::F64(values) => cast_slice_mut(values),
-        }
+        self.bytes
     }
 }

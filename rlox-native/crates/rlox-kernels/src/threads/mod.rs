@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use rayon_core::{ThreadPool, ThreadPoolBuilder, Yield};
 
-use crate::error::{KernelError, Result};
+use crate::error::{Result, check_size};
 use job::{Help, Job, Taken};
 pub use meter::Meter;
 use pauses::Pauses;
@@ -60,19 +60,11 @@ struct Pool {
 /// Sets how many threads a kernel may use, the calling one included; `None` stands for one per core.
 ///
 /// # Errors
-/// [`KernelError::Range`] for a number outside `[1, MAX_THREADS]`.
-#[expect(clippy::cast_precision_loss, reason = "only for the message")]
+/// [`Range`](crate::KernelError::Range) for a number outside `[1, MAX_THREADS]`.
 pub fn set_limit(threads: Option<usize>) -> Result<()> {
-    match threads {
-        Some(n) if !(1..=MAX_THREADS).contains(&n) => {
-            let (high, value) = (MAX_THREADS as f64, n as f64);
-            Err(KernelError::Range { name: "n", low: 1.0, high, value })
-        }
-        _ => {
-            LIMIT.store(threads.unwrap_or(0), Relaxed);
-            Ok(())
-        }
-    }
+    threads.map_or(Ok(()), |n| check_size("n", n, MAX_THREADS))?;
+    LIMIT.store(threads.unwrap_or(0), Relaxed);
+    Ok(())
 }
 
 /// How many threads a kernel may use, the calling one included.

@@ -7,7 +7,7 @@ use numpy::{
 use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyFloat;
-use rlox_kernels::replay::{DType, Values, ValuesMut};
+use rlox_kernels::replay::{self, DType, Values, ValuesMut};
 
 use super::numbers::Number;
 use crate::convert::{as_real_array, check_shape, numpy_call, output_array, real_array};
@@ -117,98 +117,77 @@ fn check_axes(name: &'static str, got: &[usize], expected: &Expected<'_>) -> PyR
     check_shape(name, got, expected.like, shape)
 }
 
-/// Numbers of one of a buffer's types, to read.
-pub(super) enum ValueArray<'py> {
-    U8(Cells<'py, u8>),
-    I32(Cells<'py, i32>),
-    I64(Cells<'py, i64>),
-    F32(Cells<'py, f32>),
-    F64(Cells<'py, f64>),
+/// Evaluates an expression of the Rust type of a [`DType`].
+macro_rules! of_dtype {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        match $dtype {
+            DType::U8 => of_dtype!(u8, $T, $body),
+            DType::I32 => of_dtype!(i32, $T, $body),
+            DType::I64 => of_dtype!(i64, $T, $body),
+            DType::F32 => of_dtype!(f32, $T, $body),
+            DType::F64 => of_dtype!(f64, $T, $body),
+        }
+    };
+    ($type:ty, $T:ident, $body:expr) => {{
+        type $T = $type;
+        $body
+    }};
 }
 
-impl<'py> ValueArray<'py> {
-    pub(super) fn read(
-        object: &Bound<'py, PyAny>,
-        name: &'static str,
-        dtype: DType,
-        expected: &Expected<'_>,
-    ) -> PyResult<Self> {
-        Ok(match dtype {
-            DType::U8 => Self::U8(read(object, name, expected)?),
-            DType::I32 => Self::I32(read(object, name, expected)?),
-            DType::I64 => Self::I64(read(object, name, expected)?),
-            DType::F32 => Self::F32(read(object, name, expected)?),
-            DType::F64 => Self::F64(read(object, name, expected)?),
-        })
-    }
+/// Numbers of one of a buffer's types, to read.
+pub(super) trait ValueArray {
+    fn values(&self) -> PyResult<Values<'_>>;
+}
 
-    pub(super) fn values(&self) -> PyResult<Values<'_>> {
-        Ok(match self {
-            Self::U8(cells) => Values::U8(cells.as_slice()?),
-            Self::I32(cells) => Values::I32(cells.as_slice()?),
-            Self::I64(cells) => Values::I64(cells.as_slice()?),
-            Self::F32(cells) => Values::F32(cells.as_slice()?),
-            Self::F64(cells) => Values::F64(cells.as_slice()?),
-        })
+impl<T: Number + replay::Element> ValueArray for Cells<'_, T> {
+    fn values(&self) -> PyResult<Values<'_>> {
+        Ok(Values::of(self.as_slice()?))
     }
+}
+
+/// `object` as numbers of a buffer's type.
+pub(super) fn read_values<'py>(
+    object: &Bound<'py, PyAny>,
+    name: &'static str,
+    dtype: DType,
+    expected: &Expected<'_>,
+) -> PyResult<Box<dyn ValueArray + 'py>> {
+    of_dtype!(dtype, T => Ok(Box::new(read::<T>(object, name, expected)?)))
 }
 
 /// Numbers of one of a buffer's types, to write.
-pub(super) enum OutArray<'py> {
-    U8(PyReadwriteArrayDyn<'py, u8>),
-    I32(PyReadwriteArrayDyn<'py, i32>),
-    I64(PyReadwriteArrayDyn<'py, i64>),
-    F32(PyReadwriteArrayDyn<'py, f32>),
-    F64(PyReadwriteArrayDyn<'py, f64>),
+pub(super) trait OutArray<'py> {
+    fn values(&mut self) -> PyResult<ValuesMut<'_>>;
+    fn object(&self) -> &Bound<'py, PyAny>;
 }
 
-impl<'py> OutArray<'py> {
-    /// A new array, to be overwritten.
-    pub(super) fn new(py: Python<'py>, dtype: DType, shape: &[usize]) -> PyResult<Self> {
-        Ok(match dtype {
-            DType::U8 => Self::U8(empty(py, shape)?.try_readwrite()?),
-            DType::I32 => Self::I32(empty(py, shape)?.try_readwrite()?),
-            DType::I64 => Self::I64(empty(py, shape)?.try_readwrite()?),
-            DType::F32 => Self::F32(empty(py, shape)?.try_readwrite()?),
-            DType::F64 => Self::F64(empty(py, shape)?.try_readwrite()?),
-        })
+impl<'py, T: Element + replay::Element> OutArray<'py> for PyReadwriteArrayDyn<'py, T> {
+    fn values(&mut self) -> PyResult<ValuesMut<'_>> {
+        Ok(ValuesMut::of(self.as_slice_mut()?))
     }
 
-    /// An array of the caller's.
-    pub(super) fn of(
-        object: &Bound<'py, PyAny>,
-        name: &'static str,
-        dtype: DType,
-        shape: &[usize],
-    ) -> PyResult<Self> {
-        Ok(match dtype {
-            DType::U8 => Self::U8(caller_array(object, name, shape)?),
-            DType::I32 => Self::I32(caller_array(object, name, shape)?),
-            DType::I64 => Self::I64(caller_array(object, name, shape)?),
-            DType::F32 => Self::F32(caller_array(object, name, shape)?),
-            DType::F64 => Self::F64(caller_array(object, name, shape)?),
-        })
+    fn object(&self) -> &Bound<'py, PyAny> {
+        self.as_any()
     }
+}
 
-    pub(super) fn values(&mut self) -> PyResult<ValuesMut<'_>> {
-        Ok(match self {
-            Self::U8(array) => ValuesMut::U8(array.as_slice_mut()?),
-            Self::I32(array) => ValuesMut::I32(array.as_slice_mut()?),
-            Self::I64(array) => ValuesMut::I64(array.as_slice_mut()?),
-            Self::F32(array) => ValuesMut::F32(array.as_slice_mut()?),
-            Self::F64(array) => ValuesMut::F64(array.as_slice_mut()?),
-        })
-    }
+/// A new array, to be overwritten.
+pub(super) fn new_values<'py>(
+    py: Python<'py>,
+    dtype: DType,
+    shape: &[usize],
+) -> PyResult<Box<dyn OutArray<'py> + 'py>> {
+    of_dtype!(dtype, T => Ok(Box::new(empty::<T>(py, shape)?.try_readwrite()?)))
+}
 
-    pub(super) fn object(&self) -> &Bound<'py, PyAny> {
-        match self {
-            Self::U8(array) => array.as_any(),
-            Self::I32(array) => array.as_any(),
-            Self::I64(array) => array.as_any(),
-            Self::F32(array) => array.as_any(),
-            Self::F64(array) => array.as_any(),
-        }
-    }
+/// An array of the caller's.
+pub(super) fn caller_values<'py>(
+    object: &Bound<'py, PyAny>,
+    name: &'static str,
+    dtype: DType,
+    shape: &[usize],
+) -> PyResult<Box<dyn OutArray<'py> + 'py>> {
+    of_dtype!(dtype, T => Ok(Box::new(caller_array::<T>(object, name, shape)?)))
 }
 
 /// Beyond so many elements, NumPy is asked for memory in a way that can fail.
@@ -281,13 +260,7 @@ pub(super) fn parse_dtype(
     let py = object.py();
     let found = numpy_call(py, "dtype", (object,)).ok().and_then(|dtype| {
         let dtype = dtype.cast_into::<numpy::PyArrayDescr>().ok()?;
-        let is = |candidate: &DType| match candidate {
-            DType::U8 => dtype.is_equiv_to(&u8::get_dtype(py)),
-            DType::I32 => dtype.is_equiv_to(&i32::get_dtype(py)),
-            DType::I64 => dtype.is_equiv_to(&i64::get_dtype(py)),
-            DType::F32 => dtype.is_equiv_to(&f32::get_dtype(py)),
-            DType::F64 => dtype.is_equiv_to(&f64::get_dtype(py)),
-        };
+        let is = |found: &DType| of_dtype!(found, T => dtype.is_equiv_to(&T::get_dtype(py)));
         allowed.iter().copied().find(is)
     });
     found.ok_or_else(|| {

@@ -7,14 +7,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_kernels::replay::Batch;
 
-use super::arrays::{OutArray, caller_array, caller_flags, zeros};
+use super::arrays::{OutArray, caller_array, caller_flags, caller_values, new_values, zeros};
 use super::fields::Fields;
 
 /// The arrays of a batch, borrowed for writing.
 pub(super) struct BatchArrays<'py> {
-    obs: OutArray<'py>,
-    next_obs: Option<OutArray<'py>>,
-    actions: OutArray<'py>,
+    obs: Box<dyn OutArray<'py> + 'py>,
+    next_obs: Option<Box<dyn OutArray<'py> + 'py>>,
+    actions: Box<dyn OutArray<'py> + 'py>,
     rewards: PyReadwriteArrayDyn<'py, f32>,
     terminated: PyReadwriteArrayDyn<'py, bool>,
     truncated: PyReadwriteArrayDyn<'py, bool>,
@@ -35,7 +35,7 @@ impl<'py> BatchArrays<'py> {
     pub(super) fn new(py: Python<'py>, fields: &Fields, axes: &[usize]) -> PyResult<Self> {
         let obs = [axes, &fields.obs[..]].concat();
         let mut arrays = Self::without_next_obs(py, fields, axes)?;
-        arrays.next_obs = Some(OutArray::new(py, fields.layout.obs.dtype, &obs)?);
+        arrays.next_obs = Some(new_values(py, fields.layout.obs.dtype, &obs)?);
         Ok(arrays)
     }
 
@@ -48,9 +48,9 @@ impl<'py> BatchArrays<'py> {
         let obs = [axes, &fields.obs[..]].concat();
         let action = [axes, &fields.action[..]].concat();
         Ok(Self {
-            obs: OutArray::new(py, fields.layout.obs.dtype, &obs)?,
+            obs: new_values(py, fields.layout.obs.dtype, &obs)?,
             next_obs: None,
-            actions: OutArray::new(py, fields.layout.action.dtype, &action)?,
+            actions: new_values(py, fields.layout.action.dtype, &action)?,
             rewards: zeros(py, axes)?.try_readwrite()?,
             terminated: zeros(py, axes)?.try_readwrite()?,
             truncated: zeros(py, axes)?.try_readwrite()?,
@@ -65,11 +65,11 @@ impl<'py> BatchArrays<'py> {
         let (obs_dtype, act_dtype) = (fields.layout.obs.dtype, fields.layout.action.dtype);
         let next_obs = out.get_item("next_obs")?;
         Ok(Self {
-            obs: OutArray::of(&item(out, "obs")?, "obs", obs_dtype, &obs)?,
+            obs: caller_values(&item(out, "obs")?, "obs", obs_dtype, &obs)?,
             next_obs: next_obs
-                .map(|array| OutArray::of(&array, "next_obs", obs_dtype, &obs))
+                .map(|array| caller_values(&array, "next_obs", obs_dtype, &obs))
                 .transpose()?,
-            actions: OutArray::of(&item(out, "actions")?, "actions", act_dtype, &action)?,
+            actions: caller_values(&item(out, "actions")?, "actions", act_dtype, &action)?,
             rewards: caller_array(&item(out, "rewards")?, "rewards", &[n])?,
             terminated: caller_flags(&item(out, "terminated")?, "terminated", &[n])?,
             truncated: caller_flags(&item(out, "truncated")?, "truncated", &[n])?,
@@ -83,7 +83,7 @@ impl<'py> BatchArrays<'py> {
     pub(super) fn batch(&mut self) -> PyResult<Batch<'_>> {
         Ok(Batch {
             obs: self.obs.values()?,
-            next_obs: self.next_obs.as_mut().map(OutArray::values).transpose()?,
+            next_obs: self.next_obs.as_mut().map(|array| array.values()).transpose()?,
             actions: self.actions.values()?,
             rewards: self.rewards.as_slice_mut()?,
             terminated: self.terminated.as_slice_mut()?,

@@ -8,7 +8,7 @@ use pyo3::types::{PyBool, PyList, PySequence};
 use rlox_kernels::KernelError;
 use rlox_kernels::replay::{DType, Field, Layout, NStep, Transitions};
 
-use super::arrays::{Cells, Expected, ValueArray, read};
+use super::arrays::{Cells, Expected, ValueArray, read, read_values};
 use super::numbers::Number;
 use super::options::Options;
 use crate::convert::{as_real_array, check_shape, parse_real, parse_size};
@@ -148,12 +148,12 @@ fn element<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
 
 /// Transitions from Python, held for the time of a call.
 pub(super) struct Rows<'py> {
-    obs: ValueArray<'py>,
-    actions: ValueArray<'py>,
+    obs: Box<dyn ValueArray + 'py>,
+    actions: Box<dyn ValueArray + 'py>,
     rewards: Cells<'py, f32>,
     terminated: Vec<bool>,
     truncated: Vec<bool>,
-    next_obs: Option<ValueArray<'py>>,
+    next_obs: Option<Box<dyn ValueArray + 'py>>,
 }
 
 impl<'py> Rows<'py> {
@@ -169,7 +169,7 @@ impl<'py> Rows<'py> {
     ) -> PyResult<Self> {
         let row = |object: &Bound<'py, PyAny>, name, field: Field, shape: &[usize], like| {
             let optional = if field.len == 1 { shape.len() } else { 0 };
-            ValueArray::read(object, name, field.dtype, &Expected { shape, like, optional })
+            read_values(object, name, field.dtype, &Expected { shape, like, optional })
         };
         let Layout { obs: obs_field, action: action_field, .. } = fields.layout;
         let obs_row =
@@ -208,7 +208,7 @@ impl<'py> Rows<'py> {
         let rows = |object: &Bound<'py, PyAny>, name, field: Field, shape: &[usize]| {
             let optional = if field.len == 1 { shape.len() } else { 0 };
             let shape = &[&[n], shape].concat();
-            ValueArray::read(object, name, field.dtype, &Expected { shape, like, optional })
+            read_values(object, name, field.dtype, &Expected { shape, like, optional })
         };
         let Layout { obs: obs_field, action: action_field, .. } = fields.layout;
         Ok(Self {
@@ -234,7 +234,7 @@ impl<'py> Rows<'py> {
             rewards: self.rewards.as_slice()?,
             terminated: &self.terminated,
             truncated: &self.truncated,
-            next_obs: self.next_obs.as_ref().map(ValueArray::values).transpose()?,
+            next_obs: self.next_obs.as_ref().map(|array| array.values()).transpose()?,
         })
     }
 }

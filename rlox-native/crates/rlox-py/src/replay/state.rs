@@ -106,15 +106,12 @@ pub(super) fn export<'py, D: Draw, R: Send>(
                 return Ok(None);
             }
             buffer.ring().export(&mut batch, has_next)?;
-            let position = buffer.ring().position() as u64;
-            Ok(Some((position, buffer.stream().to_words(), more(&buffer))))
+            Ok(Some((buffer.ring().position(), buffer.stream().clone(), more(&buffer))))
         });
-        if let Some((position, words, more)) = exported.map_err(raise)? {
+        if let Some((position, stream, more)) = exported.map_err(raise)? {
             let state = arrays.into_dict(py, true)?;
             state.set_item("has_next_obs", &has_next_obs)?;
-            state.set_item("position", vector(py, &[position]))?;
-            state.set_item(N_ENVS, vector(py, &[fields.n_envs() as u64]))?;
-            state.set_item("rng", vector(py, &words))?;
+            state.update(rest(py, fields, position, &stream)?.as_mapping())?;
             return Ok((state, more));
         }
     }

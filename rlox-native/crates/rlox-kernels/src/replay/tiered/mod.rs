@@ -15,7 +15,7 @@ use super::ring::Ring;
 use super::ring::gather::{copy_column, copy_records};
 use super::ring::saved::changed;
 use super::stream::Stream;
-use crate::error::{KernelError, Result, StateError, check_len};
+use crate::error::{KernelError, Result, StateError, check_len, check_size};
 
 /// How many transitions go to the file at once where there are as many.
 const TOGETHER: u64 = 256;
@@ -64,22 +64,15 @@ impl TieredReplay {
         keep: bool,
         stream: Stream,
     ) -> Result<Self> {
-        if hot == 0 || hot > layout.capacity {
-            #[expect(clippy::cast_precision_loss, reason = "for a message")]
-            let (high, value) = (layout.capacity as f64, hot as f64);
-            return Err(KernelError::Range { name: "hot_capacity", low: 1.0, high, value });
-        }
+        check_size("hot_capacity", hot, layout.capacity)?;
         let layout = layout.whole();
         let ring = Ring::new(Layout { capacity: hot, ..layout })?;
         let parts = Parts::new(&layout)?;
         // Room for what is pushed between two commits: it takes no place of what was committed.
         let slack = if keep { 2 * hot as u64 } else { 0 };
         let largest = ColdFile::most_slots(parts.payload()).saturating_sub(slack);
-        if layout.capacity as u64 > largest {
-            #[expect(clippy::cast_precision_loss, reason = "for a message")]
-            let (high, value) = (largest as f64, layout.capacity as f64);
-            return Err(KernelError::Range { name: "total_capacity", low: 1.0, high, value });
-        }
+        let most = usize::try_from(largest).unwrap_or(usize::MAX);
+        check_size("total_capacity", layout.capacity, most)?;
         let n_slots = layout.capacity as u64 + slack;
         let (cold, commit) = ColdFile::open(path, &layout, n_slots, keep, stream.to_words())?;
         let mut buffer = Self {

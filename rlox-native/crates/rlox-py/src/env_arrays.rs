@@ -1,4 +1,4 @@
-//! Arrays that envs of several agents write.
+//! Arrays that envs write.
 
 use numpy::{
     IxDyn, PyArray1, PyArray2, PyArrayDyn, PyArrayMethods, PyReadwriteArray1, PyReadwriteArray2,
@@ -7,6 +7,8 @@ use numpy::{
 use pyo3::prelude::*;
 use rlox_kernels::env::{ObsMut, ObsType, TeamSpec, TeamStepBuffers, TeamView};
 
+use crate::convert::output_array;
+
 /// Numbers of either precision, borrowed for writing.
 pub(crate) enum Numbers<'py> {
     F32(PyReadwriteArrayDyn<'py, f32>),
@@ -14,7 +16,8 @@ pub(crate) enum Numbers<'py> {
 }
 
 impl<'py> Numbers<'py> {
-    fn new(py: Python<'py>, obs_type: ObsType, shape: &[usize]) -> PyResult<Self> {
+    /// Zeros.
+    pub(crate) fn new(py: Python<'py>, obs_type: ObsType, shape: &[usize]) -> PyResult<Self> {
         let shape = IxDyn(shape);
         Ok(match obs_type {
             ObsType::F32 => Self::F32(PyArrayDyn::zeros(py, shape, false).try_readwrite()?),
@@ -22,7 +25,20 @@ impl<'py> Numbers<'py> {
         })
     }
 
-    fn values(&mut self) -> PyResult<ObsMut<'_>> {
+    /// The caller's array.
+    pub(crate) fn of(
+        object: &Bound<'py, PyAny>,
+        name: &'static str,
+        obs_type: ObsType,
+        shape: &[usize],
+    ) -> PyResult<Self> {
+        Ok(match obs_type {
+            ObsType::F32 => Self::F32(output_array(object, name, shape)?),
+            ObsType::F64 => Self::F64(output_array(object, name, shape)?),
+        })
+    }
+
+    pub(crate) fn values(&mut self) -> PyResult<ObsMut<'_>> {
         Ok(match self {
             Self::F32(array) => array.as_slice_mut()?.into(),
             Self::F64(array) => array.as_slice_mut()?.into(),
