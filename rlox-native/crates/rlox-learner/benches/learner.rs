@@ -5,7 +5,7 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rlox_kernels::rng::Pcg64;
 use rlox_learner::{
-    ActionRows, ActorCritic, Batch, Head, Learner, Loss, Moments, Objective, Optimizer, Plan,
+    ActionRows, ActorCritic, Batch, Head, Learner, Learnt, Loss, Objective, Optimizer, Plan,
     StepRule,
 };
 
@@ -53,21 +53,19 @@ fn update(criterion: &mut Criterion) {
                 ent_coef: 0.01,
                 normalize_advantages: true,
             },
-            rule: StepRule {
-                optimizer: Optimizer::Adam { betas: [0.9, 0.999], eps: 1e-5 },
-                learning_rate: 1e-9,
-                max_grad_norm: Some(0.5),
-            },
             target_kl: None,
         };
         let mut learner = Learner::new(shape);
-        let mut moments = Moments { step: 0, first: &mut first, second: &mut second };
+        let optimizer = Optimizer::Adam { betas: [0.9, 0.999], eps: 1e-5 };
+        let rule = StepRule { optimizer, learning_rate: 1e-9, max_grad_norm: Some(0.5) };
         // Multiply-adds of both networks: forward and twice backward, less the inputs' gradient.
         let macs = 2 * (3 * width * width + 2 * 4 * width) + 3 * 3 * width;
         group.throughput(Throughput::Elements(2 * (rows * macs) as u64));
         group.bench_function(format!("{rows}x{width}x{width}"), |b| {
             b.iter(|| {
-                black_box(learner.update(&mut parameters, &mut moments, batch, plan).unwrap())
+                let (first, second) = (&mut first[..], &mut second[..]);
+                let learnt = Learnt { parameters: &mut parameters, first, second, step: 0, rule };
+                black_box(learner.update(learnt, batch, plan).unwrap())
             });
         });
     }

@@ -3,7 +3,7 @@
 use super::linalg::{Layer, row_stride};
 use super::memory::{Layers, Lstm};
 use super::network::Network;
-use rlox_kernels::error::{KernelError, Result, check_len, check_range};
+use rlox_kernels::error::{KernelError, Result, check_len, check_size};
 
 /// The actions that a policy draws from a distribution, and the distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -206,9 +206,8 @@ impl ActorCritic {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "only for the message")]
 pub(super) fn check_width(name: &'static str, width: usize) -> Result<()> {
-    check_range(name, width as f64, 1.0, MAX_WIDTH as f64)
+    check_size(name, width, MAX_WIDTH)
 }
 
 /// The actions of a batch, as [`rlox_kernels::env::Actions`] has them, in the learner's arithmetic.

@@ -20,12 +20,9 @@
 #![deny(unsafe_code)]
 
 mod acting;
-mod activation;
 mod actor_critic;
 mod block;
 mod distribution;
-mod division;
-mod held;
 mod inlined;
 pub mod linalg;
 mod memory;
@@ -45,6 +42,6 @@ pub use actor_critic::{ActionRows, ActorCritic, Head};
 pub use linalg::Real;
 pub use memory::Sequences;
 pub use objective::{Loss, Objective, Terms};
-pub use optimizer::{Moments, Optimizer, StepRule};
+pub use optimizer::{Learnt, Optimizer, StepRule};
 pub use rollout::Rollout;
 pub use update::{Batch, Learner, Plan, Progress};

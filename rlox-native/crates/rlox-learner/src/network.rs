@@ -1,8 +1,34 @@
 //! The shape of a multi-layer perceptron.
 
-use super::activation::Activation;
-use super::linalg::{BLOCK_ROWS, Layer, PAD, Rows, row_stride};
+use super::linalg::{BLOCK_ROWS, Layer, PAD, Real, Rows, row_stride};
 use rlox_kernels::threads;
+
+/// What is applied to every hidden output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Activation {
+    Tanh,
+    Relu,
+}
+
+impl Activation {
+    /// Multiplies gradients with respect to the outputs `y` by the derivative.
+    #[inline(always)]
+    pub(super) fn differentiate<F: Real>(self, gradients: &mut [F], outputs: &[F]) {
+        let pairs = gradients.iter_mut().zip(outputs);
+        match self {
+            Self::Tanh => {
+                for (gradient, &y) in pairs {
+                    *gradient = *gradient * (F::one() - y * y);
+                }
+            }
+            Self::Relu => {
+                for (gradient, &y) in pairs {
+                    *gradient = if y > F::zero() { *gradient } else { F::zero() };
+                }
+            }
+        }
+    }
+}
 
 /// The shape of a network, and where its parameters are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,6 +106,7 @@ impl Network {
     }
 
     /// Elements from one row of outputs to the next.
+    #[inline]
     pub(super) fn output_stride(&self) -> usize {
         self.layers.last().map_or(0, |layer| row_stride(layer.outputs))
     }

@@ -28,28 +28,6 @@ pub enum Optimizer {
     },
 }
 
-/// What an optimiser keeps from step to step.
-#[derive(Debug)]
-pub struct Moments<'a, F> {
-    /// Steps taken.
-    pub step: u64,
-    /// Running mean of the gradients; empty for [`Optimizer::RmsProp`].
-    pub first: &'a mut [F],
-    /// Running mean of their squares.
-    pub second: &'a mut [F],
-}
-
-impl<F> Moments<'_, F> {
-    fn check(&self, optimizer: Optimizer, n_parameters: usize) -> Result<()> {
-        let first = if let Optimizer::Adam { .. } = optimizer { n_parameters } else { 0 };
-        check_len("first moments", self.first.len(), "parameters", first)?;
-        check_len("second moments", self.second.len(), "parameters", n_parameters)?;
-        // Up to where the bias corrections count in double precision.
-        #[expect(clippy::cast_precision_loss, reason = "a larger number stays larger")]
-        check_range("step", self.step as f64, 0.0, (1_u64 << 53) as f64)
-    }
-}
-
 impl Optimizer {
     fn check(self) -> Result<()> {
         let eps = match self {
@@ -163,38 +141,67 @@ pub struct StepRule {
     pub max_grad_norm: Option<f64>,
 }
 
-impl StepRule {
-    pub(super) fn check<F>(&self, moments: &Moments<'_, F>, n_parameters: usize) -> Result<()> {
-        self.optimizer.check()?;
-        check_weight("learning_rate", self.learning_rate)?;
-        if let Some(largest) = self.max_grad_norm {
+/// Parameters that learn, and what their optimiser keeps from step to step.
+#[derive(Debug)]
+pub struct Learnt<'a, F> {
+    /// In one array.
+    pub parameters: &'a mut [F],
+    /// Running mean of the gradients; empty for [`Optimizer::RmsProp`].
+    pub first: &'a mut [F],
+    /// Running mean of their squares.
+    pub second: &'a mut [F],
+    /// Steps taken.
+    pub step: u64,
+    /// How they move.
+    pub rule: StepRule,
+}
+
+impl<F: Real> Learnt<'_, F> {
+    /// Checks the argument `name`, the parameters of `like`.
+    pub(super) fn check(
+        &self,
+        name: &'static str,
+        like: &'static str,
+        n_parameters: usize,
+    ) -> Result<()> {
+        check_len(name, self.parameters.len(), like, n_parameters)?;
+        let StepRule { optimizer, learning_rate, max_grad_norm } = self.rule;
+        optimizer.check()?;
+        check_weight("learning_rate", learning_rate)?;
+        if let Some(largest) = max_grad_norm {
             check_range("max_grad_norm", largest, 0.0, f64::INFINITY)?;
         }
-        moments.check(self.optimizer, n_parameters)
+        let first = if let Optimizer::Adam { .. } = optimizer { n_parameters } else { 0 };
+        check_len("first moments", self.first.len(), "parameters", first)?;
+        check_len("second moments", self.second.len(), "parameters", n_parameters)?;
+        // Up to where the bias corrections count in double precision.
+        #[expect(clippy::cast_precision_loss, reason = "a larger number stays larger")]
+        check_range("step", self.step as f64, 0.0, (1_u64 << 53) as f64)
     }
 
-    /// Takes a step of `parameters` down `gradients`, parts of them side by side if there are `helpers`;
-    /// returns by what they are multiplied, as they are clipped.
+    /// Takes a step down `gradients`, parts of them side by side if there are `helpers`; returns by what
+    /// they are multiplied, as they are clipped.
     ///
     /// The gradients of consecutive parts are read by the same thread, which has gathered them if they
     /// were divided alike.
     #[inline(always)]
-    pub(super) fn step<'a, F: Real, S: Simd>(
-        &self,
+    pub(super) fn step<'a, S: Simd>(
+        &mut self,
         simd: S,
         helpers: usize,
         gradients: impl IntoIterator<Item = Gathered<'a, F>>,
-        parameters: &mut [F],
-        moments: &mut Moments<'_, F>,
-    ) -> F {
+    ) -> F
+    where
+        F: 'a,
+    {
+        let Self { parameters, first, second, step, rule } = self;
         let parts: Vec<_> = gradients.into_iter().flat_map(Gathered::parts).collect();
-        let norm = self.max_grad_norm.map(|largest| (largest, norm(simd, helpers, &parts)));
+        let norm = rule.max_grad_norm.map(|largest| (largest, norm(simd, helpers, &parts)));
         let factor = norm.map_or(F::one(), |(largest, norm)| F::of(largest / (norm + 1e-6)));
         // A factor that is no number is taken, so that what went wrong is seen.
         let factor = if factor >= F::one() { F::one() } else { factor };
-        let constants: Constants<F> = self.optimizer.constants(moments.step, self.learning_rate);
-        moments.step += 1;
-        let Moments { first, second, .. } = moments;
+        let constants: Constants<F> = rule.optimizer.constants(*step, rule.learning_rate);
+        *step += 1;
         let places = places(&parts, Place { parameters, first, second });
         let parts = parts.into_iter().zip(places).collect();
         threads::for_each(parts, helpers, |(gradients, mut place)| {

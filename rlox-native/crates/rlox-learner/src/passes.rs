@@ -8,13 +8,12 @@
 use pulp::{Arch, Simd};
 use rlox_kernels::threads;
 
-use super::division::runs;
 use super::inlined::Inlined;
 use super::linalg::{
     PackedLayer, Real, affine_backward_weights, affine_of_few, masked_outer_weights, row_stride,
 };
 use super::network::Network;
-use super::runs::{BackwardRows, ForwardRows, Hidden, rows_of};
+use super::runs::{BackwardRows, ForwardRows, Hidden, rows_of, runs};
 use super::stretches::{GatedLayer, find_stretches};
 use super::workspace::Workspace;
 

@@ -9,8 +9,8 @@ use super::block::{Block, Minibatch, PackedParameters};
 use super::linalg::flatten;
 use super::memory::Sequences;
 use super::objective::{Loss, Terms};
-use super::optimizer::{Moments, StepRule};
-use rlox_kernels::error::{KernelError, Result, check_len, check_range};
+use super::optimizer::Learnt;
+use rlox_kernels::error::{KernelError, Result, check_len, check_range, check_size};
 
 /// Epochs end where the approximate KL passes so many times the target (openai/spinningup ppo).
 const KL_TOLERANCE: f64 = 1.5;
@@ -63,8 +63,6 @@ pub struct Plan<'a> {
     pub batch_size: usize,
     /// What a minibatch's gradient is of.
     pub loss: Loss,
-    /// How parameters move.
-    pub rule: StepRule,
     /// Ends the update before the step of a minibatch whose approximate KL passes 1.5 times this.
     pub target_kl: Option<f64>,
 }
@@ -111,20 +109,19 @@ impl<F: Real> Learner<F> {
         flatten(self.block.gradients(&self.shape), self.shape.n_parameters(), self.factor)
     }
 
-    /// Takes the steps of `plan` on `parameters`.
+    /// Takes the steps of `plan`.
     ///
     /// # Errors
     /// [`KernelError`] for a length that does not fit, a row or an action that does not exist, and
     /// numbers out of range; nothing has changed then.
     pub fn update(
         &mut self,
-        parameters: &mut [F],
-        moments: &mut Moments<'_, F>,
+        learnt: Learnt<'_, F>,
         batch: Batch<'_, F>,
         plan: Plan<'_>,
     ) -> Result<Progress> {
-        self.check(parameters, moments, &batch, &plan)?;
-        Ok(Arch::new().dispatch(Update { learner: self, parameters, moments, batch, plan }))
+        self.check(&learnt, &batch, &plan)?;
+        Ok(Arch::new().dispatch(Update { learner: self, learnt, batch, plan }))
     }
 
     /// Computes the gradient of the mean loss of a batch, one minibatch of its own, without a step.
@@ -139,30 +136,24 @@ impl<F: Real> Learner<F> {
         loss: Loss,
     ) -> Result<Terms> {
         self.check_batch(parameters, &batch, loss)?;
-        check_at_least_one("log_probs", batch.log_probs.len())?;
+        check_size("log_probs", batch.log_probs.len(), usize::MAX)?;
         let rows: Vec<i64> = (0i64..).take(batch.log_probs.len()).collect();
         let rows = &rows[..];
         Ok(Arch::new().dispatch(Differentiate { learner: self, parameters, batch, loss, rows }))
     }
 
-    fn check(
-        &self,
-        parameters: &[F],
-        moments: &Moments<'_, F>,
-        batch: &Batch<'_, F>,
-        plan: &Plan<'_>,
-    ) -> Result<()> {
-        self.check_batch(parameters, batch, plan.loss)?;
-        plan.rule.check(moments, self.shape.n_parameters())?;
+    fn check(&self, learnt: &Learnt<'_, F>, batch: &Batch<'_, F>, plan: &Plan<'_>) -> Result<()> {
+        self.check_batch(learnt.parameters, batch, plan.loss)?;
+        learnt.check("parameters", "the networks", self.shape.n_parameters())?;
         if let Some(target) = plan.target_kl {
             check_range("target_kl", target, 0.0, f64::INFINITY)?;
         }
         let rows = batch.n_units();
-        check_at_least_one("epoch_rows", plan.epoch_rows)?;
-        check_at_least_one("batch_size", plan.batch_size)?;
+        check_size("epoch_rows", plan.epoch_rows, usize::MAX)?;
+        check_size("batch_size", plan.batch_size, usize::MAX)?;
         let epochs = plan.order.len() / plan.epoch_rows;
         check_len("order", plan.order.len(), "whole epochs", epochs * plan.epoch_rows)?;
-        check_at_least_one("epochs", epochs)?;
+        check_size("epochs", epochs, usize::MAX)?;
         let outside = |&row: &i64| usize::try_from(row).map_or(true, |row| row >= rows);
         match plan.order.iter().position(outside) {
             None => Ok(()),
@@ -197,47 +188,37 @@ impl<F: Real> Learner<F> {
     }
 }
 
-fn check_at_least_one(name: &'static str, value: usize) -> Result<()> {
-    if value > 0 {
-        return Ok(());
-    }
-    Err(KernelError::Range { name, low: 1.0, high: f64::INFINITY, value: 0.0 })
-}
-
 /// The arguments of [`Learner::update`].
-struct Update<'a, 'm, F> {
+struct Update<'a, F> {
     learner: &'a mut Learner<F>,
-    parameters: &'a mut [F],
-    moments: &'a mut Moments<'m, F>,
+    learnt: Learnt<'a, F>,
     batch: Batch<'a, F>,
     plan: Plan<'a>,
 }
 
-impl<F: Real> WithSimd for Update<'_, '_, F> {
+impl<F: Real> WithSimd for Update<'_, F> {
     type Output = Progress;
 
     #[inline(always)]
-    fn with_simd<S: Simd>(mut self, simd: S) -> Progress {
-        let plan = self.plan;
+    fn with_simd<S: Simd>(self, simd: S) -> Progress {
+        let Self { learner, mut learnt, batch, plan } = self;
         let mut sums = Terms::default();
         let (mut minibatches, mut steps) = (0.0, 0);
         let mut expanded = Vec::new();
         'epochs: for order in plan.order.chunks_exact(plan.epoch_rows) {
             for units in order.chunks(plan.batch_size) {
-                let Self { learner, parameters, batch, .. } = &mut self;
-                let (batch, loss) = (*batch, plan.loss);
                 let rows = batch.rows(units, &mut expanded);
                 let helpers = learner.shape.critic.helpers(rows.len());
-                let terms =
-                    Differentiate { learner, parameters, batch, loss, rows }.with_simd(simd);
+                let (parameters, loss) = (&*learnt.parameters, plan.loss);
+                let call = Differentiate { learner: &mut *learner, parameters, batch, loss, rows };
+                let terms = call.with_simd(simd);
                 sums = sums.map2(terms, |sum, term| sum + term);
                 minibatches += 1.0;
                 if plan.target_kl.is_some_and(|target| terms.approx_kl > KL_TOLERANCE * target) {
                     break 'epochs;
                 }
-                let Self { learner, parameters, moments, .. } = &mut self;
                 let gradients = learner.block.gradients(&learner.shape);
-                learner.factor = plan.rule.step(simd, helpers, gradients, parameters, moments);
+                learner.factor = learnt.step(simd, helpers, gradients);
                 steps += 1;
             }
         }

@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use rlox_kernels::KernelError;
 use rlox_kernels::rng::Pcg64;
 use rlox_learner::{
-    ActionBuffer, ActionRequest, ActionRows, ActorCritic, Batch, Draws, Head, Learner, Loss,
-    Moments, Objective, Optimizer, Plan, Real, StepRule,
+    ActionBuffer, ActionRequest, ActionRows, ActorCritic, Batch, Draws, Head, Learner, Learnt,
+    Loss, Objective, Optimizer, Plan, Real, StepRule,
 };
 
 /// A rollout and parameters, drawn at random.
@@ -200,14 +200,7 @@ const RULE: StepRule = StepRule {
 };
 
 fn plan<'a>(order: &'a [i64], loss: Loss) -> Plan<'a> {
-    Plan {
-        order,
-        epoch_rows: order.len(),
-        batch_size: order.len(),
-        loss,
-        rule: RULE,
-        target_kl: None,
-    }
+    Plan { order, epoch_rows: order.len(), batch_size: order.len(), loss, target_kl: None }
 }
 
 /// The gradient that an update computes.
@@ -215,8 +208,9 @@ fn gradients(case: &Case, plan: Plan<'_>) -> Vec<f64> {
     let mut learner = Learner::new(case.shape.clone());
     let mut parameters = case.parameters.clone();
     let (mut first, mut second) = (vec![0.0; parameters.len()], vec![0.0; parameters.len()]);
-    let mut moments = Moments { step: 0, first: &mut first, second: &mut second };
-    learner.update(&mut parameters, &mut moments, case.batch(), plan).unwrap();
+    let (first, second) = (&mut first[..], &mut second[..]);
+    let learnt = Learnt { parameters: &mut parameters, first, second, step: 0, rule: RULE };
+    learner.update(learnt, case.batch(), plan).unwrap();
     learner.gradients()
 }
 
@@ -336,10 +330,11 @@ fn updated<F: Real>(case: &Case, epochs: usize, batch_size: usize) -> Vec<f64> {
     let mut parameters = convert(&case.parameters);
     let (mut first, mut second) =
         (convert(&vec![0.0; parameters.len()]), convert(&vec![0.0; parameters.len()]));
-    let mut moments = Moments { step: 0, first: &mut first, second: &mut second };
-    let clipping = StepRule { max_grad_norm: Some(0.5), ..RULE };
-    let plan = Plan { epoch_rows: rows, batch_size, rule: clipping, ..plan(&order, clipped()) };
-    let progress = learner.update(&mut parameters, &mut moments, batch, plan).unwrap();
+    let rule = StepRule { max_grad_norm: Some(0.5), ..RULE };
+    let (first, second) = (&mut first[..], &mut second[..]);
+    let learnt = Learnt { parameters: &mut parameters, first, second, step: 0, rule };
+    let plan = Plan { epoch_rows: rows, batch_size, ..plan(&order, clipped()) };
+    let progress = learner.update(learnt, batch, plan).unwrap();
     assert_eq!(progress.steps, epochs * rows.div_ceil(batch_size));
     parameters.into_iter().map(Real::widen).collect()
 }
@@ -373,11 +368,12 @@ fn the_approximate_kl_ends_an_update_before_its_step() {
     let mut learner = Learner::new(case.shape.clone());
     let mut parameters = case.parameters.clone();
     let (mut first, mut second) = (vec![0.0; parameters.len()], vec![0.0; parameters.len()]);
-    let mut moments = Moments { step: 3, first: &mut first, second: &mut second };
+    let (first, second) = (&mut first[..], &mut second[..]);
+    let learnt = Learnt { parameters: &mut parameters, first, second, step: 3, rule: RULE };
     let plan =
         Plan { epoch_rows: 64, batch_size: 32, target_kl: Some(1e-9), ..plan(&order, clipped()) };
-    let progress = learner.update(&mut parameters, &mut moments, case.batch(), plan).unwrap();
-    assert_eq!((progress.steps, moments.step), (0, 3));
+    let progress = learner.update(learnt, case.batch(), plan).unwrap();
+    assert_eq!(progress.steps, 0);
     assert!(progress.terms.approx_kl > 1e-9);
     assert_eq!(parameters, case.parameters);
 }
@@ -388,9 +384,10 @@ fn rows_and_actions_that_do_not_exist_are_refused() {
     let update = |case: &Case, order: &[i64]| {
         let mut parameters = case.parameters.clone();
         let (mut first, mut second) = (vec![0.0; parameters.len()], vec![0.0; parameters.len()]);
-        let mut moments = Moments { step: 0, first: &mut first, second: &mut second };
+        let (first, second) = (&mut first[..], &mut second[..]);
+        let learnt = Learnt { parameters: &mut parameters, first, second, step: 0, rule: RULE };
         Learner::new(case.shape.clone())
-            .update(&mut parameters, &mut moments, case.batch(), plan(order, clipped()))
+            .update(learnt, case.batch(), plan(order, clipped()))
             .map(|_| ())
     };
     let index = |place, value| KernelError::Index { name: "order", place, value, len: 4 };

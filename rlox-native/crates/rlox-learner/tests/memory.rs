@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use rlox_kernels::KernelError;
 use rlox_kernels::rng::Pcg64;
 use rlox_learner::{
-    ActionBuffer, ActionRequest, ActionRows, ActorCritic, Batch, Draws, Head, Learner, Loss,
-    Moments, Objective, Optimizer, Plan, Sequences, StepRule,
+    ActionBuffer, ActionRequest, ActionRows, ActorCritic, Batch, Draws, Head, Learner, Learnt,
+    Loss, Objective, Optimizer, Plan, Sequences, StepRule,
 };
 
 /// A rollout and parameters, drawn at random.
@@ -230,12 +230,13 @@ fn update(case: &Case, order: &[i64]) -> Result<Vec<f64>, KernelError> {
     let mut learner = Learner::new(case.shape.clone());
     let mut parameters = case.parameters.clone();
     let (mut first, mut second) = (vec![0.0; parameters.len()], vec![0.0; parameters.len()]);
-    let mut moments = Moments { step: 0, first: &mut first, second: &mut second };
     let optimizer = Optimizer::Adam { betas: [0.9, 0.999], eps: 1e-5 };
     let rule = StepRule { optimizer, learning_rate: 1e-3, max_grad_norm: None };
     let (epoch_rows, batch_size) = (order.len(), order.len());
-    let plan = Plan { order, epoch_rows, batch_size, loss: LOSS, rule, target_kl: None };
-    learner.update(&mut parameters, &mut moments, case.batch(), plan)?;
+    let plan = Plan { order, epoch_rows, batch_size, loss: LOSS, target_kl: None };
+    let (first, second) = (&mut first[..], &mut second[..]);
+    let learnt = Learnt { parameters: &mut parameters, first, second, step: 0, rule };
+    learner.update(learnt, case.batch(), plan)?;
     Ok(learner.gradients())
 }
 

@@ -6,10 +6,10 @@ use std::ops::Range;
 
 use rlox_kernels::KernelError;
 use rlox_learner::off_policy::{
-    Actor, ContinuousLearner, ElementLoss, ImplicitLearner, ImplicitLosses, ImplicitParts, Learnt,
+    Actor, ContinuousLearner, ElementLoss, ImplicitLearner, ImplicitLosses, ImplicitParts,
     PolicyStep, QLearner, QNetwork, QStep, Transitions, ValueStep,
 };
-use rlox_learner::{Moments, Optimizer, StepRule};
+use rlox_learner::{Learnt, Optimizer, StepRule};
 
 const RULE: StepRule = StepRule {
     optimizer: Optimizer::Adam { betas: [0.9, 0.999], eps: 1e-8 },
@@ -33,19 +33,13 @@ fn step_values(rows: usize, obs_dim: usize, actions: &[i64]) -> (Result<f64, Ker
     let mut parameters = vec![0.1; shape.n_parameters()];
     let before = parameters.clone();
     let (mut first, mut second) = (vec![0.0; parameters.len()], vec![0.0; parameters.len()]);
-    let mut moments = Moments { step: 0, first: &mut first, second: &mut second };
+    let (first, second) = (&mut first[..], &mut second[..]);
+    let learnt = Learnt { parameters: &mut parameters, first, second, step: 0, rule: RULE };
     let values = [0.5; 64];
     let mut errors = vec![0.0; actions.len()];
-    let step = QStep { double: true, loss: ElementLoss::Huber, rule: RULE };
-    let terms = QLearner::new(shape).step(
-        &mut parameters,
-        &before,
-        &mut moments,
-        batch(&values, rows, obs_dim),
-        actions,
-        step,
-        &mut errors,
-    );
+    let step = QStep { target: &before, double: true, loss: ElementLoss::Huber };
+    let batch = batch(&values, rows, obs_dim);
+    let terms = QLearner::new(shape).step(learnt, batch, actions, step, &mut errors);
     (terms.map(|terms| terms.loss), parameters != before)
 }
 
@@ -88,19 +82,13 @@ fn a_gaussian_policy_needs_noise_and_a_deterministic_one_does_not() {
         let mut critics = vec![0.1; learner.n_critic_parameters()];
         let target = critics.clone();
         let (mut first, mut second) = (vec![0.0; critics.len()], vec![0.0; critics.len()]);
-        let mut moments = Moments { step: 0, first: &mut first, second: &mut second };
+        let (first, second) = (&mut first[..], &mut second[..]);
+        let learnt = Learnt { parameters: &mut critics, first, second, step: 0, rule: RULE };
         let (values, mut errors) = ([0.5; 16], [0.0; 10]);
-        let result = learner.step_values(
-            &mut critics,
-            &target,
-            &policy,
-            &mut moments,
-            batch(&values, 5, 3),
-            &values[..5],
-            &[],
-            ValueStep { alpha: 0.1, scale: 0.5, penalty_weight: 0.0, rule: RULE },
-            &mut errors,
-        );
+        let (target, policy, noise) = (&target[..], &policy[..], &[][..]);
+        let step = ValueStep { target, policy, noise, alpha: 0.1, scale: 0.5, penalty_weight: 0.0 };
+        let (batch, actions) = (batch(&values, 5, 3), &values[..5]);
+        let result = learner.step_values(learnt, batch, actions, step, &mut errors);
         assert_eq!(result.is_ok(), fine);
         assert_eq!(critics != target, fine);
         // Critics that start alike err alike.
@@ -159,17 +147,12 @@ fn value_gradients(hidden: &[usize], n_actions: u8, rows: Range<usize>) -> Vec<f
         weights: None,
     };
     let mut learner = QLearner::new(shape);
-    learner
-        .step(
-            &mut parameters,
-            &numbers(n_parameters, 5),
-            &mut Moments { step: 0, first: &mut first, second: &mut second },
-            batch,
-            &actions[rows.clone()],
-            QStep { double: true, loss: ElementLoss::Huber, rule: RULE },
-            &mut vec![0.0; rows.len()],
-        )
-        .unwrap();
+    let (first, second) = (&mut first[..], &mut second[..]);
+    let learnt = Learnt { parameters: &mut parameters, first, second, step: 0, rule: RULE };
+    let target = numbers(n_parameters, 5);
+    let step = QStep { target: &target, double: true, loss: ElementLoss::Huber };
+    let mut errors = vec![0.0; rows.len()];
+    learner.step(learnt, batch, &actions[rows], step, &mut errors).unwrap();
     learner.gradients()
 }
 
@@ -212,11 +195,11 @@ fn step_policy(
 ) -> (Vec<f64>, f64) {
     let mut policy = policy.to_vec();
     let (mut first, mut second) = (vec![0.0; policy.len()], vec![0.0; policy.len()]);
-    let mut moments = Moments { step: 0, first: &mut first, second: &mut second };
+    let (first, second) = (&mut first[..], &mut second[..]);
+    let learnt = Learnt { parameters: &mut policy, first, second, step: 0, rule: RULE };
     let (obs, noise) = (numbers(3 * ROWS, 1), numbers(ROWS, 2));
-    let step = PolicyStep { alpha: 0.1, cloning: None, rule: RULE };
-    let terms =
-        learner.step_policy(&mut policy, critics, &mut moments, &obs, &noise, step).unwrap();
+    let step = PolicyStep { critics, obs: &obs, noise: &noise, alpha: 0.1, cloning: None };
+    let terms = learner.step_policy(learnt, step).unwrap();
     (policy, terms.loss)
 }
 
@@ -307,9 +290,12 @@ fn implicit_q_learning_refuses_what_does_not_fit() {
         let mut second = first.clone();
         let target = parameters[2].clone();
         let mut parts = parameters.iter_mut().zip(&mut first).zip(&mut second).map(
-            |((parameters, first), second)| {
-                let moments = Moments { step: 0, first, second };
-                Learnt { parameters, moments, rule: RULE }
+            |((parameters, first), second)| Learnt {
+                parameters,
+                first,
+                second,
+                step: 0,
+                rule: RULE,
             },
         );
         let mut next = || parts.next().unwrap();

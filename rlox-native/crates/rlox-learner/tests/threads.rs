@@ -7,11 +7,11 @@ use std::sync::{Mutex, PoisonError};
 use rlox_kernels::rng::Pcg64;
 use rlox_kernels::threads::{LEAST_WORK, set_least_work, set_limit};
 use rlox_learner::off_policy::{
-    Actor, ContinuousLearner, ElementLoss, ImplicitLearner, ImplicitLosses, ImplicitParts, Learnt,
+    Actor, ContinuousLearner, ElementLoss, ImplicitLearner, ImplicitLosses, ImplicitParts,
     PolicyStep, QLearner, QNetwork, QStep, Transitions, ValueStep,
 };
 use rlox_learner::{
-    ActionRows, ActorCritic, Batch, Head, Learner, Loss, Moments, Objective, Optimizer, Plan,
+    ActionRows, ActorCritic, Batch, Head, Learner, Learnt, Loss, Objective, Optimizer, Plan,
     Sequences, StepRule,
 };
 
@@ -65,7 +65,8 @@ fn updates_of_an_actor_critic() {
             let n = shape.n_parameters();
             let mut parameters = numbers(n, 0);
             let (mut first, mut second) = (vec![0.0; n], vec![0.0; n]);
-            let mut moments = Moments { step: 0, first: &mut first, second: &mut second };
+            let (first, second) = (&mut first[..], &mut second[..]);
+            let learnt = Learnt { parameters: &mut parameters, first, second, step: 0, rule: RULE };
             let [log_probs, values, advantages, returns] = [1, 2, 3, 4].map(|k| numbers(ROWS, k));
             let (obs, components) = (numbers(5 * ROWS, 5), numbers(2 * ROWS, 6));
             let indices: Vec<_> = (0..3).cycle().take(ROWS).collect();
@@ -97,10 +98,9 @@ fn updates_of_an_actor_critic() {
                 epoch_rows: ROWS / steps,
                 batch_size: 300 / steps,
                 loss: Loss { objective, vf_coef: 0.5, ent_coef: 0.01, normalize_advantages: true },
-                rule: RULE,
                 target_kl: None,
             };
-            Learner::new(shape).update(&mut parameters, &mut moments, batch, plan).unwrap();
+            Learner::new(shape).update(learnt, batch, plan).unwrap();
             parameters
         });
     }
@@ -148,29 +148,28 @@ fn steps_of_critics_and_policy() {
             let mut errors = vec![0.0; 3 * ROWS];
             for _ in 0..3 {
                 let (mut first, mut second) = (vec![0.0; critics.len()], vec![0.0; critics.len()]);
-                let mut moments = Moments { step: 0, first: &mut first, second: &mut second };
-                let step = ValueStep { alpha: 0.1, scale: 0.5, penalty_weight: 0.0, rule: RULE };
-                learner
-                    .step_values(
-                        &mut critics,
-                        &target,
-                        &policy,
-                        &mut moments,
-                        drawn.batch(),
-                        &actions,
-                        &noise,
-                        step,
-                        &mut errors,
-                    )
-                    .unwrap();
+                let (first, second) = (&mut first[..], &mut second[..]);
+                let learnt =
+                    Learnt { parameters: &mut critics, first, second, step: 0, rule: RULE };
+                let (alpha, scale, penalty_weight) = (0.1, 0.5, 0.0);
+                let noise = &noise[..];
+                let step = ValueStep {
+                    target: &target,
+                    policy: &policy,
+                    noise,
+                    alpha,
+                    scale,
+                    penalty_weight,
+                };
+                learner.step_values(learnt, drawn.batch(), &actions, step, &mut errors).unwrap();
                 let (mut first, mut second) = (vec![0.0; policy.len()], vec![0.0; policy.len()]);
-                let mut moments = Moments { step: 0, first: &mut first, second: &mut second };
+                let (first, second) = (&mut first[..], &mut second[..]);
+                let learnt = Learnt { parameters: &mut policy, first, second, step: 0, rule: RULE };
                 let alpha = if actor == Actor::Deterministic { 0.0 } else { 0.1 };
-                let step = PolicyStep { alpha, cloning: None, rule: RULE };
-                learner
-                    .step_policy(&mut policy, &critics, &mut moments, &drawn.obs, &noise, step)
-                    .unwrap();
-                learner.follow(&mut target, &critics, 0.3, ROWS).unwrap();
+                let (critics, obs) = (&critics[..], &drawn.obs[..]);
+                let step = PolicyStep { critics, obs, noise, alpha, cloning: None };
+                learner.step_policy(learnt, step).unwrap();
+                learner.follow(&mut target, critics, 0.3, ROWS).unwrap();
             }
             [policy, critics, target, errors].concat()
         });
@@ -187,24 +186,15 @@ fn steps_of_action_values() {
             let mut parameters = numbers(shape.n_parameters(), 1);
             let target = numbers(parameters.len(), 2);
             let (mut first, mut second) = (target.clone(), vec![0.0; target.len()]);
-            let mut moments = Moments { step: 0, first: &mut first, second: &mut second };
             let drawn = Drawn::new(ROWS, 3);
             let actions: Vec<_> = (0..2).cycle().take(ROWS).collect();
             let mut errors = vec![0.0; ROWS];
             let mut learner = QLearner::new(shape.clone());
-            for _ in 0..3 {
-                let step = QStep { double: true, loss: ElementLoss::Huber, rule: RULE };
-                learner
-                    .step(
-                        &mut parameters,
-                        &target,
-                        &mut moments,
-                        drawn.batch(),
-                        &actions,
-                        step,
-                        &mut errors,
-                    )
-                    .unwrap();
+            for step in 0..3 {
+                let (parameters, first, second) = (&mut parameters, &mut first, &mut second);
+                let learnt = Learnt { parameters, first, second, step, rule: RULE };
+                let step = QStep { target: &target, double: true, loss: ElementLoss::Huber };
+                learner.step(learnt, drawn.batch(), &actions, step, &mut errors).unwrap();
             }
             [parameters, errors].concat()
         });
@@ -229,7 +219,9 @@ fn steps_of_implicit_q_learning() {
         for step in 0..3 {
             let mut learnt = parts.iter_mut().map(|[parameters, first, second]| Learnt {
                 parameters,
-                moments: Moments { step, first, second },
+                first,
+                second,
+                step,
                 rule: RULE,
             });
             let mut next = || learnt.next().unwrap();

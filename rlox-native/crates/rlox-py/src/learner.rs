@@ -2,20 +2,27 @@
 
 use std::sync::Mutex;
 
-use numpy::{Ix1, PyArray1, PyArray2, PyUntypedArrayMethods};
+use numpy::{
+    Ix1, Ix2, Ix3, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyUntypedArrayMethods,
+};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use rlox_learner::{ActorCritic, Learner, Loss, Moments, Objective, Optimizer, Plan, StepRule};
+use rlox_kernels::rng::Pcg64;
+use rlox_learner::{
+    ActionBuffer, ActionRequest, ActorCritic, Draws, Learner, Learnt, Loss, Objective, Optimizer,
+    Plan, Rollout, StepRule,
+};
 
-use crate::convert::{as_real_array, output_array, parse_hidden, parse_step, real, real_array};
+use crate::convert::{
+    as_real_array, check_shape, output_array, parse_hidden, parse_step, real, real_array,
+};
+use crate::env::VecEnv;
 use crate::errors::raise;
-use crate::learner_actions::ActionForm;
-use crate::learner_batch::{BatchArrays, Rows};
-use crate::learner_memory;
-use crate::learner_networks::parse_networks;
+use crate::flags::{MaskArray, mask_array, output_flags};
+use crate::learner_arguments::{ActionForm, BatchArrays, Rows, parse_networks};
 use crate::locks::lock;
+use crate::output::filled;
 use crate::replay::{Expected, read, vector};
-use crate::{env::VecEnv, learner_rollout};
 
 /// Takes the gradient steps of an iteration on arrays that the caller keeps.
 #[pyclass(frozen, module = "rlox_native")]
@@ -140,15 +147,15 @@ impl ActorCriticLearner {
         let order = read::<i64>(order.as_any(), "order", &expected)?;
         let batch = batch.as_batch()?;
         let order = order.as_slice()?;
-        let plan = Plan { order, epoch_rows, batch_size, loss, rule, target_kl };
-        let mut moments = Moments {
-            step,
+        let plan = Plan { order, epoch_rows, batch_size, loss, target_kl };
+        let learnt = Learnt {
+            parameters: parameters.as_slice_mut()?,
             first: first.as_mut().map_or(Ok(&mut [][..]), |first| first.as_slice_mut())?,
             second: second.as_slice_mut()?,
+            step,
+            rule,
         };
-        let parameters = parameters.as_slice_mut()?;
-        let progress =
-            py.detach(|| lock(&self.learner).update(parameters, &mut moments, batch, plan));
+        let progress = py.detach(|| lock(&self.learner).update(learnt, batch, plan));
         let progress = progress.map_err(raise)?;
         Ok((progress.terms.to_array(), progress.steps))
     }
@@ -210,16 +217,51 @@ impl ActorCriticLearner {
         final_values: &Bound<'py, PyAny>,
         noise: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<()> {
-        let shape = (self.shape.obs_dim(), self.form);
-        learner_rollout::collect(
-            py,
-            &self.learner,
-            shape,
-            envs,
-            (stream, noise),
-            [parameters, next_obs, obs, actions],
-            [log_probs, rewards, terminated, truncated, final_values],
-        )
+        let (n, obs_dim) = (envs.n_envs(), self.shape.obs_dim());
+        let parameters = real_array::<f32, Ix1>(parameters, "parameters")?;
+        let mut next_obs = output_array::<f32, Ix2>(next_obs, "next_obs", &[n, obs_dim])?;
+        let steps = rewards.len()?;
+        let table = [steps, n];
+        let mut obs = output_array::<f32, Ix3>(obs, "obs", &[steps, n, obs_dim])?;
+        let mut log_probs = output_array::<f32, Ix2>(log_probs, "log_probs", &table)?;
+        let mut rewards = output_array::<f32, Ix2>(rewards, "rewards", &table)?;
+        let mut terminated = output_flags::<Ix2>(terminated, "terminated", &table)?;
+        let mut truncated = output_flags::<Ix2>(truncated, "truncated", &table)?;
+        let mut final_values = output_array::<f32, Ix2>(final_values, "final_values", &table)?;
+        let (mut integers, mut choices, mut components);
+        let actions = match self.form {
+            ActionForm::Integers => {
+                integers = output_array::<i64, Ix2>(actions, "actions", &table)?;
+                ActionBuffer::Discrete(integers.as_slice_mut()?)
+            }
+            ActionForm::Choices(n_choices) => {
+                let shape = [steps, n, n_choices];
+                choices = output_array::<i64, Ix3>(actions, "actions", &shape)?;
+                ActionBuffer::Discrete(choices.as_slice_mut()?)
+            }
+            ActionForm::Reals(width) => {
+                let shape = [steps, n, width];
+                components = output_array::<f32, Ix3>(actions, "actions", &shape)?;
+                ActionBuffer::Continuous(components.as_slice_mut()?)
+            }
+        };
+        let mut rollout = Rollout {
+            obs: obs.as_slice_mut()?,
+            actions,
+            log_probs: log_probs.as_slice_mut()?,
+            rewards: rewards.as_slice_mut()?,
+            terminated: terminated.as_slice_mut()?,
+            truncated: truncated.as_slice_mut()?,
+            final_values: final_values.as_slice_mut()?,
+        };
+        let (parameters, next_obs) = (parameters.as_slice()?, next_obs.as_slice_mut()?);
+        drawing((stream, noise), |draws| {
+            py.detach(|| {
+                let mut learner = lock(&self.learner);
+                learner.collect(parameters, &mut **envs.lock(), draws, next_obs, &mut rollout)
+            })
+            .map_err(raise)
+        })
     }
 
     /// Copy parameters for calls that are given none.
@@ -238,9 +280,49 @@ impl ActorCriticLearner {
         action_masks: Option<&Bound<'py, PyAny>>,
         noise: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyArray1<f32>>)> {
-        let (seen, width) = (self.shape.seen_dim(), self.shape.head().width());
-        let (shape, source) = ((seen, width, self.form), (stream, noise));
-        learner_rollout::act(&self.learner, shape, parameters, source, obs, action_masks)
+        let (py, obs_dim, width) = (obs.py(), self.shape.seen_dim(), self.shape.head().width());
+        let parameters = read_parameters(parameters)?;
+        let obs = real_array::<f32, Ix2>(obs, "obs")?;
+        let rows = obs.shape().first().copied().unwrap_or(0);
+        check_shape("obs", obs.shape(), "the networks", &[rows, obs_dim])?;
+        let masks = action_masks.map(|masks| mask_array::<Ix2>(masks, "action_masks"));
+        let masks = masks.transpose()?;
+        if let Some(masks) = &masks {
+            check_shape("action_masks", masks.shape(), "obs and actions", &[rows, width])?;
+        }
+        let log_probs = PyArray1::zeros(py, rows, false);
+        let draw = |actions: ActionBuffer<'_>| {
+            let mut log_probs = log_probs.try_readwrite()?;
+            let mut request = ActionRequest {
+                obs: obs.as_slice()?,
+                masks: masks.as_ref().map(MaskArray::as_slice),
+                actions,
+                log_probs: log_probs.as_slice_mut()?,
+            };
+            let parameters = as_option(parameters.as_ref())?;
+            drawing((stream, noise), |draws| {
+                py.detach(|| lock(&self.learner).act(parameters, draws, &mut request))
+                    .map_err(raise)
+            })
+        };
+        let actions = match self.form {
+            ActionForm::Integers => {
+                let actions = PyArray1::zeros(py, rows, false);
+                draw(ActionBuffer::Discrete(actions.try_readwrite()?.as_slice_mut()?))?;
+                actions.into_any()
+            }
+            ActionForm::Choices(n) => {
+                let actions = PyArray2::zeros(py, [rows, n], false);
+                draw(ActionBuffer::Discrete(actions.try_readwrite()?.as_slice_mut()?))?;
+                actions.into_any()
+            }
+            ActionForm::Reals(width) => {
+                let actions = PyArray2::zeros(py, [rows, width], false);
+                draw(ActionBuffer::Continuous(actions.try_readwrite()?.as_slice_mut()?))?;
+                actions.into_any()
+            }
+        };
+        Ok((actions, log_probs))
     }
 
     /// Take in one observation per row of `state`; return the states after them.
@@ -251,7 +333,20 @@ impl ActorCriticLearner {
         obs: &Bound<'py, PyAny>,
         state: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyArray2<f32>>> {
-        learner_memory::remember(&self.learner, &self.shape, parameters, obs, state)
+        let parameters = read_parameters(parameters)?;
+        let obs = real_array::<f32, Ix2>(obs, "obs")?;
+        let before = real_array::<f32, Ix2>(state, "state")?;
+        let n = obs.shape().first().copied().unwrap_or(0);
+        check_shape("obs", obs.shape(), "the memory", &[n, self.shape.obs_dim()])?;
+        check_shape("state", before.shape(), "obs", &[n, self.shape.state_size()])?;
+        let after = PyArray2::from_array(state.py(), &before.as_array());
+        {
+            let mut after = after.try_readwrite()?;
+            lock(&self.learner)
+                .remember(as_option(parameters.as_ref())?, obs.as_slice()?, after.as_slice_mut()?)
+                .map_err(raise)?;
+        }
+        Ok(after)
     }
 
     /// Return V of each row of `obs`, (R,).
@@ -261,10 +356,60 @@ impl ActorCriticLearner {
         parameters: Option<&Bound<'py, PyAny>>,
         obs: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
-        learner_rollout::values(&self.learner, parameters, obs)
+        let py = obs.py();
+        let parameters = read_parameters(parameters)?;
+        let obs = real_array::<f32, Ix2>(obs, "obs")?;
+        let rows = obs.shape().first().copied().unwrap_or(0);
+        let (parameters, obs) = (as_option(parameters.as_ref())?, obs.as_slice()?);
+        filled(py, Ix1(rows), |values| lock(&self.learner).values(parameters, obs, values))
     }
 
     fn __repr__(&self) -> String {
         format!("ActorCriticLearner(obs_dim={}, {:?})", self.shape.obs_dim(), self.shape.head())
     }
+}
+
+/// The state of a generator, or numbers drawn before; with neither nothing is drawn.
+type Source<'a, 'py> = (Option<&'a Bound<'py, PyAny>>, Option<&'a Bound<'py, PyAny>>);
+
+/// Calls `call` with the draws of a source, and advances its generator.
+fn drawing<T>(
+    (stream, noise): Source<'_, '_>,
+    call: impl FnOnce(&mut Draws<'_>) -> PyResult<T>,
+) -> PyResult<T> {
+    match (stream, noise) {
+        (None, None) => call(&mut Draws::Mode),
+        (None, Some(noise)) => {
+            let noise = real_array::<f32, Ix1>(noise, "noise")?;
+            call(&mut Draws::Given(noise.as_slice()?))
+        }
+        (Some(stream), None) => {
+            let mut stream = output_array::<u64, Ix1>(stream, "stream", &[4])?;
+            let stream = stream.as_slice_mut()?;
+            let mut rng = generator(stream)?;
+            let found = call(&mut Draws::Stream(&mut rng))?;
+            stream.copy_from_slice(&rng.to_words());
+            Ok(found)
+        }
+        _ => Err(PyTypeError::new_err("give either a stream or noise")),
+    }
+}
+
+/// Reads parameters, if there are some.
+fn read_parameters<'py>(
+    parameters: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Option<PyReadonlyArray1<'py, f32>>> {
+    parameters.map(|given| real_array::<f32, Ix1>(given, "parameters")).transpose()
+}
+
+/// The numbers of [`read_parameters`].
+fn as_option<'a>(parameters: Option<&'a PyReadonlyArray1<'_, f32>>) -> PyResult<Option<&'a [f32]>> {
+    Ok(parameters.map(PyReadonlyArray1::as_slice).transpose()?)
+}
+
+/// The generator in the state of four words.
+fn generator(stream: &[u64]) -> PyResult<Pcg64> {
+    let mut words = [0; 4];
+    words.copy_from_slice(stream);
+    Pcg64::from_words(words).map_err(raise)
 }

@@ -3,7 +3,7 @@
 //! | function | computes | in |
 //! |---|---|---|
 //! | [`affine`] | outputs = inputs · W + b | `product`, `row_products` |
-//! | [`affine_of_few`] | the same for a few rows, with parameters that have not been copied | `few_rows` |
+//! | [`affine_of_few`] | the same for a few rows, with parameters that have not been copied | `row_products` |
 //! | [`accumulate`] | outputs += inputs · W | `product` |
 //! | [`affine_backward_inputs`] | input gradients = output gradients · Wᵀ | `product`, `row_products` |
 //! | [`affine_backward_weights`] | W's = inputsᵀ · output gradients, b's = their sums over rows | `product` |
@@ -17,14 +17,12 @@
 //! a slice that is too short panics.
 
 mod aligned;
-mod few_rows;
 mod functions;
 mod gate;
 mod gated_product;
 mod gathered;
 mod layer;
 pub mod naive;
-mod operands;
 mod product;
 mod real;
 mod row_products;
@@ -34,15 +32,13 @@ mod tests;
 use pulp::Simd;
 
 pub(crate) use aligned::Aligned;
-use few_rows::few_rows;
 pub use gate::{Gate, GateMemory};
 pub(crate) use gathered::{Gathered, flatten};
 pub use layer::{BLOCK_ROWS, Layer, Order, PackedLayer};
-use operands::{Finish, Left, Start};
-use product::product;
+use product::{Finish, Left, Start, product};
 pub(crate) use real::PAD;
 pub use real::{Real, padded, row_stride};
-use row_products::row_products;
+use row_products::{few_rows, row_products};
 
 /// A matrix of `rows` rows, `stride` elements from one to the next.
 #[derive(Debug, Clone, Copy)]

@@ -8,7 +8,6 @@ use pulp::{Simd, WithSimd};
 use rlox_kernels::threads;
 
 use super::Real;
-use super::operands::{Finish, Left, Start};
 use super::real::{padded, row_stride};
 
 /// Terms of the sums that are added up for all tiles before the next ones.
@@ -16,6 +15,78 @@ const BLOCK_DEPTH: usize = 128;
 
 /// Rows of the output that a thread computes before it takes the next ones.
 const PART_ROWS: usize = 64;
+
+/// What a product is added to.
+#[derive(Clone, Copy)]
+pub(super) enum Start<'a, F> {
+    /// Zero.
+    Zero,
+    /// The same row under every row.
+    Row(&'a [F]),
+    /// What the output holds.
+    Output,
+}
+
+/// What becomes of a product's elements before they are written.
+#[derive(Clone, Copy)]
+pub(super) enum Finish<'a, F> {
+    /// Nothing.
+    Keep,
+    /// Negative ones become zero.
+    Rectify,
+    /// Those become zero whose element of this array, laid out as the output, is not positive.
+    WherePositive(&'a [F]),
+}
+
+impl<F> Finish<'_, F> {
+    /// The same for the output's elements from `first` on.
+    pub(super) fn from(self, first: usize) -> Self {
+        match self {
+            Self::WherePositive(signs) => Self::WherePositive(&signs[first..]),
+            Self::Keep | Self::Rectify => self,
+        }
+    }
+}
+
+/// The left operand, `rows` × `depth`; element (i, p) is at `i * row_stride + p * column_stride`.
+#[derive(Clone, Copy)]
+pub(super) struct Left<'a, F> {
+    pub(super) elements: &'a [F],
+    pub(super) rows: usize,
+    pub(super) depth: usize,
+    pub(super) row_stride: usize,
+    pub(super) column_stride: usize,
+}
+
+impl<'a, F> Left<'a, F> {
+    /// The rows of a matrix with so many elements from row to row.
+    pub(super) fn rows(elements: &'a [F], rows: usize, depth: usize, stride: usize) -> Self {
+        Self { elements, rows, depth, row_stride: stride, column_stride: 1 }
+    }
+
+    /// The first `rows` columns of a matrix of `depth` rows, as rows.
+    pub(super) fn columns(elements: &'a [F], rows: usize, depth: usize, stride: usize) -> Self {
+        Self { elements, rows, depth, row_stride: 1, column_stride: stride }
+    }
+
+    /// Its next rows from `first` on, `rows` at most.
+    pub(super) fn below(self, first: usize, rows: usize) -> Self {
+        Self {
+            elements: &self.elements[first * self.row_stride..],
+            rows: rows.min(self.rows - first),
+            ..self
+        }
+    }
+
+    /// Its next columns from `first` on, `depth` at most.
+    pub(super) fn after(self, first: usize, depth: usize) -> Self {
+        Self {
+            elements: &self.elements[first * self.column_stride..],
+            depth: depth.min(self.depth - first),
+            ..self
+        }
+    }
+}
 
 /// `out = finish(start + left · right)`; `right` is `depth` × `width` and `out` is `rows` × `width`,
 /// both in rows of [`row_stride`].
@@ -198,77 +269,6 @@ impl<F: Real, S: Simd> Job<'_, F, S> {
             for (sum, &right) in sums.iter_mut().zip(right) {
                 *sum = F::multiply_add(self.simd, factor, right, *sum);
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::tests::Machine;
-    use super::*;
-    use rlox_kernels::rng::Pcg64;
-    fn numbers(rng: &mut Pcg64, n: usize) -> Vec<f64> {
-        (0..n).map(|_| rng.uniform(-1.0, 1.0)).collect()
-    }
-
-    #[test]
-    fn every_tile_equals_the_naive_sum() {
-        for machine in Machine::ALL {
-            let mut rng = Pcg64::from_seed(0);
-            let sizes =
-                [(1, 1, 1), (3, 5, 16), (8, 4, 33), (15, 64, 64), (64, 7, 50), (13, 300, 128)];
-            for (rows, depth, width) in sizes {
-                let stride = row_stride(width);
-                let a = numbers(&mut rng, rows * depth);
-                let transposed: Vec<f64> =
-                    (0..depth * rows).map(|i| a[(i % rows) * depth + i / rows]).collect();
-                let (b, bias) = (numbers(&mut rng, depth * stride), numbers(&mut rng, stride));
-                let (before, signs) =
-                    (numbers(&mut rng, rows * stride), numbers(&mut rng, rows * stride));
-                let lefts = [
-                    Left::rows(&a, rows, depth, depth),
-                    Left::columns(&transposed, rows, depth, rows),
-                ];
-                let starts = [Start::Zero, Start::Row(&bias), Start::Output];
-                let finishes = [Finish::Keep, Finish::Rectify, Finish::WherePositive(&signs)];
-                for (case, left) in (0..18).zip(lefts.into_iter().cycle()) {
-                    let (start, finish) = (starts[case % 3], finishes[case / 6]);
-                    let mut out = before.clone();
-                    machine.run(Product { left, right: &b, width, start, finish, out: &mut out });
-                    for (at, &got) in out.iter().enumerate() {
-                        let (i, j) = (at / stride, at % stride);
-                        if j >= padded(width) {
-                            assert_eq!(got, before[at]);
-                            continue;
-                        }
-                        let first = match start {
-                            Start::Zero => 0.0,
-                            Start::Row(row) => row[j],
-                            Start::Output => before[at],
-                        };
-                        let terms = (0..depth).map(|p| a[i * depth + p] * b[p * stride + j]);
-                        let sum = first + terms.sum::<f64>();
-                        let expected = match finish {
-                            Finish::Keep => sum,
-                            Finish::Rectify => sum.max(0.0),
-                            Finish::WherePositive(signs) if signs[at] > 0.0 => sum,
-                            Finish::WherePositive(_) => 0.0,
-                        };
-                        assert!((got - expected).abs() < 1e-13, "{rows} {depth} {width} {case}");
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_no_number_is_not_rectified() {
-        for machine in Machine::ALL {
-            let (right, mut out) = ([f64::NAN; 16], [0.0; 16]);
-            let left = Left::rows(&[1.0], 1, 1, 1);
-            let (start, finish) = (Start::Zero, Finish::Rectify);
-            machine.run(Product { left, right: &right, width: 16, start, finish, out: &mut out });
-            assert!(out.iter().all(|value| value.is_nan()));
         }
     }
 }

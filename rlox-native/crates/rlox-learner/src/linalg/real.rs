@@ -11,6 +11,7 @@ pub(crate) const PAD: usize = 16;
 
 /// `n` rounded up to a whole number of vectors.
 #[must_use]
+#[inline]
 pub const fn padded(n: usize) -> usize {
     n.next_multiple_of(PAD)
 }
@@ -20,6 +21,7 @@ pub const fn padded(n: usize) -> usize {
 /// Rows a large power of two apart would share a few sets of the first-level cache and displace one
 /// another; one vector more puts the rows of a tile into different ones.
 #[must_use]
+#[inline]
 pub const fn row_stride(n: usize) -> usize {
     let width = padded(n);
     if width.is_multiple_of(128) { width + PAD } else { width }
@@ -87,6 +89,7 @@ impl Real for f32 {
 
     const INTEGERS: f64 = 8_388_608.0;
 
+    #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "rounding to the nearest is meant")]
     fn of(value: f64) -> Self {
         value as Self
@@ -97,6 +100,7 @@ impl Real for f32 {
         self.to_bits() as usize
     }
 
+    #[inline]
     fn widen(self) -> f64 {
         f64::from(self)
     }

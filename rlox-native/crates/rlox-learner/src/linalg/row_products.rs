@@ -1,9 +1,10 @@
-//! Products of a few columns.
+//! Products of a few columns, and of a few rows with weights as they lie in the flat array.
 
 use pulp::Simd;
 
-use super::Real;
+use super::layer::Layer;
 use super::real::{padded, row_stride};
+use super::{Real, Rows};
 
 /// `out = start + left · transposed`, a few columns wide: element (i, j) is the product of row i of
 /// `left` and row j of the transposed right operand, both with zeros as padding.
@@ -43,52 +44,34 @@ pub(super) fn row_products<F: Real, S: Simd>(
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use pulp::{Arch, WithSimd};
-
-    struct Call<'a>(&'a [f32], &'a [f32], (usize, usize), Option<&'a [f32]>, &'a mut [f32]);
-
-    impl WithSimd for Call<'_> {
-        type Output = ();
-
-        fn with_simd<S: Simd>(self, simd: S) {
-            row_products(simd, self.0, self.1, self.2, self.3, self.4);
-        }
-    }
-
-    /// A matrix of small whole numbers, so that sums are exact, with zeros as padding.
-    #[expect(clippy::cast_precision_loss, reason = "small numbers")]
-    fn numbers(rows: usize, width: usize) -> Vec<f32> {
-        let stride = row_stride(width);
-        let number = |at: usize| match (at / stride, at % stride) {
-            (row, column) if column < width => f32::of(((7 * row + 3 * column) % 11) as f64) - 5.0,
-            _ => 0.0,
-        };
-        (0..rows * stride).map(number).collect()
-    }
-
-    #[test]
-    fn every_row_equals_the_naive_sum() {
-        for (rows, depth, width) in [(1, 1, 1), (3, 20, 2), (4, 128, 4), (9, 256, 3)] {
-            let (left, right, bias) = (numbers(rows, depth), numbers(width, depth), [2.0; 16]);
-            let (stride, out_stride) = (row_stride(depth), row_stride(width));
-            for start in [None, Some(&bias[..])] {
-                // One row more than there are, which must stay as it is.
-                let mut out = vec![9.0; (rows + 1) * out_stride];
-                Arch::new().dispatch(Call(&left, &right, (depth, width), start, &mut out));
-                for i in 0..=rows {
-                    for j in 0..width {
-                        let terms = (0..depth)
-                            .filter(|_| i < rows)
-                            .map(|p| left[i * stride + p] * right[j * stride + p]);
-                        let sum = terms.sum::<f32>() + start.map_or(0.0, |row| row[j]);
-                        let expected = if i < rows { sum } else { 9.0 };
-                        assert_eq!(out[i * out_stride + j], expected, "{rows} {depth} {width}");
-                    }
-                }
+/// `out = inputs · W + b` with the `parameters` of a layer that lies
+/// [`ByOutputs`](super::Order::ByOutputs): element (i, j) is the product of row i and the weights of
+/// output j. `out` is in rows of [`row_stride`].
+#[inline(always)]
+pub(super) fn few_rows<F: Real, S: Simd>(
+    simd: S,
+    layer: Layer,
+    parameters: &[F],
+    inputs: Rows<'_, F>,
+    out: &mut [F],
+) {
+    let lanes = size_of::<F::Vector<S>>() / size_of::<F>();
+    let stride = row_stride(layer.outputs);
+    let weights = parameters[layer.weights..].chunks_exact(layer.inputs).take(layer.outputs);
+    for (j, (weights, &bias)) in weights.zip(&parameters[layer.bias..]).enumerate() {
+        let of_output = F::vectors::<S>(weights);
+        let whole = of_output.len() * lanes;
+        for i in 0..inputs.rows {
+            let row = &inputs.elements[i * inputs.stride..][..layer.inputs];
+            let mut sums = F::splat(simd, F::zero());
+            for (&x, &w) in F::vectors::<S>(row).iter().zip(of_output) {
+                sums = F::multiply_add(simd, x, w, sums);
             }
+            let mut sum = bias + F::reduce(simd, sums);
+            for (&x, &w) in row[whole..].iter().zip(&weights[whole..]) {
+                sum = sum + x * w;
+            }
+            out[i * stride + j] = sum;
         }
     }
 }

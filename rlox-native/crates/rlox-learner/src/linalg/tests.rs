@@ -7,16 +7,16 @@ use super::*;
 
 /// Instruction sets to test: with 32 registers, with 16 and without vectors, if the machine has them.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Machine {
+enum Machine {
     Widest,
     Narrow,
     Scalar,
 }
 
 impl Machine {
-    pub(super) const ALL: [Self; 3] = [Self::Widest, Self::Narrow, Self::Scalar];
+    const ALL: [Self; 3] = [Self::Widest, Self::Narrow, Self::Scalar];
 
-    pub(super) fn run<O: WithSimd>(self, operation: O) -> O::Output {
+    fn run<O: WithSimd>(self, operation: O) -> O::Output {
         match self {
             #[cfg(target_arch = "x86_64")]
             Self::Narrow if pulp::x86::V3::try_new().is_some() => {
@@ -230,4 +230,15 @@ fn single_precision_equals_the_twins() {
 #[test]
 fn double_precision_equals_the_twins() {
     functions_equal_their_twins::<f64>(1e-12);
+}
+
+#[test]
+fn what_is_no_number_is_not_rectified() {
+    let mut case = Case::<f32>::new(&mut Pcg64::from_seed(0), (9, 20, 65), false, true);
+    case.inputs.fill(f32::NAN);
+    for machine in Machine::ALL {
+        let rows = &machine.run(&case)[0];
+        let mut rows = rows.chunks_exact(row_stride(65));
+        assert!(rows.all(|row| row[..65].iter().all(|value| value.is_nan())), "{machine:?}");
+    }
 }

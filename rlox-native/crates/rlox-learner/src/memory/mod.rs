@@ -5,21 +5,50 @@
 //! take the outputs in blocks of rows as they would take observations. A row of the state that is
 //! remembered is the policy's hidden and cell state, then the value's if it has a layer of its own.
 
-mod acting;
-mod backward;
 mod lstm;
-mod sequences;
-mod unrolled;
 
-use pulp::Simd;
+use pulp::{Arch, Simd, WithSimd};
+use rlox_kernels::error::{KernelError, Result, check_len};
 use rlox_kernels::threads;
 
 use super::actor_critic::index;
 use super::linalg::{Aligned, Gathered, Real, Rows, row_stride};
 use super::passes::Gradients;
-pub(super) use lstm::{Lstm, PackedLstm};
-pub use sequences::Sequences;
-use unrolled::{Unrolled, reserve};
+use super::update::Learner;
+pub(super) use lstm::Lstm;
+use lstm::{PackedLstm, Unrolled, reserve};
+
+/// R / L sequences of L steps, whose rows are step 0 of all of them, then step 1, and so on.
+#[derive(Debug, Clone, Copy)]
+pub struct Sequences<'a, F> {
+    /// Steps of each, L, a divisor of R; gradients go back so far.
+    pub length: usize,
+    /// Whether an episode begins with a row, whose step the memory before does not reach: R, zero
+    /// for not.
+    pub starts: &'a [u8],
+    /// What is remembered before each, R / L × the size of a state.
+    pub states: &'a [F],
+}
+
+impl<F> Sequences<'_, F> {
+    /// Checks that there are whole sequences of `rows` rows.
+    pub(crate) fn check(&self, rows: usize) -> Result<()> {
+        if self.length == 0 || !rows.is_multiple_of(self.length) {
+            let (name, value) = ("sequence_length, a divisor of the rows,", self.length);
+            #[expect(clippy::cast_precision_loss, reason = "only for the message")]
+            let (high, value) = (rows as f64, value as f64);
+            return Err(KernelError::Range { name, low: 1.0, high, value });
+        }
+        check_len("episode_starts", self.starts.len(), "log_probs", rows)
+    }
+
+    /// Writes the rows of the sequences `some` out of `count` to `rows`, step 0 of each first.
+    pub(crate) fn expand(&self, some: &[i64], count: usize, rows: &mut Vec<i64>) {
+        rows.clear();
+        let steps = (0_i64..).step_by(count.max(1)).take(self.length);
+        rows.extend(steps.flat_map(|first| some.iter().map(move |number| first + number)));
+    }
+}
 
 /// Layers of a memory: the policy's and the value's, or one that they share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -235,6 +264,54 @@ fn together<F: Real>(
             for (layer, packed) in layers.as_mut_slice().iter_mut().zip(packed.as_slice()) {
                 run(layer, packed);
             }
+        }
+    }
+}
+
+impl Learner<f32> {
+    /// Takes in one observation of each of N episodes: `states`, N × the size of a state, are those
+    /// before, 0 where an episode begins, and become those after. [`Learner::act`] and
+    /// [`Learner::values`] take the latter. Parameters are those that are held if none are given.
+    ///
+    /// # Errors
+    /// [`KernelError::Shape`] where a length does not fit, or no
+    /// parameters are there.
+    pub fn remember(
+        &mut self,
+        parameters: Option<&[f32]>,
+        obs: &[f32],
+        states: &mut [f32],
+    ) -> Result<()> {
+        let (obs_dim, size) = (self.shape.obs_dim(), self.shape.state_size());
+        let n = obs.len() / obs_dim;
+        self.check_parameters(parameters)?;
+        check_len("obs", obs.len(), "whole observations", n * obs_dim)?;
+        check_len("state", states.len(), "observations * state_size", n * size)?;
+        if self.packed.memory.is_some() && n > 0 {
+            if let Some(parameters) = parameters {
+                self.packed.load_memory(parameters);
+            }
+            Arch::new().dispatch(Remember { learner: self, obs, states });
+        }
+        Ok(())
+    }
+}
+
+/// The arguments of [`Learner::remember`].
+struct Remember<'a> {
+    learner: &'a mut Learner<f32>,
+    obs: &'a [f32],
+    states: &'a mut [f32],
+}
+
+impl WithSimd for Remember<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Learner { packed, block, .. } = self.learner;
+        if let (Some(packed), Some(memory)) = (&packed.memory, &mut block.memory) {
+            memory.remember(simd, packed, self.obs, self.states);
         }
     }
 }

@@ -1,43 +1,49 @@
 //! Actor-critics of continuous actions: the steps of SAC, TD3 and DDPG.
 
-use pulp::{Arch, Simd};
+use pulp::{Arch, Simd, WithSimd};
 
+use super::actor::Actor;
 use super::critics::{Critics, ensemble};
-use super::policy_step::Policy;
-pub use super::squashed::Actor;
-use super::value_step::Values;
-use super::{StepRule, Transitions, ValueTerms, check_log_std_bounds, check_sizes};
+use super::{Transitions, ValueTerms, check_log_std_bounds, check_sizes, mean_of, part};
 use crate::Real;
 use crate::linalg::{BLOCK_ROWS, Layer, flatten};
 use crate::network::Network;
-use crate::optimizer::Moments;
-use crate::passes::{Packed, forward};
+use crate::optimizer::Learnt;
+use crate::passes::{Gradients, Packed, backward, forward, load_each, loads};
 use crate::runs::Hidden;
 use crate::workspace::Workspace;
 use rlox_kernels::error::{Result, check_len, check_weight};
 
 /// How critics learn.
 #[derive(Debug, Clone, Copy)]
-pub struct ValueStep {
+pub struct ValueStep<'a, F> {
+    /// The parameters of the target critics, which judge the next actions.
+    pub target: &'a [F],
+    /// The parameters of the policy, which chooses them.
+    pub policy: &'a [F],
+    /// What it chooses with, B × `act_dim` or empty.
+    pub noise: &'a [F],
     /// Temperature α of the next actions' entropy in the targets; 0 for none.
     pub alpha: f64,
     /// What a squared TD error counts in the loss.
     pub scale: f64,
     /// What the penalties of the last [`ContinuousLearner::penalize`] count in the loss; 0 for none.
     pub penalty_weight: f64,
-    /// How parameters move.
-    pub rule: StepRule,
 }
 
 /// How a policy learns.
 #[derive(Debug, Clone, Copy)]
 pub struct PolicyStep<'a, F> {
+    /// The critics' parameters.
+    pub critics: &'a [F],
+    /// Observations, B × `obs_dim`.
+    pub obs: &'a [F],
+    /// What actions are chosen with, B × `act_dim` or empty.
+    pub noise: &'a [F],
     /// Temperature α of the entropy; a deterministic policy has none.
     pub alpha: f64,
     /// What else the policy is drawn towards.
     pub cloning: Option<Cloning<'a, F>>,
-    /// How parameters move.
-    pub rule: StepRule,
 }
 
 /// The term by which a policy stays near a dataset's actions (Fujimoto and Gu 2021, equations 3 to
@@ -157,60 +163,39 @@ impl<F: Real> ContinuousLearner<F> {
         flatten(online.gradients(critics), *n_critic_parameters, *critic_factor)
     }
 
-    /// Takes one step of the critics `parameters`; writes their TD errors, K × B, to `errors`.
-    ///
-    /// `policy` chooses the next actions with `noise`, B × `act_dim` or empty, and `target` judges
-    /// them.
+    /// Takes one step of the critics; writes their TD errors, K × B, to `errors`.
     ///
     /// # Errors
     /// [`KernelError`](rlox_kernels::KernelError) for a length that does not fit and constants out of
     /// range; nothing has changed then.
-    #[expect(clippy::too_many_arguments, reason = "what a gradient step takes and gives")]
     pub fn step_values(
         &mut self,
-        parameters: &mut [F],
-        target: &[F],
-        policy: &[F],
-        moments: &mut Moments<'_, F>,
+        learnt: Learnt<'_, F>,
         batch: Transitions<'_, F>,
         actions: &[F],
-        noise: &[F],
-        step: ValueStep,
+        step: ValueStep<'_, F>,
         errors: &mut [F],
     ) -> Result<ValueTerms> {
-        check_len("critics", parameters.len(), "the critics", self.n_critic_parameters)?;
-        check_len("target", target.len(), "the critics", self.n_critic_parameters)?;
-        check_len("policy", policy.len(), "the policy", self.policy.end())?;
+        let n_parameters = self.n_critic_parameters;
+        learnt.check("critics", "the critics", n_parameters)?;
+        check_len("target", step.target.len(), "the critics", n_parameters)?;
+        check_len("policy", step.policy.len(), "the policy", self.policy.end())?;
         if step.penalty_weight != 0.0 {
-            let found = if self.penalized { parameters.len() } else { 0 };
-            check_len("penalty", found, "critics", parameters.len())?;
+            let found = if self.penalized { n_parameters } else { 0 };
+            check_len("penalty", found, "critics", n_parameters)?;
         }
-        step.rule.check(moments, self.n_critic_parameters)?;
         check_weight("alpha", step.alpha)?;
         check_weight("scale", step.scale)?;
         check_weight("penalty_weight", step.penalty_weight)?;
         batch.check(self.obs_dim)?;
         let rows = batch.len();
         check_len("actions", actions.len(), "rewards * act_dim", rows * self.act_dim)?;
-        self.check_noise(noise, rows)?;
+        self.check_noise(step.noise, rows)?;
         check_len("errors", errors.len(), "critics * rewards", rows * self.critics.len())?;
-        let learner = self;
-        let call = Values {
-            learner,
-            parameters,
-            target,
-            policy,
-            moments,
-            batch,
-            actions,
-            noise,
-            step,
-            errors,
-        };
-        Ok(Arch::new().dispatch(call))
+        Ok(Arch::new().dispatch(Values { learner: self, learnt, batch, actions, step, errors }))
     }
 
-    /// Takes one step of the policy `parameters` up the values of its actions.
+    /// Takes one step of the policy up the values of its actions.
     ///
     /// Its loss is the mean of `alpha` log π(a|s) - min over k of `Q_k(s, a)` for a Gaussian, and of
     /// `-Q_1(s, μ(s))` for a deterministic one. With [`Cloning`] those values are divided by the mean
@@ -221,28 +206,21 @@ impl<F: Real> ContinuousLearner<F> {
     /// As [`ContinuousLearner::step_values`].
     pub fn step_policy(
         &mut self,
-        parameters: &mut [F],
-        critics: &[F],
-        moments: &mut Moments<'_, F>,
-        obs: &[F],
-        noise: &[F],
+        learnt: Learnt<'_, F>,
         step: PolicyStep<'_, F>,
     ) -> Result<PolicyTerms> {
-        check_len("policy", parameters.len(), "the policy", self.policy.end())?;
-        check_len("critics", critics.len(), "the critics", self.n_critic_parameters)?;
-        step.rule.check(moments, self.policy.end())?;
+        learnt.check("policy", "the policy", self.policy.end())?;
+        check_len("critics", step.critics.len(), "the critics", self.n_critic_parameters)?;
         check_weight("alpha", step.alpha)?;
-        let rows = obs.len() / self.obs_dim;
-        check_len("obs", obs.len(), "rows * obs_dim", rows.max(1) * self.obs_dim)?;
-        self.check_noise(noise, rows)?;
+        let rows = step.obs.len() / self.obs_dim;
+        check_len("obs", step.obs.len(), "rows * obs_dim", rows.max(1) * self.obs_dim)?;
+        self.check_noise(step.noise, rows)?;
         if let Some(cloning) = step.cloning {
             check_weight("cloning[1]", cloning.alpha)?;
             let expected = rows * self.act_dim;
             check_len("actions", cloning.actions.len(), "rows * act_dim", expected)?;
         }
-        let learner = self;
-        let call = Policy { learner, parameters, critics, moments, obs, noise, step };
-        Ok(Arch::new().dispatch(call))
+        Ok(Arch::new().dispatch(Policy { learner: self, learnt, step }))
     }
 
     pub(super) fn check_noise(&self, noise: &[F], rows: usize) -> Result<()> {
@@ -278,4 +256,237 @@ impl<F: Real> ContinuousLearner<F> {
             *log_prob = self.actor.act(&outputs[..n_outputs], noise, action);
         }
     }
+}
+
+/// The arguments of [`ContinuousLearner::step_values`].
+struct Values<'a, F> {
+    learner: &'a mut ContinuousLearner<F>,
+    learnt: Learnt<'a, F>,
+    batch: Transitions<'a, F>,
+    actions: &'a [F],
+    step: ValueStep<'a, F>,
+    errors: &'a mut [F],
+}
+
+impl<F: Real> WithSimd for Values<'_, F> {
+    type Output = ValueTerms;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) -> ValueTerms {
+        let ContinuousLearner { policy, packed_policy, critics, online, target, .. } =
+            &mut *self.learner;
+        let n = self.batch.len();
+        let (own, of_target) = (&*self.learnt.parameters, self.step.target);
+        let of_policy = [(packed_policy, &*policy, self.step.policy)];
+        let of_critics = online.loads(critics, own).chain(loads(target, &*critics, of_target));
+        load_each(policy.helpers(n), of_policy.into_iter().chain(of_critics));
+        if self.step.penalty_weight == 0.0 {
+            online.clear_gradients();
+        } else {
+            online.scale_gradients(F::of(self.step.penalty_weight));
+        }
+        self.learner.penalized = false;
+        let mut sums = ValueTerms::default();
+        for first in (0..n).step_by(BLOCK_ROWS) {
+            let terms = self.block(simd, first, BLOCK_ROWS.min(n - first));
+            sums.loss += terms.loss;
+            sums.value += terms.value;
+        }
+        let ContinuousLearner { policy, critics, online, critic_factor, .. } = &mut *self.learner;
+        *critic_factor = self.learnt.step(simd, policy.helpers(n), online.gradients(critics));
+        ValueTerms { loss: mean_of(sums.loss, n), value: mean_of(sums.value, n * critics.len()) }
+    }
+}
+
+impl<F: Real> Values<'_, F> {
+    /// Gathers the gradients of `rows` rows from `first` on; returns sums over them.
+    #[inline(always)]
+    fn block<S: Simd>(&mut self, simd: S, first: usize, rows: usize) -> ValueTerms {
+        let Self { learner, batch, step, .. } = self;
+        let (obs_dim, act_dim, n) = (learner.obs_dim, learner.act_dim, batch.len());
+        let next_obs = part(batch.next_obs, first, rows, obs_dim);
+        let noise = part(step.noise, first, rows, act_dim);
+        learner.choose(simd, next_obs, noise, rows, Hidden::Overwritten);
+        let ContinuousLearner { critics, online, target, actions, log_probs, .. } = &mut **learner;
+        let n_critics = critics.len();
+        let next_actions = &actions[..rows * act_dim];
+        online.forward_target(simd, critics, target, next_obs, next_actions, rows);
+        let alpha = F::of(step.alpha);
+        for (r, &log_prob) in log_probs.iter().enumerate().take(rows) {
+            let next_value = online.smallest(critics, r) - alpha * log_prob;
+            let row = first + r;
+            self.errors[row] = batch.rewards[row] + batch.discounts[row] * next_value;
+        }
+        let (obs, actions) =
+            (part(batch.obs, first, rows, obs_dim), part(self.actions, first, rows, act_dim));
+        online.forward(simd, critics, 0..n_critics, obs, actions, rows);
+        let scale = F::of(step.scale);
+        let slope = F::of(mean_of(2.0 * step.scale, n));
+        let mut sums = ValueTerms::default();
+        for r in 0..rows {
+            let row = first + r;
+            let expected = self.errors[row];
+            let weight = batch.weight(row);
+            for k in 0..n_critics {
+                let value = online.value(critics, k, r);
+                let error = value - expected;
+                self.errors[k * n + row] = error;
+                online.set_gradient(critics, k, r, weight * error * slope);
+                sums.loss += (scale * weight * error * error).widen();
+                sums.value += value.widen();
+            }
+        }
+        online.backward(simd, critics, 0..n_critics, rows);
+        sums
+    }
+}
+
+/// The arguments of [`ContinuousLearner::step_policy`].
+struct Policy<'a, F> {
+    learner: &'a mut ContinuousLearner<F>,
+    learnt: Learnt<'a, F>,
+    step: PolicyStep<'a, F>,
+}
+
+impl<F: Real> WithSimd for Policy<'_, F> {
+    type Output = PolicyTerms;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) -> PolicyTerms {
+        let ContinuousLearner {
+            obs_dim, policy, packed_policy, policy_block, critics, online, ..
+        } = &mut *self.learner;
+        let n = self.step.obs.len() / *obs_dim;
+        let (own, of_critics) = (&*self.learnt.parameters, self.step.critics);
+        let mut loads: Vec<_> = online.loads(critics, of_critics).collect();
+        // In the middle, so that a thread copies the critics that it evaluates then.
+        loads.insert(loads.len() / 2, (packed_policy, &*policy, own));
+        load_each(policy.helpers(n), loads);
+        policy_block.clear_gradients();
+        let value_weight = match self.step.cloning {
+            Some(cloning) => cloning.alpha / self.mean_size(simd, n),
+            None => 1.0,
+        };
+        let mut sums = PolicyTerms::default();
+        for first in (0..n).step_by(BLOCK_ROWS) {
+            let terms = self.block(simd, first, BLOCK_ROWS.min(n - first), n, value_weight);
+            sums.loss += terms.loss;
+            sums.entropy += terms.entropy;
+        }
+        let ContinuousLearner { policy, policy_block, policy_factor, .. } = &mut *self.learner;
+        *policy_factor = self.learnt.step(simd, policy.helpers(n), policy_block.gradients(policy));
+        PolicyTerms { loss: mean_of(sums.loss, n), entropy: mean_of(sums.entropy, n) }
+    }
+}
+
+impl<F: Real> Policy<'_, F> {
+    /// Chooses the actions of `rows` rows from `first` on and judges them; returns how many critics
+    /// did.
+    #[inline(always)]
+    fn judge<S: Simd>(&mut self, simd: S, first: usize, rows: usize) -> usize {
+        let Self { learner, step: PolicyStep { obs, noise, .. }, .. } = self;
+        let (obs_dim, act_dim) = (learner.obs_dim, learner.act_dim);
+        let obs = part(obs, first, rows, obs_dim);
+        learner.choose(simd, obs, part(noise, first, rows, act_dim), rows, Hidden::Kept);
+        let ContinuousLearner { actor, critics, online, actions, .. } = &mut **learner;
+        let used = if *actor == Actor::Deterministic { 1 } else { critics.len() };
+        online.forward(simd, critics, 0..used, obs, &actions[..rows * act_dim], rows);
+        used
+    }
+
+    /// The mean of the sizes of the values of all `n` rows.
+    #[inline(always)]
+    fn mean_size<S: Simd>(&mut self, simd: S, n: usize) -> f64 {
+        let mut sum = 0.0;
+        for first in (0..n).step_by(BLOCK_ROWS) {
+            let rows = BLOCK_ROWS.min(n - first);
+            let used = self.judge(simd, first, rows);
+            let ContinuousLearner { critics, online, .. } = &*self.learner;
+            sum +=
+                (0..rows).map(|r| online.smallest(&critics[..used], r).abs().widen()).sum::<f64>();
+        }
+        mean_of(sum, n)
+    }
+
+    /// Gathers the gradients of `rows` of `n` rows from `first` on; returns sums over them.
+    #[inline(always)]
+    fn block<S: Simd>(
+        &mut self,
+        simd: S,
+        first: usize,
+        rows: usize,
+        n: usize,
+        value_weight: f64,
+    ) -> PolicyTerms {
+        let used = self.judge(simd, first, rows);
+        let Self { learner, step: PolicyStep { obs, noise, alpha, cloning, .. }, .. } = self;
+        let (obs_dim, act_dim, actor) = (learner.obs_dim, learner.act_dim, learner.actor);
+        let obs = part(obs, first, rows, obs_dim);
+        let noise = part(noise, first, rows, act_dim);
+        let ContinuousLearner {
+            policy,
+            packed_policy,
+            policy_block,
+            critics,
+            online,
+            actions,
+            action_gradients,
+            log_probs,
+            ..
+        } = &mut **learner;
+        let critics = &critics[..used];
+        let actions = &actions[..rows * act_dim];
+        let share = F::of(mean_of(1.0, n));
+        let mut sums = PolicyTerms::default();
+        for (r, &log_prob) in log_probs.iter().enumerate().take(rows) {
+            let value = online.smallest(critics, r);
+            // Equal values share the gradient, as in torch; so do all if one is NaN.
+            let larger = (0..used).filter(|&k| online.value(critics, k, r) > value).count();
+            let gradient = -share * F::of(value_weight) / count(used - larger);
+            for k in 0..used {
+                let passes = if online.value(critics, k, r) > value { F::zero() } else { gradient };
+                online.set_gradient(critics, k, r, passes);
+            }
+            sums.loss += *alpha * log_prob.widen() - value_weight * value.widen();
+            sums.entropy -= log_prob.widen();
+        }
+        let of_actions = &mut action_gradients[..rows * act_dim];
+        of_actions.fill(F::zero());
+        online.backward_to_actions(simd, critics, used, rows, of_actions);
+        if let Some(Cloning { actions: wanted, .. }) = cloning {
+            let wanted = part(wanted, first, rows, act_dim);
+            sums.loss +=
+                add_distances(actions, wanted, n * act_dim, of_actions) * mean_of(1.0, act_dim);
+        }
+        let of_log_prob = F::of(*alpha) * share;
+        let (stride, n_outputs) = (policy.output_stride(), actor.n_outputs(act_dim));
+        for r in 0..rows {
+            let (outputs, gradients) = policy_block.output_and_gradient(r * stride, n_outputs);
+            let noise = part(noise, r, 1, act_dim);
+            let of_action = &of_actions[r * act_dim..][..act_dim];
+            let action = &actions[r * act_dim..][..act_dim];
+            actor.differentiate(outputs, noise, action, of_action, of_log_prob, gradients);
+        }
+        backward(simd, policy, packed_policy, obs, rows, policy_block, Gradients::Parameters);
+        sums
+    }
+}
+
+/// Adds the gradients of the mean of `n` squared distances to `gradients`; returns the sum of those
+/// that are here.
+#[inline(always)]
+fn add_distances<F: Real>(actions: &[F], wanted: &[F], n: usize, gradients: &mut [F]) -> f64 {
+    let slope = F::of(mean_of(2.0, n));
+    let mut sum = 0.0;
+    for ((&action, &wanted), gradient) in actions.iter().zip(wanted).zip(gradients) {
+        let distance = action - wanted;
+        *gradient = *gradient + slope * distance;
+        sum += (distance * distance).widen();
+    }
+    sum
+}
+
+#[expect(clippy::cast_precision_loss, reason = "critics are few")]
+fn count<F: Real>(n: usize) -> F {
+    F::of(n as f64)
 }

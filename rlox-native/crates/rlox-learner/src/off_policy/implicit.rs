@@ -2,36 +2,20 @@
 
 use std::iter;
 
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 
+use super::actor::clip;
 use super::critics::{Critics, ensemble};
-use super::implicit_step::Step;
-use super::{StepRule, Transitions, check_log_std_bounds, check_sizes};
+use super::{Transitions, check_log_std_bounds, check_sizes, mean_of, part};
 use crate::Real;
-use crate::linalg::{Gathered, Layer, flatten};
+use crate::distribution::gaussian_log_prob;
+use crate::linalg::{BLOCK_ROWS, Gathered, Layer, flatten};
 use crate::network::Network;
-use crate::optimizer::Moments;
-use crate::passes::Packed;
+use crate::optimizer::Learnt;
+use crate::passes::{Gradients, Packed, backward, forward, load_each, loads};
+use crate::runs::Hidden;
 use crate::workspace::Workspace;
 use rlox_kernels::error::{Result, check_len, check_range, check_weight};
-
-/// Parameters that a step moves.
-#[derive(Debug)]
-pub struct Learnt<'a, F> {
-    /// In one array.
-    pub parameters: &'a mut [F],
-    /// What their optimiser keeps.
-    pub moments: Moments<'a, F>,
-    /// How they move.
-    pub rule: StepRule,
-}
-
-impl<F> Learnt<'_, F> {
-    fn check(&self, name: &'static str, n_parameters: usize) -> Result<()> {
-        check_len(name, self.parameters.len(), "the network", n_parameters)?;
-        self.rule.check(&self.moments, n_parameters)
-    }
-}
 
 /// The parameters of all networks that learn.
 #[derive(Debug)]
@@ -76,25 +60,25 @@ pub struct ImplicitTerms {
 /// It owns nothing but working memory: parameters and moments are the caller's.
 #[derive(Debug)]
 pub struct ImplicitLearner<F> {
-    pub(super) obs_dim: usize,
-    pub(super) act_dim: usize,
-    pub(super) log_std_bounds: [f64; 2],
-    pub(super) value: Network,
-    pub(super) policy: Network,
-    pub(super) critics: Vec<Network>,
-    pub(super) packed_value: Packed<F>,
-    pub(super) packed_policy: Packed<F>,
-    pub(super) value_block: Workspace<F>,
-    pub(super) policy_block: Workspace<F>,
-    pub(super) online: Critics<F>,
+    obs_dim: usize,
+    act_dim: usize,
+    log_std_bounds: [f64; 2],
+    value: Network,
+    policy: Network,
+    critics: Vec<Network>,
+    packed_value: Packed<F>,
+    packed_policy: Packed<F>,
+    value_block: Workspace<F>,
+    policy_block: Workspace<F>,
+    online: Critics<F>,
     /// Of the critics' target networks.
-    pub(super) target: Vec<Packed<F>>,
+    target: Vec<Packed<F>>,
     /// The gradients of the logarithmic deviations, which the policy's parameters begin with.
-    pub(super) log_std_gradients: Vec<F>,
+    log_std_gradients: Vec<F>,
     /// What the last gradients of value, policy and critics were multiplied by, as they are clipped.
-    pub(super) factors: [F; 3],
+    factors: [F; 3],
     /// Of each row of the batch, the smallest target value.
-    pub(super) smallest: Vec<F>,
+    smallest: Vec<F>,
 }
 
 impl<F: Real> ImplicitLearner<F> {
@@ -155,7 +139,7 @@ impl<F: Real> ImplicitLearner<F> {
     }
 
     /// The gradients of the policy's parameters.
-    pub(super) fn policy_gradients(&self) -> impl Iterator<Item = Gathered<'_, F>> {
+    fn policy_gradients(&self) -> impl Iterator<Item = Gathered<'_, F>> {
         let of_log_std = iter::once(Gathered::straight(0, &self.log_std_gradients));
         of_log_std.chain(self.policy_block.gradients(&self.policy))
     }
@@ -176,9 +160,9 @@ impl<F: Real> ImplicitLearner<F> {
         losses: ImplicitLosses,
     ) -> Result<ImplicitTerms> {
         let [n_value, n_policy, n_critics] = self.n_parameters();
-        parts.value.check("value", n_value)?;
-        parts.policy.check("policy", n_policy)?;
-        parts.critics.check("critics", n_critics)?;
+        parts.value.check("value", "the network", n_value)?;
+        parts.policy.check("policy", "the network", n_policy)?;
+        parts.critics.check("critics", "the network", n_critics)?;
         check_len("target", target.len(), "the critics", n_critics)?;
         batch.check(self.obs_dim)?;
         check_len("actions", actions.len(), "rewards * act_dim", batch.len() * self.act_dim)?;
@@ -189,5 +173,207 @@ impl<F: Real> ImplicitLearner<F> {
         self.smallest.resize(batch.len(), F::zero());
         let call = Step { learner: self, parts, target, batch, actions, losses };
         Ok(Arch::new().dispatch(call))
+    }
+}
+
+/// The arguments of [`ImplicitLearner::step`].
+struct Step<'a, F> {
+    learner: &'a mut ImplicitLearner<F>,
+    parts: ImplicitParts<'a, F>,
+    target: &'a [F],
+    batch: Transitions<'a, F>,
+    actions: &'a [F],
+    losses: ImplicitLosses,
+}
+
+impl<F: Real> WithSimd for Step<'_, F> {
+    type Output = ImplicitTerms;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) -> ImplicitTerms {
+        let n = self.batch.len();
+        let blocks = || (0..n).step_by(BLOCK_ROWS).map(|first| (first, BLOCK_ROWS.min(n - first)));
+        let mut sums = ImplicitTerms::default();
+        self.begin();
+        for (first, rows) in blocks() {
+            sums.value_loss += self.regress_value(simd, first, rows);
+        }
+        let learner = &mut *self.learner;
+        let helpers = learner.policy.helpers(n);
+        let of_value = learner.value_block.gradients(&learner.value);
+        learner.factors[0] = self.parts.value.step(simd, helpers, of_value);
+        // Policy and critics see the new value.
+        learner.packed_value.load(&learner.value, self.parts.value.parameters);
+        for (first, rows) in blocks() {
+            self.extract_policy(simd, first, rows, &mut sums);
+            self.regress_critics(simd, first, rows, &mut sums);
+        }
+        let learner = &mut *self.learner;
+        learner.factors[1] = self.parts.policy.step(simd, helpers, learner.policy_gradients());
+        let of_critics = learner.online.gradients(&learner.critics);
+        learner.factors[2] = self.parts.critics.step(simd, helpers, of_critics);
+        ImplicitTerms {
+            value_loss: mean_of(sums.value_loss, n),
+            q_loss: mean_of(sums.q_loss, n),
+            policy_loss: mean_of(sums.policy_loss, n),
+            q_value: mean_of(sums.q_value, n * learner.critics.len()),
+            weight: mean_of(sums.weight, n),
+        }
+    }
+}
+
+impl<F: Real> Step<'_, F> {
+    #[inline(always)]
+    fn begin(&mut self) {
+        let Self { learner, parts, target, .. } = self;
+        let learner = &mut **learner;
+        let ImplicitLearner { value, policy, critics, packed_value, packed_policy, .. } = learner;
+        let values_and_policy: [(_, &Network, &[F]); 2] = [
+            (packed_value, value, parts.value.parameters),
+            (packed_policy, policy, parts.policy.parameters),
+        ];
+        let of_critics = learner.online.loads(critics, parts.critics.parameters);
+        let of_targets = loads(&mut learner.target, &*critics, target);
+        let loads = values_and_policy.into_iter().chain(of_critics).chain(of_targets);
+        load_each(policy.helpers(self.batch.len()), loads);
+        learner.value_block.clear_gradients();
+        learner.policy_block.clear_gradients();
+        learner.online.clear_gradients();
+        learner.log_std_gradients.fill(F::zero());
+    }
+
+    /// Gathers the gradients of the expectile loss (equation 5); returns its sum over the rows.
+    #[inline(always)]
+    fn regress_value<S: Simd>(&mut self, simd: S, first: usize, rows: usize) -> f64 {
+        let ImplicitLearner {
+            obs_dim,
+            act_dim,
+            value,
+            critics,
+            packed_value,
+            value_block,
+            online,
+            target,
+            smallest,
+            ..
+        } = &mut *self.learner;
+        let obs = part(self.batch.obs, first, rows, *obs_dim);
+        let actions = part(self.actions, first, rows, *act_dim);
+        online.forward_target(simd, critics, target, obs, actions, rows);
+        forward(simd, value, packed_value, obs, rows, value_block, Hidden::Kept);
+        let expectile = F::of(self.losses.expectile);
+        let slope = F::of(mean_of(-2.0, self.batch.len()));
+        let stride = value.output_stride();
+        let mut sum = 0.0;
+        for (r, smallest) in smallest[first..][..rows].iter_mut().enumerate() {
+            *smallest = online.smallest(critics, r);
+            let (output, gradient) = value_block.output_and_gradient(r * stride, 1);
+            let difference = *smallest - output[0];
+            let weight = if difference < F::zero() { F::one() - expectile } else { expectile };
+            gradient[0] = slope * weight * difference;
+            sum += (weight * difference * difference).widen();
+        }
+        backward(simd, value, packed_value, obs, rows, value_block, Gradients::Parameters);
+        sum
+    }
+
+    /// Gathers the gradients of the weighted log-likelihood (equation 7).
+    #[inline(always)]
+    fn extract_policy<S: Simd>(
+        &mut self,
+        simd: S,
+        first: usize,
+        rows: usize,
+        sums: &mut ImplicitTerms,
+    ) {
+        let Self { learner, parts, batch, losses, .. } = self;
+        let ImplicitLearner {
+            obs_dim,
+            act_dim,
+            log_std_bounds,
+            value,
+            policy,
+            packed_value,
+            packed_policy,
+            value_block,
+            policy_block,
+            log_std_gradients,
+            smallest,
+            ..
+        } = &mut **learner;
+        let obs = part(batch.obs, first, rows, *obs_dim);
+        forward(simd, value, packed_value, obs, rows, value_block, Hidden::Overwritten);
+        forward(simd, policy, packed_policy, obs, rows, policy_block, Hidden::Kept);
+        let values = value_block.output().chunks_exact(value.output_stride());
+        let actions = part(self.actions, first, rows, *act_dim).chunks_exact(*act_dim);
+        let targets = &smallest[first..][..rows];
+        let [low, high] = log_std_bounds.map(F::of);
+        let (temperature, max_weight) = (F::of(losses.temperature), F::of(losses.max_weight));
+        let share = F::of(mean_of(1.0, batch.len()));
+        let log_stds = &parts.policy.parameters[..*act_dim];
+        for (r, ((action, value), &target)) in actions.zip(values).zip(targets).enumerate() {
+            let weight = (temperature * (target - value[0])).exp();
+            // Not `min`, which would hide NaN.
+            let weight = if weight > max_weight { max_weight } else { weight };
+            let at = r * policy.output_stride();
+            let (outputs, gradients) = policy_block.output_and_gradient(at, *act_dim);
+            let mut log_prob = F::zero();
+            for (i, (&action, &raw)) in action.iter().zip(log_stds).enumerate() {
+                let log_std = clip(raw, low, high);
+                let (mean, inverse_std) = (outputs[i].tanh(), (-log_std).exp());
+                let z = (action - mean) * inverse_std;
+                log_prob = log_prob + gaussian_log_prob(z, log_std);
+                gradients[i] = -share * weight * z * inverse_std * (F::one() - mean * mean);
+                if raw == log_std {
+                    log_std_gradients[i] =
+                        log_std_gradients[i] - share * weight * (z * z - F::one());
+                }
+            }
+            sums.policy_loss -= (weight * log_prob).widen();
+            sums.weight += weight.widen();
+        }
+        backward(simd, policy, packed_policy, obs, rows, policy_block, Gradients::Parameters);
+    }
+
+    /// Gathers the gradients of the critics' squared errors (equation 6).
+    #[inline(always)]
+    fn regress_critics<S: Simd>(
+        &mut self,
+        simd: S,
+        first: usize,
+        rows: usize,
+        sums: &mut ImplicitTerms,
+    ) {
+        let Self { learner, batch, .. } = self;
+        let ImplicitLearner {
+            obs_dim,
+            act_dim,
+            value,
+            critics,
+            packed_value,
+            value_block,
+            online,
+            ..
+        } = &mut **learner;
+        let next_obs = part(batch.next_obs, first, rows, *obs_dim);
+        forward(simd, value, packed_value, next_obs, rows, value_block, Hidden::Overwritten);
+        let obs = part(batch.obs, first, rows, *obs_dim);
+        let actions = part(self.actions, first, rows, *act_dim);
+        online.forward(simd, critics, 0..critics.len(), obs, actions, rows);
+        let slope = F::of(mean_of(2.0, batch.len()));
+        let next_values = value_block.output().chunks_exact(value.output_stride());
+        for (r, next_value) in next_values.enumerate().take(rows) {
+            let row = first + r;
+            let expected = batch.rewards[row] + batch.discounts[row] * next_value[0];
+            let weight = batch.weight(row);
+            for k in 0..critics.len() {
+                let value = online.value(critics, k, r);
+                let error = value - expected;
+                online.set_gradient(critics, k, r, weight * error * slope);
+                sums.q_loss += (weight * error * error).widen();
+                sums.q_value += value.widen();
+            }
+        }
+        online.backward(simd, critics, 0..critics.len(), rows);
     }
 }

@@ -1,28 +1,24 @@
 //! Gradient steps of off-policy algorithms on a batch of transitions.
 
-mod acting;
+mod actor;
 mod continuous;
 mod critics;
 mod implicit;
-mod implicit_step;
 mod penalty_step;
-mod policy_step;
 mod q_learner;
 mod q_network;
-mod squashed;
 mod target;
-mod value_step;
 
-pub use continuous::{Actor, Cloning, ContinuousLearner, PolicyStep, PolicyTerms, ValueStep};
-pub use implicit::{ImplicitLearner, ImplicitLosses, ImplicitParts, ImplicitTerms, Learnt};
+pub use actor::Actor;
+pub use continuous::{Cloning, ContinuousLearner, PolicyStep, PolicyTerms, ValueStep};
+pub use implicit::{ImplicitLearner, ImplicitLosses, ImplicitParts, ImplicitTerms};
 pub use penalty_step::Samples;
 pub use q_learner::{ElementLoss, QLearner, QStep};
 pub use q_network::QNetwork;
 
 use super::Real;
 use super::actor_critic::check_width;
-use super::optimizer::StepRule;
-use rlox_kernels::error::{KernelError, Result, check_len};
+use rlox_kernels::error::{KernelError, Result, check_len, check_size};
 
 /// B transitions, each field in rows.
 #[derive(Debug, Clone, Copy)]
@@ -54,10 +50,7 @@ impl<F: Real> Transitions<'_, F> {
 
     fn check(&self, obs_dim: usize) -> Result<()> {
         let rows = self.len();
-        if rows == 0 {
-            let (low, high) = (1.0, f64::INFINITY);
-            return Err(KernelError::Range { name: "batch_size", low, high, value: 0.0 });
-        }
+        check_size("batch_size", rows, usize::MAX)?;
         check_len("obs", self.obs.len(), "rewards * obs_dim", rows * obs_dim)?;
         check_len("next_obs", self.next_obs.len(), "rewards * obs_dim", rows * obs_dim)?;
         check_len("discounts", self.discounts.len(), "rewards", rows)?;

@@ -10,7 +10,7 @@ use crate::Real;
 use crate::linalg::BLOCK_ROWS;
 use crate::passes::{forward, load_each};
 use crate::runs::Hidden;
-use rlox_kernels::error::{KernelError, Result, check_len};
+use rlox_kernels::error::{Result, check_len, check_size};
 
 /// How many actions of each kind there can be: those of all kinds and the dataset's are rows of one
 /// block.
@@ -40,7 +40,7 @@ impl<F: Real> ContinuousLearner<F> {
     /// pre-training for efficient online fine-tuning", equation 5.1.
     ///
     /// # Errors
-    /// [`KernelError`] for a length that does not fit, and more than 85 actions of a kind; nothing
+    /// [`KernelError`](rlox_kernels::KernelError) for a length that does not fit, and more than 85 actions of a kind; nothing
     /// has changed then.
     pub fn penalize(
         &mut self,
@@ -58,11 +58,7 @@ impl<F: Real> ContinuousLearner<F> {
         check_len("next_obs", next_obs.len(), "obs", obs.len())?;
         check_len("actions", actions.len(), "rows * act_dim", rows * self.act_dim)?;
         let n_samples = samples.random.len() / actions.len();
-        #[expect(clippy::cast_precision_loss, reason = "for a message")]
-        if !(1..=MOST).contains(&n_samples) {
-            let (name, value) = ("random actions", n_samples as f64);
-            return Err(KernelError::Range { name, low: 1.0, high: MOST as f64, value });
-        }
+        check_size("random actions", n_samples, MOST)?;
         let expected = n_samples * actions.len();
         for (name, values) in
             [("random", samples.random), ("here", samples.here), ("there", samples.there)]
@@ -80,7 +76,7 @@ impl<F: Real> ContinuousLearner<F> {
     /// The mean of -log π of the actions that the policy makes of `noise`, B × `act_dim`.
     ///
     /// # Errors
-    /// [`KernelError`] for a length that does not fit.
+    /// [`KernelError`](rlox_kernels::KernelError) for a length that does not fit.
     pub fn entropy(&mut self, policy: &[F], obs: &[F], noise: &[F]) -> Result<f64> {
         check_len("policy", policy.len(), "the policy", self.policy.end())?;
         let rows = obs.len() / self.obs_dim;
@@ -111,13 +107,8 @@ impl<F: Real> WithSimd for Entropy<'_, F> {
         for first in (0..n).step_by(BLOCK_ROWS) {
             let rows = BLOCK_ROWS.min(n - first);
             let obs = part(self.obs, first, rows, obs_dim);
-            learner.choose(
-                simd,
-                obs,
-                part(self.noise, first, rows, act_dim),
-                rows,
-                Hidden::Overwritten,
-            );
+            let noise = part(self.noise, first, rows, act_dim);
+            learner.choose(simd, obs, noise, rows, Hidden::Overwritten);
             sum -= learner.log_probs[..rows].iter().map(|&log_prob| log_prob.widen()).sum::<f64>();
         }
         mean_of(sum, n)

@@ -3,11 +3,11 @@
 use pulp::{Arch, Simd, WithSimd};
 
 use super::q_network::{QBlock, QNetwork};
-use super::{StepRule, Transitions, ValueTerms, mean_of, part};
+use super::{Transitions, ValueTerms, mean_of, part};
 use crate::Real;
 use crate::linalg::{BLOCK_ROWS, flatten};
-use crate::optimizer::Moments;
-use crate::passes::{Packed, load_each, loads};
+use crate::optimizer::Learnt;
+use crate::passes::{FEW_ROWS, Packed, forward_few, load_each, loads};
 use crate::runs::Hidden;
 use rlox_kernels::error::{KernelError, Result, check_len};
 
@@ -34,14 +34,14 @@ impl ElementLoss {
 
 /// Which step to take.
 #[derive(Debug, Clone, Copy)]
-pub struct QStep {
+pub struct QStep<'a, F> {
+    /// The target network's parameters.
+    pub target: &'a [F],
     /// Whether the learning network chooses the action that the target network judges (van Hasselt
     /// et al. 2016, equation 4).
     pub double: bool,
     /// What TD errors cost.
     pub loss: ElementLoss,
-    /// How parameters move.
-    pub rule: StepRule,
 }
 
 /// Takes gradient steps on the parameters of action values.
@@ -49,8 +49,8 @@ pub struct QStep {
 /// It owns nothing but working memory: parameters and moments are the caller's.
 #[derive(Debug)]
 pub struct QLearner<F> {
-    pub(super) shape: QNetwork,
-    pub(super) online: QBlock<F>,
+    shape: QNetwork,
+    online: QBlock<F>,
     target: Vec<Packed<F>>,
     /// The best actions of a block's next observations.
     best: Vec<usize>,
@@ -84,26 +84,22 @@ impl<F: Real> QLearner<F> {
         flatten(self.online.gradients(&self.shape), self.shape.n_parameters(), self.factor)
     }
 
-    /// Takes one step of `parameters`; writes the TD errors of the rows to `errors`.
+    /// Takes one step; writes the TD errors of the rows to `errors`.
     ///
     /// # Errors
     /// [`KernelError`] for a length that does not fit, an action that does not exist, and constants
     /// out of range; nothing has changed then.
-    #[expect(clippy::too_many_arguments, reason = "what a gradient step takes and gives")]
     pub fn step(
         &mut self,
-        parameters: &mut [F],
-        target: &[F],
-        moments: &mut Moments<'_, F>,
+        learnt: Learnt<'_, F>,
         batch: Transitions<'_, F>,
         actions: &[i64],
-        plan: QStep,
+        plan: QStep<'_, F>,
         errors: &mut [F],
     ) -> Result<ValueTerms> {
         let n_parameters = self.shape.n_parameters();
-        check_len("parameters", parameters.len(), "the network", n_parameters)?;
-        check_len("target", target.len(), "the network", n_parameters)?;
-        plan.rule.check(moments, n_parameters)?;
+        learnt.check("parameters", "the network", n_parameters)?;
+        check_len("target", plan.target.len(), "the network", n_parameters)?;
         batch.check(self.shape.obs_dim())?;
         check_len("actions", actions.len(), "rewards", batch.len())?;
         check_len("errors", errors.len(), "rewards", batch.len())?;
@@ -111,32 +107,76 @@ impl<F: Real> QLearner<F> {
         if let Some(i) = actions.iter().position(|action| !(0..n_actions).contains(action)) {
             return Err(KernelError::Action { index: Some(i), n_actions, value: actions[i] });
         }
-        let learner = self;
-        let call = Step { learner, parameters, target, moments, batch, actions, plan, errors };
-        Ok(Arch::new().dispatch(call))
+        Ok(Arch::new().dispatch(Step { learner: self, learnt, batch, actions, plan, errors }))
+    }
+
+    /// Writes the action with the largest value in each row of `obs`.
+    ///
+    /// # Errors
+    /// [`KernelError`] for a length that does not fit.
+    pub fn act(&mut self, parameters: &[F], obs: &[F], actions: &mut [i64]) -> Result<()> {
+        check_len("parameters", parameters.len(), "the network", self.shape.n_parameters())?;
+        check_len("obs", obs.len(), "actions * obs_dim", actions.len() * self.shape.obs_dim())?;
+        Arch::new().dispatch(Greedy { learner: self, parameters, obs, actions });
+        Ok(())
+    }
+}
+
+/// The arguments of [`QLearner::act`].
+struct Greedy<'a, F> {
+    learner: &'a mut QLearner<F>,
+    parameters: &'a [F],
+    obs: &'a [F],
+    actions: &'a mut [i64],
+}
+
+impl<F: Real> WithSimd for Greedy<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let QLearner { shape, online, .. } = self.learner;
+        let (rows, width) = (self.actions.len(), shape.n_actions());
+        let single = shape.single().filter(|_| rows <= FEW_ROWS);
+        if let (Some(network), [space]) = (single, &mut *online.workspaces) {
+            forward_few(simd, network, self.parameters, self.obs, rows, space);
+            let values = space.output().chunks_exact(network.output_stride());
+            return choose_largest(values.map(|values| &values[..width]), self.actions);
+        }
+        load_each(0, online.loads(shape, self.parameters));
+        let blocks = self.obs.chunks(BLOCK_ROWS * shape.obs_dim());
+        for (obs, actions) in blocks.zip(self.actions.chunks_mut(BLOCK_ROWS)) {
+            online.forward(simd, shape, obs, actions.len(), Hidden::Overwritten);
+            choose_largest(online.values.chunks_exact(width), actions);
+        }
+    }
+}
+
+/// Writes where the largest of each row's `values` is.
+fn choose_largest<'a, F: Real>(values: impl Iterator<Item = &'a [F]>, actions: &mut [i64]) {
+    for (action, values) in actions.iter_mut().zip(values) {
+        *action = i64::try_from(largest(values)).unwrap_or(i64::MAX);
     }
 }
 
 /// The arguments of [`QLearner::step`].
-struct Step<'a, 'm, F> {
+struct Step<'a, F> {
     learner: &'a mut QLearner<F>,
-    parameters: &'a mut [F],
-    target: &'a [F],
-    moments: &'a mut Moments<'m, F>,
+    learnt: Learnt<'a, F>,
     batch: Transitions<'a, F>,
     actions: &'a [i64],
-    plan: QStep,
+    plan: QStep<'a, F>,
     errors: &'a mut [F],
 }
 
-impl<F: Real> WithSimd for Step<'_, '_, F> {
+impl<F: Real> WithSimd for Step<'_, F> {
     type Output = ValueTerms;
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) -> ValueTerms {
         let QLearner { shape, online, target, .. } = &mut *self.learner;
-        let of_target = loads(target, shape.networks(), self.target);
-        let loads = online.loads(shape, self.parameters).chain(of_target);
+        let of_target = loads(target, shape.networks(), self.plan.target);
+        let loads = online.loads(shape, self.learnt.parameters).chain(of_target);
         load_each(shape.helpers(self.batch.len()), loads);
         online.clear_gradients();
         let mut sums = ValueTerms::default();
@@ -147,13 +187,12 @@ impl<F: Real> WithSimd for Step<'_, '_, F> {
         }
         let QLearner { shape, online, factor, .. } = &mut *self.learner;
         let n = self.batch.len();
-        let (helpers, gradients) = (shape.helpers(n), online.gradients(shape));
-        *factor = self.plan.rule.step(simd, helpers, gradients, self.parameters, self.moments);
+        *factor = self.learnt.step(simd, shape.helpers(n), online.gradients(shape));
         ValueTerms { loss: mean_of(sums.loss, n), value: mean_of(sums.value, n) }
     }
 }
 
-impl<F: Real> Step<'_, '_, F> {
+impl<F: Real> Step<'_, F> {
     /// Gathers the gradients of `rows` rows from `first` on; returns sums over them.
     #[inline(always)]
     fn block<S: Simd>(&mut self, simd: S, first: usize, rows: usize) -> ValueTerms {
@@ -201,7 +240,7 @@ impl<F: Real> Step<'_, '_, F> {
 }
 
 /// Where the first of the largest values is.
-pub(super) fn largest<F: Real>(values: &[F]) -> usize {
+fn largest<F: Real>(values: &[F]) -> usize {
     let mut best = 0;
     for (i, &value) in values.iter().enumerate() {
         // What is no number is the largest, as in torch.

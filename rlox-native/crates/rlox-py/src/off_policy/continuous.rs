@@ -84,24 +84,24 @@ impl ContinuousLearner {
     ) -> PyResult<(f64, f64, Py<PyAny>)> {
         let mut critics = Adam::parse(critics, "critics")?;
         let batch = BatchArrays::parse(batch)?;
-        let step = ValueStep { alpha, scale, penalty_weight, rule: critics.rule(learning_rate) };
-        let (parameters, mut moments) = critics.view()?;
         let target = real_array::<f32, Ix1>(target, "target")?;
         let policy = real_array::<f32, Ix1>(policy, "policy")?;
         let actions = real_array::<f32, Ix2>(&batch.actions, "actions")?;
         let noise = noise.map(|noise| real_array::<f32, Ix2>(noise, "noise")).transpose()?;
         let rows = batch.len();
         let mut errors = vec![0.0; self.n_critics * rows];
-        let (target, policy, actions) =
-            (target.as_slice()?, policy.as_slice()?, actions.as_slice()?);
-        let noise = noise.as_ref().map_or(Ok(&[][..]), |noise| noise.as_slice())?;
-        let batch = batch.view()?;
-        let out = &mut errors;
-        let terms = py.detach(|| {
-            let moments = &mut moments;
-            lock(&self.learner)
-                .step_values(parameters, target, policy, moments, batch, actions, noise, step, out)
-        });
+        let step = ValueStep {
+            target: target.as_slice()?,
+            policy: policy.as_slice()?,
+            noise: noise.as_ref().map_or(Ok(&[][..]), |noise| noise.as_slice())?,
+            alpha,
+            scale,
+            penalty_weight,
+        };
+        let (learnt, actions) = (critics.learnt(learning_rate)?, actions.as_slice()?);
+        let (batch, out) = (batch.view()?, &mut errors);
+        let terms =
+            py.detach(|| lock(&self.learner).step_values(learnt, batch, actions, step, out));
         let terms = terms.map_err(raise)?;
         let errors = PyArray1::from_vec(py, errors).reshape([self.n_critics, rows])?;
         Ok((terms.loss, terms.value, errors.into_any().unbind()))
@@ -121,8 +121,7 @@ impl ContinuousLearner {
         cloning: Option<(Bound<'_, PyAny>, f64)>,
     ) -> PyResult<(f64, f64)> {
         let mut policy = Adam::parse(policy, "policy")?;
-        let rule = policy.rule(learning_rate);
-        let (parameters, mut moments) = policy.view()?;
+        let learnt = policy.learnt(learning_rate)?;
         let critics = real_array::<f32, Ix1>(critics, "critics")?;
         let obs = real_array::<f32, Ix2>(obs, "obs")?;
         let noise = noise.map(|noise| real_array::<f32, Ix2>(noise, "noise")).transpose()?;
@@ -134,12 +133,14 @@ impl ContinuousLearner {
             }
             None => None,
         };
-        let step = PolicyStep { alpha, cloning, rule };
-        let (critics, obs) = (critics.as_slice()?, obs.as_slice()?);
-        let noise = noise.as_ref().map_or(Ok(&[][..]), |noise| noise.as_slice())?;
-        let terms = py.detach(|| {
-            lock(&self.learner).step_policy(parameters, critics, &mut moments, obs, noise, step)
-        });
+        let step = PolicyStep {
+            critics: critics.as_slice()?,
+            obs: obs.as_slice()?,
+            noise: noise.as_ref().map_or(Ok(&[][..]), |noise| noise.as_slice())?,
+            alpha,
+            cloning,
+        };
+        let terms = py.detach(|| lock(&self.learner).step_policy(learnt, step));
         terms.map(|terms| (terms.loss, terms.entropy)).map_err(raise)
     }
 

@@ -6,7 +6,7 @@ use numpy::{Ix1, Ix2};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_learner::off_policy::{
-    ImplicitLearner as Kernel, ImplicitLosses, ImplicitParts, ImplicitTerms, Learnt,
+    ImplicitLearner as Kernel, ImplicitLosses, ImplicitParts, ImplicitTerms,
 };
 
 use super::{Adam, BatchArrays};
@@ -73,19 +73,14 @@ impl ImplicitLearner {
         let mut critics = Adam::parse(critics, "critics")?;
         let batch = BatchArrays::parse(batch)?;
         let losses = ImplicitLosses { expectile, temperature, max_weight };
-        let rule = value.rule(learning_rate);
-        let (parameters, moments) = value.view()?;
-        let value = Learnt { parameters, moments, rule };
-        let rule = policy.rule(policy_learning_rate);
-        let (parameters, moments) = policy.view()?;
-        let policy = Learnt { parameters, moments, rule };
-        let rule = critics.rule(learning_rate);
-        let (parameters, moments) = critics.view()?;
-        let critics = Learnt { parameters, moments, rule };
+        let parts = ImplicitParts {
+            value: value.learnt(learning_rate)?,
+            policy: policy.learnt(policy_learning_rate)?,
+            critics: critics.learnt(learning_rate)?,
+        };
         let target = real_array::<f32, Ix1>(target, "target")?;
         let actions = real_array::<f32, Ix2>(&batch.actions, "actions")?;
         let (target, actions, rows) = (target.as_slice()?, actions.as_slice()?, batch.view()?);
-        let parts = ImplicitParts { value, policy, critics };
         let terms = py.detach(|| lock(&self.learner).step(parts, target, rows, actions, losses));
         let ImplicitTerms { value_loss, q_loss, policy_loss, q_value, weight } =
             terms.map_err(raise)?;

@@ -13,7 +13,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_learner::off_policy::Transitions;
-use rlox_learner::{Moments, Optimizer, StepRule};
+use rlox_learner::{Learnt, Optimizer, StepRule};
 
 use crate::convert::{output_array, parse_real, parse_step, real_array, type_name};
 
@@ -58,16 +58,15 @@ impl<'py> Adam<'py> {
         })
     }
 
-    fn rule(&self, learning_rate: f64) -> StepRule {
+    fn learnt(&mut self, learning_rate: f64) -> PyResult<Learnt<'_, f32>> {
         let optimizer = Optimizer::Adam { betas: self.betas, eps: self.eps };
-        StepRule { optimizer, learning_rate, max_grad_norm: self.max_grad_norm }
-    }
-
-    fn view(&mut self) -> PyResult<(&mut [f32], Moments<'_, f32>)> {
-        let Self { parameters, first, second, step, .. } = self;
-        let moments =
-            Moments { step: *step, first: first.as_slice_mut()?, second: second.as_slice_mut()? };
-        Ok((parameters.as_slice_mut()?, moments))
+        Ok(Learnt {
+            parameters: self.parameters.as_slice_mut()?,
+            first: self.first.as_slice_mut()?,
+            second: self.second.as_slice_mut()?,
+            step: self.step,
+            rule: StepRule { optimizer, learning_rate, max_grad_norm: self.max_grad_norm },
+        })
     }
 }
 

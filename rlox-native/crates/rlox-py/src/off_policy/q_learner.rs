@@ -67,18 +67,15 @@ impl QLearner {
         let mut learnt = Adam::parse(learnt, "learnt")?;
         let batch = BatchArrays::parse(batch)?;
         let loss = if huber { ElementLoss::Huber } else { ElementLoss::Squared };
-        let step = QStep { double, loss, rule: learnt.rule(learning_rate) };
-        let (parameters, mut moments) = learnt.view()?;
         let target = real_array::<f32, Ix1>(target, "target")?;
         let rows = batch.len();
         let expected = Expected { shape: &[rows, 1], like: "rewards", optional: 0 };
         let actions = read::<i64>(&batch.actions, "actions", &expected)?;
         let mut errors = vec![0.0; rows];
-        let (target, actions, batch) = (target.as_slice()?, actions.as_slice()?, batch.view()?);
-        let out = &mut errors;
-        let terms = py.detach(|| {
-            lock(&self.learner).step(parameters, target, &mut moments, batch, actions, step, out)
-        });
+        let step = QStep { target: target.as_slice()?, double, loss };
+        let (learnt, actions) = (learnt.learnt(learning_rate)?, actions.as_slice()?);
+        let (batch, out) = (batch.view()?, &mut errors);
+        let terms = py.detach(|| lock(&self.learner).step(learnt, batch, actions, step, out));
         let terms = terms.map_err(raise)?;
         Ok((terms.loss, terms.value, PyArray1::from_vec(py, errors).into_any().unbind()))
     }

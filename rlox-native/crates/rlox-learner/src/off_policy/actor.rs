@@ -1,6 +1,14 @@
-//! One row of a policy's outputs made an action, and the way back.
+//! A policy's outputs made actions, and the way back.
 
+use pulp::{Arch, Simd, WithSimd};
+
+use super::continuous::ContinuousLearner;
+use super::part;
 use crate::Real;
+use crate::linalg::BLOCK_ROWS;
+use crate::passes::{FEW_ROWS, forward_few};
+use crate::runs::Hidden;
+use rlox_kernels::error::{Result, check_len};
 
 /// The policies of continuous actions in [-1, 1].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -17,6 +25,7 @@ pub enum Actor {
 
 impl Actor {
     /// How many outputs the network has.
+    #[inline]
     pub(super) fn n_outputs(self, act_dim: usize) -> usize {
         match self {
             Self::Deterministic => act_dim,
@@ -100,4 +109,55 @@ pub(super) fn clip<F: Real>(value: F, low: F, high: F) -> F {
 /// ln(1 + eˣ).
 fn softplus<F: Real>(x: F) -> F {
     if x > F::of(20.0) { x } else { x.exp().ln_1p() }
+}
+
+impl<F: Real> ContinuousLearner<F> {
+    /// Writes the policy's action for each row of `obs`, `act_dim` numbers each.
+    ///
+    /// `noise`, laid out as the actions, is standard normal for a Gaussian policy; it is added to the
+    /// actions of a deterministic one, or it is empty.
+    ///
+    /// # Errors
+    /// [`KernelError`](rlox_kernels::KernelError) for a length that does not fit.
+    pub fn act(&mut self, policy: &[F], obs: &[F], noise: &[F], actions: &mut [F]) -> Result<()> {
+        check_len("policy", policy.len(), "the policy", self.policy.end())?;
+        let rows = obs.len() / self.obs_dim;
+        check_len("obs", obs.len(), "rows * obs_dim", rows * self.obs_dim)?;
+        check_len("actions", actions.len(), "rows * act_dim", rows * self.act_dim)?;
+        self.check_noise(noise, rows)?;
+        Arch::new().dispatch(Choose { learner: self, policy, obs, noise, actions });
+        Ok(())
+    }
+}
+
+/// The arguments of [`ContinuousLearner::act`].
+struct Choose<'a, F> {
+    learner: &'a mut ContinuousLearner<F>,
+    policy: &'a [F],
+    obs: &'a [F],
+    noise: &'a [F],
+    actions: &'a mut [F],
+}
+
+impl<F: Real> WithSimd for Choose<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { learner, policy, obs, noise, actions } = self;
+        let (obs_dim, act_dim) = (learner.obs_dim, learner.act_dim);
+        let rows = actions.len() / act_dim;
+        if rows <= FEW_ROWS {
+            forward_few(simd, &learner.policy, policy, obs, rows, &mut learner.policy_block);
+            learner.make_actions(noise, rows);
+            return actions.copy_from_slice(&learner.actions[..actions.len()]);
+        }
+        learner.packed_policy.load(&learner.policy, policy);
+        for (i, actions) in actions.chunks_mut(BLOCK_ROWS * act_dim).enumerate() {
+            let (first, rows) = (i * BLOCK_ROWS, actions.len() / act_dim);
+            let noise = part(noise, first, rows, act_dim);
+            learner.choose(simd, part(obs, first, rows, obs_dim), noise, rows, Hidden::Overwritten);
+            actions.copy_from_slice(&learner.actions[..actions.len()]);
+        }
+    }
 }

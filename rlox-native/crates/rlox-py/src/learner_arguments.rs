@@ -1,0 +1,240 @@
+//! What an actor-critic is made of and learns from, out of Python's arguments.
+
+use numpy::{Ix1, Ix2, PyReadonlyArray, PyUntypedArrayMethods};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use rlox_learner::{ActionRows, ActorCritic, Batch, Head, Sequences};
+
+use crate::convert::{check_shape, real_array};
+use crate::errors::raise;
+use crate::flags::{MaskArray, mask_array};
+use crate::memory::{check_memory, check_networks};
+use crate::replay::{Cells, Expected, read, read_rows};
+
+/// What Python passes of the actions: `n_actions`, `choices`, `act_dim` and `scaled`.
+type ActionArguments<'a> = (Option<usize>, Option<&'a [usize]>, Option<usize>, bool);
+
+/// What Python passes of a memory: its units, and whether policy and value share it.
+type MemoryArguments = Option<(usize, bool)>;
+
+/// Returns the networks and the form of the actions.
+pub(crate) fn parse_networks(
+    obs_dim: usize,
+    hidden: &[usize],
+    actions: ActionArguments<'_>,
+    (critic_dim, memory): (Option<usize>, MemoryArguments),
+    activation: &str,
+) -> PyResult<(ActorCritic, ActionForm)> {
+    let (n_actions, choices, act_dim, scaled) = actions;
+    let (head, form) = parse_head(n_actions, choices, act_dim, scaled)?;
+    let seen = memory.map_or_else(|| obs_dim.max(critic_dim.unwrap_or(0)), |(units, _)| units);
+    check_networks(seen, hidden, head.width(), 2)?;
+    let shape = match (activation, critic_dim, memory) {
+        ("tanh", None, None) => ActorCritic::new(obs_dim, hidden, head),
+        ("relu", None, None) => ActorCritic::relu(obs_dim, hidden, head),
+        ("tanh", Some(critic_dim), None) => ActorCritic::apart([obs_dim, critic_dim], hidden, head),
+        ("tanh", None, Some((units, shared))) => {
+            check_memory(obs_dim, units)?;
+            let with_memory =
+                if shared { ActorCritic::with_shared_memory } else { ActorCritic::recurrent };
+            with_memory(obs_dim, units, hidden, head)
+        }
+        ("tanh", Some(_), Some(_)) => {
+            let text = "give either critic_dim or memory_size: with a memory both see the same";
+            return Err(PyValueError::new_err(text));
+        }
+        ("relu", ..) => {
+            let text = "critic_dim and memory_size need activation='tanh', got 'relu'";
+            return Err(PyValueError::new_err(text));
+        }
+        _ => {
+            let text = format!("activation must be 'tanh' or 'relu', got '{activation}'");
+            return Err(PyValueError::new_err(text));
+        }
+    };
+    let shape = match choices {
+        Some(choices) => shape.and_then(|shape| shape.with_choices(choices)),
+        None => shape,
+    };
+    Ok((shape.map_err(raise)?, form))
+}
+
+/// What actions are in Python.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ActionForm {
+    /// An integer each.
+    Integers,
+    /// A row of integers, one of each of so many choices.
+    Choices(usize),
+    /// A row of so many real numbers.
+    Reals(usize),
+}
+
+/// Returns the policy's head and the form of its actions, from the arguments that name them.
+fn parse_head(
+    n_actions: Option<usize>,
+    choices: Option<&[usize]>,
+    act_dim: Option<usize>,
+    scaled: bool,
+) -> PyResult<(Head, ActionForm)> {
+    match (n_actions, choices, act_dim) {
+        (Some(n), None, None) => Ok((Head::Categorical(n), ActionForm::Integers)),
+        (None, Some(choices), None) => {
+            let all = choices.iter().fold(0_usize, |sum, &n| sum.saturating_add(n));
+            Ok((Head::Categorical(all), ActionForm::Choices(choices.len())))
+        }
+        (None, None, Some(n)) => {
+            let head = if scaled { Head::ScaledGaussian(n) } else { Head::Gaussian(n) };
+            Ok((head, ActionForm::Reals(n)))
+        }
+        _ => Err(PyTypeError::new_err("give one of n_actions, choices and act_dim")),
+    }
+}
+
+/// The actions of R rows.
+enum ActionArray<'py> {
+    Integers(Cells<'py, i64>),
+    Reals(PyReadonlyArray<'py, f32, Ix2>),
+}
+
+impl<'py> ActionArray<'py> {
+    /// Reads as many actions as `log_probs` has rows.
+    fn read(form: ActionForm, actions: &Bound<'py, PyAny>, rows: usize) -> PyResult<Self> {
+        match form {
+            ActionForm::Integers => {
+                read_rows(actions, "actions", "log_probs", rows).map(Self::Integers)
+            }
+            ActionForm::Choices(n) => {
+                let expected = Expected { shape: &[rows, n], like: "log_probs", optional: 0 };
+                read(actions, "actions", &expected).map(Self::Integers)
+            }
+            ActionForm::Reals(width) => {
+                let components = real_array::<f32, Ix2>(actions, "actions")?;
+                check_shape("actions", components.shape(), "log_probs", &[rows, width])?;
+                Ok(Self::Reals(components))
+            }
+        }
+    }
+
+    fn as_rows(&self) -> PyResult<ActionRows<'_, f32>> {
+        Ok(match self {
+            Self::Integers(actions) => ActionRows::Discrete(actions.as_slice()?),
+            Self::Reals(components) => ActionRows::Continuous(components.as_slice()?),
+        })
+    }
+}
+
+/// What Python passes of R rows of a rollout.
+pub(crate) struct Rows<'a, 'py> {
+    pub(crate) obs: &'a Bound<'py, PyAny>,
+    pub(crate) actions: &'a Bound<'py, PyAny>,
+    pub(crate) log_probs: &'a Bound<'py, PyAny>,
+    /// The values before the rollout; without, the returns, as then no loss reads them.
+    pub(crate) values: Option<&'a Bound<'py, PyAny>>,
+    pub(crate) advantages: &'a Bound<'py, PyAny>,
+    pub(crate) returns: &'a Bound<'py, PyAny>,
+    pub(crate) masks: Option<&'a Bound<'py, PyAny>>,
+    pub(crate) states: Option<&'a Bound<'py, PyAny>>,
+    pub(crate) starts: Option<&'a Bound<'py, PyAny>>,
+}
+
+/// The same, as arrays that are borrowed for reading.
+pub(crate) struct BatchArrays<'py> {
+    obs: PyReadonlyArray<'py, f32, Ix2>,
+    actions: ActionArray<'py>,
+    log_probs: PyReadonlyArray<'py, f32, Ix1>,
+    values: Option<PyReadonlyArray<'py, f32, Ix1>>,
+    advantages: PyReadonlyArray<'py, f32, Ix1>,
+    returns: PyReadonlyArray<'py, f32, Ix1>,
+    masks: Option<MaskArray<'py, Ix2>>,
+    sequences: Option<SequenceArrays<'py>>,
+}
+
+impl<'py> BatchArrays<'py> {
+    /// Reads as many rows as there are log-probabilities.
+    pub(crate) fn read(
+        shape: &ActorCritic,
+        form: ActionForm,
+        given: &Rows<'_, 'py>,
+    ) -> PyResult<Self> {
+        let obs = real_array::<f32, Ix2>(given.obs, "obs")?;
+        let log_probs = real_array::<f32, Ix1>(given.log_probs, "log_probs")?;
+        let values = given.values.map(|values| real_array::<f32, Ix1>(values, "values"));
+        let values = values.transpose()?;
+        let advantages = real_array::<f32, Ix1>(given.advantages, "advantages")?;
+        let returns = real_array::<f32, Ix1>(given.returns, "returns")?;
+        let rows = log_probs.len();
+        check_shape("obs", obs.shape(), "log_probs", &[rows, shape.obs_dim()])?;
+        let actions = ActionArray::read(form, given.actions, rows)?;
+        let masks = given.masks.map(|masks| mask_array::<Ix2>(masks, "action_masks"));
+        let masks = masks.transpose()?;
+        if let Some(masks) = &masks {
+            let expected = [rows, shape.head().width()];
+            check_shape("action_masks", masks.shape(), "log_probs", &expected)?;
+        }
+        let sequences = SequenceArrays::read(shape, rows, given.states, given.starts)?;
+        Ok(Self { obs, actions, log_probs, values, advantages, returns, masks, sequences })
+    }
+
+    pub(crate) fn as_batch(&self) -> PyResult<Batch<'_, f32>> {
+        let returns = self.returns.as_slice()?;
+        Ok(Batch {
+            masks: self.masks.as_ref().map(MaskArray::as_slice),
+            obs: self.obs.as_slice()?,
+            actions: self.actions.as_rows()?,
+            log_probs: self.log_probs.as_slice()?,
+            values: match &self.values {
+                Some(values) => values.as_slice()?,
+                None => returns,
+            },
+            advantages: self.advantages.as_slice()?,
+            returns,
+            sequences: self.sequences.as_ref().map(SequenceArrays::as_sequences).transpose()?,
+        })
+    }
+}
+
+/// The states before sequences, and where episodes begin in them.
+struct SequenceArrays<'py> {
+    length: usize,
+    states: PyReadonlyArray<'py, f32, Ix2>,
+    starts: MaskArray<'py, Ix1>,
+}
+
+impl<'py> SequenceArrays<'py> {
+    /// Reads both for `rows` rows, or neither.
+    fn read(
+        shape: &ActorCritic,
+        rows: usize,
+        states: Option<&Bound<'py, PyAny>>,
+        starts: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Self>> {
+        let (states, starts) = match (states, starts) {
+            (Some(states), Some(starts)) => (states, starts),
+            (None, None) if shape.state_size() == 0 => return Ok(None),
+            _ => {
+                let text = "a policy with a memory, and no other, is learnt from initial_state and \
+                            episode_starts; give both";
+                return Err(PyTypeError::new_err(text));
+            }
+        };
+        let states = real_array::<f32, Ix2>(states, "initial_state")?;
+        let starts = mask_array::<Ix1>(starts, "episode_starts")?;
+        let n = states.shape().first().copied().unwrap_or(0);
+        check_shape("initial_state", states.shape(), "the memory", &[n, shape.state_size()])?;
+        check_shape("episode_starts", starts.shape(), "log_probs", &[rows])?;
+        let length = rows.checked_div(n).unwrap_or(0);
+        check_shape(
+            "episode_starts",
+            starts.shape(),
+            "steps of each initial_state",
+            &[length * n],
+        )?;
+        Ok(Some(Self { length, states, starts }))
+    }
+
+    fn as_sequences(&self) -> PyResult<Sequences<'_, f32>> {
+        let (length, starts) = (self.length, self.starts.as_slice());
+        Ok(Sequences { length, starts, states: self.states.as_slice()? })
+    }
+}
