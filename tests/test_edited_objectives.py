@@ -82,9 +82,9 @@ EDITS = [
     ("td3", "rlox_offpolicy.td3:TwinDelayed.learn_policy"),
     ("dqn", "rlox_offpolicy.dqn:QLearning.learn"),
     ("dqn", "rlox_offpolicy.dqn:td_targets"),
-    ("iql", "rlox_offline.iql:IQL.learn"),
+    ("iql", "rlox_offline.iql:ImplicitQ.learn"),
     ("iql", "rlox_offline.iql:expectile_loss"),
-    ("cql", "rlox_offline.cql:CQL._penalty"),
+    ("cql", "rlox_offline.cql:ConservativeQ.penalty"),
     ("td3_bc", "rlox_offline.losses:bc_loss"),
 ]
 

@@ -28,7 +28,7 @@ def test_online_agent_begins_where_the_offline_one_ended(
         online,
         env="Pendulum-v1",
         policy=copy.deepcopy(agent.policy),
-        critic=copy.deepcopy(agent.critics),
+        critic=copy.deepcopy(agent.critic),
         learning_starts=0,
         batch_size=32,
         steps_per_iteration=20,

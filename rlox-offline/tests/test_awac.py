@@ -17,7 +17,7 @@ def test_one_update_is_the_published_one() -> None:
     rows = ours.scaling.batch(ours.dataset.sample(16, 0), continuous=True)
     with torch.no_grad():
         ours.policy.log_std.fill_(1.0)  # so that some samples lie out of bounds
-    policy, critics = copy.deepcopy(ours.policy), copy.deepcopy(ours.critics)
+    policy, critics = copy.deepcopy(ours.policy), copy.deepcopy(ours.critic)
     stream = torch.Generator().set_state(ours.policy.generator.get_state())
 
     def sample(obs: torch.Tensor) -> torch.Tensor:
@@ -33,7 +33,7 @@ def test_one_update_is_the_published_one() -> None:
         adam.step()
 
     with torch.no_grad():
-        next_q = ours.target_critics(rows.next_obs, sample(rows.next_obs)).min(0).values
+        next_q = ours.critic_target(rows.next_obs, sample(rows.next_obs)).min(0).values
         target = rows.rewards + 0.99 * (1 - rows.terminated) * next_q
     first, second = critics(rows.obs, rows.actions)
     step(critics, ((first - target) ** 2).mean() + ((second - target) ** 2).mean())
@@ -45,7 +45,7 @@ def test_one_update_is_the_published_one() -> None:
     step(policy, -(weights * normal.log_prob(rows.actions).sum(-1)).mean())
 
     ours._update(rows)
-    for mine, theirs in ((ours.policy, policy), (ours.critics, critics)):
+    for mine, theirs in ((ours.policy, policy), (ours.critic, critics)):
         for a, b in zip(mine.parameters(), theirs.parameters(), strict=True):
             torch.testing.assert_close(a, b, rtol=0, atol=1e-6)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import replace
 
 import data
 import numpy as np
@@ -28,8 +29,9 @@ def test_penalty_is_that_of_actions_drawn_one_by_one() -> None:
         def forward(self, obs: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
             return torch.stack([obs.sum(-1), 0 * actions.sum(-1)])
 
-    cql.critics = Known()
-    penalty = cql._penalty(rows.transitions(0.99), cql.critics(rows.obs, rows.actions))
+    parts = replace(cql.parts, networks={**cql.networks, "critic": Known()})
+    data_q = parts.critic(rows.obs, rows.actions)
+    penalty = cql.objective.penalty(parts, rows.transitions(0.99), data_q)
     # Q depends on s alone, so it cancels, and both critics have the same penalty
     assert penalty[0].item() == pytest.approx(penalty[1].item(), rel=1e-5)
 
@@ -39,11 +41,12 @@ def test_targets_take_an_action_of_the_policy_or_its_mode() -> None:
     for mode, same in ((True, True), (False, False)):
         cql = algorithm(mode_targets=mode)
         batch = cql.scaling.batch(cql.dataset.sample(16, 0), continuous=True).transitions(0.5)
-        assert torch.equal(cql._target(batch), cql._target(batch)) is same
+        first, second = (cql.objective.bellman_targets(cql.parts, batch) for _ in range(2))
+        assert torch.equal(first, second) is same
     cql = algorithm(mode_targets=True)
-    values = cql.target_critics(batch.next_obs, cql.policy.deterministic(batch.next_obs)).amin(0)
+    values = cql.critic_target(batch.next_obs, cql.policy.deterministic(batch.next_obs)).amin(0)
     expected = batch.rewards + batch.discounts * values
-    torch.testing.assert_close(cql._target(batch), expected)
+    torch.testing.assert_close(cql.objective.bellman_targets(cql.parts, batch), expected)
 
 
 def test_conservative_values_are_lower_off_the_dataset() -> None:
@@ -53,8 +56,8 @@ def test_conservative_values_are_lower_off_the_dataset() -> None:
     cql = CQL(data.Dataset(columns, act_low=-2.0, act_high=2.0), hidden=32, seed=0, gamma=0.5)
     cql.train(300)
     rows = cql.scaling.batch(cql.dataset.sample(256, 0), continuous=True)
-    inside = cql.critics(rows.obs, rows.actions).mean()
-    outside = cql.critics(rows.obs, -rows.actions).mean()
+    inside = cql.critic(rows.obs, rows.actions).mean()
+    outside = cql.critic(rows.obs, -rows.actions).mean()
     assert inside - outside > 1.0
 
 
@@ -92,15 +95,15 @@ def test_policy_step_does_not_reach_the_critics() -> None:
     """The critics learn from their own loss alone."""
     cql = algorithm()
     rows = cql.scaling.batch(cql.dataset.sample(16, 0), continuous=True)
-    before = copy.deepcopy(cql.critics.state_dict())
-    cql.learn_policy(cql._task().parts, rows.transitions(0.99), 1e-3)
-    for name, tensor in cql.critics.state_dict().items():
+    before = copy.deepcopy(cql.critic.state_dict())
+    cql.objective.learn_policy(cql.parts, rows.transitions(0.99), 1e-3)
+    for name, tensor in cql.critic.state_dict().items():
         assert torch.equal(tensor, before[name])
 
 
 def weights(cql: CQL) -> torch.Tensor:
     """Return the parameters of policy and critics."""
-    networks = (cql.policy, cql.critics)
+    networks = (cql.policy, cql.critic)
     return torch.cat([p.detach().flatten() for net in networks for p in net.parameters()])
 
 
@@ -125,7 +128,7 @@ def test_calibrated_values_of_the_policy_stay_above_the_returns() -> None:
         cql = CQL(data.continuous(), hidden=32, seed=0, **options)
         cql.train(200)
         rows = cql.scaling.batch(dataset.sample(256, 0), continuous=True)
-        values = cql.critics(rows.obs, cql.policy.deterministic(rows.obs)).amin(0)
+        values = cql.critic(rows.obs, cql.policy.deterministic(rows.obs)).amin(0)
         excess.append((values - rows.returns_to_go).mean().item())
     assert excess[0] < 0.0 < 0.5 < excess[1]
 

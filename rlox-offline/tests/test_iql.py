@@ -19,9 +19,9 @@ def test_one_update_follows_the_authors_order(stochastic: bool) -> None:
     ours = IQL(data.continuous(), hidden=8, batch_size=16, seed=0, stochastic=stochastic)
     ours.clock.extend(100)
     rows = ours.scaling.batch(ours.dataset.sample(16, 0), continuous=True)
-    value, policy, critics = (copy.deepcopy(m) for m in (ours.value, ours.policy, ours.critics))
+    value, policy, critics = (copy.deepcopy(m) for m in (ours.value, ours.policy, ours.critic))
     with torch.no_grad():
-        q = ours.target_critics(rows.obs, rows.actions).min(0).values
+        q = ours.critic_target(rows.obs, rows.actions).min(0).values
 
     def step(module: torch.nn.Module, loss: torch.Tensor) -> None:
         adam = torch.optim.Adam(module.parameters(), lr=3e-4)
@@ -43,7 +43,7 @@ def test_one_update_follows_the_authors_order(stochastic: bool) -> None:
     step(critics, ((first - target) ** 2).mean() + ((second - target) ** 2).mean())
 
     ours._update(rows)
-    for mine, theirs in ((ours.value, value), (ours.policy, policy), (ours.critics, critics)):
+    for mine, theirs in ((ours.value, value), (ours.policy, policy), (ours.critic, critics)):
         for a, b in zip(mine.parameters(), theirs.parameters(), strict=True):
             torch.testing.assert_close(a, b, rtol=0, atol=1e-6)
 
@@ -55,7 +55,7 @@ def test_actor_learning_rate_falls_along_a_cosine(total: int, done: int, share: 
         iql = IQL(data.continuous(), hidden=8, **options)
         iql.clock.extend(total if not options else 10 * total)
         iql.clock.gradient_steps = done
-        assert iql._actor_learning_rate() == pytest.approx(3e-4 * share, abs=1e-12)
+        assert iql.learning_rate("learn") == pytest.approx(3e-4 * share, abs=1e-12)
     assert math.isclose(IQL(data.continuous()).config.temperature, 3.0)
 
 
@@ -67,7 +67,7 @@ def test_iterations_of_ones_own_need_an_end() -> None:
     iql = IQL(dataset, hidden=8, steps_per_iteration=2, actor_decay_steps=100)
     run_iteration(iql)
     iql.clock.gradient_steps = 100
-    assert iql._actor_learning_rate() == pytest.approx(0.0, abs=1e-12)
+    assert iql.learning_rate("learn") == pytest.approx(0.0, abs=1e-12)
 
 
 def test_value_of_a_fixed_reward_is_its_geometric_sum() -> None:

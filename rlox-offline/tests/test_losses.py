@@ -20,14 +20,6 @@ def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
-def test_td_target_stops_at_terminations_alone() -> None:
-    """R + γ V(s') (1 - terminated)."""
-    target = losses.td_target(
-        torch.tensor([1.0, 1.0]), torch.tensor([0.0, 1.0]), torch.tensor([10.0, 10.0]), 0.9
-    )
-    assert target.tolist() == pytest.approx([10.0, 1.0])
-
-
 def test_critic_loss_sums_over_critics() -> None:
     """One mean squared error each."""
     q_values = torch.tensor([[1.0, 2.0], [3.0, 5.0]])

@@ -33,7 +33,7 @@ def test_scaled_rewards_train_as_a_dataset_of_such_rewards_does(
         algorithm.train(5)
 
     def weights(algorithm: Any) -> torch.Tensor:
-        return torch.nn.utils.parameters_to_vector(algorithm.critics.parameters()).detach()
+        return torch.nn.utils.parameters_to_vector(algorithm.critic.parameters()).detach()
 
     torch.testing.assert_close(weights(scaled), weights(plain), rtol=1e-6, atol=1e-7)
     assert not torch.equal(weights(scaled), weights(untouched))

@@ -32,7 +32,7 @@ __all__ = ["NativeActorCriticLearner", "actor_critic_learner"]
 
 
 class NativeActorCriticLearner:
-    """Takes the gradient steps of ``SoftActorCritic`` and ``TwinDelayed``.
+    """Takes the gradient steps of ``SoftActorCritic``, ``TwinDelayed`` and ``TwinDelayedCloning``.
 
     Args:
         task: what is to be learnt.
@@ -114,7 +114,7 @@ class NativeActorCriticLearner:
 
     def _learn_policy(self, batch: TransitionBatch, learning_rate: float) -> StepResult:
         """Take TD3's step of the policy, or TD3+BC's, and move the targets."""
-        alpha = getattr(self._objective, "cloning", None)
+        alpha = getattr(self._objective, "alpha", None)
         cloning = None if alpha is None else (as_array(batch.actions), alpha)
         policy_loss, _ = self._step_policy(batch, None, learning_rate, cloning=cloning)
         for name, learnt in (("policy", self._policy), ("critic", self._critic)):

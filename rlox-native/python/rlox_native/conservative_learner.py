@@ -60,8 +60,7 @@ class NativeConservativeLearner:
         task = self._task
         if name not in self._steps:
             # Cloning is for the beginning of a training, and torch does it.
-            owner = task.owner or task.objective
-            cloned: StepResult = getattr(owner, name)(task.parts, batch, learning_rate)
+            cloned: StepResult = getattr(task.objective, name)(task.parts, batch, learning_rate)
             return cloned
         return StepResult(self._steps[name](batch, learning_rate))
 

@@ -195,17 +195,19 @@ REPLACED: dict[str, dict[str, str]] = {
     },
     "rlox_offline.networks": {"LogScale": "self.forward", "LogScale.forward": ""},
     "rlox_offline.td3_bc": {
-        "TD3BC.learn_values": "critic_loss self._target",
-        "TD3BC.learn_policy": "frozen td3_bc_actor_loss polyak_update",
-        "TD3BC._target": "standard_normal",
+        "TwinDelayedCloning.learn_values": "critic_loss self.bellman_targets",
+        "TwinDelayedCloning.learn_policy": "frozen td3_bc_actor_loss polyak_update",
+        "TwinDelayedCloning.bellman_targets": "standard_normal",
     },
-    "rlox_offline.iql": {"IQL.learn": "expectile_loss advantage_weights critic_loss polyak_update"},
+    "rlox_offline.iql": {
+        "ImplicitQ.learn": "expectile_loss advantage_weights critic_loss polyak_update"
+    },
     "rlox_offline.cql": {
-        "CQL.learn_policy": "frozen self._step_policy",
-        "CQL._step_policy": "",
-        "CQL.learn_values": "critic_loss self._target self._penalty polyak_update",
-        "CQL._target": "",
-        "CQL._penalty": "uniform cql_penalty",
+        "ConservativeQ.learn_policy": "frozen self._step_policy",
+        "ConservativeQ._step_policy": "",
+        "ConservativeQ.learn_values": "critic_loss self.bellman_targets self.penalty polyak_update",
+        "ConservativeQ.bellman_targets": "",
+        "ConservativeQ.penalty": "uniform cql_penalty",
     },
     "rlox_rl8.losses": {"clipped_losses": ""},
     "rlox_rl8.minibatches": {"loss_and_terms": "losses_of", "losses_of": "clipped_losses"},

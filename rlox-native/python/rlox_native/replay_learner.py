@@ -42,7 +42,7 @@ class Known:
 
 
 TD3 = "learn_values learn_policy"
-TD3_FIELDS = "target_noise noise_clip tau"
+TD3_FIELDS = "target_noise noise_clip tau policy_delay"
 OBJECTIVES: dict[str, Known] = {
     "rlox_offpolicy.dqn.QLearning": Known(
         NativeQLearner, "learn act", "double loss noisy tau target_update_interval"
@@ -50,21 +50,19 @@ OBJECTIVES: dict[str, Known] = {
     "rlox_offpolicy.sac.SoftActorCritic": Known(
         NativeActorCriticLearner, "learn act", "target_entropy tau"
     ),
-    "rlox_offpolicy.td3.TwinDelayed": Known(
-        NativeActorCriticLearner, f"{TD3} act", f"{TD3_FIELDS} policy_delay"
+    "rlox_offpolicy.td3.TwinDelayed": Known(NativeActorCriticLearner, f"{TD3} act", TD3_FIELDS),
+    "rlox_offline.td3_bc.TwinDelayedCloning": Known(
+        NativeActorCriticLearner, TD3, f"alpha {TD3_FIELDS}"
     ),
-    "rlox.learners.value_objectives.TwinDelayed": Known(
-        NativeActorCriticLearner, TD3, f"{TD3_FIELDS} cloning"
-    ),
-    "rlox.learners.value_objectives.ImplicitQ": Known(
+    "rlox_offline.iql.ImplicitQ": Known(
         NativeImplicitLearner,
         "learn",
         "learning_rate expectile temperature max_weight tau stochastic",
     ),
-    "rlox.learners.value_objectives.ConservativeQ": Known(
+    "rlox_offline.cql.ConservativeQ": Known(
         NativeConservativeLearner,
         "learn_policy learn_values",
-        "target_entropy penalty_weight penalty_target n_random_actions mode_targets tau",
+        "target_entropy penalty_weight penalty_target n_random_actions mode_targets tau bc_steps",
     ),
 }
 """By module and class; a test compares the fields with the dataclasses'."""

@@ -8,32 +8,23 @@ Each gradient step takes a minibatch and minimises
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 
-import torch
-from rlox.callbacks import Callback
-from rlox.config.model import UNSET, Config, Unset, resolve_config
-from rlox.logging import LoggerCallback
+from rlox.batches.transitions import TransitionBatch
+from rlox.learners.transitions import Parts, ReplayObjective, StepResult
 from rlox.networks import DeterministicPolicy, GaussianPolicy
-from rlox.nn import FlatOptimizer
-from rlox.offline.base import OfflineAlgorithm
-from rlox.offline.batch import OfflineBatch
-from rlox.offline.dataset import OfflineDataset
-from torch import Tensor
+from torch import nn
 
+from rlox_offline.algorithm import DatasetAlgorithm
 from rlox_offline.configs import BCConfig
-from rlox_offline.datasets import open_dataset
 from rlox_offline.losses import bc_loss, bc_nll
 from rlox_offline.networks import CategoricalPolicy
 
 if TYPE_CHECKING:
-    from rlox_offline.option_types import BCOptions, Unpack
+    from rlox_offline.option_types import BCArguments, Unpack
 
-__all__ = ["BC", "BCMetrics"]
+__all__ = ["BC", "BCMetrics", "Cloning"]
 
 
 @dataclass(frozen=True)
@@ -44,72 +35,42 @@ class BCMetrics:
     """Mean squared error of the actions in the networks' units, or negative log-likelihood."""
 
 
+@dataclass(frozen=True)
+class Cloning(ReplayObjective):
+    """The policy's errors on the dataset's actions."""
+
+    continuous: bool = True
+    """Whether actions are vectors of numbers rather than one of several."""
+    stochastic: bool = False
+    """Whether a continuous policy is fitted by likelihood, as discrete ones always are."""
+
+    def learn(self, parts: Parts, batch: TransitionBatch, learning_rate: float) -> StepResult:
+        """Take a gradient step of the policy."""
+        if self.continuous and not self.stochastic:
+            loss = bc_loss(parts.policy(batch.obs), batch.actions)
+        else:
+            loss = bc_nll(parts.policy.log_prob(batch.obs, batch.actions))
+        return StepResult({"loss": parts.minimize("policy", loss, batch, learning_rate)})
+
+
 @final
-class BC(OfflineAlgorithm):
-    """Behavioural cloning of continuous or discrete actions.
+class BC(DatasetAlgorithm):
+    """Behavioural cloning of continuous or discrete actions."""
 
-    Args:
-        dataset: what to learn from, or the name of a dataset
-            (:func:`rlox_offline.datasets.load_dataset`).
-        obs_dim: size of an observation; left out: the dataset's.
-        act_dim: size of an action, or number of discrete actions; left out: the dataset's.
-        env: env to evaluate in, and for the actions' bounds if the dataset has none.
-        config: a :class:`BCConfig`, a mapping, or the path of a YAML or JSON file.
-        callbacks: hooks into training.
-        logger: receives the metrics of every iteration.
-        config_kwargs: options of :class:`BCConfig`, which win over ``config``.
+    name = "bc"
+    config_class = BCConfig
+    metrics_class = BCMetrics
+    objective_class = Cloning
+    targets = ()
+    arguments = ("dataset", "obs_dim", "act_dim")
+    if TYPE_CHECKING:
 
-    Raises:
-        ConfigError: an option is unknown or out of range, or contradicts the dataset.
-        DatasetError: the dataset cannot be learnt from.
-    """
+        def __init__(self, *args: Any, env: Any = None, **options: Unpack[BCArguments]) -> None: ...
 
-    name: ClassVar[str] = "bc"
-    config_class: ClassVar[type[Config]] = BCConfig
-    config: BCConfig
-    metrics_class: ClassVar[type[Any]] = BCMetrics
-
-    def __init__(
-        self,
-        dataset: OfflineDataset | str | Path | None = None,
-        obs_dim: int | Unset | None = UNSET,
-        act_dim: int | Unset | None = UNSET,
-        *,
-        env: Any = None,
-        config: BCConfig | Mapping[str, Any] | str | Path | None = None,
-        callbacks: Iterable[Callback] | Callback | None = None,
-        logger: LoggerCallback | None = None,
-        **config_kwargs: Unpack[BCOptions],
-    ) -> None:
-        resolved = resolve_config(
-            BCConfig, config, obs_dim=obs_dim, act_dim=act_dim, **config_kwargs
-        )
-        super().__init__(
-            open_dataset(dataset),
-            config=resolved,
-            env=env,
-            continuous=resolved.continuous,
-            callbacks=callbacks,
-            logger=logger,
-        )
+    def make_networks(self, obs_dim: int, act_dim: int, **options: Any) -> dict[str, nn.Module]:
+        """Return the policy."""
         cfg = self.config
-        generator = self.streams.torch("networks")
+        policy: Any = GaussianPolicy if cfg.stochastic else DeterministicPolicy
         if not cfg.continuous:
-            policy_class: Any = CategoricalPolicy
-        else:
-            policy_class = GaussianPolicy if cfg.stochastic else DeterministicPolicy
-        self.policy = policy_class(cfg.obs_dim, cfg.act_dim, cfg.hidden, generator=generator)
-        self.policy.to(self.device)
-        self.networks = {"policy": self.policy}
-        adam = partial(torch.optim.Adam, fused=True)
-        self.optimizers = {"policy": FlatOptimizer(self.policy, adam)}
-
-    def _update(self, batch: OfflineBatch) -> Mapping[str, Tensor]:
-        """Take one step of the policy."""
-        cfg = self.config
-        if cfg.continuous and not cfg.stochastic:
-            loss = bc_loss(self.policy(batch.obs), batch.actions)
-        else:
-            loss = bc_nll(self.policy.log_prob(batch.obs, batch.actions))
-        self.optimizers["policy"].step(loss, cfg.learning_rate)
-        return {"loss": loss.detach()}
+            policy = CategoricalPolicy
+        return {"policy": policy(obs_dim, act_dim, **options)}

@@ -13,39 +13,37 @@ regression has converged.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
-from rlox.config.model import UNSET, Config, Unset, resolve_config
+from rlox.config.model import UNSET, Unset
 from rlox.deployment import load_policy
 from rlox.errors import DatasetError, SpaceError
 from rlox.evaluation import Predictor
+from rlox.learners.transitions import Parts, ReplayObjective, StepResult
 from rlox.logging import LoggerCallback
 from rlox.networks import QNetwork, polyak_update
-from rlox.nn import FlatOptimizer
-from rlox.offline.base import OfflineAlgorithm
-from rlox.offline.batch import OfflineBatch, Scaling
+from rlox.offline.batch import Scaling
 from rlox.offline.dataset import OfflineDataset
 from rlox.training.hooks import Hooks
-from torch import Tensor
+from torch import Tensor, nn
 
+from rlox_offline.algorithm import DatasetAlgorithm
 from rlox_offline.configs import FQEConfig
-from rlox_offline.datasets import open_dataset
-from rlox_offline.losses import critic_loss, td_target
+from rlox_offline.losses import critic_loss
 
 if TYPE_CHECKING:
     from rlox_offline.option_types import FQEOptions, Unpack
 
-__all__ = ["FQE", "FQEMetrics"]
+__all__ = ["FQE", "FQEMetrics", "FittedQ"]
 
 
 @dataclass(frozen=True)
@@ -60,34 +58,43 @@ class FQEMetrics:
     """What :meth:`FQE.estimate` returns; NaN if the dataset does not know first observations."""
 
 
+@dataclass(frozen=True)
+class FittedQ(ReplayObjective):
+    """Values of a policy that does not learn."""
+
+    policy: _InNetworkUnits
+    tau: float = 0.005
+    """Share of Q in each update of its target."""
+
+    def learn(self, parts: Parts, batch: TransitionBatch, learning_rate: float) -> StepResult:
+        """Take a gradient step of Q, and move its target."""
+        with torch.no_grad():
+            next_actions = self.policy.deterministic(batch.next_obs)
+            next_values = parts.critic_target(batch.next_obs, next_actions).squeeze(-1)
+            targets = batch.rewards + batch.discounts * next_values
+        q = parts.critic(batch.obs, batch.actions).squeeze(-1)
+        q_loss = parts.minimize("critic", critic_loss(q, targets), batch, learning_rate)
+        polyak_update(parts.critic, parts.critic_target, self.tau)
+        return StepResult({"q_loss": q_loss, "q_value": q.detach().mean()})
+
+
 @final
-class FQE(OfflineAlgorithm):
+class FQE(DatasetAlgorithm):
     """Fitted Q evaluation of a policy of continuous actions.
 
     Args:
-        dataset: what to learn from, or the name of a dataset
-            (:func:`rlox_offline.datasets.load_dataset`).
         policy: what to evaluate: an algorithm, anything with its ``predict``, which gets an env's
             observations, or the path of a file that :func:`rlox.export` wrote.
-        obs_dim: size of an observation; left out: the dataset's.
-        act_dim: size of an action; left out: the dataset's.
-        env: env to evaluate in, and for the actions' bounds if the dataset has none.
-        config: an :class:`FQEConfig`, a mapping, or the path of a YAML or JSON file.
-        callbacks: hooks into training.
-        logger: receives the metrics of every iteration.
-        config_kwargs: options of :class:`FQEConfig`, which win over ``config``.
 
     Raises:
         CheckpointError: the file of the policy is missing, damaged or holds no policy.
-        ConfigError: an option is unknown or out of range, or contradicts the dataset.
-        DatasetError: the dataset cannot be learnt from.
         SpaceError: the policy does not act on such observations, or returns other actions.
     """
 
-    name: ClassVar[str] = "fqe"
-    config_class: ClassVar[type[Config]] = FQEConfig
-    config: FQEConfig
-    metrics_class: ClassVar[type[Any]] = FQEMetrics
+    name = "fqe"
+    config_class = FQEConfig
+    metrics_class = FQEMetrics
+    critic: QNetwork
 
     def __init__(
         self,
@@ -100,39 +107,25 @@ class FQE(OfflineAlgorithm):
         config: FQEConfig | Mapping[str, Any] | str | Path | None = None,
         callbacks: Iterable[Callback] | Callback | None = None,
         logger: LoggerCallback | None = None,
-        **config_kwargs: Unpack[FQEOptions],
+        **options: Unpack[FQEOptions],
     ) -> None:
         if policy is None:
             raise TypeError("pass the policy to evaluate as policy=")
-        resolved = resolve_config(
-            FQEConfig, config, obs_dim=obs_dim, act_dim=act_dim, **config_kwargs
-        )
+        self.policy = load_policy(policy) if isinstance(policy, (str, Path)) else policy
         super().__init__(
-            open_dataset(dataset), config=resolved, env=env, callbacks=callbacks, logger=logger
-        )
-        cfg = self.config
-        sizes: Any = (cfg.obs_dim, cfg.act_dim, cfg.hidden)
-        acting = load_policy(policy) if isinstance(policy, (str, Path)) else policy
-        self.policy = _InNetworkUnits(acting, self.scaling)
-        self.policy.deterministic(torch.zeros(2, sizes[0], device=self.device))
-        self.critic = QNetwork(*sizes, generator=self.streams.torch("networks")).to(self.device)
-        self.target_critic = copy.deepcopy(self.critic).requires_grad_(False)
-        self.networks = {"critic": self.critic, "target_critic": self.target_critic}
-        adam = partial(torch.optim.Adam, fused=True)
-        self.optimizers = {"critic": FlatOptimizer(self.critic, adam)}
+            dataset, env=env, config=config, callbacks=callbacks, logger=logger,
+            obs_dim=obs_dim, act_dim=act_dim, **options,
+        )  # fmt: skip
 
-    def _update(self, batch: OfflineBatch) -> Mapping[str, Tensor]:
-        """Take one step of Q."""
-        cfg = self.config
-        with torch.no_grad():
-            next_actions = self.policy.deterministic(batch.next_obs)
-            next_values = self.target_critic(batch.next_obs, next_actions).squeeze(-1)
-        target = td_target(batch.rewards, batch.terminated, next_values, cfg.gamma)
-        q_values = self.critic(batch.obs, batch.actions).squeeze(-1)
-        loss = critic_loss(q_values, target)
-        self.optimizers["critic"].step(loss, cfg.learning_rate)
-        polyak_update(self.critic, self.target_critic, cfg.tau)
-        return {"critic_loss": loss.detach(), "mean_q": q_values.detach().mean()}
+    def make_networks(self, obs_dim: int, act_dim: int, **options: Any) -> dict[str, nn.Module]:
+        """Return Q."""
+        return {"critic": QNetwork(obs_dim, act_dim, **options)}
+
+    def make_objective(self) -> FittedQ:
+        """Return it; the policy has been tried."""
+        self.policy = _InNetworkUnits(self.policy, self.scaling)
+        self.policy.deterministic(torch.zeros(2, self.config.obs_dim, device=self.device))
+        return FittedQ(self.policy, self.config.tau)
 
     def iterate(self, hooks: Hooks) -> FQEMetrics:
         """Take up to ``steps_per_iteration`` gradient steps and estimate."""

@@ -21,29 +21,14 @@ Deviations from the paper:
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 from rlox.batches.transitions import TransitionBatch
-from rlox.callbacks import Callback
-from rlox.config.model import UNSET, Config, Unset, resolve_config
 from rlox.errors import ConfigError
-from rlox.learners.terms import Scalar
-from rlox.learners.transitions import (
-    ChosenReplayLearner,
-    Parts,
-    ReplayTask,
-    StepResult,
-    choose_replay_learner,
-)
-from rlox.learners.value_objectives import ImplicitQ
-from rlox.logging import LoggerCallback
+from rlox.learners.transitions import Parts, ReplayObjective, StepResult
 from rlox.networks import (
     DeterministicPolicy,
     GaussianPolicy,
@@ -51,19 +36,16 @@ from rlox.networks import (
     ValueNetwork,
     polyak_update,
 )
-from rlox.nn import FlatOptimizer
-from rlox.offline.base import OfflineAlgorithm
-from rlox.offline.batch import OfflineBatch
-from rlox.offline.dataset import OfflineDataset
+from torch import nn
 
+from rlox_offline.algorithm import DatasetAlgorithm
 from rlox_offline.configs import IQLConfig
-from rlox_offline.datasets import open_dataset
 from rlox_offline.losses import advantage_weights, critic_loss, expectile_loss
 
 if TYPE_CHECKING:
-    from rlox_offline.option_types import IQLOptions, Unpack
+    from rlox_offline.option_types import IQLArguments, Unpack
 
-__all__ = ["IQL", "IQLMetrics"]
+__all__ = ["IQL", "IQLMetrics", "ImplicitQ"]
 
 
 @dataclass(frozen=True)
@@ -82,141 +64,76 @@ class IQLMetrics:
     """Mean of the weights exp(β A)."""
 
 
-@final
-class IQL(OfflineAlgorithm):
-    """Implicit Q-learning for continuous actions.
+@dataclass(frozen=True)
+class ImplicitQ(ReplayObjective):
+    """IQL's value, policy and critics, one after the other."""
 
-    Args:
-        dataset: what to learn from, or the name of a dataset
-            (:func:`rlox_offline.datasets.load_dataset`).
-        obs_dim: size of an observation; left out: the dataset's.
-        act_dim: size of an action; left out: the dataset's.
-        env: env to evaluate in, and for the actions' bounds if the dataset has none.
-        config: an :class:`IQLConfig`, a mapping, or the path of a YAML or JSON file.
-        callbacks: hooks into training.
-        logger: receives the metrics of every iteration.
-        config_kwargs: options of :class:`IQLConfig`, which win over ``config``.
-
-    Raises:
-        BackendError: the backend that the config names cannot take these steps.
-        ConfigError: an option is unknown or out of range, or contradicts the dataset.
-        DatasetError: the dataset cannot be learnt from.
-    """
-
-    name: ClassVar[str] = "iql"
-    config_class: ClassVar[type[Config]] = IQLConfig
-    config: IQLConfig
-    metrics_class: ClassVar[type[Any]] = IQLMetrics
-    learner: ChosenReplayLearner
-
-    def __init__(
-        self,
-        dataset: OfflineDataset | str | Path | None = None,
-        obs_dim: int | Unset | None = UNSET,
-        act_dim: int | Unset | None = UNSET,
-        *,
-        env: Any = None,
-        config: IQLConfig | Mapping[str, Any] | str | Path | None = None,
-        callbacks: Iterable[Callback] | Callback | None = None,
-        logger: LoggerCallback | None = None,
-        **config_kwargs: Unpack[IQLOptions],
-    ) -> None:
-        resolved = resolve_config(
-            IQLConfig, config, obs_dim=obs_dim, act_dim=act_dim, **config_kwargs
-        )
-        super().__init__(
-            open_dataset(dataset), config=resolved, env=env, callbacks=callbacks, logger=logger
-        )
-        cfg = self.config
-        sizes: Any = (cfg.obs_dim, cfg.act_dim, cfg.hidden)
-        generator = self.streams.torch("networks")
-        policy_class: Any = GaussianPolicy if cfg.stochastic else DeterministicPolicy
-        self.policy = policy_class(*sizes, generator=generator).to(self.device)
-        self.critics = TwinQNetwork(*sizes, generator=generator).to(self.device)
-        self.value = ValueNetwork(sizes[0], cfg.hidden, generator=generator).to(self.device)
-        self.target_critics = copy.deepcopy(self.critics).requires_grad_(False)
-        self.networks = {
-            "policy": self.policy,
-            "critics": self.critics,
-            "value": self.value,
-            "target_critics": self.target_critics,
-        }
-        adam = partial(torch.optim.Adam, fused=True)
-        self.optimizers = {
-            name: FlatOptimizer(self.networks[name], adam)
-            for name in ("policy", "critics", "value")
-        }
-
-        self.objective = ImplicitQ(
-            learning_rate=cfg.learning_rate,
-            expectile=cfg.expectile,
-            temperature=cfg.temperature,
-            max_weight=cfg.max_weight,
-            tau=cfg.tau,
-            stochastic=cfg.stochastic,
-        )
-        networks = {
-            "value": self.value,
-            "policy": self.policy,
-            "critic": self.critics,
-            "critic_target": self.target_critics,
-        }
-        optimizers = {
-            "value": self.optimizers["value"],
-            "policy": self.optimizers["policy"],
-            "critic": self.optimizers["critics"],
-        }
-        parts = Parts(networks, optimizers, self.device, self.streams.torch)
-        self.learner = choose_replay_learner(cfg.backend, ReplayTask(self.objective, parts, self))
-
-    def _update(self, batch: OfflineBatch) -> Mapping[str, Scalar]:
-        """Take one step of the value, the policy and the critics."""
-        cfg = self.config
-        transitions = batch.transitions(cfg.gamma, cfg.reward_scale, cfg.reward_shift)
-        rate = self._actor_learning_rate()
-        terms = self.learner.step("learn", transitions, rate).terms
-        return {
-            "value_loss": terms["value_loss"],
-            "critic_loss": terms["q_loss"],
-            "actor_loss": terms["policy_loss"],
-            "mean_q": terms["q_value"],
-            "mean_weight": terms["weight"],
-        }
+    learning_rate: float
+    """Adam's step size for the value and the critics."""
+    expectile: float = 0.7
+    """τ of the value's loss (eq. 5)."""
+    temperature: float = 3.0
+    """Inverse temperature β of the policy's weights, per unit of return (eq. 7)."""
+    max_weight: float = 100.0
+    """Bound of those weights."""
+    tau: float = 0.005
+    """Share of the critics in each update of their targets."""
+    stochastic: bool = True
+    """Whether the policy's likelihood is maximised; else its squared errors are minimised."""
 
     def learn(self, parts: Parts, batch: TransitionBatch, actor_learning_rate: float) -> StepResult:
         """Take a gradient step of every network, that of the policy at a rate of its own."""
-        objective = self.objective
         with torch.no_grad():
-            target_q = self.target_critics(batch.obs, batch.actions).amin(0)
-        value_loss = expectile_loss(target_q - self.value(batch.obs), objective.expectile)
-        self.optimizers["value"].step(value_loss, objective.learning_rate)
+            target_q = parts.critic_target(batch.obs, batch.actions).amin(0)
+        value_loss = expectile_loss(target_q - parts.value(batch.obs), self.expectile)
+        value_loss = parts.minimize("value", value_loss, batch, self.learning_rate)
 
         with torch.no_grad():
-            advantages = target_q - self.value(batch.obs)
-            targets = batch.rewards + batch.discounts * self.value(batch.next_obs)
-        weights = advantage_weights(advantages, objective.temperature, objective.max_weight)
-        if objective.stochastic:
-            distances = -self.policy.log_prob(batch.obs, batch.actions)
+            advantages = target_q - parts.value(batch.obs)
+            targets = batch.rewards + batch.discounts * parts.value(batch.next_obs)
+        weights = advantage_weights(advantages, self.temperature, self.max_weight)
+        if self.stochastic:
+            distances = -parts.policy.log_prob(batch.obs, batch.actions)
         else:
-            distances = (self.policy(batch.obs) - batch.actions).square().sum(-1)
-        actor_loss = (weights * distances).mean()
-        self.optimizers["policy"].step(actor_loss, actor_learning_rate)
+            distances = (parts.policy(batch.obs) - batch.actions).square().sum(-1)
+        policy_loss = (weights * distances).mean()
+        policy_loss = parts.minimize("policy", policy_loss, batch, actor_learning_rate)
 
-        q_values = self.critics(batch.obs, batch.actions)
-        loss = critic_loss(q_values, targets)
-        self.optimizers["critics"].step(loss, objective.learning_rate)
-        polyak_update(self.critics, self.target_critics, objective.tau)
-        return StepResult(
-            {
-                "value_loss": value_loss.detach(),
-                "q_loss": loss.detach(),
-                "policy_loss": actor_loss.detach(),
-                "q_value": q_values.detach().mean(),
-                "weight": weights.mean(),
-            }
-        )
+        q = parts.critic(batch.obs, batch.actions)
+        q_loss = parts.minimize("critic", critic_loss(q, targets), batch, self.learning_rate)
+        polyak_update(parts.critic, parts.critic_target, self.tau)
+        terms = {"value_loss": value_loss, "q_loss": q_loss, "policy_loss": policy_loss}
+        return StepResult({**terms, "q_value": q.detach().mean(), "weight": weights.mean()})
 
-    def _actor_learning_rate(self) -> float:
+
+@final
+class IQL(DatasetAlgorithm):
+    """Implicit Q-learning for continuous actions."""
+
+    name = "iql"
+    config_class = IQLConfig
+    metrics_class = IQLMetrics
+    objective_class = ImplicitQ
+    arguments = ("dataset", "obs_dim", "act_dim")
+    if TYPE_CHECKING:
+        critic: Any
+        value: Any
+
+        def __init__(
+            self, *args: Any, env: Any = None, **options: Unpack[IQLArguments]
+        ) -> None: ...
+
+    def make_networks(self, obs_dim: int, act_dim: int, **options: Any) -> dict[str, nn.Module]:
+        """Return the policy, two critics and the value."""
+        policy = GaussianPolicy if self.config.stochastic else DeterministicPolicy
+        return {
+            "policy": policy(obs_dim, act_dim, **options),
+            "critic": TwinQNetwork(obs_dim, act_dim, **options),
+            "value": ValueNetwork(obs_dim, **options),
+        }
+
+    def learning_rate(self, step: str) -> float:
+        """Return the policy's, which falls along a cosine."""
         cfg = self.config
         if not cfg.actor_decay_steps and not self.clock.remaining:
             raise ConfigError(
@@ -225,4 +142,4 @@ class IQL(OfflineAlgorithm):
             )
         total = cfg.actor_decay_steps or self.clock.target_gradient_steps
         done = min(self.clock.gradient_steps / total, 1.0)
-        return cfg.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
+        return float(cfg.learning_rate * 0.5 * (1 + math.cos(math.pi * done)))

@@ -18,7 +18,6 @@ __all__ = [
     "critic_loss",
     "expectile_loss",
     "td3_bc_actor_loss",
-    "td_target",
 ]
 
 
@@ -42,18 +41,6 @@ def bc_nll(log_probs: Tensor) -> Tensor:
         log_probs: (B,) of the dataset's actions.
     """
     return -log_probs.mean()
-
-
-def td_target(rewards: Tensor, terminated: Tensor, next_values: Tensor, gamma: float) -> Tensor:
-    """Return r + γ V(s'), without V(s') if the task ended; a truncation is no end.
-
-    Args:
-        rewards: (B,).
-        terminated: (B,) 1 if the task ended, else 0.
-        next_values: (B,).
-        gamma: discount γ.
-    """
-    return rewards + gamma * (1 - terminated) * next_values
 
 
 def critic_loss(q_values: Tensor, targets: Tensor) -> Tensor:

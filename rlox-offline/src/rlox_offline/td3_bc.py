@@ -17,42 +17,24 @@ Deviations from the paper:
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 from rlox.batches.transitions import TransitionBatch
-from rlox.callbacks import Callback
-from rlox.config.model import UNSET, Config, Unset, resolve_config
-from rlox.learners.terms import Scalar
-from rlox.learners.transitions import (
-    ChosenReplayLearner,
-    Parts,
-    ReplayTask,
-    StepResult,
-    choose_replay_learner,
-)
-from rlox.learners.value_objectives import TwinDelayed
-from rlox.logging import LoggerCallback
+from rlox.learners.transitions import Parts, ReplayObjective, StepResult
 from rlox.networks import DeterministicPolicy, TwinQNetwork, polyak_update
-from rlox.nn import FlatOptimizer, frozen, standard_normal
-from rlox.offline.base import OfflineAlgorithm
-from rlox.offline.batch import OfflineBatch
-from rlox.offline.dataset import OfflineDataset
-from torch import Tensor
+from rlox.nn import frozen, standard_normal
+from torch import Tensor, nn
 
+from rlox_offline.algorithm import DatasetAlgorithm
 from rlox_offline.configs import TD3BCConfig
-from rlox_offline.datasets import open_dataset
 from rlox_offline.losses import critic_loss, td3_bc_actor_loss
 
 if TYPE_CHECKING:
-    from rlox_offline.option_types import TD3BCOptions, Unpack
+    from rlox_offline.option_types import TD3BCArguments, Unpack
 
-__all__ = ["TD3BC", "TD3BCMetrics"]
+__all__ = ["TD3BC", "TD3BCMetrics", "TwinDelayedCloning"]
 
 
 @dataclass(frozen=True)
@@ -67,130 +49,82 @@ class TD3BCMetrics:
     """Mean of both critics' values of the dataset's actions."""
 
 
-@final
-class TD3BC(OfflineAlgorithm):
-    """TD3+BC for continuous actions.
+@dataclass(frozen=True)
+class TwinDelayedCloning(ReplayObjective):
+    """TD3's critics, and its policy with a behaviour-cloning term."""
 
-    Args:
-        dataset: what to learn from, or the name of a dataset
-            (:func:`rlox_offline.datasets.load_dataset`).
-        obs_dim: size of an observation; left out: the dataset's.
-        act_dim: size of an action; left out: the dataset's.
-        env: env to evaluate in, and for the actions' bounds if the dataset has none.
-        config: a :class:`TD3BCConfig`, a mapping, or the path of a YAML or JSON file.
-        callbacks: hooks into training.
-        logger: receives the metrics of every iteration.
-        config_kwargs: options of :class:`TD3BCConfig`, which win over ``config``.
+    alpha: float = 2.5
+    """Weight α of the normalised value against cloning (eq. 5)."""
+    target_noise: float = 0.2
+    """Deviation of the noise ε on the targets' actions, which lie in [-1, 1]."""
+    noise_clip: float = 0.5
+    """Bound c of that noise."""
+    tau: float = 0.005
+    """Share of the networks in each update of their targets."""
+    policy_delay: int = 2
+    """Gradient steps d of the critics for one of the policy and the targets."""
 
-    Raises:
-        BackendError: the backend that the config names cannot take these steps.
-        ConfigError: an option is unknown or out of range, or contradicts the dataset.
-        DatasetError: the dataset cannot be learnt from.
-    """
-
-    name: ClassVar[str] = "td3_bc"
-    config_class: ClassVar[type[Config]] = TD3BCConfig
-    config: TD3BCConfig
-    metrics_class: ClassVar[type[Any]] = TD3BCMetrics
-    learner: ChosenReplayLearner
-
-    def __init__(
-        self,
-        dataset: OfflineDataset | str | Path | None = None,
-        obs_dim: int | Unset | None = UNSET,
-        act_dim: int | Unset | None = UNSET,
-        *,
-        env: Any = None,
-        config: TD3BCConfig | Mapping[str, Any] | str | Path | None = None,
-        callbacks: Iterable[Callback] | Callback | None = None,
-        logger: LoggerCallback | None = None,
-        **config_kwargs: Unpack[TD3BCOptions],
-    ) -> None:
-        resolved = resolve_config(
-            TD3BCConfig, config, obs_dim=obs_dim, act_dim=act_dim, **config_kwargs
-        )
-        super().__init__(
-            open_dataset(dataset), config=resolved, env=env, callbacks=callbacks, logger=logger
-        )
-        cfg = self.config
-        sizes: Any = (cfg.obs_dim, cfg.act_dim, cfg.hidden)
-        generator = self.streams.torch("networks")
-        self.policy = DeterministicPolicy(*sizes, generator=generator).to(self.device)
-        self.critics = TwinQNetwork(*sizes, generator=generator).to(self.device)
-        self.target_policy = copy.deepcopy(self.policy).requires_grad_(False)
-        self.target_critics = copy.deepcopy(self.critics).requires_grad_(False)
-        self.networks = {
-            "policy": self.policy,
-            "critics": self.critics,
-            "target_policy": self.target_policy,
-            "target_critics": self.target_critics,
-        }
-        adam = partial(torch.optim.Adam, fused=True)
-        self.optimizers = {
-            name: FlatOptimizer(self.networks[name], adam) for name in ("policy", "critics")
-        }
-
-        self.objective = TwinDelayed(
-            target_noise=cfg.target_noise,
-            noise_clip=cfg.noise_clip,
-            tau=cfg.tau,
-            cloning=cfg.alpha,
-        )
-        self.learner = choose_replay_learner(cfg.backend, self._task())
-
-    def _task(self) -> ReplayTask:
-        """Return the two steps as learner backends take them."""
-        networks = {
-            "policy": self.policy,
-            "critic": self.critics,
-            "policy_target": self.target_policy,
-            "critic_target": self.target_critics,
-        }
-        optimizers = {"policy": self.optimizers["policy"], "critic": self.optimizers["critics"]}
-        noise = {"target noise": self.streams.torch("noise")}
-        parts = Parts(networks, optimizers, self.device, noise.__getitem__)
-        return ReplayTask(self.objective, parts, self)
-
-    def _update(self, batch: OfflineBatch) -> Mapping[str, Scalar]:
-        """Take one step of the critics, and every ``policy_delay`` steps one of the policy."""
-        cfg = self.config
-        transitions = batch.transitions(cfg.gamma, cfg.reward_scale, cfg.reward_shift)
-        values = self.learner.step("learn_values", transitions, cfg.learning_rate).terms
-        metrics = {"critic_loss": values["q_loss"], "mean_q": values["q_value"]}
-        if (self.clock.gradient_steps + 1) % cfg.policy_delay:
-            return metrics
-        policy = self.learner.step("learn_policy", transitions, cfg.learning_rate).terms
-        return {**metrics, "actor_loss": policy["policy_loss"]}
+    def due(self, gradient_step: int) -> tuple[str, ...]:
+        """Return the step of the critics, and every d-th time that of the policy."""
+        delayed = gradient_step % self.policy_delay
+        return ("learn_values",) if delayed else ("learn_values", "learn_policy")
 
     def learn_values(
         self, parts: Parts, batch: TransitionBatch, learning_rate: float
     ) -> StepResult:
         """Take a gradient step of the critics."""
-        q_values = self.critics(batch.obs, batch.actions)
-        loss = critic_loss(q_values, self._target(batch))
-        self.optimizers["critics"].step(loss, learning_rate)
-        return StepResult({"q_loss": loss.detach(), "q_value": q_values.detach().mean()})
+        q = parts.critic(batch.obs, batch.actions)
+        q_loss = critic_loss(q, self.bellman_targets(parts, batch))
+        q_loss = parts.minimize("critic", q_loss, batch, learning_rate)
+        return StepResult({"q_loss": q_loss, "q_value": q.detach().mean()})
+
+    @torch.no_grad()
+    def bellman_targets(self, parts: Parts, batch: TransitionBatch) -> Tensor:
+        """Return the critics' targets y, (B,)."""
+        noise = standard_normal(batch.actions, parts.stream("target noise")) * self.target_noise
+        noise = noise.clamp(-self.noise_clip, self.noise_clip)
+        next_actions = (parts.policy_target(batch.next_obs) + noise).clamp(-1, 1)
+        next_values = parts.critic_target(batch.next_obs, next_actions).amin(0)
+        return batch.rewards + batch.discounts * next_values  # type: ignore[no-any-return]
 
     def learn_policy(
         self, parts: Parts, batch: TransitionBatch, learning_rate: float
     ) -> StepResult:
         """Take a gradient step of the policy, and move the target networks."""
-        objective = self.objective
-        assert objective.cloning is not None
-        with frozen(self.critics):
-            actions = self.policy(batch.obs)
-            q_of_policy = self.critics(batch.obs, actions)[0]
-            loss = td3_bc_actor_loss(q_of_policy, actions, batch.actions, objective.cloning)
-            self.optimizers["policy"].step(loss, learning_rate)
-        polyak_update(self.policy, self.target_policy, objective.tau)
-        polyak_update(self.critics, self.target_critics, objective.tau)
-        return StepResult({"policy_loss": loss.detach()})
+        with frozen(parts.critic):
+            actions = parts.policy(batch.obs)
+            values = parts.critic(batch.obs, actions)[0]
+        loss = td3_bc_actor_loss(values, actions, batch.actions, self.alpha)
+        loss = parts.minimize("policy", loss, batch, learning_rate)
+        polyak_update(parts.policy, parts.policy_target, self.tau)
+        polyak_update(parts.critic, parts.critic_target, self.tau)
+        return StepResult({"policy_loss": loss})
 
-    @torch.no_grad()
-    def _target(self, batch: TransitionBatch) -> Tensor:
-        objective = self.objective
-        noise = standard_normal(batch.actions, self.streams.torch("noise")) * objective.target_noise
-        noise = noise.clamp(-objective.noise_clip, objective.noise_clip)
-        next_actions = (self.target_policy(batch.next_obs) + noise).clamp(-1, 1)
-        next_values: Tensor = self.target_critics(batch.next_obs, next_actions).amin(0)
-        return batch.rewards + batch.discounts * next_values
+
+@final
+class TD3BC(DatasetAlgorithm):
+    """TD3 with behaviour cloning, for continuous actions."""
+
+    name = "td3_bc"
+    config_class = TD3BCConfig
+    metrics_class = TD3BCMetrics
+    objective_class = TwinDelayedCloning
+    targets = ("policy", "critic")
+    arguments = ("dataset", "obs_dim", "act_dim")
+    if TYPE_CHECKING:
+        critic: Any
+
+        def __init__(
+            self, *args: Any, env: Any = None, **options: Unpack[TD3BCArguments]
+        ) -> None: ...
+
+    def make_networks(self, obs_dim: int, act_dim: int, **options: Any) -> dict[str, nn.Module]:
+        """Return the policy and two critics."""
+        return {
+            "policy": DeterministicPolicy(obs_dim, act_dim, **options),
+            "critic": TwinQNetwork(obs_dim, act_dim, **options),
+        }
+
+    def stream(self, name: str) -> torch.Generator:
+        """Return the source of the targets' noise."""
+        return self.streams.torch("noise")

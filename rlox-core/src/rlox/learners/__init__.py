@@ -35,11 +35,6 @@ from rlox.learners.transitions import (
     TorchReplayLearner,
     choose_replay_learner,
 )
-from rlox.learners.value_objectives import (
-    ConservativeQ,
-    ImplicitQ,
-    TwinDelayed,
-)
 from rlox.learners.vtrace import TargetPolicy, VTraceActorCritic, VTraceTerms
 
 __all__ = [
@@ -47,8 +42,6 @@ __all__ = [
     "AddedLosses",
     "ChosenLearner",
     "ChosenReplayLearner",
-    "ConservativeQ",
-    "ImplicitQ",
     "Learner",
     "Losses",
     "Objective",
@@ -62,7 +55,6 @@ __all__ = [
     "TargetPolicy",
     "TorchLearner",
     "TorchReplayLearner",
-    "TwinDelayed",
     "Unroller",
     "Update",
     "VTraceActorCritic",

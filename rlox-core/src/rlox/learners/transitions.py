@@ -7,7 +7,6 @@ objectives that they know, faster.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -89,7 +88,7 @@ class Parts:
         def __getattr__(self, name: str) -> Any: ...
 
 
-class ReplayObjective(ABC):
+class ReplayObjective:
     """What an algorithm learns from every batch; subclasses are frozen dataclasses.
 
     Their fields are all numbers that the gradient steps depend on, and each step is a method
@@ -109,13 +108,13 @@ class ReplayObjective(ABC):
         """Return the actions (N, ...) to explore with, before noise is added: the mode."""
         return self.mode(parts, obs)
 
-    @abstractmethod
     def mode(self, parts: Parts, obs: Any) -> Tensor:
         """Return the best actions (N, ...) for observations (N, *shape).
 
         Like those of :meth:`act` they are as buffers keep them, choices counted from 0 and
         components in [-1, 1].
         """
+        return parts.policy.deterministic(obs)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)

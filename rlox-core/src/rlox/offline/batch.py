@@ -38,7 +38,7 @@ class OfflineBatch:
     """(B,) float32, in the units of the targets; ``None`` if the samples have none."""
 
     def transitions(
-        self, gamma: float, reward_scale: float = 1.0, reward_shift: float = 0.0
+        self, gamma: float = 1.0, reward_scale: float = 1.0, reward_shift: float = 0.0
     ) -> TransitionBatch:
         """Return it as a batch of a replay buffer, all transitions counting alike.
 
