@@ -11,11 +11,11 @@ import rlox.testing
 import torch
 from rlox.batches.rollout import Unroll, estimate_advantages
 from rlox.errors import ConfigError
-from rlox.learners import TargetPolicy
 from rlox.losses import evaluate_actions
 from rlox.networks.actor_critics import make_policy
 from rlox.rollouts import RolloutCollector
 from rlox_onpolicy.appo import APPO
+from rlox_onpolicy.vtrace import TargetPolicy
 
 SMALL: dict[str, Any] = {"n_actors": 2, "n_envs": 2, "n_steps": 16, "hidden": 8, "batch_size": 16}
 

@@ -18,7 +18,7 @@ Deviations from the paper, IMPACT:
     6. policy and value function of vectors share no parameters; the KL penalty is left out.
 
 The loss is :class:`rlox.losses.ClippedSurrogate`, on the batches of
-:class:`rlox.learners.TargetPolicy`; the order of an iteration is
+:class:`rlox_onpolicy.vtrace.TargetPolicy`; the order of an iteration is
 :meth:`rlox.rollouts.RolloutAlgorithm.iterate`.
 """
 
@@ -30,7 +30,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 from rlox.batches.rollout import RolloutBatch
-from rlox.learners.vtrace import TargetPolicy
 from rlox.losses import ClippedSurrogate
 from rlox.networks.values import polyak_update
 from rlox.nn import load_module_state, module_state
@@ -39,6 +38,7 @@ from rlox.training.hooks import Hooks
 
 from rlox_onpolicy.actor_options import APPOConfig
 from rlox_onpolicy.actors import ActorAlgorithm, ActorMetrics
+from rlox_onpolicy.vtrace import TargetPolicy
 
 if TYPE_CHECKING:
     from rlox_onpolicy.option_types import APPOArguments, Unpack

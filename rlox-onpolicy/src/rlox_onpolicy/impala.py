@@ -16,7 +16,7 @@ Deviations from the paper:
     3. policy and value function of vectors share no parameters;
     4. rewards are clipped only on demand; weight decay and population based training are left out.
 
-The loss is :class:`rlox.learners.VTraceActorCritic`, the order of an iteration
+The loss is :class:`rlox_onpolicy.vtrace.VTraceActorCritic`, the order of an iteration
 :meth:`rlox.rollouts.RolloutAlgorithm.iterate`, with the unrolls of
 :class:`rlox_onpolicy.actors.ActorAlgorithm`.
 """
@@ -28,10 +28,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 import torch
-from rlox.learners.vtrace import VTraceActorCritic
 
 from rlox_onpolicy.actor_options import IMPALAConfig
 from rlox_onpolicy.actors import ActorAlgorithm, ActorMetrics
+from rlox_onpolicy.vtrace import VTraceActorCritic
 
 if TYPE_CHECKING:
     from rlox_onpolicy.option_types import IMPALAArguments, Unpack

@@ -35,7 +35,6 @@ from rlox.learners.transitions import (
     TorchReplayLearner,
     choose_replay_learner,
 )
-from rlox.learners.vtrace import TargetPolicy, VTraceActorCritic, VTraceTerms
 
 __all__ = [
     "AddedLoss",
@@ -52,13 +51,10 @@ __all__ = [
     "RolloutTask",
     "SeparatePerceptrons",
     "StepResult",
-    "TargetPolicy",
     "TorchLearner",
     "TorchReplayLearner",
     "Unroller",
     "Update",
-    "VTraceActorCritic",
-    "VTraceTerms",
     "choose_learner",
     "choose_replay_learner",
     "find_learner",

@@ -13,8 +13,8 @@ from gymnasium import spaces
 from rlox import kernels
 from rlox.batches.rollout import Unroll
 from rlox.batches.unrolls import join_unrolls, unroll_from_arrays, unroll_to_arrays
-from rlox.learners.vtrace import VTraceActorCritic
 from rlox.networks.actor_critics import DiscretePolicy, make_policy
+from rlox_onpolicy.vtrace import VTraceActorCritic
 
 T, N, OBS, ACTIONS = 6, 3, 4, 3
 

@@ -9,14 +9,13 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
-
 from rlox import kernels
 from rlox.batches.rollout import RolloutBatch, Unroll, estimate_advantages
 from rlox.batches.unrolls import step_rows
 from rlox.losses import evaluate_actions
 from rlox.protocols import RecurrentActor
 from rlox.spaces.rows import map_leaves
+from torch import Tensor
 
 __all__ = [
     "TargetPolicy",
@@ -231,7 +230,7 @@ class TargetPolicy:
     ratio_bound: float = 2.0
     """β."""
     rho_bar: float = 1.0
-    """See :class:`rlox.learners.vtrace.VTraceActorCritic`, as of the next two."""
+    """See :class:`rlox_onpolicy.vtrace.VTraceActorCritic`, as of the next two."""
     c_bar: float = 1.0
     pg_rho_bar: float = 1.0
 
