@@ -58,8 +58,8 @@ def become_one_agent(algorithm: Any, **given: Any) -> None:
         name, config_class = algorithm.name, algorithm.config_class
         objective_class, metrics_class = ClippedSurrogate, algorithm.metrics_class
 
-        def _rollout(self, hooks: Hooks) -> Any:
-            batch, seen = super()._rollout(hooks)
+        def rollout(self, hooks: Hooks) -> Any:
+            batch, seen = super().rollout(hooks)
             return batch, {**seen, "agents": {}, "optional": {}}
 
         def predict(

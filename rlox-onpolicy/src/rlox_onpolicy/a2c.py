@@ -60,6 +60,7 @@ class A2C(RolloutAlgorithm):
 
         def __init__(self, env_id: Any, *given: Any, **options: Unpack[A2CArguments]) -> None: ...
 
-    def _make_optimizer(self) -> Any:
+    def make_optimizer(self) -> Any:
+        """Return what makes RMSprop."""
         alpha, eps = self.config.rmsprop_alpha, self.config.rmsprop_eps
         return partial(torch.optim.RMSprop, alpha=alpha, eps=eps)

@@ -67,7 +67,8 @@ class ActorAlgorithm(RolloutAlgorithm):
             "env_kwargs": cfg.env_kwargs,
         }
 
-    def _make_collector(self) -> ActorRollouts:
+    def make_collector(self) -> ActorRollouts:
+        """Return actors that are yet to begin."""
         cfg = self.config
         self.actors = ActorRollouts(
             self.env_source,
@@ -114,7 +115,7 @@ class ActorAlgorithm(RolloutAlgorithm):
         self.actors.version += 1
         return metrics
 
-    def _rollout(self, hooks: Hooks) -> tuple[Any, dict[str, float]]:
+    def rollout(self, hooks: Hooks) -> tuple[Any, dict[str, float]]:
         """Return the unrolls of an update side by side."""
         seen = dict(vars(self.actors.gather(self, hooks)))
         return on_device(join_unrolls(seen.pop("unrolls")), self.device), seen

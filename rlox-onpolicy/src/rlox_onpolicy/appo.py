@@ -90,11 +90,11 @@ class APPO(ActorAlgorithm):
         self.near_target = make_objective(TargetPolicy, self.config, {})
         super()._complete()
 
-    def _rollout(self, hooks: Hooks) -> tuple[RolloutBatch, dict[str, float]]:
+    def rollout(self, hooks: Hooks) -> tuple[RolloutBatch, dict[str, float]]:
         """Return the steps of an update's unrolls as they are learnt from near the target."""
         if self.actors.version % self.config.target_update_interval == 0:
             polyak_update(self.policy, self.target, tau=1.0)
-        unroll, seen = super()._rollout(hooks)
+        unroll, seen = super().rollout(hooks)
         batch, ratios = self.near_target.batch(unroll, self.target)
         return batch, {**seen, **ratios, "explained_variance": batch.explained_variance()}
 

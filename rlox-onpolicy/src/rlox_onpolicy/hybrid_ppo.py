@@ -107,7 +107,8 @@ class HybridPPO(RolloutAlgorithm):
             **options,
         )
 
-    def _make_collector(self) -> CandleRollouts:
+    def make_collector(self) -> CandleRollouts:
+        """Return the thread that collects."""
         cfg = self.config
         return CandleRollouts(
             self.env_source,
@@ -128,7 +129,8 @@ class HybridPPO(RolloutAlgorithm):
         self._collecting += self._waited
         return metrics
 
-    def _rollout(self, hooks: Hooks) -> tuple[RolloutBatch, dict[str, float]]:
+    def rollout(self, hooks: Hooks) -> tuple[RolloutBatch, dict[str, float]]:
+        """Return what the thread has collected."""
         started = time.perf_counter()
         batch = self.collector.collect(self.policy, self.config.n_steps, hooks.env_step)
         self._waited = time.perf_counter() - started

@@ -74,6 +74,7 @@ class IMPALA(ActorAlgorithm):
             self, env_id: Any, *given: Any, **options: Unpack[IMPALAArguments]
         ) -> None: ...
 
-    def _make_optimizer(self) -> Any:
+    def make_optimizer(self) -> Any:
+        """Return what makes RMSprop."""
         alpha, eps = self.config.rmsprop_alpha, self.config.rmsprop_eps
         return partial(torch.optim.RMSprop, alpha=alpha, eps=eps)

@@ -91,7 +91,7 @@ class RolloutAlgorithm(Algorithm):
     """Steps N envs T times with a policy, learns from that, and begins again.
 
     A subclass declares what it minimises and what it reports. What else is special to it are its
-    own :meth:`_rollout`, :meth:`_make_collector` or :meth:`_make_optimizer`. Its config has the
+    own :meth:`rollout`, :meth:`make_collector` or :meth:`make_optimizer`. Its config has the
     options of :class:`rlox.config.RolloutConfig`; ``n_epochs``, ``batch_size`` and ``target_kl``
     are options too, without which one step is taken on the whole rollout.
 
@@ -156,7 +156,7 @@ class RolloutAlgorithm(Algorithm):
         self.schedules = Schedules(cfg, scheduled, schedules)
         self.own_objective = objective
         self.device = find_device(cfg.device)
-        self.collector = self._make_collector()
+        self.collector = self.make_collector()
         self.resources.callback(self.collector.close)
         self.policy = self._make_policy(policy)
         # asked once: the protocol's answer takes a sixth of a prediction
@@ -167,7 +167,7 @@ class RolloutAlgorithm(Algorithm):
                 f"{type(self.policy).__name__}; set recurrent='lstm' or 'gru', or leave seq_len out"
             )
         self.optimizer = FlatOptimizer(
-            self.policy, self._make_optimizer(), max_grad_norm=cfg.max_grad_norm
+            self.policy, self.make_optimizer(), max_grad_norm=cfg.max_grad_norm
         )
         self.optimizers = {"policy": self.optimizer}
         self.added_losses = AddedLosses(added_losses, self.optimizers)
@@ -192,7 +192,7 @@ class RolloutAlgorithm(Algorithm):
         """Return the config that the constructor's arguments amount to."""
         return fit_to_env(resolve_config(self.config_class, config, **options), env_id)
 
-    def _make_collector(self) -> Any:
+    def make_collector(self) -> Any:
         """Return what steps the envs, an :class:`rlox.learners.tasks.Unroller`.
 
         It also has the attributes and methods of :class:`rlox.rollouts.collector.RolloutCollector`
@@ -236,7 +236,7 @@ class RolloutAlgorithm(Algorithm):
         set_compute_dtype(policy, getattr(cfg, "compute_dtype", "float32"))
         return policy
 
-    def _make_optimizer(self) -> Any:
+    def make_optimizer(self) -> Any:
         """Return what makes the optimiser of parameters; see :class:`rlox.nn.FlatOptimizer`."""
         return partial(torch.optim.Adam, eps=getattr(self.config, "adam_eps", 1e-8), fused=True)
 
@@ -252,7 +252,7 @@ class RolloutAlgorithm(Algorithm):
         rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
         objective, learning_rate = self._objective(rates), rates["learning_rate"]
         with torch_threads(self.config.torch_threads):
-            batch, seen = self._rollout(hooks)
+            batch, seen = self.rollout(hooks)
             hooks.rollout_end(batch)
             terms = self.learner.update(batch, objective, learning_rate, hooks)
             return make_metrics(
@@ -263,7 +263,7 @@ class RolloutAlgorithm(Algorithm):
                 learning_rate=learning_rate,
             )
 
-    def _rollout(self, hooks: Hooks) -> tuple[RolloutBatch | Unroll, dict[str, float]]:
+    def rollout(self, hooks: Hooks) -> tuple[RolloutBatch | Unroll, dict[str, float]]:
         """Return what is learnt from, and what is reported of it."""
         cfg = self.config
         unroll = self.learner.collect(cfg.n_steps, hooks)
