@@ -41,7 +41,6 @@ def test_a_training_counts_env_steps_and_reports_floats(env_id: str) -> None:
         assert metrics["weights_staleness"] == 0
         space = algorithm.collector.env.action_space
         assert space.contains(algorithm.predict(algorithm.collector.env.observation_space.sample()))
-        assert algorithm.policy is algorithm.learner.learner._task.policy
 
 
 def test_the_facade_and_the_documented_call() -> None:
