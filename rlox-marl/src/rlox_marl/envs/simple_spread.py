@@ -100,6 +100,7 @@ class SimpleSpreadVecEnv:
         self._generators = [np.random.default_rng() for _ in range(n_envs)]
         self._active = {self.groups[0].name: np.ones((n_envs, N), np.bool_)}
         self._first, self._second = np.triu_indices(N, 1)
+        self._pairs = list(zip(self._first.tolist(), self._second.tolist(), strict=True))
         others = [[j for j in range(N) if j != i] for i in range(N)]
         self._others = np.array(others, np.int64).reshape(N, N - 1)
         self._begun = False
@@ -201,9 +202,7 @@ class SimpleSpreadVecEnv:
         with np.errstate(divide="ignore", invalid="ignore"):  # two agents in one place, as in mpe2
             push = CONTACT_FORCE * apart / distance[..., None] * depth[..., None]
         # pairs are in lexicographic order, so that each agent meets the others in theirs
-        for pair, (a, b) in enumerate(
-            zip(self._first.tolist(), self._second.tolist(), strict=True)
-        ):
+        for pair, (a, b) in enumerate(self._pairs):
             forces[:, a] += push[:, pair]
             forces[:, b] -= push[:, pair]
         return forces
@@ -223,9 +222,7 @@ class SimpleSpreadVecEnv:
         between = self._positions[:, self._first] - self._positions[:, self._second]
         touching = _length(between) < COLLISION_DISTANCE
         own = np.zeros(self._active[self.groups[0].name].shape)
-        for pair, (a, b) in enumerate(
-            zip(self._first.tolist(), self._second.tolist(), strict=True)
-        ):
+        for pair, (a, b) in enumerate(self._pairs):
             own[:, a] -= touching[:, pair]
             own[:, b] -= touching[:, pair]
         return shared[:, None] * (1 - self._local_ratio) + own * self._local_ratio
