@@ -71,7 +71,7 @@ def test_edited_values_and_metadata_are_refused(load: Any, suffix: str, tmp_path
     columns = saved(path)
     other = {**columns, "rewards": columns["rewards"] + 1}
     reader = FORMATS[suffix]
-    _, texts = reader.read(path)
+    _, texts = reader.open(path, None)
     reader.write(path, other, texts)
     with pytest.raises(DatasetError, match="its contents have changed since it was saved"):
         load(path)

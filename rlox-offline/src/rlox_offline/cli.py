@@ -12,7 +12,7 @@ from rlox.config.model import read_mapping
 from rlox.errors import ConfigError, import_extra
 
 from rlox_offline.datasets import Dataset, StreamedDataset, open_dataset, save_dataset
-from rlox_offline.datasets.storage import require_format
+from rlox_offline.datasets.files import require_format
 
 __all__ = ["dataset_app"]
 

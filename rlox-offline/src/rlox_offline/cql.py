@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import torch
 from rlox.batches.transitions import TransitionBatch
+from rlox.errors import ConfigError
 from rlox.learners.transitions import Parts, ReplayObjective, StepResult
 from rlox.networks import SquashedGaussianPolicy, TwinQNetwork, polyak_update
 from rlox.nn import frozen, uniform
@@ -43,7 +44,6 @@ from torch import Tensor, nn
 
 from rlox_offline.algorithm import DatasetAlgorithm
 from rlox_offline.configs import CQLConfig
-from rlox_offline.datasets.returns import with_returns
 from rlox_offline.losses import cql_penalty, critic_loss
 from rlox_offline.networks import LogScale
 
@@ -192,7 +192,13 @@ class CQL(DatasetAlgorithm):
         cfg = self.config
         if not cfg.calibrated:
             return dataset
-        return with_returns(dataset, cfg.gamma, cfg.reward_scale, cfg.reward_shift)
+        if not hasattr(dataset, "with_returns"):
+            raise ConfigError(
+                "calibrated=True needs a dataset with a method with_returns, as "
+                f"rlox_offline.datasets.Dataset has it, got {type(dataset).__name__}"
+            )
+        view: OfflineDataset = dataset.with_returns(cfg.gamma, cfg.reward_scale, cfg.reward_shift)
+        return view
 
     def make_networks(self, obs_dim: int, act_dim: int, **options: Any) -> dict[str, nn.Module]:
         """Return policy, two critics, temperature and multiplier."""

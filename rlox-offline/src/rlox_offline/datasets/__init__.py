@@ -1,13 +1,13 @@
 """Datasets: recorded transitions, read from and written to files and Minari."""
 
-from rlox_offline.datasets.collection import KINDS, record_sets
 from rlox_offline.datasets.dataset import Dataset
-from rlox_offline.datasets.recording import RandomPolicy, RecordingVecEnv, record
-from rlox_offline.datasets.storage import (
-    load_dataset,
-    open_dataset,
-    save_dataset,
-    stream_dataset,
+from rlox_offline.datasets.files import load_dataset, open_dataset, save_dataset, stream_dataset
+from rlox_offline.datasets.recording import (
+    KINDS,
+    RandomPolicy,
+    RecordingVecEnv,
+    record,
+    record_sets,
 )
 from rlox_offline.datasets.streamed import StreamedDataset
 

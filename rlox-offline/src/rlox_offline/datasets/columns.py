@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from rlox.errors import DatasetError, suggest
 
-__all__ = ["Columns", "complete", "known_columns"]
+__all__ = ["Array", "Columns", "Pieces", "complete", "known_columns"]
 
 Array = npt.NDArray[Any]
 Columns = dict[str, Array]
+Pieces = Iterator[Columns]
 
 NAMES = ("obs", "actions", "rewards", "next_obs", "terminated", "truncated")
 

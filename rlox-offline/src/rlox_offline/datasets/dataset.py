@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import rlox
+from gymnasium import spaces
 from rlox.errors import DatasetError
+from rlox.offline.dataset import check_actions, require_bounds
+from rlox.reference.replay.offline import episode_statistics
 
-from rlox_offline.datasets.actions import ActionRange
-from rlox_offline.datasets.columns import Columns, complete
-from rlox_offline.datasets.returns import (
+from rlox_offline.datasets.columns import Array, Columns, complete
+from rlox_offline.datasets.episodes import (
     DatasetWithReturns,
     discounted_returns,
     first_gap,
     require_succession,
 )
 
-__all__ = ["Dataset", "metadata_of", "normalizes", "require_metadata"]
-
-Array = npt.NDArray[Any]
+__all__ = ["Dataset", "Recorded", "require_metadata"]
 
 METADATA: dict[str, tuple[type, ...]] = {
     "act_low": (int, float, list),
@@ -35,7 +35,154 @@ METADATA: dict[str, tuple[type, ...]] = {
 """What may be known beyond the transitions, and the types that it has in files."""
 
 
-class Dataset:
+class Recorded(ABC):
+    """What is known of recorded transitions, which come in one piece or in several.
+
+    Its arguments are those of :class:`Dataset`.
+    """
+
+    first: Columns
+    """The first transition, not normalised."""
+    obs_mean: Array | None = None
+    """(obs_dim,) what samples' observations have subtracted; ``None`` without ``normalize``."""
+    obs_std: Array | None = None
+    """(obs_dim,) what they are then divided by, or ``None``."""
+    act_low: npt.NDArray[np.float32] | None = None
+    """(act_dim,) lower bounds of continuous actions; ``None`` if unknown."""
+    act_high: npt.NDArray[np.float32] | None = None
+    """(act_dim,) upper bounds, or ``None``."""
+    n_actions: int | None = None
+    """Number of discrete actions."""
+
+    def __init__(
+        self,
+        normalize: bool | None = None,
+        act_low: npt.ArrayLike | None = None,
+        act_high: npt.ArrayLike | None = None,
+        n_actions: int | None = None,
+        env_id: str | None = None,
+        random_return: float | None = None,
+        expert_return: float | None = None,
+    ) -> None:
+        if (act_low is None) != (act_high is None):
+            raise DatasetError("act_low and act_high belong together; pass both or neither")
+        if n_actions is not None and n_actions < 1:
+            raise DatasetError(f"n_actions must be at least 1, got {n_actions}")
+        self.env_id, self.random_return, self.expert_return = env_id, random_return, expert_return
+        self.n_terminated = 0
+        """How many episodes reached a terminal state."""
+        self._normalize, self._given = normalize, (act_low, act_high, n_actions)
+        self._returns: list[float] = []
+        self._lengths: list[int] = []
+        self._initial_obs: list[Array] = []
+        self._ended = True
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return the number of transitions."""
+
+    @abstractmethod
+    def sample(self, batch_size: int, seed: int | None = None) -> dict[str, Array]:
+        """Draw transitions; see :meth:`rlox.OfflineDatasetBuffer.sample`."""
+
+    @abstractmethod
+    def _outcomes(self) -> tuple[Any, Array]:
+        """Return rewards and ends of episodes, and an array for the returns from there on."""
+
+    def with_returns(
+        self, gamma: float, reward_scale: float = 1.0, reward_shift: float = 0.0
+    ) -> DatasetWithReturns:
+        """Return a view whose samples also hold discounted returns; computed again at each call.
+
+        Args:
+            gamma: discount γ.
+            reward_scale: what rewards are multiplied by.
+            reward_shift: what is then added to them.
+
+        Raises:
+            DatasetError: the transitions of an episode do not follow each other, or an episode is
+                cut and γ is 1.
+        """
+        rows, returns = self._outcomes()
+        discounted_returns(rows, gamma, reward_scale, reward_shift, out=returns)
+        return DatasetWithReturns(self, returns)
+
+    def n_episodes(self) -> int:
+        """Return the number of episodes."""
+        return len(self._lengths)
+
+    def stats(self) -> dict[str, float]:
+        """Return sizes, and statistics of the episodes' returns and lengths."""
+        sizes = {
+            "n_transitions": len(self),
+            "n_episodes": self.n_episodes(),
+            "obs_dim": self.first["obs"].size,
+            "act_dim": self.first["actions"].size,
+        }
+        return sizes | episode_statistics(self.episode_returns, self.episode_lengths)
+
+    @property
+    def episode_returns(self) -> npt.NDArray[np.float64]:
+        """(n_episodes,) undiscounted returns."""
+        return np.array(self._returns)
+
+    @property
+    def episode_lengths(self) -> npt.NDArray[np.int64]:
+        """(n_episodes,) in env steps."""
+        return np.array(self._lengths)
+
+    @property
+    def initial_obs(self) -> Array:
+        """(n_episodes, ...) first observations, not normalised."""
+        return np.stack(self._initial_obs)
+
+    def metadata(self) -> dict[str, Any]:
+        """Return what is known beyond the transitions, as JSON-able keyword arguments."""
+        values = {name: getattr(self, name) for name in METADATA}
+        return {
+            name: value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+            for name, value in values.items()
+            if value is not None
+        }
+
+    def _normalizes(self, dtype: np.dtype[Any]) -> bool:
+        """Return whether observations are normalised."""
+        floats = dtype.kind == "f"
+        if self._normalize and not floats:
+            raise DatasetError(
+                f"observations of {dtype} cannot be normalised; pass normalize=False"
+            )
+        return floats if self._normalize is None else self._normalize
+
+    def _check_actions(self, actions: Array) -> None:
+        """Refuse some of the actions, (B, act_dim) floats or (B,) integers, if out of bounds."""
+        low, high, n_actions = self._given
+        if actions.dtype.kind == "i":
+            if (lowest := int(actions.min())) < 0:
+                raise DatasetError(f"discrete actions are counted from 0 on, got {lowest}")
+            self.n_actions = n_actions or max(self.n_actions or 0, int(actions.max()) + 1)
+            check_actions(actions, spaces.Discrete(self.n_actions))
+        elif low is not None and high is not None:
+            self.act_low, self.act_high = require_bounds(low, high, actions.shape[1])
+            check_actions(actions, spaces.Box(self.act_low, self.act_high))
+
+    def _count(self, piece: Columns) -> None:
+        """Take in the returns and lengths of the next transitions; the last episode may go on."""
+        ended = piece["terminated"] | piece["truncated"]
+        starts = np.flatnonzero(np.concatenate([[self._ended], ended[:-1]]))
+        edges = np.concatenate([starts, [len(ended)]])
+        self.n_terminated += int(piece["terminated"].sum())
+        if not self._ended:
+            self._returns[-1] += float(piece["rewards"][: edges[0]].sum(dtype=np.float64))
+            self._lengths[-1] += int(edges[0])
+        if len(starts):
+            self._returns += np.add.reduceat(piece["rewards"].astype(np.float64), starts).tolist()
+            self._lengths += np.diff(edges).tolist()
+            self._initial_obs += list(piece["obs"][starts])
+        self._ended = bool(ended[-1])
+
+
+class Dataset(Recorded):
     """Recorded transitions with what is known of where they come from.
 
     Satisfies :class:`rlox.offline.dataset.OfflineDataset`: it samples from a
@@ -77,19 +224,14 @@ class Dataset:
         random_return: float | None = None,
         expert_return: float | None = None,
     ) -> None:
-        data = complete(columns)
-        self.columns: Columns = data
+        self.columns = data = complete(columns)
         """The six arrays, not normalised."""
-        self.env_id = env_id
-        self.random_return = random_return
-        self.expert_return = expert_return
-        actions = ActionRange(act_low, act_high, n_actions)
-        actions.add(data["actions"])
-        self.n_actions = actions.n_actions
-        self.act_low, self.act_high = actions.low, actions.high
-        ends = np.flatnonzero(data["terminated"] | data["truncated"])
-        self._starts = np.concatenate([[0], ends[:-1] + 1])
-        self._lengths = np.diff(np.concatenate([self._starts, [len(self)]]))
+        super().__init__(
+            normalize, act_low, act_high, n_actions, env_id, random_return, expert_return
+        )
+        self.first = {name: column[0] for name, column in data.items()}
+        self._check_actions(data["actions"])
+        self._count(data)
         self._buffer = rlox.OfflineDatasetBuffer(
             data["obs"],
             data["next_obs"],
@@ -97,8 +239,9 @@ class Dataset:
             data["rewards"],
             data["terminated"],
             data["truncated"],
-            normalize=normalizes(normalize, data["obs"].dtype),
+            normalize=self._normalizes(data["obs"].dtype),
         )
+        self.obs_mean, self.obs_std = self._buffer.obs_mean, self._buffer.obs_std
 
     def __len__(self) -> int:
         """Return the number of transitions."""
@@ -114,97 +257,14 @@ class Dataset:
         """Draw pieces of episodes; see :meth:`rlox.OfflineDatasetBuffer.sample_trajectories`."""
         return self._buffer.sample_trajectories(batch_size, seq_len, seed)
 
-    def with_returns(
-        self, gamma: float, reward_scale: float = 1.0, reward_shift: float = 0.0
-    ) -> DatasetWithReturns:
-        """Return a view whose samples also hold discounted returns; computed again at each call.
-
-        Args:
-            gamma: discount γ.
-            reward_scale: what rewards are multiplied by.
-            reward_shift: what is then added to them.
-
-        Raises:
-            DatasetError: the transitions of an episode do not follow each other, or an episode is
-                cut and γ is 1.
-        """
-        require_succession(first_gap(self.columns))
-        returns = discounted_returns(self.columns, gamma, reward_scale, reward_shift)
-        return DatasetWithReturns(self, returns)
-
-    @property
-    def first(self) -> Columns:
-        """The first transition, not normalised."""
-        return {name: column[0] for name, column in self.columns.items()}
-
-    @property
-    def n_terminated(self) -> int:
-        """How many episodes reached a terminal state."""
-        return int(self.columns["terminated"].sum())
-
-    def n_episodes(self) -> int:
-        """Return the number of episodes."""
-        return len(self._starts)
-
-    def stats(self) -> dict[str, float]:
-        """Return sizes, and statistics of the episodes' returns and lengths."""
-        return dict(self._buffer.stats())
-
-    @property
-    def obs_mean(self) -> Array | None:
-        """(obs_dim,) what samples' observations had subtracted; ``None`` without ``normalize``."""
-        return self._buffer.obs_mean
-
-    @property
-    def obs_std(self) -> Array | None:
-        """(obs_dim,) what they were then divided by, or ``None``."""
-        return self._buffer.obs_std
-
-    @cached_property
-    def episode_returns(self) -> npt.NDArray[np.float64]:
-        """(n_episodes,) undiscounted returns."""
-        return np.add.reduceat(self.columns["rewards"].astype(np.float64), self._starts)
-
-    @cached_property
-    def episode_lengths(self) -> npt.NDArray[np.int64]:
-        """(n_episodes,) in env steps."""
-        return self._lengths
-
-    @property
-    def initial_obs(self) -> Array:
-        """(n_episodes, ...) first observations, not normalised."""
-        obs: Array = self.columns["obs"][self._starts]
-        return obs
-
     def episodes(self) -> list[slice]:
         """Return the rows of each episode."""
-        return [slice(s, s + n) for s, n in zip(self._starts, self._lengths, strict=True)]
+        stops = np.cumsum(self._lengths).tolist()
+        return [slice(stop - n, stop) for stop, n in zip(stops, self._lengths, strict=True)]
 
-    def metadata(self) -> dict[str, Any]:
-        """Return what is known beyond the arrays, as JSON-able keyword arguments of this class."""
-        return metadata_of(self)
-
-
-def normalizes(normalize: bool | None, dtype: np.dtype[Any]) -> bool:
-    """Return whether observations are normalised; see :class:`Dataset`.
-
-    Raises:
-        DatasetError: integers are to be.
-    """
-    floats = dtype.kind == "f"
-    if normalize and not floats:
-        raise DatasetError(f"observations of {dtype} cannot be normalised; pass normalize=False")
-    return floats if normalize is None else normalize
-
-
-def metadata_of(dataset: Any) -> dict[str, Any]:
-    """Return what a dataset knows beyond its transitions."""
-    values = {name: getattr(dataset, name) for name in METADATA}
-    return {
-        name: value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
-        for name, value in values.items()
-        if value is not None
-    }
+    def _outcomes(self) -> tuple[Any, Array]:
+        require_succession(first_gap(self.columns))
+        return self.columns, np.empty(len(self), np.float32)
 
 
 def require_metadata(values: object) -> dict[str, Any]:

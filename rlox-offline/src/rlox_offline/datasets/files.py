@@ -1,10 +1,9 @@
-"""Dataset files: NumPy, HDF5 in D4RL's layout, Parquet and Arrow.
+"""Datasets by name: files of NumPy, HDF5 in D4RL's layout, Parquet and Arrow, and Minari's.
 
-Each format has a reader, which returns the columns it knows and the texts beside them (metadata as
-JSON, and a digest), a reader piece by piece, for what exceeds the memory, and a writer. No reader
-unpickles anything, or takes the memory that a file asks for before it is known to be there. The
-texts are arrays of text in NumPy's files, attributes in HDF5, and the schema's metadata in Parquet
-and Arrow.
+Each format has a reader, which returns the columns it knows, in one piece or in several, and the
+texts beside them (metadata as JSON, and a digest), and a writer. No reader unpickles anything, or
+takes the memory that a file asks for before it is known to be there. The texts are arrays of text
+in NumPy's files, attributes in HDF5, and the schema's metadata in Parquet and Arrow.
 """
 
 from __future__ import annotations
@@ -18,42 +17,48 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numpy.lib.npyio import NpzFile
-from rlox.errors import DatasetError
+from rlox.errors import DatasetError, import_extra, suggest
 from rlox.files import open_regular, require_memory_for, target_of
+from rlox.offline.dataset import OfflineDataset
 
-from rlox_offline.datasets.columns import Columns, known_columns
-from rlox_offline.datasets.digests import DIGEST, KEY, Texts, require_loading
-from rlox_offline.datasets.hdf5 import hdf5_pieces, read_hdf5, write_hdf5
-from rlox_offline.datasets.tables import (
-    arrow_pieces,
-    parquet_pieces,
-    read_arrow,
-    read_parquet,
-    write_arrow,
-    write_parquet,
+from rlox_offline.datasets.columns import Array, Columns, Pieces, known_columns
+from rlox_offline.datasets.dataset import Dataset, require_metadata
+from rlox_offline.datasets.digests import (
+    DIGEST,
+    KEY,
+    Texts,
+    checked,
+    metadata_in,
+    require_loading,
+    texts_of,
 )
+from rlox_offline.datasets.hdf5 import open_hdf5, write_hdf5
+from rlox_offline.datasets.minari import minari_pieces, write_minari
+from rlox_offline.datasets.streamed import PIECE_ROWS, StreamedDataset
 
-__all__ = ["FORMATS", "FileFormat", "Pieces", "reading"]
+__all__ = [
+    "FORMATS",
+    "load_dataset",
+    "open_dataset",
+    "require_format",
+    "save_dataset",
+    "stream_dataset",
+]
 
-Pieces = Iterator[Columns]
+MINARI = "minari:"
+"""What the name of a Minari dataset begins with."""
 
+STREAM = "stream:"
+"""What stands before the name of a dataset that is not to be loaded into memory."""
 
-@dataclass(frozen=True)
-class FileFormat:
-    """How datasets are kept in one kind of file."""
-
-    read: Callable[[Path], tuple[Columns, Texts]]
-    read_pieces: Callable[[Path, int], tuple[Pieces, Texts]]
-    """From a path and a number of rows to pieces of about that many rows, and the texts."""
-    write: Callable[[Path, Columns, Mapping[str, str]], None]
-
+PARQUET_WIDTHS = {"INT64": 8, "DOUBLE": 8, "FLOAT": 4}
+"""Bytes of a value at least; 1 of the other kinds."""
 
 READ_ERRORS = (
     ArithmeticError,
@@ -94,20 +99,135 @@ def reading(name: str) -> Iterator[None]:
         raise DatasetError(f"dataset '{name}' cannot be read: {error}") from None
 
 
-def _read_npz(path: Path) -> tuple[Columns, Texts]:
-    with path.open("rb") as source, NpzFile(source, allow_pickle=False) as file:
-        names = known_columns(file.files)
-        texts = _npz_texts(file)
-        require_loading(sum(_stored_bytes(file.zip, name) for name in names))
-        return {name: file[name] for name in names}, texts
+def load_dataset(source: str | Path, *, normalize: bool | None = None, **known: Any) -> Dataset:
+    """Load a dataset.
+
+    Args:
+        source: a file ``.npz``, ``.h5`` or ``.hdf5`` (D4RL's layout), ``.parquet``, ``.arrow`` or
+            ``.feather``, or ``"minari:<id>"``, a Minari dataset on this machine.
+        normalize: see :class:`Dataset`.
+        known: what else is known, such as ``act_low`` and ``act_high``; wins over the file's.
+
+    Raises:
+        DatasetError: there is no such dataset, or it is damaged or cannot be learnt from.
+        MissingDependencyError: the library that reads the format is not installed.
+    """
+    opened = _opener_of(source)
+    with reading(str(source)):
+        pieces, metadata = opened(None)
+        known = {**require_metadata(metadata), **known}
+        dataset = Dataset(next(pieces), normalize=normalize, **known)
+        next(pieces, None)  # to the end, where the digest is compared
+        return dataset
 
 
-def _npz_pieces(path: Path, rows: int) -> tuple[Pieces, Texts]:
+def stream_dataset(
+    source: str | Path, *, folder: str | Path | None = None, **options: Any
+) -> StreamedDataset:
+    """Open a dataset that need not fit into memory.
+
+    Args:
+        source: a file or ``"minari:<id>"``, as in :func:`load_dataset`.
+        folder: where the transitions go meanwhile, which take about as much room as the arrays do
+            in memory; ``None`` takes the system's folder for temporary files.
+        options: of :class:`StreamedDataset`; they win over what the file knows.
+
+    Raises:
+        DatasetError: there is no such dataset, or it is damaged or cannot be learnt from.
+        MissingDependencyError: the library that reads the format is not installed.
+        OSError: the disk is full.
+    """
+    opened = _opener_of(source)
+    with reading(str(source)):
+        pieces, metadata = opened(PIECE_ROWS)
+        known = {**require_metadata(metadata), **options}
+        return StreamedDataset(pieces, folder=folder, **known)
+
+
+def save_dataset(dataset: Dataset, target: str | Path) -> None:
+    """Write a dataset with its metadata; :func:`load_dataset` reads it back equal.
+
+    Args:
+        dataset: what to write; the observations are written as they were recorded.
+        target: a file or ``"minari:<id>"``, as in :func:`load_dataset`; a file is replaced.
+
+    Raises:
+        DatasetError: the format is unknown, there is a Minari dataset of that name, or the dataset
+            is not in memory.
+        MissingDependencyError: the library that writes the format is not installed.
+    """
+    if not isinstance(dataset, Dataset):
+        raise DatasetError(
+            f"only a Dataset can be saved, got {type(dataset).__name__}; load_dataset(source) "
+            "returns one of a source"
+        )
+    if str(target).startswith(MINARI):
+        write_minari(str(target).removeprefix(MINARI), dataset)
+        return
+    path = Path(target)
+    file_format = _format_of(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file_format.write(path, dataset.columns, texts_of(dataset.columns, dataset.metadata()))
+
+
+def open_dataset(dataset: OfflineDataset | str | Path | None) -> OfflineDataset | None:
+    """Return the dataset of that name, or what is one already.
+
+    A name that begins with ``"stream:"`` is opened by :func:`stream_dataset`.
+    """
+    if not isinstance(dataset, (str, Path)):
+        return dataset
+    name = str(dataset)
+    if name.startswith(STREAM):
+        return stream_dataset(name.removeprefix(STREAM))
+    return load_dataset(dataset)
+
+
+def require_format(name: str) -> None:
+    """Refuse a name under which no dataset can be saved.
+
+    Raises:
+        DatasetError: its suffix is unknown.
+    """
+    if not name.startswith(MINARI):
+        _format_of(Path(name))
+
+
+def _opener_of(source: str | Path) -> Callable[[int | None], tuple[Pieces, Any]]:
+    """Return what opens a dataset, whose file exists; from rows in a piece to pieces and metadata.
+
+    ``None`` rows make one piece of all.
+    """
+    if str(source).startswith(MINARI):
+        return partial(minari_pieces, str(source).removeprefix(MINARI))
+    path = Path(source)
+    file_format = _format_of(path)
+    if not path.is_file():
+        raise DatasetError(f"dataset '{path}' does not exist")
+
+    def opened(rows: int | None) -> tuple[Pieces, Any]:
+        pieces, texts = file_format.open(path, rows)
+        return checked(pieces, texts), metadata_in(texts)
+
+    return opened
+
+
+def _format_of(path: Path) -> FileFormat:
+    if path.suffix not in FORMATS:
+        raise DatasetError(
+            f"dataset '{path}' has the suffix '{path.suffix}'{suggest(path.suffix, FORMATS)}; "
+            f"expected {', '.join(FORMATS)}, or '{MINARI}<id>'"
+        )
+    return FORMATS[path.suffix]
+
+
+def _open_npz(path: Path, rows: int | None) -> tuple[Pieces, Texts]:
     with path.open("rb") as source, NpzFile(source, allow_pickle=False) as file:
-        names = known_columns(file.files)
-        texts = _npz_texts(file)
-        for name in names:
-            _stored_bytes(file.zip, name)
+        names, texts = known_columns(file.files), _npz_texts(file)
+        n_bytes = sum(_stored_bytes(file.zip, name) for name in names)
+        if rows is None:
+            require_loading(n_bytes)
+            return iter([{name: file[name] for name in names}]), texts
 
     def pieces() -> Pieces:
         with zipfile.ZipFile(path) as archive:
@@ -153,7 +273,7 @@ def _npy_header(file: Any, name: str) -> Any:
     return read_header(file)
 
 
-def _npy_pieces(archive: zipfile.ZipFile, name: str, rows: int) -> Iterator[npt.NDArray[Any]]:
+def _npy_pieces(archive: zipfile.ZipFile, name: str, rows: int) -> Iterator[Array]:
     """Read an array in an archive from its beginning to its end."""
     with archive.open(f"{name}.npy") as file:
         shape, fortran_order, dtype = _npy_header(file, name)
@@ -178,17 +298,130 @@ def _write_npz(path: Path, columns: Columns, texts: Mapping[str, str]) -> None:
         np.savez_compressed(file, **arrays)
 
 
-_NPZ = FileFormat(_read_npz, _npz_pieces, _write_npz)
-_HDF5 = FileFormat(read_hdf5, hdf5_pieces, write_hdf5)
-_PARQUET = FileFormat(read_parquet, parquet_pieces, write_parquet)
-_ARROW = FileFormat(read_arrow, arrow_pieces, write_arrow)
+def _schema_texts(schema: Any) -> Texts:
+    metadata = schema.metadata or {}
+    return {
+        name: metadata[key].decode() for name in (KEY, DIGEST) if (key := name.encode()) in metadata
+    }
 
+
+def _columns_of(table: Any) -> Columns:
+    """Return the columns of an Arrow table that have a meaning, by our names."""
+    names = known_columns(table.column_names)
+    table = table.select(list(names))
+    table.validate(full=True)  # offsets that lead out of the values, for one
+    return {ours: _rows(name, table[name].combine_chunks()) for name, ours in names.items()}
+
+
+def _rows(name: str, column: Any) -> Array:
+    """Return an Arrow column of numbers, or of lists of numbers of one length, as an array."""
+    if column.null_count:
+        raise DatasetError(f"{name} has nulls; remove these episodes")
+    if not str(column.type).startswith(("list", "large_list", "fixed_size_list")):
+        return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    compute = import_extra("pyarrow.compute", "reading a table", "parquet")
+    lengths = compute.unique(compute.list_value_length(column)).to_pylist()
+    if len(lengths) > 1:
+        raise DatasetError(
+            f"{name} must hold lists of one length, got lengths {', '.join(map(str, lengths[:3]))}"
+        )
+    inner = _rows(name, column.flatten())
+    return inner.reshape(len(column), *lengths or [0], *inner.shape[1:])
+
+
+def _to_table(pyarrow: Any, columns: Columns, texts: Mapping[str, str]) -> Any:
+    arrays = {}
+    for name, column in columns.items():
+        array = pyarrow.array(column.reshape(-1))
+        for length in reversed(column.shape[1:]):
+            array = pyarrow.FixedSizeListArray.from_arrays(array, length)
+        arrays[name] = array
+    return pyarrow.table(arrays).replace_schema_metadata(dict(texts))
+
+
+def _open_parquet(path: Path, rows: int | None) -> tuple[Pieces, Texts]:
+    pyarrow = import_extra("pyarrow", f"reading '{path}'", "parquet")
+    parquet = import_extra("pyarrow.parquet", f"reading '{path}'", "parquet")
+    open_file = partial(parquet.ParquetFile, path, page_checksum_verification=True)
+    with open_file() as file:
+        texts = _schema_texts(file.schema_arrow)
+        names = list(known_columns(file.schema_arrow.names))
+        if rows is None:
+            require_loading(_parquet_bytes(file.metadata, set(names)))
+            return iter([_columns_of(file.read(columns=names))]), texts
+
+    def pieces() -> Pieces:
+        with open_file() as file:
+            for batch in file.iter_batches(rows, columns=names):
+                yield _columns_of(pyarrow.Table.from_batches([batch]))
+
+    return pieces(), texts
+
+
+def _parquet_bytes(metadata: Any, names: set[str]) -> int:
+    """Return how many bytes the values of these columns take at least."""
+    total = 0
+    for i in range(metadata.num_row_groups):
+        group = metadata.row_group(i)
+        for column in map(group.column, range(group.num_columns)):
+            if column.path_in_schema.split(".")[0] in names:
+                total += column.num_values * PARQUET_WIDTHS.get(column.physical_type, 1)
+    return total
+
+
+def _write_parquet(path: Path, columns: Columns, texts: Mapping[str, str]) -> None:
+    pyarrow = import_extra("pyarrow", f"writing '{path}'", "parquet")
+    parquet = import_extra("pyarrow.parquet", f"writing '{path}'", "parquet")
+    parquet.write_table(_to_table(pyarrow, columns, texts), path, write_page_checksum=True)
+
+
+def _open_arrow(path: Path, rows: int | None) -> tuple[Pieces, Texts]:
+    pyarrow = import_extra("pyarrow", f"reading '{path}'", "parquet")
+    with pyarrow.memory_map(str(path)) as source:
+        file = pyarrow.ipc.open_file(source)
+        texts = _schema_texts(file.schema)
+        if rows is None:
+            batches, total = [], 0
+            for i in range(file.num_record_batches):
+                batches.append(file.get_batch(i))
+                total += batches[-1].nbytes
+                require_loading(total)
+            return iter([_columns_of(pyarrow.Table.from_batches(batches, file.schema))]), texts
+
+    def pieces() -> Pieces:
+        with pyarrow.OSFile(str(path)) as source:
+            file = pyarrow.ipc.open_file(source)
+            for i in range(file.num_record_batches):
+                table = pyarrow.Table.from_batches([file.get_batch(i)])
+                for start in range(0, len(table), rows):
+                    yield _columns_of(table.slice(start, rows))
+
+    return pieces(), texts
+
+
+def _write_arrow(path: Path, columns: Columns, texts: Mapping[str, str]) -> None:
+    pyarrow = import_extra("pyarrow", f"writing '{path}'", "parquet")
+    table = _to_table(pyarrow, columns, texts)
+    import_extra("pyarrow.feather", f"writing '{path}'", "parquet").write_feather(table, str(path))
+
+
+class FileFormat(NamedTuple):
+    """How datasets are kept in one kind of file."""
+
+    open: Callable[[Path, int | None], tuple[Pieces, Texts]]
+    """From a path and a number of rows to pieces of about that many rows, ``None`` to a piece of
+    all, and the texts."""
+    write: Callable[[Path, Columns, Mapping[str, str]], None]
+
+
+HDF5 = FileFormat(open_hdf5, write_hdf5)
+ARROW = FileFormat(_open_arrow, _write_arrow)
 FORMATS = {
-    ".npz": _NPZ,
-    ".h5": _HDF5,
-    ".hdf5": _HDF5,
-    ".parquet": _PARQUET,
-    ".arrow": _ARROW,
-    ".feather": _ARROW,
+    ".npz": FileFormat(_open_npz, _write_npz),
+    ".h5": HDF5,
+    ".hdf5": HDF5,
+    ".parquet": FileFormat(_open_parquet, _write_parquet),
+    ".arrow": ARROW,
+    ".feather": ARROW,
 }
 """File formats by suffix."""

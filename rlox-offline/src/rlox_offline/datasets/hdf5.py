@@ -6,17 +6,17 @@ Such values are not read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rlox.errors import DatasetError, import_extra
 from rlox.files import require_memory_for
 
-from rlox_offline.datasets.columns import Columns, known_columns
-from rlox_offline.datasets.digests import DIGEST, KEY, require_loading
+from rlox_offline.datasets.columns import Columns, Pieces, known_columns
+from rlox_offline.datasets.digests import DIGEST, KEY, Texts, require_loading
 
-__all__ = ["hdf5_pieces", "read_hdf5", "require_own_data", "write_hdf5"]
+__all__ = ["open_hdf5", "require_own_data", "write_hdf5"]
 
 D4RL_NAMES = {
     "obs": "observations",
@@ -26,27 +26,21 @@ D4RL_NAMES = {
 }
 
 
-def read_hdf5(path: Path) -> tuple[Columns, dict[str, Any]]:
-    """Return the columns and the texts beside them."""
+def open_hdf5(path: Path, rows: int | None) -> tuple[Pieces, Texts]:
+    """Return the columns in pieces of so many rows, or in one of all, and the texts beside them."""
     h5py = import_extra("h5py", f"reading '{path}'", "hdf5")
     with h5py.File(path, "r") as file:
         columns = _columns(h5py, file)
-        require_loading(sum(column.nbytes for column in columns.values()))
-        return {name: column[()] for name, column in columns.items()}, _texts(file)
-
-
-def hdf5_pieces(path: Path, rows: int) -> tuple[Iterator[Columns], dict[str, Any]]:
-    """Return the columns in pieces of so many rows, and the texts beside them."""
-    h5py = import_extra("h5py", f"reading '{path}'", "hdf5")
-    with h5py.File(path, "r") as file:
-        columns = _columns(h5py, file)
-        texts = _texts(file)
+        texts = {name: file.attrs[name] for name in (KEY, DIGEST) if name in file.attrs}
+        if rows is None:
+            require_loading(sum(column.nbytes for column in columns.values()))
+            return iter([{name: column[()] for name, column in columns.items()}]), texts
         for name, column in columns.items():
             row_bytes = column.nbytes // max(len(column), 1)
             require_memory_for(f"rows of '{name}'", None, rows * row_bytes, "make its rows smaller")
     names = known_columns(list(columns))
 
-    def pieces() -> Iterator[Columns]:
+    def pieces() -> Pieces:
         with h5py.File(path, "r") as file:
             n = max((len(file[name]) for name in names), default=0)
             for start in range(0, n, rows):
@@ -89,10 +83,6 @@ def require_own_data(path: Path) -> int:
                 elif isinstance(item, h5py.Group):
                     groups.append(item)
     return total
-
-
-def _texts(file: Any) -> dict[str, Any]:
-    return {name: file.attrs[name] for name in (KEY, DIGEST) if name in file.attrs}
 
 
 def _columns(h5py: Any, file: Any) -> dict[str, Any]:

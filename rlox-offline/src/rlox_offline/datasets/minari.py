@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
@@ -11,42 +10,24 @@ import numpy as np
 from gymnasium import spaces
 from rlox.errors import DatasetError, import_extra
 
-from rlox_offline.datasets.columns import Columns
+from rlox_offline.datasets.columns import Columns, Pieces
 from rlox_offline.datasets.dataset import Dataset
 from rlox_offline.datasets.digests import DIGEST, KEY, Digest, checked, require_loading
+from rlox_offline.datasets.episodes import first_gap
 from rlox_offline.datasets.hdf5 import require_own_data
 
-__all__ = ["minari_pieces", "read_minari", "write_minari"]
+__all__ = ["minari_pieces", "write_minari"]
 
 HDF5_FILE = "main_data.hdf5"
 """Where Minari keeps what it does not keep in Arrow's format."""
 
 
-def read_minari(dataset_id: str) -> tuple[Columns, dict[str, Any]]:
-    """Return the columns and the metadata of a local Minari dataset.
-
-    Args:
-        dataset_id: such as ``"pendulum/medium-v0"``; ``minari download`` brings others here.
-
-    Raises:
-        DatasetError: there is none of that name, or its observations or actions are no arrays.
-        MissingDependencyError: minari is not installed.
-    """
-    pieces, metadata = minari_pieces(dataset_id, load=True)
-    episodes = list(pieces)
-    if not episodes:
-        raise DatasetError("the dataset holds no episodes")
-    return {name: np.concatenate([e[name] for e in episodes]) for name in episodes[0]}, metadata
-
-
-def minari_pieces(
-    dataset_id: str, *, load: bool = False
-) -> tuple[Iterator[Columns], dict[str, Any]]:
+def minari_pieces(dataset_id: str, rows: int | None) -> tuple[Pieces, dict[str, Any]]:
     """Return the columns of each episode of a local Minari dataset, and the metadata.
 
     Args:
-        dataset_id: of a dataset on this machine.
-        load: whether all episodes will be in memory together.
+        dataset_id: such as ``"pendulum/medium-v0"``; ``minari download`` brings others here.
+        rows: ``None`` makes one piece of all episodes.
 
     Raises:
         DatasetError: there is none of that name, its observations or actions are no arrays, or its
@@ -62,20 +43,28 @@ def minari_pieces(
             f"{', '.join(local) or 'none'}); run: minari download {dataset_id}"
         )
     source = minari.load_dataset(dataset_id)
-    _require_flat("observations", source.spec.observation_space, (spaces.Box, spaces.Discrete))
-    _require_flat("actions", source.spec.action_space, (spaces.Box, spaces.Discrete))
+    for name in ("observation", "action"):
+        space = getattr(source.spec, f"{name}_space")
+        if not isinstance(space, (spaces.Box, spaces.Discrete)):
+            raise DatasetError(f"the {name}s must be arrays of numbers, got {space}")
     file = source.storage.data_path / HDF5_FILE
     if file.exists():
         n_bytes = require_own_data(file)
-        if load:
+        if rows is None:
             require_loading(n_bytes)
     metadata = _metadata(source)
     digest = source.storage.metadata.get(DIGEST)
     texts = {} if digest is None else {KEY: json.dumps(metadata), DIGEST: digest}
-    return checked(_episodes(source), texts), metadata
+    pieces = checked(_episodes(source), texts)
+    if rows is None:
+        episodes = list(pieces)
+        if not episodes:
+            raise DatasetError("the dataset holds no episodes")
+        pieces = iter([{k: np.concatenate([e[k] for e in episodes]) for k in episodes[0]}])
+    return pieces, metadata
 
 
-def _episodes(source: Any) -> Iterator[Columns]:
+def _episodes(source: Any) -> Pieces:
     """Yield the columns of each episode, whose observations must be of their space."""
     for episode in source.iterate_episodes():
         _require_in(source.spec.observation_space, np.asarray(episode.observations))
@@ -98,26 +87,17 @@ def _require_in(space: Any, obs: Any) -> None:
 
 
 def _columns(episode: Any) -> Columns:
+    """Return the columns of an episode; one that was recorded without its end is cut there."""
+    truncated = np.array(episode.truncations, np.bool_)
+    truncated[-1] |= not episode.terminations[-1]
     return {
         "obs": episode.observations[:-1],
         "next_obs": episode.observations[1:],
         "actions": episode.actions,
         "rewards": episode.rewards,
         "terminated": episode.terminations,
-        "truncated": _cut_at_the_end(episode),
+        "truncated": truncated,
     }
-
-
-def _cut_at_the_end(episode: Any) -> Any:
-    """Return truncations; an episode that was recorded without its end is cut there."""
-    truncated = np.array(episode.truncations, np.bool_)
-    truncated[-1] |= not episode.terminations[-1]
-    return truncated
-
-
-def _require_flat(name: str, space: Any, kinds: tuple[type, ...]) -> None:
-    if not isinstance(space, kinds):
-        raise DatasetError(f"the {name} must be arrays of numbers, got {space}")
 
 
 def _metadata(source: Any) -> dict[str, Any]:
@@ -152,7 +132,12 @@ def write_minari(dataset_id: str, dataset: Dataset) -> None:
         )
     data_collector = import_extra("minari.data_collector", "creating it", "minari")
     columns = dataset.columns
-    _require_following(columns)
+    gap = first_gap(columns)
+    if gap is not None:
+        raise DatasetError(
+            f"a Minari dataset keeps one row of observations per episode, but next_obs of row {gap}"
+            f" is not obs of row {gap + 1}; save it in a file"
+        )
     buffers = [
         data_collector.EpisodeBuffer(
             id=i,
@@ -187,14 +172,3 @@ def write_minari(dataset_id: str, dataset: Dataset) -> None:
         created.storage.update_metadata({DIGEST: digest.text()})
     finally:
         env.close()
-
-
-def _require_following(columns: Columns) -> None:
-    goes_on = ~(columns["terminated"] | columns["truncated"])[:-1]
-    differ = columns["next_obs"][:-1] != columns["obs"][1:]
-    wrong = np.flatnonzero(goes_on & differ.reshape(len(differ), -1).any(1))
-    if len(wrong):
-        raise DatasetError(
-            f"a Minari dataset keeps one row of observations per episode, but next_obs of row "
-            f"{wrong[0]} is not obs of row {wrong[0] + 1}; save it in a file"
-        )
