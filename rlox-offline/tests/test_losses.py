@@ -93,7 +93,6 @@ def test_calibrated_penalty_is_at_least_the_plain_one(bounds: list[float], seed:
         assert torch.equal(losses.cql_penalty(*given, torch.full((B,), low)), plain)
 
 
-def test_bc_losses() -> None:
-    """Mean squared error over batch and dimensions, and mean negative log-likelihood."""
+def test_bc_loss() -> None:
+    """Mean squared error over batch and dimensions."""
     assert losses.bc_loss(torch.zeros(2, 2), torch.tensor([[1.0, 2.0], [3.0, 4.0]])).item() == 7.5
-    assert losses.bc_nll(torch.tensor([-1.0, -3.0])).item() == 2.0

@@ -18,7 +18,7 @@ from torch import nn
 
 from rlox_offline.algorithm import DatasetAlgorithm
 from rlox_offline.configs import BCConfig
-from rlox_offline.losses import bc_loss, bc_nll
+from rlox_offline.losses import bc_loss
 from rlox_offline.networks import CategoricalPolicy
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Cloning(ReplayObjective):
         if self.continuous and not self.stochastic:
             loss = bc_loss(parts.policy(batch.obs), batch.actions)
         else:
-            loss = bc_nll(parts.policy.log_prob(batch.obs, batch.actions))
+            loss = -parts.policy.log_prob(batch.obs, batch.actions).mean()
         return StepResult({"loss": parts.minimize("policy", loss, batch, learning_rate)})
 
 

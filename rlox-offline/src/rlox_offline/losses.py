@@ -13,7 +13,6 @@ from torch import Tensor
 __all__ = [
     "advantage_weights",
     "bc_loss",
-    "bc_nll",
     "cql_penalty",
     "critic_loss",
     "expectile_loss",
@@ -32,15 +31,6 @@ def bc_loss(policy_actions: Tensor, actions: Tensor) -> Tensor:
         Pomerleau 1989, "ALVINN"; the regulariser of Fujimoto and Gu 2021, eq. 3.
     """
     return (policy_actions - actions).square().mean()
-
-
-def bc_nll(log_probs: Tensor) -> Tensor:
-    """Return -mean log π(a|s).
-
-    Args:
-        log_probs: (B,) of the dataset's actions.
-    """
-    return -log_probs.mean()
 
 
 def critic_loss(q_values: Tensor, targets: Tensor) -> Tensor:

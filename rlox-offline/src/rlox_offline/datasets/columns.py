@@ -49,30 +49,21 @@ def complete(columns: Mapping[str, npt.ArrayLike]) -> Columns:
         DatasetError: a column is missing, a shape is wrong, or a value is not finite.
     """
     given = {ours: np.asarray(columns[name]) for name, ours in known_columns(list(columns)).items()}
-    _require_columns(given, list(columns))
+    there = f"there are {', '.join(columns) or 'none'}"
+    for name in ("obs", "actions", "rewards"):
+        if name not in given:
+            raise DatasetError(f"the column '{name}' is missing{suggest(name, columns)}; {there}")
+    if "terminated" not in given and "truncated" not in given:
+        raise DatasetError(
+            "the columns 'terminated' and 'truncated' are missing, so it is unknown where episodes "
+            f"end; {there}"
+        )
     data = _typed(given)
     if "next_obs" in given:
         ended = data["terminated"] | data["truncated"]
         data["truncated"][-1] |= not ended[-1]
         return data
     return _with_next_obs(data)
-
-
-def _require_columns(given: Columns, names: list[str]) -> None:
-    for name in ("obs", "actions", "rewards"):
-        if name not in given:
-            raise DatasetError(
-                f"the column '{name}' is missing{suggest(name, names)}; {_has(names)}"
-            )
-    if "terminated" not in given and "truncated" not in given:
-        raise DatasetError(
-            "the columns 'terminated' and 'truncated' are missing, so it is unknown where episodes "
-            f"end; {_has(names)}"
-        )
-
-
-def _has(names: list[str]) -> str:
-    return f"there are {', '.join(names) or 'none'}"
 
 
 def _typed(given: Columns) -> Columns:

@@ -224,7 +224,8 @@ class Dataset(Recorded):
         random_return: float | None = None,
         expert_return: float | None = None,
     ) -> None:
-        self.columns = data = complete(columns)
+        data: dict[str, Any] = complete(columns)
+        self.columns: Columns = data
         """The six arrays, not normalised."""
         super().__init__(
             normalize, act_low, act_high, n_actions, env_id, random_return, expert_return
@@ -232,15 +233,8 @@ class Dataset(Recorded):
         self.first = {name: column[0] for name, column in data.items()}
         self._check_actions(data["actions"])
         self._count(data)
-        self._buffer = rlox.OfflineDatasetBuffer(
-            data["obs"],
-            data["next_obs"],
-            data["actions"],
-            data["rewards"],
-            data["terminated"],
-            data["truncated"],
-            normalize=self._normalizes(data["obs"].dtype),
-        )
+        normalize = self._normalizes(data["obs"].dtype)
+        self._buffer = rlox.OfflineDatasetBuffer(**data, normalize=normalize)
         self.obs_mean, self.obs_std = self._buffer.obs_mean, self._buffer.obs_std
 
     def __len__(self) -> int:

@@ -20,7 +20,7 @@ __all__ = [
     "Digest",
     "Texts",
     "checked",
-    "metadata_in",
+    "metadata_text",
     "require_loading",
     "texts_of",
 ]
@@ -69,15 +69,6 @@ def texts_of(columns: Columns, metadata: Mapping[str, Any]) -> dict[str, str]:
     return {KEY: text, DIGEST: digest.text()}
 
 
-def metadata_in(texts: Mapping[str, Any]) -> Any:
-    """Return the metadata of a file, ``{}`` if it has none.
-
-    Raises:
-        DatasetError: they are no text.
-    """
-    return json.loads(_metadata_text(texts))
-
-
 def checked(pieces: Iterator[Columns], texts: Mapping[str, Any]) -> Iterator[Columns]:
     """Yield the pieces; after the last one, refuse contents that are not those that were saved.
 
@@ -90,7 +81,7 @@ def checked(pieces: Iterator[Columns], texts: Mapping[str, Any]) -> Iterator[Col
     if DIGEST not in texts:
         yield from pieces
         return
-    digest = Digest(_metadata_text(texts))
+    digest = Digest(metadata_text(texts))
     with ThreadPoolExecutor(1) as pool:
         for piece in pieces:
             added = pool.submit(digest.add, piece)
@@ -112,7 +103,12 @@ def require_loading(n_bytes: int) -> None:
     require_memory_for("its arrays", None, 2 * n_bytes, "stream it, with 'stream:' before its name")
 
 
-def _metadata_text(texts: Mapping[str, Any]) -> str:
+def metadata_text(texts: Mapping[str, Any]) -> str:
+    """Return the metadata of a file as JSON, ``"{}"`` if it has none.
+
+    Raises:
+        DatasetError: they are not text.
+    """
     text = texts.get(KEY, "{}")
     if not isinstance(text, str):
         raise DatasetError(f"the metadata must be text, got {type(text).__name__}")

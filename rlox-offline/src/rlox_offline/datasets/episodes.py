@@ -44,7 +44,10 @@ def whole_episodes(pieces: Pieces) -> Pieces:
     held: Columns | None = None
     first_row = 0
     for piece in pieces:
-        rows = piece if held is None else _joined(held, piece)
+        try:
+            rows = {k: np.concatenate([held[k], piece[k]]) for k in held} if held else piece
+        except (KeyError, ValueError) as error:
+            raise DatasetError(f"the recording's pieces do not fit together: {error}") from None
         n, cut = _size(rows), _last_end(rows)
         if cut == 0 and ("next_obs" not in rows or n < 2):
             held = rows
@@ -63,13 +66,6 @@ def _size(rows: Columns) -> int:
     return max((len(column) for column in rows.values() if column.ndim), default=0)
 
 
-def _joined(before: Columns, after: Columns) -> Columns:
-    try:
-        return {name: np.concatenate([before[name], after[name]]) for name in before}
-    except (KeyError, ValueError) as error:
-        raise DatasetError(f"the pieces of the recording do not fit together: {error}") from None
-
-
 def _last_end(rows: Columns) -> int:
     """Return the number of rows up to the last end of an episode; 0 if none ends."""
     ends = [rows[name] for name in ("terminated", "truncated") if name in rows]
@@ -81,10 +77,13 @@ def _last_end(rows: Columns) -> int:
 
 def _completed(rows: Columns, first_row: int, *, goes_on: bool) -> Pieces:
     n = _size(rows)
-    if first_row and "next_obs" not in rows:
-        rows = _with_an_end(rows, n)
-    if "next_obs" not in rows and _nothing_follows(rows):
-        return
+    if "next_obs" not in rows:
+        if first_row and not _last_end(rows):  # no episode of the recording ends
+            rows = {**rows, "truncated": np.arange(n) == n - 1}
+        ends = (np.asarray(rows.get(name, False), np.bool_) for name in ("truncated", "terminated"))
+        truncated, terminated = ends
+        if np.all(truncated & ~terminated):  # each row is an episode, and nothing follows any
+            return
     try:
         data = complete(rows)
     except DatasetError as error:
@@ -92,21 +91,6 @@ def _completed(rows: Columns, first_row: int, *, goes_on: bool) -> Pieces:
     if goes_on:
         data["truncated"][-1] = False
     yield data
-
-
-def _with_an_end(rows: Columns, n: int) -> Columns:
-    """Mark the last row as truncated if no episode of the recording ends."""
-    if _last_end(rows):
-        return rows
-    truncated = np.zeros(n, np.bool_)
-    truncated[-1] = True
-    return {**rows, "truncated": truncated}
-
-
-def _nothing_follows(rows: Columns) -> bool:
-    """Return whether each row is a cut episode by itself, which nothing can be learnt from."""
-    terminated = np.asarray(rows.get("terminated", False), np.bool_)
-    return bool(np.all(np.asarray(rows.get("truncated", False), np.bool_) & ~terminated))
 
 
 class DatasetWithReturns:

@@ -9,6 +9,7 @@ in NumPy's files, attributes in HDF5, and the schema's metadata in Parquet and A
 from __future__ import annotations
 
 import errno
+import json
 import lzma
 import math
 import struct
@@ -34,7 +35,7 @@ from rlox_offline.datasets.digests import (
     KEY,
     Texts,
     checked,
-    metadata_in,
+    metadata_text,
     require_loading,
     texts_of,
 )
@@ -61,23 +62,10 @@ PARQUET_WIDTHS = {"INT64": 8, "DOUBLE": 8, "FLOAT": 4}
 """Bytes of a value at least; 1 of the other kinds."""
 
 READ_ERRORS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    EOFError,
-    LookupError,
-    MemoryError,
-    OSError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-    lzma.LZMAError,
-    struct.error,
-    tokenize.TokenError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
+    ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError, OSError,
+    RuntimeError, SyntaxError, TypeError, ValueError, lzma.LZMAError, struct.error,
+    tokenize.TokenError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 """What the libraries raise on a damaged file."""
 
 
@@ -207,7 +195,7 @@ def _opener_of(source: str | Path) -> Callable[[int | None], tuple[Pieces, Any]]
 
     def opened(rows: int | None) -> tuple[Pieces, Any]:
         pieces, texts = file_format.open(path, rows)
-        return checked(pieces, texts), metadata_in(texts)
+        return checked(pieces, texts), json.loads(metadata_text(texts))
 
     return opened
 

@@ -143,6 +143,7 @@ def write_minari(dataset_id: str, dataset: Dataset) -> None:
             id=i,
             seed=None,
             options=None,
+            infos=None,
             observations=np.concatenate(
                 [columns["obs"][rows], columns["next_obs"][rows.stop - 1 : rows.stop]]
             ),
@@ -150,7 +151,6 @@ def write_minari(dataset_id: str, dataset: Dataset) -> None:
             rewards=columns["rewards"][rows],
             terminations=columns["terminated"][rows],
             truncations=columns["truncated"][rows],
-            infos=None,
         )
         for i, rows in enumerate(dataset.episodes())
     ]

@@ -51,24 +51,15 @@ class RecordingVecEnv:
     def __init__(self, env: Any, n_envs: int | None = None) -> None:
         self.env_id = env_id_of(env)
         self._env: VecEnv = make_vec_env(env, n_envs=n_envs)
+        self.n_envs = self._env.n_envs
+        """Number of envs N."""
+        self.observation_space = self._env.observation_space
+        """Space of one env's observation."""
+        self.action_space = self._env.action_space
+        """Space of one env's action."""
         _require_recordable(self._env)
         self._steps = _Steps()
         self._obs: npt.NDArray[Any] | None = None
-
-    @property
-    def n_envs(self) -> int:
-        """Number of envs N."""
-        return self._env.n_envs
-
-    @property
-    def observation_space(self) -> gymnasium.Space[Any]:
-        """Space of one env's observation."""
-        return self._env.observation_space
-
-    @property
-    def action_space(self) -> gymnasium.Space[Any]:
-        """Space of one env's action."""
-        return self._env.action_space
 
     @property
     def n_transitions(self) -> int:

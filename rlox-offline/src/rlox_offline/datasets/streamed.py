@@ -77,15 +77,11 @@ class StreamedDataset(Recorded):
         try:
             for piece in whole_episodes(pieces):
                 self._add(piece)
-            if self._buffer is None:
+            if not self._lengths:
                 raise DatasetError("the dataset holds no transitions whose next one is known")
         except BaseException:
             self.close()
             raise
-        if self._moments is not None:
-            # as OfflineDatasetBuffer has them: rounded only where observations are
-            self.obs_mean = np.array(self._moments.mean)
-            self.obs_std = np.sqrt(self._moments.var) + EPSILON
 
     def _add(self, piece: Columns) -> None:
         if self._buffer is None:
@@ -95,16 +91,12 @@ class StreamedDataset(Recorded):
         if self._gap is None and (gap := first_gap(piece)) is not None:
             self._gap = len(self._buffer) + gap
         append_outcomes(self._folder / "outcomes", piece)
-        self._buffer.push_batch(
-            piece["obs"],
-            piece["actions"],
-            piece["rewards"],
-            piece["terminated"],
-            piece["truncated"],
-            piece["next_obs"],
-        )
+        self._buffer.push_batch(**piece)
         if self._moments is not None:
             self._moments.update(piece["obs"])
+            # as OfflineDatasetBuffer has them: rounded only where observations are
+            self.obs_mean = np.array(self._moments.mean)
+            self.obs_std = np.sqrt(self._moments.var) + EPSILON
         self._count(piece)
 
     def _begin(self, piece: Columns) -> None:
@@ -120,10 +112,8 @@ class StreamedDataset(Recorded):
             obs.shape[1:],
             actions.shape[1:] or 1,
             self._folder / "transitions",
-            obs_dtype=obs.dtype,
-            act_dtype=actions.dtype,
-            seed=0,
-        )
+            obs_dtype=obs.dtype, act_dtype=actions.dtype, seed=0,
+        )  # fmt: skip
 
     def __len__(self) -> int:
         """Return the number of transitions."""
