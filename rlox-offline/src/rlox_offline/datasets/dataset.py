@@ -76,14 +76,16 @@ class Recorded(ABC):
         self._lengths: list[int] = []
         self._initial_obs: list[Array] = []
         self._ended = True
+        self._buffer: Any = None
 
-    @abstractmethod
     def __len__(self) -> int:
         """Return the number of transitions."""
+        return len(self._buffer)
 
-    @abstractmethod
     def sample(self, batch_size: int, seed: int | None = None) -> dict[str, Array]:
         """Draw transitions; see :meth:`rlox.OfflineDatasetBuffer.sample`."""
+        rows: dict[str, Array] = self._buffer.sample(batch_size, seed)
+        return rows
 
     @abstractmethod
     def _outcomes(self) -> tuple[Any, Array]:
@@ -237,19 +239,12 @@ class Dataset(Recorded):
         self._buffer = rlox.OfflineDatasetBuffer(**data, normalize=normalize)
         self.obs_mean, self.obs_std = self._buffer.obs_mean, self._buffer.obs_std
 
-    def __len__(self) -> int:
-        """Return the number of transitions."""
-        return len(self.columns["rewards"])
-
-    def sample(self, batch_size: int, seed: int | None = None) -> dict[str, Array]:
-        """Draw transitions; see :meth:`rlox.OfflineDatasetBuffer.sample`."""
-        return self._buffer.sample(batch_size, seed)
-
     def sample_trajectories(
         self, batch_size: int, seq_len: int, seed: int | None = None
     ) -> dict[str, Array]:
         """Draw pieces of episodes; see :meth:`rlox.OfflineDatasetBuffer.sample_trajectories`."""
-        return self._buffer.sample_trajectories(batch_size, seq_len, seed)
+        rows: dict[str, Array] = self._buffer.sample_trajectories(batch_size, seq_len, seed)
+        return rows
 
     def episodes(self) -> list[slice]:
         """Return the rows of each episode."""

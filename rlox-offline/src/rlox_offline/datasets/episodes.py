@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 import rlox
 from rlox.errors import DatasetError
-from rlox.files import open_regular
 from rlox.offline.dataset import OfflineDataset
 
 from rlox_offline.datasets.columns import Array, Columns, Pieces, complete
 
 __all__ = [
     "DatasetWithReturns",
-    "append_outcomes",
     "discounted_returns",
     "first_gap",
-    "outcomes",
     "require_succession",
     "whole_episodes",
 ]
 
 BLOCK_ROWS = 2**16
 """Rows whose returns are computed at a time."""
-
-OUTCOME = np.dtype([("rewards", np.float32), ("terminated", np.bool_), ("truncated", np.bool_)])
-"""What returns are computed from."""
 
 
 def whole_episodes(pieces: Pieces) -> Pieces:
@@ -129,8 +122,7 @@ def discounted_returns(
     An episode that was cut is taken to go on with its last reward for ever: G_T = r_T / (1 - γ).
 
     Args:
-        rows: ``rewards``, ``terminated`` and ``truncated`` (N,) of a recording by name, or of
-            :data:`OUTCOME`.
+        rows: ``rewards``, ``terminated`` and ``truncated`` (N,) of a recording by name.
         gamma: discount γ.
         reward_scale: what rewards are multiplied by.
         reward_shift: what is then added to them.
@@ -186,17 +178,3 @@ def require_succession(gap: int | None) -> None:
             f"{gap + 1} does not begin with the next observation of row {gap}; mark in 'truncated' "
             "that an episode ends there, or order the rows"
         )
-
-
-def append_outcomes(path: Path, piece: Columns) -> None:
-    """Write rewards and ends of the next transitions of a recording to the end of a file."""
-    rows = np.empty(len(piece["rewards"]), OUTCOME)
-    for name in OUTCOME.fields or ():
-        rows[name] = piece[name]
-    with open_regular(path, "ab") as file:
-        rows.tofile(file)
-
-
-def outcomes(path: Path) -> Array:
-    """Return what :func:`append_outcomes` wrote, (N,) of :data:`OUTCOME`, without reading it."""
-    return np.memmap(path, OUTCOME, "r")

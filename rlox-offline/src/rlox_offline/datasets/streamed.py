@@ -11,17 +11,12 @@ from typing import Any
 import numpy as np
 import rlox
 from rlox.errors import DatasetError
+from rlox.files import open_regular
 from rlox.reference.replay.offline import EPSILON
 
 from rlox_offline.datasets.columns import Array, Columns, Pieces
 from rlox_offline.datasets.dataset import Recorded
-from rlox_offline.datasets.episodes import (
-    append_outcomes,
-    first_gap,
-    outcomes,
-    require_succession,
-    whole_episodes,
-)
+from rlox_offline.datasets.episodes import first_gap, require_succession, whole_episodes
 
 __all__ = ["PIECE_ROWS", "StreamedDataset"]
 
@@ -30,6 +25,9 @@ PIECE_ROWS = 16_384
 
 MEMORY = 256 * 2**20
 """Bytes of transitions that are kept in memory."""
+
+OUTCOME = np.dtype([("rewards", np.float32), ("terminated", np.bool_), ("truncated", np.bool_)])
+"""What returns are computed from."""
 
 LARGEST = 2**40
 """Transitions: more than any disk has."""
@@ -73,7 +71,6 @@ class StreamedDataset(Recorded):
         self._memory = memory
         self._gap: int | None = None
         self._moments: Any = None
-        self._buffer: Any = None
         try:
             for piece in whole_episodes(pieces):
                 self._add(piece)
@@ -90,7 +87,11 @@ class StreamedDataset(Recorded):
         # pieces end with an episode, but for one without any end, which has gaps within too
         if self._gap is None and (gap := first_gap(piece)) is not None:
             self._gap = len(self._buffer) + gap
-        append_outcomes(self._folder / "outcomes", piece)
+        outcomes = np.empty(len(piece["rewards"]), OUTCOME)
+        for name in OUTCOME.names or ():
+            outcomes[name] = piece[name]
+        with open_regular(self._folder / "outcomes", "ab") as file:
+            outcomes.tofile(file)
         self._buffer.push_batch(**piece)
         if self._moments is not None:
             self._moments.update(piece["obs"])
@@ -115,13 +116,9 @@ class StreamedDataset(Recorded):
             obs_dtype=obs.dtype, act_dtype=actions.dtype, seed=0,
         )  # fmt: skip
 
-    def __len__(self) -> int:
-        """Return the number of transitions."""
-        return len(self._buffer)
-
     def sample(self, batch_size: int, seed: int | None = None) -> dict[str, Array]:
         """Draw transitions; see :meth:`rlox.OfflineDatasetBuffer.sample`."""
-        rows: dict[str, Array] = self._buffer.sample(batch_size, seed)
+        rows = super().sample(batch_size, seed)
         if self.obs_mean is not None and self.obs_std is not None:
             for name in ("obs", "next_obs"):
                 normalized = (rows[name] - self.obs_mean) / self.obs_std
@@ -130,7 +127,7 @@ class StreamedDataset(Recorded):
 
     def _outcomes(self) -> tuple[Any, Array]:
         require_succession(self._gap)
-        rows = outcomes(self._folder / "outcomes")
+        rows = np.memmap(self._folder / "outcomes", OUTCOME, "r")
         with tempfile.TemporaryFile(dir=self._folder) as file:  # goes with the array
             return rows, np.asarray(np.memmap(file, np.float32, "w+", shape=rows.shape))
 
