@@ -122,7 +122,7 @@ class RolloutAlgorithm(Algorithm):
         TypeError: ``policy`` is no module, or lacks a method.
     """
 
-    objective_class: ClassVar[type[Any]]
+    objective_class: ClassVar[type[Objective]]
     """Frozen dataclass of what is minimised, an :class:`rlox.learners.tasks.Objective`. Fields
     that have the names of options are those."""
 
@@ -148,7 +148,7 @@ class RolloutAlgorithm(Algorithm):
         resolved = self._resolve(env_id, config, options)
         if policy is not None:
             refuse_network_options(NETWORK_OPTIONS, resolved, options)
-        numbers = [number.name for number in fields(self.objective_class)]
+        numbers = [number.name for number in fields(self.objective_class)]  # type: ignore[arg-type]
         require_objective(objective, numbers, resolved, options, schedules)
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
         cfg = self.config
@@ -272,11 +272,8 @@ class RolloutAlgorithm(Algorithm):
 
     def _objective(self, rates: Mapping[str, float]) -> Objective:
         """Return what is minimised at these values of the options that may be schedules."""
-        if self.own_objective is not None:
-            own: Objective = self.own_objective
-            return own
-        made: Objective = make_objective(self.objective_class, self.config, rates)
-        return made
+        own: Objective | None = self.own_objective
+        return make_objective(self.objective_class, self.config, rates) if own is None else own
 
     def predict(
         self,
