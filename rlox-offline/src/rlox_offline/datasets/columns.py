@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from rlox.errors import DatasetError, suggest
 
-__all__ = ["Array", "Columns", "Pieces", "complete", "known_columns"]
+__all__ = ["D4RL_NAMES", "Array", "Columns", "Pieces", "complete", "known_columns"]
 
 Array = npt.NDArray[Any]
 Columns = dict[str, Array]
@@ -17,15 +17,14 @@ Pieces = Iterator[Columns]
 
 NAMES = ("obs", "actions", "rewards", "next_obs", "terminated", "truncated")
 
-OTHER_NAMES = {
-    "observations": "obs",
-    "next_observations": "next_obs",
-    "terminals": "terminated",
-    "terminations": "terminated",
-    "timeouts": "truncated",
-    "truncations": "truncated",
+D4RL_NAMES = {
+    "obs": "observations",
+    "next_obs": "next_observations",
+    "terminated": "terminals",
+    "truncated": "timeouts",
 }
-"""What D4RL and Minari call the columns."""
+MINARI_NAMES = {"terminated": "terminations", "truncated": "truncations"}
+OTHER_NAMES = {name: ours for k in (D4RL_NAMES, MINARI_NAMES) for ours, name in k.items()}
 
 
 def known_columns(names: list[str]) -> dict[str, str]:

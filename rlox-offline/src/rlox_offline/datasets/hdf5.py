@@ -13,17 +13,10 @@ from typing import Any
 from rlox.errors import DatasetError, import_extra
 from rlox.files import require_memory_for
 
-from rlox_offline.datasets.columns import Columns, Pieces, known_columns
+from rlox_offline.datasets.columns import D4RL_NAMES, Columns, Pieces, known_columns
 from rlox_offline.datasets.digests import DIGEST, KEY, Texts, require_loading
 
 __all__ = ["open_hdf5", "require_own_data", "write_hdf5"]
-
-D4RL_NAMES = {
-    "obs": "observations",
-    "next_obs": "next_observations",
-    "terminated": "terminals",
-    "truncated": "timeouts",
-}
 
 
 def open_hdf5(path: Path, rows: int | None) -> tuple[Pieces, Texts]:
