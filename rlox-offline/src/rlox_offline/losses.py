@@ -21,11 +21,7 @@ __all__ = [
 
 
 def bc_loss(policy_actions: Tensor, actions: Tensor) -> Tensor:
-    """Return mean (π(s) - a)², over the batch and the action's dimensions.
-
-    Args:
-        policy_actions: (B, act_dim) π(s).
-        actions: (B, act_dim) the dataset's.
+    """Return mean (π(s) - a)² of actions (B, act_dim), over the batch and the dimensions.
 
     Source:
         Pomerleau 1989, "ALVINN"; the regulariser of Fujimoto and Gu 2021, eq. 3.
@@ -34,12 +30,7 @@ def bc_loss(policy_actions: Tensor, actions: Tensor) -> Tensor:
 
 
 def critic_loss(q_values: Tensor, targets: Tensor) -> Tensor:
-    """Return Σ over the critics of mean (Q - y)².
-
-    Args:
-        q_values: (K, B).
-        targets: (B,) y, no gradient.
-    """
+    """Return Σ over the critics of mean (Q - y)², of values (K, B) and targets (B,)."""
     return (q_values - targets).square().mean(-1).sum()
 
 
@@ -48,13 +39,7 @@ def td3_bc_actor_loss(
 ) -> Tensor:
     """Return -λ mean Q(s, π(s)) + mean (π(s) - a)², with λ = α / mean abs Q(s, π(s)).
 
-    λ is taken as a constant.
-
-    Args:
-        q_values: (B,) Q(s, π(s)).
-        policy_actions: (B, act_dim) π(s).
-        actions: (B, act_dim) the dataset's.
-        alpha: α.
+    λ is taken as a constant. The values Q(s, π(s)) are (B,), the actions (B, act_dim).
 
     Source:
         Fujimoto and Gu 2021, "A minimalist approach to offline reinforcement learning", eq. 4, 5.
@@ -64,11 +49,9 @@ def td3_bc_actor_loss(
 
 
 def expectile_loss(differences: Tensor, expectile: float) -> Tensor:
-    """Return mean abs(τ - 1(u < 0)) u² for u = target - estimate.
+    """Return mean abs(τ - 1(u < 0)) u² for differences u = target - estimate (B,).
 
-    Args:
-        differences: (B,) u.
-        expectile: τ in (0, 1); ½ is half the squared error.
+    With an expectile τ of ½ it is half the squared error.
 
     Source:
         Kostrikov et al. 2022, "Offline reinforcement learning with implicit Q-learning", eq. 5.
@@ -78,12 +61,7 @@ def expectile_loss(differences: Tensor, expectile: float) -> Tensor:
 
 
 def advantage_weights(advantages: Tensor, temperature: float, max_weight: float) -> Tensor:
-    """Return min(exp(β A), max_weight), (B,), the weights of the log-likelihoods.
-
-    Args:
-        advantages: (B,) A = Q(s, a) - V(s).
-        temperature: β.
-        max_weight: bound; the authors' code has 100.
+    """Return the weights min(exp(β A), max_weight) of log-likelihoods, for advantages A (B,).
 
     Source:
         Kostrikov et al. 2022, eq. 7.

@@ -167,11 +167,7 @@ def first_gap(rows: Mapping[str, Array]) -> int | None:
 
 
 def require_succession(gap: int | None) -> None:
-    """Refuse a recording with a gap of :func:`first_gap`.
-
-    Raises:
-        DatasetError: there is one.
-    """
+    """Refuse a recording with a gap of :func:`first_gap`, with a DatasetError."""
     if gap is not None:
         raise DatasetError(
             "returns need episodes whose transitions follow each other, but row "
