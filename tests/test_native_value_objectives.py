@@ -103,7 +103,8 @@ def test_other_objectives_fall_back_to_torch_with_the_reason(objective: Any, rea
 
 def test_a_field_that_a_known_objective_gains_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until native's table has it."""
-    known = Known(SimpleNamespace, "learn", "tau")
+    never: Any = None
+    known = Known(never, "learn", "tau")
     monkeypatch.setitem(OBJECTIVES, "rlox_offpolicy.sac.SoftActorCritic", known)
     task: Any = SimpleNamespace(objective=SoftActorCritic(None))
     with pytest.raises(BackendError, match="the field 'target_entropy' of SoftActorCritic"):

@@ -185,7 +185,7 @@ def test_means_are_floats_per_term() -> None:
 
 def test_means_by_name_are_over_the_steps_that_have_the_name() -> None:
     """Of tensors and of numbers."""
-    policy = {"q": torch.tensor(3.0), "policy": torch.tensor(5.0), "alpha": 0.5}
+    policy: Any = {"q": torch.tensor(3.0), "policy": torch.tensor(5.0), "alpha": 0.5}
     terms = [{"q": torch.tensor(1.0)}, policy]
     assert mean_by_name(terms) == {"q": 2.0, "policy": 5.0, "alpha": 0.5}
     assert mean_by_name([]) == {}

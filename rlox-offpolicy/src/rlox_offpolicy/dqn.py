@@ -235,8 +235,6 @@ class DQN(ReplayAlgorithm):
         "env_id", "n_envs", "seed", "network", "buffer", "prioritized", "logger", "callbacks",
     )  # fmt: skip
     if TYPE_CHECKING:
-        network: Any
-        objective: QLearning
 
         def __init__(self, env_id: Any, *given: Any, **options: Unpack[DQNArguments]) -> None: ...
 

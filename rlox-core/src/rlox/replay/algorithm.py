@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -128,10 +128,11 @@ class ReplayAlgorithm(Algorithm):
     targets: ClassVar[tuple[str, ...]] = ("critic",)
     """Names of the networks of which a target copy is kept, called ``critic_target``."""
 
-    policy: Any
-    critic: Any
     learner: ChosenReplayLearner
     added_losses: AddedLosses
+    if TYPE_CHECKING:
+
+        def __getattr__(self, network: str) -> Any: ...
 
     def __init__(
         self,
@@ -170,7 +171,7 @@ class ReplayAlgorithm(Algorithm):
             self.added_losses,
         )
         vars(self).update(self.parts.networks)
-        self.objective = self.make_objective(self.n_actions)
+        self.objective: Any = self.make_objective(self.n_actions)
         self.learner = choose_replay_learner(cfg.backend, ReplayTask(self.objective, self.parts))
         self._choose = self.learner.acting(partial(_rows, self.objective.act, self.parts))
 
