@@ -162,7 +162,7 @@ def types(session: nox.Session) -> None:
     run(session, "python", "rlox-core/option_types.py")  # as installing may have had no reason to
     packages = [path for name in repository.distributions() for path in repository.packages(name)]
     others = ["_template/rlox-newfamily/src/rlox_newfamily", "tests/typing/script.py", "benchmarks"]
-    run(session, "mypy", *map(str, packages), *others)
+    run(session, "mypy", "--num-workers=2", *map(str, packages), *others)
     stubs = sorted([*NATIVE.glob("python/*/_*.pyi"), *TRANSPORT.glob("src/*/_*.pyi")])
     modules = [f"{stub.parent.name}.{stub.stem}" for stub in stubs]
     run(session, "python", "-m", "mypy.stubtest", *modules)
