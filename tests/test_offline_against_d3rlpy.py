@@ -55,7 +55,8 @@ def implementation(config: Any) -> Any:
 def critic_error(theirs: Any, rows: TorchMiniBatch, next_values: torch.Tensor) -> torch.Tensor:
     """Return our critics' loss on the outputs of d3rlpy's networks."""
     q_values = theirs._q_func_forwarder.compute_expected_q(rows.observations, rows.actions, "none")
-    target = losses.td_target(rows.rewards[:, 0], rows.terminals[:, 0], next_values, 0.99)
+    discounts = 0.99 * (1 - rows.terminals[:, 0])  # as OfflineBatch.transitions makes them
+    target = rows.rewards[:, 0] + discounts * next_values
     return losses.critic_loss(q_values[..., 0], target)
 
 
