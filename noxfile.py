@@ -245,7 +245,7 @@ def build_docs(session: nox.Session, builder: str) -> None:
     """Have Sphinx build the documentation."""
     share(session)
     # candle's pages are made from its stub, as compiling it takes minutes
-    run(session, "sphinx-build", "-W", "--keep-going", "-q", "-j", "2", "-b", builder,
+    run(session, "sphinx-build", "-W", "--keep-going", "-q", "-b", builder,
         "docs", f"docs/_build/{builder}",
         RLOX_PLUGINS_STRICT="1", PYTHONPATH=str(ROOT / "rlox-candle/python"))  # fmt: skip
 
