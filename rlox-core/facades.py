@@ -13,72 +13,7 @@ from rlox.families import ALGORITHMS, AlgorithmRow
 
 FOLDER = Path(__file__).parent / "src" / "rlox" / "algorithms"
 
-MODULE = "from {row.module} import {row.class_name} as {row.class_name}\n"
-
-PACKAGE = '''"""The algorithms' classes, each resolved from its own distribution on first use."""
-
-from __future__ import annotations
-
-import importlib
-import sys
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
-
-from rlox.errors import missing_extra, suggest
-from rlox.families import ALGORITHMS
-from rlox.files import require_working_directory
-
-if TYPE_CHECKING:
-{imports}
-
-__all__ = [
-{names}
-]
-
-require_working_directory()  # before any of them imports torch, which ends a process without one
-
-
-class _Modules(MetaPathFinder, Loader):
-    """Makes the documented module of an algorithm, such as ``rlox.algorithms.ppo``, from its row.
-
-    Raises:
-        MissingDependencyError: on import, its family is not installed.
-    """
-
-    def find_spec(
-        self, fullname: str, path: object = None, target: object = None
-    ) -> ModuleSpec | None:
-        """Return a spec for the modules of the table."""
-        known = any(row.facade == fullname for row in ALGORITHMS)
-        return ModuleSpec(fullname, self) if known else None
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Put the class into the module."""
-        (row,) = (row for row in ALGORITHMS if row.facade == module.__name__)
-        try:
-            cls = getattr(importlib.import_module(row.module), row.class_name)
-        except ModuleNotFoundError as error:
-            raise missing_extra(f"rlox.algorithms.{{row.class_name}}", row.extra) from error
-        setattr(module, row.class_name, cls)
-        module.__doc__ = f"{{row.class_name}}, from ``rlox-{{row.extra}}``."
-        setattr(module, "__all__", [row.class_name])  # noqa: B010
-
-
-sys.meta_path.append(_Modules())
-
-
-def __getattr__(name: str) -> Any:
-    for row in ALGORITHMS:
-        if row.class_name == name:
-            return getattr(importlib.import_module(row.facade), name)
-    raise AttributeError(f"module 'rlox.algorithms' has no '{{name}}'{{suggest(name, __all__)}}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
-'''
+LINE = "from {row.module} import {row.class_name} as {row.class_name}\n"
 
 MAKE = '''"""Types of ``rlox.make``: an overload for each algorithm, and one for plugins.
 
@@ -123,21 +58,10 @@ def make(
 """
 
 
-def _natural(name: str) -> tuple[bool, str]:
-    """Return the place of a name among sorted names: constants before classes, as ruff has it."""
-    return not name.isupper(), name
-
-
 def files(rows: tuple[AlgorithmRow, ...] = ALGORITHMS) -> dict[str, str]:
     """Return the text of every module, by file name."""
-    written = {f"{row.file}.pyi": MODULE.format(row=row) for row in rows}
-    ordered = sorted(rows, key=lambda row: row.file)
-    written["__init__.py"] = PACKAGE.format(
-        imports="\n".join(f"    from {row.facade} import {row.class_name}" for row in ordered),
-        names="\n".join(
-            f'    "{name}",' for name in sorted((row.class_name for row in rows), key=_natural)
-        ),
-    )
+    written = {f"{row.file}.pyi": LINE.format(row=row) for row in rows}
+    written["__init__.pyi"] = "".join(sorted(written.values()))
     built = [row for row in rows if row.registered]
     extras = sorted({row.extra for row in built})
     written["../make_types.pyi"] = MAKE.format(
@@ -150,7 +74,7 @@ def files(rows: tuple[AlgorithmRow, ...] = ALGORITHMS) -> dict[str, str]:
 def differences() -> list[str]:
     """Return the names of the files that are not what the table says."""
     expected = files()
-    names = (*(path.name for path in FOLDER.glob("*.py*")), "../make_types.pyi")
+    names = (*(path.name for path in FOLDER.glob("*.pyi")), "../make_types.pyi")
     found = {name: (FOLDER / name).read_text(encoding="utf-8") for name in names}
     return sorted(name for name in {*expected, *found} if expected.get(name) != found.get(name))
 
