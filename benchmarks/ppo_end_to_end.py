@@ -31,9 +31,9 @@ from measure import (
     write,
 )
 from rlox.batches.rollout import RolloutBatch, estimate_advantages
+from rlox.learners.tasks import make_objective
 from rlox.losses import ClippedSurrogate
 from rlox.nn import torch_threads
-from rlox.rollouts import make_objective
 from rlox.training.hooks import Hooks
 from rlox_onpolicy.ppo import PPO
 from stable_baselines3 import PPO as SB3PPO

@@ -335,15 +335,15 @@ def test_linear_before_any_training_is_its_start() -> None:
 
 def test_a_line_to_the_end_of_a_training_needs_one() -> None:
     """Iterations of one's own would otherwise learn at the end's rate, often 0."""
-    schedules = Schedules(Rates(rate=Linear(start=1.0, end=0.0)), ["rate"])
+    schedules = Schedules(Rates(rate=Linear(start=1.0, end=0.0)))
     with pytest.raises(ConfigError) as caught:
         schedules.require_ends()
     assert str(caught.value) == (
         "rate=linear(1.0, 0.0) goes on to the end of a training, and none runs; give it an end, "
         "linear(1.0, 0.0, STEPS), or call algorithm.clock.extend(STEPS)"
     )
-    Schedules(Rates(rate=Linear(start=1.0, end=0.0, until=16)), ["rate"]).require_ends()
-    Schedules(Rates(), ["rate"], {"rate": lambda step: 0.5}).require_ends()
+    Schedules(Rates(rate=Linear(start=1.0, end=0.0, until=16))).require_ends()
+    Schedules(Rates(), {"rate": lambda step: 0.5}).require_ends()
 
 
 def test_piecewise_holds_until_the_next_point() -> None:
@@ -414,7 +414,7 @@ class Rates(BaseModel):
 @pytest.mark.parametrize("value", [-1.0, 7.0, math.nan])
 def test_values_of_callables_are_within_the_fields_bounds(value: float) -> None:
     """They are known where they are asked for; the error has the env step."""
-    schedules = Schedules(Rates(), ["rate"], {"rate": lambda step: value if step > 5 else 1.0})
+    schedules = Schedules(Rates(), {"rate": lambda step: value if step > 5 else 1.0})
     assert schedules.at(5, 10) == {"rate": schedules.value("rate", 5, 10)} == {"rate": 1.0}
     with pytest.raises(
         ConfigError, match=r"schedules\['rate'\] .* \[0.0, 1.0\], got .* after 6 steps"
@@ -425,7 +425,7 @@ def test_values_of_callables_are_within_the_fields_bounds(value: float) -> None:
 @pytest.mark.parametrize("value", ["x", None, [1.0, 2.0]])
 def test_values_of_callables_are_numbers(value: Any) -> None:
     """The error names the schedule, the value and the step."""
-    schedules = Schedules(Rates(), ["rate"], {"rate": lambda step: value})
+    schedules = Schedules(Rates(), {"rate": lambda step: value})
     with pytest.raises(ConfigError) as caught:
         schedules.value("rate", 6, 10)
     assert str(caught.value) == (
@@ -437,4 +437,4 @@ def test_values_of_callables_are_numbers(value: Any) -> None:
 def test_overrides_are_a_mapping(overrides: Any) -> None:
     """Empty ones of another type are refused like others."""
     with pytest.raises(ConfigError, match=r"^schedules must be a mapping of names to callables, "):
-        Schedules(Rates(), ["rate"], overrides)
+        Schedules(Rates(), overrides)

@@ -90,7 +90,7 @@ class LanguageAlgorithm(Algorithm):
     ) -> None:
         super().__init__(None, config=config, callbacks=callbacks, logger=logger)
         cfg = self.config
-        self.schedules = Schedules(cfg, ("learning_rate",), schedules)
+        self.schedules = Schedules(cfg, schedules)
         built = build_models(
             self.name, model, ref_model, tokenizer, cfg, self.streams,
             with_reference=with_reference, without_reference=without_reference,

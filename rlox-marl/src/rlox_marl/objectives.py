@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from rlox.batches.rollout import RolloutBatch, RolloutMinibatch
 from rlox.learners import Objective
+from rlox.learners.tasks import make_objective
 from rlox.losses import (
     ClippedSurrogate,
     PPOTerms,
@@ -16,7 +17,6 @@ from rlox.losses import (
     ppo_loss,
     standardize,
 )
-from rlox.rollouts import make_objective
 from torch import Tensor
 
 __all__ = ["TeamSurrogate", "huber", "make_surrogate"]

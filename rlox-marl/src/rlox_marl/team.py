@@ -133,8 +133,7 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
                 "policy must be a callable (observation_space, action_space) -> module for several "
                 f"agents, one module for each policy, got {type(policy).__name__}"
             )
-        scheduled = [name for name in cfg.schedule_bounds if getattr(cfg, name) is not None]
-        self.schedules = Schedules(cfg, scheduled, schedules)
+        self.schedules = Schedules(cfg, schedules)
         self.added_losses = AddedLosses(added_losses, ("policy",))
         self.device = find_device(cfg.device)
         env = self._make_envs(vectorization=cfg.vectorization)
@@ -158,7 +157,7 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
             gae_lambda=cfg.gae_lambda,
             normalize_rewards=cfg.normalize_rewards,
         )
-        first = self._objective(Schedules(cfg, scheduled).at(0, 0))
+        first = self._objective(Schedules(cfg).at(0, 0))
         self.policies, self._learners = {}, {}
         for view in self.views:
             made = self.policies[view.name] = self._make_policy(view, policy)

@@ -26,7 +26,7 @@ from gymnasium import spaces
 from rlox.callbacks import Callback
 from rlox.config.model import Config, resolve_config
 from rlox.config.schedules import Schedules
-from rlox.envs import fixed_env_count
+from rlox.envs import fit_env_count
 from rlox.errors import ConfigError, SpaceError
 from rlox.logging import LoggerCallback
 from rlox.networks import polyak_update
@@ -98,12 +98,11 @@ class TeamValueAlgorithm(TeamAlgorithm):
         **config_kwargs: Any,
     ) -> None:
         source = env_id if env_fn is None else env_fn
-        cfg: Any = resolve_config(self.config_class, config, **config_kwargs)
-        count = fixed_env_count(source)
-        if count is not None and "n_envs" not in cfg.model_fields_set:
-            cfg = cfg.replace(n_envs=count)
-        super().__init__(source, config=cfg, callbacks=callbacks, logger=logger)
-        self.schedules = Schedules(self.config, ("learning_rate", "epsilon"), schedules)
+        resolved = resolve_config(self.config_class, config, **config_kwargs)
+        super().__init__(
+            source, config=fit_env_count(resolved, source), callbacks=callbacks, logger=logger
+        )
+        self.schedules = Schedules(self.config, schedules)
         self.device = find_device(self.config.device)
         if not self._has_team():
             raise ConfigError(

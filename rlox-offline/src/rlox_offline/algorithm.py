@@ -8,10 +8,8 @@ choice of a learner are here, and the loop over minibatches, predictions and che
 
 from __future__ import annotations
 
-import copy
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,6 +17,7 @@ from typing import Any, ClassVar
 import torch
 from rlox.callbacks import Callback
 from rlox.config.model import Config, resolve_config
+from rlox.learners.tasks import make_objective
 from rlox.learners.terms import Scalar
 from rlox.learners.transitions import (
     ChosenReplayLearner,
@@ -26,6 +25,7 @@ from rlox.learners.transitions import (
     ReplayObjective,
     ReplayTask,
     choose_replay_learner,
+    with_targets,
 )
 from rlox.logging import LoggerCallback
 from rlox.nn import FlatOptimizer
@@ -103,13 +103,9 @@ class DatasetAlgorithm(OfflineAlgorithm):
         )
         for network in networks.values():
             network.to(self.device)
-        targets = {
-            f"{name}_target": copy.deepcopy(networks[name]).requires_grad_(False)
-            for name in self.targets
-        }
         adam = partial(torch.optim.Adam, fused=True)
         self.optimizers = {name: FlatOptimizer(net, adam) for name, net in networks.items()}
-        self.networks = networks | targets
+        self.networks = with_targets(networks, self.targets)
         self.parts = Parts(self.networks, self.optimizers, self.device, self.stream)
         vars(self).update(self.networks)
         self.objective = self.make_objective()
@@ -131,8 +127,7 @@ class DatasetAlgorithm(OfflineAlgorithm):
 
     def make_objective(self) -> ReplayObjective:
         """Return what is learnt; the networks are there."""
-        names = [field.name for field in fields(self.objective_class)]  # type: ignore[arg-type]
-        return self.objective_class(**{name: getattr(self.config, name) for name in names})
+        return make_objective(self.objective_class, self.config)
 
     def drawn_from(self, dataset: OfflineDataset) -> OfflineDataset:
         """Return what minibatches are drawn from."""

@@ -55,8 +55,9 @@ class ActorAlgorithm(RolloutAlgorithm):
     actors: ActorRollouts
 
     def _resolve(self, env_id: Any, config: Any, options: dict[str, Any]) -> ActorsConfig:
-        of_workers = worker_options(env_id, options.pop("worker_addresses", None))
-        options |= {**of_workers, **options}
+        addresses = options.pop("worker_addresses", None)
+        for name, value in worker_options(env_id, addresses).items():
+            options.setdefault(name, value)
         return fit_to_envs(resolve_config(self.config_class, config, **options), env_id)
 
     def _env_options(self) -> dict[str, Any]:

@@ -30,10 +30,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 from rlox.batches.rollout import RolloutBatch
+from rlox.learners.tasks import make_objective
 from rlox.losses import ClippedSurrogate
 from rlox.networks.values import polyak_update
 from rlox.nn import load_module_state, module_state
-from rlox.rollouts import make_objective
 from rlox.training.hooks import Hooks
 
 from rlox_onpolicy.actor_options import APPOConfig
@@ -87,7 +87,7 @@ class APPO(ActorAlgorithm):
 
     def _complete(self) -> None:
         self.target = copy.deepcopy(self.policy).requires_grad_(False)
-        self.near_target = make_objective(TargetPolicy, self.config, {})
+        self.near_target = make_objective(TargetPolicy, self.config)
         super()._complete()
 
     def rollout(self, hooks: Hooks) -> tuple[RolloutBatch, dict[str, float]]:

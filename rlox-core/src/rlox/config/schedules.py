@@ -14,7 +14,7 @@ import itertools
 import math
 import numbers
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
@@ -186,8 +186,7 @@ class Schedules:
     """The scheduled fields of a config, evaluated together.
 
     Args:
-        config: has a field for every name.
-        names: the scheduled fields.
+        config: the names in its ``schedule_bounds`` that have a value are scheduled.
         overrides: callables ``steps -> value`` that win over the config's fields.
 
     Raises:
@@ -198,13 +197,14 @@ class Schedules:
     def __init__(
         self,
         config: BaseModel,
-        names: Sequence[str],
         overrides: Mapping[str, Callable[[int], float]] | None = None,
     ) -> None:
         if overrides is not None and not isinstance(overrides, Mapping):
             raise ConfigError(
                 f"schedules must be a mapping of names to callables, got {overrides!r}"
             )
+        self._bounds: Mapping[str, tuple[float, float]] = getattr(config, "schedule_bounds", {})
+        names = [name for name in self._bounds if getattr(config, name, None) is not None]
         for unknown in set(overrides or ()) - set(names):
             raise ConfigError(f"no schedule is named '{unknown}'{suggest(str(unknown), names)}")
         for name, schedule in dict(overrides or {}).items():
@@ -216,7 +216,6 @@ class Schedules:
         self.overridden = frozenset(overrides or ())
         """Names whose values callables give."""
         self._schedules = {name: getattr(config, name) for name in names} | dict(overrides or {})
-        self._bounds: Mapping[str, tuple[float, float]] = getattr(config, "schedule_bounds", {})
 
     def require_ends(self) -> None:
         """Refuse lines to the end of a training, where none runs.

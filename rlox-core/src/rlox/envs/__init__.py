@@ -1,7 +1,7 @@
 """Vector envs: making, running and checking them, worker processes, episode statistics."""
 
 from rlox.envs.gymnasium import GymVecEnv, Vectorization
-from rlox.envs.make import env_id_of, fixed_env_count, make_vec_env
+from rlox.envs.make import env_id_of, fit_env_count, fixed_env_count, make_vec_env
 from rlox.envs.playing import OnePlayer, Player, TeamPlayer
 from rlox.envs.processes import ProcessVecEnv
 from rlox.envs.running import EpisodeStatistics, RunningEnvs
@@ -23,6 +23,7 @@ __all__ = [
     "WorkerEvent",
     "WorkerProcess",
     "env_id_of",
+    "fit_env_count",
     "fixed_env_count",
     "is_team",
     "make_team_env",

@@ -5,20 +5,23 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import gymnasium
 from gymnasium.vector import VectorEnv
 
 from rlox import registry
 from rlox.config.composition import Selection
+from rlox.config.model import Config
 from rlox.envs.gymnasium import GymVecEnv, Vectorization
 from rlox.envs.teams import has_id, several_agents, team_backend
 from rlox.errors import ConfigError, EnvError, RloxError, missing_extra, suggest
 from rlox.protocols import MultiAgentVecEnv, VecEnv
 from rlox.registry.table import Registration
 
-__all__ = ["choose_backend", "env_id_of", "fixed_env_count", "make_vec_env"]
+__all__ = ["choose_backend", "env_id_of", "fit_env_count", "fixed_env_count", "make_vec_env"]
+
+ConfigT = TypeVar("ConfigT", bound=Config)
 
 MAX_ENVS = 1 << 16
 """Copies of an env beyond which a number is a slip, or an attempt to exhaust the memory."""
@@ -70,6 +73,19 @@ def fixed_env_count(env: Any) -> int | None:
     if hasattr(env, "possible_agents") and not isinstance(env, type):
         return 1
     return None
+
+
+def fit_env_count(config: ConfigT, env: Any) -> ConfigT:
+    """Return a config with the ``n_envs`` that ``env`` is, if it cannot be copied and none is set.
+
+    Args:
+        config: has the field.
+        env: what the user passed as env.
+    """
+    count = fixed_env_count(env)
+    if count is None or "n_envs" in config.model_fields_set:
+        return config
+    return config.replace(n_envs=count)
 
 
 def make_vec_env(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from rlox import registry
 from rlox.batches.rollout import Unroll
+from rlox.config.model import Config
 from rlox.errors import BackendError
 from rlox.learners.terms import AddedLosses
 from rlox.protocols import VecEnv
@@ -31,7 +33,10 @@ __all__ = [
     "Update",
     "choose_perceptrons",
     "find_learner",
+    "make_objective",
 ]
+
+ObjectiveT = TypeVar("ObjectiveT")
 
 
 class Objective(Protocol):
@@ -54,6 +59,21 @@ class Objective(Protocol):
         Returns:
             A scalar, and a frozen dataclass of its terms, scalars without gradient.
         """
+
+
+def make_objective(
+    kind: type[ObjectiveT], config: Config, rates: Mapping[str, float] = MappingProxyType({})
+) -> ObjectiveT:
+    """Return an objective with the numbers of now.
+
+    Args:
+        kind: a dataclass; fields that are not options of the config keep their defaults.
+        config: the algorithm's.
+        rates: values of the options that may be schedules, which win over the config.
+    """
+    values = {**vars(config), **rates}
+    names = [field.name for field in fields(kind) if field.name in values]  # type: ignore[arg-type]
+    return kind(**{name: values[name] for name in names})
 
 
 class Unroller(Protocol):

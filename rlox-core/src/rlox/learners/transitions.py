@@ -7,7 +7,8 @@ objectives that they know, faster.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import copy
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -30,6 +31,7 @@ __all__ = [
     "StepResult",
     "TorchReplayLearner",
     "choose_replay_learner",
+    "with_targets",
 ]
 
 
@@ -56,7 +58,7 @@ class Parts:
     networks: Mapping[str, Any]
     """By name, the target networks included, and whatever else the steps change."""
     optimizers: Mapping[str, Any]
-    """By the name of what they move."""
+    """By the name of the network that they move."""
     device: torch.device
     """Of the networks and the batches."""
     stream: Callable[[str], torch.Generator]
@@ -73,7 +75,7 @@ class Parts:
         Args:
             name: of the network.
             loss: scalar.
-            batch: what it is of.
+            batch: the batch that it was computed from.
             learning_rate: of the network's optimiser.
 
         Returns:
@@ -86,6 +88,12 @@ class Parts:
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any: ...
+
+
+def with_targets(networks: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return networks and a target copy of some, ``<name>_target``, without gradients."""
+    targets = {name: copy.deepcopy(networks[name]).requires_grad_(False) for name in names}
+    return {**networks, **{f"{name}_target": target for name, target in targets.items()}}
 
 
 class ReplayObjective:

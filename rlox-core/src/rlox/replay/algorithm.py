@@ -7,7 +7,6 @@ predictions are here, once for all.
 
 from __future__ import annotations
 
-import copy
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -35,6 +34,7 @@ from rlox.learners.transitions import (
     ReplayObjective,
     ReplayTask,
     choose_replay_learner,
+    with_targets,
 )
 from rlox.logging import LoggerCallback
 from rlox.networks.predict import drawing_from
@@ -120,7 +120,7 @@ class ReplayAlgorithm(Algorithm):
     """
 
     metrics_class: ClassVar[type[ReplayMetrics]]
-    """Class of what :meth:`iterate` returns."""
+    """Dataclass that :meth:`iterate` returns."""
     acts_in: ClassVar[type[spaces.Space[Any]]] = spaces.Box
     """The kind of actions: ``Box`` or ``Discrete``."""
     own_networks: ClassVar[tuple[str, ...]] = ("policy", "critic")
@@ -150,21 +150,16 @@ class ReplayAlgorithm(Algorithm):
         resolved, given = resolve(self.config_class, config, env_id, own.values(), options)
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
         cfg, self.own_parts = self.config, given.parts
-        scheduled = [name for name in cfg.schedule_bounds if name in type(cfg).model_fields]
-        self.schedules = Schedules(cfg.scheduled(), scheduled, schedules)
+        self.schedules = Schedules(cfg.scheduled(), schedules)
         self.replay = make_replay(self, given, self.schedules)
         self.n_actions = self._count_actions()
         """Components of an action, or choices."""
         self.exploration = self._exploration(given.own("exploration"))
         networks = self._learning_networks(own)
-        targets = {
-            f"{name}_target": copy.deepcopy(networks[name]).requires_grad_(False)
-            for name in self.targets
-        }
         self.optimizers = {name: self.make_optimizer(name, networks[name]) for name in networks}
         self.added_losses = AddedLosses(added_losses, self.optimizers)
         self.parts = Parts(
-            networks | targets,
+            with_targets(networks, self.targets),
             self.optimizers,
             self.replay.device,
             self.streams.torch,

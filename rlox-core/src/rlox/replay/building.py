@@ -12,7 +12,7 @@ from rlox.config.composition import selection
 from rlox.config.model import UNSET, Config, changed, resolve_config
 from rlox.config.presets import fill_in
 from rlox.config.schedules import Schedules
-from rlox.envs.make import fixed_env_count
+from rlox.envs.make import fit_env_count
 from rlox.envs.running import RunningEnvs
 from rlox.errors import ConfigError
 from rlox.networks.validate import refuse_network_options
@@ -30,7 +30,7 @@ NETWORK_OPTIONS = ("hidden", "critic_hidden", "dueling", "noisy_std")
 """The options of the default networks."""
 
 OF_MADE_PARTS = {"buffer": ("buffer_size", "buffers"), "exploration": ("noise_std", "noise")}
-"""By argument, the option of what is made here, which an object has of its own, and its kind."""
+"""By argument, the option of a part made here, which an object has of its own, and their kind."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,7 @@ def resolve(
     given = Given(parts, _given_options(resolved, keywords - known))
     _require_no_ignored_options(given, given.options)
     _require_capacity(resolved, given.own("buffer"))
-    count = fixed_env_count(env)
-    if count is not None and "n_envs" not in resolved.model_fields_set:
-        resolved = resolved.replace(n_envs=count)
-    return resolved, given
+    return fit_env_count(resolved, env), given
 
 
 def _given_options(config: Config, keywords: Collection[str]) -> set[str]:

@@ -18,7 +18,6 @@ from rlox.rollouts.algorithm import (
     RolloutAlgorithm,
     RolloutMetrics,
     fit_to_env,
-    make_objective,
     minimize_over_epochs,
     require_objective,
 )
@@ -45,7 +44,6 @@ __all__ = [
     "UnrollWriter",
     "Weights",
     "fit_to_env",
-    "make_objective",
     "minimize_over_epochs",
     "require_objective",
     "require_same_option",

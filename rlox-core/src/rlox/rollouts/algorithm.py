@@ -27,7 +27,7 @@ from rlox.deployment import PolicyData
 from rlox.envs.make import fixed_env_count
 from rlox.errors import ConfigError
 from rlox.learners.rollouts import ChosenLearner, choose_learner
-from rlox.learners.tasks import Objective, RolloutTask
+from rlox.learners.tasks import Objective, RolloutTask, make_objective
 from rlox.learners.terms import AddedLosses, Losses, make_metrics, mean_terms, passes_target_kl
 from rlox.logging import LoggerCallback
 from rlox.networks.actor_critics import make_policy
@@ -53,13 +53,11 @@ __all__ = [
     "RolloutAlgorithm",
     "RolloutMetrics",
     "fit_to_env",
-    "make_objective",
     "minimize_over_epochs",
     "require_objective",
 ]
 
 ConfigT = TypeVar("ConfigT", bound=Config)
-ObjectiveT = TypeVar("ObjectiveT")
 
 PolicyMaker = Callable[[Space[Any], Space[Any]], nn.Module]
 """From the observation space and the action space of one env to a policy."""
@@ -119,12 +117,12 @@ class RolloutAlgorithm(Algorithm):
             env or returns other shapes, or ``seq_len`` is given to one without a memory.
         EnvError: the env cannot be built.
         SpaceError: the env's spaces need a ``policy`` of your own.
-        TypeError: ``policy`` is no module, or lacks a method.
+        TypeError: ``policy`` is not a module, or lacks a method.
     """
 
     objective_class: ClassVar[type[Objective]]
-    """Frozen dataclass of what is minimised, an :class:`rlox.learners.tasks.Objective`. Fields
-    that have the names of options are those."""
+    """Frozen dataclass that is minimised, an :class:`rlox.learners.tasks.Objective`. Fields with
+    the name of an option have its value."""
 
     metrics_class: ClassVar[type[RolloutMetrics]] = RolloutMetrics
 
@@ -152,8 +150,7 @@ class RolloutAlgorithm(Algorithm):
         require_objective(objective, numbers, resolved, options, schedules)
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
         cfg = self.config
-        scheduled = [name for name in cfg.schedule_bounds if getattr(cfg, name) is not None]
-        self.schedules = Schedules(cfg, scheduled, schedules)
+        self.schedules = Schedules(cfg, schedules)
         self.own_objective = objective
         self.device = find_device(cfg.device)
         self.collector = self.make_collector()
@@ -172,7 +169,7 @@ class RolloutAlgorithm(Algorithm):
         self.optimizers = {"policy": self.optimizer}
         self.added_losses = AddedLosses(added_losses, self.optimizers)
         task = RolloutTask(
-            self._objective(Schedules(cfg, scheduled).at(0, 0)),
+            self._objective(Schedules(cfg).at(0, 0)),
             self.policy,
             self.optimizer,
             self.collector,
@@ -406,21 +403,6 @@ def fit_to_env(config: ConfigT, env: Any) -> ConfigT:
     if "n_steps" not in config.model_fields_set:
         n_steps = max(sizes.n_envs * sizes.n_steps // count, 1)
     return config.replace(n_envs=count, n_steps=n_steps)
-
-
-def make_objective(
-    kind: type[ObjectiveT], config: Config, rates: Mapping[str, float]
-) -> ObjectiveT:
-    """Return an objective with the numbers of now.
-
-    Args:
-        kind: a dataclass; its fields that are no options of the config keep their defaults.
-        config: the algorithm's.
-        rates: values of the options that may be schedules, which win over the config.
-    """
-    values = {**vars(config), **rates}
-    names = [field.name for field in fields(kind) if field.name in values]  # type: ignore[arg-type]
-    return kind(**{name: values[name] for name in names})
 
 
 def require_objective(
