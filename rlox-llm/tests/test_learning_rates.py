@@ -75,7 +75,7 @@ def test_a_schedule_is_that_of_adam() -> None:
     numbers = sft(learning_rate=0.01)
     numbers.train(1)
     numbers.config = numbers.config.replace(learning_rate=0.002)
-    numbers.schedules = type(numbers.schedules)(numbers.config, ("learning_rate",))
+    numbers.schedules = type(numbers.schedules)(numbers.config)
     numbers.train(1)
     assert torch.equal(weights(scheduled), weights(numbers))
 
