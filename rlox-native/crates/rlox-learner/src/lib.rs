@@ -10,8 +10,8 @@
 //! [`KernelError`](rlox_kernels::KernelError); no function panics on its arguments.
 //!
 //! The rows of all networks that do not depend on each other are divided among
-//! [`rlox_kernels::threads`]; a gradient step of small networks, which takes a fifth of a millisecond
-//! (`benches/learner.rs`), stays on one. No sum is divided, so results are the same bits.
+//! [`rlox_kernels::threads`]; a gradient step of small networks, which takes a fifth of a millisecond,
+//! stays on one. No sum is divided, so results are the same bits.
 
 #![expect(
     clippy::inline_always,
