@@ -120,7 +120,7 @@ def main(arguments: list[str], root: Path = ROOT) -> None:
     filled = names(given.distribution, given.algorithm, class_name, found[1])
     write_family(filled, root)
     write_algorithm(filled, root)
-    print(f"{given.distribution} is written; now `uv lock`, and `uv run nox -s changed`")
+    print(f"{given.distribution} is written; now `uv lock`, and `uvx nox -s changed`")
 
 
 if __name__ == "__main__":
