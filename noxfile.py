@@ -31,8 +31,6 @@ NATIVE, TRANSPORT = (ROOT / name for name in COMPILED)
 TOGETHER = repository.installed_by("all")
 """The distributions of ``rlox-core[all]``, tested in one environment."""
 
-EXAMPLES = ("examples/plugins/rlox-reinforce", "examples/plugins/rlox-soft-q")
-
 TESTS = [f"{name}/tests" for name in TOGETHER]
 CORE_WITH_MORE = [
     f"rlox-core/tests/{name}"
@@ -52,6 +50,7 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 HOUSE_RULES = [
     f"tests/test_{name}.py" for name in ("architecture", "declared_dependencies", "docs")
 ]
+SPHINX = "tests/test_sphinx.py"
 CANDLE_PAGES = ("docs/how-to/collect-in-rust.md", "docs/reference/algorithms/hybrid_ppo.md")
 RL8_BENCHMARKS = ["rl8_speed", "rl8_scale", "rl8_learning"]
 RL8 = [
@@ -165,7 +164,7 @@ def types(session: nox.Session) -> None:
     run(session, "mypy", "--num-workers=2", *map(str, packages), *others)
     stubs = sorted([*NATIVE.glob("python/*/_*.pyi"), *TRANSPORT.glob("src/*/_*.pyi")])
     modules = [f"{stub.parent.name}.{stub.stem}" for stub in stubs]
-    run(session, "python", "-m", "mypy.stubtest", *modules)
+    run(session, "python", "-m", "mypy.stubtest", "--mypy-config-file=.ci/stubtest.ini", *modules)
 
 
 @nox.session(venv_backend="none")
@@ -200,7 +199,7 @@ def families(session: nox.Session) -> None:
 def integration(session: nox.Session) -> None:
     """What no distribution can test: plugins, Rust kernels against NumPy's, the peers' numbers."""
     share(session)
-    elsewhere = ("tests/learning", *HOUSE_RULES)
+    elsewhere = ("tests/learning", SPHINX, *HOUSE_RULES)
     tests = ["tests", *(f"--ignore={path}" for path in elsewhere)]
     run(session, "pytest", *PARALLEL, *(session.posargs or ["-m", "not slow", *tests]))
 
@@ -214,70 +213,45 @@ def slow(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none")
-def example_plugin(session: nox.Session) -> None:
-    """The examples of a third party's distribution."""
-    share(session, *(f"./{folder}" for folder in EXAMPLES))
-    for folder in EXAMPLES:
-        with session.chdir(folder):
-            run(session, "pytest", *session.posargs)
-
-
-@nox.session(venv_backend="none")
-def snippets(session: nox.Session) -> None:
-    """Run every documented snippet, and the docstrings' examples."""
-    share(session, *(f"./{folder}" for folder in EXAMPLES))
-    folders = (".", *TOGETHER, *EXAMPLES)
-    pages = session.posargs or ["docs", *(f"{folder}/README.md" for folder in folders)]
-    # an example's error is shown by its own traceback; sybil cannot filter all of pytest's
-    run(session, "pytest", "-n", "2", "--dist", "loadfile", "--tb=native", *pages,
-        *(f"--ignore={page}" for page in CANDLE_PAGES))  # fmt: skip
-    packages = [path.name for name in TOGETHER for path in repository.packages(name)]
-    run(session, "pytest", "--doctest-modules", "--pyargs", *packages)
-
-
-@nox.session(venv_backend="none")
 def docs(session: nox.Session) -> None:
-    """Read the documentation and resolve its references; a warning is an error."""
-    build_docs(session, "dummy")
-
-
-def build_docs(session: nox.Session, builder: str) -> None:
-    """Have Sphinx build the documentation."""
-    share(session)
-    # candle's pages are made from its stub, as compiling it takes minutes
-    run(session, "sphinx-build", "-W", "--keep-going", "-q", "-b", builder,
-        "docs", f"docs/_build/{builder}",
-        RLOX_PLUGINS_STRICT="1", PYTHONPATH=str(ROOT / "rlox-candle/python"))  # fmt: skip
+    """Sphinx reads the documentation, its snippets run, and what it tells third parties to copy."""
+    share(session, *(f"./{folder}" for folder in repository.EXAMPLES))
+    readmes = (f"{folder}/README.md" for folder in (".", *TOGETHER, *repository.EXAMPLES))
+    examples = (f"{folder}/tests" for folder in repository.EXAMPLES)
+    paths = session.posargs or [SPHINX, "docs", *readmes, *examples]
+    # a file at a time, as a page's snippets share names; Sphinx, which takes longest, first.
+    # An example's error is shown by its own traceback; sybil cannot filter all of pytest's
+    run(session, "pytest", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "--tb=native",
+        *paths, *(f"--ignore={page}" for page in CANDLE_PAGES))  # fmt: skip
+    if not session.posargs:
+        packages = [path.name for name in TOGETHER for path in repository.packages(name)]
+        run(session, "pytest", "--doctest-modules", "--pyargs", *packages)
 
 
 @nox.session(venv_backend="none")
 def rust(session: nox.Session) -> None:
-    """Format, lint, test and document the crates of rlox-native and rlox-distributed."""
-    with session.chdir(NATIVE):
-        check_crates(session)
-        # nextest where it is installed; cargo's own runner runs the same tests
-        runner = ["nextest", "run"] if session.run(
-            "cargo", "nextest", "--version", external=True, silent=True, success_codes=[0, 101]
-        ).startswith("cargo-nextest") else ["test", "--all-targets"]  # fmt: skip
-        session.run("cargo", "test", "--locked", "--workspace", "--doc", external=True)
-        session.run("cargo", *runner, "--locked", "--workspace", external=True)
-    with session.chdir(TRANSPORT):
-        # in the checkouts' profile, whose dependencies were built for the shared environment
-        check_crates(session, "--profile", "checkout")
-        session.run("cargo", "test", "--locked", "--profile", "checkout", external=True)
+    """Format, lint, test and document the crates of rlox-native."""
+    check_crates(session, NATIVE)
 
 
-def check_crates(session: nox.Session, *profile: str) -> None:
-    """Format, lint and document the crates of the current folder."""
-    session.run("cargo", "fmt", "--all", "--check", external=True)
-    session.run(
-        "cargo", "clippy", "--locked", "--workspace", "--all-targets", *profile, "--",
-        "-D", "warnings", external=True,
-    )  # fmt: skip
-    session.run(
-        "cargo", "doc", "--locked", "--workspace", "--no-deps", *profile, external=True,
-        env={"RUSTDOCFLAGS": "-D warnings"},
-    )  # fmt: skip
+def check_crates(session: nox.Session, folder: Path, *profile: str) -> None:
+    """Format, lint, test and document the crates of a folder."""
+    options = ("--locked", "--workspace", *profile)
+    with session.chdir(folder):
+        session.run("cargo", "fmt", "--all", "--check", external=True)
+        session.run("cargo", "clippy", "--all-targets", *options, "--", "-D", "warnings",
+                    external=True)  # fmt: skip
+        session.run("cargo", "doc", "--no-deps", *options, external=True,
+                    env={"RUSTDOCFLAGS": "-D warnings"})  # fmt: skip
+        # examples of a property as few as those of Python's, as they are not optimized
+        session.run("cargo", "test", *options, external=True, env={"PROPTEST_CASES": "15"})
+
+
+@nox.session(venv_backend="none", default=False, tags=["nightly"])
+def transport(session: nox.Session) -> None:
+    """Format, lint, test and document the crate of rlox-distributed."""
+    # in the checkouts' profile, whose dependencies were built for the shared environment
+    check_crates(session, TRANSPORT, "--profile", "checkout")
 
 
 @nox.session(venv_backend="none", default=False)
@@ -305,7 +279,8 @@ def changed(session: nox.Session) -> None:
 @nox.session(venv_backend="none", default=False, tags=["nightly"])
 def html(session: nox.Session) -> None:
     """Write the documentation's pages to ``docs/_build/html``."""
-    build_docs(session, "html")
+    share(session)
+    run(session, "pytest", SPHINX, RLOX_DOCS_BUILDER="html")
 
 
 @nox.session(venv_backend="none", default=False, tags=["nightly"])

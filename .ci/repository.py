@@ -16,6 +16,15 @@ else:
 
 ROOT = Path(__file__).resolve().parents[1]
 
+EXAMPLES = ("examples/plugins/rlox-reinforce", "examples/plugins/rlox-soft-q")
+
+CRATES = {
+    "rust": r"rlox-native/(crates|Cargo)",
+    "transport": r"rlox-distributed/(rust|tests/\w+\.rs|Cargo)",
+    "candle": "rlox-candle/",
+}
+"""Nox sessions by the paths of the crates that they check."""
+
 
 @cache
 def project(folder: Path) -> dict[str, Any]:
@@ -125,15 +134,14 @@ def affected(paths: Iterable[str], root: Path = ROOT) -> dict[str, list[str]]:
         sessions["integration"] = []
     elif across:
         sessions["integration"] = across
-    crates = r"rlox-native/(crates|Cargo)|rlox-distributed/(rust|Cargo)"
-    if any(re.match(crates, path) for path in changed):
-        sessions["rust"] = []
-    if any(path.startswith("rlox-candle/") for path in changed):
-        sessions["candle"] = []
-    if pages := [path for path in changed if path.endswith(".md") and (root / path).is_file()]:
-        sessions["snippets"] = pages
+    for session, crates in CRATES.items():
+        if any(re.match(crates, path) for path in changed):
+            sessions[session] = []
+    pages = [path for path in changed if path.endswith(".md") and (root / path).is_file()]
     if "docs" in touched:
-        sessions["docs"] = []
+        pages.append("tests/test_sphinx.py")
     if {"examples", "rlox-core"} & touched:
-        sessions["example_plugin"] = []
+        pages += [f"{folder}/tests" for folder in EXAMPLES]
+    if pages:
+        sessions["docs"] = pages
     return sessions
