@@ -16,8 +16,6 @@ from rlox import kernels
 from rlox.batches.transitions import cut_into_sequences, sequence_fields, split_sequences
 from rlox.spaces.rows import map_leaves
 
-__all__ = ["RolloutBatch", "RolloutMinibatch", "Unroll", "add_values", "estimate_advantages"]
-
 
 @dataclass(frozen=True)
 class Unroll:

@@ -13,13 +13,6 @@ from torch import Tensor
 
 from rlox.spaces.rows import map_leaves
 
-__all__ = [
-    "TransitionBatch",
-    "cut_into_sequences",
-    "sequence_fields",
-    "split_sequences",
-]
-
 ALL_ALIKE = np.ones((), np.float32)
 """The weights of transitions that have none; to copy, which takes a tenth of what ``ones`` does."""
 

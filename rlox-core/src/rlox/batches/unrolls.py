@@ -15,18 +15,6 @@ from rlox.batches.rollout import Unroll
 from rlox.errors import EnvError
 from rlox.spaces.rows import map_leaves
 
-__all__ = [
-    "StepRows",
-    "join_unrolls",
-    "keep_envs",
-    "moments_from_arrays",
-    "moments_to_arrays",
-    "on_device",
-    "step_rows",
-    "unroll_from_arrays",
-    "unroll_to_arrays",
-]
-
 Arrays = dict[str, npt.NDArray[Any]]
 
 NUMBERS = ("weights_version", "actor", "sequence", "resets")

@@ -10,14 +10,6 @@ import numpy as np
 
 from rlox.config.model import require_integer
 
-__all__ = [
-    "Callback",
-    "CallbackList",
-    "Multiples",
-    "Phase",
-    "require_at_least",
-]
-
 Phase = Literal["collect", "learn", "callbacks", "other"]
 """What a training is busy with: stepping envs and acting, learning from what was collected, calling
 callbacks (which includes their evaluations), or anything else, such as logging."""

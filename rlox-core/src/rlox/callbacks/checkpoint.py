@@ -9,8 +9,6 @@ from typing import Any, ClassVar
 from rlox.callbacks.base import Callback, Multiples
 from rlox.config.model import require_integer
 
-__all__ = ["CheckpointCallback"]
-
 
 class CheckpointCallback(Callback):
     """Save ``step-<steps>.safetensors`` after every multiple of a number of steps.

@@ -10,8 +10,6 @@ from typing import Any, Literal, get_args
 from rlox.callbacks.base import Callback, require_at_least
 from rlox.config.model import require_integer
 
-__all__ = ["EarlyStoppingCallback", "Monitor"]
-
 Monitor = Literal["train", "eval"]
 """Whose mean return is watched: that of the training's last 100 finished episodes, reported once an
 iteration, or that of evaluations."""

@@ -12,8 +12,6 @@ from rlox.errors import EnvError
 from rlox.evaluation import MAX_STEPS, EvaluationResult, RunsEpisodes, evaluate, require_other_env
 from rlox.logging.base import LoggerCallback
 
-__all__ = ["EvalCallback"]
-
 
 class EvalCallback(Callback):
     """Evaluate periodically and keep the best model.

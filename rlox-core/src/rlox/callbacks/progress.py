@@ -10,12 +10,6 @@ from typing import Any, get_args
 
 from rlox.callbacks.base import Callback, Phase
 
-__all__ = [
-    "PhaseTime",
-    "ProgressCallback",
-    "TimingCallback",
-]
-
 
 class ProgressCallback(Callback):
     """A progress bar: steps, steps per second, mean return, time left.

@@ -13,8 +13,6 @@ from rlox.errors import PluginWarning, UnknownNameError, suggest
 from rlox.families import extra_of
 from rlox.registry.table import Registration, get_registry, resolve
 
-__all__ = ["COMMANDS", "build_app", "hidden_commands", "plugin_commands"]
-
 COMMANDS = {
     "train": ("rlox.cli.commands.train:train_app", "Train an algorithm on an env."),
     "resume": ("rlox.cli.commands.resume:resume_app", "Finish an interrupted training."),

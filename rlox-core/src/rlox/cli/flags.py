@@ -23,15 +23,6 @@ from rlox.config.files import parse_yaml
 from rlox.config.model import Config
 from rlox.config.schedules import Linear, Piecewise
 
-__all__ = [
-    "GroupedCommand",
-    "all_fields",
-    "default_text",
-    "documentation",
-    "flags_of",
-    "given_options",
-]
-
 METAVARS: dict[Any, str] = {
     int: "INTEGER",
     float: "FLOAT",

@@ -13,18 +13,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-__all__ = [
-    "PipeSafeStdout",
-    "console",
-    "duration_text",
-    "print_pairs",
-    "print_progress",
-    "print_table",
-    "print_warning",
-    "show_notices",
-    "stdout_is_broken",
-]
-
 NOTICES = logging.getLogger("rlox.notice")
 """Logger of notices: nothing is wrong, but users should know, such as a Ray cluster's address."""
 

@@ -14,8 +14,6 @@ from typing import Protocol, cast
 
 from rlox import registry
 
-__all__ = ["Job", "Place", "RunningJob", "open_place"]
-
 
 @dataclass(frozen=True)
 class Job:

@@ -30,19 +30,6 @@ from rlox.config.model import (
     schedule,
 )
 
-__all__ = [
-    "CLIP_REWARDS",
-    "FRAME_STACK",
-    "MEMORY_SIZE",
-    "NETWORK",
-    "NORMALIZE_OBSERVATIONS",
-    "NORMALIZE_REWARDS",
-    "RECURRENT",
-    "ClippedSurrogateConfig",
-    "RolloutConfig",
-    "refuse_memory_size_without_memory",
-]
-
 SCHULMAN = "Schulman et al. 2017"
 HUANG = "Huang et al. 2022, The 37 implementation details of PPO"
 NETWORK = choice(

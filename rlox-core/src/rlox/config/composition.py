@@ -18,16 +18,6 @@ from pydantic.fields import FieldInfo
 from rlox.errors import ConfigError, RloxError
 from rlox.registry.table import Registration, get_registry
 
-__all__ = [
-    "Selection",
-    "composed_class",
-    "local_options",
-    "plugin_fields",
-    "selection",
-    "selectors",
-    "without_foreign_defaults",
-]
-
 ClassT = TypeVar("ClassT", bound=type[Any])
 
 RESERVED = frozenset({"callbacks", "config", "env", "env_id", "log_dir", "logger", "name"})

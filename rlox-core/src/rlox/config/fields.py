@@ -7,21 +7,6 @@ from typing import Any, Literal, get_args
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
-__all__ = [
-    "GROUPS",
-    "Group",
-    "choice",
-    "coefficient",
-    "count",
-    "discount",
-    "flag",
-    "group_of",
-    "option",
-    "positive",
-    "probability",
-    "schedule",
-]
-
 Group = Literal["run", "env", "learning", "network", "speed"]
 
 GROUPS: dict[str, str] = {

@@ -12,8 +12,6 @@ import yaml
 from rlox.errors import ConfigError
 from rlox.files import read_text
 
-__all__ = ["LARGEST_VALUE", "parse_yaml", "read_mapping", "to_yaml"]
-
 LARGEST_VALUE = 100_000
 """Most values, of lists and mappings, in a config file."""
 

@@ -30,16 +30,6 @@ from rlox.errors import ConfigError, PluginConflictError, UnknownNameError, sugg
 from rlox.files import read_text
 from rlox.registry.table import Registry, get_registry
 
-__all__ = [
-    "Preset",
-    "fill_in",
-    "full_name",
-    "list_presets",
-    "preset_of",
-    "read_presets",
-    "user_folder",
-]
-
 NONE = "none"
 """What a config's field ``preset`` holds if there is none."""
 

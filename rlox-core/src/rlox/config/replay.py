@@ -27,8 +27,6 @@ from rlox.config.model import (
     schedule,
 )
 
-__all__ = ["ReplayConfig"]
-
 ConfigT = TypeVar("ConfigT", bound="ReplayConfig")
 
 HAARNOJA = "Haarnoja et al. 2018b"

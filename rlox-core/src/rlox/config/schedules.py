@@ -29,15 +29,6 @@ from pydantic import (
 
 from rlox.errors import ConfigError, suggest
 
-__all__ = [
-    "Linear",
-    "Piecewise",
-    "ScheduleOption",
-    "ScheduleValue",
-    "Schedules",
-    "evaluate_schedule",
-]
-
 
 class _Schedule(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

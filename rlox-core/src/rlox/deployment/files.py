@@ -34,16 +34,6 @@ from rlox.spaces.data import count_numbers, space_from_data, space_to_data
 from rlox.training.state_tree import pack, unpack
 from rlox.training.versions import installed_versions
 
-__all__ = [
-    "FORMAT_VERSION",
-    "PLACEHOLDER",
-    "SUFFIXES",
-    "export",
-    "is_intact",
-    "load_policy",
-    "seal",
-]
-
 MARK = "rlox-sha256:"
 PLACEHOLDER = MARK + "0" * 64
 """What a file's metadata hold until its digest is known."""

@@ -41,15 +41,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "ACTIVATIONS",
-    "LAYERS",
-    "Step",
-    "compute",
-    "memory_size",
-    "sigmoid",
-]
-
 Array = npt.NDArray[Any]
 
 

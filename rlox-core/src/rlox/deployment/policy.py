@@ -22,8 +22,6 @@ from rlox.spaces import (
     remembered,
 )
 
-__all__ = ["Compute", "Exportable", "LoadedPolicy", "NumPyNetwork", "PolicyData", "example"]
-
 Space = gymnasium.Space[Any]
 
 

@@ -22,8 +22,6 @@ from rlox.spaces import (
     predict_each,
 )
 
-__all__ = ["LoadedTeam", "TeamData"]
-
 
 @dataclass(frozen=True)
 class TeamData:

@@ -12,8 +12,6 @@ import numpy.typing as npt
 from rlox.envs.gymnasium import GymVecEnv
 from rlox.envs.workers.arena import register_here
 
-__all__ = ["serve"]
-
 Arrays = dict[str, npt.NDArray[Any]]
 
 

@@ -28,15 +28,6 @@ from rlox.protocols import VecEnvStep
 from rlox.spaces.masks import MASK_KEY, ActionMasks, without_mask
 from rlox.spaces.rows import ObservationRows, map_leaves, split
 
-__all__ = [
-    "GymVecEnv",
-    "Spaces",
-    "Vectorization",
-    "make_env",
-    "make_vec_env",
-    "require_env",
-]
-
 Spaces = dict[str, tuple[int, gymnasium.Space[Any]]]
 """By attribute of an env: the number of the first env, and its space."""
 

@@ -19,8 +19,6 @@ from rlox.errors import ConfigError, EnvError, RloxError, missing_extra, suggest
 from rlox.protocols import MultiAgentVecEnv, VecEnv
 from rlox.registry.table import Registration
 
-__all__ = ["choose_backend", "env_id_of", "fit_env_count", "fixed_env_count", "make_vec_env"]
-
 ConfigT = TypeVar("ConfigT", bound=Config)
 
 MAX_ENVS = 1 << 16

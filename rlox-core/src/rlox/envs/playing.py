@@ -14,8 +14,6 @@ from rlox.envs.running import CheckedSteps
 from rlox.errors import EnvError, RloxError
 from rlox.protocols import MaskingVecEnv, MultiAgentObs, MultiAgentVecEnv, VecEnv
 
-__all__ = ["OnePlayer", "Player", "TeamPlayer"]
-
 Paid = npt.NDArray[np.float64]
 
 

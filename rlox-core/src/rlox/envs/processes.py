@@ -21,11 +21,6 @@ from rlox.errors import EnvError, WorkerLostError
 from rlox.protocols import VecEnvStep
 from rlox.spaces.rows import map_leaves, split
 
-__all__ = [
-    "ProcessVecEnv",
-]
-
-
 Arrays = dict[str, npt.NDArray[Any]]
 
 RESET_TIMEOUT = 120.0

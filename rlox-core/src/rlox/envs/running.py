@@ -18,8 +18,6 @@ from rlox.protocols import StatefulVecEnv, VecEnv, VecEnvStep
 from rlox.seeding import ResetSeeds
 from rlox.spaces.rows import form_of, map_leaves, require_finite, require_rewards
 
-__all__ = ["CheckedSteps", "EpisodeStatistics", "RunningEnvs"]
-
 _LOG = logging.getLogger("rlox")
 
 MAX_RESTARTS = 3

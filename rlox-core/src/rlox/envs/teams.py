@@ -21,15 +21,6 @@ from rlox.errors import (
 from rlox.protocols import MultiAgentVecEnv, VecEnv
 from rlox.registry.table import Registration
 
-__all__ = [
-    "choose_team_backend",
-    "has_id",
-    "is_team",
-    "make_team_env",
-    "several_agents",
-    "team_backend",
-]
-
 
 def is_team(
     env: Any, *, backend: str = "auto", env_kwargs: Mapping[str, Any] | None = None

@@ -14,8 +14,6 @@ from rlox.errors import EnvError
 from rlox.protocols import VecEnv, VecEnvStep
 from rlox.spaces.rows import form_of, is_nested, join, leaf_spaces, map_leaves, split
 
-__all__ = ["STEP_KEYS", "CheckedEnv", "batch_of_actions", "require_vec_step"]
-
 NUMBERS = "biuf"
 """Kinds of dtypes that are numbers."""
 SHOWN = 60

@@ -12,14 +12,6 @@ from pathlib import Path
 
 from rlox.files.opening import open_regular
 
-__all__ = [
-    "lock_file",
-    "remove_parts",
-    "sync_folder",
-    "target_of",
-    "write_atomically",
-]
-
 _PART = ".{name}.{process}.{thread}.tmp"
 
 

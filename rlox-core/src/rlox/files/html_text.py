@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from html import escape
 
-__all__ = ["pairs_as_html"]
-
 
 def pairs_as_html(title: str, pairs: Mapping[str, str]) -> str:
     """Return a table of names and values with a caption; whatever the texts hold is escaped."""

@@ -19,8 +19,6 @@ try:
 except ModuleNotFoundError:  # Windows
     resource = None  # type: ignore[assignment]
 
-__all__ = ["available_bytes", "require_memory_for", "text_of_bytes"]
-
 CGROUPS = Path("/sys/fs/cgroup")
 
 ALWAYS_THERE = 1 << 24

@@ -15,14 +15,6 @@ from typing import Any, BinaryIO, Literal, TextIO, overload
 
 from rlox.errors import ConfigError
 
-__all__ = [
-    "LARGEST_TEXT",
-    "open_regular",
-    "read_text",
-    "require_plain_folder",
-    "require_working_directory",
-]
-
 TextMode = Literal["r", "w", "a"]
 ByteMode = Literal["rb", "wb", "ab", "r+b"]
 

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["LoggerCallback", "LoggerList", "Metrics", "Table"]
-
 Metrics = Mapping[str, float]
 """Values by name."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from rlox.config.model import require_integer
 from rlox.logging.base import LoggerCallback, Metrics, Table, rows_of
 
-__all__ = ["ConsoleLogger"]
-
 SHOWN_ROWS = 4
 """Rows of a table that are printed."""
 

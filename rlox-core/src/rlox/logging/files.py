@@ -14,13 +14,6 @@ from rlox.errors import LoggerError
 from rlox.files import open_regular
 from rlox.logging.base import LoggerCallback, Metrics, Table, rows_of
 
-__all__ = [
-    "CsvLogger",
-    "JsonlLogger",
-    "keep_lines",
-    "open_for_appending",
-]
-
 
 def open_for_appending(log_dir: str | Path, name: str) -> IO[Any]:
     """Open the file ``name`` in ``log_dir``; the folder is made if missing.

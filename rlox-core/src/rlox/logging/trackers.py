@@ -17,8 +17,6 @@ import numpy.typing as npt
 from rlox.errors import LoggerError, import_extra, missing_extra
 from rlox.logging.base import LoggerCallback, Metrics, Table, rows_of
 
-__all__ = ["GifFile", "MLflowLogger", "TensorBoardLogger", "WandbLogger", "write_gif"]
-
 
 class TensorBoardLogger(LoggerCallback):
     """TensorBoard event files with the tags ``train/<metric>`` and ``eval/<metric>``.

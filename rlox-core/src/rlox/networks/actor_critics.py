@@ -21,8 +21,6 @@ from rlox.nn.encoders import ConvolutionalEncoder, EncoderKind, make_encoder
 from rlox.nn.layer_data import LayerData, chain, layer_data, mode
 from rlox.nn.mlp import TanhMLP
 
-__all__ = ["ActorCriticPolicy", "ContinuousPolicy", "DiscretePolicy", "Policy", "make_policy"]
-
 
 class Policy(nn.Module, ABC):
     """A policy and a value function on features that they may share.

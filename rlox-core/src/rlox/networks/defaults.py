@@ -16,18 +16,6 @@ from rlox.nn.encoders import make_encoder
 from rlox.nn.layer_data import LayerData, chain, layer_data
 from rlox.nn.mlp import EnsembleMLP, ReluMLP
 
-__all__ = [
-    "EncodedCritics",
-    "EncodedPolicy",
-    "find_encoder",
-    "make_critics",
-    "make_deterministic_policy",
-    "make_discrete_critics",
-    "make_logits",
-    "make_q_network",
-    "make_squashed_gaussian",
-]
-
 
 def make_q_network(
     observation_space: spaces.Space[Any],

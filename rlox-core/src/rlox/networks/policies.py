@@ -17,13 +17,6 @@ from rlox.nn.layer_data import LayerData, activation, chain, layer_data
 from rlox.nn.memory import Memory, MemoryKind
 from rlox.nn.mlp import ReluMLP, TanhMLP
 
-__all__ = [
-    "DeterministicPolicy",
-    "GaussianPolicy",
-    "RecurrentPolicy",
-    "SquashedGaussianPolicy",
-]
-
 
 class DeterministicPolicy(nn.Module):
     """μ(s) = tanh of a network: one continuous action for each observation.

@@ -19,16 +19,6 @@ from rlox.protocols import OnPolicyActor, RecurrentActor
 from rlox.spaces.masks import Request, memory_of, read_request
 from rlox.spaces.rows import map_leaves
 
-__all__ = [
-    "Mode",
-    "act",
-    "drawing_from",
-    "predict",
-    "predict_with_memory",
-    "taking_masks",
-]
-
-
 Mode = Callable[..., Tensor]
 """From observations (B, *shape), and masks where there are any, to the most probable actions
 (B, ...), as :meth:`rlox.protocols.OnPolicyActor.deterministic`."""

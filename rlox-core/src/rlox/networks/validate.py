@@ -24,16 +24,6 @@ from rlox.errors import ConfigError
 from rlox.protocols import RecurrentActor
 from rlox.spaces.rows import ActionRows, ObservationRows, is_nested, leaf_spaces, map_leaves, split
 
-__all__ = [
-    "B",
-    "Shape",
-    "example_observations",
-    "refuse_network_options",
-    "require_actor",
-    "try_actor",
-    "try_network",
-]
-
 B = 3
 """Observations that a network is tried on; of two, (B, 2) could be mistaken for (2, B)."""
 

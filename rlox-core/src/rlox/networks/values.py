@@ -10,15 +10,6 @@ from torch import Tensor, nn
 from rlox.nn.layer_data import LayerData, activation, chain, layer_data
 from rlox.nn.mlp import EnsembleMLP, ReluMLP
 
-__all__ = [
-    "DiscreteQNetwork",
-    "DuelingQNetwork",
-    "QNetwork",
-    "TwinQNetwork",
-    "ValueNetwork",
-    "polyak_update",
-]
-
 
 class QNetwork(nn.Module):
     """Action value Q(s, a) of a continuous action.

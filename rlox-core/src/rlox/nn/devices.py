@@ -13,16 +13,6 @@ from torch import Tensor
 
 from rlox.errors import ConfigError
 
-__all__ = [
-    "acting",
-    "find_device",
-    "flush_denormals",
-    "keep_freed_memory",
-    "standard_normal",
-    "torch_threads",
-    "uniform",
-]
-
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 _KEPT_BLOCK, _KEPT_IN_ALL = 256 << 20, 1 << 30
 

@@ -20,14 +20,6 @@ from torch import Tensor, nn
 from rlox.nn.layer_data import LayerData, mode
 from rlox.spaces.rows import ActionLeaf, ActionRows
 
-__all__ = [
-    "ActionHead",
-    "Categorical",
-    "DiagonalGaussian",
-    "Distribution",
-    "Joint",
-]
-
 
 class Distribution(Protocol):
     """B distributions, one for each observation."""

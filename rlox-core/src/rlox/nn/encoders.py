@@ -32,16 +32,6 @@ from rlox.nn.layer_data import LayerData, activation, array, chain, layer_data, 
 from rlox.nn.mlp import orthogonal
 from rlox.spaces.rows import channels_first, is_nested, leaf_spaces
 
-__all__ = [
-    "CombinedEncoder",
-    "ConvolutionalEncoder",
-    "EncoderKind",
-    "OneHotEncoder",
-    "VectorEncoder",
-    "make_encoder",
-    "set_compute_dtype",
-]
-
 Space = gymnasium.Space[Any]
 
 EncoderKind = Literal["auto", "mlp", "cnn"]

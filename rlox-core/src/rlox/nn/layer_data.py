@@ -20,17 +20,6 @@ from torch import nn
 from rlox.errors import ExportError
 from rlox.spaces.rows import ActionRows
 
-__all__ = [
-    "LayerData",
-    "activation",
-    "array",
-    "chain",
-    "layer_data",
-    "linear",
-    "mode",
-    "perceptron",
-]
-
 LayerData = dict[str, Any]
 
 FUNCTIONS = {

@@ -12,8 +12,6 @@ from rlox.nn.devices import torch_threads
 from rlox.nn.layer_data import LayerData, array
 from rlox.nn.mlp import empty_layer
 
-__all__ = ["Memory", "MemoryKind"]
-
 MemoryKind = Literal["lstm", "gru"]
 
 

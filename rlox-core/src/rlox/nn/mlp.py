@@ -18,17 +18,6 @@ from torch import Tensor, nn
 from rlox.nn.devices import torch_threads
 from rlox.nn.layer_data import LayerData, perceptron
 
-__all__ = [
-    "EnsembleMLP",
-    "NoisyLinear",
-    "ReluMLP",
-    "TanhMLP",
-    "draw_noise",
-    "empty_layer",
-    "orthogonal",
-    "silence",
-]
-
 
 class NoisyLinear(nn.Module):
     """y = (μ_w + σ_w ⊙ ε_w) x + μ_b + σ_b ⊙ ε_b, with factorised Gaussian noise ε.

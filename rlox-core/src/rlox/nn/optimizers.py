@@ -26,19 +26,6 @@ from rlox.errors import CheckpointError, ConfigError
 from rlox.nn.devices import torch_threads
 from rlox.ranks import RANKS
 
-__all__ = [
-    "ELEMENTWISE",
-    "AdaptiveClip",
-    "Clip",
-    "FlatOptimizer",
-    "ModuleOptimizer",
-    "class_and_options",
-    "flatten_parameters",
-    "make_optimizer",
-    "require_one_bound",
-    "state_of_one_element",
-]
-
 ELEMENTWISE: tuple[type[torch.optim.Optimizer], ...] = (
     torch.optim.Adadelta,
     torch.optim.Adagrad,

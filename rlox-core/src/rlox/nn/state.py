@@ -15,17 +15,6 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from rlox.errors import CheckpointError
 
-__all__ = [
-    "frozen",
-    "learning_mode",
-    "load_module_state",
-    "load_parts_state",
-    "module_digest",
-    "module_state",
-    "parts_state",
-    "require_digest",
-]
-
 BFLOAT16 = "$bfloat16"
 """Key of the bits of a bfloat16 tensor, a dtype that NumPy lacks."""
 

@@ -13,17 +13,6 @@ if TYPE_CHECKING:
 
     from rlox.nn.distributions import Distribution
 
-__all__ = [
-    "DeterministicActor",
-    "DiscreteQFunction",
-    "ExplorationStrategy",
-    "OnPolicyActor",
-    "Optimizer",
-    "QFunction",
-    "RecurrentActor",
-    "StochasticActor",
-]
-
 
 @runtime_checkable
 class OnPolicyActor(Protocol):

@@ -9,15 +9,6 @@ import numpy.typing as npt
 
 from rlox.protocols.envs import ForwardedMembers
 
-__all__ = [
-    "PrioritizedBuffer",
-    "ReplayBuffer",
-    "ReplayBufferProtocol",
-    "SegmentedBuffer",
-    "SequenceBuffer",
-    "StatefulBuffer",
-]
-
 
 @runtime_checkable
 class ReplayBuffer(Protocol, metaclass=ForwardedMembers):

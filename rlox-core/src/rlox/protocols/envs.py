@@ -11,19 +11,6 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "AgentGroup",
-    "ForwardedMembers",
-    "MaskingVecEnv",
-    "MultiAgentObs",
-    "MultiAgentStep",
-    "MultiAgentVecEnv",
-    "StatefulVecEnv",
-    "TensorEnv",
-    "VecEnv",
-    "VecEnvStep",
-]
-
 if TYPE_CHECKING:
     ProtocolMeta = ABCMeta
 else:

@@ -14,13 +14,6 @@ import numpy.typing as npt
 
 from rlox.reference.arrays import Array, precision, size, vector
 
-__all__ = [
-    "compute_batch_token_kl",
-    "compute_batch_token_kl_schulman",
-    "compute_token_kl",
-    "compute_token_kl_schulman",
-]
-
 
 def compute_token_kl(log_p: npt.ArrayLike, log_q: npt.ArrayLike) -> float:
     """Sum exp(log p) (log p - log q).

@@ -26,14 +26,6 @@ import numpy.typing as npt
 
 from rlox.reference.arrays import Array, Rollout, in_range, shaped, write
 
-__all__ = [
-    "compute_gae",
-    "compute_gae_batched",
-    "compute_gae_batched_f32",
-    "compute_gae_time_major",
-    "compute_vtrace",
-]
-
 Pair = tuple[Array, Array]
 
 

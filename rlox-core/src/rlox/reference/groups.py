@@ -16,13 +16,6 @@ import numpy.typing as npt
 
 from rlox.reference.arrays import Array, in_range, precision, real, size, vector
 
-__all__ = [
-    "DPOPair",
-    "compute_batch_group_advantages",
-    "compute_group_advantages",
-    "normalize_advantages",
-]
-
 Scale = Literal["group", "batch", "none"]
 
 

@@ -11,8 +11,6 @@ import numpy.typing as npt
 
 from rlox.reference.arrays import Array, size, vector
 
-__all__ = ["PackedSequences", "pack_sequences"]
-
 
 @dataclass(frozen=True, eq=False)
 class PackedSequences:

@@ -16,8 +16,6 @@ import numpy.typing as npt
 
 from rlox.reference.arrays import Array, Rollout, in_range, size
 
-__all__ = ["compute_discounted_returns", "compute_lambda_returns", "compute_n_step_returns"]
-
 
 def compute_discounted_returns(
     rewards: npt.ArrayLike,

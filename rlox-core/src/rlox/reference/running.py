@@ -14,12 +14,6 @@ import numpy.typing as npt
 
 from rlox.reference.arrays import Array, real, shaped, size
 
-__all__ = [
-    "RunningMeanStd",
-    "get_num_threads",
-    "set_num_threads",
-]
-
 
 class RunningMeanStd:
     """Mean and variance of all arrays of ``shape`` seen so far.

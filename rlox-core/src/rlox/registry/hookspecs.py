@@ -27,8 +27,6 @@ from rlox.registry.specs import (
     RunOptionsSpec,
 )
 
-__all__ = ["hookimpl"]
-
 hookspec = pluggy.HookspecMarker("rlox")
 hookimpl = pluggy.HookimplMarker("rlox")
 """Marks a plugin's function as the implementation of the hook of the same name."""

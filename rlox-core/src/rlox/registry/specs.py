@@ -4,21 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = [
-    "ActorBackendSpec",
-    "AlgorithmSpec",
-    "BufferSpec",
-    "CallbackSpec",
-    "CommandSpec",
-    "EnvBackendSpec",
-    "LearnerBackendSpec",
-    "LoggerSpec",
-    "LossSpec",
-    "PlaceSpec",
-    "PresetsSpec",
-    "RunOptionsSpec",
-]
-
 
 def _require_tuple(field: str, value: object) -> None:
     # `in` finds parts of a text, and a loop its letters

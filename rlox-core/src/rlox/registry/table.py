@@ -55,22 +55,6 @@ from rlox.registry.specs import (
     RunOptionsSpec,
 )
 
-__all__ = [
-    "GROUP",
-    "HOOKS",
-    "Registration",
-    "Registry",
-    "algorithm_class",
-    "config_class",
-    "find_algorithm",
-    "get_registry",
-    "kind_of",
-    "list_algorithms",
-    "load_plugins",
-    "resolve",
-    "spec",
-]
-
 GROUP = "rlox"
 
 HOOKS: dict[str, type] = {

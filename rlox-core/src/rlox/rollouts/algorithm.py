@@ -47,16 +47,6 @@ from rlox.rollouts.collector import RolloutCollector
 from rlox.spaces import ActionRows, remembered
 from rlox.training.hooks import Hooks
 
-__all__ = [
-    "NETWORK_OPTIONS",
-    "PolicyMaker",
-    "RolloutAlgorithm",
-    "RolloutMetrics",
-    "fit_to_env",
-    "minimize_over_epochs",
-    "require_objective",
-]
-
 ConfigT = TypeVar("ConfigT", bound=Config)
 
 PolicyMaker = Callable[[Space[Any], Space[Any]], nn.Module]

@@ -24,8 +24,6 @@ from rlox.protocols import MaskingVecEnv, OnPolicyActor, RecurrentActor, VecEnvS
 from rlox.rollouts.writer import EnvMemory, MemoryActor, UnrollWriter
 from rlox.spaces.rows import ActionRows, ObservationRows, map_leaves
 
-__all__ = ["RolloutCollector", "ValueActor", "require_same_option"]
-
 OnStep = Callable[[int], None]
 
 

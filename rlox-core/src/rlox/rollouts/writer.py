@@ -18,12 +18,6 @@ from rlox.files import require_memory_for
 from rlox.protocols import RecurrentActor, VecEnvStep
 from rlox.spaces.rows import ObservationRows, map_leaves, require_finite
 
-__all__ = [
-    "EnvMemory",
-    "MemoryActor",
-    "UnrollWriter",
-]
-
 
 class UnrollWriter:
     """T steps of N envs: for each :meth:`observe`, :meth:`act` and :meth:`add`.

@@ -15,16 +15,6 @@ from gymnasium import spaces
 from rlox.errors import SpaceError
 from rlox.spaces.rows import leaf_spaces, map_nested
 
-__all__ = [
-    "NUMBERS",
-    "agent_numbers",
-    "count_numbers",
-    "number_dtype",
-    "predict_each",
-    "space_from_data",
-    "space_to_data",
-]
-
 Space = gymnasium.Space[Any]
 
 NUMBERS = re.compile("[<>|][biuf][0-9]{1,2}")

@@ -23,16 +23,6 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 from rlox.errors import EnvError
 from rlox.spaces.rows import ActionRows, ObservationRows
 
-__all__ = [
-    "MASK_KEY",
-    "ActionMasks",
-    "Request",
-    "memory_of",
-    "read_request",
-    "remembered",
-    "without_mask",
-]
-
 MASK_KEY = "action_mask"
 
 

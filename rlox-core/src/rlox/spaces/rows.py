@@ -36,22 +36,6 @@ from gymnasium import spaces
 
 from rlox.errors import EnvError, SpaceError
 
-__all__ = [
-    "ActionLeaf",
-    "ActionRows",
-    "ObservationRows",
-    "channels_first",
-    "form_of",
-    "is_nested",
-    "join",
-    "leaf_spaces",
-    "map_leaves",
-    "map_nested",
-    "require_finite",
-    "require_rewards",
-    "split",
-]
-
 Space = gymnasium.Space[Any]
 
 

@@ -15,8 +15,6 @@ from rlox.logging import Table
 from rlox.ranks import RANKS
 from rlox.training.trainable import Trainable
 
-__all__ = ["Hooks", "StopTraining"]
-
 
 class StopTraining(Exception):  # noqa: N818  # control flow, not an error
     """Raised through an iteration when a callback asks to stop."""

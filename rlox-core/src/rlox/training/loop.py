@@ -18,8 +18,6 @@ from rlox.training.hooks import Hooks, StopTraining
 from rlox.training.parts_of_ranks import agree_on_end, while_asked, while_training
 from rlox.training.trainable import Scheduled, Trainable
 
-__all__ = ["run", "run_iteration"]
-
 
 def run(algorithm: Trainable, total_timesteps: int | None) -> dict[str, float]:
     """Train ``algorithm``; see :meth:`rlox.Algorithm.train`."""

@@ -32,19 +32,6 @@ from rlox.training.segments import (
 from rlox.training.state_tree import pack, unpack
 from rlox.training.trainable import Trainable
 
-__all__ = [
-    "agree_on_end",
-    "difference_of_ranks",
-    "goes_on_exactly",
-    "leave_to_rank_0",
-    "parts_for",
-    "require_parts",
-    "state_of",
-    "state_of_this_rank",
-    "while_asked",
-    "while_training",
-]
-
 _LOG = logging.getLogger("rlox")
 
 SAVING = 2**20

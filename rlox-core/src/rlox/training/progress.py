@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Progress", "unit_of"]
-
 MOST = 2**53
 """A count that no training reaches."""
 

@@ -37,19 +37,6 @@ from rlox.files import (
 )
 from rlox.protocols import SegmentedBuffer, StatefulBuffer
 
-__all__ = [
-    "SEGMENTS_KEY",
-    "SEGMENT_BYTES",
-    "SavedBuffer",
-    "SegmentFolder",
-    "remove_checkpoint",
-    "remove_orphans",
-    "remove_unused",
-    "segment_reader",
-    "segments_of",
-    "writing_segments",
-]
-
 try:
     import fcntl
 except ModuleNotFoundError:  # Windows

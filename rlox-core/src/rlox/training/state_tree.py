@@ -10,8 +10,6 @@ import numpy as np
 from rlox.errors import CheckpointError
 from rlox.training.segments import SEGMENTS_KEY, Arrays, SavedBuffer
 
-__all__ = ["pack", "require_like", "unpack"]
-
 TENSOR_KEY = "$tensor"
 REST_KEY = "$rest"
 

@@ -21,18 +21,6 @@ if TYPE_CHECKING:
 
     from rlox.protocols import Optimizer
 
-__all__ = [
-    "NamedLosses",
-    "NoLosses",
-    "Scheduled",
-    "TakesParts",
-    "Trainable",
-    "freeing_where_it_fails",
-    "full_signature",
-    "own_code_of",
-    "require_own_code",
-]
-
 
 class NamedLosses(Protocol):
     """The losses that a user added, as checkpoints know them: by name.

@@ -6,8 +6,6 @@ import platform
 from functools import cache
 from importlib import metadata
 
-__all__ = ["installed_versions"]
-
 
 def installed_versions() -> dict[str, str]:
     """Return the versions of Python, of every rlox distribution, and of what results depend on."""

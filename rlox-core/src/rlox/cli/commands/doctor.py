@@ -16,8 +16,6 @@ from rlox.errors import RloxError, name_clash, requirement
 from rlox.registry.table import Registration, Registry, load_plugins, resolve
 from rlox.training.versions import installed_versions
 
-__all__ = ["doctor_command"]
-
 
 def doctor_command() -> None:
     """Show versions, backends, devices, threads and what is missing, to paste into an issue."""

@@ -12,8 +12,6 @@ from rlox.cli.output import print_pairs
 from rlox.cli.runs.folder import find_checkpoint
 from rlox.cli.runs.run import restore
 
-__all__ = ["eval_command"]
-
 
 def eval_command(
     checkpoint: Annotated[

@@ -17,8 +17,6 @@ from rlox.envs.teams import choose_team_backend
 from rlox.errors import ConfigError
 from rlox.registry.table import resolve
 
-__all__ = ["explain_command"]
-
 WIDE = 140
 """Columns of a terminal from which an option's source gets a column of its own."""
 

@@ -12,8 +12,6 @@ from rlox.cli.output import print_table, print_warning
 from rlox.config.presets import list_presets
 from rlox.registry.table import get_registry
 
-__all__ = ["list_command"]
-
 KINDS = {
     "algorithms": "rlox_algorithms",
     "env backends": "rlox_env_backends",

@@ -12,8 +12,6 @@ from rlox.cli.runs.added import Added, added_to, exit_code_of, with_options
 from rlox.errors import missing_extra
 from rlox.families import ELSEWHERE
 
-__all__ = ["resume_app"]
-
 
 def resume_app() -> typer.Typer:
     """Return the command, with the options that plugins add."""

@@ -18,9 +18,6 @@ from rlox.config.model import Config, resolve_config
 from rlox.config.presets import full_name, list_presets
 from rlox.errors import ConfigError, PluginConflictError, PluginWarning, RloxError
 
-__all__ = ["train_app"]
-
-
 RUN_PARAMETERS = {
     p.name: p.replace(kind=inspect.Parameter.KEYWORD_ONLY)
     for p in inspect.signature(RunOptions).parameters.values()

@@ -10,8 +10,6 @@ from typing import Any, Literal
 from rlox.errors import PluginWarning, RloxError
 from rlox.registry.table import get_registry
 
-__all__ = ["Added", "added_to", "exit_code_of", "with_options"]
-
 Added = list[tuple[Callable[..., int | None], list[inspect.Parameter]]]
 """Functions, each with the parameters that are its options."""
 

@@ -18,19 +18,6 @@ from rlox.cli.output import print_progress, stdout_is_broken
 from rlox.ranks import RANKS
 from rlox.training.parts_of_ranks import leave_to_rank_0
 
-__all__ = [
-    "HANG_UP",
-    "Interruption",
-    "LatestCheckpoint",
-    "ProgressLines",
-    "await_record",
-    "ending_signals",
-    "handling_signals",
-    "measured_phases",
-    "remove_latest",
-    "train_beside",
-]
-
 HANG_UP = getattr(signal, "SIGHUP", signal.SIGTERM)  # Windows has none
 """Says that the terminal, or who read the output, is gone. It may come along with another signal,
 as with a Ctrl-C that ends ``| tee`` too, so that the two count as one."""

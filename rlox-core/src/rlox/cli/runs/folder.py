@@ -25,16 +25,6 @@ if TYPE_CHECKING:
     from rlox.algorithm import Algorithm
     from rlox.cli.runs.options import RunOptions
 
-__all__ = [
-    "RunFolder",
-    "SavedState",
-    "checkpoints_in",
-    "find_checkpoint",
-    "require_unused",
-    "resume_command_of",
-    "step_unit_of",
-]
-
 RECORDED: dict[str, tuple[type, ...]] = {
     "status": (str,),
     "step_unit": (str,),

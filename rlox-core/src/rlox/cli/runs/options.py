@@ -11,8 +11,6 @@ from pydantic import TypeAdapter, ValidationError
 from rlox.cli.runs.parts import flag_of, is_code
 from rlox.errors import ConfigError
 
-__all__ = ["RunOptions"]
-
 NOT_RESUMED = ("config", "preset", "run_dir", "ray", "quiet")
 """Run options that say nothing about the training."""
 

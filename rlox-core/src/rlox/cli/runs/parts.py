@@ -17,8 +17,6 @@ import typer
 
 from rlox.errors import ConfigError
 
-__all__ = ["code_parts", "flag_of", "is_code", "load_parts", "part_parameters"]
-
 HELP = {
     "dataset": "dataset to learn from, for algorithms that need one: a file or minari:<id>; "
     "stream: before it keeps it out of memory",

@@ -42,14 +42,6 @@ if TYPE_CHECKING:
     from rlox.algorithm import Algorithm
     from rlox.config.model import Config
 
-__all__ = [
-    "Session",
-    "parts_of_run",
-    "restore",
-    "resume_in_folder",
-    "train_in_folder",
-]
-
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of writing where there is no room, or no more is allowed."""
 

@@ -28,14 +28,6 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.envs.registration import EnvSpec
 
-__all__ = [
-    "Arena",
-    "dumps",
-    "main",
-    "register_here",
-    "spec_to_send",
-]
-
 ALIGNMENT = 64
 Arrays = Mapping[str, npt.NDArray[Any]]
 

@@ -30,15 +30,6 @@ import numpy.typing as npt
 from rlox.envs.workers.arena import Arena, dumps
 from rlox.errors import WorkerError, WorkerLostError
 
-__all__ = [
-    "MakeWorker",
-    "Supervisor",
-    "Worker",
-    "WorkerEvent",
-    "WorkerProcess",
-    "spare_file",
-]
-
 IN_MEMORY = Path("/dev/shm")  # noqa: S108  # the file is unlinked at once
 ENDING = 5.0
 """Seconds in which a worker may end by itself."""

@@ -27,10 +27,6 @@ from rlox.reference.replay.parsing import (
 )
 from rlox.reference.replay.ring import NStep, Ring, SavedRing
 
-__all__ = [
-    "HerReplayBuffer",
-]
-
 GoalFunction = Callable[[Array, Array, dict[str, Any]], npt.ArrayLike]
 """From (M, goal_dim) achieved goals, as many desired goals and an empty dict to (M,) results."""
 

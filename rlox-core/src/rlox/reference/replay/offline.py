@@ -18,8 +18,6 @@ from rlox.reference.replay.parsing import (
 )
 from rlox.reference.replay.uniform import ReplayBuffer
 
-__all__ = ["EPSILON", "OfflineDatasetBuffer", "episode_statistics"]
-
 EPSILON = 1e-3
 """Added to the deviations that observations are divided by."""
 

@@ -14,8 +14,6 @@ import numpy.typing as npt
 from rlox.reference.replay.parsing import Array, many_rows, one_row
 from rlox.reference.replay.uniform import ReplayBuffer
 
-__all__ = ["PrioritizedReplayBuffer"]
-
 MAX_PRIORITY = float(np.finfo(np.float32).max)
 MIN_PRIORITY = 1e-6
 """The ε of section 3.3: no priority is so small that its transition is never drawn again."""

@@ -17,8 +17,6 @@ from rlox.reference.arrays import integers, shaped, vector
 from rlox.reference.arrays import size as parse_size
 from rlox.reference.replay.parsing import Array, empty_fields, parse_queue, stream, stream_words
 
-__all__ = ["SequenceReplayBuffer"]
-
 BLOCK = 64
 """Slots whose changes are noted together."""
 

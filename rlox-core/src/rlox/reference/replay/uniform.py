@@ -25,8 +25,6 @@ from rlox.reference.replay.parsing import (
 )
 from rlox.reference.replay.ring import NStep, Ring, SavedRing, follow
 
-__all__ = ["ReplayBuffer"]
-
 
 class ReplayBuffer(SavedRing):
     """The last ``capacity`` transitions, drawn from uniformly with replacement.

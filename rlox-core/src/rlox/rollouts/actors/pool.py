@@ -24,16 +24,6 @@ from rlox.envs.gymnasium import Vectorization
 from rlox.errors import CheckpointError, WorkerLostError
 from rlox.seeding import SeedStreams
 
-__all__ = [
-    "Actor",
-    "ActorPlan",
-    "ActorPool",
-    "Order",
-    "Taken",
-    "Weights",
-    "backend_of_actor",
-]
-
 PARAMETERS, BUFFER = "", "buffer:"
 """How weights are named where they are sent."""
 

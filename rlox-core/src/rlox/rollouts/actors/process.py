@@ -24,13 +24,6 @@ from rlox.nn import FlatOptimizer, torch_threads
 from rlox.rollouts.actors.pool import ActorPlan, Weights
 from rlox.rollouts.collector import RolloutCollector
 
-__all__ = [
-    "LocalActor",
-    "ProcessActor",
-    "make_process_actor",
-    "make_thread_actor",
-]
-
 
 class LocalActor:
     """Acts in the process and the thread that call it.

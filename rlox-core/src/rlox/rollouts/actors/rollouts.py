@@ -28,8 +28,6 @@ from rlox.training.hooks import Hooks
 if TYPE_CHECKING:
     from rlox.rollouts.algorithm import RolloutAlgorithm
 
-__all__ = ["ActorRollouts", "Gathered"]
-
 
 @dataclass(frozen=True)
 class Gathered:
