@@ -14,7 +14,7 @@ from rlox.callbacks import Callback
 from rlox.envs.running import RunningEnvs
 from rlox.replay.collector import ReplayCollector
 from rlox.replay.loop import UpdatesDue
-from rlox.training.progress import Progress
+from rlox.training.hooks import Progress
 from rlox_dreamer.experience import Experience
 from rlox_dreamer.sequences import OBS, Acted, Batches
 

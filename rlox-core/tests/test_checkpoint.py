@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from rlox.errors import CheckpointError
 from rlox.training import checkpoint
 from rlox.training.checkpoint import _digest, read
-from rlox.training.state_tree import pack, unpack
+from rlox.training.segments import pack, unpack
 
 NUMPY_1 = np.__version__.startswith("1.")
 

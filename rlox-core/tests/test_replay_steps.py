@@ -12,7 +12,7 @@ from rlox import kernels
 from rlox.envs.running import RunningEnvs
 from rlox.errors import EnvError
 from rlox.replay.collector import ReplayCollector, ReplaySteps
-from rlox.training.progress import Progress
+from rlox.training.hooks import Progress
 
 
 class Lives:

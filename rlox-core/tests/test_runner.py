@@ -14,7 +14,7 @@ from rlox.callbacks import Callback, CheckpointCallback
 from rlox.logging import JsonlLogger, LoggerCallback
 from rlox.training import Hooks
 from rlox.training.checkpoint import steps_of
-from rlox.training.progress import Progress
+from rlox.training.hooks import Progress
 
 
 class Trace(Callback):

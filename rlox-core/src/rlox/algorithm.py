@@ -8,8 +8,11 @@ a dataset (:mod:`rlox.offline.base`) adds to two of them.
 
 from __future__ import annotations
 
+import functools
+import inspect
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
@@ -18,20 +21,20 @@ import numpy.typing as npt
 
 from rlox.callbacks import Callback, CallbackList
 from rlox.config.composition import local_options, selection
-from rlox.config.model import Config
-from rlox.errors import EnvError
+from rlox.config.model import UNSET, Config
+from rlox.errors import ConfigError, EnvError
 from rlox.evaluation import MAX_STEPS, EvaluationResult, evaluate
 from rlox.logging.base import LoggerCallback, require_logger
 from rlox.ranks import agreed_seed, begin_together, own_rank
 from rlox.seeding import SeedStreams, draw_seed
 from rlox.training import checkpoint
-from rlox.training.hooks import Hooks
+from rlox.training.hooks import Hooks, NamedLosses, NoLosses, Progress
 from rlox.training.loop import run
-from rlox.training.progress import Progress
 from rlox.training.segments import remove_checkpoint
-from rlox.training.trainable import NamedLosses, NoLosses, freeing_where_it_fails, full_signature
 
 if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
     from rlox.learners.rollouts import ChosenLearner
     from rlox.learners.transitions import ChosenReplayLearner
     from rlox.nn import FlatOptimizer
@@ -78,9 +81,9 @@ class Algorithm(ABC):
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         if "__init__" in vars(cls):
-            setattr(cls, "__init__", freeing_where_it_fails(vars(cls)["__init__"]))  # noqa: B010
+            setattr(cls, "__init__", _freeing_where_it_fails(vars(cls)["__init__"]))  # noqa: B010
         if "config_class" in vars(cls) and ("__init__" in vars(cls) or cls.arguments):
-            signature = full_signature(cls.__init__, cls.config_class, cls.arguments)
+            signature = _full_signature(cls.__init__, cls.config_class, cls.arguments)
             setattr(cls, "__signature__", signature)  # noqa: B010
 
     def __init__(
@@ -114,6 +117,8 @@ class Algorithm(ABC):
         """The user's own loss terms, if it takes them; checkpoints hold their names."""
         self.own_objective: Any = None
         """A user's own objective, of an algorithm that takes one; ``None``: the algorithm's."""
+        self.own_parts: Mapping[str, Any] = {}
+        """A replay buffer or exploration that the user passed, by argument."""
         self.clock = Progress(self.step_unit, counters=dict.fromkeys(self.counters, 0))
         self.streams = SeedStreams(seed, own_rank())
 
@@ -298,3 +303,93 @@ class Algorithm(ABC):
             CheckpointError: the file is damaged, foreign, of another algorithm or another env.
         """
         return checkpoint.load(cls, path, env_id, arguments)
+
+
+def _freeing_where_it_fails(constructor: Callable[..., None]) -> Callable[..., None]:
+    """Return the constructor of an algorithm, made to free what it has made when it fails.
+
+    It says which argument is missing as :func:`rlox.make` does, with a
+    :class:`rlox.errors.ConfigError`. That of a base class, which takes keywords, gets the
+    positional arguments under the names that the class has declared.
+    """
+    _, *parameters = inspect.signature(constructor).parameters.values()
+    positional = [p for p in parameters if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+
+    @functools.wraps(constructor)
+    def construct(self: Any, *args: Any, **kwargs: Any) -> None:
+        names, cls = type(self).arguments, type(self).__name__
+        if names:
+            if twice := set(kwargs).intersection(names[: len(args)]):
+                raise TypeError(f"{cls} got {sorted(twice)[0]} twice: in its place and by its name")
+            if len(args) > len(names):
+                raise TypeError(
+                    f"{cls} takes {len(names)} arguments without a name, {', '.join(names)}; got "
+                    f"{len(args)}: name the others"
+                )
+            args, kwargs = (), {**dict(zip(names, args, strict=False)), **kwargs}
+        for parameter in positional[len(args) :]:
+            if parameter.default is inspect.Parameter.empty and parameter.name not in kwargs:
+                raise ConfigError(_missing(cls, parameter.name, kwargs))
+        try:
+            constructor(self, *args, **kwargs)
+        except BaseException:
+            if "resources" in vars(self):
+                self.resources.close()
+            raise
+
+    return construct
+
+
+def _full_signature(
+    constructor: Callable[..., Any], config: type[Config], arguments: Collection[str] = ()
+) -> inspect.Signature:
+    """Return a constructor's signature with the options that its ``**kwargs`` stands for.
+
+    :func:`help`, notebooks and :func:`inspect.signature` then show every option and its default.
+    The ``**kwargs`` remains, for the options of plugins.
+
+    Args:
+        constructor: ``__init__`` of an algorithm's class.
+        config: what its further keywords are options of.
+        arguments: names of those that may be given in their places; of none, the constructor's own.
+            The others then need their names.
+    """
+    _, *given = inspect.signature(constructor).parameters.values()
+    fields, kinds = config.model_fields, inspect.Parameter
+    if arguments:
+        own = {p.name: p for p in given}
+        for name in arguments:
+            shown: dict[str, Any] = {"default": None}
+            if name in fields:
+                shown = {"default": fields[name].default, "annotation": _text(fields[name])}
+            own.setdefault(name, kinds(name, kinds.POSITIONAL_OR_KEYWORD, **shown))
+        placed = [own.pop(name) for name in arguments]
+        given = [p.replace(kind=kinds.POSITIONAL_OR_KEYWORD) for p in placed]
+        given += [p.replace(kind=max(p.kind, kinds.KEYWORD_ONLY)) for p in own.values()]
+    named = [
+        parameter.replace(default=fields[parameter.name].default)
+        if parameter.default is UNSET and parameter.name in fields
+        else parameter
+        for parameter in given
+    ]
+    if named and named[-1].kind is kinds.VAR_KEYWORD:
+        known = {parameter.name for parameter in named}
+        named[-1:-1] = [
+            kinds(name, kinds.KEYWORD_ONLY, default=field.default, annotation=_text(field))
+            for name, field in fields.items()
+            if name not in known
+        ]
+    return inspect.Signature(named)
+
+
+def _missing(of: str, name: str, given: Mapping[str, Any]) -> str:
+    """Return the text of an error about a missing argument."""
+    other = name.removesuffix("_id")
+    if other != name and other in given:
+        return f"{of} needs {name}=..., got {other}={given[other]!r}; rename {other} to {name}"
+    return f"{of} needs {name}=..., got none"
+
+
+def _text(field: FieldInfo) -> str:
+    """Return the type of a field without the modules of its parts."""
+    return re.sub(r"\b\w+\.(?=\w)", "", inspect.formatannotation(field.annotation))

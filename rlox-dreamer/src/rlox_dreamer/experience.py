@@ -14,8 +14,7 @@ from rlox.replay.collector import ReplaySteps
 from rlox.replay.loop import UpdatesDue
 from rlox.rollouts.collector import require_same_option
 from rlox.spaces.rows import ObservationRows, map_leaves
-from rlox.training.hooks import Hooks, StopTraining
-from rlox.training.progress import Progress
+from rlox.training.hooks import Hooks, Progress, StopTraining
 from rlox.training.segments import SavedBuffer
 
 from rlox_dreamer.sequences import OBS, Acted, Batches, SequenceBatch

@@ -15,8 +15,7 @@ from rlox.protocols import MultiAgentStep
 from rlox.replay.buffers import SequenceOptions, make_sequence_buffer
 from rlox.replay.loop import UpdatesDue
 from rlox.spaces import ObservationRows
-from rlox.training.hooks import Hooks, StopTraining
-from rlox.training.progress import Progress
+from rlox.training.hooks import Hooks, Progress, StopTraining
 from rlox.training.segments import SavedBuffer
 from torch import Tensor
 

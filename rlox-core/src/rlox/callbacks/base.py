@@ -185,7 +185,7 @@ class Multiples:
 
     Args:
         name: of the option that sets the frequency, for the error's text.
-        frequency: in the training's steps, :attr:`rlox.training.progress.Progress.unit`.
+        frequency: in the training's steps, :attr:`rlox.training.hooks.Progress.unit`.
 
     Raises:
         TypeError: ``frequency`` is no integer.

@@ -31,8 +31,8 @@ from rlox.files import open_regular, write_atomically
 from rlox.preprocessing import Preprocessor
 from rlox.spaces import ActionRows
 from rlox.spaces.data import count_numbers, space_from_data, space_to_data
-from rlox.training.state_tree import pack, unpack
-from rlox.training.versions import installed_versions
+from rlox.training.checkpoint import installed_versions
+from rlox.training.segments import pack, unpack
 
 MARK = "rlox-sha256:"
 PLACEHOLDER = MARK + "0" * 64

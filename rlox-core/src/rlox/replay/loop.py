@@ -25,8 +25,7 @@ from rlox.replay.codecs import BoxActions, DiscreteActions, ReplayObservations, 
 from rlox.replay.collector import ReplayCollector
 from rlox.seeding import SeedStreams
 from rlox.spaces.rows import map_leaves
-from rlox.training.hooks import Hooks, StopTraining
-from rlox.training.progress import Progress
+from rlox.training.hooks import Hooks, Progress, StopTraining
 from rlox.training.segments import SavedBuffer
 
 if TYPE_CHECKING:

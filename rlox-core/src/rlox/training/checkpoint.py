@@ -18,9 +18,11 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import platform
 from collections.abc import Mapping
 from contextlib import nullcontext
-from functools import partial
+from functools import cache, partial
+from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,6 +37,7 @@ from rlox.errors import CheckpointError, ConfigError, MemoryLimitError
 from rlox.files import require_memory_for
 from rlox.files.atomic import write_atomically
 from rlox.ranks import RANKS, own_rank
+from rlox.training.hooks import Trainable, unit_of
 from rlox.training.parts_of_ranks import (
     difference_of_ranks,
     goes_on_exactly,
@@ -44,19 +47,18 @@ from rlox.training.parts_of_ranks import (
     state_of,
     state_of_this_rank,
 )
-from rlox.training.progress import unit_of
 from rlox.training.segments import (
     Arrays,
     SavedBuffer,
     SegmentFolder,
+    pack,
     remove_unused,
+    require_like,
     segment_reader,
     segments_of,
+    unpack,
     writing_segments,
 )
-from rlox.training.state_tree import pack, require_like, unpack
-from rlox.training.trainable import Trainable, own_code_of, require_own_code
-from rlox.training.versions import installed_versions
 
 __all__ = ["FORMAT_VERSION", "difference_in", "load", "read", "save", "steps_of"]
 
@@ -120,7 +122,7 @@ def _write(
         "name": algorithm.name,
         "config": local_options(type(algorithm.config), algorithm.config.to_dict()),
         "env_id": env_id_of(algorithm.env_source),
-        **own_code_of(algorithm),
+        **_own_code_of(algorithm),
         **parts_for(algorithm, path, tensors),
         "state": tree,
     }
@@ -282,7 +284,7 @@ def load(
     except MemoryError as error:
         raise CheckpointError(f"checkpoint '{path}' cannot be loaded: {error}") from None
     try:
-        require_own_code(manifest, algorithm)
+        _require_own_code(manifest, algorithm)
         state = state_of_this_rank(manifest, tensors, path)
         with writing_segments():  # without the contents of buffers
             require_like(state["algorithm"], algorithm.state_dict())
@@ -300,3 +302,55 @@ def load(
     if (difference := difference_of_ranks(manifest)) and not own_rank():
         _LOG.warning("checkpoint '%s' goes on otherwise: %s", path, difference)
     return algorithm  # type: ignore[no-any-return]
+
+
+def _own_code_of(algorithm: Trainable) -> dict[str, Any]:
+    """Return the names of a user's own losses and parts; the code is not saved."""
+    named: dict[str, Any] = {}
+    if algorithm.own_objective is not None:
+        named["objective"] = type(algorithm.own_objective).__name__
+    if algorithm.added_losses.names:
+        named["added_losses"] = algorithm.added_losses.names
+    parts = {k: part for k, part in algorithm.own_parts.items() if not isinstance(part, str)}
+    if parts:
+        named["own_parts"] = {name: type(part).__name__ for name, part in parts.items()}
+    return named
+
+
+def _require_own_code(manifest: Mapping[str, Any], algorithm: Trainable) -> None:
+    """Refuse an algorithm whose loss is another than the checkpoint's, or that lacks its parts.
+
+    A part is replaced if the user asks for it: by another object, or by a registered name.
+
+    Raises:
+        CheckpointError: an objective or an added loss is missing or new, or nothing was passed in
+            the place of an own part.
+    """
+    saved, present = manifest.get("objective"), _own_code_of(algorithm).get("objective")
+    if saved != present:
+        raise CheckpointError(
+            f"it was trained with {_named(saved)}, got {_named(present)}; pass the same as "
+            "objective="
+        )
+    algorithm.added_losses.require_same(manifest.get("added_losses", []))
+    for argument, name in manifest.get("own_parts", {}).items():
+        if argument not in algorithm.own_parts:
+            raise CheckpointError(
+                f"it was trained with your own {name} as {argument}; pass one again as "
+                f"{argument}=, or a registered name to go on with that"
+            )
+
+
+def _named(objective: str | None) -> str:
+    return f"the objective {objective}" if objective else "the algorithm's own objective"
+
+
+@cache  # the metadata of hundreds of distributions takes a tenth of a second to read
+def installed_versions() -> dict[str, str]:
+    """Return the versions of Python, of every rlox distribution, and of what results depend on."""
+    found = {"python": platform.python_version()}
+    for distribution in metadata.distributions():
+        name = distribution.name or ""
+        if name.startswith("rlox") or name in ("torch", "numpy", "gymnasium"):
+            found[name] = distribution.version
+    return dict(sorted(found.items()))

@@ -1,7 +1,7 @@
 """The training loop: iterate, call the callbacks, log, stop.
 
 Steps are counted in the unit of the algorithm, env steps or gradient steps
-(:attr:`rlox.training.progress.Progress.unit`).
+(:attr:`rlox.training.hooks.Progress.unit`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from rlox.config.model import require_integer
+from rlox.config.schedules import Schedules
 from rlox.errors import ConfigError, DivergenceError
 from rlox.ranks import RANKS
-from rlox.training.hooks import Hooks, StopTraining
+from rlox.training.hooks import Hooks, StopTraining, Trainable
 from rlox.training.parts_of_ranks import agree_on_end, while_asked, while_training
-from rlox.training.trainable import Scheduled, Trainable
 
 
 def run(algorithm: Trainable, total_timesteps: int | None) -> dict[str, float]:
@@ -59,8 +59,9 @@ def run_iteration(algorithm: Trainable) -> dict[str, float]:
         ConfigError: a schedule ends with the training, and none runs.
         StopTraining: a callback dropped the iteration.
     """
-    if isinstance(algorithm, Scheduled) and not algorithm.clock.remaining:
-        algorithm.schedules.require_ends()
+    schedules: Schedules | None = getattr(algorithm, "schedules", None)
+    if schedules is not None and not algorithm.clock.remaining:
+        schedules.require_ends()
     hooks = Hooks(algorithm)
     metrics = _timed_iteration(algorithm, hooks)
     _report(algorithm, hooks, metrics)

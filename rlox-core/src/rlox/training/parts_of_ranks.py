@@ -22,15 +22,17 @@ import numpy as np
 
 from rlox.errors import CheckpointError, WorkerLostError
 from rlox.ranks import RANKS, Ranks, own_rank
+from rlox.training.hooks import Trainable
 from rlox.training.segments import (
     SEGMENTS_KEY,
     Arrays,
     SegmentFolder,
+    files_in,
+    pack,
     segment_reader,
+    unpack,
     writing_segments,
 )
-from rlox.training.state_tree import pack, unpack
-from rlox.training.trainable import Trainable
 
 _LOG = logging.getLogger("rlox")
 
@@ -149,7 +151,7 @@ def _write_part(algorithm: Trainable, ranks: Ranks) -> None:
             known = asked["digests"]
             own = {k: v for k, v in tensors.items() if _digest(v) != known.get(k)}
             text = json.dumps(tree)
-            listed = [list(folder.write(own, {"part": text})), *_files_in(tree)]
+            listed = [list(folder.write(own, {"part": text})), *files_in(tree)]
             folder.sync()
     except OSError as caught:
         error = caught
@@ -157,18 +159,6 @@ def _write_part(algorithm: Trainable, ranks: Ranks) -> None:
     ranks.gather_text(json.dumps(answer), "a checkpoint")
     if error is not None:
         raise error
-
-
-def _files_in(tree: Any) -> Iterator[list[Any]]:
-    """Yield digest and size of the segments of all buffers in a tree."""
-    if isinstance(tree, dict):
-        if SEGMENTS_KEY in tree:
-            yield from tree[SEGMENTS_KEY]["files"]
-        for branch in tree.values():
-            yield from _files_in(branch)
-    elif isinstance(tree, list):
-        for branch in tree:
-            yield from _files_in(branch)
 
 
 def _digest(array: np.ndarray[Any, Any]) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from rlox.cli.output import print_pairs
 from rlox.errors import RloxError, name_clash, requirement
 from rlox.registry.table import Registration, Registry, load_plugins, resolve
-from rlox.training.versions import installed_versions
+from rlox.training.checkpoint import installed_versions
 
 
 def doctor_command() -> None:

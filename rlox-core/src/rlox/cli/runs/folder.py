@@ -18,8 +18,8 @@ from rlox.config.files import read_mapping
 from rlox.errors import CheckpointError, ConfigError
 from rlox.files import lock_file, read_text, remove_parts, require_plain_folder, write_atomically
 from rlox.training import checkpoint
+from rlox.training.checkpoint import installed_versions
 from rlox.training.segments import remove_orphans
-from rlox.training.versions import installed_versions
 
 if TYPE_CHECKING:
     from rlox.algorithm import Algorithm
