@@ -83,7 +83,7 @@ def write_algorithm(filled: dict[str, str], root: Path) -> None:
     name, class_name = filled["new_algorithm"], filled["NewAlgorithm"]
     page = render((TEMPLATE / "new_algorithm.md").read_text(encoding="utf-8"), filled)
     (root / f"docs/reference/algorithms/{name}.md").write_text(page, encoding="utf-8")
-    table = root / "rlox-core/src/rlox/families.py"
+    table = root / "rlox-core/src/rlox/registry/families.py"
     rows = re.findall(r'^    AlgorithmRow\("(\w+)".*\n', table.read_text("utf-8"), re.MULTILINE)
     following = next((f'    AlgorithmRow\\("{row}"' for row in rows if row > name), r"\)$")
     row = f'    AlgorithmRow("{name}", "{class_name}", "{filled["newfamily"]}", trainer=False),'

@@ -1,4 +1,4 @@
-"""Writes ``rlox.algorithms`` and the types of ``rlox.make`` from the table in ``rlox.families``.
+"""Writes ``rlox.algorithms`` and the types of ``rlox.make`` from ``rlox.registry.families``.
 
 Run ``python rlox-core/facades.py`` after a change of the table; ``--check`` reports a difference
 instead. They are files for editors and type checkers to see; Python finds the modules by the table.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from rlox.families import ALGORITHMS, AlgorithmRow
+from rlox.registry.families import ALGORITHMS, AlgorithmRow
 
 FOLDER = Path(__file__).parent / "src" / "rlox" / "algorithms"
 
@@ -64,7 +64,7 @@ def files(rows: tuple[AlgorithmRow, ...] = ALGORITHMS) -> dict[str, str]:
     written["__init__.pyi"] = "".join(sorted(written.values()))
     built = [row for row in rows if row.registered]
     extras = sorted({row.extra for row in built})
-    written["../make_types.pyi"] = MAKE.format(
+    written["make_types.pyi"] = MAKE.format(
         imports="\n".join(f"from rlox_{name} import option_types as {name}" for name in extras),
         overloads="".join(OVERLOAD.format(row=row) for row in built),
     )
@@ -74,7 +74,7 @@ def files(rows: tuple[AlgorithmRow, ...] = ALGORITHMS) -> dict[str, str]:
 def differences() -> list[str]:
     """Return the names of the files that are not what the table says."""
     expected = files()
-    names = (*(path.name for path in FOLDER.glob("*.pyi")), "../make_types.pyi")
+    names = [path.name for path in FOLDER.glob("*.pyi")]
     found = {name: (FOLDER / name).read_text(encoding="utf-8") for name in names}
     return sorted(name for name in {*expected, *found} if expected.get(name) != found.get(name))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import rlox
-from rlox.families import ALGORITHMS, ELSEWHERE
+from rlox.registry.families import ALGORITHMS, ELSEWHERE
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -18,8 +18,8 @@ import rlox
 import rlox.algorithms
 import typer
 from rlox.cli.app import build_app
-from rlox.families import ALGORITHMS, AlgorithmRow
-from rlox.registry import hookspecs
+from rlox.registry import specs
+from rlox.registry.families import ALGORITHMS, AlgorithmRow
 from rlox.registry.table import HOOKS, get_registry
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -91,7 +91,7 @@ def test_names_at_the_top_are_listed_and_no_others() -> None:
 @pytest.mark.parametrize("hook", HOOKS)
 def test_hook_is_documented_with_its_signature(hook: str) -> None:
     """Each hook has a heading with the exact signature."""
-    signature = str(inspect.signature(getattr(hookspecs, hook))).replace("'", "")
+    signature = str(inspect.signature(getattr(specs, hook))).replace("'", "")
     assert f"`{hook}{signature}`" in headings("hooks.md")
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import rlox
-from rlox.families import ALGORITHMS
 from rlox.kernels import installed
+from rlox.registry.families import ALGORITHMS
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 QUICK = ("ppo", "impala", "dqn", "mappo", "qmix", "iql", "fqe", "grpo", "dpo")

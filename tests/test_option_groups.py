@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlox import registry
 from rlox.cli.flags import all_fields
-from rlox.config.fields import GROUPS, NAMES, group_of
+from rlox.config.model import GROUPS, NAMES, group_of
 
 FIELDS = {
     name: field

@@ -13,7 +13,7 @@ import pytest
 import rlox
 from pydantic import TypeAdapter
 from rlox.algorithms import PPO
-from rlox.families import ALGORITHMS, AlgorithmRow
+from rlox.registry.families import ALGORITHMS, AlgorithmRow
 from rlox.registry.table import algorithm_class, config_class
 
 ROOT = Path(__file__).parents[1]

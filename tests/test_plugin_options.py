@@ -35,7 +35,7 @@ def rlox_env_backends():
 
 PARTS = """
 from pydantic import field_validator
-from rlox.config.fields import count, option, positive
+from rlox.config.model import count, option, positive
 from rlox.config.model import Config
 from rlox.envs.gymnasium import GymVecEnv
 from rlox.replay.buffers import uniform_buffer
@@ -65,7 +65,7 @@ def remote(env_id, *, n_envs, env_kwargs, options):
 
 CLASHING = """
 import rlox
-from rlox.config.fields import count
+from rlox.config.model import count
 from rlox.config.model import Config
 
 class Options(Config):

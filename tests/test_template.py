@@ -15,7 +15,7 @@ import repository
 ROOT = Path(__file__).parents[1]
 MAKE = "_template/new.py"
 FAMILY = ("rlox-madeup", "--algorithm", "made_up")
-GENERATED = ("rlox-core/src/rlox/algorithms/", "rlox-core/src/rlox/make_types.pyi")
+GENERATED = "rlox-core/src/rlox/algorithms/"
 """Written by ``rlox-core/facades.py``."""
 
 
@@ -107,7 +107,7 @@ def add_algorithm(folder: Path) -> None:
     plugin = package / "plugin.py"
     text = plugin.read_text()
     plugin.write_text(text + renamed(text[text.index("    yield") :]))
-    table = folder / "rlox-core/src/rlox/families.py"
+    table = folder / "rlox-core/src/rlox/registry/families.py"
     row = re.search(r".*\"made_up\".*\n", table.read_text())
     assert row is not None
     table.write_text(table.read_text().replace("\n)\n", f"\n{renamed(row[0])})\n", 1))

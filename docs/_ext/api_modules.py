@@ -6,12 +6,12 @@ import ast
 import re
 from pathlib import Path
 
-from rlox.families import ALGORITHMS
+from rlox.registry.families import ALGORITHMS
 
 ROOT = Path(__file__).parents[2]
 
 FLOORS = (
-    ("errors", "families", "kernels"),
+    ("errors", "kernels"),
     ("files", "ranks", "reference"),
     ("registry",),
     ("config", "seeding", "spaces"),
@@ -24,7 +24,6 @@ FLOORS = (
     ("deployment", "learners"),
     ("algorithm",),
     ("replay", "rollouts"),
-    ("api",),
     ("cli", "offline", "plugin", "trainers"),
 )
 """The packages and modules of core, lowest first; each imports from lower floors only."""
@@ -51,7 +50,7 @@ FACADES = (
 """Modules that hand on what other modules define; ``reference/api/rlox.md`` lists their names."""
 
 INTERNAL = (
-    "cli", "commands", "families", "figures", "naming", "plugin", "report", "sweeps", "tuning",
+    "cli", "commands", "figures", "naming", "plugin", "report", "sweeps", "tuning",
     "vector_env",
 )  # fmt: skip
 """Modules and packages, directly below a distribution's, that are no API."""

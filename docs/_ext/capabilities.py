@@ -22,7 +22,7 @@ from gymnasium import spaces
 from rlox.config.presets import list_presets
 from rlox.deployment.policy import Exportable
 from rlox.errors import BackendError, DatasetError, SpaceError
-from rlox.families import ALGORITHMS, AlgorithmRow
+from rlox.registry.families import ALGORITHMS, AlgorithmRow
 from rlox.registry.table import algorithm_class, config_class, spec
 
 README = Path(__file__).resolve().parents[2] / "README.md"

@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.envs.validate`."""
+"""Tests of :mod:`rlox.envs.gymnasium`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.wrappers import TransformObservation
-from rlox.envs.gymnasium import GymVecEnv
+from rlox.envs.gymnasium import GymVecEnv, require_vec_step
 from rlox.envs.running import RunningEnvs
-from rlox.envs.validate import require_vec_step
 from rlox.errors import EnvError
 from rlox.evaluation import evaluate
 from rlox.protocols import VecEnv

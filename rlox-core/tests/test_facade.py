@@ -13,8 +13,8 @@ import pytest
 import rlox
 from rlox import kernels, reference, trainers
 from rlox.errors import MissingDependencyError
-from rlox.families import ALGORITHMS
 from rlox.kernels import backend
+from rlox.registry.families import ALGORITHMS
 
 PUBLIC = [
     "ActorBackendSpec", "Algorithm", "AlgorithmSpec", "BufferSpec", "CallbackSpec",

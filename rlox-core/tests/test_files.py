@@ -17,18 +17,19 @@ import gymnasium
 import numpy as np
 import pytest
 import rlox.algorithms
+from rlox import files
 from rlox.errors import ConfigError, MemoryLimitError, RloxError
 from rlox.files import (
-    atomic,
+    ByteMode,
+    TextMode,
     lock_file,
-    memory,
     open_regular,
     read_text,
+    require_memory_for,
     require_plain_folder,
+    text_of_bytes,
     write_atomically,
 )
-from rlox.files.memory import require_memory_for, text_of_bytes
-from rlox.files.opening import ByteMode, TextMode
 from rlox.preprocessing import Preprocessor
 from rlox.registry import resolve
 from rlox.replay.buffers import BufferOptions, make_buffer
@@ -40,8 +41,7 @@ POSIX = pytest.mark.skipif(sys.platform == "win32", reason="named pipes")
 ALLOWED = {
     "rlox/cli/__init__.py",  # the null device
     "rlox/envs/workers/arena.py",  # descriptors
-    "rlox/files/atomic.py",
-    "rlox/files/opening.py",
+    "rlox/files.py",
 }
 
 
@@ -195,7 +195,7 @@ def test_lock_file_that_its_owner_removed_is_locked_anew(
         opened.append(file)
         return file
 
-    monkeypatch.setattr(atomic, "open_regular", open_slowly)
+    monkeypatch.setattr(files, "open_regular", open_slowly)
     code = (
         "import sys; from pathlib import Path; from rlox.files import lock_file\n"
         "with lock_file(Path(sys.argv[1])) as held: print(held)"
@@ -219,7 +219,7 @@ def test_an_error_names_the_value_its_bytes_and_what_there_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And is both one of rlox's and a MemoryError."""
-    monkeypatch.setattr(memory, "available_bytes", lambda: GIB)
+    monkeypatch.setattr(files, "available_bytes", lambda: GIB)
     require_memory_for("rows", 7, GIB, "take fewer")
     with pytest.raises(MemoryLimitError) as caught:
         require_memory_for("rows", 7, 3 * GIB, "take fewer")
@@ -233,7 +233,7 @@ def test_an_error_names_the_value_its_bytes_and_what_there_is(
 
 def test_a_system_that_does_not_say_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is nothing to compare with."""
-    monkeypatch.setattr(memory, "available_bytes", lambda: None)
+    monkeypatch.setattr(files, "available_bytes", lambda: None)
     require_memory_for("rows", 7, 1 << 70, "take fewer")
 
 
@@ -250,7 +250,7 @@ def test_a_limit_of_the_address_space_counts() -> None:
     """As ``ulimit -v`` sets it."""
     code = (
         "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33))\n"
-        "from rlox.files.memory import available_bytes\n"
+        "from rlox.files import available_bytes\n"
         "assert 0 < available_bytes() < 2**33, available_bytes()"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -272,19 +272,19 @@ def test_a_container_counts_with_those_around_it(
     }
     for path, text in texts.items():
         path.write_text(text)
-    read = memory._text
+    read = files._text
     monkeypatch.setattr(
-        memory,
+        files,
         "_text",
         lambda path: "0::/user/job\n" if str(path) == "/proc/self/cgroup" else read(path),
     )
-    monkeypatch.setattr(memory, "CGROUPS", tmp_path)
-    assert sorted(memory._of_containers()) == [2500, 8000]
+    monkeypatch.setattr(files, "CGROUPS", tmp_path)
+    assert sorted(files._of_containers()) == [2500, 8000]
 
 
 def test_stacked_frames_are_refused_by_their_space(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within the time that a comparison takes, as no bound of the space is made."""
-    monkeypatch.setattr(memory, "available_bytes", lambda: GIB)
+    monkeypatch.setattr(files, "available_bytes", lambda: GIB)
     space = gymnasium.spaces.Box(0, 1, (84, 84), np.float32)
     with pytest.raises(MemoryLimitError, match=r"frame_stack = 2147483647: .* TiB"):
         Preprocessor(space, normalize=False, frame_stack=2147483647)
@@ -297,7 +297,7 @@ def test_a_buffer_is_refused_by_its_rows(
     monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], dtype: str, most: int
 ) -> None:
     """Whatever keeps them; a buffer that fits is made."""
-    monkeypatch.setattr(memory, "available_bytes", lambda: GIB)
+    monkeypatch.setattr(files, "available_bytes", lambda: GIB)
 
     def asked(capacity: int) -> BufferOptions:
         return BufferOptions(capacity, shape, dtype, (1,), "float32", 1, 1, 0.99, 0)

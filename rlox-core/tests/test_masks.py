@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.spaces.masks`: every place and every autoreset mode gives the same masks."""
+"""Tests of :mod:`rlox.envs.gymnasium`: masks are the same from every place."""
 
 from __future__ import annotations
 

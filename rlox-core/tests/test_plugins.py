@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from rlox import registry
-from rlox.api import make_callbacks, make_logger
+from rlox.algorithm import make_callbacks, make_logger
 from rlox.callbacks import Callback
 from rlox.envs.make import make_vec_env
 from rlox.errors import (

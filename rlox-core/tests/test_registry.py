@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import rlox
-from rlox.api import algorithm_class, config_class
+from rlox.algorithm import algorithm_class, config_class
 from rlox.callbacks import Callback, EvalCallback
 from rlox.errors import (
     ConfigError,
@@ -19,8 +19,8 @@ from rlox.errors import (
     PluginError,
     requirement,
 )
-from rlox.families import ELSEWHERE
 from rlox.logging import JsonlLogger
+from rlox.registry.families import ELSEWHERE
 from rlox.registry.specs import AlgorithmSpec, EnvBackendSpec
 from rlox.registry.table import Registration, Registry, resolve
 

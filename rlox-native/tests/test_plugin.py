@@ -15,7 +15,7 @@ def test_entry_point_names_the_plugin():
 
 def test_backend_offers_every_native_env():
     """The registered ids are those that can be built, by a factory that builds them."""
-    pytest.importorskip("rlox.registry.hookspecs")
+    pytest.importorskip("rlox.registry.specs")
     plugin = importlib.import_module("rlox_native.plugin")
     backend, teams = plugin.rlox_env_backends()
     assert (teams.name, teams.teams) == ("native_teams", True)

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import feather
+from rlox import files
 from rlox.errors import DatasetError
-from rlox.files import memory
 from rlox_offline.datasets import Dataset, load_dataset, save_dataset, stream_dataset
 from rlox_offline.datasets.digests import KEY
 from rlox_offline.datasets.files import FORMATS
@@ -108,7 +108,7 @@ def test_what_there_is_no_memory_for_is_refused(
     n = 5_000_000
     columns = {"rewards": np.zeros(n, np.float32), "truncated": np.zeros(n, bool)}
     FORMATS[suffix].write(tmp_path / f"zeros{suffix}", columns, {})
-    monkeypatch.setattr(memory, "available_bytes", lambda: 1 << 24)
+    monkeypatch.setattr(files, "available_bytes", lambda: 1 << 24)
     match = r"not enough memory for its arrays: it would take at least .* 16\.0 MiB are .*; stream"
     with pytest.raises(DatasetError, match=match):
         load_dataset(tmp_path / f"zeros{suffix}")

@@ -11,8 +11,7 @@ from gymnasium import spaces
 from rlox.batches import step_rows
 from rlox.errors import ConfigError
 from rlox.losses import evaluate_actions
-from rlox.networks.actor_critics import DiscretePolicy
-from rlox.networks.policies import RecurrentPolicy
+from rlox.networks.actor_critics import DiscretePolicy, RecurrentPolicy
 from rlox_onpolicy.a2c import A2C
 from rlox_onpolicy.configs import HybridPPOConfig
 from rlox_onpolicy.impala import IMPALA

@@ -1,6 +1,6 @@
 """What the distribution registers."""
 
-from rlox.families import extra_of
+from rlox.registry.families import extra_of
 from rlox_simulators.plugin import rlox_env_backends
 
 

@@ -12,12 +12,11 @@ if TYPE_CHECKING:
     from rlox_candle import CandleCollector
     from rlox_native import CartPole, MmapReplayBuffer, VecEnv
 
-    from rlox.algorithm import Algorithm
-    from rlox.api import explain
+    from rlox.algorithm import Algorithm, explain
+    from rlox.algorithms.make_types import make
     from rlox.config.model import Config
     from rlox.deployment import export, load_policy
     from rlox.evaluation import evaluate
-    from rlox.make_types import make
     from rlox.reference import (
         HerReplayBuffer,
         OfflineDatasetBuffer,
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
         set_num_threads,
     )
     from rlox.reference.groups import DPOPair
-    from rlox.registry.hookspecs import hookimpl
     from rlox.registry.specs import (
         ActorBackendSpec,
         AlgorithmSpec,
@@ -58,6 +56,7 @@ if TYPE_CHECKING:
         PlaceSpec,
         PresetsSpec,
         RunOptionsSpec,
+        hookimpl,
     )
     from rlox.registry.table import list_algorithms, spec
 
@@ -80,12 +79,12 @@ _MODULES = {
     "PresetsSpec": "rlox.registry.specs",
     "RunOptionsSpec": "rlox.registry.specs",
     "evaluate": "rlox.evaluation",
-    "explain": "rlox.api",
+    "explain": "rlox.algorithm",
     "export": "rlox.deployment",
-    "hookimpl": "rlox.registry.hookspecs",
+    "hookimpl": "rlox.registry.specs",
     "load_policy": "rlox.deployment",
     "list_algorithms": "rlox.registry.table",
-    "make": "rlox.api",
+    "make": "rlox.algorithm",
     "spec": "rlox.registry.table",
 }
 

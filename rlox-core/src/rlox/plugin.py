@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlox.registry.hookspecs import hookimpl
 from rlox.registry.specs import (
     ActorBackendSpec,
     BufferSpec,
@@ -15,6 +14,7 @@ from rlox.registry.specs import (
     EnvBackendSpec,
     LearnerBackendSpec,
     LoggerSpec,
+    hookimpl,
 )
 
 if TYPE_CHECKING:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rlox.algorithm import Algorithm
-from rlox.api import make
+from rlox.algorithm import Algorithm, make
 from rlox.errors import suggest
-from rlox.families import ALGORITHMS
+from rlox.registry.families import ALGORITHMS
 
 _NAMES = {f"{row.class_name}Trainer": row.name for row in ALGORITHMS if row.trainer}
 

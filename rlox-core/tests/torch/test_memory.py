@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.nn.memory`."""
+"""Tests of :mod:`rlox.nn.mlp`."""
 
 from __future__ import annotations
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
-from rlox.registry.hookspecs import hookimpl
 from rlox.registry.specs import (
     ActorBackendSpec,
     BufferSpec,
     CommandSpec,
     EnvBackendSpec,
     PlaceSpec,
+    hookimpl,
 )
 
 

@@ -13,11 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import rlox
 from gymnasium.vector.utils import batch_space
-from rlox.envs.validate import batch_of_actions
 from rlox.envs.workers import Supervisor
 from rlox.errors import EnvError, WorkerLostError
 from rlox.protocols import VecEnvStep
-from rlox.spaces.rows import map_leaves, split
+from rlox.spaces.rows import batch_of_actions, map_leaves, split
 
 from rlox_distributed.addresses import require_workers
 from rlox_distributed.channels import PROTOCOL_VERSION

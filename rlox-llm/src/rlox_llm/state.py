@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from rlox.errors import ConfigError
 from rlox.nn import module_state, require_digest
-from rlox.nn.state import load_module_state, module_digest
+from rlox.nn.devices import load_module_state, module_digest
 from torch import Tensor, nn
 
 from rlox_llm.models import CausalModel

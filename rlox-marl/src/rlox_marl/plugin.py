@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable
 
-from rlox.registry.hookspecs import hookimpl
-from rlox.registry.specs import AlgorithmSpec, CommandSpec, EnvBackendSpec, PresetsSpec
+from rlox.registry.specs import AlgorithmSpec, CommandSpec, EnvBackendSpec, PresetsSpec, hookimpl
 
 ALGORITHMS = (
     ("IndependentQ", "independent_q", "Independent Q-learning of several agents.", "1511.08779"),

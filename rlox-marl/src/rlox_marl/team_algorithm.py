@@ -231,7 +231,7 @@ class TeamAlgorithm(Algorithm):
         state: Any = UNSET,
         episode_start: npt.NDArray[Any] | None = None,
     ) -> Any:
-        """Return the actions of all agents, by group; see :class:`rlox.envs.playing.TeamPlayer`.
+        """Return the actions of all agents, by group; see :class:`rlox.evaluation.TeamPlayer`.
 
         Args:
             obs: of N envs.

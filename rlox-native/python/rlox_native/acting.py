@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from rlox.batches.rollout import add_values
-from rlox.networks.policies import RecurrentPolicy
+from rlox.networks.actor_critics import RecurrentPolicy
 from rlox.rollouts.collector import RolloutCollector
 from torch import Tensor
 

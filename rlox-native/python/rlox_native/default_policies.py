@@ -9,8 +9,12 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from rlox.errors import BackendError
-from rlox.networks.actor_critics import ActorCriticPolicy, ContinuousPolicy, DiscretePolicy
-from rlox.networks.policies import RecurrentPolicy
+from rlox.networks.actor_critics import (
+    ActorCriticPolicy,
+    ContinuousPolicy,
+    DiscretePolicy,
+    RecurrentPolicy,
+)
 from rlox.nn import Memory, TanhMLP
 from rlox.nn.encoders import CombinedEncoder, OneHotEncoder, VectorEncoder
 from rlox.spaces.rows import ActionRows

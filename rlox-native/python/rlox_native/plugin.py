@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable
 
-from rlox.registry.hookspecs import hookimpl
-from rlox.registry.specs import EnvBackendSpec, LearnerBackendSpec
+from rlox.registry.specs import EnvBackendSpec, LearnerBackendSpec, hookimpl
 
 from rlox_native import native_env_ids, native_team_env_ids
 

@@ -47,10 +47,10 @@ REPLACED: dict[str, dict[str, str]] = {
         "RolloutCollector._begin": "",
         "RolloutCollector._acting_with_values": "",
         "RolloutCollector._learnt_rewards": "",
+        **dict.fromkeys(
+            (f"UnrollWriter.{name}" for name in ("observe", "act", "add", "unroll")), ""
+        ),
     },
-    "rlox.rollouts.writer": dict.fromkeys(
-        (f"UnrollWriter.{name}" for name in ("observe", "act", "add", "unroll")), ""
-    ),
     "rlox.spaces.rows": {"ActionRows.to_env": "", "require_rewards": ""},
     "rlox.envs.running": {"RunningEnvs.step": "require_rewards"},
     "rlox.nn.optimizers": {
@@ -59,8 +59,7 @@ REPLACED: dict[str, dict[str, str]] = {
         "FlatOptimizer.backward": "",
         "FlatOptimizer.apply": "",
     },
-    "rlox.nn.state": {"frozen": ""},
-    "rlox.nn.devices": {"standard_normal": "", "uniform": ""},
+    "rlox.nn.devices": {"frozen": "", "standard_normal": "", "uniform": ""},
     "rlox.nn.mlp": {
         "TanhMLP": "self.forward",
         "TanhMLP.forward": "",
@@ -68,8 +67,6 @@ REPLACED: dict[str, dict[str, str]] = {
         "ReluMLP.forward": "",
         "EnsembleMLP": "self.forward",
         "EnsembleMLP.forward": "",
-    },
-    "rlox.nn.memory": {
         "Memory": "self.forward",
         "Memory.forward": "self._run",
         "Memory._run": "self._call",
@@ -97,17 +94,6 @@ REPLACED: dict[str, dict[str, str]] = {
         "_Choices.forward": "Categorical",
         "_Gaussian.forward": "DiagonalGaussian",
     },
-    "rlox.networks.values": {
-        "polyak_update": "",
-        "TwinQNetwork": "self.forward self.net",
-        "TwinQNetwork.forward": "",
-        "ValueNetwork": "self.forward self.net",
-        "ValueNetwork.forward": "",
-        "DiscreteQNetwork": "self.forward self.net",
-        "DiscreteQNetwork.forward": "",
-        "DuelingQNetwork": "self.forward self.shared self.value self.advantage",
-        "DuelingQNetwork.forward": "",
-    },
     "rlox.networks.actor_critics": {
         **dict.fromkeys(
             ("DiscretePolicy", "ContinuousPolicy", "ActorCriticPolicy"),
@@ -128,13 +114,22 @@ REPLACED: dict[str, dict[str, str]] = {
         "ActorCriticPolicy.encode": "",
         "ActorCriticPolicy.distribution": "self.head",
         "ActorCriticPolicy.value": "",
-    },
-    "rlox.networks.policies": {
         "RecurrentPolicy": "self.step self.evaluate_actions self.actor_memory self.critic_memory "
         "self.head self.actor self.critic",
         "RecurrentPolicy.step": "self._run",
         "RecurrentPolicy.evaluate_actions": "self._run",
         "RecurrentPolicy._run": "",
+    },
+    "rlox.networks.policies": {
+        "polyak_update": "",
+        "TwinQNetwork": "self.forward self.net",
+        "TwinQNetwork.forward": "",
+        "ValueNetwork": "self.forward self.net",
+        "ValueNetwork.forward": "",
+        "DiscreteQNetwork": "self.forward self.net",
+        "DiscreteQNetwork.forward": "",
+        "DuelingQNetwork": "self.forward self.shared self.value self.advantage",
+        "DuelingQNetwork.forward": "",
         "DeterministicPolicy": "self.forward self.deterministic self.net",
         "DeterministicPolicy.forward": "",
         "DeterministicPolicy.deterministic": "self.forward",

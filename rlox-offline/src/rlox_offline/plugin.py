@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable
 
-from rlox.registry.hookspecs import hookimpl
-from rlox.registry.specs import AlgorithmSpec, CommandSpec, PresetsSpec
+from rlox.registry.specs import AlgorithmSpec, CommandSpec, PresetsSpec, hookimpl
 
 
 @hookimpl

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from pydantic import model_validator
+from rlox.config.clipped import ReplayConfig
 from rlox.config.model import (
     COMPUTE_DTYPE,
     ScheduleValue,
@@ -18,7 +19,6 @@ from rlox.config.model import (
     probability,
     schedule,
 )
-from rlox.config.replay import ReplayConfig
 
 __all__ = [
     "DDPGConfig",

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, final
 from rlox.batches.rollout import RolloutBatch
 from rlox.learners.tasks import make_objective
 from rlox.losses import ClippedSurrogate
-from rlox.networks.values import polyak_update
+from rlox.networks.policies import polyak_update
 from rlox.nn import load_module_state, module_state
 from rlox.training.hooks import Hooks
 

@@ -11,9 +11,9 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 from rlox.config.model import Config, count, flag
-from rlox.envs.validate import batch_of_actions
 from rlox.errors import EnvError, MissingDependencyError, missing_extra, suggest
 from rlox.protocols import VecEnvStep
+from rlox.spaces.rows import batch_of_actions
 
 from rlox_simulators.seeds import seeds_of_32_bits
 

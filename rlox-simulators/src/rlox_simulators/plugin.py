@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable
 
-from rlox.registry.hookspecs import hookimpl
-from rlox.registry.specs import EnvBackendSpec
+from rlox.registry.specs import EnvBackendSpec, hookimpl
 
 
 @hookimpl

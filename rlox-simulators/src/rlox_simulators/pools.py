@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector.utils import batch_space
 from rlox.config.model import Config, count
-from rlox.envs.validate import batch_of_actions
 from rlox.errors import EnvError, import_extra, suggest
 from rlox.protocols import VecEnvStep
 from rlox.spaces import is_nested
+from rlox.spaces.rows import batch_of_actions
 
 from rlox_simulators.seeds import seeds_of_32_bits
 

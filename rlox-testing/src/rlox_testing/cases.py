@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rlox.algorithm import Algorithm
-from rlox.api import make
+from rlox.algorithm import Algorithm, make
 from rlox.callbacks import Callback
 from rlox.config.model import Config, resolve_config
 from rlox.envs.make import make_vec_env

@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import numpy.typing as npt
-from rlox.envs.validate import STEP_KEYS
+from rlox.envs.gymnasium import STEP_KEYS
 from rlox.protocols import StatefulVecEnv, VecEnv, VecEnvStep
 from rlox.registry.table import get_registry
 

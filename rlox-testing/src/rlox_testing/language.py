@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rlox.api import make
+from rlox.algorithm import make
 from rlox.errors import ConfigError
 from rlox.registry.table import algorithm_class, config_class, spec
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rlox.api import make
+from rlox.algorithm import make
 from rlox.errors import ConfigError
 from rlox.registry.table import algorithm_class, config_class
 

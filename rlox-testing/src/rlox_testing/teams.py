@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rlox.api import make
+from rlox.algorithm import make
 from rlox.envs.teams import make_team_env
 from rlox.errors import ConfigError
 from rlox.protocols import StatefulVecEnv

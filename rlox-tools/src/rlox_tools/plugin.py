@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlox.registry.hookspecs import hookimpl
-from rlox.registry.specs import CallbackSpec, CommandSpec, RunOptionsSpec
+from rlox.registry.specs import CallbackSpec, CommandSpec, RunOptionsSpec, hookimpl
 
 if TYPE_CHECKING:
     from rlox_tools.video import VideoCallback

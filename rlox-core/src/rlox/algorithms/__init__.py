@@ -10,8 +10,8 @@ from types import ModuleType
 from typing import Any
 
 from rlox.errors import missing_extra, suggest
-from rlox.families import ALGORITHMS
 from rlox.files import require_working_directory
+from rlox.registry.families import ALGORITHMS
 
 __all__ = sorted(row.class_name for row in ALGORITHMS)  # noqa: PLE0605  # the table's
 

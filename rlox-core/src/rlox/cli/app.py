@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 import rlox
 from rlox.errors import PluginWarning, UnknownNameError, suggest
-from rlox.families import extra_of
+from rlox.registry.families import extra_of
 from rlox.registry.table import Registration, get_registry, resolve
 
 COMMANDS = {

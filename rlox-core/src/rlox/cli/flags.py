@@ -18,9 +18,8 @@ from pydantic.fields import FieldInfo
 from typer.core import TyperCommand
 
 from rlox.config.composition import plugin_fields
-from rlox.config.fields import GROUPS, group_of
 from rlox.config.files import parse_yaml
-from rlox.config.model import Config
+from rlox.config.model import GROUPS, Config, group_of
 from rlox.config.schedules import Linear, Piecewise
 
 METAVARS: dict[Any, str] = {

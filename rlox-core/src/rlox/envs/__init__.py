@@ -1,24 +1,19 @@
 """Vector envs: making, running and checking them, worker processes, episode statistics."""
 
-from rlox.envs.gymnasium import GymVecEnv, Vectorization
+from rlox.envs.gymnasium import GymVecEnv, Vectorization, require_vec_step
 from rlox.envs.make import env_id_of, fit_env_count, fixed_env_count, make_vec_env
-from rlox.envs.playing import OnePlayer, Player, TeamPlayer
 from rlox.envs.processes import ProcessVecEnv
 from rlox.envs.running import EpisodeStatistics, RunningEnvs
 from rlox.envs.teams import is_team, make_team_env, team_backend
-from rlox.envs.validate import require_vec_step
 from rlox.envs.workers import Arena, Supervisor, WorkerEvent, WorkerProcess, spare_file
 
 __all__ = [
     "Arena",
     "EpisodeStatistics",
     "GymVecEnv",
-    "OnePlayer",
-    "Player",
     "ProcessVecEnv",
     "RunningEnvs",
     "Supervisor",
-    "TeamPlayer",
     "Vectorization",
     "WorkerEvent",
     "WorkerProcess",

@@ -8,9 +8,12 @@ observation is ever mistaken for the outcome of an action and no step is wasted.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import os
+import pickle
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from operator import setitem
 from typing import Any, Literal
@@ -22,11 +25,21 @@ from gymnasium.envs.registration import load_env_creator
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from rlox.envs.processes import ProcessVecEnv
-from rlox.envs.validate import CheckedEnv, batch_of_actions
+from rlox.envs.workers.arena import register_here
 from rlox.errors import EnvError, suggest
-from rlox.protocols import VecEnvStep
-from rlox.spaces.masks import MASK_KEY, ActionMasks, without_mask
-from rlox.spaces.rows import ObservationRows, map_leaves, split
+from rlox.protocols import VecEnv, VecEnvStep
+from rlox.spaces.rows import (
+    MASK_KEY,
+    ActionRows,
+    ObservationRows,
+    batch_of_actions,
+    form_of,
+    is_nested,
+    leaf_spaces,
+    map_leaves,
+    split,
+    without_mask,
+)
 
 Spaces = dict[str, tuple[int, gymnasium.Space[Any]]]
 """By attribute of an env: the number of the first env, and its space."""
@@ -368,3 +381,405 @@ def _remedy(env: EnvLike, error: Exception) -> str:
     if isinstance(error, (gymnasium.error.NameNotFound, gymnasium.error.NamespaceNotFound)):
         return f" (if a module of yours registers it, name that too: 'module:{env}')"
     return ""
+
+
+NUMBERS = "biuf"
+"""Kinds of dtypes that are numbers."""
+SHOWN = 60
+"""Characters of a value in a message."""
+
+STEP_KEYS = tuple(sorted(VecEnvStep.__required_keys__, key=[*VecEnvStep.__annotations__].index))
+"""What every step of a vector env has."""
+
+
+class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """One env of a vector env, whose resets and steps are checked.
+
+    A step whose parts have the types and the shape of one that was found good is taken as it is,
+    which costs a comparison each; any other is looked at in full. Its final observations are
+    copies: an env may write each observation into the same array, and a vector env that resets it
+    within the step keeps them for longer.
+
+    Args:
+        env: is stepped and closed.
+        place: what errors say of where it stands, such as ``"env 3"``.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any], place: str = "") -> None:
+        super().__init__(env)
+        self._place = place
+        self._n_steps = 0
+        # of a good observation
+        self._shape: Any = None
+        self._dtype: Any = None
+        self._form: Any = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Reset the env.
+
+        Raises:
+            EnvError: it does not return two things, or an observation of another shape, kind or
+                nesting.
+        """
+        returned = self.env.reset(seed=seed, options=options)
+        if returned.__class__ is tuple and len(returned) == 2:
+            obs, info = returned
+            if (
+                obs.__class__ is np.ndarray
+                and obs.dtype is self._dtype
+                and obs.shape == self._shape
+                and info.__class__ is dict
+            ):
+                return returned
+        _require_returned(self.env, "reset", ("obs", "info"), returned, self._where("reset"))
+        return returned
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step the env.
+
+        Raises:
+            EnvError: the step does not return five things, its observation has another shape, kind
+                or nesting, its reward is not one number, or a flag of it not one truth value.
+        """
+        returned = self.env.step(action)
+        self._n_steps += 1
+        if returned.__class__ is not tuple or len(returned) != 5:
+            self._look(returned)
+        obs, reward, terminated, truncated, info = returned
+        if not (
+            obs.__class__ is np.ndarray
+            and obs.dtype is self._dtype
+            and obs.shape == self._shape
+            and reward.__class__ in _NUMBERS
+            and terminated.__class__ in _FLAGS
+            and truncated.__class__ in _FLAGS
+            and info.__class__ is dict
+        ):
+            self._look(returned)
+        if terminated or truncated:
+            obs = copy.deepcopy(obs)
+        return obs, reward, terminated, truncated, info
+
+    def _look(self, returned: Any) -> None:
+        """Refuse a step with a wrong part, and remember the form of a good observation."""
+        if isinstance(returned, tuple) and len(returned) == 5 and self._is_nested_good(*returned):
+            return
+        where = self._where("step")
+        parts = ("obs", "reward", "terminated", "truncated", "info")
+        _require_returned(self.env, "step", parts, returned, where)
+        name = _name(self.env)
+        _require_scalar(name, "reward", "number", returned[1], where)
+        for flag, value in zip(parts[2:4], returned[2:4], strict=True):
+            _require_scalar(name, flag, "truth value", value, where)
+        obs = returned[0]
+        if obs.__class__ is np.ndarray:
+            self._shape, self._dtype = obs.shape, obs.dtype
+        elif obs.__class__ is dict:
+            with suppress(AttributeError):
+                self._form = form_of(obs)
+
+    def _is_nested_good(
+        self, obs: Any, reward: Any, terminated: Any, truncated: Any, info: Any
+    ) -> bool:
+        """Return whether a step with a dict of arrays has the form of one that was found good."""
+        classes = terminated.__class__, truncated.__class__
+        if obs.__class__ is not dict or reward.__class__ not in _NUMBERS:
+            return False
+        try:
+            return form_of(obs) == self._form and _FLAGS.issuperset(classes) and type(info) is dict
+        except AttributeError:  # a leaf that is no array
+            return False
+
+    def _where(self, method: str) -> str:
+        """Return which call of which env it was, for errors."""
+        place = f" of {self._place}" if self._place else ""
+        return f" in {f'step {self._n_steps}' if method == 'step' else 'a reset'}{place}"
+
+
+# of values of these types none can be wrong
+_NUMBERS = frozenset({float, int, np.float64, np.float32})
+_FLAGS = frozenset({bool, np.bool_})
+
+
+def _name(env: gymnasium.Env[Any, Any]) -> str:
+    """Return the class of the env, or of the wrapper that observes something else than the env."""
+    space = env.observation_space
+    while isinstance(env, gymnasium.Wrapper) and env.env.observation_space is space:
+        env = env.env
+    return type(env).__name__
+
+
+def _require_returned(
+    env: gymnasium.Env[Any, Any], method: str, parts: tuple[str, ...], returned: Any, where: str
+) -> None:
+    """Refuse another number of things than ``parts``, or an observation of another form."""
+    name = f"{_name(env)}.{method}"
+    if not isinstance(returned, tuple) or len(returned) != len(parts):
+        many = f" of {len(returned)}" if isinstance(returned, tuple) else ""
+        raise EnvError(
+            f"{name} must return ({', '.join(parts)}), got {type(returned).__name__}{many}{where}; "
+            "gymnasium.utils.env_checker.check_env says more"
+        )
+    try:
+        leaves = split(env.observation_space, returned[0])
+    except ValueError as error:
+        raise EnvError(
+            f"{name} returned an observation that is not nested as its space{where}: {error}; "
+            "change it or the env's observation_space"
+        ) from None
+    leaves = leaves if is_nested(env.observation_space) else {"": leaves}
+    for leaf, space in leaf_spaces(env.observation_space).items():
+        problem = _difference(leaves[leaf], space)
+        if problem is not None:
+            what = f"observation '{leaf}'" if leaf else "observation"
+            raise EnvError(
+                f"{name} returned an {what} {problem}{where}; change it or the env's "
+                "observation_space"
+            )
+    if not isinstance(returned[-1], Mapping):
+        raise EnvError(f"the info of {name} must be a dict, got {_short(returned[-1])}{where}")
+
+
+def _difference(value: Any, space: gymnasium.Space[Any]) -> str | None:
+    """Return what distinguishes a value from those of a space: its shape, or that it is no number.
+
+    ``None``: nothing does.
+    """
+    if space.shape is None:
+        return None
+    try:
+        array = np.asarray(value)
+    except ValueError:  # lists of different lengths
+        return f"that is no array, expected shape {space.shape}: {_short(value)}"
+    if array.shape != space.shape:
+        return f"of shape {array.shape}, expected {space.shape}"
+    if space.dtype is not None and space.dtype.kind in NUMBERS and array.dtype.kind not in NUMBERS:
+        return f"of dtype {array.dtype}, expected {space.dtype}: {_short(value)}"
+    return None
+
+
+def _short(value: Any) -> str:
+    """Return a value for a message, however large it is."""
+    if isinstance(value, (str, bytes)):
+        return repr(value if len(value) <= SHOWN else value[:SHOWN])
+    if value is None or isinstance(value, (bool, int, float, np.generic)):
+        return repr(value)[:SHOWN]
+    if isinstance(value, np.ndarray):
+        return f"ndarray of shape {value.shape} and dtype {value.dtype}"
+    return type(value).__name__
+
+
+def _require_scalar(env_name: str, key: str, kind: str, value: Any, where: str) -> None:
+    number = isinstance(value, (bool, int, float, np.generic)) or (
+        isinstance(value, np.ndarray) and value.shape == ()
+    )
+    array = np.asarray(value) if number else None
+    if array is not None and array.dtype.kind in NUMBERS and (kind == "number" or array in (0, 1)):
+        return
+    raise EnvError(f"the {key} of {env_name}.step must be one {kind}, got {_short(value)}{where}")
+
+
+def require_vec_step(step: VecEnvStep, env: VecEnv, where: str = "") -> None:
+    """Refuse a step of ``env`` that has not what :class:`rlox.protocols.VecEnvStep` says.
+
+    Args:
+        step: what ``env.step_all`` returned.
+        env: which made it.
+        where: what an error says of when it was.
+
+    Raises:
+        EnvError: a key is missing, or an array is of another shape or kind.
+    """
+    name = f"{type(env).__name__}.step_all{where}"
+    if not isinstance(step, Mapping):
+        raise EnvError(f"{name} must return a dict with {', '.join(STEP_KEYS)}, got {_short(step)}")
+    missing = [key for key in STEP_KEYS if key not in step]
+    if missing:
+        raise EnvError(
+            f"{name} must return a dict with {', '.join(STEP_KEYS)}; it has no {missing[0]}"
+        )
+    given: Any = step
+    shape = (env.n_envs,)
+    _require_array(f"rewards of {name}", given["rewards"], shape)
+    for key in ("terminated", "truncated"):
+        _require_array(f"{key} of {name}", given[key], shape, kinds="b")
+    for key in ("obs", "final_obs"):
+        leaves = given[key] if isinstance(given[key], dict) else {"": given[key]}
+        for leaf, space in leaf_spaces(env.observation_space).items():
+            where = f"{key}['{leaf}']" if leaf else key
+            _require_array(f"{where} of {name}", leaves.get(leaf), shape + (space.shape or ()))
+
+
+def _require_array(what: str, value: Any, shape: tuple[int, ...], *, kinds: str = "biuf") -> None:
+    if isinstance(value, np.ndarray) and value.shape == shape and value.dtype.kind in kinds:
+        return
+    got = type(value).__name__
+    if isinstance(value, (np.ndarray, np.generic)):
+        got += f" of shape {value.shape} and dtype {value.dtype}"
+    expected = "bool" if kinds == "b" else "numbers"
+    raise EnvError(f"{what} must be an array of shape {shape} of {expected}, got {got}")
+
+
+class ActionMasks:
+    """The masks of N envs for their next actions.
+
+    Args:
+        env: its envs give masks in one of the three places, or in none.
+    """
+
+    def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
+        self._env = env
+        self._actions: ActionRows | None = None
+        space = env.single_observation_space
+        self._in_obs = without_mask(space) is not space
+        self._by_method = not self._in_obs and _has_method(env)
+        self._in_info = False
+        self.current: npt.NDArray[np.bool_] | None = None
+        """(N, mask_size), True if a choice is possible; ``None`` if the envs give no masks."""
+
+    def after_reset(self, obs: Any, infos: Mapping[str, Any]) -> None:
+        """Read the masks of envs that were all reset; see :meth:`after_step`."""
+        self._in_info = not self._in_obs and not self._by_method and MASK_KEY in infos
+        self.after_step(obs, infos)
+
+    def after_step(
+        self,
+        obs: Any,
+        infos: Mapping[str, Any],
+        ended: npt.NDArray[np.bool_] | None = None,
+        reset_infos: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Read the masks that go with the observations to act on next.
+
+        Args:
+            obs: of all envs, the mask's key included.
+            infos: of the step.
+            ended: (N,) the envs that were reset after the step.
+            reset_infos: theirs; ``None`` if ``infos`` has them.
+
+        Raises:
+            EnvError: a mask is missing, has another shape, or forbids all choices, or the actions
+                cannot be masked.
+        """
+        if self._in_obs:
+            given = obs[MASK_KEY]
+        elif self._by_method:
+            given = _call(self._env)
+        elif self._in_info:
+            given = self._from_infos(infos, ended, reset_infos)
+        elif MASK_KEY in infos:
+            raise EnvError(
+                f"an env gave info['{MASK_KEY}'] with a step but not with its reset; give it with "
+                "both"
+            )
+        else:
+            return
+        if self._actions is None:
+            self._actions = ActionRows(self._env.single_action_space)
+        try:
+            self.current = self._actions.check_masks(given, self._env.num_envs)
+        except ValueError as error:
+            raise EnvError(f"the envs gave wrong action masks: {error}") from None
+
+    def _from_infos(
+        self,
+        infos: Mapping[str, Any],
+        ended: npt.NDArray[np.bool_] | None,
+        reset_infos: Mapping[str, Any] | None,
+    ) -> npt.NDArray[Any]:
+        everywhere = np.ones(self._env.num_envs, np.bool_)
+        if ended is None or reset_infos is None:
+            return _rows(infos, everywhere)
+        after_reset = _rows(reset_infos, ended)
+        # at the end of an episode no action need be possible, nor a mask be given
+        return (
+            after_reset
+            if ended.all()
+            else np.where(ended[:, None], after_reset, _rows(infos, ~ended))
+        )
+
+
+def _rows(infos: Mapping[str, Any], asked: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+    """Return the masks (N, mask_size) in infos, of which those ``asked`` for must be there."""
+    given = infos.get(f"_{MASK_KEY}", asked if MASK_KEY in infos else ~asked)
+    if not given[asked].all():
+        missing = np.flatnonzero(asked & ~given)[0]
+        raise EnvError(
+            f"env {missing} gave no info['{MASK_KEY}']; give it with every reset and step"
+        )
+    masks = np.asarray(infos[MASK_KEY])
+    if masks.dtype == object:
+        raise EnvError(
+            f"info['{MASK_KEY}'] must be one array of 0 and 1, the columns of all choices side by "
+            f"side, got {type(masks[asked][0]).__name__}"
+        )
+    return masks
+
+
+def _has_method(env: VectorEnv[Any, Any, Any]) -> bool:
+    if callable(getattr(env, "action_masks", None)):
+        return True
+    base = env.unwrapped
+    if not isinstance(base, (SyncVectorEnv, AsyncVectorEnv)):
+        return False
+    return all(base.call("has_wrapper_attr", "action_masks"))
+
+
+def _call(env: VectorEnv[Any, Any, Any]) -> npt.NDArray[Any]:
+    method = getattr(env, "action_masks", None)
+    base: Any = env.unwrapped
+    return np.asarray(base.call("action_masks") if method is None else method())
+
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+class _Server:
+    """Answers :class:`rlox.envs.processes.ProcessVecEnv`, which has one for each env."""
+
+    def __init__(self, env: GymVecEnv) -> None:
+        self._env = env
+        self.close = env.close
+
+    def spaces(self, _: None, arrays: Arrays) -> tuple[None, Arrays]:
+        data = pickle.dumps((self._env.observation_space, self._env.action_space))
+        return None, {"spaces": np.frombuffer(data, np.uint8)}
+
+    def reset(self, seed: int | None, arrays: Arrays) -> tuple[None, Arrays]:
+        obs = self._env.reset_all(None if seed is None else [seed])
+        return None, _named("obs", obs) | self._masks()
+
+    def step(self, _: None, arrays: Arrays) -> tuple[None, Arrays]:
+        step = self._env.step_all(arrays.get("", arrays))
+        answer = {key: step[key] for key in ("rewards", "terminated", "truncated")}
+        answer |= _named("obs", step["obs"]) | self._masks()
+        if step["final_obs"] is not step["obs"]:
+            answer |= _named("final_obs", step["final_obs"])
+        return None, answer
+
+    def _masks(self) -> Arrays:
+        masks = self._env.action_masks()
+        return {} if masks is None else {"masks": masks}
+
+
+def _named(prefix: str, obs: Any) -> Arrays:
+    leaves = obs if isinstance(obs, dict) else {"": obs}
+    return {f"{prefix}:{leaf}": array for leaf, array in leaves.items()}
+
+
+def serve(
+    env: Any, env_kwargs: Mapping[str, Any], spec: Any, number: int, beat: Callable[[], None]
+) -> _Server:
+    """Return what answers for one env, in its process.
+
+    Args:
+        env: a gymnasium id, or a callable that makes an env.
+        env_kwargs: its arguments.
+        spec: how to make the env of an id that the parent has registered; ``None``: as here.
+        number: of the env, for errors.
+        beat: a sign that it goes on; a step is one call, so there is none.
+    """
+    register_here(spec)
+    return _Server(GymVecEnv(env, 1, env_kwargs=env_kwargs, first_number=number))

@@ -14,12 +14,11 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector.utils import batch_space
 
-from rlox.envs.validate import batch_of_actions
 from rlox.envs.workers.arena import spec_to_send
 from rlox.envs.workers.process import MakeWorker, Supervisor, Worker, WorkerProcess
 from rlox.errors import EnvError, WorkerLostError
 from rlox.protocols import VecEnvStep
-from rlox.spaces.rows import map_leaves, split
+from rlox.spaces.rows import batch_of_actions, map_leaves, split
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -93,7 +92,7 @@ class ProcessVecEnv:
     def _start(self, index: int) -> Worker:
         try:
             return self._make_worker(
-                "rlox.envs.env_server:serve",
+                "rlox.envs.gymnasium:serve",
                 (*self._arguments, index),
                 name=f"the process of env {index}",
             )

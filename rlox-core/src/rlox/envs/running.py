@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rlox.config.composition import Selection
-from rlox.envs.gymnasium import Vectorization
+from rlox.envs.gymnasium import STEP_KEYS, Vectorization, require_vec_step
 from rlox.envs.make import fixed_env_count, make_vec_env
-from rlox.envs.validate import STEP_KEYS, require_vec_step
 from rlox.protocols import StatefulVecEnv, VecEnv, VecEnvStep
 from rlox.seeding import ResetSeeds
 from rlox.spaces.rows import form_of, map_leaves, require_finite, require_rewards

@@ -14,7 +14,7 @@ from rlox.errors import BackendError
 from rlox.learners.tasks import Objective, RolloutTask, find_learner
 from rlox.learners.transitions import ReplayTask, TorchReplayLearner
 from rlox.networks.predict import Mode
-from rlox.nn.state import learning_mode
+from rlox.nn.devices import learning_mode
 from rlox.ranks import RANKS
 from rlox.training.hooks import Hooks
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from rlox.learners.tasks import find_learner
 from rlox.learners.terms import AddedLosses, Scalar
-from rlox.nn.state import learning_mode
+from rlox.nn.devices import learning_mode
 
 __all__ = [
     "Act",

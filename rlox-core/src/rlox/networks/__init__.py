@@ -5,6 +5,7 @@ from rlox.networks.actor_critics import (
     ContinuousPolicy,
     DiscretePolicy,
     Policy,
+    RecurrentPolicy,
     make_policy,
 )
 from rlox.networks.defaults import (
@@ -19,9 +20,14 @@ from rlox.networks.defaults import (
 )
 from rlox.networks.policies import (
     DeterministicPolicy,
+    DiscreteQNetwork,
+    DuelingQNetwork,
     GaussianPolicy,
-    RecurrentPolicy,
+    QNetwork,
     SquashedGaussianPolicy,
+    TwinQNetwork,
+    ValueNetwork,
+    polyak_update,
 )
 from rlox.networks.predict import (
     act,
@@ -37,14 +43,6 @@ from rlox.networks.validate import (
     require_actor,
     try_actor,
     try_network,
-)
-from rlox.networks.values import (
-    DiscreteQNetwork,
-    DuelingQNetwork,
-    QNetwork,
-    TwinQNetwork,
-    ValueNetwork,
-    polyak_update,
 )
 
 __all__ = [

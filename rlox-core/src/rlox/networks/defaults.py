@@ -10,8 +10,13 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from rlox.networks.policies import DeterministicPolicy, SquashedGaussianPolicy
-from rlox.networks.values import DiscreteQNetwork, DuelingQNetwork, TwinQNetwork
+from rlox.networks.policies import (
+    DeterministicPolicy,
+    DiscreteQNetwork,
+    DuelingQNetwork,
+    SquashedGaussianPolicy,
+    TwinQNetwork,
+)
 from rlox.nn.encoders import make_encoder
 from rlox.nn.layer_data import LayerData, chain, layer_data
 from rlox.nn.mlp import EnsembleMLP, ReluMLP

@@ -1,21 +1,17 @@
-"""Policies of continuous actions in [-1, 1], feed-forward and recurrent."""
+"""Policies of continuous actions in [-1, 1], critics, and the update of target networks."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812  # the field's name for it
-from gymnasium import spaces
 from torch import Tensor, nn
 
 from rlox.nn.devices import standard_normal
-from rlox.nn.distributions import ActionHead, Distribution
 from rlox.nn.layer_data import LayerData, activation, chain, layer_data
-from rlox.nn.memory import Memory, MemoryKind
-from rlox.nn.mlp import ReluMLP, TanhMLP
+from rlox.nn.mlp import EnsembleMLP, ReluMLP
 
 
 class DeterministicPolicy(nn.Module):
@@ -195,99 +191,196 @@ def _squashed_log_prob(standardised: Tensor, log_std: Tensor, pre_tanh: Tensor) 
     return (log_density - log_slope).sum(-1)
 
 
-class RecurrentPolicy(nn.Module):
-    """Policy and value function for any spaces, each with a recurrent layer of its own.
-
-    Features of the encoder, which both share, go through an LSTM or GRU and a tanh network. The
-    state is one row per env: the policy's memory, then the value function's.
+class QNetwork(nn.Module):
+    """Action value Q(s, a) of a continuous action.
 
     Args:
-        encoder: from observations to features, with the attribute ``output_size``; see
-            :func:`rlox.nn.make_encoder`.
-        action_space: of one env.
-        kind: ``"lstm"`` or ``"gru"``.
-        memory_size: units of each recurrent layer.
-        hidden: widths of the hidden layers after it.
-        generator: source of the weights and of the sampled actions; ``None`` uses torch's global
-            one.
-
-    Raises:
-        SpaceError: there is no distribution over the action space.
+        obs_dim: size of an observation.
+        act_dim: size of an action.
+        hidden: width of the two hidden layers.
+        generator: source of the weights; ``None`` uses torch's global one.
     """
 
     def __init__(
         self,
-        encoder: nn.Module,
-        action_space: spaces.Space[Any],
-        kind: MemoryKind,
+        obs_dim: int,
+        act_dim: int,
+        hidden: int = 256,
         *,
-        memory_size: int = 64,
-        hidden: Sequence[int] = (64,),
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.generator = generator
-        self.encoder = encoder
-        self.head = ActionHead(action_space)
-        features = int(encoder.output_size)  # type: ignore[arg-type]
-        self.actor_memory = Memory(features, memory_size, kind, generator=generator)
-        self.critic_memory = Memory(features, memory_size, kind, generator=generator)
-        sizes = (memory_size, *hidden)
-        self.actor = TanhMLP((*sizes, self.head.output_size), output_gain=0.01, generator=generator)
-        self.critic = TanhMLP((*sizes, 1), output_gain=1.0, generator=generator)
-        self.state_size = 2 * self.actor_memory.state_size
-        """Length of a state's row."""
+        self.net = ReluMLP((obs_dim + act_dim, hidden, hidden, 1), generator=generator)
 
-    def step(
-        self, obs: Any, state: Tensor, action_masks: Tensor | None = None
-    ) -> tuple[Distribution, Tensor, Tensor]:
-        """Take in one observation per env.
+    def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
+        """Return values (B, 1) of observations (B, obs_dim) and actions (B, act_dim)."""
+        return self.net(torch.cat((obs, actions), -1))  # type: ignore[no-any-return]
 
-        Args:
-            obs: N observations.
-            state: (N, state_size), 0 where an episode begins.
-            action_masks: (N, mask_size) bool; ``None`` masks nothing.
 
-        Returns:
-            Distributions of N actions, values (N,) and the next state (N, state_size).
-        """
-        goes_on = torch.zeros(1, len(state), dtype=torch.bool, device=state.device)
-        return self._run(obs, state, goes_on, action_masks)
+class TwinQNetwork(nn.Module):
+    """Several independent action values of a continuous action, two for clipped double Q-learning.
 
-    def evaluate_actions(
+    Args:
+        obs_dim: size of an observation.
+        act_dim: size of an action.
+        hidden: width of the two hidden layers.
+        n_critics: number of critics K.
+        generator: source of the weights; ``None`` uses torch's global one.
+    """
+
+    def __init__(
         self,
-        obs: Any,
-        actions: Tensor,
-        action_masks: Tensor | None = None,
+        obs_dim: int,
+        act_dim: int,
+        hidden: int = 256,
         *,
-        state: Tensor,
-        episode_starts: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return log-probabilities, entropies and values, each (T*n,), of n sequences of T steps.
+        n_critics: int = 2,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        sizes = (obs_dim + act_dim, hidden, hidden, 1)
+        self.net = EnsembleMLP(n_critics, sizes, generator=generator)
 
-        Args:
-            obs: T*n observations, step 0 of all sequences first.
-            actions: theirs.
-            action_masks: (T*n, mask_size) bool; ``None`` masks nothing.
-            state: (n, state_size) before the sequences.
-            episode_starts: (T*n,) bool, whether an episode begins with the observation.
-        """
-        starts = episode_starts.view(-1, len(state))
-        distribution, values, _ = self._run(obs, state, starts, action_masks)
-        return distribution.log_prob(actions), distribution.entropy(), values
+    def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
+        """Return values (K, B) of observations (B, obs_dim) and actions (B, act_dim)."""
+        return self.net(torch.cat((obs, actions), -1)).squeeze(-1)  # type: ignore[no-any-return]
 
-    def _run(
-        self, obs: Any, state: Tensor, starts: Tensor, action_masks: Tensor | None
-    ) -> tuple[Distribution, Tensor, Tensor]:
-        features = self.encoder(obs).view(*starts.shape, -1)
-        for_actor, for_critic = state.chunk(2, -1)
-        acting, actor_state = self.actor_memory(features, for_actor, starts)
-        judging, critic_state = self.critic_memory(features, for_critic, starts)
-        distribution = self.head(self.actor(acting.flatten(0, 1)), action_masks)
-        values = self.critic(judging.flatten(0, 1)).squeeze(-1)
-        return distribution, values, torch.cat([actor_state, critic_state], -1)
+
+class DiscreteQNetwork(nn.Module):
+    """Action values Q(s, ·) of all discrete actions at once, or what their distributions need.
+
+    Args:
+        obs_dim: size of an observation.
+        n_actions: number of actions A.
+        hidden: width of the two hidden layers.
+        n_atoms: numbers n for each action, for the distribution of its return; ``None`` gives its
+            value, without that dimension.
+        noisy_std: σ₀ of noisy layers, see :class:`rlox.nn.NoisyLinear`; ``None`` adds no noise.
+        generator: source of the weights; ``None`` uses torch's global one.
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        n_actions: int,
+        hidden: int = 256,
+        *,
+        n_atoms: int | None = None,
+        noisy_std: float | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.n_atoms = n_atoms
+        sizes = (obs_dim, hidden, hidden, n_actions * (n_atoms or 1))
+        self.net = ReluMLP(sizes, noisy_std=noisy_std, generator=generator)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Return values (B, A), or numbers (B, A, n), of observations (B, obs_dim)."""
+        outputs = self.net(obs)
+        return outputs if self.n_atoms is None else outputs.unflatten(-1, (-1, self.n_atoms))  # type: ignore[no-any-return]
 
     def layer_data(self) -> LayerData:
-        """Describe the most probable actions; only the policy's memory is part of it."""
-        parts = (self.encoder, self.actor_memory, self.actor, self.head)
-        return chain(*(layer_data(part) for part in parts))
+        """Describe the outputs; see :mod:`rlox.nn.layer_data`."""
+        if self.n_atoms is None:
+            return layer_data(self.net)
+        return chain(layer_data(self.net), {"layer": "atoms", "count": self.n_atoms})
+
+
+class DuelingQNetwork(nn.Module):
+    """Q(s, a) = V(s) + A(s, a) - mean over a' of A(s, a'), on a shared hidden layer.
+
+    With several numbers for each action, each of them is such a sum.
+
+    Args:
+        obs_dim: size of an observation.
+        n_actions: number of actions A.
+        hidden: width of the shared layer and of each stream's own.
+        n_atoms: as of :class:`DiscreteQNetwork`.
+        noisy_std: as of :class:`DiscreteQNetwork`.
+        generator: source of the weights; ``None`` uses torch's global one.
+
+    Source:
+        Wang et al. 2016, "Dueling network architectures", eq. 9; Hessel et al. 2018, "Rainbow",
+        sec. "The integrated agent".
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        n_actions: int,
+        hidden: int = 256,
+        *,
+        n_atoms: int | None = None,
+        noisy_std: float | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.n_atoms = n_atoms
+        n = n_atoms or 1
+        self.shared = ReluMLP((obs_dim, hidden), noisy_std=noisy_std, generator=generator)
+        self.value = ReluMLP((hidden, hidden, n), noisy_std=noisy_std, generator=generator)
+        self.advantage = ReluMLP(
+            (hidden, hidden, n_actions * n), noisy_std=noisy_std, generator=generator
+        )
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Return values (B, A), or numbers (B, A, n), of observations (B, obs_dim)."""
+        features = self.shared(obs).relu_()
+        value, advantages = self.value(features), self.advantage(features)
+        if self.n_atoms is None:
+            return value + advantages - advantages.mean(-1, keepdim=True)  # type: ignore[no-any-return]
+        advantages = advantages.unflatten(-1, (-1, self.n_atoms))
+        return value.unsqueeze(-2) + advantages - advantages.mean(-2, keepdim=True)  # type: ignore[no-any-return]
+
+    def layer_data(self) -> LayerData:
+        """Describe the outputs; see :mod:`rlox.nn.layer_data`."""
+        streams = {
+            "layer": "dueling",
+            "value": layer_data(self.value),
+            "advantage": layer_data(self.advantage),
+            "atoms": self.n_atoms or 0,
+        }
+        return chain(layer_data(self.shared), activation("relu"), streams)
+
+
+class ValueNetwork(nn.Module):
+    """State value V(s).
+
+    Args:
+        obs_dim: size of an observation.
+        hidden: width of the two hidden layers.
+        generator: source of the weights; ``None`` uses torch's global one.
+    """
+
+    def __init__(
+        self, obs_dim: int, hidden: int = 256, *, generator: torch.Generator | None = None
+    ) -> None:
+        super().__init__()
+        self.net = ReluMLP((obs_dim, hidden, hidden, 1), generator=generator)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Return values (B,) of observations (B, obs_dim)."""
+        return cast("Tensor", self.net(obs)).squeeze(-1)
+
+
+@torch.no_grad()
+def polyak_update(source: nn.Module, target: nn.Module, tau: float) -> None:
+    """Move the target's parameters towards the source's: θ' ← (1 - τ) θ' + τ θ.
+
+    Args:
+        source: the network that learns.
+        target: its target network; its buffers become the source's.
+        tau: τ in [0, 1]; 1 copies.
+
+    Raises:
+        ValueError: ``tau`` is out of range.
+
+    Source:
+        Lillicrap et al. 2016, "Continuous control with deep reinforcement learning", algorithm 1.
+    """
+    if not 0.0 <= tau <= 1.0:
+        raise ValueError(f"tau must lie in [0, 1], got {tau}")
+    for learnt, averaged in zip(source.parameters(), target.parameters(), strict=True):
+        averaged.lerp_(learnt, tau)
+    for buffer, copy in zip(source.buffers(), target.buffers(), strict=True):
+        copy.copy_(buffer)

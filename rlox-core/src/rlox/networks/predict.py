@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rlox.errors import SpaceError
 from rlox.protocols import OnPolicyActor, RecurrentActor
-from rlox.spaces.masks import Request, memory_of, read_request
+from rlox.spaces.data import Request, memory_of, read_request
 from rlox.spaces.rows import map_leaves
 
 Mode = Callable[..., Tensor]

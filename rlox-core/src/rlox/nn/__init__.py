@@ -4,7 +4,15 @@ from rlox.nn.devices import (
     acting,
     find_device,
     flush_denormals,
+    frozen,
     keep_freed_memory,
+    learning_mode,
+    load_module_state,
+    load_parts_state,
+    module_digest,
+    module_state,
+    parts_state,
+    require_digest,
     standard_normal,
     torch_threads,
     uniform,
@@ -20,8 +28,17 @@ from rlox.nn.encoders import (
     set_compute_dtype,
 )
 from rlox.nn.layer_data import LayerData, layer_data
-from rlox.nn.memory import Memory, MemoryKind
-from rlox.nn.mlp import EnsembleMLP, NoisyLinear, ReluMLP, TanhMLP, draw_noise, orthogonal, silence
+from rlox.nn.mlp import (
+    EnsembleMLP,
+    Memory,
+    MemoryKind,
+    NoisyLinear,
+    ReluMLP,
+    TanhMLP,
+    draw_noise,
+    orthogonal,
+    silence,
+)
 from rlox.nn.optimizers import (
     AdaptiveClip,
     Clip,
@@ -29,16 +46,6 @@ from rlox.nn.optimizers import (
     ModuleOptimizer,
     flatten_parameters,
     make_optimizer,
-)
-from rlox.nn.state import (
-    frozen,
-    learning_mode,
-    load_module_state,
-    load_parts_state,
-    module_digest,
-    module_state,
-    parts_state,
-    require_digest,
 )
 
 __all__ = [

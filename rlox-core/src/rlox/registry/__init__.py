@@ -1,6 +1,5 @@
 """Registry: plugins, specs and names."""
 
-from rlox.registry.hookspecs import hookimpl
 from rlox.registry.specs import (
     ActorBackendSpec,
     AlgorithmSpec,
@@ -14,6 +13,7 @@ from rlox.registry.specs import (
     PlaceSpec,
     PresetsSpec,
     RunOptionsSpec,
+    hookimpl,
 )
 from rlox.registry.table import (
     GROUP,

@@ -37,9 +37,9 @@ from rlox.errors import (
     requirement,
     suggest,
 )
-from rlox.families import extra_of
 from rlox.files import require_working_directory
-from rlox.registry import hookspecs
+from rlox.registry import specs
+from rlox.registry.families import extra_of
 from rlox.registry.specs import (
     ActorBackendSpec,
     AlgorithmSpec,
@@ -157,7 +157,7 @@ def load_plugins() -> list[Registration]:
         distribution = _distribution(entry_point)
         # one manager per plugin: a misspelt hook found by check_pending() is then this plugin's
         manager = pluggy.PluginManager("rlox")
-        manager.add_hookspecs(hookspecs)
+        manager.add_hookspecs(specs)
 
         def load(
             manager: pluggy.PluginManager = manager, entry_point: metadata.EntryPoint = entry_point

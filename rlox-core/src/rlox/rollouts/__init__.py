@@ -21,8 +21,13 @@ from rlox.rollouts.algorithm import (
     minimize_over_epochs,
     require_objective,
 )
-from rlox.rollouts.collector import RolloutCollector, require_same_option
-from rlox.rollouts.writer import EnvMemory, MemoryActor, UnrollWriter
+from rlox.rollouts.collector import (
+    EnvMemory,
+    MemoryActor,
+    RolloutCollector,
+    UnrollWriter,
+    require_same_option,
+)
 
 __all__ = [
     "NETWORK_OPTIONS",

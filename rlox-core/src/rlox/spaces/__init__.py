@@ -1,16 +1,15 @@
 """Spaces: nested spaces, rows of observations and actions, action masks."""
 
-from rlox.spaces.data import agent_numbers, predict_each
-from rlox.spaces.masks import (
-    MASK_KEY,
-    ActionMasks,
+from rlox.spaces.data import (
     Request,
+    agent_numbers,
     memory_of,
+    predict_each,
     read_request,
     remembered,
-    without_mask,
 )
 from rlox.spaces.rows import (
+    MASK_KEY,
     ActionLeaf,
     ActionRows,
     ObservationRows,
@@ -22,12 +21,12 @@ from rlox.spaces.rows import (
     map_nested,
     require_finite,
     split,
+    without_mask,
 )
 
 __all__ = [
     "MASK_KEY",
     "ActionLeaf",
-    "ActionMasks",
     "ActionRows",
     "ObservationRows",
     "Request",

@@ -430,3 +430,31 @@ def _to_env(space: gymnasium.Space[Any], columns: npt.NDArray[Any]) -> npt.NDArr
 def _take(space: gymnasium.Space[Any], actions: npt.NDArray[Any], index: int) -> Any:
     action = actions[index]
     return int(action) if isinstance(space, spaces.Discrete) else np.array(action)
+
+
+def batch_of_actions(actions: Any, space: gymnasium.Space[Any]) -> Any:
+    """Return a batch of actions in the dtypes of the batch's space, nested as that is.
+
+    Raises:
+        EnvError: the actions have another shape, or are nested otherwise.
+    """
+    if not is_nested(space):
+        actions = np.asarray(actions, dtype=space.dtype)
+        if actions.shape != space.shape:
+            raise EnvError(f"actions must have shape {space.shape}, got {actions.shape}")
+        return actions
+    try:
+        leaves = split(space, actions)
+    except ValueError as error:
+        raise EnvError(f"the actions are not nested as their space: {error}") from None
+    return join(space, map_leaves(batch_of_actions, leaves, leaf_spaces(space)))
+
+
+MASK_KEY = "action_mask"
+
+
+def without_mask(space: Space) -> Space:
+    """Return an observation space without the key of the action mask."""
+    if not isinstance(space, spaces.Dict) or MASK_KEY not in space.spaces:
+        return space
+    return spaces.Dict({key: leaf for key, leaf in space.spaces.items() if key != MASK_KEY})

@@ -34,8 +34,7 @@ from rlox.config.composition import local_options
 from rlox.config.model import Config
 from rlox.envs.make import env_id_of
 from rlox.errors import CheckpointError, ConfigError, MemoryLimitError
-from rlox.files import require_memory_for
-from rlox.files.atomic import write_atomically
+from rlox.files import require_memory_for, write_atomically
 from rlox.ranks import RANKS, own_rank
 from rlox.training.hooks import Trainable, unit_of
 from rlox.training.parts_of_ranks import (

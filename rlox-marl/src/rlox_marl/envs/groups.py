@@ -12,12 +12,12 @@ import numpy.typing as npt
 from gymnasium import spaces
 from rlox.errors import EnvError, suggest
 from rlox.protocols import AgentGroup
-from rlox.spaces.masks import without_mask
 from rlox.spaces.rows import (
     is_nested,
     join,
     leaf_spaces,
     split,
+    without_mask,
 )
 
 __all__ = ["check_actions", "env_seeds", "group_agents", "take_action"]

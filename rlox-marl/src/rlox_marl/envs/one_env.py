@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 from rlox.errors import EnvError, suggest
-from rlox.spaces.masks import MASK_KEY, without_mask
-from rlox.spaces.rows import is_nested, leaf_spaces, split
+from rlox.spaces.rows import MASK_KEY, is_nested, leaf_spaces, split, without_mask
 
 __all__ = ["OneEnv", "Outcome", "ParallelOne", "Spaces", "TurnsOne", "read_spaces", "step_error"]
 

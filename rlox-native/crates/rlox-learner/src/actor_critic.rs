@@ -95,7 +95,7 @@ impl ActorCritic {
         Self::of([obs_dim; 2], hidden, head, head.n_deviations(), network)
     }
 
-    /// Two networks with tanh, behind an LSTM layer of so many units each: see `rlox.networks.policies`.
+    /// Two networks with tanh, behind an LSTM layer of so many units each: see `rlox.networks`.
     ///
     /// # Errors
     /// [`KernelError::Range`] for a size outside `[1, 16384]`.

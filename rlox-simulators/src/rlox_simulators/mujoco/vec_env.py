@@ -14,9 +14,9 @@ import numpy.typing as npt
 from gymnasium.utils import seeding
 from gymnasium.vector.utils import batch_space
 from rlox.config.model import Config, count
-from rlox.envs.validate import batch_of_actions
 from rlox.errors import EnvError, MissingDependencyError, requirement, suggest
 from rlox.protocols import VecEnvStep
+from rlox.spaces.rows import batch_of_actions
 
 from rlox_simulators.mujoco.simulations import Simulations
 from rlox_simulators.mujoco.task import MujocoTask

@@ -18,7 +18,8 @@ from pathlib import Path
 from signal import raise_signal
 from typing import TYPE_CHECKING, TextIO
 
-from rlox import api, registry
+from rlox import registry
+from rlox.algorithm import make
 from rlox.cli.flags import all_fields, given_options
 from rlox.cli.output import print_progress, stdout_is_broken
 from rlox.cli.places import Job, open_place
@@ -152,7 +153,7 @@ def _reason_for_processes(name: str, config: Config, options: RunOptions) -> str
     Raises:
         RloxError: the algorithm cannot be made.
     """
-    with api.make(
+    with make(
         name,
         options.env,
         config=config,

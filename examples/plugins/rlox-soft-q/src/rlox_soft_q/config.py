@@ -1,7 +1,7 @@
 """Config of soft Q-learning; importable without torch."""
 
+from rlox.config.clipped import ReplayConfig
 from rlox.config.model import ScheduleValue, positive, probability, schedule
-from rlox.config.replay import ReplayConfig
 
 __all__ = ["SoftQConfig"]
 

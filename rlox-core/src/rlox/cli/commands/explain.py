@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from rlox import api, registry
+from rlox import registry
+from rlox.algorithm import make
 from rlox.cli.commands.list import KINDS
 from rlox.cli.flags import all_fields, default_text, documentation
 from rlox.cli.output import console, print_pairs, print_table
@@ -111,7 +112,7 @@ def _documentation_of(factory: str) -> str:
 
 def _choices(algorithm: str, env: str, config: Path | None) -> dict[str, str]:
     """Return the backends that a training on ``env`` takes, and the reasons."""
-    with api.make(algorithm, env, config=config) as made:
+    with make(algorithm, env, config=config) as made:
         learner = "there is no choice" if made.learner is None else str(made.learner)
         cfg = made.config
         if not hasattr(cfg, "env_backend"):

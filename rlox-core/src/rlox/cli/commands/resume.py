@@ -10,7 +10,7 @@ import typer
 
 from rlox.cli.runs.added import Added, added_to, exit_code_of, with_options
 from rlox.errors import missing_extra
-from rlox.families import ELSEWHERE
+from rlox.registry.families import ELSEWHERE
 
 
 def resume_app() -> typer.Typer:

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rlox import api, registry
-from rlox.api import make_callbacks, make_logger
+from rlox import registry
+from rlox.algorithm import make, make_callbacks, make_logger
 from rlox.callbacks import Callback, CheckpointCallback, EvalCallback, ProgressCallback
 from rlox.cli.output import duration_text, print_pairs, print_progress, print_warning
 from rlox.cli.runs.callbacks import (
@@ -205,7 +205,7 @@ def train_in_folder(
         require_unused(options.run_dir)
     registry.algorithm_class(name)  # imports torch, which takes long enough to be interrupted
     ranks = join_ranks()
-    with api.make(name, options.env, config=config, **load_parts(options.parts)) as algorithm:
+    with make(name, options.env, config=config, **load_parts(options.parts)) as algorithm:
         if ranks is not None and ranks.rank:
             algorithm.callbacks.callbacks += [interruption := interruption or Interruption()]
             learn = partial(algorithm.train, options.total_timesteps)

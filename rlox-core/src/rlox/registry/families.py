@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["ALGORITHMS", "ELSEWHERE", "AlgorithmRow", "extra_of"]
-
 
 class AlgorithmRow(NamedTuple):
     """One algorithm of rlox's own distributions."""

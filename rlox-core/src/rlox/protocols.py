@@ -1,0 +1,647 @@
+"""Protocols between the parts of rlox (structural typing)."""
+
+from __future__ import annotations
+
+from abc import ABCMeta
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, runtime_checkable
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from rlox.nn.distributions import Distribution
+
+__all__ = [
+    "AgentGroup",
+    "DeterministicActor",
+    "DiscreteQFunction",
+    "ExplorationStrategy",
+    "MaskingVecEnv",
+    "MultiAgentObs",
+    "MultiAgentStep",
+    "MultiAgentVecEnv",
+    "OnPolicyActor",
+    "Optimizer",
+    "PrioritizedBuffer",
+    "QFunction",
+    "RecurrentActor",
+    "ReplayBuffer",
+    "ReplayBufferProtocol",
+    "SegmentedBuffer",
+    "SequenceBuffer",
+    "StatefulBuffer",
+    "StatefulVecEnv",
+    "StochasticActor",
+    "TensorEnv",
+    "VecEnv",
+    "VecEnvStep",
+]
+
+if TYPE_CHECKING:
+    ProtocolMeta = ABCMeta
+else:
+    ProtocolMeta = type(Protocol)
+
+
+class ForwardedMembers(ProtocolMeta):
+    """Metaclass of protocols that an object has if ``hasattr`` finds all members.
+
+    Since Python 3.12 ``isinstance`` passes over members that ``__getattr__`` forwards: a wrapper of
+    an env or buffer would lose its masks, its state or its priorities without a word.
+    """
+
+    def __instancecheck__(self, instance: Any) -> bool:
+        """Return whether the instance has all members, forwarded ones included."""
+        if super().__instancecheck__(instance):
+            return True
+        names = getattr(self, "__protocol_attrs__", None)  # Python 3.12 and later
+        if names is None or not getattr(self, "_is_protocol", False):
+            return False
+        return all(hasattr(instance, name) for name in names)
+
+
+class _Step(TypedDict):
+    """What every step has."""
+
+    obs: Any
+    """(N, *shape) observations to act on next; of a nested space a dict of such arrays by leaf
+    name, see :mod:`rlox.spaces.rows`."""
+    rewards: npt.NDArray[np.float64]
+    """(N,)"""
+    terminated: npt.NDArray[np.bool_]
+    """(N,) the task itself ended; no value beyond."""
+    truncated: npt.NDArray[np.bool_]
+    """(N,) a time limit or the like cut the episode; the value goes on."""
+    final_obs: Any
+    """The observations the step led to, in the form of ``obs`` and equal to it if the episode
+    goes on."""
+
+
+class VecEnvStep(_Step, total=False):
+    """What one step of N envs returns.
+
+    An env whose episode ended is reset within the step: its row of ``obs`` is the first
+    observation of the next episode, and its row of ``final_obs`` the true last observation.
+    """
+
+    lost: npt.NDArray[np.bool_]
+    """(N,) the env was lost before it made the step, and stands at the beginning of a new episode;
+    left out where none was. Its row holds nothing of an outcome: truncated, a reward of 0, and in
+    ``final_obs`` what was acted on. No learner may learn from it."""
+    life_lost: npt.NDArray[np.bool_]
+    """(N,) ``terminated`` says that a life was lost, and the same game goes on in ``obs``; left out
+    where none was. Learners take it as an end; the statistics of episodes do not."""
+
+
+@runtime_checkable
+class VecEnv(Protocol, metaclass=ForwardedMembers):
+    """N copies of one env, stepped together, each reset in the step that ends its episode."""
+
+    @property
+    def n_envs(self) -> int:
+        """Number of envs N."""
+
+    @property
+    def observation_space(self) -> gymnasium.Space[Any]:
+        """Space of one env's observation."""
+
+    @property
+    def action_space(self) -> gymnasium.Space[Any]:
+        """Space of one env's action."""
+
+    def reset_all(self, seed: int | Sequence[int] | None = None) -> Any:
+        """Reset all envs and return N observations in the form of :attr:`VecEnvStep.obs`.
+
+        Args:
+            seed: an integer s gives env i the seed s + i; a sequence gives each its own; none
+                continues every env's own stream.
+        """
+
+    def step_all(self, actions: Any) -> VecEnvStep:
+        """Step all envs with (N, ...) actions, arrays nested as the action space is."""
+
+    def close(self) -> None:
+        """Free the envs' resources."""
+
+
+@runtime_checkable
+class StatefulVecEnv(Protocol, metaclass=ForwardedMembers):
+    """A vector env whose complete state can be saved, which makes a resumed run exact.
+
+    Where only some envs take its state, it says in a text ``state_kind`` which do.
+    """
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the state of all envs; empty if there is none now, and new episodes begin."""
+
+    def set_state(self, state: dict[str, npt.NDArray[Any]]) -> None:
+        """Restore the state of all envs."""
+
+
+@runtime_checkable
+class MaskingVecEnv(Protocol, metaclass=ForwardedMembers):
+    """A vector env that says which actions are possible."""
+
+    def action_masks(self) -> npt.NDArray[np.bool_] | None:
+        """Return (N, mask_size) masks of the next actions, or ``None`` if nothing is masked.
+
+        True is a possible choice; :class:`rlox.spaces.ActionRows` lists the columns. Whether there
+        are masks is the same from the first reset on.
+        """
+
+
+@runtime_checkable
+class TensorEnv(Protocol, metaclass=ForwardedMembers):
+    """B copies of one env in tensors on a device, which are reset together.
+
+    ``rl8_ppo`` and ``rl8_recurrent_ppo`` learn from it without a copy to the host. It may have
+    ``state_dict()`` and ``load_state_dict(state)`` of arrays, which make a resumed run exact. The
+    class :class:`rlox_rl8.Env` is one to inherit from; ``rlox_rl8.vec_envs`` has the adapters from
+    and to :class:`VecEnv`.
+    """
+
+    @property
+    def num_envs(self) -> int:
+        """Number of copies B."""
+
+    @property
+    def device(self) -> Any:
+        """Torch's device of all tensors."""
+
+    @property
+    def observation_spec(self) -> Any:
+        """Torchrl's spec of one copy's observation."""
+
+    @property
+    def action_spec(self) -> Any:
+        """Torchrl's spec of one copy's action."""
+
+    @property
+    def episodes_end(self) -> bool:
+        """Whether a copy is reset in the step that ends its episode.
+
+        A step then also returns ``terminated`` and ``truncated`` (B, 1), bool, and ``final_obs``,
+        the observations that it led to.
+        """
+
+    def reset(self, *, config: dict[str, Any] | None = None) -> Any:
+        """Reset all copies and return observations (B, ...), a tensor or a ``TensorDict``.
+
+        Args:
+            config: options of this reset, such as ranges of randomised physics.
+        """
+
+    def step(self, action: Any) -> Any:
+        """Step all copies with actions (B, ...); return a ``TensorDict``.
+
+        Returns:
+            ``obs`` (B, ...) and ``rewards`` (B, 1), float32.
+        """
+
+
+@dataclass(frozen=True)
+class AgentGroup:
+    """Agents of one env with equal spaces, so that their rows fit into one array."""
+
+    name: str
+    """Key of the group's arrays."""
+    agents: tuple[str, ...]
+    """Names of the A agents, in the order of the arrays' columns."""
+    observation_space: gymnasium.Space[Any]
+    """Space of one agent's observation, without an action mask."""
+    action_space: gymnasium.Space[Any]
+    """Space of one agent's action."""
+
+
+class MultiAgentObs(TypedDict):
+    """What N envs of several agents show before the next step, by group of A agents.
+
+    The row of an agent rests (``active`` is False) if it does not act in the next step: it waits
+    for its turn, has ended, or has not joined yet. Actions for resting rows are ignored.
+    """
+
+    obs: dict[str, Any]
+    """(N, A, *shape) observations, of a nested space a dict of such arrays by leaf name. One that
+    waits for its turn has an observation; one that is not in the episode zeros, or the lowest
+    choice."""
+    active: dict[str, npt.NDArray[np.bool_]]
+    """(N, A) the agents that act in the next step; at least one in every env."""
+    masks: dict[str, npt.NDArray[np.bool_]]
+    """(N, A, mask_size) possible choices of the next actions, for the groups that are masked;
+    all True in resting rows. Which groups are masked is the same from the first reset on."""
+    state: npt.NDArray[Any] | None
+    """(N, ...) state of each env; ``None`` for an env without a state space."""
+
+
+class MultiAgentStep(MultiAgentObs):
+    """What one step of N envs of several agents returns.
+
+    An agent's end is no reset: its row rests until the episode of its env ends. An env whose
+    episode ended is reset within the step: ``obs``, ``active``, ``masks`` and ``state`` are then
+    those of the next episode, the other fields those of the step.
+    """
+
+    rewards: dict[str, npt.NDArray[np.float64]]
+    """(N, A) paid in this step. What a resting agent is paid belongs to its last action; what it
+    is paid before its first action counts in its return only."""
+    terminated: dict[str, npt.NDArray[np.bool_]]
+    """(N, A) the agent's task itself ended in this step; no value beyond."""
+    truncated: dict[str, npt.NDArray[np.bool_]]
+    """(N, A) the agent was cut off in this step, by a time limit or the like; the value goes
+    on."""
+    final_obs: dict[str, Any]
+    """The observations the step led to, in the form of ``obs``: the true last ones of agents that
+    ended, and equal to ``obs`` if the env's episode and the agent go on."""
+    final_state: npt.NDArray[Any] | None
+    """(N, ...) states the step led to; equal to ``state`` if the episode goes on."""
+    episode_ended: npt.NDArray[np.bool_]
+    """(N,) all agents of the env have ended, so the env was reset."""
+
+
+@runtime_checkable
+class MultiAgentVecEnv(Protocol, metaclass=ForwardedMembers):
+    """N copies of one env of several agents, stepped together.
+
+    The agents and their order are fixed: those that are not in an episode have resting rows.
+    """
+
+    @property
+    def n_envs(self) -> int:
+        """Number of envs N."""
+
+    @property
+    def possible_agents(self) -> tuple[str, ...]:
+        """Names of all agents, in the env's order."""
+
+    @property
+    def groups(self) -> tuple[AgentGroup, ...]:
+        """Groups of agents of equal spaces; every agent is in one."""
+
+    @property
+    def state_space(self) -> gymnasium.Space[Any] | None:
+        """Space of one env's state; ``None`` if it has none."""
+
+    def reset_all(self, seed: int | Sequence[int] | None = None) -> MultiAgentObs:
+        """Reset all envs.
+
+        Args:
+            seed: an integer s gives env i the seed s + i; a sequence gives each its own; ``None``
+                continues every env's own stream.
+        """
+
+    def step_all(self, actions: Mapping[str, Any]) -> MultiAgentStep:
+        """Step all envs.
+
+        Args:
+            actions: by group, (N, A, ...) arrays nested as the group's action space is.
+        """
+
+    def close(self) -> None:
+        """Free the envs' resources."""
+
+
+@runtime_checkable
+class ReplayBuffer(Protocol, metaclass=ForwardedMembers):
+    """What off-policy algorithms store transitions in and draw them from."""
+
+    def __len__(self) -> int:
+        """Return how many transitions can be drawn."""
+
+    def push_batch(
+        self,
+        obs: npt.ArrayLike,
+        actions: npt.ArrayLike,
+        rewards: npt.ArrayLike,
+        terminated: npt.ArrayLike,
+        truncated: npt.ArrayLike,
+        next_obs: npt.ArrayLike,
+    ) -> None:
+        """Store a copy of one vector step: row i of every array is env i's.
+
+        Args:
+            obs: (N, *shape) observations acted on; of a nested space the rows of
+                :mod:`rlox.replay.codecs`.
+            actions: (N,) int64, or (N, act_dim) float32 in [-1, 1].
+            rewards: (N,)
+            terminated: (N,) bool, the task itself ended.
+            truncated: (N,) bool, the episode was cut.
+            next_obs: (N, *shape) what the step led to, never the next episode's first observation.
+        """
+
+    def sample(self, batch_size: int) -> Mapping[str, npt.NDArray[Any]]:
+        """Draw B transitions.
+
+        Returns:
+            ``obs`` and ``next_obs`` (B, *shape), ``actions`` (B, 1) or (B, act_dim), ``rewards``
+            (B,) float32, ``terminated`` (B,) bool. A buffer of several steps adds, any other may,
+            ``discounts`` (B,) float32, what the value of ``next_obs`` counts (γᵏ after k steps, 0
+            if the task ended). Any may add ``weights`` (B,) float32 of the transitions' losses,
+            and ``indices`` (B,) for :meth:`PrioritizedBuffer.update_priorities`.
+        """
+
+
+@runtime_checkable
+class ReplayBufferProtocol(Protocol, metaclass=ForwardedMembers):
+    """A buffer that stores one transition at a time; off-policy algorithms take it too.
+
+    One :class:`ReplayBuffer` is asked less often.
+    """
+
+    def __len__(self) -> int:
+        """Return how many transitions can be drawn."""
+
+    def push(
+        self,
+        obs: npt.NDArray[Any],
+        action: Any,
+        reward: float,
+        terminated: bool,
+        truncated: bool,
+        next_obs: npt.NDArray[Any],
+    ) -> None:
+        """Store a transition, a row of those of :meth:`ReplayBuffer.push_batch`."""
+
+    def sample(self, batch_size: int, seed: int) -> Mapping[str, npt.NDArray[Any]]:
+        """Draw what :meth:`ReplayBuffer.sample` does, by a seed; ``seed`` may be left out."""
+
+
+@runtime_checkable
+class PrioritizedBuffer(Protocol, metaclass=ForwardedMembers):
+    """A replay buffer that draws in proportion to priorities."""
+
+    def update_priorities(self, indices: Any, priorities: npt.ArrayLike) -> None:
+        """Give the transitions ``indices`` (B,) of a batch new priorities (B,)."""
+
+    def set_beta(self, beta: float) -> None:
+        """Set the exponent β in [0, 1] of the weights that correct for the priorities."""
+
+
+@runtime_checkable
+class StatefulBuffer(Protocol, metaclass=ForwardedMembers):
+    """A replay buffer that can be saved in a checkpoint.
+
+    One that grows large is a :class:`SegmentedBuffer` too.
+    """
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Return a copy of all that decides how the buffer goes on."""
+
+    def set_state(self, state: dict[str, npt.NDArray[Any]]) -> None:
+        """Go on exactly from a :meth:`state`."""
+
+
+@runtime_checkable
+class SegmentedBuffer(Protocol, metaclass=ForwardedMembers):
+    """A buffer of which a checkpoint writes only the rows that changed.
+
+    Its rows are in numbered slots: a ring's by position; a buffer of several streams numbers them
+    as it likes, and slots that hold nothing may have any contents. Its :meth:`state` is
+    ``{**rest(), **rows(0, n)}`` with all n slots.
+    """
+
+    def changed_rows(self, since: int) -> tuple[int, int, Sequence[tuple[int, int]]]:
+        """Return which rows may have changed since an older call.
+
+        Args:
+            since: the mark that the older call returned; 0 stands for the beginning, from which on
+                all rows have changed.
+
+        Returns:
+            A mark of this moment, which is positive if there are rows; the number of slots; and
+            ranges of slots, (start, stop) each, that have every row that was written, overwritten
+            or updated since. After :meth:`set_state` all have changed.
+        """
+
+    def rows(self, start: int, stop: int) -> dict[str, npt.NDArray[Any]]:
+        """Return a copy of the rows in the slots from ``start`` to ``stop``, as (n, ...) arrays.
+
+        Raises:
+            ValueError: there are no such slots.
+        """
+
+    def rest(self) -> dict[str, Any]:
+        """Return a copy of the part of the state that is not in rows, which every save writes."""
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Return a copy of everything that decides how the buffer goes on."""
+
+    def set_state(self, state: dict[str, npt.NDArray[Any]]) -> None:
+        """Go on exactly from a :meth:`state`."""
+
+
+@runtime_checkable
+class SequenceBuffer(Protocol, metaclass=ForwardedMembers):
+    """Stores one stream of rows per env, and samples sequences of consecutive rows.
+
+    World models and recurrent value functions learn from sequences. A row is an observation with
+    what led to it: the action before, the reward that it paid, and where in its episode it is. The
+    last observation of an episode has a row of its own, so that streams of envs in step differ in
+    length.
+    """
+
+    def push(self, rows: Mapping[str, npt.ArrayLike], envs: npt.ArrayLike) -> None:
+        """Append one row to the streams of some envs.
+
+        Args:
+            rows: arrays (M, ...) by field: observations by leaf name (images as uint8), ``action``,
+                ``reward``, ``is_first``, ``is_last``, ``is_terminal``, and the declared fields,
+                such as the state of a recurrent model after the row.
+            envs: (M,) whose streams they continue.
+
+        Raises:
+            ValueError: a field is missing, unknown or of another shape.
+        """
+
+    def sample(self, batch_size: int, length: int, seed: int | None = None) -> dict[str, Any]:
+        """Return sequences of consecutive rows of one stream each.
+
+        Args:
+            batch_size: number of sequences B.
+            length: rows T of each, after the context.
+            seed: fixes the draw; ``None`` continues the buffer's own stream.
+
+        Returns:
+            Arrays (B, T + 1, ...) by field, of which row 0 is the context: the row before the
+            sequence, whose declared fields a model starts from. ``indices`` (B, T + 1) say which
+            rows they are.
+
+        Raises:
+            ValueError: no stream has T + 1 rows yet.
+        """
+
+    def update(self, indices: npt.ArrayLike, fields: Mapping[str, npt.ArrayLike]) -> None:
+        """Write declared fields of rows back; rows that were overwritten since are left alone.
+
+        Args:
+            indices: (B, T) as :meth:`sample` returned them.
+            fields: arrays (B, T, ...) of some of the declared fields.
+        """
+
+    def state(self) -> dict[str, Any]:
+        """Return everything that decides later samples, as arrays and plain values."""
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Restore what :meth:`state` returned."""
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+
+
+@runtime_checkable
+class OnPolicyActor(Protocol):
+    """A policy with a value estimate; any ``torch.nn.Module`` with these methods will do.
+
+    Observations of a nested space are tensors by leaf name, see :mod:`rlox.spaces.rows`.
+
+    If the env masks actions, all methods that take or return actions get one more argument,
+    ``action_masks``, a bool tensor (B, mask_size). A further method ``evaluate_actions(obs,
+    actions)`` may return log-probabilities, entropies and values in one pass, and
+    ``act_with_value(obs)`` may sample actions and return them, log-probabilities and values in one
+    pass: rollouts then keep these values, where they otherwise compute them all at the end.
+    """
+
+    def get_action_and_logprob(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Sample actions (B, ...) for observations (B, *shape), with log-probabilities (B,)."""
+
+    def get_value(self, obs: Tensor) -> Tensor:
+        """Return state values (B,)."""
+
+    def get_logprob_and_entropy(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities (B,) of given actions and the distribution's entropies (B,)."""
+
+    def deterministic(self, obs: Tensor) -> Tensor:
+        """Return the mode of the action distribution (B, ...)."""
+
+
+@runtime_checkable
+class RecurrentActor(Protocol):
+    """A policy and a value estimate with a memory; any ``torch.nn.Module`` with these will do.
+
+    The memory is one row per env, which is 0 where an episode begins. Masks and observations of
+    nested spaces are as in :class:`OnPolicyActor`.
+    """
+
+    state_size: int
+    """Length of a row of the memory."""
+
+    def step(
+        self, obs: Tensor, state: Tensor, action_masks: Tensor | None = None
+    ) -> tuple[Distribution, Tensor, Tensor]:
+        """Return distributions of N actions, values (N,) and the next state (N, state_size)."""
+
+    def evaluate_actions(
+        self,
+        obs: Tensor,
+        actions: Tensor,
+        action_masks: Tensor | None = None,
+        *,
+        state: Tensor,
+        episode_starts: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return log-probabilities, entropies and values, each (T*n,), of n sequences of T steps.
+
+        Args:
+            obs: T*n observations, step 0 of all sequences first.
+            actions: theirs.
+            action_masks: (T*n, mask_size) bool; ``None`` masks nothing.
+            state: (n, state_size) before the sequences.
+            episode_starts: (T*n,) bool, whether an episode begins with the observation.
+        """
+
+
+@runtime_checkable
+class StochasticActor(Protocol):
+    """SAC's policy; any ``torch.nn.Module`` with these methods will do.
+
+    Actions are in [-1, 1]; ``sample`` may be called ``get_action_and_logprob``.
+    """
+
+    def sample(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Sample actions (B, act_dim), differentiably, with their log-probabilities (B,)."""
+
+    def deterministic(self, obs: Tensor) -> Tensor:
+        """Return the actions (B, act_dim) to take if nothing is explored."""
+
+
+@runtime_checkable
+class DeterministicActor(Protocol):
+    """TD3's and DDPG's policy; any ``torch.nn.Module`` will do that is called with observations.
+
+    If it has a method ``deterministic``, that is called.
+    """
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Return actions (B, act_dim) in [-1, 1]."""
+
+
+@runtime_checkable
+class QFunction(Protocol):
+    """SAC's and TD3's critics; any ``torch.nn.Module`` called with observations and actions."""
+
+    def __call__(self, obs: Tensor, actions: Tensor) -> Tensor:
+        """Return values (K, B) of K critics for actions (B, act_dim) in [-1, 1]."""
+
+
+@runtime_checkable
+class DiscreteQFunction(Protocol):
+    """DQN's network; any ``torch.nn.Module`` that is called with observations."""
+
+    def __call__(self, obs: Tensor) -> Tensor:
+        """Return action values (B, A), or (B, A, n) logits of atoms or quantiles."""
+
+
+@runtime_checkable
+class ExplorationStrategy(Protocol):
+    """Changes the actions that a policy chose before the envs take them."""
+
+    def explore(
+        self, actions: npt.NDArray[Any], episode_start: npt.NDArray[np.bool_], step: int
+    ) -> npt.NDArray[Any]:
+        """Return the actions to take.
+
+        Args:
+            actions: (N,) int64, or (N, act_dim) float32 in [-1, 1], as what is returned is then.
+            episode_start: (N,) whether env i begins an episode.
+            step: env steps done.
+        """
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what changes from step to step, but for streams that the algorithm gave."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+
+
+@runtime_checkable
+class Optimizer(Protocol):
+    """Moves the parameters of a module; see :class:`rlox.nn.FlatOptimizer`.
+
+    Gradients of several losses, or of several ranks, add up between :meth:`backward` and
+    :meth:`apply`.
+    """
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradient of ``loss``, a scalar, to the gradients since the last step."""
+
+    def apply(self, learning_rate: float | None = None) -> None:
+        """Clip the gradients, take one step down them and drop them.
+
+        ``None`` takes the learning rate that a scheduler of torch has written.
+        """
+
+    def require_views(self) -> None:
+        """Raise a RuntimeError if steps would not reach the module's parameters."""
+
+    def is_finite(self) -> bool:
+        """Return whether all parameters are finite."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the optimiser keeps, as arrays."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
