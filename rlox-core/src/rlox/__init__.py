@@ -94,33 +94,6 @@ _SUBMODULES = (
 )  # fmt: skip
 """Submodules that the documents use as attributes."""
 
-_KERNELS = (
-    "HerReplayBuffer",
-    "OfflineDatasetBuffer",
-    "PrioritizedReplayBuffer",
-    "ReplayBuffer",
-    "RunningMeanStd",
-    "SequenceReplayBuffer",
-    "compute_batch_group_advantages",
-    "compute_batch_token_kl",
-    "compute_batch_token_kl_schulman",
-    "compute_discounted_returns",
-    "compute_gae",
-    "compute_gae_batched",
-    "compute_gae_batched_f32",
-    "compute_group_advantages",
-    "compute_lambda_returns",
-    "compute_n_step_returns",
-    "compute_token_kl",
-    "compute_token_kl_schulman",
-    "compute_vtrace",
-    "get_num_threads",
-    "normalize_advantages",
-    "pack_sequences",
-    "set_num_threads",
-)
-"""Rust if it is installed, the NumPy reference otherwise."""
-
 _RUST = {
     "CandleCollector": ("rlox_candle", "candle"),
     "CartPole": ("rlox_native", "native"),
@@ -188,10 +161,6 @@ def __getattr__(name: str) -> Any:
         value = importlib.import_module(f"rlox.{name}")
     elif name in _MODULES:
         value = getattr(importlib.import_module(_MODULES[name]), name)
-    elif name in _KERNELS:
-        from rlox.kernels import backend
-
-        value = getattr(backend(), name)
     elif name in _RUST:
         from rlox.errors import missing_extra, unusable
         from rlox.kernels import installed
@@ -203,6 +172,10 @@ def __getattr__(name: str) -> Any:
             value = getattr(importlib.import_module(module), name)
         except ImportError as error:
             raise unusable(f"rlox.{name}", module, error) from error
+    elif name in __all__:  # a kernel: Rust if it is installed, the NumPy reference otherwise
+        from rlox.kernels import backend
+
+        value = getattr(backend(), name)
     else:
         from rlox.errors import name_clash, suggest
 

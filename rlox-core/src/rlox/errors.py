@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 __all__ = [
+    "MISFITS",
     "BackendError",
     "CheckpointError",
     "ConfigError",
@@ -34,6 +35,13 @@ __all__ = [
     "suggest",
     "unusable",
 ]
+
+
+MISFITS = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RuntimeError,
+    TypeError, ValueError,
+)  # fmt: skip
+"""What a hostile config, state or network may raise."""
 
 
 class RloxError(Exception):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlox.errors import CheckpointError, ConfigError
+from rlox.errors import MISFITS, CheckpointError, ConfigError
 
 if TYPE_CHECKING:
     import torch
@@ -200,14 +200,7 @@ class SeedStreams:
 
                 for name, torch_state in state["torch"].items():
                     self.torch(name).set_state(torch.from_numpy(np.array(torch_state)))
-        except (
-            ArithmeticError,
-            AttributeError,
-            LookupError,
-            RuntimeError,
-            TypeError,
-            ValueError,
-        ) as error:
+        except MISFITS as error:
             raise CheckpointError(f"random stream cannot be restored: {error}") from None
 
 

@@ -26,7 +26,7 @@ from safetensors.numpy import save as safetensors_bytes
 from rlox.deployment.policy import Compute, Exportable, LoadedPolicy, NumPyNetwork, PolicyData
 from rlox.deployment.policy import example as example_of
 from rlox.deployment.teams import LoadedTeam, TeamData
-from rlox.errors import CheckpointError, ConfigError, ExportError, import_extra
+from rlox.errors import MISFITS, CheckpointError, ConfigError, ExportError, import_extra
 from rlox.files import open_regular, write_atomically
 from rlox.preprocessing import Preprocessor
 from rlox.spaces import ActionRows
@@ -68,19 +68,6 @@ TEAM_FIELDS = ("agents", "groups", "remembers_rests")
 """What a file says of a team beside its policies."""
 
 Read = Callable[[PolicyData], Compute]
-
-MISFITS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    RecursionError,
-    SafetensorError,
-    TypeError,
-    ValueError,
-)
-"""What a damaged or hostile file may raise."""
 
 
 def export(algorithm: Any, path: str | Path, *, agent: str | None = None) -> None:
@@ -164,7 +151,7 @@ def load_policy(path: str | Path) -> LoadedPolicy | LoadedTeam:
         _try(policy, network)
     except CheckpointError:
         raise
-    except MISFITS as error:
+    except (SafetensorError, *MISFITS) as error:
         raise CheckpointError(f"'{path}' is no policy file or is damaged: {error!r}") from None
     return policy
 

@@ -42,11 +42,6 @@ def _vector(
     return raw.astype(dtype, copy=False)
 
 
-def _check_unit_interval(name: str, value: float) -> None:
-    if not 0.0 <= value <= 1.0:
-        raise ValueError(f"{name} must lie in [0, 1], got {value}")
-
-
 def compute_gae_time_major(
     rewards: Array,
     values: Array,
@@ -92,8 +87,8 @@ def compute_gae_time_major(
     ):
         if np.shape(array) != shape:
             raise ValueError(f"{name} must have shape {shape}, got {np.shape(array)}")
-    _check_unit_interval("gamma", gamma)
-    _check_unit_interval("lam", lam)
+    in_range("gamma", gamma, 0, 1)
+    in_range("lam", lam, 0, 1)
     terminated, truncated = np.asarray(terminated, bool), np.asarray(truncated, bool)
     advantages = np.empty(rewards.shape, dtype)
     next_value, next_advantage = np.asarray(last_values, dtype), np.zeros(rewards.shape[1], dtype)

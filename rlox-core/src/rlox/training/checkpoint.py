@@ -33,7 +33,7 @@ from safetensors.numpy import save as safetensors_bytes
 from rlox.config.composition import local_options
 from rlox.config.model import Config
 from rlox.envs.make import env_id_of
-from rlox.errors import CheckpointError, ConfigError, MemoryLimitError
+from rlox.errors import MISFITS, CheckpointError, ConfigError, MemoryLimitError
 from rlox.files import require_memory_for, write_atomically
 from rlox.ranks import RANKS, own_rank
 from rlox.training.hooks import Trainable, unit_of
@@ -64,18 +64,6 @@ __all__ = ["FORMAT_VERSION", "difference_in", "load", "read", "save", "steps_of"
 _LOG = logging.getLogger("rlox")
 
 FORMAT_VERSION = 3
-
-_MISFITS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
-"""What a hostile config or state may raise."""
 
 TrainableT = TypeVar("TrainableT", bound="Trainable")
 
@@ -155,7 +143,7 @@ def steps_of(path: str | Path) -> int:
         if type(steps) is not int or steps < 0:
             raise ValueError(f"{steps!r} steps")
         return steps
-    except _MISFITS as error:
+    except MISFITS as error:
         raise CheckpointError(f"checkpoint '{path}' has no count of steps: {error!r}") from None
 
 
@@ -199,7 +187,7 @@ def _read(path: Path, *, with_arrays: bool) -> tuple[dict[str, Any], Arrays]:
         raise
     except MemoryLimitError as error:
         raise CheckpointError(f"checkpoint '{path}' cannot be loaded: {error}") from None
-    except (SafetensorError, *_MISFITS, OSError) as error:
+    except (SafetensorError, *MISFITS, OSError) as error:
         raise CheckpointError(f"'{path}' is no rlox checkpoint or is damaged: {error}") from None
     return manifest, tensors
 
@@ -272,7 +260,7 @@ def load(
     try:
         # a file must not say which machines are connected to
         config = cls.config_class(**local_options(cls.config_class, manifest["config"]))
-    except _MISFITS as error:
+    except MISFITS as error:
         raise CheckpointError(f"checkpoint '{path}' holds no valid config: {error}") from None
     _require_sizes(config, sum(array.size for array in tensors.values()), path)
     constructor: Any = cls
@@ -292,7 +280,7 @@ def load(
             algorithm.streams.load_state_dict(state["streams"], own=goes_on_exactly(manifest))
         algorithm.load_state_dict(state["algorithm"])
         algorithm.callbacks.load_state_dict(state["callbacks"])
-    except _MISFITS as error:
+    except MISFITS as error:
         reason = str(error) if isinstance(error, CheckpointError) else repr(error)
         saved = manifest.get("env_id")
         other = f" (it was saved on the env {saved!r}, not {env!r})" if saved != env else ""

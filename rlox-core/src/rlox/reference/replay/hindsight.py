@@ -15,17 +15,12 @@ import numpy.typing as npt
 
 from rlox.reference.arrays import size as parse_size
 from rlox.reference.replay.parsing import (
-    ACT_DTYPES,
-    OBS_DTYPES,
     Array,
     convert,
     many_rows,
     one_row,
-    parse_dtype,
-    parse_shape,
-    stream,
 )
-from rlox.reference.replay.ring import NStep, Ring, SavedRing
+from rlox.reference.replay.ring import NStep, SavedRing
 
 GoalFunction = Callable[[Array, Array, dict[str, Any]], npt.ArrayLike]
 """From (M, goal_dim) achieved goals, as many desired goals and an empty dict to (M,) results."""
@@ -188,34 +183,9 @@ class HerReplayBuffer(SavedRing):
         self._strategy = goal_selection_strategy
         k = parse_size("n_sampled_goal", n_sampled_goal)
         self._chance = k / (k + 1)
-        self._ring = Ring(
-            parse_size("capacity", capacity),
-            (size,),
-            parse_shape("act_dim", act_dim),
-            parse_dtype("obs_dtype", obs_dtype, OBS_DTYPES),
-            parse_dtype("act_dtype", act_dtype, ACT_DTYPES),
-            NStep(n_envs, 1, 1.0),
+        super().__init__(
+            capacity, (size,), act_dim, obs_dtype, act_dtype, NStep(n_envs, 1, 1.0), seed
         )
-        self._rng = np.random.default_rng(seed)
-
-    @property
-    def capacity(self) -> int:
-        """How many transitions fit."""
-        return self._ring.capacity
-
-    @property
-    def n_envs(self) -> int:
-        """How many envs are stored in turn."""
-        return self._ring.steps.n_envs
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory that the buffer takes when it is full."""
-        return self._ring.nbytes
-
-    def __len__(self) -> int:
-        """Return how many transitions are stored."""
-        return self._ring.len
 
     def push(
         self,
@@ -274,9 +244,7 @@ class HerReplayBuffer(SavedRing):
             ValueError: ``batch_size`` is out of range, ``out`` does not fit, or a function of goals
                 gave something of another shape, or rewards that are not finite.
         """
-        n = parse_size("batch_size", batch_size)
-        self._ring.check_sample(out)
-        rng = self._rng if seed is None else np.random.default_rng(seed)
+        n, rng = self._prepare(batch_size, seed, out)
         slots = rng.integers(self._ring.len, size=n)
         relabelled = rng.random(n) < self._chance
         picks = rng.random(n)
@@ -317,10 +285,6 @@ class HerReplayBuffer(SavedRing):
             ValueError: a part is missing, unknown, of the wrong shape, or holds what no buffer of
                 this capacity and ``n_envs`` can; the buffer stays as it was.
         """
-        if state.keys() | {"n_envs"} != self.state().keys():
-            raise ValueError(f"state must have the keys {', '.join(self.state())}")
-        if not np.all(state["has_next_obs"]):
+        if not np.all(state.get("has_next_obs", True)):
             raise ValueError("hindsight needs the next observation of every transition")
-        rng = stream(state["rng"])
-        self._ring.set_state(state)
-        self._rng = rng
+        super().set_state(state)

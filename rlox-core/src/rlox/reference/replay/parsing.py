@@ -9,10 +9,8 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from rlox.reference.arrays import shaped
+from rlox.reference.arrays import Array, shaped
 from rlox.reference.arrays import size as parse_size
-
-Array = npt.NDArray[Any]
 
 OBS_DTYPES = ("uint8", "int32", "int64", "float32", "float64")
 ACT_DTYPES = ("float32", "int64")

@@ -11,6 +11,7 @@ from typing import Any, SupportsFloat, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
+from rlox.reference.arrays import in_range
 from rlox.reference.replay.parsing import Array, many_rows, one_row
 from rlox.reference.replay.uniform import ReplayBuffer
 
@@ -43,12 +44,6 @@ def _numbers(name: str, values: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
     if numbers.shape != shape:
         raise ValueError(f"{name} must have shape {shape}, got {numbers.shape}")
     return numbers
-
-
-def _check_exponent(name: str, value: float) -> float:
-    if not 0.0 <= value <= 1.0:
-        raise ValueError(f"{name} must lie in [0, 1], got {value}")
-    return float(value)
 
 
 class PrioritizedReplayBuffer(ReplayBuffer):
@@ -110,7 +105,8 @@ class PrioritizedReplayBuffer(ReplayBuffer):
             share_frames=share_frames,
             seed=seed,
         )
-        self._alpha, self._beta = _check_exponent("alpha", alpha), _check_exponent("beta", beta)
+        self._alpha = float(in_range("alpha", alpha, 0, 1))
+        self._beta = float(in_range("beta", beta, 0, 1))
         self._scaled = np.zeros(self._ring.capacity)  # p^α
         self._max_priority = 1.0
 
@@ -257,7 +253,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         Raises:
             ValueError: ``beta`` lies outside [0, 1].
         """
-        self._beta = _check_exponent("beta", beta)
+        self._beta = float(in_range("beta", beta, 0, 1))
 
     def rest(self) -> dict[str, Array]:
         """Return a copy of the part of :meth:`state` that every save writes, such as priorities."""
@@ -291,7 +287,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
             )
         scaled = _saved_priorities("priorities", state["priorities"], state["rewards"].shape)
         largest = float(_saved_priorities("max_priority", state["max_priority"], (1,))[0])
-        beta = _check_exponent("beta", float(state["beta"][0]))
+        beta = in_range("beta", float(state["beta"][0]), 0, 1)
         super().set_state(state)
         self._scaled[: self._ring.len] = scaled
         self._max_priority, self._beta = largest, beta

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
+import numpy.typing as npt
 
+from rlox.reference.arrays import in_range, write
 from rlox.reference.arrays import size as parse_size
-from rlox.reference.arrays import write
 from rlox.reference.replay.parsing import (
+    ACT_DTYPES,
+    OBS_DTYPES,
     UNKNOWN_NEXT_OBS,
     Array,
     PartialBatch,
     many_rows,
+    parse_dtype,
+    parse_shape,
+    stream,
     stream_words,
 )
 
@@ -38,8 +45,7 @@ class NStep:
         parse_size("n_step", self.n_step)
         if not 1 <= self.n_envs <= capacity:
             raise ValueError(f"n_envs must lie in [1, {capacity}], got {self.n_envs}")
-        if not 0.0 <= self.gamma <= 1.0:
-            raise ValueError(f"gamma must lie in [0, 1], got {self.gamma}")
+        in_range("gamma", self.gamma, 0, 1)
 
     def check_push(self, n: int) -> None:
         """Refuse the steps of some envs without those of the others."""
@@ -212,10 +218,54 @@ class Ring:
 
 
 class SavedRing:
-    """The state of a buffer over a ring, as a whole and by its rows."""
+    """A buffer over a ring: what is in it, the next batch's stream, and its state by rows."""
 
-    _ring: Ring
-    _rng: np.random.Generator
+    def __init__(
+        self,
+        capacity: SupportsIndex,
+        obs_shape: tuple[int, ...],
+        act_dim: SupportsIndex | Sequence[SupportsIndex],
+        obs_dtype: npt.DTypeLike,
+        act_dtype: npt.DTypeLike,
+        steps: NStep,
+        seed: int | None,
+    ) -> None:
+        self._ring = Ring(
+            parse_size("capacity", capacity),
+            obs_shape,
+            parse_shape("act_dim", act_dim),
+            parse_dtype("obs_dtype", obs_dtype, OBS_DTYPES),
+            parse_dtype("act_dtype", act_dtype, ACT_DTYPES),
+            steps,
+        )
+        self._rng = np.random.default_rng(seed)
+
+    @property
+    def capacity(self) -> int:
+        """How many transitions fit."""
+        return self._ring.capacity
+
+    @property
+    def n_envs(self) -> int:
+        """How many envs are stored in turn."""
+        return self._ring.steps.n_envs
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the buffer takes when it is full."""
+        return self._ring.nbytes
+
+    def __len__(self) -> int:
+        """Return how many transitions are stored."""
+        return self._ring.len
+
+    def _prepare(
+        self, batch_size: SupportsIndex, seed: int | None, out: dict[str, Array] | None
+    ) -> tuple[int, np.random.Generator]:
+        """Return the checked batch size and the stream to draw from."""
+        n = parse_size("batch_size", batch_size)
+        self._ring.check_sample(out)
+        return n, self._rng if seed is None else np.random.default_rng(seed)
 
     def truncate_episodes(self) -> None:
         """Cut the episodes that go on, as if the envs were reset: their newest step is the last.
@@ -262,6 +312,19 @@ class SavedRing:
             half.
         """
         return self.rows(0, self._ring.len) | self.rest()
+
+    def set_state(self, state: dict[str, Array]) -> None:
+        """Go on exactly from a :meth:`state`.
+
+        Raises:
+            ValueError: a part is missing, unknown, of the wrong shape, or holds what no buffer of
+                this capacity and ``n_envs`` can; the buffer stays as it was.
+        """
+        if state.keys() | {"n_envs"} != self.state().keys():
+            raise ValueError(f"state must have the keys {', '.join(self.state())}")
+        rng = stream(state["rng"])
+        self._ring.set_state(state)
+        self._rng = rng
 
 
 def follow(

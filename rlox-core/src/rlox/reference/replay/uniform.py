@@ -14,16 +14,12 @@ import numpy.typing as npt
 
 from rlox.reference.arrays import size as parse_size
 from rlox.reference.replay.parsing import (
-    ACT_DTYPES,
-    OBS_DTYPES,
     Array,
     many_rows,
     one_row,
-    parse_dtype,
     parse_shape,
-    stream,
 )
-from rlox.reference.replay.ring import NStep, Ring, SavedRing, follow
+from rlox.reference.replay.ring import NStep, SavedRing, follow
 
 
 class ReplayBuffer(SavedRing):
@@ -74,25 +70,9 @@ class ReplayBuffer(SavedRing):
                 "share_frames takes observations that are stacks of frames, frames first, got "
                 f"obs_dim {list(obs_shape)}"
             )
-        self._ring = Ring(
-            parse_size("capacity", capacity),
-            obs_shape,
-            parse_shape("act_dim", act_dim),
-            parse_dtype("obs_dtype", obs_dtype, OBS_DTYPES),
-            parse_dtype("act_dtype", act_dtype, ACT_DTYPES),
-            NStep(n_envs, n_step, gamma),
+        super().__init__(
+            capacity, obs_shape, act_dim, obs_dtype, act_dtype, NStep(n_envs, n_step, gamma), seed
         )
-        self._rng = np.random.default_rng(seed)
-
-    @property
-    def capacity(self) -> int:
-        """How many transitions fit."""
-        return self._ring.capacity
-
-    @property
-    def n_envs(self) -> int:
-        """How many envs are stored in turn."""
-        return self._ring.steps.n_envs
 
     @property
     def n_step(self) -> int:
@@ -103,15 +83,6 @@ class ReplayBuffer(SavedRing):
     def gamma(self) -> float:
         """The discount of the rewards within those steps, and of the value after them."""
         return self._ring.steps.gamma
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory that the buffer takes when it is full."""
-        return self._ring.nbytes
-
-    def __len__(self) -> int:
-        """Return how many transitions are stored."""
-        return self._ring.len
 
     def push(
         self,
@@ -204,13 +175,6 @@ class ReplayBuffer(SavedRing):
         n, rng = self._prepare(batch_size, seed, out)
         return self._ring.gather(rng.integers(self._ring.len, size=n), {}, out)
 
-    def _prepare(
-        self, batch_size: SupportsIndex, seed: int | None, out: dict[str, Array] | None
-    ) -> tuple[int, np.random.Generator]:
-        n = parse_size("batch_size", batch_size)
-        self._ring.check_sample(out)
-        return n, self._rng if seed is None else np.random.default_rng(seed)
-
     def sample_sequences(
         self,
         batch_size: SupportsIndex,
@@ -265,16 +229,3 @@ class ReplayBuffer(SavedRing):
         """Return n slots drawn as :meth:`sample` does, and the fields of all slots."""
         rng = self._rng if seed is None else np.random.default_rng(seed)
         return rng.integers(self._ring.len, size=n), self._ring.fields
-
-    def set_state(self, state: dict[str, Array]) -> None:
-        """Go on exactly from a :meth:`state`.
-
-        Raises:
-            ValueError: a part is missing, unknown, of the wrong shape, or holds what no buffer of
-                this capacity and ``n_envs`` can; the buffer stays as it was.
-        """
-        if state.keys() | {"n_envs"} != self.state().keys():
-            raise ValueError(f"state must have the keys {', '.join(self.state())}")
-        rng = stream(state["rng"])
-        self._ring.set_state(state)
-        self._rng = rng
