@@ -13,7 +13,7 @@ import pytest
 import rlox
 import rlox.testing
 from gymnasium import spaces
-from rlox.batches.unrolls import unroll_to_arrays
+from rlox.batches.rollout import unroll_to_arrays
 from rlox.callbacks import Callback
 from rlox.envs.make import make_vec_env
 from rlox.errors import ConfigError, EnvError

@@ -283,7 +283,7 @@ def run_flags(options: Any) -> Iterator[Sequence[str]]:
     """Yield flag, default and meaning of the flags that every training has."""
     import dataclasses
 
-    from rlox.cli.runs.added import added_to
+    from rlox.cli.runs.options import added_to
     from rlox.registry.table import list_algorithms
 
     names = {field.name for field in dataclasses.fields(options)}

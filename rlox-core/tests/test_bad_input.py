@@ -119,7 +119,7 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
      "too"),
     (lambda c: LoggerList(ConsoleLogger), TypeError,
      "a logger must be a rlox.logging.LoggerCallback object, got <class "
-     "'rlox.logging.console.ConsoleLogger'>; rlox.make takes names too"),
+     "'rlox.logging.files.ConsoleLogger'>; rlox.make takes names too"),
     (lambda c: ConsoleLogger(0), ValueError, "log_interval must be at least 1, got 0"),
     (lambda c: EvalCallback(eval_freq=0), ValueError, "eval_freq must be at least 1, got 0"),
     (lambda c: EvalCallback(n_eval_episodes=1.5), TypeError,

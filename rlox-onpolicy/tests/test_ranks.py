@@ -24,7 +24,7 @@ import numpy as np
 import torch
 import rlox
 from rlox.batches.rollout import estimate_advantages
-from rlox.batches.unrolls import keep_envs
+from rlox.batches.rollout import keep_envs
 from rlox.ranks import join_ranks, leave_ranks
 from rlox.rollouts import RolloutCollector
 from rlox.training.hooks import Hooks

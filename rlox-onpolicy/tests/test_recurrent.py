@@ -10,8 +10,7 @@ import pytest
 import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from rlox.batches.rollout import estimate_advantages
-from rlox.batches.unrolls import keep_envs
+from rlox.batches.rollout import estimate_advantages, keep_envs
 from rlox.errors import ConfigError
 from rlox.losses import evaluate_actions
 from rlox.protocols import RecurrentActor

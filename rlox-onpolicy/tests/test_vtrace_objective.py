@@ -11,8 +11,7 @@ import pytest
 import torch
 from gymnasium import spaces
 from rlox import kernels
-from rlox.batches.rollout import Unroll
-from rlox.batches.unrolls import join_unrolls, unroll_from_arrays, unroll_to_arrays
+from rlox.batches.rollout import Unroll, join_unrolls, unroll_from_arrays, unroll_to_arrays
 from rlox.networks.actor_critics import DiscretePolicy, make_policy
 from rlox_onpolicy.vtrace import VTraceActorCritic
 

@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlox.batches.rollout import RolloutBatch, RolloutMinibatch
-from rlox.batches.unrolls import StepRows
+from rlox.batches.rollout import RolloutBatch, RolloutMinibatch, StepRows
 from rlox.protocols import OnPolicyActor, RecurrentActor
 from rlox.ranks import RANKS
 

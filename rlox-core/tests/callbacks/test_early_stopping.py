@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.callbacks.early_stopping`."""
+"""Tests of :mod:`rlox.callbacks.evaluation`."""
 
 from __future__ import annotations
 

@@ -11,8 +11,7 @@ import pytest
 from rlox.cli.runs import callbacks
 from rlox.cli.runs.callbacks import LatestCheckpoint
 from rlox.cli.runs.folder import resume_command_of
-from rlox.cli.runs.options import RunOptions
-from rlox.cli.runs.parts import load_parts
+from rlox.cli.runs.options import RunOptions, load_parts
 from rlox.errors import ConfigError
 
 

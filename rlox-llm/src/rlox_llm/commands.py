@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rlox.cli.output import print_pairs
 from rlox.cli.runs.folder import find_checkpoint
-from rlox.cli.runs.parts import load_parts
+from rlox.cli.runs.options import load_parts
 from rlox.cli.runs.run import parts_of_run
 from rlox.errors import ConfigError
 

@@ -29,8 +29,12 @@ from typing import TYPE_CHECKING, Any, final
 import torch
 from rlox.batches.transitions import TransitionBatch
 from rlox.learners.transitions import Parts, ReplayObjective, StepResult
-from rlox.networks.defaults import EncodedCritics, EncodedPolicy, find_encoder
-from rlox.networks.policies import SquashedGaussianPolicy
+from rlox.networks.policies import (
+    EncodedCritics,
+    EncodedPolicy,
+    SquashedGaussianPolicy,
+    find_encoder,
+)
 from rlox.nn import FlatOptimizer, frozen
 from rlox.replay.algorithm import Network, ReplayAlgorithm
 from rlox.spaces.rows import map_leaves

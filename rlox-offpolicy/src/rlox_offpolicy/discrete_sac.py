@@ -31,7 +31,7 @@ from gymnasium import spaces
 from rlox.batches.transitions import TransitionBatch
 from rlox.learners.transitions import Parts, ReplayObjective, StepResult
 from rlox.networks import polyak_update
-from rlox.networks.defaults import make_discrete_critics, make_logits
+from rlox.networks.policies import make_discrete_critics, make_logits
 from rlox.nn.distributions import Categorical
 from rlox.replay.algorithm import B, Network, Outputs, ReplayAlgorithm
 from torch import Tensor

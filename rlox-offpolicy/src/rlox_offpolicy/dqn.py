@@ -35,7 +35,7 @@ from rlox.config.model import UNSET
 from rlox.errors import ConfigError
 from rlox.learners.transitions import Parts, ReplayObjective, StepResult
 from rlox.networks import polyak_update
-from rlox.networks.defaults import make_q_network
+from rlox.networks.policies import make_q_network
 from rlox.nn import FlatOptimizer, NoisyLinear, draw_noise, set_compute_dtype, silence
 from rlox.nn.layer_data import LayerData, array, chain
 from rlox.replay.algorithm import B, Network, Outputs, ReplayAlgorithm, ReplayMetrics

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from rlox.batches.unrolls import join_unrolls, on_device
+from rlox.batches.rollout import join_unrolls, on_device
 from rlox.config.composition import selection
 from rlox.config.model import resolve_config
 from rlox.envs.make import fixed_env_count

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from rlox import kernels
-from rlox.batches.rollout import RolloutBatch, Unroll, estimate_advantages
-from rlox.batches.unrolls import step_rows
+from rlox.batches.rollout import RolloutBatch, Unroll, estimate_advantages, step_rows
 from rlox.losses import evaluate_actions
 from rlox.protocols import RecurrentActor
 from rlox.spaces.rows import map_leaves

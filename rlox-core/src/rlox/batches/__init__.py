@@ -3,13 +3,10 @@
 from rlox.batches.rollout import (
     RolloutBatch,
     RolloutMinibatch,
+    StepRows,
     Unroll,
     add_values,
     estimate_advantages,
-)
-from rlox.batches.transitions import TransitionBatch
-from rlox.batches.unrolls import (
-    StepRows,
     join_unrolls,
     keep_envs,
     on_device,
@@ -17,6 +14,7 @@ from rlox.batches.unrolls import (
     unroll_from_arrays,
     unroll_to_arrays,
 )
+from rlox.batches.transitions import TransitionBatch
 
 __all__ = [
     "RolloutBatch",

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlox.callbacks.base import Callback, CallbackList, Phase
 from rlox.callbacks.checkpoint import CheckpointCallback
-from rlox.callbacks.early_stopping import EarlyStoppingCallback, Monitor
-from rlox.callbacks.evaluation import EvalCallback
+from rlox.callbacks.evaluation import EarlyStoppingCallback, EvalCallback, Monitor
 from rlox.callbacks.progress import PhaseTime, ProgressCallback, TimingCallback
 from rlox.errors import import_extra
 

@@ -20,7 +20,7 @@ COMMANDS = {
         "rlox.cli.commands.evaluate:eval_command",
         "Run a checkpoint's policy without learning.",
     ),
-    "list": ("rlox.cli.commands.list:list_command", "Show what is installed."),
+    "list": ("rlox.cli.commands.explain:list_command", "Show what is installed."),
     "explain": (
         "rlox.cli.commands.explain:explain_command",
         "Show an algorithm and all its options.",

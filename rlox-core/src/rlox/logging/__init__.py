@@ -4,8 +4,7 @@ Steps are the clock's; metric names are in the documentation's glossary.
 """
 
 from rlox.logging.base import LoggerCallback, LoggerList, Metrics, Table
-from rlox.logging.console import ConsoleLogger
-from rlox.logging.files import CsvLogger, JsonlLogger
+from rlox.logging.files import ConsoleLogger, CsvLogger, JsonlLogger
 from rlox.logging.trackers import MLflowLogger, TensorBoardLogger, WandbLogger
 
 __all__ = [

@@ -8,25 +8,23 @@ from rlox.networks.actor_critics import (
     RecurrentPolicy,
     make_policy,
 )
-from rlox.networks.defaults import (
+from rlox.networks.policies import (
+    DeterministicPolicy,
+    DiscreteQNetwork,
+    DuelingQNetwork,
     EncodedCritics,
     EncodedPolicy,
+    GaussianPolicy,
+    QNetwork,
+    SquashedGaussianPolicy,
+    TwinQNetwork,
+    ValueNetwork,
     make_critics,
     make_deterministic_policy,
     make_discrete_critics,
     make_logits,
     make_q_network,
     make_squashed_gaussian,
-)
-from rlox.networks.policies import (
-    DeterministicPolicy,
-    DiscreteQNetwork,
-    DuelingQNetwork,
-    GaussianPolicy,
-    QNetwork,
-    SquashedGaussianPolicy,
-    TwinQNetwork,
-    ValueNetwork,
     polyak_update,
 )
 from rlox.networks.predict import (

@@ -12,8 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from rlox.batches.rollout import RolloutBatch, Unroll, estimate_advantages
-from rlox.batches.unrolls import keep_envs
+from rlox.batches.rollout import RolloutBatch, Unroll, estimate_advantages, keep_envs
 from rlox.config.composition import Selection
 from rlox.envs.gymnasium import Vectorization
 from rlox.envs.running import RunningEnvs

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 import typer
 from rlox import registry
 from rlox.cli.commands.train import RUN_PARAMETERS
-from rlox.cli.runs.added import with_options
 from rlox.cli.runs.folder import RunFolder
-from rlox.cli.runs.options import RunOptions
+from rlox.cli.runs.options import RunOptions, with_options
 from rlox.config.model import resolve_config
 from rlox.config.presets import full_name, list_presets
 from rlox.errors import ConfigError, import_extra

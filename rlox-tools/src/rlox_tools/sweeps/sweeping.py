@@ -25,8 +25,7 @@ from rlox.cli.output import print_progress, stdout_is_broken
 from rlox.cli.places import Job, open_place
 from rlox.cli.runs.callbacks import HANG_UP, Interruption
 from rlox.cli.runs.folder import RunFolder, require_unused, resume_command_of
-from rlox.cli.runs.options import RunOptions
-from rlox.cli.runs.parts import code_parts, load_parts
+from rlox.cli.runs.options import RunOptions, code_parts, load_parts
 from rlox.cli.runs.run import resume_in_folder, train_in_folder
 from rlox.config.files import to_yaml
 from rlox.errors import ConfigError

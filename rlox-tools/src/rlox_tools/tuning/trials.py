@@ -15,8 +15,7 @@ from optuna.storages.journal import JournalFileBackend
 from rlox.callbacks import EvalCallback
 from rlox.cli.output import print_pairs, print_progress, print_table
 from rlox.cli.runs.callbacks import ending_signals
-from rlox.cli.runs.options import RunOptions
-from rlox.cli.runs.parts import load_parts
+from rlox.cli.runs.options import RunOptions, load_parts
 from rlox.config.files import to_yaml
 from rlox.config.model import Config
 from rlox.errors import ConfigError, RunError

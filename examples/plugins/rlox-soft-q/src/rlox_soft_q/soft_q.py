@@ -18,7 +18,7 @@ from gymnasium import spaces
 from rlox.batches.transitions import TransitionBatch
 from rlox.learners.transitions import Parts, ReplayObjective, StepResult
 from rlox.networks import polyak_update
-from rlox.networks.defaults import make_q_network
+from rlox.networks.policies import make_q_network
 from rlox.nn.distributions import Categorical
 from rlox.replay.algorithm import Network, ReplayAlgorithm, ReplayMetrics
 from torch import Tensor

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rlox.cli.runs.added import Added, added_to, exit_code_of, with_options
+from rlox.cli.runs.options import Added, added_to, exit_code_of, with_options
 from rlox.errors import missing_extra
 from rlox.registry.families import ELSEWHERE
 

@@ -11,9 +11,7 @@ from typer.core import TyperGroup
 
 from rlox import registry
 from rlox.cli.flags import GroupedCommand, flags_of, given_options
-from rlox.cli.runs.added import added_to, exit_code_of, with_options
-from rlox.cli.runs.options import RunOptions
-from rlox.cli.runs.parts import part_parameters
+from rlox.cli.runs.options import RunOptions, added_to, exit_code_of, part_parameters, with_options
 from rlox.config.model import Config, resolve_config
 from rlox.config.presets import full_name, list_presets
 from rlox.errors import ConfigError, PluginConflictError, PluginWarning, RloxError

@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlox.cli.runs.parts import code_parts
+from rlox.cli.runs.options import code_parts
 from rlox.config.composition import local_options
 from rlox.config.files import read_mapping
 from rlox.errors import CheckpointError, ConfigError

@@ -1,15 +1,103 @@
-"""Run options of ``rlox train`` beyond the algorithm's config."""
+"""Options of ``rlox train`` and ``rlox resume`` beyond the config; parts, and plugins' options."""
 
 import dataclasses
+import importlib
+import inspect
 import re
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from pydantic import TypeAdapter, ValidationError
 
-from rlox.cli.runs.parts import flag_of, is_code
-from rlox.errors import ConfigError
+from rlox.errors import ConfigError, PluginWarning, RloxError
+from rlox.registry.table import get_registry
+
+HELP = {
+    "dataset": "dataset to learn from, for algorithms that need one: a file or minari:<id>; "
+    "stream: before it keeps it out of memory",
+    "policy": "policy to evaluate: a file that `rlox export` wrote",
+    "model": "language model to train: a folder that transformers saved",
+    "ref_model": "reference that the model is held to: a folder; left out: the model as it is now",
+    "reward_fn": "function that rewards completions",
+    "preference_fn": "function that picks the better of two completions",
+}
+"""Meanings of the parts that rlox's own families name."""
+
+
+def is_code(name: str) -> bool:
+    """Return whether a part is a function, which a file must not name."""
+    return name.endswith("_fn")
+
+
+def flag_of(name: str) -> str:
+    """Return the flag of a part, ``--reward`` of ``reward_fn``."""
+    return f"--{name.removesuffix('_fn').replace('_', '-')}"
+
+
+def part_parameters(needs: Iterable[str], takes: Iterable[str]) -> list[inspect.Parameter]:
+    """Return keyword parameters that typer makes flags of.
+
+    Args:
+        needs: names of the parts that must be given.
+        takes: names of those that may be.
+    """
+    required = set(needs)
+    parameters = []
+    for name in dict.fromkeys([*needs, *takes]):
+        if name == "env":
+            continue
+        metavar = "MODULE:FUNCTION" if is_code(name) else "NAME"
+        option = typer.Option(
+            flag_of(name), help=HELP.get(name, name.replace("_", " ")), metavar=metavar
+        )
+        parameters.append(
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if name in required else None,
+                annotation=Annotated[str if name in required else str | None, option],
+            )
+        )
+    return parameters
+
+
+def load_parts(parts: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the texts of parts stand for: functions imported, other texts as they are.
+
+    The working directory is searched for modules, as ``python -m`` does.
+
+    Raises:
+        ConfigError: a text names no function that can be imported.
+    """
+    return {name: _function(name, text) if is_code(name) else text for name, text in parts.items()}
+
+
+def _function(name: str, text: str) -> Any:
+    module, _, attribute = text.partition(":")
+    flag = flag_of(name)
+    if not module or not attribute:
+        raise ConfigError(f"{flag} must look like module:function, got '{text}'")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"{flag} {text}: there is no module '{error.name}'") from None
+    except AttributeError:
+        raise ConfigError(f"{flag} {text}: '{module}' has no '{attribute}'") from None
+    if not callable(found):
+        raise ConfigError(f"{flag} {text}: it cannot be called, it is {type(found).__name__}")
+    return found
+
+
+def code_parts(parts: Mapping[str, str]) -> list[str]:
+    """Return the flags that give the functions again, for the command that resumes a run."""
+    return [word for name, text in parts.items() if is_code(name) for word in (flag_of(name), text)]
+
 
 NOT_RESUMED = ("config", "preset", "run_dir", "ray", "quiet")
 """Run options that say nothing about the training."""
@@ -90,7 +178,7 @@ class RunOptions:
     ] = "30s"
     quiet: Annotated[bool, typer.Option("--quiet", help="show no progress")] = False
     parts: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Parts of the algorithm besides the env, as text; see :mod:`rlox.cli.runs.parts`."""
+    """Parts of the algorithm besides the env, as text; see :mod:`rlox.cli.runs.options`."""
 
     def __post_init__(self) -> None:
         _ = self.checkpoint_steps  # raises
@@ -166,3 +254,58 @@ class RunOptions:
         except ValidationError as error:
             reason = error.errors()[0]["msg"]
             raise ConfigError(f"the run's options are damaged: {reason}") from None
+
+
+Added = list[tuple[Callable[..., int | None], list[inspect.Parameter]]]
+"""Functions, each with the parameters that are its options."""
+
+
+def added_to(command: Literal["train", "resume"], taken: Iterable[str]) -> Added:
+    """Return the functions and options that plugins add to a command.
+
+    A function is left out with a warning if it cannot be imported, or if one of its options has the
+    name of another.
+
+    Args:
+        command: its name.
+        taken: names of its own options.
+    """
+    names, found = set(taken), []
+    for registration in get_registry().usable("rlox_run_options"):
+        try:
+            function = registration.load(command)
+            parameters = inspect.signature(function, eval_str=True).parameters.values()
+            options = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+            if twice := sorted(names & {p.name for p in options}):
+                raise registration.broken(f"'rlox {command}' has an option '{twice[0]}' already")
+        except RloxError as error:
+            warnings.warn(str(error), PluginWarning, stacklevel=2)
+            continue
+        names |= {p.name for p in options}
+        found.append((function, options))
+    return found
+
+
+def exit_code_of(added: Added, values: Mapping[str, Any], *arguments: Any) -> int | None:
+    """Return the exit code of the first function that takes the run over; ``None``: none does.
+
+    Args:
+        added: what plugins add.
+        values: of all options, by name.
+        arguments: of the functions.
+    """
+    for function, options in added:
+        code = function(*arguments, **{p.name: values[p.name] for p in options})
+        if code is not None:
+            return code
+    return None
+
+
+def with_options(
+    command: Callable[..., None], parameters: Iterable[inspect.Parameter]
+) -> Callable[..., None]:
+    """Give a function the signature that typer reads, and return it."""
+    found = list(parameters)
+    command.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in found}
+    return command

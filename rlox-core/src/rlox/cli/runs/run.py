@@ -32,8 +32,7 @@ from rlox.cli.runs.folder import (
     require_unused,
     resume_command_of,
 )
-from rlox.cli.runs.options import RunOptions
-from rlox.cli.runs.parts import is_code, load_parts
+from rlox.cli.runs.options import RunOptions, is_code, load_parts
 from rlox.errors import CheckpointError, ConfigError, RunError
 from rlox.ranks import join_ranks
 from rlox.training import checkpoint

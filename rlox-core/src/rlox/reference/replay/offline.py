@@ -16,7 +16,7 @@ from rlox.reference.replay.parsing import (
     stream,
     stream_words,
 )
-from rlox.reference.replay.uniform import ReplayBuffer
+from rlox.reference.replay.ring import ReplayBuffer
 
 EPSILON = 1e-3
 """Added to the deviations that observations are divided by."""

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from rlox.reference.arrays import in_range
 from rlox.reference.replay.parsing import Array, many_rows, one_row
-from rlox.reference.replay.uniform import ReplayBuffer
+from rlox.reference.replay.ring import ReplayBuffer
 
 MAX_PRIORITY = float(np.finfo(np.float32).max)
 MIN_PRIORITY = 1e-6

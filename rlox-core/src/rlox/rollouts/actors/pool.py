@@ -12,8 +12,8 @@ from typing import Any, Literal, Protocol
 
 import numpy.typing as npt
 
-from rlox.batches.rollout import Unroll
-from rlox.batches.unrolls import (
+from rlox.batches.rollout import (
+    Unroll,
     moments_from_arrays,
     moments_to_arrays,
     unroll_from_arrays,

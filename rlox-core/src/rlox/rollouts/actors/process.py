@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from rlox.batches.rollout import Unroll
-from rlox.batches.unrolls import unroll_from_arrays, unroll_to_arrays
+from rlox.batches.rollout import Unroll, unroll_from_arrays, unroll_to_arrays
 from rlox.envs.workers.arena import register_here, spec_to_send
 from rlox.envs.workers.process import MakeWorker, Supervisor, Worker, WorkerProcess
 from rlox.errors import WorkerLostError
