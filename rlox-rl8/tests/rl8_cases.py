@@ -118,7 +118,7 @@ def made(package: str, kind: str, discrete: bool, **options: Any) -> Any:
     }  # fmt: skip
     if kind == KINDS[1]:
         given |= {"seq_len": SEQUENCE, "seqs_per_state_reset": HORIZON // SEQUENCE}
-    if package == "rlox_rl8":
+    if package == "rlox.rl8":
         given["backend"] = BACKEND
     return getattr(algorithms, kind)(**{**given, **options}).build(line(env.Env, discrete))
 

@@ -84,7 +84,7 @@ def test_memories_run_in_single_precision_where_there_are_none_in_half(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As on processors without AVX-512, where torch fails at an LSTM in bfloat16."""
-    monkeypatch.setattr("rlox_rl8.models.defaults._has_half_lstm", lambda: False)
+    monkeypatch.setattr("rlox_rl8.models._has_half_lstm", lambda: False)
     algorithm, (found,) = trained(
         RecurrentAlgorithmConfig, DiscreteDummyEnv, rounds=1, device="cpu", enable_amp=True
     )

@@ -46,7 +46,7 @@ def test_every_case_has_numbers() -> None:
 @pytest.mark.parametrize("name", cases.CASES)
 def test_numbers_are_those_of_rl8(name: str) -> None:
     """Buffers, losses, weights, windows, schedules and conditions."""
-    near(cases.CASES[name]("rlox_rl8"), NUMBERS[name], name)
+    near(cases.CASES[name]("rlox.rl8"), NUMBERS[name], name)
 
 
 FASTEST = ("defaults", "accumulated minibatches", "divergence later", "states across horizons")
@@ -58,4 +58,4 @@ def test_numbers_of_the_fastest_backend_are_those_of_rl8(
 ) -> None:
     """The same, whatever is installed beside torch."""
     monkeypatch.setattr(cases, "BACKEND", "auto")
-    near(cases.CASES[name]("rlox_rl8"), NUMBERS[name], name)
+    near(cases.CASES[name]("rlox.rl8"), NUMBERS[name], name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from typing import Any
 
@@ -20,8 +21,9 @@ SUBMODULES = (
 try:
     _home: Any = importlib.import_module(HOME)
     for _name in SUBMODULES:
-        # `import rlox.rl8.env` finds the family's own module
-        sys.modules[f"{__name__}.{_name}"] = importlib.import_module(f"{HOME}.{_name}")
+        # `import rlox.rl8.env` finds the family's own module, which may be a package of rl8's
+        _place = re.sub(r"(nn\.modules|trainers)\..*", r"\1", _name)
+        sys.modules[f"{__name__}.{_name}"] = importlib.import_module(f"{HOME}.{_place}")
 except ModuleNotFoundError as error:
     raise missing_extra("rlox.rl8", "rl8") from error
 

@@ -232,7 +232,7 @@ REPLACED: dict[str, dict[str, str]] = {
         "TorchDistributionWrapper.logp": "",
         "TorchDistributionWrapper.entropy": "",
     },
-    "rlox_rl8.models.defaults": {
+    "rlox_rl8.models": {
         **dict.fromkeys(
             (
                 "DefaultDiscreteModel",

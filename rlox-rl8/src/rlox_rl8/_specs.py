@@ -8,6 +8,7 @@ import multiprocessing
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
 @contextmanager
@@ -32,3 +33,12 @@ with _same_start_method():
     from torchrl.data import MultiCategorical as MultiCategorical
     from torchrl.data import TensorSpec as TensorSpec
     from torchrl.data import Unbounded as Unbounded
+
+
+def kind_of(spec: Any) -> Any:
+    """Return which of the classes above a spec is of; ``None`` of another.
+
+    The order matters, as switches and choices of unequal numbers derive from ``Categorical``.
+    """
+    kinds = (Composite, Binary, MultiCategorical, Categorical, Bounded, Unbounded)
+    return next((kind for kind in kinds if isinstance(spec, kind)), None)

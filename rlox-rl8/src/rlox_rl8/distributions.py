@@ -10,12 +10,7 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor, nn
 
-from rlox_rl8._specs import Binary as BinarySpec
-from rlox_rl8._specs import Bounded as BoundedSpec
-from rlox_rl8._specs import Categorical as CategoricalSpec
-from rlox_rl8._specs import MultiCategorical as MultiCategoricalSpec
-from rlox_rl8._specs import TensorSpec
-from rlox_rl8._specs import Unbounded as UnboundedSpec
+from rlox_rl8 import _specs as specs
 
 __all__ = [
     "Bernoulli",
@@ -42,27 +37,26 @@ class Distribution(ABC):
         self.model = model
 
     @staticmethod
-    def default_dist_cls(action_spec: TensorSpec, /) -> type[Distribution]:
+    def default_dist_cls(action_spec: specs.TensorSpec, /) -> type[Distribution]:
         """Return the class for a spec of actions.
 
         Raises:
             TypeError: there is none; pass ``distribution_cls=``.
         """
-        # torchrl's specs of switches and of choices of unequal numbers derive from Categorical
-        for spec_cls, distribution_cls in (
-            (BinarySpec, Bernoulli),
-            (MultiCategoricalSpec, MultiCategorical),
-            (CategoricalSpec, Categorical),
-            (BoundedSpec, BoundedBeta),
-        ):
-            if isinstance(action_spec, spec_cls):
-                return distribution_cls
-        if isinstance(action_spec, UnboundedSpec):
-            return Normal
-        raise TypeError(
-            f"actions of {type(action_spec).__name__} have no default distribution; "
-            "pass distribution_cls="
-        )
+        defaults: dict[Any, type[Distribution]] = {
+            specs.Binary: Bernoulli,
+            specs.MultiCategorical: MultiCategorical,
+            specs.Categorical: Categorical,
+            specs.Bounded: BoundedBeta,
+            specs.Unbounded: Normal,
+        }
+        kind = specs.kind_of(action_spec)
+        if kind not in defaults:
+            raise TypeError(
+                f"actions of {type(action_spec).__name__} have no default distribution; "
+                "pass distribution_cls="
+            )
+        return defaults[kind]
 
     @abstractmethod
     def deterministic_sample(self) -> Any:

@@ -13,14 +13,9 @@ from rlox.nn.layer_data import LayerData, array, chain, layer_data, linear, mode
 from rlox.spaces.rows import is_nested, leaf_spaces
 from torch import nn
 
-from rlox_rl8._specs import Binary, Bounded, Categorical, MultiCategorical
+from rlox_rl8 import _specs as specs
+from rlox_rl8 import models
 from rlox_rl8.distributions import Distribution
-from rlox_rl8.models.defaults import (
-    DefaultContinuousModel,
-    DefaultContinuousRecurrentModel,
-    DefaultDiscreteModel,
-    DefaultDiscreteRecurrentModel,
-)
 from rlox_rl8.spaces import space_of
 from rlox_rl8.vec_envs import VecTensorEnv
 
@@ -28,8 +23,7 @@ __all__ = ["describe_policy"]
 
 Space = gymnasium.Space[Any]
 
-PERCEPTRONS = (DefaultDiscreteModel, DefaultContinuousModel)
-RECURRENT = (DefaultDiscreteRecurrentModel, DefaultContinuousRecurrentModel)
+RECURRENT = (models.DefaultDiscreteRecurrentModel, models.DefaultContinuousRecurrentModel)
 
 
 def describe_policy(name: str, agent: Any) -> PolicyData:
@@ -48,7 +42,7 @@ def describe_policy(name: str, agent: Any) -> PolicyData:
     policy, env = agent.policy, agent.env
     model = policy.model
     usual = policy.distribution_cls is Distribution.default_dist_cls(policy.action_spec)
-    if type(model) not in PERCEPTRONS + RECURRENT or not usual or model.head.kind is Bounded:
+    if type(model) not in models.DEFAULTS or not usual or model.head.kind is specs.Bounded:
         raise ExportError(
             f"{type(model).__name__} with {policy.distribution_cls.__name__} cannot be described "
             "in a policy file; the default models with their default distributions can, but for "
@@ -102,11 +96,11 @@ def _memory(lstm: nn.LSTM) -> LayerData:
 
 def _head(head: Any, policy: Any, space: Space) -> list[LayerData]:
     kind, spec = head.kind, policy.action_spec
-    if kind not in (Binary, Categorical, MultiCategorical):
+    if kind is specs.Unbounded:
         return [linear(head.linear), {"layer": "first_half"}, mode(space)]
-    choices = spec.nvec.tolist() if kind is MultiCategorical else [int(spec.n)] * head.actions
+    choices = spec.nvec.tolist() if kind is specs.MultiCategorical else [int(spec.n)] * head.actions
     part = {"kind": "choices", "sizes": choices}
-    if kind is Binary:
+    if kind is specs.Binary:
         part = {"kind": "binary", "sizes": [1] * head.actions}
     plain = isinstance(space, spaces.Discrete)
     return [linear(head.linear), {"layer": "mode", "parts": [part], "plain": plain}]

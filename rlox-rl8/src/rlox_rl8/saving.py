@@ -14,16 +14,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as tensors_bytes
 
+from rlox_rl8 import _specs as specs
 from rlox_rl8 import distributions, models
-from rlox_rl8._specs import (
-    Binary,
-    Bounded,
-    Categorical,
-    Composite,
-    MultiCategorical,
-    TensorSpec,
-    Unbounded,
-)
 
 __all__ = ["read_policy", "write_policy"]
 
@@ -135,39 +127,35 @@ def _known(module: Any, name: str, what: str, path: Any) -> Any:
     return getattr(module, name)
 
 
-def _to_data(spec: TensorSpec) -> dict[str, Any]:
-    if isinstance(spec, Composite):
+def _to_data(spec: specs.TensorSpec) -> dict[str, Any]:
+    kind = specs.kind_of(spec)
+    if kind is None:
+        raise ConfigError(f"the spec {spec} cannot be written")
+    if kind is specs.Composite:
         parts = {str(key): _to_data(spec[key]) for key in spec.keys()}  # noqa: SIM118
         return {"kind": "Composite", "parts": parts}
-    data: dict[str, Any] = {"shape": list(spec.shape), "dtype": str(spec.dtype)}
-    # torchrl's specs of switches and of choices of unequal numbers derive from Categorical
-    if isinstance(spec, Binary):
-        return {"kind": "Binary", **data}
-    if isinstance(spec, MultiCategorical):
-        return {"kind": "MultiCategorical", **data, "numbers": spec.nvec.tolist()}
-    if isinstance(spec, Categorical):
-        return {"kind": "Categorical", **data, "number": int(spec.n)}
-    if isinstance(spec, Bounded):
-        bounds = {"low": spec.low.tolist(), "high": spec.high.tolist()}
-        return {"kind": "Bounded", **data, **bounds}
-    if isinstance(spec, Unbounded):
-        return {"kind": "Unbounded", **data}
-    raise ConfigError(f"the spec {spec} cannot be written")
+    data = {"kind": kind.__name__, "shape": list(spec.shape), "dtype": str(spec.dtype)}
+    if kind is specs.MultiCategorical:
+        data["numbers"] = spec.nvec.tolist()
+    elif kind is specs.Categorical:
+        data["number"] = int(spec.n)
+    elif kind is specs.Bounded:
+        data |= {"low": spec.low.tolist(), "high": spec.high.tolist()}
+    return data
 
 
-def _from_data(data: dict[str, Any], device: Any) -> TensorSpec:
+def _from_data(data: dict[str, Any], device: Any) -> specs.TensorSpec:
     kind = data["kind"]
     if kind == "Composite":
-        return Composite({key: _from_data(part, device) for key, part in data["parts"].items()})
+        parts = {key: _from_data(part, device) for key, part in data["parts"].items()}
+        return specs.Composite(parts)
     shape = torch.Size(data["shape"])
     given = {"device": device, "dtype": getattr(torch, data["dtype"].removeprefix("torch."))}
-    if kind == "Binary":
-        return Binary(shape=shape, **given)
     if kind == "MultiCategorical":
-        return MultiCategorical(data["numbers"], **given)
+        return specs.MultiCategorical(data["numbers"], **given)
     if kind == "Categorical":
-        return Categorical(data["number"], shape=shape, **given)
+        return specs.Categorical(data["number"], shape=shape, **given)
     if kind == "Bounded":
         low, high = (torch.tensor(data[name], dtype=given["dtype"]) for name in ("low", "high"))
-        return Bounded(low, high, shape=shape, **given)
-    return Unbounded(shape, **given)
+        return specs.Bounded(low, high, shape=shape, **given)
+    return (specs.Binary if kind == "Binary" else specs.Unbounded)(shape=shape, **given)

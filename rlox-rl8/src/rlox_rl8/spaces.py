@@ -12,15 +12,8 @@ from rlox.errors import SpaceError
 from rlox.spaces.rows import is_nested, leaf_spaces
 from tensordict import TensorDict
 
-from rlox_rl8._specs import (
-    Binary,
-    Bounded,
-    Categorical,
-    Composite,
-    MultiCategorical,
-    TensorSpec,
-    Unbounded,
-)
+from rlox_rl8 import _specs as specs
+from rlox_rl8._specs import TensorSpec
 from rlox_rl8.data import Device
 
 __all__ = ["action_spec", "observation_spec", "observe", "space_of"]
@@ -34,13 +27,13 @@ def observation_spec(space: gymnasium.Space[Any], device: Device) -> TensorSpec:
     """
     if is_nested(space):
         leaves = leaf_spaces(space)
-        return Composite({k: observation_spec(v, device) for k, v in leaves.items()})
+        return specs.Composite({k: observation_spec(v, device) for k, v in leaves.items()})
     if isinstance(space, spaces.Discrete):
-        return Unbounded(torch.Size([int(space.n)]), device=device)
+        return specs.Unbounded(torch.Size([int(space.n)]), device=device)
     if isinstance(space, (spaces.Box, spaces.MultiBinary)):
         shape = torch.Size(space.shape or (1,))
         dtype = torch.uint8 if space.dtype == np.uint8 and len(shape) > 1 else torch.float32
-        return Unbounded(shape, device=device, dtype=dtype)
+        return specs.Unbounded(shape, device=device, dtype=dtype)
     raise SpaceError(f"observations of {space} have no tensors of one shape; use 'ppo' instead")
 
 
@@ -73,17 +66,17 @@ def action_spec(space: gymnasium.Space[Any], device: Device) -> TensorSpec:
     """
     if isinstance(space, spaces.Box):
         size = int(np.prod(space.shape, dtype=np.int64))
-        return Unbounded(torch.Size([size]), device=device)
+        return specs.Unbounded(torch.Size([size]), device=device)
     if isinstance(space, spaces.Discrete):
-        return Categorical(int(space.n), shape=torch.Size([1]), device=device)
+        return specs.Categorical(int(space.n), shape=torch.Size([1]), device=device)
     if isinstance(space, spaces.MultiBinary):
-        return Categorical(2, shape=torch.Size([int(np.prod(space.shape))]), device=device)
+        return specs.Categorical(2, shape=torch.Size([int(np.prod(space.shape))]), device=device)
     if isinstance(space, spaces.MultiDiscrete):
         choices = space.nvec.ravel()
         if len(set(choices.tolist())) > 1:
-            return MultiCategorical(choices.tolist(), device=device)
+            return specs.MultiCategorical(choices.tolist(), device=device)
         shape = torch.Size([len(choices)])
-        return Categorical(int(choices[0]), shape=shape, device=device)
+        return specs.Categorical(int(choices[0]), shape=shape, device=device)
     raise SpaceError(f"actions of {space} are neither a box nor choices; use 'ppo' instead")
 
 
@@ -93,25 +86,24 @@ def space_of(spec: TensorSpec) -> gymnasium.Space[Any]:
     Raises:
         SpaceError: there is none.
     """
-    if isinstance(spec, Composite):
+    kind, shape = specs.kind_of(spec), tuple(spec.shape)
+    if kind is specs.Composite:
         return spaces.Dict({key: space_of(spec[key]) for key in spec.keys()})  # noqa: SIM118
-    shape = tuple(spec.shape)
-    space: gymnasium.Space[Any] | None = None
-    if isinstance(spec, Binary):
-        space = spaces.MultiBinary(shape)
-    elif isinstance(spec, MultiCategorical):
-        space = spaces.MultiDiscrete(spec.nvec.cpu().numpy())
-    elif isinstance(spec, Categorical):
-        space = spaces.MultiDiscrete(np.full(shape, int(spec.n)))
-    elif isinstance(spec, (Bounded, Unbounded)) and spec.dtype == torch.uint8:
-        space = spaces.Box(0, 255, shape, np.uint8)
-    elif isinstance(spec, Bounded) and spec.dtype.is_floating_point:
-        low, high = (x.expand(shape).cpu().numpy() for x in (spec.low, spec.high))
-        space = spaces.Box(low.astype(np.float32), high.astype(np.float32), shape, np.float32)
-    elif isinstance(spec, Unbounded) and spec.dtype.is_floating_point:
-        space = spaces.Box(-np.inf, np.inf, shape, np.float32)
-    if space is not None:
-        return space
-    raise SpaceError(
-        f"the spec {spec} has no space of gymnasium; floats, uint8, choices and switches do"
-    )
+    if kind is specs.Binary:
+        return spaces.MultiBinary(shape)
+    if kind is specs.MultiCategorical:
+        return spaces.MultiDiscrete(spec.nvec.cpu().numpy())
+    if kind is specs.Categorical:
+        return spaces.MultiDiscrete(np.full(shape, int(spec.n)))
+    if kind is not None and spec.dtype == torch.uint8:
+        return spaces.Box(0, 255, shape, np.uint8)
+    if kind is None or not spec.dtype.is_floating_point:
+        raise SpaceError(
+            f"the spec {spec} has no space of gymnasium; floats, uint8, choices and switches do"
+        )
+    low, high = np.float32(-np.inf), np.float32(np.inf)
+    if kind is specs.Bounded:
+        low, high = (
+            x.expand(shape).cpu().numpy().astype(np.float32) for x in (spec.low, spec.high)
+        )
+    return spaces.Box(low, high, shape, np.float32)

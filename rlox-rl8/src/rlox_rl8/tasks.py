@@ -10,7 +10,7 @@ from rlox.learners.tasks import PerceptronTask
 from torch import Tensor
 
 from rlox_rl8.distributions import Categorical, Normal
-from rlox_rl8.models.defaults import layers_of
+from rlox_rl8.models import layers_of
 from rlox_rl8.policies import Policy, RecurrentPolicy
 from rlox_rl8.vec_envs import VecTensorEnv
 

@@ -1,10 +1,11 @@
-"""Default models, by the specs of an env."""
+"""Models of policies and values, and the default ones by the specs of an env."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 import torch
 from rlox.errors import SpaceError
@@ -14,27 +15,193 @@ from tensordict import TensorDict
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from rlox_rl8._specs import (
-    Binary,
-    Bounded,
-    Categorical,
-    Composite,
-    MultiCategorical,
-    TensorSpec,
-    Unbounded,
-)
-from rlox_rl8.models.base import Model, RecurrentModel
-from rlox_rl8.nn.modules import MLP, get_activation
+from rlox_rl8 import _specs as specs
+from rlox_rl8._specs import TensorSpec
+from rlox_rl8.nn.modules import MLP, Module, get_activation
 from rlox_rl8.spaces import space_of
+from rlox_rl8.views import ViewKind, ViewRequirement
 
 __all__ = [
+    "DEFAULTS",
     "DefaultContinuousModel",
     "DefaultContinuousRecurrentModel",
     "DefaultDiscreteModel",
     "DefaultDiscreteRecurrentModel",
+    "GenericModel",
+    "GenericModelBase",
+    "GenericRecurrentModel",
+    "Model",
+    "ModelFactory",
+    "RecurrentModel",
+    "RecurrentModelFactory",
     "default_models",
     "layers_of",
 ]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+ObservationSpecT = TypeVar("ObservationSpecT", bound=TensorSpec)
+ActionSpecT = TypeVar("ActionSpecT", bound=TensorSpec)
+
+
+class GenericModelBase(Module[P, T]):
+    """Parent of both kinds.
+
+    Args:
+        observation_spec: of one env.
+        action_spec: of one env.
+        config: options of a subclass.
+    """
+
+    def __init__(
+        self, observation_spec: TensorSpec, action_spec: TensorSpec, /, **config: Any
+    ) -> None:
+        super().__init__()
+        self.observation_spec = observation_spec
+        self.action_spec = action_spec
+        self.config = config
+        self.view_requirements: dict[Any, ViewRequirement] = {"obs": ViewRequirement(shift=0)}
+        """By entry, a key or a tuple of them, how much of the past the model sees."""
+
+    @property
+    def sees_past(self) -> bool:
+        """Whether any view reaches back."""
+        return any(requirement.shift for requirement in self.view_requirements.values())
+
+    def apply_view_requirements(
+        self, batch: TensorDict, /, *, kind: ViewKind = "last"
+    ) -> TensorDict:
+        """Return the views of a batch (B, T): B rows for ``"last"``, B·T for ``"all"``."""
+        rows = batch.shape[0] * (batch.shape[1] if kind == "all" else 1)
+        parts = {
+            key: (view.apply_all if kind == "all" else view.apply_last)(key, batch)
+            for key, view in self.view_requirements.items()
+        }
+        if all(isinstance(key, str) for key in parts):
+            return TensorDict(parts, batch_size=[rows], device=batch.device)
+        out = TensorDict({}, batch_size=[rows], device=batch.device)
+        for key, part in parts.items():
+            out[key] = part  # tuples name nested entries
+        return out
+
+    @property
+    def drop_size(self) -> int:
+        """Steps of each env that have no view: the most of all requirements."""
+        return max((view.drop_size for view in self.view_requirements.values()), default=0)
+
+    def validate_view_requirements(self) -> None:
+        """Check that all views leave out as many steps.
+
+        Raises:
+            ValueError: they do not, so that their rows would not fit together.
+        """
+        dropped = {str(key): view.drop_size for key, view in self.view_requirements.items()}
+        if len(set(dropped.values())) > 1:
+            raise ValueError(f"view requirements must leave out as many steps each, got {dropped}")
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the parameters, or of the observations' spec if there are none."""
+        found = next(self.parameters(), None)
+        return torch.device(self.observation_spec.device) if found is None else found.device
+
+    def to(self, *args: Any, **kwargs: Any) -> Any:
+        """Move parameters and specs, and return this model."""
+        moved = super().to(*args, **kwargs)
+        device, *_ = torch._C._nn._parse_to(*args, **kwargs)
+        if device is not None:
+            for name in ("observation_spec", "action_spec", "state_spec"):
+                if hasattr(self, name):
+                    setattr(self, name, getattr(self, name).to(device))
+        return moved
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what copies and files hold: all but tensors of the last call with their graph."""
+        return {
+            key: None if isinstance(value, Tensor) and value.grad_fn is not None else value
+            for key, value in self.__dict__.items()
+        }
+
+    @abstractmethod
+    def value_function(self) -> Tensor:
+        """Return the values (N, 1) that belong to the last call."""
+
+
+class Model(GenericModelBase[[TensorDict], TensorDict]):
+    """A feed-forward model; ``view_requirements`` says which past observations it sees."""
+
+    @abstractmethod
+    def forward(self, batch: TensorDict, /) -> TensorDict:
+        """Return features of N rows for views of N rows."""
+
+    @staticmethod
+    def default_model_cls(observation_spec: TensorSpec, action_spec: TensorSpec, /) -> type[Model]:
+        """Return the default class for an env's specs.
+
+        Raises:
+            TypeError: there is none; pass ``model_cls=``.
+        """
+        default: type[Model] = default_models(observation_spec, action_spec)[0]
+        return default
+
+
+class RecurrentModel(GenericModelBase[[TensorDict, TensorDict], tuple[TensorDict, TensorDict]]):
+    """A model with states, which ``state_spec`` describes for one env.
+
+    Where ``view_requirements`` reach back, it is called with the views (B, T) in place of the
+    batch.
+    """
+
+    state_spec: specs.Composite
+
+    @abstractmethod
+    def forward(self, batch: TensorDict, states: TensorDict, /) -> tuple[TensorDict, TensorDict]:
+        """Return features of B·T rows and the states (B) after T steps of a batch (B, T)."""
+
+    def init_states(self, n: int, /) -> TensorDict:
+        """Return the states that n sequences start from; 0 unless overridden."""
+        states: TensorDict = self.state_spec.expand(n, *self.state_spec.shape).zero()
+        return states
+
+    @staticmethod
+    def default_model_cls(
+        observation_spec: TensorSpec, action_spec: TensorSpec, /
+    ) -> type[RecurrentModel]:
+        """Return the default class; see :meth:`Model.default_model_cls`."""
+        default: type[RecurrentModel] = default_models(observation_spec, action_spec)[1]
+        return default
+
+
+class GenericModel(Model, Generic[ObservationSpecT, ActionSpecT]):
+    """A feed-forward model whose specs type checkers know."""
+
+    observation_spec: ObservationSpecT
+    action_spec: ActionSpecT
+
+
+class GenericRecurrentModel(RecurrentModel, Generic[ObservationSpecT, ActionSpecT]):
+    """A recurrent model whose specs type checkers know."""
+
+    observation_spec: ObservationSpecT
+    action_spec: ActionSpecT
+
+
+class ModelFactory(Protocol):
+    """A class of models, or a function with the same arguments."""
+
+    def __call__(
+        self, observation_spec: TensorSpec, action_spec: TensorSpec, /, **config: Any
+    ) -> Model:
+        """Return a model."""
+
+
+class RecurrentModelFactory(Protocol):
+    """The same for recurrent models."""
+
+    def __call__(
+        self, observation_spec: TensorSpec, action_spec: TensorSpec, /, **config: Any
+    ) -> RecurrentModel:
+        """Return a model."""
 
 
 def default_models(
@@ -54,13 +221,13 @@ def default_models(
         raise TypeError(
             f"the default models do not take these observations: {error}; pass model_cls="
         ) from None
-    if not isinstance(action_spec, (Categorical, Unbounded, Bounded)) or len(action_spec.shape) > 1:
+    if specs.kind_of(action_spec) in (None, specs.Composite) or len(action_spec.shape) > 1:
         raise TypeError(
             "the default models take actions of one dimension of a Categorical, MultiCategorical, "
             f"Binary, Unbounded or Bounded spec, got {type(action_spec).__name__} of shape "
             f"{tuple(action_spec.shape)}; pass model_cls="
         )
-    if isinstance(action_spec, Categorical):
+    if isinstance(action_spec, specs.Categorical):
         return DefaultDiscreteModel, DefaultDiscreteRecurrentModel
     return DefaultContinuousModel, DefaultContinuousRecurrentModel
 
@@ -75,7 +242,10 @@ def layers_of(
     if type(model) not in DEFAULTS:
         return None
     assert isinstance(model, (_Perceptrons, _LSTM))
-    if model.encoder.encoder is not None or model.head.kind not in (Categorical, Unbounded):
+    if model.encoder.encoder is not None or model.head.kind not in (
+        specs.Categorical,
+        specs.Unbounded,
+    ):
         return None
     if isinstance(model, _LSTM):  # without hidden layers, whose activation this would be
         return (model.head.linear,), (model.vf,), nn.Tanh, model.lstm
@@ -94,7 +264,7 @@ class _Encoder(nn.Module):
     def __init__(self, spec: TensorSpec) -> None:
         super().__init__()
         self.encoder: nn.Module | None = None
-        if isinstance(spec, (Unbounded, Bounded)) and len(spec.shape) == 1:
+        if isinstance(spec, (specs.Unbounded, specs.Bounded)) and len(spec.shape) == 1:
             self.size = spec.shape[0]
             return
         self._space = space_of(spec)
@@ -117,16 +287,14 @@ class _Head(nn.Module):
     def __init__(self, width: int, action_spec: Any, bias: bool = True) -> None:
         super().__init__()
         self.actions = action_spec.shape[0]
-        # torchrl's specs of switches and of choices of unequal numbers derive from Categorical
-        kinds: Any = (Binary, MultiCategorical, Categorical, Bounded)
-        self.kind = next((kind for kind in kinds if isinstance(action_spec, kind)), Unbounded)
-        self.discrete = isinstance(action_spec, Categorical)
-        sizes = {
-            Binary: self.actions,
-            MultiCategorical: sum(getattr(action_spec, "nvec", ())),
-            Categorical: self.actions * int(getattr(action_spec, "n", 0) or 0),
-        }
-        size = int(sizes.get(self.kind, 2 * self.actions))
+        self.kind = specs.kind_of(action_spec)
+        self.discrete = isinstance(action_spec, specs.Categorical)
+        if self.kind is specs.MultiCategorical:
+            size = int(sum(action_spec.nvec))
+        elif self.kind is specs.Categorical:
+            size = self.actions * int(action_spec.n)
+        else:
+            size = self.actions * (1 if self.kind is specs.Binary else 2)
         self.linear = nn.Linear(width, size, bias=bias)
         nn.init.uniform_(self.linear.weight, -1e-3, 1e-3)
         if bias:
@@ -134,11 +302,11 @@ class _Head(nn.Module):
 
     def forward(self, latents: Tensor) -> TensorDict:
         out = self.linear(latents)
-        if self.kind is Categorical:
+        if self.kind is specs.Categorical:
             features = {"logits": out.unflatten(-1, (self.actions, -1))}
-        elif self.kind in (Binary, MultiCategorical):
+        elif self.kind in (specs.Binary, specs.MultiCategorical):
             features = {"logits": out}
-        elif self.kind is Bounded:
+        elif self.kind is specs.Bounded:
             alpha, beta = (1.0 + F.softplus(half).clamp(min=1e-4) for half in out.chunk(2, -1))
             features = {"alpha": alpha, "beta": beta}
         else:
@@ -227,9 +395,9 @@ class _LSTM(RecurrentModel):
         )
         device = observation_spec.device
         shape = torch.Size([num_layers, hidden_size])
-        self.state_spec = Composite(
-            hidden_states=Unbounded(shape, device=device),
-            cell_states=Unbounded(shape, device=device),
+        self.state_spec = specs.Composite(
+            hidden_states=specs.Unbounded(shape, device=device),
+            cell_states=specs.Unbounded(shape, device=device),
         )
         self.encoder = _Encoder(observation_spec)
         self.lstm = nn.LSTM(

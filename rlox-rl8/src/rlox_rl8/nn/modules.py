@@ -1,0 +1,481 @@
+"""Perceptrons, attention, perceivers and connections for models."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Generic, ParamSpec, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from rlox_rl8.nn.functional import SkipKind, masked_log_softmax, skip_connection
+
+__all__ = [
+    "ACTIVATIONS",
+    "MLP",
+    "CrossAttention",
+    "Module",
+    "PerceiverIOLayer",
+    "PerceiverLayer",
+    "PointerNetwork",
+    "PositionalEmbedding",
+    "SelfAttention",
+    "SelfAttentionStack",
+    "SequentialSkipConnection",
+    "SquaredReLU",
+    "get_activation",
+]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Module(ABC, Generic[P, T], nn.Module):
+    """A module that type checkers know the arguments and the result of.
+
+    ``Module[[Tensor], Tensor]`` takes a tensor and returns one.
+    """
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call :meth:`forward` with torch's hooks."""
+        result: T = super().__call__(*args, **kwargs)
+        return result
+
+    @abstractmethod
+    def forward(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return what the module computes."""
+
+
+class SquaredReLU(Module[[Tensor], Tensor]):
+    """max(x, 0)²."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the squares."""
+        return x.relu().square()
+
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "celu": nn.CELU, "elu": nn.ELU, "gelu": nn.GELU, "hard_shrink": nn.Hardshrink,
+    "hard_sigmoid": nn.Hardsigmoid, "hard_swish": nn.Hardswish, "hard_tanh": nn.Hardtanh,
+    "identity": nn.Identity, "leaky_relu": nn.LeakyReLU, "log_sigmoid": nn.LogSigmoid,
+    "log_softmax": nn.LogSoftmax, "mish": nn.Mish, "relu": nn.ReLU, "relu6": nn.ReLU6,
+    "selu": nn.SELU, "sigmoid": nn.Sigmoid, "softmax": nn.Softmax, "softplus": nn.Softplus,
+    "softsign": nn.Softsign, "squared_relu": SquaredReLU, "swish": nn.SiLU, "tanh": nn.Tanh,
+}  # fmt: skip
+
+KEPT = frozenset({"hard_sigmoid", "hard_swish", "mish", "swish"})
+"""Activations whose gradient needs their input: they may not overwrite it."""
+
+
+def get_activation(name: str, /, **params: Any) -> nn.Module:
+    """Return the activation called ``name``.
+
+    Args:
+        name: of the activation.
+        params: arguments of its class. ``inplace=True`` overwrites the input, if the activation
+            can without harm to the gradient; the others ignore it.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if name not in ACTIVATIONS:
+        raise ValueError(f"activation must be one of {sorted(ACTIVATIONS)}, got {name!r}")
+    if "inplace" in params:
+        takes = "inplace" in inspect.signature(ACTIVATIONS[name]).parameters
+        if name in KEPT or not takes:
+            del params["inplace"]
+    return ACTIVATIONS[name](**params)
+
+
+class MLP(nn.Sequential, Module[[Tensor], Tensor]):
+    """Linear layers with activations between them; the last has none.
+
+    Args:
+        input_dim: width of the input.
+        hiddens: widths of the layers.
+        activation_fn: see :func:`get_activation`.
+        norm_layer: class put before each activation, such as ``torch.nn.LayerNorm``.
+        bias: whether layers have one.
+        dropout: probability after each activation.
+        inplace: see :func:`get_activation`.
+    """
+
+    def __init__(
+        self,
+        input_dim: int,
+        hiddens: Sequence[int],
+        /,
+        *,
+        activation_fn: str = "relu",
+        norm_layer: type[nn.Module] | None = None,
+        bias: bool = True,
+        dropout: float = 0.0,
+        inplace: bool = False,
+    ) -> None:
+        layers: list[nn.Module] = []
+        for width in hiddens[:-1]:
+            layers.append(nn.Linear(input_dim, width, bias=bias))
+            if norm_layer is not None:
+                layers.append(norm_layer(width))
+            layers.append(get_activation(activation_fn, inplace=inplace))
+            if dropout:
+                layers.append(nn.Dropout(dropout))
+            input_dim = width
+        layers.append(nn.Linear(input_dim, hiddens[-1], bias=bias))
+        super().__init__(*layers)
+
+
+class PositionalEmbedding(Module[[Tensor], Tensor]):
+    """Adds sines and cosines of the place; widths may be odd.
+
+    Args:
+        embed_dim: width.
+        max_len: longest sequence.
+        dropout: probability after it.
+
+    Source:
+        Vaswani et al. 2017, "Attention is all you need", sec. 3.5.
+    """
+
+    pe: Tensor
+    """(1, max_len, embed_dim)."""
+
+    def __init__(self, embed_dim: int, max_len: int, /, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        place = torch.arange(max_len)[:, None]
+        rate = torch.exp(torch.arange(0, embed_dim, 2) * (-math.log(10_000.0) / embed_dim))
+        table = torch.zeros(1, max_len, embed_dim)
+        table[0, :, 0::2] = torch.sin(place * rate)
+        table[0, :, 1::2] = torch.cos(place * rate[: embed_dim // 2])
+        self.dropout = nn.Dropout(dropout)
+        self.register_buffer("pe", table)
+
+    def forward(self, x: Tensor, /) -> Tensor:
+        """Return ``x`` (B, T, embed_dim) with its places."""
+        out: Tensor = self.dropout(x + self.pe[:, : x.shape[1]])
+        return out
+
+
+class SequentialSkipConnection(Module[[Tensor, Tensor], Tensor]):
+    """Joins an input with the output of a layer, then with those of the modules appended.
+
+    Args:
+        embed_dim: width of all.
+        kind: ``"residual"`` adds; ``"cat"`` joins, and a linear layer returns to the width;
+            ``None`` takes the output alone.
+
+    Raises:
+        ValueError: the kind is another.
+    """
+
+    kind: SkipKind
+
+    def __init__(self, embed_dim: int, kind: SkipKind = "cat") -> None:
+        super().__init__()
+        if kind not in ("residual", "cat", None):
+            raise ValueError(f"kind must be 'residual', 'cat' or None, got {kind!r}")
+        self.kind, self._width = kind, embed_dim
+        self._layers = nn.ModuleList([self._fan_in()])
+
+    def _fan_in(self) -> nn.Module:
+        return nn.Linear(2 * self._width, self._width) if self.kind == "cat" else nn.Identity()
+
+    def append(self, module: nn.Module, /) -> int:
+        """Append a module of the width, and return :attr:`out_features`."""
+        self._layers += [module, self._fan_in()]
+        return self.out_features
+
+    def forward(self, x: Tensor, y: Tensor, /) -> Tensor:
+        """Return an input ``x`` and an output ``y`` joined, through all modules."""
+        first, *others = self._layers
+        out: Tensor = first(skip_connection(x, y, kind=self.kind))
+        for module, fan_in in zip(others[::2], others[1::2], strict=True):
+            out = fan_in(skip_connection(out, module(out), kind=self.kind))
+        return out
+
+    @property
+    def in_features(self) -> int:
+        """Width of the input."""
+        return self._width
+
+    @property
+    def out_features(self) -> int:
+        """Width of the output."""
+        return self._width
+
+
+class _Attention(Module[P, Tensor]):
+    """Parent of both kinds; arguments are those of :class:`CrossAttention`."""
+
+    norms: ClassVar[tuple[str, ...]]
+    """Names of the layers that normalise the inputs."""
+
+    def __init__(
+        self,
+        embed_dim: int,
+        /,
+        num_heads: int = 2,
+        hidden_dim: int = 128,
+        activation_fn: str = "relu",
+        attention_dropout: float = 0.0,
+        hidden_dropout: float = 0.0,
+        skip_kind: SkipKind = "cat",
+    ) -> None:
+        super().__init__()
+        for name in self.norms:
+            self.add_module(name, nn.LayerNorm(embed_dim))
+        self.attention = nn.MultiheadAttention(
+            embed_dim, num_heads, dropout=attention_dropout, batch_first=True
+        )
+        self.skip_connection = SequentialSkipConnection(embed_dim, skip_kind)
+        self.skip_connection.append(
+            nn.Sequential(
+                nn.LayerNorm(embed_dim),
+                nn.Linear(embed_dim, hidden_dim),
+                get_activation(activation_fn),
+                nn.Dropout(hidden_dropout),
+                nn.Linear(hidden_dim, embed_dim),
+            )
+        )
+
+    def _attend(
+        self, q: Tensor, kv: Tensor, key_padding_mask: Tensor | None, attention_mask: Tensor | None
+    ) -> Tensor:
+        found: Tensor = self.attention(
+            q, kv, kv, key_padding_mask=key_padding_mask, attn_mask=attention_mask,
+            need_weights=False,
+        )[0]  # fmt: skip
+        return found
+
+
+class CrossAttention(_Attention[[Tensor, Tensor, Tensor | None, Tensor | None]]):
+    """Attention of queries to keys, and a perceptron, each with a skip connection.
+
+    Args:
+        embed_dim: width.
+        num_heads: heads, which divide it.
+        hidden_dim: of the perceptron.
+        activation_fn: see :func:`rlox_rl8.nn.get_activation`.
+        attention_dropout: probability of attention weights.
+        hidden_dropout: probability within the perceptron.
+        skip_kind: see :class:`SequentialSkipConnection`.
+    """
+
+    norms = ("q_norm", "kv_norm")
+    q_norm: nn.Module
+    kv_norm: nn.Module
+
+    def forward(
+        self,
+        q: Tensor,
+        kv: Tensor,
+        key_padding_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+    ) -> Tensor:
+        """Return (B, Q, embed_dim) of queries (B, Q, ...) and keys (B, K, ...).
+
+        Masks (B, K) and (Q, K) are true where attention is forbidden.
+        """
+        found = self._attend(self.q_norm(q), self.kv_norm(kv), key_padding_mask, attention_mask)
+        return self.skip_connection(q, found)
+
+
+class SelfAttention(_Attention[[Tensor, Tensor | None, Tensor | None]]):
+    """Attention of a sequence to itself; arguments are those of :class:`CrossAttention`."""
+
+    norms = ("x_norm",)
+    x_norm: nn.Module
+
+    def forward(
+        self,
+        x: Tensor,
+        key_padding_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+    ) -> Tensor:
+        """Return (B, T, embed_dim); masks are true where attention is forbidden."""
+        normal = self.x_norm(x)
+        found = self._attend(normal, normal, key_padding_mask, attention_mask)
+        return self.skip_connection(x, found)
+
+
+class SelfAttentionStack(Module[[Tensor, Tensor | None, Tensor | None], Tensor]):
+    """Several layers of self-attention.
+
+    Args:
+        module: the layer, of which each gets a copy.
+        num_layers: layers.
+        share_parameters: whether all are the layer itself.
+    """
+
+    def __init__(
+        self, module: SelfAttention, num_layers: int, /, *, share_parameters: bool = False
+    ) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            module if share_parameters else copy.deepcopy(module) for _ in range(num_layers)
+        )
+
+    def forward(
+        self,
+        x: Tensor,
+        key_padding_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+    ) -> Tensor:
+        """Return (B, T, embed_dim)."""
+        for layer in self.layers:
+            x = layer(x, key_padding_mask, attention_mask)
+        return x
+
+
+class PointerNetwork(Module[[Tensor, Tensor, Tensor | None], Tensor]):
+    """Which element of a sequence another sequence's elements point to.
+
+    Args:
+        embed_dim: width of both.
+
+    Source:
+        Vinyals et al. 2015, "Pointer networks", eq. 3.
+    """
+
+    def __init__(self, embed_dim: int, /) -> None:
+        super().__init__()
+        self.W1 = nn.Linear(embed_dim, embed_dim, bias=False)
+        self.W2 = nn.Linear(embed_dim, embed_dim, bias=False)
+        self.VT = nn.Linear(embed_dim, 1, bias=False)
+
+    def forward(
+        self, decoder_out: Tensor, encoder_out: Tensor, mask: Tensor | None = None
+    ) -> Tensor:
+        """Return log-probabilities (B, D, E).
+
+        Args:
+            decoder_out: (B, D, embed_dim), which points.
+            encoder_out: (B, E, embed_dim), which is pointed to.
+            mask: (B, D, E), true where an element may be pointed to; ``None``: everywhere.
+        """
+        blended = torch.tanh(self.W2(decoder_out)[:, :, None] + self.W1(encoder_out)[:, None])
+        return masked_log_softmax(self.VT(blended).squeeze(-1), mask=mask)
+
+
+class PerceiverLayer(Module[[Tensor, Tensor, Tensor | None, Tensor | None], Tensor]):
+    """Latent vectors attend to a sequence, and then to themselves.
+
+    Args:
+        embed_dim: width.
+        num_heads: heads of all attention.
+        hidden_dim: of the perceptrons.
+        num_layers: layers of self-attention.
+        activation_fn: see :func:`rlox_rl8.nn.get_activation`.
+        attention_dropout: probability of attention weights.
+        hidden_dropout: probability within the perceptrons.
+        skip_kind: see :class:`SequentialSkipConnection`.
+        share_parameters: whether the layers of self-attention are one and the same.
+
+    Source:
+        Jaegle et al. 2021, "Perceiver: general perception with iterative attention", sec. 3.1.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        /,
+        *,
+        num_heads: int = 2,
+        hidden_dim: int = 128,
+        num_layers: int = 2,
+        activation_fn: str = "relu",
+        attention_dropout: float = 0.0,
+        hidden_dropout: float = 0.0,
+        skip_kind: SkipKind = "cat",
+        share_parameters: bool = False,
+    ) -> None:
+        super().__init__()
+        arguments = (
+            num_heads, hidden_dim, activation_fn, attention_dropout, hidden_dropout, skip_kind
+        )  # fmt: skip
+        self.cross_attention = CrossAttention(embed_dim, *arguments)
+        self.self_attention = SelfAttentionStack(
+            SelfAttention(embed_dim, *arguments), num_layers, share_parameters=share_parameters
+        )
+
+    def forward(
+        self,
+        q: Tensor,
+        kv: Tensor,
+        key_padding_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+    ) -> Tensor:
+        """Return latent vectors (B, Q, embed_dim); see :meth:`CrossAttention.forward`."""
+        latent = self.cross_attention(q, kv, key_padding_mask, attention_mask)
+        return self.self_attention(latent, None, None)
+
+
+class PerceiverIOLayer(Module[[Tensor, Tensor, Tensor | None, Tensor | None], Tensor]):
+    """A perceiver whose latent vectors a learnt array of another length attends to.
+
+    Args:
+        embed_dim: width.
+        output_seq_dim: length O of the output.
+        num_heads: see :class:`PerceiverLayer`, as are the others.
+        hidden_dim: of the perceptrons.
+        num_layers: layers of self-attention.
+        activation_fn: see :func:`rlox_rl8.nn.get_activation`.
+        attention_dropout: probability of attention weights.
+        hidden_dropout: probability within the perceptrons.
+        skip_kind: see :class:`SequentialSkipConnection`.
+        share_parameters: whether the layers of self-attention are one and the same.
+
+    Source:
+        Jaegle et al. 2022, "Perceiver IO: a general architecture for structured inputs &
+        outputs", sec. 3.1.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        output_seq_dim: int,
+        /,
+        *,
+        num_heads: int = 2,
+        hidden_dim: int = 128,
+        num_layers: int = 2,
+        activation_fn: str = "relu",
+        attention_dropout: float = 0.0,
+        hidden_dropout: float = 0.0,
+        skip_kind: SkipKind = "cat",
+        share_parameters: bool = False,
+    ) -> None:
+        super().__init__()
+        self.perceiver_layer = PerceiverLayer(
+            embed_dim,
+            num_heads=num_heads,
+            hidden_dim=hidden_dim,
+            num_layers=num_layers,
+            activation_fn=activation_fn,
+            attention_dropout=attention_dropout,
+            hidden_dropout=hidden_dropout,
+            skip_kind=skip_kind,
+            share_parameters=share_parameters,
+        )
+        self.output_query = nn.Parameter(torch.empty(output_seq_dim, embed_dim))
+        nn.init.xavier_uniform_(self.output_query)
+        self.decoder = CrossAttention(
+            embed_dim, num_heads, hidden_dim, activation_fn, attention_dropout, hidden_dropout,
+            skip_kind,
+        )  # fmt: skip
+
+    def forward(
+        self,
+        q: Tensor,
+        kv: Tensor,
+        key_padding_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+    ) -> Tensor:
+        """Return (B, O, embed_dim); see :meth:`CrossAttention.forward`."""
+        latent = self.perceiver_layer(q, kv, key_padding_mask, attention_mask)
+        queries = self.output_query.expand(len(latent), -1, -1)
+        return self.decoder(queries, latent, None, None)
