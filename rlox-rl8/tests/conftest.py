@@ -17,4 +17,4 @@ settings.load_profile("any-speed")
 @pytest.fixture(autouse=True)
 def cpu_is_the_automatic_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compare with numbers of the CPU wherever a test names no device."""
-    monkeypatch.setattr("rlox_rl8.building.automatic_device", lambda: "cpu")
+    monkeypatch.setattr("rlox_rl8.engine.automatic_device", lambda: "cpu")

@@ -11,7 +11,7 @@ import torch
 from rlox.errors import MemoryLimitError
 from rlox.nn import keep_freed_memory
 from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
-from rlox_rl8.building import automatic_device
+from rlox_rl8.engine import automatic_device
 from rlox_rl8.env import DiscreteDummyEnv
 from rlox_rl8.models import DefaultDiscreteModel
 from rlox_rl8.nn import MLP, PositionalEmbedding

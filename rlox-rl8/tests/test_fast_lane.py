@@ -170,7 +170,7 @@ def test_gradients_are_those_of_torch(
     """Statistics and weights after two rounds are equal within 1e-5; a stop leaves no gradient."""
     if kind and "sgd_minibatch_size" in options:  # of sequences, so that some come in parts
         options = {**options, "sgd_minibatch_size": 48}
-    monkeypatch.setattr("rlox_rl8.minibatches.MICRO_BATCH", 35)
+    monkeypatch.setattr("rlox_rl8.losses.MICRO_BATCH", 35)
     fast, slow = both(env, **kind, **options)
     fast._storage.copy_(slow._storage)
     if kind:

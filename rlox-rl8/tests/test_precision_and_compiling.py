@@ -9,9 +9,10 @@ import pytest
 import rlox
 import torch
 from rlox.errors import BackendError
+from rlox.learners.compiled import compiled
 from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
+from rlox_rl8.engine import step_envs
 from rlox_rl8.env import ContinuousDummyEnv, DiscreteDummyEnv, Env
-from rlox_rl8.stepping import compiled_steps
 from tensordict import TensorDict
 from torchrl.data import Categorical, Unbounded
 
@@ -183,7 +184,7 @@ def test_replayed_steps_leave_the_env_what_it_got(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("torch.compile", graphs)
     monkeypatch.setattr("torch.compiler.cudagraph_mark_step_begin", lose)
     env, plain = Parted(2), Parted(2)
-    step = compiled_steps(torch.device("cuda"))
+    step = compiled(step_envs, torch.device("cuda"), [env])
     for each in (env, plain):
         each.reset()
     for t in range(3):

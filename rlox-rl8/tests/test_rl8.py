@@ -113,7 +113,10 @@ def test_large_divergence_stops_before_a_step() -> None:
     ("options", "message"),
     [
         ({"amp_dtype": "float16", "device": "cpu"}, "amp_dtype 'float16' needs a GPU"),
-        ({"amp_dtype": "half"}, "amp_dtype must be one of"),
+        ({"amp_dtype": "half"}, "amp_dtype: expected"),
+        ({"clip_param": 1.0}, "clip_param: expected less than 1"),
+        ({"num_envs": 0}, "num_envs must be positive"),
+        ({"horizons_per_env_reset": 0}, "horizons_per_env_reset must be positive, or negative"),
         ({"sgd_minibatch_size": 7}, "must divide the buffer's 128"),
         ({"accumulate_grads": True}, "needs several minibatches"),
         ({"target_kl_div": 0.1, "accumulate_grads": True}, "exclude each other"),
@@ -137,7 +140,7 @@ def test_negative_state_resets_mean_never() -> None:
     for _ in range(3):
         algorithm.collect()
     assert calls == [16]
-    for length, message in ((3, "seq_len must divide"), (0, "seq_len must be positive")):
+    for length, message in ((3, "seq_len must divide"), (0, "seq_len: expected")):
         with pytest.raises(ValueError, match=message):
             RecurrentAlgorithmConfig(**SMALL, seq_len=length).build(DiscreteDummyEnv)
 

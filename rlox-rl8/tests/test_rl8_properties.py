@@ -6,18 +6,14 @@ from typing import Any
 
 import pytest
 import torch
-from annotated_types import Ge, Gt, Le, Lt
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rlox.errors import ConfigError
 from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
-from rlox_rl8.configs import RL8PPOConfig, RL8RecurrentPPOConfig
 from rlox_rl8.env import ContinuousDummyEnv, DiscreteDummyEnv
 from rlox_rl8.views import ViewRequirement
 from tensordict import TensorDict
 
 KINDS = {AlgorithmConfig: {"hiddens": (8,)}, RecurrentAlgorithmConfig: {"hidden_size": 8}}
-OURS = {AlgorithmConfig: RL8PPOConfig, RecurrentAlgorithmConfig: RL8RecurrentPPOConfig}
 ENVS, STEPS = 4, 8
 
 examples = settings(derandomize=True)
@@ -121,44 +117,3 @@ def test_windows_are_the_last_steps(
         assert torch.equal(rolling.apply_last("x", batch[:, : t + 1]), rolled[:, t])
     nested = padded.apply_all("nested", batch)
     assert torch.equal(nested["a", "inputs"], every["inputs"].flatten(0, 1))
-
-
-def bounds() -> list[Any]:
-    """Return each numeric bound of rlox's configs: kind, option, and values outside and inside."""
-    found = []
-    for kind, ours in OURS.items():
-        for name, field in ours.model_fields.items():
-            # a negative weight of the entropy is refused by rlox alone
-            if name in ("seed", "learning_rate", "entropy_coeff"):
-                continue
-            for bound in field.metadata:
-                match bound:
-                    case Gt(gt=x):
-                        found.append((kind, name, x, x + 0.5))
-                    case Lt(lt=x):
-                        found.append((kind, name, x, x - 0.5))
-                    case Ge(ge=x):
-                        found.append((kind, name, x - 1, x))
-                    case Le(le=1 as x):  # greater ones are rlox's alone, of memory
-                        found.append((kind, name, x + 0.5, x))
-    return found
-
-
-@pytest.mark.parametrize(("kind", "name", "outside", "inside"), bounds())
-def test_both_configs_have_the_same_bounds(kind: Any, name: str, outside: Any, inside: Any) -> None:
-    """What one refuses the other does, and the values at the bounds that one takes too."""
-    theirs = {"n_envs": "num_envs"}.get(name, name)
-    OURS[kind](**{name: inside})
-    fitting = {"seq_len": 1} if kind is RecurrentAlgorithmConfig else {}
-    small(kind, DiscreteDummyEnv, **{**fitting, theirs: inside})
-    with pytest.raises(ConfigError, match=name):
-        OURS[kind](**{name: outside})
-    with pytest.raises(ValueError, match=theirs):
-        small(kind, DiscreteDummyEnv, **{theirs: outside})
-
-
-def test_bounds_were_found() -> None:
-    """Those of both kinds: 18 of the first, and more of the second."""
-    counts = [sum(kind is found[0] for found in bounds()) for kind in OURS]
-    assert counts[0] >= 15
-    assert counts[1] > counts[0]

@@ -204,8 +204,7 @@ REPLACED: dict[str, dict[str, str]] = {
         "ConservativeQ.bellman_targets": "",
         "ConservativeQ.penalty": "uniform cql_penalty",
     },
-    "rlox_rl8.losses": {"clipped_losses": ""},
-    "rlox_rl8.minibatches": {"loss_and_terms": "losses_of", "losses_of": "clipped_losses"},
+    "rlox_rl8.losses": {"clipped_losses": "", "loss_and_terms": "clipped_losses"},
     "rlox_rl8.algorithms": {
         "Algorithm._forward": "",
         "RecurrentAlgorithm._forward": "begin_episodes",

@@ -10,6 +10,7 @@ divided by the deviation of R_t = γ R_{t-1} + r_t over the horizon (Engstrom et
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,17 +18,19 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor
 
-from rlox_rl8.arguments import Collecting, Learning, Sequences
-from rlox_rl8.building import set_up
 from rlox_rl8.data import (
     AlgorithmHparams,
     AlgorithmState,
+    AmpDtype,
     CollectStats,
+    Device,
     RecurrentAlgorithmHparams,
     RecurrentAlgorithmState,
+    ScheduleKind,
 )
+from rlox_rl8.distributions import Distribution
 from rlox_rl8.ends import begin_episodes
-from rlox_rl8.engine import Acted, GenericAlgorithmBase
+from rlox_rl8.engine import Acted, GenericAlgorithmBase, arrays_of, copy_arrays
 from rlox_rl8.env import EnvFactory
 from rlox_rl8.models import Model, ModelFactory, RecurrentModel, RecurrentModelFactory
 from rlox_rl8.policies import Policy, RecurrentPolicy
@@ -46,6 +49,61 @@ __all__ = [
 
 
 ONLY_VALUES: dict[str, Any] = {"return_actions": False, "return_values": True}
+
+Schedule = list[tuple[int, float]]
+
+
+@dataclass
+class Collecting:
+    """The policy and the envs; these come first."""
+
+    model: Any = None
+    model_cls: Any = None
+    model_config: dict[str, Any] | None = None
+    distribution_cls: type[Distribution] | None = None
+    horizon: int = 32
+    horizons_per_env_reset: int = 1
+    num_envs: int = 8192
+
+
+@dataclass
+class Sequences:
+    """What recurrent policies learn from; these follow."""
+
+    seq_len: int = 4
+    seqs_per_state_reset: int = 8
+
+
+@dataclass
+class Learning:
+    """The optimiser, the losses and the device; these come last."""
+
+    optimizer_cls: type[torch.optim.Optimizer] = torch.optim.Adam
+    optimizer_config: dict[str, Any] | None = None
+    accumulate_grads: bool = False
+    enable_amp: bool = False
+    lr_schedule: Schedule | None = None
+    lr_schedule_kind: ScheduleKind = "step"
+    entropy_coeff: float = 0.0
+    entropy_coeff_schedule: Schedule | None = None
+    entropy_coeff_schedule_kind: ScheduleKind = "step"
+    gae_lambda: float = 0.95
+    gamma: float = 0.95
+    sgd_minibatch_size: int | None = None
+    num_sgd_iters: int = 4
+    shuffle_minibatches: bool = True
+    clip_param: float = 0.2
+    vf_clip_param: float = 5.0
+    dual_clip_param: float | None = None
+    vf_coeff: float = 1.0
+    target_kl_div: float | None = None
+    max_grad_norm: float = 5.0
+    normalize_advantages: bool = True
+    normalize_rewards: bool = True
+    device: Device = "auto"
+    amp_dtype: AmpDtype = "auto"
+    compile: bool = False
+    backend: str = "auto"
 
 
 @dataclass
@@ -102,8 +160,8 @@ class Algorithm(GenericAlgorithmBase[AlgorithmHparams, AlgorithmState, Policy]):
     """
 
     def __init__(self, env_cls: EnvFactory, /, config: AlgorithmConfig | None = None) -> None:
-        self.state = AlgorithmState()
-        set_up(self, env_cls, config or AlgorithmConfig(), Policy, AlgorithmHparams)
+        config = config or AlgorithmConfig()
+        super().__init__(env_cls, config, AlgorithmState(), AlgorithmHparams, Policy)
         observed = self.buffer.select("obs")
         self._observed = [observed[:, : t + 1] for t in range(self.hparams.horizon + 1)]
 
@@ -154,9 +212,8 @@ class RecurrentAlgorithm(
     def __init__(
         self, env_cls: EnvFactory, /, config: RecurrentAlgorithmConfig | None = None
     ) -> None:
-        self.state = RecurrentAlgorithmState()
-        config = config or RecurrentAlgorithmConfig()
-        set_up(self, env_cls, config, RecurrentPolicy, RecurrentAlgorithmHparams)
+        state, config = RecurrentAlgorithmState(), config or RecurrentAlgorithmConfig()
+        super().__init__(env_cls, config, state, RecurrentAlgorithmHparams, RecurrentPolicy)
         observed, past = self.buffer.select("obs"), self.policy.model.sees_past
         # with views, all of the horizon so far
         begins = (0 if past else t for t in range(self.hparams.horizon + 1))
@@ -249,3 +306,14 @@ class RecurrentAlgorithm(
             out, states = self.policy.sample(samples[:, t : t + 1], states, **options)
             outs.append(out)
         return torch.stack(outs, 1).flatten(0, 1)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what training changes, with the policy's states."""
+        starts = [arrays_of(start) for start in self._starts]
+        return {**super().state_dict(), "states": arrays_of(self._states), "starts": starts}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+        super().load_state_dict(state)
+        self._states = copy_arrays(state["states"], self._states.clone())
+        self._starts = [copy_arrays(start, self._states.clone()) for start in state["starts"]]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypedDict, get_args
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypedDict
 
 import torch
 from rlox.errors import ConfigError
+
+from rlox_rl8.configs import RL8RecurrentPPOConfig
 
 __all__ = [
     "AlgorithmHparams",
@@ -33,6 +36,10 @@ ScheduleKind = Literal["interp", "step"]
 
 AmpDtype = Literal["auto", "float16", "bfloat16"]
 """What networks learn in under ``enable_amp``; auto is bfloat16 on a CPU, else float16."""
+
+
+OPTIONS = RL8RecurrentPPOConfig.model_fields.keys() - {"device", "horizon"}
+"""Numbers whose ranges are those of rlox's options; a horizon may be longer here."""
 
 
 class DataKeys:
@@ -100,21 +107,8 @@ TrainerState = TypedDict(
 )
 """Counters of a trainer."""
 
-EvalCollectStats = TypedDict(
-    "EvalCollectStats",
-    {
-        "eval/env/resets": int,
-        "eval/env/steps": int,
-        "eval/profiling/collect_ms": float,
-        "eval/returns/min": float,
-        "eval/returns/max": float,
-        "eval/returns/mean": float,
-        "eval/returns/std": float,
-        "eval/rewards/min": float,
-        "eval/rewards/max": float,
-        "eval/rewards/mean": float,
-        "eval/rewards/std": float,
-    },
+EvalCollectStats = TypedDict(  # type: ignore[misc]
+    "EvalCollectStats", {f"eval/{key}": kind for key, kind in CollectStats.__annotations__.items()}
 )
 """Statistics of an evaluation."""
 
@@ -126,6 +120,9 @@ class TrainStats(CollectStats, MemoryStats, StepStats, TrainerState):
 @dataclass(frozen=True, kw_only=True)
 class AlgorithmHparams:
     """Numbers that stay constant throughout training; see :class:`rlox_rl8.AlgorithmConfig`."""
+
+    unit: ClassVar[str] = "transitions"
+    """What minibatches are counted in."""
 
     accumulate_grads: bool
     amp_dtype: AmpDtype = "auto"
@@ -171,39 +168,25 @@ class AlgorithmHparams:
         """Minibatches of one pass over the buffer."""
         return self.num_samples // self.sgd_minibatch_size
 
-    def as_params(self) -> dict[str, Any]:
-        """Return all fields as a dict for loggers."""
-        return {k: str(v) if k == "device" else v for k, v in asdict(self).items()}
-
     def validate(self) -> None:
         """Check ranges and combinations.
 
         Raises:
             ConfigError: one is out of range, or two exclude each other.
         """
-        for name in ("max_grad_norm", "num_sgd_iters", "vf_clip_param", "vf_coeff", "num_envs",
-                     "horizon", "sgd_minibatch_size"):  # fmt: skip
-            _require(getattr(self, name) > 0, name, "be positive", getattr(self, name))
-        _require(0 < self.clip_param < 1, "clip_param", "lie in (0, 1)", self.clip_param)
-        for name in ("gae_lambda", "gamma"):
-            _require(0 < getattr(self, name) <= 1, name, "lie in (0, 1]", getattr(self, name))
-        if self.dual_clip_param is not None:
-            _require(self.dual_clip_param > 1, "dual_clip_param", "exceed 1", self.dual_clip_param)
-        _require(
-            self.horizons_per_env_reset != 0,
-            "horizons_per_env_reset",
-            "be positive, or negative to reset once",
-            0,
-        )
-        names = get_args(AmpDtype)
-        _require(self.amp_dtype in names, "amp_dtype", f"be one of {names}", self.amp_dtype)
+        for name in ("num_envs", "horizon"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be positive, got {getattr(self, name)}")
+        numbers = {k: v for k, v in vars(self).items() if k in OPTIONS and v != math.inf}
+        RL8RecurrentPPOConfig(**numbers)
+        for name in ("horizons_per_env_reset", "seqs_per_state_reset"):
+            if getattr(self, name, 1) == 0:
+                raise ConfigError(f"{name} must be positive, or negative for never, got 0")
         if self.amp_dtype == "float16" and self.device_type == "cpu":
             raise ConfigError("amp_dtype 'float16' needs a GPU, got device 'cpu'; use 'bfloat16'")
-        if self.target_kl_div is not None:
-            _require(self.target_kl_div > 0, "target_kl_div", "be positive", self.target_kl_div)
-            for name in ("accumulate_grads", "enable_amp"):
-                if getattr(self, name):
-                    raise ConfigError(f"target_kl_div and {name} exclude each other; leave one out")
+        for name in ("accumulate_grads", "enable_amp"):
+            if self.target_kl_div is not None and getattr(self, name):
+                raise ConfigError(f"target_kl_div and {name} exclude each other; leave one out")
         self._validate_minibatches()
 
     def _validate_minibatches(self) -> None:
@@ -217,15 +200,12 @@ class AlgorithmHparams:
                 "accumulate_grads needs several minibatches, got one; lower sgd_minibatch_size"
             )
 
-    @property
-    def unit(self) -> str:
-        """What minibatches are counted in."""
-        return "transitions"
-
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentAlgorithmHparams(AlgorithmHparams):
     """The same with sequences; see :class:`rlox_rl8.RecurrentAlgorithmConfig`."""
+
+    unit = "sequences"
 
     seq_len: int
     seqs_per_state_reset: int
@@ -235,28 +215,16 @@ class RecurrentAlgorithmHparams(AlgorithmHparams):
         """Sequences of one buffer."""
         return self.num_envs * (self.horizon // self.seq_len)
 
-    @property
-    def unit(self) -> str:
-        """What minibatches are counted in."""
-        return "sequences"
-
     def _validate_minibatches(self) -> None:
-        _require(self.seq_len > 0, "seq_len", "be positive", self.seq_len)
         if self.horizon % self.seq_len:
             raise ConfigError(f"seq_len must divide horizon {self.horizon}, got {self.seq_len}")
         every = self.seqs_per_state_reset
-        _require(every != 0, "seqs_per_state_reset", "be positive, or negative for never", every)
         if every > 0 and (self.horizon * self.horizons_per_env_reset) % (self.seq_len * every):
             raise ConfigError(
                 "seq_len * seqs_per_state_reset must divide horizon * horizons_per_env_reset, got "
                 f"{self.seq_len} * {every} and {self.horizon} * {self.horizons_per_env_reset}"
             )
         super()._validate_minibatches()
-
-
-def _require(holds: bool, name: str, expected: str, got: object) -> None:
-    if not holds:
-        raise ConfigError(f"{name} must {expected}, got {got}")
 
 
 @dataclass(kw_only=True)

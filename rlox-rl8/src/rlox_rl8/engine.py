@@ -2,39 +2,41 @@
 
 from __future__ import annotations
 
+import os
 import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, fields
+from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
+import numpy as np
 import torch
+from rlox.errors import CheckpointError, ConfigError
 from rlox.files import require_memory_for
-from rlox.nn import ModuleOptimizer, keep_freed_memory
+from rlox.learners.compiled import compiled
+from rlox.nn import (
+    ModuleOptimizer,
+    find_device,
+    keep_freed_memory,
+    load_module_state,
+    module_state,
+)
 from rlox.protocols import TensorEnv
 from tensordict import TensorDict
-from torch import Tensor
+from torch import Tensor, nn
 
-from rlox_rl8._specs import Composite, Unbounded
-from rlox_rl8.checking import validate
-from rlox_rl8.data import (
-    AlgorithmHparams,
-    AlgorithmState,
-    CollectStats,
-    MemoryStats,
-    StepStats,
-)
+from rlox_rl8._specs import Composite, Unbounded, require_rows
+from rlox_rl8.data import AlgorithmHparams, AlgorithmState, CollectStats, MemoryStats, StepStats
 from rlox_rl8.ends import Ends
-from rlox_rl8.losses import write_advantages
-from rlox_rl8.memory import bytes_of, memory_stats
-from rlox_rl8.minibatches import TERMS, add_gradient, minibatches
-from rlox_rl8.perceptrons import FastLane, acting_lane
+from rlox_rl8.losses import TERMS, deviation, loss_and_terms, micro_batch, write_advantages
+from rlox_rl8.perceptrons import FastLane
 from rlox_rl8.policies import GenericPolicyBase
 from rlox_rl8.schedulers import EntropyScheduler, LRScheduler
-from rlox_rl8.statistics import collected, params_of
 
-__all__ = ["Acted", "GenericAlgorithmBase"]
+__all__ = ["Acted", "GenericAlgorithmBase", "automatic_device"]
 
 Acted: TypeAlias = TensorDict | dict[str, Tensor]
 
@@ -42,11 +44,33 @@ HparamsT = TypeVar("HparamsT", bound=AlgorithmHparams)
 StateT = TypeVar("StateT", bound=AlgorithmState)
 PolicyT = TypeVar("PolicyT", bound=GenericPolicyBase)
 
+MEMBERS = ("num_envs", "device", "observation_spec", "action_spec", "episodes_end", "reset", "step")
+"""Of a :class:`rlox.protocols.TensorEnv`."""
+
+REMEDY = "take fewer envs or a shorter horizon"
+
+
+def automatic_device() -> str:
+    """Return what ``device="auto"`` takes."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def step_envs(env: TensorEnv, actions: Any) -> Any:
+    """Step envs through the object, whose method may be replaced."""
+    return env.step(actions)
+
 
 class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
     """PPO over one storage (T + 1, B) on the env's device, which lives as long as this.
 
     A subclass supplies what differs between feed-forward and recurrent policies.
+
+    Args:
+        env_cls: see :class:`rlox_rl8.Algorithm`.
+        config: the same.
+        state: counters.
+        hparams_cls: class of the hyperparameters.
+        policy_cls: class of the policy.
     """
 
     env: TensorEnv
@@ -66,6 +90,63 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
     buffer_spec: Composite
     """Of one transition of one env."""
 
+    def __init__(
+        self, env_cls: Any, config: Any, state: StateT, hparams_cls: Any, policy_cls: Any
+    ) -> None:
+        self.state = state
+        given = {field.name: getattr(config, field.name) for field in fields(hparams_cls)}
+        for name in ("num_envs", "horizon"):
+            bound = getattr(env_cls, f"max_{name}", None)
+            given[name] = given[name] if bound is None else min(given[name], bound)
+        device = find_device(automatic_device() if config.device == "auto" else config.device)
+        given["device"] = device
+        if config.sgd_minibatch_size is None:
+            steps = max(given["horizon"] // max(given.get("seq_len", 1), 1), 1)
+            given["sgd_minibatch_size"] = given["num_envs"] * steps
+        self.hparams = hparams = hparams_cls(**given)
+        hparams.validate()
+        n, horizon = hparams.num_envs, hparams.horizon
+        numbers = n * (horizon + 1) * (5 + hparams.normalize_rewards)  # which every env has
+        require_memory_for("num_envs", n, 4 * numbers, REMEDY)
+        self.env = env = env_cls(n, horizon, device=device)
+        _require_members(env)
+        self.policy = policy_cls(
+            env.observation_spec,
+            env.action_spec,
+            model=config.model,
+            model_cls=config.model_cls,
+            model_config=config.model_config,
+            distribution_cls=config.distribution_cls,
+            device=device,
+        )
+        options = {"lr": 1e-3} if config.optimizer_config is None else config.optimizer_config
+        make_optimizer = partial(config.optimizer_cls, **options)
+        self.flat = ModuleOptimizer(
+            self.policy.model, make_optimizer, max_grad_norm=hparams.max_grad_norm
+        )
+        self.optimizer = self.flat.torch_optimizer
+        self.lr_scheduler = LRScheduler(
+            self.optimizer, schedule=config.lr_schedule, kind=config.lr_schedule_kind
+        )
+        self.entropy_scheduler = EntropyScheduler(
+            config.entropy_coeff,
+            schedule=config.entropy_coeff_schedule,
+            kind=config.entropy_coeff_schedule_kind,
+        )
+        # bfloat16 has the range of float32
+        scaled = hparams.enable_amp and hparams.half is torch.float16
+        self.grad_scaler = torch.amp.GradScaler(device.type, enabled=scaled)
+        self.loss_and_terms, self.step_envs = loss_and_terms, step_envs
+        if hparams.compile:
+            self.step_envs = compiled(step_envs, device, [env])
+            # an LSTM is left out of torch's graphs, and those around it take longer than plain code
+            remembers = any(isinstance(part, nn.RNNBase) for part in self.policy.model.modules())
+            if not (remembers and device.type == "cuda"):
+                self.loss_and_terms = compiled(loss_and_terms, device)
+        self._allocate()
+        self.fast = FastLane.of(self, config.backend)
+        """What a backend does in the place of torch."""
+
     def _allocate(self) -> None:
         keep_freed_memory()
         one = Unbounded(torch.Size([1]), device=self.hparams.device)
@@ -80,8 +161,9 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
             self.buffer_spec.update(Ends.spec(self.policy, self.hparams.device))
         n, steps = self.hparams.num_envs, self.hparams.horizon + 1
         if self.hparams.device_type == "cpu":
-            size = n * steps * bytes_of(self.buffer_spec)
-            require_memory_for("num_envs", n, size, "take fewer envs or a shorter horizon")
+            parts = self.buffer_spec.values(True, True)
+            size = n * steps * sum(part.shape.numel() * part.dtype.itemsize for part in parts)
+            require_memory_for("num_envs", n, size, REMEDY)
         self._storage: TensorDict = self.buffer_spec.expand(steps, n).zero()
         self.buffer = self._storage.apply(lambda x: x.transpose(0, 1), batch_size=[n, steps])
         self.ends = Ends(self._storage, self._value) if self.env.episodes_end else None
@@ -91,8 +173,6 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         self._on_train_batch: Callable[[Any], None] | None = None
         self._steps_heard = False
         """Whether what is called after env steps wants to be called between them."""
-        self.fast: FastLane | None = None
-        """What a backend does in the place of torch."""
         self._lane: FastLane | None = None
         """What acts in the policy's place in the horizon that is collected."""
         self._whole = True
@@ -122,7 +202,15 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
     @property
     def params(self) -> dict[str, Any]:
         """Names of classes and hyperparameters, for loggers."""
-        return params_of(self)
+        return {
+            "env_cls": type(self.env).__name__,
+            "model_cls": type(self.policy.model).__name__,
+            "distribution_cls": self.policy.distribution_cls.__name__,
+            "optimizer_cls": type(self.optimizer).__name__,
+            "entropy_coeff": self.entropy_scheduler.coeff,
+            **asdict(self.hparams),
+            "device": str(self.hparams.device),
+        }
 
     @abstractmethod
     def _value(self, final: TensorDict, envs: Tensor) -> Tensor:
@@ -148,8 +236,14 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         """Return features and values of samples, with their graph."""
 
     def memory_stats(self) -> MemoryStats:
-        """Return the memory of the device."""
-        return memory_stats(self.hparams.device)
+        """Return free and total bytes of the device, and the percentage in use."""
+        if self.hparams.device_type == "cuda":
+            free, total = torch.cuda.mem_get_info(self.hparams.device)
+        else:
+            page = os.sysconf("SC_PAGE_SIZE")
+            free, total = (os.sysconf(name) * page for name in ("SC_AVPHYS_PAGES", "SC_PHYS_PAGES"))
+        used = 100 * (total - free) / total
+        return {"memory/free": free, "memory/total": total, "memory/percent": used}
 
     def _resets_now(self) -> bool:
         every, done = self.hparams.horizons_per_env_reset, self.state.horizons
@@ -183,10 +277,14 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         if self.fast is not None and not self._steps_heard and self.fast.steps_envs():
             self.fast.collect(deterministic, resets)
         else:
-            with acting_lane(self.fast, not self._steps_heard) as self._lane:
+            lane = self._lane = self.fast if self.fast is not None and self.fast.acts() else None
+            # parameters may change where somebody is called between steps
+            with nullcontext() if lane is None or self._steps_heard else lane.perceptrons.holding():
                 self._collect_by_steps(deterministic, resets)
-        self._whole = True
         stats = self._statistics(resets)
+        self._whole = True
+        if self.ends is not None:
+            self.ends.count(resets)
         self.state.horizons += 1
         self.state.buffered = True
         stats["profiling/collect_ms"] = 1e3 * (time.perf_counter() - started)
@@ -221,16 +319,30 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
 
     def _statistics(self, resets: bool) -> CollectStats:
         """Set the reward scale and return statistics, with one transfer from the device."""
-        name = type(self.env).__name__
-        try:
-            stats, scale = collected(self._storage, self.hparams, resets, name)
-        except ValueError:
-            self._whole = False
-            raise
-        self.state.reward_scale = scale
-        if self.ends is not None:
-            self.ends.count(resets)
-        return stats
+        hparams, store = self.hparams, self._storage
+        rewards, obs = store["rewards"][:-1], store["obs"]
+        found: dict[str, Tensor] = {}
+        for name, x in (("returns", rewards.sum(0)), ("rewards", rewards)):
+            found |= {f"{name}/min": x.min(), f"{name}/max": x.max()}
+            found |= {f"{name}/mean": x.mean(), f"{name}/std": deviation(x)}
+        if isinstance(obs, Tensor):
+            found["obs"] = obs.sum()
+        scale = torch.ones((), device=hparams.device)
+        if hparams.normalize_rewards:
+            scale = deviation(store["reversed_discounted_returns"][1:])
+        tensors = [x.float() for x in (*found.values(), scale)]
+        *numbers, reward_scale = torch.stack(tensors).tolist()
+        if any(x - x != 0 for x in numbers):
+            raise ValueError(
+                f"{type(self.env).__name__}.step must return finite observations and rewards, got "
+                "NaN or infinity; correct the env"
+            )
+        self.state.reward_scale = reward_scale
+        stats: Any = dict(zip(found, numbers, strict=True))
+        stats.pop("obs", None)
+        stats["env/resets"] = hparams.num_envs if resets else 0
+        stats["env/steps"] = hparams.num_envs * hparams.horizon
+        return stats  # type: ignore[no-any-return]
 
     def step(self) -> StepStats:
         """Learn from the buffer.
@@ -250,15 +362,14 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         hparams, store = self.hparams, self._storage
         ends = {} if self.ends is None else self.ends.of_horizon()
         write_advantages(store, hparams, self.state.reward_scale, ends)
-        samples = self._samples()
         totals: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=hparams.device))
         accumulated = hparams.num_minibatches if hparams.accumulate_grads else 1
         taken = 0
-        for i, minibatch in enumerate(minibatches(samples, hparams)):
-            terms = add_gradient(self, minibatch, accumulated)
+        for i, minibatch in enumerate(self._minibatches(self._samples())):
+            terms = self._add_gradient(minibatch, accumulated)
             for key, value in terms.items():
                 totals[key] = totals[key] + value
-            if terms.get("stopped") is not None:
+            if "stopped" in terms:
                 break
             if (i + 1) % accumulated == 0:
                 scaler = self.grad_scaler if hparams.enable_amp else None
@@ -285,6 +396,59 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         stats["profiling/step_ms"] = 1e3 * (time.perf_counter() - started)
         return stats  # type: ignore[no-any-return]
 
+    def _minibatches(self, samples: TensorDict) -> Iterator[TensorDict]:
+        """Yield the minibatches of all passes; a lone one is neither copied nor shuffled."""
+        hparams = self.hparams
+        for _ in range(hparams.num_sgd_iters):
+            if hparams.num_minibatches == 1:  # its order has no effect
+                yield samples
+                continue
+            order = torch.arange(len(samples), device=hparams.device)
+            if hparams.shuffle_minibatches:
+                order = torch.randperm(len(samples), device=hparams.device)
+            yield from (samples[rows] for rows in torch.split(order, hparams.sgd_minibatch_size))
+
+    def _add_gradient(self, minibatch: TensorDict, accumulated: int) -> dict[str, Tensor]:
+        """Add the gradient of a minibatch and return its terms, or stop before at a high KL.
+
+        Args:
+            minibatch: (N, ...) samples.
+            accumulated: number of minibatches of one gradient step.
+
+        Returns:
+            Means by the names of :data:`TERMS`, and ``stopped`` if there was no gradient.
+        """
+        hparams, coeff = self.hparams, self.entropy_scheduler.coeff
+        rows = size = len(minibatch)
+        fast = self.fast if self.fast is not None and self.fast.learns() else None
+        # the divergence of the whole minibatch decides whether there is a gradient at all
+        whole = hparams.target_kl_div is not None or (fast is not None and not fast.needs_parts)
+        if not whole and hparams.device_type == "cpu":  # a GPU is idle while parts begin
+            per_row = minibatch["logp"].numel() // rows
+            size = max(micro_batch(self.policy.model) // per_row, 1)
+        totals: dict[str, Tensor] = {}
+        for part in minibatch.split(size) if size < rows else (minibatch,):
+            weight = len(part) / (rows * accumulated)
+            if fast is not None:
+                terms = fast.differentiate(part)
+            else:
+                with self.policy.mode(True):
+                    total, terms = self.loss_and_terms(self, part, coeff)
+            for key, value in terms.items():
+                totals[key] = totals.get(key, 0) + value * weight
+            divergence = terms["monitors/kl_div"]
+            if hparams.target_kl_div is not None and divergence > 1.5 * hparams.target_kl_div:
+                return {**totals, "stopped": divergence}
+            if fast is not None:
+                fast.perceptrons.add_gradient(weight)
+                continue
+            loss = total * weight
+            self.flat.backward(
+                self.grad_scaler.scale(loss) if hparams.enable_amp else loss,
+                copies=hparams.compile and hparams.device_type == "cuda",
+            )
+        return totals
+
     def validate(self) -> None:
         """Check shapes and values of one reset, one sample and one step, and reset counters.
 
@@ -293,8 +457,108 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         """
         self._lane = None
         with self.random(), torch.no_grad():
-            validate(self, self._storage, self._before_step, self._act)
+            self._validate()
         self._forget()
+
+    def _validate(self) -> None:
+        n, device = self.hparams.num_envs, self.hparams.device
+        env, specs = self.env, self.buffer_spec
+        spec, name = specs["obs"], type(env).__name__
+        fits = getattr(env, "fits_specs", False)
+        first = spec.expand(n, *spec.shape).zero() if fits else env.reset(config=None)
+        require_rows(first, spec, n, f"{name}.reset", device)
+        self._storage["obs"][0] = first
+        self._before_step(0)
+        sampled = self._act(0, False)
+        for key in ("actions", "logp", "values"):
+            called = f"{type(self.policy).__name__}.sample {key}"
+            require_rows(sampled[key], specs[key], n, called, device)
+        if fits:
+            return
+        out = env.step(sampled["actions"])
+        names = {"obs": "obs", "rewards": "rewards"}
+        if env.episodes_end:
+            names |= {"terminated": "terminated", "truncated": "truncated", "final_obs": "obs"}
+        for key, like in names.items():
+            if key not in out.keys():  # noqa: SIM118  # rows come first
+                raise ValueError(f"{name}.step must return '{key}', got {list(out.keys())}")
+            require_rows(out[key], specs[like], n, f"{name}.step {key}", device)
 
     def _forget(self) -> None:
         """Drop what :meth:`validate` left."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what training changes, as arrays and plain values."""
+        env = self.env
+        return {
+            "model": module_state(self.policy.model),
+            "optimizer": self.flat.state_dict(),
+            "rates": [float(group["lr"]) for group in self.optimizer.param_groups],
+            "entropy_coeff": self.entropy_scheduler.coeff,
+            "scaler": dict(self.grad_scaler.state_dict()),
+            "counters": asdict(self.state),
+            "whole": self._whole,
+            "storage": arrays_of(self._storage),
+            "env": env.state_dict() if hasattr(env, "state_dict") else None,
+            "env_kind": getattr(env, "state_kind", ""),
+            "episodes": None if self.ends is None else self.ends.statistics.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned; an env that it does not fit is reset first.
+
+        Raises:
+            CheckpointError: the state is of another model or env.
+        """
+        load_module_state(self.policy.model, state["model"])
+        self.flat.load_state_dict(state["optimizer"])
+        for group, rate in zip(self.optimizer.param_groups, state["rates"], strict=True):
+            group["lr"] = rate
+        self.entropy_scheduler.coeff = state["entropy_coeff"]
+        self.grad_scaler.load_state_dict(dict(state["scaler"]))
+        for name, value in state["counters"].items():
+            setattr(self.state, name, value)
+        copy_arrays(state["storage"], self._storage)
+        # only envs of one kind take some states
+        fits = state.get("env_kind", "") == getattr(self.env, "state_kind", "")
+        exact = state["env"] is not None and fits and hasattr(self.env, "load_state_dict")
+        if exact:
+            self.env.load_state_dict(state["env"])  # type: ignore[attr-defined]
+        self._whole = bool(state["whole"]) and exact
+        if self.ends is not None and self.ends.statistics.fits(state["episodes"]):
+            self.ends.statistics.load_state_dict(state["episodes"], keep_running=exact)
+
+
+def arrays_of(data: TensorDict) -> dict[str, Any]:
+    """Return copies of a TensorDict's tensors as arrays, by their path."""
+    return {k: v.detach().cpu().numpy().copy() for k, v in data.flatten_keys("/").items()}
+
+
+def copy_arrays(saved: Mapping[str, Any], into: TensorDict) -> TensorDict:
+    """Copy what :func:`arrays_of` returned into a TensorDict, and return it.
+
+    Raises:
+        CheckpointError: an array is of another shape.
+    """
+    for key, value in saved.items():
+        target, found = into[tuple(key.split("/"))], torch.from_numpy(np.array(value))
+        if found.shape != target.shape:
+            raise CheckpointError(
+                f"'{key}' has shape {tuple(found.shape)}, expected {tuple(target.shape)}"
+            )
+        target.copy_(found)
+    return into
+
+
+def _require_members(env: Any) -> None:
+    """Check that an env is a :class:`rlox.protocols.TensorEnv` whose specs have dimensions."""
+    if lacking := [name for name in MEMBERS if not hasattr(env, name)]:
+        raise ConfigError(
+            f"{type(env).__name__} lacks {', '.join(lacking)} of rlox.protocols.TensorEnv; "
+            "add them, or inherit from rlox.rl8.Env"
+        )
+    for name in ("observation_spec", "action_spec"):
+        spec = getattr(env, name)
+        leaves = spec.values(True, True) if isinstance(spec, Composite) else [spec]
+        if any(len(leaf.shape) < 1 for leaf in leaves):
+            raise ValueError(f"{name} must have at least one dimension, got shape ()")

@@ -1,8 +1,8 @@
-"""Advantages and losses as pure functions of tensors."""
+"""Advantages and losses of tensors, and the loss of an algorithm's samples."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from tensordict import TensorDict
@@ -10,9 +10,30 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from rlox_rl8.data import AlgorithmHparams
-from rlox_rl8.statistics import deviation
 
-__all__ = ["PPOLosses", "clipped_losses", "estimate_advantages", "write_advantages"]
+__all__ = [
+    "TERMS",
+    "PPOLosses",
+    "clipped_losses",
+    "deviation",
+    "estimate_advantages",
+    "loss_and_terms",
+    "micro_batch",
+    "write_advantages",
+]
+
+TERMS = ("losses/entropy", "losses/policy", "losses/vf", "losses/total", "monitors/kl_div")
+
+MICRO_BATCH = 2048
+"""Rows of one forward and backward pass on the CPU: activations stay in the processor's caches."""
+
+WIDTH = 256
+"""Inputs of the widest layer up to which there may be more rows, as many as make the same."""
+
+
+def deviation(x: Tensor) -> Tensor:
+    """Return the unbiased deviation; 0 of a lone number."""
+    return x.std() if x.numel() > 1 else torch.zeros((), device=x.device)
 
 
 def estimate_advantages(
@@ -162,3 +183,52 @@ def clipped_losses(
         total = total - entropy_coeff * mean_entropy
     kl_div = ((ratio - 1) - log_ratio).mean()
     return PPOLosses(mean_entropy.detach(), policy.detach(), vf.detach(), total, kl_div.detach())
+
+
+def loss_and_terms(
+    algorithm: Any, samples: TensorDict, coeff: float
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return the loss of samples with its graph, and means by the names of :data:`TERMS`.
+
+    Under ``enable_amp`` networks run in half precision, and the losses of their outputs in single.
+
+    Args:
+        algorithm: whose policy learns.
+        samples: (N) transitions, or (N, L) sequences.
+        coeff: weight of the entropy.
+    """
+    hparams, policy = algorithm.hparams, algorithm.policy
+    with torch.autocast(hparams.device_type, dtype=hparams.half, enabled=hparams.enable_amp):
+        out = algorithm._forward(samples)
+    if hparams.enable_amp:
+        out = out.apply(lambda x: x.float() if x.is_floating_point() else x)
+    dist = policy.distribution_cls(out["features"], policy.model)
+    flat = samples.flatten(0, 1) if samples["logp"].dim() > 2 else samples
+    losses = clipped_losses(
+        dist.logp(flat["actions"]),
+        out["values"],
+        dist.entropy() if coeff else None,
+        flat["logp"],
+        flat["advantages"],
+        flat["returns"],
+        clip_param=hparams.clip_param,
+        vf_clip_param=hparams.vf_clip_param,
+        vf_coeff=hparams.vf_coeff,
+        entropy_coeff=coeff,
+        dual_clip_param=hparams.dual_clip_param,
+    )
+    shares = (losses.entropy, losses.policy, losses.vf, losses.total.detach(), losses.kl_div)
+    return losses.total, dict(zip(TERMS, shares, strict=True))
+
+
+def micro_batch(model: Any) -> int:
+    """Return the rows of a pass both ways on a CPU; of narrow layers 4 times as many at most.
+
+    Args:
+        model: whose matrices say how wide its layers are; with other parameters, such as those of
+            convolutions, they do not.
+    """
+    shapes = [p.shape for p in model.parameters()]
+    widest = max((shape[-1] if len(shape) < 3 else WIDTH for shape in shapes if len(shape) > 1),
+                 default=WIDTH)  # fmt: skip
+    return MICRO_BATCH * min(max(WIDTH // widest, 1), 4)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
+from gymnasium import spaces
 from rlox.errors import BackendError
 from rlox.learners.tasks import (
     BoundedSurrogate,
@@ -18,9 +17,15 @@ from rlox.learners.tasks import (
 from tensordict import TensorDict
 from torch import Tensor
 
-from rlox_rl8.tasks import DRAWS, task_of
+from rlox_rl8.distributions import Categorical, Normal
+from rlox_rl8.models import layers_of
+from rlox_rl8.policies import Policy, RecurrentPolicy
+from rlox_rl8.vec_envs import VecTensorEnv
 
-__all__ = ["FastLane", "acting_lane"]
+__all__ = ["FastLane"]
+
+DRAWS: dict[Any, Any] = {Categorical: Tensor.exponential_, Normal: Tensor.normal_}
+"""Of each distribution: what its ``sample`` draws for its numbers."""
 
 STORED = {"logp": "log_probs", "rewards": "rewards", "terminated": "terminated",
           "truncated": "truncated", "final_values": "final_values"}  # fmt: skip
@@ -45,7 +50,7 @@ class FastLane:
         self._algorithm, self._task = algorithm, task
         self._loss = algorithm.loss_and_terms
         found = choose_perceptrons(backend, task)
-        self._perceptrons: Perceptrons = found[0]
+        self.perceptrons: Perceptrons = found[0]
         self.backend = f"{found[1]} ({found[2]})"
         self._noise: Tensor | None = None
 
@@ -70,17 +75,14 @@ class FastLane:
             logging.getLogger("rlox").info("torch runs the perceptrons (%s)", error)
             return None
 
-    def _is_plain(self) -> bool:
-        """Return whether the policy's own code would do what the backend does."""
-        algorithm = self._algorithm
-        if algorithm.policy.model is not self._task.model:
-            return False
-        if {"sample", "init_states"} & vars(algorithm.policy).keys():
-            return False
-        if algorithm.policy.distribution_cls not in DRAWS:
+    def acts(self) -> bool:
+        """Return whether :meth:`act` and :meth:`recall` do what the policy's own code would."""
+        policy = self._algorithm.policy
+        replaced = {"sample", "init_states"} & vars(policy).keys()
+        if policy.model is not self._task.model or replaced or policy.distribution_cls not in DRAWS:
             return False
         try:
-            self._perceptrons.require_unchanged()
+            self.perceptrons.require_unchanged()
         except BackendError:
             return False
         return True
@@ -90,18 +92,10 @@ class FastLane:
         env = self._algorithm.env
         return (
             self._task.envs is not None
-            and self._perceptrons.steps_envs
+            and self.perceptrons.steps_envs
             and not {"step", "actions", "observe"} & vars(env).keys()
-            and self._is_plain()
+            and self.acts()
         )
-
-    def acts(self) -> bool:
-        """Return whether :meth:`act` and :meth:`recall` do what the policy would."""
-        return self._is_plain()
-
-    def holding(self) -> AbstractContextManager[None]:
-        """Act with the parameters at the start of a block in all of it."""
-        return self._perceptrons.holding()
 
     @property
     def needs_parts(self) -> bool:
@@ -115,7 +109,7 @@ class FastLane:
             algorithm.loss_and_terms is self._loss
             and not algorithm.hparams.enable_amp
             and "backward" not in vars(algorithm.flat)
-            and self._is_plain()
+            and self.acts()
         )
 
     def collect(self, deterministic: bool, resets: bool) -> None:
@@ -165,8 +159,8 @@ class FastLane:
             last: whether only values are asked for.
         """
         flat = _flat_states(states).numpy()
-        after = self._perceptrons.remember(obs.contiguous().numpy(), flat)
-        found = {"values": torch.from_numpy(self._perceptrons.values(after))[:, None]}
+        after = self.perceptrons.remember(obs.contiguous().numpy(), flat)
+        found = {"values": torch.from_numpy(self.perceptrons.values(after))[:, None]}
         if not last:
             found |= self._choose(after, deterministic)
         hidden, cells = (x[:, None].contiguous() for x in torch.from_numpy(after).chunk(2, -1))
@@ -176,7 +170,7 @@ class FastLane:
     def _choose(self, seen: Any, deterministic: bool) -> dict[str, Tensor]:
         n = len(seen)
         noise = None if deterministic else self._draw(1, n)
-        chosen = zip(("actions", "logp"), self._perceptrons.act(seen, noise), strict=True)
+        chosen = zip(("actions", "logp"), self.perceptrons.act(seen, noise), strict=True)
         return {key: torch.from_numpy(x).view(n, -1) for key, x in chosen}
 
     def _fill(self, store: TensorDict, deterministic: bool) -> None:
@@ -185,11 +179,11 @@ class FastLane:
         actions = store["actions"][:-1]
         rows["actions"] = (actions[..., 0] if self._task.discrete else actions).numpy()
         noise = None if deterministic else self._draw(steps, n)
-        self._perceptrons.collect(noise, store["obs"].numpy(), rows)
+        self.perceptrons.collect(noise, store["obs"].numpy(), rows)
         self._write_values(store)
 
     def _write_values(self, store: TensorDict) -> None:
-        values = self._perceptrons.values(store["obs"].flatten(0, 1).numpy())
+        values = self.perceptrons.values(store["obs"].flatten(0, 1).numpy())
         store["values"][:] = torch.from_numpy(values).view(store["values"].shape)
 
     def _draw(self, steps: int, n: int) -> Any:
@@ -201,10 +195,6 @@ class FastLane:
         for step in self._noise:  # in as many calls as the distribution makes
             draw(step)
         return self._noise.numpy()
-
-    def add_gradient(self, weight: float) -> None:
-        """Add ``weight`` times the last gradient to the parameters' own."""
-        self._perceptrons.add_gradient(weight)
 
     def differentiate(self, minibatch: TensorDict) -> dict[str, Any]:
         """Compute the gradient of a minibatch's mean loss, and return the mean terms.
@@ -237,7 +227,7 @@ class FastLane:
             rows = {name: row.transpose(0, 1).flatten(0, 1) for name, row in rows.items()}
             rows["initial_state"] = _flat_states(self._algorithm.first_states(minibatch))
         arrays = {name: row.contiguous().numpy() for name, row in rows.items()}
-        means = self._perceptrons.differentiate(arrays, objective)
+        means = self.perceptrons.differentiate(arrays, objective)
         terms = {key: means[name] for key, name in TERMS.items()}
         terms["losses/entropy"] *= bool(objective.ent_coef)  # else nobody asks for it
         terms["losses/policy"] = -means["policy_loss"]
@@ -249,22 +239,42 @@ class FastLane:
         return {key: torch.tensor(value) for key, value in terms.items()}
 
 
-@contextmanager
-def acting_lane(fast: FastLane | None, steady: bool) -> Iterator[FastLane | None]:
-    """Enter a block that collects step by step, and return the lane that acts in it.
+def task_of(algorithm: Any) -> PerceptronTask:
+    """Return the task of an algorithm with a default model.
 
-    Args:
-        fast: an algorithm's, if it has one.
-        steady: whether the policy's parameters cannot change in the block.
-
-    Returns:
-        ``None`` if the policy itself acts.
+    Raises:
+        BackendError: its policy is another, or it is to be compiled or runs elsewhere.
     """
-    if fast is None or not fast.acts():
-        yield None
-        return
-    with fast.holding() if steady else nullcontext():
-        yield fast
+    policy, hparams = algorithm.policy, algorithm.hparams
+    if type(policy) not in (Policy, RecurrentPolicy) or policy.distribution_cls not in DRAWS:
+        raise BackendError("only policies of default distributions are known")
+    layers = layers_of(policy.model)
+    if layers is None:
+        raise BackendError("only default models of one vector are known")
+    if hparams.device_type != "cpu" or hparams.enable_amp or hparams.compile:
+        raise BackendError("device, enable_amp and compile are torch's")
+    discrete = policy.distribution_cls is Categorical
+    actor, critic, activation, memory = layers
+    logits = actor[-1].out_features
+    if discrete and (algorithm.env.action_spec.shape[0] != 1 or logits != policy.action_spec.n):
+        raise BackendError("it chooses one action of several, not several at once")
+    envs = _native_envs(algorithm.env) if memory is None else None
+    replaced = (
+        policy.model, policy.sample, policy.distribution_cls, algorithm._forward,
+        algorithm.loss_and_terms,
+    )  # fmt: skip
+    return PerceptronTask(policy.model, actor, critic, activation, discrete, envs, memory, replaced)
+
+
+def _native_envs(env: Any) -> Any:
+    """Return the vector env within, if its arrays and tensors are the same numbers."""
+    if type(env) is not VecTensorEnv:
+        return None
+    seen, acted = env.envs.observation_space, env.envs.action_space
+    vector = isinstance(seen, spaces.Box) and seen.dtype == "float32" and len(seen.shape) == 1
+    choices = isinstance(acted, spaces.Discrete) and acted.start == 0
+    numbers = isinstance(acted, spaces.Box) and len(acted.shape) == 1
+    return env.envs if vector and (choices or numbers) else None
 
 
 def _flat_states(states: TensorDict) -> Tensor:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar
@@ -11,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from gymnasium import spaces
-from rlox.config.composition import Selection
+from rlox.config.composition import Selection, selection
+from rlox.config.model import changed
 from rlox.envs import fixed_env_count, make_vec_env, require_vec_step
-from rlox.errors import EnvError, WorkerLostError
-from rlox.protocols import StatefulVecEnv, VecEnvStep
+from rlox.errors import ConfigError, EnvError, WorkerLostError
+from rlox.protocols import StatefulVecEnv, VecEnv, VecEnvStep
 from tensordict import TensorDict
 from torch import Tensor
 
@@ -22,7 +26,7 @@ from rlox_rl8.data import Device
 from rlox_rl8.env import Env, EnvFactory
 from rlox_rl8.spaces import action_spec, observation_spec, observe, space_of
 
-__all__ = ["TensorVecEnv", "VecTensorEnv", "tensor_env"]
+__all__ = ["TensorVecEnv", "VecTensorEnv", "find_env", "is_vec_source", "tensor_env"]
 
 Array = npt.NDArray[Any]
 
@@ -208,25 +212,10 @@ class TensorVecEnv:
             raise ValueError(f"n_envs and horizon must be >= 1, got {n_envs} and {horizon}")
         self.env = env_cls(n_envs, horizon, device=device)
         self.horizon, self.config = horizon, config
-        self._n_envs, self._steps = n_envs, 0
+        self.n_envs, self._steps = n_envs, 0
         self._generator: Tensor | None = None
-        self._observation_space = space_of(self.env.observation_spec)
-        self._action_space = space_of(self.env.action_spec)
-
-    @property
-    def n_envs(self) -> int:
-        """Number of copies N."""
-        return self._n_envs
-
-    @property
-    def observation_space(self) -> gymnasium.Space[Any]:
-        """Space of one copy's observation."""
-        return self._observation_space
-
-    @property
-    def action_space(self) -> gymnasium.Space[Any]:
-        """Space of one copy's action."""
-        return self._action_space
+        self.observation_space = space_of(self.env.observation_spec)
+        self.action_space = space_of(self.env.action_spec)
 
     def reset_all(self, seed: Any = None) -> Any:
         """Reset all copies, with draws from a stream of this object; see ``VecEnv``."""
@@ -240,16 +229,16 @@ class TensorVecEnv:
         """Step all copies; see ``VecEnv``."""
         spec = self.env.action_spec
         rows = torch.as_tensor(np.asarray(actions)).to(self.env.device, spec.dtype)
-        out = self._drawing(partial(self.env.step, rows.reshape(self._n_envs, *spec.shape)))
+        out = self._drawing(partial(self.env.step, rows.reshape(self.n_envs, *spec.shape)))
         self._steps += 1
         ends = self._steps >= self.horizon
         final = self._arrays(out["obs"])
-        rewards = out["rewards"].reshape(self._n_envs).cpu().numpy().astype(np.float64)
+        rewards = out["rewards"].reshape(self.n_envs).cpu().numpy().astype(np.float64)
         return {
             "obs": self.reset_all() if ends else final,
             "rewards": rewards,
-            "terminated": np.zeros(self._n_envs, np.bool_),
-            "truncated": np.full(self._n_envs, ends),
+            "terminated": np.zeros(self.n_envs, np.bool_),
+            "truncated": np.full(self.n_envs, ends),
             "final_obs": final,
         }
 
@@ -271,3 +260,55 @@ class TensorVecEnv:
         if isinstance(obs, Tensor):
             return obs.detach().cpu().numpy().copy()
         return {key: self._arrays(value) for key, value in obs.flatten_keys(".").items()}
+
+
+def find_env(env: Any, config: Any) -> Any:
+    """Return a class of batched envs.
+
+    Args:
+        env: such a class, or ``"module:Class"``, or a function with its arguments; or what ``ppo``
+            takes: an id, a callable without arguments that makes an env, an env or a vector env.
+        config: says how the latter are made.
+
+    Raises:
+        ConfigError: it is no env, or ``env_kwargs`` or ``env_backend`` are given for a class.
+    """
+    found = env
+    if is_vec_source(env):
+        return tensor_env(
+            env, env_kwargs=config.env_kwargs, backend=selection(config, "env_backend")
+        )
+    for name in ("env_kwargs", "env_backend"):
+        if changed(config, name):
+            raise ConfigError(f"{name} is for gymnasium's and native envs; leave it out")
+    if isinstance(env, str):
+        module, _, name = env.partition(":")
+        if "" in (*module.split("."), name):
+            raise ConfigError(f"env must be 'module:Class', got '{env}'")
+        if "" not in sys.path:
+            sys.path.insert(0, "")
+        try:
+            found = getattr(importlib.import_module(module), name)
+        except (ModuleNotFoundError, AttributeError) as error:
+            raise ConfigError(f"env '{env}' cannot be imported: {error}") from None
+    steps = all(hasattr(found, name) for name in ("reset", "step"))
+    if (inspect.isclass(found) and not steps) or not callable(found):
+        raise ConfigError(f"env must be a class of rlox.protocols.TensorEnv, got {found!r}")
+    return found
+
+
+def is_vec_source(env: Any) -> bool:
+    """Return whether an env is one for :func:`rlox.envs.make_vec_env`."""
+    if isinstance(env, str):
+        return ":" not in env
+    if inspect.isclass(env):
+        return issubclass(env, gymnasium.Env)
+    if isinstance(env, (gymnasium.Env, gymnasium.vector.VectorEnv, VecEnv)):
+        return True
+    if not callable(env):
+        return False
+    try:
+        inspect.signature(env).bind()
+    except (TypeError, ValueError):  # it needs arguments, as a batched env does
+        return False
+    return True

@@ -8,8 +8,7 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor
 
-from rlox_rl8.losses import clipped_losses, estimate_advantages
-from rlox_rl8.statistics import deviation
+from rlox_rl8.losses import clipped_losses, deviation, estimate_advantages
 
 if TYPE_CHECKING:
     from rlox_rl8.distributions import Distribution
