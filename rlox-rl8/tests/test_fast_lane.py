@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -146,7 +147,7 @@ def test_parameters_are_copied_once_while_nothing_can_change_them(
             for parameter in algorithm.policy.model.parameters():
                 parameter.zero_()
 
-    with algorithm.reporting(erase, lambda _: None):
+    with algorithm.reporting(SimpleNamespace(env_step=erase, step_listened=True)):
         algorithm.collect()
     assert len(copied) > algorithm.hparams.horizon
     logp = algorithm.buffer["logp"][:, 1:-1]

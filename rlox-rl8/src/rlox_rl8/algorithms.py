@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from tensordict import TensorDict
@@ -38,13 +38,9 @@ from rlox_rl8.policies import Policy, RecurrentPolicy
 __all__ = [
     "Algorithm",
     "AlgorithmConfig",
-    "AlgorithmHparams",
-    "AlgorithmState",
     "GenericAlgorithmBase",
     "RecurrentAlgorithm",
     "RecurrentAlgorithmConfig",
-    "RecurrentAlgorithmHparams",
-    "RecurrentAlgorithmState",
 ]
 
 
@@ -127,25 +123,13 @@ class RecurrentAlgorithmConfig(Learning, Sequences, Collecting):
     model: RecurrentModel | None = None
     model_cls: RecurrentModelFactory | None = None
 
-    if TYPE_CHECKING:
-
-        def build(self, env_cls: EnvFactory) -> RecurrentAlgorithm:
-            """Return an algorithm for a class of envs, validated; on the class, with defaults."""
-
-
-class _Build:
-    """``build`` of a config, or of the class with its defaults."""
-
-    def __get__(self, config: Any, cls: type[RecurrentAlgorithmConfig]) -> Any:
-        def build(env_cls: EnvFactory) -> RecurrentAlgorithm:
-            algorithm = RecurrentAlgorithm(env_cls, config=cls() if config is None else config)
-            algorithm.validate()
-            return algorithm
-
-        return build
-
-
-RecurrentAlgorithmConfig.build = _Build()  # type: ignore[method-assign, assignment]
+    def build(self: Any, env_cls: EnvFactory | None = None) -> RecurrentAlgorithm:
+        """Return an algorithm for a class of envs, validated; on the class, with defaults."""
+        # on the class, the first argument is that of the envs
+        config, envs = (RecurrentAlgorithmConfig(), self) if env_cls is None else (self, env_cls)
+        algorithm = RecurrentAlgorithm(envs, config=config)
+        algorithm.validate()
+        return algorithm
 
 
 class Algorithm(GenericAlgorithmBase[AlgorithmHparams, AlgorithmState, Policy]):

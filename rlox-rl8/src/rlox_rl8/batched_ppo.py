@@ -128,7 +128,7 @@ class BatchedPPO(Algorithm):
     def iterate(self, hooks: Hooks) -> RL8Metrics:
         """Collect one horizon, then learn from it."""
         agent = self.agent
-        with agent.reporting(hooks.env_step, hooks.train_batch, hooks.step_listened):
+        with agent.reporting(hooks):
             collected = agent.collect(env_config=self.env_config)
             hooks.rollout_end(agent.buffer)
             learnt = agent.step()

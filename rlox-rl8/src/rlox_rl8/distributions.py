@@ -36,6 +36,11 @@ class Distribution(ABC):
         self.features = features
         self.model = model
 
+    def _action_spec(self) -> Any:
+        if self.model is None:
+            raise ValueError(f"{type(self).__name__} needs the model, whose action_spec it reads")
+        return self.model.action_spec
+
     @staticmethod
     def default_dist_cls(action_spec: specs.TensorSpec, /) -> type[Distribution]:
         """Return the class for a spec of actions.
@@ -141,9 +146,7 @@ class MultiCategorical(Distribution):
 
     def __init__(self, features: TensorDict, model: nn.Module | None = None, /) -> None:
         super().__init__(features, model)
-        spec: Any = None if model is None else model.action_spec
-        if spec is None:
-            raise ValueError("MultiCategorical needs the model, whose action_spec has the numbers")
+        spec = self._action_spec()
         logits: Tensor = features["logits"]
         parts = torch.split(logits, spec.nvec.tolist(), -1)
         rows = len(logits)
@@ -203,9 +206,7 @@ class BoundedBeta(Distribution):
 
     def __init__(self, features: TensorDict, model: nn.Module | None = None, /) -> None:
         super().__init__(features, model)
-        spec: Any = None if model is None else model.action_spec
-        if spec is None:
-            raise ValueError("BoundedBeta needs the model, whose action_spec has the bounds")
+        spec = self._action_spec()
         self._low, self._range = spec.low, spec.high - spec.low
         self.dist: Any = torch.distributions.Beta(
             features["alpha"], features["beta"], validate_args=False

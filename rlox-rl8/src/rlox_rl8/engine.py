@@ -25,6 +25,7 @@ from rlox.nn import (
     module_state,
 )
 from rlox.protocols import TensorEnv
+from rlox.training.hooks import Hooks
 from tensordict import TensorDict
 from torch import Tensor, nn
 
@@ -77,14 +78,6 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
     hparams: HparamsT
     state: StateT
     policy: PolicyT
-    optimizer: torch.optim.Optimizer
-    flat: ModuleOptimizer
-    """What takes the steps of :attr:`optimizer`: gradients clipped, then unscaled."""
-    entropy_scheduler: EntropyScheduler
-    lr_scheduler: LRScheduler
-    grad_scaler: torch.amp.GradScaler
-    step_envs: Callable[[TensorEnv, Any], Any]
-    loss_and_terms: Callable[..., tuple[Tensor, dict[str, Tensor]]]
     buffer: TensorDict
     """(B, T + 1) views of the storage; row T of ``obs`` is the last observation."""
     buffer_spec: Composite
@@ -110,20 +103,15 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         require_memory_for("num_envs", n, 4 * numbers, REMEDY)
         self.env = env = env_cls(n, horizon, device=device)
         _require_members(env)
-        self.policy = policy_cls(
-            env.observation_spec,
-            env.action_spec,
-            model=config.model,
-            model_cls=config.model_cls,
-            model_config=config.model_config,
-            distribution_cls=config.distribution_cls,
-            device=device,
-        )
+        parts = ("model", "model_cls", "model_config", "distribution_cls")
+        given = {name: getattr(config, name) for name in parts}
+        self.policy = policy_cls(env.observation_spec, env.action_spec, **given, device=device)
         options = {"lr": 1e-3} if config.optimizer_config is None else config.optimizer_config
         make_optimizer = partial(config.optimizer_cls, **options)
         self.flat = ModuleOptimizer(
             self.policy.model, make_optimizer, max_grad_norm=hparams.max_grad_norm
         )
+        """What takes the steps of the optimiser: gradients clipped, then unscaled."""
         self.optimizer = self.flat.torch_optimizer
         self.lr_scheduler = LRScheduler(
             self.optimizer, schedule=config.lr_schedule, kind=config.lr_schedule_kind
@@ -136,7 +124,8 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         # bfloat16 has the range of float32
         scaled = hparams.enable_amp and hparams.half is torch.float16
         self.grad_scaler = torch.amp.GradScaler(device.type, enabled=scaled)
-        self.loss_and_terms, self.step_envs = loss_and_terms, step_envs
+        self.loss_and_terms: Callable[..., tuple[Tensor, dict[str, Tensor]]] = loss_and_terms
+        self.step_envs: Callable[[TensorEnv, Any], Any] = step_envs
         if hparams.compile:
             self.step_envs = compiled(step_envs, device, [env])
             # an LSTM is left out of torch's graphs, and those around it take longer than plain code
@@ -169,30 +158,21 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         self.ends = Ends(self._storage, self._value) if self.env.episodes_end else None
         self.random: Callable[[], AbstractContextManager[None]] = nullcontext
         """Installs the run's random stream; the global one is drawn from unless this is set."""
-        self.on_env_step: Callable[[int], None] | None = None
-        self._on_train_batch: Callable[[Any], None] | None = None
-        self._steps_heard = False
-        """Whether what is called after env steps wants to be called between them."""
+        self.hooks: Hooks | None = None
+        """Of the training whose iteration runs."""
         self._lane: FastLane | None = None
         """What acts in the policy's place in the horizon that is collected."""
         self._whole = True
         """Whether the last horizon was collected to its end."""
 
     @contextmanager
-    def reporting(
-        self,
-        env_step: Callable[[int], None],
-        train_batch: Callable[[Any], None],
-        steps_heard: bool = True,
-    ) -> Iterator[None]:
+    def reporting(self, hooks: Hooks) -> Iterator[None]:
         """Report steps of envs and of the optimiser to a training's hooks in the block."""
-        self.on_env_step, self._on_train_batch = env_step, train_batch
-        self._steps_heard = steps_heard
+        self.hooks = hooks
         try:
             yield
         finally:
-            self.on_env_step = self._on_train_batch = None
-            self._steps_heard = False
+            self.hooks = None
 
     @property
     def horizons_per_env_reset(self) -> int:
@@ -274,12 +254,13 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
             carried[0] = 0.0 if resets else carried[-1]
         self._whole = False
         self.state.buffered = False
-        if self.fast is not None and not self._steps_heard and self.fast.steps_envs():
+        # somebody who is called between steps may change parameters
+        heard = self.hooks is not None and self.hooks.step_listened
+        if self.fast is not None and not heard and self.fast.steps_envs():
             self.fast.collect(deterministic, resets)
         else:
             lane = self._lane = self.fast if self.fast is not None and self.fast.acts() else None
-            # parameters may change where somebody is called between steps
-            with nullcontext() if lane is None or self._steps_heard else lane.perceptrons.holding():
+            with nullcontext() if lane is None or heard else lane.perceptrons.holding():
                 self._collect_by_steps(deterministic, resets)
         stats = self._statistics(resets)
         self._whole = True
@@ -313,8 +294,8 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
                 carried[t + 1] = hparams.gamma * self.begun(t, resets) + out["rewards"]
             if self.ends is not None:
                 self.ends.store(t, out)
-            if self.on_env_step is not None:
-                self.on_env_step(hparams.num_envs)
+            if self.hooks is not None:
+                self.hooks.env_step(hparams.num_envs)
         store["values"][-1] = self._act(hparams.horizon, deterministic, last=True)["values"]
 
     def _statistics(self, resets: bool) -> CollectStats:
@@ -377,8 +358,8 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
                 if scaler is not None:
                     scaler.update()
                 taken += 1
-                if self._on_train_batch is not None:
-                    self._on_train_batch(dict)
+                if self.hooks is not None:
+                    self.hooks.train_batch(dict)
         count = taken + ("stopped" in totals)
         stats: Any = {
             "coefficients/entropy": self.entropy_scheduler.coeff,

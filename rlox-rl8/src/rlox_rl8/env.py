@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import torch
@@ -103,12 +104,16 @@ class DummyEnv(Env):
     Positions begin uniform in [-bounds, bounds], 100 unless the reset's config says otherwise.
     """
 
+    action_kind: ClassVar[Any]
+    """Makes the spec of actions."""
+
     def __init__(
         self, num_envs: int, /, horizon: int | None = None, *, device: Device = "cpu"
     ) -> None:
         super().__init__(num_envs, horizon, device=device)
         self.bounds = 100.0
         self.observation_spec = Unbounded(shape=torch.Size([1]), device=device)
+        self.action_spec = self.action_kind(shape=torch.Size([1]), device=device)
         self.state = torch.zeros(num_envs, 1, device=device)
 
     def reset(self, *, config: dict[str, Any] | None = None) -> Tensor:
@@ -137,11 +142,7 @@ class DummyEnv(Env):
 class ContinuousDummyEnv(DummyEnv):
     """The action is added to the position."""
 
-    def __init__(
-        self, num_envs: int, /, horizon: int | None = None, *, device: Device = "cpu"
-    ) -> None:
-        super().__init__(num_envs, horizon, device=device)
-        self.action_spec = Unbounded(shape=torch.Size([1]), device=device)
+    action_kind = Unbounded
 
     def step(self, action: Tensor | TensorDict) -> TensorDict:
         """Move by ``action`` (B, 1)."""
@@ -152,11 +153,7 @@ class ContinuousDummyEnv(DummyEnv):
 class DiscreteDummyEnv(DummyEnv):
     """Action 0 moves by -1 and action 1 by +1."""
 
-    def __init__(
-        self, num_envs: int, /, horizon: int | None = None, *, device: Device = "cpu"
-    ) -> None:
-        super().__init__(num_envs, horizon, device=device)
-        self.action_spec = Categorical(2, shape=torch.Size([1]), device=device)
+    action_kind = partial(Categorical, 2)
 
     def step(self, action: Tensor | TensorDict) -> TensorDict:
         """Move by 2a - 1, ``action`` being (B, 1) of integers."""

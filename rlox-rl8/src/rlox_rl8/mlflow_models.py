@@ -105,18 +105,12 @@ class MLflowRecurrentPolicyModel(_SavedPolicy):
                 were returned before, or none at the beginning.
             params: unused.
         """
-        batch = self._batch(model_input["obs"])
-        given = model_input.get("states")
-        states = None
-        if given is not None:
-            spec = self.policy.state_spec
-            read = {
-                name: torch.as_tensor(np.asarray(list(given[name]))).to(
-                    self.policy.device, spec[name].dtype
-                ).reshape(batch.shape[0], *spec[name].shape)
-                for name in spec.keys()  # noqa: SIM118
-            }  # fmt: skip
-            states = TensorDict(read, [batch.shape[0]], device=self.policy.device)
+        batch, states = self._batch(model_input["obs"]), model_input.get("states")
+        if states is not None:
+            # columns of a data frame have a list in each row
+            columns = {k: list(states[k]) for k in self.policy.state_spec.keys()}  # noqa: SIM118
+            parts = self._tensors(self.policy.state_spec, columns)
+            states = TensorDict(parts, batch.shape[:1], device=self.policy.device)
         out, after = self.policy.sample(
             batch, states, deterministic=True, return_logp=True, return_values=True
         )

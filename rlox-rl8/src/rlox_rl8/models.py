@@ -73,15 +73,9 @@ class GenericModelBase(Module[P, T]):
     ) -> TensorDict:
         """Return the views of a batch (B, T): B rows for ``"last"``, B·T for ``"all"``."""
         rows = batch.shape[0] * (batch.shape[1] if kind == "all" else 1)
-        parts = {
-            key: (view.apply_all if kind == "all" else view.apply_last)(key, batch)
-            for key, view in self.view_requirements.items()
-        }
-        if all(isinstance(key, str) for key in parts):
-            return TensorDict(parts, batch_size=[rows], device=batch.device)
         out = TensorDict({}, batch_size=[rows], device=batch.device)
-        for key, part in parts.items():
-            out[key] = part  # tuples name nested entries
+        for key, view in self.view_requirements.items():
+            out[key] = (view.apply_all if kind == "all" else view.apply_last)(key, batch)
         return out
 
     @property

@@ -31,8 +31,6 @@ STORED = {"logp": "log_probs", "rewards": "rewards", "terminated": "terminated",
           "truncated": "truncated", "final_values": "final_values"}  # fmt: skip
 """Entries of a storage, and what the backend calls them."""
 
-TERMS = {"losses/entropy": "entropy", "losses/vf": "value_loss", "monitors/kl_div": "approx_kl"}
-
 
 class FastLane:
     """What a backend does of an algorithm's work, as long as nothing of it was replaced.
@@ -125,13 +123,19 @@ class FastLane:
         carried = store.get("reversed_discounted_returns", None)
         # by flags that are overwritten now
         first = None if carried is None else algorithm.begun(0, resets)
-        self._fill(store, deterministic)
-        for t in range(algorithm.hparams.horizon):
+        steps, n = store["rewards"].shape[0] - 1, store["rewards"].shape[1]
+        rows = {name: store[key][:-1, :, 0].numpy() for key, name in STORED.items()}
+        actions = store["actions"][:-1]
+        rows["actions"] = (actions[..., 0] if self._task.discrete else actions).numpy()
+        noise = None if deterministic else self._draw(steps, n)
+        self.perceptrons.collect(noise, store["obs"].numpy(), rows)
+        self._write_values(store)
+        for t in range(steps):
             if first is not None:
                 begun = algorithm.begun(t, resets) if t else first
                 carried[t + 1] = algorithm.hparams.gamma * begun + store["rewards"][t]
-            if algorithm.on_env_step is not None:
-                algorithm.on_env_step(algorithm.hparams.num_envs)
+            if algorithm.hooks is not None:
+                algorithm.hooks.env_step(n)
 
     def act(self, t: int, deterministic: bool, last: bool) -> dict[str, Tensor]:
         """Return actions and logp (B) at step ``t`` without a memory.
@@ -172,15 +176,6 @@ class FastLane:
         noise = None if deterministic else self._draw(1, n)
         chosen = zip(("actions", "logp"), self.perceptrons.act(seen, noise), strict=True)
         return {key: torch.from_numpy(x).view(n, -1) for key, x in chosen}
-
-    def _fill(self, store: TensorDict, deterministic: bool) -> None:
-        steps, n = store["rewards"].shape[0] - 1, store["rewards"].shape[1]
-        rows = {name: store[key][:-1, :, 0].numpy() for key, name in STORED.items()}
-        actions = store["actions"][:-1]
-        rows["actions"] = (actions[..., 0] if self._task.discrete else actions).numpy()
-        noise = None if deterministic else self._draw(steps, n)
-        self.perceptrons.collect(noise, store["obs"].numpy(), rows)
-        self._write_values(store)
 
     def _write_values(self, store: TensorDict) -> None:
         values = self.perceptrons.values(store["obs"].flatten(0, 1).numpy())
@@ -228,12 +223,15 @@ class FastLane:
             rows["initial_state"] = _flat_states(self._algorithm.first_states(minibatch))
         arrays = {name: row.contiguous().numpy() for name, row in rows.items()}
         means = self.perceptrons.differentiate(arrays, objective)
-        terms = {key: means[name] for key, name in TERMS.items()}
-        terms["losses/entropy"] *= bool(objective.ent_coef)  # else nobody asks for it
-        terms["losses/policy"] = -means["policy_loss"]
+        terms = {
+            "losses/entropy": means["entropy"] * bool(objective.ent_coef),  # else nobody asks
+            "losses/policy": -means["policy_loss"],
+            "losses/vf": means["value_loss"],
+            "monitors/kl_div": means["approx_kl"],
+        }
         terms["losses/total"] = (
-            objective.vf_coef * means["value_loss"]
-            + means["policy_loss"]
+            objective.vf_coef * terms["losses/vf"]
+            - terms["losses/policy"]
             - objective.ent_coef * terms["losses/entropy"]
         )
         return {key: torch.tensor(value) for key, value in terms.items()}

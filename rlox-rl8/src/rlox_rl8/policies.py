@@ -164,14 +164,7 @@ class GenericPolicyBase:
         """
         from rlox_rl8.saving import read_policy
 
-        policy: PolicyT = read_policy(
-            cls,
-            path,
-            model=model,
-            model_cls=model_cls,
-            distribution_cls=distribution_cls,
-            device=device,
-        )
+        policy: PolicyT = read_policy(cls, path, model, model_cls, distribution_cls, device)
         return policy
 
     def to(self, device: Device, /) -> Any:

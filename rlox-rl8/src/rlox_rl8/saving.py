@@ -57,28 +57,9 @@ def write_policy(policy: Any, path: str | os.PathLike[str]) -> None:
 
 
 def read_policy(
-    cls: Any,
-    path: str | os.PathLike[str],
-    *,
-    model: Any = None,
-    model_cls: Any = None,
-    distribution_cls: Any = None,
-    device: Any = "cpu",
+    cls: Any, path: Any, model: Any, model_cls: Any, distribution_cls: Any, device: Any
 ) -> Any:
-    """Return the policy in a file that :func:`write_policy` wrote.
-
-    Args:
-        cls: the policy's class.
-        path: of the file.
-        model: takes the parameters, if it is of a class of one's own.
-        model_cls: makes that model, with the configuration in the file.
-        distribution_cls: of actions, if it is of a class of one's own.
-        device: of the model.
-
-    Raises:
-        CheckpointError: the file is missing, damaged or foreign, or of another kind or model.
-        ConfigError: it is of a class of one's own, and none is given.
-    """
+    """Return the policy in a file that :func:`write_policy` wrote; see ``load`` of its class."""
     header, tensors = _read(path)
     if header["kind"] != cls.__name__:
         raise CheckpointError(f"'{path}' holds a {header['kind']}, not a {cls.__name__}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -49,14 +49,16 @@ class StepScheduler:
     """
 
     def __init__(self, schedule: Sequence[tuple[int, float]], /) -> None:
-        self.counts, self.values = _points(schedule)
+        self.counts, self.values = [int(c) for c, _ in schedule], [float(v) for _, v in schedule]
+        if self.counts[:1] != [0] or self.counts != sorted(set(self.counts)):
+            raise ValueError(f"a schedule must start at 0 and its counts must rise, got {schedule}")
 
     def step(self, count: int, /) -> float:
         """Return the value of the last point reached."""
         return self.values[int(np.searchsorted(self.counts, count, side="right")) - 1]
 
 
-class InterpScheduler:
+class InterpScheduler(StepScheduler):
     """Linear interpolation between points, and the last value after them.
 
     Args:
@@ -66,19 +68,9 @@ class InterpScheduler:
         ValueError: see :class:`StepScheduler`.
     """
 
-    def __init__(self, schedule: Sequence[tuple[int, float]], /) -> None:
-        self.counts, self.values = _points(schedule)
-
     def step(self, count: int, /) -> float:
         """Return the value interpolated at ``count``."""
         return float(np.interp(count, self.counts, self.values))
-
-
-def _points(schedule: Sequence[tuple[int, float]]) -> tuple[list[int], list[float]]:
-    counts, values = [int(c) for c, _ in schedule], [float(v) for _, v in schedule]
-    if not counts or counts[0] != 0 or counts != sorted(set(counts)):
-        raise ValueError(f"a schedule must start at 0 and its counts must rise, got {schedule}")
-    return counts, values
 
 
 def make_scheduler(
@@ -89,11 +81,10 @@ def make_scheduler(
     Raises:
         ValueError: ``kind`` is unknown.
     """
-    kinds: dict[str, Any] = {"step": StepScheduler, "interp": InterpScheduler}
+    kinds = {"step": StepScheduler, "interp": InterpScheduler}
     if kind not in kinds:
         raise ValueError(f"a schedule's kind must be 'interp' or 'step', got {kind!r}")
-    made: Scheduler = ConstantScheduler(constant) if schedule is None else kinds[kind](schedule)
-    return made
+    return ConstantScheduler(constant) if schedule is None else kinds[kind](schedule)
 
 
 class EntropyScheduler:

@@ -30,6 +30,9 @@ __all__ = ["TensorVecEnv", "VecTensorEnv", "find_env", "is_vec_source", "tensor_
 
 Array = npt.NDArray[Any]
 
+STEPPED: dict[str, Any] = {"rewards": np.float32, "terminated": bool, "truncated": bool}
+"""Numbers (B,) of a step, and what they are as tensors."""
+
 
 def tensor_env(
     source: Any,
@@ -86,10 +89,8 @@ class VecTensorEnv(Env):
         super().__init__(num_envs, horizon, device=device)
         self.envs = make_vec_env(source, n_envs=num_envs, backend=backend, env_kwargs=env_kwargs)
         self._owned = fixed_env_count(source) is None
-        self._observations = self.envs.observation_space
-        self._actions = self.envs.action_space
-        self.observation_spec = observation_spec(self._observations, device)
-        self.action_spec = action_spec(self._actions, device)
+        self.observation_spec = observation_spec(self.envs.observation_space, device)
+        self.action_spec = action_spec(self.envs.action_space, device)
         self._started = self._checked = False
 
     def reset(self, *, config: dict[str, Any] | None = None) -> Tensor | TensorDict:
@@ -121,18 +122,10 @@ class VecTensorEnv(Env):
         if not self._checked:
             require_vec_step(step, self.envs)
             self._checked = True
-        out = {
-            "obs": self.observe(step["obs"]),
-            "final_obs": self.observe(step["final_obs"]),
-            **{
-                name: torch.as_tensor(np.asarray(step[name], kind)[:, None]).to(self.device)  # type: ignore[literal-required]
-                for name, kind in (
-                    ("rewards", np.float32),
-                    ("terminated", bool),
-                    ("truncated", bool),
-                )
-            },
-        }
+        out = {key: self.observe(step[key]) for key in ("obs", "final_obs")}
+        for key, kind in STEPPED.items():
+            numbers = np.asarray(step[key], kind)[:, None]  # type: ignore[literal-required]
+            out[key] = torch.as_tensor(numbers).to(self.device)
         return TensorDict(out, batch_size=[len(action)], device=self.device)
 
     def observe(self, obs: Any) -> Tensor | TensorDict:
@@ -141,7 +134,7 @@ class VecTensorEnv(Env):
         Args:
             obs: (N, *shape), of a nested space a dict of them by leaf name.
         """
-        return observe(self._observations, obs, self.device)
+        return observe(self.envs.observation_space, obs, self.device)
 
     def actions(self, rows: Array) -> Array:
         """Return (N, ...) actions as the envs take them.
@@ -149,14 +142,12 @@ class VecTensorEnv(Env):
         Args:
             rows: (N, columns) as the policy gives them.
         """
-        space = self._actions
-        if isinstance(space, spaces.Box):
-            assert space.dtype is not None
-            shaped = rows.reshape(len(rows), *space.shape)
-            return np.clip(shaped, space.low, space.high).astype(space.dtype)
+        space: Any = self.envs.action_space
         if isinstance(space, spaces.Discrete):
             return rows[:, 0] + int(space.start)
-        shaped = rows.reshape(len(rows), *space.shape)  # type: ignore[misc]
+        shaped = rows.reshape(len(rows), *space.shape)
+        if isinstance(space, spaces.Box):
+            shaped = np.clip(shaped, space.low, space.high)
         return shaped.astype(space.dtype)
 
     def close(self) -> None:

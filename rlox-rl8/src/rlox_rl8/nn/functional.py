@@ -147,9 +147,7 @@ def masked_max(x: Tensor, /, *, mask: Tensor | None = None, dim: int = 1) -> tup
 
     Both keep ``dim``.
     """
-    if mask is not None:
-        x = x.masked_fill(~_wide(mask, x), torch.finfo(x.dtype).min)
-    found = x.max(dim, keepdim=True)
+    found = _masked(x, mask).max(dim, keepdim=True)
     return found.values, found.indices
 
 
@@ -157,8 +155,7 @@ def masked_categorical_sample(
     x: Tensor, /, *, mask: Tensor | None = None, dim: int = 1
 ) -> tuple[Tensor, Tensor]:
     """Return entries of logits ``x`` (B, T), drawn where ``mask`` is true, and their places."""
-    if mask is not None:
-        x = x.masked_fill(~_wide(mask, x), torch.finfo(x.dtype).min)
+    x = _masked(x, mask)
     dist: Any = torch.distributions.Categorical(logits=x)
     places = dist.sample().unsqueeze(-1)
     return x.gather(dim, places), places
@@ -168,11 +165,13 @@ def _wide(mask: Tensor, x: Tensor) -> Tensor:
     return mask.bool().reshape(*mask.shape, *[1] * (x.dim() - mask.dim()))
 
 
+def _masked(x: Tensor, mask: Tensor | None) -> Tensor:
+    return x if mask is None else x.masked_fill(~_wide(mask, x), torch.finfo(x.dtype).min)
+
+
 def masked_log_softmax(x: Tensor, /, *, mask: Tensor | None = None, dim: int = -1) -> Tensor:
     """Return log-softmax over the entries whose mask is true; others get the dtype's minimum."""
-    if mask is not None:
-        x = x.masked_fill(~_wide(mask, x), torch.finfo(x.dtype).min)
-    return x.log_softmax(dim)
+    return _masked(x, mask).log_softmax(dim)
 
 
 def skip_connection(x: Tensor, y: Tensor, /, *, kind: Any = "cat", dim: int = -1) -> Tensor:

@@ -1,21 +1,28 @@
-"""Trainers that run an algorithm until conditions hold."""
+"""Trainers that run an algorithm until conditions hold, and files that describe one."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
+from rlox.config.model import read_mapping
+from rlox.errors import ConfigError
 from rlox.logging import LoggerCallback, MLflowLogger
 from rlox.training.loop import run_iteration
 
+from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
 from rlox_rl8.conditions import Condition
 from rlox_rl8.rl8_ppo import RL8PPO
 from rlox_rl8.rl8_recurrent_ppo import RL8RecurrentPPO
 
-__all__ = ["GenericTrainerBase", "RecurrentTrainer", "Trainer"]
+__all__ = ["GenericTrainerBase", "RecurrentTrainer", "TrainConfig", "Trainer"]
 
-REDUCTIONS = {"min": min, "max": max}
+CLASSES = ("model_cls", "distribution_cls", "optimizer_cls")
+"""Arguments that a file names."""
 
 
 class GenericTrainerBase:
@@ -30,11 +37,7 @@ class GenericTrainerBase:
         self.training = self.kind(
             type(algorithm.env), agent=algorithm, seed=0, n_envs=hparams.num_envs
         )
-        self.state: dict[str, int] = {
-            "algorithm/collects": 0,
-            "algorithm/steps": 0,
-            "env/steps": 0,
-        }
+        self.state = {"algorithm/collects": 0, "algorithm/steps": 0, "env/steps": 0}
         """Counters of calls and of env steps."""
 
     def step(self, *, env_config: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -142,13 +145,15 @@ def _of_active_run(params: Mapping[str, Any]) -> LoggerCallback | None:
 
 def _reduce(key: str, values: Sequence[float]) -> float:
     """Return one number of several horizons: deviations by their root mean square."""
-    suffix = key.rpartition("/")[2]
-    if suffix in REDUCTIONS:
-        return float(REDUCTIONS[suffix](values))
-    if suffix == "mean":
-        return sum(values) / len(values)
-    if suffix == "std":
-        return float((sum(v * v for v in values) / len(values)) ** 0.5)
+    match key.rpartition("/")[2]:
+        case "min":
+            return min(values)
+        case "max":
+            return max(values)
+        case "mean":
+            return sum(values) / len(values)
+        case "std":
+            return float((sum(v * v for v in values) / len(values)) ** 0.5)
     return sum(values)
 
 
@@ -168,3 +173,47 @@ class RecurrentTrainer(GenericTrainerBase):
     """Trains a recurrent algorithm; see :class:`Trainer`."""
 
     kind = RL8RecurrentPPO
+
+
+@dataclass
+class TrainConfig:
+    """A trainer's parts, as a file has them.
+
+    Args:
+        env_cls: a class of envs.
+        algorithm_config: arguments of the algorithm's config.
+        recurrent: whether the algorithm is.
+    """
+
+    env_cls: Any
+    algorithm_config: dict[str, Any] = field(default_factory=dict)
+    recurrent: bool = False
+
+    def build(self) -> Trainer | RecurrentTrainer:
+        """Return the trainer."""
+        if self.recurrent:
+            recurrent = RecurrentAlgorithmConfig(**self.algorithm_config).build(self.env_cls)
+            return RecurrentTrainer(recurrent)
+        return Trainer(AlgorithmConfig(**self.algorithm_config).build(self.env_cls))
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> TrainConfig:
+        """Read a YAML or JSON file; classes are dotted names, which are imported.
+
+        Raises:
+            ConfigError: the file or a name is wrong.
+        """
+        found = dict(read_mapping(Path(path)))
+        config = dict(found.get("algorithm_config") or {})
+        config |= {key: _import(config[key]) for key in CLASSES if config.get(key)}
+        if "env_cls" not in found:
+            raise ConfigError(f"'{path}' must name env_cls")
+        return cls(_import(found["env_cls"]), config, bool(found.get("recurrent", False)))
+
+
+def _import(name: str) -> Any:
+    module, _, attribute = name.rpartition(".")
+    try:
+        return getattr(import_module(module), attribute)
+    except (ValueError, ModuleNotFoundError, AttributeError) as error:
+        raise ConfigError(f"'{name}' cannot be imported: {error}") from None

@@ -1,0 +1,28 @@
+"""Small algorithms of both kinds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
+from rlox_rl8.env import DiscreteDummyEnv
+
+NETWORKS: dict[Any, dict[str, Any]] = {
+    AlgorithmConfig: {"hiddens": (8,)},
+    RecurrentAlgorithmConfig: {"hidden_size": 8},
+}
+KINDS = tuple(NETWORKS)
+
+
+def small(kind: Any, env: Any = DiscreteDummyEnv, **options: Any) -> Any:
+    """Return an algorithm of 16 envs and 8 steps, whose memory goes on, on the CPU."""
+    given = {"num_envs": 16, "horizon": 8, "device": "cpu", "model_config": NETWORKS[kind]}
+    if kind is RecurrentAlgorithmConfig:
+        given |= {"seq_len": min(4, options.get("horizon", 8)), "seqs_per_state_reset": -1}
+    return kind(**{**given, **options}).build(env)
+
+
+def parameters(algorithm: Any) -> torch.Tensor:
+    """Return a copy of all parameters as one vector."""
+    return torch.cat([p.detach().flatten() for p in algorithm.policy.model.parameters()])
