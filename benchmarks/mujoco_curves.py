@@ -33,7 +33,7 @@ from measure import RESULTS, machine
 from rlox.callbacks import EvalCallback
 from rlox.logging import LoggerCallback, Metrics
 from rlox_offpolicy.configs import SACConfig, TD3Config
-from rlox_tools.analysis.statistics import bootstrap_iqm
+from rlox_tools.analysis import bootstrap_iqm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy

@@ -23,7 +23,7 @@ import numpy as np
 import rlox
 from rlox.callbacks import Callback
 from rlox.config.presets import list_presets
-from rlox_tools.analysis.statistics import bootstrap_iqm
+from rlox_tools.analysis import bootstrap_iqm
 
 ROOT = Path(__file__).resolve().parents[1]
 GALLERY = ROOT / "docs" / "gallery"

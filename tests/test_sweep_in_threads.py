@@ -17,7 +17,7 @@ import pytest
 import yaml
 from rlox.training import checkpoint
 from rlox_onpolicy.ppo import PPO
-from rlox_tools.analysis.learning_curves import find_runs
+from rlox_tools.analysis import find_runs
 
 TRAIN = ("train", "ppo", "--env", "CartPole-v1", "--n-envs", 4, "--n-steps", 32, "--batch-size", 64,
          "--hidden", 16, "--eval-episodes", 2)  # fmt: skip

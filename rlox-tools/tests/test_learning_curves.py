@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox_tools.analysis.learning_curves`."""
+"""Tests of :mod:`rlox_tools.analysis`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rlox.errors import RunError
 from rlox.logging import CsvLogger, JsonlLogger, LoggerCallback
-from rlox_tools.analysis.learning_curves import (
+from rlox_tools.analysis import (
     Curve,
     aggregate,
     default_metric,

@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox_tools.analysis.statistics`."""
+"""Tests of :mod:`rlox_tools.analysis`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 
 import numpy as np
 import pytest
-from rlox_tools.analysis import statistics
-from rlox_tools.analysis.statistics import bootstrap_iqm, interquartile_mean
+from rlox_tools import analysis
+from rlox_tools.analysis import bootstrap_iqm, interquartile_mean
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_same_seed_gives_the_same_interval(monkeypatch: pytest.MonkeyPatch) -> N
     one, other = bootstrap_iqm([scores], seed=1), bootstrap_iqm([scores], seed=1)
     assert (one.low, one.high) == (other.low, other.high)
     assert one.low != bootstrap_iqm([scores], seed=2).low
-    monkeypatch.setattr(statistics, "CHUNK", 1)
+    monkeypatch.setattr(analysis, "CHUNK", 1)
     assert bootstrap_iqm([scores], seed=1).low == one.low
 
 

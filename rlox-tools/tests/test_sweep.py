@@ -17,7 +17,7 @@ import pytest
 import yaml
 from rlox.cli.places import Job
 from rlox.training import checkpoint
-from rlox_tools.sweeps import processes
+from rlox_tools.sweeps import places
 from rlox_tools.sweeps.folder import parse_sets
 
 TRAIN = ("train", "counting", "--env", "CartPole-v1", "--eval-episodes", "2")
@@ -250,13 +250,13 @@ def test_processes_divide_the_cores(
     program.write_text("#!/bin/sh\necho $RLOX_NUM_THREADS\n", encoding="utf-8")
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
-    monkeypatch.setattr(processes, "usable_cores", lambda: 7)
+    monkeypatch.setattr(places, "usable_cores", lambda: 7)
     monkeypatch.delenv("RLOX_NUM_THREADS", raising=False)
     if variable is not None:
         monkeypatch.setenv("RLOX_NUM_THREADS", variable)
     job = Job("run", (), tmp_path / "output.log")
-    place = processes.Processes("a test")
-    assert processes.run_jobs([job], place, at_once, lambda _: None, lambda *_: None) is None
+    place = places.Processes("a test")
+    assert places.run_jobs([job], place, at_once, lambda _: None, lambda *_: None) is None
     assert job.output.read_text(encoding="utf-8").strip() == printed
 
 

@@ -13,7 +13,7 @@ import yaml
 from rlox.config.model import Config, ScheduleValue, coefficient, discount, flag, schedule
 from rlox.config.schedules import Linear
 from rlox.errors import ConfigError
-from rlox_tools.tuning.space import values_of, with_values
+from rlox_tools.tuning import values_of, with_values
 
 optuna = pytest.importorskip("optuna")
 

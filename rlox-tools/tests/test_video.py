@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox_tools.video.callback`, whose files are read back."""
+"""Tests of :mod:`rlox_tools.video`, whose files are read back."""
 
 from __future__ import annotations
 

@@ -1,12 +1,19 @@
-"""The commands, one module each."""
+"""The commands, one module each, and what they share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import typer
 
-__all__ = ["maker_of"]
+from rlox_tools.analysis import find_runs
+from rlox_tools.sweeps.folder import set_of
+
+__all__ = ["RUNS", "labelled_runs", "maker_of"]
+
+RUNS = "Run folders, sweeps, or folders of them"
+"""What :func:`labelled_runs` takes, for the help."""
 
 
 def maker_of(command: Callable[..., None]) -> Callable[[], typer.Typer]:
@@ -18,3 +25,16 @@ def maker_of(command: Callable[..., None]) -> Callable[[], typer.Typer]:
         return app
 
     return make
+
+
+def labelled_runs(arguments: Sequence[str]) -> Iterator[tuple[str | None, Path]]:
+    """Yield the run folders that the arguments name, each with its label or that of its options.
+
+    Raises:
+        RunError: a folder holds no run.
+    """
+    for argument in arguments:
+        label, equals, folder = argument.partition("=")
+        labelled = bool(equals and label) and not Path(argument).exists()
+        for run in find_runs(Path(folder if labelled else argument)):
+            yield (label if labelled else set_of(run)), run

@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 from rlox.cli.output import print_pairs, print_table, print_warning
 
-from rlox_tools.analysis.learning_curves import XAxis, default_metric, group_runs, has_values
-from rlox_tools.commands import maker_of
-from rlox_tools.naming import RUNS, labelled_runs
+from rlox_tools.analysis import XAxis, default_metric, group_runs, has_values
+from rlox_tools.commands import RUNS, labelled_runs, maker_of
 
 __all__ = ["make_command"]
 

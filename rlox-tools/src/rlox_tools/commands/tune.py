@@ -33,7 +33,7 @@ def tune_command(
 ) -> None:
     """Search for good options; the same command with the same --run-dir goes on."""
     import_extra("optuna", "rlox tune", "tune")
-    from rlox_tools.tuning.trials import Search, tune
+    from rlox_tools.tuning import Search, tune
 
     env, preset, config_file = run["env"], run.pop("preset"), run.pop("config")
     if env is None and registry.spec(algorithm).env:
@@ -41,7 +41,7 @@ def tune_command(
     given = {} if preset is None else {"preset": full_name(algorithm, env, preset)}
     config = resolve_config(registry.config_class(algorithm), config_file, **given)
     known = {each.full_name: each.steps for each in list_presets(algorithm)}
-    steps = run["total_timesteps"] or known.get(given.get("preset", ""), 100_000)
+    steps = run["total_timesteps"] or known.get(given.get("preset", ""), RunOptions.total_timesteps)
     run["total_timesteps"] = steps
     run["eval_freq"] = (run["eval_freq"] or max(1, steps // 10)) if prune else 0
     options = RunOptions(**run, parts={} if dataset is None else {"dataset": dataset})
@@ -53,8 +53,9 @@ def tune_command(
     )
 
 
-_own = [*inspect.signature(tune_command).parameters.values()][:-1]
-_names = ["env", "config", "preset", "total_timesteps", "eval_freq", "eval_episodes"]
-_all = [*_own, *(RUN_PARAMETERS[name] for name in _names)]
-_all[-3] = _all[-3].replace(default=None)  # the preset's steps, else as many as a training has
-make_command = maker_of(with_options(tune_command, _all))
+_own = [p for p in inspect.signature(tune_command).parameters.values() if p.name != "run"]
+_names = ("env", "config", "preset", "total_timesteps", "eval_freq", "eval_episodes")
+_of_runs = {name: RUN_PARAMETERS[name] for name in _names}
+# left out: the preset's steps, else as many as a training has
+_of_runs["total_timesteps"] = _of_runs["total_timesteps"].replace(default=None)
+make_command = maker_of(with_options(tune_command, [*_own, *_of_runs.values()]))

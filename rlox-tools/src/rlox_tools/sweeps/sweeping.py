@@ -1,4 +1,4 @@
-"""``--seeds`` and ``--sweep``: many runs of one training setup.
+"""``--seeds`` and ``--sweep``: many runs of one training setup, and a table of their results.
 
 Each run has a folder of its own.
 
@@ -8,7 +8,10 @@ else each has a process.
 
 from __future__ import annotations
 
+import csv
+import math
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -16,30 +19,26 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from signal import raise_signal
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from rlox import registry
 from rlox.algorithm import make
 from rlox.cli.flags import all_fields, given_options
-from rlox.cli.output import print_progress, stdout_is_broken
-from rlox.cli.places import Job, open_place
+from rlox.cli.output import print_pairs, print_progress, print_table, stdout_is_broken
+from rlox.cli.places import Job, Place, open_place
 from rlox.cli.runs.callbacks import HANG_UP, Interruption
 from rlox.cli.runs.folder import RunFolder, require_unused, resume_command_of
 from rlox.cli.runs.options import RunOptions, code_parts, load_parts
 from rlox.cli.runs.run import resume_in_folder, train_in_folder
 from rlox.config.files import to_yaml
-from rlox.errors import ConfigError
-from rlox.files import write_atomically
+from rlox.config.model import Config
+from rlox.errors import ConfigError, RunError
+from rlox.files import open_regular, write_atomically
 from rlox.seeding import draw_seed, parse_seeds
 
+from rlox_tools.analysis import Run, aggregate, bootstrap_iqm, default_metric, group_runs
 from rlox_tools.sweeps.folder import Member, Sweep, parse_sets
-from rlox_tools.sweeps.processes import Processes, run_jobs
-from rlox_tools.sweeps.results import print_results
-from rlox_tools.sweeps.threads import Threads
-
-if TYPE_CHECKING:
-    from rlox.cli.places import Place
-    from rlox.config.model import Config
+from rlox_tools.sweeps.places import Processes, Threads, run_jobs
 
 __all__ = ["resume_sweep", "train_sweep"]
 
@@ -174,9 +173,11 @@ def _run(
     sweep: Sweep, reason: str | None, jobs: int | None, on: str | None, env: str | None, quiet: bool
 ) -> int:
     """Run what is not finished, in processes if there is a reason, and return the exit code."""
-    todo = {
-        _job_of(sweep, member, env): member for member in sweep.members() if not member.finished()
-    }
+    todo: dict[Job, Member] = {}
+    for member in sweep.members():
+        if not member.finished():
+            again = partial(_arguments_of, sweep, member, env)
+            todo[Job(member.name, again(), member.output, again)] = member
     codes: list[int] = []
 
     def report(text: str) -> None:
@@ -238,12 +239,6 @@ def _train_member(
     return train_in_folder(sweep.algorithm, config, options, **how)  # type: ignore[arg-type]
 
 
-def _job_of(sweep: Sweep, member: Member, env: str | None) -> Job:
-    """Return the job that trains a member from where it stopped, and again where it is lost."""
-    again = partial(_arguments_of, sweep, member, env)
-    return Job(member.name, again(), member.output, again)
-
-
 def _arguments_of(sweep: Sweep, member: Member, env: str | None) -> tuple[str, ...]:
     """Return the command line, without ``rlox``, that trains a member from where it stopped."""
     folder = str(member.folder.path)
@@ -253,3 +248,64 @@ def _arguments_of(sweep: Sweep, member: Member, env: str | None) -> tuple[str, .
     options = sweep.options if env is None else replace(sweep.options, env=env)
     common = ("--config", str(member.config), "--seed", str(member.seed), "--run-dir", folder)
     return ("train", sweep.algorithm, *options.to_flags(), *common)
+
+
+def print_results(sweep: Sweep) -> None:
+    """Print what is known of all runs, and write ``curves.csv`` of those that are finished."""
+    runs = {
+        m: Run(m.folder.path, m.folder.read() if m.begun() else {}, {}) for m in sweep.members()
+    }
+    first = ("options", "seed") if any(sweep.sets) else ("seed",)
+    rows = [((m.set_name, str(m.seed))[-len(first) :], _row(run)) for m, run in runs.items()]
+    columns = (*first, "status", "return", "steps", "wall time")
+    print_table(columns, [(*names, *row) for names, row in rows], whole=first)
+    pairs = {}
+    for name in dict.fromkeys(m.set_name for m in runs):
+        found = [run.evaluation for m, run in runs.items() if m.set_name == name]
+        means = [each[0] for each in found if each is not None and math.isfinite(each[0])]
+        if means:
+            iqm = bootstrap_iqm([means])
+            pairs[f"interquartile mean {name}".rstrip()] = (
+                f"{iqm.value:.1f} [{iqm.low:.1f}, {iqm.high:.1f}] over {len(means)} seeds "
+                "(95 % bootstrap interval)"
+            )
+    curves = _write_curves(sweep, [m for m, run in runs.items() if run.status == "finished"])
+    if curves is not None:
+        pairs["learning curves"] = f"{curves}; to draw: rlox plot {shlex.quote(str(sweep.path))}"
+    print_pairs({**pairs, "sweep folder": str(sweep.path)})
+
+
+def _row(run: Run) -> tuple[str, str, str, str]:
+    seconds = run.record.get("training_seconds")
+    return (
+        run.record.get("status", "not begun"),
+        "-" if run.evaluation is None else "{:.1f} ± {:.1f}".format(*run.evaluation),
+        f"{run.steps:,}",
+        "-" if seconds is None else f"{seconds:.1f} s",
+    )
+
+
+def _write_curves(sweep: Sweep, finished: Sequence[Member]) -> Path | None:
+    """Write the returns over the training, with their interval over seeds.
+
+    Nothing is written if the runs log no such metric.
+    """
+    try:
+        metric = default_metric(m.folder.path for m in finished)
+        groups = group_runs(((m.set_name or None, m.folder.path) for m in finished), metric)
+        tables = [(group.label, *aggregate(group.curves)) for group in groups]
+    except RunError:
+        return None
+    if not tables:
+        return None
+    path = sweep.path / "curves.csv"
+    with open_regular(path, "w") as file:
+        writer = csv.writer(file)
+        # one algorithm's runs are all counted in the same unit
+        unit = groups[0].curves[0].unit
+        writer.writerow(("label", unit, "interquartile_mean", "low", "high"))
+        for label, steps, found in tables:
+            columns = (steps, found.value, found.low, found.high)
+            rows = zip(*(column.round(3).tolist() for column in columns), strict=True)
+            writer.writerows((label, *row) for row in rows)
+    return path

@@ -1,10 +1,11 @@
-"""Learning curves from run logs, aggregated over seeds."""
+"""Analysis of runs: their records, learning curves and statistics over seeds."""
 
 from __future__ import annotations
 
 import csv
 import json
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,22 +13,29 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-from rlox.errors import RunError, suggest
-from rlox.files import open_regular, read_text
-
-from rlox_tools.analysis.runs import read_record
-from rlox_tools.analysis.statistics import IntervalEstimate, bootstrap_iqm
+from rlox.cli.runs.folder import step_unit_of
+from rlox.config.files import read_mapping
+from rlox.errors import ConfigError, RunError, suggest
+from rlox.files import open_regular, pairs_as_html, read_text
 
 __all__ = [
+    "FILMS",
     "Curve",
     "Group",
+    "IntervalEstimate",
+    "Run",
     "XAxis",
     "aggregate",
+    "bootstrap_iqm",
     "default_metric",
+    "differing_options",
     "find_runs",
     "group_runs",
     "has_values",
+    "interquartile_mean",
     "read_curve",
+    "read_record",
+    "read_run",
 ]
 
 Floats = npt.NDArray[np.float64]
@@ -37,6 +45,231 @@ XAxis = Literal["steps", "seconds"]
 seconds of collecting and learning, without evaluations."""
 
 GRID_POINTS = 200
+
+CHUNK = 1 << 22
+"""Numbers that are resampled at a time."""
+
+FILMS = {".mp4": "video/mp4", ".gif": "image/gif"}
+"""Media types of the films that a run folder may hold."""
+
+
+@dataclass(frozen=True)
+class IntervalEstimate:
+    """A statistic with its bootstrap confidence interval, a number or an array (T,) each."""
+
+    value: Floats
+    low: Floats
+    high: Floats
+
+
+def interquartile_mean(scores: npt.ArrayLike, axis: int = 0) -> Any:
+    """Return the mean of the middle half of the scores.
+
+    Of n scores the ⌊n/4⌋ smallest and largest are left out, so of fewer than four none is: more
+    robust than the mean, and statistically more efficient than the median.
+
+    Args:
+        scores: runs along ``axis``.
+        axis: of the runs.
+
+    Raises:
+        ValueError: there is no score, or one is not finite.
+
+    Source:
+        Agarwal et al. 2021, sec. 4.3; equals ``scipy.stats.trim_mean(scores, 0.25, axis)``.
+    """
+    array = np.asarray(scores, np.float64)
+    if array.ndim == 0 or not array.shape[axis]:
+        raise ValueError("there are no scores")
+    if not np.isfinite(array).all():
+        raise ValueError("scores must be finite")
+    cut = array.shape[axis] // 4
+    middle = np.sort(array, axis).take(range(cut, array.shape[axis] - cut), axis)
+    return middle.mean(axis)
+
+
+def bootstrap_iqm(
+    strata: Sequence[npt.ArrayLike],
+    *,
+    confidence: float = 0.95,
+    n_resamples: int = 2_000,
+    seed: int = 0,
+) -> IntervalEstimate:
+    """Return the interquartile mean of all runs and its stratified percentile bootstrap interval.
+
+    Runs are drawn with replacement within each stratum, which keeps its number of runs, and the
+    interval holds the middle ``confidence`` of the resamples' interquartile means. A single run
+    has no spread: its interval is a point.
+
+    Args:
+        strata: per task (R_k,) scores of its R_k runs, or (R_k, T) curves on T common points.
+        confidence: share in (0, 1).
+        n_resamples: number of resamples.
+        seed: fixes the draws.
+
+    Raises:
+        ValueError: there is no score, one is not finite, or an option is out of range.
+
+    Source:
+        Agarwal et al. 2021, sec. 4.1: stratified over tasks.
+    """
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must lie in (0, 1), got {confidence}")
+    if n_resamples < 1:
+        raise ValueError(f"n_resamples must be at least 1, got {n_resamples}")
+    arrays = [np.asarray(stratum, np.float64) for stratum in strata]
+    if not arrays or any(not len(array) for array in arrays):
+        raise ValueError("there are no scores")
+    everything = np.concatenate(arrays)
+    value = interquartile_mean(everything)
+    rng = np.random.default_rng(seed)
+    at_once = max(CHUNK // max(everything.size, 1), 1)
+    resampled = []
+    for done in range(0, n_resamples, at_once):
+        count = min(at_once, n_resamples - done)
+        drawn = [a[rng.integers(len(a), size=(count, len(a)))] for a in arrays]
+        resampled.append(interquartile_mean(np.concatenate(drawn, axis=1), axis=1))
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(np.concatenate(resampled), [tail, 1 - tail], axis=0)
+    return IntervalEstimate(np.asarray(value), low, high)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder as its files stand.
+
+    The files may be of unknown origin, so every text in them is data: whoever shows it escapes it.
+    """
+
+    path: Path
+    record: Mapping[str, Any]
+    """``run.json``."""
+    options: Mapping[str, Any]
+    """``config.yaml``; empty for a run that has written none."""
+
+    @property
+    def algorithm(self) -> str:
+        """Registered name."""
+        return str(self.record.get("algorithm"))
+
+    @property
+    def env(self) -> str:
+        """What it trains on."""
+        return str(self.record.get("env"))
+
+    @property
+    def status(self) -> str:
+        """``"running"``, ``"finished"``, ``"interrupted"`` or ``"failed"``."""
+        return str(self.record.get("status"))
+
+    @property
+    def seed(self) -> str:
+        """Of all random streams."""
+        return str(self.record.get("seed", "-"))
+
+    @property
+    def step_unit(self) -> str:
+        """What the training is counted in."""
+        return step_unit_of(self.record)
+
+    @property
+    def steps(self) -> int:
+        """Done when the record was written; that of a run under way is of its start."""
+        return _whole(self.record.get(self.step_unit))
+
+    @property
+    def target(self) -> int:
+        """Steps to train for."""
+        return _whole(self.record.get("total_timesteps"))
+
+    @property
+    def evaluation(self) -> tuple[float, float, int] | None:
+        """Mean, standard deviation and episodes of the evaluation at the end."""
+        found = self.record.get("evaluation")
+        try:
+            return float(found["mean"]), float(found["std"]), int(found["n_episodes"])  # type: ignore[index]
+        except (TypeError, ValueError, LookupError, OverflowError):
+            return None
+
+    @property
+    def score(self) -> str:
+        """:attr:`evaluation` in words; a dash without one."""
+        if self.evaluation is None:
+            return "-"
+        mean, std, episodes = self.evaluation
+        return f"{mean:.1f} ± {std:.1f} over {episodes} episodes"
+
+    def films(self) -> list[Path]:
+        """Return the films in the folder, the newest first; links are left out."""
+        files = [Path(parent, name) for parent, _, names in os.walk(self.path) for name in names]
+        found = [f for f in files if f.suffix in FILMS and f.is_file() and not f.is_symlink()]
+        return sorted(found, key=lambda path: (path.stat().st_mtime, path), reverse=True)
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        unit = self.step_unit.replace("_", " ")
+        pairs = {
+            "algorithm": self.algorithm,
+            "env": self.env,
+            "status": self.status,
+            "seed": self.seed,
+            unit: f"{self.steps:,} of {self.target:,}",
+        }
+        if self.evaluation is not None:
+            pairs["return"] = self.score
+        return pairs_as_html(str(self.path), pairs)
+
+
+def read_run(path: Path) -> Run:
+    """Return the run in a folder.
+
+    Raises:
+        RunError: it has no record, or a file is damaged.
+    """
+    record = read_record(path)
+    config = path / "config.yaml"
+    try:
+        return Run(path, record, read_mapping(config) if config.is_file() else {})
+    except ConfigError as error:
+        raise RunError(str(error)) from None
+
+
+def read_record(run: Path) -> Mapping[str, Any]:
+    """Return the ``run.json`` of a run folder.
+
+    Raises:
+        RunError: there is none, or it is no record of a run.
+    """
+    try:
+        found = json.loads(read_text(run / "run.json"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise RunError(f"'{run / 'run.json'}' cannot be read: {error}") from None
+    if not isinstance(found, dict):
+        raise RunError(f"'{run / 'run.json'}' is no record of a run")
+    return found
+
+
+def differing_options(runs: Sequence[Run]) -> dict[str, list[str]]:
+    """Return the options that are not the same in all runs, seeds aside.
+
+    Returns:
+        By name, the value of each run as text, ``"-"`` if it has none.
+    """
+    names = dict.fromkeys(name for run in runs for name in run.options)
+    values = {
+        name: [_text(run.options[name]) if name in run.options else "-" for run in runs]
+        for name in names
+        if name != "seed"
+    }
+    return {name: texts for name, texts in values.items() if len(set(texts)) > 1}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _whole(value: Any) -> int:
+    return value if isinstance(value, int) else 0
 
 
 @dataclass(frozen=True)

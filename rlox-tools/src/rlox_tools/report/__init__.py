@@ -1,1 +1,0 @@
-"""Reports: one page of HTML about run folders."""

@@ -1,1 +1,0 @@
-"""Search for good options: spaces, trials and results of ``rlox tune``."""
