@@ -27,8 +27,7 @@ from google.protobuf.message import DecodeError
 from rlox.envs.make import make_vec_env
 from rlox.errors import RloxError, WorkerLostError
 from rlox_distributed._transport import StreamError
-from rlox_distributed.channels import PROTOCOL_VERSION
-from rlox_distributed.link import Link
+from rlox_distributed.link import PROTOCOL_VERSION, Link
 from rlox_distributed.pool import RemoteEnvPool
 from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.security import Credentials

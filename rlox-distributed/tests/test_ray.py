@@ -175,7 +175,7 @@ def test_a_killed_env_is_an_error_or_lost() -> None:
     """Without restarts an error that names it; with them its rows are lost."""
     from rlox.config.composition import Selection
     from rlox.envs import make_vec_env
-    from rlox_distributed.ray_options import RayEnvOptions
+    from rlox_distributed.options import RayEnvOptions
 
     for restarts in (0, 1):
         selected = Selection("ray", RayEnvOptions(ray_restarts=restarts))

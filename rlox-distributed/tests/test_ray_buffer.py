@@ -15,9 +15,9 @@ import rlox
 import rlox.testing
 from rlox.errors import WorkerLostError
 from rlox.replay.buffers import BufferOptions, make_buffer
+from rlox_distributed.options import RayBufferOptions
 from rlox_distributed.ray_buffer import make_ray_buffer
 from rlox_distributed.ray_cluster import join_cluster
-from rlox_distributed.ray_options import RayBufferOptions
 from rlox_testing.probes import first_difference
 
 ray = pytest.importorskip("ray", reason="the extra 'ray' is not installed")

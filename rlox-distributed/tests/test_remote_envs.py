@@ -24,7 +24,7 @@ from gymnasium import spaces
 from rlox.envs.make import make_vec_env
 from rlox.errors import ConfigError, EnvError, SpaceError, WorkerError, WorkerLostError
 from rlox.protocols import VecEnv
-from rlox_distributed.channels import PROTOCOL_VERSION
+from rlox_distributed.link import PROTOCOL_VERSION
 from rlox_distributed.options import GrpcOptions
 from rlox_distributed.pool import RemoteEnvPool
 from rlox_distributed.protocol import workers_pb2 as pb

@@ -29,7 +29,7 @@ def rlox_actor_backends() -> Iterable[ActorBackendSpec]:
         name="ray",
         summary="Actors on a Ray cluster; unrolls and weights go through its object store.",
         factory="rlox_distributed.ray_backends:make_ray_actor",
-        options="rlox_distributed.ray_options:RayActorOptions",
+        options="rlox_distributed.options:RayActorOptions",
     )
 
 
@@ -40,7 +40,7 @@ def rlox_buffers() -> Iterable[BufferSpec]:
         name="ray",
         summary="Transitions in a Ray actor, which draws the next batch ahead.",
         factory="rlox_distributed.ray_buffer:make_ray_buffer",
-        options="rlox_distributed.ray_options:RayBufferOptions",
+        options="rlox_distributed.options:RayBufferOptions",
         in_memory=False,
     )
 
@@ -51,7 +51,7 @@ def rlox_env_backends() -> Iterable[EnvBackendSpec]:
     yield EnvBackendSpec(
         name="grpc",
         summary="Envs of workers on other machines, over gRPC.",
-        factory="rlox_distributed.backend:connect_envs",
+        factory="rlox_distributed.pool:connect_envs",
         options="rlox_distributed.options:GrpcOptions",
         priority=0,
         remote=True,
@@ -60,7 +60,7 @@ def rlox_env_backends() -> Iterable[EnvBackendSpec]:
         name="ray",
         summary="gymnasium envs on a Ray cluster, one in each actor; for slow envs.",
         factory="rlox_distributed.ray_backends:make_ray_envs",
-        options="rlox_distributed.ray_options:RayEnvOptions",
+        options="rlox_distributed.options:RayEnvOptions",
         priority=-1,
     )
 

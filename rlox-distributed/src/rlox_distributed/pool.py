@@ -1,4 +1,4 @@
-"""Vector envs whose envs are stepped by workers on other machines."""
+"""Vector envs whose envs are stepped by workers on other machines: the env backend ``grpc``."""
 
 from __future__ import annotations
 
@@ -18,17 +18,23 @@ from rlox.errors import EnvError, WorkerLostError
 from rlox.protocols import VecEnvStep
 from rlox.spaces.rows import batch_of_actions, map_leaves, split
 
-from rlox_distributed.addresses import require_workers
-from rlox_distributed.channels import PROTOCOL_VERSION
-from rlox_distributed.link import Link, NewSessionError, require_same_envs
-from rlox_distributed.parts import Masks, begun, concatenate, joined, joined_masks
+from rlox_distributed.link import PROTOCOL_VERSION, Link, NewSessionError, require_same_envs
+from rlox_distributed.options import GrpcOptions
+from rlox_distributed.parts import (
+    Masks,
+    begun,
+    concatenate,
+    joined,
+    joined_masks,
+    seeds_of_attempt,
+    seeds_of_envs,
+)
 from rlox_distributed.protocol import workers_pb2 as pb
-from rlox_distributed.security import Credentials
-from rlox_distributed.seeds import seeds_of_attempt, seeds_of_envs
+from rlox_distributed.security import Credentials, require_workers
 from rlox_distributed.spaces import arguments_to_json, space_from_json
 from rlox_distributed.state import fetch_state, send_state
 
-__all__ = ["RemoteEnvPool"]
+__all__ = ["RemoteEnvPool", "connect_envs"]
 
 
 class RemoteEnvPool:
@@ -286,3 +292,44 @@ class RemoteEnvPool:
 def _close(links: Sequence[Link]) -> None:
     for link in links:
         link.close()
+
+
+def connect_envs(
+    env_id: str, *, n_envs: int, env_kwargs: Mapping[str, Any] | None, options: GrpcOptions
+) -> RemoteEnvPool:
+    """Return the envs of workers, connected.
+
+    Args:
+        env_id: what they must serve.
+        n_envs: how many envs they must have together.
+        env_kwargs: what they must have made the env with.
+        options: see there.
+
+    Raises:
+        ConfigError: TLS or the token is missing.
+        EnvError: they serve another env, other arguments or another number.
+        WorkerLostError: one cannot be reached.
+    """
+    pool = RemoteEnvPool(
+        options.worker_addresses,
+        options.step_timeout,
+        env_id=env_id,
+        env_kwargs=env_kwargs or {},
+        reset_timeout=options.reset_timeout,
+        max_restarts=options.worker_restarts,
+        token_file=options.token_file,
+        tls_ca=options.tls_ca,
+        tls_cert=options.tls_cert,
+        tls_key=options.tls_key,
+    )
+    try:
+        if pool.n_envs != n_envs:
+            counts = ", ".join(f"{where} has {count}" for where, count in pool.counts.items())
+            raise EnvError(
+                f"n_envs is {n_envs}, but the workers serve {pool.n_envs} envs ({counts}); pass "
+                f"n_envs={pool.n_envs}, or start them with other --n-envs"
+            )
+    except BaseException:
+        pool.close()
+        raise
+    return pool

@@ -9,7 +9,7 @@ from typing import Any
 from rlox.envs.processes import ProcessVecEnv
 from rlox.rollouts.actors import ActorPlan, ProcessActor
 
-from rlox_distributed.ray_options import RayActorOptions, RayEnvOptions
+from rlox_distributed.options import RayActorOptions, RayEnvOptions
 from rlox_distributed.ray_worker import RayWorker
 
 __all__ = ["make_ray_actor", "make_ray_envs"]

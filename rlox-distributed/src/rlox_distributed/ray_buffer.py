@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from rlox.replay.buffers import BufferOptions, make_buffer
 
-from rlox_distributed.ray_options import RayBufferOptions
+from rlox_distributed.options import RayBufferOptions
 from rlox_distributed.ray_worker import RayWorker
 
 __all__ = ["RayReplayBuffer", "make_ray_buffer"]

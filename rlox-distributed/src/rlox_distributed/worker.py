@@ -16,7 +16,7 @@ from rlox.errors import ConfigError
 from rlox.protocols import MaskingVecEnv, StatefulVecEnv, VecEnv
 
 from rlox_distributed._transport import Server, ServerStream
-from rlox_distributed.channels import HEADROOM, PROTOCOL_VERSION
+from rlox_distributed.link import HEADROOM, PROTOCOL_VERSION
 from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.security import Credentials
 from rlox_distributed.spaces import arguments_to_json, codec_of, space_to_json
