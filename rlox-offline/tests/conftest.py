@@ -1,17 +1,8 @@
 """Lets the tests import the modules beside them."""
 
-import os
 import sys
 from pathlib import Path
 
-from hypothesis import HealthCheck, settings
-
-settings.register_profile(
-    "any-speed",
-    deadline=None,
-    max_examples=int(os.environ.get("RLOX_EXAMPLES", "15")),
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.load_profile("any-speed")
+from shared_fixtures import run  # noqa: F401
 
 sys.path.insert(0, str(Path(__file__).parent))

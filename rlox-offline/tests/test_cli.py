@@ -4,43 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import data
 import pytest
 import yaml
-from rlox import cli
 from rlox.training import checkpoint
 from rlox_offline.datasets import load_dataset, save_dataset
 from rlox_testing.probes import first_difference
+from shared_fixtures import Result
 
 
-class Result(NamedTuple):
-    """What one call of the command line left behind."""
-
-    code: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Callable[..., Result]:
-    """Return a function that calls the command line in this process, in an empty folder."""
+@pytest.fixture(autouse=True)
+def _workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in an empty folder."""
     monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: object) -> Result:
-        capsys.readouterr()
-        monkeypatch.setattr(sys, "argv", ["rlox", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        return Result(int(exit_.value.code or 0), *capsys.readouterr())
-
-    return run
 
 
 def test_info_shows_what_is_known(run: Callable[..., Result]) -> None:

@@ -1,13 +1,3 @@
-"""Settings of property tests: they pass on a machine of any speed."""
+"""The command line in this process, and settings of property tests."""
 
-import os
-
-from hypothesis import HealthCheck, settings
-
-settings.register_profile(
-    "any-speed",
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-    max_examples=int(os.environ.get("RLOX_EXAMPLES", "15")),
-)
-settings.load_profile("any-speed")
+from shared_fixtures import run  # noqa: F401

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import torch
@@ -20,6 +19,7 @@ import yaml
 from rlox import cli
 from rlox.algorithms import PPO
 from rlox_onpolicy.configs import PPOConfig
+from shared_fixtures import Result
 
 pytestmark = pytest.mark.filterwarnings("ignore:rlox-native is not installed:RuntimeWarning")
 
@@ -27,14 +27,6 @@ SMALL = (
     "train", "ppo", "--env", "CartPole-v1", "--n-envs", "2", "--n-steps", "16",
     "--batch-size", "16", "--n-epochs", "1", "--hidden", "4", "--eval-episodes", "2",
 )  # fmt: skip
-
-
-class Result(NamedTuple):
-    """What one call of the command line left behind."""
-
-    code: int
-    out: str
-    err: str
 
 
 @pytest.fixture(autouse=True)
@@ -46,22 +38,6 @@ def _workplace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
-
-
-@pytest.fixture
-def run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Result]:
-    """Return a function that calls the command line in this process."""
-
-    def run(*arguments: object) -> Result:
-        capsys.readouterr()
-        monkeypatch.setattr(sys, "argv", ["rlox", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        return Result(int(exit_.value.code or 0), *capsys.readouterr())
-
-    return run
 
 
 def test_the_learner_is_told_before_the_training_and_kept(run: Callable[..., Result]) -> None:

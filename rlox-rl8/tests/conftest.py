@@ -1,17 +1,7 @@
 """Settings of tests that pass on a machine of any speed, with a GPU or without."""
 
-import os
-
 import pytest
-from hypothesis import HealthCheck, settings
-
-settings.register_profile(
-    "any-speed",
-    deadline=None,
-    max_examples=int(os.environ.get("RLOX_EXAMPLES", "15")),
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.load_profile("any-speed")
+import shared_fixtures  # noqa: F401
 
 
 @pytest.fixture(autouse=True)

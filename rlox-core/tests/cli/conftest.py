@@ -1,17 +1,13 @@
 """The command line in this process and in others, with an algorithm that counts."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-from rlox import cli
+from shared_fixtures import run  # noqa: F401
 
 PLUGIN = """
 import rlox
@@ -27,24 +23,14 @@ def rlox_algorithms():
 TESTS = Path(__file__).parents[1]
 
 
-class Result(NamedTuple):
-    """What one call of the command line left behind."""
-
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture
-def plugin() -> str:
+def plugin():
     """Return the code of the plugin that registers the counting algorithm."""
     return PLUGIN
 
 
 @pytest.fixture(autouse=True)
-def _workplace(
-    install: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def _workplace(install, monkeypatch, tmp_path):
     """Install the counting algorithm, look at no other plugin, and work in an empty folder."""
     install("rlox-counting", PLUGIN)
     monkeypatch.setenv("RLOX_PLUGINS", "rlox-counting")
@@ -55,28 +41,12 @@ def _workplace(
     monkeypatch.chdir(folder)
 
 
-@pytest.fixture
-def run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Result]:
-    """Return a function that calls the command line in this process."""
-
-    def run(*arguments: object) -> Result:
-        capsys.readouterr()
-        monkeypatch.setattr(sys, "argv", ["rlox", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        return Result(int(exit_.value.code or 0), *capsys.readouterr())
-
-    return run
-
-
 @pytest.fixture(scope="session")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., None]:
+def kept(tmp_path_factory):
     """Return a function that fills the working folder once, and with copies from then on."""
     base = tmp_path_factory.mktemp("kept")
 
-    def fill(name: str, make: Callable[[], None]) -> None:
+    def fill(name, make):
         if (base / name).exists():
             shutil.copytree(base / name, ".", dirs_exist_ok=True)
         else:
@@ -87,10 +57,10 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., None]:
 
 
 @pytest.fixture
-def hold() -> Callable[[int | None], None]:
+def hold():
     """Return a function that has trainings wait at a count of env steps, or go on again."""
 
-    def hold(env_steps: int | None) -> None:
+    def hold(env_steps):
         if env_steps is None:
             Path("hold").unlink()
         else:
@@ -101,11 +71,11 @@ def hold() -> Callable[[int | None], None]:
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def start():
     """Return a function that starts the command line in a process, and kill what is left."""
-    processes: list[subprocess.Popen[str]] = []
+    processes = []
 
-    def start(*arguments: object, stdout: int = subprocess.PIPE) -> subprocess.Popen[str]:
+    def start(*arguments, stdout=subprocess.PIPE):
         process = subprocess.Popen(
             [sys.executable, "-c", "import rlox.cli; rlox.cli.main()", *map(str, arguments)],
             stdout=stdout,
