@@ -13,21 +13,21 @@ every_discrete_env = pytest.mark.parametrize("env_id", DISCRETE)
 every_continuous_env = pytest.mark.parametrize("env_id", CONTINUOUS)
 
 
-def started(env_id: str) -> VecEnv:
+def started(env_id):
     """Three envs in their first episode."""
     envs = VecEnv(3, seed=1, env_id=env_id)
     envs.reset_all()
     return envs
 
 
-def outputs(envs: VecEnv) -> list[np.ndarray]:
+def outputs(envs):
     """Arrays for `step_into`."""
     n, (obs_dim,) = envs.n_envs, envs.observation_space.shape
     obs, final_obs = (np.zeros((n, obs_dim), np.float32) for _ in range(2))
     return [obs, np.zeros(n), np.zeros(n, np.bool_), np.zeros(n, np.bool_), final_obs]
 
 
-def check_refused(envs: VecEnv, actions: object, error: type[Exception], message: str) -> None:
+def check_refused(envs, actions, error, message):
     """Both ways to step refuse the actions, and no env moves."""
     before = envs.state()
     out = outputs(envs)
@@ -71,18 +71,15 @@ def test_an_action_beyond_the_last_is_refused(env_id):
     [
         (np.array([0, 0, -1]), ValueError, r"actions\[2\] must lie in \[0, \d\], got -1"),
         ([0, 2**70, 0], ValueError, r"actions\[1\] is no action .* got 1180591620717411303424"),
-        (
-            np.array([2**63, 0, 0], np.uint64),
-            ValueError,
-            r"actions\[0\] .* got 9223372036854775808",
-        ),
+        (np.array([2**63, 0, 0], np.uint64), ValueError,
+         r"actions\[0\] .* got 9223372036854775808"),
         ([0, 1], ValueError, "actions must have length 3 like n_envs, got 2"),
         (np.zeros((3, 1), np.int64), ValueError, "actions must have 1 dimension, got 2"),
         (np.zeros(3), TypeError, "actions must be integers, got dtype float64"),
         ([0, 1.0, 1], TypeError, r"actions\[1\] must be an integer, got float"),
         (None, TypeError, "actions must hold real numbers"),
     ],
-)
+)  # fmt: skip
 def test_bad_discrete_actions_are_refused_and_move_nothing(env_id, actions, error, message):
     """A refused action is named, and no env has moved."""
     check_refused(started(env_id), actions, error, message)

@@ -48,7 +48,7 @@ every_env = pytest.mark.parametrize(
 )
 
 
-def random_actions(env_id: str, rng: np.random.Generator, n: int) -> np.ndarray:
+def random_actions(env_id, rng, n):
     """Draw n actions, of continuous ones a third from beyond the bounds."""
     space = SPACES[env_id]
     if isinstance(space, gym.spaces.Discrete):
@@ -56,7 +56,7 @@ def random_actions(env_id: str, rng: np.random.Generator, n: int) -> np.ndarray:
     return rng.uniform(1.5 * space.low, 1.5 * space.high, (n, *space.shape)).astype(np.float32)
 
 
-def swing(env_id: str, obs: np.ndarray) -> np.ndarray:
+def swing(env_id, obs):
     """Act with the widest action along the motion, which reaches walls, limits and goals."""
     space = SPACES[env_id]
     along = obs[:, SWING[env_id]] > 0

@@ -65,10 +65,7 @@ def update(**changes):
         ({"betas": (0.9, NAN)}, r"^betas\[1\] must lie in \[0, 1\), got NaN$"),
         ({"betas": None, "alpha": 1.5, "first_moments": None}, r"^alpha must lie in \[0, 1\], got"),
         ({"eps": -1.0}, rf"^eps must lie in \[0, {LARGEST}\], got -1$"),
-        (
-            {"step": 2**64 - 1},
-            r"^step must lie in \[0, 9007199254740992\], got 1\.84.*e19$",
-        ),
+        ({"step": 2**64 - 1}, r"^step must lie in \[0, 9007199254740992\], got 1\.84.*e19$"),
         ({"step": -1}, r"^step must be at least 0, got -1"),
         ({"step": 2**64}, r"^step must be at most 18446744073709551615, got 18446744073709551616"),
         ({"learning_rate": NAN}, rf"^learning_rate must lie in \[0, {LARGEST}\], got NaN$"),
@@ -81,15 +78,13 @@ def update(**changes):
         ({"vf_clip_eps": NAN}, r"^vf_clip_eps must lie in \[0, inf\], got NaN$"),
         ({"target_kl": -1.0}, r"^target_kl must lie in \[0, inf\], got -1$"),
         ({"action_masks": np.array([[1, 1], [1, 1], [0, 0], [1, 1]])}, r"^action_masks\[2\] allow"),
-        (
-            {"actions": [0, 1, 1, 0], "action_masks": np.array([[1, 1], [1, 0], [1, 0], [1, 1]])},
-            r"^action_masks\[1\] does not allow actions\[1\] = 1$",
-        ),
+        ({"actions": [0, 1, 1, 0], "action_masks": np.array([[1, 1], [1, 0], [1, 0], [1, 1]])},
+         r"^action_masks\[1\] does not allow actions\[1\] = 1$"),
         ({"actions": np.array([0, 1, 0.5, 0])}, r"^actions must fit int64, got 0\.5 at index 2$"),
         ({"order": [[0, 0.5]]}, r"^order must fit int64, got 0\.5 at index 1$"),
         ({"order": [[-1, 0]]}, r"^order\[0\] must lie in \[0, 4\), got -1$"),
     ],
-)
+)  # fmt: skip
 def test_an_update_that_would_destroy_the_parameters_is_refused(changes, message):
     """In every argument; the error names it, its value and what is allowed."""
     with pytest.raises(ValueError, match=message):
@@ -138,14 +133,11 @@ def step_of_values(changes=(), rate=1e-3, **constants):
     [
         ({"max_grad_norm": -1.0}, r"^max_grad_norm must lie in \[0, inf\], got -1$"),
         ({"betas": (0.9, 1.0)}, r"^betas\[1\] must lie in \[0, 1\), got 1$"),
-        (
-            {"step": 2**64 - 1},
-            r"^step must lie in \[0, 9007199254740992\], got 1\.84.*e19$",
-        ),
+        ({"step": 2**64 - 1}, r"^step must lie in \[0, 9007199254740992\], got 1\.84.*e19$"),
         ({"step": -1}, r"^step must be at least 0, got -1$"),
         ({"rate": NAN}, r"^learning_rate must lie in "),
     ],
-)
+)  # fmt: skip
 def test_a_step_of_values_that_would_destroy_the_parameters_is_refused(constants, message):
     """By the argument's name."""
     with pytest.raises(ValueError, match=message):
@@ -156,14 +148,10 @@ def test_a_step_of_values_that_would_destroy_the_parameters_is_refused(constants
     ("key", "value", "message"),
     [
         ("betas", 0.9, r"^learnt\['betas'\] must be two real numbers, got float$"),
-        (
-            "max_grad_norm",
-            "a",
-            r"^learnt\['max_grad_norm'\] must be .* number or None, got str",
-        ),
+        ("max_grad_norm", "a", r"^learnt\['max_grad_norm'\] must be .* number or None, got str"),
         ("eps", None, r"^eps must be a real number, got NoneType$"),
     ],
-)
+)  # fmt: skip
 def test_a_constant_of_the_wrong_type_is_refused_by_its_name(key, value, message):
     """In the dict that holds it."""
     with pytest.raises(TypeError, match=message):
@@ -269,6 +257,7 @@ def test_a_step_of_critics_takes_weights_only(name, value):
         ({"learning_rate": NAN}, r"^learning_rate must lie in "),
         ({"alpha": -1.0}, r"^alpha must lie in "),
         ({"cloning": (np.zeros((4, 1)), NAN)}, r"^cloning\[1\] must lie in "),
+        ({"cloning": (np.zeros((3, 1)), 2.5)}, "actions"),
     ],
 )
 def test_a_step_of_a_policy_takes_weights_only(options, message):
@@ -279,6 +268,32 @@ def test_a_step_of_a_policy_takes_weights_only(options, message):
     with pytest.raises(ValueError, match=message):
         learner.step_policy(policy, critics, BATCH["obs"], None, **arguments)
     assert (policy["parameters"] == np.float32(0.1)).all()
+
+
+def test_a_penalty_fits_its_batch_and_counts_once():
+    """A step with a weight of it asks for one that was computed since the last."""
+    learner = rlox_native.ContinuousLearner(3, 1, (4,), 2)
+    critics, policy = learnt(learner.n_critic_parameters), np.zeros(learner.n_policy_parameters)
+
+    def penalize(n_actions, bounds=None):
+        actions = [np.zeros((n_actions, 4, 1))] * 3
+        learner.penalize(critics["parameters"], policy, BATCH, *actions, bounds)
+
+    def step():
+        options = {"learning_rate": 1e-3, "alpha": 0.0, "scale": 1.0, "penalty_weight": 2.5}
+        target = critics["parameters"].copy()
+        return learner.step_values(critics, target, policy, BATCH, None, **options)
+
+    with pytest.raises(ValueError, match=r"random actions must lie in \[1, 85\], got 90"):
+        penalize(90)
+    with pytest.raises(ValueError, match="lower_bounds"):
+        penalize(2, np.zeros(3))
+    with pytest.raises(ValueError, match="penalty"):
+        step()
+    penalize(2)
+    assert np.isfinite(step()[0])
+    with pytest.raises(ValueError, match="penalty"):
+        step()
 
 
 @pytest.mark.parametrize("name", ["learning_rate", "policy_learning_rate"])

@@ -14,7 +14,7 @@ from rlox_native.team_env import make_team_env
 ENV_ID = "mpe2/simple_spread_v3"
 
 
-def moves(rng: np.random.Generator, n: int, agents: int = 3) -> dict[str, np.ndarray]:
+def moves(rng, n, agents=3):
     """Draw a move for each agent."""
     return {"agent": rng.integers(5, size=(n, agents))}
 
@@ -215,7 +215,7 @@ def test_threads_share_one_object():
     envs = MultiAgentVecEnv(16, seed=0)
     envs.reset_all()
 
-    def hammer(worker: int) -> int:
+    def hammer(worker):
         rng = np.random.default_rng(worker)
         for k in range(100):
             if k % 10 == worker:

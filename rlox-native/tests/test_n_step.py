@@ -73,31 +73,6 @@ def test_a_transition_spans_the_steps_of_its_env(cls, capacity, n_envs, n_step, 
     assert set(buffer.sample(1_000, seed=1)["obs"][:, 0]) == set(expected)
 
 
-def test_three_steps_by_hand():
-    """γ = 1/2: a truncation is bootstrapped from, with γ^k of k steps, and a termination is not."""
-    buffer = ReplayBuffer(10, 1, 1, n_step=3, gamma=0.5)
-    for k, (reward, terminated, truncated) in enumerate(
-        [(1, 0, 0), (2, 0, 0), (4, 0, 1), (8, 0, 0), (16, 1, 0), (32, 0, 0)]
-    ):
-        buffer.push(k, k, reward, terminated, truncated, k + 0.5)
-    batch = buffer.sample(500, seed=0)
-    rows = {
-        batch["actions"][i, 0]: tuple(
-            float(batch[key].reshape(500)[i])
-            for key in ("rewards", "discounts", "next_obs", "terminated", "truncated")
-        )
-        for i in range(500)
-    }
-    assert rows == {
-        0: (3.0, 0.125, 2.5, 0, 1),
-        1: (4.0, 0.25, 2.5, 0, 1),
-        2: (4.0, 0.5, 2.5, 0, 1),
-        3: (16.0, 0.0, 4.5, 1, 0),
-        4: (16.0, 0.0, 4.5, 1, 0),
-        5: (32.0, 0.5, 5.5, 0, 0),
-    }
-
-
 @both
 def test_one_step_has_no_discounts(cls):
     """The batch is as documented; several steps add one key, also to out."""

@@ -124,18 +124,6 @@ def test_vtrace_equals_the_sum(rollout, gamma, rho_bar, c_bar, seed):
     np.testing.assert_allclose(advantages, expected_advantages, rtol=1e-9, atol=1e-8)
 
 
-def test_vtrace_golden_values():
-    """By hand: γ = 1/2, ratios 2, 1/2, ρ̄ = c̄ = 1, so ρ = c = 1, 1/2; V = 2, 4, then 8.
-
-    δ_1 = ½ (3 + 4 - 4) = 3/2          vs_1 = 4 + 3/2 = 5.5        A_1 = 3/2
-    δ_0 = 1 (1 + 2 - 2) = 1            vs_0 = 2 + 1 + ½·1·1.5 = 3.75
-    A_0 = 1 (1 + ½·5.5 - 2) = 1.75
-    """
-    vs, advantages = compute_vtrace(np.log([2.0, 0.5]), [1, 3], [2, 4], [0, 0], 8, 0.5, 1.0, 1.0)
-    np.testing.assert_allclose(vs, [3.75, 5.5], rtol=1e-15)
-    np.testing.assert_allclose(advantages, [1.75, 1.5], rtol=1e-15)
-
-
 @given(rollouts())
 def test_single_precision_stays_single(rollout):
     """Float32 rewards give float32 results, near the double ones."""

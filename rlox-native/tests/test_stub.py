@@ -1,7 +1,5 @@
 """The stub's docstrings against those of the NumPy reference, their only source."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 @pytest.mark.skipif(
     not (ROOT.parent / "rlox-core").exists(), reason="the reference lies in another distribution"
 )
-def test_the_stub_is_what_its_script_writes() -> None:
+def test_the_stub_is_what_its_script_writes():
     """A docstring that differs is written by ``python stub.py``."""
     command = [sys.executable, str(ROOT / "stub.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

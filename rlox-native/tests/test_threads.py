@@ -5,8 +5,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,14 +14,14 @@ N_ENVS = 4096
 
 
 @pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
+def restored():
     """Leave the number of threads as it was."""
     before = rlox_native.get_num_threads()
     yield
     rlox_native.set_num_threads(before)
 
 
-def rollout(n_steps: int = 5) -> list[np.ndarray]:
+def rollout(n_steps=5):
     """Return the observations and rewards of many envs, enough of them for several threads."""
     envs = rlox_native.VecEnv(N_ENVS, seed=3, env_id="Acrobot-v1")
     envs.reset_all()
@@ -32,12 +30,12 @@ def rollout(n_steps: int = 5) -> list[np.ndarray]:
     return [step[name] for step in steps for name in ("obs", "rewards", "final_obs")]
 
 
-def equal(a: list[np.ndarray], b: list[np.ndarray]) -> bool:
+def equal(a, b):
     """Return whether all arrays are the same."""
     return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-def n_pool_threads() -> int:
+def n_pool_threads():
     """Return how many threads of the pool this process has."""
     tasks = f"/proc/{os.getpid()}/task"
     names = []
@@ -49,16 +47,15 @@ def n_pool_threads() -> int:
 
 def test_envs_step_to_the_same_bits():
     """The number of threads changes no observation, and the pool has been used."""
-    n = 3
     rlox_native.set_num_threads(1)
     expected = rollout()
-    rlox_native.set_num_threads(n)
+    rlox_native.set_num_threads(3)
     assert equal(rollout(), expected)
     if sys.platform == "linux":
-        assert n_pool_threads() >= n - 1
+        assert n_pool_threads() >= 2
 
 
-def vtrace() -> list[np.ndarray]:
+def vtrace():
     """Return the targets and advantages of a large rollout."""
     rng = np.random.default_rng(0)
     log_rhos, rewards, values = rng.normal(size=(3, 64, 1024)).astype(np.float32)
@@ -67,31 +64,23 @@ def vtrace() -> list[np.ndarray]:
     return list(rlox_native.compute_vtrace(log_rhos, rewards, values, ends, last, 0.99))
 
 
-def group_advantages() -> list[np.ndarray]:
+def group_advantages():
     """Return the advantages of many groups, by each scale."""
     rewards = np.random.default_rng(0).normal(size=200_000).astype(np.float32)
     call = rlox_native.compute_batch_group_advantages
     return [call(rewards, 8, scale=scale) for scale in ("group", "batch", "none")]
 
 
-def token_kl() -> list[np.ndarray]:
+def token_kl():
     """Return divergences of one long sequence and of many."""
     log_p, log_q = -np.random.default_rng(0).random((2, 100 * 1024))
-    totals = [
-        call(log_p, log_q)
-        for call in (rlox_native.compute_token_kl, rlox_native.compute_token_kl_schulman)
-    ]
-    batches = [
-        call(log_p, log_q, 1024)
-        for call in (
-            rlox_native.compute_batch_token_kl,
-            rlox_native.compute_batch_token_kl_schulman,
-        )
-    ]
+    names = ("token_kl", "token_kl_schulman")
+    totals = [getattr(rlox_native, f"compute_{name}")(log_p, log_q) for name in names]
+    batches = [getattr(rlox_native, f"compute_batch_{name}")(log_p, log_q, 1024) for name in names]
     return [np.array(totals), *batches]
 
 
-def draws(buffer: Any) -> list[np.ndarray]:
+def draws(buffer):
     """Return all arrays of large draws from a buffer filled with random transitions."""
     rng, n = np.random.default_rng(0), 10_000
     obs, next_obs = rng.normal(size=(2, n, 32)).astype(np.float32)
@@ -102,17 +91,17 @@ def draws(buffer: Any) -> list[np.ndarray]:
     return [np.asarray(batch[key]) for batch in batches for key in sorted(batch)]
 
 
-def uniform_draws() -> list[np.ndarray]:
+def uniform_draws():
     """Return draws of transitions of three steps."""
     return draws(rlox_native.ReplayBuffer(10_000, 32, 4, seed=1, n_step=3, gamma=0.9))
 
 
-def prioritized_draws() -> list[np.ndarray]:
+def prioritized_draws():
     """Return draws by priorities."""
     return draws(rlox_native.PrioritizedReplayBuffer(10_000, 32, 4, seed=1))
 
 
-def hindsight_draws() -> list[np.ndarray]:
+def hindsight_draws():
     """Return draws with goals."""
     goals = {"goal_dim": 3, "achieved_goal": 0, "desired_goal": 3}
     return draws(
@@ -147,7 +136,7 @@ def test_few_envs_start_no_thread():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def child_rollout(connection) -> None:
+def child_rollout(connection):
     """Send whether a rollout in this forked process is the parent's."""
     connection.send_bytes(b"".join(array.tobytes() for array in rollout()))
 

@@ -13,7 +13,7 @@ from rlox_native import VecEnv, native_env_ids
 from rlox_native.vector_env import make_vec_env
 
 
-def arrays(n: int, obs_dim: int = 4) -> list[np.ndarray]:
+def arrays(n, obs_dim=4):
     """Arrays for `step_into`, full of what a step must overwrite."""
     return [
         np.full((n, obs_dim), np.nan, np.float32),
@@ -32,7 +32,7 @@ SPACES = {env_id: gym.make(env_id).action_space for env_id in native_env_ids()}
 every_env = pytest.mark.parametrize("env_id", native_env_ids())
 
 
-def random_actions(env_id: str, rng: np.random.Generator, n: int) -> np.ndarray:
+def random_actions(env_id, rng, n):
     """Draw n actions of the env."""
     space = SPACES[env_id]
     if isinstance(space, gym.spaces.Discrete):
@@ -40,7 +40,7 @@ def random_actions(env_id: str, rng: np.random.Generator, n: int) -> np.ndarray:
     return rng.uniform(space.low, space.high, (n, *space.shape)).astype(np.float32)
 
 
-def balance(env_id: str, obs: np.ndarray) -> np.ndarray:
+def balance(env_id, obs):
     """Act so that no episode ends before its time limit."""
     n = len(obs)
     match env_id:
@@ -99,7 +99,7 @@ def test_stepping_before_reset_is_refused():
         VecEnv(2, seed=0).step_all([0, 0])
 
 
-def read_only() -> np.ndarray:
+def read_only():
     """Rewards that cannot be written."""
     array = np.zeros(3)
     array.flags.writeable = False
@@ -110,18 +110,14 @@ def read_only() -> np.ndarray:
     ("place", "array", "error", "message"),
     [
         (0, np.zeros((3, 4)), TypeError, "obs must have dtype float32, got float64"),
-        (
-            0,
-            np.zeros((4, 3), np.float32),
-            ValueError,
-            r"obs must have shape \(3, 4\).*got \(4, 3\)",
-        ),
+        (0, np.zeros((4, 3), np.float32), ValueError,
+         r"obs must have shape \(3, 4\).*got \(4, 3\)"),
         (0, np.zeros((4, 3), np.float32).T, ValueError, "obs must be C-contiguous"),
         (1, np.zeros(4), ValueError, "rewards must have length 3 like the envs, got 4"),
         (1, read_only(), ValueError, "rewards must be writeable"),
         (2, np.zeros(3, np.uint8), TypeError, "terminated must have dtype bool, got uint8"),
     ],
-)
+)  # fmt: skip
 def test_step_into_refuses_unfit_arrays(place, array, error, message):
     """The array that does not fit is named, and no env has moved."""
     envs = VecEnv(3, seed=0)
@@ -258,12 +254,10 @@ def test_state_has_the_documented_layout(env_id, state_dim):
         ({"rng": np.zeros((2, 4), np.uint64)}, "rng is no valid state"),
         ({"started": np.zeros(2, np.bool_)}, "started must have length 1"),
         ({"surplus": np.zeros(1)}, "state must have the keys"),
-        (
-            {"env_id": VecEnv(2, env_id="Acrobot-v1").state()["env_id"]},
-            "env_id must be 'Acrobot-v1' as in the state, got 'CartPole-v1'",
-        ),
+        ({"env_id": VecEnv(2, env_id="Acrobot-v1").state()["env_id"]},
+         "env_id must be 'Acrobot-v1' as in the state, got 'CartPole-v1'"),
     ],
-)
+)  # fmt: skip
 def test_a_malformed_state_is_refused_whole(change, message):
     """What no env can be in is named, and the envs stay as they were."""
     envs = VecEnv(2, seed=0)
@@ -294,7 +288,7 @@ def test_threads_share_one_object():
     envs = VecEnv(n, seed=0)
     envs.reset_all()
 
-    def hammer(worker: int) -> int:
+    def hammer(worker):
         rng = np.random.default_rng(worker)
         out = arrays(n)
         for k in range(rounds):
