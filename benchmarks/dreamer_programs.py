@@ -8,7 +8,6 @@ size such as those of :data:`dreamer_sizes.SIZES`, ``BACKEND`` and ``DEVICE`` fo
 RLOX = """
 import gymnasium, numpy as np, rlox, torch
 from rlox.nn import flush_denormals
-from rlox_dreamer.dreamer import Latent, Learn
 
 class Frames(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(0, 255, (64, 64, 3), np.uint8)
@@ -34,9 +33,8 @@ versions = {"rlox": rlox.__version__}
 def train(updates):
     with flush_denormals():
         for _ in range(updates):
-            batch = agent.experience.draw()
-            learnt = agent.learner.step("learn", batch, 3e-4)
-            agent.experience.batches.write_back(batch.indices, Latent(**learnt.outputs))
+            batch = agent.replay.draw()
+            agent.replay.give_back(batch, agent.learner.step("learn", batch, 3e-4))
     if DEVICE == "cuda":
         torch.cuda.synchronize()
     return updates

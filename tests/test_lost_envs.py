@@ -13,10 +13,10 @@ from gymnasium import spaces
 from rlox.callbacks import Callback
 from rlox.envs.running import RunningEnvs
 from rlox.replay.collector import ReplayCollector
-from rlox.replay.loop import UpdatesDue
 from rlox.training.hooks import Progress
-from rlox_dreamer.experience import Experience
-from rlox_dreamer.sequences import OBS, Acted, Batches
+from rlox_dreamer.configs import DreamerV3Config
+from rlox_dreamer.experience import OBS, Experience
+from rlox_dreamer.networks import ActionCodec
 
 LENGTH = 7
 """Steps of an undisturbed episode."""
@@ -211,11 +211,9 @@ def test_streams_of_sequences_are_cut() -> None:
     """The row after a loss begins an episode; no row is of a step that was not made."""
     env, kept = Scripted(), Kept()
     envs = RunningEnvs(env)
-    batches = Batches(kept, None, torch.device("cpu"))  # type: ignore[arg-type]
-    experience = Experience(
-        envs, batches, Progress("env_steps"), updates=UpdatesDue(1, 1), batch_size=1, length=2,
-        learning_starts=10_000, steps_per_iteration=3, saves_buffer=False,
-    )  # fmt: skip
+    config = DreamerV3Config(learning_starts=10_000, deter_dim=2, blocks=1)
+    clock, actions = Progress("env_steps"), ActionCodec(env.action_space)
+    experience = Experience(envs, kept, actions, None, clock, config)  # type: ignore[arg-type]
 
     class Hooks:
         """Counts nothing."""
@@ -223,12 +221,8 @@ def test_streams_of_sequences_are_cut() -> None:
         def env_step(self, count: int) -> None:
             """Do nothing."""
 
-    def act(obs: Any, first: Any) -> Any:
-        numbers = np.zeros((N_ENVS, 2), np.float32)
-        return Acted(numbers, np.zeros((N_ENVS, 2), np.int64), numbers, np.zeros(N_ENVS, np.int64))
-
     for _ in range(30):
-        experience.step(act, Hooks())  # type: ignore[arg-type]
+        experience.step(lambda seen: seen[1].numpy(), Hooks())  # type: ignore[arg-type]
     experience.state_dict()
     assert envs.statistics.finished == len(env.finished)
     losses = 0

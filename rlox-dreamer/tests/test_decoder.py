@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from rlox_dreamer.decoder import Doubling, doubled_convolution
+from rlox_dreamer.observations import Doubling, doubled_convolution
 from torch import nn
 from torch.nn import functional
 

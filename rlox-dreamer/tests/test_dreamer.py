@@ -11,9 +11,10 @@ from gymnasium import spaces
 from gymnasium.wrappers import TransformReward
 from rlox.config.presets import list_presets
 from rlox.errors import CheckpointError, ConfigError, EnvError, SpaceError
+from rlox.learners.transitions import StepResult
 from rlox.testing import check_algorithm
 from rlox_dreamer.configs import SIZES, DreamerV3Config
-from rlox_dreamer.dreamer import DreamerV3
+from rlox_dreamer.dreamer import DreamerV3, imagine
 
 SMALL: dict[str, Any] = {
     "deter_dim": 16, "stoch_dim": 3, "stoch_classes": 4, "hidden": 8, "units": 8, "depth": 2,
@@ -60,7 +61,7 @@ class Scripted(gym.Env[Any, Any]):
 
 def stored(algo: DreamerV3) -> dict[str, Any]:
     """Return the rows in the buffer of an algorithm with one env, in order of their slots."""
-    buffer: Any = algo.experience.buffer
+    buffer: Any = algo.replay.buffer
     rows = buffer.rows(0, len(buffer))
     return {name.removeprefix("row "): array for name, array in rows.items()}
 
@@ -94,7 +95,7 @@ def test_rows_are_what_the_env_showed() -> None:
     """Rewards with the observation they led to, ends with a row of their own, no reset reward."""
     algo = DreamerV3(Scripted, **{**SMALL, "learning_starts": 200})
     algo.train(100)
-    count = len(algo.experience.buffer)
+    count = len(algo.replay.buffer)
     rows = stored(algo)
     obs, first, last = rows["obs"], rows["is_first"], rows["is_last"]
     steps = obs[:, 1]
@@ -141,7 +142,7 @@ class Lives:
 
 def test_a_lost_life_ends_an_episode_for_the_model_alone() -> None:
     """The rows terminate after four steps, and the statistics have games of eight."""
-    with DreamerV3(Lives(), seed=0, **SMALL | {"learning_starts": 1000}) as algo:
+    with DreamerV3(Lives(), seed=0, **SMALL | {"learning_starts": 400}) as algo:
         metrics = algo.train(80)
         assert stored(algo)["is_terminal"].sum() == 20
     assert (metrics["episodes"], metrics["mean_episode_length"]) == (10, 8)
@@ -151,19 +152,17 @@ def test_written_states_are_those_of_the_batch() -> None:
     """After an update the buffer holds the states that the model has of the drawn rows."""
     algo = DreamerV3(Scripted, **SMALL)
     algo.train(40)
-    batch = algo.experience.draw()
-    marks = torch.rand(SMALL["seq_len"], SMALL["batch_size"], SMALL["deter_dim"])
-    stoch = torch.zeros(SMALL["seq_len"], SMALL["batch_size"], 3, 4)
-    stoch[..., 2] = 1
-    latent = type(algo.actor._latent)(marks, stoch)
-    algo.experience.batches.write_back(batch.indices, latent)
-    buffer: Any = algo.experience.buffer
+    batch = algo.replay.draw()
+    shape = (SMALL["batch_size"], SMALL["seq_len"])
+    marks, stoch = torch.rand(*shape, SMALL["deter_dim"]), torch.full((*shape, 3), 2)
+    algo.replay.give_back(batch, StepResult({}, outputs={"deter": marks, "stoch": stoch}))
+    buffer: Any = algo.replay.buffer
     slots = batch.indices % buffer.capacity  # of one env
     # a row drawn twice holds the last one
     rows = stored(algo)
     np.testing.assert_array_equal(rows["stoch"][slots], 2)
     unique, places = np.unique(slots.reshape(-1)[::-1], return_index=True)
-    flat = marks.transpose(0, 1).reshape(-1, SMALL["deter_dim"]).numpy()[::-1]
+    flat = marks.flatten(0, 1).numpy()[::-1]
     np.testing.assert_array_equal(rows["deter"][unique], flat[places])
     algo.close()
 
@@ -172,11 +171,11 @@ def test_observations_are_normalised_when_they_are_seen(tmp_path: Path) -> None:
     """Rows are the env's own; batches and predictions have mean 0 and deviation 1."""
     algo = DreamerV3(Scripted, **SMALL)
     algo.train(80)
-    buffer: Any = algo.experience.buffer
+    buffer: Any = algo.replay.buffer
     rows = stored(algo)
     # what was acted on; final observations are stored beside
     seen = rows["obs"][~rows["is_last"]].astype(np.float64)
-    batch = algo.experience.batches.draw(64, 5, seed=0)
+    batch = algo.replay.draw_sequences(64, 5, seed=0)
     raw = buffer.sample(64, 5, 0)["obs"][:, 1:].swapaxes(0, 1)
     expected = (raw - seen.mean(0)) / seen.std(0)
     np.testing.assert_allclose(batch.obs, expected, rtol=1e-3, atol=1e-3)
@@ -184,7 +183,7 @@ def test_observations_are_normalised_when_they_are_seen(tmp_path: Path) -> None:
     again = DreamerV3.from_checkpoint(tmp_path / "a.rlox", env_id=Scripted)
     plain = DreamerV3(Scripted, **SMALL, normalize_observations=False)
     one = np.array([[3.0, 4.0]], np.float32)
-    seen, restored, unchanged = (a.experience.batches.see(one) for a in (algo, again, plain))
+    seen, restored, unchanged = (a.replay.see(one) for a in (algo, again, plain))
     assert torch.equal(seen, restored)
     assert torch.equal(unchanged, torch.from_numpy(one))
     for each in (algo, again, plain):
@@ -237,24 +236,19 @@ def test_prediction_remembers_what_it_is_given() -> None:
 
 def test_imagination_leaves_the_world_model_alone() -> None:
     """Actor and critic losses on imagined steps have no gradient into the model."""
-    algo = DreamerV3(Scripted, **{**SMALL, "replay_value_scale": 0.0})
-    algo.train(60)
-    net = algo.networks
-    from rlox_dreamer.imagination import imagine
-
-    start = net.rssm.initial(4)
-    imagined = imagine(net.rssm, net.policy, start, 3, torch.Generator().manual_seed(0))
-    assert imagined.features.shape == (4, 4, 16 + 12)
-    assert imagined.actions.shape == (4, 4, 2)
-    assert not imagined.features.requires_grad
-    algo.close()
+    with DreamerV3(Scripted, **SMALL) as algo:
+        start, generator = algo.model.rssm.initial(4), torch.Generator().manual_seed(0)
+        features, actions = imagine(algo.model, start, 3, generator)
+    assert features.shape == (4, 4, 16 + 12)
+    assert actions.shape == (4, 4, 2)
+    assert not features.requires_grad
 
 
 def test_bfloat16_trains_float32_parameters() -> None:
     """Products are reduced, parameters and losses are not."""
     algo = DreamerV3("CartPole-v1", **{**SMALL, "compute_dtype": "bfloat16"})
     assert np.isfinite(algo.train(60)["model_loss"])
-    assert {p.dtype for p in algo.networks.parameters()} == {torch.float32}
+    assert {p.dtype for p in algo.model.parameters()} == {torch.float32}
     algo.close()
 
 
@@ -323,7 +317,9 @@ def test_hostile_envs_are_refused(env: Any, error: type[Exception], said: str) -
 @pytest.mark.parametrize(("length", "rows"), [(1, 30), (3, 8), (50, 30)])
 def test_episodes_may_be_shorter_or_longer_than_sequences(length: int, rows: int) -> None:
     """One step, a buffer of fewer rows than a batch, and more steps than the buffer's share."""
-    algo = DreamerV3(lambda: Scripted(length=length), **{**SMALL, "buffer_size": rows})
+    algo = DreamerV3(
+        lambda: Scripted(length=length), **{**SMALL, "buffer_size": rows, "learning_starts": 8}
+    )
     assert np.isfinite(algo.train(60)["model_loss"])
     algo.close()
 

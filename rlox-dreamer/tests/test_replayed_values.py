@@ -21,10 +21,9 @@ def make(**options: Any) -> DreamerV3:
     env = gym.make("CartPole-v1", max_episode_steps=15)
     algo = DreamerV3(env, seed=3, **OPTIONS, **options)
     algo.train(200)
-    algo.networks.double()
-    algo.slow_value.double()
+    algo.model.double()
     generator = torch.Generator().manual_seed(0)
-    for parameter in algo.networks.value.parameters():
+    for parameter in algo.model.value.parameters():
         parameter.data.normal_(generator=generator)
     return algo
 
@@ -32,14 +31,14 @@ def make(**options: Any) -> DreamerV3:
 def test_the_loss_equals_its_formula() -> None:
     """λ-returns that stop at an episode's end, two-hot targets, and no loss at the last steps."""
     algo = make()
-    batch = algo.experience.batches.draw(8, 6, seed=1)
+    batch = algo.replay.draw_sequences(8, 6, seed=1)
     generator = torch.Generator().manual_seed(1)
     features = torch.randn(6, 8, 14, generator=generator).double()
     first = torch.rand(48, generator=generator).double()
-    got = algo._replay_value_loss(batch, features, first)
+    got = algo.objective.replay_value_loss(algo.model, batch, features, first)
     assert batch.is_last[:-1].any()
     assert (batch.is_last & ~batch.is_terminal).any()
-    bootstraps, value = first.view(6, 8), algo.networks.value
+    bootstraps, value = first.view(6, 8), algo.model.value
     losses = []
     for b in range(8):
         following = bootstraps[5, b].item()
@@ -60,13 +59,13 @@ def test_the_loss_equals_its_formula() -> None:
 def test_the_gradient_reaches_the_states() -> None:
     """By finite differences, and none at the steps that end an episode."""
     algo = make()
-    batch = algo.experience.batches.draw(3, 6, seed=1)
+    batch = algo.replay.draw_sequences(3, 6, seed=1)
     generator = torch.Generator().manual_seed(1)
     features = torch.randn(6, 3, 14, generator=generator).double().requires_grad_()
     first = torch.rand(18, generator=generator).double()
 
     def loss(states: torch.Tensor) -> torch.Tensor:
-        return algo._replay_value_loss(batch, states, first)
+        return algo.objective.replay_value_loss(algo.model, batch, states, first)
 
     assert torch.autograd.gradcheck(loss, (features,))
     (gradient,) = torch.autograd.grad(loss(features), features)

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from rlox_dreamer.imagination import replay_returns
 from rlox_dreamer.losses import (
     ReturnScale,
     kl_terms,
     log_of,
     mixed_probs,
+    replay_returns,
     symexp_bins,
     symlog,
     two_hot_loss,

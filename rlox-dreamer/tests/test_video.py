@@ -65,7 +65,7 @@ def test_a_frame_is_the_true_image_the_models_and_their_difference() -> None:
     frames = OpenLoopVideo(**VIDEO).film(algo)
     assert frames.shape == (7, 48, 40, 3)
     assert frames.dtype == np.uint8
-    rows = algo.experience.buffer.sample(2, 7, seed=0)["obs"][:, 1:]
+    rows = algo.replay.buffer.sample(2, 7, seed=0)["obs"][:, 1:]
     true, model, difference = (frames[:, i : i + 16].astype(int) for i in (0, 16, 32))
     np.testing.assert_array_equal(true, np.concatenate([rows[0], rows[1]], 2))
     assert np.abs(difference - (model - true + 255) / 2).max() <= 1
@@ -76,7 +76,7 @@ def test_imagined_steps_see_actions_and_no_images() -> None:
     """Other images after the context change nothing, other actions and context images do."""
     algo = DreamerV3(Stripes, **SMALL)
     algo.train(100)
-    video, buffer = OpenLoopVideo(**VIDEO), algo.experience.buffer
+    video, buffer = OpenLoopVideo(**VIDEO), algo.replay.buffer
     shown = video.film(algo)[:, 16:32]
     drawn = buffer.sample(2, 7, seed=0)["indices"][:, 1:]
     # the sequences must not share rows, or one's context is the other's later step
@@ -94,7 +94,7 @@ def test_imagined_steps_see_actions_and_no_images() -> None:
 
     # float32 weights after few updates change less than a pixel: make them large
     with torch.no_grad():
-        for p in algo.networks.parameters():
+        for p in algo.model.parameters():
             p.mul_(4)
     shown = video.film(algo)[:, 16:32]
     assert not changed("obs", later, 77).any()
@@ -114,7 +114,7 @@ def test_training_is_the_same_with_and_without() -> None:
     without.train(60)
     assert [step for step, *_ in seen.videos] == [20, 40, 60]
     assert {(name, fps) for _, name, _, fps in seen.videos} == {("open_loop", 8)}
-    pairs = zip(with_video.networks.parameters(), without.networks.parameters(), strict=True)
+    pairs = zip(with_video.model.parameters(), without.model.parameters(), strict=True)
     assert all(torch.equal(p, q) for p, q in pairs)
     with_video.close()
     without.close()

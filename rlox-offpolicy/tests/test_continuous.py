@@ -14,6 +14,7 @@ import torch
 from gymnasium import spaces
 from rlox.config.model import UNSET
 from rlox.errors import ConfigError, SpaceError
+from rlox.learners.transitions import StepResult
 from rlox.networks import SquashedGaussianPolicy, TwinQNetwork
 from rlox.replay.exploration import GaussianNoise
 from rlox.testing import check_algorithm, check_resume
@@ -266,5 +267,5 @@ def test_priorities_are_the_critics_mean_absolute_errors() -> None:
     batch = sac.replay.draw()
     errors = torch.tensor([[1.0], [-3.0]]).expand(2, len(batch.rewards))
     drawn = np.unique(np.asarray(batch.indices, np.int64))
-    sac.replay.update_priorities(batch.indices, errors)
+    sac.replay.give_back(batch, StepResult({}, errors))
     assert sac.replay.buffer.state()["priorities"][drawn] == pytest.approx(2**0.6, rel=1e-4)

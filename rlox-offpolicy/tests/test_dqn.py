@@ -15,6 +15,7 @@ from gymnasium import spaces
 from rlox.callbacks import Callback, CallbackList
 from rlox.config.model import UNSET
 from rlox.errors import CheckpointError, ConfigError, EnvError, SpaceError
+from rlox.learners.transitions import StepResult
 from rlox.testing import check_algorithm
 from rlox_offpolicy.dqn import DQN
 
@@ -142,7 +143,7 @@ def test_prioritized_transitions_get_their_errors() -> None:
     assert len(set(dqn.replay.buffer.state()["priorities"])) > 2
     batch = dqn.replay.draw()
     drawn = np.unique(np.asarray(batch.indices, np.int64))
-    dqn.replay.update_priorities(batch.indices, torch.zeros(len(batch.rewards)))
+    dqn.replay.give_back(batch, StepResult({}, torch.zeros(len(batch.rewards))))
     assert dqn.replay.buffer.state()["priorities"][drawn] == pytest.approx(1e-6**0.6)
     assert dqn.replay.buffer.beta == pytest.approx(1.0)
 
@@ -293,7 +294,7 @@ def test_targets_of_several_steps_end_where_a_resumed_run_begins_anew(tmp_path: 
     restored.train(8)
     last = dqn.replay.buffer.state()["obs"][-1, 0]
     assert restored.replay.buffer.state()["truncated"][7]
-    restored.replay.batch_size = 200
+    restored.replay.config = restored.config.replace(batch_size=200)
     batch = restored.replay.draw()
     rows = [i for i in range(200) if float(batch.obs[i, 0]) == last]
     assert rows

@@ -66,8 +66,8 @@ def test_a_chain_is_predicted_and_its_constant_reward_valued() -> None:
     )  # fmt: skip
     with torch.enable_grad():
         dreamer.train(2_000)
-    net, steps = dreamer.networks, SEEN + IMAGINED
-    batch = dreamer.experience.batches.draw(SEQUENCES, steps, seed=1)
+    net, steps = dreamer.model, SEEN + IMAGINED
+    batch = dreamer.replay.draw_sequences(SEQUENCES, steps, seed=1)
     noise = torch.rand(steps, SEQUENCES, 4, generator=torch.Generator().manual_seed(0))
     features = predict_open_loop(
         net, net.rssm.initial(SEQUENCES), batch, SEEN, noise

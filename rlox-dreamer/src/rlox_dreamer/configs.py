@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import JsonValue, model_validator
 from rlox.config.model import (
@@ -16,6 +16,7 @@ from rlox.config.model import (
     TORCH_THREADS,
     VECTORIZATION,
     Config,
+    ScheduleValue,
     choice,
     coefficient,
     count,
@@ -24,6 +25,7 @@ from rlox.config.model import (
     option,
     positive,
     probability,
+    schedule,
 )
 
 __all__ = ["SIZES", "DreamerV3Config"]
@@ -59,6 +61,8 @@ SIZES: Mapping[str, Mapping[str, int]] = {
 
 class DreamerV3Config(Config):
     """Options of DreamerV3."""
+
+    schedule_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"learning_rate": (0.0, 1.0)}
 
     seed: int | None = SEED
     preset: str = PRESET
@@ -140,7 +144,7 @@ class DreamerV3Config(Config):
         1_000, ge=0, unit="env steps", help="no learning until so many steps are stored",
         source=MISSION,
     )  # fmt: skip
-    learning_rate: float = positive(3e-4, help="LaProp's step size", source=MISSION)
+    learning_rate: ScheduleValue = schedule(3e-4, help="LaProp's step size", source=MISSION)
     warmup: int = count(
         100, ge=0, unit="gradient steps", help="updates over which the step size rises from 0",
         source=f"{CODE}, which has 1000",

@@ -22,275 +22,328 @@ Deviations from the paper (numbers 1 to 4 are the authors' newest code):
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy.typing as npt
 import torch
-from rlox.algorithm import Algorithm
-from rlox.callbacks import Callback
-from rlox.config.model import UNSET, Config, Unset
-from rlox.deployment import PolicyData
-from rlox.learners.terms import Scalar, mean_by_name
-from rlox.learners.transitions import (
-    ChosenReplayLearner,
-    Parts,
-    ReplayTask,
-    StepResult,
-    choose_replay_learner,
-)
-from rlox.logging import LoggerCallback
+from gymnasium import spaces
+from rlox.config.model import UNSET
+from rlox.learners.tasks import make_objective
+from rlox.learners.transitions import Parts, ReplayObjective, StepResult
 from rlox.networks import polyak_update
-from rlox.nn import (
-    FlatOptimizer,
-    find_device,
-    flush_denormals,
-    load_parts_state,
-    parts_state,
-    torch_threads,
-)
+from rlox.nn import FlatOptimizer
 from rlox.nn.optimizers import AdaptiveClip
-from rlox.training.hooks import Hooks
-from torch import Tensor
+from rlox.replay.algorithm import Network, ReplayAlgorithm
+from rlox.replay.building import Given
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits
 
-from rlox_dreamer import building
 from rlox_dreamer.configs import DreamerV3Config
-from rlox_dreamer.heads import continue_loss
-from rlox_dreamer.imagination import imagine, policy_loss, replay_returns
-from rlox_dreamer.losses import ReturnScale, kl_terms, lambda_returns
-from rlox_dreamer.metrics import DreamerV3Metrics
+from rlox_dreamer.experience import Experience, SequenceBatch, make_experience
+from rlox_dreamer.losses import (
+    kl_terms,
+    lambda_returns,
+    policy_loss,
+    replay_returns,
+    sample_mixed,
+)
+from rlox_dreamer.networks import Networks
 from rlox_dreamer.optim import LaProp
 from rlox_dreamer.rssm import Latent
-from rlox_dreamer.sequences import SequenceBatch
 
 if TYPE_CHECKING:
-    from rlox_dreamer.option_types import DreamerV3Options, Unpack
+    from rlox_dreamer.option_types import DreamerV3Arguments, Unpack
 
-__all__ = ["DreamerV3"]
+__all__ = ["DreamerV3", "DreamerV3Metrics", "Dreaming", "imagine"]
 
 
-@final
-class DreamerV3(Algorithm):
-    """World model with an actor and a critic that learn in imagination.
+@dataclass(frozen=True)
+class DreamerV3Metrics:
+    """What one iteration reports; losses are means over its updates, NaN without any."""
 
-    Args:
-        env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
-        n_envs: number of envs stepped together; an env that cannot be copied brings its own.
-        seed: fixes every random draw; ``None`` draws one from entropy.
-        logger: receives the metrics of every iteration.
-        callbacks: hooks into training.
-        config: a :class:`DreamerV3Config`, a mapping, or the path of a YAML or JSON file.
-        config_kwargs: options of :class:`DreamerV3Config`, which win over ``config``.
+    mean_reward: float
+    """Mean return of the last 100 finished episodes; NaN before the first."""
+    mean_episode_length: float
+    """Mean length of the same episodes in env steps."""
+    episodes: float
+    """Number of episodes finished so far."""
+    model_loss: float
+    """Sum of the world model's losses, weighted."""
+    reconstruction_loss: float
+    reward_loss: float
+    continue_loss: float
+    dynamics_kl: float
+    """Dynamics loss in nats, at least ``free_nats``."""
+    representation_kl: float
+    """Representation loss in nats, at least ``free_nats``."""
+    policy_loss: float
+    value_loss: float
+    """On imagined returns."""
+    replay_value_loss: float
+    """On replayed rewards."""
+    entropy: float
+    """Of the policy in imagination, in nats."""
+    imagined_return: float
+    """Mean λ-return of imagination."""
+    return_scale: float
+    """S, which advantages are divided by."""
+    learning_rate: float
+    added: Mapping[str, float] = field(default_factory=dict)
+    """Means of the user's own losses."""
 
-    Raises:
-        ConfigError: an option is unknown, out of range or contradicts the env.
-        EnvError: the env cannot be built.
-        SpaceError: the model does not take the env's observations or actions.
+
+@dataclass(frozen=True)
+class Dreaming(ReplayObjective):
+    """World model, critic and actor, with one step of all; see the options of the same names.
+
+    It acts on pairs of observations and memories (N, M), and returns the memories after: the
+    model's state and the action taken there. A memory is 0 where an episode begins.
     """
 
-    name: ClassVar[str] = "dreamer_v3"
-    config_class: ClassVar[type[Config]] = DreamerV3Config
-    config: DreamerV3Config
-    learner: ChosenReplayLearner
-
-    def __init__(
-        self,
-        env_id: Any,
-        n_envs: int | Unset = UNSET,
-        seed: int | Unset | None = UNSET,
-        logger: LoggerCallback | None = None,
-        callbacks: Iterable[Callback] | Callback | None = None,
-        *,
-        config: DreamerV3Config | Mapping[str, Any] | str | Path | None = None,
-        **config_kwargs: Unpack[DreamerV3Options],
-    ) -> None:
-        resolved = building.resolve(config, env_id, n_envs=n_envs, seed=seed, **config_kwargs)
-        super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
-        cfg = self.config
-        self.device = find_device(cfg.device)
-        self.experience = building.make_experience(self)
-        self.networks = building.make_networks(self)
-        self.slow_value = copy.deepcopy(self.networks.value).requires_grad_(False)
-        self.return_scale = ReturnScale(device=self.device)
-        self.optimizer = FlatOptimizer(self.networks, partial(LaProp), clip=AdaptiveClip(cfg.agc))
-        self.optimizers = {"networks": self.optimizer}
-        self._draws = self.streams.torch("learning")
-        self.actor = building.make_actor(self)
-        self._parts = {
-            "networks": self.networks, "slow_value": self.slow_value,
-            "optimizer": self.optimizer, "return_scale": self.return_scale,
-            "actor": self.actor, "experience": self.experience,
-        }  # fmt: skip
-        learning = {
-            "model": self.networks, "slow_value": self.slow_value,
-            "return_scale": self.return_scale,
-        }  # fmt: skip
-        parts = Parts(learning, self.optimizers, self.device, self.streams.torch)
-        task = ReplayTask(building.DreamerObjective.of(cfg), parts, self)
-        self.learner = choose_replay_learner(cfg.backend, task)
-
-    def iterate(self, hooks: Hooks) -> DreamerV3Metrics:
-        """Step the envs for one iteration and update whenever updates are due."""
-        experience, learner = self.experience, self.learner
-        collected: list[Mapping[str, Scalar]] = []
-
-        def learn() -> None:
-            for _ in experience.updates_due(hooks):
-                batch = experience.draw()
-                learnt = learner.step("learn", batch, self._learning_rate())
-                if learnt.outputs is not None:
-                    experience.batches.write_back(batch.indices, Latent(**learnt.outputs))
-                collected.append(learnt.terms)
-                hooks.train_batch(lambda: mean_by_name(collected[-1:]))
-
-        with (
-            torch_threads(self.config.torch_threads),
-            flush_denormals(),
-            experience.counted_episodes(),
-        ):
-            learn()  # what an interrupted iteration left
-            for _ in range(experience.vector_steps_left):
-                with self._precision():
-                    experience.step(self.actor.act, hooks)
-                learn()
-                if hooks.stopped:
-                    break
-        found = {
-            **experience.statistics.metrics(),
-            "learning_rate": self._learning_rate(),
-            **mean_by_name(collected),
-        }
-        absent = dict.fromkeys(DreamerV3Metrics.__dataclass_fields__, float("nan"))
-        return DreamerV3Metrics(**{**absent, **found})
-
-    def _learning_rate(self) -> float:
-        cfg = self.config
-        done = self.clock.gradient_steps + 1
-        return float(cfg.learning_rate) * min(done / max(cfg.warmup, 1), 1.0)
+    imagination_horizon: int
+    gamma: float
+    return_lambda: float
+    entropy: float
+    kl_balance: float
+    dyn_scale: float | None
+    rep_scale: float | None
+    free_nats: float
+    slow_rate: float
+    slow_target: bool
+    replay_value_scale: float
+    replay_context: bool
+    compute_dtype: str
 
     def learn(self, parts: Parts, batch: SequenceBatch, learning_rate: float) -> StepResult:
         """Take a gradient step of the world model, the critic and the actor."""
-        cfg, net = self.config, self.networks
-        with self._precision():
+        net, draws = parts.model, parts.stream("learning")
+        with self.precision(parts.device):
             # world model
-            start = net.rssm.initial(len(batch.context_deter))
-            if cfg.replay_context:
-                start = net.rssm.restored(batch.context_deter, batch.context_stoch)
-            tokens = net.encode(batch.obs)
-            noise = torch.rand((*batch.rewards.shape, cfg.stoch_dim), generator=self._draws)
+            noise = torch.rand((*batch.rewards.shape, net.rssm.stoch), generator=draws)
             latents, post = net.rssm.observe(
-                start, tokens, batch.actions, batch.is_first, noise.to(self.device)
-            )
+                self.start(net, batch), net.encode(batch.obs), batch.actions, batch.is_first,
+                noise.to(parts.device),
+            )  # fmt: skip
             features = latents.features()
-            dynamics, representation = kl_terms(post, net.rssm.prior(latents.deter), cfg.free_nats)
+            dynamics, representation = kl_terms(post, net.rssm.prior(latents.deter), self.free_nats)
             reconstruction = net.reconstruction_loss(features, batch.obs)
             reward = net.reward.loss(net.reward(features), batch.rewards)
-            goes_on = cfg.gamma * (~batch.is_terminal).float()
-            continuation = continue_loss(net.continuation(features).squeeze(-1), goes_on)
+            continuation = binary_cross_entropy_with_logits(
+                net.continuation(features).squeeze(-1).float(),
+                self.gamma * (~batch.is_terminal).float(),
+                reduction="none",
+            )
+            dyn_scale = self.kl_balance if self.dyn_scale is None else self.dyn_scale
+            rep_scale = 1 - self.kl_balance if self.rep_scale is None else self.rep_scale
             model_loss = (
                 reconstruction + reward + continuation
-                + net.kl_scales[0] * dynamics + net.kl_scales[1] * representation
+                + dyn_scale * dynamics + rep_scale * representation
             ).mean()  # fmt: skip
 
             # imagination, from every replayed state
             starts = Latent(*(part.detach().flatten(0, 1) for part in latents))
-            imagined = imagine(net.rssm, net.policy, starts, cfg.imagination_horizon, self._draws)
-            rewards = net.reward.predict(imagined.features)
-            slow = self.slow_value.predict(imagined.features)
+            seen, actions = imagine(net, starts, self.imagination_horizon, draws)
+            rewards = net.reward.predict(seen)
+            slow = net.slow_value.predict(seen)
             with torch.no_grad():
-                discounts = torch.sigmoid(net.continuation(imagined.features).squeeze(-1).float())
-                weights = discounts.cumprod(0)
-            values = net.value(imagined.features)
-            means = net.value.mean(values)
-            returns = lambda_returns(
-                rewards, discounts, slow if cfg.slow_target else means, cfg.return_lambda
-            )
+                discounts = torch.sigmoid(net.continuation(seen).squeeze(-1).float())
+                weights = discounts.cumprod(0)[:-1]
+            values = net.value(seen)
+            baseline = slow if self.slow_target else net.value.mean(values)
+            returns = lambda_returns(rewards, discounts, baseline, self.return_lambda)
 
             # critic
             both = net.value.loss(values[:-1], returns) + net.value.loss(values[:-1], slow[:-1])
-            value_loss = (weights[:-1] * both).mean()
-            replay_value_loss = self._replay_value_loss(batch, features, returns[0])
+            value_loss = (weights * both).mean()
+            replay_value_loss = self.replay_value_loss(net, batch, features, returns[0])
 
             # actor
-            scale = self.return_scale.update(returns)
-            baseline = (slow if cfg.slow_target else means)[:-1]
+            scale = net.return_scale.update(returns)
             log_probs, entropy = net.policy.log_prob_and_entropy(
-                net.policy(imagined.features[:-1]), imagined.actions[:-1]
+                net.policy(seen[:-1]), actions[:-1]
             )
-            advantages = (returns - baseline) / scale
-            actor_loss = policy_loss(
-                log_probs, entropy, advantages, weights[:-1], cfg.entropy
-            ).mean()
+            advantages = (returns - baseline[:-1]) / scale
+            actor_loss = policy_loss(log_probs, entropy, advantages, weights, self.entropy).mean()
 
             loss = model_loss + actor_loss + value_loss
-            loss = loss + cfg.replay_value_scale * replay_value_loss
-        self.optimizer.step(loss, learning_rate)
-        polyak_update(net.value, self.slow_value, cfg.slow_rate)
+            loss = loss + self.replay_value_scale * replay_value_loss
+        parts.minimize("model", loss, batch, learning_rate)
+        polyak_update(net.value, net.slow_value, self.slow_rate)
         terms = {
-            "model_loss": model_loss.detach(),
-            "reconstruction_loss": reconstruction.detach().mean(),
-            "reward_loss": reward.detach().mean(),
-            "continue_loss": continuation.detach().mean(),
-            "dynamics_kl": dynamics.detach().mean(),
-            "representation_kl": representation.detach().mean(),
-            "policy_loss": actor_loss.detach(),
-            "value_loss": value_loss.detach(),
-            "replay_value_loss": replay_value_loss.detach(),
-            "entropy": entropy.detach().mean(),
+            "model_loss": model_loss,
+            "reconstruction_loss": reconstruction.mean(),
+            "reward_loss": reward.mean(),
+            "continue_loss": continuation.mean(),
+            "dynamics_kl": dynamics.mean(),
+            "representation_kl": representation.mean(),
+            "policy_loss": actor_loss,
+            "value_loss": value_loss,
+            "replay_value_loss": replay_value_loss,
+            "entropy": entropy.mean(),
             "imagined_return": returns.mean(),
             "return_scale": scale,
         }
-        states = latents.detach()._asdict() if cfg.replay_context else None
-        return StepResult(terms, outputs=states)
+        states = {"deter": latents.deter.detach().float(), "stoch": latents.stoch.argmax(-1)}
+        return StepResult(
+            {name: term.detach() for name, term in terms.items()},
+            outputs={name: part.transpose(0, 1) for name, part in states.items()},
+        )
 
-    def _replay_value_loss(self, batch: SequenceBatch, features: Tensor, first: Tensor) -> Tensor:
+    def start(self, net: Networks, batch: SequenceBatch) -> Latent:
+        """Return the states before a batch: those that were stored, or 0."""
+        if self.replay_context:
+            return net.rssm.restored(batch.context_deter, batch.context_stoch)
+        return net.rssm.initial(len(batch.context_deter))
+
+    def replay_value_loss(
+        self, net: Networks, batch: SequenceBatch, features: Tensor, first: Tensor
+    ) -> Tensor:
         """Return the critic's loss on replayed rewards, whose gradient reaches the world model.
 
         Args:
+            net: the networks.
             batch: the sequences.
             features: (T, B, F) of their states.
             first: (T B,) first imagined return from each state.
         """
-        cfg, value = self.config, self.networks.value
         targets = replay_returns(
             batch.rewards, batch.is_terminal, batch.is_last, first.view_as(batch.rewards),
-            cfg.gamma, cfg.return_lambda,
+            self.gamma, self.return_lambda,
         )  # fmt: skip
-        log_probs = value(features[:-1])
-        slow = self.slow_value.predict(features[:-1].detach())
-        losses = value.loss(log_probs, targets) + value.loss(log_probs, slow)
+        log_probs = net.value(features[:-1])
+        slow = net.slow_value.predict(features[:-1].detach())
+        losses = net.value.loss(log_probs, targets) + net.value.loss(log_probs, slow)
         return ((~batch.is_last[:-1]).float() * losses).mean()
 
-    def _precision(self) -> torch.autocast:
-        reduced = self.config.compute_dtype == "bfloat16"
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=reduced)
+    def act(self, parts: Parts, obs: Any) -> Tensor:
+        """Return memories (N, M) after observations, with samples of states and actions."""
+        return self._follow(parts, obs, parts.stream("acting"))
+
+    def mode(self, parts: Parts, obs: Any) -> Tensor:
+        """Return memories (N, M) after observations, with the modes of states and actions."""
+        return self._follow(parts, obs, None)
+
+    def _follow(self, parts: Parts, given: Any, generator: torch.Generator | None) -> Tensor:
+        net, device, (obs, memory) = parts.model, parts.device, given
+        with self.precision(device):
+            latent, actions = net.remembered(memory)
+            shares, projected = net.rssm.shares(), net.rssm.project(net.encoder(obs))
+            deter = net.rssm.next_deter(latent, net.rssm.embed_actions(actions), shares)
+            logits = net.rssm.posterior_logits(deter, projected, shares)
+            if generator is None:
+                stoch = nn.functional.one_hot(logits.argmax(-1), logits.shape[-1]).to(logits.dtype)
+            else:
+                noise = torch.rand(logits.shape[:-1], generator=generator).to(device)
+                _, stoch = sample_mixed(logits, net.rssm.mix, noise)
+            features = Latent(deter.float(), stoch).features()
+            parameters = net.policy(features)
+            if generator is None:
+                chosen = net.policy.mode(parameters)
+            else:
+                draws = net.policy.noise((len(deter),), generator)
+                chosen = net.policy.sample(parameters, draws.to(device))
+            return torch.cat([features, chosen], -1)
+
+    def precision(self, device: torch.device) -> torch.autocast:
+        """Return the context that networks compute in."""
+        reduced = self.compute_dtype == "bfloat16"
+        return torch.autocast(device.type, torch.bfloat16, enabled=reduced)
+
+
+@final
+class DreamerV3(ReplayAlgorithm):
+    """World model with an actor and a critic that learn in imagination.
+
+    All networks are one part, ``model``.
+    """
+
+    name = "dreamer_v3"
+    config_class = DreamerV3Config
+    metrics_class = DreamerV3Metrics
+    acts_in = spaces.Space
+    own_networks = targets = ()
+    arguments = ("env_id", "n_envs", "seed", "logger", "callbacks")
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, env_id: Any, *given: Any, **options: Unpack[DreamerV3Arguments]
+        ) -> None: ...
+
+    def make_replay(self, given: Given) -> Experience:
+        """Return envs and the buffer of their streams."""
+        return make_experience(self, given)
+
+    def make_networks(self, space: Any, size: int, **sizes: Any) -> dict[str, Network]:
+        """Return world model, actor and critic."""
+        generator = self.streams.torch("networks")
+        return {"model": Network(partial(Networks, self.replay.env, self.config, generator))}
+
+    def make_optimizer(self, name: str, network: nn.Module, **options: Any) -> FlatOptimizer:
+        """Return LaProp behind adaptive clipping."""
+        return FlatOptimizer(network, partial(LaProp), clip=AdaptiveClip(self.config.agc))
+
+    def make_objective(self, size: int) -> Dreaming:
+        """Return the config's."""
+        return make_objective(Dreaming, self.config)
+
+    def learning_rate(self) -> float:
+        """Return the step size, which rises from 0 over the first updates."""
+        done = self.clock.gradient_steps + 1
+        warm: float = min(done / max(self.config.warmup, 1), 1.0)
+        return super().learning_rate() * warm
 
     def predict(
         self,
-        obs: Any,
+        obs: npt.ArrayLike,
         deterministic: bool = True,
         *,
         state: Any = UNSET,
         episode_start: npt.ArrayLike | None = None,
     ) -> Any:
-        """Return an action for one observation, or actions for a batch; see ``Actor.predict``."""
-        generator = None if deterministic else self.streams.torch("predict")
-        given = None if state is UNSET else state, episode_start
-        with torch_threads(self.config.torch_threads), self._precision():
-            actions, after = self.actor.predict(obs, *given, generator)
+        """Return an action for one observation, or actions for a batch.
+
+        Args:
+            obs: one observation or a batch (B, *shape), nested as the observation space is.
+            deterministic: the modes of state and policy; else samples.
+            state: what this method returned with the last actions; ``None`` begins episodes, and
+                of neither no state is returned.
+            episode_start: bool or (B,) bools, whether an episode begins with the observation;
+                ``None`` if none does.
+
+        Raises:
+            ValueError: an argument has another shape.
+        """
+        memory = {"state": None if state is UNSET else state, "episode_start": episode_start}
+        actions, after = self._predict(obs, deterministic, **memory)
         return actions if state is UNSET else (actions, after)
 
-    def policy_data(self) -> PolicyData:
-        """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
-        return building.describe_policy(self)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return networks, optimiser, envs, what the policy remembers, and the buffer."""
-        return parts_state(self._parts)
+@torch.no_grad()
+def imagine(
+    net: Networks, start: Latent, horizon: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Let the policy act in the model, without gradient into it.
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore all parts."""
-        load_parts_state(self._parts, state)
+    Args:
+        net: model and policy.
+        start: N states.
+        horizon: steps H.
+        generator: source of actions and states.
+
+    Returns:
+        Features (H + 1, N, F), and the actions (H + 1, N, A) that the policy took there.
+    """
+    count, device = len(start.deter), start.deter.device
+    draws = net.policy.noise((horizon + 1, count), generator).to(device)
+    noise = torch.rand((horizon, count, net.rssm.stoch), generator=generator).to(device)
+    latent, features, actions = start, [], []
+    shares = net.rssm.shares()
+    for t in range(horizon + 1):
+        features.append(latent.features())
+        actions.append(net.policy.sample(net.policy(features[-1]), draws[t]))
+        if t < horizon:
+            latent = net.rssm.imagine_step(latent, actions[-1], noise[t], shares)
+    return torch.stack(features), torch.stack(actions)

@@ -1,42 +1,90 @@
-"""Experience: stepping envs into a sequence buffer, and drawing batches."""
+"""Experience: stepping envs into a buffer of sequences, and drawing batches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from gymnasium.spaces import Box
+from rlox.algorithm import Algorithm
+from rlox.config.composition import selection
+from rlox.deployment import PolicyData
 from rlox.envs.running import RunningEnvs
-from rlox.errors import CheckpointError
+from rlox.errors import ConfigError
+from rlox.learners.transitions import StepResult
+from rlox.nn import torch_threads
+from rlox.preprocessing import Preprocessor
+from rlox.protocols import SequenceBuffer, VecEnv
+from rlox.replay.buffers import SequenceOptions, make_sequence_buffer
+from rlox.replay.building import Given, make_envs
 from rlox.replay.collector import ReplaySteps
-from rlox.replay.loop import UpdatesDue
+from rlox.replay.loop import Choose, Replay, UpdatesDue
 from rlox.rollouts.collector import require_same_option
-from rlox.spaces.rows import ObservationRows, map_leaves
-from rlox.training.hooks import Hooks, Progress, StopTraining
-from rlox.training.segments import SavedBuffer
+from rlox.spaces.masks import memory_of
+from rlox.spaces.rows import ObservationRows, leaf_spaces, map_leaves
+from rlox.training.hooks import Hooks, Progress
+from torch import Tensor
 
-from rlox_dreamer.sequences import OBS, Acted, Batches, SequenceBatch
+from rlox_dreamer.configs import DreamerV3Config
+from rlox_dreamer.networks import ActionCodec, Networks
+from rlox_dreamer.observations import by_name
 
-__all__ = ["Experience"]
+__all__ = ["OBS", "Experience", "SequenceBatch", "make_experience"]
 
 Array = npt.NDArray[Any]
 
+OBS = "obs"
+"""Prefix of the fields that hold an observation's leaves."""
 
-class Experience:
-    """N running envs, the streams of their rows, and the updates that are due.
+FLAGS = ("is_first", "is_last", "is_terminal")
+"""Fields that say where in its episode a row is."""
+
+
+@dataclass(frozen=True)
+class SequenceBatch:
+    """T consecutive rows of B streams, time-major, and the states before them."""
+
+    obs: Any
+    """(T, B, *shape) by leaf name, as the networks see them."""
+    actions: Tensor
+    """(T, B, A) that led to the observations."""
+    rewards: Tensor
+    """(T, B) that they paid."""
+    is_first: Tensor
+    """(T, B) bool."""
+    is_last: Tensor
+    """(T, B) bool, also where the next row begins an episode."""
+    is_terminal: Tensor
+    """(T, B) bool, whether the task ended."""
+    context_deter: Tensor
+    """(B, D) state after the row before."""
+    context_stoch: Tensor
+    """(B, S) classes of it."""
+    indices: Array
+    """(B, T) of the rows."""
+
+
+class Experience(Replay):
+    """N running envs and the streams of their rows.
+
+    Rows hold observations as the env gives them; they are normalised when they are seen. What acts
+    gets pairs of observations (N, *shape) by leaf name and memories (N, M), and returns memories:
+    model states, whose stochastic part is one-hot, and actions.
 
     Args:
         envs: the running envs.
-        batches: of the buffer that their rows are stored in.
+        buffer: with the fields of :func:`row_fields`.
+        actions: of the envs.
+        preprocessor: normalises; ``None`` leaves observations as they are.
         clock: the run's clock.
-        updates: the replay ratio.
-        batch_size: sequences B of a batch.
-        length: rows T of a sequence.
-        learning_starts: rows to store before the first update, in env steps.
-        steps_per_iteration: env steps of one iteration, rounded up to whole vector steps.
-        saves_buffer: whether checkpoints hold the buffer.
+        config: sizes, replay ratio and rhythm.
 
     Raises:
         SpaceError: the env masks actions.
@@ -45,184 +93,239 @@ class Experience:
     def __init__(
         self,
         envs: RunningEnvs,
-        batches: Batches,
+        buffer: SequenceBuffer,
+        actions: ActionCodec,
+        preprocessor: Preprocessor | None,
         clock: Progress,
-        *,
-        updates: UpdatesDue,
-        batch_size: int,
-        length: int,
-        learning_starts: int,
-        steps_per_iteration: int,
-        saves_buffer: bool,
+        config: DreamerV3Config,
     ) -> None:
-        self.envs, self.env = envs, envs.env
-        self.batches, self.buffer = batches, batches.buffer
-        self.statistics = envs.statistics
-        self.updates = updates
-        self.steps = ReplaySteps(envs)
-        self.steps.require_no_masks()
-        self._clock = clock
-        self._batch_size, self._length = batch_size, length
-        self._learning_starts = learning_starts
-        self._steps_per_iteration = steps_per_iteration
-        self._saved = SavedBuffer(self.buffer) if saves_buffer else None
+        collector = ReplaySteps(envs)
+        collector.require_no_masks()
+        rows = config.batch_size * config.seq_len
+        updates = UpdatesDue.of_ratio(Fraction(config.train_ratio).limit_denominator(10**6) / rows)
+        super().__init__(collector, buffer, config.buffer_size, updates, clock, config)
+        self.envs, self.actions, self.preprocessor = envs, actions, preprocessor
         self._rows = ObservationRows(self.env.observation_space)
         self._all = np.arange(self.env.n_envs)
-        self._stored = 0
-        self._previous: Array | None = None
+        self._parts = np.cumsum([config.deter_dim, config.stoch_dim * config.stoch_classes])
+        self._memory = np.zeros((self.env.n_envs, self._parts[-1] + actions.size), np.float32)
         self._reward = np.zeros(self.env.n_envs, np.float32)
 
-    @property
-    def vector_steps_left(self) -> int:
-        """Vector steps to the iteration's end; fewer than all if the last one was interrupted."""
-        return self._clock.vector_steps_left(self.env.n_envs, self._steps_per_iteration)
-
     @contextmanager
-    def counted_episodes(self) -> Iterator[None]:
-        """Count the episodes of a block's steps at its end, even if it raises."""
-        preprocessor = self.batches.preprocessor
-        with nullcontext() if preprocessor is None else preprocessor.sharing():
-            try:
-                yield
-            finally:
-                self.steps.count_episodes()
+    def iteration(self) -> Iterator[None]:
+        """Run the steps and updates of one iteration; see :meth:`Replay.iteration`."""
+        sharing = nullcontext() if self.preprocessor is None else self.preprocessor.sharing()
+        with sharing, super().iteration():
+            yield
 
-    def step(self, act: Callable[[Any, npt.NDArray[np.bool_]], Acted], hooks: Hooks) -> None:
-        """Let the policy act once in every env, and store the rows.
+    def see(self, obs: Any) -> Any:
+        """Return what the networks see of observations (N, *shape) by leaf name."""
+        seen = obs if self.preprocessor is None else self.preprocessor.begin(obs)
+        return map_leaves(self._tensor, seen)
 
-        A callback that ends the training sets ``hooks.stopped`` and raises nothing here, so that
-        the updates that are due are done first.
+    def step(self, choose: Choose, hooks: Hooks, learner: Any = None) -> None:
+        """Let the policy act once in every env, and store the rows; see :meth:`count_step`.
 
         Args:
-            act: from observations (N, *shape) by leaf name, and whether they are the first of their
-                episodes (N,), to actions and states.
+            choose: from observations and memories to the memories after.
             hooks: called after the vector step.
+            learner: not needed here.
 
         Raises:
             EnvError: an env returned a number that is not finite.
         """
-        n_envs, steps = self.env.n_envs, self._clock.env_steps
         obs = self._rows.stored(self.envs.obs)
-        if self.batches.preprocessor is not None:
-            self.batches.preprocessor.take_in(obs)
-        first, nothing = self.steps.episode_start, self.steps.nothing
-        acted = act(self.batches.see(obs), first)
+        if self.preprocessor is not None:
+            self.preprocessor.take_in(obs)
+        first, nothing = self.collector.episode_start, self.collector.nothing
         # nothing precedes an episode's first row, also where a failed step has cut the one before
-        before = acted.actions if self._previous is None else self._previous
-        action = np.where(first[:, None], np.float32(0), before)
+        before = np.where(first[:, None], np.float32(0), self._memory)
         reward = np.where(first, np.float32(0), self._reward)
-        self._push(obs, action, reward, first, nothing, nothing, acted, self._all)
-        step = self.steps.step(acted.env_actions)
-        ended = self.steps.episode_start
+        after = choose((self.see(obs), self._tensor(before)))
+        self._push(self._all, obs, before, reward, (first, nothing, nothing), after)
+        step = self.collector.step(self.actions.to_env(self._split(after)[2]))
+        ended = self.collector.episode_start & ~step.get("lost", nothing)
         if ended.any():
-            self._push_ends(step, acted, ended & ~step.get("lost", nothing))
-        self._previous, self._reward = acted.actions.copy(), step["rewards"].astype(np.float32)
-        self._stored += n_envs
-        if self._stored >= self._learning_starts and self.has_sequences(self._length):
-            self.updates.count(steps, n_envs)
-        with suppress(StopTraining):
-            hooks.env_step(n_envs)
+            self._push_ends(np.flatnonzero(ended), step, after)
+        self._memory, self._reward = after, step["rewards"].astype(np.float32)
+        self.count_step(self.env.n_envs, hooks)
+
+    def _push_ends(self, envs: Array, step: Mapping[str, Any], after: Array) -> None:
+        """Store the rows of final observations; no row follows that needs their states."""
+        final = map_leaves(lambda leaf: leaf[envs], self._rows.stored(step["final_obs"]))
+        no, yes = np.zeros(len(envs), np.bool_), np.ones(len(envs), np.bool_)
+        flags = (no, yes, np.asarray(step["terminated"])[envs])
+        rewards, before = np.asarray(step["rewards"])[envs], after[envs]
+        self._push(envs, final, before, rewards, flags, np.zeros_like(before))
+
+    def _push(
+        self,
+        envs: Array,
+        obs: Any,
+        before: Array,
+        reward: Array,
+        flags: tuple[Array, ...],
+        after: Array,
+    ) -> None:
+        deter, stoch, _ = self._split(after)
+        rows = {
+            **{f"{OBS}{name}": leaf for name, leaf in by_name(obs).items()},
+            **dict(zip(FLAGS, flags, strict=True)),
+            "action": self._split(before)[2],
+            "reward": reward,
+            "deter": deter,
+            "stoch": stoch.reshape(len(envs), -1, self.config.stoch_classes).argmax(-1),
+        }
+        self.buffer.push(rows, envs)
+
+    def _split(self, memory: Array) -> list[Array]:
+        """Return the parts (N, D), (N, S C) and (N, A) of memories."""
+        return np.split(memory, self._parts, -1)
+
+    def can_draw(self) -> bool:
+        """Return whether the streams are longer than a batch's sequences."""
+        return self.has_sequences(self.config.seq_len)
 
     def has_sequences(self, length: int) -> bool:
         """Return whether sequences of ``length`` rows can be drawn."""
         # a stream has a row for each of its env's steps at least
-        return self._stored // self.env.n_envs > length
+        return bool(self._stored // self.env.n_envs > length)
 
-    def _push_ends(self, step: Mapping[str, Any], acted: Acted, ended: Array) -> None:
-        """Store the rows of final observations; no row follows that needs their states."""
-        envs = np.flatnonzero(ended)
-        if not len(envs):
-            return
-        final = map_leaves(lambda leaf: leaf[envs], self._rows.stored(step["final_obs"]))
-        nothing = Acted(
-            np.zeros_like(acted.deter[envs]), np.zeros_like(acted.stoch[envs]), acted.actions, None
-        )
-        rewards = np.asarray(step["rewards"])[envs]
-        no, yes = np.zeros(len(envs), np.bool_), np.ones(len(envs), np.bool_)
-        terminated = np.asarray(step["terminated"])[envs]
-        self._push(final, acted.actions[envs], rewards, no, yes, terminated, nothing, envs)
-
-    def _push(
-        self,
-        obs: Any,
-        action: Array,
-        reward: Array,
-        first: Array,
-        last: Array,
-        terminal: Array,
-        acted: Acted,
-        envs: Array,
-    ) -> None:
-        leaves = obs if isinstance(obs, dict) else {"": obs}
-        rows = {
-            **{f"{OBS}{name}": leaf for name, leaf in leaves.items()},
-            "action": action,
-            "reward": reward,
-            "is_first": first,
-            "is_last": last,
-            "is_terminal": terminal,
-            "deter": acted.deter,
-            "stoch": acted.stoch,
-        }
-        self.buffer.push(rows, envs)
-
-    def updates_due(self, hooks: Hooks) -> Iterator[int]:
-        """Yield for every update that is due.
-
-        Args:
-            hooks: called when learning begins and ends.
-        """
-        if not self.updates.pending:
-            return
-        hooks.enter("learn")
-        yield from self.updates.take()
-        hooks.enter("collect")
-
-    def draw(self) -> SequenceBatch:
+    def draw(self, learner: Any = None) -> SequenceBatch:
         """Return a batch from the buffer."""
-        return self.batches.draw(self._batch_size, self._length)
+        return self.draw_sequences(self.config.batch_size, self.config.seq_len)
+
+    def draw_sequences(self, count: int, length: int, seed: int | None = None) -> SequenceBatch:
+        """Return ``count`` sequences of ``length`` rows; a seed leaves the next batches alone."""
+        drawn = self.buffer.sample(count, length, seed)
+
+        def sequence(name: str) -> Array:
+            """Return (T, B, ...) of (B, T + 1, ...), without the context."""
+            return np.ascontiguousarray(drawn[name][:, 1:].swapaxes(0, 1))
+
+        leaves = {
+            name[len(OBS) :]: sequence(name).reshape(-1, *drawn[name].shape[2:])
+            for name in drawn
+            if name.startswith(OBS)
+        }
+        obs = self.see(leaves.get("", leaves))
+        is_first, is_last, is_terminal = (self._tensor(sequence(name)) for name in FLAGS)
+        is_last[:-1] |= is_first[1:]
+        deter, stoch = (np.ascontiguousarray(drawn[name][:, 0]) for name in ("deter", "stoch"))
+        return SequenceBatch(
+            obs=map_leaves(lambda leaf: leaf.unflatten(0, (length, count)), obs),
+            actions=self._tensor(sequence("action")),
+            rewards=self._tensor(sequence("reward")),
+            is_first=is_first,
+            is_last=is_last,
+            is_terminal=is_terminal,
+            context_deter=self._tensor(deter),
+            context_stoch=self._tensor(stoch),
+            indices=drawn["indices"][:, 1:],
+        )
+
+    def give_back(self, batch: SequenceBatch, learnt: StepResult) -> None:
+        """Store the states that the model newly has of a batch's rows."""
+        if self.config.replay_context and learnt.outputs is not None:
+            fields = {name: part.cpu().numpy() for name, part in learnt.outputs.items()}
+            self.buffer.update(batch.indices, fields)
+
+    def predict(
+        self, choose: Choose, obs: Any, state: npt.ArrayLike | None, episode_start: Any
+    ) -> tuple[Any, Array]:
+        """Return actions and the memories after; see ``DreamerV3.predict``."""
+        batch, single = self._rows.batch(obs)
+        count = len(next(iter(by_name(batch).values())))
+        memory = memory_of(state, (count, self._memory.shape[1]), episode_start)
+        with torch.no_grad(), torch_threads(self.config.torch_threads):
+            after = choose((self.see(batch), self._tensor(memory)))
+        taken = self.actions.to_env(self._split(after)[2])
+        return self.actions.rows.take(taken, 0) if single else taken, after
+
+    def policy_data(self, algorithm: str, networks: Networks) -> PolicyData:
+        """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
+        return PolicyData(
+            algorithm=algorithm,
+            observation_space=self.env.observation_space,
+            action_space=self.env.action_space,
+            network=networks.layer_data(),
+            preprocessor=self.preprocessor,
+        )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the envs and their last actions and, if it is to be saved, the buffer."""
-        state: dict[str, Any] = {
-            "envs": self.steps.state_dict(),
-            "previous": self._previous,
+        """Return the envs, their memories and, if it is to be saved, the buffer."""
+        return {
+            **super().state_dict(),
+            "memory": self._memory.copy(),
             "reward": self._reward.copy(),
-            "moments": None,
-            "buffer": None,
+            "moments": None if self.preprocessor is None else self.preprocessor.state_dict(),
         }
-        if self.batches.preprocessor is not None:
-            state["moments"] = self.batches.preprocessor.state_dict()
-        if self._saved is not None:
-            state["buffer"] = self._saved.state()
-            state["stored"], state["due"] = self._stored, self.updates.pending
-        return state
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the envs and the buffer.
+    def load_state_dict(self, state: Mapping[str, Any]) -> bool:
+        """Restore them; see :meth:`Replay.load_state_dict`."""
+        normalizes = self.preprocessor is not None
+        require_same_option("normalize_observations", state["moments"] is not None, normalizes)
+        if self.preprocessor is not None:
+            self.preprocessor.load_state_dict(state["moments"])
+        exact = super().load_state_dict(state)
+        if exact:
+            self._memory[:], self._reward[:] = state["memory"], state["reward"]
+        return exact
 
-        Without a saved buffer, learning goes on once ``learning_starts`` new rows are stored. Envs
-        that cannot go on where they were begin new episodes.
 
-        Raises:
-            CheckpointError: the buffer was saved and this one cannot take it over.
-        """
-        preprocessor, n_envs = self.batches.preprocessor, self.env.n_envs
-        require_same_option(
-            "normalize_observations", state["moments"] is not None, preprocessor is not None
-        )
-        if preprocessor is not None:
-            preprocessor.load_state_dict(state["moments"])
-        self._previous, self._reward = None, np.zeros(n_envs, np.float32)
-        # earlier checkpoints have what begins episodes beside the envs
-        if self.steps.load_state_dict({**state, **state["envs"]}):
-            previous = state["previous"]
-            self._previous = None if previous is None else np.array(previous, np.float32)
-            self._reward[:] = state["reward"]
-        if state["buffer"] is None:
-            return
-        try:
-            self.buffer.set_state(dict(state["buffer"]))
-        except ValueError as error:
-            raise CheckpointError(f"the replay buffer cannot be restored: {error}") from None
-        self._stored, self.updates.pending = int(state["stored"]), int(state["due"])
+def make_experience(algorithm: Algorithm, given: Given) -> Experience:
+    """Return the envs and the replay buffer of an algorithm, which its close frees.
+
+    Raises:
+        ConfigError: the buffer stores no sequences, or an option contradicts the env.
+        EnvError: the env cannot be built.
+        SpaceError: the env masks actions, or has none of a known kind.
+    """
+    cfg, envs = algorithm.config, make_envs(algorithm)
+    actions = ActionCodec(envs.env.action_space)
+    _require_derived(cfg, envs.env, actions)
+    asked = SequenceOptions(
+        capacity=cfg.buffer_size,
+        fields=row_fields(cfg, envs.env, actions),
+        declared=("deter", "stoch"),
+        n_envs=envs.env.n_envs,
+        online_length=cfg.seq_len if cfg.online_queue else None,
+        seed=algorithm.streams.seeds("replay", 1)[0],
+    )
+    own, named = given.own("buffer"), selection(cfg, "buffer")
+    buffer = make_sequence_buffer(named.name if own is None else own, asked, named.options)
+    preprocessor = _preprocessor(cfg, envs.env)
+    return Experience(envs, buffer, actions, preprocessor, algorithm.clock, cfg)
+
+
+def row_fields(cfg: DreamerV3Config, env: VecEnv, actions: ActionCodec) -> dict[str, Any]:
+    """Return shape and dtype of the fields of a row."""
+    leaves = by_name(ObservationRows(env.observation_space).empty(1))
+    return {
+        **{f"{OBS}{name}": (leaf.shape[1:], leaf.dtype) for name, leaf in leaves.items()},
+        **dict.fromkeys(FLAGS, ((), np.bool_)),
+        "action": ((actions.size,), np.float32),
+        "reward": ((), np.float32),
+        "deter": ((cfg.deter_dim,), np.float32),
+        "stoch": ((cfg.stoch_dim,), np.uint8 if cfg.stoch_classes <= 256 else np.int16),
+    }
+
+
+def _preprocessor(cfg: DreamerV3Config, env: VecEnv) -> Preprocessor | None:
+    """Return what normalises boxes of floats; ``None`` if there are none, or they stay as is."""
+    leaves = leaf_spaces(env.observation_space).values()
+    floats = any(isinstance(leaf, Box) and leaf.dtype.kind == "f" for leaf in leaves)
+    if not (cfg.normalize_observations and floats):
+        return None
+    return Preprocessor(env.observation_space, normalize=True, frame_stack=1)
+
+
+def _require_derived(cfg: DreamerV3Config, env: VecEnv, actions: ActionCodec) -> None:
+    leaves = by_name(ObservationRows(env.observation_space).empty(1)).values()
+    derived = {"obs_dim": sum(math.prod(leaf.shape) for leaf in leaves), "n_actions": actions.size}
+    for name, value in derived.items():
+        if getattr(cfg, name) not in (None, value):
+            raise ConfigError(
+                f"{name} follows from the env and is {value}, got {getattr(cfg, name)}; "
+                "leave it out"
+            )

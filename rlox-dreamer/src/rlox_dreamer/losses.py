@@ -5,11 +5,10 @@ Sequences are time-major: (T, B, ...).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 __all__ = [
     "ReturnScale",
@@ -18,6 +17,8 @@ __all__ = [
     "lambda_returns",
     "log_of",
     "mixed_probs",
+    "policy_loss",
+    "replay_returns",
     "sample_mixed",
     "symexp",
     "symexp_bins",
@@ -236,35 +237,73 @@ def lambda_returns(
     return torch.stack(returns[::-1])
 
 
-class ReturnScale:
+def policy_loss(
+    log_probs: Tensor, entropy: Tensor, advantages: Tensor, weights: Tensor, entropy_scale: float
+) -> Tensor:
+    """Return the REINFORCE loss (H, N), for discrete and continuous actions alike.
+
+        -w_t (A_t / S log π(a_t|s_t) + η H[π(·|s_t)])
+
+    Args:
+        log_probs: (H, N).
+        entropy: (H, N) in nats.
+        advantages: (H, N) already divided by the return scale S.
+        weights: (H, N) probability that the trajectory still goes on, discounted.
+        entropy_scale: η.
+
+    Source:
+        Hafner et al. 2025, eq. 6.
+    """
+    gain = log_probs * advantages.detach() + entropy_scale * entropy
+    return -weights.detach() * gain
+
+
+def replay_returns(
+    rewards: Tensor,
+    is_terminal: Tensor,
+    is_last: Tensor,
+    bootstraps: Tensor,
+    gamma: float,
+    lam: float,
+) -> Tensor:
+    """Return λ-returns (T - 1, B) of replayed rewards.
+
+    Args:
+        rewards: (T, B), paid on arriving at a step.
+        is_terminal: (T, B) bool, whether the task ended there.
+        is_last: (T, B) bool, whether the episode ended there.
+        bootstraps: (T, B) first imagined return from each state.
+        gamma: discount γ.
+        lam: λ.
+
+    Source:
+        Hafner et al. 2025, methods, "Critic learning".
+    """
+    discounts = gamma * (~is_terminal).to(rewards.dtype)
+    return lambda_returns(rewards, discounts, bootstraps, lam, is_last)
+
+
+class ReturnScale(nn.Module):
     """S = max(1, range from the 5th to the 95th percentile of returns), a moving average.
 
     Source:
         Hafner et al. 2025, eq. 8. The averages begin at 0 and are not debiased.
     """
 
-    def __init__(
-        self, rate: float = 0.01, limit: float = 1.0, device: torch.device | str = "cpu"
-    ) -> None:
-        self.rate = rate
-        self.limit = limit
-        self.low = torch.zeros((), device=device)
-        self.high = torch.zeros((), device=device)
-        self._shares = torch.tensor([0.05, 0.95], device=device)
+    low: Tensor
+    high: Tensor
+    shares: Tensor
+
+    def __init__(self, rate: float = 0.01, limit: float = 1.0) -> None:
+        super().__init__()
+        self.rate, self.limit = rate, limit
+        self.register_buffer("low", torch.zeros(()))
+        self.register_buffer("high", torch.zeros(()))
+        self.register_buffer("shares", torch.tensor([0.05, 0.95]), persistent=False)
 
     def update(self, returns: Tensor) -> Tensor:
         """Take in a batch of returns of any shape, and return S."""
-        flat = returns.detach().flatten().float()
-        quantiles = torch.quantile(flat, self._shares)
-        self.low = torch.lerp(self.low, quantiles[0], self.rate)
-        self.high = torch.lerp(self.high, quantiles[1], self.rate)
+        low, high = torch.quantile(returns.detach().flatten().float(), self.shares)
+        self.low.lerp_(low, self.rate)
+        self.high.lerp_(high, self.rate)
         return (self.high - self.low).clamp(min=self.limit)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return both percentiles."""
-        return {"low": float(self.low), "high": float(self.high)}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore both percentiles."""
-        self.low = torch.full_like(self.low, float(state["low"]))
-        self.high = torch.full_like(self.high, float(state["high"]))

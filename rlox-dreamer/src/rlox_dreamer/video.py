@@ -16,10 +16,10 @@ from rlox.spaces.rows import map_leaves
 from torch import Tensor
 
 from rlox_dreamer.dreamer import DreamerV3
-from rlox_dreamer.leaves import Leaf, by_name
+from rlox_dreamer.experience import SequenceBatch
 from rlox_dreamer.networks import Networks
+from rlox_dreamer.observations import Leaf, by_name
 from rlox_dreamer.rssm import Latent
-from rlox_dreamer.sequences import SequenceBatch
 
 __all__ = ["OpenLoopVideo", "predict_open_loop"]
 
@@ -84,7 +84,7 @@ class OpenLoopVideo(Callback):
                 "OpenLoopVideo logs videos, and the training has no logger; pass one as logger=, "
                 "such as rlox.logging.TensorBoardLogger('runs/first')"
             )
-        steps, n_envs = self.context + self.horizon, algo.experience.env.n_envs
+        steps, n_envs = self.context + self.horizon, algo.replay.env.n_envs
         if algo.config.buffer_size // n_envs <= steps:
             raise ValueError(
                 f"context + horizon must be less than the rows of an env in the replay, got "
@@ -97,7 +97,7 @@ class OpenLoopVideo(Callback):
         """Log a video if one is due and the replay has sequences long enough."""
         algo, step = kwargs["algo"], kwargs["step"]
         self._waiting |= self._due.reached(step)
-        if self._waiting and algo.experience.has_sequences(self.context + self.horizon):
+        if self._waiting and algo.replay.has_sequences(self.context + self.horizon):
             self._waiting = False
             name = self._image(algo).name
             algo.logger.on_video(
@@ -115,16 +115,15 @@ class OpenLoopVideo(Callback):
             TypeError: ``algo`` is not DreamerV3.
             ValueError: there is no such leaf, or the replay has no sequences of this length yet.
         """
-        leaf, net = self._image(algo), algo.networks
-        steps = self.context + self.horizon
-        with torch.no_grad(), torch_threads(algo.config.torch_threads), algo._precision():
-            batch = algo.experience.batches.draw(self.n_sequences, steps, self.seed)
-            start = net.rssm.initial(self.n_sequences)
-            if algo.config.replay_context:
-                start = net.rssm.restored(batch.context_deter, batch.context_stoch)
+        leaf, net, objective = self._image(algo), algo.model, algo.objective
+        steps, device = self.context + self.horizon, algo.parts.device
+        precision = objective.precision(device)
+        with torch.no_grad(), torch_threads(algo.config.torch_threads), precision:
+            batch = algo.replay.draw_sequences(self.n_sequences, steps, self.seed)
+            start = objective.start(net, batch)
             generator = torch.Generator().manual_seed(self.seed)
             noise = torch.rand((steps, self.n_sequences, net.rssm.stoch), generator=generator)
-            latents = predict_open_loop(net, start, batch, self.context, noise.to(algo.device))
+            latents = predict_open_loop(net, start, batch, self.context, noise.to(device))
             model = net.decoder(latents.features().flatten(0, 1))[leaf.name]
             true = leaf.image(by_name(batch.obs)[leaf.name].flatten(0, 1))
             stacked = torch.cat([true, model, (model - true + 1) / 2], -2)
@@ -142,8 +141,8 @@ class OpenLoopVideo(Callback):
             raise TypeError(
                 f"OpenLoopVideo needs the world model of DreamerV3, got {type(algo).__name__}"
             )
-        leaves = algo.networks.decoder.leaves
-        images = {leaf.name: leaf for leaf in leaves if leaf.kind == "image"}
+        leaves = algo.model.decoder.leaves
+        images: dict[str, Leaf] = {leaf.name: leaf for leaf in leaves if leaf.kind == "image"}
         if not images:
             raise SpaceError(
                 "OpenLoopVideo needs an image (uint8) that the decoder reconstructs, got only "

@@ -85,7 +85,7 @@ def make_replay_learner(task: ReplayTask) -> ReplayLearner:
     for part in (*parts.networks.values(), *parts.optimizers.values()):
         if isinstance(part, (nn.Module, FlatOptimizer)):
             require_code(part)
-    require_code(task.owner or task.objective, *(f"self.{name}" for name in known.methods.split()))
+    require_code(task.objective, *(f"self.{name}" for name in known.methods.split()))
     return learner
 
 

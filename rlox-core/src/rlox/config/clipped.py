@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import JsonValue, model_validator
 
@@ -197,8 +197,6 @@ class ClippedSurrogateConfig(RolloutConfig):
         return self
 
 
-ConfigT = TypeVar("ConfigT", bound="ReplayConfig")
-
 HAARNOJA = "Haarnoja et al. 2018b"
 LILLICRAP = "Lillicrap et al. 2016"
 MNIH = "Mnih et al. 2015"
@@ -270,10 +268,6 @@ class ReplayConfig(Config):
     vectorization: Literal["sync", "async"] = VECTORIZATION
     device: str = DEVICE
     torch_threads: int | None = TORCH_THREADS
-
-    def scheduled(self: ConfigT) -> ConfigT:
-        """Return the config whose schedules hold."""
-        return self
 
     @model_validator(mode="after")
     def _check_replay(self) -> ReplayConfig:

@@ -348,6 +348,10 @@ class Config(BaseModel):
     def __reduce__(self) -> Any:
         return _restore, (self.composed_of or type(self), self.given())
 
+    def scheduled(self) -> Config:
+        """Return the config whose schedules hold."""
+        return self
+
     def given(self) -> dict[str, Any]:
         """Return the options that were given; the others have their defaults."""
         return {name: getattr(self, name) for name in self.model_fields_set}

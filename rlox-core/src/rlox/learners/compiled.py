@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rlox.errors import BackendError
 from rlox.learners.rollouts import TorchLearner, require_learnable
@@ -44,7 +44,7 @@ def make_compiled_learner(task: RolloutTask | ReplayTask) -> TorchLearner | Torc
         for optimizer in task.parts.optimizers.values():
             # torch would compile its optimisers' own code too, again for every learning rate
             setattr(optimizer, "step", _uncompiled(optimizer.step))  # noqa: B010
-        return TorchReplayLearner(replace(task, owner=_CompiledSteps(task)))
+        return TorchReplayLearner(replace(task, objective=_CompiledSteps(task)))
     loss = compiled(_loss, task.device)
 
     def update(
@@ -60,12 +60,10 @@ class _CompiledSteps:
     """The steps of a task, each compiled when it is first taken."""
 
     def __init__(self, task: ReplayTask) -> None:
-        self._owner, self._device = task.owner or task.objective, task.parts.device
-        # modules write into the tensors that they have
-        self._changed = [p for p in task.parts.networks.values() if not isinstance(p, nn.Module)]
+        self._objective, self._device = task.objective, task.parts.device
 
     def __getattr__(self, name: str) -> Any:
-        made = compiled(getattr(self._owner, name), self._device, self._changed)
+        made = compiled(getattr(self._objective, name), self._device)
         setattr(self, name, made)
         return made
 
@@ -92,16 +90,14 @@ def _uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return kept
 
 
-def compiled(
-    function: Callable[..., Any], device: torch.device, changed: Iterable[Any] = ()
-) -> Callable[..., Any]:
+def compiled(function: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
     """Return a function compiled by torch; on CUDA it is replayed as graphs.
 
     Args:
-        function: of tensors and objects that hold some. It returns a loss, which is used before the
-            next call, and tensors to report, in a tuple, a mapping or a dataclass.
+        function: of tensors and objects that hold some, such as modules, which it may write into.
+            It returns a loss, which is used before the next call, and tensors to report, in a
+            tuple, a mapping or a dataclass.
         device: of the tensors.
-        changed: objects that the function may give new tensors to.
 
     Raises:
         BackendError: see :func:`make_compiled_learner`.
@@ -114,8 +110,7 @@ def compiled(
 
     def replayed(*arguments: Any) -> Any:
         torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
-        with own_tensors(*changed):
-            returned = made(*arguments)
+        returned = made(*arguments)
         if isinstance(returned, tuple):  # a loss, which is used at once, and its terms
             loss, terms = returned
             return loss, _copied(terms)

@@ -133,8 +133,6 @@ class ReplayTask:
     """A :class:`ReplayObjective`."""
     parts: Parts
     """What its steps work on."""
-    owner: Any = None
-    """What has the methods of the steps; ``None``: the objective."""
 
 
 class ReplayLearner(Protocol):
@@ -210,11 +208,11 @@ class TorchReplayLearner:
     """
 
     def __init__(self, task: ReplayTask) -> None:
-        self._parts, self._owner = task.parts, task.owner or task.objective
+        self._parts, self._objective = task.parts, task.objective
         self._mode = learning_mode(task.parts.networks.values())
 
     def step(self, name: str, batch: Any, learning_rate: float) -> StepResult:
         """Take one of the objective's gradient steps; see :class:`ReplayLearner`."""
         with self._mode:
-            learnt: StepResult = getattr(self._owner, name)(self._parts, batch, learning_rate)
+            learnt: StepResult = getattr(self._objective, name)(self._parts, batch, learning_rate)
             return learnt

@@ -41,8 +41,9 @@ from rlox.networks.predict import drawing_from
 from rlox.networks.validate import B, Shape, example_observations, try_network
 from rlox.nn import FlatOptimizer, load_parts_state, parts_state
 from rlox.protocols import ExplorationStrategy
-from rlox.replay.building import make_replay, resolve
+from rlox.replay.building import Given, make_replay, resolve
 from rlox.replay.exploration import make_noise
+from rlox.replay.loop import Replay
 from rlox.spaces.rows import map_leaves
 from rlox.training.hooks import Hooks
 
@@ -119,12 +120,12 @@ class ReplayAlgorithm(Algorithm):
         SpaceError: the env's actions are others, or the observations have no encoder.
     """
 
-    metrics_class: ClassVar[type[ReplayMetrics]]
-    """Dataclass that :meth:`iterate` returns."""
+    metrics_class: ClassVar[type[Any]]
+    """Dataclass that :meth:`iterate` returns, such as a kind of :class:`ReplayMetrics`."""
     acts_in: ClassVar[type[spaces.Space[Any]]] = spaces.Box
-    """The kind of actions: ``Box`` or ``Discrete``."""
+    """The kind of actions: ``Box`` or ``Discrete``; ``Space``: any."""
     own_networks: ClassVar[tuple[str, ...]] = ("policy", "critic")
-    """Names of the networks that the user may bring; the first one acts."""
+    """Names of the networks that the user may bring."""
     targets: ClassVar[tuple[str, ...]] = ("critic",)
     """Names of the networks of which a target copy is kept, called ``critic_target``."""
 
@@ -151,7 +152,7 @@ class ReplayAlgorithm(Algorithm):
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
         cfg, self.own_parts = self.config, given.parts
         self.schedules = Schedules(cfg.scheduled(), schedules)
-        self.replay = make_replay(self, given, self.schedules)
+        self.replay: Any = self.make_replay(given)
         self.n_actions = self._count_actions()
         """Components of an action, or choices."""
         self.exploration = self._exploration(given.own("exploration"))
@@ -185,11 +186,11 @@ class ReplayAlgorithm(Algorithm):
     def _learn_due(self, hooks: Hooks, collected: list[Mapping[str, Scalar]]) -> None:
         """Take the gradient steps that are due."""
         replay, learner = self.replay, self.learner
-        for learning_rate in replay.updates_due(hooks, self.schedules):
-            batch, terms = replay.draw(learner), dict[str, Scalar]()
+        for _ in replay.updates_due(hooks, self.schedules):
+            batch, terms, rate = replay.draw(learner), dict[str, Scalar](), self.learning_rate()
             for step in self.objective.due(self.clock.gradient_steps + 1):
-                learnt = learner.step(step, batch, learning_rate)
-                replay.update_priorities(batch.indices, learnt.errors)
+                learnt = learner.step(step, batch, rate)
+                replay.give_back(batch, learnt)
                 terms.update(learnt.terms)
             collected.append(terms)
             hooks.train_batch(lambda: mean_by_name(collected[-1:]))
@@ -200,13 +201,25 @@ class ReplayAlgorithm(Algorithm):
 
     def _metrics(self, terms: Mapping[str, float]) -> Any:
         kind, now = self.metrics_class, (self.clock.env_steps, self.clock.target_env_steps)
-        scheduled = {
-            each.name: self.schedules.value(each.name, *now)
-            for each in fields(kind)
-            if each.name in self.config.schedule_bounds
-        }
-        episodes = self.replay.collector.statistics.metrics()
-        return make_metrics(kind, terms, self.added_losses, **episodes, **scheduled)
+        more = self.replay.collector.statistics.metrics()
+        for each in fields(kind):
+            if each.name in self.config.schedule_bounds:
+                more[each.name] = self.schedules.value(each.name, *now)
+        more["learning_rate"] = self.learning_rate()
+        return make_metrics(kind, terms, self.added_losses, **more)
+
+    def learning_rate(self) -> float:
+        """Return the step size of the next gradient step."""
+        now = (self.clock.env_steps, self.clock.target_env_steps)
+        return self.schedules.value("learning_rate", *now)
+
+    def make_replay(self, given: Given) -> Replay:
+        """Return envs and buffer.
+
+        Args:
+            given: with the caller's own buffer, if there is one.
+        """
+        return make_replay(self, given, self.schedules)
 
     @staticmethod
     def renamed(options: dict[str, Any]) -> dict[str, Any]:
@@ -217,7 +230,7 @@ class ReplayAlgorithm(Algorithm):
     def make_networks(
         self, space: spaces.Space[Any], size: int, **sizes: Any
     ) -> dict[str, Network]:
-        """Return the networks that learn, by name, in the order in which they are made.
+        """Return the networks that learn, by name, as they are made; the first one acts.
 
         Args:
             space: of the observations.
@@ -261,7 +274,11 @@ class ReplayAlgorithm(Algorithm):
 
     def exported(self) -> tuple[Any, ...]:
         """Return modules or layers from observations to outputs or actions; see ``ReplayLoop``."""
-        return (self.parts.networks[self.own_networks[0]],)
+        return (self._actor,)
+
+    @property
+    def _actor(self) -> Any:
+        return next(iter(self.parts.networks.values()))
 
     def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
         """Return an action for one observation, or actions for a batch; see ``Algorithm``.
@@ -271,18 +288,22 @@ class ReplayAlgorithm(Algorithm):
             deterministic: the objective's mode; else what it explores with, without the noise that
                 is added while collecting.
         """
+        return self._predict(obs, deterministic)
+
+    def _predict(self, obs: npt.ArrayLike, deterministic: bool, **memory: Any) -> Any:
         objective, generator = self.objective, self.streams.torch("predict")
         if deterministic:
-            return self.replay.predict(partial(_rows, objective.mode, self.parts), obs)
+            return self.replay.predict(partial(_rows, objective.mode, self.parts), obs, **memory)
         parts = replace(self.parts, stream=lambda _: generator)
-        with drawing_from(generator, parts.networks[self.own_networks[0]]):
+        with drawing_from(generator, self._actor):
             return self.replay.predict(
-                lambda rows: self.sampled(_rows(objective.act, parts, rows)), obs
+                lambda rows: self.sampled(_rows(objective.act, parts, rows)), obs, **memory
             )
 
     def policy_data(self) -> PolicyData:
         """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
-        return self.replay.policy_data(self.name, *self.exported())
+        data: PolicyData = self.replay.policy_data(self.name, *self.exported())
+        return data
 
     def state_dict(self) -> dict[str, Any]:
         """Return networks, optimisers, noise, envs and buffer."""

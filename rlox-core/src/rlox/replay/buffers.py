@@ -486,13 +486,13 @@ def sequence_buffer(asked: SequenceOptions) -> SequenceBuffer:
 
 
 def make_sequence_buffer(
-    buffer: str, asked: SequenceOptions, options: Any = None
+    buffer: Any, asked: SequenceOptions, options: Any = None
 ) -> SequenceBuffer:
-    """Return a new buffer.
+    """Return a buffer of sequences.
 
     Args:
-        buffer: a registered name.
-        asked: what the buffer must hold.
+        buffer: a registered name, or a buffer, which is returned as it is.
+        asked: what the buffer must hold, if it is made here.
         options: an instance of the model of its own options; ``None`` takes their defaults.
 
     Raises:
@@ -501,18 +501,20 @@ def make_sequence_buffer(
             :class:`rlox.protocols.SequenceBuffer`.
         MemoryLimitError: the rows take more memory than there is.
     """
-    registration = get_registry().get("rlox_buffers", buffer)
-    if not registration.spec.sequences:
+    if isinstance(buffer, str):
+        registration = get_registry().get("rlox_buffers", buffer)
+        if not registration.spec.sequences:
+            raise ConfigError(
+                f"buffer '{buffer}' stores transitions, and this algorithm draws sequences of "
+                "rows; take buffer='sequence'"
+            )
+        fields = asked.fields.values()
+        row = sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in fields)
+        require_memory_for("buffer_size", asked.capacity, asked.capacity * row, "keep fewer rows")
+        buffer = registration.build(asked, options=options)
+    if not isinstance(buffer, SequenceBuffer):
         raise ConfigError(
-            f"buffer '{buffer}' stores transitions, and this algorithm draws sequences of rows; "
-            "take buffer='sequence'"
+            "buffer must be a registered name or have the methods of "
+            f"rlox.protocols.SequenceBuffer, got {type(buffer).__name__}"
         )
-    row = sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in asked.fields.values())
-    require_memory_for("buffer_size", asked.capacity, asked.capacity * row, "keep fewer rows")
-    made = registration.build(asked, options=options)
-    if not isinstance(made, SequenceBuffer):
-        raise ConfigError(
-            f"buffer '{buffer}' must have the methods of rlox.protocols.SequenceBuffer, got "
-            f"{type(made).__name__}"
-        )
-    return made
+    return buffer

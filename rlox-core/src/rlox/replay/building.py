@@ -22,9 +22,9 @@ from rlox.registry import get_registry
 from rlox.replay.buffers import BufferOptions, make_buffer
 from rlox.replay.codecs import ReplayObservations, make_actions
 from rlox.replay.goals import find_goals
-from rlox.replay.loop import ReplayLoop, UpdatesDue
+from rlox.replay.loop import ReplayLoop
 
-__all__ = ["Given", "make_replay", "resolve"]
+__all__ = ["Given", "make_envs", "make_replay", "resolve"]
 
 NETWORK_OPTIONS = ("hidden", "critic_hidden", "dueling", "noisy_std")
 """The options of the default networks."""
@@ -74,7 +74,7 @@ def resolve(
     keywords = {name for name, value in options.items() if value is not UNSET}
     _require_no_ignored_options(Given(parts), keywords)  # the config would ask for others beside
     resolved: Any = resolve_config(cls, config, **options)
-    if all(network is not None for network in networks):
+    if networks and all(network is not None for network in networks):
         refuse_network_options(NETWORK_OPTIONS, resolved, options)
     given = Given(parts, _given_options(resolved, keywords - known))
     _require_no_ignored_options(given, given.options)
@@ -139,6 +139,27 @@ def _require_capacity(config: Any, own: Any) -> None:
         )
 
 
+def make_envs(algorithm: Algorithm) -> RunningEnvs:
+    """Return the envs that an algorithm steps, which its close frees.
+
+    Raises:
+        ConfigError: there is no device of the config's name.
+        EnvError: they cannot be built.
+    """
+    cfg = algorithm.config
+    find_device(cfg.device)
+    envs = RunningEnvs.make(
+        algorithm.env_source,
+        cfg.n_envs,
+        algorithm.streams.seeds("envs", 1)[0],
+        backend=selection(cfg, "env_backend"),
+        vectorization=cfg.vectorization,
+        env_kwargs=cfg.env_kwargs,
+    )
+    algorithm.resources.callback(envs.close)
+    return envs
+
+
 def make_replay(algorithm: Algorithm, given: Given, schedules: Schedules) -> ReplayLoop:
     """Return the envs and the replay buffer of an algorithm, which its close frees.
 
@@ -157,28 +178,19 @@ def make_replay(algorithm: Algorithm, given: Given, schedules: Schedules) -> Rep
         EnvError: the env cannot be built.
         SpaceError: see :class:`rlox.replay.loop.ReplayLoop`.
     """
-    cfg, streams, resources = algorithm.config, algorithm.streams, algorithm.resources
+    cfg, streams = algorithm.config, algorithm.streams
     buffer = given.own("buffer")
     if buffer is not None and cfg.n_step > 1:
         raise ConfigError(
             f"n_step {cfg.n_step} is for buffers made here; give it to your "
             f"{type(buffer).__name__} and leave the option at 1"
         )
-    find_device(cfg.device)  # before envs are made
-    envs = RunningEnvs.make(
-        algorithm.env_source,
-        cfg.n_envs,
-        streams.seeds("envs", 1)[0],
-        backend=selection(cfg, "env_backend"),
-        vectorization=cfg.vectorization,
-        env_kwargs=cfg.env_kwargs,
-    )
-    resources.callback(envs.close)
+    envs = make_envs(algorithm)
     options = _buffer_options(algorithm, envs.env, named=buffer is None)
     named = selection(cfg, "buffer")
     made: Any = make_buffer(named.name if buffer is None else buffer, options, named.options)
     if buffer is None and hasattr(made, "close"):
-        resources.callback(made.close)
+        algorithm.resources.callback(made.close)
     beta = "priority_beta"
     asked = beta in schedules.overridden or (beta in given.options and changed(cfg, beta))
     if asked and not isinstance(made, PrioritizedBuffer):
@@ -186,21 +198,7 @@ def make_replay(algorithm: Algorithm, given: Given, schedules: Schedules) -> Rep
             "priority_beta needs buffer='prioritized' or another buffer with update_priorities and "
             f"set_beta, got a {type(made).__name__}; leave it out"
         )
-    return ReplayLoop(
-        envs,
-        made,
-        options,
-        streams,
-        algorithm.clock,
-        updates=UpdatesDue(cfg.gradient_steps, cfg.train_freq),
-        batch_size=cfg.batch_size,
-        learning_starts=cfg.learning_starts,
-        steps_per_iteration=cfg.steps_per_iteration,
-        save_replay_buffer=cfg.save_replay_buffer,
-        clip_rewards=cfg.clip_rewards,
-        device=cfg.device,
-        threads=cfg.torch_threads,
-    )
+    return ReplayLoop(envs, made, options, streams, algorithm.clock, cfg)
 
 
 def _buffer_options(algorithm: Algorithm, env: VecEnv, *, named: bool) -> BufferOptions:
