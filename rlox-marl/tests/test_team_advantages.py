@@ -8,9 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from rlox.seeding import SeedStreams
-from rlox_marl.collector import MultiAgentCollector, estimate_team_advantages
+from rlox_marl.collector import MultiAgentCollector, RunningTeams, estimate_team_advantages
 from rlox_marl.envs import PettingZooVecEnv
-from rlox_marl.running import RunningTeams
 from rlox_marl.views import make_views
 from scripted_teams import (
     AGENTS,

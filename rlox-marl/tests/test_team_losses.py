@@ -7,8 +7,7 @@ import rlox
 from rlox.errors import CheckpointError, ConfigError
 from rlox.losses import ClippedSurrogate
 from rlox_marl.ippo import IPPO
-from rlox_marl.mappo import MAPPO
-from rlox_marl.objectives import TeamSurrogate
+from rlox_marl.mappo import MAPPO, TeamSurrogate
 from rlox_testing.probes import first_difference
 
 SPREAD = "mpe2/simple_spread_v3"

@@ -11,8 +11,7 @@ from rlox.batches.rollout import RolloutBatch
 from rlox.losses import ClippedSurrogate
 from rlox_marl.collector import estimate_team_advantages
 from rlox_marl.envs import PettingZooVecEnv, SimpleSpreadVecEnv
-from rlox_marl.mappo import MAPPO
-from rlox_marl.objectives import TeamSurrogate
+from rlox_marl.mappo import MAPPO, TeamSurrogate
 from rlox_marl.policies import TeamPolicy
 from rlox_marl.views import make_views
 from scripted_teams import parallel

@@ -9,12 +9,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from rlox.errors import CheckpointError, ConfigError
-from rlox_marl.collector import MultiAgentCollector
+from rlox_marl.collector import MultiAgentCollector, RunningTeams
 from rlox_marl.envs import PettingZooVecEnv
 from rlox_marl.ippo import IPPO
 from rlox_marl.mappo import MAPPO
-from rlox_marl.running import RunningTeams, TeamPreprocessor
-from rlox_marl.views import make_views
+from rlox_marl.views import TeamPreprocessor, make_views
 from rlox_testing.probes import first_difference
 from scripted_teams import by_turns, parallel
 

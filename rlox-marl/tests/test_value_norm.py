@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from rlox_marl.value_norm import PopArt, ValueNorm
+from rlox_marl.policies import PopArt, ValueNorm
 
 
 def weighted(batches, beta):

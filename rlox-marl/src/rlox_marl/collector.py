@@ -1,7 +1,8 @@
-"""Rollouts of teams: stepping N envs, and advantages of agents that rest between their steps."""
+"""Running envs of teams, rollouts in them, and advantages of agents that rest between steps."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,18 +14,146 @@ import torch
 from rlox import kernels
 from rlox.batches import add_values, estimate_advantages
 from rlox.batches.rollout import RolloutBatch, Unroll
+from rlox.errors import CheckpointError
 from rlox.networks.predict import taking_masks
 from rlox.preprocessing import RewardScaler
-from rlox.protocols import MultiAgentObs, MultiAgentStep, RecurrentActor
-from rlox.rollouts import EnvMemory, MemoryActor, UnrollWriter
+from rlox.protocols import (
+    MultiAgentObs,
+    MultiAgentStep,
+    MultiAgentVecEnv,
+    RecurrentActor,
+    StatefulVecEnv,
+)
+from rlox.rollouts import EnvMemory, MemoryActor, UnrollWriter, require_same_option
+from rlox.seeding import ResetSeeds
 from rlox.spaces import ActionRows, ObservationRows, map_leaves, map_nested
 from torch import Tensor
 
-from rlox_marl.running import RunningTeams
+from rlox_marl.envs.groups import TeamStatistics
 from rlox_marl.self_play import OpponentPool
-from rlox_marl.views import PolicyView
+from rlox_marl.views import PolicyView, TeamPreprocessor
 
-__all__ = ["MultiAgentCollector", "estimate_team_advantages", "gather_actions"]
+__all__ = ["MultiAgentCollector", "RunningTeams", "estimate_team_advantages", "gather_actions"]
+
+
+class RunningTeams:
+    """N envs of several agents, what they show, and the statistics of their episodes.
+
+    Args:
+        env: steps N envs together.
+        seed: fixes the envs' random streams.
+        preprocessor: of what the envs show; ``None`` changes nothing.
+    """
+
+    def __init__(
+        self,
+        env: MultiAgentVecEnv,
+        seed: int = 0,
+        *,
+        preprocessor: TeamPreprocessor | None = None,
+    ) -> None:
+        self.env = env
+        self.preprocessor = preprocessor
+        self.statistics = TeamStatistics(env.groups, env.n_envs)
+        self._seeds = ResetSeeds(seed, env.n_envs)
+        self._shown: MultiAgentObs | None = None
+
+    @property
+    def started(self) -> bool:
+        """Whether the envs stand in episodes; if not, :attr:`shown` resets them."""
+        return self._shown is not None
+
+    @property
+    def shown(self) -> MultiAgentObs:
+        """What the envs show before the next step.
+
+        The first look resets them, and so does the next one after a step that failed.
+        """
+        if self._shown is None:
+            shown = self.env.reset_all(self._seeds.next())
+            if self.preprocessor is not None:
+                shown = self.preprocessor.reset(shown)
+            self._seeds.resets += 1
+            self.statistics.forget()
+            self._shown = shown
+        return self._shown
+
+    def step(self, actions: Mapping[str, Any]) -> MultiAgentStep:
+        """Step all envs with (N, A, ...) actions by group.
+
+        If that fails, some envs may have moved on, and all begin new episodes at the next look.
+        """
+        self._shown = None
+        step = self.env.step_all(actions)
+        if self.preprocessor is not None:
+            step = self.preprocessor.step(step)
+        shown = {key: step[key] for key in MultiAgentObs.__annotations__}  # type: ignore[literal-required]
+        self._shown = shown  # type: ignore[assignment]
+        rewards = {name: paid[None] for name, paid in step["rewards"].items()}
+        self.statistics.add(rewards, step["episode_ended"][None])
+        return step
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the statistics and, if the env exposes it, the env's state."""
+        stateful = self.started and isinstance(self.env, StatefulVecEnv)
+        state: dict[str, Any] = {
+            "started": self.started or self._seeds.resets > 0,
+            "statistics": self.statistics.state_dict(),
+            "env": self.env.state() if stateful else None,  # type: ignore[attr-defined]
+            "shown": _copied(self._shown) if stateful else None,
+        }
+        if self.preprocessor is not None:
+            state["observations"] = self.preprocessor.state_dict()
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> bool:
+        """Restore the state; without that of as many envs, new episodes begin at the next look.
+
+        Returns:
+            Whether the envs go on where they were.
+
+        Raises:
+            CheckpointError: the envs' state is one of other envs, or was saved with another choice
+                of what is normalised.
+        """
+        seen = self.preprocessor
+        require_same_option(
+            "normalize_observations", _normalizes(state.get("observations")),
+            seen is not None and seen.normalizes,
+        )  # fmt: skip
+        as_many = self.statistics.fits(state["statistics"])
+        exact = state["env"] is not None and as_many and isinstance(self.env, StatefulVecEnv)
+        if exact:
+            try:
+                self.env.set_state(dict(state["env"]))  # type: ignore[attr-defined]
+            except (KeyError, ValueError) as error:
+                raise CheckpointError(
+                    f"its envs' state does not fit a {type(self.env).__name__} ({error}); pass the "
+                    "env_backend and env_kwargs that it was trained with"
+                ) from error
+            self._shown = _copied(state["shown"])
+            self._seeds.resets += 1
+        elif state["started"]:
+            logging.getLogger("rlox").warning(
+                "%s has no state to go on from, so that new episodes begin",
+                type(self.env).__name__,
+            )
+            self._shown = None
+            self._seeds.go_on_after(int(state["statistics"]["team"]["finished"]))
+        self.statistics.load_state_dict(state["statistics"], keep_running=exact)
+        if self.preprocessor is not None:
+            self.preprocessor.load_state_dict(state["observations"], keep_frames=exact)
+        return exact
+
+
+def _normalizes(observations: Mapping[str, Any] | None) -> bool:
+    """Return whether there are moments in a preprocessor's state."""
+    return any(observations["groups"].values()) if observations else False
+
+
+def _copied(shown: Any) -> Any:
+    """Return what envs show with copies of the arrays."""
+    return map_nested(lambda one: None if one is None else np.array(one), shown)
 
 
 class MultiAgentCollector:

@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, final
 
 from rlox_marl.configs import IPPOConfig
-from rlox_marl.mappo import MAPPOMetrics
-from rlox_marl.objectives import make_surrogate
+from rlox_marl.mappo import MAPPOMetrics, make_surrogate
 from rlox_marl.team import TeamRolloutAlgorithm
 
 if TYPE_CHECKING:

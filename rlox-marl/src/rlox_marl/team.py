@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from rlox.batches.rollout import RolloutBatch
@@ -15,7 +15,7 @@ from rlox.callbacks import Callback
 from rlox.config.model import Config, changed, resolve_config
 from rlox.config.schedules import Schedules
 from rlox.envs import fixed_env_count
-from rlox.errors import CheckpointError, ConfigError
+from rlox.errors import CheckpointError, ConfigError, EnvError
 from rlox.learners import (
     AddedLosses,
     Losses,
@@ -30,6 +30,7 @@ from rlox.networks.validate import refuse_network_options, require_actor, try_ac
 from rlox.nn import find_device, load_module_state, module_state, set_compute_dtype, torch_threads
 from rlox.rollouts import (
     NETWORK_OPTIONS,
+    RolloutAlgorithm,
     fit_to_env,
     minimize_over_epochs,
     require_objective,
@@ -38,23 +39,33 @@ from rlox.rollouts import (
 from rlox.training.hooks import Hooks
 from torch import nn
 
-from rlox_marl.collector import MultiAgentCollector
-from rlox_marl.one_agent import become_one_agent
+from rlox_marl.collector import MultiAgentCollector, RunningTeams
 from rlox_marl.policies import (
     ActorCriticOptimizer,
     RecurrentTeamPolicy,
     TeamPolicy,
     make_optimizer,
 )
-from rlox_marl.running import RunningTeams, TeamPreprocessor
 from rlox_marl.self_play import OpponentPool, require_two_players
 from rlox_marl.team_algorithm import TeamAlgorithm
-from rlox_marl.views import PolicyView, make_views
+from rlox_marl.views import PolicyView, TeamPreprocessor, make_views
 
 __all__ = ["TeamRolloutAlgorithm"]
 
 LOSS_OPTIONS = (*(field.name for field in fields(ClippedSurrogate)), "huber_delta")
 """The options that are numbers of the algorithm's own objective."""
+
+TEAM_OPTIONS = (
+    "share_parameters", "team_reward", "normalize_values", "huber_delta", "critic_learning_rate",
+    "opponents",
+)  # fmt: skip
+"""The options that say something about several agents, or that PPO does not have."""
+
+TAKEN = (
+    "streams", "collector", "optimizers", "learner", "added_losses", "schedules", "iterate",
+    "predict", "predict_team", "policy_data", "state_dict", "load_state_dict",
+)  # fmt: skip
+"""What a team of one takes over from the algorithm of its agent."""
 
 
 class TeamRolloutAlgorithm(TeamAlgorithm):
@@ -112,7 +123,7 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
             self._make_team(policy, schedules, added_losses)
         else:
             own = {"policy": policy, "objective": objective, "added_losses": added_losses}
-            become_one_agent(self, schedules=schedules, **own)
+            _become_one_agent(self, schedules=schedules, **own)
 
     def _make_team(
         self,
@@ -348,3 +359,57 @@ def _check_memory(config: Any) -> None:
             f"opponents='{config.opponents}' needs policies without a memory, got "
             f"recurrent='{config.recurrent}'; leave one of them out"
         )
+
+
+def _become_one_agent(algorithm: Any, **given: Any) -> None:
+    """Let an algorithm of teams do what PPO does, bit for bit and with any learner backend.
+
+    Args:
+        algorithm: its base has been initialised.
+        given: the constructor's ``policy``, ``schedules``, ``objective`` and ``added_losses``.
+
+    Raises:
+        ConfigError: an option needs several agents.
+    """
+    cfg = algorithm.config
+    if cfg.n_agents not in (None, 1):
+        raise ConfigError(
+            f"n_agents is {cfg.n_agents}, but the env has one agent; pass a PettingZoo env, or "
+            "leave n_agents out"
+        )
+    cfg.replace(n_agents=1)  # raises if a minibatch does not fit the rollout of one agent
+    named = [name for name in TEAM_OPTIONS if changed(cfg, name)]
+    if cfg.critic not in ("auto", "local"):
+        named.append("critic")
+    if named:
+        raise ConfigError(
+            f"{named[0]}={getattr(cfg, named[0])!r} needs an env of several agents; leave it out "
+            "for one agent, whose training is PPO's"
+        )
+
+    class OneAgent(RolloutAlgorithm):
+        name, config_class = algorithm.name, algorithm.config_class
+        objective_class, metrics_class = ClippedSurrogate, algorithm.metrics_class
+
+        def rollout(self, hooks: Hooks) -> Any:
+            batch, seen = super().rollout(hooks)
+            return batch, {**seen, "agents": {}, "optional": {}}
+
+        def predict(
+            self, obs: Any, deterministic: bool = True, agent_idx: Any = 0, **memory: Any
+        ) -> Any:
+            if agent_idx != 0:
+                raise ValueError(f"agent_idx must be 0 for an env of one agent, got {agent_idx!r}")
+            return super().predict(obs, deterministic, **memory)
+
+        def predict_team(self, obs: Any, deterministic: bool = True, **memory: Any) -> NoReturn:
+            raise EnvError(
+                "the policy is of one agent and the env has several; evaluate it on an env of one "
+                "agent"
+            )
+
+    one = OneAgent(algorithm.env_source, config=cfg, **given)
+    algorithm.resources.callback(one.close)
+    one.clock = algorithm.clock
+    vars(algorithm).update({name: getattr(one, name) for name in TAKEN})
+    algorithm.policies = {"policy": one.policy}

@@ -28,8 +28,7 @@ from rlox.spaces import (
 from torch import Tensor
 
 from rlox_marl.collector import gather_actions
-from rlox_marl.running import TeamPreprocessor
-from rlox_marl.views import PolicyView
+from rlox_marl.views import PolicyView, TeamPreprocessor
 
 __all__ = ["TeamAlgorithm", "require_shown", "to_env"]
 

@@ -20,8 +20,8 @@ from rlox.training.segments import SavedBuffer
 from torch import Tensor
 
 from rlox_marl.action_values import Mixing
+from rlox_marl.collector import RunningTeams
 from rlox_marl.configs import TeamValueConfig
-from rlox_marl.running import RunningTeams
 from rlox_marl.views import PolicyView, see_team
 
 __all__ = ["TeamReplay", "TeamSequences"]

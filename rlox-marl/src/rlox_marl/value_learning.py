@@ -43,8 +43,7 @@ from rlox.training.hooks import Hooks
 from torch import Tensor
 
 from rlox_marl.action_values import AgentValues, GreedyPolicy, Mixing, TeamValues, greedy
-from rlox_marl.collector import gather_actions
-from rlox_marl.running import RunningTeams
+from rlox_marl.collector import RunningTeams, gather_actions
 from rlox_marl.team_algorithm import TeamAlgorithm, require_shown, to_env
 from rlox_marl.team_replay import Acted, TeamReplay, TeamSequences
 from rlox_marl.views import make_views, see_team

@@ -1,9 +1,10 @@
-"""Views: what a team's actors and critics see."""
+"""Views: what a team's actors and critics see, preprocessed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import gymnasium
@@ -11,14 +12,17 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 from rlox.errors import ConfigError
-from rlox.protocols import AgentGroup, MultiAgentVecEnv
-from rlox.spaces import leaf_spaces, map_leaves
+from rlox.preprocessing import Preprocessor
+from rlox.protocols import AgentGroup, MultiAgentObs, MultiAgentStep, MultiAgentVecEnv
+from rlox.spaces import leaf_spaces, map_leaves, map_nested
 
-from rlox_marl.running import TeamPreprocessor
-
-__all__ = ["PolicyView", "make_views", "see_team", "team_space"]
+__all__ = ["PolicyView", "TeamPreprocessor", "make_views", "see_team", "team_space"]
 
 Space = gymnasium.Space[Any]
+
+Frames = dict[str, dict[str, Any]]
+"""By group: ``seen``, what its N * A agents saw as they last acted, and ``known``, (N * A,) whether
+they have acted in the episode."""
 
 
 @dataclass(frozen=True)
@@ -215,3 +219,177 @@ def _all_observations(groups: tuple[AgentGroup, ...]) -> Space:
     return spaces.Dict(
         {agent: group.observation_space for group in groups for agent in group.agents}
     )
+
+
+class TeamPreprocessor:
+    """Normalises what a team sees, and stacks the last few observations of each agent.
+
+    A :class:`rlox.preprocessing.Preprocessor` for each group, and one for the state. The moments
+    are those of the observations that agents acted on, of all agents of a group together. Frames
+    are those on which the agent itself acted, and what it sees now: an agent that waits for its
+    turn or has not joined adds none, and its first action of an episode begins a stack. The state
+    is not stacked.
+
+    Args:
+        env: its groups and its state.
+        normalize: normalise boxes of floats, of observations and of the state.
+        frame_stack: number of frames; 1 stacks nothing.
+
+    Raises:
+        ConfigError: there is nothing to normalise.
+        SpaceError: the frames cannot be stacked.
+    """
+
+    def __init__(self, env: MultiAgentVecEnv, *, normalize: bool, frame_stack: int) -> None:
+        can = {group.name: _has_floats(group.observation_space) for group in env.groups}
+        if normalize and not any(can.values()):
+            raise ConfigError(
+                "normalize_observations: no observation of the agents has a Box of floats; leave "
+                "it out"
+            )
+        self.possible_agents = env.possible_agents
+        """Names of all agents, in the env's order."""
+        self.by_group = {
+            group.name: Preprocessor(
+                group.observation_space,
+                normalize=normalize and can[group.name],
+                frame_stack=frame_stack,
+            )
+            for group in env.groups
+        }
+        """What one group's observations pass through."""
+        self.has_frames = any(one.has_frames for one in self.by_group.values())
+        """Whether what the networks see depends on what they saw before."""
+        self.normalizes = any(one.moments for one in self.by_group.values())
+        """Whether there are moments."""
+        self.groups: tuple[AgentGroup, ...] = tuple(
+            replace(group, observation_space=self.by_group[group.name].space)
+            for group in env.groups
+        )
+        """The env's groups, with the spaces of what policies see."""
+        self.state_space: gymnasium.Space[Any] | None = env.state_space
+        """Space of what critics see of the state."""
+        self._state: Preprocessor | None = None
+        if normalize and env.state_space is not None and _has_floats(env.state_space):
+            self._state = Preprocessor(env.state_space, normalize=True, frame_stack=1)
+            self.state_space = self._state.space
+        self._frames: Frames | None = None
+
+    def reset(self, shown: MultiAgentObs) -> MultiAgentObs:
+        """Take in what N envs show first; return what is seen."""
+        self._take_in(shown)
+        seen, self._frames = self.see(shown, None, None)
+        return seen
+
+    def step(self, step: MultiAgentStep) -> MultiAgentStep:
+        """Take in what a step of N envs shows; return it with what is seen instead."""
+        self._take_in(step)
+        final = {
+            name: self._rows(name, step["final_obs"][name], self._frames)[0]
+            for name in self.by_group
+        }
+        final_state = step["final_state"]
+        if self._state is not None and final_state is not None:
+            final_state = self._state.begin(final_state)
+        seen, self._frames = self.see(step, self._frames, step["episode_ended"])
+        return {**step, **seen, "final_obs": final, "final_state": final_state}
+
+    def see(
+        self,
+        shown: MultiAgentObs,
+        frames: Frames | None,
+        starts: npt.NDArray[np.bool_] | None,
+    ) -> tuple[MultiAgentObs, Frames | None]:
+        """Return what is seen of N envs and the frames to pass next, and take in nothing.
+
+        ``frames`` are what this method returned for the step before, ``None`` if all episodes
+        begin, and (N,) ``starts`` says which do.
+        """
+        obs, after = {}, {}
+        for name in self.by_group:
+            obs[name], rows, known = self._rows(name, shown["obs"][name], frames, starts)
+            if not self.has_frames:
+                continue
+            active = shown["active"][name].reshape(-1)
+            kept = rows if frames is None else frames[name]["seen"]
+            after[name] = {
+                "seen": map_leaves(lambda old, new, on=active: _chosen(on, new, old), kept, rows),
+                "known": known | active,
+            }
+        state = shown["state"]
+        if self._state is not None and state is not None:
+            state = self._state.begin(state)
+        seen: MultiAgentObs = {
+            "obs": obs, "active": shown["active"], "masks": shown["masks"], "state": state,
+        }  # fmt: skip
+        return seen, after if self.has_frames else None
+
+    def _rows(
+        self,
+        name: str,
+        obs: Any,
+        frames: Frames | None,
+        starts: npt.NDArray[np.bool_] | None = None,
+    ) -> tuple[Any, Any, npt.NDArray[np.bool_]]:
+        """Return what is seen (N, A, ...), as rows (N * A, ...), and who has acted before."""
+        first = next(iter(obs.values())) if isinstance(obs, dict) else obs
+        n_envs, n_agents = first.shape[:2]
+        flat = map_leaves(lambda leaf: leaf.reshape(n_envs * n_agents, *leaf.shape[2:]), obs)
+        known = np.zeros(n_envs * n_agents, np.bool_)
+        if frames is not None:
+            known = frames[name]["known"].copy()
+            if starts is not None:
+                known &= ~np.repeat(starts, n_agents)
+        before = None if frames is None else frames[name]["seen"]
+        rows = self.by_group[name].see(flat, before, ~known)
+        shaped = map_leaves(lambda leaf: leaf.reshape(n_envs, n_agents, *leaf.shape[1:]), rows)
+        return shaped, rows, known
+
+    def _take_in(self, shown: MultiAgentObs) -> None:
+        for name, one in self.by_group.items():
+            active = shown["active"][name]
+            if active.any():
+                one.take_in(map_leaves(lambda leaf, on=active: leaf[on], shown["obs"][name]))
+        if self._state is not None:
+            self._state.take_in(shown["state"])
+
+    @contextmanager
+    def sharing(self) -> Iterator[None]:
+        """Let all ranks take in, at the block's end, what each has taken in within it."""
+        with ExitStack() as shared:
+            for one in (*self.by_group.values(), *filter(None, [self._state])):
+                shared.enter_context(one.sharing())
+            yield
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the moments and the frames of the running episodes."""
+        frames = {} if self._frames is None else map_nested(np.array, self._frames)
+        return {
+            "groups": {name: one.state_dict() for name, one in self.by_group.items()},
+            "state": {} if self._state is None else self._state.state_dict(),
+            "frames": frames,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], *, keep_frames: bool) -> None:
+        """Restore the moments, and the frames if the envs go on where they were."""
+        for name, one in self.by_group.items():
+            one.load_state_dict(state["groups"][name])
+        if self._state is not None:
+            self._state.load_state_dict(state["state"])
+        self._frames = None
+        if keep_frames and state["frames"]:
+            self._frames = map_nested(np.array, state["frames"])
+
+
+def _has_floats(space: gymnasium.Space[Any]) -> bool:
+    return any(
+        isinstance(leaf, spaces.Box) and leaf.dtype is not None and leaf.dtype.kind == "f"
+        for leaf in leaf_spaces(space).values()
+    )
+
+
+def _chosen(
+    rows: npt.NDArray[np.bool_], new: npt.NDArray[Any], old: npt.NDArray[Any]
+) -> npt.NDArray[Any]:
+    """Return the new rows where asked, else the old ones."""
+    return np.where(rows.reshape(-1, *(1,) * (new.ndim - 1)), new, old)

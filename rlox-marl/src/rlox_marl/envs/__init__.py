@@ -9,11 +9,9 @@ from rlox.envs import Vectorization
 from rlox.errors import EnvError
 from rlox.protocols import MultiAgentVecEnv
 
-from rlox_marl.envs.groups import group_agents
-from rlox_marl.envs.pettingzoo import PettingZooVecEnv
-from rlox_marl.envs.processes import PettingZooProcesses
+from rlox_marl.envs.groups import TeamStatistics, group_agents
+from rlox_marl.envs.pettingzoo import PettingZooProcesses, PettingZooVecEnv
 from rlox_marl.envs.simple_spread import SimpleSpreadVecEnv
-from rlox_marl.envs.statistics import TeamStatistics
 
 __all__ = [
     "PettingZooProcesses",
