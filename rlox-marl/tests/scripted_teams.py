@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 from gymnasium import spaces
 from hypothesis import strategies as st
 from pettingzoo import AECEnv, ParallelEnv
@@ -391,3 +392,31 @@ def turns(draw):
     return draw(
         st.lists(st.builds(Turn, st.sampled_from(AGENTS), pays, ends), min_size=1, max_size=8)
     )
+
+
+def random_actions(rng, env):
+    """Return any actions of all agents, by group; the scripts take those that are masked too."""
+    return {
+        group.name: rng.integers(group.action_space.n, size=(env.n_envs, len(group.agents)))
+        for group in env.groups
+    }
+
+
+class RandomPolicy(torch.nn.Module):
+    """Draws possible actions from a stream, and values what it sees by a fixed formula."""
+
+    def __init__(self, seed):
+        super().__init__()
+        self.rng = np.random.default_rng(seed)
+
+    def get_action_and_logprob(self, obs, action_masks=None):
+        actions = [self.rng.choice(np.flatnonzero(row)) for row in action_masks.numpy()]
+        return torch.tensor(actions), -torch.ones(len(actions))
+
+    def get_value(self, obs):
+        return value_of(obs["obs.numbers"] if "obs.numbers" in obs else obs["obs"])
+
+
+def value_of(numbers):
+    """Return V of observations (B, 4)."""
+    return numbers @ torch.tensor([0.5, -0.25, 2.0, 1.0])

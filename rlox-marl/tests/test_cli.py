@@ -23,16 +23,3 @@ def test_a_team_is_trained_evaluated_and_logged_by_its_id(run) -> None:
     assert found["env_steps"] == 64
     assert set(found["agents"]) == {"agent_0", "agent_1", "agent_2"}
     assert sum(found["agents"].values()) / 3 == pytest.approx(found["mean"])
-
-
-def test_a_wrong_id_is_one_line(run) -> None:
-    """An id that no backend has, and a team for an algorithm of one agent, are one line each."""
-    wrong = [*TRAIN]
-    wrong[3] = "mpe2/simple_spread_v9"
-    code, _, err = run(*wrong, "--total-timesteps", "64")
-    assert code == 2
-    assert "there is mpe2/simple_spread_v3" in err
-    wrong[1], wrong[3] = "ppo", "mpe2/simple_spread_v3"
-    code, _, err = run(*wrong, "--total-timesteps", "64")
-    assert code == 2
-    assert "is an env of several agents" in err

@@ -13,7 +13,14 @@ SPREAD = "mpe2/simple_spread_v3"
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("mappo", {"share_parameters": "agent", "critic_learning_rate": 1e-3}),
+        (
+            "mappo",
+            {
+                "share_parameters": "agent",
+                "critic_learning_rate": 1e-3,
+                "normalize_observations": True,
+            },
+        ),
         ("mappo", {"recurrent": "lstm", "memory_size": 4, "normalize_values": "popart"}),
         ("ippo", {"normalize_observations": True, "normalize_rewards": True, "frame_stack": 2}),
     ],

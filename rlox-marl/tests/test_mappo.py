@@ -13,8 +13,7 @@ from gymnasium import spaces
 from rlox.errors import BackendError, CheckpointError, ConfigError, EnvError, UnknownNameError
 from rlox.networks import ActorCriticPolicy
 from rlox.nn import ConvolutionalEncoder, make_encoder
-from rlox_marl.collector import MultiAgentCollector
-from rlox_marl.envs import PettingZooVecEnv, SimpleSpreadVecEnv
+from rlox_marl.envs import SimpleSpreadVecEnv
 from rlox_marl.ippo import IPPO
 from rlox_marl.mappo import MAPPO
 from rlox_testing.probes import first_difference
@@ -305,12 +304,3 @@ def test_other_wrong_calls_are_reported(tmp_path) -> None:
         IPPO.from_checkpoint(tmp_path / "spread.rlox")
     with pytest.raises(CheckpointError, match="holds the policies agent"):
         MAPPO.from_checkpoint(tmp_path / "spread.rlox", share_parameters="agent")
-
-
-def test_a_collector_refuses_no_steps() -> None:
-    """A rollout has at least one step."""
-    algorithm = MAPPO(PettingZooVecEnv(SPREAD, 1))
-    collector = algorithm.collector
-    assert isinstance(collector, MultiAgentCollector)
-    with pytest.raises(ValueError, match="n_steps must be at least 1, got 0"):
-        collector.collect(algorithm.policies, 0)

@@ -14,36 +14,17 @@ from rlox_marl.views import make_views
 from scripted_teams import (
     AGENTS,
     Life,
+    RandomPolicy,
     ScriptedParallel,
     ScriptedTurns,
     lives,
     parallel_oracle,
     turns,
     turns_oracle,
+    value_of,
 )
 
 GAMMA, LAMBDA, STEPS = 0.9, 0.8, 11
-
-
-class Scripted(torch.nn.Module):
-    """Draws possible actions from a stream, and values what it sees by a fixed formula."""
-
-    def __init__(self, seed):
-        super().__init__()
-        self.rng = np.random.default_rng(seed)
-
-    def get_action_and_logprob(self, obs, action_masks=None):
-        actions = [self.rng.choice(np.flatnonzero(row)) for row in action_masks.numpy()]
-        return torch.tensor(actions), -torch.ones(len(actions))
-
-    def get_value(self, obs):
-        numbers = obs["obs.numbers"] if "obs.numbers" in obs else obs["obs"]
-        return value_of(numbers)
-
-
-def value_of(numbers):
-    """Return V of observations (B, 4)."""
-    return numbers @ torch.tensor([0.5, -0.25, 2.0, 1.0])
 
 
 def value(numbers):
@@ -97,7 +78,7 @@ def check(make, slow, n_envs, share, team_reward, seed):
     collector = MultiAgentCollector(
         envs, views, team_reward=team_reward, gamma=GAMMA, gae_lambda=LAMBDA
     )
-    policies = {view.name: Scripted(seed + i) for i, view in enumerate(views)}
+    policies = {view.name: RandomPolicy(seed + i) for i, view in enumerate(views)}
     unrolls = collector.unroll(policies, STEPS)
     actions = {}
     for view in views:
@@ -165,5 +146,5 @@ def test_a_rollout_of_agents_that_rest_throughout_has_no_batch() -> None:
     env = PettingZooVecEnv(lambda: ScriptedParallel(episodes), 1)
     views = make_views(env, "local", "agent")
     collector = MultiAgentCollector(RunningTeams(env, SeedStreams(0).seed), views)
-    batches = collector.collect({view.name: Scripted(0) for view in views}, 5)
+    batches = collector.collect({view.name: RandomPolicy(0) for view in views}, 5)
     assert list(batches) == [AGENTS[0]]

@@ -16,7 +16,6 @@ from rlox.losses import evaluate_actions
 from rlox_marl.envs import PettingZooVecEnv, SimpleSpreadVecEnv
 from rlox_marl.ippo import IPPO
 from rlox_marl.mappo import MAPPO
-from rlox_testing.probes import first_difference
 from scripted_teams import (
     AGENTS,
     PAYS,
@@ -99,31 +98,6 @@ def test_the_learner_replays_what_the_actor_found(source, recurrent, values) -> 
             algorithm.train(24)
 
 
-class Ratio:
-    """Records the largest deviation of the ratio of the first minibatch."""
-
-    def __init__(self):
-        self.found = []
-
-    def __call__(self, policy, minibatch):
-        with torch.no_grad():
-            log_probs = evaluate_actions(policy, minibatch)[0]
-            self.found.append(float((log_probs - minibatch.log_probs).exp().sub(1).abs().max()))
-        return torch.zeros(())
-
-
-def test_the_first_ratio_is_one() -> None:
-    """With masks, deaths, late joiners, turns and a memory."""
-    for source in (SPREAD, *FACTORIES.values()):
-        ratio = Ratio()
-        ratio.__name__ = "ratio"
-        options = {**SMALL, "share_parameters": "agent", "recurrent": "gru"}
-        with MAPPO(source, seed=0, added_losses={"policy": ratio}, **options) as algorithm:
-            algorithm.train(24)
-        assert ratio.found[0] < 1e-5
-        assert max(ratio.found) > 1e-4
-
-
 @settings(max_examples=6)
 @given(st.sampled_from(sorted(FACTORIES)), st.integers(1, 3), st.integers(0, 99))
 def test_memories_are_those_of_agents_followed_one_by_one(factory, n_envs, seed) -> None:
@@ -196,25 +170,6 @@ def test_a_memory_is_learnt_to_be_used() -> None:
     with MAPPO(Echo, **options) as algorithm:
         algorithm.train(3_000)
         assert algorithm.evaluate(n_episodes=50).mean_return == 1.0
-
-
-def test_a_resumed_training_is_exact(tmp_path) -> None:
-    """N, save, load and N equal 2N: parameters, memories and rows."""
-    options = {**SMALL, "recurrent": "lstm", "normalize_values": "popart"}
-    options |= {"normalize_observations": True, "frame_stack": 2}
-    straight = rlox.make("mappo", env=SPREAD, seed=2, **options)
-    straight.train(72)
-    straight.save(tmp_path / "half.rlox")
-    resumed = MAPPO.from_checkpoint(tmp_path / "half.rlox")
-    memory = straight.state_dict()["memory"]
-    assert np.abs(memory["agent"]["state"]).max() > 0
-    ends = []
-    for one in (straight, resumed):
-        row = one.train(72)
-        row = {name: value for name, value in row.items() if not name.endswith("_second")}
-        ends.append((row, one.state_dict(), one.evaluate(n_episodes=2).returns.tolist()))
-        one.close()
-    assert first_difference(*ends) is None
 
 
 def test_one_agent_acts_as_its_team_does() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import rlox
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from rlox.errors import CheckpointError, ConfigError
@@ -14,8 +12,7 @@ from rlox_marl.envs import PettingZooVecEnv
 from rlox_marl.ippo import IPPO
 from rlox_marl.mappo import MAPPO
 from rlox_marl.views import TeamPreprocessor, make_views
-from rlox_testing.probes import first_difference
-from scripted_teams import by_turns, parallel
+from scripted_teams import RandomPolicy, by_turns, parallel, random_actions
 
 SPREAD = "mpe2/simple_spread_v3"
 SMALL = {"n_envs": 4, "n_steps": 8, "batch_size": 32, "n_epochs": 2, "hidden": 8}
@@ -24,14 +21,6 @@ SMALL = {"n_envs": 4, "n_steps": 8, "batch_size": 32, "n_epochs": 2, "hidden": 8
 def numbers_of(obs):
     """Return the numbers of an observation of the scripts, nested or not."""
     return obs["numbers"] if isinstance(obs, dict) else obs
-
-
-def random_actions(rng, env):
-    """Return any actions of all agents, by group; the scripts take those that are masked too."""
-    return {
-        group.name: rng.integers(group.action_space.n, size=(env.n_envs, len(group.agents)))
-        for group in env.groups
-    }
 
 
 class Slow:
@@ -95,21 +84,6 @@ def test_what_is_seen_is_the_oracles(factory, n_envs, frames, seed) -> None:
         step, found = raw.step_all(actions), seen.step(other.step_all(actions))
 
 
-class Anything(torch.nn.Module):
-    """Draws possible actions; values are 0."""
-
-    def __init__(self, seed):
-        super().__init__()
-        self.rng = np.random.default_rng(seed)
-
-    def get_action_and_logprob(self, obs, action_masks=None):
-        actions = [self.rng.choice(np.flatnonzero(row)) for row in action_masks.numpy()]
-        return torch.tensor(actions), -torch.ones(len(actions))
-
-    def get_value(self, obs):
-        return torch.zeros(len(next(iter(obs.values()))))
-
-
 @pytest.mark.parametrize("factory", [parallel, by_turns])
 def test_scaled_rewards_are_the_formulas(factory) -> None:
     """Divided by the deviation of discounted returns of agents that acted or were paid."""
@@ -118,7 +92,7 @@ def test_scaled_rewards_are_the_formulas(factory) -> None:
     collector = MultiAgentCollector(
         RunningTeams(env, 0), views, gamma=0.9, normalize_rewards=True
     )  # fmt: skip
-    unrolls = collector.unroll({view.name: Anything(0) for view in views}, 12)
+    unrolls = collector.unroll({view.name: RandomPolicy(0) for view in views}, 12)
     for unroll, active in unrolls.values():
         returns, taken_in = np.zeros(active.shape[1]), []
         for t in range(12):
@@ -131,35 +105,6 @@ def test_scaled_rewards_are_the_formulas(factory) -> None:
             scaled = np.clip(unroll.rewards[t] / np.sqrt(squares / total + 1e-8), -10, 10)
             np.testing.assert_allclose(unroll.scaled_rewards[t], scaled, rtol=1e-5)
             returns[unroll.terminated[t] | unroll.truncated[t]] = 0.0
-
-
-OPTIONS = [
-    {"normalize_observations": True},
-    {"frame_stack": 3},
-    {"normalize_rewards": True},
-    {"normalize_observations": True, "normalize_rewards": True, "frame_stack": 2},
-]
-CRITICS = ["auto", "local", "auto", "observations"]
-
-
-@pytest.mark.parametrize(("options", "critic"), [*zip(OPTIONS, CRITICS, strict=True)])
-def test_options_train_evaluate_and_resume_exactly(tmp_path, options, critic) -> None:
-    """N, save, load and N equal 2N: parameters, moments, frames and rows; and it plays."""
-    straight = rlox.make("mappo", env=SPREAD, seed=2, critic=critic, **SMALL, **options)
-    straight.train(32)
-    straight.save(tmp_path / "half.rlox")
-    with rlox.make("mappo", env=SPREAD, seed=2, critic=critic, **SMALL) as plain:
-        plain.train(32)
-        before, after = plain.state_dict(), straight.state_dict()
-        assert first_difference(before["policies"], after["policies"]) is not None
-    resumed = MAPPO.from_checkpoint(tmp_path / "half.rlox")
-    ends = []
-    for one in (straight, resumed):
-        metrics = one.train(32)
-        assert np.isfinite(metrics["policy_loss"])
-        ends.append((one.state_dict(), one.evaluate(n_episodes=2).returns.tolist()))
-        one.close()
-    assert first_difference(*ends) is None
 
 
 def test_wrong_choices_are_errors(tmp_path) -> None:

@@ -12,7 +12,7 @@ import rlox
 from rlox.errors import EnvError, WorkerLostError
 from rlox_marl.envs import PettingZooProcesses, PettingZooVecEnv
 from rlox_testing.probes import first_difference
-from scripted_teams import Life, ScriptedParallel, by_turns
+from scripted_teams import Life, ScriptedParallel, by_turns, random_actions
 
 LIVES = [
     {"scout_0": Life(0, 3, "terminated"), "tank": Life(0, 5, "truncated"),
@@ -57,14 +57,6 @@ def zeros(env):
     return {group.name: np.zeros((env.n_envs, len(group.agents)), np.int64) for group in env.groups}
 
 
-def drawn(rng, env):
-    """Return random actions."""
-    return {
-        group.name: rng.integers(group.action_space.n, size=(env.n_envs, len(group.agents)))
-        for group in env.groups
-    }
-
-
 @pytest.mark.parametrize("source", [parallel, by_turns])
 def test_processes_show_what_one_process_shows(source) -> None:
     """Observations, masks, rewards, ends, states and last observations of 30 steps, bit for bit."""
@@ -77,23 +69,12 @@ def test_processes_show_what_one_process_shows(source) -> None:
         rng = np.random.default_rng(0)
         assert first_difference(here.reset_all(), there.reset_all()) is None
         for _ in range(30):
-            actions = drawn(rng, here)
+            actions = random_actions(rng, here)
             assert first_difference(here.step_all(actions), there.step_all(actions)) is None
         assert first_difference(here.reset_all([4, 5]), there.reset_all([4, 5])) is None
     finally:
         there.close()
         here.close()
-
-
-def test_training_is_the_same_in_processes() -> None:
-    """Parameters bit for bit."""
-    states = []
-    for how in ("sync", "async"):
-        options = {"n_envs": 2, "n_steps": 8, "batch_size": 16, "n_epochs": 1, "hidden": 8}
-        with rlox.make("mappo", env=parallel, seed=0, vectorization=how, **options) as algorithm:
-            algorithm.train(32)
-            states.append(algorithm.state_dict()["policies"])
-    assert first_difference(*states) is None
 
 
 def test_ids_take_the_backend_that_has_processes() -> None:

@@ -78,18 +78,10 @@ def change_space(env, parts):
     env._spaces = spaces.Box(-2, 2, (2,), np.float32), env._spaces[1]
 
 
-def last(env, parts):
-    """End agent b without its last observation."""
-    env.agents = ["a"]
-    parts["terminations"]["b"] = True
-    del parts["obs"]["b"]
-
-
 NAN = np.array([0, np.nan], np.float32)
 
 STEPS = [
     (drop("obs", "b"), "the observation of agent 'b' in step 2 of env 0 is missing"),
-    (last, "the observation of agent 'b' in step 2 of env 0 is missing"),
     (drop("rewards", "a"), "the reward of agent 'a' in step 2 of env 0 is missing"),
     (drop("terminations", "a"), "terminations of agent 'a' in step 2 of env 0 is missing"),
     (put("obs", "c", ZEROS), "the observation of agent 'c' in step 2 of env 0 was given, but"),
@@ -112,19 +104,13 @@ STEPS = [
     (whole("infos", []), "infos in step 2 of env 0 must be a dict by agent, got list"),
     (lambda env, parts: parts.pop("infos"), "env.step returned in step 2 of env 0 must be (obs"),
     (put("infos", "a", {"action_mask": np.ones(3)}), "was given, but not at the first reset"),
-    (agents([0, 1]), "step 2 of env 0 holds '0'"),
-    (whole("obs", {0: NAN, 1: NAN}), "the observation of agent '0' in step 2 of env 0 was given"),
     (put("obs", "b", [[1.0], [1.0, 2.0]]), "agent 'b' in step 2 of env 0 is no array"),
-    (put("rewards", "b", 1j), "agent 'b' in step 2 of env 0 must be one number, got complex"),
 ]
 
 
 MASKS = [
     (put("infos", "b", {}), "the action mask of agent 'b' in step 2 of env 0 is missing"),
-    (put("infos", "b", {"action_mask": np.ones(4)}), "agent 'b' in step 2 of env 0 is wrong: act"),
     (put("infos", "b", {"action_mask": "x"}), "the action mask of agent 'b' in step 2 of env 0"),
-    (put("infos", "b", {"action_mask": np.zeros(3)}), "forbids every choice"),
-    (put("infos", "b", {"action_mask": np.full(3, 2)}), "must hold 0 and 1 only"),
 ]
 
 
@@ -145,9 +131,7 @@ def test_wrong_step_is_refused(change, text, masks) -> None:
 
 RESETS = [
     (whole("obs", None), "the observation in the reset of env 0 must be a dict by agent"),
-    (drop("obs", "a"), "the observation of agent 'a' in the reset of env 0 is missing"),
     (agents([]), "env.agents in the reset of env 0 is empty"),
-    (lambda env, parts: parts.pop("infos"), "env.reset returned in the reset of env 0 must be"),
     (change_space, "observation_space of agent 'a' in the reset of env 0 changed from Box(-1.0"),
     (
         lambda env, parts: setattr(env, "possible_agents", ["a", "b", "c"]),
@@ -218,8 +202,6 @@ BUILDS = [
     (lambda: PettingZooVecEnv("sisl/multiwalker_v8"), "there is sisl/multiwalker-v9"),
     (lambda: PettingZooVecEnv("mpe2/simple_spred_v3"), "did you mean 'mpe2/simple_spread_v3'"),
     (lambda: PettingZooVecEnv("nowhere:x-v0"), "No module named 'nowhere'"),
-    (lambda: PettingZooVecEnv("mpe2/simple_spread_v3", env_kwargs={"agents": 3}),
-     "env 'mpe2/simple_spread_v3' cannot be built: "),
 ]  # fmt: skip
 
 
@@ -245,9 +227,7 @@ ACTIONS = [
     (None, {"group_0": np.zeros(2, int)}, "must have shape (1, 2), got (2,)"),
     (None, {"group_0": np.zeros((1, 2))}, "must have dtype int64, got float64"),
     (None, {"group_0": np.array([[0, 3]])}, "the action of agent 'b' in env 0 lies outside"),
-    (None, {"group_0": np.array([[-1, 0]])}, "the action of agent 'a' in env 0 lies outside"),
     (BOX, {"group_0": np.full((1, 2, 2), np.nan)}, "the action of agent 'a' in env 0 lies outside"),
-    (BOX, {"group_0": np.full((1, 2, 2), 1.5)}, "the action of agent 'a' in env 0 lies outside"),
     (spaces.Dict(x=BOX), {"group_0": {"y": 0}}, "are not nested as their space"),
 ]
 
@@ -324,7 +304,6 @@ TURNS = [
     (lambda env: setattr(env, "agent_selection", "c"), "env.agent_selection in step 1 of env 0 is"),
     (lambda env: env._cumulative_rewards.pop("b"), "rewards of agent 'b' in step 1 of env 0 is"),
     (lambda env: env._cumulative_rewards.update(b=np.inf), "the reward of agent 'b' in step 1 of"),
-    (lambda env: env.terminations.pop("a"), "terminations of agent 'a' in step 1 of env 0 is miss"),
     (lambda env: setattr(env, "observe", lambda agent: None), "the observation of agent '"),
 ]
 
@@ -388,23 +367,12 @@ def fixture_learned(tmp_path_factory):
         one.close()
 
 
-def trained(change):
-    """Train on a team whose second step is wrong."""
-    with IPPO(lambda: Team(change), seed=0, **SMALL) as algorithm:
-        algorithm.train(16)
-
-
 CALLS = {
-    "a team that trains": (lambda _: trained(drop("rewards", "b")),
-     "the reward of agent 'b' in step 2 of env 0 is missing"),
     "env_fn that returns nothing": (lambda _: MAPPO(env_fn=lambda: None), "None"),
     "schedule of nothing": (lambda _: MAPPO(SPREAD, schedules={"rate": float}), "named 'rate'"),
     "checkpoint of another team": (
      lambda x: IPPO.from_checkpoint(x.pair_file, env_id="mpe2/simple_crypto_v3", n_agents=None),
      "it holds the policies group_0, and the env's team has eve, group_1"),
-    "dict for an array": (lambda x: x.qmix.predict({"a": SEEN}), "got a dict of ['a']"),
-    "mask that forbids all": (lambda x: x.mappo.predict(SEEN, action_masks=np.zeros(5)),
-     "forbids every choice"),
     "state that is no state": (lambda x: x.gru.predict(SEEN, state=3),
      "state must be None or what predict returned with the last actions, got int"),
     "state of nobody": (lambda x: x.gru.predict(SEEN, state={"x": 1}), "got ['x']"),
@@ -416,14 +384,10 @@ CALLS = {
     "starts of another number": (
      lambda x: x.gru.predict(SEEN, state=None, episode_start=[True, False]),
      "episode_start must be one bool or 1"),
-    "team of a list": (lambda x: x.mappo.predict_team([1]),
-     "a dict with obs, active, masks, state"),
     "team without a field": (lambda x: x.mappo.predict_team({"obs": x.shown["obs"]}),
      "obs must be what envs show, a dict with obs, active, masks, state, got ['obs']"),
     "team without a group": (lambda x: x.qmix.predict_team(x.with_(obs={})),
      "obs['obs'] must be a dict by group, 'agent' of agent_0, agent_1, agent_2, got []"),
-    "team without the active": (lambda x: x.mappo.predict_team(x.with_(active={})),
-     "obs['active'] must be a dict by group"),
     "team of two": (lambda x: x.mappo.predict_team(x.with_(obs={"agent": np.zeros((2, 2, 18))})),
      "must have shape (2, 3, 18) for the agents agent_0, agent_1, agent_2, got (2, 2, 18)"),
     "team without its state": (lambda x: x.mappo.predict_team(x.with_(state=None)),
@@ -432,8 +396,6 @@ CALLS = {
      "obs['state'] must have shape (2, 54)"),
     "memory of other envs": (lambda x: x.gru.predict_team(x.shown, state=x.more),
      "the memory of policy 'agent' must have shape (6, 16), got (9, 16)"),
-    "memory of nobody": (lambda x: x.gru.predict_team(x.shown, state={"memory": {}}),
-     "the memory of policy 'agent' must have shape (6, 16), got None"),
     "starts of other envs": (
      lambda x: x.gru.predict_team(x.shown, state=None, episode_start=[True]),
      "episode_start must have shape (2,), got (1,)"),
