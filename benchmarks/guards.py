@@ -85,7 +85,7 @@ def operations(folder: Path) -> dict[str, tuple[Call, Call]]:
         algorithm = rlox.make("ppo", env="CartPole-v1", env_backend=backend, seed=0)
         return partial(algorithm.train, 16_384)
 
-    no_digest = ("rlox_offline.datasets.digests.DIGEST", "absent")
+    no_digest = ("rlox_offline.datasets.columns.DIGEST", "absent")
     checked_step = ("rlox.envs.running.CheckedSteps.check", nothing)
     native, gymnasium = steps("native"), steps("gymnasium")
     return {

@@ -19,7 +19,7 @@ from pyarrow import feather
 from rlox import files
 from rlox.errors import DatasetError
 from rlox_offline.datasets import Dataset, load_dataset, save_dataset, stream_dataset
-from rlox_offline.datasets.digests import KEY
+from rlox_offline.datasets.columns import KEY
 from rlox_offline.datasets.files import FORMATS
 
 LOADERS = [

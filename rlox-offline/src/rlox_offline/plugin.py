@@ -4,58 +4,38 @@ from collections.abc import Iterable
 
 from rlox.registry.specs import AlgorithmSpec, CommandSpec, PresetsSpec, hookimpl
 
+ALVINN = "https://papers.nips.cc/paper/95-alvinn-an-autonomous-land-vehicle-in-a-neural-network"
+ARXIV = "https://arxiv.org/abs/"
+
+ALGORITHMS = (
+    ("BC", "bc", "Behavioural cloning: supervised learning of a dataset's actions.", ALVINN),
+    ("TD3BC", "td3_bc", "TD3 whose policy is pulled towards a dataset's actions.",
+     ARXIV + "2106.06860"),
+    ("AWAC", "awac", "Advantage-weighted actor-critic: actions imitated by their advantage.",
+     ARXIV + "2006.09359"),
+    ("IQL", "iql", "Implicit Q-learning: values of a dataset's actions alone.",
+     ARXIV + "2110.06169"),
+    ("CQL", "cql",
+     "Conservative Q-learning and Cal-QL: SAC, its critics pessimistic off the dataset.",
+     ARXIV + "2006.04779"),
+    ("FQE", "fqe", "Fitted Q evaluation: what a policy is worth, from a dataset alone.",
+     ARXIV + "1903.08738"),
+)  # fmt: skip
+"""Class, name, summary, and paper."""
+
 
 @hookimpl
 def rlox_algorithms() -> Iterable[AlgorithmSpec]:
     """Register BC, TD3+BC, AWAC, IQL, CQL and FQE."""
-    yield AlgorithmSpec(
-        name="bc",
-        summary="Behavioural cloning: supervised learning of a dataset's actions.",
-        config="rlox_offline.configs:BCConfig",
-        factory="rlox_offline.bc:BC",
-        paper="https://papers.nips.cc/paper/95-alvinn-an-autonomous-land-vehicle-in-a-neural-network",
-        needs=("dataset",),
-    )
-    yield AlgorithmSpec(
-        name="td3_bc",
-        summary="TD3 whose policy is pulled towards a dataset's actions.",
-        config="rlox_offline.configs:TD3BCConfig",
-        factory="rlox_offline.td3_bc:TD3BC",
-        paper="https://arxiv.org/abs/2106.06860",
-        needs=("dataset",),
-    )
-    yield AlgorithmSpec(
-        name="awac",
-        summary="Advantage-weighted actor-critic: actions imitated by their advantage.",
-        config="rlox_offline.configs:AWACConfig",
-        factory="rlox_offline.awac:AWAC",
-        paper="https://arxiv.org/abs/2006.09359",
-        needs=("dataset",),
-    )
-    yield AlgorithmSpec(
-        name="iql",
-        summary="Implicit Q-learning: values of a dataset's actions alone.",
-        config="rlox_offline.configs:IQLConfig",
-        factory="rlox_offline.iql:IQL",
-        paper="https://arxiv.org/abs/2110.06169",
-        needs=("dataset",),
-    )
-    yield AlgorithmSpec(
-        name="cql",
-        summary="Conservative Q-learning and Cal-QL: SAC, its critics pessimistic off the dataset.",
-        config="rlox_offline.configs:CQLConfig",
-        factory="rlox_offline.cql:CQL",
-        paper="https://arxiv.org/abs/2006.04779",
-        needs=("dataset",),
-    )
-    yield AlgorithmSpec(
-        name="fqe",
-        summary="Fitted Q evaluation: what a policy is worth, from a dataset alone.",
-        config="rlox_offline.configs:FQEConfig",
-        factory="rlox_offline.fqe:FQE",
-        paper="https://arxiv.org/abs/1903.08738",
-        needs=("dataset", "policy"),
-    )
+    for cls, name, summary, paper in ALGORITHMS:
+        yield AlgorithmSpec(
+            name=name,
+            summary=summary,
+            config=f"rlox_offline.configs:{cls}Config",
+            factory=f"rlox_offline.{name}:{cls}",
+            paper=paper,
+            needs=("dataset", "policy") if name == "fqe" else ("dataset",),
+        )
 
 
 @hookimpl

@@ -16,7 +16,7 @@ from rlox.errors import ConfigError
 from rlox.rollouts import ActorPlan, ActorRollouts, RolloutAlgorithm, RolloutMetrics
 from rlox.training.hooks import Hooks
 
-from rlox_onpolicy.actor_options import ActorsConfig
+from rlox_onpolicy.configs import ActorsConfig
 
 __all__ = ["ActorAlgorithm", "ActorMetrics", "fit_to_envs", "worker_options"]
 

@@ -36,8 +36,8 @@ from rlox.networks.policies import polyak_update
 from rlox.nn import load_module_state, module_state
 from rlox.training.hooks import Hooks
 
-from rlox_onpolicy.actor_options import APPOConfig
 from rlox_onpolicy.actors import ActorAlgorithm, ActorMetrics
+from rlox_onpolicy.configs import APPOConfig
 from rlox_onpolicy.vtrace import TargetPolicy
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any, final
 
 import torch
 
-from rlox_onpolicy.actor_options import IMPALAConfig
 from rlox_onpolicy.actors import ActorAlgorithm, ActorMetrics
+from rlox_onpolicy.configs import IMPALAConfig
 from rlox_onpolicy.vtrace import VTraceActorCritic
 
 if TYPE_CHECKING:

@@ -4,46 +4,40 @@ from collections.abc import Iterable
 
 from rlox.registry.specs import AlgorithmSpec, PresetsSpec, hookimpl
 
+ALGORITHMS: tuple[tuple[str, str, str, str, tuple[str, ...]], ...] = (
+    ("A2C", "a2c", "Synchronous advantage actor-critic.", "1602.01783", ()),
+    (
+        "APPO", "appo", "PPO's surrogate near a target network, on the unrolls of actors.",
+        "1912.00167", ("worker_addresses",),
+    ),
+    (
+        "HybridPPO", "hybrid_ppo", "PPO on native envs, collected by a Rust thread.",
+        "1707.06347", (),
+    ),
+    (
+        "IMPALA", "impala", "Actors beside a learner that corrects their lag by V-trace.",
+        "1802.01561", (),
+    ),
+    (
+        "PPO", "ppo", "Proximal policy optimisation with the clipped surrogate.",
+        "1707.06347", (),
+    ),
+)  # fmt: skip
+"""Class, name, summary, paper on arXiv, and arguments that may be given."""
+
 
 @hookimpl
 def rlox_algorithms() -> Iterable[AlgorithmSpec]:
     """Register PPO, HybridPPO, A2C, APPO and IMPALA."""
-    yield AlgorithmSpec(
-        name="a2c",
-        summary="Synchronous advantage actor-critic.",
-        config="rlox_onpolicy.configs:A2CConfig",
-        factory="rlox_onpolicy.a2c:A2C",
-        paper="https://arxiv.org/abs/1602.01783",
-    )
-    yield AlgorithmSpec(
-        name="appo",
-        summary="PPO's surrogate near a target network, on the unrolls of actors.",
-        config="rlox_onpolicy.actor_options:APPOConfig",
-        factory="rlox_onpolicy.appo:APPO",
-        paper="https://arxiv.org/abs/1912.00167",
-        takes=("worker_addresses",),
-    )
-    yield AlgorithmSpec(
-        name="hybrid_ppo",
-        summary="PPO on native envs, collected by a Rust thread.",
-        config="rlox_onpolicy.configs:HybridPPOConfig",
-        factory="rlox_onpolicy.hybrid_ppo:HybridPPO",
-        paper="https://arxiv.org/abs/1707.06347",
-    )
-    yield AlgorithmSpec(
-        name="impala",
-        summary="Actors beside a learner that corrects their lag by V-trace.",
-        config="rlox_onpolicy.actor_options:IMPALAConfig",
-        factory="rlox_onpolicy.impala:IMPALA",
-        paper="https://arxiv.org/abs/1802.01561",
-    )
-    yield AlgorithmSpec(
-        name="ppo",
-        summary="Proximal policy optimisation with the clipped surrogate.",
-        config="rlox_onpolicy.configs:PPOConfig",
-        factory="rlox_onpolicy.ppo:PPO",
-        paper="https://arxiv.org/abs/1707.06347",
-    )
+    for cls, name, summary, paper, takes in ALGORITHMS:
+        yield AlgorithmSpec(
+            name=name,
+            summary=summary,
+            config=f"rlox_onpolicy.configs:{cls}Config",
+            factory=f"rlox_onpolicy.{name}:{cls}",
+            paper=f"https://arxiv.org/abs/{paper}",
+            takes=takes,
+        )
 
 
 @hookimpl

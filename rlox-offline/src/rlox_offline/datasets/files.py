@@ -28,17 +28,20 @@ from rlox.errors import DatasetError, import_extra, suggest
 from rlox.files import open_regular, require_memory_for, target_of
 from rlox.offline.dataset import OfflineDataset
 
-from rlox_offline.datasets.columns import Array, Columns, Pieces, known_columns
-from rlox_offline.datasets.dataset import Dataset, require_metadata
-from rlox_offline.datasets.digests import (
+from rlox_offline.datasets.columns import (
     DIGEST,
     KEY,
+    Array,
+    Columns,
+    Pieces,
     Texts,
     checked,
+    known_columns,
     metadata_text,
     require_loading,
     texts_of,
 )
+from rlox_offline.datasets.dataset import Dataset, require_metadata
 from rlox_offline.datasets.hdf5 import open_hdf5, write_hdf5
 from rlox_offline.datasets.minari import minari_pieces, write_minari
 from rlox_offline.datasets.streamed import PIECE_ROWS, StreamedDataset

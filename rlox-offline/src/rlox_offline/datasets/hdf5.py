@@ -13,8 +13,16 @@ from typing import Any
 from rlox.errors import DatasetError, import_extra
 from rlox.files import require_memory_for
 
-from rlox_offline.datasets.columns import D4RL_NAMES, Columns, Pieces, known_columns
-from rlox_offline.datasets.digests import DIGEST, KEY, Texts, require_loading
+from rlox_offline.datasets.columns import (
+    D4RL_NAMES,
+    DIGEST,
+    KEY,
+    Columns,
+    Pieces,
+    Texts,
+    known_columns,
+    require_loading,
+)
 
 __all__ = ["open_hdf5", "require_own_data", "write_hdf5"]
 

@@ -10,9 +10,16 @@ import numpy as np
 from gymnasium import spaces
 from rlox.errors import DatasetError, import_extra
 
-from rlox_offline.datasets.columns import Columns, Pieces
+from rlox_offline.datasets.columns import (
+    DIGEST,
+    KEY,
+    Columns,
+    Digest,
+    Pieces,
+    checked,
+    require_loading,
+)
 from rlox_offline.datasets.dataset import Dataset
-from rlox_offline.datasets.digests import DIGEST, KEY, Digest, checked, require_loading
 from rlox_offline.datasets.episodes import first_gap
 from rlox_offline.datasets.hdf5 import require_own_data
 
