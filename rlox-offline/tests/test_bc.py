@@ -109,7 +109,6 @@ def test_an_env_that_does_not_fit_the_dataset_is_refused() -> None:
         (data.discrete, {}, "actions must be floats, got int64.*continuous=False"),
         (data.continuous, {"continuous": False}, "actions must be integers, got float32"),
         (data.continuous, {"act_dim": 5}, "act_dim is 5, but the dataset's is 2"),
-        (data.continuous, {"learning_rates": 1.0}, "did you mean 'learning_rate'"),
     ],
 )
 def test_contradictions_are_refused(make: object, options: dict[str, object], reason: str) -> None:

@@ -164,13 +164,8 @@ def test_derived_next_observations_are_the_true_ones(kinds: list[str]) -> None:
         ({"actions": np.full((120, 2), "a")}, "actions must hold numbers"),
         ({"rewards": np.zeros((120, 2))}, r"rewards must have shape \(120,\)"),
         ({"timeouts": np.zeros(120)}, "'truncated' and 'timeouts' mean the same"),
-        ({"rewards": np.full(120, 1e300)}, "rewards holds values that are not finite in float32"),
         ({"obs": np.float64(1.0)}, "obs has no rows, but rewards has 120"),
         ({"actions": np.full(120, -1)}, "discrete actions are counted from 0 on, got -1"),
-        (
-            {"next_obs": None, "terminated": np.zeros(120), "truncated": None},
-            "no transition ends an episode",
-        ),
     ],
 )
 def test_bad_columns_are_refused(change: dict[str, Any], reason: str) -> None:
@@ -181,7 +176,7 @@ def test_bad_columns_are_refused(change: dict[str, Any], reason: str) -> None:
 
 
 def test_bad_files_are_refused(tmp_path: Path) -> None:
-    """Missing, of an unknown kind, damaged, pickled, or ragged."""
+    """Missing, of an unknown kind, damaged, or pickled."""
     with pytest.raises(DatasetError, match="does not exist"):
         load_dataset(tmp_path / "none.npz")
     with pytest.raises(DatasetError, match=r"the suffix '\.npy'; did you mean '\.npz'"):
@@ -193,10 +188,6 @@ def test_bad_files_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "pickled.npz", obs=np.array([{}], object), allow_pickle=True)
     with pytest.raises(DatasetError, match="cannot be read: Object arrays"):
         load_dataset(tmp_path / "pickled.npz")
-    ragged = {"obs": [[1.0, 2.0], [1.0, 2.0, 3.0]], "actions": [0.0, 0.0], "rewards": [0.0, 0.0]}
-    pq.write_table(pa.table({**ragged, "terminated": [False, True]}), tmp_path / "ragged.parquet")
-    with pytest.raises(DatasetError, match="obs must hold lists of one length, got lengths 2, 3"):
-        load_dataset(tmp_path / "ragged.parquet")
     save_dataset(data.continuous(), tmp_path / "whole.npz")
     whole = (tmp_path / "whole.npz").read_bytes()
     (tmp_path / "truncated.npz").write_bytes(whole[: len(whole) // 2])
@@ -248,7 +239,6 @@ def test_integer_observations_stay_as_they_are(load: Any, tmp_path: Path) -> Non
     [
         ({"act_low": -2.0}, "act_low and act_high belong together"),
         ({"act_low": 2.0, "act_high": -2.0}, "act_low must be below act_high"),
-        ({"act_low": [-2.0, 0.0], "act_high": [2.0, 0.0]}, "act_low must be below act_high"),
         ({"act_low": [-2.0] * 3, "act_high": [2.0] * 3}, r"must be numbers or have shape \(2,\)"),
         ({"n_actions": -1}, "n_actions must be at least 1, got -1"),
     ],

@@ -104,18 +104,9 @@ def test_training_on_a_stream_is_training_on_the_dataset(tmp_path: Path) -> None
     assert metrics[0] == pytest.approx(metrics[1], rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"rewards": None}, "the column 'rewards' is missing"),
-        ({"actions": np.zeros((119, 2))}, "rows, but rewards has"),
-        ({"terminated": np.zeros(120), "truncated": None, "next_obs": None}, "no transition ends"),
-    ],
-)
-def test_bad_columns_are_refused(change: dict[str, Any], reason: str, tmp_path: Path) -> None:
+def test_bad_columns_are_refused(tmp_path: Path) -> None:
     """As in memory, and the temporary file is gone."""
-    columns = {k: v for k, v in {**data.columns(), **change}.items() if v is not None}
-    np.savez(tmp_path / "bad.npz", **columns)
-    with pytest.raises(DatasetError, match=reason):
+    np.savez(tmp_path / "bad.npz", **{**data.columns(), "actions": np.zeros((119, 2))})
+    with pytest.raises(DatasetError, match="rows, but rewards has"):
         stream_dataset(tmp_path / "bad.npz", folder=tmp_path, act_low=-2.0, act_high=2.0)
     assert [path.name for path in tmp_path.iterdir()] == ["bad.npz"]

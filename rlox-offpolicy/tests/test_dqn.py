@@ -30,12 +30,9 @@ def make(env: Any = "CartPole-v1", **options: Any) -> DQN:
     return DQN(env, **{**SMALL, **options})
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"n_envs": 3, "dueling": True, "double_dqn": True, "loss": "mse", "tau": 0.1}],
-)
-def test_passes_the_conformance_suite(options: dict[str, Any]) -> None:
+def test_passes_the_conformance_suite() -> None:
     """DQN keeps every promise that rlox.testing checks; resuming with the buffer is exact."""
+    options = {"n_envs": 3, "dueling": True, "double_dqn": True, "loss": "mse", "tau": 0.1}
     arguments = {**SMALL, "save_replay_buffer": True, **options}
     assert check_algorithm("dqn", env="CartPole-v1", **arguments) == {}
 
@@ -249,19 +246,6 @@ def test_epsilon_follows_its_schedule() -> None:
     assert make(schedules={"epsilon": lambda step: step / 100}).train(16)["epsilon"] == 0.16
 
 
-def test_same_seed_gives_the_same_bits_and_touches_no_global_stream() -> None:
-    """Two runs of one seed agree bit by bit; torch's and NumPy's global streams play no part."""
-    torch.manual_seed(0)
-    before = torch.get_rng_state()
-    runs = [make(seed=seed) for seed in (3, 3, 4)]
-    for dqn in runs:
-        dqn.train(48)
-    assert torch.equal(torch.get_rng_state(), before)
-    first, second, other = (dqn.optimizers["network"].parameters for dqn in runs)
-    assert torch.equal(first, second)
-    assert not torch.equal(first, other)
-
-
 def test_resuming_without_the_buffer_fills_it_anew(tmp_path: Path) -> None:
     """The policy acts, and learning goes on once learning_starts new transitions are stored."""
     dqn = make(learning_starts=32, epsilon=0.0)
@@ -305,11 +289,6 @@ def test_targets_of_several_steps_end_where_a_resumed_run_begins_anew(tmp_path: 
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        (
-            {"buffer": [], "buffer_size": UNSET},
-            ConfigError,
-            "got list without push_batch or push, sample",
-        ),
         ({"n_envs": 300}, ConfigError, "buffer_size 200 holds not even one step of n_envs = 300"),
         (
             {

@@ -31,13 +31,9 @@ from rlox_offpolicy.td3 import TD3
 from torch import Tensor, nn
 
 SMALL: dict[str, Any] = {
-    "hidden": 8,
-    "learning_starts": 8,
-    "batch_size": 16,
-    "steps_per_iteration": 16,
-    "seed": 0,
+    "hidden": 8, "learning_starts": 8, "batch_size": 16, "steps_per_iteration": 16, "seed": 0,
     "env_backend": "gymnasium",
-}
+}  # fmt: skip
 
 ENVS = {SAC: "Pendulum-v1", TD3: "Pendulum-v1", DDPG: "Pendulum-v1", DQN: "CartPole-v1"}
 ENVS[DiscreteSAC] = "CartPole-v1"

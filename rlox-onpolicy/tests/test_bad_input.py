@@ -44,12 +44,8 @@ def instance() -> Any:
 OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"gama": 0.9}, "unknown option 'gama' for PPOConfig; did you mean 'gamma'?"),
     ({"gamma": 1.5}, "gamma: expected less than or equal to 1, got 1.5"),
-    ({"gamma": -0.1}, "gamma: expected greater than or equal to 0, got -0.1"),
     ({"gamma": float("nan")}, "gamma: expected a finite number, got nan"),
     ({"gamma": True}, "gamma: expected a number, not a truth value, got True"),
-    ({"gae_lambda": 2}, "gae_lambda: expected less than or equal to 1, got 2"),
-    ({"dual_clip": 0.5}, "dual_clip: expected greater than 1, got 0.5"),
-    ({"n_envs": 0}, "n_envs: expected greater than or equal to 1, got 0"),
     ({"n_envs": 10**9}, "n_envs: expected less than or equal to 65536, got 1000000000"),
     ({"hidden": [64, 64]}, "hidden: expected a valid integer, got [64, 64]"),
     ({"batch_size": 10**6}, "batch_size 1000000 exceeds the rollout's n_envs * n_steps = 8 * 128 = "
@@ -63,8 +59,6 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"learning_rate": "linear(5, 0)"},
      "learning_rate: expected values in [0.0, 1.0], got 'linear(5, 0)'"),
     ({"learning_rate": "fast"}, f"learning_rate: expected {SCHEDULE}, got 'fast'"),
-    ({"clip_eps": "linear(0.2, -1)"},
-     "clip_eps: expected values in [0.0, 1.0], got 'linear(0.2, -1)'"),
     ({"config": A2CConfig()}, "config must be a PPOConfig, a mapping or the path of a YAML or JSON "
      "file, got A2CConfig"),
     ({"schedules": {"learning_rte": float}},

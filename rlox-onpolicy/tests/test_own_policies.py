@@ -13,7 +13,6 @@ from rlox.errors import ConfigError
 from rlox.losses import evaluate_actions
 from rlox.networks.actor_critics import DiscretePolicy, RecurrentPolicy
 from rlox_onpolicy.a2c import A2C
-from rlox_onpolicy.configs import HybridPPOConfig
 from rlox_onpolicy.impala import IMPALA
 from rlox_onpolicy.ppo import PPO
 from torch import Tensor, nn
@@ -268,9 +267,3 @@ def test_options_of_the_default_networks_are_refused(
     assert getattr(restored.config, name) == value
     with pytest.raises(ConfigError, match=message):
         restore(tmp_path / "saved", policy=DiscretePolicy(4, 2), **option)
-
-
-def test_hybrid_ppo_steps_its_envs_in_one_thread() -> None:
-    """Processes would be ignored."""
-    with pytest.raises(ConfigError, match="vectorization: expected 'sync', got 'async'"):
-        HybridPPOConfig(vectorization="async")

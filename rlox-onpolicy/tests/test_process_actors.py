@@ -80,12 +80,16 @@ class Breaks(gymnasium.Env):
         return np.zeros(2, np.float32), 1.0, False, False, {}
 
 
-def test_an_error_in_a_process_arrives_with_its_traceback() -> None:
-    """Of its own class; the env's source line is in the cause."""
-    options = {**SMALL, "n_actors": 1, "actor_backend": "process"}
+@pytest.mark.parametrize("backend", ["thread", "process"])
+def test_an_error_of_an_env_arrives_with_its_traceback(backend: str) -> None:
+    """Of its own class; of a process, the env's source line is in the cause."""
+    options = {**SMALL, "n_actors": 1, "actor_backend": backend}
     with IMPALA(Breaks, **options) as impala:
         with pytest.raises(ZeroDivisionError, match="the wheel came off") as caught:
             impala.train(1_000)
+        if backend == "thread":
+            assert any(entry.name == "step" for entry in caught.traceback)
+            return
         assert isinstance(caught.value.__cause__, WorkerError)
         assert "in step" in str(caught.value.__cause__)
 

@@ -152,18 +152,6 @@ def test_values_of_the_actor_are_not_read() -> None:
     assert torch.equal(objective.loss(policy, stale)[0], objective.loss(policy, unroll)[0])
 
 
-def test_truncation_is_no_termination() -> None:
-    """The value of the final observation counts, and only there."""
-    unroll, policy = random_unroll(np.random.default_rng(6)), make_double_policy()
-    objective = VTraceActorCritic(gamma=0.9, vf_coef=0.4)
-    before = objective.loss(policy, unroll)[0]
-    other = replace(unroll, final_obs=unroll.final_obs + 1.0)
-    assert objective.loss(policy, other)[0] != before
-    ended = replace(unroll, terminated=unroll.terminated | unroll.truncated)
-    none = replace(ended, truncated=np.zeros((T, N), bool), final_obs=None)
-    assert objective.loss(policy, none)[0] != before
-
-
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
 def test_memory_is_replayed_to_final_observations(kind: Any) -> None:
     """What follows a truncation is seen with the episode's memory, what follows a reset without."""
