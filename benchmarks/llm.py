@@ -111,7 +111,7 @@ def rlox_parts(algorithm: Any) -> list[Part]:
 
 def rlox_grpo(folder: Path, layout: Layout = "auto") -> Contender:
     """Return a function that takes one gradient step, and where its parts are."""
-    import rlox_llm.grpo
+    import rlox_llm.language
     from rlox_llm.grpo import GRPO
 
     prompt, completion = LENGTHS[CHOSEN["size"]]
@@ -124,7 +124,7 @@ def rlox_grpo(folder: Path, layout: Layout = "auto") -> Contender:
         prompts_per_rollout=PROMPTS, layout=layout, bf16=CHOSEN["bf16"],
     )  # fmt: skip
     prompts = torch.from_numpy(rows(PROMPTS, prompt)).to(CHOSEN["device"])
-    sampling = (rlox_llm.grpo, "complete", "sampling")
+    sampling = (rlox_llm.language, "complete", "sampling")
     return lambda: grpo.train_step(prompts), [sampling, *rlox_parts(grpo)]
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from models import Bandit, count_sevens
 from rlox.algorithms import GRPO, BestOfN
-from rlox_llm.advantages import flat_groups, group_advantages
+from rlox_llm.grpo import flat_groups, group_advantages
 
 NAN = float("nan")
 REWARDS = np.array([0.9, NAN, 0.7, 0.1, 0.5, NAN, NAN, 0.5, NAN, NAN, 1.0, NAN])

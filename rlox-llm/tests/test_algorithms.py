@@ -14,11 +14,10 @@ import torch
 from models import TinyLM, count_sevens, gpt2, llama, tiny_lm
 from rlox.algorithms import DPO, GRPO, SFT, BestOfN
 from rlox.callbacks import Callback
-from rlox_llm.generation import complete
+from rlox_llm.generation import Sampling, complete
 from rlox_llm.generators import make_generator
 from rlox_llm.models import CausalModel
 from rlox_llm.rewards import preferences
-from rlox_llm.sampling import Sampling
 from torch import nn
 
 PROMPTS = torch.arange(12).reshape(4, 3)

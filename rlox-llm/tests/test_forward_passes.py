@@ -9,10 +9,9 @@ import torch
 from models import count_sevens, llama, of_limited_reach, sharpened
 from rlox.algorithms import DPO, GRPO, SFT
 from rlox.errors import ConfigError
-from rlox_llm.generation import complete
+from rlox_llm.generation import Sampling, complete
 from rlox_llm.generators import RloxGenerator
 from rlox_llm.models import CausalModel
-from rlox_llm.sampling import Sampling
 from torch import Tensor, nn
 
 N, GROUP, T = 8, 4, 3

@@ -19,11 +19,10 @@ import torch
 from models import count_sevens, llama, sharpened, tiny_lm
 from rlox.algorithms import GRPO, BestOfN, OnlineDPO
 from rlox.errors import BackendError, ConfigError, MissingDependencyError
-from rlox_llm.generation import Generator, Rollouts
+from rlox_llm.generation import Generator, Rollouts, Sampling
 from rlox_llm.generators import RloxGenerator
 from rlox_llm.losses import grpo_loss
 from rlox_llm.models import CausalModel
-from rlox_llm.sampling import Sampling
 from rlox_llm.vllm import VLLMGenerator, VLLMServerGenerator
 
 PROMPTS = torch.arange(12).reshape(4, 3)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 from models import gpt2, llama, sharpened
+from rlox_llm.generation import Sampling
 from rlox_llm.generators import RloxGenerator
 from rlox_llm.graphs import GraphDecoder, captured
 from rlox_llm.models import CausalModel
-from rlox_llm.sampling import Sampling
 
 DEVICES = [
     "cpu",

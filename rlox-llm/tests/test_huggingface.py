@@ -14,12 +14,11 @@ import torch
 from models import count_sevens, gpt2, letter_tokenizer, llama, save_folder, sharpened, tiny_lm
 from rlox.algorithms import DPO, GRPO, SFT, BestOfN
 from rlox.errors import CheckpointError, ConfigError, DatasetError
-from rlox_llm.files import read_rows
-from rlox_llm.generation import complete
+from rlox_llm.generation import Sampling, complete
 from rlox_llm.generators import make_generator
 from rlox_llm.models import CausalModel
+from rlox_llm.prompts import read_rows
 from rlox_llm.rewards import ClassifierReward
-from rlox_llm.sampling import Sampling
 from rlox_llm.tokens import Texts
 
 transformers = pytest.importorskip("transformers")

@@ -21,7 +21,6 @@ import torch
 from rlox_llm.dpo import DPO
 from rlox_llm.generation import Rollouts
 from rlox_llm.grpo import GRPO
-from rlox_llm.rollouts import logps_in_parts
 from torch import Tensor, nn
 
 NUMBERS = Path(__file__).with_name("trl_numbers.json")
@@ -173,8 +172,7 @@ def old_logps(case: Case, grpo: GRPO, rollout: Any) -> Tensor:
     """Return the log-probabilities of the completions under other weights."""
     other = copy.copy(grpo.policy)
     other.module = make_model(case.model, 2)
-    temperature = grpo.config.temperature
-    return logps_in_parts(other, rollout.completions, temperature, [slice(0, len(COMPLETIONS))])
+    return grpo._logps_without_gradient(other, rollout.completions)
 
 
 def ours_grpo(case: Case, layout: str = "auto") -> tuple[dict[str, float], Tensor | None]:

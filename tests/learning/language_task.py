@@ -67,10 +67,9 @@ def make_model(seed: int) -> Any:
 
 def accuracy(model: nn.Module, prompts: list[list[int]]) -> float:
     """Return the share of right greedy completions."""
-    from rlox_llm.generation import complete
+    from rlox_llm.generation import Sampling, complete
     from rlox_llm.generators import RloxGenerator
     from rlox_llm.models import CausalModel
-    from rlox_llm.sampling import Sampling
 
     causal = CausalModel(model, "model")
     rows = [torch.tensor(prompt) for prompt in prompts]

@@ -8,7 +8,6 @@ policy").
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, final
 
 import numpy as np
@@ -17,16 +16,12 @@ from rlox.config.model import require_integer
 from rlox.seeding import SeedStreams, draw_seed
 from torch import Tensor
 
-from rlox_llm.building import ModuleOrFolder, eos_tokens, padding_token
+from rlox_llm.building import ModuleOrFolder, make_model
 from rlox_llm.configs import SamplingConfig
-from rlox_llm.generation import Generator, complete
+from rlox_llm.generation import Completions, Generator, Sampling, complete
 from rlox_llm.generators import make_generator
-from rlox_llm.huggingface import load_model, load_tokenizer, require_tokenizer
-from rlox_llm.models import CausalModel
 from rlox_llm.prompts import Prompt, parse_prompts
 from rlox_llm.rewards import RewardFn, RewardFunctions
-from rlox_llm.sampling import Completions, Sampling
-from rlox_llm.tokens import Texts
 
 __all__ = ["BestOfN"]
 
@@ -66,19 +61,12 @@ class BestOfN:
         config = SamplingConfig(max_new_tokens=max_new_tokens, **options)
         self.n = require_integer("n", n, at_least=1)
         self.config = config
-        if isinstance(model, (str, Path)):
-            tokenizer = load_tokenizer(model) if tokenizer is None else tokenizer
-            model = load_model(model, config.device)
-        if isinstance(tokenizer, (str, Path)):
-            tokenizer = require_tokenizer(tokenizer)
-        self.policy = CausalModel(model, "model", bf16=config.bf16)
-        self.reward_fn = RewardFunctions(reward_fn)
-        known = eos_tokens(config, self.policy, tokenizer)
-        self.texts = Texts(tokenizer, known)
-        self.sampling = Sampling.of(config, known)
-        self.generator = generator or make_generator(config.sampler, self.policy)
-        self.pad = padding_token(config, self.policy, tokenizer, known)
         self.streams = SeedStreams(draw_seed() if config.seed is None else config.seed)
+        made = make_model(model, tokenizer, config, self.streams)
+        self.policy, self.texts, self.pad = made.policy, made.texts, made.pad
+        self.reward_fn = RewardFunctions(reward_fn)
+        self.sampling = Sampling.of(config, made.eos)
+        self.generator = generator or make_generator(config.sampler, self.policy)
 
     def generate(self, prompts: Any) -> Tensor:
         """Return the best completion of each prompt; the first of several best.

@@ -1,139 +1,136 @@
-"""Policy, reference and tokenizer from modules, folders and adapters."""
+"""Policies, references and tokenizers from modules, folders and adapters.
+
+Folders hold models and tokenizers of transformers, adapters are those of peft.
+"""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlox.errors import ConfigError
+import torch
+from rlox.errors import ConfigError, import_extra
 from rlox.seeding import SeedStreams
 from torch import nn
 
 from rlox_llm.configs import LanguageConfig
-from rlox_llm.huggingface import (
-    adapted,
-    is_adapted,
-    load_model,
-    load_tokenizer,
-    require_new_adapter,
-    require_tokenizer,
-)
 from rlox_llm.models import CausalModel
 from rlox_llm.tokens import Texts
 
-__all__ = ["Models", "ModuleOrFolder", "build_models", "eos_tokens", "padding_token"]
+__all__ = [
+    "Model",
+    "ModuleOrFolder",
+    "adapted",
+    "is_adapted",
+    "load_model",
+    "load_tokenizer",
+    "make_model",
+    "make_reference",
+    "merged",
+]
 
 ModuleOrFolder = nn.Module | str | Path
 
 
 @dataclass(frozen=True)
-class Models:
+class Model:
     """What an algorithm for language models works with."""
 
     policy: CausalModel
-    reference: CausalModel | None
     eos: tuple[int, ...]
     """Tokens that end a completion."""
     texts: Texts
     pad: int
-    """Token that fills rows up for callbacks, see :func:`padding_token`."""
+    """Token that fills rows up: the config's, the model's, the tokenizer's, the first EOS, or 0,
+    which is only taken if nothing needs filling up or masks say what it is."""
 
 
-def build_models(
-    name: str,
-    model: ModuleOrFolder,
-    ref_model: ModuleOrFolder | None,
-    tokenizer: Any,
-    config: LanguageConfig,
-    streams: SeedStreams,
-    *,
-    with_reference: bool,
-    without_reference: str = "",
-) -> Models:
-    """Return the models of the algorithm ``name``.
+def make_model(
+    model: ModuleOrFolder, tokenizer: Any, config: LanguageConfig, streams: SeedStreams
+) -> Model:
+    """Return a model with its tokenizer and special tokens.
 
     Args:
-        name: what errors call the algorithm.
-        model: the model to train, or its folder.
-        ref_model: the reference; ``None`` takes, if one is needed, the model without its adapter,
-            or loads the folder a second time.
-        tokenizer: ``None`` takes that of the folder.
+        model: a module, or its folder.
+        tokenizer: one, or its folder; ``None`` takes that of the model's folder.
         config: of the algorithm.
         streams: the weights of a new adapter are drawn from them.
-        with_reference: whether a reference is needed.
-        without_reference: the option that makes it needless, for the error.
 
     Raises:
-        ConfigError: nothing can be trained, the reference is the model, or one is missing.
+        ConfigError: there is no model or tokenizer, or the config's EOS is not in the vocabulary.
         TypeError: the model is no module.
     """
-    folder = model if isinstance(model, (str, Path)) else None
     if isinstance(model, (str, Path)):
         tokenizer = load_tokenizer(model) if tokenizer is None else tokenizer
         model = load_model(model, config.device)
     if isinstance(tokenizer, (str, Path)):
-        tokenizer = require_tokenizer(tokenizer)
-    options: dict[str, Any] = {"bf16": config.bf16, "layout": config.layout}
-    policy = CausalModel(adapted(model, config, streams), "model", **options)
+        folder, tokenizer = tokenizer, load_tokenizer(tokenizer)
+        if tokenizer is None:
+            raise ConfigError(
+                f"'{folder}' holds no tokenizer; pass the folder of one, or a tokenizer of "
+                "transformers"
+            )
+    module = adapted(model, config, streams)
+    policy = CausalModel(module, "model", bf16=config.bf16, layout=config.layout)
+    eos = _eos(config, policy, tokenizer)
+    pads = (config.pad_token_id, policy.pad, getattr(tokenizer, "pad_token_id", None), *eos, 0)
+    pad = int(next(token for token in pads if token is not None))
+    return Model(policy, eos, Texts(tokenizer, eos), pad)
+
+
+def make_reference(
+    name: str,
+    policy: CausalModel,
+    ref_model: ModuleOrFolder | None,
+    model: ModuleOrFolder,
+    config: LanguageConfig,
+    instead: str = "",
+) -> CausalModel:
+    """Return the reference of a policy.
+
+    Args:
+        name: what errors call the algorithm.
+        policy: what is trained.
+        ref_model: a module, or its folder; ``None`` takes the policy without its new adapter, or
+            loads the policy's folder a second time.
+        model: what the policy was made of.
+        config: of the algorithm.
+        instead: the option that makes a reference needless, for the error.
+
+    Raises:
+        ConfigError: there is none, or it is the policy.
+    """
     module = policy.module
-    if not any(p.requires_grad for p in module.parameters()):
-        raise ConfigError("the model has no parameter with requires_grad; nothing would learn")
-    reference = None
-    if ref_model is None and with_reference and is_adapted(module):
-        require_new_adapter(module)
-        reference = CausalModel(module, "ref_model", adapter_off=True, **options)
-    elif ref_model is not None or with_reference:
-        given = folder if ref_model is None else ref_model
-        found = _reference(name, given, config, without_reference)
-        _require_apart(module, found)
-        reference = CausalModel(found, "ref_model", **options)
-    if config.gradient_checkpointing:
-        policy.checkpoint_gradients()
-    eos = eos_tokens(config, policy, tokenizer)
-    pad = padding_token(config, policy, tokenizer, eos)
-    return Models(policy, reference, eos, Texts(tokenizer, eos), pad)
-
-
-def _reference(
-    name: str, given: ModuleOrFolder | None, config: LanguageConfig, without: str
-) -> nn.Module:
+    options: dict[str, Any] = {"bf16": config.bf16, "layout": config.layout}
+    if ref_model is None and is_adapted(module):
+        for part, parameter in module.named_parameters():
+            if "lora_B" in part and bool(parameter.detach().any()):
+                raise ConfigError(
+                    "the model's adapter has been trained, so that the model without it is no "
+                    "reference; pass ref_model=copy.deepcopy(model)"
+                )
+        return CausalModel(module, "ref_model", adapter_off=True, **options)
+    given = model if ref_model is None and isinstance(model, (str, Path)) else ref_model
     if isinstance(given, (str, Path)):
-        return load_model(given, config.device).requires_grad_(False)
-    if not isinstance(given, nn.Module):
+        given = load_model(given, config.device).requires_grad_(False)
+    elif not isinstance(given, nn.Module):
         raise ConfigError(
             f"'{name}' needs ref_model=..., a frozen copy of the model, as copy.deepcopy(model) "
-            f"is{f', or {without}' if without else ''}, got {type(given).__name__}"
+            f"is{f', or {instead}' if instead else ''}, got {type(given).__name__}"
         )
-    return given
-
-
-def _require_apart(model: nn.Module, reference: nn.Module) -> None:
-    theirs = {id(p) for p in reference.parameters()}
-    if reference is model or any(id(p) in theirs for p in model.parameters() if p.requires_grad):
+    theirs = {id(p) for p in given.parameters()}
+    if given is module or any(id(p) in theirs for p in module.parameters() if p.requires_grad):
         raise ConfigError(
             "ref_model shares its parameters with model and would move with it; pass "
             "copy.deepcopy(model)"
         )
+    return CausalModel(given, "ref_model", **options)
 
 
-def padding_token(
-    config: LanguageConfig, model: CausalModel, tokenizer: Any, eos: tuple[int, ...]
-) -> int:
-    """Return the padding token: the config's, the model's, the tokenizer's, the first EOS, or 0.
-
-    0 is only taken if nothing needs filling up or masks say what it is.
-    """
-    found = (config.pad_token_id, model.pad, getattr(tokenizer, "pad_token_id", None), *eos, 0)
-    return int(next(token for token in found if token is not None))
-
-
-def eos_tokens(config: LanguageConfig, model: CausalModel, tokenizer: Any) -> tuple[int, ...]:
-    """Return the tokens that end a completion: the config's, the model's, or the tokenizer's.
-
-    Raises:
-        ConfigError: the config's lie outside the vocabulary.
-    """
+def _eos(config: LanguageConfig, model: CausalModel, tokenizer: Any) -> tuple[int, ...]:
+    """Return the tokens that end a completion: the config's, the model's, or the tokenizer's."""
     given = config.eos_token_id
     if given is not None:
         found = (given,) if isinstance(given, int) else tuple(given)
@@ -147,3 +144,84 @@ def eos_tokens(config: LanguageConfig, model: CausalModel, tokenizer: Any) -> tu
         return found
     own = getattr(tokenizer, "eos_token_id", None)
     return model.eos or (() if own is None else (int(own),))
+
+
+def load_model(folder: str | Path, device: str = "cpu") -> nn.Module:
+    """Return the causal model that a folder holds, in float32; nothing is downloaded.
+
+    Adam's steps are too small for bfloat16 weights; the option ``bf16`` computes in bfloat16.
+
+    Raises:
+        ConfigError: there is none.
+        MissingDependencyError: transformers is not installed.
+    """
+    transformers = import_extra("transformers", "a model from a folder", "hf")
+    if not Path(folder).is_dir():
+        raise ConfigError(
+            "model must be a module or a folder that save_pretrained of transformers wrote, there "
+            f"is no folder '{folder}'"
+        )
+    try:
+        model: nn.Module = transformers.AutoModelForCausalLM.from_pretrained(
+            str(folder), dtype=torch.float32, local_files_only=True
+        )
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"'{folder}' holds no causal model: {_first_line(error)}") from None
+    return model.to(torch.device(device)).eval()
+
+
+def load_tokenizer(folder: str | Path) -> Any:
+    """Return the tokenizer that a folder holds, or ``None``; nothing is downloaded.
+
+    Raises:
+        MissingDependencyError: transformers is not installed.
+    """
+    transformers = import_extra("transformers", "a tokenizer from a folder", "hf")
+    names = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
+    if not any((Path(folder) / name).is_file() for name in names):
+        return None
+    return transformers.AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+
+
+def is_adapted(module: Any) -> bool:
+    """Return whether a module is one of peft, with an adapter that can be switched off."""
+    return hasattr(module, "disable_adapter") and hasattr(module, "get_base_model")
+
+
+def adapted(module: Any, config: LanguageConfig, streams: SeedStreams) -> nn.Module:
+    """Return a model, with a new LoRA adapter and all else frozen if the config says so.
+
+    Raises:
+        ConfigError: it has an adapter, or no layer that the config names.
+        MissingDependencyError: peft is not installed.
+    """
+    if config.lora_rank is None:
+        return module  # type: ignore[no-any-return]
+    peft = import_extra("peft", "lora_rank", "hf")
+    if is_adapted(module):
+        raise ConfigError("the model has an adapter of peft; leave out lora_rank")
+    rank, targets = config.lora_rank, config.lora_target_modules
+    settings = peft.LoraConfig(
+        r=rank,
+        lora_alpha=2 * rank if config.lora_alpha is None else config.lora_alpha,
+        lora_dropout=config.lora_dropout,
+        target_modules=targets if isinstance(targets, str) else list(targets),
+        task_type="CAUSAL_LM",
+    )
+    try:
+        with streams.as_global("adapter"), warnings.catch_warnings():
+            # peft asks transformers 5.23 by names that it deprecates
+            warnings.filterwarnings("ignore", ".*gradient_checkpointing", FutureWarning)
+            model: nn.Module = peft.get_peft_model(module, settings)
+    except (AttributeError, ValueError) as error:
+        raise ConfigError(f"no LoRA adapter fits the model: {_first_line(error)}") from None
+    return model
+
+
+def merged(module: Any) -> Any:
+    """Return a model of transformers, with the adapter's weights, if it has one, in its own."""
+    return module.merge_and_unload() if is_adapted(module) else module
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -47,7 +47,7 @@ def export_command(
 
     An adapter is merged into the weights.
     """
-    from rlox_llm.exporting import export_model
+    from rlox_llm.state import export_model
 
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"folder '{folder}' exists and is not empty; name another")
@@ -92,9 +92,9 @@ def generate_command(
     ] = None,
 ) -> None:
     """Print a completion of each prompt, or the best of several by a reward function."""
-    from rlox_llm.exporting import restore_model
-    from rlox_llm.files import read_rows
-    from rlox_llm.huggingface import load_model, load_tokenizer
+    from rlox_llm.building import load_model, load_tokenizer
+    from rlox_llm.prompts import read_rows
+    from rlox_llm.state import restore_model
 
     if best_of > 1 and reward is None:
         raise ConfigError("--best-of needs --reward, the function that says which is the best")

@@ -1,25 +1,185 @@
-"""Configs of the algorithms for language models."""
+"""Configs of the algorithms for language models, and the options of single losses."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 from pydantic import field_validator, model_validator
-from rlox.config.model import choice, coefficient, count, flag, option, positive, probability
-
-from rlox_llm.language_config import LanguageConfig, SamplingConfig
-from rlox_llm.loss_options import TRL, require_loss
+from rlox.config.model import (
+    PRESET,
+    SEED,
+    Config,
+    ScheduleValue,
+    choice,
+    coefficient,
+    count,
+    flag,
+    option,
+    positive,
+    probability,
+    schedule,
+)
+from rlox.errors import ConfigError, UnknownNameError
+from rlox.registry.table import get_registry
 
 __all__ = [
+    "BCOOptions",
     "DPOConfig",
+    "DiscoPOPOptions",
     "GRPOConfig",
     "LanguageConfig",
     "OnlineDPOConfig",
+    "PreferenceConfig",
+    "SAPOOptions",
     "SFTConfig",
     "SamplingConfig",
+    "VESPOOptions",
 ]
 
 SHAO = "Shao et al. 2024"
+
+TRL = "TRL 1.16"
+
+Tokens = int | tuple[int, ...] | None
+
+
+class LanguageConfig(Config):
+    """Options that all algorithms for language models have."""
+
+    schedule_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"learning_rate": (0.0, 1.0)}
+
+    learning_rate: ScheduleValue = schedule(
+        1e-4, help="Adam's step size", source="rlox's documents"
+    )
+    max_grad_norm: float | None = positive(
+        1.0, help="Euclidean norm that gradients are scaled down to; `None`: never",
+        source=TRL,
+    )  # fmt: skip
+    eos_token_id: Tokens = option(
+        None, unit="token ids", source="transformers",
+        help="tokens that end a completion; `None`: those of the model's generation config, else "
+        "the tokenizer's",
+    )  # fmt: skip
+    pad_token_id: int | None = count(
+        None, ge=0, unit="token id", source="transformers",
+        help="token that fills rows up; `None`: that of the model's config, else its first EOS",
+    )  # fmt: skip
+    micro_batch_size: int | None = count(
+        None, unit="rows", source="rlox",
+        help="rows in one forward pass; the gradients of several add up; `None`: all",
+    )  # fmt: skip
+    dropout: bool = flag(
+        False, help="whether dropout is active while learning", source="TRL's disable_dropout"
+    )
+    layout: Literal["auto", "padded", "shared_prefix", "packed"] = choice(
+        "auto", source="rlox",
+        help="how rows go through a model of transformers while learning: each filled up, prompts "
+        "once for all their completions, or packed; auto: shared where prompts repeat",
+    )  # fmt: skip
+    bf16: bool = flag(
+        False, help="whether models compute in bfloat16; weights stay as they are", source=TRL
+    )
+    gradient_checkpointing: bool = flag(
+        False, help="whether a model of transformers computes its activations twice to save memory",
+        source="Chen et al. 2016",
+    )  # fmt: skip
+    lora_rank: int | None = count(
+        None, unit="ranks", source="Hu et al. 2021",
+        help="rank of a LoRA adapter that is trained instead of the weights; `None`: no adapter",
+    )  # fmt: skip
+    lora_alpha: float | None = positive(
+        None,
+        help="scale of the adapter, divided by its rank; `None`: twice the rank",
+        source="peft",
+    )
+    lora_dropout: float = probability(
+        0.0, help="dropout of the adapter's inputs, with dropout on", source="peft"
+    )
+    lora_target_modules: str | tuple[str, ...] = option(
+        "all-linear", help="layers that the adapter is put on: names, or a pattern", unit="name",
+        source="peft",
+    )  # fmt: skip
+    device: str = option(
+        "cpu", help="torch device of models that are loaded from folders; others stay where they "
+        "are", unit="name", source="rlox", min_length=1,
+    )  # fmt: skip
+    seed: int | None = SEED
+    preset: str = PRESET
+    torch_threads: int | None = count(
+        None, unit="threads", source="rlox",
+        help="torch threads while training; `None`: leave torch's setting",
+    )  # fmt: skip
+
+    @model_validator(mode="after")
+    def _require_lora_rank(self) -> LanguageConfig:
+        for name in ("lora_alpha", "lora_dropout"):
+            if self.lora_rank is None and getattr(self, name):
+                raise ValueError(
+                    f"{name}={getattr(self, name)} is of an adapter, and there is none; set "
+                    f"lora_rank, or leave {name} out"
+                )
+        return self
+
+
+class SamplingConfig(LanguageConfig):
+    """Options of algorithms that sample completions."""
+
+    max_new_tokens: int = count(
+        8, unit="tokens", help="most tokens of a completion", source="rlox's documents"
+    )
+    prompts_per_rollout: int = count(
+        32, unit="prompts", help="prompts of one iteration, if there are more", source="rlox"
+    )
+    sampler: Literal["auto", "rlox", "model", "transformers"] = choice(
+        "auto", source="rlox",
+        help="who samples: rlox, the model's own generate, or that of transformers; auto: a "
+        "generate of the model's own, and rlox for models of transformers",
+    )  # fmt: skip
+    temperature: float = positive(
+        1.0, help="what logits are divided by, sampling and learning", source=TRL
+    )
+    top_k: int = count(
+        0, ge=0, unit="tokens", help="sample of the k likeliest; 0: of all", source=TRL
+    )
+    top_p: float = option(
+        1.0, help="sample of the likeliest tokens of this total probability", unit="1",
+        source="Holtzman et al. 2020", gt=0.0, le=1.0,
+    )  # fmt: skip
+    min_p: float = probability(
+        0.0, help="sample of the tokens at least this many times as likely as the likeliest",
+        source="Nguyen et al. 2024",
+    )  # fmt: skip
+    log_completions: bool = flag(
+        False, help="whether the logger gets a table of the completions of each iteration",
+        source=TRL,
+    )  # fmt: skip
+    num_completions_to_print: int | None = count(
+        None, unit="completions", help="rows of that table; `None`: all", source=TRL
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_the_name_of_trl(cls, values: dict[str, Any]) -> dict[str, Any]:
+        if "max_completion_length" not in values:
+            return values
+        length = values["max_completion_length"]
+        if values.get("max_new_tokens", length) != length:
+            raise ValueError(
+                f"max_completion_length={length} is TRL's name of max_new_tokens, got "
+                f"max_new_tokens={values['max_new_tokens']} too; leave one out"
+            )
+        others = {name: value for name, value in values.items() if name != "max_completion_length"}
+        return {**others, "max_new_tokens": length}
+
+    @model_validator(mode="after")
+    def _require_logged_completions(self) -> SamplingConfig:
+        if self.num_completions_to_print is not None and not self.log_completions:
+            raise ValueError(
+                f"num_completions_to_print={self.num_completions_to_print} is of a table that only "
+                "log_completions=True makes; set it, or leave num_completions_to_print out"
+            )
+        return self
 
 
 class GRPOConfig(SamplingConfig):
@@ -103,7 +263,7 @@ class GRPOConfig(SamplingConfig):
     @field_validator("loss_type")
     @classmethod
     def _require_loss(cls, name: str) -> str:
-        return require_loss("rlox_policy_losses", name)
+        return _registered("rlox_policy_losses", name)
 
     @model_validator(mode="after")
     def _check_options_that_go_together(self) -> GRPOConfig:
@@ -146,7 +306,7 @@ class PreferenceConfig(LanguageConfig):
     @field_validator("loss_type")
     @classmethod
     def _require_loss(cls, name: str) -> str:
-        return require_loss("rlox_preference_losses", name)
+        return _registered("rlox_preference_losses", name)
 
 
 class DPOConfig(PreferenceConfig):
@@ -167,3 +327,52 @@ class SFTConfig(LanguageConfig):
 
 class OnlineDPOConfig(PreferenceConfig, SamplingConfig):
     """Options of OnlineDPO."""
+
+
+class SAPOOptions(Config):
+    """Options of the policy loss "sapo"."""
+
+    sapo_temperature_pos: float = positive(
+        1.0, help="τ at positive advantages", source=f"Gao et al. 2025; {TRL}"
+    )
+    sapo_temperature_neg: float = positive(
+        1.05, help="τ at other advantages", source=f"Gao et al. 2025; {TRL}"
+    )
+
+
+class VESPOOptions(Config):
+    """Options of the policy loss "vespo"."""
+
+    vespo_k_pos: float = positive(
+        2.0, help="exponent k at advantages that are positive or 0", source=TRL
+    )
+    vespo_lambda_pos: float = positive(
+        3.0, help="rate λ at advantages that are positive or 0", source=TRL
+    )
+    vespo_k_neg: float = positive(3.0, help="exponent k at negative advantages", source=TRL)
+    vespo_lambda_neg: float = positive(2.0, help="rate λ at negative advantages", source=TRL)
+
+
+class DiscoPOPOptions(Config):
+    """Options of the preference loss "discopop"."""
+
+    discopop_tau: float = positive(
+        0.05, help="temperature τ of the mixture", source=f"Lu et al. 2024; {TRL}"
+    )
+
+
+class BCOOptions(Config):
+    """Options of the preference loss "bco_pair"."""
+
+    bco_delta: float = option(
+        0.0, help="reward δ between those of chosen and rejected completions", unit="1",
+        source=f"Jung et al. 2024, there a running mean of the rewards; {TRL}",
+    )  # fmt: skip
+
+
+def _registered(hook: str, name: str) -> str:
+    try:
+        get_registry().get(hook, name)
+    except UnknownNameError as error:
+        raise ConfigError(str(error)) from None
+    return name

@@ -13,57 +13,31 @@ Deviation from the paper: Adam in place of RMSprop, without a warm-up of the ste
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import torch
-from rlox.callbacks import Callback
-from rlox.config.model import UNSET, Config, Unset, resolve_config
-from rlox.config.schedules import ScheduleOption
-from rlox.evaluation import MAX_STEPS, EvaluationResult
-from rlox.logging import LoggerCallback
+from rlox.evaluation import EvaluationResult
 from rlox.nn import torch_threads
 from rlox.training.hooks import Hooks, StopTraining
 from torch import Tensor
 
-from rlox_llm.building import ModuleOrFolder
 from rlox_llm.configs import DPOConfig
-from rlox_llm.pairs import (
+from rlox_llm.losses import dpo_loss
+from rlox_llm.preference import (
+    DPOMetrics,
     Pair,
-    pairs_loss,
+    PreferenceAlgorithm,
     parse_pairs,
-    with_reference_logps,
     zip_pairs,
 )
-from rlox_llm.preference import PreferenceAlgorithm, require_preference_options
 from rlox_llm.prompts import require_fit
 
 if TYPE_CHECKING:
-    from rlox_llm.option_types import DPOOptions, Unpack
+    from rlox_llm.option_types import DPOArguments, Unpack
 
 __all__ = ["DPO", "DPOMetrics"]
-
-
-@dataclass(frozen=True)
-class DPOMetrics:
-    """What one gradient step reports."""
-
-    loss: float
-    """The loss."""
-    chosen_reward: float
-    """Mean of β (log π - log π_ref) of the chosen completions."""
-    rejected_reward: float
-    """The same of the rejected completions."""
-    accuracy: float
-    """Share of pairs whose chosen completion has the higher reward."""
-    margin: float
-    """Mean difference of the two rewards."""
-    learning_rate: float
-    """Adam's step size."""
 
 
 @final
@@ -71,51 +45,18 @@ class DPO(PreferenceAlgorithm):
     """Direct preference optimisation of a language model.
 
     Args:
-        model: the model to train, see :class:`rlox_llm.language.LanguageAlgorithm`.
         ref_model: the reference, a frozen copy; ``None`` if the model has an adapter or comes from
             a folder.
-        beta: how strongly the policy is held to the reference.
-        learning_rate: Adam's step size.
-        callbacks: hooks into training.
-        logger: receives the metrics of every gradient step.
-        dataset: pairs that ``train(n)`` takes, see :func:`rlox_llm.pairs.parse_pairs`.
-        tokenizer: one of transformers, for texts and chats; ``None`` takes that of the model's
-            folder.
-        schedules: callables ``gradient_steps -> value`` for ``learning_rate``, not saved.
-        config: a :class:`DPOConfig`, a mapping, or the path of a YAML or JSON file.
-        config_kwargs: options of :class:`DPOConfig`, which win over ``config``.
-
-    Raises:
-        ConfigError: an option is unknown or out of range, or there is no reference.
+        dataset: pairs that ``train(n)`` takes, see :func:`rlox_llm.preference.parse_pairs`.
     """
 
-    name: ClassVar[str] = "dpo"
-    config_class: ClassVar[type[Config]] = DPOConfig
+    name = "dpo"
+    config_class = DPOConfig
     config: DPOConfig
+    arguments = ("model", "ref_model", "beta", "learning_rate", "callbacks", "logger")
+    if TYPE_CHECKING:
 
-    def __init__(
-        self,
-        model: ModuleOrFolder,
-        ref_model: ModuleOrFolder | None = None,
-        beta: float | Unset = UNSET,
-        learning_rate: ScheduleOption | Unset = UNSET,
-        callbacks: Iterable[Callback] | Callback | None = None,
-        logger: LoggerCallback | None = None,
-        *,
-        dataset: Any = None,
-        tokenizer: Any = None,
-        schedules: Mapping[str, Callable[[int], float]] | None = None,
-        config: DPOConfig | Mapping[str, Any] | str | Path | None = None,
-        **config_kwargs: Unpack[DPOOptions],
-    ) -> None:
-        cfg = resolve_config(
-            DPOConfig, config, beta=beta, learning_rate=learning_rate, **config_kwargs
-        )
-        require_preference_options(cfg)
-        super().__init__(
-            model, ref_model, dataset, config=cfg, callbacks=callbacks, logger=logger,
-            tokenizer=tokenizer, schedules=schedules, with_reference=True,
-        )  # fmt: skip
+        def __init__(self, *given: Any, **options: Unpack[DPOArguments]) -> None: ...
 
     @property
     def rows_at_once(self) -> int:
@@ -123,14 +64,13 @@ class DPO(PreferenceAlgorithm):
         return int(self.config.batch_size)
 
     def parse(self, rows: Any) -> list[Pair]:
-        """Return preference pairs; see :func:`rlox_llm.pairs.parse_pairs`."""
+        """Return preference pairs; see :func:`rlox_llm.preference.parse_pairs`."""
         pairs = parse_pairs(rows, self.policy.device, self.texts)
         for i, pair in enumerate(pairs):
             require_fit(self.policy, f"pairs[{i}]", pair.prompt, [pair.chosen, pair.rejected])
         if not self.config.precompute_ref_log_probs:
             return pairs
-        assert self.reference is not None
-        return with_reference_logps(self.reference, pairs, self.config.batch_size)
+        return self.with_reference_logps(pairs, self.config.batch_size)
 
     def compute_loss(
         self, prompt: Any, chosen: Any, rejected: Any
@@ -142,10 +82,9 @@ class DPO(PreferenceAlgorithm):
             chosen: (B, C) the preferred completions; each ends with its first EOS.
             rejected: (B, R) the others.
         """
-        assert self.reference is not None
         pairs = zip_pairs(prompt, chosen, rejected, self.policy.device, self.eos)
         with self.learning():
-            loss, terms = pairs_loss(self.policy, self.reference, pairs, self.config)
+            loss, terms = self.pairs_loss(pairs)
         metrics = {name: float(value) for name, value in vars(terms).items()}
         return loss, {"loss": float(loss.detach()), **metrics}
 
@@ -163,26 +102,9 @@ class DPO(PreferenceAlgorithm):
         return DPOMetrics(**metrics)
 
     @torch.no_grad()
-    def run_episodes(
-        self,
-        env: Any = None,
-        *,
-        n_episodes: int | None = 10,
-        deterministic: bool = True,
-        seed: int | None = None,
-        max_steps: int = MAX_STEPS,
-    ) -> EvaluationResult:
+    def judge(self, rows: Any, deterministic: bool, seed: int | None) -> EvaluationResult:
         """Return 1 for each pair whose chosen completion has the higher reward, else 0."""
-        assert self.reference is not None
-        pairs = self.evaluated_rows(env, n_episodes)
         with self.policy.mode(training=False):
-            right = [
-                float(pairs_loss(self.policy, self.reference, [pair], self._plain)[1].accuracy)
-                for pair in pairs
-            ]
-        return EvaluationResult(np.array(right), np.array([len(pair.chosen) for pair in pairs]))
-
-    @property
-    def _plain(self) -> DPOConfig:
-        """The config with a loss that takes a single pair."""
-        return DPOConfig(beta=self.config.beta)
+            logps = [self.pairs_logps([pair]) for pair in rows]
+        right = [float(dpo_loss(**each, beta=self.config.beta)[1].accuracy) for each in logps]
+        return EvaluationResult(np.array(right), np.array([len(pair.chosen) for pair in rows]))

@@ -11,11 +11,10 @@ import torch
 from rlox.errors import ConfigError
 from torch import Tensor
 
-from rlox_llm.generation import Generator, Rollouts
+from rlox_llm.generation import Generator, Rollouts, Sampling
 from rlox_llm.graphs import GraphDecoder
 from rlox_llm.layouts import prefill
 from rlox_llm.models import CausalModel
-from rlox_llm.sampling import Sampling
 
 __all__ = ["ModelGenerator", "RloxGenerator", "TransformersGenerator", "make_generator"]
 

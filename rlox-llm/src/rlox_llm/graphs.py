@@ -10,10 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlox_llm.caches import fixed_layers
-from rlox_llm.layouts import prefill
+from rlox_llm.generation import Sampling
+from rlox_llm.layouts import fixed_layers, prefill
 from rlox_llm.models import CausalModel
-from rlox_llm.sampling import Sampling
 
 __all__ = ["GraphDecoder", "captured"]
 

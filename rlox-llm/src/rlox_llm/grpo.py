@@ -16,41 +16,43 @@ Deviations from the paper, all of them TRL's defaults:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
+import numpy.typing as npt
+import rlox
 import torch
-from rlox.callbacks import Callback
-from rlox.config.model import UNSET, Config, Unset, resolve_config
-from rlox.config.schedules import ScheduleOption
-from rlox.errors import ConfigError
-from rlox.evaluation import MAX_STEPS, EvaluationResult
-from rlox.logging import LoggerCallback
+from rlox.config.composition import selection
+from rlox.evaluation import EvaluationResult
 from rlox.nn import torch_threads
 from rlox.training.hooks import Hooks, StopTraining
 from torch import Tensor
 
-from rlox_llm.advantages import flat_groups, group_advantages
-from rlox_llm.building import ModuleOrFolder
 from rlox_llm.configs import GRPOConfig
-from rlox_llm.generation import Generator, complete, require_engine_options
-from rlox_llm.generators import ModelGenerator, make_generator
-from rlox_llm.language import LanguageAlgorithm
+from rlox_llm.generation import (
+    Completions,
+    require_engine_options,
+    warn_of_copies,
+    warn_of_truncation,
+)
+from rlox_llm.generators import ModelGenerator
+from rlox_llm.language import SamplingAlgorithm
+from rlox_llm.losses import PolicyTerms, grpo_loss
+from rlox_llm.losses.policy import policy_loss
 from rlox_llm.models import CausalModel
-from rlox_llm.prompts import Prompt, fitting_prompts
-from rlox_llm.rewards import RewardFn, RewardFunctions
-from rlox_llm.rollouts import GRPORollout, logps_in_parts, loss_of_part
-from rlox_llm.sampling import Completions, Sampling, warn_of_copies, warn_of_truncation
+from rlox_llm.prompts import Prompt
+from rlox_llm.rewards import RewardFunctions
 from rlox_llm.state import move_reference, require_own_weights
-from rlox_llm.tables import log_completions
 
 if TYPE_CHECKING:
-    from rlox_llm.option_types import GRPOOptions, Unpack
+    from rlox_llm.option_types import GRPOArguments, Unpack
 
-__all__ = ["GRPO", "GRPOMetrics"]
+__all__ = ["GRPO", "GRPOMetrics", "GRPORollout", "flat_groups", "group_advantages"]
+
+EPS = 1e-4
+"""Added to standard deviations, as TRL does."""
 
 
 @dataclass(frozen=True)
@@ -79,98 +81,86 @@ class GRPOMetrics:
     """``entropy`` per token in nats, with ``entropy_coef``; ``engine_ratio``, see the rollout."""
 
 
+@dataclass(frozen=True)
+class GRPORollout:
+    """Completions of one iteration with what was made of them."""
+
+    completions: Completions
+    rewards: npt.NDArray[np.float64]
+    """(N,), NaN for completions that no reward function rewards."""
+    advantages: Tensor
+    """(N,)"""
+    mask: Tensor
+    """(N, T) True at the tokens that the loss counts."""
+    ref_logps: Tensor | None
+    """(N, T)"""
+    old_logps: Tensor | None
+    """(N, T); ``None`` if one gradient step learns from all, so that every ratio is 1."""
+    engine_ratio: Tensor | None
+    """(N,) probability of each completion by that of the engine that sampled it, 0 beyond
+    ``engine_ratio_max``; ``None`` if this process sampled."""
+
+    def select(self, index: Tensor) -> GRPORollout:
+        """Return the completions of the given places."""
+
+        def at(values: Tensor | None) -> Tensor | None:
+            return None if values is None else values[index]
+
+        return GRPORollout(
+            self.completions.select(index), self.rewards[index.numpy(force=True)],
+            self.advantages[index], self.mask[index], at(self.ref_logps), at(self.old_logps),
+            at(self.engine_ratio),
+        )  # fmt: skip
+
+
 @final
-class GRPO(LanguageAlgorithm):
+class GRPO(SamplingAlgorithm):
     """Group relative policy optimisation of a language model.
 
     Args:
-        model: the model to train, see :class:`rlox_llm.language.LanguageAlgorithm`.
         ref_model: the reference, a frozen copy; ``None`` if ``kl_coef`` is 0, or the model has an
             adapter or comes from a folder.
         reward_fn: one function, or several, of N whole rows of token ids (prompt and completion)
             and the prompts (N, P) they begin with; returns N rewards. See
             :class:`rlox_llm.rewards.RewardFunctions`.
-        group_size: completions of each prompt.
-        learning_rate: Adam's step size.
-        kl_coef: weight of the KL to the reference.
-        max_new_tokens: most tokens of a completion.
-        callbacks: hooks into training.
-        logger: receives the metrics of every iteration.
         dataset: prompts that ``train(n)`` takes, see :func:`rlox_llm.prompts.parse_prompts`.
-        tokenizer: one of transformers, for texts and chats; ``None`` takes that of the model's
-            folder.
         generator: who samples completions, in the place of ``sampler``.
-        schedules: callables ``gradient_steps -> value`` for ``learning_rate``, not saved.
-        config: a :class:`GRPOConfig`, a mapping, or the path of a YAML or JSON file.
-        config_kwargs: options of :class:`GRPOConfig`, which win over ``config``.
-
-    Raises:
-        ConfigError: an option is unknown or out of range, or a needed argument is missing.
     """
 
-    name: ClassVar[str] = "grpo"
-    config_class: ClassVar[type[Config]] = GRPOConfig
+    name = "grpo"
+    config_class = GRPOConfig
     config: GRPOConfig
+    functions: ClassVar = {"reward_fn": "a function of completions and prompts"}
+    without_reference = "kl_coef=0, which needs none"
+    arguments = (
+        "model", "ref_model", "reward_fn", "group_size", "learning_rate", "kl_coef",
+        "max_new_tokens", "callbacks", "logger", "generator",
+    )  # fmt: skip
+    if TYPE_CHECKING:
 
-    def __init__(
-        self,
-        model: ModuleOrFolder,
-        ref_model: ModuleOrFolder | None = None,
-        reward_fn: RewardFn | Sequence[RewardFn] | None = None,
-        group_size: int | Unset = UNSET,
-        learning_rate: ScheduleOption | Unset = UNSET,
-        kl_coef: float | Unset = UNSET,
-        max_new_tokens: int | Unset = UNSET,
-        callbacks: Iterable[Callback] | Callback | None = None,
-        logger: LoggerCallback | None = None,
-        *,
-        dataset: Any = None,
-        tokenizer: Any = None,
-        generator: Generator | None = None,
-        schedules: Mapping[str, Callable[[int], float]] | None = None,
-        config: GRPOConfig | Mapping[str, Any] | str | Path | None = None,
-        **config_kwargs: Unpack[GRPOOptions],
-    ) -> None:
-        cfg = resolve_config(
-            GRPOConfig, config, group_size=group_size, learning_rate=learning_rate,
-            kl_coef=kl_coef, max_new_tokens=max_new_tokens, **config_kwargs,
-        )  # fmt: skip
-        if reward_fn is None:
-            raise ConfigError(
-                "'grpo' needs reward_fn=..., a function of completions and prompts; on the command "
-                "line --reward module:function"
-            )
-        super().__init__(
-            model, ref_model, dataset, config=cfg, callbacks=callbacks, logger=logger,
-            tokenizer=tokenizer, schedules=schedules, with_reference=cfg.kl_coef > 0,
-            without_reference="kl_coef=0, which needs none",
-        )  # fmt: skip
-        self.reward_fn = RewardFunctions(reward_fn, cfg.reward_weights)
-        self.sampling = Sampling.of(self.config, self.eos)
-        if cfg.sync_ref_model:
-            require_own_weights(self.reference)
-        self.generator = generator or make_generator(self.config.sampler, self.policy)
-        if not self.generator.in_process:
-            require_engine_options(self.config)
-        self._checked = self._truncation_reported = False
+        def __init__(self, *given: Any, **options: Unpack[GRPOArguments]) -> None: ...
 
     @property
-    def rows_at_once(self) -> int:
-        """Prompts of one rollout."""
-        return int(self.config.prompts_per_rollout)
+    def needs_reference(self) -> bool:
+        """Whether there is a KL term."""
+        return self.config.kl_coef > 0
 
     @property
     def steps_per_iteration(self) -> int:
         """Gradient steps on one rollout."""
         return int(self.config.num_iterations)
 
-    def parse(self, rows: Any) -> list[Prompt]:
-        """Return prompts; see :func:`rlox_llm.prompts.fitting_prompts`."""
-        return fitting_prompts(rows, self.policy, self.texts, self.config.max_new_tokens)
-
-    def train_step(self, prompts: Any) -> dict[str, float]:
-        """Sample completions of all prompts, learn from them, and return the metrics."""
-        return self.step_on(self.parse(prompts))
+    def prepare(self, given: Mapping[str, Any]) -> None:
+        """Keep reward functions and sampler, and find the loss."""
+        cfg = self.config
+        self.reward_fn = RewardFunctions(given["reward_fn"], cfg.reward_weights)
+        self._loss = policy_loss(cfg.loss_type, selection(cfg, "loss_type").options)
+        if cfg.sync_ref_model:
+            require_own_weights(self.reference)
+        super().prepare(given)
+        if not self.generator.in_process:
+            require_engine_options(cfg)
+        self._checked = self._truncation_reported = False
 
     def iterate(self, hooks: Hooks) -> GRPOMetrics:
         """Sample, score, and take ``num_iterations`` gradient steps."""
@@ -190,7 +180,7 @@ class GRPO(LanguageAlgorithm):
         self.count(hooks, len(prompts), len(done.tokens), int(done.lengths.sum()))
         rewards = [None if np.isnan(reward) else float(reward) for reward in rollout.rewards]
         columns = {"reward": rewards, "advantage": rollout.advantages.tolist()}
-        log_completions(hooks, self.config, self.texts, done, columns)
+        self.log_completions(hooks, done, columns)
         means = {name: float(np.mean([step[name] for step in losses])) for name in losses[0]}
         optional = {name: means.pop(name) for name in ("entropy",) if name in means}
         if rollout.engine_ratio is not None:
@@ -207,10 +197,7 @@ class GRPO(LanguageAlgorithm):
 
     def _roll_out(self, prompts: Sequence[Prompt]) -> GRPORollout:
         cfg = self.config
-        done = complete(
-            self.generator, self.policy, [prompt.ids for prompt in prompts], self.sampling,
-            self.streams.torch("completions"), cfg.group_size, version=self.clock.gradient_steps,
-        )  # fmt: skip
+        done = self.sample(prompts, cfg.group_size)
         columns = [prompt.columns for prompt in prompts for _ in range(cfg.group_size)]
         rewards = self.reward_fn(done, self.pad, columns, self.texts)
         if not self._checked and cfg.group_size > 1:
@@ -235,8 +222,17 @@ class GRPO(LanguageAlgorithm):
         )
         return GRPORollout(done, rewards, advantages, mask, ref_logps, old_logps, engine_ratio)
 
+    @torch.no_grad()
     def _logps_without_gradient(self, model: CausalModel, done: Completions) -> Tensor:
-        return logps_in_parts(model, done, self.config.temperature, self.chunks(len(done.tokens)))
+        """Return the log-probabilities (N, T) of completions under a model, without dropout."""
+        with model.mode(training=False):
+            found = [
+                model.logps(
+                    done.prompts[part], done.tokens[part], done.mask[part], self.config.temperature
+                )
+                for part in self.chunks(len(done.tokens))
+            ]
+        return torch.cat(found)
 
     def _update(self, rollout: GRPORollout) -> dict[str, float]:
         """Take one gradient step on a rollout; parts of it add up to the loss of all of it."""
@@ -245,32 +241,56 @@ class GRPO(LanguageAlgorithm):
         n_rows = len(rollout.mask)
         of_rows = cfg.importance_sampling_level == "sequence"
         n_ratios = rollout.mask.any(1).sum().clamp(min=1) if of_rows else n_tokens
+        places = torch.arange(n_rows, device=rollout.mask.device)
         if cfg.filter_flat_groups:
-            rollout = rollout.select(rollout.advantages.nonzero()[:, 0])
-        done, mask = rollout.completions, rollout.mask
+            places = rollout.advantages.nonzero()[:, 0]
         optimizer = self.optimizers["model"]
         sums = {"loss": 0.0, "kl": 0.0, "clip_fraction": 0.0, "learning_rate": self.learning_rate}
         with self.learning():
-            for part in self.chunks(len(done.tokens)):
+            for chunk in self.chunks(len(places)):
+                part = rollout.select(places[chunk])
+                done, mask = part.completions, part.mask
                 scores = self.policy.score(
-                    done.prompts[part], done.tokens[part], done.mask[part], cfg.temperature,
+                    done.prompts, done.tokens, done.mask, cfg.temperature,
                     entropies=cfg.entropy_coef > 0,
                 )  # fmt: skip
-                loss, terms = loss_of_part(
-                    rollout, part, scores.logps, cfg, num_tokens=n_tokens, num_completions=n_rows
-                )
+                loss, terms = self._loss_of(part, scores.logps, n_tokens, n_rows)
                 if scores.entropies is not None:
-                    entropy = (scores.entropies * mask[part]).sum() / n_tokens
+                    entropy = (scores.entropies * mask).sum() / n_tokens
                     loss = loss - cfg.entropy_coef * entropy
                     sums["entropy"] = sums.get("entropy", 0.0) + float(entropy.detach())
                 optimizer.backward(loss)
-                share = float(mask[part].sum() / n_tokens)
                 sums["loss"] += float(loss.detach())
-                sums["kl"] += share * float(terms.kl)
-                ratios = mask[part].any(1) if of_rows else mask[part]
+                sums["kl"] += float(mask.sum() / n_tokens) * float(terms.kl)
+                ratios = mask.any(1) if of_rows else mask
                 sums["clip_fraction"] += float(ratios.sum() / n_ratios * terms.clip_fraction)
         optimizer.apply(sums["learning_rate"])
         return sums
+
+    def _loss_of(
+        self, part: GRPORollout, logps: Tensor, num_tokens: Tensor, num_completions: int
+    ) -> tuple[Tensor, PolicyTerms]:
+        """Return the loss of a part of a rollout, given the counts of the whole one."""
+        cfg = self.config
+        return grpo_loss(
+            logps,
+            part.old_logps,
+            part.ref_logps,
+            part.advantages,
+            part.mask,
+            loss_type=self._loss,
+            importance_sampling_level=cfg.importance_sampling_level,
+            epsilon=cfg.epsilon,
+            epsilon_high=cfg.epsilon_high,
+            delta=cfg.delta,
+            beta=cfg.kl_coef,
+            kl_estimator=cfg.kl_estimator,
+            use_bias_correction_kl=cfg.use_bias_correction_kl,
+            max_completion_length=cfg.max_new_tokens,
+            num_tokens=num_tokens,
+            num_completions=num_completions,
+            engine_ratio=part.engine_ratio,
+        )
 
     def _move_reference(self) -> None:
         cfg = self.config
@@ -279,22 +299,61 @@ class GRPO(LanguageAlgorithm):
             assert self.reference is not None
             move_reference(self.reference, self.policy, cfg.ref_model_mixup_alpha)
 
-    def run_episodes(
-        self,
-        env: Any = None,
-        *,
-        n_episodes: int | None = 10,
-        deterministic: bool = True,
-        seed: int | None = None,
-        max_steps: int = MAX_STEPS,
-    ) -> EvaluationResult:
+    def judge(self, rows: Any, deterministic: bool, seed: int | None) -> EvaluationResult:
         """Return the reward of one completion of each prompt, and its length in tokens.
 
         Completions without a reward are left out.
         """
-        prompts = self.evaluated_rows(env, n_episodes)
-        sampling = Sampling.of(self.config, self.eos, deterministic)
-        done = self.completions(prompts, sampling, self.evaluation_generator(seed))
-        rewards = self.reward_fn(done, self.pad, [each.columns for each in prompts], self.texts)
+        stream = self.evaluation_generator(seed)
+        done = self.sample_from(self.policy, rows, deterministic, stream)
+        rewards = self.reward_fn(done, self.pad, [each.columns for each in rows], self.texts)
         kept = ~np.isnan(rewards)
         return EvaluationResult(rewards[kept], done.lengths.cpu().numpy()[kept])
+
+
+def group_advantages(
+    rewards: npt.NDArray[np.float64], group_size: int, scale: str, leave_one_out: bool
+) -> npt.NDArray[Any]:
+    """Return the advantages (N,) of whole groups of completions.
+
+    Completions without a reward have an advantage of 0, and count neither in means nor in standard
+    deviations.
+
+    Args:
+        rewards: (N,), NaN where there is none.
+        group_size: completions of each prompt; one alone has an advantage of 0.
+        scale: whose sample standard deviation, plus 1e-4, divides deviations from the group's
+            mean: that of the ``"group"``, of the ``"batch"``, or ``"none"``.
+        leave_one_out: subtract the mean of the others of the group instead, and divide by nothing.
+    """
+    rewarded = ~np.isnan(rewards)
+    if not rewarded.all():
+        found = np.zeros(len(rewards))
+        within = "none" if scale == "batch" else scale
+        for start in range(0, len(rewards), group_size):
+            kept = start + rewarded[start : start + group_size].nonzero()[0]
+            if len(kept):
+                found[kept] = group_advantages(rewards[kept], len(kept), within, leave_one_out)
+        if scale == "batch" and not leave_one_out:
+            found /= rewards[rewarded].std(ddof=int(rewarded.sum() > 1)) + EPS
+        return found
+    advantages: Any = rlox.compute_batch_group_advantages
+    if leave_one_out:
+        return np.asarray(
+            advantages(rewards, group_size, scale="none") * (group_size / max(group_size - 1, 1))
+        )
+    ddof = int(group_size > 1)
+    return np.asarray(advantages(rewards, group_size, ddof=ddof, eps=EPS, scale=scale))
+
+
+def flat_groups(rewards: npt.NDArray[np.float64], group_size: int) -> float:
+    """Return the share of groups whose rewards, as far as there are any, are all equal.
+
+    Args:
+        rewards: (N,), NaN where there is none.
+        group_size: completions of each prompt.
+    """
+    groups = rewards.reshape(-1, group_size)
+    without = np.isnan(groups)
+    highest = np.where(without, -np.inf, groups).max(1)
+    return float((highest <= np.where(without, np.inf, groups).min(1)).mean())

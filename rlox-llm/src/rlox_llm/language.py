@@ -1,4 +1,4 @@
-"""The base of the algorithms that train language models.
+"""The frames of the algorithms that train language models.
 
 The training is counted in gradient steps; an iteration learns from rows, prompts or pairs.
 """
@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from numbers import Integral
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
-from rlox.config.model import require_integer
+from rlox.config.model import Config, require_integer, resolve_config
 from rlox.config.schedules import Schedules
 from rlox.errors import ConfigError
 from rlox.evaluation import MAX_STEPS, EvaluationResult
@@ -25,13 +27,11 @@ from rlox.training.hooks import Hooks
 from rlox.training.loop import run_iteration
 from torch import Tensor
 
-from rlox_llm.building import ModuleOrFolder, build_models
-from rlox_llm.configs import LanguageConfig
-from rlox_llm.generation import complete
+from rlox_llm.building import ModuleOrFolder, make_model, make_reference
+from rlox_llm.generation import Completions, Generator, Sampling, complete
 from rlox_llm.generators import make_generator
-from rlox_llm.option_checks import parse_duration
-from rlox_llm.prompts import Prompt, RowOrder, parse_prompts
-from rlox_llm.sampling import Completions, Sampling
+from rlox_llm.models import CausalModel
+from rlox_llm.prompts import Prompt, RowOrder, fitting_prompts, parse_prompts
 from rlox_llm.state import (
     load_reference_state,
     load_trained_state,
@@ -39,72 +39,91 @@ from rlox_llm.state import (
     trained_state,
 )
 
-__all__ = ["LanguageAlgorithm"]
+__all__ = ["LanguageAlgorithm", "SamplingAlgorithm"]
 
 
 class LanguageAlgorithm(Algorithm):
     """An algorithm that trains a language model on rows of a dataset, or on rows that it is given.
 
     A subclass supplies :meth:`parse`, :meth:`iterate`, which learns from :meth:`next_rows`, and
-    :meth:`run_episodes`.
+    :meth:`judge`.
 
     Args:
         model: maps token ids (B, L) to logits (B, L, V), or is a causal model of transformers, or
             the folder of one. Its parameters are trained in place; with ``lora_rank``, those of a
             new adapter are.
-        ref_model: the reference, which nothing trains, as module or folder. ``None`` if none is
-            needed; or else a model with a LoRA adapter has it switched off, and one from a folder
-            is loaded a second time.
         dataset: rows that ``train(n)`` learns from.
-        config: the resolved config.
-        callbacks: hooks into training.
-        logger: receives the metrics.
         tokenizer: one of transformers, for texts and chats; ``None`` takes that of the model's
             folder, if it has one.
         schedules: callables ``gradient_steps -> value`` for ``learning_rate``, not saved.
-        with_reference: whether the algorithm needs a reference.
-        without_reference: the option that makes it needless, for the error.
+        config: an object of the algorithm's config class, a mapping, or the path of a YAML or JSON
+            file.
+        callbacks: hooks into training.
+        logger: receives the metrics.
+        options: the arguments of :attr:`takes` and :attr:`functions`, and options of the config,
+            which win over ``config``. ``ref_model`` is the reference, which nothing trains, as
+            module or folder; without it, a model with a LoRA adapter has it switched off, and one
+            from a folder is loaded a second time, if a reference is needed.
 
     Raises:
-        ConfigError: nothing can be trained, the reference is the model, or one is missing.
+        ConfigError: an option is unknown or out of range, nothing can be trained, the reference is
+            the model, or a needed argument is missing.
     """
 
     step_unit: ClassVar[str] = "gradient_steps"
     counters: ClassVar[tuple[str, ...]] = ("prompts", "completions", "tokens")
     env_required: ClassVar[bool] = False
     length_unit: ClassVar[str] = "tokens"
+    takes: ClassVar[tuple[str, ...]] = ("ref_model",)
+    """Further arguments of the constructor."""
+    functions: ClassVar[Mapping[str, str]] = {}
+    """Functions that must be given, by argument, and what they are, for the error."""
+    without_reference: ClassVar[str] = ""
+    """The option that makes a reference needless, for the error."""
 
     def __init__(
         self,
         model: ModuleOrFolder,
-        ref_model: ModuleOrFolder | None,
-        dataset: Any,
         *,
-        config: LanguageConfig,
-        callbacks: Iterable[Callback] | Callback | None = None,
-        logger: LoggerCallback | None = None,
+        dataset: Any = None,
         tokenizer: Any = None,
         schedules: Mapping[str, Callable[[int], float]] | None = None,
-        with_reference: bool = False,
-        without_reference: str = "",
+        config: Config | Mapping[str, Any] | str | Path | None = None,
+        callbacks: Iterable[Callback] | Callback | None = None,
+        logger: LoggerCallback | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(None, config=config, callbacks=callbacks, logger=logger)
+        given = {name: options.pop(name, None) for name in (*self.takes, *self.functions)}
+        resolved = resolve_config(self.config_class, config, **options)
+        for name, what in self.functions.items():
+            if given[name] is None:
+                raise ConfigError(
+                    f"'{self.name}' needs {name}=..., {what}; on the command line "
+                    f"--{name.removesuffix('_fn')} module:function"
+                )
+        super().__init__(None, config=resolved, callbacks=callbacks, logger=logger)
         cfg = self.config
         self.schedules = Schedules(cfg, schedules)
-        built = build_models(
-            self.name, model, ref_model, tokenizer, cfg, self.streams,
-            with_reference=with_reference, without_reference=without_reference,
-        )  # fmt: skip
-        self.policy, self.reference = built.policy, built.reference
-        self.eos, self.texts, self.pad = built.eos, built.texts, built.pad
+        made = make_model(model, tokenizer, cfg, self.streams)
+        self.policy, self.eos, self.texts, self.pad = made.policy, made.eos, made.texts, made.pad
         self.model = self.policy.module
+        if not any(p.requires_grad for p in self.model.parameters()):
+            raise ConfigError("the model has no parameter with requires_grad; nothing would learn")
+        ref_model, self.reference = given.get("ref_model"), None
+        if self.needs_reference or ref_model is not None:
+            self.reference = make_reference(
+                self.name, self.policy, ref_model, model, cfg, self.without_reference
+            )
         self.ref_model = None if self.reference is None else self.reference.module
+        if cfg.gradient_checkpointing:
+            self.policy.checkpoint_gradients()
         adam = partial(torch.optim.Adam, fused=True)
         optimizer = FlatOptimizer(self.model, adam, max_grad_norm=cfg.max_grad_norm)
         self.optimizers = {"model": optimizer}
         self._given: Sequence[Any] | None = None
         self._dataset: Sequence[Any] | None = None
         self._order: RowOrder | None = None
+        self.prepare(given)
         if dataset is not None:
             self._use(self.parse(dataset))
 
@@ -112,6 +131,11 @@ class LanguageAlgorithm(Algorithm):
     @abstractmethod
     def rows_at_once(self) -> int:
         """Most rows of one iteration."""
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether the algorithm learns with a reference."""
+        return False
 
     @property
     def steps_per_iteration(self) -> int:
@@ -122,6 +146,9 @@ class LanguageAlgorithm(Algorithm):
     def learning_rate(self) -> float:
         """Adam's step size in the next gradient step."""
         return self.schedules.value("learning_rate", self.clock.steps, self.clock.target)
+
+    def prepare(self, given: Mapping[str, Any]) -> None:
+        """Keep the arguments of :attr:`takes` and :attr:`functions`; the models are there."""
 
     @abstractmethod
     def parse(self, rows: Any) -> Sequence[Any]:
@@ -145,9 +172,20 @@ class LanguageAlgorithm(Algorithm):
             TypeError: a number of gradient steps is given with rows or epochs.
             ValueError: a number is not positive, or there is nothing to finish.
         """
-        rows, n_epochs, n_gradient_steps = parse_duration(prompts, n_epochs, n_gradient_steps)
-        if rows is not None:
-            self._use(self.parse(rows))
+        if isinstance(prompts, Integral):
+            if n_gradient_steps is not None:
+                raise TypeError("the number of gradient steps is given twice; leave one out")
+            n_gradient_steps = require_integer("n_gradient_steps", prompts, at_least=1)
+            prompts = None
+        if n_gradient_steps is not None and (prompts is not None or n_epochs is not None):
+            raise TypeError(
+                f"n_gradient_steps={n_gradient_steps} is for the constructor's dataset, and goes "
+                "with neither rows to train on nor n_epochs=; leave one out"
+            )
+        if n_epochs is not None or prompts is not None:
+            n_epochs = require_integer("n_epochs", 1 if n_epochs is None else n_epochs, at_least=1)
+        if prompts is not None:
+            self._use(self.parse(prompts))
         if self._order is None:
             raise ConfigError(
                 f"'{self.name}' was made without a dataset; pass one as dataset=, or rows to train"
@@ -192,7 +230,6 @@ class LanguageAlgorithm(Algorithm):
         options = {"deterministic": False, "n_episodes": None, **options}
         return self.run_episodes(prompts, **options).mean_return
 
-    @abstractmethod
     def run_episodes(
         self,
         env: Any = None,
@@ -211,6 +248,11 @@ class LanguageAlgorithm(Algorithm):
             seed: fixes the samples; ``None`` takes the run's.
             max_steps: not used: ``max_new_tokens`` bounds a completion.
         """
+        return self.judge(self.evaluated_rows(env, n_episodes), deterministic, seed)
+
+    @abstractmethod
+    def judge(self, rows: Sequence[Any], deterministic: bool, seed: int | None) -> EvaluationResult:
+        """Return the return of each row, and its length in tokens; see :meth:`run_episodes`."""
 
     def evaluated_rows(self, rows: Any, n_episodes: int | None) -> Sequence[Any]:
         """Return the rows of an evaluation; without any, a ConfigError is raised."""
@@ -228,13 +270,6 @@ class LanguageAlgorithm(Algorithm):
             seed = self.streams.seeds("evaluation", 1)[0]
         return torch.Generator().manual_seed(require_integer("seed", seed, at_least=0))
 
-    def completions(
-        self, prompts: Sequence[Prompt], sampling: Sampling, stream: torch.Generator
-    ) -> Completions:
-        """Return one completion of each prompt by the present policy, sampled in this process."""
-        generator = make_generator(getattr(self.config, "sampler", "auto"), self.policy)
-        return complete(generator, self.policy, [each.ids for each in prompts], sampling, stream)
-
     def predict(
         self, obs: Any, deterministic: bool = True, max_new_tokens: int | None = None
     ) -> Tensor:
@@ -250,7 +285,9 @@ class LanguageAlgorithm(Algorithm):
             n_tokens = require_integer("max_new_tokens", max_new_tokens, at_least=1)
             sampling = replace(sampling, max_new_tokens=n_tokens)
         prompts = parse_prompts(obs, self.policy.device, self.texts)
-        return self.completions(prompts, sampling, self.streams.torch("predict")).padded(self.pad)
+        generator = make_generator(getattr(self.config, "sampler", "auto"), self.policy)
+        rows, stream = [prompt.ids for prompt in prompts], self.streams.torch("predict")
+        return complete(generator, self.policy, rows, sampling, stream).padded(self.pad)
 
     def count(self, hooks: Hooks, prompts: int, completions: int, tokens: int) -> None:
         """Report what an iteration learnt from."""
@@ -296,3 +333,62 @@ class LanguageAlgorithm(Algorithm):
     def _use(self, rows: Sequence[Any]) -> None:
         self._dataset = rows
         self._order = RowOrder(len(rows), self.rows_at_once)
+
+
+class SamplingAlgorithm(LanguageAlgorithm):
+    """An algorithm that learns from completions of prompts, which it samples."""
+
+    takes = ("ref_model", "generator")
+    generator: Generator
+    """Who samples completions: what was given in the place of ``sampler``, or what that names."""
+
+    @property
+    def rows_at_once(self) -> int:
+        """Prompts of one iteration."""
+        return int(self.config.prompts_per_rollout)
+
+    def prepare(self, given: Mapping[str, Any]) -> None:
+        """Make the sampler if none is given."""
+        self.sampling = Sampling.of(self.config, self.eos)
+        self.generator = given["generator"] or make_generator(self.config.sampler, self.policy)
+
+    def parse(self, rows: Any) -> list[Prompt]:
+        """Return prompts; see :func:`rlox_llm.prompts.fitting_prompts`."""
+        return fitting_prompts(rows, self.policy, self.texts, self.config.max_new_tokens)
+
+    def train_step(self, prompts: Any) -> dict[str, float]:
+        """Sample completions of all prompts, learn from them, and return the metrics."""
+        return self.step_on(self.parse(prompts))
+
+    def sample(self, prompts: Sequence[Prompt], n: int) -> Completions:
+        """Return ``n`` completions of each prompt to learn from."""
+        return complete(
+            self.generator, self.policy, [prompt.ids for prompt in prompts], self.sampling,
+            self.streams.torch("completions"), n, version=self.clock.gradient_steps,
+        )  # fmt: skip
+
+    def sample_from(
+        self,
+        model: CausalModel,
+        prompts: Sequence[Prompt],
+        deterministic: bool,
+        stream: torch.Generator,
+    ) -> Completions:
+        """Return a completion of each prompt by a model, sampled in this process."""
+        sampling = Sampling.of(self.config, self.eos, deterministic)
+        generator = make_generator(self.config.sampler, model)
+        return complete(generator, model, [prompt.ids for prompt in prompts], sampling, stream)
+
+    def log_completions(
+        self, hooks: Hooks, done: Completions, columns: Mapping[str, Sequence[Any]]
+    ) -> None:
+        """Hand completions to the logger as the table ``completions``, if it is to get one.
+
+        Args:
+            hooks: of the iteration.
+            done: N completions.
+            columns: further columns of N values, by name.
+        """
+        if self.config.log_completions:
+            n_rows = self.config.num_completions_to_print
+            hooks.table("completions", done.table(self.texts, columns, n_rows))

@@ -1,7 +1,7 @@
-"""Layouts of prompts and completions in a forward pass.
+"""Layouts of prompts and completions in a forward pass, and static caches for sampling.
 
-Each function returns the logits (N, T, V) from which the T tokens of N completions were drawn. They
-agree to rounding; what they cost differs:
+Each layout's function returns the logits (N, T, V) from which the T tokens of N completions were
+drawn. They agree to rounding; what they cost differs:
 
     padded          N rows of P + T tokens, filled up on the right
     shared_prefix   each prompt once, and N rows of T tokens that attend to its keys and values
@@ -10,42 +10,34 @@ agree to rounding; what they cost differs:
 
 from __future__ import annotations
 
+import functools
+import importlib
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import rlox
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from rlox_llm.caches import with_room
+if TYPE_CHECKING:
+    from rlox_llm.models import CausalModel
 
-__all__ = ["Forwards", "packed", "padded", "prefill", "shared_prefix", "sharing_pays"]
+__all__ = [
+    "fixed_layers",
+    "packed",
+    "padded",
+    "prefill",
+    "shared_prefix",
+    "sharing_pays",
+]
 
 SHORTER = 3
 """How many times as few tokens two passes must have, for a GPU to take less time for them."""
 
 
-class Forwards(Protocol):
-    """What a forward pass needs of a :class:`rlox_llm.models.CausalModel`."""
-
-    module: nn.Module
-    bf16: bool
-    takes_cache: bool
-    keeps_logits: bool
-
-    def forward(self, ids: Tensor, mask: Tensor | None = None, **options: Any) -> Any:
-        """Return what the module returns."""
-
-    def logits_of(self, output: Any, ids: Tensor, kept: int | None = None) -> Tensor:
-        """Return the logits of an output."""
-
-    def last_logits(self, output: Any, ids: Tensor, kept: int) -> Tensor:
-        """Return those of the last places."""
-
-
-def padded(model: Forwards, prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor) -> Tensor:
+def padded(model: CausalModel, prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor) -> Tensor:
     """Return the logits by one row for each completion."""
     ids, rows_mask, starts = _join(prompts, tokens, mask)
     options: dict[str, Any] = {"use_cache": False} if model.takes_cache else {}
@@ -60,7 +52,7 @@ def padded(model: Forwards, prompts: Sequence[Tensor], tokens: Tensor, mask: Ten
 
 
 def prefill(
-    model: Forwards,
+    model: CausalModel,
     prompts: Sequence[Tensor],
     index: Tensor,
     room: int | None = None,
@@ -101,12 +93,12 @@ def prefill(
     if room is None:
         cache.batch_select_indices(index)
     else:
-        with_room(cache, index, room)
+        _with_room(cache, index, room)
     return cache, seen[index], lengths[index]
 
 
 def shared_prefix(
-    model: Forwards, prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor
+    model: CausalModel, prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor
 ) -> Tensor:
     """Return the logits by one pass over the prompts and one over the completions.
 
@@ -143,7 +135,7 @@ def sharing_pays(prompts: Sequence[Tensor], tokens: Tensor) -> bool:
     return whole >= SHORTER * (sum(unique.values()) + tokens.numel())
 
 
-def packed(model: Forwards, prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor) -> Tensor:
+def packed(model: CausalModel, prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor) -> Tensor:
     """Return the logits by rows that hold several completions with their prompts."""
     device = tokens.device
     rows = [torch.cat([p, t[m]]) for p, t, m in zip(prompts, tokens, mask, strict=True)]
@@ -184,3 +176,99 @@ def _join(prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor) -> tuple[Tens
     lengths = starts + mask.sum(1)
     width = int(lengths.max())
     return ids[:, :width], torch.arange(width, device=tokens.device) < lengths[:, None], starts
+
+
+def _with_room(found: Any, index: Tensor, room: int) -> None:
+    """Repeat the rows of a cache, and let its layers take further tokens without copying.
+
+    Layers that keep all keys get tensors that hold the tokens to come; others, such as those of
+    sliding windows, stay of their kind.
+
+    Args:
+        found: a cache of transformers with P rows, changed in place.
+        index: (N,) the row of each of the new rows.
+        room: most tokens that will be added.
+    """
+    dynamic, static = _classes()
+    for place, layer in enumerate(found.layers):
+        if type(layer) is dynamic and layer.get_seq_length() > 0:
+            found.layers[place] = static(layer, index, room)
+        else:
+            layer.batch_select_indices(index)
+
+
+def fixed_layers(found: Any) -> list[Any]:
+    """Return the layers of a cache with room, each of which can be fixed in size.
+
+    Raises:
+        NotImplementedError: there is one of another kind.
+    """
+    for layer in found.layers:
+        if type(layer) is not _classes()[1]:
+            raise NotImplementedError(f"its cache has a {type(layer).__name__}")
+    return list(found.layers)
+
+
+@functools.cache
+def _classes() -> tuple[type[Any], type[Any]]:
+    """Return the class of layers that grow by copying, and that of layers that do not."""
+    base: Any = importlib.import_module("transformers.cache_utils").DynamicLayer
+
+    class StaticLayer(base):  # type: ignore[misc]
+        """Keys and values at the beginning of tensors with room for more."""
+
+        place: Tensor | None
+        """Where the next token goes, if the layer shows all of its room; it does not move then."""
+
+        def __init__(self, layer: Any, index: Tensor, room: int) -> None:
+            # as an initialised layer stands; the arguments of initialising differ by version
+            self.__dict__.update(layer.__dict__)
+            self.place = None
+            self._keys, self._values = (_enlarged(x, index, room)
+                                        for x in (layer.keys, layer.values))  # fmt: skip
+            self._show(layer.keys.shape[2])
+
+        def _show(self, length: int) -> None:
+            self.keys, self.values = self._keys[:, :, :length], self._values[:, :, :length]
+
+        def update(
+            self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+        ) -> tuple[Tensor, Tensor]:
+            if self.place is not None:
+                self._keys.index_copy_(2, self.place, key_states.to(self._keys.dtype))
+                self._values.index_copy_(2, self.place, value_states.to(self._values.dtype))
+                return self.keys, self.values
+            start, end = self.keys.shape[2], self.keys.shape[2] + key_states.shape[2]
+            self._keys[:, :, start:end] = key_states
+            self._values[:, :, start:end] = value_states
+            self._show(end)
+            return self.keys, self.values
+
+        def fix(self, place: Tensor) -> None:
+            """Show all of the room from now on, and put tokens where ``place`` (1,) says."""
+            if self.place is None:  # what a mask hides is multiplied by 0, and must not be NaN
+                for room in (self._keys, self._values):
+                    room[:, :, self.keys.shape[2] :] = 0
+            self.place = place
+            self._show(self._keys.shape[2])
+
+        def refill(self, layer: Any, index: Tensor) -> None:
+            """Take the rows of another layer at ``index``, as when this one was made."""
+            length = layer.keys.shape[2]
+            self._keys[:, :, :length] = layer.keys[index]
+            self._values[:, :, :length] = layer.values[index]
+
+        def batch_select_indices(self, indices: Tensor) -> None:
+            length = self.keys.shape[2]
+            self._keys, self._values = self._keys[indices], self._values[indices]
+            self._show(length)
+
+    return base, StaticLayer
+
+
+def _enlarged(values: Tensor, index: Tensor, room: int) -> Tensor:
+    """Return rows (N, H, L + room, D) that begin with those of (P, H, L, D) at ``index``."""
+    _, heads, length, size = values.shape
+    made = values.new_empty(len(index), heads, length + room, size)
+    made[:, :, :length] = values[index]
+    return made

@@ -14,9 +14,11 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from rlox_llm.layouts import packed, padded, shared_prefix, sharing_pays
-from rlox_llm.reach import limited_reach, text_config
 
 __all__ = ["CausalModel", "Scores"]
+
+UNLIMITED = ("full_attention", "attention", "moe", "sparse", "dense")
+"""Layers that see the whole row, and those that see a single token."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class CausalModel:
         of_transformers = str(getattr(generate, "__module__", "")).startswith("transformers.")
         self.generates = callable(generate) and not self.takes_cache and not of_transformers
         """Whether it has a ``generate`` of its own, not that of transformers."""
-        config: Any = text_config(module)
+        config: Any = _text_config(module)
         self.context: int | None = getattr(config, "max_position_embeddings", None)
         generation: Any = getattr(module, "generation_config", None)
         self.eos = _tuple(getattr(generation, "eos_token_id", None)) or _tuple(
@@ -95,7 +97,7 @@ class CausalModel:
                 f"layout='{layout}' needs a causal model of transformers, got "
                 f"{type(module).__name__}; leave it at 'auto'"
             )
-        self._reach = reach = limited_reach(module)
+        self._reach = reach = _limited_reach(module)
         if reach and layout not in ("auto", "padded") and not self.sees_all_of(self.context):
             raise ConfigError(
                 f"layout='{layout}' does not fit {type(module).__name__}, whose layers of the kind "
@@ -293,3 +295,52 @@ def _tuple(ids: Any) -> tuple[int, ...]:
     if ids is None:
         return ()
     return (int(ids),) if isinstance(ids, int) else tuple(int(i) for i in ids)
+
+
+@dataclass(frozen=True)
+class _Reach:
+    """How far back the layer of a model sees that sees least.
+
+    Behind padding in a cache such a layer sees other tokens than without it, so that rows longer
+    than the reach go through the model whole.
+    """
+
+    kind: str
+    """The kind of the layer, as transformers calls it."""
+    tokens: int
+    """Length of rows that the layer sees all of; 0 of layers with a state."""
+
+
+def _limited_reach(module: Any) -> _Reach | None:
+    """Return the shortest reach of a model's layers, ``None`` if all of them see whole rows.
+
+    Args:
+        module: a model; only those with a config of transformers have layers of limited reach.
+    """
+    config: Any = _text_config(module)
+    if not hasattr(config, "get_text_config"):
+        return None
+    window = getattr(config, "sliding_window", None)
+    if not getattr(config, "use_sliding_window", True):
+        window = None
+    windows = {
+        "sliding_attention": window,
+        "chunked_attention": getattr(config, "attention_chunk_size", None),
+        "local": getattr(config, "window_size", None),
+    }
+    kinds = list(getattr(config, "layer_types", None) or ())
+    if not kinds:
+        kinds = [kind for kind in ("sliding_attention", "chunked_attention") if windows[kind]]
+    if "local" in (getattr(config, "attention_layers", None) or ()):  # GPT-Neo
+        kinds.append("local")
+    if getattr(module, "_is_stateful", False):
+        kinds.append("recurrent state")
+    found = [_Reach(kind, windows.get(kind) or 0) for kind in kinds if kind not in UNLIMITED]
+    return min(found, key=lambda reach: reach.tokens, default=None)
+
+
+def _text_config(module: Any) -> Any:
+    """Return the config of a model's language part; one that is not of transformers as it is."""
+    config = getattr(module, "config", None)
+    find = getattr(config, "get_text_config", None)
+    return config if find is None else find(decoder=True)

@@ -64,8 +64,8 @@ def rlox_policy_losses() -> Iterable[LossSpec]:
         "vespo": "Smooth weight of the whole completion.",
     }
     options = {
-        "sapo": "rlox_llm.loss_options:SAPOOptions",
-        "vespo": "rlox_llm.loss_options:VESPOOptions",
+        "sapo": "rlox_llm.configs:SAPOOptions",
+        "vespo": "rlox_llm.configs:VESPOOptions",
     }
     for name, summary in summaries.items():
         yield LossSpec(name, summary, f"rlox_llm.losses.policy:{name}", options.get(name))
@@ -91,8 +91,8 @@ def rlox_preference_losses() -> Iterable[LossSpec]:
         "sigmoid_norm": "Logistic loss of the difference per token.",
     }
     options = {
-        "bco_pair": "rlox_llm.loss_options:BCOOptions",
-        "discopop": "rlox_llm.loss_options:DiscoPOPOptions",
+        "bco_pair": "rlox_llm.configs:BCOOptions",
+        "discopop": "rlox_llm.configs:DiscoPOPOptions",
     }
     for name, summary in summaries.items():
         yield LossSpec(

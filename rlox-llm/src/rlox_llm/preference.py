@@ -1,49 +1,221 @@
-"""The base of DPO and OnlineDPO: gradient steps on preference pairs."""
+"""Preference pairs of completions, and the base of DPO and OnlineDPO, which learn from them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar
 
+import torch
+from rlox.config.composition import selection
 from rlox.errors import ConfigError
+from rlox.reference.groups import DPOPair
 from rlox.registry.table import get_registry
 from rlox.training.hooks import Hooks
+from torch import Tensor
 
-from rlox_llm.configs import PreferenceConfig
 from rlox_llm.language import LanguageAlgorithm
-from rlox_llm.pairs import Pair, pairs_loss
+from rlox_llm.losses import PreferenceTerms, dpo_loss
+from rlox_llm.losses.pairwise import preference_loss
+from rlox_llm.models import CausalModel
+from rlox_llm.prompts import padded_completions, parse_rows, read_rows, require_columns, token_row
+from rlox_llm.tokens import Texts
 
-__all__ = ["PreferenceAlgorithm", "require_preference_options"]
+__all__ = [
+    "DPOMetrics",
+    "Pair",
+    "PreferenceAlgorithm",
+    "parse_pairs",
+    "zip_pairs",
+]
 
 
-def require_preference_options(config: PreferenceConfig) -> None:
-    """Refuse options that do not go together.
+@dataclass(frozen=True)
+class DPOMetrics:
+    """What one gradient step on preference pairs reports."""
+
+    loss: float
+    """The loss."""
+    chosen_reward: float
+    """Mean of β (log π - log π_ref) of the chosen completions."""
+    rejected_reward: float
+    """The same of the rejected completions."""
+    accuracy: float
+    """Share of pairs whose chosen completion has the higher reward."""
+    margin: float
+    """Mean difference of the two rewards."""
+    learning_rate: float
+    """Adam's step size."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A prompt with a chosen and a rejected completion, as token ids (L,) each."""
+
+    prompt: Tensor
+    chosen: Tensor
+    rejected: Tensor
+    ref_logps: tuple[float, float] | None = None
+    """Log-probabilities of the chosen and the rejected completion under the reference, if they were
+    computed before."""
+
+
+def parse_pairs(pairs: Any, device: torch.device, texts: Texts) -> list[Pair]:
+    """Return preference pairs.
+
+    Args:
+        pairs: :class:`rlox.DPOPair` objects; mappings with the keys ``prompt``, ``chosen`` and
+            ``rejected``, each token ids, a text or a chat; or a path or dataset of such mappings,
+            see :func:`rlox_llm.prompts.read_rows`.
+        device: where the token ids are to be.
+        texts: turns texts and chats into token ids.
 
     Raises:
-        ConfigError: they do not.
+        ConfigError: there is text and no tokenizer.
+        DatasetError: the file cannot be read, or a pair lacks a column.
+        TypeError: something else was passed.
+        ValueError: there is no pair, or one is empty.
     """
-    if config.loss_type == "exo_pair" and not config.label_smoothing:
-        raise ConfigError("loss_type='exo_pair' needs label_smoothing above 0; 1e-3 is common")
-    adds_up = get_registry().get("rlox_preference_losses", config.loss_type).spec.adds_up
-    if not adds_up and config.micro_batch_size is not None:
-        raise ConfigError(
-            f"loss_type='{config.loss_type}' compares the pairs of a batch and cannot be learnt in "
-            "parts; leave out micro_batch_size"
+    pairs = read_rows(pairs)
+    if not isinstance(pairs, Sequence):
+        raise TypeError(
+            f"pairs must be a list of rlox.DPOPair or the path of a JSONL file, got "
+            f"{type(pairs).__name__}"
         )
+    if not pairs:
+        raise ValueError("pairs must hold at least one pair, got none")
+    return [_parse(f"pairs[{i}]", pair, device, texts) for i, pair in enumerate(pairs)]
+
+
+def _parse(what: str, pair: Any, device: torch.device, texts: Texts) -> Pair:
+    if isinstance(pair, DPOPair):
+        parts = {
+            "prompt": pair.prompt_tokens,
+            "chosen": pair.chosen_tokens,
+            "rejected": pair.rejected_tokens,
+        }
+    elif isinstance(pair, Mapping):
+        require_columns(what, pair, ("prompt", "chosen", "rejected"))
+        prompt = pair["prompt"]
+        parts = {"prompt": texts.prompt(f"{what} prompt", prompt)} | {
+            name: texts.completion(f"{what} {name}", prompt, pair[name])
+            for name in ("chosen", "rejected")
+        }
+    else:
+        raise TypeError(
+            f"{what} must be a rlox.DPOPair or a mapping with prompt, chosen and rejected, "
+            f"got {type(pair).__name__}"
+        )
+    rows = {name: token_row(f"{what} {name}", ids, device) for name, ids in parts.items()}
+    return Pair(rows["prompt"], rows["chosen"], rows["rejected"])
+
+
+def zip_pairs(
+    prompt: Any, chosen: Any, rejected: Any, device: torch.device, eos: tuple[int, ...]
+) -> list[Pair]:
+    """Return the pairs of three batches of B rows each.
+
+    A completion ends with its first EOS; what follows it is filling.
+
+    Raises:
+        ValueError: the numbers of rows differ.
+    """
+    rows = [
+        parse_rows(name, value, device)
+        for name, value in (("prompt", prompt), ("chosen", chosen), ("rejected", rejected))
+    ]
+    if len({len(part) for part in rows}) != 1:
+        raise ValueError(
+            "prompt, chosen and rejected must have the same number of rows, got "
+            f"{', '.join(str(len(part)) for part in rows)}"
+        )
+    return [Pair(p, _ended(c, eos), _ended(r, eos)) for p, c, r in zip(*rows, strict=True)]
+
+
+def _ended(row: Tensor, eos: tuple[int, ...]) -> Tensor:
+    ends = torch.isin(row, torch.tensor(eos, dtype=torch.long, device=row.device)).nonzero()
+    return row[: int(ends[0]) + 1] if len(ends) else row
 
 
 class PreferenceAlgorithm(LanguageAlgorithm):
     """An algorithm whose gradient steps are on the loss of preference pairs."""
 
+    needs_reference: ClassVar[bool] = True
+    reference: CausalModel
+
+    def prepare(self, given: Mapping[str, Any]) -> None:
+        """Find the loss, and refuse options that do not go with it.
+
+        Raises:
+            ConfigError: there are some.
+        """
+        cfg = self.config
+        if cfg.loss_type == "exo_pair" and not cfg.label_smoothing:
+            raise ConfigError("loss_type='exo_pair' needs label_smoothing above 0; 1e-3 is common")
+        adds_up = get_registry().get("rlox_preference_losses", cfg.loss_type).spec.adds_up
+        if not adds_up and cfg.micro_batch_size is not None:
+            raise ConfigError(
+                f"loss_type='{cfg.loss_type}' compares the pairs of a batch and cannot be learnt "
+                "in parts; leave out micro_batch_size"
+            )
+        self._loss = preference_loss(cfg.loss_type, selection(cfg, "loss_type").options)
+        super().prepare(given)
+
+    def pairs_loss(self, pairs: Sequence[Pair]) -> tuple[Tensor, PreferenceTerms]:
+        """Return the loss of preference pairs and what it is made of."""
+        cfg = self.config
+        return dpo_loss(
+            **self.pairs_logps(pairs), loss_type=self._loss, beta=cfg.beta,
+            label_smoothing=cfg.label_smoothing,
+        )  # fmt: skip
+
+    def pairs_logps(self, pairs: Sequence[Pair]) -> dict[str, Any]:
+        """Return log-probabilities and lengths (B,) of completions, as ``dpo_loss`` takes them.
+
+        Chosen and rejected completions go through each model in one pass.
+        """
+        prompts, tokens, mask = _rows(pairs)
+        chosen, rejected = self.policy.logps(prompts, tokens, mask).sum(1).chunk(2)
+        known = [pair.ref_logps for pair in pairs]
+        if all(each is not None for each in known):
+            refs = torch.tensor(known, dtype=chosen.dtype, device=chosen.device).unbind(1)
+        else:
+            refs = self.reference_logps(pairs)
+        chosen_len, rejected_len = mask.sum(1).chunk(2)
+        return {
+            "policy_chosen": chosen, "policy_rejected": rejected, "ref_chosen": refs[0],
+            "ref_rejected": refs[1], "chosen_len": chosen_len, "rejected_len": rejected_len,
+        }  # fmt: skip
+
+    def reference_logps(self, pairs: Sequence[Pair]) -> tuple[Tensor, ...]:
+        """Return the log-probabilities (B,) of chosen and of rejected completions."""
+        with torch.no_grad(), self.reference.mode(training=False):
+            return self.reference.logps(*_rows(pairs)).sum(1).chunk(2)
+
+    def with_reference_logps(self, pairs: Sequence[Pair], at_once: int) -> list[Pair]:
+        """Return pairs that hold their log-probabilities under the reference.
+
+        Args:
+            pairs: of a dataset.
+            at_once: pairs of one forward pass.
+        """
+        found = []
+        for start in range(0, len(pairs), at_once):
+            part = pairs[start : start + at_once]
+            logps = torch.stack(self.reference_logps(part), 1).tolist()
+            found += [
+                replace(pair, ref_logps=tuple(row)) for pair, row in zip(part, logps, strict=True)
+            ]
+        return found
+
     def learn_pairs(self, hooks: Hooks, pairs: Sequence[Pair]) -> dict[str, float]:
         """Take one gradient step on pairs; return the loss and its terms."""
-        assert self.reference is not None
         optimizer = self.optimizers["model"]
         sums = {"learning_rate": self.learning_rate}
         with self.learning():
             for part in self.chunks(len(pairs)):
                 share = len(pairs[part]) / len(pairs)
-                loss, terms = pairs_loss(self.policy, self.reference, pairs[part], self.config)
+                loss, terms = self.pairs_loss(pairs[part])
                 optimizer.backward(loss * share)
                 for name, value in {"loss": loss.detach(), **asdict(terms)}.items():
                     sums[name] = sums.get(name, 0.0) + share * float(value)
@@ -51,3 +223,9 @@ class PreferenceAlgorithm(LanguageAlgorithm):
         n_tokens = sum(len(pair.chosen) + len(pair.rejected) for pair in pairs)
         self.count(hooks, len(pairs), 2 * len(pairs), n_tokens)
         return sums
+
+
+def _rows(pairs: Sequence[Pair]) -> tuple[list[Tensor], Tensor, Tensor]:
+    """Return prompts, tokens (2 B, T) and mask, all chosen completions first."""
+    completions = [pair.chosen for pair in pairs] + [pair.rejected for pair in pairs]
+    return [pair.prompt for pair in pairs] * 2, *padded_completions(completions)

@@ -1,17 +1,19 @@
-"""Prompts as rows of token ids, and their order in training."""
+"""Rows of datasets, from files too; prompts as token ids, and their order in training."""
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from rlox.errors import CheckpointError, DatasetError
+from rlox.errors import CheckpointError, DatasetError, import_extra
 from torch import Tensor
 
-from rlox_llm.files import read_rows
 from rlox_llm.models import CausalModel
 from rlox_llm.tokens import Texts, is_chat
 
@@ -19,12 +21,16 @@ __all__ = [
     "Prompt",
     "RowOrder",
     "fitting_prompts",
+    "padded_completions",
     "parse_prompts",
     "parse_rows",
+    "read_rows",
     "require_columns",
     "require_fit",
     "token_row",
 ]
+
+LINES = (".jsonl", ".json", ".ndjson")
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +49,7 @@ def parse_prompts(rows: Any, device: torch.device, texts: Texts) -> list[Prompt]
     Args:
         rows: what :func:`parse_rows` takes; texts or chats; mappings with a ``prompt``, which is
             one of these, and further columns; a path or dataset of such mappings, see
-            :func:`rlox_llm.files.read_rows`.
+            :func:`read_rows`.
         device: where the token ids are to be.
         texts: turns texts and chats into token ids.
 
@@ -194,6 +200,72 @@ def token_row(what: str, row: Any, device: torch.device) -> Tensor:
     if int(array.min()) < 0:
         raise ValueError(f"{what} must hold ids from 0 on, got {int(array.min())}")
     return array.to(device, torch.long)
+
+
+def padded_completions(rows: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Return rows of token ids filled up on the right (N, T), and the mask of the tokens."""
+    tokens = torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True)
+    lengths = torch.tensor([len(row) for row in rows], device=tokens.device)
+    return tokens, torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
+
+
+def read_rows(rows: Any) -> Any:
+    """Return the rows of a file or of a dataset as a list of mappings; other rows as they are.
+
+    Args:
+        rows: the path of a JSONL file (``.jsonl``, ``.json``), of a Parquet file (``.parquet``) or
+            of a folder that ``datasets`` saved; a ``datasets.Dataset``; or anything else.
+
+    Raises:
+        DatasetError: there is no such file, or it cannot be read.
+        MissingDependencyError: reading it takes ``datasets``, which is not installed.
+    """
+    if isinstance(rows, (str, Path)):
+        return _read(Path(rows))
+    if hasattr(rows, "column_names") and not isinstance(rows, (Mapping, Sequence)):
+        return list(rows)
+    return rows
+
+
+def _read(path: Path) -> list[Any]:
+    if not path.exists():
+        raise DatasetError(
+            f"dataset '{path}' does not exist; expected the path of a JSONL or Parquet file; a "
+            "single text goes into a list"
+        )
+    try:
+        read = _lines if path.is_file() and path.suffix in LINES else _with_datasets
+        found = read(path)
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"'{path}' is no JSONL or Parquet file: {error}") from None
+    for i, row in enumerate(found):
+        if not isinstance(row, Mapping):
+            raise DatasetError(
+                f"row {i} of '{path}' is {type(row).__name__}, expected a JSON object in each line"
+            )
+    return found
+
+
+def _lines(path: Path) -> list[Any]:
+    """Return what the lines hold; str.splitlines() would split at characters of texts, too."""
+    found = []
+    for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), 1):
+        if line.strip():
+            try:
+                found.append(json.loads(line))
+            except ValueError as error:
+                raise ValueError(f"line {number}: {error}") from None
+    return found
+
+
+def _with_datasets(path: Path) -> list[Any]:
+    datasets = import_extra("datasets", f"the dataset '{path}'", "hf")
+    if path.is_dir():
+        return list(datasets.load_from_disk(str(path)))
+    if path.suffix != ".parquet":
+        raise ValueError(f"its name ends in '{path.suffix}', not in .jsonl or .parquet")
+    with tempfile.TemporaryDirectory() as cache:
+        return list(datasets.Dataset.from_parquet(str(path), cache_dir=cache, keep_in_memory=True))
 
 
 class RowOrder:

@@ -12,7 +12,7 @@ import torch
 from rlox.errors import ConfigError, suggest
 from torch import Tensor, nn
 
-from rlox_llm.sampling import Completions
+from rlox_llm.generation import Completions
 from rlox_llm.tokens import Texts
 
 __all__ = ["ClassifierReward", "RewardFunctions", "preferences"]

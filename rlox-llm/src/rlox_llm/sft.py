@@ -7,32 +7,31 @@ algorithms (Ouyang et al. 2022, "Training language models to follow instructions
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import torch
-from rlox.callbacks import Callback
-from rlox.config.model import UNSET, Config, Unset, resolve_config
-from rlox.config.schedules import ScheduleOption
-from rlox.evaluation import MAX_STEPS, EvaluationResult
-from rlox.logging import LoggerCallback
+from rlox.evaluation import EvaluationResult
 from rlox.nn import torch_threads
 from rlox.training.hooks import Hooks, StopTraining
 from torch import Tensor
 
-from rlox_llm.building import ModuleOrFolder
 from rlox_llm.configs import SFTConfig
-from rlox_llm.files import read_rows
 from rlox_llm.language import LanguageAlgorithm
 from rlox_llm.models import Scores
-from rlox_llm.prompts import require_columns, require_fit, token_row
+from rlox_llm.prompts import (
+    padded_completions,
+    read_rows,
+    require_columns,
+    require_fit,
+    token_row,
+)
 
 if TYPE_CHECKING:
-    from rlox_llm.option_types import SFTOptions, Unpack
+    from rlox_llm.option_types import SFTArguments, Unpack
 
 __all__ = ["SFT", "Example", "SFTMetrics"]
 
@@ -62,44 +61,18 @@ class SFT(LanguageAlgorithm):
     """Supervised fine-tuning of a language model.
 
     Args:
-        model: the model to train, see :class:`rlox_llm.language.LanguageAlgorithm`.
-        learning_rate: Adam's step size.
-        callbacks: hooks into training.
-        logger: receives the metrics of every gradient step.
         dataset: rows that ``train(n)`` takes: mappings with a ``prompt`` and a ``completion``, each
             token ids, a text or a chat; or the path of a JSONL or Parquet file of them.
-        tokenizer: one of transformers, for texts and chats; ``None`` takes that of the model's
-            folder.
-        schedules: callables ``gradient_steps -> value`` for ``learning_rate``, not saved.
-        config: an :class:`SFTConfig`, a mapping, or the path of a YAML or JSON file.
-        config_kwargs: options of :class:`SFTConfig`, which win over ``config``.
-
-    Raises:
-        ConfigError: an option is unknown or out of range.
     """
 
-    name: ClassVar[str] = "sft"
-    config_class: ClassVar[type[Config]] = SFTConfig
+    name = "sft"
+    config_class = SFTConfig
     config: SFTConfig
+    takes = ()
+    arguments = ("model", "learning_rate", "callbacks", "logger")
+    if TYPE_CHECKING:
 
-    def __init__(
-        self,
-        model: ModuleOrFolder,
-        learning_rate: ScheduleOption | Unset = UNSET,
-        callbacks: Iterable[Callback] | Callback | None = None,
-        logger: LoggerCallback | None = None,
-        *,
-        dataset: Any = None,
-        tokenizer: Any = None,
-        schedules: Mapping[str, Callable[[int], float]] | None = None,
-        config: SFTConfig | Mapping[str, Any] | str | Path | None = None,
-        **config_kwargs: Unpack[SFTOptions],
-    ) -> None:
-        cfg = resolve_config(SFTConfig, config, learning_rate=learning_rate, **config_kwargs)
-        super().__init__(
-            model, None, dataset, config=cfg, callbacks=callbacks, logger=logger,
-            tokenizer=tokenizer, schedules=schedules,
-        )  # fmt: skip
+        def __init__(self, *given: Any, **options: Unpack[SFTArguments]) -> None: ...
 
     @property
     def rows_at_once(self) -> int:
@@ -161,24 +134,12 @@ class SFT(LanguageAlgorithm):
         return SFTMetrics(loss, right / n_tokens, learning_rate)
 
     def _score(self, rows: Sequence[Example]) -> Scores:
-        answers = [row.completion for row in rows]
-        lengths = torch.tensor([len(row) for row in answers], device=self.policy.device)
-        tokens = torch.nn.utils.rnn.pad_sequence(answers, batch_first=True)
-        mask = torch.arange(tokens.shape[1], device=self.policy.device) < lengths[:, None]
+        tokens, mask = padded_completions([row.completion for row in rows])
         return self.policy.score([row.prompt for row in rows], tokens, mask, likeliest=True)
 
     @torch.no_grad()
-    def run_episodes(
-        self,
-        env: Any = None,
-        *,
-        n_episodes: int | None = 10,
-        deterministic: bool = True,
-        seed: int | None = None,
-        max_steps: int = MAX_STEPS,
-    ) -> EvaluationResult:
+    def judge(self, rows: Any, deterministic: bool, seed: int | None) -> EvaluationResult:
         """Return the mean log-likelihood of a token of each completion, in nats."""
-        rows = self.evaluated_rows(env, n_episodes)
         with self.policy.mode(training=False):
             found = [float(self._score([row]).logps.mean()) for row in rows]
         return EvaluationResult(np.array(found), np.array([len(row.completion) for row in rows]))

@@ -13,9 +13,8 @@ from typing import Any
 from rlox.errors import BackendError, ConfigError, MissingDependencyError
 from torch import Tensor
 
-from rlox_llm.generation import Rollouts
-from rlox_llm.huggingface import is_adapted
-from rlox_llm.sampling import Sampling
+from rlox_llm.building import is_adapted
+from rlox_llm.generation import Rollouts, Sampling
 
 __all__ = ["VLLMGenerator", "VLLMServerGenerator"]
 

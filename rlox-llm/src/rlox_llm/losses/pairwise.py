@@ -1,7 +1,8 @@
-"""Losses of preference pairs that are registered by name.
+"""Losses of preference pairs: those that are registered by name, and their mean.
 
 Each returns one number per pair; c and r are the log-ratios log π - log π_ref of the chosen and of
-the rejected completion, d = c - r, L their lengths, and ε is the ``label_smoothing``. Sources:
+the rejected completion, d = c - r, L their lengths, and ε is the ``label_smoothing``. A plugin adds
+losses by the hook ``rlox_preference_losses``. Sources:
 Rafailov et al. 2023 (sigmoid), Zhao et al. 2023 (hinge), Azar et al. 2023 (ipo), Ray Chowdhury et
 al. 2024 (robust), Mitchell 2023 (cdpo), Wu et al. 2024 (sppo_hard), Chen et al. 2024 (nca_pair),
 Jung et al. 2024 (bco_pair), D'Oosterlinck et al. 2024 (apo), Ji et al. 2024 (exo_pair), Melnyk et
@@ -12,26 +13,33 @@ al. 2024 (aot), Lu et al. 2024 (discopop), Meng et al. 2024 (lengths); the numbe
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from rlox_llm.loss_options import BCOOptions, DiscoPOPOptions
-from rlox_llm.losses.batches import PreferenceBatch
+from rlox_llm.configs import BCOOptions, DiscoPOPOptions
+from rlox_llm.losses.registered import registered_loss, require_shapes
 
 __all__ = [
     "DPO_LOSSES",
+    "PreferenceBatch",
+    "PreferenceTerms",
     "aot",
     "apo_down",
     "apo_zero",
     "bco_pair",
     "cdpo",
     "discopop",
+    "dpo_loss",
     "exo_pair",
     "hinge",
     "ipo",
     "nca_pair",
+    "preference_loss",
     "robust",
     "sigmoid",
     "sigmoid_norm",
@@ -43,6 +51,57 @@ DPO_LOSSES = (
     "apo_down", "exo_pair", "aot", "discopop", "sigmoid_norm",
 )  # fmt: skip
 """Names of the losses in this module, each that of its function; plugins register others."""
+
+
+@dataclass(frozen=True)
+class PreferenceBatch:
+    """What a loss of the hook ``rlox_preference_losses`` gets: B pairs of completions.
+
+    It returns one number per pair, (B,).
+    """
+
+    policy_chosen: Tensor
+    """(B,) log-probabilities of the chosen completions under the policy, with gradient, in nats."""
+    policy_rejected: Tensor
+    """(B,) the same of the rejected ones."""
+    ref_chosen: Tensor
+    """(B,) the same of the chosen ones under the reference."""
+    ref_rejected: Tensor
+    """(B,) the same of the rejected ones under the reference."""
+    beta: float
+    """β, how strongly the policy is held to the reference."""
+    label_smoothing: float
+    """ε, the probability that a label is wrong."""
+    lengths: tuple[Tensor, Tensor] | None = None
+    """Tokens (B,) of the chosen and of the rejected completions; training always has them."""
+
+    @property
+    def chosen(self) -> Tensor:
+        """Log-ratios c = log π - log π_ref (B,) of the chosen completions."""
+        return self.policy_chosen - self.ref_chosen
+
+    @property
+    def rejected(self) -> Tensor:
+        """Log-ratios r (B,) of the rejected completions."""
+        return self.policy_rejected - self.ref_rejected
+
+    @property
+    def logits(self) -> Tensor:
+        """β (c - r), (B,)."""
+        return self.beta * (self.chosen - self.rejected)
+
+    @property
+    def difference_per_token(self) -> Tensor:
+        """Return c / L_c - r / L_r, (B,), L being the lengths.
+
+        Raises:
+            ValueError: the lengths are not known.
+        """
+        if self.lengths is None:
+            raise ValueError("this loss_type needs chosen_len and rejected_len")
+        chosen_len, rejected_len = (length.to(self.ref_chosen).clamp(min=1.0)
+                                    for length in self.lengths)  # fmt: skip
+        return self.chosen / chosen_len - self.rejected / rejected_len
 
 
 def _smoothed(logits: Tensor, eps: float) -> Tensor:
@@ -135,3 +194,105 @@ def discopop(batch: PreferenceBatch, *, options: DiscoPOPOptions) -> Tensor:
 def sigmoid_norm(batch: PreferenceBatch) -> Tensor:
     """Return -log σ(β (c / L_c - r / L_r))."""
     return -logsigmoid(batch.beta * batch.difference_per_token)
+
+
+def preference_loss(name: str, options: Any = None) -> Callable[[PreferenceBatch], Tensor]:
+    """Return the registered loss of a name, which refuses to return what it must not.
+
+    Args:
+        name: that of a function of this module, or of a plugin.
+        options: the loss's own options, such as :class:`rlox_llm.configs.DiscoPOPOptions`; ``None``
+            takes their defaults.
+
+    Raises:
+        ValueError: no loss of that name is registered.
+        PluginError: it is broken.
+    """
+    function = registered_loss("rlox_preference_losses", name, options)
+
+    def loss(batch: PreferenceBatch) -> Tensor:
+        losses, shape = function(batch), batch.policy_chosen.shape
+        if not isinstance(losses, Tensor) or losses.shape != shape:
+            found = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
+            raise ValueError(
+                f"loss_type '{name}' must return one number per pair, {tuple(shape)}, got {found}"
+            )
+        return losses
+
+    return loss
+
+
+@dataclass(frozen=True)
+class PreferenceTerms:
+    """What a loss of preference pairs is made of, as detached scalars."""
+
+    chosen_reward: Tensor
+    """Mean of β (log π - log π_ref) of the chosen completions."""
+    rejected_reward: Tensor
+    """The same of the rejected completions."""
+    accuracy: Tensor
+    """Share of pairs whose chosen completion has the higher reward."""
+    margin: Tensor
+    """Mean difference of the rewards."""
+
+
+def dpo_loss(
+    policy_chosen: Tensor,
+    policy_rejected: Tensor,
+    ref_chosen: Tensor,
+    ref_rejected: Tensor,
+    *,
+    chosen_len: Tensor | None = None,
+    rejected_len: Tensor | None = None,
+    loss_type: str | Callable[[PreferenceBatch], Tensor] = "sigmoid",
+    beta: float = 0.1,
+    label_smoothing: float = 0.0,
+    options: Any = None,
+) -> tuple[Tensor, PreferenceTerms]:
+    """Return the mean loss of preference pairs and what it is made of.
+
+    Args:
+        policy_chosen: (B,) log-probabilities of the chosen completions under the policy, summed
+            over their tokens, in nats, with gradient.
+        policy_rejected: (B,) the same of the rejected completions.
+        ref_chosen: (B,) the same of the chosen completions under the reference.
+        ref_rejected: (B,) the same of the rejected completions under the reference.
+        chosen_len: (B,) tokens of the chosen completions, for ipo and sigmoid_norm.
+        rejected_len: (B,) tokens of the rejected completions.
+        loss_type: a name of :mod:`rlox_llm.losses.pairwise` or of a plugin, or what
+            :func:`preference_loss` returned.
+        beta: β, how strongly the policy is held to the reference.
+        label_smoothing: ε, the probability that a label is wrong, below 0.5; exo_pair needs it.
+        options: the loss's own options, such as :class:`rlox_llm.configs.DiscoPOPOptions`; ``None``
+            takes their defaults.
+
+    Returns:
+        The scalar loss and its :class:`PreferenceTerms`.
+
+    Raises:
+        ValueError: the name is unknown, shapes differ, a number is out of its range, or lengths
+            that the loss needs are missing.
+    """
+    if policy_chosen.dim() != 1:
+        raise ValueError(f"policy_chosen must have shape (B,), got {tuple(policy_chosen.shape)}")
+    named = {"policy_rejected": policy_rejected, "ref_chosen": ref_chosen,
+             "ref_rejected": ref_rejected, "chosen_len": chosen_len,
+             "rejected_len": rejected_len}  # fmt: skip
+    require_shapes(tuple(policy_chosen.shape), named)
+    if not beta > 0:
+        raise ValueError(f"beta must be positive, got {beta}")
+    if not 0 <= label_smoothing < 0.5:
+        raise ValueError(f"label_smoothing must lie in [0, 0.5), got {label_smoothing}")
+    batch = PreferenceBatch(
+        policy_chosen, policy_rejected, ref_chosen, ref_rejected, beta, label_smoothing,
+        None if chosen_len is None or rejected_len is None else (chosen_len, rejected_len),
+    )  # fmt: skip
+    loss_of = preference_loss(loss_type, options) if isinstance(loss_type, str) else loss_type
+    losses = loss_of(batch)
+    chosen, rejected = (beta * batch.chosen).detach(), (beta * batch.rejected).detach()
+    return losses.mean(), PreferenceTerms(
+        chosen_reward=chosen.mean(),
+        rejected_reward=rejected.mean(),
+        accuracy=(chosen > rejected).to(chosen.dtype).mean(),
+        margin=(chosen - rejected).mean(),
+    )
