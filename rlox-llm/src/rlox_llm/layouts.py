@@ -13,18 +13,16 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import rlox
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-if TYPE_CHECKING:
-    from rlox_llm.models import CausalModel
-
 __all__ = [
+    "Forwards",
     "fixed_layers",
     "packed",
     "padded",
@@ -37,7 +35,25 @@ SHORTER = 3
 """How many times as few tokens two passes must have, for a GPU to take less time for them."""
 
 
-def padded(model: CausalModel, prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor) -> Tensor:
+class Forwards(Protocol):
+    """What a forward pass needs of a :class:`rlox_llm.models.CausalModel`."""
+
+    module: nn.Module
+    bf16: bool
+    takes_cache: bool
+    keeps_logits: bool
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None, **options: Any) -> Any:
+        """Return what the module returns."""
+
+    def logits_of(self, output: Any, ids: Tensor, kept: int | None = None) -> Tensor:
+        """Return the logits of an output."""
+
+    def last_logits(self, output: Any, ids: Tensor, kept: int) -> Tensor:
+        """Return those of the last places."""
+
+
+def padded(model: Forwards, prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor) -> Tensor:
     """Return the logits by one row for each completion."""
     ids, rows_mask, starts = _join(prompts, tokens, mask)
     options: dict[str, Any] = {"use_cache": False} if model.takes_cache else {}
@@ -52,7 +68,7 @@ def padded(model: CausalModel, prompts: Sequence[Tensor], tokens: Tensor, mask: 
 
 
 def prefill(
-    model: CausalModel,
+    model: Forwards,
     prompts: Sequence[Tensor],
     index: Tensor,
     room: int | None = None,
@@ -98,7 +114,7 @@ def prefill(
 
 
 def shared_prefix(
-    model: CausalModel, prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor
+    model: Forwards, prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor
 ) -> Tensor:
     """Return the logits by one pass over the prompts and one over the completions.
 
@@ -135,7 +151,7 @@ def sharing_pays(prompts: Sequence[Tensor], tokens: Tensor) -> bool:
     return whole >= SHORTER * (sum(unique.values()) + tokens.numel())
 
 
-def packed(model: CausalModel, prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor) -> Tensor:
+def packed(model: Forwards, prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor) -> Tensor:
     """Return the logits by rows that hold several completions with their prompts."""
     device = tokens.device
     rows = [torch.cat([p, t[m]]) for p, t, m in zip(prompts, tokens, mask, strict=True)]
