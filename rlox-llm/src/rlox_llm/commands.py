@@ -92,8 +92,9 @@ def generate_command(
     ] = None,
 ) -> None:
     """Print a completion of each prompt, or the best of several by a reward function."""
+    from rlox_llm.best_of_n import BestOfN
     from rlox_llm.building import load_model, load_tokenizer
-    from rlox_llm.prompts import read_rows
+    from rlox_llm.prompts import parse_prompts, read_rows
     from rlox_llm.state import restore_model
 
     if best_of > 1 and reward is None:
@@ -108,27 +109,19 @@ def generate_command(
         checkpoint = find_checkpoint(model)
         source = _model_of(checkpoint, base_model)
         module = restore_model(checkpoint, source)
-    _complete(
-        module, load_tokenizer(source), rows, best_of, reward,
-        max_new_tokens=max_new_tokens, temperature=temperature, top_p=top_p, seed=seed,
+    tokenizer = load_tokenizer(source)
+    found = load_parts({"reward_fn": reward})["reward_fn"] if reward else _no_reward
+    sampler = BestOfN(
+        module, found, best_of, tokenizer=tokenizer, max_new_tokens=max_new_tokens,
+        temperature=temperature, top_p=top_p, seed=seed,
     )  # fmt: skip
-
-
-def _complete(
-    module: Any, tokenizer: Any, rows: list[Any], best_of: int, reward: str | None, **options: Any
-) -> None:
-    from rlox_llm.best_of_n import BestOfN
-    from rlox_llm.prompts import parse_prompts
-
-    def no_reward(completions: Any, prompts: Any) -> list[float]:
-        return [0.0] * len(completions)
-
-    found = no_reward if reward is None else load_parts({"reward_fn": reward})["reward_fn"]
-    sampler = BestOfN(module, found, best_of, tokenizer=tokenizer, **options)
     done = sampler.best(parse_prompts(rows, sampler.policy.device, sampler.texts))
-    for tokens, mask in zip(done.tokens, done.mask, strict=True):
-        ids = tokens[mask].tolist()
-        typer.echo(sampler.texts.text(ids) if tokenizer is not None else " ".join(map(str, ids)))
+    for completion in done.table(sampler.texts, {})["completion"]:
+        typer.echo(completion)
+
+
+def _no_reward(completions: Any, prompts: Any) -> list[float]:
+    return [0.0] * len(completions)
 
 
 def _model_of(checkpoint: Path, given: str | None) -> str:

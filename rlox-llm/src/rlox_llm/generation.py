@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from rlox.errors import ConfigError, DatasetError
+from rlox.errors import DatasetError
 from torch import Tensor
 
-from rlox_llm.configs import GRPOConfig, LanguageConfig, SamplingConfig
+from rlox_llm.configs import LanguageConfig, SamplingConfig
 from rlox_llm.models import CausalModel
 from rlox_llm.tokens import Texts
 
@@ -21,7 +21,6 @@ __all__ = [
     "Rollouts",
     "Sampling",
     "complete",
-    "require_engine_options",
     "warn_of_copies",
     "warn_of_truncation",
 ]
@@ -257,23 +256,6 @@ def complete(
         logps = logps.to(model.device).masked_fill(~mask, 0.0)
     rows = [prompt for prompt in prompts for _ in range(n)]
     return Completions(rows, tokens, mask, logps, ended.to(model.device), params, version)
-
-
-def require_engine_options(config: GRPOConfig) -> None:
-    """Refuse options that do not go with completions sampled outside this process.
-
-    Raises:
-        ConfigError: they do not.
-    """
-    if config.top_k or config.top_p < 1 or config.min_p:
-        raise ConfigError(
-            "an engine's log-probabilities are those of the tokens that top_k, top_p and min_p "
-            "leave, and no ratio to the model's can be taken; leave them out"
-        )
-    if config.loss_type == "vespo":
-        raise ConfigError(
-            "loss_type='vespo' has no weights for completions of an engine; take 'dapo'"
-        )
 
 
 def _require_room(model: CausalModel, prompts: Sequence[Tensor], sampling: Sampling) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -90,98 +91,111 @@ class RloxGenerator(_InProcess):
     @torch.no_grad()
     def generate(self, prompts: Sequence[Sequence[int]], n: int, params: Sampling) -> Rollouts:
         """Sample ``n`` completions of each prompt, dropout off."""
+        device, t = self.model.device, params.max_new_tokens
+        rows = [torch.tensor(list(prompt), device=device) for prompt in prompts]
+        total = len(rows) * n
         uniform = torch.Generator().manual_seed(params.seed)
-        rows = [torch.tensor(list(prompt), device=self.model.device) for prompt in prompts]
-        shape = (len(rows) * n, params.max_new_tokens)
-        draws = torch.rand(params.max_new_tokens, shape[0], 1, generator=uniform,
-                           dtype=torch.float64).to(self.model.device)  # fmt: skip
-        tokens = torch.zeros(shape, dtype=torch.long, device=self.model.device)
-        logps = torch.zeros(shape, device=self.model.device)
+        draws = torch.rand(t, total, 1, generator=uniform, dtype=torch.float64).to(device)
+        made = _Sampled(
+            params, draws, torch.zeros(total, t, dtype=torch.long, device=device),
+            torch.zeros(total, t, device=device), torch.full((total,), t, device=device),
+        )  # fmt: skip
+        lengths = None
         with self.model.mode(training=False):
-            longest = max(len(row) for row in rows) + params.max_new_tokens
-            lengths = None
-            if self.model.decodes_with_cache(longest):
-                if self.graphs is not None:
-                    lengths = self.graphs.decode(rows, n, params, draws, tokens, logps)
-                if lengths is None:
-                    lengths = _decode(self.model, rows, n, params, draws, tokens, logps)
+            if not self.model.decodes_with_cache(max(len(row) for row in rows) + t):
+                _decode_whole_rows(self.model, rows, n, made)
             else:
-                lengths = _decode_whole_rows(self.model, rows, n, params, draws, tokens, logps)
-        return self._rollouts(tokens, lengths, logps, params)
+                if self.graphs is not None:
+                    lengths = self.graphs.decode(rows, n, params, draws, made.tokens, made.logps)
+                if lengths is None:
+                    _decode(self.model, rows, n, made)
+        lengths = made.lengths if lengths is None else lengths
+        return self._rollouts(made.tokens, lengths, made.logps, params)
 
 
-def _decode(
-    model: CausalModel,
-    prompts: Sequence[Tensor],
-    n: int,
-    params: Sampling,
-    draws: Tensor,
-    tokens: Tensor,
-    logps: Tensor,
-) -> Tensor:
-    """Fill completions in, token by token with keys and values kept; return their lengths."""
-    device = tokens.device
+@dataclass(frozen=True)
+class _Sampled:
+    """N completions of up to T tokens, filled in token by token."""
+
+    params: Sampling
+    draws: Tensor
+    """(T, N, 1) uniform numbers."""
+    tokens: Tensor
+    """(N, T)"""
+    logps: Tensor
+    """(N, T)"""
+    lengths: Tensor
+    """(N,)"""
+
+    def take(self, step: int, alive: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Sample a token of each completion that goes on.
+
+        Args:
+            step: how many each has.
+            alive: (B,) the places of these completions.
+            logits: (B, V)
+
+        Returns:
+            The tokens (B,), and which of the B completions go on still.
+        """
+        scaled = logits / self.params.temperature
+        last = self.params.draw(scaled, self.draws[step][alive])
+        self.tokens[alive, step] = last
+        chosen = scaled.gather(1, last[:, None])[:, 0] - scaled.logsumexp(1)
+        self.logps[alive, step] = chosen.to(self.logps)
+        ended = torch.isin(last, _ids(self.params.eos, last.device))
+        kept = (~ended).nonzero()[:, 0]
+        if len(kept) < len(alive):
+            self.lengths[alive[ended]] = step + 1
+        return last, kept
+
+
+def _decode(model: CausalModel, prompts: Sequence[Tensor], n: int, made: _Sampled) -> None:
+    """Fill completions in, token by token with keys and values kept."""
+    device, steps = made.tokens.device, made.tokens.shape[1]
     index = torch.arange(len(prompts), device=device).repeat_interleave(n)
-    cache, seen, starts = prefill(model, prompts, index, tokens.shape[1])
+    cache, seen, starts = prefill(model, prompts, index, steps)
     last = torch.stack([prompt[-1] for prompt in prompts])[index]
     alive = torch.arange(len(index), device=device)
-    lengths = torch.full((len(index),), tokens.shape[1], device=device)
-    eos = _ids(params.eos, device)
-    for step in range(tokens.shape[1]):
+    for step in range(steps):
         seen = torch.cat([seen, seen.new_ones(len(seen), 1)], 1)
         options: dict[str, Any] = {} if cache is None else {"past_key_values": cache}
         output = model.forward(
             last[:, None], seen, use_cache=True, position_ids=(starts + step)[:, None], **options
         )
         cache = output.past_key_values
-        scaled = model.logits_of(output, last[:, None])[:, -1] / params.temperature
-        last = params.draw(scaled, draws[step][alive])
-        tokens[alive, step] = last
-        logps[alive, step] = (scaled.gather(1, last[:, None])[:, 0] - scaled.logsumexp(1)).to(logps)
-        kept = (~torch.isin(last, eos)).nonzero()[:, 0]
+        last, kept = made.take(step, alive, model.logits_of(output, last[:, None])[:, -1])
+        if not len(kept):
+            break
         if len(kept) < len(alive):
-            lengths[alive[torch.isin(last, eos)]] = step + 1
-            if not len(kept):
-                break
             alive, last, seen, starts = alive[kept], last[kept], seen[kept], starts[kept]
             cache.batch_select_indices(kept)
-    return lengths
 
 
 def _decode_whole_rows(
-    model: CausalModel,
-    prompts: Sequence[Tensor],
-    n: int,
-    params: Sampling,
-    draws: Tensor,
-    tokens: Tensor,
-    logps: Tensor,
-) -> Tensor:
-    """Fill completions in, with a pass over whole rows at each token; return their lengths."""
-    lengths = torch.full((len(tokens),), tokens.shape[1], device=tokens.device)
-    by_length: dict[int, list[int]] = {}
-    for i, prompt in enumerate(prompts):
-        by_length.setdefault(len(prompt), []).extend(range(i * n, i * n + n))
-    eos = _ids(params.eos, tokens.device)
+    model: CausalModel, prompts: Sequence[Tensor], n: int, made: _Sampled
+) -> None:
+    """Fill completions in, with a pass over whole rows at each token."""
     options: dict[str, Any] = {"use_cache": False} if model.takes_cache else {}
     if model.keeps_logits:
         options["logits_to_keep"] = 1
-    for places in by_length.values():
-        alive = torch.tensor(places, device=tokens.device)
-        rows = torch.stack([prompts[place // n] for place in places])
-        for step in range(tokens.shape[1]):
+    for indices in _by_length(prompts):
+        alive = torch.tensor([i * n + k for i in indices for k in range(n)]).to(made.tokens.device)
+        rows = torch.stack([prompts[i] for i in indices for _ in range(n)])
+        for step in range(made.tokens.shape[1]):
             output = model.forward(rows, torch.ones_like(rows), **options)
-            scaled = model.last_logits(output, rows, 1)[:, -1] / params.temperature
-            last = params.draw(scaled, draws[step][alive])
-            tokens[alive, step] = last
-            chosen = scaled.gather(1, last[:, None])[:, 0] - scaled.logsumexp(1)
-            logps[alive, step] = chosen.to(logps)
-            lengths[alive[torch.isin(last, eos)]] = step + 1
-            kept = (~torch.isin(last, eos)).nonzero()[:, 0]
+            last, kept = made.take(step, alive, model.last_logits(output, rows, 1)[:, -1])
             if not len(kept):
                 break
             rows, alive = torch.cat([rows, last[:, None]], 1)[kept], alive[kept]
-    return lengths
+
+
+def _by_length(prompts: Sequence[Sized]) -> list[list[int]]:
+    """Return the places of prompts, those of one length together."""
+    found: dict[int, list[int]] = {}
+    for i, prompt in enumerate(prompts):
+        found.setdefault(len(prompt), []).append(i)
+    return list(found.values())
 
 
 class ModelGenerator(_InProcess):
@@ -201,11 +215,8 @@ class ModelGenerator(_InProcess):
         tokens = torch.zeros(len(prompts) * n, params.max_new_tokens, dtype=torch.long,
                              device=device)  # fmt: skip
         lengths = torch.zeros(len(tokens), dtype=torch.long, device=device)
-        by_length: dict[int, list[int]] = {}
-        for i, prompt in enumerate(prompts):
-            by_length.setdefault(len(prompt), []).append(i)
         with self.model.mode(training=False), _seeded(params.seed):
-            for indices in by_length.values():
+            for indices in _by_length(prompts):
                 ids = torch.tensor([list(prompts[i]) for i in indices], device=device)
                 new = self._own(ids.repeat_interleave(n, 0), params)
                 places = torch.tensor([i * n + k for i in indices for k in range(n)])

@@ -25,6 +25,7 @@ import numpy.typing as npt
 import rlox
 import torch
 from rlox.config.composition import selection
+from rlox.errors import ConfigError
 from rlox.evaluation import EvaluationResult
 from rlox.nn import torch_threads
 from rlox.training.hooks import Hooks, StopTraining
@@ -33,13 +34,12 @@ from torch import Tensor
 from rlox_llm.configs import GRPOConfig
 from rlox_llm.generation import (
     Completions,
-    require_engine_options,
     warn_of_copies,
     warn_of_truncation,
 )
 from rlox_llm.generators import ModelGenerator
 from rlox_llm.language import SamplingAlgorithm
-from rlox_llm.losses import PolicyTerms, grpo_loss
+from rlox_llm.losses import grpo_loss
 from rlox_llm.losses.policy import policy_loss
 from rlox_llm.models import CausalModel
 from rlox_llm.prompts import Prompt
@@ -159,7 +159,15 @@ class GRPO(SamplingAlgorithm):
             require_own_weights(self.reference)
         super().prepare(given)
         if not self.generator.in_process:
-            require_engine_options(cfg)
+            if cfg.top_k or cfg.top_p < 1 or cfg.min_p:
+                raise ConfigError(
+                    "an engine's log-probabilities are those of the tokens that top_k, top_p and "
+                    "min_p leave, and no ratio to the model's can be taken; leave them out"
+                )
+            if cfg.loss_type == "vespo":
+                raise ConfigError(
+                    "loss_type='vespo' has no weights for completions of an engine; take 'dapo'"
+                )
         self._checked = self._truncation_reported = False
 
     def iterate(self, hooks: Hooks) -> GRPOMetrics:
@@ -235,45 +243,22 @@ class GRPO(SamplingAlgorithm):
         return torch.cat(found)
 
     def _update(self, rollout: GRPORollout) -> dict[str, float]:
-        """Take one gradient step on a rollout; parts of it add up to the loss of all of it."""
-        cfg = self.config
-        n_tokens = rollout.mask.sum().clamp(min=1)
-        n_rows = len(rollout.mask)
-        of_rows = cfg.importance_sampling_level == "sequence"
-        n_ratios = rollout.mask.any(1).sum().clamp(min=1) if of_rows else n_tokens
-        places = torch.arange(n_rows, device=rollout.mask.device)
-        if cfg.filter_flat_groups:
+        """Take one gradient step on a rollout."""
+        places = torch.arange(len(rollout.mask), device=rollout.mask.device)
+        if self.config.filter_flat_groups:
             places = rollout.advantages.nonzero()[:, 0]
-        optimizer = self.optimizers["model"]
-        sums = {"loss": 0.0, "kl": 0.0, "clip_fraction": 0.0, "learning_rate": self.learning_rate}
-        with self.learning():
-            for chunk in self.chunks(len(places)):
-                part = rollout.select(places[chunk])
-                done, mask = part.completions, part.mask
-                scores = self.policy.score(
-                    done.prompts, done.tokens, done.mask, cfg.temperature,
-                    entropies=cfg.entropy_coef > 0,
-                )  # fmt: skip
-                loss, terms = self._loss_of(part, scores.logps, n_tokens, n_rows)
-                if scores.entropies is not None:
-                    entropy = (scores.entropies * mask).sum() / n_tokens
-                    loss = loss - cfg.entropy_coef * entropy
-                    sums["entropy"] = sums.get("entropy", 0.0) + float(entropy.detach())
-                optimizer.backward(loss)
-                sums["loss"] += float(loss.detach())
-                sums["kl"] += float(mask.sum() / n_tokens) * float(terms.kl)
-                ratios = mask.any(1) if of_rows else mask
-                sums["clip_fraction"] += float(ratios.sum() / n_ratios * terms.clip_fraction)
-        optimizer.apply(sums["learning_rate"])
-        return sums
+        sums = self.learn(len(places), lambda part: self._loss_of(rollout, places[part]))
+        return {"loss": 0.0, "kl": 0.0, "clip_fraction": 0.0, **sums}
 
-    def _loss_of(
-        self, part: GRPORollout, logps: Tensor, num_tokens: Tensor, num_completions: int
-    ) -> tuple[Tensor, PolicyTerms]:
-        """Return the loss of a part of a rollout, given the counts of the whole one."""
-        cfg = self.config
-        return grpo_loss(
-            logps,
+    def _loss_of(self, rollout: GRPORollout, places: Tensor) -> tuple[Tensor, dict[str, float]]:
+        """Return the loss of some completions of a rollout, and its terms."""
+        cfg, part = self.config, rollout.select(places)
+        done, n_tokens = part.completions, rollout.mask.sum().clamp(min=1)
+        scores = self.policy.score(
+            done.prompts, done.tokens, done.mask, cfg.temperature, entropies=cfg.entropy_coef > 0
+        )
+        loss, terms = grpo_loss(
+            scores.logps,
             part.old_logps,
             part.ref_logps,
             part.advantages,
@@ -287,10 +272,20 @@ class GRPO(SamplingAlgorithm):
             kl_estimator=cfg.kl_estimator,
             use_bias_correction_kl=cfg.use_bias_correction_kl,
             max_completion_length=cfg.max_new_tokens,
-            num_tokens=num_tokens,
-            num_completions=num_completions,
+            num_tokens=n_tokens,
+            num_completions=len(rollout.mask),
             engine_ratio=part.engine_ratio,
         )
+        numbers = {"kl": float(part.mask.sum() / n_tokens) * float(terms.kl)}
+        ratios, n_ratios = part.mask, n_tokens
+        if cfg.importance_sampling_level == "sequence":
+            ratios, n_ratios = ratios.any(1), rollout.mask.any(1).sum().clamp(min=1)
+        numbers["clip_fraction"] = float(ratios.sum() / n_ratios * terms.clip_fraction)
+        if scores.entropies is not None:
+            entropy = (scores.entropies * part.mask).sum() / n_tokens
+            loss = loss - cfg.entropy_coef * entropy
+            numbers["entropy"] = float(entropy.detach())
+        return loss, {"loss": float(loss.detach()), **numbers}
 
     def _move_reference(self) -> None:
         cfg = self.config

@@ -294,6 +294,26 @@ class LanguageAlgorithm(Algorithm):
         for name, n in zip(self.counters, (prompts, completions, tokens), strict=True):
             hooks.count(name, n)
 
+    def learn(
+        self, n: int, loss_of: Callable[[slice], tuple[Tensor, Mapping[str, float]]]
+    ) -> dict[str, float]:
+        """Take one gradient step; return the learning rate and sums of numbers by name.
+
+        Args:
+            n: rows.
+            loss_of: returns, of the rows in their places, the loss and numbers; those of all parts
+                add up to those of all rows.
+        """
+        optimizer, sums = self.optimizers["model"], {"learning_rate": self.learning_rate}
+        with self.learning():
+            for part in self.chunks(n):
+                loss, numbers = loss_of(part)
+                optimizer.backward(loss)
+                for name, value in numbers.items():
+                    sums[name] = sums.get(name, 0.0) + value
+        optimizer.apply(sums["learning_rate"])
+        return sums
+
     def learning(self) -> ExitStack:
         """Return a context with dropout as configured, drawn from the run's streams."""
         stack = ExitStack()

@@ -18,7 +18,7 @@ from rlox_llm.language import LanguageAlgorithm
 from rlox_llm.losses import PreferenceTerms, dpo_loss
 from rlox_llm.losses.pairwise import preference_loss
 from rlox_llm.models import CausalModel
-from rlox_llm.prompts import padded_completions, parse_rows, read_rows, require_columns, token_row
+from rlox_llm.prompts import padded_completions, parse_completions, parse_rows, read_rows
 from rlox_llm.tokens import Texts
 
 __all__ = [
@@ -89,25 +89,15 @@ def parse_pairs(pairs: Any, device: torch.device, texts: Texts) -> list[Pair]:
 
 def _parse(what: str, pair: Any, device: torch.device, texts: Texts) -> Pair:
     if isinstance(pair, DPOPair):
-        parts = {
-            "prompt": pair.prompt_tokens,
-            "chosen": pair.chosen_tokens,
-            "rejected": pair.rejected_tokens,
-        }
-    elif isinstance(pair, Mapping):
-        require_columns(what, pair, ("prompt", "chosen", "rejected"))
-        prompt = pair["prompt"]
-        parts = {"prompt": texts.prompt(f"{what} prompt", prompt)} | {
-            name: texts.completion(f"{what} {name}", prompt, pair[name])
-            for name in ("chosen", "rejected")
-        }
-    else:
+        columns = ("prompt", "chosen", "rejected")
+        pair = {column: getattr(pair, f"{column}_tokens") for column in columns}
+    if not isinstance(pair, Mapping):
         raise TypeError(
-            f"{what} must be a rlox.DPOPair or a mapping with prompt, chosen and rejected, "
-            f"got {type(pair).__name__}"
+            f"{what} must be a rlox.DPOPair or a mapping with prompt, chosen and rejected, got "
+            f"{type(pair).__name__}"
         )
-    rows = {name: token_row(f"{what} {name}", ids, device) for name, ids in parts.items()}
-    return Pair(rows["prompt"], rows["chosen"], rows["rejected"])
+    prompt, chosen, rejected = parse_completions(what, pair, ("chosen", "rejected"), device, texts)
+    return Pair(prompt, chosen, rejected)
 
 
 def zip_pairs(
@@ -210,19 +200,17 @@ class PreferenceAlgorithm(LanguageAlgorithm):
 
     def learn_pairs(self, hooks: Hooks, pairs: Sequence[Pair]) -> dict[str, float]:
         """Take one gradient step on pairs; return the loss and its terms."""
-        optimizer = self.optimizers["model"]
-        sums = {"learning_rate": self.learning_rate}
-        with self.learning():
-            for part in self.chunks(len(pairs)):
-                share = len(pairs[part]) / len(pairs)
-                loss, terms = self.pairs_loss(pairs[part])
-                optimizer.backward(loss * share)
-                for name, value in {"loss": loss.detach(), **asdict(terms)}.items():
-                    sums[name] = sums.get(name, 0.0) + share * float(value)
-        optimizer.apply(sums["learning_rate"])
+
+        def loss_of(part: slice) -> tuple[Tensor, dict[str, float]]:
+            share = len(pairs[part]) / len(pairs)
+            loss, terms = self.pairs_loss(pairs[part])
+            numbers = {"loss": loss.detach(), **asdict(terms)}
+            return loss * share, {name: share * float(each) for name, each in numbers.items()}
+
+        metrics = self.learn(len(pairs), loss_of)
         n_tokens = sum(len(pair.chosen) + len(pair.rejected) for pair in pairs)
         self.count(hooks, len(pairs), 2 * len(pairs), n_tokens)
-        return sums
+        return metrics
 
 
 def _rows(pairs: Sequence[Pair]) -> tuple[list[Tensor], Tensor, Tensor]:

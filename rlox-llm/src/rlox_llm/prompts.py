@@ -22,6 +22,7 @@ __all__ = [
     "RowOrder",
     "fitting_prompts",
     "padded_completions",
+    "parse_completions",
     "parse_prompts",
     "parse_rows",
     "read_rows",
@@ -85,6 +86,24 @@ def require_columns(what: str, row: Mapping[str, Any], names: Sequence[str]) -> 
             )
         if row[name] is None:
             raise DatasetError(f"{what} has None as its {name}; fill it in or leave the row out")
+
+
+def parse_completions(
+    what: str, row: Mapping[str, Any], columns: Sequence[str], device: torch.device, texts: Texts
+) -> list[Tensor]:
+    """Return the token ids of a row's prompt, and of the completions in ``columns``.
+
+    Raises:
+        ConfigError: there is text and no tokenizer.
+        DatasetError: a column is missing, or holds ``None``.
+        ValueError: one is empty.
+    """
+    require_columns(what, row, ("prompt", *columns))
+    prompt = row["prompt"]
+    parts = {"prompt": texts.prompt(f"{what} prompt", prompt)} | {
+        name: texts.completion(f"{what} {name}", prompt, row[name]) for name in columns
+    }
+    return [token_row(f"{what} {name}", ids, device) for name, ids in parts.items()]
 
 
 def require_fit(

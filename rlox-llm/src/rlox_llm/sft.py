@@ -24,10 +24,9 @@ from rlox_llm.language import LanguageAlgorithm
 from rlox_llm.models import Scores
 from rlox_llm.prompts import (
     padded_completions,
+    parse_completions,
     read_rows,
-    require_columns,
     require_fit,
-    token_row,
 )
 
 if TYPE_CHECKING:
@@ -97,14 +96,10 @@ class SFT(LanguageAlgorithm):
                     f"rows[{i}] must be a mapping with prompt and completion, got "
                     f"{type(row).__name__}"
                 )
-            require_columns(f"rows[{i}]", row, ("prompt", "completion"))
-            prompt = self.texts.prompt(f"rows[{i}] prompt", row["prompt"])
-            answer = self.texts.completion(f"rows[{i}]", row["prompt"], row["completion"])
-            device = self.policy.device
-            example = Example(
-                token_row(f"rows[{i}] prompt", prompt, device),
-                token_row(f"rows[{i}] completion", answer, device),
+            parts = parse_completions(
+                f"rows[{i}]", row, ("completion",), self.policy.device, self.texts
             )
+            example = Example(*parts)
             require_fit(self.policy, f"rows[{i}]", example.prompt, [example.completion])
             found.append(example)
         return found
@@ -118,20 +113,21 @@ class SFT(LanguageAlgorithm):
         hooks.enter("learn")
         rows = self.next_rows()
         n_tokens = sum(len(row.completion) for row in rows)
-        loss, right, learning_rate = 0.0, 0, self.learning_rate
-        with torch_threads(self.config.torch_threads), self.learning():
-            for part in self.chunks(len(rows)):
-                scores = self._score(rows[part])
-                part_loss = -scores.logps.sum() / n_tokens
-                self.optimizers["model"].backward(part_loss)
-                loss += float(part_loss.detach())
-                assert scores.likeliest is not None
-                right += int(scores.likeliest.sum())
-            self.optimizers["model"].apply(learning_rate)
+
+        def loss_of(part: slice) -> tuple[Tensor, dict[str, float]]:
+            scores = self._score(rows[part])
+            assert scores.likeliest is not None
+            loss = -scores.logps.sum() / n_tokens
+            right = float(scores.likeliest.sum())
+            return loss, {"loss": float(loss.detach()), "token_accuracy": right}
+
+        with torch_threads(self.config.torch_threads):
+            metrics = self.learn(len(rows), loss_of)
+        metrics["token_accuracy"] /= n_tokens
         self.count(hooks, len(rows), len(rows), n_tokens)
         with suppress(StopTraining):
-            hooks.train_batch(lambda: {"loss": loss})
-        return SFTMetrics(loss, right / n_tokens, learning_rate)
+            hooks.train_batch(lambda: metrics)
+        return SFTMetrics(**metrics)
 
     def _score(self, rows: Sequence[Example]) -> Scores:
         tokens, mask = padded_completions([row.completion for row in rows])

@@ -63,7 +63,11 @@ class VLLMGenerator:
         if version == self.version:
             return
         pairs = [(name, parameter.detach()) for name, parameter in named_parameters]
-        _require_plain(name for name, _ in pairs)
+        if any("lora_" in name for name, _ in pairs):
+            raise ConfigError(
+                "vLLM takes the weights of a whole model, and this one has an adapter; sample with "
+                "sampler='rlox'"
+            )
         self.llm.apply_model(lambda model: model.load_weights(pairs))
         self.llm.reset_prefix_cache()
         self.version = version
@@ -196,11 +200,3 @@ def _settings(params: Sampling) -> dict[str, Any]:
         "stop_token_ids": list(params.eos),
         "seed": params.seed,
     }
-
-
-def _require_plain(names: Iterable[str]) -> None:
-    if any("lora_" in name for name in names):
-        raise ConfigError(
-            "vLLM takes the weights of a whole model, and this one has an adapter; sample with "
-            "sampler='rlox'"
-        )
