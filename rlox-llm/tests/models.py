@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
+from rlox_llm.generation import Rollouts
 from torch import Tensor, nn
 
 
@@ -40,65 +43,89 @@ class Bandit(nn.Module):
         return self.logits.expand(*x.shape, -1)
 
 
-def tiny_lm(seed: int = 0, vocab_size: int = 20) -> TinyLM:
+class Replay:
+    """A sampler of fixed completions.
+
+    Args:
+        answer: from the prompts to the token ids of all their completions.
+    """
+
+    in_process = True
+
+    def __init__(self, answer: Callable[[Any], list[list[int]]]) -> None:
+        self.answer = answer
+
+    def sync(self, named_parameters: Any, version: int) -> None:
+        self.version = version
+
+    def generate(self, prompts: Any, n: int, params: Any) -> Rollouts:
+        rows = self.answer(prompts)
+        reasons = ["stop" if row[-1] in params.eos else "length" for row in rows]
+        return Rollouts(rows, None, reasons, params, self.version)
+
+
+def keep_gradients(algorithm: Any) -> list[Tensor]:
+    """Return where the gradients of each step are kept from now on, instead of being applied."""
+    optimizer, kept = algorithm.optimizers["model"], list[Tensor]()
+    optimizer.apply = lambda rate: kept.append(optimizer.gradients.clone())
+    return kept
+
+
+def seeded(seed: int, make: Callable[[], Any]) -> Any:
     """Return a model whose weights the seed fixes."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        return TinyLM(vocab_size, 8)
+        return make()
 
 
-def llama(seed: int = 0, **options: Any) -> nn.Module:
-    """Return a Llama of transformers, built from a config."""
-    import pytest
-
+def of_transformers(name: str, seed: int = 0, kind: str = "ForCausalLM", **options: Any) -> Any:
+    """Return a model of transformers, built from a config."""
     transformers = pytest.importorskip("transformers")
-    config = transformers.LlamaConfig(
-        **{
-            "vocab_size": 20, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2,
-            "num_attention_heads": 2, "max_position_embeddings": 32, "eos_token_id": None,
-            "bos_token_id": None, "pad_token_id": None, **options,
-        }
-    )  # fmt: skip
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return transformers.LlamaForCausalLM(config)
+    config = getattr(transformers, f"{name}Config")(
+        **{"vocab_size": 20, "eos_token_id": None, "bos_token_id": None, **options}
+    )
+    return seeded(seed, lambda: getattr(transformers, f"{name}{kind}")(config))
 
 
-def gpt2(seed: int = 0) -> nn.Module:
-    """Return a GPT-2 of transformers, built from a config."""
-    import pytest
-
-    transformers = pytest.importorskip("transformers")
-    config = transformers.GPT2Config(
-        vocab_size=20, n_embd=16, n_layer=2, n_head=2, n_positions=32, bos_token_id=None,
-        eos_token_id=None,
-    )  # fmt: skip
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return transformers.GPT2LMHeadModel(config)
+def tiny_lm(seed: int = 0, vocab_size: int = 20) -> TinyLM:
+    """Return the model of the documents, smaller."""
+    return seeded(seed, lambda: TinyLM(vocab_size, 8))  # type: ignore[no-any-return]
 
 
-def of_limited_reach(kind: str, seed: int = 0) -> nn.Module:
-    """Return a model of transformers with a layer that sees 6 tokens, or that has a state."""
-    import pytest
-
-    transformers = pytest.importorskip("transformers")
+def llama(seed: int = 0, **options: Any) -> Any:
+    """Return a Llama."""
     sizes = {
-        "vocab_size": 20, "hidden_size": 16, "num_hidden_layers": 2, "eos_token_id": None,
-        "bos_token_id": None, "pad_token_id": 0,
+        "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "max_position_embeddings": 32, "pad_token_id": None,
     }  # fmt: skip
+    return of_transformers("Llama", seed, **{**sizes, **options})
+
+
+def gpt2(seed: int = 0, **options: Any) -> Any:
+    """Return a GPT-2."""
+    sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 32}
+    return of_transformers("GPT2", seed, "LMHeadModel", **sizes, **options)
+
+
+def of_limited_reach(kind: str, seed: int = 0) -> Any:
+    """Return a model of transformers with a layer that sees 6 tokens, or that has a state."""
     attention = {"intermediate_size": 32, "num_attention_heads": 2, "num_key_value_heads": 2,
                  "max_position_embeddings": 64}  # fmt: skip
-    made = {
+    made: dict[str, tuple[str, dict[str, Any]]] = {
         "sliding": ("Mistral", {**attention, "sliding_window": 6, "head_dim": 8}),
         "conv": ("Lfm2", {**attention, "layer_types": ["conv", "full_attention"]}),
         "state": ("Mamba", {}),
-    }  # fmt: skip
+    }
     name, options = made[kind]
-    config = getattr(transformers, f"{name}Config")(**sizes, **options)
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return getattr(transformers, f"{name}ForCausalLM")(config).eval()
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "pad_token_id": 0}
+    return of_transformers(name, seed, **sizes, **options).eval()
+
+
+def with_adapter(model: Any) -> Any:
+    """Return a model of peft, with a new adapter on all layers."""
+    peft = pytest.importorskip("peft")
+    settings = peft.LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
+    return peft.get_peft_model(model, settings)
 
 
 def count_sevens(completions: list[Tensor], prompts: Tensor) -> list[float]:
@@ -116,8 +143,6 @@ TEMPLATE = (
 
 def letter_tokenizer() -> Any:
     """Return a tokenizer of single letters with a chat template, trained on nothing."""
-    import pytest
-
     tokenizers = pytest.importorskip("tokenizers")
     transformers = pytest.importorskip("transformers")
     tokens = ["<pad>", "<eos>", "=", *LETTERS]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 import rlox
 import torch
 from models import TinyLM, count_sevens, gpt2, llama, tiny_lm
-from rlox.algorithms import DPO, GRPO, SFT, BestOfN
+from rlox.algorithms import DPO, GRPO
 from rlox.callbacks import Callback
 from rlox_llm.generation import Sampling, complete
 from rlox_llm.generators import make_generator
@@ -111,17 +110,6 @@ def test_train_step_calls_neither_start_nor_end() -> None:
     assert seen == [1, 2, "start", 3, 4, "end"]
 
 
-def test_accumulation_changes_nothing() -> None:
-    """Eight rows at once, or four times two."""
-    for loss_type in ("dapo", "luspo"):
-        whole, parts = grpo(loss_type=loss_type), grpo(loss_type=loss_type, micro_batch_size=2)
-        a, b = (algorithm.train_step(PROMPTS) for algorithm in (whole, parts))
-        assert a["loss"] == pytest.approx(b["loss"], abs=1e-6)
-        torch.testing.assert_close(
-            whole.optimizers["model"].gradients, parts.optimizers["model"].gradients
-        )
-
-
 @pytest.mark.parametrize(
     ("make_model", "sampling"),
     [
@@ -145,26 +133,6 @@ def test_sampled_log_probabilities_are_those_that_are_learnt_from(
     ends = [bool(np.isin(row[mask].numpy()[-1], (3, 11)))
             for row, mask in zip(done.tokens, done.mask, strict=True)]  # fmt: skip
     assert ends == done.ended.tolist()
-
-
-def test_models_of_transformers_train(tmp_path: Path) -> None:
-    """And restore from checkpoints, into a model built from the same config."""
-    model = llama()
-    algorithm = GRPO(
-        model, copy.deepcopy(model), count_sevens, learning_rate=0.01, max_new_tokens=4
-    )
-    metrics = algorithm.train(PROMPTS, n_epochs=2)
-    assert metrics["kl"] > 0
-    algorithm.save(str(tmp_path / "model"))
-    restored = GRPO.from_checkpoint(
-        tmp_path / "model", model=llama(3), ref_model=llama(), reward_fn=count_sevens
-    )
-    assert digest(restored.model) == digest(model)
-    assert algorithm.predict([[1, 2], [3]]).shape == (2, 6)
-    dpo = DPO(llama(), llama())
-    assert np.isfinite(dpo.train_step(PROMPTS, PROMPTS, PROMPTS.flip(1))["loss"])
-    best = BestOfN(llama(), count_sevens, n=3, max_new_tokens=4)
-    assert best.generate(PROMPTS).shape == (4, 7)
 
 
 @pytest.mark.parametrize(
@@ -193,24 +161,6 @@ def test_a_group_of_one_runs() -> None:
     assert metrics["loss"] == 0.0
 
 
-def test_rewards_get_whole_rows_and_completions_by_name() -> None:
-    """Rows begin with their row of prompts, filled up on the left."""
-    seen = {}
-
-    def reward_fn(completions: Any, prompts: Any, completion_ids: Any) -> Any:
-        seen.update(completions=completions, prompts=prompts, ids=completion_ids)
-        return torch.zeros(len(completions))
-
-    GRPO(
-        tiny_lm(), None, reward_fn, kl_coef=0.0, group_size=2, sampler="rlox", pad_token_id=19,
-        eos_token_id=3,
-    ).train_step([[1, 2, 3], [4]])  # fmt: skip
-    assert seen["prompts"].tolist() == [[1, 2, 3]] * 2 + [[19, 19, 4]] * 2
-    for row, prompt, ids in zip(seen["completions"], seen["prompts"], seen["ids"], strict=True):
-        assert row.tolist() == [*prompt.tolist(), *ids.tolist()]
-        assert 3 not in ids.tolist()[:-1]
-
-
 def test_global_generators_stay_as_they_are() -> None:
     """A model's own generate and dropout draw from the run's streams."""
 
@@ -225,17 +175,6 @@ def test_global_generators_stay_as_they_are() -> None:
     algorithm.train_step(PROMPTS)
     algorithm.evaluate(PROMPTS)
     assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_epochs_are_over_the_dataset_of_the_constructor() -> None:
-    """As over rows that are passed."""
-    rows = [{"prompt": [i], "completion": [i + 1]} for i in range(5)]
-    sft = SFT(tiny_lm(), dataset=rows, batch_size=2)
-    sft.train(n_epochs=2)
-    assert sft.clock.gradient_steps == 6
-    other = SFT(tiny_lm(), batch_size=2)
-    other.train(rows, n_epochs=2)
-    torch.testing.assert_close(sft.model.state_dict(), other.model.state_dict())
 
 
 def test_rewards_may_be_bfloat16_with_a_gradient() -> None:

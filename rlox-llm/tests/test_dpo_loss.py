@@ -22,13 +22,13 @@ def tokens() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return policy, reference, mask
 
 
-def sums(grad: bool = False) -> dict[str, Any]:
-    """Return the arguments of ``dpo_loss``; the policy's as leaves if ``grad``."""
+def sums() -> dict[str, Any]:
+    """Return the arguments of ``dpo_loss``."""
     policy, reference, mask = tokens()
     p, r = ((x * mask).sum(1) for x in (policy, reference))
     return {
-        "policy_chosen": torch.tensor(p[:5], requires_grad=grad),
-        "policy_rejected": torch.tensor(p[5:], requires_grad=grad),
+        "policy_chosen": torch.tensor(p[:5]),
+        "policy_rejected": torch.tensor(p[5:]),
         "ref_chosen": torch.tensor(r[:5]),
         "ref_rejected": torch.tensor(r[5:]),
         "chosen_len": torch.tensor(CHOSEN_LEN),

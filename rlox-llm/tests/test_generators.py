@@ -62,15 +62,21 @@ def grpo(**options: Any) -> GRPO:
     return GRPO(model, None, count_sevens, kl_coef=0.0, generator=engine, **options)
 
 
+def require_same_rewards(one: GRPO, other: GRPO) -> dict[str, float]:
+    """Train both, and return the last metrics of the first."""
+    for _ in range(3):
+        metrics = one.train_step(PROMPTS)
+        assert metrics["mean_reward"] == other.train_step(PROMPTS)["mean_reward"]
+    return metrics
+
+
 def test_an_engine_samples_with_the_weights_of_now() -> None:
     """It learns as with rlox's own sampler; the ratio to the engine is logged."""
     by_engine = grpo(learning_rate=0.05)
     model = tiny_lm()
     alone = GRPO(model, None, count_sevens, kl_coef=0.0, sampler="rlox", learning_rate=0.05)
     assert isinstance(by_engine.generator, Generator)
-    for _ in range(3):
-        metrics, expected = by_engine.train_step(PROMPTS), alone.train_step(PROMPTS)
-        assert metrics["mean_reward"] == expected["mean_reward"]
+    metrics = require_same_rewards(by_engine, alone)
     assert metrics["engine_ratio"] == pytest.approx(1.0, abs=1e-4)
     assert by_engine.generator.versions == [0, 1, 2]
     for a, b in zip(by_engine.model.parameters(), model.parameters(), strict=True):
@@ -198,10 +204,8 @@ def test_vllm_gets_token_ids_and_weights() -> None:
     llm = FakeLLM(llama(3))
     by_vllm = GRPO(model, None, count_sevens, kl_coef=0.0, generator=VLLMGenerator(llm))
     alone = GRPO(other, None, count_sevens, kl_coef=0.0)
-    for _ in range(2):
-        metrics, expected = by_vllm.train_step(PROMPTS), alone.train_step(PROMPTS)
-        assert metrics["mean_reward"] == expected["mean_reward"]
-    assert (llm.loads, llm.resets) == (2, 2)
+    require_same_rewards(by_vllm, alone)
+    assert (llm.loads, llm.resets) == (3, 3)
     with pytest.raises(ConfigError, match="logprobs_mode='processed_logprobs', got 'raw_logprobs'"):
         VLLMGenerator(FakeLLM(model, "raw_logprobs"))
     assert isinstance(VLLMGenerator("folder"), Generator)
@@ -270,12 +274,10 @@ def test_a_server_gets_token_ids_and_a_folder_of_weights(server: Any, tmp_path: 
     engine = VLLMServerGenerator(server.url, model, tmp_path / "weights", name="policy")
     remote = GRPO(model, None, count_sevens, kl_coef=0.0, generator=engine)
     alone = GRPO(other, None, count_sevens, kl_coef=0.0)
-    for _ in range(2):
-        metrics, expected = remote.train_step(PROMPTS), alone.train_step(PROMPTS)
-        assert metrics["mean_reward"] == expected["mean_reward"]
+    metrics = require_same_rewards(remote, alone)
     assert metrics["engine_ratio"] == pytest.approx(1.0, abs=1e-3)
     update = ["/pause", "/collective_rpc", "/reset_prefix_cache", "/resume", "/v1/completions"]
-    assert server.calls == update * 2
+    assert server.calls == update * 3
     server.token_ids = False
     with pytest.raises(BackendError, match="returns no token ids"):
         remote.train_step(PROMPTS)

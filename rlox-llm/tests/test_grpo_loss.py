@@ -24,16 +24,16 @@ CASES: list[dict[str, Any]] = [
 ]
 
 
-def tensors(dtype: torch.dtype = torch.float64) -> dict[str, torch.Tensor]:
+def tensors() -> dict[str, torch.Tensor]:
     """Return an off-policy batch of six completions."""
     rng = np.random.default_rng(0)
     old = rng.uniform(-3, -0.1, (6, 7))
     mask = np.arange(7) < np.array(LENGTHS)[:, None]
     return {
-        "logps": torch.tensor(old + 0.3 * rng.normal(size=old.shape), dtype=dtype),
-        "old_logps": torch.tensor(old, dtype=dtype),
-        "ref_logps": torch.tensor(old + 0.3 * rng.normal(size=old.shape), dtype=dtype),
-        "advantages": torch.tensor(rng.normal(size=6), dtype=dtype),
+        "logps": torch.tensor(old + 0.3 * rng.normal(size=old.shape)),
+        "old_logps": torch.tensor(old),
+        "ref_logps": torch.tensor(old + 0.3 * rng.normal(size=old.shape)),
+        "advantages": torch.tensor(rng.normal(size=6)),
         "mask": torch.tensor(mask),
     }
 

@@ -11,7 +11,17 @@ import numpy as np
 import pytest
 import rlox
 import torch
-from models import count_sevens, gpt2, letter_tokenizer, llama, save_folder, sharpened, tiny_lm
+from models import (
+    count_sevens,
+    gpt2,
+    letter_tokenizer,
+    llama,
+    of_transformers,
+    save_folder,
+    sharpened,
+    tiny_lm,
+    with_adapter,
+)
 from rlox.algorithms import DPO, GRPO, SFT, BestOfN
 from rlox.errors import CheckpointError, ConfigError, DatasetError
 from rlox_llm.generation import Sampling, complete
@@ -164,9 +174,7 @@ def test_another_base_than_the_adapters_is_refused(folder: Path, tmp_path: Path)
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 def test_a_model_of_peft_is_its_own_reference_while_new() -> None:
     """One that was trained needs another."""
-    peft = pytest.importorskip("peft")
-    settings = peft.LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
-    model = peft.get_peft_model(llama(), settings)
+    model = with_adapter(llama())
     dpo = DPO(model, learning_rate=0.1)
     prompts = torch.arange(12).reshape(4, 3)
     assert dpo.train_step(prompts, prompts, prompts.flip(1))["loss"] == pytest.approx(np.log(2))
@@ -225,7 +233,7 @@ def test_prompts_sampled_together_are_those_sampled_alone(make_model: Any) -> No
 
 
 def test_samples_of_transformers_learn_and_repeat() -> None:
-    """Its generate draws from the run's streams, and its log-probabilities are the model's."""
+    """Its generate draws from the run's streams."""
     model = llama()
 
     def trained() -> Any:
@@ -237,12 +245,6 @@ def test_samples_of_transformers_learn_and_repeat() -> None:
     first, again = trained(), trained()
     for a, b in zip(first.model.parameters(), again.model.parameters(), strict=True):
         assert torch.equal(a, b)
-    prompts = [torch.tensor([1, 2]), torch.tensor([3])]
-    done = complete(first.generator, first.policy, prompts, first.sampling, torch.Generator(), 3)
-    with torch.no_grad(), first.policy.mode(training=False):
-        logps = first.policy.logps(done.prompts, done.tokens, done.mask)
-    assert done.logps is not None
-    torch.testing.assert_close(done.logps, logps, atol=2e-5, rtol=0)
 
 
 def test_gradient_checkpointing_and_bfloat16_change_little() -> None:
@@ -269,13 +271,10 @@ def test_gradient_checkpointing_and_bfloat16_change_little() -> None:
 
 def test_a_sequence_classifier_rewards() -> None:
     """Its only logit, of prompt and completion without filling; with its own tokenizer, of text."""
-    config = transformers.LlamaConfig(
-        vocab_size=20, hidden_size=16, intermediate_size=32, num_hidden_layers=1,
-        num_attention_heads=2, num_labels=1, pad_token_id=0,
+    classifier = of_transformers(
+        "Llama", kind="ForSequenceClassification", hidden_size=16, intermediate_size=32,
+        num_hidden_layers=1, num_attention_heads=2, num_labels=1, pad_token_id=0,
     )  # fmt: skip
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        classifier = transformers.LlamaForSequenceClassification(config)
     done = GRPO(
         llama(), None, [classifier, count_sevens], kl_coef=0.0, reward_weights=(1.0, 0.5)
     )._roll_out(GRPO(tiny_lm(), None, count_sevens, kl_coef=0.0).parse([[1, 2, 3], [4]]))
@@ -295,20 +294,13 @@ def test_a_sequence_classifier_rewards() -> None:
     )
 
 
-def test_best_of_n_completes_texts(folder: Path) -> None:
-    """From a folder, with the columns of the dataset."""
-    best = BestOfN(folder, same_letters, n=8, max_new_tokens=3)
-    rows = best.generate(ROWS)
-    assert rows.shape == (2, 7)
-    texts = [best.texts.text(row.tolist()) for row in rows]
-    assert texts[0].startswith("ab=")
-
-
 WRONG: list[tuple[str, Any, type[Exception], str]] = [
     ("no folder", lambda f: GRPO("nowhere", None, count_sevens), ConfigError,
      "there is no folder 'nowhere'"),
     ("an empty folder", lambda f: GRPO(f.parent, None, count_sevens), ConfigError,
      "holds no causal model"),
+    ("a folder without a tokenizer", lambda f: BestOfN(llama(), count_sevens, tokenizer=f.parent),
+     ConfigError, "holds no tokenizer"),
     ("an unknown column",
      lambda f: GRPO(f, None, lambda c, p, answr: 0, kl_coef=0.0).train_step(ROWS), ConfigError,
      "asks for 'answr', which the dataset does not have; .*did you mean 'answer'"),
@@ -352,13 +344,3 @@ def test_lines_end_at_newlines_alone(tmp_path: Path) -> None:
     path.write_text('{"prompt": "a"}\n\n{"prompt":\n')
     with pytest.raises(DatasetError, match="line 3: "):
         read_rows(path)
-
-
-def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
-    """If it was passed as that of one."""
-    for make in (
-        lambda: SFT(llama(), tokenizer=tmp_path),
-        lambda: BestOfN(llama(), count_sevens, tokenizer=str(tmp_path)),
-    ):
-        with pytest.raises(ConfigError, match="holds no tokenizer"):
-            make()

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from models import Bandit, tiny_lm
+from models import Bandit, Replay, keep_gradients, tiny_lm
 from rlox.algorithms import DPO, GRPO, BestOfN, OnlineDPO
-from rlox_llm.generation import Rollouts
 
 
 @pytest.mark.parametrize(
@@ -29,22 +27,6 @@ def test_grpo_solves_a_two_token_bandit(seed: int) -> None:
     assert float(model.logits.detach().softmax(0)[1]) >= 0.99
 
 
-class Fixed:
-    """A sampler of given tokens."""
-
-    in_process = True
-
-    def __init__(self, tokens: list[int]) -> None:
-        self.tokens = tokens
-
-    def sync(self, named_parameters: Any, version: int) -> None:
-        self.version = version
-
-    def generate(self, prompts: Any, n: int, params: Any) -> Rollouts:
-        rows = [[token] for token in self.tokens]
-        return Rollouts(rows, None, ["length"] * n, params, self.version)
-
-
 @pytest.mark.parametrize("n_right", [1, 4])
 def test_the_gradient_on_the_bandit_is_exact(n_right: int) -> None:
     """-mean A_i (e_i - π) with e_i the sampled token, for every number of rewarded ones of 4."""
@@ -53,10 +35,10 @@ def test_the_gradient_on_the_bandit_is_exact(n_right: int) -> None:
     tokens = [1] * n_right + [0] * (4 - n_right)
     grpo = GRPO(
         model, None, lambda rows, prompts: [float(row[-1]) for row in rows], group_size=4,
-        kl_coef=0.0, max_new_tokens=1, generator=Fixed(tokens), max_grad_norm=None,
+        kl_coef=0.0, max_new_tokens=1, max_grad_norm=None,
+        generator=Replay(lambda prompts: [[token] for token in tokens]),
     )  # fmt: skip
-    optimizer, kept = grpo.optimizers["model"], []
-    optimizer.apply = lambda rate: kept.append(optimizer.gradients.clone())  # type: ignore[method-assign]
+    kept = keep_gradients(grpo)
     with warnings.catch_warnings():  # of groups whose completions are all the same
         warnings.simplefilter("ignore")
         grpo.train_step([[0]])

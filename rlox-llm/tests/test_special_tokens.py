@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from models import Bandit, count_sevens, letter_tokenizer, llama, save_folder, sharpened
 from rlox.algorithms import GRPO, BestOfN
 
@@ -40,30 +39,21 @@ def test_a_model_without_eos_takes_the_tokenizers(own: int | None) -> None:
     assert chosen.eos == (2, 3)
 
 
-def rows_given(**options: Any) -> tuple[list[Any], torch.Tensor]:
-    """Return what the reward function gets."""
-    seen: dict[str, Any] = {}
-
-    def reward_fn(completions: Any, prompts: Any) -> list[float]:
-        seen.update(completions=completions, prompts=prompts)
-        return [0.0] * len(completions)
-
-    model = Bandit(20)
-    GRPO(model, None, reward_fn, kl_coef=0.0, **options).train_step(PROMPTS)
-    return seen["completions"], seen["prompts"]
-
-
 @pytest.mark.parametrize(
     ("options", "filling"),
     [({}, 0), ({"eos_token_id": 3}, 3), ({"eos_token_id": 3, "pad_token_id": 9}, 9)],
     ids=["0", "the EOS", "the option"],
 )
-def test_without_a_padding_token_rows_are_filled_up_all_the_same(
-    options: dict[str, Any], filling: int
-) -> None:
-    """With the first EOS, or 0: what is filled up is known by its place, not by its token."""
-    completions, prompts = rows_given(**options)
-    assert prompts[-1].tolist() == [filling, filling, 4]
-    assert completions[-1][:3].tolist() == [filling, filling, 4]
-    n = options.get("eos_token_id")
-    assert all(n not in row[3:-1].tolist() for row in completions)
+def test_rows_are_filled_up_before_their_prompts(options: dict[str, Any], filling: int) -> None:
+    """Without a padding token by the first EOS, or 0; completions come by name without filling."""
+    seen: dict[str, Any] = {}
+
+    def reward_fn(completions: Any, prompts: Any, completion_ids: Any) -> list[float]:
+        seen.update(rows=completions, prompts=prompts, ids=completion_ids)
+        return [0.0] * len(completions)
+
+    GRPO(Bandit(20), None, reward_fn, kl_coef=0.0, group_size=2, **options).train_step(PROMPTS)
+    assert seen["prompts"].tolist() == [[1, 2, 3]] * 2 + [[filling, filling, 4]] * 2
+    for row, prompt, ids in zip(seen["rows"], seen["prompts"], seen["ids"], strict=True):
+        assert row.tolist() == [*prompt.tolist(), *ids.tolist()]
+        assert options.get("eos_token_id") not in ids.tolist()[:-1]

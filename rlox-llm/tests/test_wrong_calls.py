@@ -56,12 +56,6 @@ class Headless(nn.Module):
         return torch.zeros(*x.shape) + self.weight
 
 
-def with_itself() -> None:
-    """Pass a model as its own reference."""
-    model = tiny_lm()
-    GRPO(model, model, count_sevens)
-
-
 def with_shared_weights() -> None:
     """Pass a reference that shares an embedding with the model."""
     model, other = tiny_lm(), tiny_lm()
@@ -81,8 +75,6 @@ CALLS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
      TypeError, "must return a number for each completion, got str"),
     ("no reward", lambda: grpo(rewarding(lambda c: [None] * len(c))).train_step(PROMPTS),
      ValueError, "no completion got a reward"),
-    ("a reward function that raises", lambda: grpo(rewarding(lambda c: 1 / 0)).train_step(PROMPTS),
-     ZeroDivisionError, "division by zero"),
     ("rewards of TRL", lambda: grpo(lambda completions, **kwargs: [0.0]), ConfigError,
      r"must take \(completions, prompts, ...\) in this order"),
     ("rewards in TRL's order", lambda: grpo(lambda prompts, completions, **kwargs: [0.0]),
@@ -97,7 +89,6 @@ CALLS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
      "nothing would learn"),
     ("no reference", lambda: GRPO(tiny_lm(), None, count_sevens), ConfigError,
      "needs ref_model=.*, or kl_coef=0, which needs none"),
-    ("reference is the model", with_itself, ConfigError, "shares its parameters with model"),
     ("shared weights", with_shared_weights, ConfigError, "shares its parameters with model"),
     ("no module", lambda: grpo(model=lambda x: x), TypeError, "model must be a torch.nn.Module"),
     ("no logits", lambda: grpo(model=Headless()).train_step(PROMPTS), ValueError,
@@ -105,7 +96,6 @@ CALLS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("k1", lambda: grpo(kl_coef=0.1, kl_estimator="k1", use_bias_correction_kl=False),
      ConfigError, "gradient of kl_estimator='k1' alone is 0 in expectation"),
     ("loss", lambda: grpo(loss_type="ppo"), ConfigError, r"^unknown policy loss 'ppo'.*\)$"),
-    ("option", lambda: grpo(group_sise=3), ConfigError, "did you mean 'group_size'"),
     ("prompts of text", lambda: grpo().train_step(["hello"]), ConfigError,
      "needs a tokenizer"),
     ("one text as prompts", lambda: grpo().train_step("hello"), DatasetError,
@@ -154,9 +144,6 @@ CALLS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
      r"prompts\[1\] has the columns prompt, and prompts\[0\] prompt, answer"),
     ("another answer", lambda: online(lambda pairs: [2] * len(pairs)).train_step(PROMPTS),
      ValueError, "must answer 0 if the first row is better, 1 if the second is, got 2"),
-    ("an answer in words", lambda: online(lambda pairs: ["a"] * len(pairs)).train_step(PROMPTS),
-     ValueError, "got 'a'"),
-    ("no reference for pairs", lambda: DPO(tiny_lm()), ConfigError, "'dpo' needs ref_model="),
     ("rows of pairs", lambda: dpo().train_step(PROMPTS, PROMPTS, PROMPTS[:1]), ValueError,
      "the same number of rows, got 4, 4, 1"),
     ("pairs of something else", lambda: dpo().train([1]), TypeError, r"pairs\[0\] must be a rlox"),

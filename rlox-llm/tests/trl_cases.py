@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from models import Replay, gpt2, keep_gradients, llama, with_adapter
 from rlox_llm.dpo import DPO
-from rlox_llm.generation import Rollouts
 from rlox_llm.grpo import GRPO
 from torch import Tensor, nn
 
@@ -88,40 +88,17 @@ PAIR_LOSSES = (
 )  # fmt: skip
 
 
-def llama() -> nn.Module:
-    """Return a Llama."""
-    transformers = pytest.importorskip("transformers")
-    config = transformers.LlamaConfig(
-        vocab_size=VOCABULARY, hidden_size=16, intermediate_size=32, num_hidden_layers=2,
-        num_attention_heads=2, max_position_embeddings=32, eos_token_id=EOS, bos_token_id=None,
-        pad_token_id=PAD,
-    )  # fmt: skip
-    return transformers.LlamaForCausalLM(config)  # type: ignore[no-any-return]
-
-
-def gpt2() -> nn.Module:
-    """Return a GPT-2 without dropout."""
-    transformers = pytest.importorskip("transformers")
-    config = transformers.GPT2Config(
-        vocab_size=VOCABULARY, n_embd=16, n_layer=2, n_head=2, n_positions=32, bos_token_id=None,
-        eos_token_id=EOS, pad_token_id=PAD, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
-    )  # fmt: skip
-    return transformers.GPT2LMHeadModel(config)  # type: ignore[no-any-return]
-
-
-def adapter() -> nn.Module:
-    """Return a Llama with a LoRA adapter."""
-    peft = pytest.importorskip("peft")
-    settings = peft.LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
-    return peft.get_peft_model(llama(), settings)  # type: ignore[no-any-return]
-
-
 def make_model(kind: str, seed: int = 0) -> nn.Module:
     """Return a model whose weights are drawn by their names and a seed, and matter.
 
     All adapters are put on one base.
     """
-    model = {"llama": llama, "gpt2": gpt2, "adapter": adapter}[kind]()
+    special = {"vocab_size": VOCABULARY, "eos_token_id": EOS, "pad_token_id": PAD}
+    if kind == "gpt2":
+        model = gpt2(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, **special)
+    else:
+        model = llama(**special)
+    model = with_adapter(model) if kind == "adapter" else model
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             drawn = seed if kind != "adapter" or "lora" in name else 0
@@ -130,20 +107,7 @@ def make_model(kind: str, seed: int = 0) -> nn.Module:
             norm = parameter.dim() == 1 and name.endswith("weight")
             scale = 0.3 if "lora" in name else 0.13 if parameter.dim() == 2 else 0.1
             parameter.copy_(float(norm) + scale * values)
-    return model.eval()
-
-
-class Replay:
-    """A sampler that returns fixed completions."""
-
-    in_process = True
-
-    def sync(self, named_parameters: Any, version: int) -> None:
-        self.version = version
-
-    def generate(self, prompts: Any, n: int, params: Any) -> Rollouts:
-        reasons = ["stop" if row[-1] == EOS else "length" for row in COMPLETIONS]
-        return Rollouts(COMPLETIONS, None, reasons, params, self.version)
+    return model.eval()  # type: ignore[no-any-return]
 
 
 def figures(numbers: dict[str, float], gradients: Tensor) -> dict[str, float]:
@@ -180,12 +144,11 @@ def ours_grpo(case: Case, layout: str = "auto") -> tuple[dict[str, float], Tenso
     options = {"kl_coef": 0.04, **case.options}
     grpo = GRPO(
         make_model(case.model), make_model(case.model, 1) if options["kl_coef"] else None,
-        lambda rows, prompts: REWARDS, group_size=GROUP, max_new_tokens=LIMIT, generator=Replay(),
+        lambda rows, prompts: REWARDS, group_size=GROUP, max_new_tokens=LIMIT,
+        generator=Replay(lambda prompts: COMPLETIONS),
         max_grad_norm=None, layout=layout, **options,
     )  # fmt: skip
-    optimizer = grpo.optimizers["model"]
-    kept: list[Tensor] = []
-    optimizer.apply = lambda rate: kept.append(optimizer.gradients.clone())  # type: ignore[method-assign]
+    kept = keep_gradients(grpo)
     rollout = grpo._roll_out(grpo.parse(PROMPTS[case.model]))
     old = old_logps(case, grpo, rollout) if case.off_policy else None
     sums = grpo._update(replace(rollout, old_logps=old))

@@ -121,7 +121,7 @@ def make_reference(
             f"is{f', or {instead}' if instead else ''}, got {type(given).__name__}"
         )
     theirs = {id(p) for p in given.parameters()}
-    if given is module or any(id(p) in theirs for p in module.parameters() if p.requires_grad):
+    if any(id(p) in theirs for p in module.parameters() if p.requires_grad):
         raise ConfigError(
             "ref_model shares its parameters with model and would move with it; pass "
             "copy.deepcopy(model)"
