@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+import numpy.typing as npt
+import torch
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
-
 import numpy as np
 import numpy.typing as npt
 from rlox.errors import BackendError
@@ -12,9 +14,7 @@ from rlox.learners.transitions import StepResult
 from rlox.networks import DeterministicPolicy, SquashedGaussianPolicy, TwinQNetwork
 from rlox.nn import EnsembleMLP, flatten_parameters
 from torch import Tensor, nn
-
 from rlox_native._native import ContinuousLearner
-from rlox_native.noise import NormalNoise
 from rlox_native.optimizers import Adam
 from rlox_native.perceptrons import (
     as_array,
@@ -28,7 +28,32 @@ if TYPE_CHECKING:
     from rlox.batches.transitions import TransitionBatch
     from rlox.learners.transitions import Parts, ReplayTask
 
-__all__ = ["NativeActorCriticLearner", "actor_critic_learner"]
+__all__ = [
+    "NativeActorCriticLearner",
+    "NormalNoise",
+    "actor_critic_learner",
+]
+
+class NormalNoise:
+    """Draws the numbers of ``rlox.nn.standard_normal`` into memory that is kept.
+
+    A tensor and its array take torch several times as long as what is drawn for a batch.
+
+    Args:
+        width: numbers in a row.
+    """
+
+    def __init__(self, width: int) -> None:
+        self._numbers = torch.empty(0, width, dtype=torch.float32)
+        self._array: npt.NDArray[Any] = self._numbers.numpy()
+
+    def draw(self, rows: int, generator: torch.Generator | None) -> npt.NDArray[Any]:
+        """Return an array (rows, width), which the next call writes over."""
+        if len(self._array) != rows:
+            self._numbers = self._numbers.new_empty(rows, self._numbers.shape[1])
+            self._array = self._numbers.numpy()
+        self._numbers.normal_(generator=generator)
+        return self._array
 
 
 class NativeActorCriticLearner:

@@ -17,83 +17,20 @@ A check raises AssertionError, with its own name and what was expected. One that
 returns the reason as a text. Nothing here needs pytest or imports torch.
 """
 
-from rlox_testing.actor_backends import (
-    ACTOR_BACKEND_CHECKS,
-    check_actor_backend,
-    check_actor_state,
-    check_actor_unrolls,
-)
-from rlox_testing.algorithms import ALGORITHM_CHECKS, check_algorithm, check_predict
-from rlox_testing.buffers import (
-    BUFFER_CHECKS,
-    check_buffer,
-    check_buffer_batches,
-    check_buffer_n_step,
-    check_buffer_priorities,
-    check_buffer_seeding,
-    check_buffer_segments,
-    check_buffer_state,
-)
-from rlox_testing.declarations import (
-    check_config_documented,
-    check_config_round_trip,
-    check_spec,
-    check_unknown_option,
-)
-from rlox_testing.env_backends import (
-    ENV_BACKEND_CHECKS,
-    check_env_autoreset,
-    check_env_backend,
-    check_env_seeding,
-    check_env_shapes,
-    check_env_state,
-)
-from rlox_testing.in_ranks import run_in_ranks
-from rlox_testing.language import (
-    LANGUAGE_CHECKS,
-    check_language_algorithm,
-    check_language_evaluation,
-    check_language_options,
-    check_language_resume,
-    check_language_seeding,
-    check_language_training,
-)
-from rlox_testing.loggers import check_logger
-from rlox_testing.offline import (
-    OFFLINE_CHECKS,
-    check_offline_algorithm,
-    check_offline_options,
-    check_offline_predict,
-    check_offline_resume,
-    check_offline_seeding,
-    check_offline_training,
-)
-from rlox_testing.restoring import check_checkpoint, check_resume
-from rlox_testing.sequence_buffers import (
-    SEQUENCE_BUFFER_CHECKS,
-    check_sequence_buffer,
-    check_sequence_buffer_batches,
-    check_sequence_buffer_seeding,
-    check_sequence_buffer_state,
-    check_sequence_buffer_updates,
-)
-from rlox_testing.team_envs import (
-    MULTI_AGENT_ENV_CHECKS,
-    check_multi_agent_env,
-    check_team_env_seeding,
-    check_team_rows,
-    check_team_state,
-)
-from rlox_testing.teams import (
-    MULTI_AGENT_CHECKS,
-    check_multi_agent_algorithm,
-    check_team_evaluation,
-    check_team_options,
-    check_team_resume,
-    check_team_seeding,
-    check_team_training,
-)
-from rlox_testing.training import check_callbacks, check_seeding, check_training
+# ruff: noqa: F403, F405  # every module lists its checks
+from rlox_testing.actor_backends import *
+from rlox_testing.algorithms import *
+from rlox_testing.buffers import *
+from rlox_testing.declarations import *
+from rlox_testing.env_backends import *
+from rlox_testing.in_ranks import *
+from rlox_testing.language import *
+from rlox_testing.loggers import *
+from rlox_testing.offline import *
+from rlox_testing.restoring import *
+from rlox_testing.sequence_buffers import *
+from rlox_testing.team_envs import *
+from rlox_testing.teams import *
 
 __all__ = [
     "ACTOR_BACKEND_CHECKS",

@@ -11,7 +11,7 @@ import numpy as np
 from rlox.registry.table import get_registry
 
 from rlox_testing.cases import CARTPOLE
-from rlox_testing.probes import check, first_difference, require, run_checks
+from rlox_testing.probes import check, require, require_same, run_checks
 
 __all__ = [
     "ACTOR_BACKEND_CHECKS",
@@ -86,11 +86,10 @@ def check_actor_unrolls(name: str, env: Any = CARTPOLE) -> str | None:
                 f"actor, sequence and weights_version must be {(1, sequence, sequence)}, got "
                 f"{numbers}",
             )
-            difference = first_difference(_arrays(expected), _arrays(unroll))
-            require(
-                difference is None,
-                f"unroll {sequence} differs from that of a LocalActor of the same plan: "
-                f"{difference}",
+            require_same(
+                _arrays(expected),
+                _arrays(unroll),
+                f"unroll {sequence} differs from that of a LocalActor of the same plan",
             )
             _require_log_probs(plan, unroll)
         require(actor.restarts == 0, f"nothing was lost, but restarts is {actor.restarts}")
@@ -122,14 +121,12 @@ def check_actor_state(name: str, env: Any = CARTPOLE) -> str | None:
         state = actor.state_dict()
         kept = copy.deepcopy(state)
         following = actor.collect(_weights(plan, 1))
-        difference = first_difference(kept, state)
-        require(difference is None, f"state_dict() must return copies, not {difference}")
+        require_same(kept, state, "state_dict() must return copies")
         if state["collector"]["env"] is None:
             return "the env does not expose its state"
         actor.load_state_dict(state)
         again = actor.collect(_weights(plan, 1))
-        difference = first_difference(_arrays(following), _arrays(again))
-        require(difference is None, f"a restored actor goes on otherwise: {difference}")
+        require_same(_arrays(following), _arrays(again), "a restored actor goes on otherwise")
     return None
 
 

@@ -8,7 +8,8 @@ saw, not with what the algorithm says.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,143 @@ from rlox_testing.declarations import (
     check_spec,
     check_unknown_option,
 )
-from rlox_testing.probes import check, require, run_checks
+from rlox_testing.probes import (
+    ProbeGroup,
+    ProbeVecEnv,
+    Recorder,
+    RowRecorder,
+    check,
+    first_difference,
+    require,
+    require_same,
+    run_checks,
+)
 from rlox_testing.restoring import check_checkpoint, check_resume
-from rlox_testing.training import check_callbacks, check_seeding, check_training
 
-__all__ = ["ALGORITHM_CHECKS", "check_algorithm", "check_predict", "require_actions"]
+__all__ = [
+    "ALGORITHM_CHECKS",
+    "check_algorithm",
+    "check_callbacks",
+    "check_predict",
+    "check_seeding",
+    "check_training",
+    "require_actions",
+]
+
+EPISODE_MEANS = ("mean_reward", "mean_episode_length")
+"""The metrics that are NaN until an episode has finished; no other may be."""
+
+
+@check
+def check_training(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None:
+    """Check two iterations: the clock counts the env's steps, metrics are floats, all is logged."""
+    with open_case(name, env, arguments) as case:
+        watched, rows = case.probe(), RowRecorder()
+        algorithm = case.build(watched, logger=rows)
+        for iteration in (1, 2):
+            metrics = algorithm.train(1)
+            require(
+                algorithm.clock.iterations == iteration,
+                f"train(1) must take one iteration, took {algorithm.clock.iterations} in "
+                f"{iteration} calls; leave the clock to hooks",
+            )
+            require(
+                algorithm.clock.env_steps == watched.env_steps,
+                f"the clock says {algorithm.clock.env_steps} env steps, the env made "
+                f"{watched.env_steps}; a vector step of N envs is N env steps",
+            )
+            _require_metrics(metrics, watched)
+        steps = [step for step, _ in rows.rows]
+        require(
+            len(steps) == 2 and steps[-1] == algorithm.clock.env_steps,
+            f"the logger must get one row per iteration, got rows at the env steps {steps}",
+        )
+    return None
+
+
+def _require_metrics(metrics: Mapping[str, Any], watched: ProbeVecEnv | ProbeGroup) -> None:
+    require("mean_reward" in metrics, f"metrics need 'mean_reward', got {sorted(metrics)}")
+    for key, value in metrics.items():
+        require(
+            isinstance(value, float),
+            f"the metric '{key}' must be a float, got {type(value).__name__}",
+        )
+        unknown = key in EPISODE_MEANS and not watched.returns and math.isnan(value)
+        require(math.isfinite(value) or unknown, f"the metric '{key}' is {value}")
+    reported, seen = metrics["mean_reward"], watched.mean_return
+    require(
+        (math.isnan(reported) and math.isnan(seen)) or math.isclose(reported, seen, rel_tol=1e-5),
+        f"mean_reward is {reported}, but the mean return of the last 100 finished episodes is "
+        f"{seen}",
+    )
+
+
+@check
+def check_seeding(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None:
+    """Check that one seed gives one state, bit by bit, whoever acts, and another seed another."""
+    with open_case(name, env, arguments) as case:
+
+        def trained(seed: int, acts: bool = False) -> dict[str, Any]:
+            watched = case.probe()
+            algorithm = case.build(watched, seed=seed)
+            for _ in range(2):
+                algorithm.train(1)
+                if acts:
+                    algorithm.predict(watched.observation_space.sample(), deterministic=False)
+            return algorithm.state_dict()
+
+        first, again, other = trained(1), trained(1), trained(2)
+        require_same(
+            first, again, "draw from self.streams only: two trainings with the same seed differ"
+        )
+        require_same(
+            first,
+            trained(1, acts=True),
+            "predict needs a stream of its own: predict(deterministic=False) changes the training",
+        )
+        require(
+            first_difference(first, other) is not None,
+            "trainings with the seeds 1 and 2 end in the same state; the seed is ignored",
+        )
+    return None
+
+
+@check
+def check_callbacks(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None:
+    """Check that callbacks see every vector step in env steps, start and end once, and can stop."""
+    with open_case(name, env, arguments) as case:
+        watched, recorder = case.probe(), Recorder()
+        n_envs = watched.n_envs
+        case.build(watched, recorder).train(1)
+        expected = [n_envs * (i + 1) for i in range(watched.vector_steps)]
+        require(
+            recorder.steps == expected,
+            f"on_step must come after each vector step with step = {expected[:3]}..., got "
+            f"{recorder.steps[:3]}... ({len(recorder.steps)} of {len(expected)})",
+        )
+        _require_start_and_end(recorder)
+        watched, recorder = case.probe(), Recorder(stop_at=2 * n_envs)
+        algorithm = case.build(watched, recorder)
+        algorithm.train(max(expected[-1], 4 * n_envs))
+        # actors go on to the end of their unroll, of which no more is reported
+        made = 2 * n_envs if isinstance(watched, ProbeGroup) else watched.env_steps
+        require(
+            algorithm.clock.env_steps == made == 2 * n_envs,
+            f"on_step returned False after {2 * n_envs} env steps, but training went on to "
+            f"{max(made, algorithm.clock.env_steps)}",
+        )
+        _require_start_and_end(recorder)
+    return None
+
+
+def _require_start_and_end(recorder: Recorder) -> None:
+    events = recorder.events
+    for event, position in (("on_training_start", 0), ("on_training_end", -1)):
+        require(
+            events.count(event) == 1 and events[position] == event,
+            f"{event} must come exactly once, and {'last' if position else 'first'}; "
+            f"it came {events.count(event)} times",
+        )
 
 
 @check

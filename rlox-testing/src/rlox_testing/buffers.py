@@ -19,7 +19,7 @@ from rlox.protocols import PrioritizedBuffer, SegmentedBuffer, StatefulBuffer
 from rlox.replay.buffers import BufferOptions, make_buffer, pusher, require_transitions, sampler
 from rlox.seeding import SeedStreams
 
-from rlox_testing.probes import check, first_difference, require, run_checks
+from rlox_testing.probes import check, require, require_same, run_checks
 
 __all__ = [
     "BUFFER_CHECKS",
@@ -186,8 +186,7 @@ def check_buffer_seeding(buffer: str | Factory) -> str | None:
         made = _make(buffer, OPTIONS)
         _fill(made, OPTIONS)
         batches.append(_draws(made, OPTIONS))
-    difference = first_difference(batches[0], batches[1])
-    require(difference is None, f"BufferOptions.seed must fix the draws, got other {difference}")
+    require_same(batches[0], batches[1], "BufferOptions.seed must fix the draws")
     return None
 
 
@@ -202,11 +201,9 @@ def check_buffer_state(buffer: str | Factory) -> str | None:
     kept = copy.deepcopy(state)
     straight = _draws(made, OPTIONS)
     _fill(made, OPTIONS)
-    difference = first_difference(kept, state)
-    require(difference is None, f"state() must return a copy, but the buffer changed {difference}")
+    require_same(kept, state, "state() must return a copy, but the buffer changed it")
     other.set_state(state)
-    difference = first_difference(straight, _draws(other, OPTIONS))
-    require(difference is None, f"set_state() must go on exactly, got other {difference}")
+    require_same(straight, _draws(other, OPTIONS), "set_state() must go on exactly")
     return None
 
 
@@ -224,17 +221,16 @@ def check_buffer_segments(buffer: str | Factory) -> str | None:
         mark, count, changed = made.changed_rows(mark)
         slots = {slot for start, stop in changed for slot in range(start, stop)}
         now = _rows(made, count)
-        difference = first_difference(
+        require_same(
             {slot: row for slot, row in kept.items() if slot not in slots},
             {slot: row for slot, row in now.items() if slot not in slots},
+            "changed_rows() left out a changed row",
         )
-        require(difference is None, f"changed_rows() left out a changed row: {difference}")
         overwritten, kept = overwritten + len(slots), now
     most = VECTOR_STEPS * options.capacity
     require(overwritten < most, "changed_rows() must leave out rows that have not changed")
     whole = {**made.rest(), **made.rows(0, count)}
-    difference = first_difference(made.state(), whole)
-    require(difference is None, f"state() must be rest() and all rows(), got {difference}")
+    require_same(made.state(), whole, "state() must be rest() and all rows()")
     mark = other.changed_rows(0)[0]
     other.set_state(whole)
     _, count, changed = other.changed_rows(mark)

@@ -14,8 +14,7 @@ from rlox.envs.make import make_vec_env
 from rlox.protocols import VecEnv
 from rlox.registry.table import algorithm_class, config_class
 
-from rlox_testing.probe_groups import ProbeGroup
-from rlox_testing.probes import ProbeVecEnv, Recorder, probe
+from rlox_testing.probes import ProbeGroup, ProbeVecEnv, Recorder, probe
 
 __all__ = ["CARTPOLE", "Case", "open_case"]
 

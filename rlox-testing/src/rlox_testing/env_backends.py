@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import gymnasium
@@ -13,7 +14,7 @@ from rlox.envs.gymnasium import STEP_KEYS
 from rlox.protocols import StatefulVecEnv, VecEnv, VecEnvStep
 from rlox.registry.table import get_registry
 
-from rlox_testing.probes import check, first_difference, require, run_checks
+from rlox_testing.probes import check, require, require_same, run_checks
 
 __all__ = [
     "ENV_BACKEND_CHECKS",
@@ -23,6 +24,8 @@ __all__ = [
     "check_env_shapes",
     "check_env_state",
 ]
+
+Make = Callable[[], VecEnv]
 
 
 def _make(name: str, env_id: str, n_envs: int, options: Any) -> VecEnv:
@@ -65,18 +68,39 @@ def _require_obs(obs: Any, space: gymnasium.Space[Any], n_envs: int, what: str) 
     require(not outside, f"{what} must lie in {space}, got {outside[:1]}")
 
 
-@check
-def check_env_shapes(
-    name: str,
-    env_id: str,
-    *,
-    n_envs: int = 3,
-    n_steps: int = 200,
-    seed: int = 0,
-    options: Any = None,
-) -> str | None:
+def _check_of_envs(
+    function: Callable[[Make, int, int], str | None],
+) -> Callable[..., str | None]:
+    """Give a check its arguments, and close the envs that it makes."""
+
+    def run(
+        name: str,
+        env_id: str,
+        *,
+        n_envs: int = 3,
+        n_steps: int = 200,
+        seed: int = 0,
+        options: Any = None,
+    ) -> str | None:
+        with ExitStack() as opened:
+
+            def make() -> VecEnv:
+                opened.close()  # one at a time: a worker steps the envs of one learner
+                env = _make(name, env_id, n_envs, options)
+                opened.callback(env.close)
+                return env
+
+            return function(make, n_steps, seed)
+
+    run.__name__, run.__doc__ = function.__name__, function.__doc__
+    return check(run)
+
+
+@_check_of_envs
+def check_env_shapes(make: Make, n_steps: int, seed: int) -> str | None:
     """Check keys, shapes and dtypes of every reset and step, and that rewards are finite."""
-    env = _make(name, env_id, n_envs, options)
+    env = make()
+    n_envs = env.n_envs
     _require_obs(env.reset_all(seed), env.observation_space, n_envs, "the first observations")
     for actions in _action_batches(env, n_steps, seed):
         step = env.step_all(actions)
@@ -91,22 +115,13 @@ def check_env_shapes(
                 f"{np.asarray(array).dtype}",
             )
         require(np.isfinite(step["rewards"]).all(), f"rewards must be finite: {step['rewards']}")
-    env.close()
     return None
 
 
-@check
-def check_env_autoreset(
-    name: str,
-    env_id: str,
-    *,
-    n_envs: int = 3,
-    n_steps: int = 200,
-    seed: int = 0,
-    options: Any = None,
-) -> str | None:
+@_check_of_envs
+def check_env_autoreset(make: Make, n_steps: int, seed: int) -> str | None:
     """Check that final_obs is obs if the episode goes on, and is not if it ended."""
-    env = _make(name, env_id, n_envs, options)
+    env = make()
     endings = resets = 0
     for step in _trajectory(env, n_steps, seed)[1:]:
         ended = step["terminated"] | step["truncated"]
@@ -117,7 +132,6 @@ def check_env_autoreset(
         for i in np.flatnonzero(ended):
             endings += 1
             resets += not np.array_equal(step["obs"][i], step["final_obs"][i])
-    env.close()
     if not endings:
         return f"no episode ended within {n_steps} steps; raise n_steps"
     require(
@@ -128,69 +142,48 @@ def check_env_autoreset(
     return None
 
 
-@check
-def check_env_seeding(
-    name: str,
-    env_id: str,
-    *,
-    n_envs: int = 3,
-    n_steps: int = 200,
-    seed: int = 0,
-    options: Any = None,
-) -> str | None:
+@_check_of_envs
+def check_env_seeding(make: Make, n_steps: int, seed: int) -> str | None:
     """Check that one seed gives one trajectory, bit by bit, in a new env and in a used one."""
-    env = _make(name, env_id, n_envs, options)
+    env = make()
     first = _trajectory(env, n_steps, seed)
-    env.close()  # before the next: a worker steps the envs of one learner
-    env = _make(name, env_id, n_envs, options)
+    env = make()
     for what in ("a new env", "the same env"):
-        difference = first_difference(first, _trajectory(env, n_steps, seed))
-        require(
-            difference is None,
-            f"the same seed and actions in {what} must give the same bits, got other {difference}",
+        require_same(
+            first,
+            _trajectory(env, n_steps, seed),
+            f"the same seed and actions in {what} must give the same bits",
         )
-    begun = np.array(env.reset_all([seed + i for i in range(n_envs)]))
-    difference = first_difference(first[0], begun)
-    require(difference is None, "reset_all(s) must give env i the seed s + i")
-    env.close()
+    begun = np.array(env.reset_all([seed + i for i in range(env.n_envs)]))
+    require_same(first[0], begun, "reset_all(s) must give env i the seed s + i")
     return None
 
 
-@check
-def check_env_state(
-    name: str,
-    env_id: str,
-    *,
-    n_envs: int = 3,
-    n_steps: int = 200,
-    seed: int = 0,
-    options: Any = None,
-) -> str | None:
+@_check_of_envs
+def check_env_state(make: Make, n_steps: int, seed: int) -> str | None:
     """Check that a restored env goes on exactly as the one whose state it has."""
-    env = _make(name, env_id, n_envs, options)
+    env = make()
     if not isinstance(env, StatefulVecEnv):
-        env.close()
         return "the env does not expose its state (rlox.protocols.StatefulVecEnv)"
     _trajectory(env, n_steps // 2, seed)
     state = env.state()
     if not state:
-        env.close()
         return "the env's state is empty"
     arrays = isinstance(state, dict) and all(isinstance(v, np.ndarray) for v in state.values())
     require(arrays, "state() must return a dict of arrays")
     kept = copy.deepcopy(state)
     actions = _action_batches(env, n_steps, seed + 1)
     straight = [_snapshot(env.step_all(a)) for a in actions]
-    difference = first_difference(kept, state)
-    require(difference is None, f"state() must return a copy, but stepping changed {difference}")
-    env.close()  # before the next: a worker steps the envs of one learner
-    other = _make(name, env_id, n_envs, options)
+    require_same(kept, state, "state() must return a copy, but stepping changed it")
+    other = make()
     assert isinstance(other, StatefulVecEnv)
     other.reset_all(seed + 2)
     other.set_state(state)
-    difference = first_difference(straight, [_snapshot(other.step_all(a)) for a in actions])
-    require(difference is None, f"a restored env must go on with the same bits, not {difference}")
-    other.close()
+    require_same(
+        straight,
+        [_snapshot(other.step_all(a)) for a in actions],
+        "a restored env must go on with the same bits",
+    )
     return None
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -12,10 +13,12 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 from rlox.callbacks import Callback
+from rlox.errors import ConfigError
 from rlox.logging import LoggerCallback, Metrics
 from rlox.protocols import MaskingVecEnv, StatefulVecEnv, VecEnv, VecEnvStep
 
 __all__ = [
+    "ProbeGroup",
     "ProbeVecEnv",
     "Recorder",
     "RowRecorder",
@@ -25,7 +28,9 @@ __all__ = [
     "check",
     "first_difference",
     "probe",
+    "refused",
     "require",
+    "require_same",
     "run_checks",
 ]
 
@@ -53,6 +58,24 @@ def require(condition: object, message: str) -> None:
     """Raise AssertionError unless ``condition`` holds; unlike assert, also under ``python -O``."""
     if not condition:
         raise AssertionError(message)
+
+
+def require_same(left: Any, right: Any, message: str) -> None:
+    """Raise AssertionError, with where they first differ, unless two states are equal."""
+    difference = first_difference(left, right)
+    require(difference is None, f"{message}: {difference}")
+
+
+@contextmanager
+def refused(*words: str) -> Iterator[None]:
+    """Require that the block raises a ConfigError whose text has the words."""
+    try:
+        yield
+    except ConfigError as error:
+        missing = [word for word in words if word not in str(error)]
+        require(not missing, f"the error must name {', '.join(missing)}, got: {error}")
+        return
+    raise AssertionError(f"{words[0]} was accepted")
 
 
 def run_checks(
@@ -266,3 +289,43 @@ class RowRecorder(LoggerCallback):
     def on_train_step(self, step: int, metrics: Metrics) -> None:
         """Keep a row."""
         self.rows.append((step, dict(metrics)))
+
+
+class ProbeGroup:
+    """The probes of an algorithm with actors, one for each; together they count as one.
+
+    Args:
+        probes: of equal size.
+    """
+
+    def __init__(self, probes: Sequence[ProbeVecEnv]) -> None:
+        self.probes = list(probes)
+        first = self.probes[0]
+        self.n_envs = first.n_envs
+        self.observation_space, self.action_space = first.observation_space, first.action_space
+        self.reset_all = first.reset_all
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether the envs expose their state."""
+        return all(isinstance(each, StatefulVecEnv) for each in self.probes)
+
+    @property
+    def vector_steps(self) -> int:
+        """Calls of ``step_all`` of all probes."""
+        return sum(each.vector_steps for each in self.probes)
+
+    @property
+    def env_steps(self) -> int:
+        """Env steps of all probes."""
+        return sum(each.env_steps for each in self.probes)
+
+    @property
+    def returns(self) -> list[float]:
+        """Undiscounted returns of all finished episodes, in no order."""
+        return [value for each in self.probes for value in each.returns]
+
+    @property
+    def mean_return(self) -> float:
+        """Mean return of all finished episodes; NaN before the first."""
+        return float(np.mean(self.returns)) if self.returns else float("nan")

@@ -13,18 +13,18 @@ from rlox.algorithm import Algorithm
 from rlox.protocols import StatefulVecEnv
 
 from rlox_testing.cases import CARTPOLE, Case, open_case
-from rlox_testing.probe_groups import ProbeGroup
 from rlox_testing.probes import (
+    ProbeGroup,
     ProbeVecEnv,
     Recorder,
     RowRecorder,
     SaveOnce,
     check,
-    first_difference,
     require,
+    require_same,
 )
 
-__all__ = ["check_checkpoint", "check_resume", "full_state"]
+__all__ = ["check_checkpoint", "check_resume", "full_state", "require_resumes"]
 
 
 def full_state(algorithm: Algorithm) -> dict[str, Any]:
@@ -34,6 +34,20 @@ def full_state(algorithm: Algorithm) -> dict[str, Any]:
         "streams": algorithm.streams.state_dict(),
         "state_dict": algorithm.state_dict(),
     }
+
+
+def require_resumes(resumed: Algorithm, straight: Algorithm) -> None:
+    """Train on, and require the state of the algorithm that was trained straight through."""
+    state = resumed.state_dict()
+    kept = copy.deepcopy(state)
+    resumed.train()
+    require_same(kept, state, "state_dict() must return copies, but training changed them")
+    require_same(
+        full_state(straight),
+        full_state(resumed),
+        "state_dict() must hold everything that training changes: a resumed training ends "
+        "elsewhere than a straight one",
+    )
 
 
 def _is_stateful(watched: ProbeVecEnv | ProbeGroup) -> bool:
@@ -57,8 +71,7 @@ def check_checkpoint(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | 
         if not _is_stateful(watched):
             # what depends on the env's state starts again; the rest shows in clock and actions
             saved.pop("state_dict"), loaded.pop("state_dict")
-        difference = first_difference(saved, loaded)
-        require(difference is None, f"the restored state differs from the saved: {difference}")
+        require_same(saved, loaded, "the restored state differs from the saved")
         obs = np.concatenate([np.array(restored_env.reset_all(seed)) for seed in (0, 100)])
         _require_same_actions(algorithm, restored, obs)
         if isinstance(env, str):
@@ -66,17 +79,13 @@ def check_checkpoint(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | 
         state = algorithm.state_dict()
         kept = copy.deepcopy(state)
         algorithm.train(1)
-        difference = first_difference(kept, state)
-        require(
-            difference is None,
-            f"state_dict() must return copies, but training changed {difference}",
-        )
+        require_same(kept, state, "state_dict() must return copies, but training changed them")
         if _is_stateful(watched):
             algorithm.load_state_dict(state)
-            difference = first_difference(kept, algorithm.state_dict())
-            require(
-                difference is None,
-                f"loading a state into a trained algorithm must replace its own: {difference}",
+            require_same(
+                kept,
+                algorithm.state_dict(),
+                "loading a state into a trained algorithm must replace its own",
             )
     return None
 
@@ -119,12 +128,6 @@ def check_resume(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None
         require(path.exists(), "the callbacks were not called; pass callbacks= on to Algorithm")
         rows = RowRecorder()
         resumed = case.restore(path, env_id=case.probe(), callbacks=[Recorder()], logger=rows)
-        resumed.train()
+        require_resumes(resumed, straight)
         require(rows.rows, "the logger got no rows; pass logger= on to Algorithm.__init__")
-        difference = first_difference(full_state(straight), full_state(resumed))
-        require(
-            difference is None,
-            f"a resumed training ends elsewhere than a straight one: {difference}; state_dict() "
-            "must hold everything that training changes",
-        )
     return None

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from rlox.replay.buffers import SequenceOptions, make_sequence_buffer
 
-from rlox_testing.probes import check, first_difference, require, run_checks
+from rlox_testing.probes import check, require, require_same, run_checks
 
 __all__ = [
     "SEQUENCE_BUFFER_CHECKS",
@@ -150,11 +150,9 @@ def check_sequence_buffer_seeding(buffer: str | Factory) -> str | None:
         filled.push(30)
         drawn = [filled.draw()]
         if draws_with_seed:
-            difference = first_difference(filled.draw(7), filled.draw(7))
-            require(difference is None, f"sample(seed=) must fix the draw, got other {difference}")
+            require_same(filled.draw(7), filled.draw(7), "sample(seed=) must fix the draw")
         batches.append([*drawn, filled.draw()])
-    difference = first_difference(batches[0], batches[1])
-    require(difference is None, f"SequenceOptions.seed must fix the draws, got other {difference}")
+    require_same(batches[0], batches[1], "SequenceOptions.seed must fix the draws")
     return None
 
 
@@ -169,12 +167,10 @@ def check_sequence_buffer_state(buffer: str | Factory) -> str | None:
     two.buffer.set_state(state)
     two.totals[:] = one.totals
     for _ in range(3):
-        difference = first_difference(one.draw(), two.draw())
-        require(difference is None, f"set_state() must go on exactly, got other {difference}")
+        require_same(one.draw(), two.draw(), "set_state() must go on exactly")
         one.push(7)
         two.push(7)
-    difference = first_difference(kept, state)
-    require(difference is None, f"state() must return a copy, but the buffer changed {difference}")
+    require_same(kept, state, "state() must return a copy, but the buffer changed it")
     return None
 
 

@@ -13,7 +13,7 @@ from rlox.protocols import MultiAgentObs, MultiAgentStep, MultiAgentVecEnv, Stat
 from rlox.registry.table import get_registry
 from rlox.spaces.rows import ActionRows, map_leaves
 
-from rlox_testing.probes import check, first_difference, require, run_checks
+from rlox_testing.probes import check, first_difference, require, require_same, run_checks
 
 __all__ = [
     "MULTI_AGENT_ENV_CHECKS",
@@ -126,10 +126,11 @@ def check_team_state(name: str, env_id: str) -> str | None:
         shown = one.reset_all(3)
         steps = _play(one, shown, N_STEPS // 2, 4)
         other.set_state(one.state())  # type: ignore[attr-defined]
-        difference = first_difference(
-            _play(one, steps[-1], N_STEPS, 5), _play(other, steps[-1], N_STEPS, 5)
+        require_same(
+            _play(one, steps[-1], N_STEPS, 5),
+            _play(other, steps[-1], N_STEPS, 5),
+            "an env with another's state goes elsewhere",
         )
-        require(difference is None, f"an env with another's state goes elsewhere: {difference}")
     finally:
         one.close()
         other.close()
@@ -147,8 +148,7 @@ def check_team_env_seeding(name: str, env_id: str) -> str | None:
             played.append([shown, *_play(env, shown, N_STEPS // 2, 7)])
         finally:
             env.close()
-    difference = first_difference(played[0], played[1])
-    require(difference is None, f"the seed 1 gives two different plays: {difference}")
+    require_same(played[0], played[1], "the seed 1 gives two different plays")
     require(first_difference(played[0], played[2]) is not None, "the seeds 1 and 2 play the same")
     return None
 
