@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
-import numpy.typing as npt
 from counting_config import CountingConfig
 from rlox.algorithm import Algorithm
-from rlox.callbacks import Callback
-from rlox.config.model import UNSET, Config, Unset, resolve_config
-from rlox.logging import LoggerCallback
-from rlox.training.hooks import Hooks
+from rlox.config.model import UNSET, Config, resolve_config
 
 
 @dataclass(frozen=True)
@@ -47,23 +42,23 @@ class CountingAlgorithm(Algorithm):
 
     def __init__(
         self,
-        env_id: Any,
-        n_envs: int | Unset = UNSET,
-        seed: int | Unset | None = UNSET,
-        logger: LoggerCallback | None = None,
-        callbacks: Iterable[Callback] | Callback | None = None,
+        env_id,
+        n_envs=UNSET,
+        seed=UNSET,
+        logger=None,
+        callbacks=None,
         *,
-        config: CountingConfig | Mapping[str, Any] | str | Path | None = None,
-        **config_kwargs: Any,
-    ) -> None:
+        config=None,
+        **config_kwargs,
+    ):
         resolved = resolve_config(CountingConfig, config, n_envs=n_envs, seed=seed, **config_kwargs)
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
         self.draws = np.zeros(0)
         """Every iteration's random draw."""
-        self.fail_at: int | None = None
+        self.fail_at = None
         """Iteration that raises instead of finishing."""
 
-    def iterate(self, hooks: Hooks) -> CountingMetrics:
+    def iterate(self, hooks):
         """Report steps and updates without taking any."""
         if self.fail_at == self.clock.iterations:
             raise ArithmeticError("asked to fail")
@@ -77,7 +72,7 @@ class CountingAlgorithm(Algorithm):
         self.draws = np.append(self.draws, draw)
         return CountingMetrics(mean_reward=float(len(self.draws)), noise=draw)
 
-    def _wait_while_held(self) -> None:
+    def _wait_while_held(self):
         """Wait while the file ``hold`` names no more env steps than there are, or for a signal.
 
         So that a training in another process is under way for as long as a test needs it to be.
@@ -92,16 +87,16 @@ class CountingAlgorithm(Algorithm):
                 return
             time.sleep(0.01)
 
-    def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
+    def predict(self, obs, deterministic=True):
         """Return action 0 for one observation vector, or zeros for a batch."""
         array = np.asarray(obs)
         return 0 if array.ndim == 1 else np.zeros(len(array), np.int64)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self):
         """Return the draws."""
         return {"draws": self.draws.copy()}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state):
         """Restore the draws."""
         self.draws = np.array(state["draws"], np.float64)
 
@@ -109,5 +104,5 @@ class CountingAlgorithm(Algorithm):
 class CountingDataset(CountingAlgorithm):
     """The same, with a dataset in the place of an env."""
 
-    def __init__(self, dataset: Any, **arguments: Any) -> None:
+    def __init__(self, dataset, **arguments):
         super().__init__(dataset, **arguments)

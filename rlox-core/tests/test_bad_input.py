@@ -1,37 +1,27 @@
 """Wrong calls, one a row: each is refused before any work, with value, expectation and remedy."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import gymnasium
 import pytest
 import rlox
 from gymnasium import spaces
 from rlox import registry
-from rlox.callbacks import CheckpointCallback, EarlyStoppingCallback, EvalCallback
-from rlox.config.schedules import Linear
+from rlox.callbacks import EarlyStoppingCallback, EvalCallback
 from rlox.envs.make import make_vec_env
 from rlox.errors import CheckpointError, ConfigError, EnvError, SpaceError, UnknownNameError
 from rlox.logging import ConsoleLogger, LoggerList
-from rlox.seeding import parse_seeds
 
 NAN = float("nan")
 
-FILES: dict[str, bytes] = {
-    "typo.yaml": b"n_env: 3\n",
-    "nested-twice.yaml": b"{n_envs: {a: 1, a: 2}}\n",
+FILES = {
     "bad.json": b"{",
-    "twice.json": b'{"n_envs": 2, "n_envs": 3}',
     "text.safetensors": b"hello",
 }
 
 
-class NoSpaces(gymnasium.Env[Any, Any]):
+class NoSpaces(gymnasium.Env):
     """An env that says nothing of its spaces."""
 
 
@@ -42,10 +32,7 @@ class Words(NoSpaces):
     action_space = spaces.Discrete(2)
 
 
-Call = Callable[[Any], Any]
-"""From the counting algorithm's class to the wrong call."""
-
-CALLS: list[tuple[Call, type[Exception], str]] = [
+CALLS = [
     # names
     (lambda c: rlox.make("countng", env="X"), UnknownNameError,
      "unknown algorithm 'countng'; did you mean 'counting'? (installed: counting)"),
@@ -61,31 +48,9 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
      "tensorboard, wandb)"),
     (lambda c: registry.get_registry().get("rlox_env_backends", 3), TypeError,
      "the name of the env backend must be text, got 3"),
-    # options
-    (lambda c: c("X", n_env=3), ConfigError,
-     "unknown option 'n_env' for CountingConfig; did you mean 'n_envs'?"),
-    (lambda c: c("X", n_envs=10**9), ConfigError,
-     "n_envs: expected less than or equal to 65536, got 1000000000"),
-    (lambda c: c("X", n_steps=10**15), ConfigError,
-     "n_steps: expected less than or equal to 1000000, got 1000000000000000"),
-    (lambda c: c("X", seed=-1), ConfigError, "seed: expected greater than or equal to 0, got -1"),
-    (lambda c: c("X", n_envs=0, n_step=1), ConfigError,
-     "n_envs: expected greater than or equal to 1, got 0; unknown option 'n_step' for "
-     "CountingConfig; did you mean 'n_steps'?"),
     # config files
     (lambda c: c("X", config="folder"), ConfigError,
      "config file 'folder' cannot be read: Is a directory"),
-    (lambda c: c("X", config="typo.yaml"), ConfigError,
-     "unknown option 'n_env' for CountingConfig; did you mean 'n_envs'?"),
-    (lambda c: c("X", config="nested-twice.yaml"), ConfigError,
-     "config file 'nested-twice.yaml' is not valid: 'a' is there twice"),
-    (lambda c: c("X", config="twice.json"), ConfigError,
-     "config file 'twice.json' is not valid: 'n_envs' is there twice"),
-    # schedules
-    (lambda c: Linear(start=True, end=0), ConfigError,
-     "Linear: expected start to be a number, not a truth value"),
-    (lambda c: Linear(start=1, end=0, unti=4), ConfigError,
-     "Linear: expected no 'unti'"),
     # envs
     (lambda c: make_vec_env("CartPol-v1"), EnvError,
      "env 'CartPol-v1' cannot be built: Environment `CartPol` doesn't exist. Did you mean: "
@@ -107,7 +72,6 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     # evaluation
     (lambda c: c("CartPole-v1").evaluate(n_episodes=0), ValueError,
      "n_episodes must be at least 1, got 0"),
-    (lambda c: c("CartPole-v1").evaluate(seed=-1), ValueError, "seed must be at least 0, got -1"),
     # callbacks and loggers
     (lambda c: c("X", callbacks=[3]), TypeError,
      "callbacks must be rlox.callbacks.Callback objects, got int"),
@@ -121,13 +85,8 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
      "a logger must be a rlox.logging.LoggerCallback object, got <class "
      "'rlox.logging.files.ConsoleLogger'>; rlox.make takes names too"),
     (lambda c: ConsoleLogger(0), ValueError, "log_interval must be at least 1, got 0"),
-    (lambda c: EvalCallback(eval_freq=0), ValueError, "eval_freq must be at least 1, got 0"),
     (lambda c: EvalCallback(n_eval_episodes=1.5), TypeError,
      "n_eval_episodes must be an integer, got 1.5"),
-    (lambda c: CheckpointCallback(save_freq=True), TypeError,
-     "save_freq must be an integer, got True"),
-    (lambda c: CheckpointCallback(keep_last=0), ValueError, "keep_last must be at least 1, got 0"),
-    (lambda c: EarlyStoppingCallback(patience=0), ValueError, "patience must be at least 1, got 0"),
     (lambda c: EarlyStoppingCallback(min_delta=NAN), ValueError,
      "min_delta must be at least 0, got nan"),
     (lambda c: EarlyStoppingCallback(monitor="loss"), ValueError,
@@ -145,22 +104,17 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     (lambda c: c("X").save("folder"), IsADirectoryError,
      "[Errno 21] expected a file, got a folder: 'folder'"),
     (lambda c: c("X").save("bad.json/c.rlox"), OSError, "[Errno ...'bad.json'"),
-    # seeds
-    (lambda c: parse_seeds("4..0"), ConfigError,
-     "seeds must look like 5, 0..4 or 0,3,7 (at most 10,000), got '4..0'"),
 ]  # fmt: skip
 
 
-def matches(message: str, pattern: str) -> bool:
+def matches(message, pattern):
     """Compare exactly, except where the pattern has three dots for what a library says."""
     parts = [re.escape(part) for part in pattern.split("...")]
     return re.fullmatch(".*".join(parts), message, re.DOTALL) is not None
 
 
 @pytest.fixture(autouse=True)
-def _workplace(
-    install: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def _workplace(install, monkeypatch, tmp_path):
     """Work in a folder with wrong files."""
     install(
         "rlox-counting",
@@ -177,9 +131,7 @@ def _workplace(
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: re.sub(r"\W+", "-", call[2])[:60])
-def test_wrong_call_is_refused_before_any_work(
-    call: tuple[Call, type[Exception], str], counting: ModuleType
-) -> None:
+def test_wrong_call_is_refused_before_any_work(call, counting):
     """With exactly this error and text, and nothing is written."""
     wrong, error, message = call
     before = sorted(Path.cwd().rglob("*"))
@@ -190,12 +142,12 @@ def test_wrong_call_is_refused_before_any_work(
     assert sorted(Path.cwd().rglob("*")) == before
 
 
-def test_wrong_env_for_a_checkpoint_names_both(counting: ModuleType) -> None:
+def test_wrong_env_for_a_checkpoint_names_both(counting):
     """If a state does not fit, the error names the env it was saved on."""
     counting.CountingAlgorithm("CartPole-v1").save("good.safetensors")
 
-    class Other(counting.CountingAlgorithm):  # type: ignore[misc]
-        def load_state_dict(self, state: Any) -> None:
+    class Other(counting.CountingAlgorithm):
+        def load_state_dict(self, state):
             raise CheckpointError("the network differs from the saved one")
 
     with pytest.raises(CheckpointError) as caught:

@@ -1,10 +1,6 @@
 """Replay buffers by name."""
 
-from __future__ import annotations
-
 import dataclasses
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +21,7 @@ OPTIONS = BufferOptions(
 )  # fmt: skip
 
 
-def fill(buffer: ReplayBuffer) -> None:
+def fill(buffer):
     """Push three vector steps of two envs, all rewards 1."""
     for step in range(3):
         obs = np.full((2, 2, 3), step, np.uint8)
@@ -34,7 +30,7 @@ def fill(buffer: ReplayBuffer) -> None:
 
 
 @pytest.mark.parametrize("name", ["uniform", "prioritized"])
-def test_a_name_makes_a_buffer_of_the_options(name: str) -> None:
+def test_a_name_makes_a_buffer_of_the_options(name):
     """Shapes, types, steps and discount are those asked for, and all protocols are kept."""
     own = PrioritizedOptions(priority_alpha=0.25) if name == "prioritized" else None
     buffer = make_buffer(name, OPTIONS, own)
@@ -48,16 +44,16 @@ def test_a_name_makes_a_buffer_of_the_options(name: str) -> None:
     assert set(batch["rewards"]) == {1.0, 1.5, 1.75}
     assert set(batch["discounts"]) == {0.5, 0.25, 0.125}
     if isinstance(buffer, PrioritizedBuffer):
-        assert buffer.alpha == 0.25  # type: ignore[attr-defined]
+        assert buffer.alpha == 0.25
 
 
-def test_an_object_is_taken_as_it_is_if_it_can_store_and_draw() -> None:
+def test_an_object_is_taken_as_it_is_if_it_can_store_and_draw():
     """What lacks a method is refused, and the method named."""
 
     class Draws:
         """Can be drawn from only."""
 
-        def sample(self, batch_size: int) -> dict[str, Any]:
+        def sample(self, batch_size):
             return {}
 
     made = make_buffer("uniform", OPTIONS)
@@ -66,7 +62,7 @@ def test_an_object_is_taken_as_it_is_if_it_can_store_and_draw() -> None:
         make_buffer(Draws(), OPTIONS)
 
 
-def test_a_named_buffer_of_other_steps_is_refused(install: Callable[..., None]) -> None:
+def test_a_named_buffer_of_other_steps_is_refused(install):
     """The option would be ignored; an object is the caller's own, and is taken as it is."""
     install(
         "deque",
@@ -89,9 +85,7 @@ def make(options):
 
 
 @pytest.mark.parametrize("in_memory", [True, False])
-def test_memory_is_asked_of_buffers_that_take_it(
-    in_memory: bool, install: Callable[..., None]
-) -> None:
+def test_memory_is_asked_of_buffers_that_take_it(in_memory, install):
     """A buffer whose rows are elsewhere says so in its spec, and may be larger than the memory."""
     install(
         "remote",
@@ -115,7 +109,7 @@ def make(asked):
         make_buffer("remote", huge)
 
 
-def test_goals_make_a_hindsight_buffer() -> None:
+def test_goals_make_a_hindsight_buffer():
     """Where they lie, what they are worth and how they are chosen comes from the options."""
     goals = GoalOptions(
         size=1, achieved=2, desired=0, compute_reward=lambda a, d, info: 10 * a[:, 0] + d[:, 0],
@@ -144,7 +138,7 @@ def test_goals_make_a_hindsight_buffer() -> None:
         ("HerReplayBuffer", {"goal_dim": 1, "distance_threshold": 0.1}),
     ],
 )
-def test_a_buffer_that_would_mix_the_envs_is_refused(name: str, options: dict[str, Any]) -> None:
+def test_a_buffer_that_would_mix_the_envs_is_refused(name, options):
     """Its next step of an env would be another env's; one step at a time is of any env."""
     cls = getattr(kernels.backend(), name)
     with pytest.raises(ConfigError, match=f"{name} was made with n_envs=1 and gets .* of 2 envs"):

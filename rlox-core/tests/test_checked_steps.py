@@ -1,9 +1,5 @@
 """Tests of :mod:`rlox.envs.gymnasium`."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import gymnasium
 import numpy as np
 import pytest
@@ -16,26 +12,26 @@ from rlox.evaluation import evaluate
 from rlox.protocols import VecEnv
 
 
-class OneBuffer(gymnasium.Env[Any, Any]):
+class OneBuffer(gymnasium.Env):
     """Counts its steps in the one array that it returns every time, and is cut after two."""
 
-    observation_space: Any = spaces.Box(0.0, 9.0, (1,))
-    action_space: Any = spaces.Discrete(2)
+    observation_space = spaces.Box(0.0, 9.0, (1,))
+    action_space = spaces.Discrete(2)
 
-    def __init__(self, **returned: Any) -> None:
+    def __init__(self, **returned):
         self._buffer = np.zeros(1, np.float32)
         self._returned = returned
 
-    def _obs(self) -> Any:
+    def _obs(self):
         return self._buffer
 
-    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+    def reset(self, *, seed=None, options=None):
         """Begin at 0."""
         super().reset(seed=seed)
         self._buffer[:] = 0
         return self._obs(), {}
 
-    def step(self, action: Any) -> Any:
+    def step(self, action):
         """Count."""
         self._buffer += 1
         step = {"reward": 1.0, "terminated": False, "truncated": bool(self._buffer[0] >= 2)}
@@ -45,9 +41,9 @@ class OneBuffer(gymnasium.Env[Any, Any]):
 class Nested(OneBuffer):
     """The same array, within a dict."""
 
-    observation_space: Any = spaces.Dict({"count": OneBuffer.observation_space})
+    observation_space = spaces.Dict({"count": OneBuffer.observation_space})
 
-    def _obs(self) -> Any:
+    def _obs(self):
         return {"count": self._buffer}
 
 
@@ -56,7 +52,7 @@ class Nested(OneBuffer):
     ("env_class", "how"),
     [(OneBuffer, "sync"), (Nested, "sync"), (Nested, "async"), (OneBuffer, "single")],
 )
-def test_final_observation_outlives_the_reset(env_class: Any, how: Any) -> None:
+def test_final_observation_outlives_the_reset(env_class, how):
     """An env that fills one array with each observation does not overwrite the last one."""
     env = GymVecEnv(env_class()) if how == "single" else GymVecEnv(env_class, 2, vectorization=how)
     env.reset_all(0)
@@ -72,7 +68,7 @@ def test_final_observation_outlives_the_reset(env_class: Any, how: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [np.float32(1.0), np.array(1.0), 1, True])
-def test_numbers_of_any_kind_are_rewards(value: Any) -> None:
+def test_numbers_of_any_kind_are_rewards(value):
     """A reward need not be a float, nor a flag a bool."""
     env = GymVecEnv(lambda: OneBuffer(reward=value, terminated=np.int64(0)))
     env.reset_all(0)
@@ -84,31 +80,31 @@ class Changed:
     """A vector env of two, of whose steps some keys are changed or, where none, left out."""
 
     n_envs = 2
-    observation_space: Any = OneBuffer.observation_space
-    action_space: Any = OneBuffer.action_space
+    observation_space = OneBuffer.observation_space
+    action_space = OneBuffer.action_space
 
-    def __init__(self, **changes: Any) -> None:
+    def __init__(self, **changes):
         self._changes = changes
 
-    def reset_all(self, seed: Any = None) -> Any:
+    def reset_all(self, seed=None):
         """Return zeros."""
         return np.zeros((2, 1), np.float32)
 
-    def step_all(self, actions: Any) -> Any:
+    def step_all(self, actions):
         """End both episodes."""
         obs, flags = self.reset_all(), np.ones(2, np.bool_)
         step = {"obs": obs, "rewards": np.ones(2), "terminated": flags, "truncated": ~flags}
         step |= {"final_obs": obs} | self._changes
         return {key: value for key, value in step.items() if value is not None}
 
-    def close(self) -> None:
+    def close(self):
         """Nothing is held."""
 
 
 class Constant:
     """Always takes the first action."""
 
-    def predict(self, obs: Any, deterministic: bool = True) -> Any:
+    def predict(self, obs, deterministic=True):
         """Return zeros."""
         return np.zeros(len(obs), np.int64)
 
@@ -130,7 +126,7 @@ class Constant:
          "got ndarray of shape (2,) and dtype float32"),
     ],
 )  # fmt: skip
-def test_wrong_step_of_a_vector_env_names_what_is_wrong(changes: Any, message: str) -> None:
+def test_wrong_step_of_a_vector_env_names_what_is_wrong(changes, message):
     """Training and evaluation both report it at the first step."""
     env = Changed(**changes)
     assert isinstance(env, VecEnv)
@@ -144,9 +140,9 @@ def test_wrong_step_of_a_vector_env_names_what_is_wrong(changes: Any, message: s
     assert str(caught.value) == message
 
 
-def test_nested_step_of_a_vector_env_is_checked_by_leaf() -> None:
+def test_nested_step_of_a_vector_env_is_checked_by_leaf():
     """A leaf that is missing or of another shape is named."""
-    env: Any = GymVecEnv(Nested, 2)
+    env = GymVecEnv(Nested, 2)
     env.reset_all(0)
     step = env.step_all(np.zeros(2, np.int64))
     require_vec_step(step, env)
@@ -159,7 +155,7 @@ def test_nested_step_of_a_vector_env_is_checked_by_leaf() -> None:
 class OldReset(OneBuffer):
     """Returns what envs of gym did."""
 
-    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+    def reset(self, *, seed=None, options=None):
         """Begin."""
         return self._obs()
 
@@ -167,39 +163,39 @@ class OldReset(OneBuffer):
 class Longer(OneBuffer):
     """Returns observations of another shape than its space says."""
 
-    def _obs(self) -> Any:
+    def _obs(self):
         return np.zeros(3, np.float32)
 
 
 class MoreKeys(Nested):
     """Returns an observation with a key that its space does not have."""
 
-    def _obs(self) -> Any:
+    def _obs(self):
         return super()._obs() | {"more": 0.0}
 
 
 class NoKeys(Nested):
     """Returns an array where its space is a dict."""
 
-    def _obs(self) -> Any:
+    def _obs(self):
         return self._buffer
 
 
 class MoreKeysLater(Nested):
     """Returns one more key from the first step on."""
 
-    def step(self, action: Any) -> Any:
+    def step(self, action):
         """Count."""
         return {"count": self._buffer, "more": 0.0}, 1.0, False, False, {}
 
 
-def doubled(observe: Any) -> Any:
+def doubled(observe):
     """Return a maker of an env in a wrapper that says it observes two numbers."""
     space = spaces.Box(0.0, 9.0, (2,))
     return lambda: TransformObservation(OneBuffer(), observe, space)
 
 
-def test_observations_of_a_wrapper_are_those_of_its_own_space() -> None:
+def test_observations_of_a_wrapper_are_those_of_its_own_space():
     """A wrapper may observe something else than its env."""
     env = GymVecEnv(doubled(lambda obs: obs.repeat(2)), 2)
     assert env.reset_all(0).tolist() == [[0, 0], [0, 0]]
@@ -228,11 +224,11 @@ def test_observations_of_a_wrapper_are_those_of_its_own_space() -> None:
         (MoreKeysLater, r"MoreKeysLater.step returned .* the keys \['count'\], got .*'more'"),
     ],
 )  # fmt: skip
-def test_what_is_no_reset_or_step_is_reported_with_the_env(env_class: Any, message: str) -> None:
+def test_what_is_no_reset_or_step_is_reported_with_the_env(env_class, message):
     """NumPy's errors over it would name neither the env nor what was expected."""
     env = GymVecEnv(env_class, 2)
 
-    def begin() -> None:
+    def begin():
         env.reset_all(0)
         env.step_all(np.zeros(2, np.int64))
 
@@ -244,11 +240,11 @@ def test_what_is_no_reset_or_step_is_reported_with_the_env(env_class: Any, messa
 class BreaksLater(OneBuffer):
     """Returns what it should, until in its fifth step it does not."""
 
-    def __init__(self, part: int, value: Any) -> None:
+    def __init__(self, part, value):
         super().__init__(truncated=False)
         self._part, self._value, self._steps = part, value, 0
 
-    def step(self, action: Any) -> Any:
+    def step(self, action):
         """Count."""
         self._steps += 1
         returned = [self._obs(), 1.0, False, False, {}]
@@ -277,7 +273,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("part", "value", "message"), BROKEN)
-def test_a_later_step_is_checked_as_the_first_is(part: int, value: Any, message: str) -> None:
+def test_a_later_step_is_checked_as_the_first_is(part, value, message):
     """The error has the env's number, its step, what was expected and what came."""
     good = BreaksLater(0, np.zeros(1, np.float32))
     envs = iter([good, BreaksLater(part, value)])
@@ -290,7 +286,7 @@ def test_a_later_step_is_checked_as_the_first_is(part: int, value: Any, message:
     env.close()
 
 
-def test_a_worker_process_reports_its_env() -> None:
+def test_a_worker_process_reports_its_env():
     """As one in this process does."""
     part, value, message = BROKEN[3]
     env = GymVecEnv(BreaksLater, 1, vectorization="async",
@@ -303,19 +299,19 @@ def test_a_worker_process_reports_its_env() -> None:
     env.close()
 
 
-def test_nested_and_discrete_observations_are_checked_in_every_step() -> None:
+def test_nested_and_discrete_observations_are_checked_in_every_step():
     """An array in a dict too."""
     env = GymVecEnv(Nested, 1)
     env.reset_all(0)
     env.step_all(np.zeros(1, np.int64))
-    inner: Any = env._env
+    inner = env._env
     inner.envs[0].unwrapped._buffer = np.zeros(2, np.float32)
     with pytest.raises(EnvError, match=r"observation 'count' of shape \(2,\), .* in step 2 of env"):
         env.step_all(np.zeros(1, np.int64))
     env.close()
 
 
-def test_a_later_step_of_a_vector_env_is_checked_too() -> None:
+def test_a_later_step_of_a_vector_env_is_checked_too():
     """In training, and in evaluation."""
     env = Changed()
     session = RunningEnvs.make(env)

@@ -1,9 +1,5 @@
 """Tests of :mod:`rlox.replay.codecs`: what replay buffers keep of observations and actions."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -34,7 +30,7 @@ nested = st.recursive(
 
 
 @given(nested, st.integers(1, 5), st.integers(0, 2**16))
-def test_rows_give_back_every_bit(space: Any, count: int, seed: int) -> None:
+def test_rows_give_back_every_bit(space, count, seed):
     """Packing and unpacking is the identity in the kept dtypes; rows have the declared shape."""
     space.seed(seed)
     samples = [split(space, space.sample()) for _ in range(count)]
@@ -45,14 +41,14 @@ def test_rows_give_back_every_bit(space: Any, count: int, seed: int) -> None:
     assert rows.shape == (count, *observations.shape)
     back = observations.unpack(rows.astype(observations.dtype))
 
-    def equal(a: Any, b: Any) -> bool:
+    def equal(a, b):
         return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
     same = map_leaves(equal, kept, back)
     assert all(same.values()) if isinstance(same, dict) else same
 
 
-def test_leaves_of_one_dtype_share_it() -> None:
+def test_leaves_of_one_dtype_share_it():
     """Vectors lie side by side as float32, images as uint8; a part is where its leaf is."""
     goals = ReplayObservations(spaces.Dict({"a": LEAVES[0], "b": LEAVES[6], "c": LEAVES[1]}))
     assert (goals.shape, goals.dtype) == ((8,), "float32")
@@ -67,7 +63,7 @@ def test_leaves_of_one_dtype_share_it() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.uint8])
-def test_leaves_without_numbers_take_no_columns(dtype: Any) -> None:
+def test_leaves_without_numbers_take_no_columns(dtype):
     """They come back with their shape, beside leaves of their dtype and of another."""
     space = spaces.Dict(a=spaces.Box(-1, 1, (2, 0)), b=spaces.Box(0, 1, (3,), dtype))
     obs = {"a": np.zeros((4, 2, 0), np.float32), "b": np.ones((4, 3), dtype)}
@@ -80,7 +76,7 @@ def test_leaves_without_numbers_take_no_columns(dtype: Any) -> None:
     np.testing.assert_array_equal(back["b"], obs["b"])
 
 
-def test_every_dimension_of_a_box_has_its_own_scale() -> None:
+def test_every_dimension_of_a_box_has_its_own_scale():
     """-1, 0 and 1 are the lower bound, the middle and the upper bound, dimension by dimension."""
     low, high = np.array([0.0, -3.0], np.float32), np.array([0.5, 1.0], np.float32)
     actions = make_actions(spaces.Box(low, high))
@@ -92,14 +88,14 @@ def test_every_dimension_of_a_box_has_its_own_scale() -> None:
 
 
 @given(st.floats(-1e6, 1e6, width=32), st.floats(0, 1e6, width=32), st.floats(-1, 1, width=32))
-def test_actions_of_a_box_stay_in_it(low: float, width: float, action: float) -> None:
+def test_actions_of_a_box_stay_in_it(low, width, action):
     """However bounds and actions round, the env's action is within its space, of its type."""
     space = spaces.Box(np.float32(low), np.float32(np.float32(low) + np.float32(width)), (1,))
     taken = BoxActions(space).to_env(np.array([[action]], np.float32))
     assert space.contains(taken[0])
 
 
-def test_random_actions_cover_the_space() -> None:
+def test_random_actions_cover_the_space():
     """Discrete ones count from 0, whatever the space's start is; continuous ones fill [-1, 1]."""
     discrete = make_actions(spaces.Discrete(3, start=7))
     assert isinstance(discrete, DiscreteActions)
@@ -121,7 +117,7 @@ def test_random_actions_cover_the_space() -> None:
         (spaces.MultiDiscrete([2, 2]), "must be Discrete or a one-dimensional Box, got"),
     ],
 )
-def test_other_spaces_are_refused(space: spaces.Space[object], message: str) -> None:
+def test_other_spaces_are_refused(space, message):
     """The error names the space and the remedy."""
     with pytest.raises(SpaceError, match=message):
         make_actions(space)

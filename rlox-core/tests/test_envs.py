@@ -1,9 +1,6 @@
 """Tests of :mod:`rlox.envs.make`."""
 
-from __future__ import annotations
-
 import re
-from typing import Any
 
 import gymnasium
 import pytest
@@ -23,7 +20,7 @@ OWN = EnvBackendSpec("own", "Some.", "x:y", env_ids=("Own-v0",), env_kwargs=("gr
 
 
 @pytest.fixture(autouse=True)
-def backends(monkeypatch: pytest.MonkeyPatch) -> None:
+def backends(monkeypatch):
     """Register env backends; those besides gymnasium return what they were called with."""
     registry = Registry(
         Registration(spec, "rlox_env_backends", "test") for spec in (GYMNASIUM, FAST, FASTEST, OWN)
@@ -32,23 +29,23 @@ def backends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Registration, "build", lambda self, *a, **k: (self.spec.factory, *a, k))
 
 
-def cart_pole() -> gymnasium.Env[Any, Any]:
+def cart_pole():
     """Make a CartPole."""
     return gymnasium.make("CartPole-v1")
 
 
-def test_without_simulators_gymnasium_takes_mujocos_tasks_and_no_game() -> None:
+def test_without_simulators_gymnasium_takes_mujocos_tasks_and_no_game():
     """A game that is not preprocessed is not what was asked for, and the error has the remedy."""
     assert choose_backend("HalfCheetah-v5")[0].spec.name == "gymnasium"
     with pytest.raises(MissingDependencyError, match=re.escape(requirement("atari"))):
         make_vec_env("ALE/Pong-v5")
 
 
-def test_auto_takes_the_fastest_backend_that_has_the_id() -> None:
+def test_auto_takes_the_fastest_backend_that_has_the_id():
     """Priority counts among those that list the id."""
     made = make_vec_env("CartPole-v1", n_envs=3)
     assert made == ("test_backend:make", "CartPole-v1", {"n_envs": 3, "env_kwargs": None})
-    assert make_vec_env("Pendulum-v1")[0] == "x:y"  # type: ignore[index]
+    assert make_vec_env("Pendulum-v1")[0] == "x:y"
 
 
 @pytest.mark.parametrize(
@@ -60,7 +57,7 @@ def test_auto_takes_the_fastest_backend_that_has_the_id() -> None:
         {"env": cart_pole},
     ],
 )
-def test_gymnasium_takes_the_rest(arguments: dict[str, Any]) -> None:
+def test_gymnasium_takes_the_rest(arguments):
     """Ids nobody lists, envs with arguments and callables are gymnasium's."""
     env = make_vec_env(**arguments, n_envs=2)
     assert isinstance(env, GymVecEnv)
@@ -68,7 +65,7 @@ def test_gymnasium_takes_the_rest(arguments: dict[str, Any]) -> None:
     env.close()
 
 
-def test_named_backend_must_have_the_id() -> None:
+def test_named_backend_must_have_the_id():
     """The error lists what the backend has."""
     with pytest.raises(EnvError) as caught:
         make_vec_env("CartPole-v0", backend="fast")
@@ -86,16 +83,14 @@ def test_named_backend_must_have_the_id() -> None:
         ({"vectorization": "async"}, "'own' has no vectorization='async'$"),
     ],
 )  # fmt: skip
-def test_backends_that_were_passed_over_are_named_if_gymnasium_has_no_such_env(
-    options: Any, reason: str
-) -> None:
+def test_backends_that_were_passed_over_are_named_if_gymnasium_has_no_such_env(options, reason):
     """The id is right, and what was asked beside it is not."""
     message = f"^env 'Own-v0' cannot be built.*; another env backend has the id, but {reason}"
     with pytest.raises(EnvError, match=message):
         make_vec_env("Own-v0", **options)
 
 
-def test_vec_env_is_returned_as_it_is() -> None:
+def test_vec_env_is_returned_as_it_is():
     """What already satisfies the contract is not wrapped, and its number of envs must agree."""
     env = GymVecEnv("CartPole-v1", 2)
     assert isinstance(env, VecEnv)
@@ -106,7 +101,7 @@ def test_vec_env_is_returned_as_it_is() -> None:
     env.close()
 
 
-def test_env_id_of() -> None:
+def test_env_id_of():
     """Only what can be made again by its id has one."""
     env = cart_pole()
     vector = SyncVectorEnv([cart_pole])
@@ -119,10 +114,10 @@ def test_env_id_of() -> None:
     vector.close()
 
 
-class Negated(gymnasium.RewardWrapper):  # type: ignore[type-arg]
+class Negated(gymnasium.RewardWrapper):
     """A wrapper as users write them, which does not record its arguments."""
 
-    def reward(self, reward: Any) -> Any:
+    def reward(self, reward):
         """Turn the sign."""
         return -reward
 
@@ -141,7 +136,7 @@ class Negated(gymnasium.RewardWrapper):  # type: ignore[type-arg]
         (lambda: RecordEpisodeStatistics(Negated(gymnasium.make("Pendulum-v1"))), None),
     ],
 )
-def test_env_that_its_id_does_not_make_has_none(make: Any, env_id: str | None) -> None:
+def test_env_that_its_id_does_not_make_has_none(make, env_id):
     """Arguments, wrappers and a missing time limit are not in the id."""
     env = make()
     assert env_id_of(env) == env_id
@@ -155,15 +150,13 @@ def test_env_that_its_id_does_not_make_has_none(make: Any, env_id: str | None) -
         ("async", 10**4, r"^vectorization='async' starts a process per env, at most \d+ on"),
     ],
 )  # fmt: skip
-def test_number_of_envs_that_no_machine_bears_is_refused(
-    vectorization: Any, n_envs: int, message: str
-) -> None:
+def test_number_of_envs_that_no_machine_bears_is_refused(vectorization, n_envs, message):
     """A slip in a number of envs neither fills the memory nor starts thousands of processes."""
     with pytest.raises(EnvError, match=message):
         make_vec_env("CartPole-v1", n_envs=n_envs, vectorization=vectorization)
 
 
-def test_processes_are_for_gymnasium_envs_alone() -> None:
+def test_processes_are_for_gymnasium_envs_alone():
     """Another backend would ignore that they were asked for; auto takes gymnasium's then."""
     message = "vectorization='async' is of gymnasium envs, got env_backend='fast'"
     with pytest.raises(ConfigError, match=message):

@@ -1,7 +1,5 @@
 """Tests of :mod:`rlox.envs.running`."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -10,7 +8,7 @@ from hypothesis import strategies as st
 from rlox.envs.running import EpisodeStatistics
 
 
-def test_no_episode_has_no_mean() -> None:
+def test_no_episode_has_no_mean():
     """Before the first finished episode the means are NaN."""
     statistics = EpisodeStatistics(2)
     statistics.add(np.ones((1, 2)), np.zeros((1, 2), bool))
@@ -19,7 +17,7 @@ def test_no_episode_has_no_mean() -> None:
     assert statistics.finished == 0
 
 
-def test_window_keeps_the_last_episodes() -> None:
+def test_window_keeps_the_last_episodes():
     """Older episodes leave the means, not the count."""
     statistics = EpisodeStatistics(1, window=2)
     for reward in (1.0, 2.0, 6.0):
@@ -29,11 +27,11 @@ def test_window_keeps_the_last_episodes() -> None:
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(-9, 9), st.booleans()), min_size=3, max_size=3)))
-def test_statistics_equal_a_naive_model(script: list[list[tuple[int, bool]]]) -> None:
+def test_statistics_equal_a_naive_model(script):
     """Episodes kept env by env in lists give the same means."""
     statistics = EpisodeStatistics(3, window=1000)
-    running: list[list[int]] = [[], [], []]
-    finished: list[list[int]] = []
+    running = [[], [], []]
+    finished = []
     for row in script:
         statistics.add(np.array([[r for r, _ in row]]), np.array([[e for _, e in row]]))
         for i, (reward, ended) in enumerate(row):
@@ -47,7 +45,7 @@ def test_statistics_equal_a_naive_model(script: list[list[tuple[int, bool]]]) ->
         assert statistics.mean_length == np.mean([len(e) for e in finished])
 
 
-def example() -> EpisodeStatistics:
+def example():
     """Return statistics with two finished episodes and one running."""
     statistics = EpisodeStatistics(1, window=10)
     for reward, ended in ((1.0, True), (3.0, True), (5.0, False)):
@@ -55,7 +53,7 @@ def example() -> EpisodeStatistics:
     return statistics
 
 
-def test_state_round_trip_with_running_episodes() -> None:
+def test_state_round_trip_with_running_episodes():
     """Where the envs go on, so do the running sums; what was there before is replaced."""
     restored = example()
     restored.load_state_dict(example().state_dict(), keep_running=True)
@@ -65,7 +63,7 @@ def test_state_round_trip_with_running_episodes() -> None:
     assert restored.mean_length == (1 + 1 + 2) / 3
 
 
-def test_state_round_trip_with_new_episodes() -> None:
+def test_state_round_trip_with_new_episodes():
     """If the envs start again, the running sums are left behind."""
     restored = EpisodeStatistics(1, window=10)
     restored.load_state_dict(example().state_dict(), keep_running=False)
@@ -75,8 +73,8 @@ def test_state_round_trip_with_new_episodes() -> None:
 
 @given(st.lists(st.lists(st.tuples(st.integers(-9, 9), st.booleans()), min_size=3, max_size=3)))
 def test_many_steps_at_once_equal_the_same_steps_one_by_one(
-    script: list[list[tuple[int, bool]]],
-) -> None:
+    script,
+):
     """Where a rollout is cut plays no part, and an empty rollout changes nothing."""
     rewards = np.array([[r for r, _ in row] for row in script], float).reshape(-1, 3)
     ended = np.array([[e for _, e in row] for row in script], bool).reshape(-1, 3)

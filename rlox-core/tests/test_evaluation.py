@@ -1,10 +1,5 @@
 """Tests of :mod:`rlox.evaluation`."""
 
-from __future__ import annotations
-
-from types import ModuleType
-from typing import Any
-
 import gymnasium
 import numpy as np
 import pytest
@@ -20,12 +15,12 @@ from rlox.evaluation import EvaluationResult, evaluate
 class Constant:
     """Predicts one action and remembers how it was asked."""
 
-    def __init__(self, action: Any = 0) -> None:
+    def __init__(self, action=0):
         self.action = action
-        self.deterministic: set[bool] = set()
-        self.batches: set[int] = set()
+        self.deterministic = set()
+        self.batches = set()
 
-    def predict(self, obs: Any, deterministic: bool = True) -> Any:
+    def predict(self, obs, deterministic=True):
         """Return the action for each observation."""
         self.deterministic.add(deterministic)
         self.batches.add(len(obs))
@@ -38,7 +33,7 @@ LONG = [(1.0, False, False)] * 9 + [(1.0, False, True)]
 
 
 @pytest.mark.parametrize("n_episodes", [1, 3, 8])
-def test_every_env_contributes_its_share(scripted: ModuleType, n_episodes: int) -> None:
+def test_every_env_contributes_its_share(scripted, n_episodes):
     """Short episodes are not favoured: shares are fixed before and differ by at most one."""
     env = GymVecEnv(SyncVectorEnv(scripted.makers([SHORT, LONG])))
     result = evaluate(Constant(), env, n_episodes=n_episodes)
@@ -49,7 +44,7 @@ def test_every_env_contributes_its_share(scripted: ModuleType, n_episodes: int) 
     env.close()
 
 
-def test_episodes_are_reproducible() -> None:
+def test_episodes_are_reproducible():
     """One seed gives one result, another gives others."""
     results = [
         evaluate(Constant(), "CartPole-v1", n_episodes=6, seed=seed).lengths.tolist()
@@ -58,7 +53,7 @@ def test_episodes_are_reproducible() -> None:
     assert results[0] == results[1] != results[2]
 
 
-def test_result_equals_single_episodes() -> None:
+def test_result_equals_single_episodes():
     """Each episode is the one a single env plays from the same seed."""
     result = evaluate(Constant(), "CartPole-v1", n_episodes=3, seed=5)
     expected = []
@@ -74,7 +69,7 @@ def test_result_equals_single_episodes() -> None:
     assert sorted(result.lengths.tolist()) == sorted(expected)
 
 
-def test_copies_are_bounded_and_deterministic_is_passed_on() -> None:
+def test_copies_are_bounded_and_deterministic_is_passed_on():
     """No more copies than episodes, nor than asked for."""
     predictor = Constant()
     evaluate(predictor, "CartPole-v1", n_episodes=5, max_envs=2, deterministic=False)
@@ -83,7 +78,7 @@ def test_copies_are_bounded_and_deterministic_is_passed_on() -> None:
     assert predictor.deterministic == {False}
 
 
-def test_env_with_an_id_is_made_again() -> None:
+def test_env_with_an_id_is_made_again():
     """An instance that can be made again is left alone, its arguments kept."""
     env = gymnasium.make("CartPole-v1", max_episode_steps=3)
     env.reset(seed=0)
@@ -93,9 +88,9 @@ def test_env_with_an_id_is_made_again() -> None:
     env.close()
 
 
-def test_env_that_is_trained_on_is_refused(scripted: ModuleType) -> None:
+def test_env_that_is_trained_on_is_refused(scripted):
     """An evaluation would reset it in the middle of the training's episodes."""
-    predictor: Any = Constant()
+    predictor = Constant()
     predictor.env_source = GymVecEnv(SyncVectorEnv(scripted.makers([LONG])))
     with pytest.raises(EnvError) as caught:
         evaluate(predictor, predictor.env_source)
@@ -106,9 +101,9 @@ def test_env_that_is_trained_on_is_refused(scripted: ModuleType) -> None:
     predictor.env_source.close()
 
 
-def test_env_that_has_learnt_moments_is_not_made_again() -> None:
+def test_env_that_has_learnt_moments_is_not_made_again():
     """A new one would show the policy other numbers than it has learnt from."""
-    predictor: Any = Constant()
+    predictor = Constant()
     predictor.env_source = env = NormalizeObservation(gymnasium.make("CartPole-v1"))
     with pytest.raises(EnvError) as caught:
         evaluate(predictor, env)
@@ -124,18 +119,18 @@ def test_env_that_has_learnt_moments_is_not_made_again() -> None:
     other.close()
 
 
-class Negated(gymnasium.RewardWrapper):  # type: ignore[type-arg]
+class Negated(gymnasium.RewardWrapper):
     """A wrapper as users write them, which does not record its arguments."""
 
-    def reward(self, reward: Any) -> Any:
+    def reward(self, reward):
         """Turn the sign."""
         return -reward
 
 
-def test_env_in_a_wrapper_that_cannot_be_made_again_is_used_itself() -> None:
+def test_env_in_a_wrapper_that_cannot_be_made_again_is_used_itself():
     """The wrapper counts, and only on the env that is trained on it is refused."""
     env = gymnasium.make("CartPole-v1")
-    predictor: Any = Constant()
+    predictor = Constant()
     predictor.env_source = gymnasium.make("CartPole-v1")
     assert evaluate(predictor, Negated(env), n_episodes=2).mean_return < 0
     predictor.env_source = env
@@ -145,18 +140,18 @@ def test_env_in_a_wrapper_that_cannot_be_made_again_is_used_itself() -> None:
     env.close()
 
 
-def test_actions_are_clipped_to_the_box() -> None:
+def test_actions_are_clipped_to_the_box():
     """A prediction outside the bounds is brought inside before the step."""
     seen = []
 
-    class Watched(gymnasium.Env[Any, Any]):
+    class Watched(gymnasium.Env):
         observation_space = spaces.Box(-1, 1, (1,), np.float32)
         action_space = spaces.Box(-1, 1, (1,), np.float32)
 
-        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        def reset(self, *, seed=None, options=None):
             return np.zeros(1, np.float32), {}
 
-        def step(self, action: Any) -> Any:
+        def step(self, action):
             seen.append(float(action[0]))
             return np.zeros(1, np.float32), 0.0, True, False, {}
 
@@ -164,27 +159,27 @@ def test_actions_are_clipped_to_the_box() -> None:
     assert seen == [1.0, 1.0]
 
 
-class Endless(gymnasium.Env[Any, Any]):
+class Endless(gymnasium.Env):
     """Has no end, if ``end`` is ``None``."""
 
     observation_space = spaces.Box(-1, 1, (1,))
     action_space = spaces.Discrete(2)
 
-    def __init__(self, end: int | None = None) -> None:
+    def __init__(self, end=None):
         self.end = end
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+    def reset(self, *, seed=None, options=None):
         """Begin."""
         self.taken = 0
         return np.zeros(1, np.float32), {}
 
-    def step(self, action: Any) -> Any:
+    def step(self, action):
         """Go on."""
         self.taken += 1
         return np.zeros(1, np.float32), 1.0, False, self.taken == self.end, {}
 
 
-def test_an_episode_without_an_end_is_an_error(counting: ModuleType) -> None:
+def test_an_episode_without_an_end_is_an_error(counting):
     """Instead of an evaluation for ever, also during a training; one that ends in time is none."""
     assert evaluate(Constant(), lambda: Endless(50), n_episodes=2, max_steps=50).mean_return == 50
     with pytest.raises(EnvError, match="an episode has not ended after 50 env steps; bound it"):
@@ -194,7 +189,7 @@ def test_an_episode_without_an_end_is_an_error(counting: ModuleType) -> None:
         counting.CountingAlgorithm("CartPole-v1", callbacks=callback).train(8)
 
 
-def test_normalized_score_is_0_for_random_and_100_for_the_expert() -> None:
+def test_normalized_score_is_0_for_random_and_100_for_the_expert():
     """Linear in between and beyond."""
     result = EvaluationResult(np.array([-100.0, 0.0]), np.array([1, 1]))
     assert result.normalized_score(-50.0, 50.0) == 0.0

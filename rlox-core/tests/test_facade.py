@@ -1,13 +1,8 @@
 """Tests of the public names of :mod:`rlox` and how they resolve."""
 
-from __future__ import annotations
-
 import importlib
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 import rlox
@@ -46,7 +41,7 @@ KERNELS = [
 
 
 @pytest.fixture
-def no_native(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_native(monkeypatch):
     """Make rlox-native look absent and forget what was resolved."""
     monkeypatch.setattr(kernels, "installed", lambda package: False)
     monkeypatch.setattr(kernels, "backend", backend)
@@ -59,20 +54,20 @@ def no_native(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         vars(rlox).pop(name, None)
 
 
-def test_public_names_are_the_documented_ones() -> None:
+def test_public_names_are_the_documented_ones():
     """The list is sorted, and equal to the documentation's."""
     assert rlox.__all__ == sorted(rlox.__all__)
     assert rlox.__all__ == PUBLIC
     assert dir(rlox) == sorted([*PUBLIC, "__version__"])
 
 
-def test_public_names_resolve() -> None:
+def test_public_names_resolve():
     """Everything but the Rust classes is there with core alone."""
     for name in set(PUBLIC) - set(RUST):
         assert getattr(rlox, name) is getattr(rlox, name)
 
 
-def test_import_is_light() -> None:
+def test_import_is_light():
     """Importing rlox and using the registry load neither torch nor an algorithm."""
     code = (
         "import sys, rlox; heavy = lambda: {'torch', 'gymnasium', 'rlox_onpolicy.ppo'} & "
@@ -90,7 +85,7 @@ def test_import_is_light() -> None:
         ("xyzzy", "module 'rlox' has no 'xyzzy'"),
     ],
 )
-def test_unknown_name_is_an_attribute_error(name: str, message: str) -> None:
+def test_unknown_name_is_an_attribute_error(name, message):
     """A misspelt name raises an error with the nearest ones, and hasattr works."""
     with pytest.raises(AttributeError) as caught:
         getattr(rlox, name)
@@ -100,7 +95,7 @@ def test_unknown_name_is_an_attribute_error(name: str, message: str) -> None:
 
 @pytest.mark.usefixtures("no_native")
 @pytest.mark.parametrize(("name", "extra"), RUST.items())
-def test_rust_class_without_rust_names_the_command(name: str, extra: str) -> None:
+def test_rust_class_without_rust_names_the_command(name, extra):
     """A known name whose distribution is missing is an import error with the remedy."""
     with pytest.raises(MissingDependencyError) as caught:
         getattr(rlox, name)
@@ -110,9 +105,7 @@ def test_rust_class_without_rust_names_the_command(name: str, extra: str) -> Non
     )
 
 
-def test_rust_class_that_is_not_built_names_the_command(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_rust_class_that_is_not_built_names_the_command(monkeypatch, tmp_path):
     """A source tree on the path lacks its compiled part."""
     (tmp_path / "rlox_candle").mkdir()
     (tmp_path / "rlox_candle" / "__init__.py").write_text("from rlox_candle._candle import X\n")
@@ -129,7 +122,7 @@ def test_rust_class_that_is_not_built_names_the_command(
 
 
 @pytest.mark.usefixtures("no_native")
-def test_kernel_without_rust_is_the_reference_with_one_warning() -> None:
+def test_kernel_without_rust_is_the_reference_with_one_warning():
     """The slow path is reported once, at the first use."""
     with pytest.warns(RuntimeWarning, match=r'pip install "rlox-core\[native\]"') as caught:
         function = rlox.compute_gae
@@ -140,7 +133,7 @@ def test_kernel_without_rust_is_the_reference_with_one_warning() -> None:
 
 
 @pytest.fixture
-def no_onpolicy(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_onpolicy(monkeypatch):
     """Make rlox-onpolicy look absent."""
     monkeypatch.setitem(sys.modules, "rlox_onpolicy", None)
     monkeypatch.setitem(sys.modules, "rlox_onpolicy.ppo", None)
@@ -156,15 +149,15 @@ def no_onpolicy(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=["attribute", "module"],
 )
-def test_algorithm_without_its_family_names_the_command(access: Callable[[], Any]) -> None:
+def test_algorithm_without_its_family_names_the_command(access):
     """All ways to the class end in the same remedy."""
     with pytest.raises(MissingDependencyError, match=r'run: pip install "rlox-core\[onpolicy\]"$'):
         access()
 
 
-def test_unknown_algorithm_class_is_an_attribute_error() -> None:
+def test_unknown_algorithm_class_is_an_attribute_error():
     """A class that no family has is not blamed on an installation."""
-    algorithms: Any = importlib.import_module("rlox.algorithms")
+    algorithms = importlib.import_module("rlox.algorithms")
     with pytest.raises(AttributeError, match=r"^module 'rlox\.algorithms' has no 'XYZ'"):
         _ = algorithms.XYZ
     assert {"A2C", "PPO", "SAC", "TD3BC"} <= set(dir(algorithms))
@@ -172,7 +165,7 @@ def test_unknown_algorithm_class_is_an_attribute_error() -> None:
 
 
 @pytest.mark.parametrize("name", trainers.__all__)
-def test_a_trainer_makes_its_algorithm(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trainer_makes_its_algorithm(name, monkeypatch):
     """With the arguments that it gets, as rlox.make does."""
     monkeypatch.setattr(trainers, "make", lambda *names, **arguments: (names, arguments))
     made, arguments = getattr(trainers, name)("CartPole-v1", seed=3)
@@ -181,14 +174,14 @@ def test_a_trainer_makes_its_algorithm(name: str, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.fixture
-def no_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_tools(monkeypatch):
     """Make rlox-tools look absent."""
     for module in ("rlox_tools", "rlox_tools.video", "rlox_tools.deployment.onnx"):
         monkeypatch.setitem(sys.modules, module, None)
 
 
 @pytest.mark.usefixtures("no_tools")
-def test_names_of_the_tools_without_them_name_the_command() -> None:
+def test_names_of_the_tools_without_them_name_the_command():
     """They are handed on where the tools are installed."""
     message = r'VideoCallback needs .* run: pip install "rlox-core\[tools\]"$'
     with pytest.raises(MissingDependencyError, match=message):

@@ -1,17 +1,13 @@
 """Tests of :mod:`rlox.files`: regular files, folders without links, memory."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import gymnasium
 import numpy as np
@@ -46,17 +42,17 @@ ALLOWED = {
 
 
 @pytest.mark.parametrize("mode", ["w", "wb", "a", "ab", "r+b"])
-def test_a_link_is_not_written_through(tmp_path: Path, mode: TextMode | ByteMode) -> None:
+def test_a_link_is_not_written_through(tmp_path, mode):
     """Neither emptied nor changed."""
     target, link = tmp_path / "target", tmp_path / "link"
     target.write_text("kept")
     link.symlink_to(target)
     with pytest.raises(OSError, match="is a link, which is not written through"):
-        open_regular(link, mode)  # type: ignore[call-overload]
+        open_regular(link, mode)
     assert target.read_text() == "kept"
 
 
-def test_a_link_is_read(tmp_path: Path) -> None:
+def test_a_link_is_read(tmp_path):
     """Its path is what its user gave."""
     (tmp_path / "target").write_text("text")
     (tmp_path / "link").symlink_to(tmp_path / "target")
@@ -65,22 +61,22 @@ def test_a_link_is_read(tmp_path: Path) -> None:
 
 @POSIX
 @pytest.mark.parametrize("mode", ["r", "rb", "a", "w", "r+b"])
-def test_a_named_pipe_is_refused_without_waiting(tmp_path: Path, mode: TextMode | ByteMode) -> None:
+def test_a_named_pipe_is_refused_without_waiting(tmp_path, mode):
     """With a reader on the other side too, without which opening it to write fails of itself."""
     os.mkfifo(tmp_path / "pipe")
     other = os.open(tmp_path / "pipe", os.O_RDWR | os.O_NONBLOCK)
     try:
         with pytest.raises(OSError, match="is no regular file"):
-            open_regular(tmp_path / "pipe", mode)  # type: ignore[call-overload]
+            open_regular(tmp_path / "pipe", mode)
     finally:
         os.close(other)
 
 
-def test_text_has_its_line_ends_and_modes_do_what_they_say(tmp_path: Path) -> None:
+def test_text_has_its_line_ends_and_modes_do_what_they_say(tmp_path):
     """As of ``open``."""
     path = tmp_path / "file"
     for mode, text in (("w", "a\r\nlonger"), ("w", "é\n"), ("a", "b\r\n")):
-        with open_regular(path, mode) as file:  # type: ignore[call-overload]
+        with open_regular(path, mode) as file:
             file.write(text)
     assert path.read_bytes() == "é\nb\r\n".encode()
     with open_regular(path) as file:
@@ -91,7 +87,7 @@ def test_text_has_its_line_ends_and_modes_do_what_they_say(tmp_path: Path) -> No
         open_regular(tmp_path)
 
 
-def test_a_file_too_large_for_text_is_refused(tmp_path: Path) -> None:
+def test_a_file_too_large_for_text_is_refused(tmp_path):
     """A sparse one takes no disk, and would take all memory."""
     with (tmp_path / "large").open("wb") as file:
         file.truncate(2**40)
@@ -99,7 +95,7 @@ def test_a_file_too_large_for_text_is_refused(tmp_path: Path) -> None:
         read_text(tmp_path / "large")
 
 
-def test_a_folder_of_regular_files_is_plain(tmp_path: Path) -> None:
+def test_a_folder_of_regular_files_is_plain(tmp_path):
     """A missing one too, and one whose own path is a link."""
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "b" / "file").write_text("")
@@ -109,7 +105,7 @@ def test_a_folder_of_regular_files_is_plain(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["file", "folder", "nothing"])
-def test_a_link_however_deep_is_found(tmp_path: Path, target: str) -> None:
+def test_a_link_however_deep_is_found(tmp_path, target):
     """To a file, to a folder, and to nothing."""
     (tmp_path / "file").write_text("")
     (tmp_path / "folder").mkdir()
@@ -120,7 +116,7 @@ def test_a_link_however_deep_is_found(tmp_path: Path, target: str) -> None:
         require_plain_folder(tmp_path / "run")
 
 
-def writing_calls(path: Path) -> Iterator[str]:
+def writing_calls(path):
     """Yield the calls of a file that open files to write by other ways than rlox.files."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if not isinstance(node, ast.Call):
@@ -137,7 +133,7 @@ def writing_calls(path: Path) -> Iterator[str]:
                 yield f"line {node.lineno}: open"
 
 
-def test_what_is_written_is_opened_in_one_place() -> None:
+def test_what_is_written_is_opened_in_one_place():
     """No bare open, write_text or write_bytes, so that no new file format writes through links."""
     found = {}
     for package in PACKAGES:
@@ -150,9 +146,7 @@ def test_what_is_written_is_opened_in_one_place() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the system keeps a directory in use")
-def test_a_deleted_working_directory_is_a_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_deleted_working_directory_is_a_message(tmp_path, monkeypatch):
     """And not the end of the process by a library that looks for a file beside it."""
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
@@ -163,14 +157,12 @@ def test_a_deleted_working_directory_is_a_message(
         importlib.reload(rlox.algorithms)
 
 
-def test_threads_that_write_one_file_do_not_disturb_each_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_that_write_one_file_do_not_disturb_each_other(tmp_path, monkeypatch):
     """Both have written before either renames; the file is whole, and nothing else is there."""
     path, contents = tmp_path / "run.json", [b"short", b"something longer"]
     written, replace = threading.Barrier(2), Path.replace
 
-    def replace_together(self: Path, target: Any) -> Path:
+    def replace_together(self, target):
         written.wait(120)
         return replace(self, target)
 
@@ -181,14 +173,12 @@ def test_threads_that_write_one_file_do_not_disturb_each_other(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_lock_file_that_its_owner_removed_is_locked_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lock_file_that_its_owner_removed_is_locked_anew(tmp_path, monkeypatch):
     """Whoever opened it before that holds the file that is there, which shuts out a third."""
     path = tmp_path / ".lock"
     opened = []
 
-    def open_slowly(*args: Any) -> Any:
+    def open_slowly(*args):
         file = open_regular(*args)
         if not opened:  # its owner ends meanwhile
             path.unlink()
@@ -216,8 +206,8 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits 
 
 
 def test_an_error_names_the_value_its_bytes_and_what_there_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     """And is both one of rlox's and a MemoryError."""
     monkeypatch.setattr(files, "available_bytes", lambda: GIB)
     require_memory_for("rows", 7, GIB, "take fewer")
@@ -231,13 +221,13 @@ def test_an_error_names_the_value_its_bytes_and_what_there_is(
     assert isinstance(caught.value, MemoryError)
 
 
-def test_a_system_that_does_not_say_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_that_does_not_say_refuses_nothing(monkeypatch):
     """There is nothing to compare with."""
     monkeypatch.setattr(files, "available_bytes", lambda: None)
     require_memory_for("rows", 7, 1 << 70, "take fewer")
 
 
-def test_bytes_are_written_as_people_read_them() -> None:
+def test_bytes_are_written_as_people_read_them():
     """Small numbers as they are."""
     assert text_of_bytes(12_345) == "12,345 bytes"
     assert [text_of_bytes(3 << shift) for shift in (19, 30, 52)] == [
@@ -246,7 +236,7 @@ def test_bytes_are_written_as_people_read_them() -> None:
 
 
 @linux
-def test_a_limit_of_the_address_space_counts() -> None:
+def test_a_limit_of_the_address_space_counts():
     """As ``ulimit -v`` sets it."""
     code = (
         "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33))\n"
@@ -256,9 +246,7 @@ def test_a_limit_of_the_address_space_counts() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_container_counts_with_those_around_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_container_counts_with_those_around_it(monkeypatch, tmp_path):
     """What files are cached in is free again, whichever of the two versions reports it."""
     inner = tmp_path / "user" / "job"
     inner.mkdir(parents=True)
@@ -282,7 +270,7 @@ def test_a_container_counts_with_those_around_it(
     assert sorted(files._of_containers()) == [2500, 8000]
 
 
-def test_stacked_frames_are_refused_by_their_space(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stacked_frames_are_refused_by_their_space(monkeypatch):
     """Within the time that a comparison takes, as no bound of the space is made."""
     monkeypatch.setattr(files, "available_bytes", lambda: GIB)
     space = gymnasium.spaces.Box(0, 1, (84, 84), np.float32)
@@ -293,13 +281,11 @@ def test_stacked_frames_are_refused_by_their_space(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("shape", "dtype", "most"), [((3,), "float32", 30_000_000), ((84, 84, 4), "uint8", 30_000)]
 )
-def test_a_buffer_is_refused_by_its_rows(
-    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], dtype: str, most: int
-) -> None:
+def test_a_buffer_is_refused_by_its_rows(monkeypatch, shape, dtype, most):
     """Whatever keeps them; a buffer that fits is made."""
     monkeypatch.setattr(files, "available_bytes", lambda: GIB)
 
-    def asked(capacity: int) -> BufferOptions:
+    def asked(capacity):
         return BufferOptions(capacity, shape, dtype, (1,), "float32", 1, 1, 0.99, 0)
 
     with pytest.raises(MemoryLimitError, match=f"buffer_size = {4 * most}: .* keep fewer"):

@@ -1,21 +1,16 @@
 """Tests of :mod:`rlox.envs.gymnasium`: every autoreset mode keeps the one contract."""
 
-from __future__ import annotations
-
 import re
-from types import ModuleType
-from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from hypothesis import given
 from hypothesis import strategies as st
 from rlox.envs.gymnasium import GymVecEnv, make_vec_env
 from rlox.errors import EnvError
-from rlox.protocols import VecEnvStep
 
 MODES = list(AutoresetMode)
 steps = st.tuples(st.integers(-4, 4).map(float), st.booleans(), st.booleans())
@@ -28,7 +23,7 @@ SCRIPTS = [
 ]
 
 
-def play(env: VectorEnv[Any, Any, Any], n_steps: int) -> list[VecEnvStep]:
+def play(env, n_steps):
     """Step an adapter with all actions 1 and return copies of what it gave."""
     adapter = GymVecEnv(env)
     first = adapter.reset_all().copy()
@@ -38,10 +33,10 @@ def play(env: VectorEnv[Any, Any, Any], n_steps: int) -> list[VecEnvStep]:
         result.append({key: np.array(value) for key, value in step.items()})
     adapter.close()
     assert (first[:, 1:] == [1, 0]).all()
-    return result  # type: ignore[return-value]
+    return result
 
 
-def oracle(makers: list[Any], n_steps: int) -> list[VecEnvStep]:
+def oracle(makers, n_steps):
     """Step each env by itself and reset it in the step that ends its episode."""
     envs = [maker() for maker in makers]
     for env in envs:
@@ -56,22 +51,20 @@ def oracle(makers: list[Any], n_steps: int) -> list[VecEnvStep]:
         columns = zip(*rows, strict=True)
         keys = ("obs", "rewards", "terminated", "truncated", "final_obs")
         result.append(dict(zip(keys, map(np.array, columns), strict=True)))
-    return result  # type: ignore[return-value]
+    return result
 
 
-def assert_same(got: list[VecEnvStep], expected: list[VecEnvStep]) -> None:
+def assert_same(got, expected):
     """Compare values and dtypes exactly."""
     for t, (a, b) in enumerate(zip(got, expected, strict=True)):
         for key, value in b.items():
-            np.testing.assert_array_equal(a[key], value, err_msg=f"{key} at {t}", strict=True)  # type: ignore[literal-required]
+            np.testing.assert_array_equal(a[key], value, err_msg=f"{key} at {t}", strict=True)
 
 
 @pytest.mark.parametrize("copy", [True, False])
 @pytest.mark.parametrize("mode", MODES)
 @given(scripts=scripts)
-def test_sync_env_equals_single_envs(
-    scripted: ModuleType, mode: AutoresetMode, copy: bool, scripts: Any
-) -> None:
+def test_sync_env_equals_single_envs(scripted, mode, copy, scripts):
     """Whatever the autoreset mode, each env plays as it does alone."""
     makers = scripted.makers(scripts)
     env = SyncVectorEnv(makers, autoreset_mode=mode, copy=copy)
@@ -87,9 +80,7 @@ def test_sync_env_equals_single_envs(
         (AutoresetMode.DISABLED, False),
     ],
 )
-def test_async_env_equals_single_envs(
-    scripted: ModuleType, mode: AutoresetMode, shared_memory: bool
-) -> None:
+def test_async_env_equals_single_envs(scripted, mode, shared_memory):
     """Worker processes change nothing."""
     makers = scripted.makers(SCRIPTS)
     env = AsyncVectorEnv(makers, autoreset_mode=mode, shared_memory=shared_memory)
@@ -97,7 +88,7 @@ def test_async_env_equals_single_envs(
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_seeded_episodes_equal_gymnasium() -> None:
+def test_seeded_episodes_equal_gymnasium():
     """Env i of seed s plays the episode of a single env reset with seed s + i."""
     env = make_vec_env("CartPole-v1", n_envs=2, vectorization="async")
     obs = env.reset_all(seed=7)
@@ -109,7 +100,7 @@ def test_seeded_episodes_equal_gymnasium() -> None:
 
 
 @pytest.mark.parametrize("seed", [3, np.int64(3), [3, 4], np.array([3, 4])])
-def test_seed_may_be_an_integer_or_one_per_env(seed: Any) -> None:
+def test_seed_may_be_an_integer_or_one_per_env(seed):
     """NumPy's integers count as integers."""
     env = GymVecEnv("CartPole-v1", 2)
     expected = env.reset_all(seed=3)
@@ -117,7 +108,7 @@ def test_seed_may_be_an_integer_or_one_per_env(seed: Any) -> None:
     env.close()
 
 
-def test_time_limit_is_a_truncation() -> None:
+def test_time_limit_is_a_truncation():
     """Gymnasium's time limit cuts the episode without terminating it."""
     env = GymVecEnv(lambda: gymnasium.make("Pendulum-v1", max_episode_steps=2), 1)
     env.reset_all(seed=0)
@@ -128,7 +119,7 @@ def test_time_limit_is_a_truncation() -> None:
     env.close()
 
 
-def test_instances_cannot_be_multiplied(scripted: ModuleType) -> None:
+def test_instances_cannot_be_multiplied(scripted):
     """One env is one env, and a vector env is as many as it is."""
     env = scripted.makers(SCRIPTS)[0]()
     with pytest.raises(EnvError, match=r"^one env cannot serve as n_envs = 2 copies; pass its id"):
@@ -142,15 +133,15 @@ def test_instances_cannot_be_multiplied(scripted: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("name", ["observation_space", "action_space"])
-def test_envs_of_different_spaces_are_refused(name: str) -> None:
+def test_envs_of_different_spaces_are_refused(name):
     """The error names the env and both spaces."""
     sizes = iter((2, 2, 3))
 
-    class Other(gymnasium.Env[Any, Any]):
+    class Other(gymnasium.Env):
         observation_space = spaces.Discrete(2)
         action_space = spaces.Discrete(2)
 
-        def __init__(self) -> None:
+        def __init__(self):
             setattr(self, name, spaces.Discrete(next(sizes)))
 
     message = rf"^env 2 has the {name} Discrete\(3\), and env 0 has Discrete\(2\); envs that are"
@@ -158,7 +149,7 @@ def test_envs_of_different_spaces_are_refused(name: str) -> None:
         GymVecEnv(Other, 3)
 
 
-def test_next_step_env_of_another_kind_is_refused() -> None:
+def test_next_step_env_of_another_kind_is_refused():
     """A vector env that resets late and cannot reset by mask cannot keep the contract."""
     env = gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="vector_entry_point")
     message = (
@@ -174,7 +165,7 @@ def test_next_step_env_of_another_kind_is_refused() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_next_step_workers_without_shared_memory_are_refused(scripted: ModuleType) -> None:
+def test_next_step_workers_without_shared_memory_are_refused(scripted):
     """Gymnasium's such workers reset a second time after a reset by mask."""
     env = AsyncVectorEnv(
         scripted.makers(SCRIPTS), autoreset_mode=AutoresetMode.NEXT_STEP, shared_memory=False
@@ -187,23 +178,23 @@ def test_next_step_workers_without_shared_memory_are_refused(scripted: ModuleTyp
 @pytest.mark.parametrize("mode", list(AutoresetMode))
 @pytest.mark.parametrize("vector_class", [SyncVectorEnv, AsyncVectorEnv])
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_nested_observations_are_dicts_by_leaf(vector_class: Any, mode: AutoresetMode) -> None:
+def test_nested_observations_are_dicts_by_leaf(vector_class, mode):
     """The true final observation is there leaf by leaf, in every autoreset mode."""
 
-    class Nested(gymnasium.Env[Any, Any]):
+    class Nested(gymnasium.Env):
         observation_space = spaces.Dict(
             {"count": spaces.Discrete(9), "pair": spaces.Tuple([spaces.Box(0, 9, (2,))] * 2)}
         )
         action_space = spaces.Tuple([spaces.Discrete(2), spaces.Box(0, 1, (1,))])
 
-        def _obs(self) -> Any:
+        def _obs(self):
             return {"count": self.count, "pair": (np.full(2, self.count, np.float32),) * 2}
 
-        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        def reset(self, *, seed=None, options=None):
             self.count = 0
             return self._obs(), {}
 
-        def step(self, action: Any) -> Any:
+        def step(self, action):
             assert self.action_space.contains(action)
             self.count += 1
             return self._obs(), 0.0, False, self.count == 3, {}
@@ -223,7 +214,7 @@ def test_nested_observations_are_dicts_by_leaf(vector_class: Any, mode: Autorese
 
 
 @pytest.mark.parametrize("actions", [[0], [[0], [1]], 0])
-def test_actions_must_be_one_per_env(actions: Any) -> None:
+def test_actions_must_be_one_per_env(actions):
     """A wrong shape is an error rather than a broadcast."""
     env = GymVecEnv("CartPole-v1", 2)
     env.reset_all(seed=0)

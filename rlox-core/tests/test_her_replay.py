@@ -1,13 +1,10 @@
 """Tests of hindsight replay: the reference and the Rust buffer against lists of episodes."""
 
-from __future__ import annotations
-
 import gc
 import importlib
 import importlib.util
 import math
 import weakref
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,20 +18,20 @@ both = pytest.mark.parametrize("backend", BACKENDS)
 CAPACITY = 8
 
 
-def class_of(backend: str) -> Any:
+def class_of(backend):
     """Return the buffer of a backend."""
     module = reference if backend == "reference" else importlib.import_module("rlox_native")
     return module.HerReplayBuffer
 
 
-def reward_of(achieved: Any, desired: Any, info: dict[str, Any]) -> Any:
+def reward_of(achieved, desired, info):
     """Return rewards that differ for all pairs of goals."""
     assert info == {}
     assert achieved.shape == desired.shape
     return achieved[:, 0] * 1000 + desired[:, 0]
 
 
-def make(backend: str, capacity: int = CAPACITY, **options: Any) -> Any:
+def make(backend, capacity=CAPACITY, **options):
     """Return a buffer of observations (context, desired, achieved)."""
     options = {"achieved_goal": 2, "desired_goal": 1, "seed": 0} | options
     return class_of(backend)(capacity, 3, 1, 1, options.pop("compute_reward", reward_of), **options)
@@ -46,12 +43,12 @@ class Episodes:
     Step number k has the action k, leads to the achieved goal k + 0.5, and has the desired goal -k.
     """
 
-    def __init__(self, n_envs: int, capacity: int) -> None:
+    def __init__(self, n_envs, capacity):
         self.n_envs, self.capacity = n_envs, capacity
-        self.steps: list[tuple[int, int]] = []  # env, number of the episode
+        self.steps = []  # env, number of the episode
         self.episode = [0] * n_envs
 
-    def rows(self, ends: list[int]) -> tuple[Any, ...]:
+    def rows(self, ends):
         """Take a step of every env, and return it as arrays; 1 terminates, 2 truncates, 3 both."""
         k = len(self.steps) + np.arange(self.n_envs)
         obs = np.stack([k / 4, -k, k + 0.25], 1)
@@ -62,13 +59,13 @@ class Episodes:
         terminated, truncated = (np.array(ends) & flag for flag in (1, 2))
         return obs, k, -k, terminated, truncated, next_obs
 
-    def cut(self) -> None:
+    def cut(self):
         """End the episodes that have a step."""
         for env in range(self.n_envs):
             running = (env, self.episode[env]) in self.steps
             self.episode[env] += running
 
-    def goal_steps(self, step: int, strategy: str) -> list[int]:
+    def goal_steps(self, step, strategy):
         """Return the stored steps of the episode of a step whose achieved goals it may get."""
         stored = range(max(0, len(self.steps) - self.capacity), len(self.steps))
         episode = [k for k in stored if self.steps[k] == self.steps[step]]
@@ -76,7 +73,7 @@ class Episodes:
             return episode[-1:]
         return [k for k in episode if k >= step] if strategy == "future" else episode
 
-    def expected(self, n: int, strategy: str, chance: float, rng: Any) -> list[tuple[int, float]]:
+    def expected(self, n, strategy, chance, rng):
         """Return the steps and the desired goals of a batch."""
         stored = min(len(self.steps), self.capacity)
         slots = rng.integers(stored, size=n)
@@ -93,13 +90,13 @@ class Episodes:
 
 @both
 @given(data=st.data())
-def test_draws_are_those_of_the_episodes_as_lists(backend: str, data: st.DataObject) -> None:
+def test_draws_are_those_of_the_episodes_as_lists(backend, data):
     """Any strategy, several envs, a wrapped ring, cut episodes, and a saved and restored buffer."""
     capacity = data.draw(st.integers(1, 14), "capacity")
     n_envs = data.draw(st.integers(1, min(3, capacity)), "n_envs")
     strategy = data.draw(st.sampled_from(["future", "final", "episode"]), "strategy")
     k = data.draw(st.integers(1, 6), "n_sampled_goal")
-    options: dict[str, Any] = {"n_sampled_goal": k, "goal_selection_strategy": strategy}
+    options = {"n_sampled_goal": k, "goal_selection_strategy": strategy}
     buffer = make(backend, capacity, n_envs=n_envs, **options)
     episodes, rng = Episodes(n_envs, capacity), np.random.default_rng(0)
     for _ in range(data.draw(st.integers(1, 4), "rounds")):
@@ -136,9 +133,7 @@ def test_draws_are_those_of_the_episodes_as_lists(backend: str, data: st.DataObj
     threshold=st.sampled_from([0.0, 0.7, 40.0, math.inf]),
     strategy=st.sampled_from(["future", "final", "episode"]),
 )
-def test_rust_and_numpy_draw_the_same(
-    seed: int, dtype: str, goal_dim: int, threshold: float, strategy: str
-) -> None:
+def test_rust_and_numpy_draw_the_same(seed, dtype, goal_dim, threshold, strategy):
     """The same bits, with rewards of distances, ends of goals, and a stream that goes on."""
     rng = np.random.default_rng(seed)
     buffers = [
@@ -173,7 +168,7 @@ def test_rust_and_numpy_draw_the_same(
 
 
 @both
-def test_a_distance_decides_the_reward_of_other_goals(backend: str) -> None:
+def test_a_distance_decides_the_reward_of_other_goals(backend):
     """0 within the threshold, also on it, and -1 beyond; the own goal keeps the env's reward."""
     buffer = make(backend, compute_reward=None, distance_threshold=1.0)
     for k in range(4):
@@ -186,11 +181,11 @@ def test_a_distance_decides_the_reward_of_other_goals(backend: str) -> None:
 
 
 @both
-def test_the_functions_say_what_other_goals_are_worth(backend: str) -> None:
+def test_the_functions_say_what_other_goals_are_worth(backend):
     """Both are asked for the same rows, in the types that are stored; the flags follow."""
     calls = []
 
-    def terminated(achieved: Any, desired: Any, info: dict[str, Any]) -> Any:
+    def terminated(achieved, desired, info):
         calls.append((achieved.dtype, achieved.shape))
         return (achieved == desired).all(1)
 
@@ -217,9 +212,7 @@ def test_the_functions_say_what_other_goals_are_worth(backend: str) -> None:
         (lambda n: None, TypeError, "the result of compute_reward must hold real numbers"),
     ],
 )
-def test_rewards_that_are_none_are_refused(
-    backend: str, result: Any, error: type[Exception], message: str
-) -> None:
+def test_rewards_that_are_none_are_refused(backend, result, error, message):
     """By what gave them, and the buffer stays usable."""
     results = [result, np.zeros]
     buffer = make(backend, compute_reward=lambda a, d, info: results[0](len(a)))
@@ -252,16 +245,14 @@ def test_rewards_that_are_none_are_refused(
         ({"n_envs": 9}, ValueError, "n_envs"),
     ],
 )
-def test_bad_options_are_refused(
-    backend: str, options: dict[str, Any], error: type[Exception], message: str
-) -> None:
+def test_bad_options_are_refused(backend, options, error, message):
     """With the option and what it may be."""
     with pytest.raises(error, match=message):
         make(backend, **options)
 
 
 @both
-def test_nothing_is_drawn_without_a_transition_or_stored_without_its_end(backend: str) -> None:
+def test_nothing_is_drawn_without_a_transition_or_stored_without_its_end(backend):
     """An empty buffer, a missing next observation, and a state that lacks one."""
     buffer = make(backend)
     with pytest.raises(RuntimeError, match="the buffer is empty"):
@@ -277,7 +268,7 @@ def test_nothing_is_drawn_without_a_transition_or_stored_without_its_end(backend
 
 
 @both
-def test_a_uniform_buffers_state_is_taken_over(backend: str) -> None:
+def test_a_uniform_buffers_state_is_taken_over(backend):
     """What was collected without hindsight can be replayed with it."""
     module = reference if backend == "reference" else importlib.import_module("rlox_native")
     uniform = module.ReplayBuffer(CAPACITY, 3, 1, seed=0)
@@ -291,16 +282,16 @@ def test_a_uniform_buffers_state_is_taken_over(backend: str) -> None:
 
 
 @pytest.mark.skipif(not NATIVE, reason="needs rlox-native")
-def test_a_cycle_through_the_function_is_collected() -> None:
+def test_a_cycle_through_the_function_is_collected():
     """An env that holds the buffer that holds its method."""
 
     class Env:
         """Refers to itself by way of its buffer."""
 
-        def __init__(self) -> None:
+        def __init__(self):
             self.buffer = make("native", compute_reward=self.reward)
 
-        def reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        def reward(self, achieved, desired, info):
             return achieved[:, 0]
 
     gone = weakref.ref(Env())

@@ -1,9 +1,5 @@
 """Tests of :mod:`rlox.envs.gymnasium`: masks are the same from every place."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import gymnasium
 import numpy as np
 import pytest
@@ -15,7 +11,7 @@ from rlox.errors import EnvError
 PLACES = ("info", "observation", "method")
 
 
-class Counting(gymnasium.Env[Any, Any]):
+class Counting(gymnasium.Env):
     """Counts steps; the only possible action is the count, and none is at an episode's end.
 
     Args:
@@ -25,9 +21,9 @@ class Counting(gymnasium.Env[Any, Any]):
 
     action_space = spaces.Discrete(4)
 
-    def __init__(self, length: int, place: str = "info") -> None:
+    def __init__(self, length, place="info"):
         self.length, self.place = length, place
-        self.observation_space: spaces.Space[Any] = spaces.Box(0, 9, (1,))
+        self.observation_space = spaces.Box(0, 9, (1,))
         if place == "observation":
             self.observation_space = spaces.Dict(
                 {
@@ -38,21 +34,21 @@ class Counting(gymnasium.Env[Any, Any]):
         if place == "method":
             self.action_masks = self._mask
 
-    def _mask(self) -> Any:
+    def _mask(self):
         return (np.arange(4) == self.count).astype(np.int8) * (self.count < self.length)
 
-    def _answer(self) -> tuple[Any, dict[str, Any]]:
-        obs: Any = np.array([self.count], np.float32)
+    def _answer(self):
+        obs = np.array([self.count], np.float32)
         if self.place == "observation":
             obs = {"observation": obs, "action_mask": self._mask()}
         return obs, {"action_mask": self._mask()} if self.place == "info" else {}
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+    def reset(self, *, seed=None, options=None):
         """Begin at 0."""
         self.count = 0
         return self._answer()
 
-    def step(self, action: Any) -> Any:
+    def step(self, action):
         """Count on."""
         assert self._mask()[action]
         self.count += 1
@@ -60,7 +56,7 @@ class Counting(gymnasium.Env[Any, Any]):
         return obs, 1.0, self.count == self.length, False, info
 
 
-def makers(place: str) -> list[Any]:
+def makers(place):
     """Return what makes envs of different lengths."""
     return [lambda n=n: Counting(n, place) for n in (1, 3, 4)]
 
@@ -70,58 +66,54 @@ def makers(place: str) -> list[Any]:
     ("vector_class", "mode"),
     [*((SyncVectorEnv, mode) for mode in AutoresetMode), (AsyncVectorEnv, AutoresetMode.SAME_STEP)],
 )
-def test_masks_go_with_the_observations_to_act_on(
-    place: str, mode: AutoresetMode, vector_class: Any
-) -> None:
+def test_masks_go_with_the_observations_to_act_on(place, mode, vector_class):
     """The masks of a new episode's first observation, never those of the last one's end."""
     env = GymVecEnv(vector_class(makers(place), autoreset_mode=mode))
     counts = env.reset_all(0)
     for _ in range(9):
         numbers = counts["observation"] if place == "observation" else counts
         masks = env.action_masks()
-        assert masks is not None
         assert masks.dtype == np.bool_
         assert np.array_equal(masks, np.arange(4) == numbers)
         counts = env.step_all(masks.argmax(1))["obs"]
     env.close()
 
 
-def test_the_mask_is_no_part_of_the_observation() -> None:
+def test_the_mask_is_no_part_of_the_observation():
     """Neither of the space nor of what steps return, final observations included."""
     env = GymVecEnv(lambda: Counting(1, "observation"), 2)
-    assert list(env.observation_space.spaces) == ["observation"]  # type: ignore[attr-defined]
+    assert list(env.observation_space.spaces) == ["observation"]
     assert list(env.reset_all(0)) == ["observation"]
     step = env.step_all([0, 0])
     assert step["final_obs"]["observation"].tolist() == [[1.0], [1.0]]
     assert step["obs"]["observation"].tolist() == [[0.0], [0.0]]
 
 
-def test_gymnasiums_own_masks_are_read() -> None:
+def test_gymnasiums_own_masks_are_read():
     """Taxi reports which actions change its state."""
     env = GymVecEnv("Taxi-v4" if "Taxi-v4" in gymnasium.registry else "Taxi-v3", 2)
     env.reset_all(0)
     masks = env.action_masks()
-    assert masks is not None
     assert masks.shape == (2, 6)
 
 
-class Scripted(gymnasium.Env[Any, Any]):
+class Scripted(gymnasium.Env):
     """Gives the masks it is given: the first with the reset, the others with the steps."""
 
     observation_space = spaces.Box(0, 1, (1,))
 
-    def __init__(self, masks: list[Any], action_space: Any) -> None:
+    def __init__(self, masks, action_space):
         self.masks, self.action_space = masks, action_space
 
-    def _info(self) -> dict[str, Any]:
+    def _info(self):
         mask = self.masks.pop(0)
         return {} if mask is None else {"action_mask": mask}
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+    def reset(self, *, seed=None, options=None):
         """Give the first mask."""
         return np.zeros(1, np.float32), self._info()
 
-    def step(self, action: Any) -> Any:
+    def step(self, action):
         """Give the next mask."""
         return np.zeros(1, np.float32), 0.0, False, False, self._info()
 
@@ -138,11 +130,11 @@ FULL = np.ones(2, np.int8)
         ([FULL], spaces.Box(0, 1, (2,)), "cannot be masked"),
     ],
 )
-def test_wrong_masks_are_refused(masks: Any, space: Any, message: str) -> None:
+def test_wrong_masks_are_refused(masks, space, message):
     """Before anything is learnt from them."""
     env = GymVecEnv(Scripted(masks, space))
 
-    def act_once() -> None:
+    def act_once():
         env.reset_all(0)
         env.step_all(np.zeros((1, *space.shape), space.dtype))
 

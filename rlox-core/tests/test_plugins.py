@@ -1,11 +1,7 @@
 """Tests of :mod:`rlox.registry.table`: distributions written to disk, and their broken parts."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Callable
 from types import ModuleType
-from typing import Any
 
 import pytest
 from rlox import registry
@@ -22,8 +18,6 @@ from rlox.errors import (
 )
 from rlox.logging import LoggerCallback
 from rlox.registry.table import HOOKS, Registration, Registry, load_plugins
-
-Install = Callable[..., None]
 
 ALGORITHM = """
 import rlox
@@ -69,18 +63,17 @@ BROKEN = {
         "@rlox.hookimpl",
     ),
     "none": (
-        "import rlox\n\n@rlox.hookimpl\ndef rlox_loggers():\n    pass\n",
-        "TypeError: ",
+        "import rlox\n\n@rlox.hookimpl\ndef rlox_loggers():\n    pass\n", "TypeError: ",
     ),
-}
+}  # fmt: skip
 
 
-def names(registrations: list[Registration]) -> set[str]:
+def names(registrations):
     """Return the names that were registered."""
     return {registration.spec.name for registration in registrations}
 
 
-def test_core_registers_through_its_own_entry_point(install: Install) -> None:
+def test_core_registers_through_its_own_entry_point(install):
     """What core provides comes the way of any plugin."""
     found = [r for r in load_plugins() if r.distribution == "rlox-core"]
     assert names(found) == {
@@ -90,7 +83,7 @@ def test_core_registers_through_its_own_entry_point(install: Install) -> None:
     }  # fmt: skip
 
 
-def test_loading_a_plugin_resolves_nothing(install: Install) -> None:
+def test_loading_a_plugin_resolves_nothing(install):
     """A spec's references are only imported on use, so a plugin stays light."""
     install("rlox-pets", ALGORITHM.format(name="pets"))
     load_plugins()
@@ -98,7 +91,7 @@ def test_loading_a_plugin_resolves_nothing(install: Install) -> None:
 
 
 @pytest.mark.parametrize("fault", BROKEN)
-def test_broken_plugin_is_a_warning_and_the_rest_loads(install: Install, fault: str) -> None:
+def test_broken_plugin_is_a_warning_and_the_rest_loads(install, fault):
     """One plugin's failure names it and takes nothing else down."""
     code, reason = BROKEN[fault]
     install("rlox-aaa", code)
@@ -112,9 +105,7 @@ def test_broken_plugin_is_a_warning_and_the_rest_loads(install: Install, fault: 
     assert "lost" not in names(found)
 
 
-def test_broken_plugin_is_an_error_when_strict(
-    install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_broken_plugin_is_an_error_when_strict(install, monkeypatch):
     """With RLOX_PLUGINS_STRICT=1 the first failure stops."""
     code, reason = BROKEN["hook"]
     install("rlox-aaa", code)
@@ -125,7 +116,7 @@ def test_broken_plugin_is_an_error_when_strict(
     assert caught.value.__cause__ is not None
 
 
-def test_one_entry_point_name_of_two_distributions_is_a_conflict(install: Install) -> None:
+def test_one_entry_point_name_of_two_distributions_is_a_conflict(install):
     """Neither is dropped silently; the error names both."""
     install("rlox-one", ALGORITHM.format(name="one"), entry_point="same")
     install("rlox-two", ALGORITHM.format(name="two"), entry_point="same")
@@ -137,9 +128,7 @@ def test_one_entry_point_name_of_two_distributions_is_a_conflict(install: Instal
     assert text.endswith("both name their rlox plugin 'same'; uninstall one of them")
 
 
-def test_rlox_plugins_limits_what_is_loaded(
-    install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rlox_plugins_limits_what_is_loaded(install, monkeypatch):
     """Only the plugins named are loaded, and core's own always."""
     install("rlox-one", ALGORITHM.format(name="one"))
     install("rlox-two", ALGORITHM.format(name="two"))
@@ -151,9 +140,7 @@ def test_rlox_plugins_limits_what_is_loaded(
     assert {r.distribution for r in load_plugins()} == {"rlox-core"}
 
 
-def test_rlox_plugins_names_installed_plugins(
-    install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rlox_plugins_names_installed_plugins(install, monkeypatch):
     """A misspelt name would load core alone."""
     install("rlox-pets", ALGORITHM.format(name="pets"))
     monkeypatch.setenv("RLOX_PLUGINS", "rlox-core,rlox-pet")
@@ -163,15 +150,13 @@ def test_rlox_plugins_names_installed_plugins(
     assert str(caught.value).startswith(f"{message} 'rlox-pets'")
 
 
-def test_a_helper_called_like_a_hook_is_none(install: Install) -> None:
+def test_a_helper_called_like_a_hook_is_none(install):
     """Beside a hook, a function of another name needs no mark."""
     install("rlox-pets", ALGORITHM.format(name="pets") + "\ndef rlox_help():\n    pass\n")
     assert "pets" in names(load_plugins())
 
 
-def test_trace_prints_what_each_plugin_brings(
-    install: Install, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_trace_prints_what_each_plugin_brings(install, monkeypatch, capsys):
     """RLOX_TRACE_PLUGINS=1 writes a line per plugin to standard error."""
     install("rlox-one", ALGORITHM.format(name="one"))
     install("rlox-empty", "import rlox\n@rlox.hookimpl\ndef rlox_loggers():\n    return []\n")
@@ -182,9 +167,6 @@ def test_trace_prints_what_each_plugin_brings(
     assert "rlox plugin 'rlox-empty': nothing" in lines
 
 
-Plant = Callable[..., None]
-
-
 class NoFolder(LoggerCallback):
     """A logger that takes no folder."""
 
@@ -192,33 +174,33 @@ class NoFolder(LoggerCallback):
 class AsksForMore(Callback):
     """A callback that needs an argument."""
 
-    def __init__(self, threshold: float) -> None: ...
+    def __init__(self, threshold): ...
 
 
-def returns_three(*args: Any, **kwargs: Any) -> int:
+def returns_three(*args, **kwargs):
     """Return what is nothing that rlox knows."""
     return 3
 
 
-def refuses(log_dir: Any) -> Any:
+def refuses(log_dir):
     """Fail as a tracking service does."""
     raise LoggerError("nobody is logged in")
 
 
-def fails(log_dir: Any) -> Any:
+def fails(log_dir):
     """Fail as a bug does."""
     raise TypeError("a bug of the plugin")
 
 
 @pytest.fixture
-def plant(monkeypatch: pytest.MonkeyPatch) -> Plant:
+def plant(monkeypatch):
     """Return a function that registers objects of this module as parts called "mine"."""
     module = ModuleType("planted")
     vars(module).update({each.__name__: each for each in (NoFolder, AsksForMore, returns_three)})
     vars(module).update(refuses=refuses, fails=fails, number=3)
     monkeypatch.setitem(sys.modules, "planted", module)
 
-    def plant(hook: str, **fields: Any) -> None:
+    def plant(hook, **fields):
         spec = HOOKS[hook](name="mine", summary="Mine.", **fields)
         planted = Registry([Registration(spec, hook, "rlox-mine")])
         for user in ("registry", "registry.table", "api", "replay.buffers"):
@@ -227,7 +209,7 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> Plant:
     return plant
 
 
-USES: dict[str, Callable[[], Any]] = {
+USES = {
     "rlox_loggers": lambda: make_logger("mine", "folder"),
     "rlox_callbacks": lambda: make_callbacks("mine", "folder"),
     "rlox_env_backends": lambda: make_vec_env("CartPole-v1", backend="mine"),
@@ -255,9 +237,7 @@ USES: dict[str, Callable[[], Any]] = {
          "'planted:returns_three' must return a rlox.protocols.VecEnv, got int"),
     ],
 )  # fmt: skip
-def test_a_broken_part_is_reported_with_kind_name_and_distribution(
-    plant: Plant, hook: str, factory: str, reason: str
-) -> None:
+def test_a_broken_part_is_reported_with_kind_name_and_distribution(plant, hook, factory, reason):
     """And with what is expected of it."""
     plant(hook, factory=factory)
     with pytest.raises(PluginError) as caught:
@@ -269,7 +249,7 @@ def test_a_broken_part_is_reported_with_kind_name_and_distribution(
 
 
 @pytest.mark.parametrize("hook", USES)
-def test_a_missing_module_is_reported_with_what_to_install(plant: Plant, hook: str) -> None:
+def test_a_missing_module_is_reported_with_what_to_install(plant, hook):
     """The distribution is, as far as rlox knows, what lacks it."""
     plant(hook, factory="no_such_module_anywhere:Class")
     with pytest.raises(MissingDependencyError) as caught:
@@ -281,18 +261,14 @@ def test_a_missing_module_is_reported_with_what_to_install(plant: Plant, hook: s
 @pytest.mark.parametrize(
     ("factory", "error"), [("planted:refuses", LoggerError), ("planted:fails", TypeError)]
 )
-def test_what_a_factory_raises_goes_on_as_it_is(
-    plant: Plant, factory: str, error: type[Exception]
-) -> None:
+def test_what_a_factory_raises_goes_on_as_it_is(plant, factory, error):
     """Its traceback leads to the plugin's code."""
     plant("rlox_loggers", factory=factory)
     with pytest.raises(error, match=r"nobody is logged in|a bug of the plugin"):
         make_logger("mine", "folder")
 
 
-def test_a_module_that_fails_is_reported_as_the_plugins(
-    plant: Plant, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_that_fails_is_reported_as_the_plugins(plant, tmp_path, monkeypatch):
     """The cause is kept."""
     (tmp_path / "on_fire.py").write_text("raise OSError('fire')", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
@@ -313,9 +289,7 @@ def test_a_module_that_fails_is_reported_as_the_plugins(
         (registry.algorithm_class, "factory", "rlox.Algorithm"),
     ],
 )
-def test_an_algorithms_classes_are_checked(
-    plant: Plant, find: Callable[[str], Any], field: str, base: str
-) -> None:
+def test_an_algorithms_classes_are_checked(plant, find, field, base):
     """Both are used long after they were found."""
     plant("rlox_algorithms", config="planted:NoFolder", factory="planted:NoFolder")
     with pytest.raises(PluginError) as caught:

@@ -1,9 +1,5 @@
 """Tests of :mod:`rlox.preprocessing` against NumPy, gymnasium and figures by hand."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import gymnasium
 import numpy as np
 import pytest
@@ -19,7 +15,7 @@ IMAGE = spaces.Box(0, 255, (9, 8, 2), np.uint8)
 
 
 @given(sizes=st.lists(st.integers(1, 5), min_size=1, max_size=6), seed=st.integers(0, 9))
-def test_moments_are_those_of_all_values(sizes: list[int], seed: int) -> None:
+def test_moments_are_those_of_all_values(sizes, seed):
     """In parts or at once, up to the weight of the beginning."""
     values = np.random.default_rng(seed).normal(3, 2, (sum(sizes), 2))
     moments = Moments((2,))
@@ -36,7 +32,7 @@ def test_moments_are_those_of_all_values(sizes: list[int], seed: int) -> None:
     assert np.array_equal(restored.variance, moments.variance)
 
 
-def test_rewards_are_divided_by_the_deviation_of_returns() -> None:
+def test_rewards_are_divided_by_the_deviation_of_returns():
     """Two envs, one of which ends: γ = 0.5, by hand."""
     scaler, reference = RewardScaler(2, 0.5), Moments()
     reference.update(np.array([1.0, 2.0]))
@@ -57,25 +53,25 @@ def test_rewards_are_divided_by_the_deviation_of_returns() -> None:
     assert quiet.scale(np.ones(1), np.zeros(1, bool)) == [10.0]
 
 
-class Numbered(gymnasium.Env[Any, Any]):
+class Numbered(gymnasium.Env):
     """Observes the number of the step, in whatever space; cut after five."""
 
     action_space = spaces.Discrete(2)
 
-    def __init__(self, space: spaces.Space[Any]) -> None:
+    def __init__(self, space):
         self.observation_space = space
 
-    def _obs(self) -> Any:
+    def _obs(self):
         if isinstance(self.observation_space, spaces.Discrete):
             return self.count
         return np.full(self.observation_space.shape, self.count, self.observation_space.dtype)
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+    def reset(self, *, seed=None, options=None):
         """Begin at 0."""
         self.count = 0
         return self._obs(), {}
 
-    def step(self, action: Any) -> Any:
+    def step(self, action):
         """Count on."""
         self.count += 1
         return self._obs(), 1.0, False, self.count == 5, {}
@@ -93,7 +89,7 @@ class Numbered(gymnasium.Env[Any, Any]):
         (spaces.MultiDiscrete([9, 9]), (6,)),
     ],
 )
-def test_stacks_are_gymnasiums(space: spaces.Space[Any], shape: tuple[int, ...]) -> None:
+def test_stacks_are_gymnasiums(space, shape):
     """The same frames, joined instead of on an axis of their own; ends of episodes included."""
     stack, env = (
         Preprocessor(space, normalize=False, frame_stack=3),
@@ -117,7 +113,7 @@ def test_stacks_are_gymnasiums(space: spaces.Space[Any], shape: tuple[int, ...])
         seen = step["obs"]
 
 
-def test_frames_are_joined_along_the_channels() -> None:
+def test_frames_are_joined_along_the_channels():
     """The oldest first, each frame whole."""
     for space, axis in ((IMAGE, -1), (spaces.Box(0, 255, (2, 9, 8), np.uint8), 1)):
         stack = FrameStack(space, 3)
@@ -130,11 +126,11 @@ def test_frames_are_joined_along_the_channels() -> None:
         assert all(np.unique(part).size == 1 for part in parts)
 
 
-def test_normalized_observations_are_standardised_and_clipped() -> None:
+def test_normalized_observations_are_standardised_and_clipped():
     """By the moments of what the rollouts saw, final observations without a part in them."""
     preprocessor = Preprocessor(spaces.Box(-99, 99, (1,)), normalize=True, frame_stack=1)
     preprocessor.reset(np.array([[1.0], [3.0]]))
-    step: Any = {
+    step = {
         "obs": np.array([[5.0], [2.0]]),
         "final_obs": np.array([[50.0], [2.0]]),
         "rewards": np.zeros(2),
@@ -154,7 +150,7 @@ def test_normalized_observations_are_standardised_and_clipped() -> None:
     assert preprocessor.state_dict()[""]["mean"] == before
 
 
-def test_only_real_numbers_are_normalized() -> None:
+def test_only_real_numbers_are_normalized():
     """Bytes and whole numbers of a nested space stay what they are."""
     space = spaces.Dict({"a": IMAGE, "b": spaces.Box(-9, 9, (2,)), "c": spaces.Discrete(3)})
     preprocessor = Preprocessor(space, normalize=True, frame_stack=2)
@@ -164,12 +160,12 @@ def test_only_real_numbers_are_normalized() -> None:
     assert seen["a"].dtype == np.uint8
     assert np.array_equal(seen["a"], np.concatenate([obs["a"]] * 2, -1))
     assert np.array_equal(seen["c"], np.stack([obs["c"]] * 2, 1))
-    assert preprocessor.space["c"] == spaces.MultiDiscrete([3, 3])  # type: ignore[index]
+    assert preprocessor.space["c"] == spaces.MultiDiscrete([3, 3])
     with pytest.raises(ConfigError, match="normalize_observations: no leaf of Discrete"):
         Preprocessor(spaces.Discrete(3), normalize=True, frame_stack=1)
 
 
-def test_what_is_seen_may_begin_in_some_of_a_batch() -> None:
+def test_what_is_seen_may_begin_in_some_of_a_batch():
     """As ``predict`` asks for it."""
     stack = Preprocessor(spaces.Discrete(9), normalize=False, frame_stack=3)
     seen = stack.see(np.array([1, 2]), None, None)

@@ -1,11 +1,6 @@
 """Tests of :mod:`rlox.config.presets`, with a distribution that counts instead of learning."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 import rlox
@@ -47,7 +42,7 @@ presets:
 
 
 @pytest.fixture
-def folder(install: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(install, tmp_path, monkeypatch):
     """Install the distribution, and return the folder of the user's presets."""
     package = tmp_path / "site-packages" / "counting_presets"
     package.mkdir()
@@ -63,11 +58,11 @@ def folder(install: Callable[..., None], tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("folder")
-def test_presets_are_found_by_env_pattern_and_full_name() -> None:
+def test_presets_are_found_by_env_pattern_and_full_name():
     """An id's own come first; one of several envs fits all that its pattern does."""
     assert [p.full_name for p in list_presets("counting")] == ["CartPole-v1/tuned", "games"]
     assert [p.name for p in list_presets(env="ALE/Pong-v5")] == ["games"]
-    made: Any = rlox.make("counting", env="CartPole-v1", preset="tuned", n_steps=6)
+    made = rlox.make("counting", env="CartPole-v1", preset="tuned", n_steps=6)
     assert (made.config.n_envs, made.config.n_steps) == (3, 6)
     assert made.config.preset == "CartPole-v1/tuned"
     # of another env, by its full name; a class of envs is no id
@@ -76,7 +71,7 @@ def test_presets_are_found_by_env_pattern_and_full_name() -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_complete_options_need_no_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_complete_options_need_no_preset(tmp_path, monkeypatch):
     """What a run recorded loads where its preset is not installed; part of it does not."""
     cls = config_class("counting")
     config = cls(preset="CartPole-v1/tuned")
@@ -86,20 +81,20 @@ def test_complete_options_need_no_preset(tmp_path: Path, monkeypatch: pytest.Mon
         cls(preset="CartPole-v1/gone", n_envs=3)
 
 
-def test_user_presets_are_a_folder_of_files(folder: Path) -> None:
+def test_user_presets_are_a_folder_of_files(folder):
     """They are listed beside the distributions'; one name in two files is an error."""
     mine = {"presets": {"counting": {"Pendulum-v1": {"mine": {
         "steps": 5, "score": 1.0, "tolerance": 0.5, "source": "me", "options": {"n_envs": 4},
     }}}}}  # fmt: skip
     (folder / "mine.yaml").write_text(yaml.dump(mine), encoding="utf-8")
-    made: Any = rlox.make("counting", env="Pendulum-v1", preset="mine")
+    made = rlox.make("counting", env="Pendulum-v1", preset="mine")
     assert made.config.n_envs == 4
     (folder / "again.yaml").write_text(yaml.dump(mine), encoding="utf-8")
     with pytest.raises(PluginConflictError, match=r"is in '.*again.yaml' and in '.*mine.yaml'"):
         list_presets()
 
 
-def test_broken_file_of_the_user_is_named(folder: Path) -> None:
+def test_broken_file_of_the_user_is_named(folder):
     """The error has the file, the preset, the field and the reason."""
     (folder / "bad.yaml").write_text(
         "presets: {counting: {CartPole-v1: {mine: {steps: 0, source: me}}}}", encoding="utf-8"
@@ -108,7 +103,7 @@ def test_broken_file_of_the_user_is_named(folder: Path) -> None:
         list_presets()
 
 
-def test_broken_file_of_a_distribution_names_the_plugin(folder: Path) -> None:
+def test_broken_file_of_a_distribution_names_the_plugin(folder):
     """It is the plugin's fault, not the user's."""
     path = folder.parent / "site-packages" / "counting_presets" / "presets.yaml"
     path.write_text("presets: 3", encoding="utf-8")
@@ -132,7 +127,7 @@ def test_broken_file_of_a_distribution_names_the_plugin(folder: Path) -> None:
         ("presets: {ppo: {'*': {b: {steps: 1, source: s, minutes: 1}}}}", "scores and minutes"),
     ],
 )  # fmt: skip
-def test_wrong_files_are_refused(text: str, said: str) -> None:
+def test_wrong_files_are_refused(text, said):
     """One sentence says what is wrong."""
     with pytest.raises(ValueError, match=r".") as raised:
         read_presets(text)

@@ -1,9 +1,6 @@
 """Tests of the reference kernels against hand computation, definitions and published numbers."""
 
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,15 +15,13 @@ from rlox.reference import (
 )
 from rlox.reference.groups import DPOPair
 
-Rollout = dict[str, Any]
 
-
-def column(values: Any, dtype: Any = np.float64) -> np.ndarray[Any, Any]:
+def column(values, dtype=np.float64):
     """Return (T,) values as those of one env, (T, 1)."""
     return np.array(values, dtype)[:, None]
 
 
-def test_golden_values_without_an_end() -> None:
+def test_golden_values_without_an_end():
     """Three steps of one episode that goes on after them.
 
     γ = 1/2, λ = 1/2, γλ = 1/4; r = 1, 2, 4; V = 2, 4, 8; last value 16.
@@ -39,7 +34,7 @@ def test_golden_values_without_an_end() -> None:
     assert returns.tolist() == [3.75, 7.0, 12.0]
 
 
-def test_golden_values_with_a_termination() -> None:
+def test_golden_values_with_a_termination():
     """The second of four steps ends the task.
 
     γ = 1/2, λ = 1/2; r = 1, 2, 4, 8; V = 2, 4, 8, 16; last value 32.
@@ -53,7 +48,7 @@ def test_golden_values_with_a_termination() -> None:
     assert returns.tolist() == [2.5, 2.0, 14.0, 24.0]
 
 
-def test_golden_values_with_a_truncation() -> None:
+def test_golden_values_with_a_truncation():
     """The second of three steps is cut where the final observation is worth 6.
 
     γ = 1/2, λ = 1/2; r = 1, 2, 4; V = 2, 4, 8; last value 16.
@@ -75,7 +70,7 @@ def test_golden_values_with_a_truncation() -> None:
     assert returns[:, 0].tolist() == [3.25, 5.0, 12.0]
 
 
-def test_termination_wins_over_truncation() -> None:
+def test_termination_wins_over_truncation():
     """A step that is both has no value beyond, here δ = 2 - 4."""
     advantages, _ = compute_gae_time_major(
         column([2.0]), column([4.0]), column([1], bool), column([1], bool), column([6.0]),
@@ -89,11 +84,11 @@ unit = st.integers(0, 16).map(lambda n: n / 16)
 
 
 @st.composite
-def rollouts(draw: st.DrawFn) -> Rollout:
+def rollouts(draw):
     """Draw a rollout of T steps of N envs with both kinds of ends anywhere."""
     shape = (draw(st.integers(1, 8)), draw(st.integers(1, 3)))
 
-    def array(elements: Any, shape: tuple[int, ...] = shape) -> np.ndarray[Any, Any]:
+    def array(elements, shape=shape):
         size = int(np.prod(shape))
         return np.array(draw(st.lists(elements, min_size=size, max_size=size))).reshape(shape)
 
@@ -107,7 +102,7 @@ def rollouts(draw: st.DrawFn) -> Rollout:
     }
 
 
-def oracle(rollout: Rollout, gamma: float, lam: float) -> np.ndarray[Any, Any]:
+def oracle(rollout, gamma, lam):
     """Sum A_t = Σ_l (γλ)^l δ_{t+l} up to the episode's end, for each step separately."""
     n_steps, n_envs = rollout["rewards"].shape
     advantages = np.zeros((n_steps, n_envs))
@@ -132,7 +127,7 @@ def oracle(rollout: Rollout, gamma: float, lam: float) -> np.ndarray[Any, Any]:
 
 
 @given(rollouts(), unit, unit)
-def test_equals_the_sum_of_the_definition(rollout: Rollout, gamma: float, lam: float) -> None:
+def test_equals_the_sum_of_the_definition(rollout, gamma, lam):
     """The backward recursion equals the sum of discounted temporal differences."""
     advantages, returns = compute_gae_time_major(**rollout, gamma=gamma, lam=lam)
     np.testing.assert_allclose(advantages, oracle(rollout, gamma, lam), rtol=1e-12, atol=1e-12)
@@ -140,9 +135,7 @@ def test_equals_the_sum_of_the_definition(rollout: Rollout, gamma: float, lam: f
 
 
 @given(rollouts(), unit, unit)
-def test_final_values_are_read_only_where_truncated(
-    rollout: Rollout, gamma: float, lam: float
-) -> None:
+def test_final_values_are_read_only_where_truncated(rollout, gamma, lam):
     """What stands elsewhere, NaN included, plays no part."""
     expected = compute_gae_time_major(**rollout, gamma=gamma, lam=lam)[0]
     unread = ~rollout["truncated"] | rollout["terminated"]
@@ -152,7 +145,7 @@ def test_final_values_are_read_only_where_truncated(
 
 
 @given(rollouts(), unit, unit)
-def test_flat_forms_equal_the_time_major_one(rollout: Rollout, gamma: float, lam: float) -> None:
+def test_flat_forms_equal_the_time_major_one(rollout, gamma, lam):
     """Env-major flat arrays and single trajectories are other layouts of the same."""
     rollout["truncated"][:] = False
     n_steps, n_envs = rollout["rewards"].shape
@@ -170,14 +163,14 @@ def test_flat_forms_equal_the_time_major_one(rollout: Rollout, gamma: float, lam
         np.testing.assert_array_equal(single, [advantages[:, i], returns[:, i]])
 
 
-def test_result_has_the_rewards_dtype() -> None:
+def test_result_has_the_rewards_dtype():
     """float32 in, float32 out; everything else is computed in float64."""
     arguments = [[1.0, 2.0], [0.5, 0.5], [0, 1], [0.0], 2, 0.9, 0.9]
-    assert [a.dtype for a in compute_gae_batched_f32(*arguments)] == [np.float32] * 2  # type: ignore[arg-type]
-    assert [a.dtype for a in compute_gae_batched(*arguments)] == [np.float64] * 2  # type: ignore[arg-type]
+    assert [a.dtype for a in compute_gae_batched_f32(*arguments)] == [np.float32] * 2
+    assert [a.dtype for a in compute_gae_batched(*arguments)] == [np.float64] * 2
     np.testing.assert_allclose(
-        compute_gae_batched_f32(*arguments)[0],  # type: ignore[arg-type]
-        compute_gae_batched(*arguments)[0],  # type: ignore[arg-type]
+        compute_gae_batched_f32(*arguments)[0],
+        compute_gae_batched(*arguments)[0],
         rtol=1e-6,
     )
 
@@ -196,11 +189,9 @@ def test_result_has_the_rewards_dtype() -> None:
         ({"gamma": float("nan")}, ValueError, "gamma must lie in [0, 1], got nan"),
     ],
 )  # fmt: skip
-def test_wrong_trajectory_is_refused(
-    changes: dict[str, Any], error: type[Exception], message: str
-) -> None:
+def test_wrong_trajectory_is_refused(changes, error, message):
     """Every mistake has its message."""
-    arguments: dict[str, Any] = {
+    arguments = {
         "rewards": [1.0, 2.0], "values": [0.5, 0.5], "dones": [0, 1],
         "last_value": 0.0, "gamma": 0.9, "lam": 0.9,
     }  # fmt: skip
@@ -218,9 +209,9 @@ def test_wrong_trajectory_is_refused(
         ("last_values", np.zeros(3), "last_values must have shape (2,), got (3,)"),
     ],
 )
-def test_wrong_shape_is_refused(name: str, value: Any, message: str) -> None:
+def test_wrong_shape_is_refused(name, value, message):
     """Nothing is broadcast."""
-    arguments: dict[str, Any] = dict.fromkeys(
+    arguments = dict.fromkeys(
         ("rewards", "values", "terminated", "truncated", "final_values"), np.zeros((3, 2))
     )
     arguments["last_values"] = np.zeros(2)
@@ -229,10 +220,10 @@ def test_wrong_shape_is_refused(name: str, value: Any, message: str) -> None:
     assert str(caught.value) == message
 
 
-STEPS: dict[str, Any] = {"rewards": [1, 2, 4], "values": [2, 4, 8], "last_value": 16, "gamma": 0.5}
+STEPS = {"rewards": [1, 2, 4], "values": [2, 4, 8], "last_value": 16, "gamma": 0.5}
 
 
-def test_golden_returns_without_an_end() -> None:
+def test_golden_returns_without_an_end():
     """γ = 1/2; r = 1, 2, 4; V = 2, 4, 8, then 16.
 
     discounted:  4 + 8 = 12       2 + 6 = 8        1 + 4 = 5
@@ -248,16 +239,16 @@ def test_golden_returns_without_an_end() -> None:
     assert reference.compute_lambda_returns(**STEPS, **dones, **lam).tolist() == [3.75, 7, 12]
 
 
-def test_golden_returns_with_ends() -> None:
+def test_golden_returns_with_ends():
     """The first step terminates, the second is cut where the final observation is worth 6."""
     cuts = {"truncated": [0, 1, 0], "final_values": [math.nan, 6, math.nan]}
-    ends: dict[str, Any] = {"dones": [1, 0, 0], **cuts}
+    ends = {"dones": [1, 0, 0], **cuts}
     expected = [1, 5, 12]
     assert reference.compute_n_step_returns(**STEPS, **ends, n=9).tolist() == expected
     assert reference.compute_lambda_returns(**STEPS, **ends, lam=0.3).tolist() == expected
 
 
-def test_golden_vtrace() -> None:
+def test_golden_vtrace():
     """By hand: γ = 1/2, ratios 2, 1/2, so ρ = c = 1, 1/2; V = 2, 4, then 8.
 
     δ_1 = ½ (3 + 4 - 4) = 3/2          vs_1 = 4 + 3/2 = 5.5        A_1 = 3/2
@@ -271,7 +262,7 @@ def test_golden_vtrace() -> None:
     np.testing.assert_allclose(advantages, [1.75, 1.5], rtol=1e-15)
 
 
-def test_group_advantages_of_published_numbers() -> None:
+def test_group_advantages_of_published_numbers():
     """TRL 1.16's for ddof = 1, ε = 1e-4, and the population's by hand: ±√1.6, ±√0.4."""
     rewards = [0.9, 0.3, 0.7, 0.1]
     trl = [1.095145, -0.547573, 0.547573, -1.095145]
@@ -283,7 +274,7 @@ def test_group_advantages_of_published_numbers() -> None:
 
 
 @pytest.mark.parametrize("size", [1e-30, 1e-9, 1e30])
-def test_advantages_do_not_depend_on_the_unit_of_rewards(size: float) -> None:
+def test_advantages_do_not_depend_on_the_unit_of_rewards(size):
     """However small the rewards, their differences are not lost."""
     rewards = size * np.array([1.0, 2.0, 3.0])
     np.testing.assert_allclose(
@@ -292,7 +283,7 @@ def test_advantages_do_not_depend_on_the_unit_of_rewards(size: float) -> None:
     np.testing.assert_allclose(reference.normalize_advantages(rewards, eps=0.0), [-1, 0, 1])
 
 
-def test_divergences_of_published_numbers() -> None:
+def test_divergences_of_published_numbers():
     """k3 as TRL 1.16 has it; the reverse direction would give 1.612."""
     p, q = [-1, -0.2, -2.5], [-2, -0.6, -0.9]
     assert reference.compute_token_kl_schulman(p, q) == pytest.approx(2.791232, abs=1e-6)
@@ -311,7 +302,7 @@ def test_divergences_of_published_numbers() -> None:
         (lambda: reference.compute_discounted_returns([1.0], [0], 0.0, 0.5, truncated=[1]),
          "truncated and final_values come together"),
         (lambda: reference.compute_batch_group_advantages([1.0] * 3, 2), "whole groups of 2"),
-        (lambda: reference.compute_group_advantages([1.0, 2.0], scale="grup"),  # type: ignore[arg-type]
+        (lambda: reference.compute_group_advantages([1.0, 2.0], scale="grup"),
          "scale must be one of"),
         (lambda: reference.compute_group_advantages([1.0, 2.0], ddof=2), "ddof must lie in"),
         (lambda: reference.compute_batch_token_kl([0.0] * 3, [0.0] * 3, 2), "whole sequences of 2"),
@@ -328,13 +319,13 @@ def test_divergences_of_published_numbers() -> None:
         (lambda: reference.pack_sequences([np.array([2**63], np.uint64)], 5), "must fit int64"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_named(call: Any, message: str) -> None:
+def test_what_is_wrong_is_named(call, message):
     """Shapes and ranges are ValueErrors."""
     with pytest.raises(ValueError, match=message):
         call()
 
 
-def test_gae_writes_into_the_arrays_it_is_given() -> None:
+def test_gae_writes_into_the_arrays_it_is_given():
     """``out`` is what comes back; another type or shape is refused."""
     arguments = ([1.0, 2.0], [0.5, 0.5], [0, 1], 0.0, 0.9, 0.8)
     out = np.empty(2), np.empty(2)
@@ -348,7 +339,7 @@ def test_gae_writes_into_the_arrays_it_is_given() -> None:
         reference.compute_gae(*arguments, out=(np.empty(2), np.empty(3)))
 
 
-def read_only(n: int) -> np.ndarray[Any, Any]:
+def read_only(n):
     """Return an array that cannot be written into."""
     array = np.zeros(n)
     array.flags.writeable = False
@@ -369,17 +360,15 @@ SHARED = np.zeros(1)
         ((SHARED, SHARED), ValueError, r"out\[1\] must not share memory with another array"),
     ],
 )
-def test_gae_refuses_what_the_native_one_refuses(
-    out: Any, error: type[Exception], message: str
-) -> None:
+def test_gae_refuses_what_the_native_one_refuses(out, error, message):
     """One step has results of length 1, of which an array of two rows would be a pair."""
     with pytest.raises(error, match=f"^{message}"):
         reference.compute_gae([1.0], [0.5], [0], 0.0, 0.9, 0.8, out=out)
 
 
-def test_a_preference_pair_keeps_its_tokens() -> None:
+def test_a_preference_pair_keeps_its_tokens():
     """As 32-bit ids, from anything that holds integers."""
-    pair = DPOPair([1, 2, 3], np.arange(4), rejected_tokens=np.array([], np.int64))  # type: ignore[arg-type]
+    pair = DPOPair([1, 2, 3], np.arange(4), rejected_tokens=np.array([], np.int64))
     assert (pair.prompt_len(), pair.chosen_len(), pair.rejected_len()) == (3, 4, 0)
     assert pair.chosen_tokens.tolist() == [0, 1, 2, 3]
     assert pair.chosen_tokens.dtype == np.uint32

@@ -1,9 +1,6 @@
 """Tests of the reference replay buffers: by hand, and against the Rust buffers where they are."""
 
-from __future__ import annotations
-
 import importlib.util
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,13 +18,13 @@ needs_native = pytest.mark.skipif(
 )
 
 
-def row(k: int) -> tuple[Any, ...]:
+def row(k):
     """Return the k-th transition, whose numbers distinguish it from all others."""
     obs = np.array([k, k + 0.25], np.float32)
     return obs, k, -k, k % 3 == 0, k % 2 == 0, obs + 0.5
 
 
-def filled(cls: type[Any], n: int, **options: Any) -> Any:
+def filled(cls, n, **options):
     """Return a buffer of four slots after n transitions."""
     buffer = cls(4, 2, 1, seed=0, **options)
     for k in range(n):
@@ -35,7 +32,7 @@ def filled(cls: type[Any], n: int, **options: Any) -> Any:
     return buffer
 
 
-def test_the_oldest_makes_room() -> None:
+def test_the_oldest_makes_room():
     """Transition k lies in slot k mod capacity."""
     state = filled(ReplayBuffer, 6).state()
     assert state["actions"][:, 0].tolist() == [4, 5, 2, 3]
@@ -44,7 +41,7 @@ def test_the_oldest_makes_room() -> None:
     assert (state["terminated"].tolist(), state["position"].tolist()) == ([0, 0, 0, 1], [2])
 
 
-def test_a_seed_gives_the_rows_of_numpy() -> None:
+def test_a_seed_gives_the_rows_of_numpy():
     """``integers(len, size=B)`` of the seed's generator; without, the buffer's stream goes on."""
     buffer = filled(ReplayBuffer, 4)
     expected = np.random.default_rng(3).integers(4, size=9)
@@ -66,9 +63,7 @@ def test_a_seed_gives_the_rows_of_numpy() -> None:
         (lambda batch: {**batch, "x": batch["obs"]}, ValueError, "out must have the keys obs, "),
     ],
 )
-def test_arrays_that_do_not_fit_are_refused(
-    cls: type[Any], change: Any, error: type[Exception], message: str
-) -> None:
+def test_arrays_that_do_not_fit_are_refused(cls, change, error, message):
     """As the Rust buffers refuse them, and nothing is written."""
     buffer = filled(cls, 4)
     out = buffer.sample(3, seed=0)
@@ -79,7 +74,7 @@ def test_arrays_that_do_not_fit_are_refused(
     assert buffer.sample(3, seed=1, out=out) is out
 
 
-def test_strata_fall_in_proportion_to_priorities() -> None:
+def test_strata_fall_in_proportion_to_priorities():
     """Priorities 1, 2, 5 of sum 8 in eight strata, α = β = 1: weights 1, 1/2, 1/5; then β = 1/2."""
     buffer = filled(PrioritizedReplayBuffer, 3, alpha=1.0, beta=1.0)
     buffer.update_priorities([0, 1, 1, 2], [1, 9, 2, 5])
@@ -90,7 +85,7 @@ def test_strata_fall_in_proportion_to_priorities() -> None:
     np.testing.assert_allclose(buffer.sample(8)["weights"], batch["weights"] ** 0.5, rtol=1e-6)
 
 
-def test_unknown_next_observations_are_refused() -> None:
+def test_unknown_next_observations_are_refused():
     """Until the transition without one is gone."""
     buffer = filled(ReplayBuffer, 1)
     buffer.push(*row(1)[:5])
@@ -111,9 +106,7 @@ def test_unknown_next_observations_are_refused() -> None:
         (([0.0, 0.0], 0, np.inf, False, False), ValueError, "reward must be finite"),
     ],
 )
-def test_a_bad_transition_is_refused(
-    arguments: tuple[Any, ...], error: type[Exception], message: str
-) -> None:
+def test_a_bad_transition_is_refused(arguments, error, message):
     """By name, and nothing is stored."""
     for cls in (ReplayBuffer, PrioritizedReplayBuffer):
         buffer = cls(4, 2, 1)
@@ -123,7 +116,7 @@ def test_a_bad_transition_is_refused(
 
 
 @pytest.mark.parametrize("priority", [np.nan, np.inf, 1e39])
-def test_a_bad_priority_is_refused(priority: float) -> None:
+def test_a_bad_priority_is_refused(priority):
     """Before anything changes."""
     buffer = filled(PrioritizedReplayBuffer, 2)
     before = buffer.state()
@@ -136,7 +129,7 @@ def test_a_bad_priority_is_refused(priority: float) -> None:
     assert_same(before, buffer.state())
 
 
-def test_the_sizes_of_errors_are_priorities() -> None:
+def test_the_sizes_of_errors_are_priorities():
     """With either sign, and never so small that a transition is lost."""
     buffer = filled(PrioritizedReplayBuffer, 2, alpha=1.0)
     buffer.push(*row(2), priority=-3.0)
@@ -144,7 +137,7 @@ def test_the_sizes_of_errors_are_priorities() -> None:
     assert buffer.state()["priorities"].tolist() == [0.5, 1e-6, 3.0]
 
 
-def test_a_state_of_other_envs_is_refused() -> None:
+def test_a_state_of_other_envs_is_refused():
     """Steps of one env would be taken for those of another."""
     options = {"distance_threshold": 0.1}
     for of_two, of_one in (
@@ -157,7 +150,7 @@ def test_a_state_of_other_envs_is_refused() -> None:
         of_two.set_state({key: array for key, array in of_two.state().items() if key != "n_envs"})
 
 
-def assert_same(a: dict[str, Any], b: dict[str, Any]) -> None:
+def assert_same(a, b):
     """Check that two dicts have the same keys, types and numbers."""
     assert list(a) == list(b)
     for key in a:
@@ -178,14 +171,10 @@ def assert_same(a: dict[str, Any], b: dict[str, Any]) -> None:
     n_step=st.integers(1, 4),
     seed=st.integers(0, 2**32),
 )
-def test_rust_does_what_the_reference_does(
-    capacity: int, actions: list[str], prioritized: bool, n_step: int, seed: int
-) -> None:
+def test_rust_does_what_the_reference_does(capacity, actions, prioritized, n_step, seed):
     """The same calls give the same batches and the same states."""
     import rlox_native
 
-    pair: list[Any]
-    classes: tuple[Any, ...]
     if prioritized:
         classes = PrioritizedReplayBuffer, rlox_native.PrioritizedReplayBuffer
         # with α = 1 and priorities in eighths every sum is exact, in any order
@@ -225,7 +214,7 @@ def test_rust_does_what_the_reference_does(
         assert_same(pair[0].state(), pair[1].state())
 
 
-def dataset(lengths: list[int], seed: int) -> dict[str, Any]:
+def dataset(lengths, seed):
     """Return the parts of a dataset with episodes of these lengths."""
     rng = np.random.default_rng(seed)
     n = sum(lengths)
@@ -246,14 +235,12 @@ def dataset(lengths: list[int], seed: int) -> dict[str, Any]:
     normalize=st.booleans(),
     seed=st.integers(0, 2**32),
 )
-def test_rust_draws_the_dataset_as_the_reference_does(
-    lengths: list[int], normalize: bool, seed: int
-) -> None:
+def test_rust_draws_the_dataset_as_the_reference_does(lengths, normalize, seed):
     """Transitions, trajectories and statistics, over calls of both kinds."""
     import rlox_native
 
     parts = dataset(lengths, seed)
-    pair: list[Any] = [
+    pair = [
         cls(**parts, normalize=normalize, seed=seed)
         for cls in (OfflineDatasetBuffer, rlox_native.OfflineDatasetBuffer)
     ]
@@ -287,13 +274,13 @@ def test_rust_draws_the_dataset_as_the_reference_does(
         ({"rewards": []}, "rewards must hold at least 1 number"),
     ],
 )  # fmt: skip
-def test_a_malformed_dataset_is_refused(change: dict[str, Any], message: str) -> None:
+def test_a_malformed_dataset_is_refused(change, message):
     """The array is named."""
     with pytest.raises(ValueError, match=message):
         OfflineDatasetBuffer(**dataset([3, 1], 0) | change)
 
 
-def test_spans_stop_at_the_end_of_an_episode_and_at_the_newest_step() -> None:
+def test_spans_stop_at_the_end_of_an_episode_and_at_the_newest_step():
     """Rewards 1, 2, 4 of two envs in turn, γ = 1/2; env 0 is truncated after 2 steps."""
     buffer = ReplayBuffer(6, 1, 1, n_envs=2, n_step=3, gamma=0.5, seed=0)
     for k, reward in enumerate([1, 2, 4]):
@@ -308,7 +295,7 @@ def test_spans_stop_at_the_end_of_an_episode_and_at_the_newest_step() -> None:
 
 
 @pytest.mark.parametrize("options", [{"n_step": 0}, {"n_envs": 5}, {"gamma": 1.5}])
-def test_impossible_spans_are_refused(options: dict[str, Any]) -> None:
+def test_impossible_spans_are_refused(options):
     """By name; and so are the steps of some envs alone."""
     with pytest.raises(ValueError, match=f"{next(iter(options))} must"):
         ReplayBuffer(4, 1, 1, **options)
@@ -316,7 +303,7 @@ def test_impossible_spans_are_refused(options: dict[str, Any]) -> None:
         ReplayBuffer(4, 1, 1, n_envs=2).push(0, 0, 0, False, False, 0)
 
 
-def test_a_sequence_ends_with_its_episode_or_crosses_it() -> None:
+def test_a_sequence_ends_with_its_episode_or_crosses_it():
     """Steps 0 to 4, a termination after 2; two steps are too few for a whole sequence of three."""
     buffer = ReplayBuffer(8, 1, 1, seed=0)
     for k in range(5):
@@ -334,7 +321,7 @@ def test_a_sequence_ends_with_its_episode_or_crosses_it() -> None:
 
 
 @pytest.mark.parametrize("wrap", [np.array, list])
-def test_a_transition_may_come_in_arrays_of_one_element(wrap: Any) -> None:
+def test_a_transition_may_come_in_arrays_of_one_element(wrap):
     """As envs that think in batches give it; a bool is no size."""
     buffer = ReplayBuffer(9, 2, 1)
     buffer.push([1, 2], wrap([3.0]), wrap([4.0]), wrap([True]), wrap([0]), [5, 6])

@@ -1,10 +1,6 @@
 """The first batch of a buffer is checked, and no other."""
 
-from __future__ import annotations
-
 import dataclasses
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,17 +17,17 @@ OPTIONS = BufferOptions(
 class Mine:
     """A buffer that draws one batch, changed by a function."""
 
-    def __init__(self, change: Callable[[dict[str, Any]], Any]) -> None:
+    def __init__(self, change):
         self.change = change
         self.draws = 0
 
-    def __len__(self) -> int:
+    def __len__(self):
         return 1
 
-    def push_batch(self, *columns: Any) -> None:
+    def push_batch(self, *columns):
         """Forget what is pushed."""
 
-    def sample(self, batch_size: int) -> Any:
+    def sample(self, batch_size):
         """Return the batch."""
         self.draws += 1
         obs, column = np.zeros((batch_size, 2), np.float32), np.zeros(batch_size, np.float32)
@@ -43,27 +39,27 @@ class Mine:
         return batch if changed is None else changed
 
 
-def draw(buffer: Mine, **options: Any) -> Any:
+def draw(buffer, **options):
     """Return a batch of 4 transitions."""
     return sampler(buffer, dataclasses.replace(OPTIONS, **options), SeedStreams(0))(4)
 
 
-def upright(key: str) -> Callable[[dict[str, Any]], None]:
+def upright(key):
     """Return a function that gives an array of a batch another dimension."""
     return lambda batch: batch.update({key: batch[key][:, None]})
 
 
-def without(key: str) -> Callable[[dict[str, Any]], None]:
+def without(key):
     """Return a function that takes an array out of a batch."""
 
-    def take(batch: dict[str, Any]) -> None:
+    def take(batch):
         del batch[key]
 
     return take
 
 
 @pytest.mark.parametrize("key", ["rewards", "terminated", "truncated", "weights"])
-def test_a_column_is_refused_where_a_row_is_expected(key: str) -> None:
+def test_a_column_is_refused_where_a_row_is_expected(key):
     """It would be broadcast to (B, B) against the values."""
     dtype = "bool" if key in ("terminated", "truncated") else "float32"
     expected = rf"Mine\.sample\(4\) must return '{key}', an array \(4,\) of {dtype}"
@@ -86,18 +82,16 @@ def test_a_column_is_refused_where_a_row_is_expected(key: str) -> None:
         (lambda batch: tuple(batch.values()), "must return arrays by key, got tuple"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_reported_by_its_key(
-    change: Callable[[dict[str, Any]], Any], message: str
-) -> None:
+def test_what_does_not_fit_is_reported_by_its_key(change, message):
     """What was expected and what was there are both in the text."""
     with pytest.raises(ConfigError, match=message):
         draw(Mine(change))
 
 
-def test_other_types_and_single_actions_are_converted() -> None:
+def test_other_types_and_single_actions_are_converted():
     """What a buffer of Python numbers stacks."""
 
-    def stack(batch: dict[str, Any]) -> None:
+    def stack(batch):
         batch.update({key: batch[key].astype(np.float64) for key in batch if key != "actions"})
         batch["actions"] = np.arange(4.0)
 
@@ -109,7 +103,7 @@ def test_other_types_and_single_actions_are_converted() -> None:
     assert drawn["actions"].dtype == np.int64
 
 
-def test_later_batches_are_taken_as_they_are() -> None:
+def test_later_batches_are_taken_as_they_are():
     """They come from the same code, and are drawn thousands of times a second."""
     buffer = Mine(lambda batch: None)
     sample = sampler(buffer, OPTIONS, SeedStreams(0))
@@ -118,12 +112,12 @@ def test_later_batches_are_taken_as_they_are() -> None:
     assert sample(4) == {}
 
 
-def test_several_steps_need_discounts() -> None:
+def test_several_steps_need_discounts():
     """A buffer that ignores n_step would be learnt from as if it had done it."""
     with pytest.raises(ConfigError, match=r"Mine.* no 'discounts', .* n_step=3; set n_step=1"):
         draw(Mine(lambda batch: None), n_step=3)
     draw(Mine(lambda batch: batch.update(discounts=batch["rewards"])), n_step=3)
     own = Mine(lambda batch: None)
-    own.n_step = 2  # type: ignore[attr-defined]
+    own.n_step = 2
     with pytest.raises(ConfigError, match="no 'discounts'"):
         draw(own)

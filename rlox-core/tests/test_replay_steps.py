@@ -1,9 +1,5 @@
 """Envs stepped for replay: what is counted, and when an iteration ends."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import gymnasium
 import numpy as np
 import pytest
@@ -19,17 +15,17 @@ class Lives:
     """Two envs whose games have six steps; the third loses a life."""
 
     n_envs = 2
-    observation_space: Any = spaces.Box(0, 10, (1,), np.float32)
-    action_space: Any = spaces.Discrete(2)
+    observation_space = spaces.Box(0, 10, (1,), np.float32)
+    action_space = spaces.Discrete(2)
 
-    def __init__(self, bad_reward: float = 1.0) -> None:
+    def __init__(self, bad_reward=1.0):
         self._count, self._bad_reward = 0, bad_reward
 
-    def reset_all(self, seed: Any = None) -> Any:
+    def reset_all(self, seed=None):
         """Begin a game."""
         return np.zeros((2, 1), np.float32)
 
-    def step_all(self, actions: Any) -> Any:
+    def step_all(self, actions):
         """Go on."""
         self._count += 1
         final = np.full((2, 1), self._count, np.float32)
@@ -44,11 +40,11 @@ class Lives:
         }
         return step | {"life_lost": np.ones(2, bool)} if life else step
 
-    def close(self) -> None:
+    def close(self):
         """Do nothing."""
 
 
-def test_a_lost_life_begins_an_episode_and_ends_no_game() -> None:
+def test_a_lost_life_begins_an_episode_and_ends_no_game():
     """What acts forgets; the statistics count games, also over several blocks of steps."""
     steps = ReplaySteps(RunningEnvs(Lives()))
     _ = steps.envs.obs
@@ -73,7 +69,7 @@ def test_a_lost_life_begins_an_episode_and_ends_no_game() -> None:
         (-1e300, r"-1e\+300; rewards must fit float32; clip them in the env"),
     ],
 )
-def test_rewards_must_be_finite_and_fit_float32(reward: float, message: str) -> None:
+def test_rewards_must_be_finite_and_fit_float32(reward, message):
     """The error names the env and the reward, and the step is not counted."""
     steps = ReplaySteps(RunningEnvs(Lives(reward)))
     _ = steps.envs.obs
@@ -84,40 +80,40 @@ def test_rewards_must_be_finite_and_fit_float32(reward: float, message: str) -> 
 
 
 @pytest.mark.parametrize("reward", [3e38, -1e30, 1e-300])
-def test_large_rewards_that_fit_float32_are_taken(reward: float) -> None:
+def test_large_rewards_that_fit_float32_are_taken(reward):
     """Also those whose squares fit no float."""
     steps = ReplaySteps(RunningEnvs(Lives(reward)))
     _ = steps.envs.obs
     assert steps.step(np.zeros(2, np.int64))["rewards"][1] == reward
 
 
-class Numbered(gymnasium.Env[Any, Any]):
+class Numbered(gymnasium.Env):
     """Observations are (episode, step) of episodes of ten steps; one step fails."""
 
     observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
     action_space = spaces.Discrete(2)
 
-    def __init__(self, fails_at: int, error: BaseException) -> None:
+    def __init__(self, fails_at, error):
         self.fails_at, self.error = fails_at, error
         self.episode, self.count, self.total = -1, 0, 0
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+    def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.episode, self.count = self.episode + 1, 0
         return self._obs(), {}
 
-    def step(self, action: Any) -> Any:
+    def step(self, action):
         self.total += 1
         if self.total == self.fails_at:
             raise self.error
         self.count += 1
         return self._obs(), 1.0, False, self.count == 10, {}
 
-    def _obs(self) -> Any:
+    def _obs(self):
         return np.array([self.episode, self.count], np.float32)
 
 
-def numbered(fails_at: int, error: BaseException, n_step: int) -> tuple[ReplayCollector, Any]:
+def numbered(fails_at, error, n_step):
     """Return a collector over two envs, the second of which fails, and its buffer."""
     failing = iter((0, fails_at))
     envs = RunningEnvs.make(lambda: Numbered(next(failing), error), 2)
@@ -127,14 +123,14 @@ def numbered(fails_at: int, error: BaseException, n_step: int) -> tuple[ReplayCo
     return ReplayCollector(envs, buffer), buffer
 
 
-def go_on(collector: ReplayCollector, n_steps: int) -> None:
+def go_on(collector, n_steps):
     """Take vector steps."""
     actions = np.zeros(2, np.int64)
     for _ in range(n_steps):
         collector.step(collector.obs, actions[:, None], actions)
 
 
-def require_true_transitions(buffer: Any, n_step: int) -> None:
+def require_true_transitions(buffer, n_step):
     """Require that no transition leads from one episode to another, and that rewards add up."""
     batch = buffer.sample(2_000)
     obs, next_obs = np.asarray(batch["obs"]), np.asarray(batch["next_obs"])
@@ -147,9 +143,7 @@ def require_true_transitions(buffer: Any, n_step: int) -> None:
 @pytest.mark.parametrize("n_step", [1, 3])
 @pytest.mark.parametrize("fails_at", [10, 15])
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("the simulator crashed")])
-def test_a_step_that_fails_begins_new_episodes(
-    error: BaseException, fails_at: int, n_step: int
-) -> None:
+def test_a_step_that_fails_begins_new_episodes(error, fails_at, n_step):
     """Some envs have moved on by then: their next observations follow from no stored one."""
     collector, buffer = numbered(fails_at, error, n_step)
     with pytest.raises(type(error)):
@@ -163,16 +157,16 @@ def test_a_step_that_fails_begins_new_episodes(
     assert state["running_length"].tolist() == [5, 5]
 
 
-def test_envs_that_are_reset_after_a_failure_repeat_nothing() -> None:
+def test_envs_that_are_reset_after_a_failure_repeat_nothing():
     """Their seeds are others than those of the first episodes, also in a checkpoint."""
-    seeds: list[Any] = []
+    seeds = []
 
     class Seeded(Lives):
-        def reset_all(self, seed: Any = None) -> Any:
+        def reset_all(self, seed=None):
             seeds.append(list(seed))
             return super().reset_all(seed)
 
-        def step_all(self, actions: Any) -> Any:
+        def step_all(self, actions):
             raise RuntimeError
 
     envs = RunningEnvs(Seeded())
@@ -187,7 +181,7 @@ def test_envs_that_are_reset_after_a_failure_repeat_nothing() -> None:
     assert len({tuple(each) for each in seeds}) == 4
 
 
-def test_an_iteration_ends_at_multiples_of_its_steps() -> None:
+def test_an_iteration_ends_at_multiples_of_its_steps():
     """Rounded up to whole vector steps; an interrupted one goes on."""
     left = [Progress(env_steps=done).vector_steps_left(4, 10) for done in (0, 4, 8, 12)]
     assert left == [3, 2, 1, 3]

@@ -1,9 +1,6 @@
 """Tests of :mod:`rlox.seeding`."""
 
-from __future__ import annotations
-
 import json
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +8,7 @@ from rlox.errors import CheckpointError, ConfigError
 from rlox.seeding import SeedStreams, parse_seeds
 
 
-def test_streams_do_not_depend_on_each_other() -> None:
+def test_streams_do_not_depend_on_each_other():
     """Drawing from one stream leaves the others as they were."""
     lone, busy = SeedStreams(7), SeedStreams(7)
     busy.numpy("other").random(1000)
@@ -19,14 +16,14 @@ def test_streams_do_not_depend_on_each_other() -> None:
 
 
 @pytest.mark.parametrize(("seed", "name"), [(8, "envs"), (7, "env"), (7, "")])
-def test_other_seed_or_name_gives_other_draws(seed: int, name: str) -> None:
+def test_other_seed_or_name_gives_other_draws(seed, name):
     """Neighbouring seeds and names share nothing."""
     reference = SeedStreams(7).numpy("envs").integers(0, 2**32, 64)
     other = SeedStreams(seed).numpy(name).integers(0, 2**32, 64)
     assert not np.intersect1d(reference, other).size
 
 
-def test_seeds_are_stable_and_extend() -> None:
+def test_seeds_are_stable_and_extend():
     """More seeds of one stream begin with the fewer."""
     streams = SeedStreams(3)
     assert streams.seeds("envs", 2) == streams.seeds("envs", 2) == streams.seeds("envs", 5)[:2]
@@ -34,7 +31,7 @@ def test_seeds_are_stable_and_extend() -> None:
     assert len(set(streams.seeds("envs", 50))) == 50
 
 
-def test_stream_values_are_pinned() -> None:
+def test_stream_values_are_pinned():
     """Another platform or release must draw the same numbers.
 
     The values are NumPy's for ``SeedSequence(42, spawn_key=words)`` with the first four
@@ -45,7 +42,7 @@ def test_stream_values_are_pinned() -> None:
     assert SeedStreams(42).seeds("envs", 3) == expected
 
 
-def test_state_round_trip_continues_every_stream() -> None:
+def test_state_round_trip_continues_every_stream():
     """Restored streams draw what the saved ones draw next, also through JSON."""
     streams = SeedStreams(5)
     streams.numpy("a").random(3)
@@ -70,7 +67,7 @@ def test_state_round_trip_continues_every_stream() -> None:
         {"seed": 1, "numpy": {"a": {"bit_generator": "PCG64", "state": {}}}, "torch": {}},
     ],
 )
-def test_wrong_state_is_a_checkpoint_error(state: dict[str, Any]) -> None:
+def test_wrong_state_is_a_checkpoint_error(state):
     """Whatever is wrong with a saved state, the error is the same."""
     with pytest.raises(CheckpointError, match="random stream cannot be restored"):
         SeedStreams(0).load_state_dict(state)
@@ -83,7 +80,7 @@ def test_wrong_state_is_a_checkpoint_error(state: dict[str, Any]) -> None:
         ("0..2, 9,4..5", (0, 1, 2, 9, 4, 5)), ("4294967295..4294967295", (4294967295,)),
     ],
 )  # fmt: skip
-def test_seeds_are_ranges_and_numbers(text: str, seeds: tuple[int, ...]) -> None:
+def test_seeds_are_ranges_and_numbers(text, seeds):
     """A number alone is a count; ranges include both ends, and the order is kept."""
     assert parse_seeds(text) == seeds
 
@@ -92,14 +89,14 @@ def test_seeds_are_ranges_and_numbers(text: str, seeds: tuple[int, ...]) -> None
     "text",
     ["", "a", "1.5", "0..", "..3", "3..1", "-1", "0,", "0..1e3", "0..10000", "9" * 11, "0", "0 1"],
 )
-def test_other_texts_are_no_seeds(text: str) -> None:
+def test_other_texts_are_no_seeds(text):
     """The error shows the form and the text."""
     with pytest.raises(ConfigError, match=r"^seeds must look like 5, 0\.\.4 or 0,3,7") as caught:
         parse_seeds(text)
     assert repr(text) in str(caught.value)
 
 
-def test_seed_named_twice_is_refused() -> None:
+def test_seed_named_twice_is_refused():
     """One run per seed: the second would go into the first one's folder."""
     with pytest.raises(
         ConfigError, match=r"^each seed may be named once, got 2 twice in '0\.\.3,2'$"

@@ -1,15 +1,10 @@
 """Tests of :mod:`rlox.training.segments`: large buffers in checkpoints, in files of their own."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,21 +18,19 @@ from rlox_testing.probes import first_difference
 CAPACITY = 400
 OBS = 3
 
-Make = Callable[..., Any]
-
 
 @pytest.fixture
-def buffered(counting: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Make:
+def buffered(counting, monkeypatch):
     """Return a class of algorithms with a buffer; one segment has 64 rows."""
     monkeypatch.setattr("rlox.training.segments.SEGMENT_BYTES", 1)
 
-    class Buffered(counting.CountingAlgorithm):  # type: ignore[name-defined,misc]
-        def __init__(self, *args: Any, buffer: Any = None, **arguments: Any) -> None:
+    class Buffered(counting.CountingAlgorithm):
+        def __init__(self, *args, buffer=None, **arguments):
             super().__init__(*args, **arguments)
             self.buffer = ReplayBuffer(CAPACITY, OBS, 1, seed=0) if buffer is None else buffer
             self.saved = SavedBuffer(self.buffer)
 
-        def push(self, n: int) -> None:
+        def push(self, n):
             first = getattr(self, "pushed", 0)
             self.pushed = first + n
             numbers = np.arange(first, first + n, dtype=np.float32)
@@ -45,34 +38,34 @@ def buffered(counting: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Make:
             ends = numbers % 7 == 0
             self.buffer.push_batch(obs, numbers[:, None], numbers, ends, ~ends, obs + 1)
 
-        def state_dict(self) -> dict[str, Any]:
+        def state_dict(self):
             return {**super().state_dict(), "buffer": self.saved.state()}
 
-        def load_state_dict(self, state: Any) -> None:
+        def load_state_dict(self, state):
             super().load_state_dict(state)
             self.buffer.set_state(state["buffer"])
 
     return Buffered
 
 
-def segment_files(folder: Path) -> dict[str, float]:
+def segment_files(folder):
     """Return the segments in a folder and when they were written."""
     return {path.name: path.stat().st_mtime_ns for path in folder.glob("segments/*.safetensors")}
 
 
-def test_restored_buffer_is_the_saved_one(buffered: Make, tmp_path: Path) -> None:
+def test_restored_buffer_is_the_saved_one(buffered, tmp_path):
     """Empty, partly filled and overwritten: rows, position and random stream come back."""
     algorithm = buffered("CartPole-v1")
     for new in (0, 1, 63, 100, 300, 10, 1_000):
         if new:
             algorithm.push(new)
         algorithm.save(tmp_path / "c.safetensors")
-        restored = buffered.from_checkpoint(tmp_path / "c.safetensors")  # type: ignore[attr-defined]
+        restored = buffered.from_checkpoint(tmp_path / "c.safetensors")
         assert first_difference(algorithm.buffer.state(), restored.buffer.state()) is None
     assert algorithm.buffer.sample(5)["obs"].tolist() == restored.buffer.sample(5)["obs"].tolist()
 
 
-def test_save_writes_only_segments_that_changed(buffered: Make, tmp_path: Path) -> None:
+def test_save_writes_only_segments_that_changed(buffered, tmp_path):
     """What is written for ten new rows is the same whether few or many are stored."""
     written, files, checkpoints = [], [], []
     for stored in (64 + 2, 20 * 64 + 2, 60 * 64 + 2, 130 * 64 + 2):
@@ -95,20 +88,20 @@ def test_save_writes_only_segments_that_changed(buffered: Make, tmp_path: Path) 
     assert checkpoints[2] - checkpoints[0] <= 80 * (files[2] - files[0]) + 16
 
 
-def test_same_segments_are_not_written_twice(buffered: Make, tmp_path: Path) -> None:
+def test_same_segments_are_not_written_twice(buffered, tmp_path):
     """A second checkpoint, also by a restored algorithm, shares the files of the first."""
     algorithm = buffered("CartPole-v1")
     algorithm.push(300)
     algorithm.save(tmp_path / "a.safetensors")
     before = segment_files(tmp_path)
     algorithm.save(tmp_path / "b.safetensors")
-    restored = buffered.from_checkpoint(tmp_path / "a.safetensors")  # type: ignore[attr-defined]
+    restored = buffered.from_checkpoint(tmp_path / "a.safetensors")
     restored.save(tmp_path / "c.safetensors")
     assert segment_files(tmp_path) == before
     assert segments_of(tmp_path / "a.safetensors") == segments_of(tmp_path / "c.safetensors")
 
 
-def test_another_folder_gets_all_segments(buffered: Make, tmp_path: Path) -> None:
+def test_another_folder_gets_all_segments(buffered, tmp_path):
     """A checkpoint never refers to segments beside another one; lost ones are written again."""
     algorithm = buffered("CartPole-v1")
     algorithm.push(300)
@@ -117,11 +110,11 @@ def test_another_folder_gets_all_segments(buffered: Make, tmp_path: Path) -> Non
     shutil.rmtree(tmp_path / "a" / "segments")
     algorithm.save(tmp_path / "a" / "d.safetensors")
     for path in ("a/d", "b/c"):
-        restored = buffered.from_checkpoint(tmp_path / f"{path}.safetensors")  # type: ignore[attr-defined]
+        restored = buffered.from_checkpoint(tmp_path / f"{path}.safetensors")
         assert len(restored.buffer) == 300
 
 
-def test_priorities_are_saved_with_every_checkpoint(buffered: Make, tmp_path: Path) -> None:
+def test_priorities_are_saved_with_every_checkpoint(buffered, tmp_path):
     """They change in all places; the transitions stay shared."""
     buffer = PrioritizedReplayBuffer(CAPACITY, OBS, 1, seed=0)
     algorithm = buffered("CartPole-v1", buffer=buffer)
@@ -132,29 +125,29 @@ def test_priorities_are_saved_with_every_checkpoint(buffered: Make, tmp_path: Pa
     algorithm.save(tmp_path / "b.safetensors")
     assert segment_files(tmp_path) == before
     other = PrioritizedReplayBuffer(CAPACITY, OBS, 1, seed=1)
-    buffered.from_checkpoint(tmp_path / "b.safetensors", buffer=other)  # type: ignore[attr-defined]
+    buffered.from_checkpoint(tmp_path / "b.safetensors", buffer=other)
     assert first_difference(buffer.state(), other.state()) is None
 
 
-def damage(path: Path) -> None:
+def damage(path):
     """Change one byte."""
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
 
 
-def lead_elsewhere(path: Path) -> None:
+def lead_elsewhere(path):
     """Put a link to the same contents in the place of the file."""
     path.rename(path.with_suffix(".moved"))
     path.symlink_to(path.with_suffix(".moved"))
 
 
-def make_longer(path: Path) -> None:
+def make_longer(path):
     """Append to the file."""
     path.write_bytes(path.read_bytes() + b" ")
 
 
-def make_pipe(path: Path) -> None:
+def make_pipe(path):
     """Put a named pipe in the place of the file, which would block who opens it."""
     path.unlink()
     os.mkfifo(path)
@@ -171,9 +164,7 @@ def make_pipe(path: Path) -> None:
         (make_pipe, "is no regular file"),
     ],
 )  # fmt: skip
-def test_bad_segment_is_refused_by_name(
-    buffered: Make, tmp_path: Path, harm: Callable[[Path], None], message: str
-) -> None:
+def test_bad_segment_is_refused_by_name(buffered, tmp_path, harm, message):
     """Nothing is loaded, and the error names the file."""
     algorithm = buffered("CartPole-v1")
     algorithm.push(200)
@@ -184,7 +175,7 @@ def test_bad_segment_is_refused_by_name(
         checkpoint.read(tmp_path / "c.safetensors")
 
 
-def test_linked_folder_is_refused(buffered: Make, tmp_path: Path) -> None:
+def test_linked_folder_is_refused(buffered, tmp_path):
     """Neither reading nor writing leaves the folder of the checkpoint."""
     algorithm = buffered("CartPole-v1")
     algorithm.push(10)
@@ -214,7 +205,7 @@ def test_linked_folder_is_refused(buffered: Make, tmp_path: Path) -> None:
         {"rows_per_file": "64"},
     ],
 )
-def test_hostile_lists_are_refused(buffered: Make, tmp_path: Path, change: dict[str, Any]) -> None:
+def test_hostile_lists_are_refused(buffered, tmp_path, change):
     """A manifest of somebody else's names no path and fills no memory."""
     folder = SegmentFolder(tmp_path / "c.safetensors")
     algorithm = buffered("CartPole-v1")
@@ -229,7 +220,7 @@ def test_hostile_lists_are_refused(buffered: Make, tmp_path: Path, change: dict[
         segment_reader(tmp_path / "c.safetensors")(node, "other")
 
 
-def test_removed_checkpoints_take_their_segments_along(buffered: Make, tmp_path: Path) -> None:
+def test_removed_checkpoints_take_their_segments_along(buffered, tmp_path):
     """What a kept one refers to stays, and so does every other file."""
     algorithm = buffered(
         "CartPole-v1",
@@ -247,12 +238,10 @@ def test_removed_checkpoints_take_their_segments_along(buffered: Make, tmp_path:
     )
     assert (tmp_path / "segments" / "notes.txt").exists()
     for path in kept:
-        buffered.from_checkpoint(path)  # type: ignore[attr-defined]
+        buffered.from_checkpoint(path)
 
 
-def test_overwriting_a_checkpoint_removes_what_it_alone_used(
-    buffered: Make, tmp_path: Path
-) -> None:
+def test_overwriting_a_checkpoint_removes_what_it_alone_used(buffered, tmp_path):
     """A path that is saved to again and again does not fill the disk."""
     algorithm = buffered("CartPole-v1")
     for _ in range(20):
@@ -262,7 +251,7 @@ def test_overwriting_a_checkpoint_removes_what_it_alone_used(
     assert files == set(segment_files(tmp_path))
 
 
-def test_segments_of_a_save_under_way_stay(buffered: Make, tmp_path: Path) -> None:
+def test_segments_of_a_save_under_way_stay(buffered, tmp_path):
     """Who removes a checkpoint leaves segments alone while another one is being written."""
     algorithm = buffered("CartPole-v1")
     algorithm.push(100)
@@ -335,7 +324,7 @@ for k in range(100):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
-def test_kill_at_any_moment_leaves_a_checkpoint_that_loads(tmp_path: Path) -> None:
+def test_kill_at_any_moment_leaves_a_checkpoint_that_loads(tmp_path):
     """A process killed before any sync, rename or removal leaves the old buffer or the new one."""
     tests = str(Path(__file__).parent)
     command = [sys.executable, "-c", KILLED, tests, str(tmp_path)]

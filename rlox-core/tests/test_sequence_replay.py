@@ -1,8 +1,6 @@
 """The replay buffer of streams: what it returns, its queue, write-back and state."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,14 +22,14 @@ TRANSITIONS = BufferOptions(
 )  # fmt: skip
 
 
-def make(capacity: int = 40, **options: Any) -> SequenceReplayBuffer:
+def make(capacity=40, **options):
     """Return a buffer whose rows say which they are."""
     return SequenceReplayBuffer(capacity, FIELDS, declared=["memory"], **{"seed": 0, **options})
 
 
-def push(buffer: SequenceReplayBuffer, counts: list[int], envs: list[int]) -> None:
+def push(buffer, counts, envs):
     """Append the next row of some envs."""
-    rows: Mapping[str, Any] = {
+    rows = {
         "number": [counts[i] for i in envs],
         "env": envs,
         "memory": np.zeros((len(envs), 2)),
@@ -46,9 +44,7 @@ def push(buffer: SequenceReplayBuffer, counts: list[int], envs: list[int]) -> No
     st.integers(1, 6),
     st.booleans(),
 )
-def test_sequences_are_consecutive_rows_of_one_env_that_are_stored(
-    pushes: list[list[int]], length: int, online: bool
-) -> None:
+def test_sequences_are_consecutive_rows_of_one_env_that_are_stored(pushes, length, online):
     """Whatever envs pushed when; streams may have different lengths."""
     buffer = make(30, n_envs=3, online_length=length if online else None)
     counts = [0, 0, 0]
@@ -68,7 +64,7 @@ def test_sequences_are_consecutive_rows_of_one_env_that_are_stored(
         assert numbers[-1] < counts[env]
 
 
-def test_all_starts_are_equally_probable() -> None:
+def test_all_starts_are_equally_probable():
     """Of streams of different lengths too."""
     buffer, counts = make(200, n_envs=2), [0, 0]
     for _ in range(10):
@@ -83,11 +79,11 @@ def test_all_starts_are_equally_probable() -> None:
 
 
 @pytest.mark.parametrize("n_envs", [1, 3])
-def test_changed_slots_are_those_of_pushes_and_updates(n_envs: int) -> None:
+def test_changed_slots_are_those_of_pushes_and_updates(n_envs):
     """A copy that takes over only what changed is the state, at any time."""
     rng = np.random.default_rng(0)
     buffer, counts = make(900, n_envs=n_envs), [0] * n_envs
-    copy: dict[str, Any] = {}
+    copy = {}
     mark = 0
     for k in range(40):
         for _ in range(int(rng.integers(40))):
@@ -125,14 +121,14 @@ def test_changed_slots_are_those_of_pushes_and_updates(n_envs: int) -> None:
         (lambda b: make(1), "at least 2 rows"),
     ],
 )  # fmt: skip
-def test_wrong_calls_are_refused(wrong: Any, said: str) -> None:
+def test_wrong_calls_are_refused(wrong, said):
     """Each names what it expected."""
     with pytest.raises(ValueError, match=said):
         wrong(make())
 
 
 @pytest.mark.parametrize("buffer", ["sequence", lambda asked: SequenceReplayBuffer(**vars(asked))])
-def test_our_buffers_conform(buffer: Any) -> None:
+def test_our_buffers_conform(buffer):
     """That of the kernel backend, by name, and the reference."""
     assert testing.check_sequence_buffer(buffer) == {}
 
@@ -140,7 +136,7 @@ def test_our_buffers_conform(buffer: Any) -> None:
 class Shifted(SequenceReplayBuffer):
     """Writes states to the rows after their own."""
 
-    def update(self, indices: Any, fields: Mapping[str, Any]) -> None:
+    def update(self, indices, fields):
         """Write one row on."""
         super().update(np.asarray(indices) + self.n_envs, fields)
 
@@ -148,7 +144,7 @@ class Shifted(SequenceReplayBuffer):
 class Careless(SequenceReplayBuffer):
     """Writes to the slots of rows that were overwritten since."""
 
-    def update(self, indices: Any, fields: Mapping[str, Any]) -> None:
+    def update(self, indices, fields):
         """Write to whatever is there."""
         share = self.capacity // self.n_envs
         totals, rows = self.rest()["totals"], np.asarray(indices)
@@ -160,7 +156,7 @@ class Careless(SequenceReplayBuffer):
 class Seedless(SequenceReplayBuffer):
     """Draws by its own stream whatever the seed."""
 
-    def sample(self, batch_size: int, length: int, seed: int | None = None) -> dict[str, Any]:
+    def sample(self, batch_size, length, seed=None):
         """Leave out the seed."""
         return super().sample(batch_size, length)
 
@@ -168,7 +164,7 @@ class Seedless(SequenceReplayBuffer):
 class Forgetful(SequenceReplayBuffer):
     """Saves no queue."""
 
-    def state(self) -> dict[str, Any]:
+    def state(self):
         """Return an empty queue."""
         return {**super().state(), "queue": np.zeros((0, 2))}
 
@@ -176,14 +172,14 @@ class Forgetful(SequenceReplayBuffer):
 class Late(SequenceReplayBuffer):
     """Has no queue."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args, **options):
         super().__init__(*args, **{**options, "online_length": None})
 
 
 class Mixed(SequenceReplayBuffer):
     """Stores one field of the row before."""
 
-    def push(self, rows: Mapping[str, Any], envs: Any) -> None:
+    def push(self, rows, envs):
         """Shift the images."""
         super().push({**rows, "obs": np.asarray(rows["obs"]) - 1}, envs)
 
@@ -196,13 +192,13 @@ class Mixed(SequenceReplayBuffer):
         (Late, "new sequences must come first"), (Mixed, "are mixed up"),
     ],
 )  # fmt: skip
-def test_every_fault_is_caught(faulty: Any, said: str) -> None:
+def test_every_fault_is_caught(faulty, said):
     """By the check that it concerns."""
     with pytest.raises(AssertionError, match=said):
         testing.check_sequence_buffer(lambda asked: faulty(**vars(asked)))
 
 
-def test_buffers_of_transitions_and_of_sequences_are_not_mixed_up() -> None:
+def test_buffers_of_transitions_and_of_sequences_are_not_mixed_up():
     """A name of the other kind is an error with the remedy."""
     with pytest.raises(ConfigError, match="take buffer='sequence'"):
         make_sequence_buffer("uniform", ASKED)

@@ -1,9 +1,5 @@
 """Tests of :mod:`rlox.spaces.rows`: nested values, observations, actions and their masks."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -28,9 +24,7 @@ nested = st.recursive(
 
 
 @given(space=nested, batched=st.booleans())
-def test_joining_what_was_split_gives_the_value_back(
-    space: spaces.Space[Any], batched: bool
-) -> None:
+def test_joining_what_was_split_gives_the_value_back(space, batched):
     """One value and a batch of values go the same way."""
     value = (batch_space(space, 3) if batched else space).sample()
     parts = split(space, value)
@@ -43,7 +37,7 @@ def test_joining_what_was_split_gives_the_value_back(
         assert parts is value
 
 
-def test_leaves_are_called_by_their_path() -> None:
+def test_leaves_are_called_by_their_path():
     """Keys and positions are joined by dots; a space that is not nested has one leaf."""
     box, number = spaces.Box(0, 1, (2,)), spaces.Discrete(3)
     space = spaces.Dict({"hand": spaces.Tuple([box, spaces.Dict({"open": number})]), "eye": box})
@@ -53,7 +47,7 @@ def test_leaves_are_called_by_their_path() -> None:
     assert split(space, value)["hand.1.open"] == value["hand"][1]["open"]
 
 
-def test_names_that_clash_are_refused() -> None:
+def test_names_that_clash_are_refused():
     """A dot in a key may make two leaves one."""
     number = spaces.Discrete(2)
     space = spaces.Dict({"a.b": number, "a": spaces.Dict({"b": number})})
@@ -73,7 +67,7 @@ def test_names_that_clash_are_refused() -> None:
         ({"a": 1, "b": [1]}, "expected a value nested as Tuple.*, got list"),
     ],
 )
-def test_a_value_of_another_form_is_refused(value: Any, message: str) -> None:
+def test_a_value_of_another_form_is_refused(value, message):
     """The error says which part is wrong."""
     number = spaces.Discrete(2)
     space = spaces.Dict({"a": number, "b": spaces.Tuple([number, number])})
@@ -97,14 +91,14 @@ SPACE = spaces.Dict(
         (spaces.MultiDiscrete([2, 2]), np.int64),
     ],
 )
-def test_kept_dtypes(space: spaces.Space[Any], dtype: Any) -> None:
+def test_kept_dtypes(space, dtype):
     """Images stay bytes, whole numbers whole."""
     rows = ObservationRows(space)
     assert rows.empty(5, 2).shape == (5, 2, *(space.shape or ()))
     assert rows.empty(1).dtype == rows.stored(np.array([space.sample()])).dtype == dtype
 
 
-def test_one_nested_observation_and_a_batch() -> None:
+def test_one_nested_observation_and_a_batch():
     """As reset returns it, as a vector env does, and already split."""
     rows = ObservationRows(SPACE)
     one = SPACE.sample()
@@ -130,7 +124,7 @@ def test_one_nested_observation_and_a_batch() -> None:
         (np.zeros(3), "nested as Dict"),
     ],
 )
-def test_other_forms_are_refused(obs: Any, message: str) -> None:
+def test_other_forms_are_refused(obs, message):
     """The error says what was expected."""
     with pytest.raises(ValueError, match=message):
         ObservationRows(SPACE).batch(obs)
@@ -139,9 +133,9 @@ def test_other_forms_are_refused(obs: Any, message: str) -> None:
 BOX = spaces.Box(np.float32([-1, -2]), np.float32([1, 2]))
 
 
-def test_rows_of_plain_spaces() -> None:
+def test_rows_of_plain_spaces():
     """What each kind of row means, and that all counts begin at the space's start."""
-    cases: list[tuple[spaces.Space[Any], Any, Any]] = [
+    cases = [
         (spaces.Discrete(3), np.array([0, 2]), [0, 2]),
         (spaces.Discrete(3, start=-1), np.array([0, 2]), [-1, 1]),
         (spaces.MultiDiscrete([2, 3]), np.array([[1, 2]]), [[1, 2]]),
@@ -161,7 +155,7 @@ def test_rows_of_plain_spaces() -> None:
         assert (type(action) is int) == isinstance(space, spaces.Discrete)
 
 
-def test_rows_of_nested_spaces() -> None:
+def test_rows_of_nested_spaces():
     """Columns follow the leaves, and actions come nested as the space is."""
     space = spaces.Dict({"move": BOX, "say": spaces.Tuple([spaces.Discrete(3, start=1)] * 2)})
     rows = ActionRows(space)
@@ -172,7 +166,7 @@ def test_rows_of_nested_spaces() -> None:
     assert space.contains(rows.take(actions, 1))
 
 
-def test_masks_of_numbers_become_bools() -> None:
+def test_masks_of_numbers_become_bools():
     """Gymnasium's own masks are int8."""
     masks = ActionRows(spaces.Discrete(3)).check_masks(np.array([[1, 0, 1]], np.int8), 1)
     assert masks.dtype == np.bool_
@@ -191,13 +185,13 @@ def test_masks_of_numbers_become_bools() -> None:
         (BOX, [[1, 1]], "cannot be masked: nothing is discrete"),
     ],
 )
-def test_wrong_masks_are_refused(space: spaces.Space[Any], masks: Any, message: str) -> None:
+def test_wrong_masks_are_refused(space, masks, message):
     """The error says what would do, or where nothing is left to choose."""
     with pytest.raises(ValueError, match=message):
         ActionRows(space).check_masks(masks, 1)
 
 
-def test_other_spaces_are_refused() -> None:
+def test_other_spaces_are_refused():
     """Text is not an action."""
     with pytest.raises(SpaceError, match=r"actions must be Discrete, .* got Text"):
         ActionRows(spaces.Tuple([spaces.Text(3)]))

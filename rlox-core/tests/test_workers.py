@@ -1,15 +1,11 @@
 """Worker processes: calls, deadlines, errors, and that nothing is left of them."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,41 +16,41 @@ from rlox.errors import EnvError, WorkerError, WorkerLostError
 class Worker:
     """Answers a few calls."""
 
-    def __init__(self, factor: float, beat: Callable[[], None]) -> None:
+    def __init__(self, factor, beat):
         self.factor, self.beat = factor, beat
 
-    def scale(self, message: Any, arrays: Any) -> Any:
+    def scale(self, message, arrays):
         """Return the message, and the arrays scaled."""
         return message, {name: array * self.factor for name, array in arrays.items()}
 
-    def sleep(self, seconds: float, arrays: Any) -> Any:
+    def sleep(self, seconds, arrays):
         """Sleep in silence."""
         time.sleep(seconds)
         return "slept", {}
 
-    def work(self, seconds: float, arrays: Any) -> Any:
+    def work(self, seconds, arrays):
         """Sleep with a sign now and then."""
         for _ in range(100):
             time.sleep(seconds / 100)
             self.beat()
         return "worked", {}
 
-    def fail(self, text: str, arrays: Any) -> Any:
+    def fail(self, text, arrays):
         """Raise."""
         raise EnvError(text)
 
-    def close(self) -> None:
+    def close(self):
         """Do nothing."""
 
 
 class UnpicklableError(Exception):
     """An error that cannot be made again from its arguments."""
 
-    def __init__(self, one: int, other: int) -> None:
+    def __init__(self, one, other):
         super().__init__("text")
 
 
-def make_worker(factor: float, beat: Callable[[], None]) -> Worker:
+def make_worker(factor, beat):
     """Return a worker."""
     if factor < 0:
         raise UnpicklableError(1, 2)
@@ -64,7 +60,7 @@ def make_worker(factor: float, beat: Callable[[], None]) -> Worker:
 FACTORY = "test_workers:make_worker"
 
 
-def started() -> Iterator[WorkerProcess]:
+def started():
     """Yield a worker that doubles."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(Path(__file__).parent)
@@ -77,7 +73,7 @@ worker = pytest.fixture(started, name="worker")
 lasting = pytest.fixture(started, name="lasting", scope="module")
 
 
-def test_arrays_and_answers_come_back(lasting: WorkerProcess) -> None:
+def test_arrays_and_answers_come_back(lasting):
     """Of any dtype and shape, larger from call to call; a result is the caller's to keep."""
     kept = []
     for size in (0, 3, 5_000, 2):
@@ -95,7 +91,7 @@ def test_arrays_and_answers_come_back(lasting: WorkerProcess) -> None:
             assert got[name].shape == array.shape
 
 
-def test_an_error_comes_with_its_class_and_traceback(lasting: WorkerProcess) -> None:
+def test_an_error_comes_with_its_class_and_traceback(lasting):
     """And the lasting goes on."""
     with pytest.raises(EnvError, match="the wheel came off") as caught:
         lasting.call("fail", "the wheel came off", deadline=120)
@@ -104,7 +100,7 @@ def test_an_error_comes_with_its_class_and_traceback(lasting: WorkerProcess) -> 
     assert lasting.call("scale", 1, deadline=120)[0] == 1
 
 
-def test_an_error_that_cannot_be_pickled_comes_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_that_cannot_be_pickled_comes_as_text(monkeypatch):
     """So does one of the factory, with the first call."""
     monkeypatch.syspath_prepend(Path(__file__).parent)
     worker = WorkerProcess(FACTORY, (-1.0,), name="worker 1")
@@ -113,7 +109,7 @@ def test_an_error_that_cannot_be_pickled_comes_as_text(monkeypatch: pytest.Monke
     worker.close()
 
 
-def test_a_killed_worker_is_lost_at_once(worker: WorkerProcess) -> None:
+def test_a_killed_worker_is_lost_at_once(worker):
     """The error names it and the signal."""
     worker.call("scale", deadline=120)
     worker.send("sleep", 60)
@@ -122,7 +118,7 @@ def test_a_killed_worker_is_lost_at_once(worker: WorkerProcess) -> None:
         worker.receive(120)
 
 
-def test_a_stopped_worker_misses_its_deadline(worker: WorkerProcess) -> None:
+def test_a_stopped_worker_misses_its_deadline(worker):
     """And is killed, although it takes no other signal."""
     worker.call("scale", deadline=120)
     os.kill(worker.pid, signal.SIGSTOP)
@@ -131,26 +127,26 @@ def test_a_stopped_worker_misses_its_deadline(worker: WorkerProcess) -> None:
     assert not Path(f"/proc/{worker.pid}").exists()
 
 
-def test_signs_of_life_extend_the_deadline(lasting: WorkerProcess) -> None:
+def test_signs_of_life_extend_the_deadline(lasting):
     """It is of a step, not of the call."""
     lasting.call("scale", deadline=120)
     assert lasting.call("work", 4.0, deadline=3.0)[0] == "worked"
 
 
-def test_an_answer_that_nobody_took_is_no_answer_to_the_next_call(lasting: WorkerProcess) -> None:
+def test_an_answer_that_nobody_took_is_no_answer_to_the_next_call(lasting):
     """As where Ctrl-C interrupts the wait."""
     lasting.send("scale", "first")
     lasting.send("scale", "second")
     assert lasting.receive(120)[0] == "second"
 
 
-def test_an_error_that_nobody_took_is_no_answer_to_the_next_call(lasting: WorkerProcess) -> None:
+def test_an_error_that_nobody_took_is_no_answer_to_the_next_call(lasting):
     """It belongs to a call that was given up."""
     lasting.send("fail", "the wheel came off")
     assert lasting.call("scale", "second", deadline=120)[0] == "second"
 
 
-def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+def test_workers_end_with_a_parent_that_is_killed(tmp_path):
     """Even in the midst of a call; and no file is left in shared memory."""
     code = (
         "import sys, time; sys.path.insert(0, sys.argv[1])\n"
@@ -168,7 +164,6 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert parent.stdout is not None
     pid = int(parent.stdout.readline())
     parent.kill()
     parent.wait()
@@ -181,14 +176,14 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     assert not list(memory.iterdir())
 
 
-def _runs(pid: int) -> bool:
+def _runs(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").split()[2] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
 
 
-def test_supervisor_gives_up_after_so_many_restarts() -> None:
+def test_supervisor_gives_up_after_so_many_restarts():
     """Of each worker; the log says why each began again."""
     supervisor = Supervisor(max_restarts=2)
     lost = WorkerLostError("a has died (signal 9)")

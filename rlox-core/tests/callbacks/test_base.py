@@ -1,32 +1,27 @@
 """Tests of :mod:`rlox.callbacks.base`, and of all callbacks that act every so often."""
 
-from __future__ import annotations
-
-import math
-from types import ModuleType, SimpleNamespace
-from typing import Any, ClassVar
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rlox.callbacks import Callback, CallbackList, CheckpointCallback, EvalCallback
-from rlox.callbacks.base import Multiples, require_at_least
 from rlox.evaluation import EvaluationResult
 
 
 class Stopper(Callback):
     """Returns a fixed answer from the events that can stop, and counts the calls."""
 
-    def __init__(self, answer: Any) -> None:
+    def __init__(self, answer):
         self.answer, self.calls = answer, 0
 
-    def on_step(self, **kwargs: Any) -> Any:
+    def on_step(self, **kwargs):
         """Answer."""
         self.calls += 1
         return self.answer
 
-    def on_iteration_end(self, **kwargs: Any) -> Any:
+    def on_iteration_end(self, **kwargs):
         """Answer."""
         return self.on_step()
 
@@ -43,16 +38,14 @@ class Stopper(Callback):
         ([], True),
     ],
 )
-def test_list_goes_on_unless_one_returns_false(
-    event: str, answers: list[Any], goes_on: bool
-) -> None:
+def test_list_goes_on_unless_one_returns_false(event, answers, goes_on):
     """Forgetting to return anything does not stop the training."""
     assert getattr(CallbackList(map(Stopper, answers)), event)(step=0) is goes_on
 
 
 @pytest.mark.parametrize("event", ["on_step", "on_iteration_end"])
 @pytest.mark.parametrize("answer", [0, 1, 0.0, "", np.zeros(1), np.float32(0)])
-def test_an_answer_that_is_no_truth_value_is_refused(event: str, answer: Any) -> None:
+def test_an_answer_that_is_no_truth_value_is_refused(event, answer):
     """0 equals False, but a count should not stop a training."""
     with pytest.raises(TypeError) as caught:
         getattr(CallbackList(Stopper(answer)), event)(step=0)
@@ -62,21 +55,21 @@ def test_an_answer_that_is_no_truth_value_is_refused(event: str, answer: Any) ->
 
 
 @pytest.mark.parametrize("event", ["on_step", "on_iteration_end"])
-def test_list_calls_every_callback_even_when_one_stops(event: str) -> None:
+def test_list_calls_every_callback_even_when_one_stops(event):
     """A stop does not keep the others from seeing the step."""
     last = Stopper(True)
     getattr(CallbackList([Stopper(False), last]), event)(step=0)
     assert last.calls == 1
 
 
-def test_lists_in_lists_are_one() -> None:
+def test_lists_in_lists_are_one():
     """Events, the order of what saves, and states are then those of one flat list."""
     first, second, last = Callback(), Stopper(True), Callback()
     nested = CallbackList([CallbackList([first, CallbackList([second])]), last])
     assert nested.callbacks == [first, second, last]
 
 
-def test_one_callback_needs_no_list(counting: ModuleType) -> None:
+def test_one_callback_needs_no_list(counting):
     """Nobody should have to read how an iterable is missed."""
     callback = Stopper(True)
     for callbacks in (callback, [callback], CallbackList(callback)):
@@ -87,10 +80,10 @@ def test_one_callback_needs_no_list(counting: ModuleType) -> None:
 class IterationEnds(Callback):
     """Notes its name when it hears of an iteration's end."""
 
-    def __init__(self, name: str, heard: list[str]) -> None:
+    def __init__(self, name, heard):
         self.name, self.heard = name, heard
 
-    def on_iteration_end(self, **kwargs: Any) -> None:
+    def on_iteration_end(self, **kwargs):
         """Note the name."""
         self.heard.append(self.name)
 
@@ -98,13 +91,13 @@ class IterationEnds(Callback):
 class SavingIterationEnds(IterationEnds):
     """Claims to save the training."""
 
-    saves_training: ClassVar[bool] = True
+    saves_training = True
 
 
 @pytest.mark.parametrize("nest", [lambda callback: callback, CallbackList])
-def test_what_saves_hears_of_an_iterations_end_last(counting: ModuleType, nest: Any) -> None:
+def test_what_saves_hears_of_an_iterations_end_last(counting, nest):
     """The others have counted the iteration then, wherever they stand in the list."""
-    heard: list[str] = []
+    heard = []
     saves = nest(SavingIterationEnds("saves", heard))
     callbacks = [saves, *(IterationEnds(n, heard) for n in "ab")]
     counting.CountingAlgorithm("CartPole-v1", callbacks=callbacks).train(8)
@@ -119,14 +112,12 @@ shapes = given(
 )
 
 
-def train(
-    counting: ModuleType, callback: Callback, n_envs: int, n_steps: int, totals: list[int]
-) -> SimpleNamespace:
+def train(counting, callback, n_envs, n_steps, totals):
     """Train as often as there are totals; return the last env step, and where it saved."""
     algorithm = counting.CountingAlgorithm(
         "CartPole-v1", n_envs=n_envs, n_steps=n_steps, n_updates=1, callbacks=[callback]
     )
-    saved: list[int] = []
+    saved = []
     algorithm.save = lambda path: saved.append(algorithm.clock.env_steps)
     result = EvaluationResult(np.zeros(1), np.ones(1, np.int64))
     algorithm.run_episodes = lambda *args, **kwargs: result
@@ -135,15 +126,15 @@ def train(
     return SimpleNamespace(end=algorithm.clock.env_steps, saved=saved)
 
 
-def reaching(frequency: int, tick: int, end: int) -> list[int]:
+def reaching(frequency, tick, end):
     """Return the first multiples of ``tick`` that reach multiples of ``frequency``."""
     return sorted({-(-m // tick) * tick for m in range(frequency, end + 1, frequency)})
 
 
 @shapes
 def test_evaluation_at_the_vector_step_that_reaches_a_multiple(
-    counting: ModuleType, n_envs: int, n_steps: int, frequency: int, totals: list[int]
-) -> None:
+    counting, n_envs, n_steps, frequency, totals
+):
     """Whatever N and T are, and over several trainings."""
     callback = EvalCallback(eval_freq=frequency, verbose=False)
     trained = train(counting, callback, n_envs, n_steps, totals)
@@ -153,27 +144,10 @@ def test_evaluation_at_the_vector_step_that_reaches_a_multiple(
 
 @shapes
 def test_checkpoint_at_the_end_of_the_iteration_that_reaches_a_multiple(
-    counting: ModuleType, n_envs: int, n_steps: int, frequency: int, totals: list[int]
-) -> None:
+    counting, n_envs, n_steps, frequency, totals
+):
     """Whatever N and T are, and over several trainings."""
     callback = CheckpointCallback(frequency, verbose=False)
     trained = train(counting, callback, n_envs, n_steps, totals)
     assert trained.saved == reaching(frequency, n_envs * n_steps, trained.end)
     assert callback.saved_steps == trained.saved
-
-
-@given(frequency=st.integers(1, 20), steps=st.lists(st.integers(1, 15), max_size=20))
-def test_multiples_are_reported_once_each(frequency: int, steps: list[int]) -> None:
-    """A step reaches a multiple when one lies in the half-open interval since the last."""
-    multiples, now = Multiples("every", frequency), 0
-    for step in steps:
-        before, now = now, now + step
-        assert multiples.reached(now) is (now // frequency > before // frequency)
-        assert not multiples.reached(now)
-
-
-@pytest.mark.parametrize("value", [0, -3, 0.5, math.nan])
-def test_value_below_its_bound_is_refused(value: Any) -> None:
-    """The text has name, bound and value."""
-    with pytest.raises(ValueError, match=rf"^every must be at least 1, got {value}$"):
-        require_at_least(1, every=value)

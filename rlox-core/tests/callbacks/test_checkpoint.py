@@ -1,10 +1,6 @@
 """Tests of :mod:`rlox.callbacks.checkpoint`."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 from rlox.callbacks import Callback, CheckpointCallback
@@ -13,33 +9,31 @@ from rlox.callbacks import Callback, CheckpointCallback
 class IterationCounter(Callback):
     """Counts iterations, and has the count in checkpoints."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.count = 0
 
-    def on_iteration_end(self, **kwargs: Any) -> None:
+    def on_iteration_end(self, **kwargs):
         """Count."""
         self.count += 1
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self):
         """Return the count."""
         return {"count": self.count}
 
-    def load_state_dict(self, state: Any) -> None:
+    def load_state_dict(self, state):
         """Restore the count."""
         self.count = state["count"]
 
 
-def names(folder: Path) -> set[str]:
+def names(folder):
     """Return the names of the files in a folder."""
     return {path.name for path in folder.iterdir()}
 
 
-def test_resumed_training_equals_the_uninterrupted_one(
-    counting: ModuleType, tmp_path: Path
-) -> None:
+def test_resumed_training_equals_the_uninterrupted_one(counting, tmp_path):
     """Draws, clock and other callbacks' counts are those of a run that never stopped."""
 
-    def callbacks(folder: str) -> list[Callback]:
+    def callbacks(folder):
         # the checkpoint stands first, and yet has the counts of those behind it
         return [CheckpointCallback(20, tmp_path / folder, verbose=False), IterationCounter()]
 
@@ -57,7 +51,7 @@ def test_resumed_training_equals_the_uninterrupted_one(
     assert names(tmp_path / "resumed") == {f"step-{s}.safetensors" for s in (40, 64)}
 
 
-def test_older_checkpoints_are_deleted(counting: ModuleType, tmp_path: Path) -> None:
+def test_older_checkpoints_are_deleted(counting, tmp_path):
     """The last ones stay, and so does every file that this training did not save."""
     strangers = {"best.safetensors", "step-7.safetensors", "notes.txt"}
     for name in strangers:
@@ -68,9 +62,7 @@ def test_older_checkpoints_are_deleted(counting: ModuleType, tmp_path: Path) -> 
     assert callback.saved_steps == [32, 40]
 
 
-def test_resumed_training_deletes_what_the_first_saved(
-    counting: ModuleType, tmp_path: Path
-) -> None:
+def test_resumed_training_deletes_what_the_first_saved(counting, tmp_path):
     """The saved env steps are part of the checkpoint that they end with."""
     first = CheckpointCallback(8, tmp_path, verbose=False, keep_last=2)
     counting.CountingAlgorithm("CartPole-v1", callbacks=[first]).train(24)
@@ -83,11 +75,11 @@ def test_resumed_training_deletes_what_the_first_saved(
 
 
 @pytest.mark.parametrize("numbered", [True, False], ids=["step given", "no step"])
-def test_a_loop_of_ones_own_saves_in_on_step(tmp_path: Path, numbered: bool) -> None:
+def test_a_loop_of_ones_own_saves_in_on_step(tmp_path, numbered):
     """Such a loop ends no iterations; its object need only save."""
 
     class Saves:
-        def save(self, path: str) -> None:
+        def save(self, path):
             assert path.endswith(".safetensors")
             Path(path).touch()
 
@@ -98,15 +90,13 @@ def test_a_loop_of_ones_own_saves_in_on_step(tmp_path: Path, numbered: bool) -> 
     assert names(tmp_path / "new") == {"step-8.safetensors", "step-12.safetensors"}
 
 
-def test_failed_save_deletes_nothing(
-    counting: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_save_deletes_nothing(counting, tmp_path, monkeypatch):
     """On a full disk the old checkpoints are all there is."""
     callback = CheckpointCallback(8, tmp_path, verbose=False, keep_last=1)
     algorithm = counting.CountingAlgorithm("CartPole-v1", callbacks=[callback])
     algorithm.train(8)
 
-    def fail(path: Path) -> None:
+    def fail(path):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(algorithm, "save", fail)
@@ -115,13 +105,13 @@ def test_failed_save_deletes_nothing(
     assert names(tmp_path) == {"step-8.safetensors"}
 
 
-def test_a_foreign_state_cannot_name_files(tmp_path: Path) -> None:
+def test_a_foreign_state_cannot_name_files(tmp_path):
     """What is to be deleted is given by env steps, and text is none."""
     with pytest.raises(ValueError, match="invalid literal for int"):
         CheckpointCallback(save_path=tmp_path).load_state_dict({"saved_steps": ["../../home"]})
 
 
-def test_checkpoints_of_another_algorithm_are_kept(counting: ModuleType, tmp_path: Path) -> None:
+def test_checkpoints_of_another_algorithm_are_kept(counting, tmp_path):
     """Only those of the present training are deleted for later ones."""
     callback = CheckpointCallback(16, tmp_path, verbose=False, keep_last=1)
     counting.CountingAlgorithm("CartPole-v1", callbacks=[callback]).train(48)

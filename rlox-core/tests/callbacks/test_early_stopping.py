@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -22,7 +21,7 @@ class Losses:
     loss: float
 
 
-def iterations_until_stop(callback: EarlyStoppingCallback, rows: list[dict[str, float]]) -> int:
+def iterations_until_stop(callback, rows):
     """Return after how many of the iterations that report ``rows`` the callback stops."""
     for i, metrics in enumerate(rows, 1):
         if not callback.on_iteration_end(step=i, metrics=metrics):
@@ -30,7 +29,7 @@ def iterations_until_stop(callback: EarlyStoppingCallback, rows: list[dict[str, 
     return -1
 
 
-def means(*values: float) -> list[dict[str, float]]:
+def means(*values):
     """Return iterations of an algorithm that reports no number of episodes."""
     return [{"mean_reward": value} for value in values]
 
@@ -48,15 +47,13 @@ def means(*values: float) -> list[dict[str, float]]:
         (2, 0.0, (-5, -6, -7), 3),
     ],
 )
-def test_stops_when_patience_runs_out(
-    patience: int, min_delta: float, values: tuple[float, ...], stop: int
-) -> None:
+def test_stops_when_patience_runs_out(patience, min_delta, values, stop):
     """An improvement exceeds the best so far by more than min_delta; NaN is no iteration yet."""
     callback = EarlyStoppingCallback(patience, min_delta, verbose=False)
     assert iterations_until_stop(callback, means(*values)) == stop
 
 
-def test_iterations_without_a_finished_episode_do_not_count() -> None:
+def test_iterations_without_a_finished_episode_do_not_count():
     """An unchanged mean says nothing unless an episode has ended."""
     rows = [{"mean_reward": 7.0, "episodes": e} for e in (1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 4.0)]
     assert iterations_until_stop(EarlyStoppingCallback(2, verbose=False), rows) == 7
@@ -65,32 +62,10 @@ def test_iterations_without_a_finished_episode_do_not_count() -> None:
 @given(
     n_envs=st.integers(1, 9),
     n_steps=st.integers(1, 9),
-    patience=st.integers(1, 6),
-    total=st.integers(1, 200),
-)
-def test_training_ends_with_the_iteration_that_exhausts_patience(
-    counting: ModuleType, n_envs: int, n_steps: int, patience: int, total: int
-) -> None:
-    """Whatever N and T are; the counting algorithm's mean rises by 1 each iteration."""
-    callback = EarlyStoppingCallback(patience, min_delta=1e9, verbose=False)
-    algorithm = counting.CountingAlgorithm(
-        "CartPole-v1", n_envs=n_envs, n_steps=n_steps, n_updates=1, callbacks=[callback]
-    )
-    algorithm.train(total)
-    size = n_envs * n_steps
-    assert algorithm.clock.iterations == min(math.ceil(total / size), patience + 1)
-    assert algorithm.clock.env_steps == algorithm.clock.iterations * size
-
-
-@given(
-    n_envs=st.integers(1, 9),
-    n_steps=st.integers(1, 9),
     patience=st.integers(1, 4),
     frequency=st.integers(1, 50),
 )
-def test_evaluations_count_once_each(
-    counting: ModuleType, n_envs: int, n_steps: int, patience: int, frequency: int
-) -> None:
+def test_evaluations_count_once_each(counting, n_envs, n_steps, patience, frequency):
     """The training ends with the iteration of the evaluation that exhausts patience."""
     evaluations = EvalCallback(eval_freq=frequency, verbose=False)
     callback = EarlyStoppingCallback(patience, monitor="eval", verbose=False)
@@ -108,12 +83,10 @@ def test_evaluations_count_once_each(
     assert callback.best == 1.0
 
 
-def test_resumed_training_stops_where_the_whole_one_does(
-    counting: ModuleType, tmp_path: Path
-) -> None:
+def test_resumed_training_stops_where_the_whole_one_does(counting, tmp_path):
     """Best return and patience are part of checkpoints."""
 
-    def stop() -> EarlyStoppingCallback:
+    def stop():
         return EarlyStoppingCallback(4, min_delta=1e9, verbose=False)
 
     first = counting.CountingAlgorithm("CartPole-v1", callbacks=[stop()])
@@ -126,7 +99,7 @@ def test_resumed_training_stops_where_the_whole_one_does(
     assert resumed.clock.iterations == 5
 
 
-def test_training_on_has_patience_again(counting: ModuleType) -> None:
+def test_training_on_has_patience_again(counting):
     """Whoever calls train after a stop wants more than one iteration."""
     callback = EarlyStoppingCallback(3, min_delta=1e9, verbose=False)
     algorithm = counting.CountingAlgorithm("CartPole-v1", callbacks=[callback])
@@ -135,7 +108,7 @@ def test_training_on_has_patience_again(counting: ModuleType) -> None:
     assert algorithm.clock.iterations == 4 + 3
 
 
-def test_another_algorithm_is_not_compared_with_the_one_before(counting: ModuleType) -> None:
+def test_another_algorithm_is_not_compared_with_the_one_before(counting):
     """Its returns begin again, so the bar does too."""
     callback = EarlyStoppingCallback(3, verbose=False)
     counting.CountingAlgorithm("CartPole-v1", callbacks=[callback]).train(80)
@@ -146,7 +119,7 @@ def test_another_algorithm_is_not_compared_with_the_one_before(counting: ModuleT
     assert callback.best == 6.0
 
 
-def test_nothing_to_watch_is_reported(counting: ModuleType) -> None:
+def test_nothing_to_watch_is_reported(counting):
     """Without an evaluation the callback could never stop anything."""
     callback = EarlyStoppingCallback(monitor="eval")
     algorithm = counting.CountingAlgorithm("CartPole-v1", callbacks=[callback])
@@ -154,7 +127,7 @@ def test_nothing_to_watch_is_reported(counting: ModuleType) -> None:
         algorithm.train(8)
 
 
-def test_an_algorithm_without_returns_is_reported(counting: ModuleType) -> None:
+def test_an_algorithm_without_returns_is_reported(counting):
     """One that learns from a dataset reports losses alone."""
     algorithm = counting.CountingAlgorithm("CartPole-v1", callbacks=[EarlyStoppingCallback()])
     algorithm.iterate = lambda hooks: hooks.env_step(8) or Losses(0.5)

@@ -1,26 +1,19 @@
 """Tests of :mod:`rlox.callbacks.evaluation`."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from types import ModuleType
-from typing import Any
-
 import numpy as np
 import pytest
 from rlox.callbacks import Callback, CallbackList, EvalCallback
 from rlox.errors import EnvError
-from rlox.evaluation import EvaluationResult
 from rlox.logging import LoggerCallback
 
 
 class Recorder(Callback):
     """Keeps the result of every evaluation."""
 
-    def __init__(self) -> None:
-        self.evaluations: list[tuple[int, EvaluationResult]] = []
+    def __init__(self):
+        self.evaluations = []
 
-    def on_eval(self, **kwargs: Any) -> None:
+    def on_eval(self, **kwargs):
         """Keep step and result."""
         self.evaluations.append((kwargs["step"], kwargs["result"]))
 
@@ -28,15 +21,15 @@ class Recorder(Callback):
 class RecordingLogger(LoggerCallback):
     """Keeps the rows of evaluations."""
 
-    def __init__(self) -> None:
-        self.rows: list[tuple[int, dict[str, float]]] = []
+    def __init__(self):
+        self.rows = []
 
-    def on_eval(self, step: int, metrics: Any) -> None:
+    def on_eval(self, step, metrics):
         """Keep a row."""
         self.rows.append((step, dict(metrics)))
 
 
-def test_evaluation_reaches_logger_and_callbacks(counting: ModuleType) -> None:
+def test_evaluation_reaches_logger_and_callbacks(counting):
     """Every callback hears of the result, and the logger gets a row."""
     recorder, logger = Recorder(), RecordingLogger()
     callback = EvalCallback(eval_freq=8, n_eval_episodes=3, verbose=False)
@@ -55,7 +48,7 @@ def test_evaluation_reaches_logger_and_callbacks(counting: ModuleType) -> None:
         }
 
 
-def test_best_model_is_saved_when_it_improves(counting: ModuleType, tmp_path: Path) -> None:
+def test_best_model_is_saved_when_it_improves(counting, tmp_path):
     """The file holds the first of equally good models, and the best return is kept."""
     path = tmp_path / "models" / "best.rlox"
     callback = EvalCallback(eval_freq=8, n_eval_episodes=2, best_model_path=path, verbose=False)
@@ -65,9 +58,7 @@ def test_best_model_is_saved_when_it_improves(counting: ModuleType, tmp_path: Pa
     assert counting.CountingAlgorithm.from_checkpoint(path).clock.env_steps == 8
 
 
-def test_env_that_is_trained_on_is_refused_before_training(
-    counting: ModuleType, scripted: ModuleType
-) -> None:
+def test_env_that_is_trained_on_is_refused_before_training(counting, scripted):
     """An env that cannot be made again is reported at once, not at the first evaluation."""
     callback = EvalCallback(eval_freq=8, verbose=False)
     env = scripted.ScriptedEnv(0, [(1.0, True, False)])
@@ -83,19 +74,17 @@ class Rule:
     env_id = "CartPole-v1"
     logger = "not rlox's"
 
-    def predict(self, obs: Any, deterministic: bool = True) -> Any:
+    def predict(self, obs, deterministic=True):
         """Push to where the pole leans."""
         return (np.asarray(obs)[:, 2] > 0).astype(np.int64)
 
-    def save(self, path: Path) -> None:
+    def save(self, path):
         """Leave a file."""
         path.touch()
 
 
 @pytest.mark.parametrize("numbered", [True, False], ids=["step given", "no step"])
-def test_a_loop_of_ones_own_needs_something_that_predicts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], numbered: bool
-) -> None:
+def test_a_loop_of_ones_own_needs_something_that_predicts(tmp_path, capsys, numbered):
     """And passes it as algo; calls are counted if they report no step."""
     rule, path = Rule(), tmp_path / "best"
     callback = EvalCallback(eval_freq=4, n_eval_episodes=2, best_model_path=path)
@@ -107,7 +96,7 @@ def test_a_loop_of_ones_own_needs_something_that_predicts(
     assert capsys.readouterr().out.startswith("evaluation at 4 env steps: return ")
 
 
-def test_resumed_training_knows_the_best_result(counting: ModuleType, tmp_path: Path) -> None:
+def test_resumed_training_knows_the_best_result(counting, tmp_path):
     """The results are part of checkpoints, so that a worse model does not become the best."""
     callback = EvalCallback(eval_freq=8, n_eval_episodes=1, verbose=False)
     algorithm = counting.CountingAlgorithm("CartPole-v1", callbacks=[callback])
@@ -119,7 +108,7 @@ def test_resumed_training_knows_the_best_result(counting: ModuleType, tmp_path: 
     assert fresh.best_reward == callback.best_reward
 
 
-def test_another_algorithm_has_no_results_yet(counting: ModuleType, tmp_path: Path) -> None:
+def test_another_algorithm_has_no_results_yet(counting, tmp_path):
     """Its best model is its own; training on with the same one adds to its results."""
     best = tmp_path / "best.safetensors"
     callback = EvalCallback(eval_freq=8, n_eval_episodes=1, best_model_path=best, verbose=False)

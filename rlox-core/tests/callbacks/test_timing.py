@@ -1,12 +1,6 @@
 """Tests of :mod:`rlox.callbacks.progress`."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 from rlox.callbacks import Callback, ProgressCallback, TimingCallback
@@ -19,10 +13,10 @@ COLLECT, LEARN, LISTEN, LOG = 8.0, 1.0, 4.0, 16.0
 class Listener(Callback):
     """Takes its time over every vector step."""
 
-    def __init__(self, wait: Callable[[float], None]) -> None:
+    def __init__(self, wait):
         self.wait = wait
 
-    def on_step(self, **kwargs: Any) -> bool:
+    def on_step(self, **kwargs):
         """Wait."""
         self.wait(LISTEN)
         return True
@@ -31,42 +25,40 @@ class Listener(Callback):
 class SlowLogger(LoggerCallback):
     """Takes its time over every row."""
 
-    def __init__(self, wait: Callable[[float], None]) -> None:
+    def __init__(self, wait):
         self.wait = wait
 
-    def on_train_step(self, step: int, metrics: Any) -> None:
+    def on_train_step(self, step, metrics):
         """Wait."""
         self.wait(LOG)
 
 
 @pytest.fixture
-def wait(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+def wait(monkeypatch):
     """Return a function that moves on a clock which otherwise stands."""
     now = [1.0]
     # rlox divides by an iteration's seconds, and an iteration takes some here
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
 
-    def wait(seconds: float) -> None:
+    def wait(seconds):
         now[0] += seconds
 
     return wait
 
 
 @pytest.fixture
-def slow(
-    counting: ModuleType, monkeypatch: pytest.MonkeyPatch, wait: Callable[[float], None]
-) -> ModuleType:
+def slow(counting, monkeypatch, wait):
     """Return the counting algorithm's module, its steps and updates taking time."""
 
     class SlowHooks:
-        def __init__(self, hooks: Any) -> None:
+        def __init__(self, hooks):
             self.hooks, self.rollout_end = hooks, hooks.rollout_end
 
-        def env_step(self, count: int) -> None:
+        def env_step(self, count):
             wait(COLLECT)
             self.hooks.env_step(count)
 
-        def train_batch(self, metrics: Any) -> None:
+        def train_batch(self, metrics):
             wait(LEARN)
             self.hooks.train_batch(metrics)
 
@@ -77,7 +69,7 @@ def slow(
     return counting
 
 
-def test_time_is_reported_by_phase(slow: ModuleType, wait: Callable[[float], None]) -> None:
+def test_time_is_reported_by_phase(slow, wait):
     """An iteration of 4 vector steps and 3 updates; what lies between trainings is no part."""
     timing = TimingCallback(verbose=False)
     algorithm = slow.CountingAlgorithm(
@@ -98,9 +90,7 @@ def test_time_is_reported_by_phase(slow: ModuleType, wait: Callable[[float], Non
     assert sum(spent.percent for spent in summary.values()) == pytest.approx(100)
 
 
-def test_stopped_training_closes_the_last_phase(
-    slow: ModuleType, wait: Callable[[float], None]
-) -> None:
+def test_stopped_training_closes_the_last_phase(slow, wait):
     """An error ends the measurement too."""
     timing = TimingCallback(verbose=False)
     algorithm = slow.CountingAlgorithm("CartPole-v1", callbacks=[timing])
@@ -111,7 +101,7 @@ def test_stopped_training_closes_the_last_phase(
     assert timing.summary()["collect"].seconds == 4 * COLLECT
 
 
-def test_resumed_training_adds_to_the_times(slow: ModuleType, tmp_path: Path) -> None:
+def test_resumed_training_adds_to_the_times(slow, tmp_path):
     """The seconds so far are part of checkpoints."""
     timing = TimingCallback(verbose=False)
     algorithm = slow.CountingAlgorithm("CartPole-v1", callbacks=[timing])
@@ -122,9 +112,7 @@ def test_resumed_training_adds_to_the_times(slow: ModuleType, tmp_path: Path) ->
     assert fresh.summary()["collect"].seconds == 2 * 4 * COLLECT
 
 
-def test_times_are_printed_when_verbose(
-    slow: ModuleType, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_times_are_printed_when_verbose(slow, capsys):
     """One line at the end of each training."""
     slow.CountingAlgorithm("CartPole-v1", callbacks=[TimingCallback()]).train(8)
     assert capsys.readouterr().out == (
@@ -133,7 +121,7 @@ def test_times_are_printed_when_verbose(
     )
 
 
-def test_progress_bar_closes_after_an_error(counting: ModuleType) -> None:
+def test_progress_bar_closes_after_an_error(counting):
     """A failing training leaves no live display behind."""
     callback = ProgressCallback()
     algorithm = counting.CountingAlgorithm("CartPole-v1", callbacks=[callback])

@@ -1,16 +1,10 @@
 """Tests of ``--preset`` and ``rlox list --presets``, with an algorithm that counts."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-
-Run = Callable[..., Any]
 
 TRAIN = ("train", "counting", "--env", "CartPole-v1", "--eval-episodes", "2")
 MINE = """
@@ -22,7 +16,7 @@ presets:
 
 
 @pytest.fixture(autouse=True)
-def _presets(monkeypatch: pytest.MonkeyPatch) -> None:
+def _presets(monkeypatch):
     """Keep one preset of the user's."""
     folder = Path("presets")
     folder.mkdir()
@@ -30,13 +24,13 @@ def _presets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLOX_PRESETS", str(folder.absolute()))
 
 
-def read(folder: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def read(folder):
     """Return a run's record and config."""
     config = yaml.safe_load(Path(folder, "config.yaml").read_text("utf-8"))
     return json.loads(Path(folder, "run.json").read_text("utf-8")), config
 
 
-def test_preset_trains_its_steps_and_is_recorded(run: Run) -> None:
+def test_preset_trains_its_steps_and_is_recorded(run):
     """Record and config name it, and the length is the preset's."""
     result = run(*TRAIN, "--preset", "tuned", "--run-dir", "a")
     assert result.code == 0, result.err
@@ -46,7 +40,7 @@ def test_preset_trains_its_steps_and_is_recorded(run: Run) -> None:
     assert (config["n_envs"], config["n_steps"]) == (3, 4)
 
 
-def test_given_options_win_over_the_preset(run: Run) -> None:
+def test_given_options_win_over_the_preset(run):
     """Flags and the file of ``--config`` do, and so do given steps."""
     Path("c.yaml").write_text("n_steps: 2\n", encoding="utf-8")
     result = run(
@@ -58,7 +52,7 @@ def test_given_options_win_over_the_preset(run: Run) -> None:
     assert (config["n_envs"], config["n_steps"], record["total_timesteps"]) == (2, 2, 8)
 
 
-def test_a_file_of_options_may_name_the_preset(run: Run) -> None:
+def test_a_file_of_options_may_name_the_preset(run):
     """By its full name; a run's complete config repeats it without the preset."""
     Path("c.yaml").write_text("preset: CartPole-v1/tuned\n", encoding="utf-8")
     assert run(*TRAIN, "--config", "c.yaml", "--run-dir", "a").code == 0
@@ -69,7 +63,7 @@ def test_a_file_of_options_may_name_the_preset(run: Run) -> None:
     assert read("b")[1] == read("a")[1]
 
 
-def test_unknown_preset_is_an_error_before_training(run: Run) -> None:
+def test_unknown_preset_is_an_error_before_training(run):
     """It names the nearest one, and leaves no folder behind."""
     result = run(*TRAIN, "--preset", "tunned", "--run-dir", "a")
     assert result.code == 2
@@ -80,7 +74,7 @@ def test_unknown_preset_is_an_error_before_training(run: Run) -> None:
     assert not Path("a").exists()
 
 
-def test_list_shows_presets(run: Run) -> None:
+def test_list_shows_presets(run):
     """Score, steps, evidence and source; as JSON with all that is known."""
     text = " ".join(run("list", "--presets").out.split())
     assert "counting CartPole-v1 tuned 48 9 (-1) published; not rerun here a book" in text

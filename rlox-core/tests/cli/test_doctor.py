@@ -1,31 +1,24 @@
 """The command ``rlox doctor``."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Callable
 from importlib import metadata
-from pathlib import Path
-from typing import Any
 
 import pytest
 import rlox
 
-Run = Callable[..., Any]
 
-
-def rows(text: str) -> dict[str, str]:
+def rows(text):
     """Return the screen's second column by the first."""
     return {line.strip().split("  ")[0]: line for line in text.splitlines()}
 
 
 @pytest.fixture
-def absent(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def absent(monkeypatch):
     """Return a function that makes a distribution look as if it was not installed."""
     version = metadata.version
 
-    def remove(name: str) -> None:
-        def lacks(asked: str) -> str:
+    def remove(name):
+        def lacks(asked):
             if asked == name:
                 raise metadata.PackageNotFoundError(asked)
             return version(asked)
@@ -35,9 +28,7 @@ def absent(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     return remove
 
 
-def test_doctor_shows_versions_backends_devices_and_threads(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_shows_versions_backends_devices_and_threads(run, monkeypatch):
     """On one screen, with torch or without."""
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     result = run("doctor")
@@ -51,9 +42,7 @@ def test_doctor_shows_versions_backends_devices_and_threads(
     assert len(shown) <= 45
 
 
-def test_doctor_names_the_command_that_installs_what_is_missing(
-    run: Run, absent: Callable[[str], None]
-) -> None:
+def test_doctor_names_the_command_that_installs_what_is_missing(run, absent):
     """Per extra, by what the distributions declare."""
     absent("torch")
     assert 'pip install "rlox-core[torch]"  (torch)' in rows(run("doctor").out)["torch"]
@@ -63,17 +52,13 @@ def test_doctor_names_the_command_that_installs_what_is_missing(
     assert "rlox-offline" in shown["hdf5"]
 
 
-def test_doctor_says_why_a_backend_cannot_be_used(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_says_why_a_backend_cannot_be_used(run, monkeypatch):
     """A library is missing."""
     monkeypatch.setitem(sys.modules, "rlox.learners.rollouts", None)
     assert "torch (not usable: " in rows(run("doctor").out)["learners"]
 
 
-def test_doctor_shows_plugins_that_failed(
-    run: Run, install: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_shows_plugins_that_failed(run, install, monkeypatch):
     """And goes on with the others; also where strict loading makes that an error."""
     install("rlox-broken", "raise RuntimeError('out of order')")
     monkeypatch.setenv("RLOX_PLUGINS", "rlox-counting,rlox-broken")
@@ -84,9 +69,7 @@ def test_doctor_shows_plugins_that_failed(
     assert "out of order" in rows(run("doctor").out)["problem 1"]
 
 
-def test_another_rlox_is_named_with_the_remedy(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_rlox_is_named_with_the_remedy(run, tmp_path, monkeypatch):
     """By the command, by a missing name, and by the first import of theirs that finds ours."""
     info = tmp_path / "rlox-1.2.0.dist-info"
     info.mkdir()

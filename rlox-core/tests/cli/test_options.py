@@ -1,11 +1,8 @@
 """Tests of the options of runs: parts of algorithms, and when checkpoints are due."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rlox.cli.runs import callbacks
@@ -15,9 +12,7 @@ from rlox.cli.runs.options import RunOptions, load_parts
 from rlox.errors import ConfigError
 
 
-def test_functions_are_imported_and_other_texts_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_functions_are_imported_and_other_texts_stay(tmp_path, monkeypatch):
     """Modules of the working directory are found."""
     (tmp_path / "my_rewards.py").write_text("def length(x):\n    return len(x)\n")
     monkeypatch.chdir(tmp_path)
@@ -36,14 +31,14 @@ def test_functions_are_imported_and_other_texts_stay(
         ("math:pi", "--reward math:pi: it cannot be called, it is float"),
     ],
 )
-def test_a_text_that_names_no_function_is_refused(text: str, message: str) -> None:
+def test_a_text_that_names_no_function_is_refused(text, message):
     """The flag is named."""
     with pytest.raises(ConfigError) as caught:
         load_parts({"reward_fn": text})
     assert str(caught.value) == message
 
 
-def test_no_file_names_code() -> None:
+def test_no_file_names_code():
     """What is recorded of a run has its data; the command that resumes it has the functions."""
     options = RunOptions(parts={"model": "folder", "reward_fn": "my:reward"})
     assert options.to_dict()["parts"] == {"model": "folder"}
@@ -56,7 +51,7 @@ def test_no_file_names_code() -> None:
     assert flags[:4] == ["--model", "folder", "--reward", "my:reward"]
 
 
-def test_records_with_a_dataset_of_their_own_are_read() -> None:
+def test_records_with_a_dataset_of_their_own_are_read():
     """Runs of older versions resume."""
     older = RunOptions(env="CartPole-v1").to_dict()
     del older["parts"]
@@ -67,14 +62,14 @@ def test_records_with_a_dataset_of_their_own_are_read() -> None:
 class Clock:
     """A time that passes on request, and while something is saved."""
 
-    def __init__(self, saving: float) -> None:
+    def __init__(self, saving):
         self.now, self.saving = 100.0, saving
-        self.saved: list[float] = []
+        self.saved = []
 
-    def monotonic(self) -> float:
+    def monotonic(self):
         return self.now
 
-    def save(self, path: Path) -> None:
+    def save(self, path):
         self.saved.append(self.now)
         self.now += self.saving
 
@@ -82,9 +77,7 @@ class Clock:
 @pytest.mark.parametrize(
     ("saving", "expected"), [(0.0, [130.0, 160.0, 190.0]), (10.0, [130.0, 230.0])]
 )
-def test_it_saves_when_it_is_time(
-    saving: float, expected: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_saves_when_it_is_time(saving, expected, monkeypatch):
     """Every 30 seconds, but a tenth of the time at most."""
     clock = Clock(saving)
     monkeypatch.setattr(callbacks, "time", clock)
@@ -102,7 +95,7 @@ def test_it_saves_when_it_is_time(
     [("30s", 0, 30.0), ("0.5 s", 0, 0.5), ("5min", 0, 300.0), ("2h", 0, 7200.0), ("0", 0, 0.0),
      ("50000", 50_000, 0.0)],
 )  # fmt: skip
-def test_times_and_steps(text: str, steps: int, seconds: float) -> None:
+def test_times_and_steps(text, steps, seconds):
     """A unit makes it a time."""
     options = RunOptions(checkpoint_freq=text)
     assert (options.checkpoint_steps, options.checkpoint_seconds) == (steps, seconds)
@@ -110,13 +103,13 @@ def test_times_and_steps(text: str, steps: int, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["often", "-1", "0s", "3 days", ""])
-def test_other_texts_are_refused(text: str) -> None:
+def test_other_texts_are_refused(text):
     """Before anything is built."""
     with pytest.raises(ConfigError, match="must be a time such as 30s or 5min"):
         RunOptions(checkpoint_freq=text)
 
 
-def test_older_records_are_read() -> None:
+def test_older_records_are_read():
     """They have numbers of steps."""
-    older: dict[str, Any] = {**RunOptions().to_dict(), "checkpoint_freq": 16}
+    older = {**RunOptions().to_dict(), "checkpoint_freq": 16}
     assert RunOptions.from_dict(older).checkpoint_steps == 16

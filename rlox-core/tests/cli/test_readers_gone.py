@@ -1,16 +1,12 @@
 """Tests of the command line with a broken pipe or without stdout."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +14,7 @@ TRAIN = ("train", "counting", "--env", "CartPole-v1", "--eval-episodes", "2", "-
 
 
 @pytest.fixture(autouse=True)
-def hang_up() -> Iterator[None]:
+def hang_up():
     """Let processes started within end at SIGHUP, also where the tests run under ``nohup``."""
     if not hasattr(signal, "SIGHUP"):
         yield
@@ -28,14 +24,12 @@ def hang_up() -> Iterator[None]:
     signal.signal(signal.SIGHUP, before)
 
 
-def status(folder: str) -> str:
+def status(folder):
     """Return the outcome in ``run.json``."""
     return str(json.loads(Path(folder, "run.json").read_text(encoding="utf-8"))["status"])
 
 
-def test_training_that_nobody_reads_saves_itself(
-    run: Callable[..., Any], start: Callable[..., Any]
-) -> None:
+def test_training_that_nobody_reads_saves_itself(run, start):
     """As SIGHUP does; it can be resumed."""
     readers_end, writers_end = os.pipe()
     os.close(readers_end)
@@ -50,7 +44,7 @@ def test_training_that_nobody_reads_saves_itself(
 
 
 @pytest.mark.slow
-def test_finished_training_that_nobody_reads_is_finished(start: Callable[..., Any]) -> None:
+def test_finished_training_that_nobody_reads_is_finished(start):
     """What is printed at the end is no part of it."""
     process = start(*TRAIN, "--total-timesteps", 8, "--quiet")
     process.stdout.close()
@@ -60,7 +54,7 @@ def test_finished_training_that_nobody_reads_is_finished(start: Callable[..., An
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full disk")
-def test_full_disk_is_an_error() -> None:
+def test_full_disk_is_an_error():
     """What was asked for is not there; a training is finished for all that."""
     arguments = (*TRAIN, "--total-timesteps", "8", "--quiet")
     with Path("/dev/full").open("w", encoding="utf-8") as full:
@@ -72,7 +66,7 @@ def test_full_disk_is_an_error() -> None:
     assert status("r") == "finished"
 
 
-def test_closed_stdout() -> None:
+def test_closed_stdout():
     """Shells close it for ``>&-``."""
     command = [sys.executable, "-c", "import rlox.cli; rlox.cli.main()", *TRAIN,
                "--total-timesteps", "8"]  # fmt: skip
@@ -82,7 +76,7 @@ def test_closed_stdout() -> None:
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no hang-up")
-def test_closed_terminal(start: Callable[..., Any]) -> None:
+def test_closed_terminal(start):
     """Its signal, and those that come with it, let what trains save its state."""
     process = start(*TRAIN, "--total-timesteps", 10**9)
     deadline = time.monotonic() + 120
@@ -100,7 +94,7 @@ def test_closed_terminal(start: Callable[..., Any]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no hang-up")
-def test_nohup(start: Callable[..., Any]) -> None:
+def test_nohup(start):
     """A training that is to survive its terminal does, and its reader too."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # children inherit it
     try:

@@ -1,28 +1,21 @@
 """What all loggers do, and what the console shows."""
 
-from __future__ import annotations
-
 import json
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from rlox.errors import MissingDependencyError
 from rlox.logging import (
     ConsoleLogger,
     JsonlLogger,
-    LoggerCallback,
     LoggerList,
     MLflowLogger,
     TensorBoardLogger,
     WandbLogger,
 )
 
-Write = Callable[[LoggerCallback], None]
 
-
-def test_list_passes_on_to_every_logger(tmp_path: Path, write: Write) -> None:
+def test_list_passes_on_to_every_logger(tmp_path, write):
     """All loggers of a list write the same rows and are closed."""
     write(LoggerList(JsonlLogger(tmp_path / "a"), JsonlLogger(tmp_path / "b")))
     texts = {(tmp_path / name / "metrics.jsonl").read_text() for name in "ab"}
@@ -37,20 +30,18 @@ def test_list_passes_on_to_every_logger(tmp_path: Path, write: Write) -> None:
         (TensorBoardLogger, "torch.utils.tensorboard", "tensorboard"),
     ],
 )
-def test_missing_library_names_the_extra(
-    monkeypatch: pytest.MonkeyPatch, logger: type[LoggerCallback], module: str, extra: str
-) -> None:
+def test_missing_library_names_the_extra(monkeypatch, logger, module, extra):
     """The error has the command that installs it."""
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingDependencyError) as caught:
-        logger("unused")  # type: ignore[call-arg]
+        logger("unused")
     assert str(caught.value) == (
         f"{logger.__name__} needs a distribution that is not installed; "
         f'run: pip install "rlox-core[{extra}]"'
     )
 
 
-def test_console_prints_at_its_interval(capsys: pytest.CaptureFixture[str]) -> None:
+def test_console_prints_at_its_interval(capsys):
     """Lines of training are at least the interval apart, evaluations always shown."""
     logger = ConsoleLogger(log_interval=100)
     for step in (40, 80, 120, 140, 180, 260):
@@ -64,7 +55,7 @@ def test_console_prints_at_its_interval(capsys: pytest.CaptureFixture[str]) -> N
     ]
 
 
-def test_console_begins_again_with_another_training(capsys: pytest.CaptureFixture[str]) -> None:
+def test_console_begins_again_with_another_training(capsys):
     """Its steps begin again, and its lines with them."""
     logger = ConsoleLogger(log_interval=100)
     for step in (500, 1000, 8, 16, 108):
@@ -76,7 +67,7 @@ def test_console_begins_again_with_another_training(capsys: pytest.CaptureFixtur
 COMPLETIONS = {"prompt": ["2+2=", "1+1="], "reward": [1.0, 0.0]}
 
 
-def test_jsonl_keeps_tables_beside_the_metrics(tmp_path: Path) -> None:
+def test_jsonl_keeps_tables_beside_the_metrics(tmp_path):
     """A line each; rewinding drops what comes again."""
     logger = JsonlLogger(tmp_path)
     for step in (1, 2, 3):
@@ -93,7 +84,7 @@ def test_jsonl_keeps_tables_beside_the_metrics(tmp_path: Path) -> None:
     assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [1, 2]
 
 
-def test_console_prints_the_first_rows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_console_prints_the_first_rows(capsys):
     """And says how many there are."""
     ConsoleLogger().on_table(7, "completions", {"prompt": list("abcdef")})
     lines = capsys.readouterr().out.splitlines()
@@ -101,7 +92,7 @@ def test_console_prints_the_first_rows(capsys: pytest.CaptureFixture[str]) -> No
     assert lines[-1] == "completions step=7 and 2 more rows"
 
 
-def test_columns_of_different_lengths_are_refused(tmp_path: Path) -> None:
+def test_columns_of_different_lengths_are_refused(tmp_path):
     """The text has the lengths."""
     logger = JsonlLogger(tmp_path)
     with pytest.raises(ValueError, match="'completions' must be equally long"):
@@ -109,7 +100,7 @@ def test_columns_of_different_lengths_are_refused(tmp_path: Path) -> None:
     logger.close()
 
 
-def test_tensorboard_writes_text(tmp_path: Path) -> None:
+def test_tensorboard_writes_text(tmp_path):
     """Under a tag of its own."""
     pytest.importorskip("tensorboard")
     pytest.importorskip("torch")
@@ -123,7 +114,7 @@ def test_tensorboard_writes_text(tmp_path: Path) -> None:
     assert events.Tags()["tensors"] == ["tables/completions/text_summary"]
 
 
-def test_tensorboard_writes_scalars(tmp_path: Path, write: Write) -> None:
+def test_tensorboard_writes_scalars(tmp_path, write):
     """The event file, read back, has every finite value under its tag and env step."""
     pytest.importorskip("torch")
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
@@ -141,7 +132,7 @@ def test_tensorboard_writes_scalars(tmp_path: Path, write: Write) -> None:
     }
 
 
-def test_tensorboard_ignores_what_was_rewound(tmp_path: Path, write: Write) -> None:
+def test_tensorboard_ignores_what_was_rewound(tmp_path, write):
     """Readers of the folder see each env step once, as the resumed run logged it."""
     pytest.importorskip("torch")
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")

@@ -1,26 +1,20 @@
 """Tests of :mod:`rlox.logging.files`."""
 
-from __future__ import annotations
-
 import csv
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from rlox.errors import LoggerError
-from rlox.logging import CsvLogger, JsonlLogger, LoggerCallback
-
-Write = Callable[[LoggerCallback], None]
+from rlox.logging import CsvLogger, JsonlLogger
 
 
-def rows(path: Path) -> list[dict[str, str]]:
+def rows(path):
     """Return the rows of a CSV file."""
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
-def test_csv_has_a_table_each_for_training_and_evaluations(tmp_path: Path, write: Write) -> None:
+def test_csv_has_a_table_each_for_training_and_evaluations(tmp_path, write):
     """The two kinds have different columns."""
     write(CsvLogger(tmp_path))
     assert rows(tmp_path / "metrics.csv") == [
@@ -30,7 +24,7 @@ def test_csv_has_a_table_each_for_training_and_evaluations(tmp_path: Path, write
     assert rows(tmp_path / "evaluations.csv") == [{"step": "8", "mean_reward": "12.0"}]
 
 
-def test_csv_continues_a_file_in_its_columns(tmp_path: Path, write: Write) -> None:
+def test_csv_continues_a_file_in_its_columns(tmp_path, write):
     """A resumed run with other metrics keeps the columns that the file has."""
     write(CsvLogger(tmp_path))
     logger = CsvLogger(tmp_path)
@@ -41,7 +35,7 @@ def test_csv_continues_a_file_in_its_columns(tmp_path: Path, write: Write) -> No
     }  # fmt: skip
 
 
-def test_csv_rewinds_both_tables(tmp_path: Path, write: Write) -> None:
+def test_csv_rewinds_both_tables(tmp_path, write):
     """Later rows and half a row are cut, the headings never; what follows is appended."""
     write(CsvLogger(tmp_path))
     table = tmp_path / "metrics.csv"
@@ -59,7 +53,7 @@ def test_csv_rewinds_both_tables(tmp_path: Path, write: Write) -> None:
     assert rows(tmp_path / "evaluations.csv") == []
 
 
-def test_jsonl_has_one_object_a_line(tmp_path: Path, write: Write) -> None:
+def test_jsonl_has_one_object_a_line(tmp_path, write):
     """Every row is strict JSON; a value that does not exist yet is null."""
     write(JsonlLogger(tmp_path / "new" / "folder"))
     lines = (tmp_path / "new" / "folder" / "metrics.jsonl").read_text().splitlines()
@@ -70,14 +64,14 @@ def test_jsonl_has_one_object_a_line(tmp_path: Path, write: Write) -> None:
     ]
 
 
-def test_jsonl_continues_a_file(tmp_path: Path, write: Write) -> None:
+def test_jsonl_continues_a_file(tmp_path, write):
     """A resumed run appends to what is there."""
     write(JsonlLogger(tmp_path))
     write(JsonlLogger(tmp_path))
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 6
 
 
-def test_jsonl_rewinds_to_the_end_of_an_iteration(tmp_path: Path) -> None:
+def test_jsonl_rewinds_to_the_end_of_an_iteration(tmp_path):
     """Evaluations during it are kept, those after it and half a line are not."""
     logger = JsonlLogger(tmp_path)
     for step in (8, 16, 24):
@@ -97,7 +91,7 @@ def test_jsonl_rewinds_to_the_end_of_an_iteration(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_rows_are_on_disk_before_close(tmp_path: Path) -> None:
+def test_rows_are_on_disk_before_close(tmp_path):
     """A crash loses no row that was logged."""
     logger = JsonlLogger(tmp_path)
     logger.on_train_step(8, {"loss": 0.5})
@@ -106,7 +100,7 @@ def test_rows_are_on_disk_before_close(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", [b"\xff\n", b"{\n", b"3\n", b'{"step": "x", "kind": "train"}\n'])
-def test_a_damaged_line_is_named_and_nothing_is_cut(tmp_path: Path, line: bytes) -> None:
+def test_a_damaged_line_is_named_and_nothing_is_cut(tmp_path, line):
     """The file is as it was, whatever follows the line."""
     path = tmp_path / "metrics.jsonl"
     whole = b'{"kind": "train", "step": 8}\n' + line + b'{"kind": "train", "step": 16}\n'
@@ -118,7 +112,7 @@ def test_a_damaged_line_is_named_and_nothing_is_cut(tmp_path: Path, line: bytes)
     assert path.read_bytes() == whole
 
 
-def test_a_folder_in_the_place_of_the_file_is_named(tmp_path: Path) -> None:
+def test_a_folder_in_the_place_of_the_file_is_named(tmp_path):
     """Before any training."""
     (tmp_path / "metrics.jsonl").mkdir()
     with pytest.raises(LoggerError, match=r"metrics.jsonl' must be a file, not a folder"):

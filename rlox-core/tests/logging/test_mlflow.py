@@ -1,19 +1,12 @@
 """Tests of :class:`rlox.logging.MLflowLogger`, on a local store that its own client reads back."""
 
-from __future__ import annotations
-
 import importlib.util
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from rlox.errors import LoggerError
-from rlox.logging import LoggerCallback, MLflowLogger
+from rlox.logging import MLflowLogger
 from rlox.testing import check_logger
-
-Write = Callable[[LoggerCallback], None]
 
 FRAMES = np.stack([np.full((4, 6, 3), shade, np.uint8) for shade in (0, 100, 200)])
 """Of a video."""
@@ -28,7 +21,7 @@ needs_mlflow = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+def store(tmp_path_factory):
     """Return the address of a store; to make one takes seconds."""
     from mlflow import MlflowClient
 
@@ -40,7 +33,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return address
 
 
-def runs(store: str, experiment: str) -> list[Any]:
+def runs(store, experiment):
     """Return the runs of an experiment, the newest first."""
     from mlflow import MlflowClient
 
@@ -48,7 +41,7 @@ def runs(store: str, experiment: str) -> list[Any]:
     return list(client.search_runs([client.get_experiment_by_name(experiment).experiment_id]))
 
 
-def history(store: str, run: Any) -> dict[str, list[tuple[int, float]]]:
+def history(store, run):
     """Return env step and value of everything logged."""
     from mlflow import MlflowClient
 
@@ -62,7 +55,7 @@ def history(store: str, run: Any) -> dict[str, list[tuple[int, float]]]:
 
 
 @needs_mlflow
-def test_rows_are_in_the_store(store: str, write: Write) -> None:
+def test_rows_are_in_the_store(store, write):
     """Every finite value under its kind, with its env step, in a finished run."""
     write(MLflowLogger("rows", store, run_name="first", params={"gamma": 0.98}))
     [run] = runs(store, "rows")
@@ -76,7 +69,7 @@ def test_rows_are_in_the_store(store: str, write: Write) -> None:
 
 
 @needs_mlflow
-def test_a_run_given_by_its_id_stays_the_callers(store: str) -> None:
+def test_a_run_given_by_its_id_stays_the_callers(store):
     """It gets the metrics, bare if so wanted, keeps its parameters, and is not ended."""
     from mlflow import MlflowClient
 
@@ -96,7 +89,7 @@ def test_a_run_given_by_its_id_stays_the_callers(store: str) -> None:
 
 
 @needs_mlflow
-def test_videos_are_artifacts(store: str, tmp_path: Path) -> None:
+def test_videos_are_artifacts(store, tmp_path):
     """A GIF each, with the frames and their pace."""
     from mlflow import MlflowClient
 
@@ -112,7 +105,7 @@ def test_videos_are_artifacts(store: str, tmp_path: Path) -> None:
 
 
 @needs_mlflow
-def test_logger_by_name_keeps_the_contract(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logger_by_name_keeps_the_contract(monkeypatch):
     """It builds from a folder that does not exist yet, and is closed twice."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     check_logger("mlflow")

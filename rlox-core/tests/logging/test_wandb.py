@@ -1,22 +1,15 @@
 """Tests of :class:`rlox.logging.WandbLogger`, offline; the run's file is read back."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import struct
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from rlox.errors import LoggerError
-from rlox.logging import LoggerCallback, WandbLogger
+from rlox.logging import WandbLogger
 from rlox.testing import check_logger
-
-Write = Callable[[LoggerCallback], None]
 
 needs_wandb = pytest.mark.skipif(not importlib.util.find_spec("wandb"), reason="needs wandb")
 
@@ -30,13 +23,13 @@ LAST_PARTS = (1, 4)
 
 
 @pytest.fixture(autouse=True)
-def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
+def _offline(monkeypatch):
     """Keep the library from the network and from the terminal."""
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
 
 
-def records(folder: Path, seconds: float = 120.0) -> list[Any]:
+def records(folder, seconds=120.0):
     """Return the records of the one run in a folder, once the library's process wrote the last."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -47,7 +40,7 @@ def records(folder: Path, seconds: float = 120.0) -> list[Any]:
     raise TimeoutError(f"the run in {folder} was not finished")
 
 
-def written(path: Path) -> Iterator[Any]:
+def written(path):
     """Yield the records that are in a run's file so far."""
     from wandb.proto.wandb_internal_pb2 import Record
 
@@ -68,7 +61,7 @@ def written(path: Path) -> Iterator[Any]:
             parts = b""
 
 
-def rows(folder: Path) -> list[dict[str, Any]]:
+def rows(folder):
     """Return what was logged, without the library's own entries."""
     found = []
     for record in records(folder):
@@ -82,7 +75,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 
 
 @needs_wandb
-def test_rows_are_in_the_runs_file(tmp_path: Path, write: Write) -> None:
+def test_rows_are_in_the_runs_file(tmp_path, write):
     """Every finite value under its kind, with its env step; the caller names and describes it."""
     write(WandbLogger("cart", dir=str(tmp_path), name="first", config={"gamma": 0.98}))
     assert rows(tmp_path) == [
@@ -100,7 +93,7 @@ def test_rows_are_in_the_runs_file(tmp_path: Path, write: Write) -> None:
 
 
 @needs_wandb
-def test_videos_are_in_the_runs_files(tmp_path: Path) -> None:
+def test_videos_are_in_the_runs_files(tmp_path):
     """A GIF with the frames and their pace, at its env step."""
     image = pytest.importorskip("PIL.Image")
     frames = np.stack([np.full((4, 6, 3), shade, np.uint8) for shade in (0, 100, 200)])
@@ -118,7 +111,7 @@ def test_videos_are_in_the_runs_files(tmp_path: Path) -> None:
 
 
 @needs_wandb
-def test_two_loggers_are_two_runs(tmp_path: Path) -> None:
+def test_two_loggers_are_two_runs(tmp_path):
     """A second training in the process does not write into the first one's run."""
     loggers = [
         WandbLogger(dir=str(tmp_path / name)) for name in "ab" if not (tmp_path / name).mkdir()
@@ -131,17 +124,17 @@ def test_two_loggers_are_two_runs(tmp_path: Path) -> None:
 
 
 @needs_wandb
-def test_logger_by_name_keeps_the_contract() -> None:
+def test_logger_by_name_keeps_the_contract():
     """It builds from a folder that does not exist yet, and is closed twice."""
     check_logger("wandb")
 
 
 @needs_wandb
-def test_a_run_that_does_not_begin_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_does_not_begin_is_reported(monkeypatch):
     """The library's own words, as an error that the command line shows in one line."""
     import wandb
 
-    def init(**arguments: Any) -> None:
+    def init(**arguments):
         raise wandb.errors.UsageError("api_key not configured (no-tty)")
 
     monkeypatch.setattr(wandb, "init", init)

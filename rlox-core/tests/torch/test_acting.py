@@ -1,12 +1,9 @@
 """How policies act, and how torch computes within the blocks that algorithms learn in."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess
 import sys
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,14 +24,14 @@ GAUSSIAN = ContinuousPolicy(3, 2, 8, log_std=2.0, generator=torch.Generator().ma
 class Echo:
     """Acts with the observation itself and keeps what it saw."""
 
-    def deterministic(self, obs: torch.Tensor) -> torch.Tensor:
+    def deterministic(self, obs):
         """Keep the observations and return the first entries as int64."""
         self.seen = obs
         return obs.flatten(1)[:, 0].long() if obs.ndim > 1 else obs.long()
 
 
 @pytest.mark.parametrize("obs", [np.zeros(3), [0.0, 0.0, 0.0], np.zeros(3, np.int64)])
-def test_one_observation_gives_one_action(obs: Any) -> None:
+def test_one_observation_gives_one_action(obs):
     """A discrete action is an int, a continuous one an array."""
     assert type(predict(DISCRETE, BOX, spaces.Discrete(4), obs, True)) is int
     action = predict(GAUSSIAN, BOX, TORQUE, obs, True)
@@ -43,7 +40,7 @@ def test_one_observation_gives_one_action(obs: Any) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 5])
-def test_batch_gives_arrays(size: int) -> None:
+def test_batch_gives_arrays(size):
     """A batch of one stays a batch."""
     obs = np.zeros((size, 3))
     actions = predict(DISCRETE, BOX, spaces.Discrete(4), obs, True)
@@ -51,7 +48,7 @@ def test_batch_gives_arrays(size: int) -> None:
     assert predict(GAUSSIAN, BOX, TORQUE, obs, True).shape == (size, 2)
 
 
-def test_continuous_actions_are_clipped() -> None:
+def test_continuous_actions_are_clipped():
     """Samples far outside come back at the bounds."""
     actions = predict(GAUSSIAN, BOX, TORQUE, np.zeros((200, 3)), False)
     assert (np.abs(actions) <= [0.5, 2.0]).all()
@@ -59,9 +56,9 @@ def test_continuous_actions_are_clipped() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int64, np.float64])
-def test_space_decides_the_dtype(dtype: Any) -> None:
+def test_space_decides_the_dtype(dtype):
     """Images stay uint8 and vectors become float32, whatever array the user has."""
-    echo: Any = Echo()
+    echo = Echo()
     image = spaces.Box(0, 255, (2, 2), np.uint8)
     predict(echo, image, spaces.Discrete(4), np.ones((2, 2), dtype), True)
     assert (echo.seen.dtype, echo.seen.shape) == (torch.uint8, (1, 2, 2))
@@ -69,29 +66,29 @@ def test_space_decides_the_dtype(dtype: Any) -> None:
     assert echo.seen.dtype == torch.float32
 
 
-def test_discrete_observation_is_a_number() -> None:
+def test_discrete_observation_is_a_number():
     """For a space without dimensions a scalar is one observation and a vector a batch."""
-    echo: Any = Echo()
+    echo = Echo()
     assert predict(echo, spaces.Discrete(5), spaces.Discrete(5), 3, True) == 3
     batch = predict(echo, spaces.Discrete(5), spaces.Discrete(5), [1, 2], True)
     assert batch.tolist() == [1, 2]
 
 
 @pytest.mark.parametrize("shape", [(), (4,), (2, 4), (2, 2, 3)])
-def test_wrong_shape_is_refused(shape: tuple[int, ...]) -> None:
+def test_wrong_shape_is_refused(shape):
     """The error says both shapes that would do."""
     with pytest.raises(ValueError, match=r"^obs must have shape \(3,\) or \(B, 3\), got "):
         predict(DISCRETE, BOX, spaces.Discrete(4), np.zeros(shape), True)
 
 
-def denormal() -> float:
+def denormal():
     """Return what the processor makes of a number too small for float32's full precision."""
     return float((torch.tensor([1e-40]) * 1)[0])
 
 
-def test_acting_converts_parameters_once_until_it_ends() -> None:
+def test_acting_converts_parameters_once_until_it_ends():
     """In the outermost block, also if a block within it has ended, with an error or without."""
-    encoder: Any = make_encoder(spaces.Box(0, 255, (12, 12, 3), np.uint8))
+    encoder = make_encoder(spaces.Box(0, 255, (12, 12, 3), np.uint8))
     set_compute_dtype(encoder, "bfloat16")
     obs = torch.randint(0, 256, (2, 12, 12, 3), dtype=torch.uint8)
     with acting():
@@ -108,7 +105,7 @@ def test_acting_converts_parameters_once_until_it_ends() -> None:
 
 
 @pytest.mark.skipif(not torch.set_flush_denormal(False), reason="the processor cannot")
-def test_denormals_are_flushed_within_the_block_only() -> None:
+def test_denormals_are_flushed_within_the_block_only():
     """Also when blocks are nested or end with an error."""
     assert denormal() > 0
     with flush_denormals():
@@ -139,7 +136,7 @@ print(faults())
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
 @pytest.mark.slow
 @pytest.mark.parametrize("environment", [{}, {"MALLOC_TRIM_THRESHOLD_": "131072"}])
-def test_freed_memory_is_kept_while_algorithms_learn(environment: dict[str, str]) -> None:
+def test_freed_memory_is_kept_while_algorithms_learn(environment):
     """It is mapped again without that, and where the environment says how memory is freed."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     result = subprocess.run(
@@ -150,7 +147,7 @@ def test_freed_memory_is_kept_while_algorithms_learn(environment: dict[str, str]
     assert after > before / 2 if environment else after < before / 5
 
 
-def test_global_draws_are_the_runs_and_leave_the_callers_alone() -> None:
+def test_global_draws_are_the_runs_and_leave_the_callers_alone():
     """Two runs of a seed draw the same, whatever the caller drew between."""
     torch.manual_seed(0)
     before = torch.get_rng_state()
@@ -170,7 +167,7 @@ def test_global_draws_are_the_runs_and_leave_the_callers_alone() -> None:
     assert not torch.equal(torch.get_rng_state(), before)
 
 
-def test_the_stream_is_saved_where_a_block_left_it() -> None:
+def test_the_stream_is_saved_where_a_block_left_it():
     """A resumed run draws on."""
     whole = SeedStreams(3)
     with whole.as_global("dropout"):
@@ -185,12 +182,12 @@ def test_the_stream_is_saved_where_a_block_left_it() -> None:
         assert torch.equal(torch.rand(4), state_expected)
 
 
-def test_devices_have_a_stream_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices_have_a_stream_of_their_own(monkeypatch):
     """What is drawn on the CPU is the same with GPUs, which are seeded again in every block.
 
     Those that the process has not used yet are seeded when it does; after a block, as before.
     """
-    seeds: list[int] = []
+    seeds = []
     monkeypatch.setattr(torch.cuda, "manual_seed_all", seeds.append)
     found = []
     for gpus in (0, 2):

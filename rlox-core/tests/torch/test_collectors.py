@@ -1,10 +1,5 @@
 """Tests of :mod:`rlox.rollouts.collector`: every autoreset mode ends in the same batches."""
 
-from __future__ import annotations
-
-from types import ModuleType
-from typing import Any
-
 import gymnasium
 import numpy as np
 import pytest
@@ -13,7 +8,6 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from hypothesis import given
 from hypothesis import strategies as st
-from rlox.batches.rollout import RolloutBatch
 from rlox.envs.running import RunningEnvs
 from rlox.errors import ConfigError, EnvError, SpaceError
 from rlox.networks.actor_critics import ActorCriticPolicy, make_policy
@@ -21,7 +15,6 @@ from rlox.networks.validate import try_actor
 from rlox.reference import ReplayBuffer
 from rlox.replay.collector import ReplayCollector
 from rlox.rollouts.collector import RolloutCollector, ValueActor
-from torch import Tensor
 
 GAMMA, LAM = 0.9, 0.8
 MODES = list(AutoresetMode)
@@ -36,28 +29,28 @@ FIELDS = (
 class Scripted:
     """A policy whose actions and values are pure functions of the observation."""
 
-    def __init__(self, module: ModuleType) -> None:
+    def __init__(self, module):
         self._module = module
 
-    def get_action_and_logprob(self, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def get_action_and_logprob(self, obs):
         """Return the action and, as its log-probability, minus the value."""
         return torch.from_numpy(self._module.action_of(obs.numpy())), -self.get_value(obs)
 
-    def get_value(self, obs: torch.Tensor) -> torch.Tensor:
+    def get_value(self, obs):
         """Return a value that distinguishes observations."""
         return torch.from_numpy(self._module.value_of(obs.numpy()))
 
 
-def collect(scripted: ModuleType, env: Any, lengths: list[int]) -> list[RolloutBatch]:
+def collect(scripted, env, lengths):
     """Collect rollouts of the given lengths one after the other and close the env."""
     collector = RolloutCollector(env, gamma=GAMMA, gae_lambda=LAM)
-    policy: Any = Scripted(scripted)
+    policy = Scripted(scripted)
     batches = [collector.collect(policy, n_steps) for n_steps in lengths]
     collector.close()
     return batches
 
 
-def oracle(scripted: ModuleType, scripts: Any, lengths: list[int]) -> list[dict[str, Any]]:
+def oracle(scripted, scripts, lengths):
     """Collect with plain gymnasium calls, env by env, and sum advantages by their definition."""
     envs = [make() for make in scripted.makers(scripts)]
     observations = [env.reset()[0] for env in envs]
@@ -77,8 +70,8 @@ def oracle(scripted: ModuleType, scripts: Any, lengths: list[int]) -> list[dict[
     return rollouts
 
 
-def _flatten(scripted: ModuleType, columns: Any, n_steps: int) -> dict[str, Any]:
-    rows: dict[str, list[Any]] = {name: [] for name in FIELDS}
+def _flatten(scripted, columns, n_steps):
+    rows = {name: [] for name in FIELDS}
     for t in range(n_steps):
         for column in columns:
             obs, action, reward, terminated, truncated, _ = column[t]
@@ -101,7 +94,7 @@ def _flatten(scripted: ModuleType, columns: Any, n_steps: int) -> dict[str, Any]
     return {name: np.array(items) for name, items in rows.items()}
 
 
-def assert_equal_to_oracle(batches: list[RolloutBatch], expected: list[dict[str, Any]]) -> None:
+def assert_equal_to_oracle(batches, expected):
     """Compare data exactly and estimates to float32 rounding."""
     for batch, rollout in zip(batches, expected, strict=True):
         for name in FIELDS:
@@ -112,7 +105,7 @@ def assert_equal_to_oracle(batches: list[RolloutBatch], expected: list[dict[str,
                 np.testing.assert_array_equal(got, rollout[name], err_msg=name)
 
 
-def assert_identical(a: list[RolloutBatch], b: list[RolloutBatch]) -> None:
+def assert_identical(a, b):
     """Compare byte for byte."""
     for one, other in zip(a, b, strict=True):
         for name in FIELDS:
@@ -122,9 +115,7 @@ def assert_identical(a: list[RolloutBatch], b: list[RolloutBatch]) -> None:
 
 
 @given(scripts=scripts, lengths=st.lists(st.integers(1, 6), min_size=1, max_size=3))
-def test_every_mode_equals_single_envs(
-    scripted: ModuleType, scripts: Any, lengths: list[int]
-) -> None:
+def test_every_mode_equals_single_envs(scripted, scripts, lengths):
     """Whatever the autoreset mode, the batches are those of envs stepped one by one."""
     expected = oracle(scripted, scripts, lengths)
     first = None
@@ -136,7 +127,7 @@ def test_every_mode_equals_single_envs(
         assert_identical(batches, first)
 
 
-def test_truncation_bootstraps_from_the_final_observation(scripted: ModuleType) -> None:
+def test_truncation_bootstraps_from_the_final_observation(scripted):
     """One step, cut: A = r + γ V(final) - V(obs), by hand.
 
     The first observation is (0, 1, 0) with V = 0.25 and action 2; the final one (0, 1, 1) has
@@ -148,7 +139,7 @@ def test_truncation_bootstraps_from_the_final_observation(scripted: ModuleType) 
     assert float(both.advantages) == pytest.approx(3.0 - 0.25)
 
 
-def test_seed_fixes_the_batches() -> None:
+def test_seed_fixes_the_batches():
     """Same seed, same bytes; another seed, other starts."""
     batches = []
     for seed in (3, 3, 4):
@@ -162,20 +153,20 @@ def test_seed_fixes_the_batches() -> None:
     assert not torch.equal(batches[0][0].obs, batches[2][0].obs)
 
 
-class OneStep(gymnasium.Env[Any, Any]):
+class OneStep(gymnasium.Env):
     """Gives one observation and one reward for ever, and keeps the actions."""
 
     action_space = spaces.Box(-1, 1, (1,), np.float32)
 
-    def __init__(self, space: spaces.Box, reward: float = 1.0) -> None:
+    def __init__(self, space, reward=1.0):
         self.observation_space, self.reward = space, reward
-        self.actions: list[float] = []
+        self.actions = []
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+    def reset(self, *, seed=None, options=None):
         """Begin."""
         return self.observation_space.high, {}
 
-    def step(self, action: Any) -> Any:
+    def step(self, action):
         """Keep the action."""
         self.actions.append(float(action[0]))
         return self.observation_space.high, self.reward, False, False, {}
@@ -184,34 +175,34 @@ class OneStep(gymnasium.Env[Any, Any]):
 class Far:
     """Acts far outside the bounds."""
 
-    def get_action_and_logprob(self, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def get_action_and_logprob(self, obs):
         """Return action 5."""
         return torch.full((len(obs), 1), 5.0), torch.zeros(len(obs))
 
-    def get_value(self, obs: torch.Tensor) -> torch.Tensor:
+    def get_value(self, obs):
         """Return 0."""
         return torch.zeros(len(obs))
 
 
-def test_actions_are_clipped_for_the_env_and_stored_as_sampled() -> None:
+def test_actions_are_clipped_for_the_env_and_stored_as_sampled():
     """The learner needs the action whose probability it knows."""
     env = OneStep(spaces.Box(-1, 1, (2,), np.float32))
-    policy: Any = Far()
+    policy = Far()
     batch = RolloutCollector(env).collect(policy, 3)
     assert env.actions == [1.0, 1.0, 1.0]
     assert batch.actions.flatten().tolist() == [5.0, 5.0, 5.0]
 
 
 @pytest.mark.parametrize("reward", [float("nan"), float("inf")])
-def test_reward_that_is_not_finite_is_an_error(reward: float) -> None:
+def test_reward_that_is_not_finite_is_an_error(reward):
     """The error names the env before the value spreads through the network."""
-    policy: Any = Far()
+    policy = Far()
     collector = RolloutCollector(OneStep(spaces.Box(0, 1, (2,)), reward))
     with pytest.raises(EnvError, match=f"^env 0 returned the reward {reward}; rewards must be fin"):
         collector.collect(policy, 2)
 
 
-class Broken(gymnasium.Env[Any, Any]):
+class Broken(gymnasium.Env):
     """Lasts three steps and returns one NaN: after ``at`` steps, or in place of a start.
 
     Args:
@@ -221,29 +212,29 @@ class Broken(gymnasium.Env[Any, Any]):
     observation_space = spaces.Box(-1, 1, (2,))
     action_space = spaces.Box(-1, 1, (1,), np.float32)
 
-    def __init__(self, at: int) -> None:
+    def __init__(self, at):
         self.at, self.seen = at, -1
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+    def reset(self, *, seed=None, options=None):
         """Begin."""
         self.taken = 0
         return self.look(), {}
 
-    def step(self, action: Any) -> Any:
+    def step(self, action):
         """Cut the episode after three steps."""
         self.taken += 1
         return self.look(), 1.0, False, self.taken == 3, {}
 
-    def look(self) -> Any:
+    def look(self):
         """Return the next observation."""
         self.seen += 1
         return np.array([0.0, np.nan if self.seen == self.at else 0.5], np.float32)
 
 
 @pytest.mark.parametrize(("at", "normalize"), [*((at, False) for at in range(7)), (3, True)])
-def test_observation_that_is_not_finite_is_an_error(at: int, normalize: bool) -> None:
+def test_observation_that_is_not_finite_is_an_error(at, normalize):
     """At an episode's start, within it, at its cut end and after the rollout's last step alike."""
-    policy: Any = Far()
+    policy = Far()
     envs = [lambda: Broken(99), lambda: Broken(at)]
     collector = RolloutCollector(SyncVectorEnv(envs), normalize_observations=normalize)
     with pytest.raises(EnvError, match=r"^env 1 returned an observation that is not finite$"):
@@ -252,9 +243,9 @@ def test_observation_that_is_not_finite_is_an_error(at: int, normalize: bool) ->
         assert np.isfinite(collector.preprocessor.moments[""].mean).all()
 
 
-def test_restored_collector_starts_other_episodes() -> None:
+def test_restored_collector_starts_other_episodes():
     """Envs that do not expose their state begin again, not with the run's first starts again."""
-    policy: Any = Far()
+    policy = Far()
     collector = RolloutCollector("Pendulum-v1", 2, 0, backend="gymnasium")
     first = collector.collect(policy, 250)
     restored = RolloutCollector("Pendulum-v1", 2, 0, backend="gymnasium")
@@ -270,28 +261,28 @@ def test_restored_collector_starts_other_episodes() -> None:
 N_ENVS, N_STEPS, LENGTH = 3, 7, 4
 
 
-class Flicker(gymnasium.Env[Any, Any]):
+class Flicker(gymnasium.Env):
     """Random frames; every episode is truncated after ``LENGTH`` steps."""
 
     observation_space = spaces.Box(0, 255, (1, 36, 36), np.uint8)
     action_space = spaces.Discrete(3)
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+    def reset(self, *, seed=None, options=None):
         """Begin."""
         super().reset(seed=seed)
         self.left = LENGTH
         return self._frame(), {}
 
-    def step(self, action: Any) -> Any:
+    def step(self, action):
         """Show another frame."""
         self.left -= 1
         return self._frame(), float(action), False, self.left == 0, {}
 
-    def _frame(self) -> Any:
+    def _frame(self):
         return self.np_random.integers(0, 256, self.observation_space.shape, np.uint8)
 
 
-def images(seed: int = 0) -> ActorCriticPolicy:
+def images(seed=0):
     """Return the default policy of the frames, with values of the size of 1."""
     generator = torch.Generator().manual_seed(seed)
     made = make_policy(Flicker.observation_space, Flicker.action_space, generator=generator)
@@ -302,26 +293,25 @@ def images(seed: int = 0) -> ActorCriticPolicy:
 class Plain:
     """The same policy without ``act_with_value``."""
 
-    def __init__(self, policy: ActorCriticPolicy) -> None:
+    def __init__(self, policy):
         self.get_action_and_logprob, self.get_value = (
             policy.get_action_and_logprob,
             policy.get_value,
         )
 
 
-def test_observations_are_encoded_once() -> None:
+def test_observations_are_encoded_once():
     """T*N frames as they are acted on, then the N next ones and the true final ones."""
     policy, rows = images(), []
     policy.encoder.register_forward_hook(lambda _, given, out: rows.append(len(given[0])))
     unroll = RolloutCollector(Flicker, N_ENVS).unroll(policy, N_STEPS)
     assert sum(rows) == (N_STEPS + 1) * N_ENVS + unroll.truncated.sum()
-    assert unroll.values is not None
     assert unroll.values.shape == (N_STEPS + 1, N_ENVS)
 
 
-def test_rollouts_are_those_of_values_at_the_end() -> None:
+def test_rollouts_are_those_of_values_at_the_end():
     """The same actions and rewards; values and advantages but for rounding."""
-    policies: list[Any] = [images(), Plain(images())]
+    policies = [images(), Plain(images())]
     kept, computed = (RolloutCollector(Flicker, N_ENVS).collect(p, N_STEPS) for p in policies)
     assert torch.equal(kept.actions, computed.actions)
     assert torch.equal(kept.log_probs, computed.log_probs)
@@ -333,12 +323,12 @@ def test_rollouts_are_those_of_values_at_the_end() -> None:
 class Halved(ActorCriticPolicy):
     """Inherits ``act_with_value``, and says otherwise what a value is."""
 
-    def get_value(self, obs: Any) -> Tensor:
+    def get_value(self, obs):
         """Return half of it."""
         return super().get_value(obs) / 2
 
 
-def test_what_a_subclass_overrides_is_asked() -> None:
+def test_what_a_subclass_overrides_is_asked():
     """``act_with_value`` of the base class knows nothing of it."""
     plain, halved = images(), images()
     halved.__class__ = Halved
@@ -348,22 +338,22 @@ def test_what_a_subclass_overrides_is_asked() -> None:
     torch.testing.assert_close(collected[1].values, collected[0].values / 2)
 
 
-def test_masks_are_passed_on() -> None:
+def test_masks_are_passed_on():
     """Nothing masked is done; a policy whose method takes no masks is reported."""
     policy, obs = images(), torch.zeros(64, 1, 36, 36, dtype=torch.uint8)
     masks = torch.tensor([True, False, True]).repeat(64, 1)
     actions, _ = ValueActor(policy).act(obs, masks)
     assert set(actions.tolist()) == {0, 2}
-    policy.act_with_value = lambda obs: None  # type: ignore[method-assign,misc,assignment]
+    policy.act_with_value = lambda obs: None
     with pytest.raises(SpaceError, match="no argument 'action_masks'"):
         ValueActor(policy).act(obs, masks)
 
 
-def test_wrong_shapes_are_reported_before_training() -> None:
+def test_wrong_shapes_are_reported_before_training():
     """As those of the other methods are."""
     policy = images()
     acted = policy.act_with_value
-    policy.act_with_value = lambda obs: (*acted(obs)[:2], torch.zeros(1))  # type: ignore[method-assign,misc,assignment]
+    policy.act_with_value = lambda obs: (*acted(obs)[:2], torch.zeros(1))
     with pytest.raises(ConfigError, match=r"policy\.act_with_value"):
         try_actor(policy, Flicker.observation_space, Flicker.action_space, torch.device("cpu"))
 
@@ -374,17 +364,17 @@ class Paying(gymnasium.Env):
     observation_space = spaces.Box(-1, 1, (2,), np.float32)
     action_space = spaces.Discrete(2)
 
-    def __init__(self, bound: float = np.inf) -> None:
+    def __init__(self, bound=np.inf):
         self._bound = bound
         self._step = 0
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+    def reset(self, *, seed=None, options=None):
         """Begin with the first reward."""
         super().reset(seed=seed)
         self._step = 0
         return np.zeros(2, np.float32), {}
 
-    def step(self, action: Any) -> Any:
+    def step(self, action):
         """Pay the next reward."""
         reward = (0.5, 7.0, -9.0)[self._step]
         self._step += 1
@@ -393,7 +383,7 @@ class Paying(gymnasium.Env):
 
 
 @pytest.mark.parametrize("bound", [1.0, 2.5])
-def test_advantages_are_of_clipped_rewards(bound) -> None:
+def test_advantages_are_of_clipped_rewards(bound):
     """They equal those of an env that pays clipped rewards; batches and returns are the env's."""
     batches, collectors = [], []
     for env, clip in ((Paying, bound), (lambda: Paying(bound), None)):
@@ -409,7 +399,7 @@ def test_advantages_are_of_clipped_rewards(bound) -> None:
     assert collectors[0].statistics.mean_return == -1.5
 
 
-def test_stored_rewards_are_clipped() -> None:
+def test_stored_rewards_are_clipped():
     """A replay buffer gets clipped rewards, the statistics the env's."""
     envs, buffer = RunningEnvs.make(Paying, 1, 0), ReplayBuffer(9, 2, 1, act_dtype="int64")
     collector = ReplayCollector(envs, buffer, clip_rewards=1.0)

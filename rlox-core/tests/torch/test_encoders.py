@@ -1,11 +1,7 @@
 """Tests of :mod:`rlox.nn.encoders`."""
 
-from __future__ import annotations
-
 import math
-from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -21,12 +17,12 @@ from rlox.nn import (
 from rlox.spaces.rows import ObservationRows, map_leaves
 
 
-def image(*shape: int, dtype: Any = np.uint8) -> spaces.Box:
+def image(*shape, dtype=np.uint8):
     """Return a space of images."""
     return spaces.Box(0, 255, shape, dtype)
 
 
-def batch(space: gymnasium.Space[Any], size: int = 3) -> Any:
+def batch(space, size=3):
     """Return random observations as tensors."""
     space.seed(0)
     rows = ObservationRows(space)
@@ -34,7 +30,7 @@ def batch(space: gymnasium.Space[Any], size: int = 3) -> Any:
     return map_leaves(lambda *leaves: torch.from_numpy(np.concatenate(leaves)), *samples)
 
 
-def test_vectors_of_any_shape_are_their_numbers() -> None:
+def test_vectors_of_any_shape_are_their_numbers():
     """Bytes are divided by the space's upper bound."""
     space = spaces.Box(-1, 1, (2, 3))
     obs = batch(space)
@@ -45,7 +41,7 @@ def test_vectors_of_any_shape_are_their_numbers() -> None:
     assert make_encoder(spaces.Box(0, 1, ())).output_size == 1
 
 
-def test_whole_numbers_are_one_hot() -> None:
+def test_whole_numbers_are_one_hot():
     """Counted from the space's start."""
     one = make_encoder(spaces.Discrete(3, start=-1))
     assert one(torch.tensor([-1, 1])).tolist() == [[1, 0, 0], [0, 0, 1]]
@@ -58,7 +54,7 @@ def test_whole_numbers_are_one_hot() -> None:
 @pytest.mark.parametrize(
     ("shape", "channels"), [((84, 84, 3), 3), ((4, 84, 84), 4), ((84, 84), 1), ((40, 60, 1), 1)]
 )
-def test_large_images_get_the_nature_network(shape: tuple[int, ...], channels: int) -> None:
+def test_large_images_get_the_nature_network(shape, channels):
     """Wherever the channels are."""
     encoder = make_encoder(image(*shape))
     assert isinstance(encoder, ConvolutionalEncoder)
@@ -68,13 +64,13 @@ def test_large_images_get_the_nature_network(shape: tuple[int, ...], channels: i
 
 
 @pytest.mark.parametrize("shape", [(10, 10, 4), (4, 10, 10), (35, 35, 3), (3, 3, 3), (3, 3)])
-def test_small_images_get_the_minatar_network(shape: tuple[int, ...]) -> None:
+def test_small_images_get_the_minatar_network(shape):
     """Down to the size of one filter."""
     encoder = make_encoder(image(*shape))
     assert encoder(batch(image(*shape))).shape == (3, 128)
 
 
-def test_channels_first_and_last_are_the_same_image() -> None:
+def test_channels_first_and_last_are_the_same_image():
     """The same pixels give the same features."""
     last = make_encoder(image(12, 12, 3), generator=torch.Generator().manual_seed(0))
     first = make_encoder(image(3, 12, 12), generator=torch.Generator().manual_seed(0))
@@ -82,7 +78,7 @@ def test_channels_first_and_last_are_the_same_image() -> None:
     assert torch.equal(last(obs), first(obs.permute(0, 3, 1, 2)))
 
 
-def test_bytes_are_scaled_to_one() -> None:
+def test_bytes_are_scaled_to_one():
     """An image of bytes gives what its floats divided by 255 give."""
     made = [
         make_encoder(space, kind="cnn", generator=torch.Generator().manual_seed(0))
@@ -92,7 +88,7 @@ def test_bytes_are_scaled_to_one() -> None:
     torch.testing.assert_close(made[0](obs), made[1](obs / 255.0))
 
 
-def test_half_precision_changes_features_by_its_rounding_alone() -> None:
+def test_half_precision_changes_features_by_its_rounding_alone():
     """Features, parameters and gradients stay float32; other networks refuse the option."""
     encoder = make_encoder(image(4, 84, 84), generator=torch.Generator().manual_seed(0))
     obs = batch(image(4, 84, 84))
@@ -103,14 +99,14 @@ def test_half_precision_changes_features_by_its_rounding_alone() -> None:
     assert not torch.equal(features, exact)
     torch.testing.assert_close(features, exact, atol=0.03, rtol=0.03)
     features.sum().backward()
-    assert all(each.grad.dtype == torch.float32 for each in encoder.parameters())  # type: ignore[union-attr]
+    assert all(each.grad.dtype == torch.float32 for each in encoder.parameters())
     set_compute_dtype(encoder, "float32")
     assert torch.equal(encoder(obs), exact)
     with pytest.raises(ConfigError, match="compute_dtype='bfloat16' is of convolutions"):
         set_compute_dtype(make_encoder(spaces.Box(-1, 1, (3,))), "bfloat16")
 
 
-def test_convolutions_are_orthogonal() -> None:
+def test_convolutions_are_orthogonal():
     """Gain √2, biases 0, nothing drawn from torch's global generator."""
     state = torch.get_rng_state()
     encoder = make_encoder(image(36, 36, 3), generator=torch.Generator().manual_seed(0))
@@ -122,7 +118,7 @@ def test_convolutions_are_orthogonal() -> None:
     assert not encoder.convolutions[0].bias.any()
 
 
-def test_nested_spaces_have_an_encoder_for_each_leaf() -> None:
+def test_nested_spaces_have_an_encoder_for_each_leaf():
     """Features stand side by side in the leaves' order."""
     space = spaces.Dict(
         {
@@ -135,11 +131,11 @@ def test_nested_spaces_have_an_encoder_for_each_leaf() -> None:
     features = encoder(obs)
     assert features.shape == (3, encoder.output_size) == (3, 128 + 3 + 2)
     assert torch.equal(features[:, 131:], obs["state.1"])
-    kinds = [type(leaf) for leaf in encoder.encoders]  # type: ignore[union-attr]
+    kinds = [type(leaf) for leaf in encoder.encoders]
     assert kinds == [ConvolutionalEncoder, OneHotEncoder, VectorEncoder]
 
 
-def test_kind_overrules_the_table() -> None:
+def test_kind_overrules_the_table():
     """Images may be flattened, and boxes of floats be images."""
     assert isinstance(make_encoder(image(12, 12, 3), kind="mlp"), VectorEncoder)
     assert isinstance(make_encoder(spaces.Box(0, 1, (12, 12)), kind="cnn"), ConvolutionalEncoder)

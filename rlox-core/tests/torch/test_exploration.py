@@ -1,7 +1,5 @@
 """Exploration: how often, how far, and how it goes on."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from rlox.replay.exploration import EpsilonGreedy, GaussianNoise, OrnsteinUhlenbeckNoise
@@ -9,12 +7,12 @@ from rlox.replay.exploration import EpsilonGreedy, GaussianNoise, OrnsteinUhlenb
 NO_STARTS = np.zeros(4, np.bool_)
 
 
-def rng(seed: int = 0) -> np.random.Generator:
+def rng(seed=0):
     """Return a random stream."""
     return np.random.default_rng(seed)
 
 
-def test_epsilon_greedy_explores_with_the_probability_of_the_step() -> None:
+def test_epsilon_greedy_explores_with_the_probability_of_the_step():
     """Of many greedy actions 0, a share ε (1 - 1/A) is replaced by another."""
     explore = EpsilonGreedy(lambda step: 0.3 if step == 7 else 0.0, 3, rng()).explore
     greedy, starts = np.zeros(100_000, np.int64), np.zeros(100_000, np.bool_)
@@ -24,7 +22,7 @@ def test_epsilon_greedy_explores_with_the_probability_of_the_step() -> None:
     assert (taken != 0).mean() == pytest.approx(0.3 * 2 / 3, abs=0.005)
 
 
-def test_one_env_explores_as_arrays_of_one_would() -> None:
+def test_one_env_explores_as_arrays_of_one_would():
     """With the same draws, so that a training does not depend on how they are made."""
     explore, stream = EpsilonGreedy(lambda step: 0.5, 3, rng()).explore, rng()
     greedy = np.zeros(1, np.int64)
@@ -36,7 +34,7 @@ def test_one_env_explores_as_arrays_of_one_would() -> None:
         np.testing.assert_array_equal(taken, expected)
 
 
-def test_gaussian_noise_has_its_deviation() -> None:
+def test_gaussian_noise_has_its_deviation():
     """In every dimension it is σ."""
     explore = GaussianNoise(0.1, rng()).explore
     zeros = np.zeros((100_000, 2), np.float32)
@@ -45,7 +43,7 @@ def test_gaussian_noise_has_its_deviation() -> None:
     assert noisy.std(0) == pytest.approx([0.1, 0.1], rel=0.02)
 
 
-def test_ornstein_uhlenbeck_noise_follows_its_recursion() -> None:
+def test_ornstein_uhlenbeck_noise_follows_its_recursion():
     """X ← x - θ x dt + σ √dt N, per env, from 0 at the start of an episode."""
     noise, draws = OrnsteinUhlenbeckNoise(0.5, rng(3), theta=0.2, dt=0.25), rng(3)
     zeros, expected = np.zeros((4, 1), np.float32), np.zeros((4, 1), np.float32)
@@ -58,7 +56,7 @@ def test_ornstein_uhlenbeck_noise_follows_its_recursion() -> None:
         np.testing.assert_allclose(noise.explore(zeros, starts, step), expected, rtol=1e-5)
 
 
-def test_ornstein_uhlenbeck_noise_resumes_where_it_was() -> None:
+def test_ornstein_uhlenbeck_noise_resumes_where_it_was():
     """The saved noise goes on as the original, given the stream's state."""
     original, stream = OrnsteinUhlenbeckNoise(0.5, rng()), rng(1)
     zeros = np.zeros((4, 1), np.float32)
@@ -73,7 +71,7 @@ def test_ornstein_uhlenbeck_noise_resumes_where_it_was() -> None:
         )
 
 
-def test_ornstein_uhlenbeck_noise_follows_exploration_of_another_kind() -> None:
+def test_ornstein_uhlenbeck_noise_follows_exploration_of_another_kind():
     """What that saved has no noise to go on with, which starts at 0."""
     noise = OrnsteinUhlenbeckNoise(0.5, rng())
     noise.load_state_dict(GaussianNoise(0.1, rng()).state_dict())

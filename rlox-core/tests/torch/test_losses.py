@@ -1,16 +1,10 @@
 """Tests of :mod:`rlox.losses` against the paper's equations in NumPy, gradients included."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 from rlox.losses import PPOLoss, ppo_loss
 from rlox.networks.actor_critics import DiscretePolicy
-
-Arrays = dict[str, np.ndarray[Any, Any]]
 
 OPTIONS = [
     {"vf_clip_eps": None, "dual_clip": None},
@@ -21,7 +15,7 @@ OPTIONS = [
 COEFFICIENTS = {"clip_eps": 0.2, "vf_coef": 0.7, "ent_coef": 0.03}
 
 
-def example(size: int = 200, seed: int = 0) -> Arrays:
+def example(size=200, seed=0):
     """Return float64 inputs that reach every branch: ratios from e^-2 to e^2."""
     rng = np.random.default_rng(seed)
     old = rng.uniform(-3, -0.1, size)
@@ -37,9 +31,7 @@ def example(size: int = 200, seed: int = 0) -> Arrays:
     }
 
 
-def reference(
-    x: Arrays, vf_clip_eps: float | None, dual_clip: float | None
-) -> tuple[float, Arrays]:
+def reference(x, vf_clip_eps, dual_clip):
     """Compute the loss step by step from the paper, and its gradients in closed form."""
     eps, size = COEFFICIENTS["clip_eps"], len(x["returns"])
     loss = 0.0
@@ -68,7 +60,7 @@ def reference(
     return loss / size, gradients
 
 
-def tensors(x: Arrays) -> dict[str, torch.Tensor]:
+def tensors(x):
     """Return the inputs as tensors, those that are learnt with gradients."""
     learnt = ("log_probs", "values", "entropy")
     return {k: torch.tensor(v, requires_grad=k in learnt) for k, v in x.items()}
@@ -76,7 +68,7 @@ def tensors(x: Arrays) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("seed", range(3))
-def test_loss_and_gradients_equal_the_paper(options: dict[str, Any], seed: int) -> None:
+def test_loss_and_gradients_equal_the_paper(options, seed):
     """Value and gradients agree to float64 rounding."""
     x = example(seed=seed)
     inputs = tensors(x)
@@ -86,11 +78,10 @@ def test_loss_and_gradients_equal_the_paper(options: dict[str, Any], seed: int) 
     assert loss.item() == pytest.approx(expected, rel=1e-12)
     for name, gradient in gradients.items():
         grad = inputs[name].grad
-        assert grad is not None
         np.testing.assert_allclose(grad.numpy(), gradient, rtol=1e-10, atol=1e-15)
 
 
-def one(ratio: float, advantage: float, **options: Any) -> tuple[float, float]:
+def one(ratio, advantage, **options):
     """Return the policy loss of one step and its gradient with respect to log π."""
     log_prob = torch.tensor([np.log(ratio)], dtype=torch.float64, requires_grad=True)
     zero = torch.zeros(1, dtype=torch.float64)
@@ -99,7 +90,6 @@ def one(ratio: float, advantage: float, **options: Any) -> tuple[float, float]:
         clip_eps=0.2, vf_coef=0.0, ent_coef=0.0, **options,
     )  # fmt: skip
     loss.backward()
-    assert log_prob.grad is not None
     return loss.item(), log_prob.grad.item()
 
 
@@ -116,15 +106,13 @@ def one(ratio: float, advantage: float, **options: Any) -> tuple[float, float]:
         (5.0, 2.0, 3.0, -2.4, 0.0),  # good actions have no dual clip
     ],
 )
-def test_golden_cases(
-    ratio: float, advantage: float, dual_clip: float | None, loss: float, gradient: float
-) -> None:
+def test_golden_cases(ratio, advantage, dual_clip, loss, gradient):
     """Each branch of figure 1 of the paper, and the dual clip's, by hand."""
     got = one(ratio, advantage, dual_clip=dual_clip)
     assert got == (pytest.approx(loss), pytest.approx(gradient))
 
 
-def test_terms_are_watched_quantities_without_gradient() -> None:
+def test_terms_are_watched_quantities_without_gradient():
     """KL, clip fraction and the parts of the loss are what their names say."""
     x = example()
     loss, terms = ppo_loss(**tensors(x), **COEFFICIENTS)
@@ -138,14 +126,14 @@ def test_terms_are_watched_quantities_without_gradient() -> None:
     assert not any(term.requires_grad for term in vars(terms).values())
 
 
-def test_class_is_the_function_of_a_policy() -> None:
+def test_class_is_the_function_of_a_policy():
     """``PPOLoss`` evaluates the policy and calls the function."""
     policy = DiscretePolicy(3, 4, 8, generator=torch.Generator().manual_seed(0))
     rng = np.random.default_rng(0)
     obs = torch.tensor(rng.normal(size=(16, 3)), dtype=torch.float32)
     actions, old_log_probs = policy.get_action_and_logprob(obs)
     advantages, returns, old_values = torch.tensor(rng.normal(size=(3, 16)), dtype=torch.float32)
-    options: dict[str, Any] = {"vf_clip_eps": 0.2, "dual_clip": 2.0}
+    options = {"vf_clip_eps": 0.2, "dual_clip": 2.0}
     loss, terms = PPOLoss(0.1, 0.4, 0.02, **options)(
         policy, obs, actions, old_log_probs.detach(), advantages, returns, old_values
     )
@@ -159,18 +147,18 @@ def test_class_is_the_function_of_a_policy() -> None:
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-def test_closed_form_gradient_passes_gradcheck(options: dict[str, Any]) -> None:
+def test_closed_form_gradient_passes_gradcheck(options):
     """Finite differences agree, also when the loss is scaled before the backward pass."""
     arrays = {name: torch.from_numpy(values[:40]) for name, values in example().items()}
     learned = [arrays.pop(name).requires_grad_() for name in ("log_probs", "entropy", "values")]
 
-    def scaled_loss(*inputs: torch.Tensor) -> torch.Tensor:
+    def scaled_loss(*inputs):
         return 3 * ppo_loss(*inputs, **arrays, **COEFFICIENTS, **options)[0]
 
     assert torch.autograd.gradcheck(scaled_loss, learned)
 
 
-def test_value_clip_lets_every_gradient_within_its_range_through() -> None:
+def test_value_clip_lets_every_gradient_within_its_range_through():
     """Rounding of old + (V - old) does not pass for a clip, which would zero the gradient."""
     x = {name: torch.tensor(array, dtype=torch.float32) for name, array in example(5000).items()}
     x["old_values"] = 7.3 * x["values"]

@@ -1,19 +1,15 @@
 """Envs in processes that die or stall: clear errors, restarts, and rollouts without them."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from rlox.batches.rollout import Unroll
 from rlox.envs.processes import ProcessVecEnv
 from rlox.errors import EnvError, WorkerError, WorkerLostError
 from rlox.networks.actor_critics import make_policy
@@ -27,17 +23,17 @@ class Counting(gymnasium.Env):
     observation_space = spaces.Dict({"count": spaces.Box(0, 1e6, (1,), np.float32)})
     action_space = spaces.Tuple((spaces.Discrete(2), spaces.Box(-1, 1, (2,), np.float32)))
 
-    def __init__(self, flag: str = "", behaviour: str = "") -> None:
+    def __init__(self, flag="", behaviour=""):
         self.flag, self.behaviour = Path(flag or "/nonexistent"), behaviour
         self.count = 0
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+    def reset(self, *, seed=None, options=None):
         """Begin at 0."""
         super().reset(seed=seed)
         self.count = 0
         return self._obs(), {}
 
-    def step(self, action: Any) -> Any:
+    def step(self, action):
         """Count, or do what it is there for; what ends the process, once."""
         self.count += 1
         if self.count == 4 and self.flag.exists():
@@ -50,16 +46,16 @@ class Counting(gymnasium.Env):
             raise ZeroDivisionError("the wheel came off")
         return self._obs(), 1.0, False, self.count == 10, {}
 
-    def _obs(self) -> Any:
+    def _obs(self):
         return {"count": np.array([self.count], np.float32)}
 
 
-def actions(n_envs: int) -> Any:
+def actions(n_envs):
     """Return a batch of actions."""
     return (np.zeros(n_envs, np.int64), np.zeros((n_envs, 2), np.float32))
 
 
-def test_nested_spaces_go_through_processes() -> None:
+def test_nested_spaces_go_through_processes():
     """Observations by leaf, actions nested, final observations where an episode ended."""
     env = ProcessVecEnv(Counting, 2)
     assert env.observation_space == Counting.observation_space
@@ -73,7 +69,7 @@ def test_nested_spaces_go_through_processes() -> None:
     env.close()
 
 
-def test_an_error_in_an_env_is_raised_with_its_traceback(tmp_path: Path) -> None:
+def test_an_error_in_an_env_is_raised_with_its_traceback(tmp_path):
     """It is the envs' fault, so nothing begins again; the next answers are of the next call."""
     flag = tmp_path / "flag"
     env = ProcessVecEnv(Counting, 2, env_kwargs={"flag": str(flag)}, max_restarts=3)
@@ -94,7 +90,7 @@ def test_an_error_in_an_env_is_raised_with_its_traceback(tmp_path: Path) -> None
     ("behaviour", "reason"),
     [("die", r"has died \(exit status 7\)"), ("stall", "has not answered in")],
 )
-def test_a_lost_env_is_an_error_that_names_it(tmp_path: Path, behaviour: str, reason: str) -> None:
+def test_a_lost_env_is_an_error_that_names_it(tmp_path, behaviour, reason):
     """Within its deadline, and without waiting for ever, as gymnasium's processes may."""
     flag = tmp_path / "flag"
     kwargs = {"flag": str(flag), "behaviour": behaviour}
@@ -110,7 +106,7 @@ def test_a_lost_env_is_an_error_that_names_it(tmp_path: Path, behaviour: str, re
     env.close()
 
 
-def test_a_lost_env_begins_a_new_episode(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_lost_env_begins_a_new_episode(caplog):
     """Its row is marked lost, and holds nothing of an outcome."""
     env = ProcessVecEnv(Counting, 2, max_restarts=1)
     env.reset_all(0)
@@ -132,7 +128,7 @@ def test_a_lost_env_begins_a_new_episode(caplog: pytest.LogCaptureFixture) -> No
     env.close()
 
 
-def test_a_callable_that_cannot_be_sent_says_so() -> None:
+def test_a_callable_that_cannot_be_sent_says_so():
     """With the remedy."""
     lock = threading.Lock()
     with pytest.raises(EnvError, match=r"cannot be sent to a process.*vectorization='sync'"):
@@ -143,18 +139,18 @@ class Flaky:
     """A vector env of three that counts, and loses env 1 in chosen steps."""
 
     n_envs = 3
-    observation_space: Any = spaces.Box(-1e6, 1e6, (1,), np.float32)
-    action_space: Any = spaces.Discrete(2)
+    observation_space = spaces.Box(-1e6, 1e6, (1,), np.float32)
+    action_space = spaces.Discrete(2)
 
-    def __init__(self, *lost_in: int, which: Any = (1,)) -> None:
+    def __init__(self, *lost_in, which=(1,)):
         self.lost_in, self.which, self.steps = lost_in, list(which), 0
         self.counts = np.zeros(3)
 
-    def reset_all(self, seed: Any = None) -> Any:
+    def reset_all(self, seed=None):
         """Begin at 0."""
         return self._obs()
 
-    def step_all(self, actions: Any) -> Any:
+    def step_all(self, actions):
         """Count; episodes of env i end after 4 + i steps."""
         self.steps += 1
         before = self.counts.copy()
@@ -174,10 +170,10 @@ class Flaky:
         }
         return {**step, "lost": lost} if lost.any() else step
 
-    def _obs(self) -> Any:
+    def _obs(self):
         return self.counts[:, None].astype(np.float32)
 
-    def close(self) -> None:
+    def close(self):
         """Do nothing."""
 
 
@@ -187,16 +183,16 @@ class Numbered(gymnasium.Env):
     observation_space = spaces.Box(-1, 5, (1,), np.float32)
     action_space = spaces.Discrete(2)
 
-    def __init__(self, fails: bool) -> None:
+    def __init__(self, fails):
         self.fails, self.total, self.count = fails, 0, 0
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+    def reset(self, *, seed=None, options=None):
         """Begin at 0."""
         super().reset(seed=seed)
         self.count = 0
         return np.zeros(1, np.float32), {}
 
-    def step(self, action: Any) -> Any:
+    def step(self, action):
         """Count."""
         self.total += 1
         if self.fails and self.total == 8:
@@ -212,17 +208,15 @@ LEARNERS = pytest.mark.parametrize(
 
 
 @LEARNERS
-def test_a_step_that_fails_begins_new_episodes(
-    recurrent: str, preprocessing: dict[str, Any]
-) -> None:
+def test_a_step_that_fails_begins_new_episodes(recurrent, preprocessing):
     """Env 0 had moved on: nothing of the cut episodes is remembered."""
     fails = iter((False, True))
     collector = RolloutCollector(lambda: Numbered(next(fails)), 2, **preprocessing)
-    policy: Any = make_policy(
+    policy = make_policy(
         collector.observation_space,
         collector.env.action_space,
         hidden=4,
-        recurrent=recurrent,  # type: ignore[arg-type]
+        recurrent=recurrent,
         memory_size=4,
     )
     with pytest.raises(KeyboardInterrupt):
@@ -233,8 +227,6 @@ def test_a_step_that_fails_begins_new_episodes(
     if "frame_stack" in preprocessing:
         assert seen[..., 0].T.tolist() == [[0, 0, 1, 2]] * 2
     if recurrent != "none":
-        assert unroll.episode_starts is not None
-        assert unroll.initial_state is not None
         assert unroll.episode_starts.T.tolist() == [[True, False, False]] * 2
         assert not unroll.initial_state.any()
     if collector.reward_scaler is not None:
@@ -244,45 +236,41 @@ def test_a_step_that_fails_begins_new_episodes(
     assert set(collector.statistics.state_dict()["lengths"]) == {5}
 
 
-def unroll_of(env: Flaky, n_steps: int, **options: Any) -> tuple[Unroll, RolloutCollector]:
+def unroll_of(env, n_steps, **options):
     """Return an unroll of a default policy, and its collector."""
     recurrent = options.pop("recurrent", "none")
     collector = RolloutCollector(env, **options)
-    policy: Any = make_policy(
+    policy = make_policy(
         collector.observation_space, env.action_space, hidden=4, recurrent=recurrent, memory_size=4
     )
     return collector.unroll(policy, n_steps), collector
 
 
 @LEARNERS
-def test_a_lost_env_leaves_the_unroll(recurrent: str, preprocessing: dict[str, Any]) -> None:
+def test_a_lost_env_leaves_the_unroll(recurrent, preprocessing):
     """What is left is a rectangle of the others, with their own final observations."""
     unroll, collector = unroll_of(Flaky(3), 8, recurrent=recurrent, **preprocessing)
-    assert unroll.envs is not None
     assert unroll.envs.tolist() == [0, 2]
     assert unroll.rewards.shape == (8, 2)
     assert unroll.rewards.all()
     assert tuple(unroll.obs.shape[:2]) == (9, 2)
     assert unroll.truncated.T.nonzero()[1].tolist() == [3, 7, 5]
-    assert unroll.final_obs is not None
     assert unroll.final_obs.flatten(1)[:, -1].tolist() == [4, 6, 4]
     if recurrent != "none":
-        assert unroll.initial_state is not None
         assert len(unroll.initial_state) == 2
-        assert unroll.values is not None
         assert tuple(unroll.values.shape) == (9, 2)
     # env 1 was lost after 2 steps and then made a whole episode of 5
     lengths = collector.statistics.state_dict()["lengths"]
     assert sorted(lengths.tolist()) == [4, 4, 5, 6]
 
 
-def test_a_rollout_of_lost_envs_alone_is_an_error() -> None:
+def test_a_rollout_of_lost_envs_alone_is_an_error():
     """There is nothing to learn from."""
     with pytest.raises(EnvError, match="all envs were lost in one rollout"):
         unroll_of(Flaky(2, which=(0, 1, 2)), 4)
 
 
-def test_reward_scaling_does_not_count_a_lost_step() -> None:
+def test_reward_scaling_does_not_count_a_lost_step():
     """The moments are those of the others."""
     one, other = RewardScaler(3, 0.9), RewardScaler(2, 0.9)
     none = np.zeros(3, bool)

@@ -1,9 +1,5 @@
 """Tests of :mod:`rlox.offline.base`, with an algorithm that is written as the documents have it."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from rlox.callbacks import Callback
@@ -17,7 +13,7 @@ N = 40
 """Transitions."""
 
 
-def recorded() -> OfflineDatasetBuffer:
+def recorded():
     """Return a dataset of episodes of 10 steps, with rewards of 1."""
     rng = np.random.default_rng(0)
     obs = rng.normal(size=(N, 3)).astype(np.float32)
@@ -29,12 +25,12 @@ def recorded() -> OfflineDatasetBuffer:
 class RewardMean(OfflineAlgorithm):
     """Learns the mean reward, and does no more than it must."""
 
-    def __init__(self, dataset: Any, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, dataset, *args, **kwargs):
         super().__init__(dataset, *args, **kwargs)
-        self.sizes: list[int] = []
+        self.sizes = []
         self.mean = 0.0
 
-    def _update(self, batch: Any) -> dict[str, Any]:
+    def _update(self, batch):
         self.sizes.append(len(batch.rewards))
         error = batch.rewards.mean() - self.mean
         self.mean += 0.1 * float(error)
@@ -44,16 +40,16 @@ class RewardMean(OfflineAlgorithm):
 class Seen(Callback, LoggerCallback):
     """Keeps what a callback and a logger receive."""
 
-    def __init__(self) -> None:
-        self.steps: list[int] = []
-        self.rows: list[tuple[int, dict[str, float]]] = []
+    def __init__(self):
+        self.steps = []
+        self.rows = []
 
-    def on_step(self, **kwargs: Any) -> bool:
+    def on_step(self, **kwargs):
         """Keep the step."""
         self.steps.append(kwargs["step"])
         return True
 
-    def on_train_step(self, step: int, metrics: Any) -> None:
+    def on_train_step(self, step, metrics):
         """Keep the row."""
         self.rows.append((step, dict(metrics)))
 
@@ -61,11 +57,11 @@ class Seen(Callback, LoggerCallback):
 class Silent(OfflineAlgorithm):
     """Reports nothing."""
 
-    def _update(self, batch: Any) -> dict[str, Any]:
+    def _update(self, batch):
         return {}
 
 
-def test_an_update_may_report_nothing() -> None:
+def test_an_update_may_report_nothing():
     """What is left are the metrics of the loop."""
     seen = Seen()
     metrics = Silent(recorded(), 8, [seen]).train(n_gradient_steps=3)
@@ -73,7 +69,7 @@ def test_an_update_may_report_nothing() -> None:
     assert list(metrics) == ["gradient_steps_per_second"]
 
 
-def test_the_published_arguments_and_an_update_suffice() -> None:
+def test_the_published_arguments_and_an_update_suffice():
     """Dataset, batch size, callbacks and logger, in this order; the update may return floats."""
     seen = Seen()
     algorithm = RewardMean(recorded(), 8, [seen], seen)
@@ -86,7 +82,7 @@ def test_the_published_arguments_and_an_update_suffice() -> None:
     assert metrics["error"] == pytest.approx(2.71 / 3, rel=1e-6)
 
 
-def test_steps_have_two_names() -> None:
+def test_steps_have_two_names():
     """That of other algorithms is taken too, but not both."""
     algorithm = RewardMean(recorded(), 8)
     algorithm.train(total_timesteps=2)
@@ -95,7 +91,7 @@ def test_steps_have_two_names() -> None:
         algorithm.train(1, n_gradient_steps=2)
 
 
-def test_batch_size_and_config_contradict_each_other() -> None:
+def test_batch_size_and_config_contradict_each_other():
     """The config has a batch size."""
     message = r"^batch_size is given as 8, and in config as 256; leave one out$"
     with pytest.raises(ConfigError, match=message):

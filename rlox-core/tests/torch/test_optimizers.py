@@ -1,17 +1,14 @@
 """Tests of :mod:`rlox.nn.optimizers` against those of ``torch.optim``."""
 
-from __future__ import annotations
-
 import copy
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from rlox.errors import CheckpointError
 from rlox.nn import AdaptiveClip, FlatOptimizer, ModuleOptimizer, make_optimizer
-from torch import Tensor, nn
+from torch import nn
 
 ADAM = partial(torch.optim.Adam, eps=1e-5)
 # torch 2.4 has no class that looks at whole tensors, but one that goes tensor by tensor
@@ -19,25 +16,25 @@ BY_TENSOR = partial(getattr(torch.optim, "Adafactor", torch.optim.ASGD))
 KINDS = (FlatOptimizer, ModuleOptimizer)
 
 
-def network(seed: int = 0) -> nn.Sequential:
+def network(seed=0):
     """Return a small seeded network."""
     torch.manual_seed(seed)
     return nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2))
 
 
-def loss_of(module: nn.Module, step: int, scale: float = 1.0) -> torch.Tensor:
+def loss_of(module, step, scale=1.0):
     """Return a loss that differs from step to step."""
     obs = torch.randn(16, 3, generator=torch.Generator().manual_seed(step))
     return scale * (module(obs) - obs[:, :2].sin()).square().mean()
 
 
-def flat(module: nn.Module) -> Tensor:
+def flat(module):
     """Return a copy of all parameters in one row."""
     return torch.cat([p.detach().flatten() for p in module.parameters()])
 
 
 @pytest.mark.parametrize("options", [{}, {"max_grad_norm": 0.1}, {"clip": AdaptiveClip(0.01)}])
-def test_both_kinds_take_the_same_steps(options: dict[str, Any]) -> None:
+def test_both_kinds_take_the_same_steps(options):
     """With and without a bound, up to rounding."""
     modules = network(), network()
     flat_one, by_tensor = (k(m, ADAM, **options) for k, m in zip(KINDS, modules, strict=True))
@@ -48,7 +45,7 @@ def test_both_kinds_take_the_same_steps(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_gradients_add_up_until_they_are_applied(kind: Any) -> None:
+def test_gradients_add_up_until_they_are_applied(kind):
     """Halves of a batch give the step of the whole, and nothing of it stays."""
     modules = network(), network()
     whole, halves = kind(modules[0], ADAM), kind(modules[1], ADAM)
@@ -61,7 +58,7 @@ def test_gradients_add_up_until_they_are_applied(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_scheduler_of_torch_decides_if_no_rate_is_given(kind: Any) -> None:
+def test_a_scheduler_of_torch_decides_if_no_rate_is_given(kind):
     """It writes ``param_groups``."""
     module = network()
     optimizer = kind(module, partial(torch.optim.SGD, lr=0.5))
@@ -78,7 +75,7 @@ def test_a_scheduler_of_torch_decides_if_no_rate_is_given(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_scaled_loss_takes_the_same_step(kind: Any) -> None:
+def test_a_scaled_loss_takes_the_same_step(kind):
     """Gradients are unscaled before they are clipped; overflow leaves the step out."""
     modules = network(), network()
     plain, scaled = (kind(m, ADAM, max_grad_norm=0.5) for m in modules)
@@ -95,7 +92,7 @@ def test_a_scaled_loss_takes_the_same_step(kind: Any) -> None:
     assert torch.equal(flat(modules[1]), before)
 
 
-def test_classes_that_look_at_tensors_go_tensor_by_tensor() -> None:
+def test_classes_that_look_at_tensors_go_tensor_by_tensor():
     """So do parameters of several dtypes."""
     assert isinstance(make_optimizer(network(), ADAM), FlatOptimizer)
     assert isinstance(make_optimizer(network(), BY_TENSOR), ModuleOptimizer)
@@ -104,7 +101,7 @@ def test_classes_that_look_at_tensors_go_tensor_by_tensor() -> None:
 
 
 @pytest.mark.parametrize("make", [ADAM, BY_TENSOR])
-def test_any_class_goes_on_where_it_was_saved(make: partial[Any]) -> None:
+def test_any_class_goes_on_where_it_was_saved(make):
     """To the bit, through plain values and arrays."""
     module = network()
     optimizer = ModuleOptimizer(module, make)
@@ -122,7 +119,7 @@ def test_any_class_goes_on_where_it_was_saved(make: partial[Any]) -> None:
     assert torch.equal(flat(module), flat(twin))
 
 
-def test_a_state_of_other_parameters_is_refused() -> None:
+def test_a_state_of_other_parameters_is_refused():
     """The text has their numbers."""
     optimizer = ModuleOptimizer(network(), ADAM)
     with pytest.raises(CheckpointError, match="parameters 7, but there are 4"):
@@ -130,13 +127,13 @@ def test_a_state_of_other_parameters_is_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_two_bounds_are_refused(kind: Any) -> None:
+def test_two_bounds_are_refused(kind):
     """Neither would be the bound."""
     with pytest.raises(ValueError, match=r"max_grad_norm=1\.0 and clip= both bound the gradient"):
         kind(network(), ADAM, max_grad_norm=1.0, clip=AdaptiveClip())
 
 
-def test_adaptive_clipping_equals_its_formula() -> None:
+def test_adaptive_clipping_equals_its_formula():
     """Each parameter's gradient is at most the share of its norm, and short ones stay."""
     parameter, short = nn.Parameter(torch.tensor([3.0, 4.0])), nn.Parameter(torch.ones(1))
     parameter.grad, short.grad = torch.tensor([6.0, 8.0]), torch.full((1,), 0.01)
@@ -148,21 +145,11 @@ def test_adaptive_clipping_equals_its_formula() -> None:
     torch.testing.assert_close(zero.grad, torch.full((1,), 1e-4))
 
 
-def test_parameters_that_are_not_finite_are_seen() -> None:
-    """Wherever they are."""
-    module = network()
-    optimizer = ModuleOptimizer(module, ADAM)
-    assert optimizer.is_finite()
-    with torch.no_grad():
-        module[2].bias.fill_(float("nan"))
-    assert not optimizer.is_finite()
-
-
-def test_gradients_of_a_replay_are_copied() -> None:
+def test_gradients_of_a_replay_are_copied():
     """What a later part of the loss is added to does not lie where the first was computed."""
     module = nn.Linear(3, 1)
     optimizer = ModuleOptimizer(module, partial(torch.optim.SGD, lr=0.1))
-    computed: list[Tensor] = []
+    computed = []
     for p in module.parameters():
         p.register_post_accumulate_grad_hook(lambda p: computed.append(p.grad))
     optimizer.backward(module(torch.ones(4, 3)).mean(), copies=True)
@@ -175,7 +162,7 @@ def test_gradients_of_a_replay_are_copied() -> None:
     assert module.weight.grad is None
 
 
-def flat_adam(module: nn.Module, max_grad_norm: float = 0.5) -> FlatOptimizer:
+def flat_adam(module, max_grad_norm=0.5):
     """Return the optimiser under test."""
     make = partial(torch.optim.Adam, eps=1e-5, fused=True)
     return FlatOptimizer(module, make, max_grad_norm=max_grad_norm)
@@ -189,7 +176,7 @@ def flat_adam(module: nn.Module, max_grad_norm: float = 0.5) -> FlatOptimizer:
         (partial(torch.optim.RMSprop, lr=7e-4, alpha=0.99, eps=1e-5), 0.5),
     ],
 )
-def test_equals_torch_with_clipping(make: partial[Any], max_grad_norm: float) -> None:
+def test_equals_torch_with_clipping(make, max_grad_norm):
     """100 steps with a changing learning rate end in the same parameters."""
     module = network()
     twin = copy.deepcopy(module)
@@ -207,7 +194,7 @@ def test_equals_torch_with_clipping(make: partial[Any], max_grad_norm: float) ->
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
 
 
-def test_views_stay_valid() -> None:
+def test_views_stay_valid():
     """A step moves the module's own parameters, and loading a state moves the flat ones."""
     module = network()
     ours = flat_adam(module)
@@ -220,7 +207,7 @@ def test_views_stay_valid() -> None:
     assert torch.equal(ours.gradients, gradient)
 
 
-def test_frozen_parameters_stay() -> None:
+def test_frozen_parameters_stay():
     """Parameters without a gradient are not in the flat tensor."""
     module = network()
     module[0].requires_grad_(False)
@@ -232,7 +219,7 @@ def test_frozen_parameters_stay() -> None:
 
 
 @pytest.mark.parametrize("steps", [0, 5])
-def test_state_round_trip_is_exact(steps: int) -> None:
+def test_state_round_trip_is_exact(steps):
     """A restored optimiser takes the same steps, bit for bit."""
     module = network()
     ours = flat_adam(module)
@@ -254,7 +241,7 @@ def test_state_round_trip_is_exact(steps: int) -> None:
     assert torch.equal(ours.parameters, restored.parameters)
 
 
-def test_state_is_a_copy() -> None:
+def test_state_is_a_copy():
     """Further steps do not change a saved state, nor does loading tie the two."""
     module = network()
     ours = flat_adam(module)
@@ -267,7 +254,7 @@ def test_state_is_a_copy() -> None:
 
 
 @pytest.mark.parametrize("reset", [None, torch.zeros(8, 3)], ids=["none", "other"])
-def test_replaced_gradient_is_detected(reset: Any) -> None:
+def test_replaced_gradient_is_detected(reset):
     """A gradient that is not a view any more would be lost silently."""
     module = network()
     ours = flat_adam(module)
@@ -276,37 +263,26 @@ def test_replaced_gradient_is_detected(reset: Any) -> None:
         ours.step(loss_of(module, 0), 1e-2)
 
 
-def replace_data(module: Any) -> None:
+def replace_data(module):
     """Give a parameter other data, as ``nn.Module.half`` does."""
     module[0].weight.data = module[0].weight.data.clone()
 
 
-def replace_all_data(module: Any) -> None:
-    """Give all parameters the data of one vector."""
-    values = nn.utils.parameters_to_vector(module.parameters()).detach().clone()
-    nn.utils.vector_to_parameters(values, module.parameters())
-
-
-def replace_parameter(module: Any) -> None:
+def replace_parameter(module):
     """Put another parameter into a layer."""
     module[2].bias = nn.Parameter(module[2].bias.detach().clone())
 
 
-def replace_layer(module: Any) -> None:
-    """Put another layer into the module."""
-    module[2] = nn.Linear(8, 2)
-
-
-def add_layer(module: Any) -> None:
+def add_layer(module):
     """Put another layer behind the others."""
     module.append(nn.Linear(2, 2))
 
 
 @pytest.mark.parametrize(
     "replace",
-    [replace_data, replace_all_data, replace_parameter, replace_layer, add_layer, flat_adam],
+    [replace_data, replace_parameter, add_layer, flat_adam],
 )
-def test_replaced_parameters_are_detected(replace: Any) -> None:
+def test_replaced_parameters_are_detected(replace):
     """Steps would not reach parameters that are not views any more."""
     module = network()
     ours = flat_adam(module)
@@ -317,7 +293,7 @@ def test_replaced_parameters_are_detected(replace: Any) -> None:
         ours.require_views()
 
 
-def test_values_written_in_place_are_learnt_from() -> None:
+def test_values_written_in_place_are_learnt_from():
     """Loading, copying and freezing leave the views what they are."""
     module = network()
     ours = flat_adam(module)
@@ -332,10 +308,11 @@ def test_values_written_in_place_are_learnt_from() -> None:
     ("value", "finite"),
     [(1.0, True), (3e38, True), (float("nan"), False), (-float("inf"), False)],
 )
-def test_finite_parameters_are_reported(value: float, finite: bool) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_finite_parameters_are_reported(kind, value, finite):
     """Their sum may overflow where each of them is a number."""
     module = network()
-    ours = flat_adam(module)
+    ours = kind(module, ADAM)
     module[2].bias.data.fill_(value)
     assert ours.is_finite() is finite
 
@@ -348,7 +325,7 @@ def test_finite_parameters_are_reported(value: float, finite: bool) -> None:
          "must share one dtype and device, .*float32.*float64"),
     ],
 )  # fmt: skip
-def test_unequal_or_no_parameters_are_refused(module: nn.Module, message: str) -> None:
+def test_unequal_or_no_parameters_are_refused(module, message):
     """One flat tensor has one dtype and one device."""
     with pytest.raises(ValueError, match=message):
         flat_adam(module)
@@ -362,7 +339,7 @@ def test_unequal_or_no_parameters_are_refused(module: nn.Module, message: str) -
         ({"extra": np.zeros(1)}, "must hold .'exp_avg', 'exp_avg_sq', 'step'., got"),
     ],
 )
-def test_wrong_state_is_a_checkpoint_error(change: dict[str, Any], message: str) -> None:
+def test_wrong_state_is_a_checkpoint_error(change, message):
     """Moments of another network are refused."""
     module = network()
     ours = flat_adam(module)
@@ -382,7 +359,7 @@ def test_wrong_state_is_a_checkpoint_error(change: dict[str, Any], message: str)
     ],
     ids=["adam", "amsgrad", "rmsprop", "momentum", "adagrad"],
 )
-def test_state_before_the_first_step_is_what_the_optimiser_keeps(make: partial[Any]) -> None:
+def test_state_before_the_first_step_is_what_the_optimiser_keeps(make):
     """A learner that steps by itself finds the names, shapes and dtypes that torch would make."""
     stepped, module = network().double(), network().double()
     theirs = FlatOptimizer(stepped, make)
@@ -395,7 +372,7 @@ def test_state_before_the_first_step_is_what_the_optimiser_keeps(make: partial[A
         assert not value.any()
 
 
-def test_steps_taken_elsewhere_are_gone_on_from() -> None:
+def test_steps_taken_elsewhere_are_gone_on_from():
     """Torch's optimiser, made late, finds what a learner of its own left in the state."""
     module = network()
     twin = copy.deepcopy(module)
@@ -411,7 +388,7 @@ def test_steps_taken_elsewhere_are_gone_on_from() -> None:
     assert torch.equal(ours.state()["exp_avg_sq"], theirs.state()["exp_avg_sq"])
 
 
-def test_loading_a_state_changes_the_next_step_of_torch() -> None:
+def test_loading_a_state_changes_the_next_step_of_torch():
     """An optimiser that has stepped goes on from the state loaded, an empty one included."""
     module = network()
     ours, start = flat_adam(module), copy.deepcopy(module.state_dict())
@@ -430,7 +407,7 @@ def test_loading_a_state_changes_the_next_step_of_torch() -> None:
     [torch.optim.Adam, lambda p: torch.optim.Adam(p, fused=True), partial(dict)],
     ids=["class", "function", "other class"],
 )
-def test_other_makers_are_refused(make: Any) -> None:
+def test_other_makers_are_refused(make):
     """The class and its options are to be known before the optimiser is made."""
     with pytest.raises(TypeError, match=r"must be a functools\.partial of an optimiser's class"):
         FlatOptimizer(network(), make)

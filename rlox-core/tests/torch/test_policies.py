@@ -1,9 +1,6 @@
 """Tests of :mod:`rlox.networks.actor_critics` against ``torch.distributions``."""
 
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,12 +18,12 @@ from rlox.protocols import OnPolicyActor
 from torch import distributions, nn
 
 
-def generator(seed: int = 0) -> torch.Generator:
+def generator(seed=0):
     """Return a seeded generator."""
     return torch.Generator().manual_seed(seed)
 
 
-def discrete(scale: float = 1.0) -> DiscretePolicy:
+def discrete(scale=1.0):
     """Return a policy of 3 observations and 5 actions, its logits scaled."""
     policy = DiscretePolicy(3, 5, 16, generator=generator())
     with torch.no_grad():
@@ -34,7 +31,7 @@ def discrete(scale: float = 1.0) -> DiscretePolicy:
     return policy
 
 
-def continuous() -> ContinuousPolicy:
+def continuous():
     """Return a policy of 3 observations and 2 actions of unequal spread."""
     policy = ContinuousPolicy(3, 2, 16, generator=generator())
     with torch.no_grad():
@@ -46,7 +43,7 @@ OBS = torch.randn(64, 3, generator=generator(1))
 
 
 @pytest.mark.parametrize("scale", [0.0, 1.0, 50.0])
-def test_discrete_equals_categorical(scale: float) -> None:
+def test_discrete_equals_categorical(scale):
     """Log-probabilities and entropies are those of torch's Categorical."""
     policy = discrete(scale)
     expected = distributions.Categorical(logits=policy.actor(OBS))
@@ -57,7 +54,7 @@ def test_discrete_equals_categorical(scale: float) -> None:
         torch.testing.assert_close(entropy, expected.entropy(), atol=1e-5, rtol=1e-5)
 
 
-def test_continuous_equals_normal() -> None:
+def test_continuous_equals_normal():
     """Log-probabilities and entropies are those of torch's independent Normals."""
     policy = continuous()
     expected = distributions.Independent(
@@ -70,7 +67,7 @@ def test_continuous_equals_normal() -> None:
 
 
 @pytest.mark.parametrize("policy", [discrete(), continuous()], ids=["discrete", "continuous"])
-def test_initial_ratio_is_one(policy: Any) -> None:
+def test_initial_ratio_is_one(policy):
     """What sampling reports is what the learner computes for the same actions."""
     actions, sampled = policy.get_action_and_logprob(OBS)
     computed, _ = policy.get_logprob_and_entropy(OBS, actions)
@@ -78,7 +75,7 @@ def test_initial_ratio_is_one(policy: Any) -> None:
 
 
 @torch.no_grad()
-def test_continuous_samples_have_the_distribution() -> None:
+def test_continuous_samples_have_the_distribution():
     """Mean and spread of 20 000 draws lie within 4 standard errors."""
     policy = continuous()
     actions, _ = policy.get_action_and_logprob(OBS[:1].expand(20_000, 3))
@@ -90,7 +87,7 @@ def test_continuous_samples_have_the_distribution() -> None:
     assert abs(float(torch.corrcoef(actions.T)[0, 1])) < 4 / math.sqrt(20_000)
 
 
-def test_deterministic_action_is_the_mode() -> None:
+def test_deterministic_action_is_the_mode():
     """The most probable action, or the mean."""
     policy = discrete()
     log_probs = torch.stack(
@@ -101,7 +98,7 @@ def test_deterministic_action_is_the_mode() -> None:
     assert torch.equal(gaussian.deterministic(OBS), gaussian.actor(OBS))
 
 
-def test_weights_are_orthogonal_with_the_papers_gains() -> None:
+def test_weights_are_orthogonal_with_the_papers_gains():
     """√2 in hidden layers, 0.01 in the policy's head, 1 in the value's; biases 0."""
     policy = DiscretePolicy(32, 4, 32, generator=generator())
     for net, gain in ((policy.actor, 0.01), (policy.critic, 1.0)):
@@ -112,7 +109,7 @@ def test_weights_are_orthogonal_with_the_papers_gains() -> None:
             assert not layer.bias.any()
 
 
-def test_generator_fixes_weights_and_samples() -> None:
+def test_generator_fixes_weights_and_samples():
     """Same generator, same policy and actions."""
     draws = []
     for seed in (3, 3, 4):
@@ -132,9 +129,7 @@ def test_generator_fixes_weights_and_samples() -> None:
         (spaces.Dict({"a": spaces.Discrete(2)}), spaces.Tuple([spaces.Discrete(2)]), 3),
     ],
 )
-def test_other_spaces_get_an_encoder_and_a_head(
-    observation_space: Any, action_space: Any, layers: int
-) -> None:
+def test_other_spaces_get_an_encoder_and_a_head(observation_space, action_space, layers):
     """Two hidden layers follow the features, but for those of an image alone."""
     policy = make_policy(observation_space, action_space, hidden=8)
     assert isinstance(policy, ActorCriticPolicy)
@@ -149,13 +144,13 @@ def test_other_spaces_get_an_encoder_and_a_head(
         (spaces.Box(0, 1, (3,)), spaces.Sequence(spaces.Discrete(2))),
     ],
 )
-def test_spaces_without_arrays_are_refused(observation_space: Any, action_space: Any) -> None:
+def test_spaces_without_arrays_are_refused(observation_space, action_space):
     """The error says which would do."""
     with pytest.raises(SpaceError, match=r"must be .*Discrete, MultiDiscrete"):
         make_policy(observation_space, action_space, hidden=8)
 
 
-def test_judging_in_one_pass_is_judging_in_two() -> None:
+def test_judging_in_one_pass_is_judging_in_two():
     """``evaluate_actions`` returns what the other methods return."""
     policy = ActorCriticPolicy(VectorEncoder(spaces.Box(0, 1, (3,))), spaces.MultiBinary(2))
     actions, _ = policy.get_action_and_logprob(OBS)
@@ -164,7 +159,7 @@ def test_judging_in_one_pass_is_judging_in_two() -> None:
     assert all(torch.equal(one, other) for one, other in zip(together, apart, strict=True))
 
 
-def test_policies_take_masks() -> None:
+def test_policies_take_masks():
     """A masked action is neither drawn nor the mode."""
     policy = discrete(50.0)
     masks = torch.zeros(64, 5, dtype=torch.bool)

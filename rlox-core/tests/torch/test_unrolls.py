@@ -1,18 +1,15 @@
 """Tests of unrolls and minibatches: what they hold, and the batches that are made from them."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from dataclasses import replace
-from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 import torch
 from rlox import kernels
-from rlox.batches.rollout import RolloutBatch, Unroll, add_values, estimate_advantages
+from rlox.batches.rollout import RolloutBatch, add_values, estimate_advantages
 from rlox.envs.make import make_vec_env
 from rlox.envs.running import RunningEnvs
 from rlox.errors import EnvError
@@ -22,25 +19,25 @@ from rlox.rollouts.collector import RolloutCollector
 T, N = 40, 3
 
 
-def envs() -> Any:
+def envs():
     """Return CartPole whose episodes are cut after 15 steps."""
     return gymnasium.make("CartPole-v1", max_episode_steps=15)
 
 
-def unrolled(policy: Any) -> tuple[RolloutCollector, Unroll]:
+def unrolled(policy):
     """Return a collector and its first unroll."""
     collector = RolloutCollector(envs, n_envs=N, seed=3)
     return collector, collector.unroll(policy, T)
 
 
 @pytest.fixture
-def policy() -> DiscretePolicy:
+def policy():
     """Return a policy with seeded weights and draws."""
     generator = torch.Generator().manual_seed(0)
     return DiscretePolicy(4, 2, generator=generator)
 
 
-def test_an_unroll_is_time_major_with_one_observation_more(policy: DiscretePolicy) -> None:
+def test_an_unroll_is_time_major_with_one_observation_more(policy):
     """The last observation is to act on next; after an end comes the next episode's first."""
     collector, unroll = unrolled(policy)
     assert (unroll.n_steps, unroll.n_envs) == (T, N)
@@ -59,7 +56,7 @@ def test_an_unroll_is_time_major_with_one_observation_more(policy: DiscretePolic
     assert (unroll.weights_version, unroll.actor, unroll.sequence) == (0, 0, 0)
 
 
-def test_collecting_is_unrolling_and_estimating(policy: DiscretePolicy) -> None:
+def test_collecting_is_unrolling_and_estimating(policy):
     """The batch has the unroll's rows in order, and the advantages of its values."""
     collector = RolloutCollector(envs, n_envs=N, seed=3, gamma=0.9, gae_lambda=0.8)
     policy.generator = torch.Generator().manual_seed(7)
@@ -83,7 +80,7 @@ def test_collecting_is_unrolling_and_estimating(policy: DiscretePolicy) -> None:
     np.testing.assert_allclose(batch.advantages, advantages.ravel(), rtol=1e-4, atol=1e-4)
 
 
-def test_known_values_are_taken_as_they_are(policy: DiscretePolicy) -> None:
+def test_known_values_are_taken_as_they_are(policy):
     """A faster actor hands them over; the policy is not asked."""
     _, unroll = unrolled(policy)
     known = add_values(unroll, lambda obs: torch.full((len(obs),), 2.0))
@@ -93,7 +90,7 @@ def test_known_values_are_taken_as_they_are(policy: DiscretePolicy) -> None:
     np.testing.assert_array_equal(known.final_values, 2.0 * unroll.truncated)
 
 
-def test_scaled_rewards_are_for_advantages_alone(policy: DiscretePolicy) -> None:
+def test_scaled_rewards_are_for_advantages_alone(policy):
     """The batch keeps the env's rewards."""
     _, unroll = unrolled(policy)
     scaled = replace(unroll, scaled_rewards=unroll.rewards / 10)
@@ -102,24 +99,21 @@ def test_scaled_rewards_are_for_advantages_alone(policy: DiscretePolicy) -> None
     assert not torch.equal(plain.advantages, other.advantages)
 
 
-def test_a_policy_with_a_memory_brings_its_values() -> None:
+def test_a_policy_with_a_memory_brings_its_values():
     """They are made as it acts, with what replays the memory."""
-    space: Any = make_vec_env(envs)
+    space = make_vec_env(envs)
     spaces = space.observation_space, space.action_space
     _, unroll = unrolled(make_policy(*spaces, recurrent="lstm"))
-    assert unroll.values is not None
     assert unroll.values.shape == (T + 1, N)
-    assert unroll.episode_starts is not None
     assert unroll.episode_starts.shape == (T, N)
     assert unroll.episode_starts[0].all()
-    assert unroll.initial_state is not None
     assert not unroll.initial_state.any()
 
 
-def test_a_collector_takes_running_envs(policy: DiscretePolicy) -> None:
+def test_a_collector_takes_running_envs(policy):
     """It goes on where they stand, and does not close them."""
     closed = []
-    vec_env: Any = make_vec_env(envs, n_envs=N)
+    vec_env = make_vec_env(envs, n_envs=N)
     vec_env.close = lambda: closed.append(True)
     running = RunningEnvs(vec_env, seed=3, owned=True)
     collector = RolloutCollector(running)
@@ -138,7 +132,7 @@ def test_a_collector_takes_running_envs(policy: DiscretePolicy) -> None:
 SIZE = 12
 
 
-def batch() -> RolloutBatch:
+def batch():
     """Return a batch whose every field says the row."""
     row = torch.arange(SIZE)
     return RolloutBatch(
@@ -158,7 +152,7 @@ def batch() -> RolloutBatch:
 
 @pytest.mark.parametrize("shuffle", [True, False])
 @pytest.mark.parametrize("batch_size", [1, 4, 5, 12])
-def test_every_row_comes_exactly_once(batch_size: int, shuffle: bool) -> None:
+def test_every_row_comes_exactly_once(batch_size, shuffle):
     """Minibatches part the rollout; the last has the remainder."""
     parts = list(batch().sample_minibatches(batch_size, shuffle))
     assert [len(p.obs) for p in parts[:-1]] == [batch_size] * (len(parts) - 1)
@@ -167,7 +161,7 @@ def test_every_row_comes_exactly_once(batch_size: int, shuffle: bool) -> None:
     assert shuffle or rows.tolist() == list(range(SIZE))
 
 
-def test_fields_of_a_row_stay_together() -> None:
+def test_fields_of_a_row_stay_together():
     """The order is the same for every field."""
     for part in batch().sample_minibatches(5):
         row = part.actions
@@ -178,7 +172,7 @@ def test_fields_of_a_row_stay_together() -> None:
             torch.testing.assert_close(getattr(part, name), row + offset)
 
 
-def test_generator_fixes_the_order() -> None:
+def test_generator_fixes_the_order():
     """Same generator, same order; each pass draws another."""
     orders = []
     for _ in range(2):
@@ -191,14 +185,14 @@ def test_generator_fixes_the_order() -> None:
 
 
 @pytest.mark.parametrize("batch_size", [0, -1, SIZE + 1])
-def test_wrong_batch_size_is_refused(batch_size: int) -> None:
+def test_wrong_batch_size_is_refused(batch_size):
     """A minibatch has at least one row and at most all."""
     with pytest.raises(ValueError, match=rf"^batch_size must lie in \[1, 12\], got {batch_size}$"):
         list(batch().sample_minibatches(batch_size))
 
 
 @pytest.mark.filterwarnings("error")
-def test_one_row_has_no_explained_variance() -> None:
+def test_one_row_has_no_explained_variance():
     """It is NaN, without torch's warning about degrees of freedom."""
     one = torch.ones(1)
     single = dataclasses.replace(batch(), returns=one, values=one)
