@@ -4,11 +4,8 @@
 two envs of it instead.
 """
 
-from __future__ import annotations
-
 import secrets
 import sys
-from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -26,19 +23,19 @@ class Counting:
     """Observes (process, env, steps of the episode, last action) and their sum, many times over."""
 
     n_envs = N_ENVS
-    observation_space: Any = spaces.Box(-np.inf, np.inf, (5 + PADDING,), np.float64)
-    action_space: Any = spaces.Box(-(2**31), 2**31, (), np.int64)
+    observation_space = spaces.Box(-np.inf, np.inf, (5 + PADDING,), np.float64)
+    action_space = spaces.Box(-(2**31), 2**31, (), np.int64)
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._process = float(secrets.randbits(40))
         self._count = np.zeros(N_ENVS)
 
-    def reset_all(self, seed: Any = None) -> Any:
+    def reset_all(self, seed=None):
         """Begin at 0."""
         self._count[:] = 0
         return self._obs(np.zeros(N_ENVS))
 
-    def step_all(self, actions: Any) -> Any:
+    def step_all(self, actions):
         """Count a step of every env, and end after some."""
         self._count += 1
         final = self._obs(actions)
@@ -48,19 +45,19 @@ class Counting:
         return {"obs": obs, "rewards": actions.astype(float), "terminated": ended,
                 "truncated": np.zeros(N_ENVS, bool), "final_obs": final}  # fmt: skip
 
-    def _obs(self, actions: Any) -> Any:
+    def _obs(self, actions):
         columns = (np.full(N_ENVS, self._process), np.arange(N_ENVS), self._count, actions)
         numbers = np.stack(columns, 1).astype(np.float64)
         sums = numbers.sum(1, keepdims=True)
         return np.concatenate([numbers, np.repeat(sums, 1 + PADDING, 1)], 1)
 
-    def close(self) -> None:
+    def close(self):
         """Do nothing."""
 
 
 if __name__ == "__main__":
     env_id = sys.argv[2] if len(sys.argv) > 2 else "Counting"
-    env: Any = make_vec_env(env_id, n_envs=N_ENVS) if len(sys.argv) > 2 else Counting()
+    env = make_vec_env(env_id, n_envs=N_ENVS) if len(sys.argv) > 2 else Counting()
     worker = EnvWorker(env, env_id, f"127.0.0.1:{sys.argv[1]}")
     worker.start()
     print(worker.port, flush=True)

@@ -1,11 +1,7 @@
 """Comparison of what two learner backends make of the same batch."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import gymnasium
 import numpy as np
@@ -20,15 +16,13 @@ TOLERANCE = 1e-5
 """How far numbers may differ after some steps, relative to the largest of them."""
 
 
-def relative_error(ours: Any, reference: Any) -> float:
+def relative_error(ours, reference):
     """Return the largest difference, relative to the largest of the references."""
     ours, reference = np.asarray(ours, np.float64), np.asarray(reference, np.float64)
     return float(np.abs(ours - reference).max() / max(np.abs(reference).max(), 1e-30))
 
 
-def random_rollout(
-    env: str, policy: Any, n_steps: int, n_envs: int, masked: bool = False
-) -> RolloutBatch:
+def random_rollout(env, policy, n_steps, n_envs, masked=False):
     """Return a rollout at random whose old policy lies some way from ``policy``.
 
     Episodes begin in it, if the policy has a memory.
@@ -71,13 +65,7 @@ def random_rollout(
     )
 
 
-Learnt = tuple[Any, dict[str, float]]
-"""An algorithm, and the means of its loss's terms."""
-
-
-def learn_both(
-    policy_of: Callable[..., Any], kind: Any, env: str, masked: bool = False, **options: Any
-) -> tuple[Learnt, Learnt]:
+def learn_both(policy_of, kind, env, masked=False, **options):
     """Return an algorithm with either backend, native first, after an update from one rollout.
 
     Args:
@@ -99,7 +87,7 @@ def learn_both(
     return learnt[0], learnt[1]
 
 
-def require_equal_updates(ours: Learnt, reference: Learnt) -> None:
+def require_equal_updates(ours, reference):
     """Require the same parameters, moments, gradient, terms, counters and stream of orders.
 
     Args:

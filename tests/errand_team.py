@@ -1,9 +1,5 @@
 """A small team of PettingZoo whose observations and actions are of any kind."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
@@ -16,7 +12,7 @@ TORQUES = spaces.Box(np.array([-2, 0], np.float32), np.array([2, 5], np.float32)
 BOTH = spaces.Dict({"choice": spaces.Discrete(3), "torques": TORQUES})
 
 
-class Errand(ParallelEnv[str, Any, Any]):  # type: ignore[misc]
+class Errand(ParallelEnv):
     """Two scouts and a tank see random things for eight steps; one joins late, one leaves early.
 
     Args:
@@ -27,7 +23,7 @@ class Errand(ParallelEnv[str, Any, Any]):  # type: ignore[misc]
 
     metadata = {"name": "errand"}  # noqa: RUF012  # as PettingZoo has it
 
-    def __init__(self, observed: Any = VECTOR, acted: Any = None, masks: bool = False) -> None:
+    def __init__(self, observed=VECTOR, acted=None, masks=False):
         self.possible_agents = ["scout_0", "tank", "scout_1"]
         choices = spaces.Discrete(4, start=2)
         scout = acted or spaces.Discrete(3)
@@ -37,16 +33,16 @@ class Errand(ParallelEnv[str, Any, Any]):  # type: ignore[misc]
         self._masks = masks
         self._rng = np.random.default_rng(0)
 
-    def observation_space(self, agent: str) -> Any:
+    def observation_space(self, agent):
         return self._seen[agent]
 
-    def action_space(self, agent: str) -> Any:
+    def action_space(self, agent):
         return self._done[agent]
 
-    def state(self) -> Any:
+    def state(self):
         return self._rng.uniform(-3, 3, 4).astype(np.float32)
 
-    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+    def reset(self, seed=None, options=None):
         if seed is not None:
             self._rng = np.random.default_rng(seed)
             for k, space in enumerate(self._seen.values()):
@@ -54,7 +50,7 @@ class Errand(ParallelEnv[str, Any, Any]):  # type: ignore[misc]
         self._t, self.agents = 0, ["scout_0", "tank"]
         return self._views(self.agents)
 
-    def step(self, actions: Any) -> Any:
+    def step(self, actions):
         self._t += 1
         before = list(self.agents)
         ended = {name: self._t == 8 or (name == "tank" and self._t == 6) for name in before}
@@ -64,9 +60,9 @@ class Errand(ParallelEnv[str, Any, Any]):  # type: ignore[misc]
         obs, infos = self._views({*before, *self.agents})
         return obs, dict.fromkeys(before, 1.0), ended, dict.fromkeys(before, False), infos
 
-    def _views(self, agents: Any) -> Any:
+    def _views(self, agents):
         obs = {name: self._seen[name].sample() for name in agents}
-        infos: dict[str, Any] = {name: {} for name in agents}
+        infos = {name: {} for name in agents}
         for name in agents:
             if self._masks:
                 mask = self._rng.random(self._done[name].n) < 0.5

@@ -1,17 +1,13 @@
 """Algorithms and spaces whose policies can be exported, for tests of what acts with the files."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import gymnasium
 import numpy as np
 import rlox
 import torch
 from gymnasium import spaces
-from rlox.algorithm import Algorithm
 from rlox.deployment.files import PLACEHOLDER, seal
 from safetensors.numpy import load, save
 from torch import nn
@@ -56,27 +52,25 @@ ALL_ACTIONS = spaces.Dict(
 class Env(gymnasium.Env):
     """Random observations of any space."""
 
-    def __init__(self, observation_space: spaces.Space, action_space: spaces.Space) -> None:
+    def __init__(self, observation_space, action_space):
         self.observation_space, self.action_space = observation_space, action_space
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
+    def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.observation_space.seed(seed)
         self.steps = 0
         return self.observation_space.sample(), {}
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+    def step(self, action):
         self.steps += 1
         return self.observation_space.sample(), 1.0, self.steps == 20, False, {}
 
 
-CASES: dict[str, tuple[str, spaces.Space, spaces.Space, dict[str, Any]]] = {
+CASES = {
     "ppo": ("ppo", VECTOR, CHOICES, {"normalize_observations": True, "frame_stack": 3}),
     "ppo-nested": ("ppo", NESTED, ALL_ACTIONS, {"normalize_observations": True, "frame_stack": 2}),
     "ppo-lstm": (
-        "ppo",
-        NESTED,
-        ALL_ACTIONS,
+        "ppo", NESTED, ALL_ACTIONS,
         {"recurrent": "lstm", "normalize_observations": True, "frame_stack": 2},
     ),
     "ppo-gru": ("ppo", VECTOR, TORQUES, {"recurrent": "gru"}),
@@ -89,9 +83,7 @@ CASES: dict[str, tuple[str, spaces.Space, spaces.Space, dict[str, Any]]] = {
     "ippo": ("ippo", spaces.MultiDiscrete([2, 3]), CHOICES, {}),
     "dqn": ("dqn", VECTOR, CHOICES, {}),
     "dqn-rainbow": (
-        "dqn",
-        VECTOR,
-        CHOICES,
+        "dqn", VECTOR, CHOICES,
         {"dueling": True, "noisy": True, "distributional": "c51", "v_min": -9.0, "v_max": 9.0},
     ),
     "dqn-quantiles": ("dqn", NESTED, CHOICES, {"dueling": True, "distributional": "qr-dqn"}),
@@ -102,10 +94,7 @@ CASES: dict[str, tuple[str, spaces.Space, spaces.Space, dict[str, Any]]] = {
     "dreamer_v3": ("dreamer_v3", VECTOR, CHOICES, {"normalize_observations": True}),
     "dreamer_v3-torques": ("dreamer_v3", VECTOR, TORQUES, {"blocks": 2}),
     "dreamer_v3-images": (
-        "dreamer_v3",
-        MODEL_SEES,
-        spaces.MultiDiscrete([3, 2]),
-        {"depth": 4, "units": 32},
+        "dreamer_v3", MODEL_SEES, spaces.MultiDiscrete([3, 2]), {"depth": 4, "units": 32},
     ),
     "dreamer_v3-switches": ("dreamer_v3", LARGE_IMAGE, spaces.MultiBinary(3), {"depth": 4}),
     "rl8_ppo": ("rl8_ppo", VECTOR, CHOICES, RL8),
@@ -115,10 +104,10 @@ CASES: dict[str, tuple[str, spaces.Space, spaces.Space, dict[str, Any]]] = {
     "rl8_recurrent_ppo": ("rl8_recurrent_ppo", VECTOR, TORQUES, RL8),
     "td3": ("td3", VECTOR, TORQUES, {}),
     "ddpg": ("ddpg", SMALL_IMAGE, spaces.Box(-2, 2, (2,), np.float64), {}),
-}
+}  # fmt: skip
 
 
-def make(name: str, observed: spaces.Space, acted: spaces.Space, **options: Any) -> Algorithm:
+def make(name, observed, acted, **options):
     """Return an algorithm whose weights are not those of a policy that prefers nothing."""
     torch.manual_seed(1)
     observed.seed(1)  # spaces are shared by all cases, whose order may differ
@@ -131,7 +120,7 @@ def make(name: str, observed: spaces.Space, acted: spaces.Space, **options: Any)
     return algorithm
 
 
-def stacked(samples: list[Any]) -> Any:
+def stacked(samples):
     """Return samples of a space as one batch, nested alike."""
     if isinstance(samples[0], Mapping):
         return {key: stacked([each[key] for each in samples]) for key in samples[0]}
@@ -140,13 +129,13 @@ def stacked(samples: list[Any]) -> Any:
     return np.stack(samples)
 
 
-def one_at_least(masks: np.ndarray) -> np.ndarray:
+def one_at_least(masks):
     """Return masks with a possible choice in every row."""
     masks[~masks.any(1), -1] = True
     return masks
 
 
-def require_same(ours: Any, theirs: Any, ties: int = 0) -> int:
+def require_same(ours, theirs, ties=0):
     """Require equal actions: exactly if they are discrete, to 1e-5 if not.
 
     Args:
@@ -177,7 +166,7 @@ def require_same(ours: Any, theirs: Any, ties: int = 0) -> int:
 DEEP = '{"layer": "chain", "layers": [' * 5000 + "]}" * 5000
 
 
-def changed(content: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:
+def changed(content, change):
     """Return a policy file with another header."""
     size = int.from_bytes(content[:8], "little")
     header = json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["rlox_policy"])

@@ -20,10 +20,8 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import rlox
@@ -42,7 +40,7 @@ from rlox_tools.analysis import read_run
 from rlox_tools.deployment.stable_baselines3 import from_stable_baselines3
 
 EDGES = (0, 1, -1, 2**31 - 1, 2**31, 2**32, 2**62, 2**63 - 1, -(2**63))
-VALUES: tuple[Any, ...] = (
+VALUES = (
     *EDGES, 1e308, -0.5, float("nan"), float("inf"), None, True, "", "x" * 1000, [], {}, [[[]]],
     {"$tensor": "none"}, {"$tensor": 3}, [0] * 1000, "../../etc/passwd", "os:system",
 )  # fmt: skip
@@ -71,11 +69,7 @@ class Count:
     slow: list[str] = field(default_factory=list)
 
 
-Load = Callable[[Path], bool]
-"""Loads a file and returns whether it is what was saved."""
-
-
-def damage(rng: random.Random, contents: bytes) -> bytes:
+def damage(rng, contents):
     """Return contents with bits flipped, bytes overwritten, moved, inserted or cut off."""
     changed = bytearray(contents)
     for _ in range(rng.choice((1, 1, 1, 2, 8))):
@@ -100,7 +94,7 @@ def damage(rng: random.Random, contents: bytes) -> bytes:
     return bytes(changed)
 
 
-def edit(rng: random.Random, tree: Any) -> Any:
+def edit(rng, tree):
     """Return a copy of a tree of JSON with one value replaced."""
     tree = json.loads(json.dumps(tree))
     node = tree
@@ -118,7 +112,7 @@ def edit(rng: random.Random, tree: Any) -> Any:
     return tree
 
 
-def attempt(count: Count, name: str, path: Path, load: Load) -> None:
+def attempt(count, name, path, load):
     """Load one file and count what became of it."""
     count.tried += 1
     begun = time.process_time()
@@ -137,7 +131,7 @@ def attempt(count: Count, name: str, path: Path, load: Load) -> None:
         count.slow.append(name)
 
 
-def checkpoints(folder: Path, n: int, seed: int) -> Count:
+def checkpoints(folder, n, seed):
     """Try half with damaged bytes, half with an edited manifest and its own digest."""
     honest, path, count = folder / "honest.rlox", folder / "tried.rlox", Count()
     with rlox.make("ppo", env="CartPole-v1", n_envs=2, n_steps=8, hidden=4, seed=0) as ppo:
@@ -150,12 +144,12 @@ def checkpoints(folder: Path, n: int, seed: int) -> Count:
         manifest = json.loads(file.metadata()["rlox"])
     same = checkpoint.read(honest)["config"]
 
-    def restored(path: Path) -> Any:
+    def restored(path):
         algorithm = rlox.algorithms.PPO.from_checkpoint(path)
         algorithm.close()
         return algorithm
 
-    def as_saved(path: Path) -> bool:
+    def as_saved(path):
         algorithm = restored(path)
         equal = checkpoint.read(path)["config"] == same
         return equal and bool((algorithm.predict(np.ones((3, 4), np.float32)) == acting).all())
@@ -173,7 +167,7 @@ def checkpoints(folder: Path, n: int, seed: int) -> Count:
     return count
 
 
-def policies(folder: Path, n: int, seed: int) -> Count:
+def policies(folder, n, seed):
     """Try damaged bytes; a policy that is loaded acts as the one that was exported."""
     honest, path, count = folder / "honest.rlox", folder / "tried.rlox", Count()
     observations = np.ones((3, 4), np.float32)
@@ -182,7 +176,7 @@ def policies(folder: Path, n: int, seed: int) -> Count:
     contents = honest.read_bytes()
     acting = rlox.load_policy(honest).predict(observations)
 
-    def as_saved(path: Path) -> bool:
+    def as_saved(path):
         return bool((rlox.load_policy(path).predict(observations) == acting).all())
 
     for i in range(n):
@@ -191,7 +185,7 @@ def policies(folder: Path, n: int, seed: int) -> Count:
     return count
 
 
-def datasets(folder: Path, n: int, seed: int, suffix: str) -> Count:
+def datasets(folder, n, seed, suffix):
     """Try damaged bytes; what is loaded must be what was saved."""
     draws, rows = np.random.default_rng(seed), 100
     columns = {
@@ -206,7 +200,7 @@ def datasets(folder: Path, n: int, seed: int, suffix: str) -> Count:
     save_dataset(dataset, honest)
     contents = honest.read_bytes()
 
-    def as_saved(path: Path) -> bool:
+    def as_saved(path):
         loaded = load_dataset(path)
         return loaded.metadata() == dataset.metadata() and all(
             np.array_equal(column, loaded.columns[name]) for name, column in dataset.columns.items()
@@ -218,10 +212,10 @@ def datasets(folder: Path, n: int, seed: int, suffix: str) -> Count:
     return count
 
 
-def configs(folder: Path, n: int, seed: int) -> Count:
+def configs(folder, n, seed):
     """Try damaged bytes, edited values and hostile YAML."""
     path, count = folder / "tried.yaml", Count()
-    config: Any = config_class("ppo")(seed=0)
+    config = config_class("ppo")(seed=0)
     text, values = config.to_yaml(), json.loads(json.dumps(config.to_dict()))
     for i in range(n):
         rng = random.Random(f"{seed} {i}")
@@ -237,7 +231,7 @@ def configs(folder: Path, n: int, seed: int) -> Count:
     return count
 
 
-def models(folder: Path, n: int, seed: int) -> Count:
+def models(folder, n, seed):
     """Try damaged bytes of a model of Stable-Baselines3, whose members have check sums."""
     import stable_baselines3
 
@@ -247,7 +241,7 @@ def models(folder: Path, n: int, seed: int) -> Count:
     contents = honest.read_bytes()
     acting = from_stable_baselines3(honest, "CartPole-v1").predict(observations)
 
-    def as_saved(path: Path) -> bool:
+    def as_saved(path):
         policy = from_stable_baselines3(path, "CartPole-v1")
         return bool((policy.predict(observations) == acting).all())
 
@@ -257,7 +251,7 @@ def models(folder: Path, n: int, seed: int) -> Count:
     return count
 
 
-def hurt(rng: random.Random, run: Path, victim: Path) -> None:
+def hurt(rng, run, victim):
     """Damage, edit or remove one file of a run folder, or put something else in its place."""
     file = rng.choice(sorted(path for path in run.rglob("*") if path.is_file()))
     kind = rng.randrange(6)
@@ -282,13 +276,13 @@ def hurt(rng: random.Random, run: Path, victim: Path) -> None:
         file.write_bytes(damage(rng, contents or b"?"))
 
 
-def run_folders(folder: Path, n: int, seed: int) -> Count:
+def run_folders(folder, n, seed):
     """Try to resume runs of which one file is not what it was; nothing outside is touched."""
     honest, path, victim = folder / "honest", folder / "tried", folder / "honest.txt"
     count, silence = Count(), io.StringIO()
     options = RunOptions("CartPole-v1", 64, run_dir=honest, eval_episodes=1, quiet=True,
                          checkpoint_freq="32")  # fmt: skip
-    config: Any = config_class("ppo")(n_envs=2, n_steps=8, batch_size=16, hidden=4, seed=0)
+    config = config_class("ppo")(n_envs=2, n_steps=8, batch_size=16, hidden=4, seed=0)
     train_in_folder("ppo", config, options, log=silence)
     record = json.loads((honest / "run.json").read_text(encoding="utf-8")) | {"status": "running"}
     (honest / "run.json").write_text(json.dumps(record), encoding="utf-8")
@@ -297,7 +291,7 @@ def run_folders(folder: Path, n: int, seed: int) -> Count:
     victim.write_text("untouched", encoding="utf-8")
     outside = sorted(folder.iterdir())
 
-    def resumed(path: Path) -> bool:
+    def resumed(path):
         try:
             with contextlib.redirect_stdout(silence), contextlib.redirect_stderr(silence):
                 read_run(path)
@@ -315,7 +309,7 @@ def run_folders(folder: Path, n: int, seed: int) -> Count:
     return count
 
 
-def every_kind(n: int, seed: int) -> dict[str, Count]:
+def every_kind(n, seed):
     """Try n of each kind, n datasets over all formats, and n / 4 configs and models."""
     suffixes = sorted(set(FORMATS) - {".hdf5", ".feather"})  # the same by another name
     with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
@@ -335,7 +329,7 @@ def every_kind(n: int, seed: int) -> dict[str, Count]:
     return counts
 
 
-def main() -> None:
+def main():
     """Print the table, and what took over a second; the exit status is 1 if there was a fault."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("n", type=int, nargs="?", default=200, help="files of a kind")

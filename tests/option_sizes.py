@@ -6,16 +6,12 @@ prints a line of JSON for each: algorithm, option, value, what came of it (the c
 "trained", or "ended" by a signal), the error's text, and seconds.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from typing import Any
 
 import rlox
 import torch
@@ -33,7 +29,7 @@ ASK_FOR_TIME = {"gradient_steps", "n_epochs", "num_sgd_iters", "steps_per_iterat
 """Options that only make an iteration longer; an interrupt ends them."""
 
 
-def options_of(name: str) -> list[str]:
+def options_of(name):
     """Return the options that are sizes, of the algorithm ``name``."""
     fields = config_class(name).model_fields.items()
     kinds = {option: str(info.annotation) for option, info in fields}
@@ -44,10 +40,10 @@ def options_of(name: str) -> list[str]:
     ]  # fmt: skip
 
 
-def attempt(name: str, option: str, value: int) -> list[Any]:
+def attempt(name, option, value):
     """Build and train with one option; return the outcome, its text and seconds."""
     small = ON_ENVS[name][1] if name in ON_ENVS else ON_DATA[name]
-    source: Any = {"dataset": dataset()} if name in ON_DATA else {"env": env_of(name)}
+    source = {"dataset": dataset()} if name in ON_DATA else {"env": env_of(name)}
     began, outcome = time.perf_counter(), ["trained", ""]
     try:
         with rlox.make(name, **source, seed=0, **{**small, option: value}) as algorithm:
@@ -57,7 +53,7 @@ def attempt(name: str, option: str, value: int) -> list[Any]:
     return [*outcome, time.perf_counter() - began]
 
 
-def attempts(name: str) -> Iterator[list[Any]]:
+def attempts(name):
     """Yield the outcome of each option and value, from children of limited address space."""
     torch.set_num_threads(1)
     build(name).close()  # imports what the children share

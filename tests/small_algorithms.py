@@ -1,10 +1,6 @@
 """Small algorithms of every family but language models, on envs and data of no meaning."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -20,7 +16,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Walk(gymnasium.Env[Any, Any]):
+class Walk(gymnasium.Env):
     """Random observations.
 
     Args:
@@ -31,45 +27,45 @@ class Walk(gymnasium.Env[Any, Any]):
 
     observation_space = spaces.Box(-1, 1, (3,))
 
-    def __init__(self, discrete: bool, length: int = 7, reward: float = 1.0) -> None:
+    def __init__(self, discrete, length=7, reward=1.0):
         self.action_space = spaces.Discrete(2) if discrete else spaces.Box(-1, 1, (1,))
         self.length, self.reward, self.n_steps = length, reward, 0
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+    def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.n_steps = 0
         return self.look(), {}
 
-    def step(self, action: Any) -> Any:
+    def step(self, action):
         self.n_steps += 1
         return self.look(), self.reward, self.n_steps == self.length, False, {}
 
-    def look(self) -> Any:
+    def look(self):
         return self.np_random.uniform(-1, 1, 3).astype(np.float32)
 
 
-class Pair(ParallelEnv[str, Any, Any]):
+class Pair(ParallelEnv):
     """Two walkers of one clock; see :class:`Walk`."""
 
-    metadata: ClassVar[dict[str, Any]] = {"name": "pair"}
-    possible_agents: ClassVar[list[str]] = ["left", "right"]
+    metadata = {"name": "pair"}  # noqa: RUF012  # as PettingZoo has it
+    possible_agents = ["left", "right"]  # noqa: RUF012
 
-    def __init__(self, walk: type[Walk] = Walk, **options: Any) -> None:
+    def __init__(self, walk=Walk, **options):
         self.walks = {agent: walk(True, **options) for agent in self.possible_agents}
         self.agents = list(self.possible_agents)
 
-    def observation_space(self, agent: str) -> Any:
+    def observation_space(self, agent):
         return self.walks[agent].observation_space
 
-    def action_space(self, agent: str) -> Any:
+    def action_space(self, agent):
         return self.walks[agent].action_space
 
-    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+    def reset(self, seed=None, options=None):
         self.agents = list(self.possible_agents)
         found = {agent: walk.reset(seed=seed) for agent, walk in self.walks.items()}
         return {a: f[0] for a, f in found.items()}, {a: f[1] for a, f in found.items()}
 
-    def step(self, actions: Any) -> Any:
+    def step(self, actions):
         found = {agent: walk.step(actions[agent]) for agent, walk in self.walks.items()}
         parts = [{agent: step[i] for agent, step in found.items()} for i in range(5)]
         if any(parts[2].values()):
@@ -77,7 +73,7 @@ class Pair(ParallelEnv[str, Any, Any]):
         return tuple(parts)
 
 
-def dataset(reward: float = 1.0) -> Dataset:
+def dataset(reward=1.0):
     """Return transitions at random."""
     rng, n = np.random.default_rng(0), 100
     columns = {
@@ -93,7 +89,7 @@ def dataset(reward: float = 1.0) -> Dataset:
 class Middle:
     """A policy of one action."""
 
-    def predict(self, obs: Any, deterministic: bool = True) -> Any:
+    def predict(self, obs, deterministic=True):
         return np.zeros((*np.shape(obs)[:-1], 1), np.float32)
 
 
@@ -106,7 +102,7 @@ TEAM = {**REPLAY, "n_envs": 2, "train_freq": 8, "gradient_steps": 1, "batch_size
 OFFLINE = {"hidden": 8, "batch_size": 8, "steps_per_iteration": 8}
 RL8 = {"n_envs": 4, "horizon": 8}
 
-ON_ENVS: dict[str, tuple[bool, dict[str, Any]]] = {
+ON_ENVS = {
     "ppo": (True, {**ROLLOUTS, "batch_size": 8, "n_epochs": 2}),
     "a2c": (True, ROLLOUTS),
     "impala": (True, ROLLOUTS),
@@ -134,7 +130,7 @@ ON_ENVS: dict[str, tuple[bool, dict[str, Any]]] = {
 }  # fmt: skip
 """Whether its actions are discrete, and its options."""
 
-ON_DATA: dict[str, dict[str, Any]] = {
+ON_DATA = {
     name: {**OFFLINE, **({"policy": Middle()} if name == "fqe" else {})}
     for name in ("bc", "td3_bc", "awac", "iql", "cql", "fqe")
 }
@@ -153,7 +149,7 @@ STEPS = 64
 """Env steps of a training, or gradient steps."""
 
 
-def build(name: str, **more: Any) -> Any:
+def build(name, **more):
     """Return a small algorithm; ``length`` and ``reward`` are those of :class:`Walk`."""
     walk = {key: more.pop(key) for key in ("length", "reward") if key in more}
     if name in ON_DATA:
@@ -163,7 +159,7 @@ def build(name: str, **more: Any) -> Any:
     return rlox.make(name, env=env_of(name, **walk), seed=0, **options, **more)
 
 
-def env_of(name: str, kind: type[Walk] = Walk, **walk: Any) -> Callable[[], Any]:
+def env_of(name, kind=Walk, **walk):
     """Return what makes an env for an algorithm."""
     if name in TEAMS:
         return partial(Pair, kind, **walk)

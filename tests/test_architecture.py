@@ -1,7 +1,5 @@
 """Rules of the whole repository: who imports whom, what stays light, versions."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import importlib.util
@@ -9,37 +7,24 @@ import pkgutil
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+import repository
 import rlox
 from rlox.registry.families import ALGORITHMS, ELSEWHERE
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 ROOT = Path(__file__).parents[1]
-
-FOLDERS = sorted(path for path in ROOT.glob("rlox-*") if (path / "pyproject.toml").is_file())
 
 sys.path.insert(0, str(ROOT / "docs" / "_ext"))
 
 from api_modules import FLOORS, PATHS  # noqa: E402  # the architecture page shows the same
 
-
-def package_of(folder: Path) -> tuple[str, Path]:
-    """Return the package of a distribution, and where its sources are."""
-    for sources in ("src", "python"):
-        for path in sorted((folder / sources).glob("rlox*")):
-            if (path / "__init__.py").is_file():
-                return path.name, path
-    raise LookupError(f"{folder} has no package")
-
-
-SOURCES = dict(package_of(folder) for folder in FOLDERS)
+SOURCES = {
+    package.name: package
+    for distribution in repository.distributions()
+    for package in repository.packages(distribution)
+}
 
 FAMILIES = sorted(
     set(SOURCES)
@@ -50,13 +35,13 @@ OPTIONAL = {"rlox_candle"}
 """Not in ``rlox-core[all]``, as it takes minutes to build; the session ``candle`` tests with it."""
 
 
-def module_name(package: str, path: Path) -> str:
+def module_name(package, path):
     """Return the dotted name of a file of a package."""
     parts = path.relative_to(SOURCES[package]).with_suffix("").parts
     return ".".join([package, *parts]).removesuffix(".__init__")
 
 
-def imported_modules(path: Path) -> Iterator[str]:
+def imported_modules(path):
     """Yield what a file imports anywhere in it, ``module.name`` for ``from module import name``."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -65,10 +50,10 @@ def imported_modules(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def import_graph(package: str) -> dict[str, set[str]]:
+def import_graph(package):
     """Return the modules that each module of a package imports, of the same package."""
     modules = {module_name(package, path): path for path in SOURCES[package].rglob("*.py")}
-    graph: dict[str, set[str]] = {}
+    graph = {}
     for name, path in modules.items():
         found = set()
         for imported in imported_modules(path):
@@ -78,7 +63,7 @@ def import_graph(package: str) -> dict[str, set[str]]:
     return graph
 
 
-def circle(graph: Mapping[str, set[str]]) -> list[str]:
+def circle(graph):
     """Return the modules between and on the circles of a graph; none if there is no circle."""
     rest = {name: set(found) for name, found in graph.items()}
     while True:
@@ -89,12 +74,12 @@ def circle(graph: Mapping[str, set[str]]) -> list[str]:
         rest = kept
 
 
-def room(module: str) -> str:
+def room(module):
     """Return the package or module directly below ``rlox`` that a module belongs to."""
     return module.split(".")[1] if "." in module else "rlox"
 
 
-def test_imports_point_from_families_to_core_only() -> None:
+def test_imports_point_from_families_to_core_only():
     """No family and no tool imports a family; core imports neither but in its facades."""
     facades = {
         "callbacks/__init__.py": "rlox_tools",
@@ -115,7 +100,7 @@ def test_imports_point_from_families_to_core_only() -> None:
     assert not wrong
 
 
-def test_core_imports_downwards_only() -> None:
+def test_core_imports_downwards_only():
     """A module imports from lower floors and its own package, for types and in functions too."""
     floor = {name: level for level, names in enumerate(FLOORS) for name in names}
     graph = import_graph("rlox")
@@ -135,12 +120,12 @@ def test_core_imports_downwards_only() -> None:
 
 
 @pytest.mark.parametrize("package", sorted(SOURCES))
-def test_no_modules_import_each_other_in_a_circle(package: str) -> None:
+def test_no_modules_import_each_other_in_a_circle(package):
     """Imports for types and in functions count."""
     assert circle(import_graph(package)) == []
 
 
-def test_native_works_without_core() -> None:
+def test_native_works_without_core():
     """The Rust classes import nothing of core; what rlox-native registers does."""
     code = "import sys, rlox_native; print('rlox' in sys.modules)"
     result = subprocess.run(
@@ -149,7 +134,7 @@ def test_native_works_without_core() -> None:
     assert result.stdout.strip() == "False"
 
 
-def light_modules() -> list[str]:
+def light_modules():
     """Return the modules that must not load torch."""
     core = ["algorithm", "cli", "evaluation", "registry", "testing", "training.checkpoint",
             "offline.config", "offline.dataset"]  # fmt: skip
@@ -163,7 +148,7 @@ def light_modules() -> list[str]:
     return ["rlox", *(f"rlox.{name}" for name in core), *families, "rlox_native"]
 
 
-def test_modules_import_without_torch() -> None:
+def test_modules_import_without_torch():
     """What the command line and the registry need loads neither torch nor an algorithm."""
     heavy = ("torch", "tensorboard", *(row.module for row in ALGORITHMS))
     code = (
@@ -182,7 +167,7 @@ def test_modules_import_without_torch() -> None:
     assert result.returncode == 0, result.stderr
 
 
-def test_importing_rlox_loads_no_third_party_package() -> None:
+def test_importing_rlox_loads_no_third_party_package():
     """``import rlox`` costs nothing but Python's own modules."""
     code = (
         "import sys; before = set(sys.modules); import rlox; "
@@ -195,7 +180,7 @@ def test_importing_rlox_loads_no_third_party_package() -> None:
     assert result.stdout.strip() == "[]"
 
 
-def test_every_module_imports() -> None:
+def test_every_module_imports():
     """No module hides an error that only its import would show."""
     for name in SOURCES:
         if name in OPTIONAL and importlib.util.find_spec(name) is None:
@@ -205,7 +190,7 @@ def test_every_module_imports() -> None:
             importlib.import_module(module.name)
 
 
-def test_the_table_of_algorithms_is_what_the_families_register() -> None:
+def test_the_table_of_algorithms_is_what_the_families_register():
     """Where a family is not installed, asking for one of its algorithms says how to install it."""
     plugins = {package: importlib.import_module(f"{package}.plugin") for package in FAMILIES}
     registered = {
@@ -221,7 +206,7 @@ def test_the_table_of_algorithms_is_what_the_families_register() -> None:
     assert registered == table
 
 
-def test_names_of_other_distributions_are_where_core_says() -> None:
+def test_names_of_other_distributions_are_where_core_says():
     """An error for one that is not installed names its extra."""
     for (hook, name), extra in ELSEWHERE.items():
         family = "simulators" if hook == "rlox_env_backends" else extra
@@ -229,7 +214,7 @@ def test_names_of_other_distributions_are_where_core_says() -> None:
         assert name in {spec.name for spec in getattr(plugin, hook)()}
 
 
-def test_the_facades_are_what_the_table_says() -> None:
+def test_the_facades_are_what_the_table_says():
     """``python rlox-core/facades.py`` writes them."""
     spec = importlib.util.spec_from_file_location("facades", ROOT / "rlox-core" / "facades.py")
     facades = importlib.util.module_from_spec(spec)
@@ -237,53 +222,28 @@ def test_the_facades_are_what_the_table_says() -> None:
     assert facades.differences() == []
 
 
-def projects() -> dict[str, dict]:
-    """Return the table ``project`` of every distribution's pyproject.toml, by name."""
-    paths = [folder / "pyproject.toml" for folder in FOLDERS]
-    tables = [tomllib.loads(path.read_text(encoding="utf-8"))["project"] for path in paths]
-    return {table["name"]: table for table in tables}
-
-
-def test_all_distributions_share_one_version_and_pin_each_other_to_it() -> None:
-    """One command installs what was tested together."""
-    found = projects()
-    versions = {table["version"] for table in found.values()}
-    assert versions == {rlox.__version__}
-    for name, table in found.items():
-        needed = [*table.get("dependencies", ())]
-        needed += [
-            one for extra in table.get("optional-dependencies", {}).values() for one in extra
-        ]
-        loose = [
-            one
-            for one in needed
-            if one.startswith("rlox") and not one.endswith(f"=={rlox.__version__}")
-        ]
-        assert not loose, name
-
-
-def test_every_distribution_is_an_extra_of_core() -> None:
+def test_every_distribution_is_an_extra_of_core():
     """``pip install "rlox-core[marl]"`` installs ``rlox-marl``; without extras core is alone."""
-    core = projects()["rlox-core"]
-    names = {folder.name.removeprefix("rlox-") for folder in FOLDERS} - {"core"}
+    core = repository.project(ROOT / "rlox-core")
+    names = {name.removeprefix("rlox-") for name in repository.distributions()} - {"core"}
     assert not names - set(core["optional-dependencies"])
     assert not [text for text in core["dependencies"] if text.startswith("rlox")]
 
 
-def test_extras_of_families_bring_rust() -> None:
+def test_extras_of_families_bring_rust():
     """Whoever installs a family need not know of rlox-native."""
-    extras = projects()["rlox-core"]["optional-dependencies"]
+    extras = repository.project(ROOT / "rlox-core")["optional-dependencies"]
     for family in {row.extra for row in ALGORITHMS} | {"distributed"}:
         assert f"rlox-native=={rlox.__version__}" in extras[family], family
 
 
-def test_install_commands_take_ours() -> None:
+def test_install_commands_take_ours():
     """Messages and pages name our distributions, without a version; ``rlox`` is another's."""
     texts = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.py")]
     texts += [path for folder in SOURCES.values() for path in folder.rglob("*.py")]
     texts += [path for folder in SOURCES.values() for path in folder.rglob("*.yaml")]
-    texts += [folder / "README.md" for folder in FOLDERS]
-    ours = "|".join(folder.name for folder in FOLDERS)
+    texts += [ROOT / name / "README.md" for name in repository.distributions()]
+    ours = "|".join(repository.distributions())
     wrong = [
         f"{path.relative_to(ROOT)}: {word}"
         for path in texts

@@ -1,10 +1,5 @@
 """Rows of replay buffers by slot: in Rust as in NumPy, for all ways of drawing."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import rlox_native
@@ -18,7 +13,7 @@ CAPACITY, N_ENVS = 12, 2
 KINDS = ("ReplayBuffer", "PrioritizedReplayBuffer", "HerReplayBuffer")
 
 
-def make(module: Any, kind: str, seed: int = 0) -> Any:
+def make(module, kind, seed=0):
     """Return a small buffer."""
     if kind == "HerReplayBuffer":
         return module.HerReplayBuffer(
@@ -27,14 +22,14 @@ def make(module: Any, kind: str, seed: int = 0) -> Any:
     return getattr(module, kind)(CAPACITY, 3, 1, n_envs=N_ENVS, seed=seed)
 
 
-def push(buffer: Any, step: int, n: int = N_ENVS) -> None:
+def push(buffer, step, n=N_ENVS):
     """Push one step of every env."""
     numbers = step * n + np.arange(n, dtype=np.float32)
     obs = np.repeat(numbers[:, None], 3, 1)
     buffer.push_batch(obs, numbers[:, None], numbers, numbers % 5 == 0, numbers % 3 == 0, obs + 1)
 
 
-def whole(buffer: Any) -> dict[str, Any]:
+def whole(buffer):
     """Return the state from its parts, the rows in three pieces."""
     _, count, _ = buffer.changed_rows(0)
     pieces = [
@@ -47,7 +42,7 @@ def whole(buffer: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(steps=st.lists(st.integers(0, 9), max_size=6))
-def test_rust_and_numpy_agree(kind: str, steps: list[int]) -> None:
+def test_rust_and_numpy_agree(kind, steps):
     """Marks, ranges, rows and the rest are the same after any pushes and restored states."""
     both = [make(module, kind) for module in (rlox_native, reference)]
     marks, number = [0, 0], 0
@@ -70,7 +65,7 @@ def test_rust_and_numpy_agree(kind: str, steps: list[int]) -> None:
         assert first_difference(whole(both[0]), whole(both[1])) is None
 
 
-def test_truncated_episodes_count_as_changed() -> None:
+def test_truncated_episodes_count_as_changed():
     """The newest step of every env is among the ranges, though nothing was pushed."""
     buffer = make(rlox_native, "HerReplayBuffer")
     for step in range(7):
@@ -82,10 +77,10 @@ def test_truncated_episodes_count_as_changed() -> None:
 
 @pytest.mark.parametrize("count", [0, 12, 40])
 @pytest.mark.parametrize("hot", [1, 5])
-def test_buffer_in_a_file_is_saved_and_restored(tmp_path: Path, count: int, hot: int) -> None:
+def test_buffer_in_a_file_is_saved_and_restored(tmp_path, count, hot):
     """Its state is that of a buffer in memory, some next observations unknown, and so are draws."""
 
-    def mapped(name: str, seed: int) -> Any:
+    def mapped(name, seed):
         return rlox_native.MmapReplayBuffer(hot, CAPACITY, 3, 1, tmp_path / name, seed=seed)
 
     model, buffer = rlox_native.ReplayBuffer(CAPACITY, 3, 1, seed=0), mapped("a", 0)
@@ -110,7 +105,7 @@ def test_buffer_in_a_file_is_saved_and_restored(tmp_path: Path, count: int, hot:
     assert first_difference(model.state(), other.state()) is None
 
 
-def test_kept_file_is_not_replaced_by_a_state(tmp_path: Path) -> None:
+def test_kept_file_is_not_replaced_by_a_state(tmp_path):
     """A buffer with keep goes on from its own file."""
     with rlox_native.MmapReplayBuffer(2, CAPACITY, 3, 1, tmp_path / "a", keep=True) as buffer:
         push(buffer, 0)
@@ -122,7 +117,7 @@ def test_kept_file_is_not_replaced_by_a_state(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("slots", [(0, 5), (4, 5), (3, 2), (2**40, 2**41)])
 @pytest.mark.parametrize("module", [rlox_native, reference])
-def test_slots_that_are_not_filled_are_refused(module: Any, slots: tuple[int, int]) -> None:
+def test_slots_that_are_not_filled_are_refused(module, slots):
     """Four rows are stored."""
     buffer = make(module, "ReplayBuffer")
     push(buffer, 0), push(buffer, 1)

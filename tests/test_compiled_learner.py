@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import rlox
@@ -41,11 +39,11 @@ GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
     ],
 )
 def test_compiled_training_is_the_same_but_for_rounding(
-    algorithm: str, env: str, options: dict[str, Any], steps: int, device: str, compiles: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    algorithm, env, options, steps, device, compiles,
+    monkeypatch,
+):  # fmt: skip
     """The same batches, noise and schedules give the same parameters, and report the same."""
-    compiled_functions: list[Any] = []
+    compiled_functions = []
     if not compiles:
         monkeypatch.setattr(
             "torch.compile", lambda function, **_: compiled_functions.append(1) or function
@@ -78,7 +76,7 @@ def test_compiled_training_is_the_same_but_for_rounding(
     assert compiled_metrics == pytest.approx(metrics, rel=1e-3, abs=1e-5, nan_ok=True)
 
 
-def test_missing_compiler_is_reported_before_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_compiler_is_reported_before_the_training(monkeypatch):
     """Torch would raise an error of its own in the middle of the first step."""
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
@@ -86,27 +84,27 @@ def test_missing_compiler_is_reported_before_the_training(monkeypatch: pytest.Mo
         rlox.make("sac", env="Pendulum-v1", backend="torch-compile")
 
 
-def test_automatic_choice_never_compiles() -> None:
+def test_automatic_choice_never_compiles():
     """Torch, which can do everything, comes first."""
     with rlox.make("dqn", env="CartPole-v1", noisy=True, buffer_size=2_000) as dqn:
         assert dqn.learner.backend == "torch"
 
 
-def test_terms_outlive_the_next_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terms_outlive_the_next_replay(monkeypatch):
     """Which on a GPU writes over what the last one returned."""
-    returned: list[torch.Tensor] = []
+    returned = []
 
-    def graphs(function: Any, *, mode: str) -> Any:
+    def graphs(function, *, mode):
         assert mode == "reduce-overhead"
 
-        def replay(*arguments: Any) -> Any:
+        def replay(*arguments):
             out = function(*arguments)
             returned[:] = out.terms.values()
             return out
 
         return replay
 
-    def lose() -> None:
+    def lose():
         for tensor in returned:
             tensor.fill_(float("nan"))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import importlib.metadata
 import sys
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,12 +39,12 @@ class Declared(NamedTuple):
     extras: frozenset[str]
 
 
-def declared(distribution: str, seen: frozenset[str] = frozenset()) -> Declared:
+def declared(distribution, seen=frozenset()):
     """Return what a distribution declares, with what its siblings declare in turn."""
     table = repository.project(ROOT / distribution)
     optional = table.get("optional-dependencies", {})
 
-    def expand(texts: Iterable[str]) -> Iterator[str]:
+    def expand(texts):
         for text in texts:
             name, extras = repository.split(text)
             yield name
@@ -64,10 +63,10 @@ def declared(distribution: str, seen: frozenset[str] = frozenset()) -> Declared:
     return Declared(always, extras - always)
 
 
-def imports(path: Path) -> Iterator[Import]:
+def imports(path):
     """Yield the imports of a file, wherever they stand in it."""
 
-    def walk(node: ast.AST, may_fail: bool) -> Iterator[Import]:
+    def walk(node, may_fail):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(node.lineno, alias.name.split(".")[0], (alias.name,), may_fail)
@@ -87,7 +86,7 @@ def imports(path: Path) -> Iterator[Import]:
     yield from walk(ast.parse(path.read_text(encoding="utf-8")), may_fail=False)
 
 
-def modules(packages: Iterable[Path]) -> dict[str, Path]:
+def modules(packages):
     """Return the files of all modules below some packages, by the modules' names."""
     found = {}
     for package in packages:
@@ -97,9 +96,9 @@ def modules(packages: Iterable[Path]) -> dict[str, Path]:
     return found
 
 
-def loaded(roots: Iterable[str], files: dict[str, Path]) -> set[str]:
+def loaded(roots, files):
     """Return the modules that importing some of them loads at once, parents included."""
-    found: set[str] = set()
+    found = set()
     waiting = list(roots)
     while waiting:
         name = waiting.pop()
@@ -111,7 +110,7 @@ def loaded(roots: Iterable[str], files: dict[str, Path]) -> set[str]:
     return found
 
 
-def undeclared(distribution: str) -> list[str]:
+def undeclared(distribution):
     """Return what a distribution imports, or imports at once, without declaring it."""
     table = repository.project(ROOT / distribution)
     always, extras = declared(distribution)
@@ -147,7 +146,7 @@ def undeclared(distribution: str) -> list[str]:
 
 
 @pytest.mark.parametrize("distribution", repository.distributions())
-def test_imports_nothing_but_what_it_declares(distribution: str) -> None:
+def test_imports_nothing_but_what_it_declares(distribution):
     """Every import is Python's, the distribution's own, or of a declared dependency or extra."""
     assert repository.packages(distribution), "no import package was found to check"
     assert not undeclared(distribution)

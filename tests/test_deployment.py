@@ -1,16 +1,8 @@
 """Exported policies act as the algorithms that they come from, without torch."""
 
-from __future__ import annotations
-
-import os
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import rlox
-import torch
 from exportables import (
     ALL_ACTIONS,
     CASES,
@@ -23,10 +15,10 @@ from exportables import (
     require_same,
     stacked,
 )
-from gymnasium import spaces
 from rlox.cli.app import build_app
-from rlox.deployment import Exportable, LoadedPolicy
+from rlox.deployment import Exportable
 from rlox.errors import CheckpointError, ConfigError, ExportError, SpaceError
+from rlox.spaces import ActionRows
 from rlox_offline.datasets import Dataset
 from torch import nn
 from typer.testing import CliRunner
@@ -40,7 +32,7 @@ IN_ONNX = (
 
 
 @pytest.fixture(params=["rlox", "onnx"])
-def suffix(request: pytest.FixtureRequest) -> str:
+def suffix(request):
     """Both formats; the second needs the extra."""
     if request.param == "onnx":
         pytest.importorskip("onnx")
@@ -48,7 +40,7 @@ def suffix(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def exported(algorithm: Any, folder: Path, suffix: str = "rlox") -> LoadedPolicy:
+def exported(algorithm, folder, suffix="rlox"):
     """Return the policy after a way through a file."""
     path = folder / f"policy.{suffix}"
     rlox.export(algorithm, path)
@@ -60,7 +52,7 @@ def exported(algorithm: Any, folder: Path, suffix: str = "rlox") -> LoadedPolicy
     [*((case, "rlox") for case in CASES), *((case, "onnx") for case in IN_ONNX)],
     indirect=["suffix"],
 )
-def test_actions_are_the_algorithms(case: str, suffix: str, tmp_path: Path) -> None:
+def test_actions_are_the_algorithms(case, suffix, tmp_path):
     """In 200 steps of 10 envs, with episodes that begin anywhere, and for one observation."""
     name, observed, acted, options = CASES[case]
     algorithm = make(name, observed, acted, **options)
@@ -91,13 +83,13 @@ def test_actions_are_the_algorithms(case: str, suffix: str, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("acted", "recurrent"), [(CHOICES, "none"), (ALL_ACTIONS, "gru")], ids=["discrete", "nested"]
 )
-def test_masks_are_heeded(acted: Any, recurrent: str, suffix: str, tmp_path: Path) -> None:
+def test_masks_are_heeded(acted, recurrent, suffix, tmp_path):
     """As by the algorithm, for a batch of random masks."""
     algorithm = make("ppo", VECTOR, acted, recurrent=recurrent)
     policy = exported(algorithm, tmp_path, suffix)
     rng = np.random.default_rng(4)
     obs = rng.uniform(-1, 1, (STEPS, 3)).astype(np.float32)
-    sizes = [n for leaf in rlox_leaves(acted) for n in leaf]
+    sizes = [n for leaf in ActionRows(acted).leaves for n in leaf.sizes]
     masks = np.concatenate([one_at_least(rng.random((STEPS, n)) < 0.5) for n in sizes], 1)
     require_same(
         policy.predict(obs, action_masks=masks), algorithm.predict(obs, action_masks=masks)
@@ -107,14 +99,7 @@ def test_masks_are_heeded(acted: Any, recurrent: str, suffix: str, tmp_path: Pat
     algorithm.close()
 
 
-def rlox_leaves(space: spaces.Space) -> list[tuple[int, ...]]:
-    """Return the numbers of choices of the columns of a space's leaves."""
-    from rlox.spaces import ActionRows
-
-    return [leaf.sizes for leaf in ActionRows(space).leaves]
-
-
-def recorded(discrete: bool) -> Dataset:
+def recorded(discrete):
     """Return 200 random transitions, with observations that are far from standardised."""
     rng = np.random.default_rng(5)
     actions = rng.integers(4, size=200) if discrete else rng.uniform([-2, 0], [2, 5], (200, 2))
@@ -137,7 +122,7 @@ def recorded(discrete: bool) -> Dataset:
     ],
     ids=str,
 )
-def test_offline_policies(name: str, options: Any, tmp_path: Path) -> None:
+def test_offline_policies(name, options, tmp_path):
     """With the dataset's normalisation and bounds."""
     dataset = recorded(not options.get("continuous", True))
     algorithm = rlox.make(name, dataset=dataset, seed=1, hidden=32, **options)
@@ -148,10 +133,10 @@ def test_offline_policies(name: str, options: Any, tmp_path: Path) -> None:
     require_same(policy.predict(obs[0]), algorithm.predict(obs[0]))
 
 
-def test_every_algorithm_that_can_be_exported_is_tested_here() -> None:
+def test_every_algorithm_that_can_be_exported_is_tested_here():
     """Those that cannot are known by name, and say so."""
     tested = {case[0] for case in CASES.values()} | {"bc", "td3_bc", "awac", "iql", "cql"}
-    classes = {spec.name: rlox.registry.algorithm_class(spec.name) for spec in registered()}
+    classes = {name: rlox.registry.algorithm_class(name) for name in rlox.list_algorithms()}
     able = {name for name, kind in classes.items() if issubclass(kind, Exportable)}
     # hybrid_ppo has PPO's networks, FQE acts with the policy that it is given, and the policies of
     # teams have a file of tests of their own
@@ -161,29 +146,24 @@ def test_every_algorithm_that_can_be_exported_is_tested_here() -> None:
     assert without == {"dpo", "grpo", "online_dpo", "sft"} & set(classes)
 
 
-def registered() -> list[Any]:
-    """Return the specs of all algorithms that are installed."""
-    return [rlox.spec(name) for name in rlox.list_algorithms()]
-
-
 class OwnPolicy(nn.Module):
     """A policy without a description."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.layer = nn.Linear(3, 2)
 
-    def deterministic(self, obs: torch.Tensor) -> torch.Tensor:
+    def deterministic(self, obs):
         return self.layer(obs).tanh()
 
-    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+    def forward(self, obs):
         return self.deterministic(obs)
 
 
 class DescribedPolicy(OwnPolicy):
     """The same, with one."""
 
-    def layer_data(self) -> dict[str, Any]:
+    def layer_data(self):
         from rlox.nn.layer_data import activation, chain, linear
 
         return chain(linear(self.layer), activation("tanh"))
@@ -193,7 +173,7 @@ class ChangedPolicy(DescribedPolicy):
     """Inherits a description of something else."""
 
 
-def test_own_modules(suffix: str, tmp_path: Path) -> None:
+def test_own_modules(suffix, tmp_path):
     """They describe themselves, or are built of torch's layers; others are refused by name."""
     layers = nn.Sequential(
         nn.Linear(3, 8), nn.SiLU(), nn.Linear(8, 8, bias=False), nn.GELU(), nn.Linear(8, 8),
@@ -210,7 +190,7 @@ def test_own_modules(suffix: str, tmp_path: Path) -> None:
         exported(make("td3", VECTOR, TORQUES, policy=ChangedPolicy()), tmp_path, suffix)
 
 
-def test_mistakes_are_errors(tmp_path: Path) -> None:
+def test_mistakes_are_errors(tmp_path):
     """One line each: another ending, no policy, masks that nobody heeds, sampled actions."""
     algorithm = make("dqn", VECTOR, CHOICES)
     with pytest.raises(ConfigError, match=r"must end in .rlox or .onnx, got 'policy.pt'"):
@@ -229,7 +209,7 @@ def test_mistakes_are_errors(tmp_path: Path) -> None:
         policy.predict(np.zeros(5))
 
 
-HOSTILE: dict[str, Callable[[dict[str, Any]], None]] = {
+HOSTILE = {
     "version": lambda h: h.update(format_version=99),
     "layer": lambda h: h["policy"]["network"].update(layer="__import__"),
     "depth": lambda h: h["policy"].update(network="deep"),
@@ -249,7 +229,7 @@ HOSTILE: dict[str, Callable[[dict[str, Any]], None]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_files_are_refused(name: str, tmp_path: Path) -> None:
+def test_hostile_files_are_refused(name, tmp_path):
     """Before anything large is made."""
     path = tmp_path / "policy.rlox"
     rlox.export(make("dqn", VECTOR, CHOICES), path)
@@ -258,7 +238,7 @@ def test_hostile_files_are_refused(name: str, tmp_path: Path) -> None:
         rlox.load_policy(path)
 
 
-def test_a_changed_weight_is_detected(suffix: str, tmp_path: Path) -> None:
+def test_a_changed_weight_is_detected(suffix, tmp_path):
     """By the digest, which a file of other weights does not have."""
     path = tmp_path / f"policy.{suffix}"
     rlox.export(make("dqn", VECTOR, CHOICES), path)
@@ -273,16 +253,7 @@ def test_a_changed_weight_is_detected(suffix: str, tmp_path: Path) -> None:
             rlox.load_policy(path)
 
 
-@pytest.mark.skipif(os.name != "posix", reason="named pipes are POSIX's")
-def test_a_named_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    """It is no regular file."""
-    path = tmp_path / "policy.rlox"
-    os.mkfifo(path)
-    with pytest.raises(CheckpointError, match="no regular file"):
-        rlox.load_policy(path)
-
-
-def test_the_command_writes_what_the_function_does(suffix: str, tmp_path: Path) -> None:
+def test_the_command_writes_what_the_function_does(suffix, tmp_path):
     """From a checkpoint; the file acts as it does."""
     algorithm = rlox.make("ppo", env="CartPole-v1", seed=1, n_envs=2, n_steps=16, batch_size=32)
     algorithm.train(64)

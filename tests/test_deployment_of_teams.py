@@ -1,13 +1,9 @@
 """Exported policies of teams act as the algorithms that they come from, without torch."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -33,12 +29,11 @@ GRU = {"recurrent": "gru", "memory_size": 8}
 SEEN = {"normalize_observations": True, "frame_stack": 3}
 NESTED_TEAM = {"observed": NESTED}
 MASKED = {"masks": True}
-CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+CASES = {
     "mappo": ("mappo", MASKED, POLICIES),
     "mappo-gru-frames": ("mappo", NESTED_TEAM | MASKED, POLICIES | SEEN | GRU),
     "mappo-lstm": (
-        "mappo",
-        MASKED,
+        "mappo", MASKED,
         POLICIES | GRU | {"recurrent": "lstm", "normalize_values": "popart", "critic": "local"},
     ),
     "mappo-agents": ("mappo", NESTED_TEAM, POLICIES | {"share_parameters": "agent"}),
@@ -46,14 +41,14 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "qmix-gru": ("qmix", MASKED, VALUES | GRU),
     "vdn-gru": ("vdn", NESTED_TEAM, VALUES | GRU),
     "independent_q": ("independent_q", NESTED_TEAM, VALUES | {"share_parameters": "agent"}),
-}
+}  # fmt: skip
 
 
-def make(case: str) -> tuple[Any, Callable[[], Any]]:
+def make(case):
     """Return a trained algorithm, whose policies prefer something, and what makes its env."""
     name, env, options = CASES[case]
 
-    def make_env() -> Errand:
+    def make_env():
         return Errand(**env)
 
     algorithm = rlox.make(name, env=make_env, seed=1, **options)
@@ -69,7 +64,7 @@ def make(case: str) -> tuple[Any, Callable[[], Any]]:
 REPLAYED = ("qmix", "vdn", "independent_q")
 
 
-def exported(algorithm: Any, folder: Path) -> LoadedTeam:
+def exported(algorithm, folder):
     """Return the policies after a way through a file."""
     path = folder / "team.rlox"
     rlox.export(algorithm, path)
@@ -78,7 +73,7 @@ def exported(algorithm: Any, folder: Path) -> LoadedTeam:
     return team
 
 
-def of_rows(value: Any, rows: Any) -> Any:
+def of_rows(value, rows):
     """Return rows of a batch that is nested in dicts."""
     if isinstance(value, Mapping):
         return {key: of_rows(leaf, rows) for key, leaf in value.items()}
@@ -86,15 +81,15 @@ def of_rows(value: Any, rows: Any) -> Any:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_actions_are_the_algorithms(case: str, tmp_path: Path) -> None:
+def test_actions_are_the_algorithms(case, tmp_path):
     """Env steps with deaths, late joiners, masks and memory: all of the team, and each."""
     algorithm, make_env = make(case)
     team = exported(algorithm, tmp_path)
     assert list(team.agents) == ["scout_0", "tank", "scout_1"]
     env = make_team_env(make_env, n_envs=N_ENVS)
     shown, starts = env.reset_all(5), np.ones(N_ENVS, np.bool_)
-    state: Any = None
-    own: Any = None
+    state = None
+    own = None
     different = set()
     for _ in range(STEPS // N_ENVS):
         expected, state = algorithm.predict_team(shown, state=state, episode_start=starts)
@@ -114,7 +109,7 @@ def test_actions_are_the_algorithms(case: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("case", "suffix"), [("mappo-gru-frames", "onnx"), ("ippo-both", "rlox"), ("qmix-gru", "onnx")]
 )
-def test_one_agents_file_acts_as_the_agent(case: str, suffix: str, tmp_path: Path) -> None:
+def test_one_agents_file_acts_as_the_agent(case, suffix, tmp_path):
     """It is a policy like any other, in both formats; so are the agents of a loaded team."""
     if suffix == "onnx":
         pytest.importorskip("onnx")
@@ -128,7 +123,7 @@ def test_one_agents_file_acts_as_the_agent(case: str, suffix: str, tmp_path: Pat
         assert isinstance(alone, LoadedPolicy)
         space = make_env().observation_space(agent)
         space.seed(number)
-        states: list[Any] = [None] * 4
+        states = [None] * 4
         rng = np.random.default_rng(number)
         for _ in range(20):
             obs = space.sample()
@@ -145,7 +140,7 @@ def test_one_agents_file_acts_as_the_agent(case: str, suffix: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("case", ["mappo", "ippo-both"])
-def test_a_batch_of_several_agents(case: str, tmp_path: Path) -> None:
+def test_a_batch_of_several_agents(case, tmp_path):
     """Each row is answered by its own agent, nested actions too."""
     algorithm, _ = make(case)
     team = exported(algorithm, tmp_path)
@@ -179,7 +174,7 @@ print(json.dumps({"actions": actions, "loaded": "torch" in sys.modules}))
 """
 
 
-def test_a_team_acts_where_torch_is_not(tmp_path: Path) -> None:
+def test_a_team_acts_where_torch_is_not(tmp_path):
     """With a memory; and where it is, an evaluation of the file is that of the algorithm."""
     spread = "mpe2/simple_spread_v3"
     options = POLICIES | GRU | {"normalize_observations": True}
@@ -192,7 +187,7 @@ def test_a_team_acts_where_torch_is_not(tmp_path: Path) -> None:
     )  # fmt: skip
     assert made.returncode == 0, made.stderr
     rng, actions = np.random.default_rng(0), []
-    states: list[Any] = [None] * 3
+    states = [None] * 3
     for _ in range(20):
         for number in range(3):
             obs = rng.normal(size=18)
@@ -208,7 +203,7 @@ def test_a_team_acts_where_torch_is_not(tmp_path: Path) -> None:
     algorithm.close()
 
 
-def test_mistakes_are_errors(tmp_path: Path) -> None:
+def test_mistakes_are_errors(tmp_path):
     """One line each, which names the agents."""
     algorithm, _ = make("mappo")
     team = exported(algorithm, tmp_path)
@@ -221,7 +216,7 @@ def test_mistakes_are_errors(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match="deterministic"):
         team.predict(np.zeros(4), deterministic=False)
     with pytest.raises(ExportError, match="deterministic=True"):
-        team.predict_team({}, deterministic=False)  # type: ignore[typeddict-item]
+        team.predict_team({}, deterministic=False)
     single = rlox.make("ppo", env="CartPole-v1", seed=1)
     with pytest.raises(ExportError, match="of one agent, got agent='a'"):
         rlox.export(single, tmp_path / "one.rlox", agent="a")
@@ -232,7 +227,7 @@ def test_mistakes_are_errors(tmp_path: Path) -> None:
         one.close()
 
 
-def test_the_command_writes_all_agents_or_one(tmp_path: Path) -> None:
+def test_the_command_writes_all_agents_or_one(tmp_path):
     """From a checkpoint."""
     spread = "mpe2/simple_spread_v3"
     algorithm = rlox.make("vdn", env=spread, seed=1, **VALUES)
@@ -250,7 +245,7 @@ def test_the_command_writes_all_agents_or_one(tmp_path: Path) -> None:
     algorithm.close()
 
 
-HOSTILE: dict[str, Callable[[dict[str, Any]], None]] = {
+HOSTILE = {
     "policy": lambda team: team["agents"].update(tank=["nobody", 0]),
     "number": lambda team: team["agents"].update(scout_0=["scout", 10**12]),
     "groups": lambda team: team["groups"].update(scout=["scout_0"]),
@@ -261,7 +256,7 @@ HOSTILE: dict[str, Callable[[dict[str, Any]], None]] = {
 }
 
 
-def test_hostile_files_are_refused(tmp_path: Path) -> None:
+def test_hostile_files_are_refused(tmp_path):
     """Before anything large is made."""
     algorithm, _ = make("mappo")
     exported(algorithm, tmp_path)

@@ -1,10 +1,6 @@
 """A GPU learns what the CPU does, and a checkpoint goes on on either, for every algorithm."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -34,12 +30,12 @@ class Frames(small.Walk):
 
     observation_space = spaces.Box(0, 255, (36, 36, 1), np.uint8)
 
-    def look(self) -> Any:
+    def look(self):
         """Return a frame."""
         return self.np_random.integers(0, 256, (36, 36, 1), dtype=np.uint8)
 
 
-def llama(seed: int) -> Any:
+def llama(seed):
     """Return a small language model."""
     transformers = pytest.importorskip("transformers")
     config = transformers.LlamaConfig(
@@ -52,7 +48,7 @@ def llama(seed: int) -> Any:
         return transformers.LlamaForCausalLM(config)
 
 
-def arguments_of(name: str, device: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
+def arguments_of(name, device):
     """Return an algorithm, its parts on a device, and its options."""
     kind, _, images = name.partition(" ")
     if kind in LANGUAGE:
@@ -67,12 +63,12 @@ def arguments_of(name: str, device: str) -> tuple[str, dict[str, Any], dict[str,
     return kind, {"env": env}, {**small.ON_ENVS[kind][1], **more, **place}
 
 
-def language(kind: str, device: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def language(kind, device):
     """Return models on a device and data, and options, of an algorithm of language models."""
     prompts = torch.arange(30).reshape(10, 3) % 20
     rows = [{"prompt": row, "chosen": row + 0, "rejected": row.flip(0)} for row in prompts]
     answers = [{"prompt": row, "completion": row.flip(0)} for row in prompts]
-    parts: dict[str, Any] = {"model": llama(0).to(device)}
+    parts = {"model": llama(0).to(device)}
     if kind != "sft":
         parts["ref_model"] = llama(1).to(device)
     options = {"learning_rate": 0.01}
@@ -82,23 +78,23 @@ def language(kind: str, device: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return {**parts, "dataset": answers if kind == "sft" else rows}, {**options, "batch_size": 4}
 
 
-def sevens(completions: list[torch.Tensor], prompts: torch.Tensor) -> list[float]:
+def sevens(completions, prompts):
     """Reward each 7 of a completion."""
     return [float((row[prompts.shape[1] :] == 7).sum()) for row in completions]
 
 
-def firsts(pairs: Any) -> list[int]:
+def firsts(pairs):
     """Prefer the completion that was sampled first."""
     return [0] * len(pairs)
 
 
-def make(name: str, device: str) -> Any:
+def make(name, device):
     """Return a new algorithm on a device."""
     kind, parts, options = arguments_of(name, device)
     return rlox.make(kind, seed=0, **parts, **options)
 
 
-def restore(name: str, path: Path, device: str) -> Any:
+def restore(name, path, device):
     """Return an algorithm from a checkpoint, on a device that need not be the one before."""
     kind, parts, _ = arguments_of(name, device)
     if "env" in parts:
@@ -107,7 +103,7 @@ def restore(name: str, path: Path, device: str) -> Any:
     return algorithm_class(kind).from_checkpoint(path, **parts, **place)
 
 
-def arrays(state: Any, path: str = "") -> dict[str, Any]:
+def arrays(state, path=""):
     """Return the arrays of floats in a state by their paths."""
     if isinstance(state, Mapping):
         found = [arrays(part, f"{path}/{name}") for name, part in state.items()]
@@ -116,7 +112,7 @@ def arrays(state: Any, path: str = "") -> dict[str, Any]:
     return {path: state} if is_float else {}
 
 
-def require_alike(found: tuple[Any, Any], expected: tuple[Any, Any]) -> None:
+def require_alike(found, expected):
     """Raise unless metrics and arrays are the same but for rounding."""
     (metrics, state), (expected_metrics, expected_state) = found, expected
     assert state.keys() == expected_state.keys()
@@ -130,7 +126,7 @@ def require_alike(found: tuple[Any, Any], expected: tuple[Any, Any]) -> None:
     assert metrics == pytest.approx(expected_metrics, rel=1e-2, abs=1e-3, nan_ok=True)
 
 
-def train(algorithm: Any, steps: int) -> tuple[dict[str, Any], dict[str, Any]]:
+def train(algorithm, steps):
     """Return the metrics of a training, and the arrays of the algorithm after it."""
     metrics = algorithm.train(steps)
     return (
@@ -146,9 +142,7 @@ def train(algorithm: Any, steps: int) -> tuple[dict[str, Any], dict[str, Any]]:
         *((name, "cpu") for name in ("ppo", "dpo")),  # what the tests themselves do
     ],
 )
-def test_devices_learn_alike_and_a_checkpoint_goes_on_on_each(
-    name: str, device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_devices_learn_alike_and_a_checkpoint_goes_on_on_each(name, device, tmp_path, monkeypatch):
     """Half a training on either, and the other half there and on the CPU, in the same episodes."""
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     steps, path = 4 if name in LANGUAGE else small.STEPS, tmp_path / "half.rlox"

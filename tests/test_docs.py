@@ -1,7 +1,5 @@
 """The documentation names what there is: every public name, hook, metric and command."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import importlib.util
@@ -9,7 +7,6 @@ import inspect
 import pkgutil
 import re
 import sys
-from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -19,7 +16,7 @@ import rlox.algorithms
 import typer
 from rlox.cli.app import build_app
 from rlox.registry import specs
-from rlox.registry.families import ALGORITHMS, AlgorithmRow
+from rlox.registry.families import ALGORITHMS
 from rlox.registry.table import HOOKS, get_registry
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -29,7 +26,7 @@ sys.path.insert(0, str(DOCS / "_ext"))
 from api_modules import FACADES, INTERNAL, packages, pages  # noqa: E402  # the generator's own
 
 
-def metrics() -> Iterator[type]:
+def metrics():
     """Yield the dataclasses that rlox's own algorithms report."""
     for row in ALGORITHMS:
         for name, value in vars(importlib.import_module(row.module)).items():
@@ -37,7 +34,7 @@ def metrics() -> Iterator[type]:
                 yield value
 
 
-def public_modules() -> list[str]:
+def public_modules():
     """Return the names of all modules that say what is public in them."""
     names = []
     for package in packages():
@@ -48,19 +45,19 @@ def public_modules() -> list[str]:
     return [name for name in names if hasattr(importlib.import_module(name), "__all__")]
 
 
-def headings(page: str) -> list[str]:
+def headings(page):
     """Return the headings of a page of the reference."""
     text = (REFERENCE / page).read_text(encoding="utf-8")
     return [line.lstrip("# ") for line in text.splitlines() if line.startswith("#")]
 
 
-def first_cells(page: str) -> set[str]:
+def first_cells(page):
     """Return the first cells of all tables of a page of the reference."""
     text = (REFERENCE / page).read_text(encoding="utf-8")
     return set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
 
 
-def test_every_module_with_public_names_is_in_the_reference() -> None:
+def test_every_module_with_public_names_is_in_the_reference():
     """It has an API page, or belongs to a package that has one; Sphinx checks the names on it."""
     found = pages()
     missing = [
@@ -75,37 +72,36 @@ def test_every_module_with_public_names_is_in_the_reference() -> None:
 
 
 @pytest.mark.parametrize("row", ALGORITHMS, ids=lambda row: row.name)
-def test_every_algorithm_has_a_page(row: AlgorithmRow) -> None:
+def test_every_algorithm_has_a_page(row):
     """It names the class, and includes the table of its options if it has any."""
     text = (REFERENCE / "algorithms" / f"{row.name}.md").read_text(encoding="utf-8")
     assert f"{{class}}`{row.module}.{row.class_name}`" in text
     assert f"fragments/config-{row.name}.md" in text or not row.registered
 
 
-def test_names_at_the_top_are_listed_and_no_others() -> None:
+def test_names_at_the_top_are_listed_and_no_others():
     """The page of ``rlox`` has exactly the names of ``rlox.__all__``."""
     text = (REFERENCE / "api" / "rlox.md").read_text(encoding="utf-8")
     assert set(re.findall(r"`(\w+) <rlox", text)) == set(rlox.__all__)
 
 
 @pytest.mark.parametrize("hook", HOOKS)
-def test_hook_is_documented_with_its_signature(hook: str) -> None:
+def test_hook_is_documented_with_its_signature(hook):
     """Each hook has a heading with the exact signature."""
     signature = str(inspect.signature(getattr(specs, hook))).replace("'", "")
     assert f"`{hook}{signature}`" in headings("hooks.md")
 
 
 @pytest.mark.parametrize("hook", HOOKS)
-def test_hook_is_documented_with_who_implements_it(hook: str) -> None:
+def test_hook_is_documented_with_who_implements_it(hook):
     """The distributions of this repository, and the names that each registers if any are given."""
     text = (REFERENCE / "hooks.md").read_text(encoding="utf-8").split(f"\n## `{hook}(")[1]
     stated = re.search(r"^Implemented by (.+?)\.(?: |$)", text.split("\n## ")[0], re.MULTILINE)
-    assert stated is not None
     found = re.findall(r"`(rlox-[\w-]+)`(?: \(([^)]+)\))?", stated[1])
     listed = {name: set(re.findall(r"`([\w-]+)`", names)) for name, names in found}
     if "all families" in stated[1]:
         listed |= {f"rlox-{row.extra}": set() for row in ALGORITHMS}
-    registered: dict[str, set[str]] = {}
+    registered = {}
     for each in get_registry().usable(hook):
         if (DOCS.parent / each.distribution).is_dir():
             registered.setdefault(each.distribution, set()).add(each.spec.name)
@@ -114,7 +110,7 @@ def test_hook_is_documented_with_who_implements_it(hook: str) -> None:
     assert named == {name: registered[name] for name in named}
 
 
-def test_every_metric_is_in_the_glossary() -> None:
+def test_every_metric_is_in_the_glossary():
     """So are the one that the runner adds, and the step."""
     names = {field.name for kind in metrics() for field in dataclasses.fields(kind)}
     # the user's own, under the names of their functions; and metrics that an option adds
@@ -123,13 +119,13 @@ def test_every_metric_is_in_the_glossary() -> None:
     assert names | speeds | {"step"} <= first_cells("metrics.md")
 
 
-def test_every_command_has_a_section() -> None:
+def test_every_command_has_a_section():
     """Each command of ``rlox`` has a heading."""
     commands = typer.main.get_command(build_app()).commands
     assert {f"`rlox {name}`" for name in commands} <= set(headings("cli.md"))
 
 
-def test_every_page_of_a_section_is_in_its_index() -> None:
+def test_every_page_of_a_section_is_in_its_index():
     """Nothing is written that nobody finds."""
     for index in DOCS.glob("*/index.md"):
         if index.parent.name in ("_build", "decisions"):

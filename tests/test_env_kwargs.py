@@ -1,11 +1,6 @@
 """The option ``env_kwargs``: in training, evaluation, videos, checkpoints, files and flags."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import gymnasium
 import pytest
@@ -13,11 +8,10 @@ import rlox
 from rlox.callbacks import EvalCallback
 from rlox.envs.make import choose_backend, make_vec_env
 from rlox.errors import ConfigError, EnvError
-from rlox.protocols import VecEnv
 from small_algorithms import dataset
 
 GRAVITY = {"g": 0.0}
-SMALL: dict[str, dict[str, Any]] = {
+SMALL = {
     "ppo": {"n_envs": 2, "n_steps": 8, "batch_size": 8, "n_epochs": 1, "hidden": 8},
     "sac": {
         "buffer_size": 100,
@@ -29,17 +23,17 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 
 
-def gravities(env: Any) -> list[float]:
+def gravities(env):
     """Return the gravity of each of the envs of a gymnasium vector env of rlox."""
     return [float(one.unwrapped.g) for one in env._env.envs]
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> list[list[float]]:
+def seen(monkeypatch):
     """Return the gravities of the vector envs that evaluations make, as they come."""
     found = []
 
-    def make(*args: Any, **kwargs: Any) -> VecEnv:
+    def make(*args, **kwargs):
         made = make_vec_env(*args, **kwargs)
         found.append(gravities(made) if hasattr(made, "_env") else [10.0] * made.n_envs)
         return made
@@ -49,9 +43,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[list[float]]:
 
 
 @pytest.mark.parametrize("name", sorted(SMALL))
-def test_training_evaluation_and_checkpoint_have_them(
-    name: str, seen: list[list[float]], tmp_path: Path
-) -> None:
+def test_training_evaluation_and_checkpoint_have_them(name, seen, tmp_path):
     """An id is made with them again; another env that is passed is made as it is."""
     evaluations = EvalCallback(eval_freq=16, n_eval_episodes=1, verbose=False)
     options = {**SMALL[name], "env_kwargs": GRAVITY, "callbacks": [evaluations]}
@@ -71,9 +63,7 @@ def test_training_evaluation_and_checkpoint_have_them(
         assert seen == [[0.0], [0.0], [3.0]]
 
 
-def test_flags_and_the_run_folder_have_them(
-    tmp_path: Path, run: Callable[..., Any], seen: list[list[float]]
-) -> None:
+def test_flags_and_the_run_folder_have_them(tmp_path, run, seen):
     """``rlox train`` takes a YAML mapping, and ``rlox eval`` of the run makes the same env."""
     folder = tmp_path / "run"
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL["ppo"].items()]
@@ -87,7 +77,7 @@ def test_flags_and_the_run_folder_have_them(
     assert "g: 0.0" in (folder / "config.yaml").read_text()
 
 
-def test_offline_evaluations_have_them(seen: list[list[float]]) -> None:
+def test_offline_evaluations_have_them(seen):
     """The env of an offline algorithm is for evaluation alone."""
     with rlox.make(
         "bc", env="Pendulum-v1", dataset=dataset(), env_kwargs=GRAVITY, hidden=8
@@ -96,7 +86,7 @@ def test_offline_evaluations_have_them(seen: list[list[float]]) -> None:
     assert seen == [[0.0]]
 
 
-def test_auto_passes_over_a_backend_that_does_not_know_them() -> None:
+def test_auto_passes_over_a_backend_that_does_not_know_them():
     """And says why."""
     chosen, reason = choose_backend("Pendulum-v1", env_kwargs=GRAVITY)
     assert chosen.spec.name == "gymnasium"
@@ -126,16 +116,14 @@ def test_auto_passes_over_a_backend_that_does_not_know_them() -> None:
         ("Pendulum-v1", {"env_kwargs": {"g": print}}, ConfigError, "env_kwargs: expected .*JSON"),
     ],
 )
-def test_bad_arguments_are_named(
-    env: str, options: dict[str, Any], kind: type[Exception], message: str
-) -> None:
+def test_bad_arguments_are_named(env, options, kind, message):
     """With the names of those that the env takes."""
     pattern = re.escape(message).replace(r"\.\*", ".*")
     with pytest.raises(kind, match=pattern):
         rlox.make("ppo", env, **SMALL["ppo"], **options)
 
 
-def test_an_env_that_is_built_cannot_take_them() -> None:
+def test_an_env_that_is_built_cannot_take_them():
     """An option is never ignored; a callable gets them as keywords."""
     env = gymnasium.make("Pendulum-v1")
     with pytest.raises(ConfigError, match=r"env_kwargs \['g'\] cannot reach a TimeLimit that is"):

@@ -1,7 +1,5 @@
 """Scripts of ``examples``: one for every algorithm, and each trains."""
 
-from __future__ import annotations
-
 import runpy
 import sys
 from pathlib import Path
@@ -25,9 +23,7 @@ SMALL = {"dreamer_v3": 1_100, "rl8_ppo": 8_192, "rl8_recurrent_ppo": 8_192}
         for row in ALGORITHMS
     ],
 )
-def test_an_example_trains(
-    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_example_trains(name, monkeypatch, tmp_path, capsys):
     """From the command line, with few steps; it prints one number that says how well."""
     if name == "hybrid_ppo" and not installed("rlox_candle"):
         pytest.skip("rlox-candle is not installed")
@@ -40,13 +36,13 @@ def test_an_example_trains(
     assert float(printed[-1].rpartition(": ")[2]) == pytest.approx(0, abs=1e5)
 
 
-def test_every_registered_algorithm_has_an_example() -> None:
+def test_every_registered_algorithm_has_an_example():
     """Those of rlox; other people's plugins have their own."""
     registered = {row.name for row in ALGORITHMS if row.registered} & set(rlox.list_algorithms())
     assert sorted(name for name in registered if not (EXAMPLES / f"{name}.py").exists()) == []
 
 
-def test_the_page_names_every_script() -> None:
+def test_the_page_names_every_script():
     """Of the examples, the older ones too."""
     page = (EXAMPLES.parent / "docs/tutorials/examples.md").read_text("utf-8")
     scripts = {path.name for path in EXAMPLES.glob("*.py")}

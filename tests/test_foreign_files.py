@@ -1,11 +1,9 @@
 """Damaged and hostile files: a few of those that fuzzing makes."""
 
-from __future__ import annotations
-
 from foreign_files import every_kind
 
 
-def test_no_damaged_file_is_more_than_refused() -> None:
+def test_no_damaged_file_is_more_than_refused():
     """``nox -s fuzz`` tries thousands; a few find what refuses nothing, or fails."""
     counts = every_kind(20, 1)
     assert [line for count in counts.values() for line in count.faults] == []

@@ -1,9 +1,6 @@
 """The Rust kernels do what the NumPy reference, their specification, does."""
 
-from __future__ import annotations
-
 import inspect
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +13,7 @@ SEEDS = st.integers(0, 2**32)
 DTYPES = st.sampled_from([np.float32, np.float64])
 
 
-def compare(name: str, dtype: Any, *arguments: Any, **options: Any) -> None:
+def compare(name, dtype, *arguments, **options):
     """Call both implementations and compare what they return, types included."""
     results = [getattr(module, name)(*arguments, **options) for module in (rlox_native, reference)]
     got, expected = (list(r) if isinstance(r, tuple) else [r] for r in results)
@@ -27,7 +24,7 @@ def compare(name: str, dtype: Any, *arguments: Any, **options: Any) -> None:
 
 
 @given(SEEDS, st.integers(1, 20), st.sampled_from([(), (1,), (3,)]), DTYPES, st.booleans())
-def test_rollout_kernels(seed: int, n_steps: int, envs: Any, dtype: Any, cut: bool) -> None:
+def test_rollout_kernels(seed, n_steps, envs, dtype, cut):
     """Returns, V-trace and GAE of one env and of several, with and without cuts."""
     rng = np.random.default_rng(seed)
     shape = (n_steps, *envs)
@@ -48,7 +45,7 @@ def test_rollout_kernels(seed: int, n_steps: int, envs: Any, dtype: Any, cut: bo
 
 
 @given(SEEDS, st.integers(0, 5), st.integers(1, 6), DTYPES)
-def test_language_kernels(seed: int, n: int, size: int, dtype: Any) -> None:
+def test_language_kernels(seed, n, size, dtype):
     """Advantages of groups, divergences of sequences."""
     rng = np.random.default_rng(seed)
     rewards = rng.integers(0, 3, n * size).astype(dtype)
@@ -64,7 +61,7 @@ def test_language_kernels(seed: int, n: int, size: int, dtype: Any) -> None:
 
 
 @given(st.lists(st.integers(1, 9), max_size=30), st.integers(9, 15), st.booleans())
-def test_packing(lengths: list[int], max_len: int, as_tokens: bool) -> None:
+def test_packing(lengths, max_len, as_tokens):
     """The same rows, to the last index."""
     sequences = [np.arange(n) + 7 for n in lengths] if as_tokens else lengths
     got, expected = (m.pack_sequences(sequences, max_len) for m in (rlox_native, reference))
@@ -73,7 +70,7 @@ def test_packing(lengths: list[int], max_len: int, as_tokens: bool) -> None:
 
 
 @given(SEEDS, st.lists(st.integers(0, 4), max_size=5))
-def test_running_mean_std(seed: int, sizes: list[int]) -> None:
+def test_running_mean_std(seed, sizes):
     """The same moments, and states that either can go on from."""
     rng = np.random.default_rng(seed)
     native, numpy = rlox_native.RunningMeanStd((2,)), reference.RunningMeanStd((2,))
@@ -92,10 +89,10 @@ FUNCTIONS = [name for name in reference.__all__ if name[0].islower()]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_signatures_agree(name: str) -> None:
+def test_signatures_agree(name):
     """Arguments have the same names, kinds and defaults, so that either stands for the other."""
 
-    def parameters(module: Any) -> list[tuple[str, Any, Any]]:
+    def parameters(module):
         signature = inspect.signature(getattr(module, name))
         return [(p.name, p.kind, p.default) for p in signature.parameters.values()]
 

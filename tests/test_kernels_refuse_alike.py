@@ -1,9 +1,6 @@
 """One hostile argument among honest ones: Rust kernels refuse it, or compute what NumPy's do."""
 
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,12 +18,12 @@ GRID = dict.fromkeys(("rewards", "values", "terminated", "truncated", "final_val
 DISCOUNTED = {"gamma": 0.9, "lam": 0.8}
 
 
-def columns(*names: str) -> dict[str, Any]:
+def columns(*names):
     """Shapes of the arrays of one env."""
     return {name: COLUMN[name] for name in names}
 
 
-HONEST: dict[str, dict[str, Any]] = {
+HONEST = {
     "compute_gae": columns("rewards", "values", "dones") | {"last_value": 0.5} | DISCOUNTED,
     "compute_gae_batched": BATCHED | {"n_steps": T} | DISCOUNTED,
     "compute_gae_batched_f32": BATCHED | {"n_steps": T} | DISCOUNTED,
@@ -71,7 +68,7 @@ ANYTHING = st.one_of(
 )  # fmt: skip
 
 
-def outcome(module: Any, name: str, arguments: dict[str, Any]) -> Any:
+def outcome(module, name, arguments):
     """Return what a call gives, as a list of arrays, or what kind of error it raises."""
     try:
         result = getattr(module, name)(**arguments)
@@ -83,7 +80,7 @@ def outcome(module: Any, name: str, arguments: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("name", sorted(HONEST))
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, of overflow and NaN
 @given(seed=st.integers(0, 2**32), dtype=st.sampled_from(["<f4", "<f8"]), data=st.data())
-def test_one_hostile_argument(name: str, seed: int, dtype: str, data: Any) -> None:
+def test_one_hostile_argument(name, seed, dtype, data):
     """An ordinary error, or the numbers of the reference."""
     rng = np.random.default_rng(seed)
     arguments = {
@@ -104,7 +101,7 @@ def test_one_hostile_argument(name: str, seed: int, dtype: str, data: Any) -> No
             np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
 
 
-def test_every_function_is_there() -> None:
+def test_every_function_is_there():
     """A new kernel gets its honest arguments here."""
     functions = {name for name in reference.__all__ if name.islower()}
     assert set(HONEST) == functions - SETTINGS

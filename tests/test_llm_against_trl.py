@@ -4,8 +4,6 @@ Both get the same completions and rewards (``rlox-llm/tests/trl_cases.py``). Run
 file writes TRL's numbers, which the tests of rlox-llm compare with where TRL is not installed.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import sys
@@ -13,11 +11,9 @@ import tempfile
 import warnings
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "rlox-llm" / "tests"))
 from trl_cases import (  # a module beside the family's tests
@@ -36,7 +32,6 @@ from trl_cases import (  # a module beside the family's tests
     REWARDS,
     SMOOTHING,
     VOCABULARY,
-    Case,
     figures,
     known_numbers,
     make_model,
@@ -62,7 +57,7 @@ OF_LOSS = ("loss_type", "importance_sampling_level", "epsilon", "epsilon_high", 
 """Options that a trainer heeds when it computes a loss, not before."""
 
 
-def tokenizer() -> Any:
+def tokenizer():
     """Return a tokenizer of one word a token, which the trainers want to see."""
     vocabulary = {f"t{i:02d}": i for i in range(VOCABULARY)}
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="t00"))
@@ -72,17 +67,17 @@ def tokenizer() -> Any:
     )
 
 
-def text(ids: list[int]) -> str:
+def text(ids):
     """Return ids as text."""
     return " ".join(f"t{i:02d}" for i in ids)
 
 
-def gradients_of(model: nn.Module) -> Tensor:
+def gradients_of(model):
     """Return all gradients as one vector."""
     return torch.cat([p.grad.flatten() for p in model.parameters() if p.requires_grad])
 
 
-def common(folder: Path, rows: int) -> dict[str, Any]:
+def common(folder, rows):
     """Return what both trainers are given."""
     return {
         "output_dir": str(folder / "out"), "use_cpu": True, "bf16": False, "report_to": "none",
@@ -90,16 +85,16 @@ def common(folder: Path, rows: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def policy_and_reference(kind: str, folder: Path) -> nn.Module:
+def policy_and_reference(kind, folder):
     """Return the policy, whose reference the trainer loads from a folder."""
     if kind == "adapter":  # its reference is a copy of the adapter as it came
         return make_model(kind, 1)
-    make_model(kind, 1).save_pretrained(str(folder))  # type: ignore[operator]
-    loaded: nn.Module = transformers.AutoModelForCausalLM.from_pretrained(str(folder))
+    make_model(kind, 1).save_pretrained(str(folder))
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(str(folder))
     return loaded.eval()
 
 
-def move_to_policy(model: nn.Module, kind: str) -> None:
+def move_to_policy(model, kind):
     """Give the policy of a trainer weights other than those of its reference."""
     policy = make_model(kind).state_dict()
     with torch.no_grad():
@@ -108,18 +103,18 @@ def move_to_policy(model: nn.Module, kind: str) -> None:
                 parameter.copy_(policy[name])
 
 
-def rows_of(kind: str) -> list[dict[str, str]]:
+def rows_of(kind):
     """Return a row of the dataset for each completion."""
     return [{"prompt": text(prompt)} for prompt in PROMPTS[kind] for _ in range(GROUP)]
 
 
 @cache
-def grpo_trainer(kind: str, options: tuple[tuple[str, Any], ...]) -> tuple[Any, Any]:
+def grpo_trainer(kind, options):
     """Return TRL's trainer, whose reference has other weights than the policy, and its batch."""
     prompts = PROMPTS[kind]
     place = {text(prompt): i for i, prompt in enumerate(prompts)}
 
-    def reward(prompts: list[str], completions: Any, **_: Any) -> list[float]:
+    def reward(prompts, completions, **_):
         return [REWARDS[place[p] * GROUP + i % GROUP] for i, p in enumerate(prompts)]
 
     given = dict(options)
@@ -141,7 +136,7 @@ def grpo_trainer(kind: str, options: tuple[tuple[str, Any], ...]) -> tuple[Any, 
     return trainer, trainer._generate_and_score_completions(rows)
 
 
-def trl_grpo(case: Case, old: Tensor | None) -> dict[str, float]:
+def trl_grpo(case, old):
     """Return the figures of TRL's trainer."""
     before = {k: v for k, v in case.options.items() if k not in OF_LOSS}
     trainer, inputs = grpo_trainer(case.model, tuple(before.items()))
@@ -170,7 +165,7 @@ def trl_grpo(case: Case, old: Tensor | None) -> dict[str, float]:
 
 
 @cache
-def dpo_trainer(kind: str) -> tuple[Any, dict[str, Tensor]]:
+def dpo_trainer(kind):
     """Return TRL's trainer and its batch, rows filled up on the right."""
     prompts = PROMPTS[kind]
     rows = [
@@ -198,7 +193,7 @@ def dpo_trainer(kind: str) -> tuple[Any, dict[str, Tensor]]:
     return trainer, batch
 
 
-def trl_dpo(kind: str, loss_type: str) -> dict[str, float]:
+def trl_dpo(kind, loss_type):
     """Return the figures of TRL's trainer."""
     trainer, batch = dpo_trainer(kind)
     trainer.loss_types, trainer.loss_weights = [loss_type], [1.0]
@@ -218,7 +213,7 @@ def trl_dpo(kind: str, loss_type: str) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_grpo_through_a_model(case: Case) -> None:
+def test_grpo_through_a_model(case):
     """Ours, and the numbers that are kept, are the trainer's."""
     ours, old = ours_grpo(case)
     theirs = trl_grpo(case, old)
@@ -228,14 +223,14 @@ def test_grpo_through_a_model(case: Case) -> None:
 
 @pytest.mark.parametrize("loss_type", PAIR_LOSSES)
 @pytest.mark.parametrize("kind", PROMPTS)
-def test_dpo_through_a_model(kind: str, loss_type: str) -> None:
+def test_dpo_through_a_model(kind, loss_type):
     """Ours, and the numbers that are kept, are the trainer's."""
     theirs = trl_dpo(kind, loss_type)
     require_close(ours_dpo(kind, loss_type), theirs)
     require_close(known_numbers()["dpo"][f"{kind}, {loss_type}"], theirs)
 
 
-def write() -> None:
+def write():
     """Write TRL's numbers."""
     warnings.simplefilter("ignore")
     numbers = {

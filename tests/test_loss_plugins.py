@@ -1,12 +1,7 @@
 """A stranger's losses for GRPO and DPO: by name, with options, in files, flags and checkpoints."""
 
-from __future__ import annotations
-
 import importlib
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 import rlox
@@ -56,9 +51,7 @@ def exponential(batch):
 
 
 @pytest.fixture(autouse=True)
-def fixture_losses(
-    install: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
+def fixture_losses(install, tmp_path, monkeypatch):
     """Install the stranger's distribution."""
     (tmp_path / "site-packages" / "stranger_losses.py").write_text(LOSSES, encoding="utf-8")
     install("stranger-losses", PLUGIN)
@@ -68,14 +61,14 @@ def fixture_losses(
     sys.modules.pop("stranger_losses", None)
 
 
-def model(seed: int = 0) -> nn.Module:
+def model(seed=0):
     """Return a small language model."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return nn.Sequential(nn.Embedding(12, 4), nn.Linear(4, 12))
 
 
-def reward(rows: Any, prompts: Any) -> list[float]:
+def reward(rows, prompts):
     """Reward each 7."""
     return [float((row == 7).sum()) for row in rows]
 
@@ -84,14 +77,14 @@ PROMPTS = torch.arange(8).reshape(4, 2)
 PAIRS = [{"prompt": [1, 2], "chosen": [3, 4], "rejected": [5]}] * 3
 
 
-def grpo(**options: Any) -> Any:
+def grpo(**options):
     """Make a GRPO without a reference."""
     return rlox.make(
         "grpo", model=model(), reward_fn=reward, kl_coef=0.0, dataset=PROMPTS, **options
     )
 
 
-def test_a_policy_loss_is_found_by_name_with_its_options(tmp_path: Path) -> None:
+def test_a_policy_loss_is_found_by_name_with_its_options(tmp_path):
     """As a function, in a training, in a file, and in a checkpoint."""
     logps = torch.tensor([[-1.0, -2.0], [-0.5, 0.0]])
     advantages, mask = torch.tensor([1.0, -2.0]), torch.tensor([[1, 1], [1, 0]])
@@ -114,7 +107,7 @@ def test_a_policy_loss_is_found_by_name_with_its_options(tmp_path: Path) -> None
     assert GRPOConfig.load(tmp_path / "config.yaml") == scaled.config
 
 
-def test_parts_of_a_strangers_loss_add_up() -> None:
+def test_parts_of_a_strangers_loss_add_up():
     """The average is applied by rlox, over the whole rollout."""
     whole, parts = (
         grpo(loss_type="reinforce", max_grad_norm=None, micro_batch_size=size) for size in (None, 3)
@@ -125,7 +118,7 @@ def test_parts_of_a_strangers_loss_add_up() -> None:
     torch.testing.assert_close(*gradients)
 
 
-def test_a_preference_loss_is_found_by_name() -> None:
+def test_a_preference_loss_is_found_by_name():
     """As a function, and in a training that it drives."""
     c, r = torch.tensor([-1.0, -2.0]), torch.tensor([-3.0, -1.0])
     loss, _ = dpo_loss(c, r, c * 0, r * 0, loss_type="exponential", beta=0.5)
@@ -155,7 +148,7 @@ def test_a_preference_loss_is_found_by_name() -> None:
                            micro_batch_size=1), ConfigError, "leave out micro_batch_size"),
     ],
 )  # fmt: skip
-def test_mistakes_are_named(call: Callable[[], Any], kind: type[Exception], message: str) -> None:
+def test_mistakes_are_named(call, kind, message):
     """Of the user, and of the stranger."""
     with pytest.raises(kind, match=message):
         call()

@@ -1,9 +1,5 @@
 """Lost envs: nothing that they did since their last true step is learnt from or counted."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 import rlox
@@ -29,23 +25,23 @@ class Scripted:
     """Observes (env, episode, step) and pays step + 1; envs are lost at given vector steps."""
 
     n_envs = N_ENVS
-    observation_space: Any = spaces.Box(-1, 1e6, (3,), np.float32)
-    action_space: Any = spaces.Discrete(2)
+    observation_space = spaces.Box(-1, 1e6, (3,), np.float32)
+    action_space = spaces.Discrete(2)
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.episode = np.zeros(N_ENVS, np.int64)
         self.time = np.zeros(N_ENVS, np.int64)
         self.steps = 0
-        self.finished: list[float] = []
+        self.finished = []
 
-    def _obs(self) -> Any:
+    def _obs(self):
         return np.stack([np.arange(N_ENVS), self.episode, self.time], 1).astype(np.float32)
 
-    def reset_all(self, seed: Any = None) -> Any:
+    def reset_all(self, seed=None):
         """Begin."""
         return self._obs()
 
-    def step_all(self, actions: Any) -> Any:
+    def step_all(self, actions):
         """Step; a lost env stands at the beginning of its next episode."""
         lost = np.isin(np.arange(N_ENVS), LOST.get(self.steps, []))
         self.steps += 1
@@ -61,11 +57,11 @@ class Scripted:
                 "truncated": lost, "final_obs": final}  # fmt: skip
         return step | ({"lost": lost} if lost.any() else {})
 
-    def close(self) -> None:
+    def close(self):
         """Do nothing."""
 
 
-def make(module: Any, kind: str) -> Any:
+def make(module, kind):
     """Return an empty buffer."""
     steps = {"n_envs": N_ENVS, "gamma": 0.5}
     if kind == "her":
@@ -78,7 +74,7 @@ def make(module: Any, kind: str) -> Any:
     return cls(500, 3, 1, act_dtype="int64", n_step=n_step, seed=0, **steps)
 
 
-def collect(buffer: Any, n_steps: int = 30) -> Scripted:
+def collect(buffer, n_steps=30):
     """Step the scripted env into a buffer and check the statistics."""
     env = Scripted()
     envs = RunningEnvs(env)
@@ -100,7 +96,7 @@ MODULES = [pytest.param(rlox.reference, id="numpy"), pytest.param(rlox, id="rust
 
 @pytest.mark.parametrize("module", MODULES)
 @pytest.mark.parametrize("kind", ["uniform", "n-step", "prioritized"])
-def test_transitions_are_of_true_steps(module: Any, kind: str) -> None:
+def test_transitions_are_of_true_steps(module, kind):
     """Every span is of one episode, its reward the sum of what its steps paid."""
     buffer = make(module, kind)
     collect(buffer)
@@ -122,7 +118,7 @@ def test_transitions_are_of_true_steps(module: Any, kind: str) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_sequences_do_not_span_a_loss(module: Any) -> None:
+def test_sequences_do_not_span_a_loss(module):
     """Their steps follow each other in one episode."""
     buffer = make(module, "uniform")
     collect(buffer)
@@ -135,7 +131,7 @@ def test_sequences_do_not_span_a_loss(module: Any) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_goals_are_of_the_episode_before_the_loss(module: Any) -> None:
+def test_goals_are_of_the_episode_before_the_loss(module):
     """A goal in place of the own one is a later step's of the same episode."""
     buffer = make(module, "her")
     collect(buffer)
@@ -149,7 +145,7 @@ def test_goals_are_of_the_episode_before_the_loss(module: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["uniform", "n-step", "prioritized", "her"])
-def test_both_backends_hold_the_same(kind: str) -> None:
+def test_both_backends_hold_the_same(kind):
     """States after losses are equal, the marks of truncation included."""
     pair = [make(module, kind) for module in (rlox.reference, rlox)]
     for buffer in pair:
@@ -160,7 +156,7 @@ def test_both_backends_hold_the_same(kind: str) -> None:
         np.testing.assert_array_equal(value, right[key], err_msg=key)
 
 
-def test_an_algorithm_of_replay_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_algorithm_of_replay_goes_on(monkeypatch):
     """It learns from what is true; the clock counts every vector step."""
     options = {"buffer_size": 200, "learning_starts": 6, "batch_size": 8, "hidden": 8,
                "steps_per_iteration": 30}  # fmt: skip
@@ -171,14 +167,14 @@ def test_an_algorithm_of_replay_goes_on(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("backend", ["torch", "auto"])
-def test_rollouts_leave_lost_envs_out(backend: str) -> None:
+def test_rollouts_leave_lost_envs_out(backend):
     """Those whose actions are drawn in Rust too; others stay, whole and in order."""
-    batches: list[Any] = []
+    batches = []
 
     class Keeps(Callback):
         """Keeps the rollouts."""
 
-        def on_rollout_end(self, **kwargs: Any) -> None:
+        def on_rollout_end(self, **kwargs):
             """Keep it."""
             batches.append(kwargs["batch"])
 
@@ -198,16 +194,16 @@ def test_rollouts_leave_lost_envs_out(backend: str) -> None:
 class Kept:
     """A buffer of sequences that keeps the rows of each env."""
 
-    def __init__(self) -> None:
-        self.streams: list[list[dict[str, Any]]] = [[] for _ in range(N_ENVS)]
+    def __init__(self):
+        self.streams = [[] for _ in range(N_ENVS)]
 
-    def push(self, rows: Any, envs: Any) -> None:
+    def push(self, rows, envs):
         """Keep them."""
         for row, env in enumerate(envs):
             self.streams[env].append({name: np.array(rows[name][row]) for name in rows})
 
 
-def test_streams_of_sequences_are_cut() -> None:
+def test_streams_of_sequences_are_cut():
     """The row after a loss begins an episode; no row is of a step that was not made."""
     env, kept = Scripted(), Kept()
     envs = RunningEnvs(env)
@@ -218,7 +214,7 @@ def test_streams_of_sequences_are_cut() -> None:
     class Hooks:
         """Counts nothing."""
 
-        def env_step(self, count: int) -> None:
+        def env_step(self, count):
             """Do nothing."""
 
     for _ in range(30):

@@ -1,7 +1,5 @@
 """Tables of options for people who come from another library."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -34,15 +32,13 @@ SECTIONS = [
     for name in names.split()
 ]
 
-Row = tuple[str, str, str, str]
 
-
-def text_of(page: str) -> str:
+def text_of(page):
     """Return the page for people who come from a library."""
     return (PAGES / f"come-from-{page}.md").read_text(encoding="utf-8")
 
 
-def rows_of(page: str, heading: str) -> list[Row]:
+def rows_of(page, heading):
     """Return the rows of a section's table: the peer's option and default, ours and its."""
     text = text_of(page).split(f"\n## {heading}\n")[1].split("\n## ")[0]
     lines = [line for line in text.splitlines() if line.startswith("| `")]
@@ -51,7 +47,7 @@ def rows_of(page: str, heading: str) -> list[Row]:
 
 
 @pytest.mark.parametrize(("page", "name"), SECTIONS)
-def test_our_options_exist_with_their_defaults(page: str, name: str) -> None:
+def test_our_options_exist_with_their_defaults(page, name):
     """And those named in every algorithm's table exist in every one."""
     fields = config_class(OURS.get(name, name.lower())).model_fields
     named = {row[2]: row[3] for row in rows_of(page, name) if row[2]}

@@ -1,10 +1,5 @@
 """Learning from a replay buffer that lies in a file mostly, as an option of the algorithms."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 import rlox
 import rlox.testing
@@ -12,7 +7,7 @@ import torch
 from rlox.errors import ConfigError
 from rlox_offpolicy.dqn import DQN
 
-SMALL: dict[str, Any] = {
+SMALL = {
     "hidden": 8,
     "buffer_size": 200,
     "learning_starts": 16,
@@ -24,17 +19,12 @@ SMALL: dict[str, Any] = {
 }
 
 
-def make(**options: Any) -> DQN:
+def make(**options):
     """Return a small DQN."""
-    return rlox.make("dqn", env="CartPole-v1", **{**SMALL, **options})  # type: ignore[no-any-return]
+    return rlox.make("dqn", env="CartPole-v1", **{**SMALL, **options})
 
 
-def parameters(dqn: DQN) -> torch.Tensor:
-    """Return those of the network, in a row."""
-    return dqn.optimizers["network"].parameters
-
-
-def test_learns_the_same_as_from_memory_and_leaves_no_file(tmp_path: Path) -> None:
+def test_learns_the_same_as_from_memory_and_leaves_no_file(tmp_path):
     """Same seed, same bits as buffer='uniform', past the buffer's size; the file goes with it."""
     with make(buffer="mmap", hot_capacity=20, buffer_folder=str(tmp_path)) as mapped:
         mapped.train(480)
@@ -49,7 +39,7 @@ def test_learns_the_same_as_from_memory_and_leaves_no_file(tmp_path: Path) -> No
     )
 
 
-def test_resume_with_the_buffer_is_exact(tmp_path: Path) -> None:
+def test_resume_with_the_buffer_is_exact(tmp_path):
     """What lies in the file is saved too, past the buffer's size, and without some next steps."""
     options = {"hot_capacity": 20, "buffer_folder": str(tmp_path), "save_replay_buffer": True}
     with make(buffer="mmap", **options) as half:
@@ -73,12 +63,12 @@ def test_resume_with_the_buffer_is_exact(tmp_path: Path) -> None:
         ({"buffer": "her", "buffer_folder": "."}, "buffer_folder needs buffer='mmap'"),
     ],
 )
-def test_bad_input_is_named(options: dict[str, Any], message: str) -> None:
+def test_bad_input_is_named(options, message):
     """The error names the option, what it needs and the remedy."""
     with pytest.raises(ConfigError, match=message):
         make(**{"buffer": "mmap", **options})
 
 
-def test_the_buffer_conforms() -> None:
+def test_the_buffer_conforms():
     """As those in memory do, but for several steps and priorities, which it lacks."""
     assert len(rlox.testing.check_buffer("mmap")) == 2

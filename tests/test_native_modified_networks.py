@@ -1,10 +1,6 @@
 """The native learner backend leaves to torch what it would compute or learn otherwise."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +17,7 @@ from rlox_offpolicy.sac import SAC
 from rlox_onpolicy.ppo import PPO
 from torch import nn
 
-SMALL: dict[str, Any] = {"n_envs": 2, "n_steps": 8, "batch_size": 16, "n_epochs": 1}
+SMALL = {"n_envs": 2, "n_steps": 8, "batch_size": 16, "n_epochs": 1}
 
 
 class OtherMLP(TanhMLP):
@@ -39,23 +35,23 @@ class OtherEnsemble(EnsembleMLP):
 class OtherCritics(nn.Module):
     """Critics that have nothing of the default ones."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.layer = nn.Linear(4, 2)
 
-    def forward(self, obs: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
-        values: torch.Tensor = self.layer(torch.cat((obs, actions), -1))
+    def forward(self, obs, actions):
+        values = self.layer(torch.cat((obs, actions), -1))
         return values.T
 
 
-def reordered(policy: DiscretePolicy) -> None:
+def reordered(policy):
     """Make the critic the first of the parameters."""
     actor = policy.actor
     del policy.actor
     policy.actor = actor
 
 
-MODIFICATIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
+MODIFICATIONS = {
     "other layer": (
         lambda p: p.critic.layers.__setitem__(0, OtherLinear(4, 64)), "plain linear layers",
     ),
@@ -93,14 +89,13 @@ MODIFICATIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda p: setattr(p.actor, "forward", p.actor.forward), "'actor' has its own forward",
     ),
     "frozen": (
-        lambda p: p.actor.layers[0].requires_grad_(False),
-        r"'actor\.layers\.0\.weight' is frozen",
+        lambda p: p.actor.layers[0].requires_grad_(False), r"'actor\.layers\.0\.weight' is frozen",
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", MODIFICATIONS)
-def test_a_modified_policy_is_torchs(case: str) -> None:
+def test_a_modified_policy_is_torchs(case):
     """What the parameters alone do not say is no part of the native computation."""
     modify, reason = MODIFICATIONS[case]
     policy = DiscretePolicy(4, 2)
@@ -114,10 +109,10 @@ def test_a_modified_policy_is_torchs(case: str) -> None:
         PPO("CartPole-v1", policy=policy, backend="native", **SMALL)
 
 
-def test_modified_networks_of_off_policy_algorithms_are_torchs() -> None:
+def test_modified_networks_of_off_policy_algorithms_are_torchs():
     """They pass the same check."""
-    policy: Any = SquashedGaussianPolicy(3, 1)
-    critic: Any = TwinQNetwork(3, 1)
+    policy = SquashedGaussianPolicy(3, 1)
+    critic = TwinQNetwork(3, 1)
     policy.net.register_forward_hook(lambda module, inputs, outputs: None)
     with SAC("Pendulum-v1", policy=policy) as sac:
         assert "hooks, which 'net' has" in str(sac.learner)
@@ -126,19 +121,19 @@ def test_modified_networks_of_off_policy_algorithms_are_torchs() -> None:
     critic.net = OtherEnsemble(2, (4, 256, 256, 1))
     with SAC("Pendulum-v1", critic=critic) as sac:
         assert "the default networks, not OtherEnsemble" in str(sac.learner)
-    network: Any = DiscreteQNetwork(4, 2)
+    network = DiscreteQNetwork(4, 2)
     network.net.layers[0].weight.register_hook(lambda gradient: 0 * gradient)
     with DQN("CartPole-v1", network=network) as dqn:
         assert "hooks, which 'net.layers.0.weight' has" in str(dqn.learner)
 
 
-def wide(obs_dim: int = 4, n_actions: int | None = 2) -> Env:
+def wide(obs_dim=4, n_actions=2):
     """Return an env of large observations and many actions."""
     acted = spaces.Box(-1, 1, (1,)) if n_actions is None else spaces.Discrete(n_actions)
     return Env(spaces.Box(-1, 1, (obs_dim,), np.float32), acted)
 
 
-FEW: dict[str, Any] = {"hidden": 8, "buffer_size": 8, "learning_starts": 4, "batch_size": 2}
+FEW = {"hidden": 8, "buffer_size": 8, "learning_starts": 4, "batch_size": 2}
 
 
 @pytest.mark.parametrize(
@@ -152,7 +147,7 @@ FEW: dict[str, Any] = {"hidden": 8, "buffer_size": 8, "learning_starts": 4, "bat
     ],
     ids=["ppo, observations", "ppo, actions", "dqn", "sac", "td3_bc"],
 )
-def test_sizes_beyond_native_are_torchs(make: Callable[..., Any], size: str) -> None:
+def test_sizes_beyond_native_are_torchs(make, size):
     """Layers of more than 16,384 numbers are learnt by torch, with the reason."""
     reason = rf"{size} must lie in \[1, 16384\], got 20000"
     with pytest.raises(BackendError, match=f"'native' cannot do this: {reason}"):
@@ -162,7 +157,7 @@ def test_sizes_beyond_native_are_torchs(make: Callable[..., Any], size: str) -> 
         assert f"not native: {size} must lie in" in algorithm.learner.reason
 
 
-def test_sizes_up_to_the_limit_are_native() -> None:
+def test_sizes_up_to_the_limit_are_native():
     """The largest that Rust takes."""
     with PPO(lambda: wide(16_384), hidden=8, **SMALL) as ppo:
         assert ppo.learner.backend == "native"

@@ -1,9 +1,6 @@
 """Predictions of the native learner backend, against the policy's own code in torch."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -22,7 +19,7 @@ ACTED = [
 ]
 
 
-def trained(algorithm: Any = PPO, env: Any = "CartPole-v1", **options: Any) -> Any:
+def trained(algorithm=PPO, env="CartPole-v1", **options):
     """Return an algorithm after an iteration, with logits or means that are far apart."""
     made = algorithm(env, seed=3, n_envs=2, n_steps=20, **options)
     with torch.no_grad():
@@ -31,18 +28,18 @@ def trained(algorithm: Any = PPO, env: Any = "CartPole-v1", **options: Any) -> A
     return made
 
 
-def policy_of(algorithm: Any) -> Any:
+def policy_of(algorithm):
     """Return the policy, also of an algorithm that is made for teams."""
     return algorithm.policy if hasattr(algorithm, "policy") else algorithm.policies["policy"]
 
 
-def in_torch(algorithm: Any, obs: Any, **options: Any) -> Any:
+def in_torch(algorithm, obs, **options):
     """Return what the policy's own code predicts."""
     with mock.patch.object(algorithm.learner.learner, "mode", None):
         return algorithm.predict(obs, **options)
 
 
-def sampled(space: spaces.Space[Any], count: int) -> Any:
+def sampled(space, count):
     """Return a batch of observations."""
     space.seed(1)
     return stacked([space.sample() for _ in range(count)])
@@ -50,7 +47,7 @@ def sampled(space: spaces.Space[Any], count: int) -> Any:
 
 @pytest.mark.parametrize("observed", [VECTOR, NESTED], ids=["vectors", "nested"])
 @pytest.mark.parametrize("acted", ACTED, ids=str)
-def test_native_predictions_are_the_policys(observed: Any, acted: Any) -> None:
+def test_native_predictions_are_the_policys(observed, acted):
     """Of a batch and of one observation, also normalised, within the bounds of the actions."""
     normalised = {"normalize_observations": isinstance(observed, spaces.Box)}
     ppo = trained(env=partial(Env, observed, acted), backend="native", **normalised)
@@ -66,7 +63,7 @@ def test_native_predictions_are_the_policys(observed: Any, acted: Any) -> None:
     ppo.close()
 
 
-def test_native_predictions_choose_among_possible_actions() -> None:
+def test_native_predictions_choose_among_possible_actions():
     """As torch's do, with masks of each row."""
     ppo = trained(env=partial(Env, VECTOR, spaces.Discrete(3)))
     obs = sampled(VECTOR, 60)
@@ -80,7 +77,7 @@ def test_native_predictions_choose_among_possible_actions() -> None:
 
 
 @pytest.mark.parametrize("algorithm", [PPO, IPPO])
-def test_native_predictions_follow_the_parameters(algorithm: Any) -> None:
+def test_native_predictions_follow_the_parameters(algorithm):
     """Those of now, be they learnt, loaded or written; and they draw from no stream."""
     made = trained(algorithm, "Pendulum-v1")
     obs = np.array([[0.6, 0.8, 1.0]], np.float32)
@@ -96,7 +93,7 @@ def test_native_predictions_follow_the_parameters(algorithm: Any) -> None:
 
 
 @pytest.mark.parametrize("options", [{"recurrent": "lstm"}, {"backend": "torch"}])
-def test_other_policies_predict_in_torch(options: dict[str, Any]) -> None:
+def test_other_policies_predict_in_torch(options):
     """Those with a memory, and those that are learnt in torch."""
     ppo = trained(**options) if "backend" in options else PPO("CartPole-v1", seed=3, **options)
     assert ppo.learner.mode is None

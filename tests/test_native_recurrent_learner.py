@@ -1,9 +1,6 @@
 """Policies with an LSTM in the native learner backend against torch's."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import Any
 
 import gymnasium
 import numpy as np
@@ -26,10 +23,10 @@ from torch import nn
 ENVS = ["CartPole-v1", "Pendulum-v1"]
 """Discrete and continuous."""
 
-SMALL: dict[str, Any] = {"n_envs": 5, "n_steps": 30, "batch_size": 60, "n_epochs": 3}
+SMALL = {"n_envs": 5, "n_steps": 30, "batch_size": 60, "n_epochs": 3}
 """Two sequences a minibatch; the last of an epoch has one."""
 
-VARIANTS: list[dict[str, Any]] = [
+VARIANTS = [
     {},
     {"vf_clip_eps": 0.2, "dual_clip": 2.0, "ent_coef": 0.02, "max_grad_norm": 0.05},
     {"memory_size": 5, "hidden": 33, "n_steps": 150, "batch_size": 450},
@@ -37,7 +34,7 @@ VARIANTS: list[dict[str, Any]] = [
 ]
 
 
-def policy_of(env: str, memory_size: int = 32, hidden: int = 24) -> Any:
+def policy_of(env, memory_size=32, hidden=24):
     """Return the default policy of an env with seeded weights, larger than usual in the head."""
     generator = torch.Generator().manual_seed(1)
     made = gymnasium.make(env)
@@ -56,14 +53,14 @@ def policy_of(env: str, memory_size: int = 32, hidden: int = 24) -> Any:
 
 @pytest.mark.parametrize("env", ENVS)
 @pytest.mark.parametrize("options", VARIANTS, ids=lambda options: ",".join(options) or "defaults")
-def test_ppo_update_equals_torch(env: str, options: dict[str, Any]) -> None:
+def test_ppo_update_equals_torch(env, options):
     """Three epochs lead to the same parameters, moments, gradient, terms and counters."""
     native, torch_ = learn_both(policy_of, PPO, env, **SMALL | options)
     assert torch_[0].clock.gradient_steps > 3
     require_equal_updates(native, torch_)
 
 
-def test_masked_actions_are_learnt_as_torch_does() -> None:
+def test_masked_actions_are_learnt_as_torch_does():
     """And not as if all had been possible."""
     options = {**SMALL, "ent_coef": 0.05}
     native, torch_ = learn_both(policy_of, PPO, "CartPole-v1", masked=True, **options)
@@ -73,14 +70,14 @@ def test_masked_actions_are_learnt_as_torch_does() -> None:
 
 
 @pytest.mark.parametrize("env", ENVS)
-def test_a2c_update_equals_torch(env: str) -> None:
+def test_a2c_update_equals_torch(env):
     """One step of RMSprop on all sequences."""
     options = {"n_envs": 5, "n_steps": 30, "ent_coef": 0.01}
     require_equal_updates(*learn_both(policy_of, A2C, env, **options))
 
 
 @pytest.mark.parametrize(("target_kl", "least"), [(1e-6, 0), (0.018, 1)])
-def test_target_kl_ends_the_epochs_where_torch_does(target_kl: float, least: int) -> None:
+def test_target_kl_ends_the_epochs_where_torch_does(target_kl, least):
     """After as many steps, with the stream of orders where the torch backend leaves it."""
     options = {**SMALL, "n_epochs": 20, "target_kl": target_kl}
     (native, _), (torch_, _) = learn_both(policy_of, PPO, "CartPole-v1", **options)
@@ -89,25 +86,25 @@ def test_target_kl_ends_the_epochs_where_torch_does(target_kl: float, least: int
     assert torch.equal(*drawn)
 
 
-class Cut(gymnasium.Env[Any, Any]):
+class Cut(gymnasium.Env):
     """Random observations, and episodes that end after 7 steps or are cut after 4."""
 
-    def __init__(self, acted: Any, masked: bool = False) -> None:
+    def __init__(self, acted, masked=False):
         self.observation_space = spaces.Box(-1, 1, (3,), np.float32)
         self.action_space, self.masked, self.episodes = acted, masked, 0
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+    def reset(self, *, seed=None, options=None):
         if seed is not None:
             self.observation_space.seed(seed)
         self.steps, self.episodes = 0, self.episodes + 1
         return self.observation_space.sample(), self.info()
 
-    def step(self, action: Any) -> Any:
+    def step(self, action):
         self.steps += 1
         cut = self.episodes % 2 == 0 and self.steps == 4
         return self.observation_space.sample(), 1.0, self.steps == 7, cut, self.info()
 
-    def info(self) -> dict[str, Any]:
+    def info(self):
         """Return which actions are possible: the last one never is."""
         return {"action_mask": np.array([1, 1, 0], np.int8)} if self.masked else {}
 
@@ -115,9 +112,7 @@ class Cut(gymnasium.Env[Any, Any]):
 @pytest.mark.parametrize("seq_len", [None, 6])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("acted", [spaces.Discrete(3), spaces.Box(-1, 1, (2, 2))], ids=str)
-def test_rollouts_and_updates_of_envs_equal_torchs(
-    acted: Any, masked: bool, seq_len: int | None
-) -> None:
+def test_rollouts_and_updates_of_envs_equal_torchs(acted, masked, seq_len):
     """What is drawn in Rust has torch's probabilities and values, from rollout to rollout."""
     if masked and not isinstance(acted, spaces.Discrete):
         return
@@ -154,7 +149,7 @@ def test_rollouts_and_updates_of_envs_equal_torchs(
         algorithm.close()
 
 
-def test_values_of_cut_episodes_remember_them() -> None:
+def test_values_of_cut_episodes_remember_them():
     """They are those that the policy's own code finds on the same way."""
     runs = [
         PPO(partial(Cut, spaces.Discrete(1)), backend=backend, seed=5, recurrent="lstm", **SMALL)
@@ -169,7 +164,7 @@ def test_values_of_cut_episodes_remember_them() -> None:
     assert relative_error(ours.initial_state + 1, theirs.initial_state + 1) < 1e-6
 
 
-def test_native_runs_are_exact_across_a_checkpoint(tmp_path: Any) -> None:
+def test_native_runs_are_exact_across_a_checkpoint(tmp_path):
     """2N env steps are N, a checkpoint, and N more, to the bit; metrics are named as torch's."""
     options = {**SMALL, "recurrent": "lstm", "learning_rate": 1e-3}
     whole = PPO("Pendulum-v1", backend="native", **options)
@@ -184,22 +179,22 @@ def test_native_runs_are_exact_across_a_checkpoint(tmp_path: Any) -> None:
     assert metrics.keys() == torch_.train(150).keys()
 
 
-def no_biases(policy: Any) -> None:
+def no_biases(policy):
     """Put another LSTM in the critic's place."""
     policy.critic_memory.layer = nn.LSTM(4, 32, bias=False)
 
 
-def others_weights(policy: Any) -> None:
+def others_weights(policy):
     """Let both networks remember the same."""
     policy.critic_memory = policy.actor_memory
 
 
-def hooked(policy: Any) -> None:
+def hooked(policy):
     """Watch the actor's LSTM."""
     policy.actor_memory.layer.register_forward_hook(lambda *_: None)
 
 
-def own_step(policy: Any) -> None:
+def own_step(policy):
     """Replace how the policy acts."""
     policy.step = policy.step
 
@@ -213,7 +208,7 @@ def own_step(policy: Any) -> None:
         (own_step, "has its own step"),
     ],
 )
-def test_other_policies_are_torchs(change: Any, reason: str) -> None:
+def test_other_policies_are_torchs(change, reason):
     """Asked for by name, the reason is an error."""
     policy = policy_of("CartPole-v1")
     change(policy)
@@ -221,13 +216,13 @@ def test_other_policies_are_torchs(change: Any, reason: str) -> None:
         PPO("CartPole-v1", policy=policy, backend="native", **SMALL)
 
 
-def test_learners_say_what_does_not_fit() -> None:
+def test_learners_say_what_does_not_fit():
     """Sizes, and states that are missing or of no memory."""
     learner = ActorCriticLearner(3, [8], n_actions=2, memory_size=5)
     assert learner.state_size == 20
     assert learner.n_parameters == 2 * (20 * (3 + 5) + 40) + 2 * (5 * 8 + 8) + 9 * 3
     parameters = np.zeros(learner.n_parameters, np.float32)
-    rows: dict[str, Any] = {
+    rows = {
         name: np.zeros(6, np.float32) for name in ("log_probs", "values", "advantages", "returns")
     }
     update = partial(

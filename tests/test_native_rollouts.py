@@ -1,13 +1,9 @@
 """Rollouts that the native learner backend collects, against envs and policy taken one by one."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
-from rlox.batches.rollout import RolloutBatch, estimate_advantages
+from rlox.batches.rollout import estimate_advantages
 from rlox.callbacks import Callback
 from rlox.networks.actor_critics import DiscretePolicy
 from rlox.seeding import ResetSeeds, SeedStreams
@@ -22,13 +18,13 @@ N_ENVS, N_STEPS = 3, 220
 """Long enough for Pendulum's and MountainCar's time limit of 200."""
 
 
-def make(env: str, **options: Any) -> PPO:
+def make(env, **options):
     """Return PPO on native envs, learning natively."""
     small = {"n_envs": N_ENVS, "n_steps": N_STEPS, "batch_size": 330, "n_epochs": 1, "seed": 4}
     return PPO(env, backend="native", **small | options)
 
 
-def collected(ppo: PPO) -> RolloutBatch:
+def collected(ppo):
     """Return a rollout of an untrained policy, with a wider head than usual."""
     with torch.no_grad():
         ppo.policy.actor.layers[-1].weight.mul_(100)
@@ -39,12 +35,12 @@ def collected(ppo: PPO) -> RolloutBatch:
 
 
 @pytest.mark.parametrize("env", ENVS)
-def test_rollout_is_what_the_envs_answer_to_its_actions(env: str) -> None:
+def test_rollout_is_what_the_envs_answer_to_its_actions(env):
     """Replaying the actions gives the same observations, rewards, ends and advantages."""
     ppo = make(env)
     batch = collected(ppo)
     envs = VecEnv(N_ENVS, env_id=env)
-    space: Any = envs.action_space
+    space = envs.action_space
     obs = envs.reset_all(ResetSeeds(*ppo.streams.seeds("envs", 1), N_ENVS).next())
     final_values = np.zeros((N_STEPS, N_ENVS), np.float32)
     for t in range(N_STEPS):
@@ -76,7 +72,7 @@ def test_rollout_is_what_the_envs_answer_to_its_actions(env: str) -> None:
     np.testing.assert_allclose(batch.returns, returns.ravel(), rtol=1e-4, atol=1e-3)
 
 
-def test_discrete_actions_are_drawn_as_documented() -> None:
+def test_discrete_actions_are_drawn_as_documented():
     """Each env takes one number, and the first action whose cumulative probability exceeds it."""
     ppo = make("CartPole-v1")
     batch = collected(ppo)
@@ -89,7 +85,7 @@ def test_discrete_actions_are_drawn_as_documented() -> None:
     assert (batch.actions.numpy() == expected).mean() > 0.999
 
 
-def test_continuous_actions_are_drawn_as_documented() -> None:
+def test_continuous_actions_are_drawn_as_documented():
     """Each component takes two numbers, by Box and Muller."""
     ppo = make("Pendulum-v1")
     batch = collected(ppo)
@@ -103,17 +99,17 @@ def test_continuous_actions_are_drawn_as_documented() -> None:
 class Counting(Callback):
     """Counts vector steps, and ends the training in one of them."""
 
-    def __init__(self, last: int | None = None) -> None:
-        self.steps: list[int] = []
+    def __init__(self, last=None):
+        self.steps = []
         self._last = last
 
-    def on_step(self, **kwargs: Any) -> bool:
+    def on_step(self, **kwargs):
         self.steps.append(kwargs["step"])
         return len(self.steps) != self._last
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
-def test_watching_every_step_changes_nothing(env: str) -> None:
+def test_watching_every_step_changes_nothing(env):
     """A callback on_step is called for each vector step and the training keeps its bits."""
     counting = Counting()
     alone, watched = make(env), make(env, callbacks=[counting])
@@ -123,7 +119,7 @@ def test_watching_every_step_changes_nothing(env: str) -> None:
     assert torch.equal(alone.optimizer.parameters, watched.optimizer.parameters)
 
 
-def test_a_rollout_ended_by_a_callback_counts_its_episodes() -> None:
+def test_a_rollout_ended_by_a_callback_counts_its_episodes():
     """The episodes of the steps that were taken are finished episodes."""
     ppo = make("Pendulum-v1", callbacks=[Counting(last=205)])
     ppo.train(N_ENVS * N_STEPS)
@@ -135,7 +131,7 @@ def test_a_rollout_ended_by_a_callback_counts_its_episodes() -> None:
 @pytest.mark.parametrize(
     ("algorithm", "env"), [(PPO, "CartPole-v1"), (A2C, "MountainCarContinuous-v0")]
 )
-def test_gymnasium_envs_get_the_same_actions(algorithm: Any, env: str) -> None:
+def test_gymnasium_envs_get_the_same_actions(algorithm, env):
     """Envs that answer alike are learnt alike, to the bit, whoever steps them."""
     runs = {
         backend: algorithm(env, backend="native", env_backend=backend, n_envs=3, seed=4)
@@ -149,7 +145,7 @@ def test_gymnasium_envs_get_the_same_actions(algorithm: Any, env: str) -> None:
     assert torch.equal(gymnasium.optimizer.parameters, native.optimizer.parameters)
 
 
-def test_masked_actions_are_drawn_from_the_others() -> None:
+def test_masked_actions_are_drawn_from_the_others():
     """Probabilities are those of the masked distribution; a mask that allows none is refused."""
     learner = ActorCriticLearner(2, [8], n_actions=3)
     rng = np.random.default_rng(0)
@@ -173,7 +169,7 @@ def test_masked_actions_are_drawn_from_the_others() -> None:
         learner.act(parameters, state, obs, action_masks=masks)
 
 
-def test_normalised_observations_reach_the_native_policy() -> None:
+def test_normalised_observations_reach_the_native_policy():
     """It acts on what the torch policy would see."""
     ppo = make("Pendulum-v1", normalize_observations=True, normalize_rewards=True, frame_stack=2)
     unroll = ppo.learner.collect(N_STEPS, Hooks(ppo))

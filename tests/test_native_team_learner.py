@@ -1,14 +1,10 @@
 """Policies of teams learnt in Rust and in torch: the same steps, up to rounding."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
 import rlox
-import torch
 from gymnasium import spaces
 from rlox.errors import BackendError
 from rlox.nn import module_state
@@ -21,7 +17,7 @@ SMALL = {"n_envs": 4, "n_steps": 24, "batch_size": 64, "n_epochs": 4, "hidden": 
 SPREAD = "mpe2/simple_spread_v3"
 MASKED = partial(Errand, masks=True)
 NUMBERS = partial(Errand, acted=TORQUES)
-CASES: dict[str, tuple[str, Any, dict[str, Any]]] = {
+CASES = {
     "state": ("mappo", SPREAD, {}),
     "observations": ("mappo", SPREAD, {"critic": "observations", "dual_clip": 3.0}),
     "agent_state": ("mappo", SPREAD, {"critic": "agent_state", "vf_clip_eps": 0.1}),
@@ -34,11 +30,10 @@ CASES: dict[str, tuple[str, Any, dict[str, Any]]] = {
 }
 
 
-def learnt(case: str, backend: str) -> tuple[Any, list[dict[str, float]]]:
+def learnt(case, backend):
     """Return all parameters after three iterations, and the rows of metrics."""
     name, env, options = CASES[case]
     with rlox.make(name, env=env, backend=backend, **(SMALL | options)) as algorithm:
-        assert algorithm.learner is not None
         assert algorithm.learner.backend == backend
         rows = [algorithm.train(96) for _ in range(3)]
         policies = algorithm.policies
@@ -46,7 +41,7 @@ def learnt(case: str, backend: str) -> tuple[Any, list[dict[str, float]]]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_both_backends_learn_the_same(case: str) -> None:
+def test_both_backends_learn_the_same(case):
     """With critics of every kind, masks, deaths, nested observations, numbers, several choices."""
     (ours, our_rows), (theirs, their_rows) = (learnt(case, one) for one in ("native", "torch"))
     assert list(ours) == list(theirs)
@@ -58,7 +53,7 @@ def test_both_backends_learn_the_same(case: str) -> None:
         np.testing.assert_allclose(found, expected, rtol=5e-3, atol=5e-4, err_msg=terms)
 
 
-def test_rust_is_taken_where_it_can_be() -> None:
+def test_rust_is_taken_where_it_can_be():
     """By auto; and what it cannot do is done in torch, with the reason."""
     with rlox.make("mappo", env=SPREAD, **SMALL) as algorithm:
         assert str(algorithm.learner) == "native (the fastest there is)"
@@ -80,7 +75,7 @@ def test_rust_is_taken_where_it_can_be() -> None:
             rlox.make("mappo", env=env, backend="native", **given)
 
 
-def test_a_subclass_and_a_hook_are_left_to_torch() -> None:
+def test_a_subclass_and_a_hook_are_left_to_torch():
     """They may compute anything."""
     from rlox_marl.policies import TeamPolicy
 
@@ -89,13 +84,13 @@ def test_a_subclass_and_a_hook_are_left_to_torch() -> None:
 
     with rlox.make("mappo", env=SPREAD, **SMALL) as algorithm:
         (view,) = algorithm.views
-    made: list[Any] = []
+    made = []
 
-    def own(observed: Any, acted: Any) -> torch.nn.Module:
+    def own(observed, acted):
         made.append(Own(view, hidden=16))
         return made[-1]
 
-    def hooked(observed: Any, acted: Any) -> torch.nn.Module:
+    def hooked(observed, acted):
         made.append(TeamPolicy(view, hidden=16))
         made[-1].register_forward_hook(lambda *_: None)
         return made[-1]

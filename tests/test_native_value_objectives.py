@@ -6,7 +6,6 @@ import pkgutil
 from dataclasses import dataclass, fields
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -22,7 +21,7 @@ from rlox_offpolicy.sac import SoftActorCritic
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_native_knows_every_field_of_its_objectives(objective: str) -> None:
+def test_native_knows_every_field_of_its_objectives(objective):
     """A field added to one of them is refused until the Rust code heeds it."""
     kind = pkgutil.resolve_name(objective)
     assert {field.name for field in fields(kind)} == set(OBJECTIVES[objective].fields.split())
@@ -48,9 +47,7 @@ class Strange(ReplayObjective):
 class Stranger:
     """Somebody's algorithm: Q-learning on batches of its own making, without config or name."""
 
-    def __init__(
-        self, objective: Any, backend: str, added: Any = None, dtype: torch.dtype = torch.float32
-    ) -> None:
+    def __init__(self, objective, backend, added=None, dtype=torch.float32):
         generator = torch.Generator().manual_seed(0)
         self.network, self.target = (
             DiscreteQNetwork(4, 3, generator=generator).to(dtype) for _ in range(2)
@@ -67,7 +64,7 @@ class Stranger:
         self.learner = choose_replay_learner(backend, ReplayTask(objective, parts))
 
 
-def batch() -> TransitionBatch:
+def batch():
     """Return 16 random transitions."""
     rng = torch.Generator().manual_seed(1)
     obs, next_obs = torch.randn(2, 16, 4, generator=rng)
@@ -90,7 +87,7 @@ def batch() -> TransitionBatch:
     ],
     ids=["field", "subclass", "type"],
 )
-def test_other_objectives_fall_back_to_torch_with_the_reason(objective: Any, reason: str) -> None:
+def test_other_objectives_fall_back_to_torch_with_the_reason(objective, reason):
     """Asked for by name, the reason is an error."""
     mine = Stranger(objective, "auto")
     assert mine.learner.backend == "torch"
@@ -101,21 +98,21 @@ def test_other_objectives_fall_back_to_torch_with_the_reason(objective: Any, rea
         Stranger(objective, "native")
 
 
-def test_a_field_that_a_known_objective_gains_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_field_that_a_known_objective_gains_is_refused(monkeypatch):
     """Until native's table has it."""
-    never: Any = None
+    never = None
     known = Known(never, "learn", "tau")
     monkeypatch.setitem(OBJECTIVES, "rlox_offpolicy.sac.SoftActorCritic", known)
-    task: Any = SimpleNamespace(objective=SoftActorCritic(None))
+    task = SimpleNamespace(objective=SoftActorCritic(None))
     with pytest.raises(BackendError, match="the field 'target_entropy' of SoftActorCritic"):
         make_replay_learner(task)
 
 
-def test_added_losses_are_left_to_torch() -> None:
+def test_added_losses_are_left_to_torch():
     """Neither native nor torch.compile knows what they compute."""
 
-    def prior(network: Any, batch: Any) -> torch.Tensor:
-        return network(batch.obs).mean()  # type: ignore[no-any-return]
+    def prior(network, batch):
+        return network(batch.obs).mean()
 
     mine = Stranger(QLearning(), "auto", {"network": prior})
     assert str(mine.learner) == "torch (not native: it knows no added losses (network.prior))"
@@ -124,7 +121,7 @@ def test_added_losses_are_left_to_torch() -> None:
             Stranger(QLearning(), backend, {"network": prior})
 
 
-def test_double_precision_is_torchs() -> None:
+def test_double_precision_is_torchs():
     """Rust computes in single precision alone."""
     reason = "it computes in float32, not torch.float64"
     mine = Stranger(QLearning(), "auto", dtype=torch.float64)

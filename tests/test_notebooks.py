@@ -1,11 +1,8 @@
 """Cells of the notebooks, run one after the other."""
 
-from __future__ import annotations
-
 import ast
 import json
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 import pytest
@@ -15,9 +12,9 @@ NOTEBOOKS = sorted((Path(__file__).parents[1] / "docs" / "notebooks").glob("*.ip
 QUICK = ("first-training", "own-loss")
 
 
-def run(path: Path) -> list[Any]:
+def run(path):
     """Run a notebook's cells, and return what each shows: the value of its last expression."""
-    namespace: dict[str, Any] = {"__name__": "__main__"}
+    namespace = {"__name__": "__main__"}
     shown = []
     for number, cell in enumerate(json.loads(path.read_text("utf-8"))["cells"]):
         if cell["cell_type"] != "code":
@@ -39,9 +36,7 @@ def run(path: Path) -> list[Any]:
         for path in NOTEBOOKS
     ],
 )
-def test_a_notebook_runs(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_notebook_runs(path, tmp_path, monkeypatch, capsys):
     """From the top, in an empty folder; and it is stored without what it showed last."""
     monkeypatch.chdir(tmp_path)
     with mpl.rc_context({"backend": "agg"}):
@@ -55,7 +50,7 @@ def test_a_notebook_runs(
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in cells)
 
 
-def test_every_notebook_is_listed() -> None:
+def test_every_notebook_is_listed():
     """The page of the documentation names them all."""
     page = (Path(__file__).parents[1] / "docs/notebooks/index.md").read_text("utf-8")
     assert len(NOTEBOOKS) >= 4

@@ -1,9 +1,6 @@
 """The offline algorithms' objectives against d3rlpy's on the same tensors."""
 
-from __future__ import annotations
-
 import warnings
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,14 +16,14 @@ with warnings.catch_warnings():
 
 B, OBS, ACT, N = 64, 5, 2, 7
 
-CLOSE: dict[str, Any] = {"rtol": 1e-5, "atol": 1e-6}
+CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 
 
-def batch(seed: int = 0) -> TorchMiniBatch:
+def batch(seed=0):
     """Return random transitions, some terminated."""
     rng = np.random.default_rng(seed)
 
-    def tensor(*shape: int) -> torch.Tensor:
+    def tensor(*shape):
         return torch.as_tensor(rng.normal(size=shape), dtype=torch.float32)
 
     return TorchMiniBatch(
@@ -42,7 +39,7 @@ def batch(seed: int = 0) -> TorchMiniBatch:
     )
 
 
-def implementation(config: Any) -> Any:
+def implementation(config):
     """Return d3rlpy's algorithm with networks of its own."""
     torch.manual_seed(0)
     algorithm = config.create(device="cpu:0")
@@ -52,7 +49,7 @@ def implementation(config: Any) -> Any:
     return algorithm.impl
 
 
-def critic_error(theirs: Any, rows: TorchMiniBatch, next_values: torch.Tensor) -> torch.Tensor:
+def critic_error(theirs, rows, next_values):
     """Return our critics' loss on the outputs of d3rlpy's networks."""
     q_values = theirs._q_func_forwarder.compute_expected_q(rows.observations, rows.actions, "none")
     discounts = 0.99 * (1 - rows.terminals[:, 0])  # as OfflineBatch.transitions makes them
@@ -60,7 +57,7 @@ def critic_error(theirs: Any, rows: TorchMiniBatch, next_values: torch.Tensor) -
     return losses.critic_loss(q_values[..., 0], target)
 
 
-def test_iql_losses_are_those_of_d3rlpy() -> None:
+def test_iql_losses_are_those_of_d3rlpy():
     """Value, policy and critics."""
     theirs, rows = implementation(d3rlpy.algos.IQLConfig(expectile=0.8, weight_temp=3.0)), batch()
     with torch.no_grad():
@@ -86,7 +83,7 @@ def test_iql_losses_are_those_of_d3rlpy() -> None:
     torch.testing.assert_close(critic_error(theirs, rows, next_values), expected, **CLOSE)
 
 
-def test_gaussian_policy_has_the_density_of_d3rlpy() -> None:
+def test_gaussian_policy_has_the_density_of_d3rlpy():
     """Mean through tanh, density not squashed, one deviation for all states."""
     theirs, rows = implementation(d3rlpy.algos.IQLConfig()), batch()
     action = theirs._modules.policy(rows.observations)
@@ -105,7 +102,7 @@ def test_gaussian_policy_has_the_density_of_d3rlpy() -> None:
     torch.testing.assert_close(log_probs, expected.reshape(B, -1).sum(-1), rtol=1e-4, atol=1e-4)
 
 
-def test_td3_bc_losses_are_those_of_d3rlpy() -> None:
+def test_td3_bc_losses_are_those_of_d3rlpy():
     """Policy and critics; without noise, which is random."""
     config = d3rlpy.algos.TD3PlusBCConfig(alpha=2.5, target_smoothing_sigma=0.0)
     theirs, rows = implementation(config), batch()
@@ -129,7 +126,7 @@ def test_td3_bc_losses_are_those_of_d3rlpy() -> None:
 
 
 @pytest.mark.parametrize("kind", [d3rlpy.algos.CQLConfig, d3rlpy.algos.CalQLConfig])
-def test_cql_penalty_is_that_of_d3rlpy(monkeypatch: pytest.MonkeyPatch, kind: Any) -> None:
+def test_cql_penalty_is_that_of_d3rlpy(monkeypatch, kind):
     """On the same sampled actions, whose values and densities are given."""
     config = kind(conservative_weight=5.0, alpha_threshold=10.0)
     theirs, rows = implementation(config), batch()

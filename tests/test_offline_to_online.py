@@ -1,9 +1,6 @@
 """Offline agents go on as online ones."""
 
-from __future__ import annotations
-
 import copy
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,9 +10,7 @@ from rlox_offline.datasets import record
 
 
 @pytest.mark.parametrize(("offline", "online"), [("cql", "sac"), ("td3_bc", "td3")])
-def test_online_agent_begins_where_the_offline_one_ended(
-    offline: str, online: str, tmp_path: Path
-) -> None:
+def test_online_agent_begins_where_the_offline_one_ended(offline, online, tmp_path):
     """Same actions and values at first; then it learns, and the offline agent stays as it was."""
     dataset = record(None, "Pendulum-v1", 400, n_envs=2, normalize=False)
     trained = rlox.make(offline, dataset=dataset, env="Pendulum-v1", hidden=16, batch_size=32)

@@ -4,10 +4,6 @@ Both get the same batches; afterwards every parameter has moved by the same amou
 far it moved.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
 from rlox.batches.transitions import TransitionBatch
@@ -15,23 +11,23 @@ from rlox_offpolicy.ddpg import DDPG
 from rlox_offpolicy.dqn import DQN
 from rlox_offpolicy.sac import SAC
 from rlox_offpolicy.td3 import TD3
-from torch import Tensor, nn
+from torch import nn
 
 stable_baselines3 = pytest.importorskip("stable_baselines3")
 
 BATCH, GAMMA, RATE = 64, 0.97, 1e-3
-OURS: dict[str, Any] = {"gamma": GAMMA, "env_backend": "gymnasium", "buffer_size": 2000}
-THEIRS: dict[str, Any] = {"gamma": GAMMA, "learning_rate": RATE, "device": "cpu", "seed": 0}
+OURS = {"gamma": GAMMA, "env_backend": "gymnasium", "buffer_size": 2000}
+THEIRS = {"gamma": GAMMA, "learning_rate": RATE, "device": "cpu", "seed": 0}
 
 
-def batches(count: int, obs_dim: int, n_actions: int | None, act_dim: int = 1) -> list[Any]:
+def batches(count, obs_dim, n_actions, act_dim=1):
     """Return random batches; with ``n_actions`` the actions are discrete."""
     generator = torch.Generator().manual_seed(1)
 
-    def normal(*shape: int) -> Tensor:
+    def normal(*shape):
         return torch.randn(*shape, generator=generator)
 
-    def actions() -> Tensor:
+    def actions():
         if n_actions is None:
             return normal(BATCH, act_dim).tanh()
         return torch.randint(n_actions, (BATCH, 1), generator=generator)
@@ -49,7 +45,7 @@ def batches(count: int, obs_dim: int, n_actions: int | None, act_dim: int = 1) -
     ]
 
 
-def train_theirs(model: Any, given: list[Any]) -> None:
+def train_theirs(model, given):
     """Let Stable-Baselines3 take one gradient step on each batch."""
     from stable_baselines3.common.logger import configure
     from stable_baselines3.common.type_aliases import ReplayBufferSamples
@@ -70,7 +66,7 @@ def train_theirs(model: Any, given: list[Any]) -> None:
     assert not queue
 
 
-def copied(pairs: list[tuple[Tensor, Tensor]]) -> list[Tensor]:
+def copied(pairs):
     """Copy theirs into ours and return the values."""
     with torch.no_grad():
         for ours, theirs in pairs:
@@ -78,7 +74,7 @@ def copied(pairs: list[tuple[Tensor, Tensor]]) -> list[Tensor]:
     return [ours.clone() for ours, _ in pairs]
 
 
-def assert_moved_alike(pairs: list[tuple[Tensor, Tensor]], before: list[Tensor]) -> None:
+def assert_moved_alike(pairs, before):
     """Every parameter moved, and both moved alike."""
     for (ours, theirs), start in zip(pairs, before, strict=True):
         moved = torch.linalg.vector_norm(theirs - start)
@@ -87,22 +83,27 @@ def assert_moved_alike(pairs: list[tuple[Tensor, Tensor]], before: list[Tensor])
         assert torch.linalg.vector_norm(ours - theirs) <= 1e-3 * moved
 
 
-def linear_pairs(ours: Any, theirs: nn.Sequential) -> list[tuple[Tensor, Tensor]]:
+def move(targets):
+    """Move parameters of target networks away from those that learn."""
+    with torch.no_grad():
+        for target in targets:
+            target.add_(0.1 * torch.randn(target.shape))
+
+
+def linear_pairs(ours, theirs):
     """Return the parameters of our perceptron and theirs that correspond."""
     linears = [layer for layer in theirs if isinstance(layer, nn.Linear)]
     pairs = zip(ours.layers, linears, strict=True)
     return [(getattr(a, n), getattr(b, n)) for a, b in pairs for n in ("weight", "bias")]
 
 
-def test_dqn_updates_agree() -> None:
+def test_dqn_updates_agree():
     """Targets, Huber loss, clipped gradient, Adam: three steps, without double Q-learning."""
     theirs = stable_baselines3.DQN("MlpPolicy", "CartPole-v1", **THEIRS)
     ours = DQN("CartPole-v1", hidden=64, learning_rate=RATE, **OURS)
     pairs = linear_pairs(ours.network.net, theirs.q_net.q_net)
     before = copied(pairs)
-    with torch.no_grad():
-        for target in theirs.q_net_target.parameters():
-            target.add_(0.1 * torch.randn(target.shape))
+    move(theirs.q_net_target.parameters())
     copied(linear_pairs(ours.network_target.net, theirs.q_net_target.q_net))
     given = batches(3, 4, 2)
     train_theirs(theirs, given)
@@ -111,7 +112,7 @@ def test_dqn_updates_agree() -> None:
     assert_moved_alike(pairs, before)
 
 
-def test_qr_dqn_updates_agree() -> None:
+def test_qr_dqn_updates_agree():
     """Quantile targets and loss with sb3-contrib's QRDQN: three steps.
 
     Its last layer gives all actions of a quantile together, ours all quantiles of an action.
@@ -127,11 +128,11 @@ def test_qr_dqn_updates_agree() -> None:
         n_quantiles=n_quantiles, max_grad_norm=None, **OURS,
     )  # fmt: skip
 
-    def by_quantile(layer: Any, name: str) -> Tensor:
+    def by_quantile(layer, name):
         parameter = getattr(layer, name).detach()
         return parameter.view(n_actions, n_quantiles, -1).transpose(0, 1)
 
-    def pairs(network: Any, theirs: Any) -> list[tuple[Tensor, Tensor]]:
+    def pairs(network, theirs):
         hidden, last = linear_pairs(network, theirs)[:-2], network.layers[-1]
         head = [layer for layer in theirs if isinstance(layer, nn.Linear)][-1]
         return hidden + [
@@ -141,9 +142,7 @@ def test_qr_dqn_updates_agree() -> None:
 
     learning = pairs(ours.network.net, theirs.quantile_net.quantile_net)
     before = copied(learning)
-    with torch.no_grad():
-        for target in theirs.quantile_net_target.parameters():
-            target.add_(0.1 * torch.randn(target.shape))
+    move(theirs.quantile_net_target.parameters())
     copied(pairs(ours.network_target.net, theirs.quantile_net_target.quantile_net))
     given = batches(3, 4, n_actions)
     train_theirs(theirs, given)
@@ -152,7 +151,7 @@ def test_qr_dqn_updates_agree() -> None:
     assert_moved_alike(learning, before)
 
 
-def critic_pairs(ours: Any, theirs: Any) -> list[tuple[Tensor, Tensor]]:
+def critic_pairs(ours, theirs):
     """Return the parameters of our critics, member by member, and theirs."""
     pairs = []
     for k, q_net in enumerate(theirs.q_networks):
@@ -162,7 +161,7 @@ def critic_pairs(ours: Any, theirs: Any) -> list[tuple[Tensor, Tensor]]:
     return pairs
 
 
-def squashed_pairs(ours: Any, theirs: Any) -> list[tuple[Tensor, Tensor]]:
+def squashed_pairs(ours, theirs):
     """Return the parameters of our Gaussian policy, whose last layer has both heads, and theirs."""
     *hidden, last = ours.net.layers
     linears = [layer for layer in theirs.latent_pi if isinstance(layer, nn.Linear)]
@@ -178,7 +177,7 @@ def squashed_pairs(ours: Any, theirs: Any) -> list[tuple[Tensor, Tensor]]:
 
 
 @pytest.mark.parametrize("auto_entropy", [True, False])
-def test_sac_updates_agree(auto_entropy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sac_updates_agree(auto_entropy, monkeypatch):
     """Soft targets, critics, policy, temperature and lagging critics: three steps.
 
     Stable-Baselines3 adds 1e-6 within the logarithm of the log-probability, which is taken out.
@@ -195,9 +194,7 @@ def test_sac_updates_agree(auto_entropy: bool, monkeypatch: pytest.MonkeyPatch) 
     targets = critic_pairs(ours.critic_target, theirs.critic_target)
     if auto_entropy:
         pairs.append((ours.alpha.log_alpha.detach().reshape(1), theirs.log_ent_coef))
-    with torch.no_grad():
-        for target in theirs.critic_target.parameters():
-            target.add_(0.1 * torch.randn(target.shape))
+    move(theirs.critic_target.parameters())
     before, before_targets = copied(pairs), copied(targets)
     given = batches(3, 3, None)
     noise = torch.randn(6, BATCH, 1)
@@ -217,7 +214,7 @@ def test_sac_updates_agree(auto_entropy: bool, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("algorithm", [TD3, DDPG])
-def test_td3_and_ddpg_updates_agree(algorithm: Any) -> None:
+def test_td3_and_ddpg_updates_agree(algorithm):
     """Smoothed targets, critics, delayed policy and lagging networks: four steps."""
     name = algorithm.__name__
     theirs = getattr(stable_baselines3, name)(
@@ -228,9 +225,7 @@ def test_td3_and_ddpg_updates_agree(algorithm: Any) -> None:
     pairs += critic_pairs(ours.critic, theirs.critic)
     targets = linear_pairs(ours.policy_target.net, theirs.actor_target.mu)
     targets += critic_pairs(ours.critic_target, theirs.critic_target)
-    with torch.no_grad():
-        for _, target in targets:
-            target.add_(0.1 * torch.randn(target.shape))
+    move(target for _, target in targets)
     before, before_targets = copied(pairs), copied(targets)
     given = batches(4, 3, None)
     torch.manual_seed(5)

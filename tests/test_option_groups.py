@@ -1,7 +1,5 @@
 """Groups of options: the table names options that there are, and every group has some."""
 
-from __future__ import annotations
-
 from rlox import registry
 from rlox.cli.flags import all_fields
 from rlox.config.model import GROUPS, NAMES, group_of
@@ -13,12 +11,12 @@ FIELDS = {
 }
 
 
-def test_named_options_exist() -> None:
+def test_named_options_exist():
     """An option that was renamed or removed leaves no name behind."""
     assert [n for names in NAMES.values() for n in names if n not in FIELDS] == []
 
 
-def test_options_are_where_a_user_looks_for_them() -> None:
+def test_options_are_where_a_user_looks_for_them():
     """One of each group; most are about learning."""
     wanted = {
         "seed": "run",

@@ -1,14 +1,11 @@
 """Options of huge values end in an error, for every algorithm."""
 
-from __future__ import annotations
-
 import builtins
 import json
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 import rlox
@@ -22,9 +19,9 @@ SCRIPT = Path(__file__).with_name("option_sizes.py")
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the address space, and forks")
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    "names", [["ppo", "dqn"], pytest.param(ALGORITHMS, marks=pytest.mark.slow)], ids=["two", "all"]
+    "names", [["dqn"], pytest.param(ALGORITHMS, marks=pytest.mark.slow)], ids=["one", "all"]
 )
-def test_huge_options_are_refused_or_harmless(names: list[str]) -> None:
+def test_huge_options_are_refused_or_harmless(names):
     """With an error that names what is wrong, or torch's of an allocation; none hangs."""
     output = subprocess.run(
         [sys.executable, SCRIPT, *names], check=True, stdout=subprocess.PIPE, text=True
@@ -51,9 +48,7 @@ def test_huge_options_are_refused_or_harmless(names: list[str]) -> None:
         ("impala", {"n_envs": 1, "n_steps": 8, "unrolls_per_update": 2**40}, "unrolls_per_update"),
     ],
 )
-def test_rollouts_that_no_memory_holds_are_refused(
-    algorithm: str, options: dict[str, Any], named: str
-) -> None:
+def test_rollouts_that_no_memory_holds_are_refused(algorithm, options, named):
     """Where they are allocated, by their option."""
     sizes = {"n_envs": 1 << 16, "n_steps": 10**6, **options}
     with (

@@ -1,19 +1,17 @@
 """Types of the options: stubs have every option, and so have signatures."""
 
-from __future__ import annotations
-
 import inspect
 import pydoc
 import runpy
 from functools import cache
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 import pytest
 import rlox
 from pydantic import TypeAdapter
 from rlox.algorithms import PPO
-from rlox.registry.families import ALGORITHMS, AlgorithmRow
+from rlox.registry.families import ALGORITHMS
 from rlox.registry.table import algorithm_class, config_class
 
 ROOT = Path(__file__).parents[1]
@@ -21,17 +19,17 @@ BUILT = [row for row in ALGORITHMS if row.registered]
 
 
 @cache
-def stub(family: str) -> dict[str, Any]:
+def stub(family):
     """Return the classes of the stub that a family's build hook writes."""
     script = runpy.run_path(str(ROOT / "rlox-core" / "option_types.py"))
-    found: dict[str, Any] = {}
+    found = {}
     text = script["option_types"](ROOT / f"rlox-{family}")
     exec(compile(text, "option_types.pyi", "exec", dont_inherit=True), found)
     return found
 
 
 @pytest.mark.parametrize("row", BUILT, ids=lambda row: row.name)
-def test_a_stub_has_every_option_once_with_a_type_of_its_default(row: AlgorithmRow) -> None:
+def test_a_stub_has_every_option_once_with_a_type_of_its_default(row):
     """And ``make`` takes them together with the constructor's arguments."""
     options = get_type_hints(stub(row.extra)[f"{row.class_name}Options"])
     arguments = get_type_hints(stub(row.extra)[f"{row.class_name}Arguments"])
@@ -44,7 +42,7 @@ def test_a_stub_has_every_option_once_with_a_type_of_its_default(row: AlgorithmR
         TypeAdapter(arguments[name]).validate_python(field.default, strict=True)
 
 
-def test_families_share_the_build_hook_of_the_template() -> None:
+def test_families_share_the_build_hook_of_the_template():
     """Each has a copy, as a source distribution has nothing beside it."""
     wanted = (ROOT / "_template/rlox-newfamily/hatch_build.py").read_text("utf-8")
     for family in sorted({row.extra for row in BUILT}):
@@ -55,7 +53,7 @@ def test_families_share_the_build_hook_of_the_template() -> None:
 
 
 @pytest.mark.parametrize("name", rlox.list_algorithms())
-def test_a_signature_shows_every_option_with_its_default(name: str) -> None:
+def test_a_signature_shows_every_option_with_its_default(name):
     """``help`` and notebooks do not end at ``**config_kwargs``."""
     shown = inspect.signature(algorithm_class(name)).parameters
     for option, field in config_class(name).model_fields.items():
@@ -64,7 +62,7 @@ def test_a_signature_shows_every_option_with_its_default(name: str) -> None:
             assert shown[option].default == field.default
 
 
-def test_help_names_the_options() -> None:
+def test_help_names_the_options():
     """What a user reads at the prompt."""
     text = pydoc.plain(pydoc.render_doc(PPO))
     assert "gae_lambda: 'float' = 0.95" in text

@@ -1,15 +1,10 @@
 """Options of a stranger's buffer and env backend: arguments, files, flags, checkpoints, errors."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import pickle
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 import rlox
@@ -79,14 +74,12 @@ def rlox_buffers():
     yield rlox.BufferSpec("clashing", "Clashes.", f"{{__name__}}:make", f"{{__name__}}:Options")
 """
 
-SMALL: dict[str, Any] = {"buffer_size": 100, "learning_starts": 8, "batch_size": 4, "hidden": 8}
+SMALL = {"buffer_size": 100, "learning_starts": 8, "batch_size": 4, "hidden": 8}
 SMALL |= {"train_freq": 8, "gradient_steps": 1, "steps_per_iteration": 16, "n_envs": 2}
 
 
 @pytest.fixture
-def made(
-    install: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[list[Any]]:
+def made(install, tmp_path, monkeypatch):
     """Install the stranger's plugin and return what its factories were given."""
     (tmp_path / "site-packages" / "stranger_parts.py").write_text(PARTS, encoding="utf-8")
     install("stranger", PLUGIN)
@@ -96,13 +89,13 @@ def made(
     sys.modules.pop("stranger_parts", None)
 
 
-def dqn(**options: Any) -> Any:
+def dqn(**options):
     """Make a small DQN with the stranger's parts."""
     chosen = {"buffer": "deep", "env_backend": "remote", "stations": ["a:1", "b:2"]}
     return rlox.make("dqn", "CartPole-v1", **{**SMALL, **chosen, **options})
 
 
-def test_options_reach_their_factory_as_one_object(made: list[Any]) -> None:
+def test_options_reach_their_factory_as_one_object(made):
     """Both factories get an instance of their own model, with what was not given at its default."""
     with dqn(depth=7) as algorithm:
         (remote, _), deep = made
@@ -114,7 +107,7 @@ def test_options_reach_their_factory_as_one_object(made: list[Any]) -> None:
         assert pickle.loads(pickle.dumps(algorithm.config)) == algorithm.config
 
 
-def test_options_come_from_files(made: list[Any], tmp_path: Path) -> None:
+def test_options_come_from_files(made, tmp_path):
     """In a config file they stand beside the algorithm's, and a dump reads back equal."""
     path = tmp_path / "config.yaml"
     path.write_text('{"buffer": "deep", "depth": 9, "env_backend": "remote", "stations": ["c:3"]}')
@@ -125,7 +118,7 @@ def test_options_come_from_files(made: list[Any], tmp_path: Path) -> None:
         assert DQNConfig.load(tmp_path / "dumped.yaml") == algorithm.config
 
 
-def test_a_checkpoint_restores_them(made: list[Any], tmp_path: Path) -> None:
+def test_a_checkpoint_restores_them(made, tmp_path):
     """They are saved with the config, and one may be changed by name."""
     with dqn(depth=7, save_replay_buffer=True) as algorithm:
         algorithm.train(32)
@@ -144,9 +137,7 @@ def test_a_checkpoint_restores_them(made: list[Any], tmp_path: Path) -> None:
         assert changed.config.depth == 1
 
 
-def test_flags_set_them_and_resume_uses_them(
-    made: list[Any], tmp_path: Path, run: Callable[..., Any]
-) -> None:
+def test_flags_set_them_and_resume_uses_them(made, tmp_path, run):
     """The run folder holds what a flag set; the help names the plugin that an option is of."""
     folder = tmp_path / "run"
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
@@ -178,23 +169,21 @@ def test_flags_set_them_and_resume_uses_them(
         ({"buffer": "depp", "depht": 4}, UnknownNameError, "unknown buffer 'depp'; did you mean"),
     ],
 )
-def test_typos_and_values_are_reported(
-    made: list[Any], options: dict[str, Any], kind: type[Exception], message: str
-) -> None:
+def test_typos_and_values_are_reported(made, options, kind, message):
     """The nearest name is searched among the algorithm's options and the plugins'."""
     with pytest.raises(kind, match=message):
         dqn(**options)
     assert not made
 
 
-def test_a_needed_option_is_asked_for(made: list[Any]) -> None:
+def test_a_needed_option_is_asked_for(made):
     """A field without a default must be given once its plugin is selected."""
     with pytest.raises(ConfigError, match="env_backend='remote': option 'stations' is mis"):
         DQNConfig(env_backend="remote")
     assert DQNConfig(env_backend="remote", stations="a,b").to_dict()["stations"] == ["a", "b"]
 
 
-def test_an_option_with_its_default_may_stay_when_its_plugin_goes(made: list[Any]) -> None:
+def test_an_option_with_its_default_may_stay_when_its_plugin_goes(made):
     """So a file with all options can be used with another buffer; a changed one is an error."""
     config = DQNConfig(buffer="deep", depth=3)
     assert type(config.replace(buffer="uniform")) is DQNConfig
@@ -206,9 +195,7 @@ def test_an_option_with_its_default_may_stay_when_its_plugin_goes(made: list[Any
     ("name", "whose"),
     [("gamma", "an option of DQNConfig"), ("logger", "an argument of rlox.make")],
 )
-def test_a_clash_names_plugin_and_distribution(
-    install: Callable[..., None], name: str, whose: str
-) -> None:
+def test_a_clash_names_plugin_and_distribution(install, name, whose):
     """It is the plugin's fault, whosever name the option has."""
     install("hasty", textwrap.dedent(CLASHING.format(name=name)))
     message = f"buffer 'clashing' of the distribution 'hasty' is broken: its option '{name}' .*"

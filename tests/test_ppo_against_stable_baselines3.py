@@ -1,24 +1,21 @@
 """PPO's advantages, loss and gradients against Stable-Baselines3's on the same tensors."""
 
-from __future__ import annotations
-
 import importlib
-from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 import torch
 from rlox.losses import PPOLoss
-from rlox.networks.actor_critics import ContinuousPolicy, DiscretePolicy, make_policy
-from torch import Tensor, nn
+from rlox.networks.actor_critics import ContinuousPolicy, make_policy
+from torch import nn
 
 stable_baselines3 = pytest.importorskip("stable_baselines3")
 
 CLIP_EPS, VF_COEF, ENT_COEF = 0.2, 0.5, 0.01
 
 
-def sb3_policy(env_id: str) -> Any:
+def sb3_policy(env_id):
     """Return the policy of a fresh Stable-Baselines3 PPO, its weights made larger."""
     model = stable_baselines3.PPO("MlpPolicy", env_id, seed=0, device="cpu", n_steps=64)
     with torch.no_grad():
@@ -27,7 +24,7 @@ def sb3_policy(env_id: str) -> Any:
     return model.policy
 
 
-def pairs(ours: Any, theirs: Any) -> list[tuple[nn.Parameter, nn.Parameter]]:
+def pairs(ours, theirs):
     """Return the parameters that correspond: ours, theirs."""
     modules = [
         (ours.actor.layers[0], theirs.mlp_extractor.policy_net[0]),
@@ -44,7 +41,7 @@ def pairs(ours: Any, theirs: Any) -> list[tuple[nn.Parameter, nn.Parameter]]:
     return found
 
 
-def twins(env_id: str) -> tuple[DiscretePolicy | ContinuousPolicy, Any]:
+def twins(env_id):
     """Return our policy and Stable-Baselines3's with the same weights."""
     theirs = sb3_policy(env_id)
     env = gymnasium.make(env_id)
@@ -56,11 +53,11 @@ def twins(env_id: str) -> tuple[DiscretePolicy | ContinuousPolicy, Any]:
     return ours, theirs
 
 
-def batch(ours: Any, obs_dim: int, size: int = 256) -> dict[str, Tensor]:
+def batch(ours, obs_dim, size=256):
     """Return a minibatch that an older policy might have left, advantages standardised."""
     generator = torch.Generator().manual_seed(1)
 
-    def normal(*shape: int) -> Tensor:
+    def normal(*shape):
         return torch.randn(*shape, generator=generator)
 
     obs = normal(size, obs_dim)
@@ -77,7 +74,7 @@ def batch(ours: Any, obs_dim: int, size: int = 256) -> dict[str, Tensor]:
         }
 
 
-def sb3_loss(theirs: Any, x: dict[str, Tensor]) -> Tensor:
+def sb3_loss(theirs, x):
     """Compute the loss as ``stable_baselines3.PPO.train`` does."""
     values, log_prob, entropy = theirs.evaluate_actions(x["obs"], x["actions"])
     ratio = torch.exp(log_prob - x["old_log_probs"])
@@ -89,7 +86,7 @@ def sb3_loss(theirs: Any, x: dict[str, Tensor]) -> Tensor:
 
 
 @pytest.mark.parametrize(("env_id", "obs_dim"), [("CartPole-v1", 4), ("Pendulum-v1", 3)])
-def test_loss_and_gradients_agree(env_id: str, obs_dim: int) -> None:
+def test_loss_and_gradients_agree(env_id, obs_dim):
     """Loss and every gradient agree to 1e-5 of their size.
 
     The value clip is left out: Stable-Baselines3 drops the unclipped error that openai/baselines
@@ -111,7 +108,7 @@ def test_loss_and_gradients_agree(env_id: str, obs_dim: int) -> None:
 
 
 @pytest.mark.parametrize("kernels", ["rlox_native", "rlox.reference"])
-def test_advantages_and_returns_agree(kernels: str) -> None:
+def test_advantages_and_returns_agree(kernels):
     """GAE equals their rollout buffer's, which adds γ V(final observation) where truncated."""
     from stable_baselines3.common.buffers import RolloutBuffer
 

@@ -1,16 +1,11 @@
 """The presets of all distributions: they fit their algorithms, and their scores the files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import rlox
-from rlox.config.presets import Preset, list_presets
-from rlox.errors import UnknownNameError
+from rlox.config.presets import list_presets
 from rlox.registry.table import config_class
 
 ROOT = Path(__file__).parents[1]
@@ -25,17 +20,17 @@ KINDS = {
 }
 
 
-def name(preset: Preset) -> str:
+def name(preset):
     """Return what a test of a preset is called."""
     return f"{preset.algorithm}-{preset.full_name}"
 
 
 @pytest.fixture(autouse=True)
-def _no_presets_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_presets_of_the_user(tmp_path, monkeypatch):
     monkeypatch.setenv("RLOX_PRESETS", str(tmp_path / "none"))
 
 
-def test_there_are_presets_of_every_kind_and_family() -> None:
+def test_there_are_presets_of_every_kind_and_family():
     """At least forty, of all kinds of envs and all distributions whose algorithms step envs."""
     assert len(PRESETS) >= 40
     assert all(list_presets(env=env) for env in KINDS.values())
@@ -46,9 +41,9 @@ def test_there_are_presets_of_every_kind_and_family() -> None:
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=name)
-def test_preset_is_a_config_of_its_algorithm(preset: Preset) -> None:
+def test_preset_is_a_config_of_its_algorithm(preset):
     """Its options are valid and win over the defaults; the config names the preset."""
-    config: Any = config_class(preset.algorithm)(preset=preset.full_name)
+    config = config_class(preset.algorithm)(preset=preset.full_name)
     assert config.preset == preset.full_name
     assert preset.options.keys() <= config.given().keys()
     cls = config_class(preset.algorithm)
@@ -57,7 +52,7 @@ def test_preset_is_a_config_of_its_algorithm(preset: Preset) -> None:
 
 
 @pytest.mark.parametrize("preset", MEASURED, ids=name)
-def test_measured_score_is_that_of_the_files(preset: Preset) -> None:
+def test_measured_score_is_that_of_the_files(preset):
     """Mean and worst over seeds, steps, episodes and options are those that were measured."""
     assert preset.scores is not None
     assert preset.score is not None
@@ -82,34 +77,3 @@ def test_measured_score_is_that_of_the_files(preset: Preset) -> None:
     assert preset.score == pytest.approx(np.mean(returns), abs=0.01)
     assert min(returns) >= preset.score - preset.tolerance
     assert preset.minutes == pytest.approx(np.mean(seconds) / 60, abs=0.06)
-
-
-def test_make_takes_a_preset_and_given_options_win() -> None:
-    """The preset's options, those of the call over them, and the name in the config."""
-    with rlox.make("ppo", env="Pendulum-v1", preset="tuned", gamma=0.95, seed=0) as algorithm:
-        config = algorithm.config
-    assert (config.n_steps, config.gamma, config.preset) == (256, 0.95, "Pendulum-v1/tuned")
-    base = {"n_steps": 64}
-    with rlox.make("ppo", env="Pendulum-v1", preset="tuned", config=base) as algorithm:
-        assert (algorithm.config.n_steps, algorithm.config.gamma) == (64, 0.9)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (
-            {"name": "ppo", "env": "Pendulum-v1", "preset": "tund"},
-            "unknown preset 'tund' of ppo for Pendulum-v1; did you mean 'tuned'? "
-            "(there are: tuned)",
-        ),
-        (
-            {"name": "td3", "env": "HalfCheeta-v5", "preset": "tuned"},
-            "unknown preset 'tuned' of td3 for HalfCheeta-v5; did you mean 'HalfCheetah-v5/tuned'",
-        ),
-    ],
-)
-def test_unknown_preset_gets_the_nearest_and_all(arguments: Any, said: str) -> None:
-    """The text has what there is for the algorithm and the env, or for other envs."""
-    with pytest.raises(UnknownNameError) as raised:
-        rlox.make(**arguments)
-    assert said in str(raised.value)

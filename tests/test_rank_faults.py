@@ -3,8 +3,6 @@
 ``RLOX_FAULT_SCHEDULES`` sets the number of random schedules; ``nox -s faults`` runs 50.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal
@@ -15,7 +13,6 @@ import tempfile
 import time
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rlox.training import checkpoint
@@ -62,7 +59,7 @@ leave_ranks()
 """
 
 
-def start(folder: Path, size: int, saved: str = "none", *, missing: int | None = None) -> Any:
+def start(folder, size, saved="none", *, missing=None):
     """Start ranks, but for a missing one, and return them by number."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
@@ -78,7 +75,7 @@ def start(folder: Path, size: int, saved: str = "none", *, missing: int | None =
     }  # fmt: skip
 
 
-def end_of(process: subprocess.Popen[str], deadline: float) -> tuple[str, str]:
+def end_of(process, deadline):
     """Return what a rank printed until it ended by itself."""
     try:
         return process.communicate(timeout=deadline)
@@ -86,13 +83,13 @@ def end_of(process: subprocess.Popen[str], deadline: float) -> tuple[str, str]:
         process.kill()
 
 
-def finished(output: str) -> list[str]:
+def finished(output):
     """Return count of env steps and digest of the parameters that a rank ended with."""
     return output.splitlines()[-1].split()[1:]
 
 
 @cache
-def undisturbed(size: int) -> list[str]:
+def undisturbed(size):
     """Return what an undisturbed training of so many ranks ends with."""
     with tempfile.TemporaryDirectory() as folder:
         ranks = start(Path(folder), size)
@@ -102,9 +99,7 @@ def undisturbed(size: int) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(SCHEDULES))
-def test_a_lost_rank_is_one_error_and_nothing_is_lost(
-    seed: int, tmp_path: Path, record_property: Any
-) -> None:
+def test_a_lost_rank_is_one_error_and_nothing_is_lost(seed, tmp_path, record_property):
     """The others say who lost whom at what; resumed, they end as if nothing had happened."""
     drawn = random.Random(seed)  # no secret
     size = drawn.choice([2, 3])
@@ -155,9 +150,7 @@ if ranks.rank == 1:
 """
 
 
-def test_a_part_that_cannot_be_written_is_one_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_part_that_cannot_be_written_is_one_error(tmp_path, monkeypatch):
     """As on a full disk: both ranks say why, and the checkpoint before it still loads."""
     code = TRAIN.replace("ranks = join_ranks(patience)\n", FULL_DISK)
     monkeypatch.setitem(globals(), "TRAIN", code)

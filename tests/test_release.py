@@ -1,13 +1,10 @@
 """Releases: versions in step, licences, and the workflows that build and publish."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import release
@@ -18,13 +15,12 @@ ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
 
-def read(name: str) -> dict[str, Any]:
+def read(name):
     """Return a workflow."""
-    found: dict[str, Any] = yaml.safe_load((ROOT / f".github/workflows/{name}.yml").read_text())
-    return found
+    return yaml.safe_load((ROOT / f".github/workflows/{name}.yml").read_text())
 
 
-def test_versions_are_in_step() -> None:
+def test_versions_are_in_step():
     """All distributions, the pins between them, and the package."""
     version = repository.project(ROOT / "rlox-core")["version"]
     assert release.wrong_versions() == []
@@ -32,7 +28,7 @@ def test_versions_are_in_step() -> None:
     assert release.wrong_versions("v0.9") == [f"the tag v0.9 is not v{version}"]
 
 
-def test_another_version_is_found(tmp_path: Path) -> None:
+def test_another_version_is_found(tmp_path):
     """Of a distribution, of a pin, of the package and in the changelog."""
     for name in ("CHANGELOG.md", "rlox-core/src/rlox/__init__.py",
                  *(f"{name}/pyproject.toml" for name in repository.distributions())):  # fmt: skip
@@ -50,7 +46,7 @@ def test_another_version_is_found(tmp_path: Path) -> None:
     assert any(line.startswith("rlox-core needs rlox-native") for line in wrong)
 
 
-def _build_changelog(root: Path) -> subprocess.CompletedProcess[str]:
+def _build_changelog(root):
     command = [sys.executable, "-m", "towncrier", "build", "--yes", "--version", "9.9"]
     command += ["--date", "2100-01-01", "--config", str(root / "pyproject.toml")]
     return subprocess.run(  # towncrier, in a copy
@@ -58,7 +54,7 @@ def _build_changelog(root: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_news_fragments_become_a_section_of_the_changelog(tmp_path: Path) -> None:
+def test_news_fragments_become_a_section_of_the_changelog(tmp_path):
     """Above the older ones, by topic; fragments are used up, and a misspelt topic is an error."""
     for name in ("pyproject.toml", "CHANGELOG.md"):
         shutil.copy(ROOT / name, tmp_path / name)
@@ -98,13 +94,13 @@ def test_news_fragments_become_a_section_of_the_changelog(tmp_path: Path) -> Non
         (None, False),
     ],
 )
-def test_licences_that_let_code_be_passed_on(expression: str | None, expected: bool) -> None:
+def test_licences_that_let_code_be_passed_on(expression, expected):
     """Each side of AND, or one of OR."""
     assert release.permits(expression) is expected
 
 
 @pytest.mark.skipif(shutil.which("cargo") is None, reason="cargo is not installed")
-def test_every_crate_may_be_part_of_a_wheel() -> None:
+def test_every_crate_may_be_part_of_a_wheel():
     """And crates for tests alone are not counted; `nox -s wheels` looks at candle's too."""
     found = release.licences(["rlox-native"])
     assert [crate for crate, text in found.items() if not release.permits(text)] == []
@@ -113,7 +109,7 @@ def test_every_crate_may_be_part_of_a_wheel() -> None:
     assert not {"proptest", "criterion"} & names
 
 
-def test_the_release_builds_every_distribution() -> None:
+def test_the_release_builds_every_distribution():
     """Those in Rust for each system, the others once, and publishes only what was tested."""
     jobs = read("release")["jobs"]
     rust = {path.parent.name for path in ROOT.glob("rlox-*/Cargo.toml")}
@@ -130,7 +126,7 @@ def test_the_release_builds_every_distribution() -> None:
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_workflows_have_no_more_rights_than_they_need(path: Path) -> None:
+def test_workflows_have_no_more_rights_than_they_need(path):
     """Read alone, no credentials left in checkouts, every action at a version."""
     workflow = yaml.safe_load(path.read_text())
     assert workflow["permissions"] == {"contents": "read"}

@@ -4,8 +4,6 @@
 a learner is killed; ``nox -s faults`` runs 50 and 20.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import runpy
@@ -15,10 +13,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -38,26 +34,25 @@ LENGTH, N_ENVS = COUNTING["LENGTH"], COUNTING["N_ENVS"]
 class Worker:
     """A worker process, and a proxy before it that can cut and hold its connections."""
 
-    def __init__(self, *env_id: str) -> None:
+    def __init__(self, *env_id):
         self._env_id = env_id
         self._process = self._begin(0)
         self._hold = threading.Event()
         self._hold.set()
-        self._cut_after: int | None = None
-        self._sockets: list[socket.socket] = []
+        self._cut_after = None
+        self._sockets = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self._listen = threading.Thread(target=self._accept, daemon=True)
         self._listen.start()
 
-    def _begin(self, port: int) -> subprocess.Popen[str]:
+    def _begin(self, port):
         command = [sys.executable, str(SCRIPT), str(port), *self._env_id]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
         self._port = int(process.stdout.readline())
         return process
 
-    def _accept(self) -> None:
+    def _accept(self):
         while True:
             try:
                 near, _ = self._listener.accept()
@@ -72,7 +67,7 @@ class Worker:
             for pair in ((near, far), (far, near)):
                 threading.Thread(target=self._pump, args=pair, daemon=True).start()
 
-    def _pump(self, source: socket.socket, target: socket.socket) -> None:
+    def _pump(self, source, target):
         with suppress(OSError):
             while data := source.recv(1 << 12):
                 self._hold.wait()
@@ -86,40 +81,39 @@ class Worker:
                 each.shutdown(socket.SHUT_RDWR)
             each.close()
 
-    def cut(self, after: int) -> None:
+    def cut(self, after):
         """End the connection in the middle of the next piece of data."""
         self._cut_after = after
 
-    def link_down(self, seconds: float) -> None:
+    def link_down(self, seconds):
         """Let nothing through for a while."""
         self._hold.clear()
         time.sleep(seconds)
         self._hold.set()
 
-    def stop_for(self, seconds: float) -> None:
+    def stop_for(self, seconds):
         """Stop the process and let it go on."""
         self.stop()
         time.sleep(seconds)
         os.kill(self._process.pid, signal.SIGCONT)
 
-    def stop(self) -> None:
+    def stop(self):
         """Stop the process, and wait until every thread of it has stopped."""
         os.kill(self._process.pid, signal.SIGSTOP)
         os.waitpid(self._process.pid, os.WUNTRACED)
 
-    def kill(self) -> None:
+    def kill(self):
         """Kill the process."""
         self._process.kill()
         self._process.wait()
-        assert self._process.stdout is not None
         self._process.stdout.close()
 
-    def restart(self) -> None:
+    def restart(self):
         """Kill the process, and begin again on its port."""
         self.kill()
         self._process = self._begin(self._port)
 
-    def end(self) -> None:
+    def end(self):
         """Free everything."""
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -132,10 +126,10 @@ class Worker:
 
 
 @pytest.fixture(name="workers")
-def fixture_workers(request: pytest.FixtureRequest) -> Iterator[list[Worker]]:
+def fixture_workers(request):
     """Return two workers, of counting envs or of the id that is the fixture's parameter."""
     env_id = (request.param,) if hasattr(request, "param") else ()
-    workers: list[Worker] = []
+    workers = []
     try:
         workers.append(Worker(*env_id))
         workers.append(Worker(*env_id))
@@ -145,7 +139,7 @@ def fixture_workers(request: pytest.FixtureRequest) -> Iterator[list[Worker]]:
             worker.end()
 
 
-def disturb(workers: list[Worker], seed: int, done: threading.Event) -> None:
+def disturb(workers, seed, done):
     """Do random faults to random workers."""
     rng = random.Random(seed)
     for _ in range(5):
@@ -164,7 +158,7 @@ def disturb(workers: list[Worker], seed: int, done: threading.Event) -> None:
 
 
 @pytest.mark.parametrize("seed", range(SCHEDULES))
-def test_every_step_is_done_once_or_lost(workers: list[Worker], seed: int) -> None:
+def test_every_step_is_done_once_or_lost(workers, seed):
     """Counters of every env go on by one, or it is a lost env of a process that was restarted."""
     pool = RemoteEnvPool([w.address for w in workers], timeout=120.0, max_restarts=10)
     obs = pool.reset_all(0)
@@ -179,7 +173,7 @@ def test_every_step_is_done_once_or_lost(workers: list[Worker], seed: int) -> No
             step = pool.step_all(np.full(pool.n_envs, steps, np.int64))
             lost = step.get("lost", np.zeros(pool.n_envs, bool))
             for i in range(pool.n_envs):
-                require_once(obs[i], {key: step[key][i] for key in step}, steps, bool(lost[i]))  # type: ignore[literal-required]
+                require_once(obs[i], {key: step[key][i] for key in step}, steps, bool(lost[i]))
             obs = step["obs"]
     finally:
         done.set()
@@ -189,7 +183,7 @@ def test_every_step_is_done_once_or_lost(workers: list[Worker], seed: int) -> No
     pool.close()
 
 
-def require_once(before: Any, step: dict[str, Any], action: int, lost: bool) -> None:
+def require_once(before, step, action, lost):
     """Check a row of a step against the row before it."""
     obs, final = step["obs"], step["final_obs"]
     for row in (obs, final):  # torn rows have other sums
@@ -207,7 +201,7 @@ def require_once(before: Any, step: dict[str, Any], action: int, lost: bool) -> 
 
 
 @pytest.mark.parametrize("workers", ["CartPole-v1"], indirect=True)
-def test_fewer_workers_than_needed_are_named(workers: list[Worker]) -> None:
+def test_fewer_workers_than_needed_are_named(workers):
     """One of two may go; when both have gone, the error names them."""
     options = {
         "env_backend": "grpc", "worker_addresses": [w.address for w in workers],
@@ -248,7 +242,7 @@ while True:
 
 
 @pytest.mark.slow
-def test_a_killed_learner_resumes_on_its_workers(tmp_path: Path) -> None:
+def test_a_killed_learner_resumes_on_its_workers(tmp_path):
     """At random moments; the worker waits for the next, which goes on from the last checkpoint.
 
     The envs go on with it, so the parameters in the end are those of a training that was never
@@ -260,7 +254,6 @@ def test_a_killed_learner_resumes_on_its_workers(tmp_path: Path) -> None:
     reached, rng = 0, random.Random(0)
     for _ in range(KILLS):
         learner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert learner.stdout is not None
         began = int(learner.stdout.readline().split()[1])
         assert began >= reached, "it goes on from the last checkpoint that was reported"
         for _ in range(3):
@@ -272,7 +265,7 @@ def test_a_killed_learner_resumes_on_its_workers(tmp_path: Path) -> None:
     assert reached >= KILLS * 3 * 64
     worker.stop(grace=0.1)
     last = max(tmp_path.glob("*.rlox"), key=lambda path: int(path.stem))
-    sizes: dict[str, Any] = {"n_envs": 2, "n_steps": 8, "hidden": 8, "seed": 3, "backend": "torch"}
+    sizes = {"n_envs": 2, "n_steps": 8, "hidden": 8, "seed": 3, "backend": "torch"}
     with rlox.make("a2c", env="CartPole-v1", **sizes) as a2c:
         while a2c.clock.env_steps < int(last.stem):
             a2c.train(64)

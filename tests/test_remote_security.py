@@ -3,8 +3,6 @@
 ``RLOX_BAD_CONNECTIONS`` and ``RLOX_FUZZ_SECONDS`` make the tests longer; ``nox -s faults`` does.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -13,11 +11,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import grpc
 import numpy as np
@@ -60,23 +56,22 @@ sys.stdin.read()
 class Served:
     """A worker of two envs in a process of its own, whose memory and threads are bounded."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             text=True,
         )  # fmt: skip
-        assert self._process.stdout is not None
         self.port = int(self._process.stdout.readline())
         self.address = f"127.0.0.1:{self.port}"
         self._before = self._usage()
 
-    def _usage(self) -> tuple[int, int]:
+    def _usage(self):
         """Return bytes of resident memory and the number of threads."""
         lines = Path(f"/proc/{self._process.pid}/status").read_text("utf-8").splitlines()
         given = {name: value for name, _, value in (line.partition(":") for line in lines)}
         return int(given["VmRSS"].split()[0]) << 10, int(given["Threads"])
 
-    def require_bounded(self) -> None:
+    def require_bounded(self):
         """Require that memory and threads grew by no more than gRPC's own."""
         memory, threads = (
             now - then for now, then in zip(self._usage(), self._before, strict=True)
@@ -84,21 +79,21 @@ class Served:
         assert memory < MOST_GROWTH
         assert threads < MOST_THREADS
 
-    def end(self) -> None:
+    def end(self):
         """End the process."""
         self._process.kill()
         self._process.communicate()
 
 
 @pytest.fixture(name="served", scope="module")
-def fixture_served() -> Iterator[Served]:
+def fixture_served():
     """Return a worker in a process."""
     served = Served()
     yield served
     served.end()
 
 
-def bad_bytes(rng: random.Random) -> bytes:
+def bad_bytes(rng):
     """Return what a stranger may send: garbage, truncated frames, and frames too large."""
     kind = rng.randrange(5)
     if kind == 0:
@@ -112,7 +107,7 @@ def bad_bytes(rng: random.Random) -> bytes:
     return b"GET / HTTP/1.1\r\n\r\n" + rng.randbytes(rng.randrange(200))
 
 
-def test_bad_connections_change_nothing(served: Served) -> None:
+def test_bad_connections_change_nothing(served):
     """The honest learner steps all the while, and memory and threads of the worker are bounded."""
     pool = RemoteEnvPool([served.address], timeout=120.0)
     here = make_vec_env("CartPole-v1", n_envs=2)
@@ -131,7 +126,7 @@ def test_bad_connections_change_nothing(served: Served) -> None:
     pool.close()
 
 
-def test_connections_that_dawdle_do_not_keep_learners_out(served: Served) -> None:
+def test_connections_that_dawdle_do_not_keep_learners_out(served):
     """Half-open connections, and all the streams there are, without a hello."""
     slow = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(200)]
     for number, each in enumerate(slow):
@@ -153,7 +148,7 @@ def test_connections_that_dawdle_do_not_keep_learners_out(served: Served) -> Non
         each.close()
 
 
-def never(done: threading.Event) -> Iterator[bytes]:
+def never(done):
     """Send nothing until the test is over."""
     done.wait()
     yield b""
@@ -166,7 +161,7 @@ class Aborted(Exception):  # noqa: N818  # no error: the answer to one
 class Context:
     """A stream's context that is aborted by raising."""
 
-    def abort(self, code: Any, details: str) -> None:
+    def abort(self, code, details):
         """Refuse."""
         raise Aborted(details)
 
@@ -175,7 +170,7 @@ SERVED = EnvWorker(make_vec_env("CartPole-v1", n_envs=2), "CartPole-v1", "127.0.
 """Not started: its methods are called as a stream would."""
 
 
-def answer_once(data: bytes) -> None:
+def answer_once(data):
     """Let the worker decode and answer a request: an answer, or a refusal."""
     holder = SERVED._holder = object()
     before = SERVED._done
@@ -188,7 +183,7 @@ def answer_once(data: bytes) -> None:
     SERVED._done, SERVED._last = 0, b""
 
 
-def greet_once(data: bytes) -> None:
+def greet_once(data):
     """Let the worker read a first request: a welcome, or a refusal that leaves it as it was."""
     with suppress(DecodeError):
         request = pb.Request.FromString(data)
@@ -205,37 +200,37 @@ def greet_once(data: bytes) -> None:
 class Script:
     """A stream on which an answer comes, and then no other."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data):
         self._answers = [data]
 
-    def receive(self, seconds: float) -> bytes:
+    def receive(self, seconds):
         """Return the answer once."""
         if not self._answers:
             raise TimeoutError
         return self._answers.pop()
 
-    def close(self) -> None:
+    def close(self):
         """Do nothing."""
 
 
-def receive_once(data: bytes) -> None:
+def receive_once(data):
     """Let the learner take an answer: one to its request, or an error of rlox."""
     link = Link("127.0.0.1:1", pb.Hello(), Credentials())
-    call: Any = Script(data)
+    call = Script(data)
     link._sent, link._call = 1, call
-    link.connect = no_connection  # type: ignore[method-assign]
+    link.connect = no_connection
     with suppress(RloxError):
         reply = link.receive(1.0)
         assert reply.sequence == 1
         assert reply.WhichOneof("answer") != "failure"
 
 
-def no_connection(seconds: float) -> None:
+def no_connection(seconds):
     """Stand for a worker that cannot be reached."""
     raise WorkerLostError(f"not in {seconds:g} s")
 
 
-def connect_once(data: bytes) -> None:
+def connect_once(data):
     """Let the learner read a welcome: envs whose spaces are known, or an error of rlox."""
     try:
         welcome = pb.Welcome.FromString(data)
@@ -243,23 +238,23 @@ def connect_once(data: bytes) -> None:
         return
     pool = RemoteEnvPool(["127.0.0.1:1"])
     (link,) = pool._links
-    some: Any = link
+    some = link
     some._greet = lambda _: welcome
     with suppress(RloxError):
         assert pool.n_envs == welcome.n_envs >= 1
         assert pool.action_space is not None
 
 
-def describe_once(text: str) -> None:
+def describe_once(text):
     """Let the learner read a space: a space, or an error of rlox."""
     with suppress(RloxError):
         space_to_json(space_from_json(text))
 
 
-def decode_once(pool: RemoteEnvPool, data: bytes) -> None:
+def decode_once(pool, data):
     """Let the learner decode a step's answer: rows of the spaces' shapes, or an error of rlox."""
     (link,) = pool._links
-    some: Any = link
+    some = link
     stream, some._sent, some._call = link._call, 1, Script(data)
     connect, some.connect = link.connect, no_connection
     with suppress(RloxError):
@@ -269,7 +264,7 @@ def decode_once(pool: RemoteEnvPool, data: bytes) -> None:
 
 
 @pytest.fixture(name="pool", scope="module")
-def fixture_pool() -> Iterator[RemoteEnvPool]:
+def fixture_pool():
     """Return a pool that was connected once."""
     served = EnvWorker(make_vec_env("CartPole-v1", n_envs=2), "CartPole-v1", "127.0.0.1:0")
     served.start()
@@ -280,7 +275,7 @@ def fixture_pool() -> Iterator[RemoteEnvPool]:
     served.stop(grace=0.1)
 
 
-def test_deep_and_endless_spaces_are_refused() -> None:
+def test_deep_and_endless_spaces_are_refused():
     """Nested beyond the interpreter's stack, or larger than any memory."""
     code = '{"kind": "discrete", "n": 2, "start": 0, "dtype": "<i8,)"}'  # NumPy would parse it
     deep = '{"kind": "tuple", "spaces": [' * 50_000
@@ -288,9 +283,7 @@ def test_deep_and_endless_spaces_are_refused() -> None:
         describe_once(text)
 
 
-def test_the_decoders_stand_mutations(
-    pool: RemoteEnvPool, record_property: Callable[[str, object], None]
-) -> None:
+def test_the_decoders_stand_mutations(pool, record_property):
     """Random changes of true messages and of none, some hundreds or for as long as asked for."""
     rounds = 0
     rng, end = random.Random(0), time.monotonic() + FUZZ_SECONDS
@@ -327,7 +320,7 @@ def test_the_decoders_stand_mutations(
     record_property("mutated messages", 10 * rounds)
 
 
-def mutate(data: bytes, rng: random.Random) -> bytes:
+def mutate(data, rng):
     """Return bytes with some changed, left out or put in."""
     changed = bytearray(data or rng.randbytes(rng.randrange(300)))
     for _ in range(rng.randrange(1, 6)):
@@ -336,7 +329,7 @@ def mutate(data: bytes, rng: random.Random) -> bytes:
     return bytes(changed)
 
 
-def test_the_size_of_answers_is_bounded_by_the_spaces() -> None:
+def test_the_size_of_answers_is_bounded_by_the_spaces():
     """A worker that claims huge spaces or numbers of envs is refused before anything is held."""
     link = Link("127.0.0.1:1", pb.Hello(library_version=rlox.__version__), Credentials())
     nested = json.dumps(

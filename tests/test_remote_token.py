@@ -1,10 +1,6 @@
 """The token of workers: in no log, error, checkpoint or ``repr``."""
 
-from __future__ import annotations
-
 import traceback
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,9 +15,7 @@ from rlox_distributed.worker import EnvWorker
 TOKEN, OTHER = "sentinel-of-the-token-5f2c", "sentinel-of-another-91ab"  # made up
 
 
-def test_no_error_has_the_token(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_error_has_the_token(monkeypatch, caplog):
     """An env raises at the worker, and a learner is refused; tracebacks are looked at too."""
     monkeypatch.setenv("RLOX_WORKER_TOKEN", TOKEN)
     env = make_vec_env("CartPole-v1", n_envs=2, backend="gymnasium")
@@ -47,7 +41,7 @@ def test_no_error_has_the_token(
     assert OTHER not in text
 
 
-def test_no_object_shows_the_token(tmp_path: Path) -> None:
+def test_no_object_shows_the_token(tmp_path):
     """Neither credentials and options, nor a worker, nor a config that names the file."""
     secret = tmp_path / "secret"
     secret.write_text(TOKEN, "utf-8")
@@ -56,7 +50,7 @@ def test_no_object_shows_the_token(tmp_path: Path) -> None:
         make_vec_env("CartPole-v1", n_envs=2), "CartPole-v1", "127.0.0.1:0", credentials
     )
     worker.start()
-    options: dict[str, Any] = {
+    options = {
         "env_backend": "grpc", "worker_addresses": [f"127.0.0.1:{worker.port}"],
         "token_file": str(secret), "n_envs": 2,
     }  # fmt: skip

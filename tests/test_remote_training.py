@@ -1,12 +1,7 @@
 """Training on envs of workers: options, the same bits as here, checkpoints, and refusals."""
 
-from __future__ import annotations
-
 import json
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,19 +18,15 @@ from rlox_distributed.pool import RemoteEnvPool
 from rlox_distributed.worker import EnvWorker
 from rlox_testing.probes import first_difference
 
-Serve = Callable[..., str]
-
 REPLAY = {"buffer_size": 100, "learning_starts": 8, "batch_size": 4, "hidden": 8, "train_freq": 8}
 
 
 @pytest.fixture(name="serve")
-def fixture_serve() -> Iterator[Serve]:
+def fixture_serve():
     """Return a function that serves envs until the end of the test, and returns where."""
-    workers: list[EnvWorker] = []
+    workers = []
 
-    def serve(
-        env_id: str = "CartPole-v1", n_envs: int = 2, backend: str = "auto", **env_kwargs: Any
-    ) -> str:
+    def serve(env_id="CartPole-v1", n_envs=2, backend="auto", **env_kwargs):
         env = make_vec_env(env_id, n_envs=n_envs, backend=backend, env_kwargs=env_kwargs)
         worker = EnvWorker(env, env_id, "127.0.0.1:0", env_kwargs=env_kwargs)
         worker.start()
@@ -47,7 +38,7 @@ def fixture_serve() -> Iterator[Serve]:
         worker.stop(grace=0.1)
 
 
-def test_the_backend_passes_the_conformance_suite(serve: Serve) -> None:
+def test_the_backend_passes_the_conformance_suite(serve):
     """Over two workers of different size."""
     options = GrpcOptions(worker_addresses=[serve(n_envs=1), serve(n_envs=2)])
     assert rlox.testing.check_env_backend("grpc", "CartPole-v1", options=options) == {}
@@ -62,9 +53,7 @@ def test_the_backend_passes_the_conformance_suite(serve: Serve) -> None:
         ("rl8_recurrent_ppo", {"horizon": 8}),
     ],
 )
-def test_algorithms_train_on_workers_by_options(
-    serve: Serve, name: str, options: dict[str, Any], tmp_path: Path
-) -> None:
+def test_algorithms_train_on_workers_by_options(serve, name, options, tmp_path):
     """Evaluations step the id here, and checkpoints hold it alone."""
     where = serve(n_envs=2)
     chosen = {"env_backend": "grpc", "worker_addresses": [where], "n_envs": 2, "seed": 1}
@@ -84,9 +73,7 @@ def test_algorithms_train_on_workers_by_options(
         there.train(1)
 
 
-def test_a_resumed_training_goes_on_with_the_workers_envs_exactly(
-    serve: Serve, tmp_path: Path
-) -> None:
+def test_a_resumed_training_goes_on_with_the_workers_envs_exactly(serve, tmp_path):
     """Native ones, in another learner, as if nothing had happened; so do actors'."""
     where = [serve(n_envs=1), serve(n_envs=2)]
     for name, options in (
@@ -110,11 +97,11 @@ def test_a_resumed_training_goes_on_with_the_workers_envs_exactly(
 
 @pytest.mark.parametrize("kind", ["gymnasium's envs", "other workers"])
 def test_without_a_state_that_fits_new_episodes_begin_and_it_is_logged(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
-) -> None:
+    serve, tmp_path, caplog, kind
+):
     """For want of one, or because it is that of other envs."""
     where = serve(backend="gymnasium" if kind == "gymnasium's envs" else "native")
-    options: dict[str, Any] = {"env_backend": "grpc", "worker_addresses": [where]}
+    options = {"env_backend": "grpc", "worker_addresses": [where]}
     path = tmp_path / "a.safetensors"
     with rlox.make("a2c", env="CartPole-v1", n_envs=2, n_steps=8, **options) as a2c:
         a2c.train(32)
@@ -128,7 +115,7 @@ def test_without_a_state_that_fits_new_episodes_begin_and_it_is_logged(
     assert "no state that fits these envs: new episodes begin" in caplog.text
 
 
-def find(state: Any, name: str) -> Any:
+def find(state, name):
     """Return the entry of a name, wherever it is in nested dicts."""
     if name in state:
         return state[name]
@@ -140,18 +127,18 @@ class Lives:
     """Two envs of games with two lives of three steps each."""
 
     n_envs = 2
-    observation_space: Any = spaces.Box(0, 9, (1,), np.float32)
-    action_space: Any = spaces.Discrete(2)
+    observation_space = spaces.Box(0, 9, (1,), np.float32)
+    action_space = spaces.Discrete(2)
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._count = 0
 
-    def reset_all(self, seed: Any = None) -> Any:
+    def reset_all(self, seed=None):
         """Begin a game."""
         self._count = 0
         return np.zeros((2, 1), np.float32)
 
-    def step_all(self, actions: Any) -> Any:
+    def step_all(self, actions):
         """Go on; the third step loses a life, the sixth the game."""
         self._count += 1
         final = np.full((2, 1), self._count, np.float32)
@@ -162,15 +149,15 @@ class Lives:
                 "final_obs": final}  # fmt: skip
         return step | {"life_lost": np.ones(2, bool)} if lost else step
 
-    def close(self) -> None:
+    def close(self):
         """Do nothing."""
 
 
-def test_actors_count_episodes_by_game_where_lives_are_lost() -> None:
+def test_actors_count_episodes_by_game_where_lives_are_lost():
     """Learners take a lost life for an end; mean lengths are those of games of six steps."""
     worker = EnvWorker(Lives(), "Lives", "127.0.0.1:0")
     worker.start()
-    env: Any = RemoteEnvPool([f"127.0.0.1:{worker.port}"])
+    env = RemoteEnvPool([f"127.0.0.1:{worker.port}"])
     kept = KeepsUnrolls()
     with rlox.make(
         "impala", env=[env], n_actors=1, n_envs=2, n_steps=8, hidden=8, callbacks=kept
@@ -187,19 +174,19 @@ def test_actors_count_episodes_by_game_where_lives_are_lost() -> None:
 class KeepsUnrolls(Callback):
     """Keeps the joined unroll of every update."""
 
-    def __init__(self) -> None:
-        self.unrolls: list[Any] = []
+    def __init__(self):
+        self.unrolls = []
 
-    def on_rollout_end(self, **kwargs: Any) -> None:
+    def on_rollout_end(self, **kwargs):
         """Keep it."""
         self.unrolls.append(unroll_to_arrays(kwargs["batch"]))
 
 
-def test_threads_processes_and_workers_give_the_same_batches(serve: Serve) -> None:
+def test_threads_processes_and_workers_give_the_same_batches(serve):
     """At lag 0 and one seed, bit for bit; the workers are divided among the actors."""
     options = {"n_actors": 2, "n_envs": 3, "n_steps": 16, "seed": 3, "hidden": 8}
     addresses = [serve(n_envs=count) for count in (1, 2, 3)]
-    kinds: tuple[dict[str, Any], ...] = (
+    kinds = (
         {"actor_backend": "thread"},
         {"actor_backend": "thread", "worker_addresses": addresses},
         {"actor_backend": "process", "env_backend": "grpc", "worker_addresses": addresses},
@@ -226,11 +213,11 @@ class Behind(Lives):
         steps: released at each step.
     """
 
-    def __init__(self, others: threading.Semaphore, steps: threading.Semaphore) -> None:
+    def __init__(self, others, steps):
         super().__init__()
         self._others, self._steps, self._waits = others, steps, True
 
-    def step_all(self, actions: Any) -> Any:
+    def step_all(self, actions):
         """Wait for two steps of the others, once."""
         for _ in range(2 * self._waits):
             assert self._others.acquire(timeout=60), "the others rest"
@@ -239,7 +226,7 @@ class Behind(Lives):
         return super().step_all(actions)
 
 
-def test_an_actor_acts_while_the_step_of_another_is_under_way() -> None:
+def test_an_actor_acts_while_the_step_of_another_is_under_way():
     """In the fixed order: one's first step ends after two of the other, with an act between."""
     unused, counted = threading.Semaphore(2), threading.Semaphore(0)
     workers = [
@@ -248,7 +235,7 @@ def test_an_actor_acts_while_the_step_of_another_is_under_way() -> None:
     ]
     for worker in workers:
         worker.start()
-    pools: list[Any] = [RemoteEnvPool([f"127.0.0.1:{worker.port}"]) for worker in workers]
+    pools = [RemoteEnvPool([f"127.0.0.1:{worker.port}"]) for worker in workers]
     options = {"n_actors": 2, "n_envs": 2, "n_steps": 4, "hidden": 8, "order": "fixed"}
     with rlox.make("impala", env=pools, **options) as impala:
         assert impala.train(16)["lag_max"] == 0
@@ -266,9 +253,7 @@ def test_an_actor_acts_while_the_step_of_another_is_under_way() -> None:
         ({"token_file": "/nowhere/token"}, ConfigError, "the token file cannot be read"),
     ],
 )
-def test_workers_that_differ_are_refused(
-    serve: Serve, options: dict[str, Any], kind: type[Exception], message: str
-) -> None:
+def test_workers_that_differ_are_refused(serve, options, kind, message):
     """With what both sides have, and the worker is free afterwards."""
     where = serve()
     given = {"env_backend": "grpc", "worker_addresses": [where], "n_envs": 2}
@@ -278,7 +263,7 @@ def test_workers_that_differ_are_refused(
     rlox.make("ppo", env="CartPole-v1", **given).close()
 
 
-def test_arguments_of_the_env_agree(serve: Serve) -> None:
+def test_arguments_of_the_env_agree(serve):
     """Those of the workers are those of the evaluations here."""
     where = serve("CartPole-v1", 2, sutton_barto_reward=True)
     with rlox.make(
@@ -297,15 +282,13 @@ def test_arguments_of_the_env_agree(serve: Serve) -> None:
         ("CartPole-v1", {"env_backend": "gymnasium"}, "worker_addresses needs env_backend='grpc'"),
     ],
 )
-def test_actors_without_workers_are_refused(env: Any, options: Any, message: str) -> None:
+def test_actors_without_workers_are_refused(env, options, message):
     """Before anything is connected to."""
     with pytest.raises(ConfigError, match=message):
         rlox.make("impala", env=env, worker_addresses=["127.0.0.1:1"], **options)
 
 
-def test_a_checkpoint_cannot_say_what_to_connect_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_cannot_say_what_to_connect_to(tmp_path, monkeypatch):
     """Options of workers in a foreign file are left out: no token goes to a stranger."""
     with rlox.make("a2c", env="CartPole-v1", n_envs=2) as a2c:
         a2c.train(8)
@@ -320,13 +303,11 @@ def test_a_checkpoint_cannot_say_what_to_connect_to(
         assert restored.config.env_backend == "auto"
 
 
-def test_a_run_is_resumed_on_its_workers(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Callable[..., Any]
-) -> None:
+def test_a_run_is_resumed_on_its_workers(serve, tmp_path, monkeypatch, run):
     """They are in the run folder, not in its checkpoints."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "run"
-    steps: list[int] = []
+    steps = []
     step = EnvWorker._step
     monkeypatch.setattr(
         EnvWorker, "_step", lambda self, *given: (steps.append(1), step(self, *given))[1]

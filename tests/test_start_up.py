@@ -1,10 +1,7 @@
 """Native trainings import no compiler of torch, algebra system, or games whose envs are in Rust."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from pathlib import Path
 
 TRAININGS = """
 import sys
@@ -37,7 +34,7 @@ print("light")
 """
 
 
-def test_native_trainings_import_no_compiler(tmp_path: Path) -> None:
+def test_native_trainings_import_no_compiler(tmp_path):
     """Torch's compiler takes longer to import than a small training takes to run."""
     command = [sys.executable, "-c", TRAININGS, str(tmp_path / "checkpoint")]
     result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)

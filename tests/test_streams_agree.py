@@ -1,10 +1,7 @@
 """The Rust buffer of streams draws, stores, saves and refuses what the NumPy reference does."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,13 +17,13 @@ FIELDS = {
 }  # fmt: skip
 
 
-def make(cls: Any, n_envs: int, **options: Any) -> Any:
+def make(cls, n_envs, **options):
     """Return a buffer of ten rows per env."""
     declared = ["memory", "small"]
     return cls(10 * n_envs, FIELDS, declared=declared, n_envs=n_envs, **{"seed": 3, **options})
 
 
-def rows(rng: np.random.Generator, count: int) -> dict[str, Any]:
+def rows(rng, count):
     """Return rows whose numbers are of other types than the fields."""
     return {
         "image": rng.integers(0, 256, (count, 3, 2)),
@@ -37,7 +34,7 @@ def rows(rng: np.random.Generator, count: int) -> dict[str, Any]:
     }
 
 
-def assert_same(got: dict[str, Any], expected: dict[str, Any]) -> None:
+def assert_same(got, expected):
     """Compare arrays by name, bit for bit and type for type."""
     assert list(got) == list(expected)
     for name, array in expected.items():
@@ -46,9 +43,7 @@ def assert_same(got: dict[str, Any], expected: dict[str, Any]) -> None:
 
 @given(st.integers(0, 2**32), st.integers(1, 3), st.integers(1, 12), st.integers(0, 3))
 @example(3, 2, 1, 1)  # a push of no env follows a draw behind which an overwritten row is queued
-def test_draws_and_states_are_those_of_the_reference(
-    seed: int, n_envs: int, length: int, online: int
-) -> None:
+def test_draws_and_states_are_those_of_the_reference(seed, n_envs, length, online):
     """Whatever is pushed, drawn, written back, saved and restored in turns."""
     rng = np.random.default_rng(seed)
     options = {"online_length": length if online else None}
@@ -92,13 +87,13 @@ def test_draws_and_states_are_those_of_the_reference(
     )  # fmt: skip
 
 
-def wrong_calls() -> list[tuple[str, Any]]:
+def wrong_calls():
     """Return calls that a buffer refuses."""
     rng = np.random.default_rng(0)
     good, state = rows(rng, 1), filled(CLASSES[1]).state()
     many = {name: np.repeat(np.asarray(value), 2, 0) for name, value in good.items()}
 
-    def restoring(**change: Any) -> Any:
+    def restoring(**change):
         return lambda b: b.set_state({**state, **change})
 
     return [
@@ -130,7 +125,7 @@ def wrong_calls() -> list[tuple[str, Any]]:
     ]  # fmt: skip
 
 
-def filled(cls: Any) -> Any:
+def filled(cls):
     """Return a buffer of two envs with 12 rows of each."""
     rng, buffer = np.random.default_rng(0), make(cls, 2, online_length=3)
     for _ in range(12):
@@ -140,7 +135,7 @@ def filled(cls: Any) -> Any:
 
 @pytest.mark.parametrize("cls", CLASSES, ids=["native", "reference"])
 @pytest.mark.parametrize("call", [pytest.param(call, id=name) for name, call in wrong_calls()])
-def test_wrong_calls_are_refused_and_change_nothing(cls: Any, call: Any) -> None:
+def test_wrong_calls_are_refused_and_change_nothing(cls, call):
     """Both implementations refuse them, and are as they were."""
     buffer = filled(cls)
     before = buffer.state()
@@ -161,13 +156,13 @@ def test_wrong_calls_are_refused_and_change_nothing(cls: Any, call: Any) -> None
         (9, FIELDS, {"seed": -1}),
     ],
 )  # fmt: skip
-def test_impossible_buffers_are_refused(cls: Any, capacity: int, fields: Any, options: Any) -> None:
+def test_impossible_buffers_are_refused(cls, capacity, fields, options):
     """By both implementations."""
     with pytest.raises((ValueError, TypeError)):
         cls(capacity, fields, **options)
 
 
-def test_a_buffer_beyond_all_memory_is_refused() -> None:
+def test_a_buffer_beyond_all_memory_is_refused():
     """Before anything is reserved."""
     with pytest.raises(MemoryError, match="keep fewer rows"):
         rlox_native.SequenceReplayBuffer(2**50, FIELDS)
@@ -175,18 +170,18 @@ def test_a_buffer_beyond_all_memory_is_refused() -> None:
         filled(rlox_native.SequenceReplayBuffer).sample(2**61, 3)
 
 
-def test_threads_do_everything_at_once() -> None:
+def test_threads_do_everything_at_once():
     """Pushes, draws, write-back, saves and restores; every sequence is whole."""
     fields = {"number": ((), np.int64), "memory": ((64,), np.float32)}
     buffer = rlox_native.SequenceReplayBuffer(64, fields, declared=["memory"], n_envs=2, seed=0)
     pushed = threading.Lock()
 
-    def push() -> None:
+    def push():
         with pushed:  # a row's number follows from those before
             total = int(buffer.rest()["totals"][0])
             buffer.push({"number": [total] * 2, "memory": np.full((2, 64), total)}, [0, 1])
 
-    def work(worker: int) -> int:
+    def work(worker):
         for _ in range(200):
             if worker == 0:
                 push()

@@ -1,16 +1,12 @@
 """Sweeps in threads of one process: what Rust does nearly alone, to the same bits as alone."""
 
-from __future__ import annotations
-
 import csv
 import json
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,19 +18,17 @@ from rlox_tools.analysis import find_runs
 TRAIN = ("train", "ppo", "--env", "CartPole-v1", "--n-envs", 4, "--n-steps", 32, "--batch-size", 64,
          "--hidden", 16, "--eval-episodes", 2)  # fmt: skip
 
-Run = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture(autouse=True)
-def _workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _workplace(tmp_path, monkeypatch):
     """Work in an empty folder."""
     monkeypatch.chdir(tmp_path)
 
 
-def contents(folder: str | Path) -> tuple[Any, list[dict[str, Any]]]:
+def contents(folder):
     """Return what a run left behind: its state with arrays as bytes, and its log without times."""
 
-    def plain(value: Any) -> Any:
+    def plain(value):
         if isinstance(value, dict):
             return {key: plain(each) for key, each in value.items()}
         return value.tobytes() if isinstance(value, np.ndarray) else value
@@ -47,12 +41,12 @@ def contents(folder: str | Path) -> tuple[Any, list[dict[str, Any]]]:
     return plain(final["state"]), [{k: v for k, v in row.items() if k not in timed} for row in rows]
 
 
-def record(folder: str | Path) -> dict[str, Any]:
+def record(folder):
     """Return ``run.json``."""
     return json.loads(Path(folder, "run.json").read_text(encoding="utf-8"))
 
 
-def test_every_seed_equals_its_run_alone(run: Run) -> None:
+def test_every_seed_equals_its_run_alone(run):
     """Side by side in threads, in processes or alone: the same weights, streams and log."""
     arguments = (*TRAIN, "--total-timesteps", 1_000, "--checkpoint-freq", 500)
     code, out, err = run(*arguments, "--seeds", 3, "--jobs", 2, "--run-dir", "threads")
@@ -73,13 +67,11 @@ def test_every_seed_equals_its_run_alone(run: Run) -> None:
     assert "1,024/1,000 env steps" in log
 
 
-def test_failing_seed_leaves_the_others_and_is_resumed(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failing_seed_leaves_the_others_and_is_resumed(run, monkeypatch):
     """Its log has the traceback, its record says so, and the exit code is its."""
     iterate = PPO.iterate
 
-    def failing(self: PPO, hooks: Any) -> Any:
+    def failing(self, hooks):
         if self.config.seed == 1 and self.clock.iterations == 2:
             raise ArithmeticError("seed 1")
         return iterate(self, hooks)
@@ -117,7 +109,7 @@ PPO.iterate = held
 """
 
 
-def start(*arguments: object, first: str = "") -> subprocess.Popen[str]:
+def start(*arguments, first=""):
     """Start the command line in a process that runs some code before."""
     # a shell's background job ignores it
     main = "import signal, rlox.cli; signal.signal(signal.SIGINT, signal.default_int_handler); "
@@ -126,7 +118,7 @@ def start(*arguments: object, first: str = "") -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def wait_for(process: subprocess.Popen[str], condition: Callable[[], bool]) -> None:
+def wait_for(process, condition):
     """Wait until something is true of what a process has written."""
     deadline = time.monotonic() + 120
     while not condition():
@@ -135,7 +127,7 @@ def wait_for(process: subprocess.Popen[str], condition: Callable[[], bool]) -> N
         time.sleep(0.01)
 
 
-def test_ctrl_c_saves_every_run_and_resume_finishes_them(run: Run) -> None:
+def test_ctrl_c_saves_every_run_and_resume_finishes_them(run):
     """Those under way end their iteration, those not begun begin later; all as if uninterrupted."""
     arguments = (*TRAIN, "--total-timesteps", 1_600, "--seeds", 3, "--jobs", 2)
     Path("hold").touch()
@@ -160,7 +152,8 @@ def test_ctrl_c_saves_every_run_and_resume_finishes_them(run: Run) -> None:
         assert resumed[1] == whole[1]
 
 
-def test_second_signal_gives_an_iteration_up() -> None:
+@pytest.mark.slow
+def test_second_signal_gives_an_iteration_up():
     """The first lets those under way end their iteration."""
     process = start(*TRAIN[:-1], 10**6, "--n-epochs", 10**6, "--total-timesteps", 128,
                     "--seeds", 3, "--jobs", 2, "--run-dir", "sweep")  # fmt: skip
@@ -181,7 +174,7 @@ def test_second_signal_gives_an_iteration_up() -> None:
     assert [record(f"sweep/seed-{seed}")["status"] for seed in (0, 1)] == ["interrupted"] * 2
 
 
-def test_sets_of_options_are_combined_and_distinguished(run: Run) -> None:
+def test_sets_of_options_are_combined_and_distinguished(run):
     """Each set has a folder, a config, an interval and a label of its own."""
     code, out, err = run(*TRAIN, "--total-timesteps", 512, "--seeds", 2, "--run-dir", "sweep",
                          "--sweep", "learning-rate=1e-3,linear(3e-4, 0)",
@@ -213,9 +206,7 @@ def test_sets_of_options_are_combined_and_distinguished(run: Run) -> None:
         (("--sweep", "backend=native,torch"), "the interpreter has a part in every step"),
     ],
 )
-def test_what_is_not_rusts_work_has_processes(
-    run: Run, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], reason: str
-) -> None:
+def test_what_is_not_rusts_work_has_processes(run, monkeypatch, arguments, reason):
     """And the output says why."""
     monkeypatch.setattr("rlox_tools.sweeps.sweeping.run_jobs", lambda *_, **__: None)
     code, out, err = run(*TRAIN, "--total-timesteps", 128, "--seeds", 1, "--run-dir", "sweep",

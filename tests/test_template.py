@@ -1,7 +1,5 @@
 """The template of a distribution: made in a copy of the repository, it passes every check."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -19,7 +17,7 @@ GENERATED = "rlox-core/src/rlox/algorithms/"
 """Written by ``rlox-core/facades.py``."""
 
 
-def git(folder: Path, *arguments: str) -> list[str]:
+def git(folder, *arguments):
     """Return the lines that git prints in a folder."""
     command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments]
     return subprocess.run(
@@ -27,12 +25,12 @@ def git(folder: Path, *arguments: str) -> list[str]:
     ).stdout.splitlines()
 
 
-def touched(folder: Path) -> set[str]:
+def touched(folder):
     """Return the files that were changed or added since the last commit, uv's lock file too."""
     return {line[3:] for line in git(folder, "status", "--porcelain", "-uall")} | {"uv.lock"}
 
 
-def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def python(folder, *arguments):
     """Run Python with the copy's core and its made-up family in front of what is installed."""
     paths = [folder / "rlox-core/src", folder / "rlox-madeup/src", folder / "metadata"]
     env = {
@@ -51,7 +49,7 @@ def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def register(folder: Path) -> None:
+def register(folder):
     """Write the metadata that installing the family would, from its pyproject."""
     table = repository.project(folder / "rlox-madeup")
     info = folder / "metadata" / f"rlox_madeup-{table['version']}.dist-info"
@@ -64,7 +62,7 @@ def register(folder: Path) -> None:
 
 
 @pytest.fixture
-def copy(tmp_path: Path) -> Path:
+def copy(tmp_path):
     """Return a repository with the tracked files of this one."""
     if not (ROOT / ".git").exists():
         pytest.skip("needs the files that git tracks")
@@ -81,16 +79,16 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def commit(folder: Path) -> None:
+def commit(folder):
     """Commit everything."""
     git(folder, "add", "-A")
     git(folder, "commit", "-q", "-m", "x", "--no-verify")
 
 
-def add_algorithm(folder: Path) -> None:
+def add_algorithm(folder):
     """Add an algorithm to the family as its author would: a copy of the first one."""
 
-    def renamed(text: str) -> str:
+    def renamed(text):
         return text.replace("made_up", "second").replace("MadeUp", "Second")
 
     package = folder / "rlox-madeup/src/rlox_madeup"
@@ -109,13 +107,12 @@ def add_algorithm(folder: Path) -> None:
     plugin.write_text(text + renamed(text[text.index("    yield") :]))
     table = folder / "rlox-core/src/rlox/registry/families.py"
     row = re.search(r".*\"made_up\".*\n", table.read_text())
-    assert row is not None
     table.write_text(table.read_text().replace("\n)\n", f"\n{renamed(row[0])})\n", 1))
     assert python(folder, "rlox-core/facades.py").returncode == 0
 
 
 @pytest.mark.slow
-def test_a_family_made_from_the_template_passes_every_check(copy: Path) -> None:
+def test_a_family_made_from_the_template_passes_every_check(copy):
     """It registers, learns, is documented and declares what it needs, and so does a second one."""
     made = python(copy, MAKE, *FAMILY)
     assert made.returncode == 0, made.stderr
@@ -143,9 +140,7 @@ def test_a_family_made_from_the_template_passes_every_check(copy: Path) -> None:
         (("rlox-madeup", "--algorithm", "ppo"), "ppo.md exists already; choose another name"),
     ],
 )
-def test_wrong_names_are_refused_before_anything_is_written(
-    arguments: tuple[str, ...], message: str
-) -> None:
+def test_wrong_names_are_refused_before_anything_is_written(arguments, message):
     """Each with what was expected."""
     before = git(ROOT, "status", "--porcelain")
     result = subprocess.run(

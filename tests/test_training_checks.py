@@ -1,10 +1,5 @@
 """A training whose networks diverge, or are replaced under it, says so with every backend."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 from rlox.callbacks import Callback, CheckpointCallback
 from rlox.errors import DivergenceError
@@ -13,7 +8,7 @@ from rlox_onpolicy.ppo import PPO
 from small_algorithms import build
 from torch import nn
 
-SMALL: dict[str, Any] = {"n_envs": 4, "n_steps": 32, "batch_size": 32, "n_epochs": 2}
+SMALL = {"n_envs": 4, "n_steps": 32, "batch_size": 32, "n_epochs": 2}
 
 BACKENDS = [
     (name, {"backend": backend})
@@ -25,21 +20,21 @@ BACKENDS = [
 class Spoil(Callback):
     """Makes the first network's parameters NaN after some gradient steps."""
 
-    def __init__(self, after: int = 3) -> None:
+    def __init__(self, after=3):
         self.after = after
         self.spoilt = False
 
-    def on_train_batch(self, **kwargs: Any) -> None:
+    def on_train_batch(self, **kwargs):
         if kwargs["gradient_step"] == self.after:
             next(iter(kwargs["algo"].optimizers.values())).parameters.fill_(float("nan"))
             self.spoilt = True
 
-    def on_iteration_end(self, **kwargs: Any) -> None:
+    def on_iteration_end(self, **kwargs):
         assert not self.spoilt
 
 
 @pytest.mark.parametrize(("name", "options"), BACKENDS)
-def test_parameters_that_are_not_finite_end_a_training(name: str, options: dict[str, str]) -> None:
+def test_parameters_that_are_not_finite_end_a_training(name, options):
     """At the end of the iteration, before a callback sees it; before that all trains as ever."""
     spoil = Spoil()
     algorithm = build(name, callbacks=[spoil], **options)
@@ -53,7 +48,7 @@ def test_parameters_that_are_not_finite_end_a_training(name: str, options: dict[
 @pytest.mark.parametrize(
     ("env", "env_backend"), [("CartPole-v1", "native"), ("Pendulum-v1", "gymnasium")]
 )
-def test_a_diverged_policy_is_not_the_envs_fault(env: str, env_backend: str, backend: str) -> None:
+def test_a_diverged_policy_is_not_the_envs_fault(env, env_backend, backend):
     """The error says which steps, which network and what to lower, and no env is blamed."""
     ppo = PPO(env, vf_coef=1e38, env_backend=env_backend, backend=backend, **SMALL)
     with pytest.raises(
@@ -62,7 +57,7 @@ def test_a_diverged_policy_is_not_the_envs_fault(env: str, env_backend: str, bac
         ppo.train(2_000)
 
 
-def test_an_error_within_the_iteration_is_reported_as_divergence() -> None:
+def test_an_error_within_the_iteration_is_reported_as_divergence():
     """The env that refuses a diverged policy's actions is the cause, not the error."""
     small = {"hidden": 8, "batch_size": 16, "learning_starts": 32, "steps_per_iteration": 64,
              "buffer_size": 500}  # fmt: skip
@@ -73,7 +68,7 @@ def test_an_error_within_the_iteration_is_reported_as_divergence() -> None:
     assert "finite" in str(caught.value.__cause__)
 
 
-def test_checkpoints_of_a_diverged_training_stay_good(tmp_path: Path) -> None:
+def test_checkpoints_of_a_diverged_training_stay_good(tmp_path):
     """The iteration that diverged is not saved."""
     saving = CheckpointCallback(128, tmp_path, verbose=False)
     ppo = PPO("CartPole-v1", **SMALL, callbacks=[saving, Spoil(after=12)])
@@ -87,23 +82,23 @@ def test_checkpoints_of_a_diverged_training_stay_good(tmp_path: Path) -> None:
 class SpoilAtTheEnd(Callback):
     """Makes the first network's parameters NaN in one of the last hooks."""
 
-    def __init__(self, hook: str) -> None:
+    def __init__(self, hook):
         setattr(self, hook, self.spoil)
 
-    def spoil(self, **kwargs: Any) -> None:
+    def spoil(self, **kwargs):
         next(iter(kwargs["algo"].optimizers.values())).parameters.fill_(float("nan"))
 
 
 @pytest.mark.parametrize("hook", ["on_iteration_end", "on_training_end"])
 @pytest.mark.parametrize("name", ["ppo", "dqn", "fqe"])
-def test_what_a_last_hook_made_of_the_parameters_is_reported(name: str, hook: str) -> None:
+def test_what_a_last_hook_made_of_the_parameters_is_reported(name, hook):
     """After the last iteration too, for what is saved next would be worthless."""
     algorithm = build(name, callbacks=[SpoilAtTheEnd(hook)])
     with pytest.raises(DivergenceError, match="diverged: after"):
         algorithm.train(64)
 
 
-def replace_data(policy: Any) -> None:
+def replace_data(policy):
     """Give all parameters the data of one vector."""
     values = nn.utils.parameters_to_vector(policy.parameters()).detach().clone()
     nn.utils.vector_to_parameters(values, policy.parameters())
@@ -113,7 +108,7 @@ REPLACED = "parameters of the .* were replaced, .*copy_"
 
 
 @pytest.mark.parametrize(("name", "options"), BACKENDS)
-def test_a_training_of_replaced_parameters_is_refused(name: str, options: dict[str, str]) -> None:
+def test_a_training_of_replaced_parameters_is_refused(name, options):
     """Before anything is learnt, for gradient steps would not reach them."""
     algorithm = build(name, **options)
     algorithm.train(64)
@@ -127,7 +122,7 @@ def test_a_training_of_replaced_parameters_is_refused(name: str, options: dict[s
 
 
 @pytest.mark.parametrize("backend", ["torch", "native"])
-def test_two_trainings_of_one_module_are_refused(backend: str) -> None:
+def test_two_trainings_of_one_module_are_refused(backend):
     """The second takes the parameters over; the first says so, and a copy is for both."""
     first = PPO("CartPole-v1", backend=backend, **SMALL)
     second = PPO("CartPole-v1", policy=first.policy, backend=backend, **SMALL)
@@ -137,11 +132,11 @@ def test_two_trainings_of_one_module_are_refused(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["torch", "native"])
-def test_replacing_parameters_in_the_last_iteration_is_an_error(backend: str) -> None:
+def test_replacing_parameters_in_the_last_iteration_is_an_error(backend):
     """What was learnt after it is lost, so that the training does not end as if it were not."""
 
     class Replace(Callback):
-        def on_train_batch(self, **kwargs: Any) -> None:
+        def on_train_batch(self, **kwargs):
             replace_data(kwargs["algo"].policy)
 
     with pytest.raises(RuntimeError, match=REPLACED):

@@ -1,8 +1,5 @@
 """``rlox tune`` finds options that learn, and hands them on as a file."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,9 +9,7 @@ pytest.importorskip("optuna")
 
 
 @pytest.mark.slow
-def test_search_prefers_the_learning_rate_that_learns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_search_prefers_the_learning_rate_that_learns(tmp_path, monkeypatch, run):
     """Of a useless and a good one; the best options train by --config."""
     monkeypatch.chdir(tmp_path)
     code, out, err = run(

@@ -63,6 +63,7 @@ def test_flags_of_every_kind_reach_the_config(run: Callable[..., Result]) -> Non
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_a_checkpoint_that_training_goes_on_from() -> None:
     """After SIGINT to the process and its env workers the saved state loads and trains on."""
     options = (

@@ -3,7 +3,10 @@
 import subprocess
 import sys
 
+import pytest
 
+
+@pytest.mark.slow  # to import torchrl takes seconds
 def test_the_start_method_of_processes_stays() -> None:
     """Torchrl sets it when it is imported; a user's own processes must not notice."""
     code = (

@@ -1,17 +1,12 @@
 """Several seeds of one algorithm: trained, evaluated, and their scores kept."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from rlox.algorithm import Algorithm
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(Path(__file__).parent))  # for the modules beside the tests
@@ -24,27 +19,27 @@ EPISODES = 100
 
 
 @pytest.fixture(name="score_seeds", scope="session")
-def fixture_score_seeds() -> Callable[..., list[float]]:
+def fixture_score_seeds():
     """Return :func:`score_seeds`."""
     return score_seeds
 
 
-def evaluate(algorithm: Algorithm) -> dict[str, float]:
+def evaluate(algorithm):
     """Return mean and standard deviation of the returns of :data:`EPISODES` episodes."""
     result = algorithm.evaluate(n_episodes=EPISODES)
     return {"mean_return": result.mean_return, "std_return": result.std_return}
 
 
 def score_seeds(
-    make: Callable[[int], Algorithm],
-    label: str,
-    env_steps: int,
-    threshold: float,
-    n_seeds: int = 5,
+    make,
+    label,
+    env_steps,
+    threshold,
+    n_seeds=5,
     *,
-    measure: Callable[[Algorithm], dict[str, float]] = evaluate,
-    episodes: int = EPISODES,
-) -> list[float]:
+    measure=evaluate,
+    episodes=EPISODES,
+):
     """Return the mean return of each seed; all that there is to know goes to ``scores/``.
 
     Args:
@@ -56,7 +51,7 @@ def score_seeds(
         measure: scores a trained algorithm; ``mean_return`` is what counts.
         episodes: how many of them ``measure`` plays.
     """
-    runs: list[dict[str, Any]] = []
+    runs = []
     for seed in range(n_seeds):
         started, of_processor = time.perf_counter(), time.process_time()
         algorithm = make(seed)

@@ -1,9 +1,6 @@
 """Learning curve of a training, kept in memory."""
 
-from __future__ import annotations
-
 import math
-from typing import Any
 
 from rlox.logging import LoggerCallback
 
@@ -11,16 +8,16 @@ from rlox.logging import LoggerCallback
 class Curve(LoggerCallback):
     """Keeps env steps and the mean return of the last 100 finished episodes of each iteration."""
 
-    def __init__(self) -> None:
-        self.env_steps: list[int] = []
-        self.points: list[float] = []
+    def __init__(self):
+        self.env_steps = []
+        self.points = []
 
-    def on_train_step(self, step: int, metrics: Any) -> None:
+    def on_train_step(self, step, metrics):
         if math.isfinite(metrics.get("mean_reward", math.nan)):  # NaN before the first episode ends
             self.env_steps.append(step)
             self.points.append(round(metrics["mean_reward"], 2))
 
-    def thinned(self, n_points: int = 50) -> dict[str, list[Any]]:
+    def thinned(self, n_points=50):
         """Return about as many points, evenly spaced, the last one among them."""
         count = len(self.points)
         kept = range(count - 1, -1, -max(1, count // n_points))[::-1]

@@ -1,9 +1,5 @@
 """Two tasks on images of 16 by 16 pixels: catching a ball, and remembering a cue."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +18,7 @@ class Images(gym.Env[npt.NDArray[np.uint8], int]):
 
     observation_space = spaces.Box(0, 255, (PIXELS, PIXELS, 1), np.uint8)
 
-    def draw(self, *cells: tuple[int, int]) -> npt.NDArray[np.uint8]:
+    def draw(self, *cells):
         """Return a black image with these (row, column) cells in white."""
         board = np.zeros((CELLS, CELLS), np.uint8)
         for cell in cells:
@@ -42,14 +38,14 @@ class Catch(Images):
 
     action_space = spaces.Discrete(3)
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed=None, options=None):
         """Drop a ball."""
         super().reset(seed=seed)
         self._row, self._column = 0, int(self.np_random.integers(CELLS))
         self._paddle = CELLS // 2
         return self._image(), {}
 
-    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action):
         """Move the paddle, and the ball down."""
         self._paddle = int(np.clip(self._paddle + int(action) - 1, 0, CELLS - 1))
         self._row += 1
@@ -57,7 +53,7 @@ class Catch(Images):
         caught = 1.0 if self._paddle == self._column else -1.0
         return self._image(), caught if ended else 0.0, ended, False, {}
 
-    def _image(self) -> Any:
+    def _image(self):
         return self.draw((self._row, self._column), (CELLS - 1, self._paddle))
 
 
@@ -70,13 +66,13 @@ class Cue(Images):
 
     action_space = spaces.Discrete(2)
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed=None, options=None):
         """Show a cue."""
         super().reset(seed=seed)
         self._cue, self._steps = int(self.np_random.integers(2)), 0
         return self.draw((0, 0) if self._cue else (0, CELLS - 1)), {}
 
-    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action):
         """Wait, ask, and end with the answer."""
         self._steps += 1
         asks, answered = self._steps == DELAY, self._steps > DELAY

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from rlox_llm.sft import SFT
-from torch import nn
 
 LETTERS = "abcdefgh"
 PAD, EOS, ASKS = 0, 1, 2
@@ -29,10 +27,10 @@ class Task:
     test: list[list[int]]
 
 
-def make_task(seed: int = 0, n: int = 512) -> Task:
+def make_task(seed=0, n=512):
     """Return words of 3 to 6 letters; those of the test are not trained on."""
     rng = np.random.default_rng(seed)
-    words: dict[tuple[int, ...], None] = {}
+    words = {}
     while len(words) < n + 384:
         word = rng.integers(len(LETTERS), size=rng.integers(LENGTHS[0], LENGTHS[1] + 1)) + 3
         words[tuple(int(w) for w in word)] = None
@@ -40,18 +38,18 @@ def make_task(seed: int = 0, n: int = 512) -> Task:
     return Task(rows[:n], rows[n:])
 
 
-def answer(prompt: list[int]) -> list[int]:
+def answer(prompt):
     """Return the right completion."""
     return [*reversed(prompt[:-1]), EOS]
 
 
-def reward(completions: Any, prompts: Any, prompt_ids: Any, completion_ids: Any) -> list[float]:
+def reward(completions, prompts, prompt_ids, completion_ids):
     """Return 1 for the right completion, else 0."""
     pairs = zip(prompt_ids, completion_ids, strict=True)
     return [float(done.tolist() == answer(asked.tolist())) for asked, done in pairs]
 
 
-def make_model(seed: int) -> Any:
+def make_model(seed):
     """Return a Llama of about a million parameters."""
     import transformers
 
@@ -65,7 +63,7 @@ def make_model(seed: int) -> Any:
         return transformers.LlamaForCausalLM(config).eval()
 
 
-def accuracy(model: nn.Module, prompts: list[list[int]]) -> float:
+def accuracy(model, prompts):
     """Return the share of right greedy completions."""
     from rlox_llm.generation import Sampling, complete
     from rlox_llm.generators import RloxGenerator
@@ -79,7 +77,7 @@ def accuracy(model: nn.Module, prompts: list[list[int]]) -> float:
     return float(np.mean([t[m].tolist() == answer(p) for p, t, m in found]))
 
 
-def supervised(seed: int, task: Task, target: float = 1 / 3, limit: int = 3000) -> nn.Module:
+def supervised(seed, task, target=1 / 3, limit=3000):
     """Return a model that answers about a third of the test exactly."""
     rows = [{"prompt": prompt, "completion": answer(prompt)} for prompt in make_task(9, 2048).train]
     test = {tuple(p) for p in task.test}

@@ -5,15 +5,10 @@ is learned, in the order in which they come: what a run learns from depends on t
 learns must not.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import rlox
 from curve import Curve
@@ -26,15 +21,13 @@ ACTORS = (1, 2, 4, 8)
 LEAST_P = 0.01
 """Below which curves are called different: the two tests together err once in 50 runs at most."""
 
-Serve = Callable[[int], str]
-
 
 @pytest.fixture(name="serve")
-def fixture_serve() -> Iterator[Serve]:
+def fixture_serve():
     """Return a function that serves so many envs until the end of the test, and returns where."""
-    workers: list[EnvWorker] = []
+    workers = []
 
-    def serve(n_envs: int) -> str:
+    def serve(n_envs):
         workers.append(EnvWorker(make_vec_env(ENV_ID, n_envs=n_envs), ENV_ID, "127.0.0.1:0"))
         workers[-1].start()
         return f"127.0.0.1:{workers[-1].port}"
@@ -44,7 +37,7 @@ def fixture_serve() -> Iterator[Serve]:
         worker.stop(grace=0.1)
 
 
-def curve(seed: int, n_actors: int, **options: Any) -> list[float]:
+def curve(seed, n_actors, **options):
     """Train and return the learning curve, thinned to a point of each ten updates."""
     logger = Curve()
     with rlox.make(
@@ -56,7 +49,7 @@ def curve(seed: int, n_actors: int, **options: Any) -> list[float]:
     return logger.points[9::10]
 
 
-def p_value(groups: list[npt.NDArray[np.float64]]) -> float:
+def p_value(groups):
     """Return the p-value of the permutation test of equal means.
 
     Args:
@@ -65,7 +58,7 @@ def p_value(groups: list[npt.NDArray[np.float64]]) -> float:
     sizes, pooled = [len(group) for group in groups], np.concatenate(groups)
     rows = np.random.default_rng(0).permuted(np.tile(pooled, (RESAMPLES, 1)), axis=1)
 
-    def spread(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def spread(values):
         parts = np.split(values, np.cumsum(sizes)[:-1], axis=1)
         means = np.stack([part.mean(1) for part in parts])
         return np.einsum("g,gr->r", sizes, (means - values.mean(1)) ** 2)
@@ -75,9 +68,9 @@ def p_value(groups: list[npt.NDArray[np.float64]]) -> float:
 
 
 @pytest.mark.learn
-def test_the_number_and_place_of_actors_does_not_change_the_curve(serve: Serve) -> None:
+def test_the_number_and_place_of_actors_does_not_change_the_curve(serve):
     """Neither the mean over the training nor its end differs at p = 0.01, and all of them learn."""
-    rows: dict[str, list[list[float]]] = {}
+    rows = {}
     for n in ACTORS:
         rows[f"threads, {n}"] = [curve(seed, n) for seed in range(SEEDS)]
         print(n, np.mean(rows[f"threads, {n}"]), flush=True)

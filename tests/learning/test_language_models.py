@@ -1,14 +1,11 @@
 """Small language models learn to reverse words: GRPO as TRL's, DPO, OnlineDPO and best-of-N."""
 
-from __future__ import annotations
-
 import copy
 import json
 import tempfile
 import time
 import warnings
 from pathlib import Path
-from typing import Any
 
 import language_task as words
 import numpy as np
@@ -19,20 +16,19 @@ from rlox_llm.dpo import DPO
 from rlox_llm.grpo import GRPO
 from rlox_llm.online_dpo import OnlineDPO
 from rlox_llm.prompts import parse_prompts
-from torch import nn
 
 SCORES = Path(__file__).parents[2] / "scores" / "language-models"
 SEEDS, UPDATES, EVERY, PROMPTS, GROUP, RATE = 3, 80, 20, 16, 8, 1e-4
 
 
-def keep(name: str, result: dict[str, Any]) -> None:
+def keep(name, result):
     """Write a result to ``scores/``."""
     SCORES.mkdir(exist_ok=True)
     (SCORES / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     print(name, result, flush=True)
 
 
-def rlox_curve(start: nn.Module, task: words.Task, seed: int) -> list[float]:
+def rlox_curve(start, task, seed):
     """Return the accuracy on the test after every ``EVERY`` updates."""
     grpo = GRPO(
         copy.deepcopy(start), None, words.reward, group_size=GROUP, kl_coef=0.0, seed=seed,
@@ -46,7 +42,7 @@ def rlox_curve(start: nn.Module, task: words.Task, seed: int) -> list[float]:
     return curve
 
 
-def trl_curve(start: nn.Module, task: words.Task, seed: int) -> list[float]:
+def trl_curve(start, task, seed):
     """Return the same of TRL's trainer, from the same weights, at equal options."""
     import datasets
     import tokenizers
@@ -62,15 +58,15 @@ def trl_curve(start: nn.Module, task: words.Task, seed: int) -> list[float]:
     tokenizer = transformers.PreTrainedTokenizerFast(
         tokenizer_object=made, pad_token="<pad>", eos_token="<eos>"
     )
-    model: Any = copy.deepcopy(start)
-    curve: list[float] = []
+    model = copy.deepcopy(start)
+    curve = []
 
-    class Evaluation(transformers.TrainerCallback):  # type: ignore[misc]
-        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    class Evaluation(transformers.TrainerCallback):
+        def on_step_end(self, args, state, control, **_):
             if state.global_step % EVERY == 0:
                 curve.append(words.accuracy(model, task.test))
 
-    def reward(prompts: Any, completion_ids: Any, **_: Any) -> list[float]:
+    def reward(prompts, completion_ids, **_):
         asked = [tokenizer(prompt)["input_ids"] for prompt in prompts]
         pairs = zip(asked, completion_ids, strict=True)
         return [float(list(done) == words.answer(prompt)) for prompt, done in pairs]
@@ -95,7 +91,7 @@ def trl_curve(start: nn.Module, task: words.Task, seed: int) -> list[float]:
 
 
 @pytest.mark.learn
-def test_grpo_learns_no_less_than_trls() -> None:
+def test_grpo_learns_no_less_than_trls():
     """At equal prompts, completions and updates, from the same fine-tuned weights."""
     torch.set_num_threads(1)
     task = words.make_task()
@@ -122,9 +118,7 @@ def test_grpo_learns_no_less_than_trls() -> None:
     assert mean >= of_trl - 0.03
 
 
-def wrong_by_a_letter(
-    prompts: list[list[int]], rng: np.random.Generator
-) -> list[dict[str, list[int]]]:
+def wrong_by_a_letter(prompts, rng):
     """Return pairs of the right answer and one with a letter changed."""
     found = []
     for prompt in prompts:
@@ -136,10 +130,10 @@ def wrong_by_a_letter(
     return found
 
 
-def prefer(rows: Any) -> list[int]:
+def prefer(rows):
     """Return which row of each pair has more letters at their place."""
 
-    def right(row: Any) -> float:
+    def right(row):
         ids = [i for i in row.tolist() if i != words.PAD]
         at = ids.index(words.ASKS)
         want, got = words.answer(ids[: at + 1]), ids[at + 1 :]
@@ -148,7 +142,7 @@ def prefer(rows: Any) -> list[int]:
     return [int(right(b) > right(a)) for a, b in rows]
 
 
-def dpo_curve(start: nn.Module, task: words.Task, seed: int) -> list[float]:
+def dpo_curve(start, task, seed):
     """Return the accuracy on pairs that DPO has not seen, before and after every 100 steps."""
     rng = np.random.default_rng(seed)
     unseen = {tuple(prompt) for prompt in task.test}
@@ -165,7 +159,7 @@ def dpo_curve(start: nn.Module, task: words.Task, seed: int) -> list[float]:
     return curve
 
 
-def online_curve(start: nn.Module, task: words.Task, seed: int) -> list[float]:
+def online_curve(start, task, seed):
     """Return the exact answers of OnlineDPO, before and after every ``EVERY`` updates."""
     online = OnlineDPO(
         copy.deepcopy(start), copy.deepcopy(start), prefer, learning_rate=1e-4, seed=seed,
@@ -178,7 +172,7 @@ def online_curve(start: nn.Module, task: words.Task, seed: int) -> list[float]:
     return curve
 
 
-def best_of_n_curve(start: nn.Module, task: words.Task, seed: int) -> dict[str, float]:
+def best_of_n_curve(start, task, seed):
     """Return the exact answers of the best of 1, 2, 4 and 8 samples."""
     found = {}
     for n in (1, 2, 4, 8):
@@ -190,7 +184,7 @@ def best_of_n_curve(start: nn.Module, task: words.Task, seed: int) -> dict[str, 
 
 @pytest.mark.learn
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_preferences_are_learnt(seed: int) -> None:
+def test_preferences_are_learnt(seed):
     """DPO ranks more than 95 % of pairs that it has not seen; the others rise above the start."""
     torch.set_num_threads(1)
     task = words.make_task()

@@ -6,16 +6,11 @@ from batches of one iteration before. A point of a curve is the return of the po
 updates: with ``overlap`` it comes one iteration later.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import rlox
 from curve import Curve
@@ -24,21 +19,21 @@ SCORES = Path(__file__).parents[2] / "scores" / "learning-curves"
 
 SEEDS, ENV_STEPS, RESAMPLES = 10, 60_000, 20_000
 
-CONTENDERS: dict[str, tuple[str, dict[str, Any]]] = {
+CONTENDERS = {
     "ppo, torch learner": ("ppo", {"backend": "torch"}),
     "ppo, native learner": ("ppo", {"backend": "native"}),
     "hybrid_ppo": ("hybrid_ppo", {"n_envs": 8}),
     "hybrid_ppo, overlap": ("hybrid_ppo", {"n_envs": 8, "overlap": True}),
 }
 
-STATISTICS: dict[str, Callable[[Any], Any]] = {
+STATISTICS = {
     "mean over the training": lambda curves: curves.mean(1),
     "at its end": lambda curves: curves[:, -1],
 }
 
 
 @cache
-def curves(contender: str) -> npt.NDArray[np.float64]:
+def curves(contender):
     """Train on CartPole-v1 and return the learning curves (SEEDS, updates)."""
     name, options = CONTENDERS[contender]
     late = int(options.get("overlap", False))
@@ -52,7 +47,7 @@ def curves(contender: str) -> npt.NDArray[np.float64]:
     return np.array(rows)
 
 
-def compare(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> dict[str, Any]:
+def compare(a, b):
     """Return the difference of two samples' means, a bootstrap interval and a p-value of it.
 
     The p-value is that of the two-sided permutation test of equal distributions.
@@ -70,7 +65,7 @@ def compare(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> dict[str,
     }
 
 
-def compare_with_torch(contender: str) -> dict[str, Any]:
+def compare_with_torch(contender):
     """Return how a contender's curves differ from the torch learner's, and keep both."""
     pair = {name: curves(name) for name in ("ppo, torch learner", contender)}
     found = {name: compare(*map(of, pair.values())) for name, of in STATISTICS.items()}
@@ -90,14 +85,14 @@ def compare_with_torch(contender: str) -> dict[str, Any]:
 
 @pytest.mark.learn
 @pytest.mark.parametrize("contender", ["ppo, native learner", "hybrid_ppo"])
-def test_learning_curves_are_those_of_torchs_ppo(contender: str) -> None:
+def test_learning_curves_are_those_of_torchs_ppo(contender):
     """Neither the mean over the training nor its end differs, at p = 0.05; all of them learn."""
     found = compare_with_torch(contender)
     assert min(each["p_value"] for each in found.values()) > 0.05
 
 
 @pytest.mark.learn
-def test_overlapped_rollouts_teach_no_less() -> None:
+def test_overlapped_rollouts_teach_no_less():
     """Batches of the weights before make another curve, but not one that is worse at p = 0.05."""
     found = compare_with_torch("hybrid_ppo, overlap")
     assert min(each["interval"][1] for each in found.values()) > 0
@@ -111,14 +106,12 @@ def test_overlapped_rollouts_teach_no_less() -> None:
         ("Pendulum-v1", "examples/appo-pendulum.yaml", 1_000_000, -300.0),
     ],
 )
-def test_appo_learns_on_every_seed(
-    env_id: str, config: str | None, env_steps: int, threshold: float
-) -> None:
+def test_appo_learns_on_every_seed(env_id, config, env_steps, threshold):
     """The mean of the last 100 episodes passes the threshold; fifty points of each curve are kept.
 
     The first env steps at which it does are kept too.
     """
-    found: dict[str, Any] = {"env": env_id, "env_steps": env_steps, "threshold": threshold}
+    found = {"env": env_id, "env_steps": env_steps, "threshold": threshold}
     found["seeds"] = []
     for seed in range(5):
         logger = Curve()

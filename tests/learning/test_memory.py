@@ -1,11 +1,7 @@
 """Where the present observation is not enough, a policy needs a memory."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import gymnasium
 import numpy as np
@@ -24,22 +20,20 @@ SEEN = [0, 2]
 """Position of the cart and angle of the pole; their velocities are hidden."""
 
 
-def cartpole_without_velocities() -> gymnasium.Env[Any, Any]:
+def cartpole_without_velocities():
     """Return CartPole-v1 of which one sees position and angle only."""
     env = gymnasium.make("CartPole-v1")
-    whole: Any = env.observation_space
+    whole = env.observation_space
     space = gymnasium.spaces.Box(whole.low[SEEN], whole.high[SEEN], dtype=np.float32)
     return TransformObservation(env, lambda obs: obs[SEEN], space)
 
 
 @pytest.mark.learn
 @pytest.mark.parametrize("recurrent", ["lstm", "gru"])
-def test_a_recurrent_policy_balances_without_velocities(
-    score_seeds: Callable[..., list[float]], recurrent: str
-) -> None:
+def test_a_recurrent_policy_balances_without_velocities(score_seeds, recurrent):
     """Every seed reaches 450."""
 
-    def make(seed: int) -> rlox.Algorithm:
+    def make(seed):
         env = cartpole_without_velocities
         return rlox.make("ppo", env=env, seed=seed, recurrent=recurrent, **OPTIONS)
 
@@ -48,25 +42,25 @@ def test_a_recurrent_policy_balances_without_velocities(
 
 
 @pytest.mark.learn
-def test_a_policy_without_memory_does_not(score_seeds: Callable[..., list[float]]) -> None:
+def test_a_policy_without_memory_does_not(score_seeds):
     """No seed reaches 200: what the pole does next cannot be predicted from its angle."""
 
-    def make(seed: int) -> rlox.Algorithm:
+    def make(seed):
         return rlox.make("ppo", env=cartpole_without_velocities, seed=seed, **OPTIONS)
 
     label = "ppo-CartPole-v1-without-velocities-no-memory"
     assert max(score_seeds(make, label, ENV_STEPS, 200.0)) < 200
 
 
-CUE_OPTIONS: dict[str, Any] = {"n_envs": 128, "horizon": STEPS, "learning_rate": 3e-3}
+CUE_OPTIONS = {"n_envs": 128, "horizon": STEPS, "learning_rate": 3e-3}
 CUE_STEPS = 40 * 128 * STEPS
 
 
 @pytest.mark.learn
-def test_a_recurrent_policy_remembers_a_cue(score_seeds: Callable[..., list[float]]) -> None:
+def test_a_recurrent_policy_remembers_a_cue(score_seeds):
     """Every seed is paid for 7.5 of 8 steps or more, across sequences of 4."""
 
-    def make(seed: int) -> rlox.Algorithm:
+    def make(seed):
         sequences = {"seq_len": STEPS // 2, "seqs_per_state_reset": 2, "sgd_minibatch_size": 64}
         parts = {"model_config": {"hidden_size": 32}}
         return rlox.make(
@@ -77,10 +71,10 @@ def test_a_recurrent_policy_remembers_a_cue(score_seeds: Callable[..., list[floa
 
 
 @pytest.mark.learn
-def test_a_policy_that_sees_the_present_does_not(score_seeds: Callable[..., list[float]]) -> None:
+def test_a_policy_that_sees_the_present_does_not(score_seeds):
     """No seed is paid for 5.5 of 8 steps; 4.5 are the mean of whatever it does."""
 
-    def make(seed: int) -> rlox.Algorithm:
+    def make(seed):
         parts = {"model_config": {"hiddens": (32, 32)}}
         return rlox.make("rl8_ppo", env=Cue, seed=seed, parts=parts, **CUE_OPTIONS)
 

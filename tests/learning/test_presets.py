@@ -1,21 +1,18 @@
 """Presets reach their scores again: one seed each, by ``nox -s presets``."""
 
-from __future__ import annotations
-
 import os
 import time
-from typing import Any
 
 import pytest
 import rlox
-from rlox.config.presets import Preset, list_presets
+from rlox.config.presets import list_presets
 from rlox.errors import MissingDependencyError
 
 MINUTES = 10
 """Presets that take longer, or nobody knows how long, are trained by name only."""
 
 
-def parameters() -> list[Any]:
+def parameters():
     """Return every preset that has a score, marked by how long it takes."""
     return [
         pytest.param(
@@ -31,9 +28,9 @@ def parameters() -> list[Any]:
 
 
 @pytest.mark.parametrize("preset", parameters())
-def test_preset_reaches_its_score(preset: Preset) -> None:
+def test_preset_reaches_its_score(preset):
     """A training of seed 0 ends above the score less the tolerance."""
-    parts: dict[str, Any] = {}
+    parts = {}
     if preset.dataset is not None:
         parts["dataset"] = os.environ.get("RLOX_PRESET_DATASET")
         if parts["dataset"] is None:

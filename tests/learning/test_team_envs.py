@@ -1,10 +1,5 @@
 """Teams learn envs of PettingZoo's makers: walkers, a speaker, knights, and who spreads out."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 import rlox
@@ -30,14 +25,14 @@ class RandomTeam:
         env_id: of the env.
     """
 
-    def __init__(self, env_id: str) -> None:
+    def __init__(self, env_id):
         env = make_team_env(env_id)
         self._groups = env.groups
         env.close()
         for number, group in enumerate(self._groups):
             group.action_space.seed(number)
 
-    def predict_team(self, obs: Any, deterministic: bool = True) -> dict[str, Any]:
+    def predict_team(self, obs, deterministic=True):
         """Return an action for each agent."""
         return {
             group.name: np.array(
@@ -47,7 +42,7 @@ class RandomTeam:
         }
 
 
-def half_interval(std: float, episodes: int) -> float:
+def half_interval(std, episodes):
     """Return half of the 95 % interval of a mean."""
     return 1.96 * std / episodes**0.5
 
@@ -64,28 +59,28 @@ def half_interval(std: float, episodes: int) -> float:
     ],
 )
 def test_teams_beat_random_actions(
-    name: str,
-    env_id: str,
-    env_steps: int,
-    options: dict[str, Any],
-    episodes: int,
-    n_seeds: int,
-    score_seeds: Callable[..., list[float]],
-) -> None:
+    name,
+    env_id,
+    env_steps,
+    options,
+    episodes,
+    n_seeds,
+    score_seeds,
+):
     """In every seed the 95 % intervals do not touch.
 
     Policies draw their actions; values are acted on greedily.
     """
     pytest.importorskip("pettingzoo")
-    random = rlox.evaluate(RandomTeam(env_id), env_id, n_episodes=episodes)  # type: ignore[arg-type]
+    random = rlox.evaluate(RandomTeam(env_id), env_id, n_episodes=episodes)
     bound = random.mean_return + half_interval(random.std_return, episodes)
-    lower: list[float] = []
+    lower = []
 
-    def make(seed: int) -> rlox.Algorithm:
+    def make(seed):
         common = COMMON if name in POLICIES else {}
         return rlox.make(name, env=env_id, seed=seed, **(common | options))
 
-    def measure(algorithm: Any) -> dict[str, float]:
+    def measure(algorithm):
         result = algorithm.evaluate(n_episodes=episodes, deterministic=name not in POLICIES)
         lower.append(result.mean_return - half_interval(result.std_return, episodes))
         return {

@@ -1,10 +1,6 @@
 """Teams reach published scores: five seeds, 100 deterministic evaluation episodes each."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,12 +20,12 @@ MATCHES = 200
 
 @pytest.mark.learn
 @pytest.mark.parametrize("name", ["ippo", "mappo"])
-def test_two_agents_balance_their_poles(name: str, score_seeds: Callable[..., list[float]]) -> None:
+def test_two_agents_balance_their_poles(name, score_seeds):
     """The worst of five seeds keeps both poles up for 400 steps after 300,000."""
     pytest.importorskip("pettingzoo")
     from two_cartpoles import TwoCartPoles
 
-    def make(seed: int) -> rlox.Algorithm:
+    def make(seed):
         return rlox.make(name, env=TwoCartPoles, seed=seed, **TWO_CARTPOLES)
 
     assert min(score_seeds(make, f"{name}-two_cartpoles", 300_000, 400.0)) >= 400.0
@@ -37,14 +33,12 @@ def test_two_agents_balance_their_poles(name: str, score_seeds: Callable[..., li
 
 @pytest.mark.learn
 @pytest.mark.parametrize(("name", "best"), [("qmix", 8.0), ("vdn", 7.0)])
-def test_the_two_step_game_is_valued_as_in_the_paper(
-    name: str, best: float, score_seeds: Callable[..., list[float]]
-) -> None:
+def test_the_two_step_game_is_valued_as_in_the_paper(name, best, score_seeds):
     """Under uniform exploration QMIX finds the game that pays 8 in every seed, VDN the other."""
     pytest.importorskip("pettingzoo")
     from team_games import two_step_game
 
-    def make(seed: int) -> rlox.Algorithm:
+    def make(seed):
         return rlox.make(name, env=two_step_game, seed=seed, gamma=1.0, epsilon=1.0, **GAMES)
 
     found = score_seeds(make, f"{name}-two_step_game", 4_000, best)
@@ -53,12 +47,12 @@ def test_the_two_step_game_is_valued_as_in_the_paper(
 
 @pytest.mark.learn
 @pytest.mark.parametrize("name", ["qmix", "vdn", "independent_q"])
-def test_values_find_the_best_corner(name: str, score_seeds: Callable[..., list[float]]) -> None:
+def test_values_find_the_best_corner(name, score_seeds):
     """Both agents agree on a corner that pays 10, in every seed."""
     pytest.importorskip("pettingzoo")
     from team_games import penalty_game
 
-    def make(seed: int) -> rlox.Algorithm:
+    def make(seed):
         epsilon = "linear(1, 0.05, 600)"
         return rlox.make(name, env=penalty_game, seed=seed, epsilon=epsilon, **GAMES)
 
@@ -67,14 +61,14 @@ def test_values_find_the_best_corner(name: str, score_seeds: Callable[..., list[
 
 @pytest.mark.learn
 @pytest.mark.parametrize("name", ["ippo", "mappo"])
-def test_policies_find_the_best_corner(name: str, score_seeds: Callable[..., list[float]]) -> None:
+def test_policies_find_the_best_corner(name, score_seeds):
     """Both agents agree on a corner that pays 10, in every seed."""
     pytest.importorskip("pettingzoo")
     from team_games import penalty_game
 
     options = {"n_envs": 16, "n_steps": 8, "batch_size": 64, "learning_rate": 5e-3, "hidden": 8}
 
-    def make(seed: int) -> rlox.Algorithm:
+    def make(seed):
         return rlox.make(name, env=penalty_game, seed=seed, **options)
 
     assert score_seeds(make, f"{name}-penalty_game", 2_560, 10.0) == [10.0] * 5
@@ -87,10 +81,10 @@ class RandomPlayer:
         seed: of the actions.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed):
         self._rng = np.random.default_rng(seed)
 
-    def predict_team(self, obs: Any, deterministic: bool = True) -> dict[str, Any]:
+    def predict_team(self, obs, deterministic=True):
         """Return an action for each agent, drawn evenly."""
         return {
             name: np.where(masks, self._rng.random(masks.shape), -1.0).argmax(-1)
@@ -99,20 +93,20 @@ class RandomPlayer:
 
 
 @pytest.mark.learn
-def test_self_play_hardly_loses_to_a_random_player(score_seeds: Callable[..., list[float]]) -> None:
+def test_self_play_hardly_loses_to_a_random_player(score_seeds):
     """At most 2 of 200 games of tic-tac-toe are lost, in every seed, and the rating has risen."""
     pytest.importorskip("pettingzoo")
     from rlox_marl.matches import play_match
 
     game = "classic/tictactoe-v3"
-    played: list[dict[str, float]] = []
+    played = []
 
-    def make(seed: int) -> rlox.Algorithm:
+    def make(seed):
         return rlox.make(
             "ippo", env=game, seed=seed, config=ROOT / "examples/ippo-tic-tac-toe.yaml"
         )
 
-    def measure(algorithm: Any) -> dict[str, float]:
+    def measure(algorithm):
         result = play_match(algorithm, RandomPlayer(0), game, n_games=MATCHES)
         found = {
             "mean_return": (result.wins - result.losses) / MATCHES,

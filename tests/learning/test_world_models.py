@@ -1,10 +1,5 @@
 """World models: what they predict of a chain, and policies that were learnt in imagination."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import gymnasium as gym
 import pytest
 import rlox
@@ -22,29 +17,29 @@ SEEN, IMAGINED, SEQUENCES = 4, 10, 200
 
 @pytest.mark.learn
 def test_dreamer_balances_with_its_default_options(
-    score_seeds: Callable[..., list[float]],
-) -> None:
+    score_seeds,
+):
     """Every seed reaches 450 on CartPole-v1."""
 
-    def make(seed: int) -> rlox.Algorithm:
+    def make(seed):
         return rlox.make("dreamer_v3", env="CartPole-v1", seed=seed)
 
     scores = score_seeds(make, "dreamer_v3-CartPole-v1", ENV_STEPS, 450.0, n_seeds=3)
     assert min(scores) >= 450
 
 
-class Chain(gym.Env[Any, Any]):
+class Chain(gym.Env):
     """A ring of states that the action goes along, with a reward of 1 for every step."""
 
     observation_space = spaces.Discrete(STATES)
     action_space = spaces.Discrete(2)
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self._state, self._steps = int(self.np_random.integers(STATES)), 0
         return self._state, {}
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action):
         self._state = (self._state + (1 if action else -1)) % STATES
         self._steps += 1
         return self._state, 1.0, False, self._steps >= 30, {}
@@ -52,7 +47,7 @@ class Chain(gym.Env[Any, Any]):
 
 @pytest.mark.learn
 @torch.no_grad()
-def test_a_chain_is_predicted_and_its_constant_reward_valued() -> None:
+def test_a_chain_is_predicted_and_its_constant_reward_valued():
     """Below 1 % wrong states over ten imagined steps; values within 5 % of 1 / (1 - γ).
 
     Neither free nats nor a share of the uniform distribution: both let imagined states be random.
@@ -85,47 +80,47 @@ def test_a_chain_is_predicted_and_its_constant_reward_valued() -> None:
     assert values.max() < 1.05
 
 
-IMAGES: dict[str, Any] = {
+IMAGES = {
     "batch_size": 16, "train_ratio": 128.0, "learning_rate": 1e-3, "entropy": 0.01,
 }  # fmt: skip
 """Of rewards of size 1, with the default bonus, policies were certain before rewards were known."""
 
 
 @pytest.mark.learn
-def test_dreamer_swings_up(score_seeds: Callable[..., list[float]]) -> None:
+def test_dreamer_swings_up(score_seeds):
     """Every seed reaches -250 on Pendulum-v1 in a fifth of 20,000 env steps."""
 
-    def make(seed: int) -> rlox.Algorithm:
+    def make(seed):
         return rlox.make("dreamer_v3", env="Pendulum-v1", seed=seed, preset="tuned")
 
     assert min(score_seeds(make, "dreamer_v3-Pendulum-v1", 4_000, -250.0)) >= -250
 
 
 @pytest.mark.learn
-def test_dreamer_catches_what_it_sees(score_seeds: Callable[..., list[float]]) -> None:
+def test_dreamer_catches_what_it_sees(score_seeds):
     """Every seed catches 19 of 20 balls, seen in images of 16 by 16 pixels."""
 
-    def make(seed: int) -> rlox.Algorithm:
+    def make(seed):
         return rlox.make("dreamer_v3", env=Catch, seed=seed, depth=4, **IMAGES)
 
     assert min(score_seeds(make, "dreamer_v3-catch", 10_000, 0.9, n_seeds=3)) >= 0.9
 
 
 @pytest.mark.learn
-def test_dreamer_remembers_a_cue(score_seeds: Callable[..., list[float]]) -> None:
+def test_dreamer_remembers_a_cue(score_seeds):
     """Every seed answers as the first image said, ten steps later."""
 
-    def make(seed: int) -> rlox.Algorithm:
+    def make(seed):
         return rlox.make("dreamer_v3", env=Cue, seed=seed, depth=2, **IMAGES)
 
     assert min(score_seeds(make, "dreamer_v3-cue", 8_000, 0.9, n_seeds=3)) >= 0.9
 
 
 @pytest.mark.learn
-def test_a_policy_without_memory_guesses_the_cue(score_seeds: Callable[..., list[float]]) -> None:
+def test_a_policy_without_memory_guesses_the_cue(score_seeds):
     """PPO is right half of the time, as whatever it does makes it."""
 
-    def make(seed: int) -> rlox.Algorithm:
+    def make(seed):
         return rlox.make("ppo", env=Cue, seed=seed)
 
     assert max(score_seeds(make, "ppo-cue-no-memory", 20_000, 0.65, n_seeds=3)) < 0.65
