@@ -1,4 +1,12 @@
-"""Files: regular ones only, written whole or not at all, and no larger than the memory."""
+"""Files: regular ones only, written whole or not at all, and no larger than the memory.
+
+A folder from a stranger may hold links to files of its reader, which must not be written through,
+and named pipes, whose opening waits for ever. What rlox writes in Python is opened here.
+
+The system promises more memory than it has and ends the process when the promises are called in,
+so that what is too large must be refused before it is reserved. The numbers are lower bounds: what
+is refused cannot work, and what is not may still turn out too large.
+"""
 
 from __future__ import annotations
 

@@ -625,6 +625,13 @@ def _require_array(what: str, value: Any, shape: tuple[int, ...], *, kinds: str 
 class ActionMasks:
     """The masks of N envs for their next actions.
 
+    An env uses one of three places. :class:`rlox.spaces.ActionRows` describes the mask's row.
+
+    1. ``info["action_mask"]`` of every reset and step: gymnasium's own envs do so;
+    2. the key ``"action_mask"`` of a ``Dict`` of observations: PettingZoo's convention. The policy
+       does not see it as part of the observation;
+    3. a method ``action_masks()``: sb3-contrib's convention.
+
     Args:
         env: its envs give masks in one of the three places, or in none.
     """

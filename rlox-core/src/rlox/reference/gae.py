@@ -14,6 +14,8 @@ V-trace (Espeholt et al. 2018, eq. 1, remark 1 and sec. 4.2):
     A_t = ρ_t (r_t + γ vs'_t − V_t)
 
 vs'_t belongs to the same state as V'_t; the last term of vs_t stops at both kinds of end.
+
+Value targets: Sutton and Barto 2018, eq. 3.9, 7.1 and 12.2.
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 Shao et al. 2024, "DeepSeekMath", sec. 4.1.2.
 
 A_i = (r_i - mean(r)) / (std(r) + ε) over the completions of one prompt.
+
+Divergences are estimated from token log-probabilities, p of the policy and q of the reference:
+Schulman 2020, "Approximating KL Divergence", http://joschu.net/blog/kl-approx.html.
 """
 
 from __future__ import annotations

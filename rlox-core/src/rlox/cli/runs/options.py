@@ -1,4 +1,9 @@
-"""Options of ``rlox train`` and ``rlox resume`` beyond the config; parts, and plugins' options."""
+"""Options of ``rlox train`` and ``rlox resume`` beyond the config; parts, and plugins' options.
+
+What a spec needs besides an env becomes flags: ``dataset`` is ``--dataset``, ``reward_fn`` is
+``--reward``. A name that ends in ``_fn`` is code, ``module:function``; no file of a run names code,
+so a resumed run is given it again.
+"""
 
 import dataclasses
 import importlib

@@ -1,4 +1,8 @@
-"""Ring storage of transitions, read by steps, n steps and sequences, and a uniform buffer."""
+"""Ring storage of transitions, read by steps, n steps and sequences, and a uniform buffer.
+
+A buffer is a ring of slots: transition number k goes to slot k mod capacity. Random numbers are
+those of NumPy's ``Generator``: a seed draws the same batches here and in Rust.
+"""
 
 from __future__ import annotations
 
