@@ -17,7 +17,6 @@ from rlox.config.composition import Selection
 from rlox.envs.gymnasium import Vectorization
 from rlox.envs.running import RunningEnvs
 from rlox.errors import CheckpointError, EnvError
-from rlox.files import require_memory_for
 from rlox.networks.predict import taking_masks
 from rlox.nn import acting
 from rlox.preprocessing import Preprocessor, RewardScaler
@@ -314,8 +313,7 @@ class UnrollWriter:
     ) -> None:
         self._rows = rows
         self._device = device
-        size = (n_steps + 1) * rows.size_of(n_envs)
-        require_memory_for("n_steps", n_steps, size, "take fewer steps or envs")
+        rows.require_memory_for(n_steps, n_envs)
         self._obs_arrays = rows.empty(n_steps + 1, n_envs)
         self._obs = map_leaves(torch.from_numpy, self._obs_arrays)
         self._obs_rows = _unbind(self._obs)

@@ -35,6 +35,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from rlox.errors import EnvError, SpaceError
+from rlox.files import require_memory_for
 
 Space = gymnasium.Space[Any]
 
@@ -189,6 +190,7 @@ class ObservationRows:
         self._shapes: Any = shapes if nested else shapes[""]
         lowest = {name: getattr(leaf, "start", 0) for name, leaf in leaves.items()}
         self._lowest: Any = lowest if nested else lowest[""]
+        self._fitting = 0
 
     def empty(self, *leading: int) -> Any:
         """Return uninitialised arrays of shape ``(*leading, *shape)``."""
@@ -204,6 +206,17 @@ class ObservationRows:
             self._shapes,
         )
         return n * int(sum(sizes.values()) if isinstance(sizes, dict) else sizes)
+
+    def require_memory_for(self, n_steps: int, n_envs: int) -> None:
+        """Compare a rollout's observations with the memory, once unless it is larger than before.
+
+        Raises:
+            MemoryLimitError: they take more than there is.
+        """
+        size = (n_steps + 1) * self.size_of(n_envs)
+        if size > self._fitting:
+            require_memory_for("n_steps", n_steps, size, "take fewer steps or envs")
+            self._fitting = size
 
     def blank(self, *leading: int) -> Any:
         """Return arrays of shape ``(*leading, *shape)`` with nothing: 0, or the lowest choice."""

@@ -10,6 +10,7 @@ import typer
 
 from rlox.cli.output import print_pairs
 from rlox.cli.runs.folder import find_checkpoint
+from rlox.cli.runs.options import EnvAgain, PreferenceAgain, RewardAgain, code_given
 from rlox.cli.runs.run import restore
 
 
@@ -25,25 +26,11 @@ def eval_command(
         bool,
         typer.Option("--best", help="Of a run folder, take the best checkpoint by --eval-freq."),
     ] = False,
-    env: Annotated[
-        str | None,
-        typer.Option(help="Id of the env; left out: the one trained on.", metavar="ID"),
-    ] = None,
+    env: EnvAgain = None,
     episodes: Annotated[int, typer.Option(help="Number of episodes.", min=1)] = 100,
     seed: Annotated[int, typer.Option(help="Seed of the envs.", min=0)] = 0,
-    reward: Annotated[
-        str | None,
-        typer.Option(
-            help="Function that rewards completions, given again.", metavar="MODULE:FUNCTION"
-        ),
-    ] = None,
-    preference: Annotated[
-        str | None,
-        typer.Option(
-            help="Function that picks the better completion, given again.",
-            metavar="MODULE:FUNCTION",
-        ),
-    ] = None,
+    reward: RewardAgain = None,
+    preference: PreferenceAgain = None,
     stochastic: Annotated[
         bool, typer.Option("--stochastic", help="Sample actions instead of taking the mode.")
     ] = False,
@@ -54,8 +41,7 @@ def eval_command(
     Models and datasets are those of the run folder that the checkpoint lies in.
     """
     path = find_checkpoint(checkpoint, best=best)
-    given = {"reward_fn": reward, "preference_fn": preference}
-    algorithm = restore(path, env, {k: text for k, text in given.items() if text is not None})
+    algorithm = restore(path, env, code_given(reward, preference))
     result = algorithm.run_episodes(n_episodes=episodes, deterministic=not stochastic, seed=seed)
     low, high = float(result.returns.min()), float(result.returns.max())
     length = float(result.lengths.mean())

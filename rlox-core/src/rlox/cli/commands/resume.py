@@ -8,7 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-from rlox.cli.runs.options import Added, added_to, exit_code_of, with_options
+from rlox.cli.runs.options import (
+    Added,
+    EnvAgain,
+    PreferenceAgain,
+    RewardAgain,
+    added_to,
+    code_given,
+    exit_code_of,
+    with_options,
+)
 from rlox.errors import missing_extra
 from rlox.registry.families import ELSEWHERE
 
@@ -40,23 +49,9 @@ def _resume(
             "of a run folder the latest checkpoint that is not damaged."
         ),
     ],
-    env: Annotated[
-        str | None,
-        typer.Option(help="Id of the env; left out: the one trained on.", metavar="ID"),
-    ] = None,
-    reward: Annotated[
-        str | None,
-        typer.Option(
-            help="Function that rewards completions, given again.", metavar="MODULE:FUNCTION"
-        ),
-    ] = None,
-    preference: Annotated[
-        str | None,
-        typer.Option(
-            help="Function that picks the better completion, given again.",
-            metavar="MODULE:FUNCTION",
-        ),
-    ] = None,
+    env: EnvAgain = None,
+    reward: RewardAgain = None,
+    preference: PreferenceAgain = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
     *,
     functions: Added,
@@ -65,8 +60,7 @@ def _resume(
     """Finish an interrupted training in its run folder, as if nothing had happened."""
     from rlox.cli.runs.run import resume_in_folder
 
-    given = {"reward_fn": reward, "preference_fn": preference}
-    parts = {name: text for name, text in given.items() if text is not None}
+    parts = code_given(reward, preference)
     code = exit_code_of(functions, added, run, env, parts, quiet)
     if code is not None:
         raise typer.Exit(code)

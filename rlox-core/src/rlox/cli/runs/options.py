@@ -33,6 +33,27 @@ HELP = {
 """Meanings of the parts that rlox's own families name."""
 
 
+EnvAgain = Annotated[
+    str | None, typer.Option(help="Id of the env; left out: the one trained on.", metavar="ID")
+]
+RewardAgain = Annotated[
+    str | None,
+    typer.Option(help="Function that rewards completions, given again.", metavar="MODULE:FUNCTION"),
+]
+PreferenceAgain = Annotated[
+    str | None,
+    typer.Option(
+        help="Function that picks the better completion, given again.", metavar="MODULE:FUNCTION"
+    ),
+]
+
+
+def code_given(reward: str | None, preference: str | None) -> dict[str, str]:
+    """Return the functions that a checkpoint is given again, by the names of their parts."""
+    given = {"reward_fn": reward, "preference_fn": preference}
+    return {name: text for name, text in given.items() if text is not None}
+
+
 def is_code(name: str) -> bool:
     """Return whether a part is a function, which a file must not name."""
     return name.endswith("_fn")
