@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rlox.envs.workers import Supervisor, WorkerProcess
+from rlox.envs import Supervisor, WorkerProcess
 from rlox.errors import EnvError, WorkerError, WorkerLostError
 
 
@@ -150,9 +150,9 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path):
     """Even in the midst of a call; and no file is left in shared memory."""
     code = (
         "import sys, time; sys.path.insert(0, sys.argv[1])\n"
-        "from pathlib import Path; from rlox.envs.workers import WorkerProcess, process\n"
+        "from pathlib import Path; from rlox.envs.workers import process\n"
         "process.IN_MEMORY = Path(sys.argv[2])\n"
-        "worker = WorkerProcess('test_workers:make_worker', (1.0,), name='worker')\n"
+        "worker = process.WorkerProcess('test_workers:make_worker', (1.0,), name='worker')\n"
         "worker.call('scale', deadline=120)\n"
         "worker.send('sleep', 600)\n"
         "print(worker.pid, flush=True); time.sleep(600)\n"

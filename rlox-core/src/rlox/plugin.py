@@ -121,12 +121,12 @@ def rlox_actor_backends() -> Iterable[ActorBackendSpec]:
     yield ActorBackendSpec(
         name="thread",
         summary="Actors in threads of this process.",
-        factory="rlox.rollouts.actors.process:make_thread_actor",
+        factory="rlox.rollouts.actors.process:LocalActor",
     )
     yield ActorBackendSpec(
         name="process",
         summary="Actors in processes of their own; arrays go through shared memory.",
-        factory="rlox.rollouts.actors.process:make_process_actor",
+        factory="rlox.rollouts.actors.process:ProcessActor",
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import rlox
 from gymnasium.vector.utils import batch_space
-from rlox.envs.workers import Supervisor
+from rlox.envs import Supervisor
 from rlox.errors import EnvError, WorkerLostError
 from rlox.protocols import VecEnvStep
 from rlox.spaces.rows import batch_of_actions, map_leaves, split

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from rlox.envs.processes import ProcessVecEnv
-from rlox.rollouts.actors import ActorPlan, ProcessActor
+from rlox.rollouts import ActorPlan, ProcessActor
 
 from rlox_distributed.options import RayActorOptions, RayEnvOptions
 from rlox_distributed.ray_worker import RayWorker

@@ -32,7 +32,7 @@ from rlox.preprocessing import Preprocessor
 from rlox.spaces import ActionRows
 from rlox.spaces.data import count_numbers, space_from_data, space_to_data
 from rlox.training.checkpoint import installed_versions
-from rlox.training.segments import pack, unpack
+from rlox.training.segments import metadata_of, pack, unpack
 
 MARK = "rlox-sha256:"
 PLACEHOLDER = MARK + "0" * 64
@@ -243,16 +243,9 @@ def _sizes_asked_for(layer: Any) -> list[int]:
     return own + [size for each in layer.values() for size in _sizes_asked_for(each)]
 
 
-def _metadata(content: bytes) -> dict[str, str]:
-    """Return the metadata of a safetensors file, whose library reads them of paths only."""
-    size = int.from_bytes(content[:8], "little")
-    found: dict[str, str] = json.loads(content[8 : 8 + size])["__metadata__"]
-    return found
-
-
 def _from_bytes(content: bytes, path: Path) -> PolicyData | TeamData:
     tensors = load_tensors(content)
-    header = json.loads(_metadata(content)["rlox_policy"])
+    header = json.loads(metadata_of(content)["rlox_policy"])
     version = header["format_version"]
     if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
         raise CheckpointError(

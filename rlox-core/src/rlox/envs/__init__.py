@@ -5,7 +5,8 @@ from rlox.envs.make import env_id_of, fit_env_count, fixed_env_count, make_vec_e
 from rlox.envs.processes import ProcessVecEnv
 from rlox.envs.running import EpisodeStatistics, RunningEnvs
 from rlox.envs.teams import is_team, make_team_env, team_backend
-from rlox.envs.workers import Arena, Supervisor, WorkerEvent, WorkerProcess, spare_file
+from rlox.envs.workers.arena import Arena
+from rlox.envs.workers.process import Supervisor, WorkerEvent, WorkerProcess, spare_file
 
 __all__ = [
     "Arena",

@@ -74,6 +74,21 @@ def require_logger(logger: object) -> None:
         )
 
 
+class MetricsLogger(LoggerCallback):
+    """A logger that writes the metrics of trainings and those of evaluations alike."""
+
+    def on_train_step(self, step: int, metrics: Metrics) -> None:
+        """Write the metrics of an iteration."""
+        self._log("train", step, metrics)
+
+    def on_eval(self, step: int, metrics: Metrics) -> None:
+        """Write the metrics of an evaluation."""
+        self._log("eval", step, metrics)
+
+    def _log(self, kind: str, step: int, metrics: Metrics) -> None:
+        raise NotImplementedError
+
+
 class LoggerList(LoggerCallback):
     """Several loggers in sequence.
 

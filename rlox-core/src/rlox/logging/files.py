@@ -13,7 +13,7 @@ from typing import IO, Any
 from rlox.config.model import require_integer
 from rlox.errors import LoggerError
 from rlox.files import open_regular
-from rlox.logging.base import LoggerCallback, Metrics, Table, rows_of
+from rlox.logging.base import LoggerCallback, Metrics, MetricsLogger, Table, rows_of
 
 
 def open_for_appending(log_dir: str | Path, name: str) -> IO[Any]:
@@ -110,7 +110,7 @@ def _columns(path: Path) -> list[str]:
         return next(csv.reader(file), [])
 
 
-class JsonlLogger(LoggerCallback):
+class JsonlLogger(MetricsLogger):
     """One JSON object a line in ``metrics.jsonl``: ``kind``, ``step``, and the metrics.
 
     Tables go to ``tables.jsonl``: ``name``, ``step`` and the columns.
@@ -124,14 +124,6 @@ class JsonlLogger(LoggerCallback):
         self._file = open_for_appending(log_dir, self._path.name)
         self._tables = Path(log_dir, "tables.jsonl")
 
-    def on_train_step(self, step: int, metrics: Metrics) -> None:
-        """Write a row of kind ``train``."""
-        self._write("train", step, metrics)
-
-    def on_eval(self, step: int, metrics: Metrics) -> None:
-        """Write a row of kind ``eval``."""
-        self._write("eval", step, metrics)
-
     def on_table(self, step: int, name: str, table: Table) -> None:
         """Write a line to ``tables.jsonl``."""
         rows_of(name, table)
@@ -140,7 +132,7 @@ class JsonlLogger(LoggerCallback):
         with open_for_appending(self._tables.parent, self._tables.name) as file:
             file.write(line + "\n")
 
-    def _write(self, kind: str, step: int, metrics: Metrics) -> None:
+    def _log(self, kind: str, step: int, metrics: Metrics) -> None:
         # JSON has no NaN: null says "no value yet"
         row = {k: (v if math.isfinite(v) else None) for k, v in metrics.items()}
         self._file.write(json.dumps({"kind": kind, "step": step, **row}) + "\n")

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rlox.errors import LoggerError, import_extra, missing_extra
-from rlox.logging.base import LoggerCallback, Metrics, Table, rows_of
+from rlox.logging.base import Metrics, MetricsLogger, Table, rows_of
 
 
-class TensorBoardLogger(LoggerCallback):
+class TensorBoardLogger(MetricsLogger):
     """TensorBoard event files with the tags ``train/<metric>`` and ``eval/<metric>``.
 
     Args:
@@ -35,14 +35,6 @@ class TensorBoardLogger(LoggerCallback):
             raise missing_extra("TensorBoardLogger", "tensorboard") from None
         self._open = partial(SummaryWriter, str(log_dir))
         self._writer = self._open()
-
-    def on_train_step(self, step: int, metrics: Metrics) -> None:
-        """Write one scalar per metric."""
-        self._write("train", step, metrics)
-
-    def on_eval(self, step: int, metrics: Metrics) -> None:
-        """Write one scalar per metric."""
-        self._write("eval", step, metrics)
 
     def on_table(self, step: int, name: str, table: Table) -> None:
         """Write the table as Markdown under the tag ``tables/<name>``."""
@@ -68,7 +60,7 @@ class TensorBoardLogger(LoggerCallback):
         writer: Any = self._writer.file_writer
         writer.add_summary(summary(value=[value]), step)
 
-    def _write(self, kind: str, step: int, metrics: Metrics) -> None:
+    def _log(self, kind: str, step: int, metrics: Metrics) -> None:
         for name, value in metrics.items():
             if math.isfinite(value):
                 self._writer.add_scalar(f"{kind}/{name}", value, step)
@@ -83,7 +75,7 @@ class TensorBoardLogger(LoggerCallback):
         self._writer.close()
 
 
-class WandbLogger(LoggerCallback):
+class WandbLogger(MetricsLogger):
     """A Weights & Biases run with the metrics ``train/<metric>`` and ``eval/<metric>``.
 
     Their x axis is the metric ``global_step``, so that a resumed run, whose steps go back to the
@@ -113,14 +105,6 @@ class WandbLogger(LoggerCallback):
         self.run.define_metric("global_step")
         self.run.define_metric("*", step_metric="global_step")
 
-    def on_train_step(self, step: int, metrics: Metrics) -> None:
-        """Log a row of ``train`` metrics."""
-        self._log("train", step, metrics)
-
-    def on_eval(self, step: int, metrics: Metrics) -> None:
-        """Log a row of ``eval`` metrics."""
-        self._log("eval", step, metrics)
-
     def on_table(self, step: int, name: str, table: Table) -> None:
         """Log the table under ``tables/<name>``."""
         made = self._table(columns=list(table), data=[list(row) for row in rows_of(name, table)])
@@ -146,7 +130,7 @@ class WandbLogger(LoggerCallback):
         self.run.finish()
 
 
-class MLflowLogger(LoggerCallback):
+class MLflowLogger(MetricsLogger):
     """An MLflow run with the metrics ``train/<metric>`` and ``eval/<metric>`` over steps.
 
     It goes through a client of its own and leaves MLflow's active run alone, unless it is given
@@ -199,14 +183,6 @@ class MLflowLogger(LoggerCallback):
         found = self._client.get_experiment_by_name(experiment)
         experiment_id = found.experiment_id if found else self._client.create_experiment(experiment)
         return self._client.create_run(experiment_id, run_name=name)
-
-    def on_train_step(self, step: int, metrics: Metrics) -> None:
-        """Log a row of ``train`` metrics."""
-        self._log("train", step, metrics)
-
-    def on_eval(self, step: int, metrics: Metrics) -> None:
-        """Log a row of ``eval`` metrics."""
-        self._log("eval", step, metrics)
 
     def on_table(self, step: int, name: str, table: Table) -> None:
         """Log the table as the artifact ``tables/<name>-<step>.json``, columns by name."""

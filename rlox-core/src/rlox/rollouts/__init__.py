@@ -1,17 +1,8 @@
 """Rollouts: collecting them with a policy, and the frame of the algorithms that do."""
 
-from rlox.rollouts.actors import (
-    Actor,
-    ActorPlan,
-    ActorPool,
-    ActorRollouts,
-    Gathered,
-    LocalActor,
-    Order,
-    ProcessActor,
-    Taken,
-    Weights,
-)
+from rlox.rollouts.actors.pool import Actor, ActorPlan, ActorPool, Order, Taken, Weights
+from rlox.rollouts.actors.process import LocalActor, ProcessActor
+from rlox.rollouts.actors.rollouts import ActorRollouts, Gathered
 from rlox.rollouts.algorithm import (
     NETWORK_OPTIONS,
     PolicyMaker,

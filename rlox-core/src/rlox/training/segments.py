@@ -135,7 +135,7 @@ class SegmentFolder:
         """Return what is stored beside a segment's arrays, and these; see :meth:`read`."""
         data = self.require(digest, size)
         try:
-            return _metadata(data), dict(arrays_of(data))
+            return metadata_of(data), dict(arrays_of(data))
         except (SafetensorError, KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"segment '{self.file(digest)}' is no segment: {error}") from None
 
@@ -191,8 +191,8 @@ def _read_regular(path: Path, size: int) -> bytes:
         return file.read()
 
 
-def _metadata(data: bytes) -> dict[str, str]:
-    """Return the metadata in a safetensors file's header."""
+def metadata_of(data: bytes) -> dict[str, str]:
+    """Return the metadata of a safetensors file, whose library reads them of paths only."""
     length = int.from_bytes(data[:8], "little")
     found = json.loads(data[8 : 8 + length])["__metadata__"]
     return dict(found)

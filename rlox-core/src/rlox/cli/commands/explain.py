@@ -129,29 +129,18 @@ def explain_command(
             **({} if env is None else _choices(algorithm, env, config)),
         }
     )
-    options = {
-        name: (default_text(field), f"with {owner}: " * bool(owner) + meaning, unit, source)
-        for name, (field, owner) in fields.items()
-        for meaning, unit, source in [documentation(field)]
-    }
+    rows: list[tuple[str, ...]] = []
+    for name, (field, owner) in fields.items():
+        meaning, unit, source = documentation(field)
+        meaning = f"with {owner}: " * bool(owner) + meaning
+        rows.append((name, default_text(field), unit, meaning, source))
     if console().width >= WIDE:
-        print_table(
-            ("option", "default", "unit", "meaning", "source"),
-            [
-                (name, default, unit, description, source)
-                for name, (default, description, unit, source) in options.items()
-            ],
-            whole=("option",),
-        )
-    else:
-        print_table(
-            ("option", "default", "meaning (unit; source)"),
-            [
-                (name, default, f"{description}\n({unit}; {source})")
-                for name, (default, description, unit, source) in options.items()
-            ],
-            whole=("option", "default"),
-        )
+        columns: tuple[str, ...] = ("option", "default", "unit", "meaning", "source")
+        print_table(columns, rows, whole=columns[:1])
+        return
+    columns = ("option", "default", "meaning (unit; source)")
+    rows = [(name, default, f"{text}\n({unit}; {src})") for name, default, unit, text, src in rows]
+    print_table(columns, rows, whole=columns[:2])
 
 
 def _explain_others(name: str) -> bool:

@@ -122,11 +122,6 @@ class LocalActor:
         self._collector.close()
 
 
-def make_thread_actor(plan: ActorPlan, index: int) -> LocalActor:
-    """Build an actor of the backend ``thread``: the pool calls it in a thread of its own."""
-    return LocalActor(plan, index)
-
-
 class _Unheard:
     """Hooks that no callback listens to: steps are reported when their unroll arrives."""
 
@@ -239,11 +234,6 @@ class ProcessActor:
         """End the process."""
         self._closed = True
         self._process.close()
-
-
-def make_process_actor(plan: ActorPlan, index: int) -> ProcessActor:
-    """Build an actor of the backend ``process``."""
-    return ProcessActor(plan, index)
 
 
 class _Server:
