@@ -43,7 +43,7 @@ def score_seeds(
     """Return the mean return of each seed; all that there is to know goes to ``scores/``.
 
     Args:
-        make: from a seed to the algorithm.
+        make: makes the algorithm of a ``seed``.
         label: name of the file.
         env_steps: of the training.
         threshold: what the scores are held against.
@@ -54,7 +54,7 @@ def score_seeds(
     runs = []
     for seed in range(n_seeds):
         started, of_processor = time.perf_counter(), time.process_time()
-        algorithm = make(seed)
+        algorithm = make(seed=seed)
         algorithm.logger = curve = Curve()
         algorithm.train(env_steps)
         seconds = {

@@ -1,6 +1,7 @@
 """Where the present observation is not enough, a policy needs a memory."""
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import gymnasium
@@ -32,11 +33,8 @@ def cartpole_without_velocities():
 @pytest.mark.parametrize("recurrent", ["lstm", "gru"])
 def test_a_recurrent_policy_balances_without_velocities(score_seeds, recurrent):
     """Every seed reaches 450."""
-
-    def make(seed):
-        env = cartpole_without_velocities
-        return rlox.make("ppo", env=env, seed=seed, recurrent=recurrent, **OPTIONS)
-
+    env = cartpole_without_velocities
+    make = partial(rlox.make, "ppo", env=env, recurrent=recurrent, **OPTIONS)
     label = f"ppo-CartPole-v1-without-velocities-{recurrent}"
     assert min(score_seeds(make, label, ENV_STEPS, 450.0)) >= 450
 
@@ -44,10 +42,7 @@ def test_a_recurrent_policy_balances_without_velocities(score_seeds, recurrent):
 @pytest.mark.learn
 def test_a_policy_without_memory_does_not(score_seeds):
     """No seed reaches 200: what the pole does next cannot be predicted from its angle."""
-
-    def make(seed):
-        return rlox.make("ppo", env=cartpole_without_velocities, seed=seed, **OPTIONS)
-
+    make = partial(rlox.make, "ppo", env=cartpole_without_velocities, **OPTIONS)
     label = "ppo-CartPole-v1-without-velocities-no-memory"
     assert max(score_seeds(make, label, ENV_STEPS, 200.0)) < 200
 
@@ -59,23 +54,15 @@ CUE_STEPS = 40 * 128 * STEPS
 @pytest.mark.learn
 def test_a_recurrent_policy_remembers_a_cue(score_seeds):
     """Every seed is paid for 7.5 of 8 steps or more, across sequences of 4."""
-
-    def make(seed):
-        sequences = {"seq_len": STEPS // 2, "seqs_per_state_reset": 2, "sgd_minibatch_size": 64}
-        parts = {"model_config": {"hidden_size": 32}}
-        return rlox.make(
-            "rl8_recurrent_ppo", env=Cue, seed=seed, parts=parts, **CUE_OPTIONS, **sequences
-        )
-
+    sequences = {"seq_len": STEPS // 2, "seqs_per_state_reset": 2, "sgd_minibatch_size": 64}
+    parts = {"model_config": {"hidden_size": 32}}
+    make = partial(rlox.make, "rl8_recurrent_ppo", env=Cue, parts=parts, **CUE_OPTIONS, **sequences)
     assert min(score_seeds(make, "rl8_recurrent_ppo-cue", CUE_STEPS, 7.5)) >= 7.5
 
 
 @pytest.mark.learn
 def test_a_policy_that_sees_the_present_does_not(score_seeds):
     """No seed is paid for 5.5 of 8 steps; 4.5 are the mean of whatever it does."""
-
-    def make(seed):
-        parts = {"model_config": {"hiddens": (32, 32)}}
-        return rlox.make("rl8_ppo", env=Cue, seed=seed, parts=parts, **CUE_OPTIONS)
-
+    parts = {"model_config": {"hiddens": (32, 32)}}
+    make = partial(rlox.make, "rl8_ppo", env=Cue, parts=parts, **CUE_OPTIONS)
     assert max(score_seeds(make, "rl8_ppo-cue-no-memory", CUE_STEPS, 5.5)) < 5.5

@@ -1,5 +1,6 @@
 """Algorithms reach published scores: five seeds, 100 deterministic evaluation episodes each."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -47,11 +48,8 @@ def label_of(name, env_id, config):
 )
 def test_every_seed_reaches_the_threshold(score_seeds, name, env_id, env_steps, threshold, config):
     """The worst of five seeds passes; scores and seconds go to ``scores/``."""
-
-    def make(seed):
-        options = config and ROOT / f"examples/{config}.yaml"
-        return rlox.make(name, env=env_id, seed=seed, config=options)
-
+    options = config and ROOT / f"examples/{config}.yaml"
+    make = partial(rlox.make, name, env=env_id, config=options)
     label = label_of(name, env_id, config)
     assert min(score_seeds(make, label, env_steps, threshold)) >= threshold
 
@@ -61,10 +59,8 @@ def test_a_team_learns_through_pettingzoo(score_seeds):
     """MAPPO passes -18 in every seed on mpe2's env, after a third of the native env's steps."""
     pytest.importorskip("mpe2")
 
-    def make(seed):
-        config = ROOT / "examples/mappo-simple-spread.yaml"
-        env = "mpe2/simple_spread_v3"
-        return rlox.make("mappo", env=env, seed=seed, config=config, env_backend="pettingzoo")
-
+    config = ROOT / "examples/mappo-simple-spread.yaml"
+    env = "mpe2/simple_spread_v3"
+    make = partial(rlox.make, "mappo", env=env, config=config, env_backend="pettingzoo")
     label = "mappo-simple_spread_v3-through-mpe2"
     assert min(score_seeds(make, label, 200_000, -18.0)) >= -18.0

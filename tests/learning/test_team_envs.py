@@ -1,5 +1,7 @@
 """Teams learn envs of PettingZoo's makers: walkers, a speaker, knights, and who spreads out."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import rlox
@@ -76,9 +78,8 @@ def test_teams_beat_random_actions(
     bound = random.mean_return + half_interval(random.std_return, episodes)
     lower = []
 
-    def make(seed):
-        common = COMMON if name in POLICIES else {}
-        return rlox.make(name, env=env_id, seed=seed, **(common | options))
+    common = COMMON if name in POLICIES else {}
+    make = partial(rlox.make, name, env=env_id, **(common | options))
 
     def measure(algorithm):
         result = algorithm.evaluate(n_episodes=episodes, deterministic=name not in POLICIES)

@@ -1,5 +1,6 @@
 """Teams reach published scores: five seeds, 100 deterministic evaluation episodes each."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,9 +26,7 @@ def test_two_agents_balance_their_poles(name, score_seeds):
     pytest.importorskip("pettingzoo")
     from two_cartpoles import TwoCartPoles
 
-    def make(seed):
-        return rlox.make(name, env=TwoCartPoles, seed=seed, **TWO_CARTPOLES)
-
+    make = partial(rlox.make, name, env=TwoCartPoles, **TWO_CARTPOLES)
     assert min(score_seeds(make, f"{name}-two_cartpoles", 300_000, 400.0)) >= 400.0
 
 
@@ -38,9 +37,7 @@ def test_the_two_step_game_is_valued_as_in_the_paper(name, best, score_seeds):
     pytest.importorskip("pettingzoo")
     from team_games import two_step_game
 
-    def make(seed):
-        return rlox.make(name, env=two_step_game, seed=seed, gamma=1.0, epsilon=1.0, **GAMES)
-
+    make = partial(rlox.make, name, env=two_step_game, gamma=1.0, epsilon=1.0, **GAMES)
     found = score_seeds(make, f"{name}-two_step_game", 4_000, best)
     assert found == [best] * 5
 
@@ -52,10 +49,8 @@ def test_values_find_the_best_corner(name, score_seeds):
     pytest.importorskip("pettingzoo")
     from team_games import penalty_game
 
-    def make(seed):
-        epsilon = "linear(1, 0.05, 600)"
-        return rlox.make(name, env=penalty_game, seed=seed, epsilon=epsilon, **GAMES)
-
+    epsilon = "linear(1, 0.05, 600)"
+    make = partial(rlox.make, name, env=penalty_game, epsilon=epsilon, **GAMES)
     assert score_seeds(make, f"{name}-penalty_game", 2_000, 10.0) == [10.0] * 5
 
 
@@ -68,9 +63,7 @@ def test_policies_find_the_best_corner(name, score_seeds):
 
     options = {"n_envs": 16, "n_steps": 8, "batch_size": 64, "learning_rate": 5e-3, "hidden": 8}
 
-    def make(seed):
-        return rlox.make(name, env=penalty_game, seed=seed, **options)
-
+    make = partial(rlox.make, name, env=penalty_game, **options)
     assert score_seeds(make, f"{name}-penalty_game", 2_560, 10.0) == [10.0] * 5
 
 
@@ -101,10 +94,7 @@ def test_self_play_hardly_loses_to_a_random_player(score_seeds):
     game = "classic/tictactoe-v3"
     played = []
 
-    def make(seed):
-        return rlox.make(
-            "ippo", env=game, seed=seed, config=ROOT / "examples/ippo-tic-tac-toe.yaml"
-        )
+    make = partial(rlox.make, "ippo", env=game, config=ROOT / "examples/ippo-tic-tac-toe.yaml")
 
     def measure(algorithm):
         result = play_match(algorithm, RandomPlayer(0), game, n_games=MATCHES)

@@ -1,5 +1,7 @@
 """World models: what they predict of a chain, and policies that were learnt in imagination."""
 
+from functools import partial
+
 import gymnasium as gym
 import pytest
 import rlox
@@ -20,10 +22,7 @@ def test_dreamer_balances_with_its_default_options(
     score_seeds,
 ):
     """Every seed reaches 450 on CartPole-v1."""
-
-    def make(seed):
-        return rlox.make("dreamer_v3", env="CartPole-v1", seed=seed)
-
+    make = partial(rlox.make, "dreamer_v3", env="CartPole-v1")
     scores = score_seeds(make, "dreamer_v3-CartPole-v1", ENV_STEPS, 450.0, n_seeds=3)
     assert min(scores) >= 450
 
@@ -89,38 +88,26 @@ IMAGES = {
 @pytest.mark.learn
 def test_dreamer_swings_up(score_seeds):
     """Every seed reaches -250 on Pendulum-v1 in a fifth of 20,000 env steps."""
-
-    def make(seed):
-        return rlox.make("dreamer_v3", env="Pendulum-v1", seed=seed, preset="tuned")
-
+    make = partial(rlox.make, "dreamer_v3", env="Pendulum-v1", preset="tuned")
     assert min(score_seeds(make, "dreamer_v3-Pendulum-v1", 4_000, -250.0)) >= -250
 
 
 @pytest.mark.learn
 def test_dreamer_catches_what_it_sees(score_seeds):
     """Every seed catches 19 of 20 balls, seen in images of 16 by 16 pixels."""
-
-    def make(seed):
-        return rlox.make("dreamer_v3", env=Catch, seed=seed, depth=4, **IMAGES)
-
+    make = partial(rlox.make, "dreamer_v3", env=Catch, depth=4, **IMAGES)
     assert min(score_seeds(make, "dreamer_v3-catch", 10_000, 0.9, n_seeds=3)) >= 0.9
 
 
 @pytest.mark.learn
 def test_dreamer_remembers_a_cue(score_seeds):
     """Every seed answers as the first image said, ten steps later."""
-
-    def make(seed):
-        return rlox.make("dreamer_v3", env=Cue, seed=seed, depth=2, **IMAGES)
-
+    make = partial(rlox.make, "dreamer_v3", env=Cue, depth=2, **IMAGES)
     assert min(score_seeds(make, "dreamer_v3-cue", 8_000, 0.9, n_seeds=3)) >= 0.9
 
 
 @pytest.mark.learn
 def test_a_policy_without_memory_guesses_the_cue(score_seeds):
     """PPO is right half of the time, as whatever it does makes it."""
-
-    def make(seed):
-        return rlox.make("ppo", env=Cue, seed=seed)
-
+    make = partial(rlox.make, "ppo", env=Cue)
     assert max(score_seeds(make, "ppo-cue-no-memory", 20_000, 0.65, n_seeds=3)) < 0.65
