@@ -156,6 +156,10 @@ def _copied(shown: Any) -> Any:
     return map_nested(lambda one: None if one is None else np.array(one), shown)
 
 
+ENDS = ("terminated", "truncated", "final_values")
+"""What an unroll says of the ends of episodes."""
+
+
 class MultiAgentCollector:
     """Steps envs of several agents and returns a batch for each policy.
 
@@ -170,7 +174,6 @@ class MultiAgentCollector:
         gae_lambda: trace decay λ in [0, 1].
         normalize_rewards: divide what each policy learns from by the deviation of its agents'
             discounted returns, see :class:`rlox.preprocessing.RewardScaler`.
-        pool: plays some sides of games of two; ``None``: the policies act for all agents.
     """
 
     def __init__(
@@ -183,7 +186,6 @@ class MultiAgentCollector:
         gamma: float = 0.99,
         gae_lambda: float = 0.95,
         normalize_rewards: bool = False,
-        pool: OpponentPool | None = None,
     ) -> None:
         self.envs = envs
         self.env = envs.env
@@ -191,7 +193,8 @@ class MultiAgentCollector:
         self.statistics = envs.statistics
         self.device = torch.device(device)
         self.gamma, self.gae_lambda = gamma, gae_lambda
-        self.pool = pool
+        self.pool: OpponentPool | None = None
+        """Plays some sides of games of two; ``None``: the policies act for all agents."""
         self._team_reward = team_reward
         self.reward_scalers = {
             view.name: RewardScaler(envs.env.n_envs * len(view.columns), gamma)
@@ -410,7 +413,7 @@ def estimate_team_advantages(
         return None
     if unroll.values is None:
         unroll = add_values(unroll, policy.get_value)
-    unroll = replace(unroll, **_owned(unroll, active))
+    unroll = _owned(unroll, active)
     assert unroll.values is not None
     assert unroll.final_values is not None
     values = unroll.values.cpu().numpy()
@@ -485,32 +488,19 @@ def estimate_team_advantages(
     )
 
 
-def _owned(unroll: Unroll, active: npt.NDArray[np.bool_]) -> dict[str, Any]:
-    """Return rewards, ends and final values with those of resting rows at the step before."""
-    assert unroll.final_values is not None
-    shape = active.shape
-    rewards = np.zeros(shape, np.float32)
-    scaled = None if unroll.scaled_rewards is None else np.zeros(shape, np.float32)
-    terminated, truncated = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
-    final_values = np.zeros(shape, np.float32)
-    step_of = np.full(shape[1], -1)  # the step that lasts, -1 where there is none
-    for t in range(shape[0]):
+def _owned(unroll: Unroll, active: npt.NDArray[np.bool_]) -> Unroll:
+    """Return the unroll with rewards, ends and final values of resting rows at the step before."""
+    paid = ["rewards"] if unroll.scaled_rewards is None else ["rewards", "scaled_rewards"]
+    given = {name: getattr(unroll, name) for name in (*paid, *ENDS)}
+    owned = {name: np.zeros_like(array) for name, array in given.items()}
+    step_of = np.full(active.shape[1], -1)  # the step that lasts, -1 where there is none
+    for t in range(len(active)):
         step_of = np.where(active[t], t, step_of)
         lasting = np.flatnonzero(step_of >= 0)
-        rewards[step_of[lasting], lasting] += unroll.rewards[t, lasting]
-        if scaled is not None and unroll.scaled_rewards is not None:
-            scaled[step_of[lasting], lasting] += unroll.scaled_rewards[t, lasting]
-        ended = unroll.terminated[t] | unroll.truncated[t]
-        ends = lasting[ended[lasting]]
-        at = step_of[ends], ends
-        terminated[at], truncated[at] = unroll.terminated[t, ends], unroll.truncated[t, ends]
-        final_values[at] = unroll.final_values[t, ends]
+        for name in paid:
+            owned[name][step_of[lasting], lasting] += given[name][t, lasting]
+        ends = lasting[(given["terminated"] | given["truncated"])[t, lasting]]
+        for name in ENDS:
+            owned[name][step_of[ends], ends] = given[name][t, ends]
         step_of[ends] = -1
-    return {
-        "rewards": rewards,
-        "scaled_rewards": scaled,
-        "terminated": terminated,
-        "truncated": truncated,
-        "final_values": final_values,
-        "values": unroll.values,
-    }
+    return replace(unroll, **owned)

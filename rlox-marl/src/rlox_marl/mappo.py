@@ -31,6 +31,7 @@ from rlox.batches.rollout import RolloutBatch, RolloutMinibatch
 from rlox.learners import Objective
 from rlox.learners.tasks import make_objective
 from rlox.losses import ClippedSurrogate, PPOTerms, evaluate_actions, ppo_loss, standardize
+from rlox.rollouts import RolloutMetrics
 from torch import Tensor
 
 from rlox_marl.configs import MAPPOConfig
@@ -42,35 +43,24 @@ if TYPE_CHECKING:
 __all__ = ["MAPPO", "MAPPOMetrics", "TeamSurrogate", "huber", "make_surrogate"]
 
 
-@dataclass(frozen=True)
-class MAPPOMetrics:
-    """What one iteration reports; losses are means over minibatches and policies."""
+@dataclass(frozen=True, kw_only=True)
+class MAPPOMetrics(RolloutMetrics):
+    """What one iteration reports; losses are means over minibatches and policies.
 
-    mean_reward: float
-    """Mean over the last 100 finished episodes of the mean over agents of their returns; NaN before
-    the first."""
-    mean_episode_length: float
-    """Mean length of the same episodes in env steps."""
-    episodes: float
-    """Number of episodes finished so far."""
-    policy_loss: float
-    value_loss: float
-    """Of normalised values, if values are normalised."""
-    entropy: float
-    """In nats."""
+    ``mean_reward`` is of the mean over agents of their returns, and ``value_loss`` of normalised
+    values, if values are normalised.
+    """
+
     approx_kl: float
     """Schulman's k3 estimate of KL(old policy, policy) in nats."""
     clip_fraction: float
     """Share of steps whose ratio lay outside the clip range."""
     explained_variance: float
     """1 - Var(returns - values) / Var(returns) of the rollout; NaN for constant returns."""
-    learning_rate: float
     agents: Mapping[str, float] = field(default_factory=dict)
     """Mean return of each agent over the same episodes, ``return/<agent>``."""
     optional: Mapping[str, float] = field(default_factory=dict)
     """With ``opponents``: ``elo``, the learner's rating, and ``pool_policies``."""
-    added: Mapping[str, float] = field(default_factory=dict)
-    """Means of the user's own losses, and of the terms of an objective of the user's own."""
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 from rlox.errors import EnvError
 from rlox.protocols import MultiAgentObs, MultiAgentStep
+from rlox.reference.replay.parsing import stream, stream_words
 
 from rlox_marl.envs.groups import check_actions, env_seeds, group_agents
 
@@ -153,7 +154,7 @@ class SimpleSpreadVecEnv:
             "velocities": self._velocities.copy(),
             "landmarks": self._landmarks.copy(),
             "steps": self._steps.copy(),
-            "generators": np.stack([_words(one) for one in self._generators]),
+            "generators": np.stack([stream_words(one) for one in self._generators]),
         }
 
     def set_state(self, state: dict[str, npt.NDArray[Any]]) -> None:
@@ -172,8 +173,7 @@ class SimpleSpreadVecEnv:
         self._velocities = np.array(state["velocities"], np.float64)
         self._landmarks = np.array(state["landmarks"], np.float64)
         self._steps = np.array(state["steps"], np.int64)
-        for generator, words in zip(self._generators, state["generators"], strict=True):
-            _set_words(generator, words)
+        self._generators = [stream(words) for words in state["generators"]]
         self._begun = True
 
     def close(self) -> None:
@@ -253,22 +253,3 @@ class SimpleSpreadVecEnv:
 def _length(vectors: Float) -> Float:
     """Return the Euclidean lengths over the last axis, of size 2."""
     return np.asarray(np.sqrt(np.square(vectors[..., 0]) + np.square(vectors[..., 1])))
-
-
-def _words(generator: np.random.Generator) -> npt.NDArray[np.uint64]:
-    """Return the state of a PCG64 generator as (6,) words."""
-    state = generator.bit_generator.state
-    numbers = (state["state"]["state"], state["state"]["inc"])
-    words = [part for number in numbers for part in (number % 2**64, number // 2**64)]
-    return np.array([*words, state["has_uint32"], state["uinteger"]], np.uint64)
-
-
-def _set_words(generator: np.random.Generator, words: npt.ArrayLike) -> None:
-    """Restore the state of a PCG64 generator from the words of :func:`_words`."""
-    low, high, inc_low, inc_high, has_uint32, uinteger = np.asarray(words, np.uint64).tolist()
-    generator.bit_generator.state = {
-        "bit_generator": "PCG64",
-        "state": {"state": high * 2**64 + low, "inc": inc_high * 2**64 + inc_low},
-        "has_uint32": has_uint32,
-        "uinteger": uinteger,
-    }
