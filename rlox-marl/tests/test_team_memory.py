@@ -240,7 +240,6 @@ def test_sequences_of_one_row_are_joined_to_others() -> None:
     [
         ({"recurrent": "gru", "batch_size": 30}, "batch_size 30 is no multiple of n_steps 8"),
         ({"recurrent": "none"}, "memory_size needs recurrent"),
-        ({"recurrent": "rnn"}, "recurrent: expected"),
     ],
 )
 def test_wrong_calls_are_reported(options, text) -> None:

@@ -382,7 +382,6 @@ def images(actions=None):
         (lambda: VDN(SPREAD, buffer_size=10, learning_starts=1), ConfigError,
          "holds no sequence of 1 steps"),
         (lambda: VDN(SPREAD, learning_starts=10**6), ConfigError, "exceeds buffer_size"),
-        (lambda: VDN(SPREAD, mixing_size=8), ConfigError, "mixing_size"),
     ],
 )  # fmt: skip
 def test_wrong_calls_are_one_clear_error(make, kind, message) -> None:

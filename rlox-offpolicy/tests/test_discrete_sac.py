@@ -140,7 +140,6 @@ def test_takes_networks_of_ones_own() -> None:
     [
         ({"env": "Pendulum-v1"}, SpaceError, "DiscreteSAC needs Discrete actions, got Box.*SAC"),
         ({"auto_entropy": False, "target_entropy": 0.5}, ConfigError, "needs auto_entropy=True"),
-        ({"exploration": "gaussian"}, ConfigError, "unknown option 'exploration'"),
         ({"policy": nn.Linear(4, 5)}, ConfigError, r"policy must return \(3, 2\) .* got \(3, 5\)"),
         (
             {"critic": nn.Linear(4, 2)},

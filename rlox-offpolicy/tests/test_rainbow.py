@@ -197,13 +197,8 @@ def test_epsilon_is_zero_beside_noise_unless_it_is_given(config: DQNConfig, epsi
         ({"v_max": 10}, "v_max needs distributional='c51', got distributional='none'"),
         ({**QR, "n_atoms": 21}, "n_atoms needs distributional='c51', got .*'qr-dqn'"),
         ({**C51, "n_quantiles": 7}, "n_quantiles needs distributional='qr-dqn', got .*'c51'"),
-        ({**QR, "n_quantiles": 0}, "n_quantiles: expected .* got 0"),
         ({**QR, "loss": "mse"}, "loss='mse' is of TD errors, .* distributional='none'"),
         ({"noisy_std": 0.1}, "noisy_std needs noisy=True, got noisy=False"),
-        (
-            {"hidden": UNSET, "network": nn.Linear(4, 3)},
-            r"network must return \(3, 2\) for 3 observ.* got \(3, 3\)",
-        ),
         (
             {**C51, "hidden": UNSET, "network": nn.Linear(4, 2)},
             r"network must return \(3, 2, 11\) .* got \(3, 2\)",
