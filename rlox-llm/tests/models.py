@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rlox
 import torch
 from rlox_llm.generation import Rollouts
 from torch import Tensor, nn
@@ -131,6 +132,17 @@ def with_adapter(model: Any) -> Any:
 def count_sevens(completions: list[Tensor], prompts: Tensor) -> list[float]:
     """Reward each 7 of a completion."""
     return [float((row[prompts.shape[1] :] == 7).sum()) for row in completions]
+
+
+def make_grpo(model: Any = None, reward_fn: Any = count_sevens, **options: Any) -> Any:
+    """Return a GRPO that samples, without a reference."""
+    options = {"kl_coef": 0.0, "sampler": "rlox", **options}
+    return rlox.algorithms.GRPO(tiny_lm() if model is None else model, None, reward_fn, **options)
+
+
+def weights(algorithm: Any) -> Tensor:
+    """Return a copy of all that is trained."""
+    return torch.cat([p.detach().flatten() for p in algorithm.model.parameters()]).clone()
 
 
 LETTERS = "abcdefgh"

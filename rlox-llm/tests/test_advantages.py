@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from models import Bandit, count_sevens
+from models import Bandit, count_sevens, make_grpo
 from rlox.algorithms import GRPO, BestOfN
 from rlox_llm.grpo import flat_groups, group_advantages
 
@@ -61,5 +61,5 @@ def test_algorithms_leave_out_what_got_no_reward() -> None:
     assert best[:, 1].tolist() == [2, 2]
     assert grpo.evaluate([[1]] * 64) > 1
     with pytest.raises(ValueError, match="no completion got a reward"):
-        GRPO(model, None, [lambda c, p: [None] * len(c)], kl_coef=0.0).train_step([[1]])
-    assert GRPO(model, None, [reward_fn, count_sevens], kl_coef=0.0).train_step([[1]])
+        make_grpo(model, [lambda c, p: [None] * len(c)]).train_step([[1]])
+    assert make_grpo(model, [reward_fn, count_sevens]).train_step([[1]])

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rlox_llm.losses import DPO_LOSSES, dpo_loss
+from rlox_llm.losses import dpo_loss
+from rlox_llm.plugin import rlox_preference_losses
 
 BETA, EPS, TAU = 0.1, 0.1, 0.05
 CHOSEN_LEN, REJECTED_LEN = np.array([5, 3, 7, 2, 4]), np.array([4, 6, 1, 7, 3])
@@ -85,10 +86,10 @@ FORMULAS: dict[str, Callable[[Any, Any], Any]] = {
 
 def test_every_loss_has_a_formula() -> None:
     """A new one needs its own."""
-    assert set(FORMULAS) == set(DPO_LOSSES)
+    assert set(FORMULAS) == {spec.name for spec in rlox_preference_losses()}
 
 
-@pytest.mark.parametrize("loss_type", DPO_LOSSES)
+@pytest.mark.parametrize("loss_type", FORMULAS)
 def test_loss_is_the_formula(loss_type: str) -> None:
     """In double precision."""
     batch = sums()

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from models import count_sevens, llama, of_limited_reach, sharpened
-from rlox.algorithms import DPO, GRPO, SFT
+from models import llama, make_grpo, of_limited_reach, sharpened
+from rlox.algorithms import DPO, SFT
 from rlox.errors import ConfigError
 from rlox_llm.generation import Sampling, complete
 from rlox_llm.generators import RloxGenerator
@@ -145,9 +145,7 @@ def test_gradient_checkpointing_leaves_sampling_its_cache() -> None:
     """The samples and the gradient are those without it."""
 
     def learnt(**options: Any) -> tuple[float, Tensor]:
-        grpo = GRPO(
-            sharpened(llama()), None, count_sevens, kl_coef=0.0, max_new_tokens=4, **options
-        )
+        grpo = make_grpo(sharpened(llama()), max_new_tokens=4, **options)
         loss = grpo.train_step([[1, 2, 3], [4, 5]])["loss"]
         return loss, grpo.predict([[1, 2, 3]])
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from models import count_sevens, llama, sharpened, tiny_lm
+from models import count_sevens, llama, make_grpo, sharpened, tiny_lm
 from rlox.algorithms import GRPO, BestOfN, OnlineDPO
 from rlox.errors import BackendError, ConfigError, MissingDependencyError
 from rlox_llm.generation import Generator, Rollouts, Sampling
@@ -59,7 +59,7 @@ def grpo(**options: Any) -> GRPO:
     """Return a GRPO that an engine samples for."""
     model = tiny_lm()
     engine = Engine(model, **options.pop("defects", {}))
-    return GRPO(model, None, count_sevens, kl_coef=0.0, generator=engine, **options)
+    return make_grpo(model, generator=engine, **options)
 
 
 def require_same_rewards(one: GRPO, other: GRPO) -> dict[str, float]:
@@ -74,7 +74,7 @@ def test_an_engine_samples_with_the_weights_of_now() -> None:
     """It learns as with rlox's own sampler; the ratio to the engine is logged."""
     by_engine = grpo(learning_rate=0.05)
     model = tiny_lm()
-    alone = GRPO(model, None, count_sevens, kl_coef=0.0, sampler="rlox", learning_rate=0.05)
+    alone = make_grpo(model, learning_rate=0.05)
     assert isinstance(by_engine.generator, Generator)
     metrics = require_same_rewards(by_engine, alone)
     assert metrics["engine_ratio"] == pytest.approx(1.0, abs=1e-4)
@@ -202,16 +202,14 @@ def test_vllm_gets_token_ids_and_weights() -> None:
     """And its completions are learnt from as rlox's own."""
     model, other = llama(), llama()
     llm = FakeLLM(llama(3))
-    by_vllm = GRPO(model, None, count_sevens, kl_coef=0.0, generator=VLLMGenerator(llm))
-    alone = GRPO(other, None, count_sevens, kl_coef=0.0)
+    by_vllm = make_grpo(model, generator=VLLMGenerator(llm))
+    alone = make_grpo(other)
     require_same_rewards(by_vllm, alone)
     assert (llm.loads, llm.resets) == (3, 3)
     with pytest.raises(ConfigError, match="logprobs_mode='processed_logprobs', got 'raw_logprobs'"):
         VLLMGenerator(FakeLLM(model, "raw_logprobs"))
     assert isinstance(VLLMGenerator("folder"), Generator)
-    adapted = GRPO(
-        llama(), None, count_sevens, kl_coef=0.0, lora_rank=2, generator=VLLMGenerator(llm)
-    )
+    adapted = make_grpo(llama(), lora_rank=2, generator=VLLMGenerator(llm))
     with pytest.raises(ConfigError, match="this one has an adapter"):
         adapted.train_step(PROMPTS)
 
@@ -272,8 +270,8 @@ def test_a_server_gets_token_ids_and_a_folder_of_weights(server: Any, tmp_path: 
     model = sharpened(llama(), 2.0)
     other = copy.deepcopy(model)
     engine = VLLMServerGenerator(server.url, model, tmp_path / "weights", name="policy")
-    remote = GRPO(model, None, count_sevens, kl_coef=0.0, generator=engine)
-    alone = GRPO(other, None, count_sevens, kl_coef=0.0)
+    remote = make_grpo(model, generator=engine)
+    alone = make_grpo(other)
     metrics = require_same_rewards(remote, alone)
     assert metrics["engine_ratio"] == pytest.approx(1.0, abs=1e-3)
     update = ["/pause", "/collective_rpc", "/reset_prefix_cache", "/resume", "/v1/completions"]

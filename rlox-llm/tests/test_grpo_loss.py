@@ -8,18 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rlox_llm.losses import LOSS_TYPES, grpo_loss, kl_per_token
+from rlox_llm.losses import grpo_loss, kl_per_token
+from rlox_llm.plugin import rlox_policy_losses
 
+NAMES = [spec.name for spec in rlox_policy_losses() if spec.name != "cispo"]
 LENGTHS = [7, 4, 1, 5, 3, 6]
 CASES: list[dict[str, Any]] = [
-    *({"loss_type": name} for name in LOSS_TYPES if name != "cispo"),
+    *({"loss_type": name} for name in NAMES),
     {"loss_type": "cispo", "epsilon_high": 1.3},
     {"loss_type": "grpo", "importance_sampling_level": "sequence", "epsilon": 0.03},
     {"loss_type": "luspo", "importance_sampling_level": "sequence"},
     {"loss_type": "dapo", "epsilon_high": 0.28},
     {"loss_type": "dapo", "delta": 1.5},
     {"loss_type": "dapo", "delta": 1.5, "beta": 0.04},
-    *({"loss_type": name, "beta": 0.04} for name in LOSS_TYPES if name != "cispo"),
+    *({"loss_type": name, "beta": 0.04} for name in NAMES),
     {"loss_type": "dapo", "beta": 0.04, "use_bias_correction_kl": False},
 ]
 

@@ -16,6 +16,7 @@ from models import (
     gpt2,
     letter_tokenizer,
     llama,
+    make_grpo,
     of_transformers,
     save_folder,
     sharpened,
@@ -83,14 +84,14 @@ def test_datasets_are_files_folders_and_objects(suffix: str, tmp_path: Path, fol
     else:
         given = made
     assert read_rows(given) == ROWS
-    grpo = GRPO(folder, None, same_letters, kl_coef=0.0, dataset=given)
+    grpo = make_grpo(folder, same_letters, dataset=given)
     assert [prompt.ids.tolist() for prompt in grpo.parse(given)] == [[3, 4, 2], [5, 6, 7, 2]]
     assert grpo.train(1)["prompts"] == 2
 
 
 def test_chats_go_through_the_template(folder: Path) -> None:
     """As prompts, and as completions of pairs and examples."""
-    grpo = GRPO(folder, None, count_sevens, kl_coef=0.0)
+    grpo = make_grpo(folder)
     assert grpo.parse([CHAT])[0].ids.tolist() == [3, 4, 2]
     answer = [{"role": "assistant", "content": "ba"}]
     sft = SFT(folder, dataset=[{"prompt": CHAT, "completion": answer}])
@@ -238,7 +239,7 @@ def test_samples_of_transformers_learn_and_repeat() -> None:
 
     def trained() -> Any:
         copied = copy.deepcopy(model)
-        grpo = GRPO(copied, None, count_sevens, kl_coef=0.0, sampler="transformers", top_k=7)
+        grpo = make_grpo(copied, sampler="transformers", top_k=7)
         grpo.train([[1, 2, 3], [4]], n_epochs=2)
         return grpo
 
@@ -275,9 +276,9 @@ def test_a_sequence_classifier_rewards() -> None:
         "Llama", kind="ForSequenceClassification", hidden_size=16, intermediate_size=32,
         num_hidden_layers=1, num_attention_heads=2, num_labels=1, pad_token_id=0,
     )  # fmt: skip
-    done = GRPO(
-        llama(), None, [classifier, count_sevens], kl_coef=0.0, reward_weights=(1.0, 0.5)
-    )._roll_out(GRPO(tiny_lm(), None, count_sevens, kl_coef=0.0).parse([[1, 2, 3], [4]]))
+    done = make_grpo(llama(), [classifier, count_sevens], reward_weights=(1.0, 0.5))._roll_out(
+        make_grpo().parse([[1, 2, 3], [4]])
+    )
     row = done.completions
     whole = torch.cat([row.prompts[-1], row.tokens[-1][row.mask[-1]]])
     sevens = float((row.tokens[-1][row.mask[-1]] == 7).sum())
@@ -302,17 +303,17 @@ WRONG: list[tuple[str, Any, type[Exception], str]] = [
     ("a folder without a tokenizer", lambda f: BestOfN(llama(), count_sevens, tokenizer=f.parent),
      ConfigError, "holds no tokenizer"),
     ("an unknown column",
-     lambda f: GRPO(f, None, lambda c, p, answr: 0, kl_coef=0.0).train_step(ROWS), ConfigError,
+     lambda f: make_grpo(f, lambda c, p, answr: 0).train_step(ROWS), ConfigError,
      "asks for 'answr', which the dataset does not have; .*did you mean 'answer'"),
     ("texts without a tokenizer",
-     lambda f: GRPO(llama(), None, lambda c, p, texts: 0, kl_coef=0.0).train_step([[1]]),
+     lambda f: make_grpo(llama(), lambda c, p, texts: 0).train_step([[1]]),
      ConfigError, "texts of completions needs a tokenizer"),
     ("a chat after a text", lambda f: SFT(f).train_step([{"prompt": "a", "completion": CHAT}]),
      ConfigError, "is a chat, so that its prompt must be one"),
     ("layout of another model", lambda f: SFT(tiny_lm(), layout="packed"), ConfigError,
      "layout='packed' needs a causal model of transformers"),
     ("sampler of another model",
-     lambda f: GRPO(tiny_lm(), None, count_sevens, kl_coef=0.0, sampler="transformers"),
+     lambda f: make_grpo(sampler="transformers"),
      ConfigError, "sampler='transformers' needs a model of transformers"),
     ("layers that are not there", lambda f: SFT(f, lora_rank=2, lora_target_modules=("x",)),
      ConfigError, "no LoRA adapter fits the model"),
@@ -322,7 +323,7 @@ WRONG: list[tuple[str, Any, type[Exception], str]] = [
     ("flat groups with a reference", lambda f: GRPO(f, None, count_sevens, filter_flat_groups=True),
      ConfigError, "set both to 0"),
     ("no reference to move",
-     lambda f: GRPO(f, None, count_sevens, kl_coef=0.0, sync_ref_model=True), ConfigError,
+     lambda f: make_grpo(f, sync_ref_model=True), ConfigError,
      "kl_coef=0 has none"),
 ]  # fmt: skip
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from models import count_sevens, tiny_lm
+from models import make_grpo, tiny_lm, weights
 from rlox.algorithms import DPO, GRPO, SFT
 from rlox.callbacks import Callback
 from rlox.errors import ConfigError
@@ -31,8 +31,7 @@ def dpo(**options: Any) -> DPO:
 
 def grpo(**options: Any) -> GRPO:
     """Return two gradient steps an epoch."""
-    sampled = {"sampler": "rlox", "kl_coef": 0.0, "num_iterations": 2}
-    return GRPO(tiny_lm(), None, count_sevens, dataset=PROMPTS, **sampled | options)
+    return make_grpo(dataset=PROMPTS, num_iterations=2, **options)
 
 
 MAKERS: list[Callable[..., LanguageAlgorithm]] = [dpo, grpo]
@@ -49,11 +48,6 @@ class Rates(Callback):
         """Keep one."""
         self.rates.append(context["metrics"]["learning_rate"])
         return self._stop_after is None or len(self.rates) < self._stop_after
-
-
-def weights(algorithm: LanguageAlgorithm) -> torch.Tensor:
-    """Return a copy of all that is trained."""
-    return torch.cat([p.detach().flatten() for p in algorithm.model.parameters()]).clone()
 
 
 @pytest.mark.parametrize("make", MAKERS)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from models import Bandit, count_sevens, tiny_lm
+from models import Bandit, count_sevens, make_grpo, tiny_lm
 from rlox.algorithms import GRPO, OnlineDPO
 from rlox.errors import ConfigError
 from rlox.logging import LoggerCallback
@@ -79,10 +79,9 @@ def test_lengths_have_one_name_at_a_time() -> None:
 def test_completions_are_logged_as_tables() -> None:
     """With rewards and advantages, or with what is preferred; only if asked for."""
     tables = Tables()
-    grpo = GRPO(
-        tiny_lm(), None, count_sevens, kl_coef=0.0, sampler="rlox", logger=tables,
-        log_completions=True, num_completions_to_print=6, max_new_tokens=2,
-    )  # fmt: skip
+    grpo = make_grpo(
+        logger=tables, log_completions=True, num_completions_to_print=6, max_new_tokens=2
+    )
     metrics = grpo.train_step(PROMPTS)
     step, name, table = tables.found[0]
     assert (step, name) == (1, "completions")
@@ -99,9 +98,7 @@ def test_completions_are_logged_as_tables() -> None:
     online.train_step(PROMPTS)
     assert tables.found[1][2]["preferred"] == [False, True] * 4
     plain = Tables()
-    GRPO(tiny_lm(), None, count_sevens, kl_coef=0.0, sampler="rlox", logger=plain).train_step(
-        PROMPTS
-    )
+    make_grpo(logger=plain).train_step(PROMPTS)
     assert not plain.found
 
 
@@ -109,10 +106,7 @@ def test_truncated_completions_are_reported_once() -> None:
     """If none of a rollout has ended by itself."""
     model = Bandit(4)
     model.logits.data[3] = -50.0
-    grpo = GRPO(
-        model, None, count_sevens, kl_coef=0.0, eos_token_id=3, max_new_tokens=2,
-        mask_truncated_completions=True,
-    )  # fmt: skip
+    grpo = make_grpo(model, eos_token_id=3, max_new_tokens=2, mask_truncated_completions=True)
     with pytest.warns(RuntimeWarning, match="all 8 completions were truncated at max_new_tokens=2"):
         metrics = grpo.train_step([[0], [1]])
     assert metrics["truncated"] == 1

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from models import Bandit, count_sevens, letter_tokenizer, llama, save_folder, sharpened
-from rlox.algorithms import GRPO, BestOfN
+from models import Bandit, count_sevens, letter_tokenizer, llama, make_grpo, save_folder, sharpened
+from rlox.algorithms import BestOfN
 
 PROMPTS = [[1, 2, 3], [4]]
 
@@ -19,7 +19,7 @@ def test_each_of_several_eos_ends_a_completion(tmp_path: Path) -> None:
     model: Any = llama(vocab_size=11, eos_token_id=1, pad_token_id=0)
     model.generation_config.eos_token_id = [1, 5, 7]
     sharpened(model, 2.0).save_pretrained(str(folder))
-    grpo = GRPO(folder, None, count_sevens, kl_coef=0.0, group_size=16, max_new_tokens=6)
+    grpo = make_grpo(folder, group_size=16, max_new_tokens=6)
     assert grpo.eos == (1, 5, 7)
     done = grpo._roll_out(grpo.parse(["ab=", "c="])).completions
     rows = [row[mask].tolist() for row, mask in zip(done.tokens, done.mask, strict=True)]
@@ -33,9 +33,9 @@ def test_a_model_without_eos_takes_the_tokenizers(own: int | None) -> None:
     model = llama(vocab_size=11, eos_token_id=own)
     expected = (1,) if own is None else (own,)
     given: dict[str, Any] = {"tokenizer": letter_tokenizer()}
-    assert GRPO(model, None, count_sevens, kl_coef=0.0, **given).eos == expected
+    assert make_grpo(model, **given).eos == expected
     assert BestOfN(model, count_sevens, **given).sampling.eos == expected
-    chosen = GRPO(model, None, count_sevens, kl_coef=0.0, eos_token_id=(2, 3), **given)
+    chosen = make_grpo(model, eos_token_id=(2, 3), **given)
     assert chosen.eos == (2, 3)
 
 
@@ -52,7 +52,7 @@ def test_rows_are_filled_up_before_their_prompts(options: dict[str, Any], fillin
         seen.update(rows=completions, prompts=prompts, ids=completion_ids)
         return [0.0] * len(completions)
 
-    GRPO(Bandit(20), None, reward_fn, kl_coef=0.0, group_size=2, **options).train_step(PROMPTS)
+    make_grpo(Bandit(20), reward_fn, group_size=2, **options).train_step(PROMPTS)
     assert seen["prompts"].tolist() == [[1, 2, 3]] * 2 + [[filling, filling, 4]] * 2
     for row, prompt, ids in zip(seen["rows"], seen["prompts"], seen["ids"], strict=True):
         assert row.tolist() == [*prompt.tolist(), *ids.tolist()]

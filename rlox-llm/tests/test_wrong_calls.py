@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from models import Bandit, TinyLM, count_sevens, llama, tiny_lm
+from models import make_grpo as grpo
 from rlox.algorithms import DPO, GRPO, OnlineDPO
 from rlox.errors import CheckpointError, ConfigError, DatasetError
 from torch import nn
@@ -18,20 +19,14 @@ from torch import nn
 PROMPTS = torch.arange(12).reshape(4, 3)
 
 
-def grpo(reward_fn: Any = count_sevens, model: nn.Module | None = None, **options: Any) -> GRPO:
-    """Return a GRPO that samples, without a reference."""
-    options = {"kl_coef": 0.0, "sampler": "rlox", **options}
-    return GRPO(tiny_lm() if model is None else model, None, reward_fn, **options)
-
-
 def online(preference_fn: Any, **options: Any) -> OnlineDPO:
     """Return an OnlineDPO that samples."""
     return OnlineDPO(tiny_lm(), tiny_lm(), preference_fn, sampler="rlox", **options)
 
 
-def rewarding(answer: Callable[[list[Any]], Any]) -> Callable[[Any, Any], Any]:
-    """Return a reward function that answers so."""
-    return lambda completions, prompts: answer(completions)
+def rewarding(answer: Callable[[list[Any]], Any]) -> GRPO:
+    """Return a GRPO whose reward function answers so."""
+    return grpo(None, lambda completions, prompts: answer(completions))
 
 
 class Wrong(TinyLM):
@@ -69,18 +64,18 @@ def dpo() -> DPO:
 
 
 CALLS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
-    ("too few rewards", lambda: grpo(rewarding(lambda c: [1.0])).train_step(PROMPTS),
+    ("too few rewards", lambda: rewarding(lambda c: [1.0]).train_step(PROMPTS),
      ValueError, "must return 16 rewards, one for each completion, got 1"),
-    ("one text", lambda: grpo(rewarding(lambda c: "good")).train_step(PROMPTS),
+    ("one text", lambda: rewarding(lambda c: "good").train_step(PROMPTS),
      TypeError, "must return a number for each completion, got str"),
-    ("no reward", lambda: grpo(rewarding(lambda c: [None] * len(c))).train_step(PROMPTS),
+    ("no reward", lambda: rewarding(lambda c: [None] * len(c)).train_step(PROMPTS),
      ValueError, "no completion got a reward"),
-    ("rewards of TRL", lambda: grpo(lambda completions, **kwargs: [0.0]), ConfigError,
+    ("rewards of TRL", lambda: grpo(None, lambda completions, **kwargs: [0.0]), ConfigError,
      r"must take \(completions, prompts, ...\) in this order"),
-    ("rewards in TRL's order", lambda: grpo(lambda prompts, completions, **kwargs: [0.0]),
+    ("rewards in TRL's order", lambda: grpo(None, lambda prompts, completions, **kwargs: [0.0]),
      ConfigError, r"must take \(completions, prompts, ...\) in this order"),
-    ("a reward that is no function", lambda: grpo([1.0]), TypeError, "reward_fn must be callable"),
-    ("nan", lambda: grpo(rewarding(lambda c: [math.nan] * len(c))).train_step(PROMPTS),
+    ("a reward that is no function", lambda: grpo(None, [1.0]), TypeError, "must be callable"),
+    ("nan", lambda: rewarding(lambda c: [math.nan] * len(c)).train_step(PROMPTS),
      ValueError, "returned nan for completion 0, expected a finite number"),
     ("no reward function", lambda: GRPO(tiny_lm(), tiny_lm()), ConfigError, "needs reward_fn="),
     ("weights", lambda: grpo(reward_weights=(1.0, 2.0)), ConfigError,
@@ -195,7 +190,7 @@ def test_a_failed_reward_function_leaves_the_model_as_it_was() -> None:
     def reward_fn(completions: Any, prompts: Any) -> Any:
         return next(answers) or count_sevens(completions, prompts)
 
-    algorithm = grpo(reward_fn)
+    algorithm = grpo(None, reward_fn)
     before = copy.deepcopy(algorithm.model.state_dict())
     with pytest.raises(ValueError, match="must return 16 rewards"):
         algorithm.train_step(PROMPTS)

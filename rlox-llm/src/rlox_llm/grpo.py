@@ -44,7 +44,6 @@ from rlox_llm.losses.policy import policy_loss
 from rlox_llm.models import CausalModel
 from rlox_llm.prompts import Prompt
 from rlox_llm.rewards import RewardFunctions
-from rlox_llm.state import move_reference, require_own_weights
 
 if TYPE_CHECKING:
     from rlox_llm.option_types import GRPOArguments, Unpack
@@ -155,8 +154,11 @@ class GRPO(SamplingAlgorithm):
         cfg = self.config
         self.reward_fn = RewardFunctions(given["reward_fn"], cfg.reward_weights)
         self._loss = policy_loss(cfg.loss_type, selection(cfg, "loss_type").options)
-        if cfg.sync_ref_model:
-            require_own_weights(self.reference)
+        if cfg.sync_ref_model and self.reference is not None and self.reference.adapter_off:
+            raise ConfigError(
+                "sync_ref_model moves a reference with weights of its own, and here it is the "
+                "model without its adapter; leave it out, or pass ref_model="
+            )
         super().prepare(given)
         if not self.generator.in_process:
             if cfg.top_k or cfg.top_p < 1 or cfg.min_p:
@@ -287,12 +289,15 @@ class GRPO(SamplingAlgorithm):
             numbers["entropy"] = float(entropy.detach())
         return loss, {"loss": float(loss.detach()), **numbers}
 
+    @torch.no_grad()
     def _move_reference(self) -> None:
-        cfg = self.config
-        step = self.clock.gradient_steps + 1
+        """Let the reference follow the policy a part of the way, if this step is one for it."""
+        cfg, step = self.config, self.clock.gradient_steps + 1
         if cfg.sync_ref_model and step % cfg.ref_model_sync_steps == 0:
-            assert self.reference is not None
-            move_reference(self.reference, self.policy, cfg.ref_model_mixup_alpha)
+            assert self.ref_model is not None
+            pairs = zip(self.ref_model.parameters(), self.model.parameters(), strict=True)
+            for theirs, ours in pairs:
+                theirs.data.lerp_(ours.data, cfg.ref_model_mixup_alpha)
 
     def judge(self, rows: Any, deterministic: bool, seed: int | None) -> EvaluationResult:
         """Return the reward of one completion of each prompt, and its length in tokens.

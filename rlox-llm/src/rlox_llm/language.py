@@ -109,7 +109,8 @@ class LanguageAlgorithm(Algorithm):
         self.model = self.policy.module
         if not any(p.requires_grad for p in self.model.parameters()):
             raise ConfigError("the model has no parameter with requires_grad; nothing would learn")
-        ref_model, self.reference = given.get("ref_model"), None
+        ref_model = given.get("ref_model")
+        self.reference: CausalModel | None = None
         if self.needs_reference or ref_model is not None:
             self.reference = make_reference(
                 self.name, self.policy, ref_model, model, cfg, self.without_reference

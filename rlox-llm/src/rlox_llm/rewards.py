@@ -225,41 +225,35 @@ def _require_two_arguments(function: RewardFn) -> None:
 
 def _checked(function: RewardFn, rewards: Any, n: int) -> npt.NDArray[np.float64]:
     """Return rewards as float64, NaN for ``None``."""
-    name = _name(function)
+    name = f"reward_fn '{_name(function)}'"
     if isinstance(rewards, (Tensor, np.ndarray)):
         if rewards.shape != (n,):
             raise ValueError(
-                f"reward_fn '{name}' must return {n} rewards, one for each completion, got the "
-                f"shape {tuple(rewards.shape)}"
+                f"{name} must return {n} rewards, one for each completion, got the shape "
+                f"{tuple(rewards.shape)}"
             )
         rewards = rewards.tolist()
+    wrong = f"{name} must return a number for each completion, got "
     if isinstance(rewards, (str, bytes)) or not hasattr(rewards, "__len__"):
-        raise TypeError(
-            f"reward_fn '{name}' must return a number for each completion, got "
-            f"{type(rewards).__name__}"
-        )
+        raise TypeError(wrong + type(rewards).__name__)
     if len(rewards) != n:
         raise ValueError(
-            f"reward_fn '{name}' must return {n} rewards, one for each completion, got "
-            f"{len(rewards)}"
+            f"{name} must return {n} rewards, one for each completion, got {len(rewards)}"
         )
     found = np.full(n, np.nan)
     for i, reward in enumerate(rewards):
         if reward is None:
             continue
         if isinstance(reward, (str, bytes)):
-            raise TypeError(f"reward_fn '{name}' must return numbers, got {reward!r}")
+            raise TypeError(f"{wrong}{reward!r}")
         try:
             found[i] = float(reward)
         except (TypeError, ValueError, RuntimeError):
-            raise TypeError(
-                f"reward_fn '{name}' must return a number for each completion, got "
-                f"{type(reward).__name__}"
-            ) from None
+            raise TypeError(wrong + type(reward).__name__) from None
         if not np.isfinite(found[i]):
             raise ValueError(
-                f"reward_fn '{name}' returned {found[i]} for completion {i}, expected a finite "
-                "number, or None to leave the completion out"
+                f"{name} returned {found[i]} for completion {i}, expected a finite number, or None "
+                "to leave the completion out"
             )
     return found
 

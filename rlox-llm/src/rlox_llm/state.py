@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from rlox import registry
-from rlox.errors import CheckpointError, ConfigError
+from rlox.errors import CheckpointError
 from rlox.nn import module_state, require_digest
 from rlox.nn.devices import load_module_state, module_digest
 from rlox.seeding import SeedStreams
@@ -22,9 +21,7 @@ __all__ = [
     "export_model",
     "load_reference_state",
     "load_trained_state",
-    "move_reference",
     "reference_state",
-    "require_own_weights",
     "restore_model",
     "trained_state",
 ]
@@ -85,27 +82,6 @@ def load_reference_state(reference: CausalModel | None, state: Any) -> None:
         require_digest(reference.module, "ref_model", state)
     else:
         load_module_state(reference.module, state)
-
-
-def require_own_weights(reference: CausalModel | None) -> None:
-    """Refuse a reference that cannot follow the policy: the model without its adapter.
-
-    Raises:
-        ConfigError: it is that.
-    """
-    if reference is not None and reference.adapter_off:
-        raise ConfigError(
-            "sync_ref_model moves a reference with weights of its own, and here it is the model "
-            "without its adapter; leave it out, or pass ref_model="
-        )
-
-
-@torch.no_grad()
-def move_reference(reference: CausalModel, policy: CausalModel, alpha: float) -> None:
-    """Move the weights of the reference the part ``alpha`` of the way to the policy's."""
-    pairs = zip(reference.module.parameters(), policy.module.parameters(), strict=True)
-    for theirs, ours in pairs:
-        theirs.data.lerp_(ours.data, alpha)
 
 
 def restore_model(checkpoint: Path, folder: str | Path) -> Any:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from rlox_llm.losses.pairwise import DPO_LOSSES, PreferenceBatch, PreferenceTerms, dpo_loss
+from rlox_llm.losses.pairwise import PreferenceBatch, PreferenceTerms, dpo_loss
 from rlox_llm.losses.policy import (
     KL_ESTIMATORS,
-    LOSS_TYPES,
     PolicyBatch,
     PolicyTerms,
     TokenLosses,
@@ -14,9 +13,7 @@ from rlox_llm.losses.policy import (
 )
 
 __all__ = [
-    "DPO_LOSSES",
     "KL_ESTIMATORS",
-    "LOSS_TYPES",
     "PolicyBatch",
     "PolicyTerms",
     "PreferenceBatch",

@@ -25,7 +25,6 @@ from rlox_llm.configs import BCOOptions, DiscoPOPOptions
 from rlox_llm.losses.registered import registered_loss, require_shapes
 
 __all__ = [
-    "DPO_LOSSES",
     "PreferenceBatch",
     "PreferenceTerms",
     "aot",
@@ -45,12 +44,6 @@ __all__ = [
     "sigmoid_norm",
     "sppo_hard",
 ]
-
-DPO_LOSSES = (
-    "sigmoid", "hinge", "ipo", "robust", "cdpo", "sppo_hard", "nca_pair", "bco_pair", "apo_zero",
-    "apo_down", "exo_pair", "aot", "discopop", "sigmoid_norm",
-)  # fmt: skip
-"""Names of the losses in this module, each that of its function; plugins register others."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,6 @@ from rlox_llm.losses.registered import registered_loss, require_name, require_sh
 
 __all__ = [
     "KL_ESTIMATORS",
-    "LOSS_TYPES",
     "PolicyBatch",
     "PolicyTerms",
     "TokenLosses",
@@ -45,9 +44,6 @@ __all__ = [
     "sapo",
     "vespo",
 ]
-
-LOSS_TYPES = ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo")
-"""Names of the losses in this module, each that of its function; plugins register others."""
 
 LEVELS = ("token", "sequence")
 
