@@ -6,15 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from rlox_rl8._specs import (
-    Binary,
-    Bounded,
-    Categorical,
-    Composite,
-    MultiCategorical,
-    TensorSpec,
-    Unbounded,
-)
+from agents import small
+from rlox_rl8 import _specs as specs
 from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
 from rlox_rl8.distributions import Bernoulli, BoundedBeta, Distribution
 from rlox_rl8.env import Env
@@ -24,32 +17,28 @@ from tensordict import TensorDict
 
 LOW, HIGH = torch.tensor([-1.0, 0.0]), torch.tensor([1.0, 5.0])
 
-OBSERVATIONS: dict[str, TensorSpec] = {
-    "vector": Unbounded(torch.Size([3])),
-    "bounded": Bounded(-LOW.abs() - 1, HIGH),
-    "matrix": Unbounded(torch.Size([2, 3])),
-    "choices": Categorical(4, shape=torch.Size([2])),
-    "unequal choices": MultiCategorical([2, 5]),
-    "switches": Binary(3),
-    "image": Unbounded(torch.Size([36, 36, 3]), dtype=torch.uint8),
-    "nested": Composite(place=Unbounded(torch.Size([2])), kinds=Categorical(3, torch.Size([1]))),
+OBSERVATIONS: dict[str, specs.TensorSpec] = {
+    "vector": specs.Unbounded(torch.Size([3])),
+    "bounded": specs.Bounded(-LOW.abs() - 1, HIGH),
+    "matrix": specs.Unbounded(torch.Size([2, 3])),
+    "choices": specs.Categorical(4, shape=torch.Size([2])),
+    "unequal choices": specs.MultiCategorical([2, 5]),
+    "switches": specs.Binary(3),
+    "image": specs.Unbounded(torch.Size([36, 36, 3]), dtype=torch.uint8),
+    "nested": specs.Composite(
+        place=specs.Unbounded(torch.Size([2])), kinds=specs.Categorical(3, torch.Size([1]))
+    ),
 }
-ACTIONS: dict[str, TensorSpec] = {
-    "choices": Categorical(3, shape=torch.Size([2])),
-    "unequal choices": MultiCategorical([2, 3]),
-    "switches": Binary(2),
-    "numbers": Unbounded(torch.Size([2])),
-    "bounded numbers": Bounded(LOW, HIGH),
+ACTIONS: dict[str, specs.TensorSpec] = {
+    "choices": specs.Categorical(3, shape=torch.Size([2])),
+    "unequal choices": specs.MultiCategorical([2, 3]),
+    "switches": specs.Binary(2),
+    "numbers": specs.Unbounded(torch.Size([2])),
+    "bounded numbers": specs.Bounded(LOW, HIGH),
 }
-KINDS: dict[Any, dict[str, Any]] = {
-    AlgorithmConfig: {"model_config": {"hiddens": (8,)}},
-    RecurrentAlgorithmConfig: {
-        "model_config": {"hidden_size": 8}, "seq_len": 2, "seqs_per_state_reset": -1,
-    },
-}  # fmt: skip
 
 
-def env_of(observations: TensorSpec, actions: TensorSpec) -> Any:
+def env_of(observations: specs.TensorSpec, actions: specs.TensorSpec) -> Any:
     """Return a class of envs with random observations and a reward for the first column."""
 
     class Anything(Env):
@@ -79,7 +68,7 @@ def test_every_spec_has_a_model_that_learns(kind: Any, observations: str, action
     """The first divergence is 0, parameters move, and actions fit their spec."""
     torch.manual_seed(0)
     env = env_of(OBSERVATIONS[observations], ACTIONS[actions])
-    algorithm = kind(num_envs=8, horizon=4, device="cpu", num_sgd_iters=1, **KINDS[kind]).build(env)
+    algorithm = small(kind, env, num_envs=8, horizon=4, num_sgd_iters=1)
     before = [p.detach().clone() for p in algorithm.policy.model.parameters()]
     algorithm.collect()
     spec = ACTIONS[actions]
@@ -97,10 +86,8 @@ def test_what_is_rewarded_is_learnt(actions: str) -> None:
     """The first column grows to its upper end, if it has one."""
     torch.manual_seed(0)
     env = env_of(OBSERVATIONS["vector"], ACTIONS[actions])
-    algorithm = AlgorithmConfig(
-        num_envs=64, horizon=8, device="cpu", optimizer_config={"lr": 1e-2},
-        model_config={"hiddens": (16,)},
-    ).build(env)  # fmt: skip
+    rate = {"lr": 1e-2}
+    algorithm = small(AlgorithmConfig, env, num_envs=64, optimizer_config=rate)
     algorithm.collect()
     for _ in range(30):
         algorithm.step()
@@ -138,20 +125,20 @@ def test_distributions_equal_torchs() -> None:
 
 def test_specs_without_a_model_are_refused() -> None:
     """Integers that are neither choices nor images, and actions of two dimensions."""
-    integers = Unbounded(torch.Size([2, 2, 2]), dtype=torch.int32)
+    integers = specs.Unbounded(torch.Size([2, 2, 2]), dtype=torch.int32)
     with pytest.raises(TypeError, match="do not take these observations"):
         Model.default_model_cls(integers, ACTIONS["choices"])
     with pytest.raises(TypeError, match="of one dimension"):
-        Model.default_model_cls(OBSERVATIONS["vector"], Unbounded(torch.Size([2, 2])))
+        Model.default_model_cls(OBSERVATIONS["vector"], specs.Unbounded(torch.Size([2, 2])))
     with pytest.raises(TypeError, match="default distribution"):
-        Distribution.default_dist_cls(Composite(a=ACTIONS["choices"]))
+        Distribution.default_dist_cls(specs.Composite(a=ACTIONS["choices"]))
 
 
 class Windows(DefaultDiscreteRecurrentModel):
     """Sees the last three observations."""
 
     def __init__(self, observation_spec: Any, action_spec: Any, /, **config: Any) -> None:
-        super().__init__(Unbounded(torch.Size([3])), action_spec, hidden_size=8)
+        super().__init__(specs.Unbounded(torch.Size([3])), action_spec, hidden_size=8)
         self.view_requirements = {"obs": ViewRequirement(shift=2)}
         self.seen: list[TensorDict] = []
 
@@ -166,8 +153,8 @@ class Counting(Env):
 
     def __init__(self, num_envs: int, /, horizon: Any = None, *, device: Any = "cpu") -> None:
         super().__init__(num_envs, horizon, device=device)
-        self.observation_spec = Unbounded(torch.Size([1]))
-        self.action_spec = Categorical(2, shape=torch.Size([1]))
+        self.observation_spec = specs.Unbounded(torch.Size([1]))
+        self.action_spec = specs.Categorical(2, shape=torch.Size([1]))
         self.at = torch.zeros(num_envs, 1)
 
     def reset(self, *, config: Any = None) -> torch.Tensor:
@@ -182,10 +169,10 @@ class Counting(Env):
 def test_recurrent_models_see_windows() -> None:
     """A sequence's first window reaches into the sequence before it, and the ratio begins at 1."""
     torch.manual_seed(0)
-    algorithm = RecurrentAlgorithmConfig(
-        model_cls=Windows, num_envs=2, horizon=6, seq_len=3, seqs_per_state_reset=-1,
-        device="cpu", num_sgd_iters=1, shuffle_minibatches=False,
-    ).build(Counting)  # fmt: skip
+    algorithm = small(
+        RecurrentAlgorithmConfig, Counting, model_cls=Windows, model_config=None, num_envs=2,
+        horizon=6, seq_len=3, num_sgd_iters=1, shuffle_minibatches=False,
+    )  # fmt: skip
     model: Any = algorithm.policy.model
     algorithm.collect()
     acted = [part["inputs"].flatten().tolist() for part in (seen[:1] for seen in model.seen[-7:])]

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 import torch
+from agents import KINDS, small
 from rlox.errors import MemoryLimitError
 from rlox.nn import keep_freed_memory
-from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
+from rlox_rl8.algorithms import AlgorithmConfig
 from rlox_rl8.engine import automatic_device
 from rlox_rl8.env import DiscreteDummyEnv
 from rlox_rl8.models import DefaultDiscreteModel
@@ -20,30 +21,14 @@ from rlox_rl8.trainers import TrainConfig
 from rlox_rl8.views import ViewRequirement
 from tensordict import TensorDict
 
-KINDS = {AlgorithmConfig: {"hiddens": (8,)}, RecurrentAlgorithmConfig: {"hidden_size": 8}}
-
-
-def small(kind: Any, **options: Any) -> Any:
-    """Return a small algorithm of a kind."""
-    if kind is RecurrentAlgorithmConfig:
-        options = {"seq_len": 1, "seqs_per_state_reset": -1, **options}
-    given = {"num_envs": 4, "horizon": 8, "device": "cpu", "model_config": KINDS[kind]}
-    return kind(**{**given, **options}).build(DiscreteDummyEnv)
-
 
 def test_the_device_asked_for_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a machine with CUDA too, where rl8 takes that whatever was asked."""
+    """On a machine with CUDA too, where rl8 takes that whatever was asked; "auto" takes it."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert automatic_device() == "cuda"
     algorithm = small(AlgorithmConfig)
     assert algorithm.hparams.device == torch.device("cpu")
     assert algorithm.buffer["obs"].device.type == "cpu"
-
-
-def test_a_gpu_is_taken_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By ``device="auto"``, as rl8 does."""
-    for there, device in ((True, "cuda"), (False, "cpu")):
-        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
-        assert automatic_device() == device
 
 
 @pytest.mark.parametrize("kind", KINDS)

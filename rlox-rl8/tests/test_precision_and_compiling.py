@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import rlox
 import torch
+from agents import KINDS, parameters, small
 from rlox.errors import BackendError
 from rlox.learners.compiled import compiled
 from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
@@ -16,7 +17,6 @@ from rlox_rl8.env import ContinuousDummyEnv, DiscreteDummyEnv, Env
 from tensordict import TensorDict
 from torchrl.data import Categorical, Unbounded
 
-KINDS = (AlgorithmConfig, RecurrentAlgorithmConfig)
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 DEVICES = ["cpu", pytest.param("cuda", marks=GPU)]
 BFLOAT16_ERROR = 2**-8
@@ -51,11 +51,7 @@ class Steered(Env):
 def trained(kind: Any, env: Any, rounds: int = 2, **options: Any) -> tuple[Any, list[Any]]:
     """Return a small algorithm after some rounds with fixed draws, and their statistics."""
     torch.manual_seed(0)
-    network = {"hiddens": (16, 16)} if kind is AlgorithmConfig else {"hidden_size": 16}
-    algorithm = kind(
-        num_envs=16, horizon=8, model_config=network, sgd_minibatch_size=16, entropy_coeff=0.01,
-        **({} if kind is AlgorithmConfig else {"seqs_per_state_reset": 2}), **options,
-    ).build(env)  # fmt: skip
+    algorithm = small(kind, env, sgd_minibatch_size=16, entropy_coeff=0.01, **options)
     torch.manual_seed(1)
     found = [{**algorithm.collect(deterministic=True), **algorithm.step()} for _ in range(rounds)]
     return algorithm, found
@@ -73,12 +69,10 @@ def test_bfloat16_learns_what_single_precision_does(kind: Any, env: Any, device:
     assert not half.grad_scaler.is_enabled()
     for key in ("losses/policy", "losses/vf", "losses/entropy", "losses/total"):
         assert found[key] == pytest.approx(expected[key], rel=8 * BFLOAT16_ERROR, abs=0.02), key
-    parameters = [
-        torch.cat([p.flatten() for p in a.policy.model.parameters()]) for a in (full, half)
-    ]
-    assert parameters[1].dtype == torch.float32
-    assert not torch.equal(*parameters)
-    torch.testing.assert_close(*parameters, rtol=0, atol=0.02)
+    weights = [parameters(algorithm) for algorithm in (full, half)]
+    assert weights[1].dtype == torch.float32
+    assert not torch.equal(*weights)
+    torch.testing.assert_close(*weights, rtol=0, atol=0.02)
 
 
 def test_memories_run_in_single_precision_where_there_are_none_in_half(
@@ -144,8 +138,7 @@ def test_compiled_code_gives_the_same_numbers(kind: Any, device: str, more: dict
     for one, other in zip(expected, found, strict=True):
         for key in one.keys() - {"profiling/collect_ms", "profiling/step_ms"}:
             assert other[key] == pytest.approx(one[key], rel=1e-5, abs=1e-5), key
-    for p, q in zip(plain.policy.model.parameters(), fast.policy.model.parameters(), strict=True):
-        torch.testing.assert_close(q, p, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(parameters(fast), parameters(plain), rtol=1e-5, atol=1e-5)
     before = fast.env.step
     fast.env.step = lambda actions: before(actions).apply(lambda x: x * 0 + 7)
     fast.collect()

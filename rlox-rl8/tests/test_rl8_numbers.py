@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-_spec = importlib.util.spec_from_file_location(
-    "rl8_cases", Path(__file__).with_name("rl8_cases.py")
-)
-assert _spec is not None
-assert _spec.loader is not None
-cases = importlib.util.module_from_spec(_spec)
-sys.modules["rl8_cases"] = cases
-_spec.loader.exec_module(cases)
+import rl8_cases as cases
 
 NUMBERS: dict[str, Any] = json.loads(cases.NUMBERS.read_text(encoding="utf-8"))
 

@@ -6,31 +6,16 @@ from typing import Any
 
 import pytest
 import torch
+from agents import KINDS, parameters, small
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
+from rlox_rl8.algorithms import RecurrentAlgorithmConfig
 from rlox_rl8.env import ContinuousDummyEnv, DiscreteDummyEnv
 from rlox_rl8.views import ViewRequirement
 from tensordict import TensorDict
 
-KINDS = {AlgorithmConfig: {"hiddens": (8,)}, RecurrentAlgorithmConfig: {"hidden_size": 8}}
-ENVS, STEPS = 4, 8
-
 examples = settings(derandomize=True)
 either_env = st.sampled_from([DiscreteDummyEnv, ContinuousDummyEnv])
-
-
-def small(kind: Any, env: Any, **options: Any) -> Any:
-    """Return a small algorithm of a kind."""
-    if kind is RecurrentAlgorithmConfig:
-        options = {"seq_len": 2, "seqs_per_state_reset": -1, **options}
-    given = {"num_envs": ENVS, "horizon": STEPS, "device": "cpu", "model_config": KINDS[kind]}
-    return kind(**{**given, **options}).build(env)
-
-
-def parameters(algorithm: Any) -> torch.Tensor:
-    """Return all parameters as one vector."""
-    return torch.cat([p.detach().flatten() for p in algorithm.policy.model.parameters()])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -47,13 +32,14 @@ def test_accumulated_minibatches_make_the_gradient_of_all(
     kind: Any, env: Any, seed: int, parts: int, coeff: float, dual_clip: Any, normalize: bool
 ) -> None:
     """One step of any number of accumulated minibatches is one step of the whole buffer."""
-    samples = ENVS * STEPS // (2 if kind is RecurrentAlgorithmConfig else 1)
+    samples = 4 * 8 // (4 if kind is RecurrentAlgorithmConfig else 1)
     found = []
     for more in ({}, {"accumulate_grads": True, "sgd_minibatch_size": samples // parts}):
         torch.manual_seed(seed)
         algorithm = small(
-            kind, env, num_sgd_iters=1, optimizer_cls=torch.optim.SGD, dual_clip_param=dual_clip,
-            optimizer_config={"lr": 0.1}, entropy_coeff=coeff, normalize_rewards=normalize, **more,
+            kind, env, num_envs=4, num_sgd_iters=1, optimizer_cls=torch.optim.SGD,
+            optimizer_config={"lr": 0.1}, dual_clip_param=dual_clip, entropy_coeff=coeff,
+            normalize_rewards=normalize, **more,
         )  # fmt: skip
         before = parameters(algorithm)
         algorithm.collect()
@@ -71,8 +57,9 @@ def test_horizons_without_a_reset_are_one_long_one(
 ) -> None:
     """Observations, actions, rewards, values and discounted returns are the same."""
     torch.manual_seed(seed)
-    long = small(kind, env)
-    split = small(kind, env, horizon=STEPS // horizons, horizons_per_env_reset=horizons)
+    long = small(kind, env, num_envs=4)
+    parts = {"horizon": 8 // horizons, "horizons_per_env_reset": horizons}
+    split = small(kind, env, num_envs=4, **parts)
     split.policy.model.load_state_dict(long.policy.model.state_dict())
     torch.manual_seed(seed)
     long.collect()

@@ -10,27 +10,22 @@ import numpy as np
 import pytest
 import torch
 from rlox.errors import CheckpointError, ConfigError
-from rlox_rl8._specs import (
-    Binary,
-    Bounded,
-    Categorical,
-    Composite,
-    MultiCategorical,
-    TensorSpec,
-    Unbounded,
-)
+from rlox_rl8 import _specs as specs
 from rlox_rl8.distributions import Normal, SquashedNormal
 from rlox_rl8.models import DefaultContinuousModel
 from rlox_rl8.policies import Policy, RecurrentPolicy
 from tensordict import TensorDict
 
-VECTOR = Unbounded(torch.Size([3]))
-SPECS: dict[str, tuple[TensorSpec, TensorSpec]] = {
-    "choices": (VECTOR, Categorical(4, shape=torch.Size([2]))),
-    "numbers": (Bounded(-torch.ones(3), torch.ones(3)), Unbounded(torch.Size([2]))),
-    "bounds": (Binary(3), Bounded(torch.zeros(2), torch.tensor([1.0, 5.0]))),
-    "nested": (Composite(a=VECTOR, b=Categorical(3, torch.Size([1]))), MultiCategorical([2, 3])),
-    "image": (Unbounded(torch.Size([36, 36, 3]), dtype=torch.uint8), Binary(2)),
+VECTOR = specs.Unbounded(torch.Size([3]))
+SPECS: dict[str, tuple[specs.TensorSpec, specs.TensorSpec]] = {
+    "choices": (VECTOR, specs.Categorical(4, shape=torch.Size([2]))),
+    "numbers": (specs.Bounded(-torch.ones(3), torch.ones(3)), specs.Unbounded(torch.Size([2]))),
+    "bounds": (specs.Binary(3), specs.Bounded(torch.zeros(2), torch.tensor([1.0, 5.0]))),
+    "nested": (
+        specs.Composite(a=VECTOR, b=specs.Categorical(3, torch.Size([1]))),
+        specs.MultiCategorical([2, 3]),
+    ),
+    "image": (specs.Unbounded(torch.Size([36, 36, 3]), dtype=torch.uint8), specs.Binary(2)),
 }
 KINDS: dict[Any, dict[str, Any]] = {Policy: {"hiddens": [8]}, RecurrentPolicy: {"hidden_size": 8}}
 
@@ -39,7 +34,7 @@ class Own(DefaultContinuousModel):
     """A model of a user's."""
 
 
-def batch_of(spec: TensorSpec, rows: int = 4, steps: int = 3) -> TensorDict:
+def batch_of(spec: specs.TensorSpec, rows: int = 4, steps: int = 3) -> TensorDict:
     """Return random observations (B, T)."""
     torch.manual_seed(1)
     return TensorDict({"obs": spec.expand(rows, steps, *spec.shape).rand()}, [rows, steps])
@@ -54,11 +49,11 @@ def act(policy: Any, batch: TensorDict) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("kind", "specs"), [*((Policy, name) for name in SPECS), (RecurrentPolicy, "nested")]
+    ("kind", "name"), [*((Policy, name) for name in SPECS), (RecurrentPolicy, "nested")]
 )
-def test_a_saved_policy_acts_as_before(kind: Any, specs: str, tmp_path: Path) -> None:
+def test_a_saved_policy_acts_as_before(kind: Any, name: str, tmp_path: Path) -> None:
     """Of every spec, with specs and configuration from the file."""
-    observations, actions = SPECS[specs]
+    observations, actions = SPECS[name]
     policy = kind(observations, actions, model_config=KINDS[kind])
     policy.save(tmp_path / "policy")
     again = kind.load(tmp_path / "policy")
@@ -71,15 +66,15 @@ def test_a_saved_policy_acts_as_before(kind: Any, specs: str, tmp_path: Path) ->
 
 def test_classes_of_ones_own_are_passed_in(tmp_path: Path) -> None:
     """The file names them, and nothing is imported by a name in a file."""
-    specs = (VECTOR, Unbounded(torch.Size([2])))
-    policy = Policy(*specs, model_cls=Own, model_config={"hiddens": [8]})
+    own = (VECTOR, specs.Unbounded(torch.Size([2])))
+    policy = Policy(*own, model_cls=Own, model_config={"hiddens": [8]})
     policy.save(tmp_path / "policy")
     with pytest.raises(ConfigError, match=r"model class 'Own'.*pass model_cls="):
         Policy.load(tmp_path / "policy")
     batch = batch_of(VECTOR)
     for again in (
         Policy.load(tmp_path / "policy", model_cls=Own),
-        Policy.load(tmp_path / "policy", model=Own(*specs, hiddens=[8])),
+        Policy.load(tmp_path / "policy", model=Own(*own, hiddens=[8])),
     ):
         assert isinstance(again.model, Own)
         assert torch.equal(act(again, batch)["actions"], act(policy, batch)["actions"])
@@ -91,10 +86,10 @@ def test_classes_of_ones_own_are_passed_in(tmp_path: Path) -> None:
 def test_wrong_files_are_reported(tmp_path: Path) -> None:
     """Missing, cut, foreign, of the other kind, of another model."""
     path = tmp_path / "policy"
-    Policy(VECTOR, Categorical(2, torch.Size([1])), model_config={"hiddens": [8]}).save(path)
+    Policy(VECTOR, specs.Categorical(2, torch.Size([1])), model_config={"hiddens": [8]}).save(path)
     with pytest.raises(CheckpointError, match="holds a Policy, not a RecurrentPolicy"):
         RecurrentPolicy.load(path)
-    larger = DefaultContinuousModel(VECTOR, Unbounded(torch.Size([2])), hiddens=[16])
+    larger = DefaultContinuousModel(VECTOR, specs.Unbounded(torch.Size([2])), hiddens=[16])
     with pytest.raises(CheckpointError, match="is of another model"):
         Policy.load(path, model=larger)
     for content in (path.read_bytes()[:200], b"", b"\x80\x04."):
@@ -109,7 +104,7 @@ def test_wrong_files_are_reported(tmp_path: Path) -> None:
 def test_models_for_mlflow_predict_any_number_of_rows(kind: Any, tmp_path: Path) -> None:
     """B·T rows, and for a memory the states after them, which go on."""
     pytest.importorskip("pandas")
-    policy = kind(VECTOR, Categorical(4, torch.Size([1])), model_config=KINDS[kind])
+    policy = kind(VECTOR, specs.Categorical(4, torch.Size([1])), model_config=KINDS[kind])
     model = policy.save(tmp_path / "policy")
     model.load_context(SimpleNamespace(artifacts={"policy": str(tmp_path / "policy")}))
     batch = batch_of(VECTOR)
@@ -133,7 +128,7 @@ def test_mlflow_saves_and_loads_the_model(tmp_path: Path) -> None:
     """Through MLflow's own files, with a process's worth of its machinery."""
     mlflow = pytest.importorskip("mlflow.pyfunc")
     pytest.importorskip("pandas")
-    policy = Policy(VECTOR, Categorical(4, torch.Size([1])), model_config={"hiddens": [8]})
+    policy = Policy(VECTOR, specs.Categorical(4, torch.Size([1])), model_config={"hiddens": [8]})
     path = tmp_path / "policy"
     mlflow.save_model(
         path=str(tmp_path / "model"), python_model=policy.save(path),

@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
+from agents import small
 from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
-from rlox_rl8.env import DiscreteDummyEnv
 from rlox_rl8.trainers import RecurrentTrainer, Trainer
-
-
-def built(kind: Any) -> Any:
-    """Return a small algorithm of a kind."""
-    recurrent = kind is RecurrentAlgorithmConfig
-    options: dict[str, Any] = {"model_config": {"hidden_size": 16}, "seqs_per_state_reset": 2}
-    options = options if recurrent else {"model_config": {"hiddens": (16, 16)}}
-    return kind(horizon=8, num_envs=16, **options).build(DiscreteDummyEnv)
 
 
 @pytest.mark.slow
@@ -30,11 +21,11 @@ def test_trainers_log_into_the_callers_mlflow_run(tmp_path: Path) -> None:
     mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
     try:
         with mlflow.start_run() as run:
-            trainer = Trainer(built(AlgorithmConfig))
+            trainer = Trainer(small(AlgorithmConfig))
             found = [trainer.step(), trainer.step(), trainer.eval()]
-            RecurrentTrainer(built(RecurrentAlgorithmConfig)).step()
+            RecurrentTrainer(small(RecurrentAlgorithmConfig)).step()
             assert mlflow.active_run().info.run_id == run.info.run_id
-        assert Trainer(built(AlgorithmConfig)).logger is None
+        assert Trainer(small(AlgorithmConfig)).logger is None
         client = mlflow.MlflowClient()
         data = client.get_run(run.info.run_id).data
         for key in found[1].keys() - {"profiling/collect_ms", "profiling/step_ms"}:

@@ -137,25 +137,29 @@ def test_observations_become_tensors(space: Any, shape: tuple[int, ...]) -> None
         assert (out["obs"].sum(1) == 1).all()
 
 
-def test_actions_reach_the_env_as_its_space_has_them() -> None:
+@pytest.mark.parametrize(
+    ("space", "rows", "expected"),
+    [
+        (spaces.Discrete(3, start=4), [[0], [2]], [4, 6]),
+        (spaces.Box(-1, 1, (1,)), [[3.0]], [1]),
+        (spaces.MultiDiscrete([2, 3]), [[1, 2]], [1, 2]),
+    ],
+)
+def test_actions_reach_the_env_as_its_space_has_them(space: Any, rows: Any, expected: Any) -> None:
     """Choices begin at the space's start, and boxes are clipped."""
     taken = []
 
     class Listening(Scripted):
-        action_space: ClassVar[Any] = spaces.Discrete(3, start=4)
+        action_space = space
 
         def step(self, action: Any) -> Any:
             taken.append(np.array(action))
             return super().step(action)
 
-    env = tensor_env(Listening)(2)
+    env = tensor_env(Listening)(len(rows))
     env.reset()
-    env.step(torch.tensor([[0], [2]]))
-    Listening.action_space = spaces.Box(-1, 1, (1,))
-    env = tensor_env(Listening)(1)
-    env.reset()
-    env.step(torch.tensor([[3.0]]))
-    np.testing.assert_array_equal(np.concatenate([x.ravel() for x in taken]), [4, 6, 1])
+    env.step(torch.tensor(rows))
+    np.testing.assert_array_equal(np.concatenate([x.ravel() for x in taken]), expected)
 
 
 def test_batched_env_as_a_vector_env() -> None:
@@ -182,6 +186,12 @@ class Ending(DiscreteDummyEnv):
     episodes_end = True
 
 
+class Speaking(Scripted):
+    """Takes texts."""
+
+    action_space: ClassVar[Any] = spaces.Text(3)
+
+
 class Windows(DefaultDiscreteModel):
     """Looks at the last three observations."""
 
@@ -197,6 +207,7 @@ class Windows(DefaultDiscreteModel):
         (lambda: AlgorithmConfig(num_envs=2, model_cls=Windows).build(tensor_env("CartPole-v1")),
          ValueError, "has shift 2"),
         (lambda: tensor_env("NoSuchEnv-v0")(2), EnvError, "NoSuchEnv"),
+        (lambda: tensor_env(Speaking)(2), SpaceError, "neither a box nor choices"),
         (lambda: tensor_env("CartPole-v1")(2).reset(config={"a": 1}), EnvError, "env_config"),
         (lambda: TensorVecEnv(tensor_env("CartPole-v1"), 2, 8), EnvError, "by themselves"),
         (lambda: TensorVecEnv(DiscreteDummyEnv, 2, 0), ValueError, "got 2 and 0"),
@@ -245,32 +256,6 @@ def test_lost_envs_are_an_error() -> None:
     env.reset()
     with pytest.raises(WorkerLostError, match="1 of 2 envs were lost"):
         env.step(torch.zeros(2, 1, dtype=torch.int64))
-
-
-def test_choices_of_unequal_numbers_reach_the_env() -> None:
-    """Each column within its own number."""
-
-    class Uneven(Scripted):
-        action_space: ClassVar[Any] = spaces.MultiDiscrete([2, 3])
-
-        def step(self, action: Any) -> Any:
-            assert self.action_space.contains(np.asarray(action))
-            return super().step(action)
-
-    with rlox.make("rl8_ppo", env=Uneven, n_envs=2, horizon=8, sgd_minibatch_size=8) as algorithm:
-        algorithm.train(64)
-        actions = algorithm.predict(np.zeros((9, *Uneven().observation_space.shape), np.float32))
-    assert actions.shape == (9, 2)
-
-
-def test_spaces_without_tensors_are_refused() -> None:
-    """Text needs an algorithm of another family."""
-
-    class Words(Scripted):
-        action_space: ClassVar[Any] = spaces.Text(3)
-
-    with pytest.raises(SpaceError, match="neither a box nor choices"):
-        tensor_env(Words)(2)
 
 
 class Standing:

@@ -153,9 +153,6 @@ class Algorithm(GenericAlgorithmBase[AlgorithmHparams, AlgorithmState, Policy]):
         values: Tensor = self.policy.sample(final, **ONLY_VALUES)["values"]
         return values
 
-    def _before_step(self, t: int) -> None:
-        pass
-
     def _act(self, t: int, deterministic: bool, *, last: bool = False) -> Acted:
         if self._lane is not None:
             return self._lane.act(t, deterministic, last)

@@ -28,6 +28,7 @@ from tensordict import TensorDict
 
 from rlox_rl8.ends import begin_episodes
 from rlox_rl8.exporting import describe_policy
+from rlox_rl8.policies import RecurrentPolicy
 from rlox_rl8.vec_envs import VecTensorEnv, find_env, is_vec_source
 
 __all__ = ["BatchedPPO", "RL8Metrics"]
@@ -229,29 +230,20 @@ class BatchedPPO(Algorithm):
                 seed=seed,
                 max_steps=max_steps,
             )
-        found = self.env_cls if env is None else find_env(env, self.config)
-        seed = self.streams.seeds("evaluation", 1)[0] if seed is None else seed
-        return self._evaluate(found, n_episodes, deterministic, seed)
-
-    def _evaluate(
-        self, env_cls: Any, n_episodes: int, deterministic: bool, seed: int
-    ) -> EvaluationResult:
-        agent, hparams = self.agent, self.agent.hparams
+        env_cls = self.env_cls if env is None else find_env(env, self.config)
         n = require_integer("n_episodes", n_episodes, at_least=1)
+        agent, hparams = self.agent, self.agent.hparams
         steps = hparams.horizon * max(1, hparams.horizons_per_env_reset)
         returns = torch.zeros(n)
         with torch.random.fork_rng(), torch.no_grad():
-            torch.manual_seed(seed)
+            torch.manual_seed(self.streams.seeds("evaluation", 1)[0] if seed is None else seed)
             env = env_cls(n, steps, device=hparams.device)
             obs = [env.reset(config=None).clone()]  # an env may go on writing into what it returned
-            window = 1 + max(
-                (v.shift for v in getattr(agent.policy.model, "view_requirements", {}).values()),
-                default=0,
-            )
-            states = None
+            views = agent.policy.model.view_requirements.values()
+            window, states = 1 + max((view.shift for view in views), default=0), None
             for t in range(steps):
                 batch = TensorDict({"obs": torch.stack(obs[-window:], 1)}, [n, len(obs[-window:])])
-                if hasattr(agent, "_states"):
+                if isinstance(agent.policy, RecurrentPolicy):
                     every = hparams.seq_len * hparams.seqs_per_state_reset
                     if every > 0 and t % every == 0:
                         states = None

@@ -32,7 +32,13 @@ from torch import Tensor, nn
 from rlox_rl8._specs import Composite, Unbounded, require_rows
 from rlox_rl8.data import AlgorithmHparams, AlgorithmState, CollectStats, MemoryStats, StepStats
 from rlox_rl8.ends import Ends
-from rlox_rl8.losses import TERMS, deviation, loss_and_terms, micro_batch, write_advantages
+from rlox_rl8.losses import (
+    TERMS,
+    advantages_and_returns,
+    deviation,
+    loss_and_terms,
+    micro_batch,
+)
 from rlox_rl8.perceptrons import FastLane
 from rlox_rl8.policies import GenericPolicyBase
 from rlox_rl8.schedulers import EntropyScheduler, LRScheduler
@@ -196,7 +202,6 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
     def _value(self, final: TensorDict, envs: Tensor) -> Tensor:
         """Return values of the final observations (n, 1) of the envs whose flag in (B) is set."""
 
-    @abstractmethod
     def _before_step(self, t: int) -> None:
         """Prepare step ``t`` of a horizon."""
 
@@ -342,7 +347,15 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         started = time.perf_counter()
         hparams, store = self.hparams, self._storage
         ends = {} if self.ends is None else self.ends.of_horizon()
-        write_advantages(store, hparams, self.state.reward_scale, ends)
+        store["advantages"][:-1], store["returns"][:-1] = advantages_and_returns(
+            store["rewards"][:-1],
+            store["values"],
+            normalize=hparams.normalize_advantages,
+            gamma=hparams.gamma,
+            gae_lambda=hparams.gae_lambda,
+            reward_scale=self.state.reward_scale,
+            **ends,
+        )
         totals: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=hparams.device))
         accumulated = hparams.num_minibatches if hparams.accumulate_grads else 1
         taken = 0

@@ -9,17 +9,15 @@ from tensordict import TensorDict
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from rlox_rl8.data import AlgorithmHparams
-
 __all__ = [
     "TERMS",
     "PPOLosses",
+    "advantages_and_returns",
     "clipped_losses",
     "deviation",
     "estimate_advantages",
     "loss_and_terms",
     "micro_batch",
-    "write_advantages",
 ]
 
 TERMS = ("losses/entropy", "losses/policy", "losses/vf", "losses/total", "monitors/kl_div")
@@ -91,29 +89,18 @@ def estimate_advantages(
     return out
 
 
-def write_advantages(
-    store: TensorDict, hparams: AlgorithmHparams, reward_scale: float, ends: dict[str, Tensor]
-) -> None:
-    """Write returns and advantages, standardised if asked for, into a storage (T + 1, B).
+def advantages_and_returns(
+    rewards: Tensor, values: Tensor, *, normalize: bool, **given: Any
+) -> tuple[Tensor, Tensor]:
+    """Return advantages, standardised if asked for, and returns (T, ...) of advantages before that.
 
-    Args:
-        store: with rewards and values.
-        hparams: of the algorithm.
-        reward_scale: what rewards are divided by.
-        ends: flags and final values (T, B, 1) of envs whose episodes end, or nothing.
+    The arguments are those of :func:`estimate_advantages`.
     """
-    advantages = estimate_advantages(
-        store["rewards"][:-1],
-        store["values"],
-        gamma=hparams.gamma,
-        gae_lambda=hparams.gae_lambda,
-        reward_scale=reward_scale,
-        **ends,
-    )
-    store["returns"][:-1] = advantages + store["values"][:-1]
-    if hparams.normalize_advantages:
+    advantages = estimate_advantages(rewards, values, **given)
+    returns = advantages + values[:-1]
+    if normalize:
         advantages = (advantages - advantages.mean()) / (deviation(advantages) + 1e-8)
-    store["advantages"][:-1] = advantages
+    return advantages, returns
 
 
 class PPOLosses(NamedTuple):

@@ -124,7 +124,7 @@ class PaddedRollingWindow:
         return 0
 
 
-class FilledRollingWindow:
+class FilledRollingWindow(PaddedRollingWindow):
     """Windows without a mask, in which the first step stands for those before it."""
 
     @staticmethod
@@ -136,11 +136,6 @@ class FilledRollingWindow:
     def apply_last(x: Any, size: int, /) -> Any:
         """Return (B, size, ...)."""
         return _filled(x, size - 1)[:, -size:]
-
-    @staticmethod
-    def drop_size(size: int, /) -> int:
-        """Return 0."""
-        return 0
 
 
 def _filled(x: Any, count: int) -> Any:

@@ -8,7 +8,7 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor
 
-from rlox_rl8.losses import clipped_losses, deviation, estimate_advantages
+from rlox_rl8.losses import advantages_and_returns, clipped_losses
 
 if TYPE_CHECKING:
     from rlox_rl8.distributions import Distribution
@@ -58,17 +58,18 @@ def generalized_advantage_estimate(
         (B, T + 1) with ``advantages`` and ``returns``, whose row T is 0 and the last value.
     """
     rewards, values = (batch[key].transpose(0, 1) for key in ("rewards", "values"))
-    estimated = estimate_advantages(
-        rewards[:-1], values, gamma=gamma, gae_lambda=gae_lambda, reward_scale=reward_scale
+    advantages, returns = advantages_and_returns(
+        rewards[:-1],
+        values,
+        normalize=normalize_advantages,
+        gamma=gamma,
+        gae_lambda=gae_lambda,
+        reward_scale=reward_scale,
     )
-    last = torch.zeros_like(values[:1])
-    returns = torch.cat([estimated, last]) + values
-    if normalize_advantages:
-        estimated = (estimated - estimated.mean()) / (deviation(estimated) + 1e-8)
     out = batch if inplace else TensorDict({}, batch.batch_size, device=batch.device)
-    out["advantages"] = torch.cat([estimated, last]).transpose(0, 1)
+    out["advantages"] = torch.cat([advantages, torch.zeros_like(values[:1])]).transpose(0, 1)
     if return_returns:
-        out["returns"] = returns.transpose(0, 1)
+        out["returns"] = torch.cat([returns, values[-1:]]).transpose(0, 1)
     return out
 
 
