@@ -16,8 +16,6 @@ import rlox.algorithms
 from rlox import files
 from rlox.errors import ConfigError, MemoryLimitError, RloxError
 from rlox.files import (
-    ByteMode,
-    TextMode,
     lock_file,
     open_regular,
     read_text,

@@ -8,18 +8,13 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from dreamers import SMALL
 from gymnasium import spaces
 from rlox.errors import SpaceError
 from rlox.logging import LoggerCallback
 from rlox_dreamer.dreamer import DreamerV3
 from rlox_dreamer.video import OpenLoopVideo
 
-SMALL: dict[str, Any] = {
-    "deter_dim": 16, "stoch_dim": 3, "stoch_classes": 4, "hidden": 8, "units": 8, "depth": 2,
-    "blocks": 4, "encoder_layers": 1, "head_layers": 1, "bins": 11, "batch_size": 4, "seq_len": 5,
-    "imagination_horizon": 3, "buffer_size": 400, "learning_starts": 20, "train_ratio": 10.0,
-    "steps_per_iteration": 20,
-}  # fmt: skip
 VIDEO: dict[str, Any] = {"every": 20, "n_sequences": 2, "context": 3, "horizon": 4}
 
 

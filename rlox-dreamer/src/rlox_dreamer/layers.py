@@ -176,11 +176,6 @@ class BlockLinear(nn.Module):
         weight, bias = array(self.weight), array(self.bias)
         return {"layer": "block_linear", "weight": weight, "bias": bias}
 
-    def dense_weight(self) -> Tensor:
-        """Return the (inputs, outputs) weight of the dense layer that computes the same."""
-        weight: Tensor = torch.block_diag(*self.weight)  # type: ignore[no-untyped-call]
-        return weight
-
 
 class Hidden(nn.Module):
     """A linear layer, RMSNorm and SiLU."""

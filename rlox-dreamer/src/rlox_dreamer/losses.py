@@ -23,7 +23,6 @@ __all__ = [
     "symexp",
     "symexp_bins",
     "symlog",
-    "two_hot",
     "two_hot_loss",
     "two_hot_mean",
 ]
@@ -50,10 +49,7 @@ def symexp_bins(count: int, *, low: float = -20.0) -> Tensor:
         Hafner et al. 2025, eq. 10.
     """
     half = symexp(torch.linspace(low, 0.0, (count + 1) // 2, dtype=torch.float64)).float()
-    if count % 2:
-        return torch.cat([half, -half[:-1].flip(0)])
-    half = symexp(torch.linspace(low, 0.0, count // 2, dtype=torch.float64)).float()
-    return torch.cat([half, -half.flip(0)])
+    return torch.cat([half, -half[: count // 2].flip(0)])
 
 
 def _neighbours(x: Tensor, bins: Tensor) -> tuple[Tensor, Tensor]:
@@ -64,26 +60,14 @@ def _neighbours(x: Tensor, bins: Tensor) -> tuple[Tensor, Tensor]:
     return above, (x - low) / (high - low)
 
 
-def two_hot(x: Tensor, bins: Tensor) -> Tensor:
-    """Return weights (..., K) on the two bins nearest to each value, whose mean is the value.
-
-    Args:
-        x: (...) values; those beyond the bins get the outermost one.
-        bins: (K,) ascending.
-
-    Source:
-        Hafner et al. 2025, eq. 11.
-    """
-    above, share = (part.unsqueeze(-1) for part in _neighbours(x, bins))
-    weights = torch.zeros((*x.shape, len(bins)), dtype=bins.dtype, device=x.device)
-    return weights.scatter_(-1, above - 1, 1 - share).scatter_(-1, above, share)
-
-
 def two_hot_loss(log_probs: Tensor, targets: Tensor, bins: Tensor) -> Tensor:
     """Return the cross-entropy (...) of log-probabilities (..., K) to the two-hot targets (...).
 
+    They have weight on the two bins nearest to the value, whose mean it is; values beyond the bins
+    on the outermost one.
+
     Source:
-        Hafner et al. 2025, eq. 10.
+        Hafner et al. 2025, eq. 10 and 11.
     """
     above, share = (part.unsqueeze(-1) for part in _neighbours(targets, bins))
     both = torch.cat([above - 1, above], -1)

@@ -191,9 +191,9 @@ class ImageEncoder(nn.Module):
         stages = stages_of(leaf.resolution)
         sizes = [leaf.channels, *(depth * m for m in MULTIPLES[:stages])]
         self.layers = nn.ModuleList(Halving(a, b, generator) for a, b in pairwise(sizes))
-        self.padding = _padding(leaf.resolution, stages)
-        height, width = (n // 2**stages for n in padded(leaf.resolution, stages))
-        self.output_size = sizes[-1] * height * width
+        height, width = padded(leaf.resolution, stages)
+        self.padding = (0, width - leaf.resolution[1], 0, height - leaf.resolution[0])
+        self.output_size = sizes[-1] * height * width // 4**stages
 
     def forward(self, image: Tensor) -> Tensor:
         """Return (B, output_size) of (B, C, H, W) in [0, 1]."""
@@ -221,11 +221,6 @@ def padded(resolution: tuple[int, int], stages: int) -> tuple[int, int]:
     unit = 2**stages
     height, width = (-(-n // unit) * unit for n in resolution)
     return height, width
-
-
-def _padding(resolution: tuple[int, int], stages: int) -> tuple[int, int, int, int]:
-    height, width = padded(resolution, stages)
-    return 0, width - resolution[1], 0, height - resolution[0]
 
 
 class Encoder(nn.Module):

@@ -6,27 +6,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import numpy.typing as npt
 import torch
-from rlox.batches.rollout import add_values
-from rlox.networks.actor_critics import RecurrentPolicy
+from rlox.batches.rollout import Unroll, add_values
+from rlox.files import require_memory_for
+from rlox.networks.actor_critics import ContinuousPolicy, DiscretePolicy, RecurrentPolicy
 from rlox.rollouts.collector import RolloutCollector
 from torch import Tensor
-from rlox_native._native import ActorCriticLearner
-from typing import TYPE_CHECKING, Any
-import numpy as np
-import numpy.typing as npt
-import torch
-from rlox.batches.rollout import Unroll
-from rlox.files import require_memory_for
-from rlox.networks.actor_critics import ContinuousPolicy, DiscretePolicy
+
 from rlox_native._native import ActorCriticLearner, VecEnv
 
 if TYPE_CHECKING:
     from rlox.batches.rollout import Unroll
-    from rlox.learners.tasks import RolloutTask
-    from rlox.training.hooks import Hooks
     from rlox.learners.tasks import RolloutTask
     from rlox.training.hooks import Hooks
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-import numpy.typing as npt
-import torch
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import numpy.typing as npt
+import torch
 from rlox.errors import BackendError
 from rlox.learners.transitions import StepResult
 from rlox.networks import DeterministicPolicy, SquashedGaussianPolicy, TwinQNetwork
 from rlox.nn import EnsembleMLP, flatten_parameters
 from torch import Tensor, nn
+
 from rlox_native._native import ContinuousLearner
 from rlox_native.optimizers import Adam
 from rlox_native.perceptrons import (
@@ -33,6 +33,7 @@ __all__ = [
     "NormalNoise",
     "actor_critic_learner",
 ]
+
 
 class NormalNoise:
     """Draws the numbers of ``rlox.nn.standard_normal`` into memory that is kept.
