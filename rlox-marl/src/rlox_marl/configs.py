@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from pydantic import JsonValue, model_validator
-from rlox.config.clipped import ClippedSurrogateConfig
+from rlox.config.frames import ClippedSurrogateConfig
 from rlox.config.model import (
     DEVICE,
     ENV_BACKEND,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from pydantic import model_validator
-from rlox.config.clipped import ReplayConfig
+from rlox.config.frames import ReplayConfig
 from rlox.config.model import (
     COMPUTE_DTYPE,
     ScheduleValue,

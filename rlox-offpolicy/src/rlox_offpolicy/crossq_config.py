@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pydantic import model_validator
-from rlox.config.clipped import ReplayConfig
+from rlox.config.frames import ReplayConfig
 from rlox.config.model import ScheduleValue, count, flag, option, positive, probability, schedule
 
 from rlox_offpolicy.configs import refuse_target_entropy_that_is_not_kept

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from pydantic import JsonValue, model_validator
-from rlox.config.clipped import (
+from rlox.config.frames import (
     CLIP_REWARDS,
     FRAME_STACK,
     MEMORY_SIZE,

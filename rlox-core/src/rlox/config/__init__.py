@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from rlox.config.clipped import (
+from rlox.config.files import read_mapping, to_yaml
+from rlox.config.frames import (
     CLIP_REWARDS,
     FRAME_STACK,
     MEMORY_SIZE,
@@ -14,7 +15,6 @@ from rlox.config.clipped import (
     RolloutConfig,
     refuse_memory_size_without_memory,
 )
-from rlox.config.files import read_mapping, to_yaml
 from rlox.config.model import (
     BACKEND,
     DEVICE,

@@ -120,7 +120,7 @@ def _require_capacity(config: Any, own: Any) -> None:
     """Refuse a buffer that is overwritten before the first batch is drawn.
 
     Args:
-        config: a :class:`rlox.config.clipped.ReplayConfig`.
+        config: a :class:`rlox.config.frames.ReplayConfig`.
         own: the caller's buffer; its ``capacity`` counts if it has one. ``None``: one made here.
 
     Raises:
@@ -165,7 +165,7 @@ def make_replay(algorithm: Algorithm, given: Given, schedules: Schedules) -> Rep
 
     Args:
         algorithm: its base has been initialised; its config is a
-            :class:`rlox.config.clipped.ReplayConfig`.
+            :class:`rlox.config.frames.ReplayConfig`.
         given: with the caller's own buffer, an object with the methods of
             :class:`rlox.protocols.ReplayBuffer` or :class:`rlox.protocols.ReplayBufferProtocol`,
             if there is one; else the one that the config names is made.

@@ -241,7 +241,7 @@ class ReplayLoop(Replay):
         options: what the buffer was asked for.
         streams: the run's random streams.
         clock: the run's clock.
-        config: the algorithm's, a :class:`rlox.config.clipped.ReplayConfig`.
+        config: the algorithm's, a :class:`rlox.config.frames.ReplayConfig`.
 
     Raises:
         ConfigError: see :class:`Replay`.

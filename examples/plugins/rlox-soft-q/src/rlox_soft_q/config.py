@@ -1,6 +1,6 @@
 """Config of soft Q-learning; importable without torch."""
 
-from rlox.config.clipped import ReplayConfig
+from rlox.config.frames import ReplayConfig
 from rlox.config.model import ScheduleValue, positive, probability, schedule
 
 __all__ = ["SoftQConfig"]
