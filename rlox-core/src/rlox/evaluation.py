@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -19,7 +20,7 @@ from rlox.envs.running import CheckedSteps
 from rlox.envs.teams import is_team, make_team_env
 from rlox.errors import EnvError, RloxError
 from rlox.files import pairs_as_html
-from rlox.protocols import MaskingVecEnv, MultiAgentObs, MultiAgentVecEnv, VecEnv
+from rlox.protocols import MaskingVecEnv, MultiAgentVecEnv, VecEnv
 
 __all__ = [
     "MAX_STEPS",
@@ -290,16 +291,35 @@ def _run_episodes(player: Player, n_episodes: int, seed: int, max_steps: int) ->
 Paid = npt.NDArray[np.float64]
 
 
-class Player(Protocol):
-    """What acts in N envs."""
+class Player(ABC):
+    """A predictor that acts in N envs.
 
-    n_envs: int
-    agents: tuple[str, ...]
+    Args:
+        env: the envs.
+        predict: the predictor's method.
+        deterministic: passed to it.
+        observations: what the env's are, for an error.
+    """
+
+    agents: tuple[str, ...] = ()
     """Names of the A agents of an env; none of one that has a single agent."""
+
+    def __init__(
+        self, env: Any, predict: Callable[..., Any], deterministic: bool, observations: object
+    ) -> None:
+        self.n_envs = int(env.n_envs)
+        self._env, self._predict, self._deterministic = env, predict, deterministic
+        self._arguments = inspect.signature(predict).parameters
+        self._stateful = "state" in self._arguments
+        self._observations, self._accepted = observations, False
 
     def begin(self, seeds: Sequence[int]) -> None:
         """Reset all envs, each with its own seed."""
+        self._obs: Any = self._env.reset_all(seeds)
+        self._state: Any = None
+        self._starts = np.ones(self.n_envs, np.bool_)
 
+    @abstractmethod
     def step(self) -> tuple[Paid, Paid, npt.NDArray[np.bool_]]:
         """Act once in all envs.
 
@@ -310,22 +330,11 @@ class Player(Protocol):
             EnvError: the predictor refuses the first observations, such as for their shape.
         """
 
-
-class _FirstCall:
-    """Calls of a predictor; the first shows whether it takes an env's observations."""
-
-    def __init__(self, observations: object) -> None:
-        self._observations = observations
-        self._accepted = False
-
-    def call(self, predict: Callable[..., Any], obs: Any, **given: Any) -> Any:
-        """Return what ``predict`` returns.
-
-        Raises:
-            EnvError: the first call refuses the observations.
-        """
+    def _act(self, **given: Any) -> Any:
+        if self._stateful:
+            given |= {"state": self._state, "episode_start": self._starts}
         try:
-            actions = predict(obs, **given)
+            actions = self._predict(self._obs, deterministic=self._deterministic, **given)
         except ValueError as error:
             if self._accepted or isinstance(error, RloxError):
                 raise
@@ -334,49 +343,30 @@ class _FirstCall:
                 f"{error}; evaluate it in an env like that of its training"
             ) from error
         self._accepted = True
+        if self._stateful:
+            actions, self._state = actions
         return actions
 
 
-class OnePlayer:
+class OnePlayer(Player):
     """A predictor in envs of one agent.
 
     Args:
-        predictor: see :class:`rlox.evaluation.Predictor`.
+        predictor: see :class:`Predictor`.
         env: N envs.
         deterministic: passed to ``predict``.
     """
 
-    agents: tuple[str, ...] = ()
-
     def __init__(self, predictor: Any, env: VecEnv, deterministic: bool) -> None:
-        self.n_envs = env.n_envs
-        self._predictor, self._env, self._deterministic = predictor, env, deterministic
-        arguments = inspect.signature(predictor.predict).parameters
-        masked = isinstance(env, MaskingVecEnv) and "action_masks" in arguments
+        super().__init__(env, predictor.predict, deterministic, env.observation_space)
+        masked = isinstance(env, MaskingVecEnv) and "action_masks" in self._arguments
         self._masking: Any = env if masked else None
-        self._stateful = "state" in arguments
         self._steps = CheckedSteps(env)
-        self._first = _FirstCall(env.observation_space)
-
-    def begin(self, seeds: Sequence[int]) -> None:
-        """Reset all envs."""
-        self._obs = self._env.reset_all(seeds)
-        self._state: Any = None
-        self._starts = np.ones(self.n_envs, np.bool_)
 
     def step(self) -> tuple[Paid, Paid, npt.NDArray[np.bool_]]:
         """Act once in all envs; see :class:`Player`."""
-        given: dict[str, Any] = {}
         masks = None if self._masking is None else self._masking.action_masks()
-        if masks is not None:
-            given["action_masks"] = masks
-        if self._stateful:
-            given |= {"state": self._state, "episode_start": self._starts}
-        actions = self._first.call(
-            self._predictor.predict, self._obs, deterministic=self._deterministic, **given
-        )
-        if self._stateful:
-            actions, self._state = actions
+        actions = self._act() if masks is None else self._act(action_masks=masks)
         space = self._env.action_space
         if isinstance(space, spaces.Box):
             actions = np.clip(actions, space.low, space.high)
@@ -387,7 +377,7 @@ class OnePlayer:
         return step["rewards"], np.zeros((self.n_envs, 0)), self._starts
 
 
-class TeamPlayer:
+class TeamPlayer(Player):
     """A predictor in envs of several agents.
 
     Args:
@@ -400,29 +390,13 @@ class TeamPlayer:
     """
 
     def __init__(self, predictor: Any, env: MultiAgentVecEnv, deterministic: bool) -> None:
-        self.n_envs = env.n_envs
+        seen = ", ".join(f"{group.observation_space} of {group.name}" for group in env.groups)
+        super().__init__(env, predictor.predict_team, deterministic, seen)
         self.agents = tuple(agent for group in env.groups for agent in group.agents)
-        self._predictor, self._env, self._deterministic = predictor, env, deterministic
-        self._stateful = "state" in inspect.signature(predictor.predict_team).parameters
-        self._first = _FirstCall(
-            ", ".join(f"{group.observation_space} of {group.name}" for group in env.groups)
-        )
-
-    def begin(self, seeds: Sequence[int]) -> None:
-        """Reset all envs."""
-        self._obs: MultiAgentObs = self._env.reset_all(seeds)
-        self._state: Any = None
-        self._starts = np.ones(self.n_envs, np.bool_)
 
     def step(self) -> tuple[Paid, Paid, npt.NDArray[np.bool_]]:
         """Act once in all envs; an env is paid the mean over its agents. See :class:`Player`."""
-        given = {"state": self._state, "episode_start": self._starts} if self._stateful else {}
-        actions = self._first.call(
-            self._predictor.predict_team, self._obs, deterministic=self._deterministic, **given
-        )
-        if self._stateful:
-            actions, self._state = actions
-        self._obs = step = self._env.step_all(actions)
+        self._obs = step = self._env.step_all(self._act())
         self._starts = step["episode_ended"]
         rewards = np.concatenate([step["rewards"][g.name] for g in self._env.groups], axis=1)
         return rewards.mean(axis=1), rewards, step["episode_ended"]

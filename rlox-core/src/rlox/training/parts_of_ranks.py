@@ -117,7 +117,8 @@ def parts_for(algorithm: Trainable, path: Path, tensors: Arrays) -> dict[str, An
         said: dict[str, Any] = {"n_ranks": ranks.size}
         if ranks.saving == "alone" or not algorithm.streams.is_spread:
             return said
-        asked = {"checkpoint": str(path.absolute()), "digests": _digests(tensors)}
+        digests = {name: _digest(array) for name, array in tensors.items()}
+        asked = {"checkpoint": str(path.absolute()), "digests": digests}
         try:
             if ranks.saving == "asked":
                 ranks.total(SAVING, "a checkpoint")
@@ -166,10 +167,6 @@ def _digest(array: np.ndarray[Any, Any]) -> str:
     digest = hashlib.sha256(f"{array.dtype.str} {array.shape}".encode())
     digest.update(array.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
-
-
-def _digests(tensors: Arrays) -> dict[str, str]:
-    return {name: _digest(array) for name, array in tensors.items()}
 
 
 def goes_on_exactly(manifest: Mapping[str, Any]) -> bool:
