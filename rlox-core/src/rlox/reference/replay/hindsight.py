@@ -13,9 +13,9 @@ from typing import Any, SupportsFloat, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
+from rlox.reference.arrays import Array
 from rlox.reference.arrays import size as parse_size
 from rlox.reference.replay.parsing import (
-    Array,
     convert,
     many_rows,
     one_row,

@@ -8,9 +8,9 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
+from rlox.reference.arrays import Array
 from rlox.reference.arrays import size as parse_size
 from rlox.reference.replay.parsing import (
-    Array,
     recorded_rows,
     recorded_shape,
     stream,

@@ -11,8 +11,8 @@ from typing import Any, SupportsFloat, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from rlox.reference.arrays import in_range
-from rlox.reference.replay.parsing import Array, many_rows, one_row
+from rlox.reference.arrays import Array, in_range
+from rlox.reference.replay.parsing import many_rows, one_row
 from rlox.reference.replay.ring import ReplayBuffer
 
 MAX_PRIORITY = float(np.finfo(np.float32).max)
