@@ -203,7 +203,7 @@ def plant(monkeypatch):
     def plant(hook, **fields):
         spec = HOOKS[hook](name="mine", summary="Mine.", **fields)
         planted = Registry([Registration(spec, hook, "rlox-mine")])
-        for user in ("registry", "registry.table", "api", "replay.buffers"):
+        for user in ("registry", "registry.table", "algorithm", "replay.buffers"):
             monkeypatch.setattr(f"rlox.{user}.get_registry", lambda: planted)
 
     return plant
