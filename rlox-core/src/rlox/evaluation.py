@@ -25,6 +25,8 @@ from rlox.protocols import MaskingVecEnv, MultiAgentVecEnv, VecEnv
 __all__ = [
     "MAX_STEPS",
     "EvaluationResult",
+    "OnePlayer",
+    "Player",
     "Predictor",
     "RunsEpisodes",
     "TeamPlayer",
