@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import rlox
 import torch
-from rlox.errors import BackendError, CheckpointError, ConfigError
+from rlox.errors import BackendError
 
 OPTIONS: dict[str, Any] = {
     "learning_starts": 20, "batch_size": 8, "steps_per_iteration": 40, "train_freq": 1,
@@ -49,26 +48,6 @@ def test_an_added_loss_changes_what_its_part_learns_and_is_logged(
     assert "added" not in metrics
     assert not torch.equal(parameters(added, part), parameters(plain, part))
     assert added.learner.backend == "torch"
-
-
-def test_a_checkpoint_knows_the_added_losses(tmp_path: Path) -> None:
-    """It loads with the same functions, and says which are missing."""
-    path = tmp_path / "sac.safetensors"
-    losses = {"critic": weight_decay}
-    with rlox.make("sac", env="Pendulum-v1", seed=0, added_losses=losses, **OPTIONS) as sac:
-        sac.train(40)
-        sac.save(path)
-    kind = type(sac)
-    with pytest.raises(CheckpointError, match=r"the added losses \['critic.weight_decay'\], got"):
-        kind.from_checkpoint(path)
-    restored = kind.from_checkpoint(path, added_losses=losses)
-    assert restored.train(40)["weight_decay"] > 0
-
-
-def test_a_part_that_is_not_there_is_refused() -> None:
-    """With the nearest name."""
-    with pytest.raises(ConfigError, match="names the part 'critc'; did you mean 'critic'"):
-        rlox.make("sac", env="Pendulum-v1", added_losses={"critc": weight_decay})
 
 
 def test_only_torch_takes_added_losses() -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from rlox.errors import SpaceError
 from rlox.spaces.rows import map_leaves
 from rlox_offpolicy.ddpg import DDPG
 from rlox_offpolicy.discrete_sac import DiscreteSAC
@@ -117,9 +116,3 @@ def test_batches_hold_what_the_env_returned(buffer: str) -> None:
     assert dtypes["arm.angles"] == dtypes["flags"] == torch.float32
     for angles, camera in zip(batch.next_obs["arm.angles"], batch.next_obs["camera"], strict=True):
         assert seen[angles.numpy().tobytes()] == int(camera.long().sum())
-
-
-def test_spaces_without_arrays_are_refused() -> None:
-    """The error names the space and what helps."""
-    with pytest.raises(SpaceError, match=r"observations must be Box, .* got Text"):
-        make(SAC, spaces.Dict({"word": spaces.Text(3)}))

@@ -18,7 +18,6 @@ import torch
 import yaml
 from rlox import cli
 from rlox.algorithms import PPO
-from rlox_onpolicy.configs import PPOConfig
 from shared_fixtures import Result
 
 pytestmark = pytest.mark.filterwarnings("ignore:rlox-native is not installed:RuntimeWarning")
@@ -46,21 +45,6 @@ def test_the_learner_is_told_before_the_training_and_kept(run: Callable[..., Res
     assert result.code == 0, result.err
     assert result.out.startswith("learner: torch (as configured)\n")
     assert json.loads(Path("run/run.json").read_text())["learner"] == "torch (as configured)"
-
-
-def test_flags_of_every_kind_reach_the_config(run: Callable[..., Result]) -> None:
-    """A schedule, a switch, a choice, a number and none arrive as from Python."""
-    result = run(
-        *SMALL, "--total-timesteps", 32, "--run-dir", "run", "--learning-rate", "linear(3e-4, 0)",
-        "--no-normalize-advantages", "--vectorization", "sync", "--target-kl", "0.02",
-        "--torch-threads", "none", "--clip-eps", "0.1",
-    )  # fmt: skip
-    assert result.code == 0, result.err
-    assert PPOConfig.load("run/config.yaml") == PPOConfig(
-        n_envs=2, n_steps=16, batch_size=16, n_epochs=1, hidden=4,
-        learning_rate="linear(3e-4, 0)", normalize_advantages=False, target_kl=0.02,
-        torch_threads=None, clip_eps=0.1,
-    )  # fmt: skip
 
 
 @pytest.mark.slow
@@ -126,15 +110,3 @@ def test_terminal_shows_a_progress_bar_and_the_summary(monkeypatch: pytest.Monke
     assert "━" in text
     assert "env steps/s" in text
     assert re.search(r"evaluation return +\d+\.\d ± \d+\.\d over 2 episodes", text)
-
-
-def test_help_has_a_flag_for_every_option_and_imports_no_torch() -> None:
-    """No option of the config is out of reach of the command line."""
-    code = "import sys, rlox.cli\ntry: rlox.cli.main()\nfinally: assert 'torch' not in sys.modules"
-    process = subprocess.run(
-        [sys.executable, "-c", code, "train", "ppo", "--help"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert process.returncode == 0, process.stderr
-    for name in PPOConfig.model_fields:
-        assert re.search(rf"^  --{name.replace('_', '-')}\b", process.stdout, re.MULTILINE)

@@ -155,22 +155,6 @@ def test_hooks_report_every_minibatch() -> None:
     assert all(isinstance(kl, float) for _, kl in seen)
 
 
-def test_an_interrupted_training_is_finished(tmp_path: Path) -> None:
-    """``train()`` goes on to the target in the checkpoint, schedules included."""
-
-    class Stop(Callback):
-        def on_step(self, **kwargs: Any) -> bool:
-            return kwargs["step"] < 64
-
-    ppo = make(callbacks=[Stop()], learning_rate="linear(1.0, 0.0)")
-    ppo.train(128)
-    ppo.save(tmp_path / "ppo.safetensors")
-    restored = PPO.from_checkpoint(tmp_path / "ppo.safetensors")
-    metrics = restored.train()
-    assert restored.clock.env_steps == 128
-    assert metrics["learning_rate"] == pytest.approx(0.25)
-
-
 def test_close_frees_the_envs_it_made_and_no_others() -> None:
     """Worker processes end; an env that the caller made stays usable."""
     ppo = make(vectorization="async", n_envs=2)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from rlox.errors import CheckpointError, ConfigError
+from rlox.errors import CheckpointError
 from rlox_onpolicy.ppo import PPO
 
 SMALL: dict[str, Any] = {"n_envs": 2, "n_steps": 64, "batch_size": 64, "n_epochs": 2, "hidden": 8}
@@ -140,12 +140,6 @@ def test_frames_let_a_policy_without_memory_remember() -> None:
     with PPO(Recall, **options, frame_stack=3) as ppo:
         ppo.train(4_096)
         assert ppo.evaluate(n_episodes=50).mean_return > 2.7
-
-
-def test_there_must_be_something_to_normalize() -> None:
-    """Whole numbers have no scale."""
-    with pytest.raises(ConfigError, match=r"normalize_observations: no leaf of Discrete\(4\)"):
-        PPO(Recall, **SMALL, normalize_observations=True)
 
 
 @pytest.mark.parametrize(

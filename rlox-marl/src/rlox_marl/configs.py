@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from pydantic import JsonValue, model_validator
-from rlox.config.frames import ClippedSurrogateConfig
+from rlox.config.frames import NETWORK, ClippedSurrogateConfig
 from rlox.config.model import (
     DEVICE,
     ENV_BACKEND,
@@ -43,6 +43,8 @@ TAN = "Tan 1993"
 
 MISSION = "rlox, as PPO on small tasks"
 
+N_AGENTS = count(None, unit="agents", help="number of agents; None: the env's", source="rlox")
+
 
 class MAPPOConfig(ClippedSurrogateConfig):
     """Options of MAPPO: PPO's, and those of teams, which are neutral by default."""
@@ -52,9 +54,7 @@ class MAPPOConfig(ClippedSurrogateConfig):
         "critic_learning_rate": (0.0, 1.0),
     }
 
-    n_agents: int | None = count(
-        None, unit="agents", help="number of agents; None: the env's", source="rlox"
-    )
+    n_agents: int | None = N_AGENTS
     n_envs: int = count(4, unit="envs", help="number of envs N stepped together", source=MISSION)
     n_steps: int = count(64, unit="env steps per env", help="rollout length T", source=MISSION)
     n_epochs: int = count(4, unit="epochs", help="passes over each rollout", source=MISSION)
@@ -142,9 +142,7 @@ class TeamValueConfig(Config):
         "epsilon": (0.0, 1.0),
     }
 
-    n_agents: int | None = count(
-        None, unit="agents", help="number of agents; None: the env's", source="rlox"
-    )
+    n_agents: int | None = N_AGENTS
     seed: int | None = SEED
     preset: str = PRESET
     n_envs: int = count(8, unit="envs", help="number of envs N stepped together", source="rlox")
@@ -201,10 +199,7 @@ class TeamValueConfig(Config):
     hidden: int = count(
         64, unit="units", help="width of the hidden layers", source=f"{RASHID}, app. C"
     )
-    network: Literal["auto", "mlp", "cnn"] = choice(
-        "auto", help="how boxes become features: by their space, all flattened, or all as images",
-        source="rlox",
-    )  # fmt: skip
+    network: Literal["auto", "mlp", "cnn"] = NETWORK
     recurrent: Literal["none", "gru"] = choice(
         "none", help="kind of the agents' memory", source=f"{RASHID}, app. C, where it is gru"
     )
