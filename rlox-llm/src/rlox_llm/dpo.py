@@ -58,11 +58,6 @@ class DPO(PreferenceAlgorithm):
 
         def __init__(self, *given: Any, **options: Unpack[DPOArguments]) -> None: ...
 
-    @property
-    def rows_at_once(self) -> int:
-        """Pairs of one gradient step."""
-        return int(self.config.batch_size)
-
     def parse(self, rows: Any) -> list[Pair]:
         """Return preference pairs; see :func:`rlox_llm.preference.parse_pairs`."""
         pairs = parse_pairs(rows, self.policy.device, self.texts)

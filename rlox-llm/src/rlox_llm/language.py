@@ -78,6 +78,8 @@ class LanguageAlgorithm(Algorithm):
     """Further arguments of the constructor."""
     functions: ClassVar[Mapping[str, str]] = {}
     """Functions that must be given, by argument, and what they are, for the error."""
+    rows_option: ClassVar[str] = "batch_size"
+    """The option that says how many rows an iteration learns from at most."""
     without_reference: ClassVar[str] = ""
     """The option that makes a reference needless, for the error."""
 
@@ -129,9 +131,9 @@ class LanguageAlgorithm(Algorithm):
             self._use(self.parse(dataset))
 
     @property
-    @abstractmethod
     def rows_at_once(self) -> int:
         """Most rows of one iteration."""
+        return int(getattr(self.config, self.rows_option))
 
     @property
     def needs_reference(self) -> bool:
@@ -360,13 +362,9 @@ class SamplingAlgorithm(LanguageAlgorithm):
     """An algorithm that learns from completions of prompts, which it samples."""
 
     takes = ("ref_model", "generator")
+    rows_option = "prompts_per_rollout"
     generator: Generator
     """Who samples completions: what was given in the place of ``sampler``, or what that names."""
-
-    @property
-    def rows_at_once(self) -> int:
-        """Prompts of one iteration."""
-        return int(self.config.prompts_per_rollout)
 
     def prepare(self, given: Mapping[str, Any]) -> None:
         """Make the sampler if none is given."""

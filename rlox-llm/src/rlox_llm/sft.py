@@ -73,11 +73,6 @@ class SFT(LanguageAlgorithm):
 
         def __init__(self, *given: Any, **options: Unpack[SFTArguments]) -> None: ...
 
-    @property
-    def rows_at_once(self) -> int:
-        """Rows of one gradient step."""
-        return int(self.config.batch_size)
-
     def parse(self, rows: Any) -> list[Example]:
         """Return prompts with their completions.
 
