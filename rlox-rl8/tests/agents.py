@@ -1,12 +1,14 @@
-"""Small algorithms of both kinds."""
+"""Small algorithms of both kinds, and a model that sees the past."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
 from rlox_rl8.env import DiscreteDummyEnv
+from rlox_rl8.models import DefaultDiscreteModel
+from rlox_rl8.views import ViewRequirement
 
 NETWORKS: dict[Any, dict[str, Any]] = {
     AlgorithmConfig: {"hiddens": (8,)},
@@ -26,3 +28,21 @@ def small(kind: Any, env: Any = DiscreteDummyEnv, **options: Any) -> Any:
 def parameters(algorithm: Any) -> torch.Tensor:
     """Return a copy of all parameters as one vector."""
     return torch.cat([p.detach().flatten() for p in algorithm.policy.model.parameters()])
+
+
+class Windows(DefaultDiscreteModel):
+    """Acts on the mean of the last three observations, and keeps what it saw."""
+
+    method: Any = "padded_rolling_window"
+    seen: ClassVar[list[torch.Tensor]] = []
+
+    def __init__(self, *specs: Any) -> None:
+        super().__init__(*specs, hiddens=(8,))
+        self.view_requirements["obs"] = ViewRequirement(shift=2, method=self.method)
+
+    def forward(self, batch: Any) -> Any:
+        """Return features of actions."""
+        windows = batch["obs"]
+        windows = windows if isinstance(windows, torch.Tensor) else windows["inputs"]
+        self.seen.append(windows.clone())
+        return super().forward({"obs": windows.mean(1)})

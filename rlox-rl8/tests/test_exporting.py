@@ -35,21 +35,6 @@ def test_memory_is_that_of_the_agent(env: Any, layers: int, tmp_path: Path) -> N
             np.testing.assert_allclose(actions, out["actions"].numpy(), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("env", [DiscreteDummyEnv, ContinuousDummyEnv])
-def test_batched_envs_have_policies_too(env: Any, tmp_path: Path) -> None:
-    """Which return what ``predict`` returns, for one observation and for a batch."""
-    with rlox.make("rl8_ppo", env=env, **OPTIONS) as algorithm:
-        algorithm.train(64)
-        rlox.export(algorithm, tmp_path / "policy.rlox")
-        policy = rlox.load_policy(tmp_path / "policy.rlox")
-        shape = tuple(algorithm.agent.env.observation_spec.shape)
-        obs = np.random.default_rng(1).normal(size=(100, *shape)).astype(np.float32)
-        for seen in (obs, obs[0]):
-            ours, theirs = policy.predict(seen), algorithm.predict(seen)
-            assert ours.shape == theirs.shape
-            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
-
-
 def test_another_distribution_is_refused(tmp_path: Path) -> None:
     """The error names it; no file is made."""
     parts = {"distribution_cls": SquashedNormal}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import rlox
 import torch
+from agents import parameters
 from rlox.callbacks import Callback
 from rlox.errors import BackendError
 from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
@@ -43,16 +44,6 @@ def built(env: Any, backend: str, **options: Any) -> Any:
     algorithm = config(**{**SMALL, **options}, backend=backend).build(source)
     torch.manual_seed(1)
     return algorithm
-
-
-def both(env: Any, **options: Any) -> tuple[Any, Any]:
-    """Return the same algorithm with a backend and with torch, after a horizon each."""
-    algorithms = built(env, "native", **options), built(env, "torch", **options)
-    assert algorithms[1].fast is None
-    for algorithm in algorithms:
-        torch.manual_seed(1)
-        algorithm.collect()
-    return algorithms
 
 
 @pytest.mark.parametrize(
@@ -172,7 +163,11 @@ def test_gradients_are_those_of_torch(
     if kind and "sgd_minibatch_size" in options:  # of sequences, so that some come in parts
         options = {**options, "sgd_minibatch_size": 48}
     monkeypatch.setattr("rlox_rl8.losses.MICRO_BATCH", 35)
-    fast, slow = both(env, **kind, **options)
+    fast, slow = (built(env, backend, **kind, **options) for backend in ("native", "torch"))
+    assert slow.fast is None
+    for algorithm in (fast, slow):
+        torch.manual_seed(1)
+        algorithm.collect()
     fast._storage.copy_(slow._storage)
     if kind:
         fast._states, fast._starts = slow._states, slow._starts
@@ -187,8 +182,7 @@ def test_gradients_are_those_of_torch(
         found.append(algorithm.step())
     for key in found[0].keys() - {"profiling/step_ms"}:
         assert found[0][key] == pytest.approx(found[1][key], rel=1e-4, abs=1e-5), key
-    for p, q in zip(fast.policy.model.parameters(), slow.policy.model.parameters(), strict=True):
-        torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(parameters(fast), parameters(slow), rtol=1e-4, atol=1e-5)
 
 
 def test_gradients_of_sequences_are_the_same_bits_on_any_number_of_threads(
@@ -203,8 +197,7 @@ def test_gradients_of_sequences_are_the_same_bits_on_any_number_of_threads(
         algorithm = built(DiscreteDummyEnv, "native", **wide)
         algorithm.collect()
         algorithm.step()
-        parameters = algorithm.policy.model.parameters()
-        found.append(torch.cat([p.detach().flatten() for p in parameters]))
+        found.append(parameters(algorithm))
     assert torch.equal(*found)
 
 
@@ -260,8 +253,7 @@ def test_a_listener_is_called_between_steps() -> None:
         options = {"n_envs": 8, "horizon": 16, "sgd_minibatch_size": 64, "seed": 0}
         with rlox.make("rl8_ppo", env="CartPole-v1", callbacks=callbacks, **options) as training:
             training.train(256)
-            parameters = training.agent.policy.model.parameters()
-            weights.append(torch.cat([p.detach().flatten() for p in parameters]))
+            weights.append(parameters(training.agent))
     assert len(seen) == 32
     assert seen[:16] == [8.0 * (i + 1) for i in range(16)]
     torch.testing.assert_close(*weights, rtol=1e-3, atol=1e-3)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import rlox
 import torch
+from agents import parameters
 from rlox_rl8.env import DiscreteDummyEnv
 
 
@@ -29,8 +30,7 @@ def run(name: str, env: Any) -> list[list[float]]:
         rows = np.zeros((2, *algorithm.agent.env.observation_spec.shape), np.float32)
         algorithm.predict(rows, deterministic=False)
         found = algorithm.evaluate(n_episodes=2, deterministic=False).returns.tolist()
-        parameters = algorithm.agent.policy.model.parameters()
-        return [found, torch.cat([p.detach().flatten() for p in parameters]).tolist()]
+        return [found, parameters(algorithm.agent).tolist()]
 
 
 @pytest.mark.parametrize(

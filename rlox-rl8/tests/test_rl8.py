@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 import rlox
 import torch
-from agents import KINDS, small
+from agents import KINDS, Windows, small
 from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
 from rlox_rl8.conditions import HitsUpperBound
 from rlox_rl8.env import ContinuousDummyEnv, DiscreteDummyEnv
 from rlox_rl8.models import DefaultDiscreteModel
 from rlox_rl8.trainers import RecurrentTrainer, Trainer
-from rlox_rl8.views import ViewRequirement
 
 
 class Dropping(DefaultDiscreteModel):
@@ -115,19 +114,8 @@ def test_negative_state_resets_mean_never() -> None:
 @pytest.mark.parametrize("method", ["rolling_window", "padded_rolling_window"])
 def test_views_train(method: Any) -> None:
     """A model can learn from windows."""
-    requirement = ViewRequirement(shift=2, method=method)
-
-    class Model(DefaultDiscreteModel):
-        def __init__(self, *specs: Any) -> None:
-            super().__init__(*specs, hiddens=(8,))
-            self.view_requirements["obs"] = requirement
-
-        def forward(self, batch: Any) -> Any:
-            seen = batch["obs"]
-            seen = seen if method == "rolling_window" else seen["inputs"]
-            return super().forward({"obs": seen.mean(1)})
-
-    algorithm = small(AlgorithmConfig, model_cls=Model, model_config=None, num_sgd_iters=1)
+    model = type("Model", (Windows,), {"method": method})
+    algorithm = small(AlgorithmConfig, model_cls=model, model_config=None, num_sgd_iters=1)
     algorithm.collect()
     assert abs(algorithm.step()["monitors/kl_div"]) < 1e-6
 

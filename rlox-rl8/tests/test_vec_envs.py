@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import rlox
 import torch
+from agents import Windows
 from gymnasium import spaces
 from rlox.envs.gymnasium import GymVecEnv
 from rlox.errors import ConfigError, EnvError, SpaceError, WorkerLostError
@@ -17,9 +18,7 @@ from rlox.testing import check_algorithm
 from rlox_rl8.algorithms import AlgorithmConfig
 from rlox_rl8.env import DiscreteDummyEnv
 from rlox_rl8.losses import estimate_advantages
-from rlox_rl8.models import DefaultDiscreteModel
 from rlox_rl8.vec_envs import TensorVecEnv, tensor_env
-from rlox_rl8.views import ViewRequirement
 from tensordict import TensorDict
 
 SMALL: dict[str, Any] = {"n_envs": 4, "horizon": 16, "sgd_minibatch_size": 32}
@@ -190,14 +189,6 @@ class Speaking(Scripted):
     """Takes texts."""
 
     action_space: ClassVar[Any] = spaces.Text(3)
-
-
-class Windows(DefaultDiscreteModel):
-    """Looks at the last three observations."""
-
-    def __init__(self, *specs: Any) -> None:
-        super().__init__(*specs, hiddens=(8,))
-        self.view_requirements["obs"] = ViewRequirement(shift=2)
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import rlox
 import torch
-from agents import small
+from agents import Windows, small
 from rlox_rl8.algorithms import AlgorithmConfig
 from rlox_rl8.env import DiscreteDummyEnv
-from rlox_rl8.models import DefaultDiscreteModel
-from rlox_rl8.views import ViewRequirement
 from tensordict import TensorDict
 from torchrl.data import Unbounded
 
@@ -103,21 +101,6 @@ class Overwriting(DiscreteDummyEnv):
         """Move in place."""
         self.state += 2 * action - 1
         return TensorDict({"obs": self.state, "rewards": -self.state.abs()}, [self.num_envs])
-
-
-class Windows(DefaultDiscreteModel):
-    """Sees the last three positions, and keeps what it saw."""
-
-    seen: ClassVar[list[torch.Tensor]] = []
-
-    def __init__(self, *specs: Any) -> None:
-        super().__init__(*specs, hiddens=(8,))
-        self.view_requirements["obs"] = ViewRequirement(shift=2)
-
-    def forward(self, batch: Any) -> Any:
-        """Act on the mean of a window."""
-        self.seen.append(batch["obs"]["inputs"].clone())
-        return super().forward({"obs": batch["obs"]["inputs"].mean(1)})
 
 
 def test_an_env_that_hands_out_its_own_state_is_collected_as_one_that_does_not() -> None:

@@ -75,23 +75,16 @@ def _encoder(space: Space, encoder: Any) -> LayerData:
 
 
 def _memory(lstm: nn.LSTM) -> LayerData:
-    def numbers(name: str, layer: int, like: int) -> Any:
-        found = getattr(lstm, f"{name}_l{layer}", None)
-        return np.zeros(like, np.float32) if found is None else array(found)
-
-    return chain(
-        *(
-            {
-                "layer": "memory",
-                "kind": "lstm",
-                "input_weight": numbers("weight_ih", i, 0),
-                "hidden_weight": numbers("weight_hh", i, 0),
-                "input_bias": numbers("bias_ih", i, 4 * lstm.hidden_size),
-                "hidden_bias": numbers("bias_hh", i, 4 * lstm.hidden_size),
-            }
-            for i in range(lstm.num_layers)
-        )
-    )
+    layers = []
+    for i in range(lstm.num_layers):
+        layer: LayerData = {"layer": "memory", "kind": "lstm"}
+        for name, short in (("input", "ih"), ("hidden", "hh")):
+            weight, bias = (getattr(lstm, f"{x}_{short}_l{i}", None) for x in ("weight", "bias"))
+            zeros = np.zeros(4 * lstm.hidden_size, np.float32)
+            layer[f"{name}_weight"] = array(weight)
+            layer[f"{name}_bias"] = zeros if bias is None else array(bias)
+        layers.append(layer)
+    return chain(*layers)
 
 
 def _head(head: Any, policy: Any, space: Space) -> list[LayerData]:

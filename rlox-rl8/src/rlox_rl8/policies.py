@@ -1,15 +1,24 @@
-"""Policies: a model with a distribution of actions."""
+"""Policies: a model with a distribution of actions, and files of them in which nothing runs."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from rlox.errors import CheckpointError, ConfigError
+from rlox.files import open_regular, write_atomically
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as tensors_bytes
 from tensordict import TensorDict
 
+from rlox_rl8 import _specs as specs
+from rlox_rl8 import distributions, models
 from rlox_rl8._specs import Composite, TensorSpec
 from rlox_rl8.data import Device
 from rlox_rl8.distributions import Distribution
@@ -19,6 +28,9 @@ from rlox_rl8.views import ViewKind
 __all__ = ["GenericPolicyBase", "Policy", "RecurrentPolicy"]
 
 PolicyT = TypeVar("PolicyT", bound="GenericPolicyBase")
+
+FORMAT_VERSION = 1
+KEY = "rlox_rl8_policy"
 
 
 def __getattr__(name: str) -> Any:
@@ -131,10 +143,28 @@ class GenericPolicyBase:
         Returns:
             What MLflow's ``pyfunc.save_model(python_model=..., artifacts={"policy": path})`` takes.
         """
-        from rlox_rl8 import mlflow_models
-        from rlox_rl8.saving import write_policy
+        from rlox_rl8 import mlflow_models  # MLflow takes seconds to import
 
-        write_policy(self, path)
+        config = self.model.config
+        try:
+            json.dumps(config)
+        except (TypeError, ValueError):
+            config = None
+        header = {
+            "format_version": FORMAT_VERSION,
+            "kind": type(self).__name__,
+            "model": type(self.model).__name__,
+            "config": config,
+            "distribution": self.distribution_cls.__name__,
+            "observation_spec": _to_data(self.observation_spec),
+            "action_spec": _to_data(self.action_spec),
+        }
+        tensors = {
+            name: tensor.detach().cpu().contiguous().clone()
+            for name, tensor in self.model.state_dict().items()
+        }
+        content = tensors_bytes(tensors, metadata={KEY: json.dumps(header)})
+        write_atomically(Path(path), content)
         own = {"model_cls": type(self.model), "distribution_cls": self.distribution_cls}
         return getattr(mlflow_models, f"MLflow{type(self).__name__}Model")(**own)
 
@@ -162,9 +192,26 @@ class GenericPolicyBase:
             CheckpointError: the file is missing, damaged or foreign, or of another kind or model.
             ConfigError: it is of a class of one's own, and none is given.
         """
-        from rlox_rl8.saving import read_policy
-
-        policy: PolicyT = read_policy(cls, path, model, model_cls, distribution_cls, device)
+        header, tensors = _read(path)
+        if header["kind"] != cls.__name__:
+            raise CheckpointError(f"'{path}' holds a {header['kind']}, not a {cls.__name__}")
+        if model is None and model_cls is None:
+            model_cls = _known(models, header["model"], "model", path)
+        if distribution_cls is None:
+            distribution_cls = _known(distributions, header["distribution"], "distribution", path)
+        policy = cls(
+            _from_data(header["observation_spec"], device),
+            _from_data(header["action_spec"], device),
+            model=model,
+            model_cls=model_cls,
+            model_config=None if model is not None else header["config"],
+            distribution_cls=distribution_cls,
+            device=device,
+        )
+        try:
+            policy.model.load_state_dict(tensors)
+        except RuntimeError as error:
+            raise CheckpointError(f"'{path}' is of another model: {error}") from None
         return policy
 
     def to(self, device: Device, /) -> Any:
@@ -282,3 +329,63 @@ class RecurrentPolicy(GenericPolicyBase):
         if inplace and batch.batch_size == out.batch_size:
             out = batch.update(out)
         return out, after
+
+
+def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    try:
+        with open_regular(Path(path), "rb") as file:
+            content = file.read()
+        tensors = load_tensors(content)
+        size = int.from_bytes(content[:8], "little")
+        header = json.loads(json.loads(content[8 : 8 + size])["__metadata__"][KEY])
+        version = header["format_version"]
+    except (OSError, SafetensorError, LookupError, TypeError, ValueError) as error:
+        raise CheckpointError(f"'{path}' is no policy of rlox.rl8 or is damaged: {error}") from None
+    if version != FORMAT_VERSION:
+        raise CheckpointError(
+            f"'{path}' has format version {version!r}, this rlox reads {FORMAT_VERSION}; upgrade"
+        )
+    return header, tensors
+
+
+def _known(module: Any, name: str, what: str, path: Any) -> Any:
+    found = getattr(module, name) if name in module.__all__ else None
+    if not isinstance(found, type):
+        raise ConfigError(
+            f"'{path}' is of the {what} class '{name}', which is not rlox's; pass {what}_cls="
+        )
+    return found
+
+
+def _to_data(spec: specs.TensorSpec) -> dict[str, Any]:
+    kind = specs.kind_of(spec)
+    if kind is None:
+        raise ConfigError(f"the spec {spec} cannot be written")
+    if kind is specs.Composite:
+        parts = {str(key): _to_data(spec[key]) for key in spec.keys()}  # noqa: SIM118
+        return {"kind": "Composite", "parts": parts}
+    data = {"kind": kind.__name__, "shape": list(spec.shape), "dtype": str(spec.dtype)}
+    if kind is specs.MultiCategorical:
+        data["numbers"] = spec.nvec.tolist()
+    elif kind is specs.Categorical:
+        data["number"] = int(spec.n)
+    elif kind is specs.Bounded:
+        data |= {"low": spec.low.tolist(), "high": spec.high.tolist()}
+    return data
+
+
+def _from_data(data: dict[str, Any], device: Any) -> specs.TensorSpec:
+    kind = data["kind"]
+    if kind == "Composite":
+        parts = {key: _from_data(part, device) for key, part in data["parts"].items()}
+        return specs.Composite(parts)
+    shape = torch.Size(data["shape"])
+    given = {"device": device, "dtype": getattr(torch, data["dtype"].removeprefix("torch."))}
+    if kind == "MultiCategorical":
+        return specs.MultiCategorical(data["numbers"], **given)
+    if kind == "Categorical":
+        return specs.Categorical(data["number"], shape=shape, **given)
+    if kind == "Bounded":
+        low, high = (torch.tensor(data[name], dtype=given["dtype"]) for name in ("low", "high"))
+        return specs.Bounded(low, high, shape=shape, **given)
+    return (specs.Binary if kind == "Binary" else specs.Unbounded)(shape=shape, **given)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
 from rlox_rl8.conditions import Condition
 from rlox_rl8.rl8_ppo import RL8PPO
 from rlox_rl8.rl8_recurrent_ppo import RL8RecurrentPPO
+from rlox_rl8.vec_envs import imported
 
 __all__ = ["GenericTrainerBase", "RecurrentTrainer", "TrainConfig", "Trainer"]
 
@@ -203,17 +203,14 @@ class TrainConfig:
         Raises:
             ConfigError: the file or a name is wrong.
         """
+
+        def named(text: str) -> Any:
+            module, _, name = text.rpartition(".")
+            return imported(module, name)
+
         found = dict(read_mapping(Path(path)))
         config = dict(found.get("algorithm_config") or {})
-        config |= {key: _import(config[key]) for key in CLASSES if config.get(key)}
+        config |= {key: named(config[key]) for key in CLASSES if config.get(key)}
         if "env_cls" not in found:
             raise ConfigError(f"'{path}' must name env_cls")
-        return cls(_import(found["env_cls"]), config, bool(found.get("recurrent", False)))
-
-
-def _import(name: str) -> Any:
-    module, _, attribute = name.rpartition(".")
-    try:
-        return getattr(import_module(module), attribute)
-    except (ValueError, ModuleNotFoundError, AttributeError) as error:
-        raise ConfigError(f"'{name}' cannot be imported: {error}") from None
+        return cls(named(found["env_cls"]), config, bool(found.get("recurrent", False)))

@@ -26,7 +26,7 @@ from rlox_rl8.data import Device
 from rlox_rl8.env import Env, EnvFactory
 from rlox_rl8.spaces import action_spec, observation_spec, observe, space_of
 
-__all__ = ["TensorVecEnv", "VecTensorEnv", "find_env", "is_vec_source", "tensor_env"]
+__all__ = ["TensorVecEnv", "VecTensorEnv", "find_env", "imported", "is_vec_source", "tensor_env"]
 
 Array = npt.NDArray[Any]
 
@@ -238,19 +238,30 @@ class TensorVecEnv:
 
     def _drawing(self, call: Callable[[], Any]) -> Any:
         """Call under this object's stream, and leave torch's global generator as it was."""
-        before = torch.get_rng_state()
-        if self._generator is not None:
-            torch.set_rng_state(self._generator)
-        try:
-            return call()
-        finally:
-            self._generator = torch.get_rng_state()
-            torch.set_rng_state(before)
+        with torch.random.fork_rng(devices=[]):
+            if self._generator is not None:
+                torch.set_rng_state(self._generator)
+            try:
+                return call()
+            finally:
+                self._generator = torch.get_rng_state()
 
     def _arrays(self, obs: Any) -> Any:
         if isinstance(obs, Tensor):
             return obs.detach().cpu().numpy().copy()
         return {key: self._arrays(value) for key, value in obs.flatten_keys(".").items()}
+
+
+def imported(module: str, name: str) -> Any:
+    """Return what a module has under a name.
+
+    Raises:
+        ConfigError: it has nothing, or there is no module.
+    """
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ValueError, ModuleNotFoundError, AttributeError) as error:
+        raise ConfigError(f"'{name}' of '{module}' cannot be imported: {error}") from None
 
 
 def find_env(env: Any, config: Any) -> Any:
@@ -264,7 +275,6 @@ def find_env(env: Any, config: Any) -> Any:
     Raises:
         ConfigError: it is no env, or ``env_kwargs`` or ``env_backend`` are given for a class.
     """
-    found = env
     if is_vec_source(env):
         return tensor_env(
             env, env_kwargs=config.env_kwargs, backend=selection(config, "env_backend")
@@ -272,16 +282,14 @@ def find_env(env: Any, config: Any) -> Any:
     for name in ("env_kwargs", "env_backend"):
         if changed(config, name):
             raise ConfigError(f"{name} is for gymnasium's and native envs; leave it out")
+    found = env
     if isinstance(env, str):
         module, _, name = env.partition(":")
         if "" in (*module.split("."), name):
             raise ConfigError(f"env must be 'module:Class', got '{env}'")
         if "" not in sys.path:
             sys.path.insert(0, "")
-        try:
-            found = getattr(importlib.import_module(module), name)
-        except (ModuleNotFoundError, AttributeError) as error:
-            raise ConfigError(f"env '{env}' cannot be imported: {error}") from None
+        found = imported(module, name)
     steps = all(hasattr(found, name) for name in ("reset", "step"))
     if (inspect.isclass(found) and not steps) or not callable(found):
         raise ConfigError(f"env must be a class of rlox.protocols.TensorEnv, got {found!r}")
