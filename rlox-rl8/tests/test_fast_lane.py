@@ -138,8 +138,8 @@ def test_parameters_are_copied_once_while_nothing_can_change_them(
             for parameter in algorithm.policy.model.parameters():
                 parameter.zero_()
 
-    with algorithm.reporting(SimpleNamespace(env_step=erase, step_listened=True)):
-        algorithm.collect()
+    algorithm.hooks = SimpleNamespace(env_step=erase, step_listened=True)
+    algorithm.collect()
     assert len(copied) > algorithm.hparams.horizon
     logp = algorithm.buffer["logp"][:, 1:-1]
     torch.testing.assert_close(logp, torch.full_like(logp, 0.5).log())

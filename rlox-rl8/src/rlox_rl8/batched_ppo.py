@@ -129,10 +129,13 @@ class BatchedPPO(Algorithm):
     def iterate(self, hooks: Hooks) -> RL8Metrics:
         """Collect one horizon, then learn from it."""
         agent = self.agent
-        with agent.reporting(hooks):
+        agent.hooks = hooks
+        try:
             collected = agent.collect(env_config=self.env_config)
             hooks.rollout_end(agent.buffer)
             learnt = agent.step()
+        finally:
+            agent.hooks = None
         self.last_stats = {**collected, **learnt}
         reward = collected["returns/mean"]
         return RL8Metrics(

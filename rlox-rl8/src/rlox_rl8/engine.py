@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, fields
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -165,20 +165,11 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         self.random: Callable[[], AbstractContextManager[None]] = nullcontext
         """Installs the run's random stream; the global one is drawn from unless this is set."""
         self.hooks: Hooks | None = None
-        """Of the training whose iteration runs."""
+        """Of the training whose iteration runs; they hear of steps of envs and of the optimiser."""
         self._lane: FastLane | None = None
         """What acts in the policy's place in the horizon that is collected."""
         self._whole = True
         """Whether the last horizon was collected to its end."""
-
-    @contextmanager
-    def reporting(self, hooks: Hooks) -> Iterator[None]:
-        """Report steps of envs and of the optimiser to a training's hooks in the block."""
-        self.hooks = hooks
-        try:
-            yield
-        finally:
-            self.hooks = None
 
     @property
     def horizons_per_env_reset(self) -> int:
