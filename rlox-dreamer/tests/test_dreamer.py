@@ -14,7 +14,7 @@ from rlox.errors import CheckpointError, ConfigError, EnvError, SpaceError
 from rlox.learners.transitions import StepResult
 from rlox.testing import check_algorithm
 from rlox_dreamer.configs import SIZES, DreamerV3Config
-from rlox_dreamer.dreamer import DreamerV3, imagine
+from rlox_dreamer.dreamer import DreamerV3
 from rlox_dreamer.losses import two_hot_loss
 
 
@@ -178,7 +178,7 @@ def test_imagination_leaves_the_world_model_alone() -> None:
     """Actor and critic losses on imagined steps have no gradient into the model."""
     with DreamerV3(Scripted, **SMALL) as algo:
         start, generator = algo.model.rssm.initial(4), torch.Generator().manual_seed(0)
-        features, actions = imagine(algo.model, start, 3, generator)
+        features, actions = algo.model.imagine(start, 3, generator)
     assert features.shape == (4, 4, 16 + 12)
     assert actions.shape == (4, 4, 2)
     assert not features.requires_grad

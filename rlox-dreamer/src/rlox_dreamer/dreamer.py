@@ -31,7 +31,6 @@ import numpy.typing as npt
 import torch
 from gymnasium import spaces
 from rlox.config.model import UNSET
-from rlox.learners.tasks import make_objective
 from rlox.learners.transitions import Parts, ReplayObjective, StepResult
 from rlox.networks import polyak_update
 from rlox.nn import FlatOptimizer
@@ -57,7 +56,7 @@ from rlox_dreamer.rssm import Latent
 if TYPE_CHECKING:
     from rlox_dreamer.option_types import DreamerV3Arguments, Unpack
 
-__all__ = ["DreamerV3", "DreamerV3Metrics", "Dreaming", "imagine"]
+__all__ = ["DreamerV3", "DreamerV3Metrics", "Dreaming"]
 
 
 @dataclass(frozen=True)
@@ -145,7 +144,7 @@ class Dreaming(ReplayObjective):
 
             # imagination, from every replayed state
             starts = Latent(*(part.detach().flatten(0, 1) for part in latents))
-            seen, actions = imagine(net, starts, self.imagination_horizon, draws)
+            seen, actions = net.imagine(starts, self.imagination_horizon, draws)
             rewards = net.reward.predict(seen)
             slow = net.slow_value.predict(seen)
             with torch.no_grad():
@@ -263,6 +262,7 @@ class DreamerV3(ReplayAlgorithm):
     name = "dreamer_v3"
     config_class = DreamerV3Config
     metrics_class = DreamerV3Metrics
+    objective_class = Dreaming
     acts_in = spaces.Space
     own_networks = targets = ()
     arguments = ("env_id", "n_envs", "seed", "logger", "callbacks")
@@ -284,10 +284,6 @@ class DreamerV3(ReplayAlgorithm):
     def make_optimizer(self, name: str, network: nn.Module, **options: Any) -> FlatOptimizer:
         """Return LaProp behind adaptive clipping."""
         return FlatOptimizer(network, partial(LaProp), clip=AdaptiveClip(self.config.agc))
-
-    def make_objective(self, size: int) -> Dreaming:
-        """Return the config's."""
-        return make_objective(Dreaming, self.config)
 
     def learning_rate(self) -> float:
         """Return the step size, which rises from 0 over the first updates."""
@@ -319,31 +315,3 @@ class DreamerV3(ReplayAlgorithm):
         memory = {"state": None if state is UNSET else state, "episode_start": episode_start}
         actions, after = self._predict(obs, deterministic, **memory)
         return actions if state is UNSET else (actions, after)
-
-
-@torch.no_grad()
-def imagine(
-    net: Networks, start: Latent, horizon: int, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
-    """Let the policy act in the model, without gradient into it.
-
-    Args:
-        net: model and policy.
-        start: N states.
-        horizon: steps H.
-        generator: source of actions and states.
-
-    Returns:
-        Features (H + 1, N, F), and the actions (H + 1, N, A) that the policy took there.
-    """
-    count, device = len(start.deter), start.deter.device
-    draws = net.policy.noise((horizon + 1, count), generator).to(device)
-    noise = torch.rand((horizon, count, net.rssm.stoch), generator=generator).to(device)
-    latent, features, actions = start, [], []
-    shares = net.rssm.shares()
-    for t in range(horizon + 1):
-        features.append(latent.features())
-        actions.append(net.policy.sample(net.policy(features[-1]), draws[t]))
-        if t < horizon:
-            latent = net.rssm.imagine_step(latent, actions[-1], noise[t], shares)
-    return torch.stack(features), torch.stack(actions)

@@ -264,6 +264,32 @@ class Networks(nn.Module):
         step = self.rssm.layer_data(self.actions.size, self.policy.layer_data())
         return chain(self.encoder.layer_data(), step, self.actions.layer_data())
 
+    @torch.no_grad()
+    def imagine(
+        self, start: Latent, horizon: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Let the policy act in the model, without gradient into it.
+
+        Args:
+            start: N states.
+            horizon: steps H.
+            generator: source of actions and states.
+
+        Returns:
+            Features (H + 1, N, F), and the actions (H + 1, N, A) that the policy took there.
+        """
+        count, device = len(start.deter), start.deter.device
+        draws = self.policy.noise((horizon + 1, count), generator).to(device)
+        noise = torch.rand((horizon, count, self.rssm.stoch), generator=generator).to(device)
+        latent, features, actions = start, [], []
+        shares = self.rssm.shares()
+        for t in range(horizon + 1):
+            features.append(latent.features())
+            actions.append(self.policy.sample(self.policy(features[-1]), draws[t]))
+            if t < horizon:
+                latent = self.rssm.imagine_step(latent, actions[-1], noise[t], shares)
+        return torch.stack(features), torch.stack(actions)
+
     def encode(self, obs: Any) -> Tensor:
         """Return tokens (T, B, token_size) of observations (T, B, *shape) by leaf name."""
         steps, count = next(iter(by_name(obs).values())).shape[:2]

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any, final
 import torch
 from rlox.batches.transitions import TransitionBatch
 from rlox.errors import ConfigError
+from rlox.learners.tasks import make_objective
 from rlox.learners.transitions import Parts, ReplayObjective, StepResult
 from rlox.networks import SquashedGaussianPolicy, TwinQNetwork, polyak_update
 from rlox.nn import frozen, uniform
@@ -211,15 +212,12 @@ class CQL(DatasetAlgorithm):
         """Return it; the entropy that is kept is minus the actions' dimensions by default."""
         cfg = self.config
         entropy = -float(cfg.act_dim) if cfg.target_entropy is None else cfg.target_entropy
-        return ConservativeQ(
-            entropy if cfg.auto_entropy else None,
-            cfg.cql_alpha,
-            cfg.cql_target_value if cfg.auto_alpha else None,
-            cfg.n_random_actions,
-            cfg.mode_targets,
-            cfg.tau,
-            cfg.bc_steps,
-        )
+        numbers = {
+            "target_entropy": entropy if cfg.auto_entropy else None,
+            "penalty_weight": cfg.cql_alpha,
+            "penalty_target": cfg.cql_target_value if cfg.auto_alpha else None,
+        }
+        return make_objective(ConservativeQ, cfg, numbers)
 
     def learning_rate(self, step: str) -> float:
         """Return that of policy and temperature, or of critics and multiplier."""

@@ -33,6 +33,7 @@ from gymnasium import spaces
 from rlox.batches.transitions import TransitionBatch
 from rlox.config.model import UNSET
 from rlox.errors import ConfigError
+from rlox.learners.tasks import make_objective
 from rlox.learners.transitions import Parts, ReplayObjective, StepResult
 from rlox.networks import polyak_update
 from rlox.networks.policies import make_q_network
@@ -280,18 +281,11 @@ class DQN(ReplayAlgorithm):
     def make_objective(self, size: int) -> QLearning:
         """Return Q-learning, of numbers or of distributions."""
         cfg = self.config
-        options: dict[str, Any] = {
-            "double": cfg.double_dqn,
-            "noisy": cfg.noisy,
-            "tau": cfg.tau,
-            "target_update_interval": cfg.target_update_interval,
-        }
-        if cfg.distributional == "c51":
-            bounds = {"v_min": cfg.v_min, "v_max": cfg.v_max}
-            return CategoricalQLearning(**bounds, n_atoms=cfg.n_atoms, **options)
         if cfg.distributional == "qr-dqn":
-            return QuantileQLearning(n_atoms=cfg.n_quantiles, **options)
-        return QLearning(loss=cfg.loss, **options)
+            numbers = {"double": cfg.double_dqn, "n_atoms": cfg.n_quantiles}
+            return make_objective(QuantileQLearning, cfg, numbers)
+        kind = CategoricalQLearning if cfg.distributional == "c51" else QLearning
+        return make_objective(kind, cfg, {"double": cfg.double_dqn})
 
     def explores(self) -> EpsilonGreedy:
         """Return uniform actions with the scheduled probability."""

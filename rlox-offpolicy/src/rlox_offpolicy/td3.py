@@ -128,6 +128,7 @@ class TD3(ReplayAlgorithm):
     name = "td3"
     config_class = TD3Config
     metrics_class = TD3Metrics
+    objective_class = TwinDelayed
     targets = ("policy", "critic")
     arguments = (
         "env_id", "n_envs", "seed", "policy", "critic", "buffer", "exploration", "logger",
@@ -140,8 +141,3 @@ class TD3(ReplayAlgorithm):
     def make_networks(self, space: Any, size: int, **sizes: Any) -> dict[str, Network]:
         """Return the policy and two critics."""
         return deterministic_networks(space, size, n_critics=2, **sizes)
-
-    def make_objective(self, size: int) -> TwinDelayed:
-        """Return the config's."""
-        cfg = self.config
-        return TwinDelayed(cfg.target_noise, cfg.noise_clip, cfg.tau, cfg.policy_delay)

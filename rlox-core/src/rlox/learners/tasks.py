@@ -62,16 +62,16 @@ class Objective(Protocol):
 
 
 def make_objective(
-    kind: type[ObjectiveT], config: Config, rates: Mapping[str, float] = MappingProxyType({})
+    kind: type[ObjectiveT], config: Config, values: Mapping[str, Any] = MappingProxyType({})
 ) -> ObjectiveT:
     """Return an objective with the numbers of now.
 
     Args:
         kind: a dataclass; fields that are not options of the config keep their defaults.
         config: the algorithm's.
-        rates: values of the options that may be schedules, which win over the config.
+        values: of fields that are not as the config has them, such as options with a schedule.
     """
-    values = {**vars(config), **rates}
+    values = {**vars(config), **values}
     names = [field.name for field in fields(kind) if field.name in values]  # type: ignore[arg-type]
     return kind(**{name: values[name] for name in names})
 

@@ -27,6 +27,7 @@ from rlox.config.model import Config
 from rlox.config.schedules import Schedules
 from rlox.deployment import PolicyData
 from rlox.errors import ConfigError, SpaceError
+from rlox.learners.tasks import make_objective
 from rlox.learners.terms import AddedLosses, Losses, Scalar, make_metrics, mean_by_name
 from rlox.learners.transitions import (
     ChosenReplayLearner,
@@ -122,6 +123,8 @@ class ReplayAlgorithm(Algorithm):
 
     metrics_class: ClassVar[type[Any]]
     """Dataclass that :meth:`iterate` returns, such as a kind of :class:`ReplayMetrics`."""
+    objective_class: ClassVar[type[ReplayObjective]]
+    """Class of the objective, whose fields are options of the config."""
     acts_in: ClassVar[type[spaces.Space[Any]]] = spaces.Box
     """The kind of actions: ``Box`` or ``Discrete``; ``Space``: any."""
     own_networks: ClassVar[tuple[str, ...]] = ("policy", "critic")
@@ -238,13 +241,13 @@ class ReplayAlgorithm(Algorithm):
             sizes: ``hidden``, the width of hidden layers, and ``generator``, the source of weights.
         """
 
-    @abstractmethod
     def make_objective(self, size: int) -> ReplayObjective:
         """Return what is learnt; the networks are there.
 
         Args:
             size: components of an action, or choices.
         """
+        return make_objective(self.objective_class, self.config)
 
     def make_optimizer(
         self, name: str, network: nn.Module, *, max_grad_norm: float | None = None, **options: Any

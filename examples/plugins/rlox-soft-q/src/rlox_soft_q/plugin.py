@@ -11,7 +11,7 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
     yield AlgorithmSpec(
         name="soft_q",
         summary="Q-learning towards soft values, with a policy that samples by them.",
-        config="rlox_soft_q.config:SoftQConfig",
+        config="rlox_soft_q.configs:SoftQConfig",
         factory="rlox_soft_q.soft_q:SoftQ",
         paper="https://arxiv.org/abs/1702.08165",
     )

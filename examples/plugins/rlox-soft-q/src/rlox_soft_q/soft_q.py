@@ -23,7 +23,7 @@ from rlox.nn.distributions import Categorical
 from rlox.replay.algorithm import Network, ReplayAlgorithm, ReplayMetrics
 from torch import Tensor
 
-from rlox_soft_q.config import SoftQConfig
+from rlox_soft_q.configs import SoftQConfig
 
 __all__ = ["SoftQ", "SoftQLearning"]
 
@@ -66,6 +66,7 @@ class SoftQ(ReplayAlgorithm):
     name = "soft_q"
     config_class = SoftQConfig
     metrics_class = ReplayMetrics
+    objective_class = SoftQLearning
     acts_in = spaces.Discrete
     own_networks = targets = ("network",)
     arguments = ("env_id", "n_envs", "seed", "network", "buffer", "logger", "callbacks")
@@ -73,7 +74,3 @@ class SoftQ(ReplayAlgorithm):
     def make_networks(self, space: Any, size: int, **sizes: Any) -> dict[str, Network]:
         """Return the action values."""
         return {"network": Network(partial(make_q_network, space, size, dueling=False, **sizes))}
-
-    def make_objective(self, size: int) -> SoftQLearning:
-        """Return the config's."""
-        return SoftQLearning(self.config.alpha, self.config.tau)
