@@ -104,10 +104,6 @@ class CrossQObjective(ReplayObjective):
         """Return samples (N, act_dim) of the policy."""
         return draw(parts.policy, obs)[0]
 
-    def mode(self, parts: Parts, obs: Any) -> Tensor:
-        """Return tanh of the means (N, act_dim)."""
-        return parts.policy.deterministic(obs)  # type: ignore[no-any-return]
-
 
 @final
 class CrossQ(ReplayAlgorithm):

@@ -98,10 +98,6 @@ class SoftActorCritic(ReplayObjective):
         """Return samples (N, act_dim) of the policy."""
         return draw(parts.policy, obs)[0]
 
-    def mode(self, parts: Parts, obs: Any) -> Tensor:
-        """Return tanh of the means (N, act_dim)."""
-        return parts.policy.deterministic(obs)  # type: ignore[no-any-return]
-
 
 @final
 class SAC(ReplayAlgorithm):
