@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rlox_dreamer.losses import (
     draw_one_hot,
-    kl_terms,
     lambda_returns,
     log_of,
     mixed_probs,
@@ -96,24 +95,6 @@ def test_samples_pass_the_gradient_of_their_probabilities() -> None:
     mixed = 0.99 * functional.softmax(logits, -1) + 0.01 / 4
     (expected,) = torch.autograd.grad((weights * mixed).sum(), logits)
     torch.testing.assert_close(through, expected)
-
-
-def _log_probs(seed: int) -> torch.Tensor:
-    logits = torch.randn(6, 3, 4, generator=torch.Generator().manual_seed(seed)).double()
-    return functional.log_softmax(logits, -1)
-
-
-def test_kl_terms_have_one_value_and_each_its_own_gradient() -> None:
-    """Dyn moves the prior only, rep the posterior only (eq. 5)."""
-    post, prior = _log_probs(0).requires_grad_(), _log_probs(1).requires_grad_()
-    dyn, rep = kl_terms(post, prior, 0.0)
-    p, q = (np.exp(x.detach().numpy()) for x in (post, prior))
-    np.testing.assert_allclose(dyn.detach(), (p * np.log(p / q)).sum((1, 2)), rtol=1e-9)
-    assert torch.equal(dyn, rep)
-    assert torch.autograd.grad(dyn.sum(), post, retain_graph=True, allow_unused=True)[0] is None
-    assert torch.autograd.grad(rep.sum(), prior, retain_graph=True, allow_unused=True)[0] is None
-    assert torch.autograd.grad(dyn.sum(), prior)[0].abs().sum() > 0
-    assert torch.autograd.grad(rep.sum(), post)[0].abs().sum() > 0
 
 
 def _slow_returns(rewards, discounts, values, lam, last):

@@ -66,8 +66,9 @@ def test_kl_terms_and_their_gradients(name: str) -> None:
     assert dyn.item() == pytest.approx(expected["dynamics"], rel=1e-5)
     assert rep.item() == pytest.approx(expected["representation"], rel=1e-5)
     assert (dyn.item() == 1.0) == near
-    for loss, of, key in ((dyn, prior, "prior"), (rep, post, "posterior")):
-        (gradient,) = torch.autograd.grad(loss, of)
+    for loss, of, other, key in ((dyn, prior, post, "prior"), (rep, post, prior, "posterior")):
+        gradient, none = torch.autograd.grad(loss, (of, other), allow_unused=True)
+        assert none is None
         wanted = torch.tensor(expected[f"gradient_of_{key}"])
         torch.testing.assert_close(gradient, wanted, rtol=1e-5, atol=1e-7)
         assert (gradient.abs().sum() == 0) == near
