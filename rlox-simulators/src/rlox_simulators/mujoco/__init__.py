@@ -1,9 +1,14 @@
 """MuJoCo envs, stepped many at once on MuJoCo's own threads."""
 
 from rlox_simulators.mujoco.simulations import Simulations
-from rlox_simulators.mujoco.task import MujocoTask
 from rlox_simulators.mujoco.tasks import TASKS
-from rlox_simulators.mujoco.vec_env import MujocoOptions, MujocoVecEnv, make_vec_env, unavailable
+from rlox_simulators.mujoco.vec_env import (
+    MujocoOptions,
+    MujocoTask,
+    MujocoVecEnv,
+    make_vec_env,
+    unavailable,
+)
 
 __all__ = [
     "TASKS",
