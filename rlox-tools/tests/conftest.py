@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -32,3 +34,19 @@ _workplace, _reference_kernels = _cli._workplace, _core._reference_kernels
 def _tools(_workplace: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Look at the tools too."""
     monkeypatch.setenv("RLOX_PLUGINS", "rlox-counting,rlox-tools")
+
+
+@pytest.fixture
+def trained(run: Callable[..., Any], kept: Callable[..., None]) -> None:
+    """Train three seeds, one of them with timing, and a run with another option."""
+
+    def make() -> None:
+        arguments = ("train", "counting", "--env", "CartPole-v1", "--eval-episodes", 2, "--quiet",
+                     "--total-timesteps", 80, "--eval-freq", 20)  # fmt: skip
+        for seed in range(3):
+            timing = ("--callback", "timing") if seed == 0 else ()
+            folder = f"runs/sweep/seed-{seed}"
+            assert run(*arguments, *timing, "--seed", seed, "--run-dir", folder).code == 0
+        assert run(*arguments, "--n-updates", 1, "--run-dir", "runs/other").code == 0
+
+    kept("trained", make)

@@ -10,22 +10,6 @@ from typing import Any
 
 import pytest
 
-TRAIN = ("train", "counting", "--env", "CartPole-v1", "--eval-episodes", "2", "--quiet")
-
-
-@pytest.fixture
-def trained(run: Callable[..., Any], kept: Callable[..., None]) -> None:
-    """Train three seeds and a run with another option."""
-
-    def make() -> None:
-        arguments = (*TRAIN, "--total-timesteps", 80)
-        for seed in range(3):
-            folder = f"sweep/seed-{seed}"
-            assert run(*arguments, "--seed", seed, "--eval-freq", 20, "--run-dir", folder).code == 0
-        assert run(*arguments, "--n-updates", 1, "--run-dir", "other").code == 0
-
-    kept("plot", make)
-
 
 @pytest.mark.usefixtures("trained")
 def test_plot_draws_groups_into_every_format(run: Callable[..., Any]) -> None:
@@ -33,7 +17,7 @@ def test_plot_draws_groups_into_every_format(run: Callable[..., Any]) -> None:
     pytest.importorskip("matplotlib")
     outs = [f"out/curves.{suffix}" for suffix in ("png", "svg", "html", "pdf")]
     flags = [part for out in outs for part in ("--out", out)]
-    result = run("plot", "sweep", "fewer updates=other", *flags, "--title", "a <title>")
+    result = run("plot", "runs/sweep", "fewer updates=runs/other", *flags, "--title", "a <title>")
     assert result.code == 0, result.err
     rows = [" ".join(line.split()) for line in result.out.splitlines()]
     assert "CartPole-v1 counting 3 80 10 [10, 10]" in rows
@@ -56,7 +40,7 @@ def test_plot_draws_other_metrics_over_time(run: Callable[..., Any]) -> None:
     """Without --out one PNG is written."""
     pytest.importorskip("matplotlib")
     # one run: such short ones need not overlap in time
-    result = run("plot", "sweep/seed-0", "--metric", "eval/mean_reward", "--x", "seconds")
+    result = run("plot", "runs/sweep/seed-0", "--metric", "eval/mean_reward", "--x", "seconds")
     assert result.code == 0, result.err
     assert Path("curves.png").is_file()
 
@@ -65,14 +49,14 @@ def test_plot_draws_other_metrics_over_time(run: Callable[..., Any]) -> None:
 def test_run_without_values_is_left_out(run: Callable[..., Any]) -> None:
     """As one that has only begun, or failed at once, in a sweep of others that have some."""
     pytest.importorskip("matplotlib")
-    Path("sweep/seed-1/metrics.jsonl").write_text("", encoding="utf-8")
-    result = run("plot", "sweep")
+    Path("runs/sweep/seed-1/metrics.jsonl").write_text("", encoding="utf-8")
+    result = run("plot", "runs/sweep")
     assert result.code == 0, result.err
-    left_out = "run 'sweep/seed-1' has no value of 'mean_reward', or none yet; it is left out"
+    left_out = "run 'runs/sweep/seed-1' has no value of 'mean_reward', or none yet; it is left out"
     assert result.err == f"warning: {left_out}\n"
     assert "CartPole-v1 counting 2 80" in " ".join(result.out.split())
-    alone = run("plot", "sweep/seed-1")
-    assert alone.err == "error: run 'sweep/seed-1' has logged no train row\n"
+    alone = run("plot", "runs/sweep/seed-1")
+    assert alone.err == "error: run 'runs/sweep/seed-1' has logged no train row\n"
 
 
 @pytest.mark.parametrize(
@@ -81,9 +65,15 @@ def test_run_without_values_is_left_out(run: Callable[..., Any]) -> None:
         ((), "missing argument 'runs'"),
         (("none",), "'none' is no folder; name a run folder, a sweep or a folder of them"),
         (("label=none",), "'none' is no folder"),
-        (("sweep", "--metric", "mean_rewrd"), "has no metric 'mean_rewrd'; did you mean 'mean_rew"),
-        (("sweep", "--out", "curves.gif"), "a plot is written as .png, .svg, .pdf, .html, got"),
-        (("sweep", "--x", "days"), "invalid value for '--x'"),
+        (
+            ("runs/sweep", "--metric", "mean_rewrd"),
+            "has no metric 'mean_rewrd'; did you mean 'mean_rew",
+        ),
+        (
+            ("runs/sweep", "--out", "curves.gif"),
+            "a plot is written as .png, .svg, .pdf, .html, got",
+        ),
+        (("runs/sweep", "--x", "days"), "invalid value for '--x'"),
     ],
 )
 @pytest.mark.usefixtures("trained")
@@ -106,6 +96,6 @@ def test_missing_matplotlib_names_the_extra(
 ) -> None:
     """The remedy is a pip command."""
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    result = run("plot", "other")
+    result = run("plot", "runs/other")
     assert result.code == 2
     assert 'pip install "rlox-core[plot]"' in result.err

@@ -15,7 +15,6 @@ import pytest
 from rlox.errors import RunError
 from rlox_tools.analysis import differing_options, read_run
 
-TRAIN = ("train", "counting", "--env", "CartPole-v1", "--eval-episodes", "2", "--quiet")
 EVIL = '<script>alert("x")</script>'
 
 jinja2 = pytest.importorskip("jinja2")
@@ -46,21 +45,6 @@ class Page(HTMLParser):
         found = [value or "" for name, value in self.attributes if name == "src"]
         svgs = [uri.partition(",")[2] for uri in found if uri.startswith("data:image/svg+xml")]
         return "".join(base64.b64decode(svg).decode() for svg in svgs)
-
-
-@pytest.fixture
-def trained(run: Callable[..., Any], kept: Callable[..., None]) -> None:
-    """Train three seeds, one of them with timing, and a run with another option."""
-
-    def make() -> None:
-        arguments = (*TRAIN, "--total-timesteps", 80, "--eval-freq", 20)
-        for seed in range(3):
-            timing = ("--callback", "timing") if seed == 0 else ()
-            folder = f"runs/seed-{seed}"
-            assert run(*arguments, *timing, "--seed", seed, "--run-dir", folder).code == 0
-        assert run(*arguments, "--n-updates", 1, "--run-dir", "runs/other").code == 0
-
-    kept("report", make)
 
 
 def report(run: Callable[..., Any], *arguments: object) -> Page:
@@ -96,7 +80,7 @@ def test_report_shows_curves_evaluations_options_and_time(run: Callable[..., Any
 @pytest.mark.usefixtures("trained")
 def test_texts_of_strangers_are_shown_as_they_are(run: Callable[..., Any]) -> None:
     """Of labels, envs, options, statuses, phases and metrics none becomes markup or a formula."""
-    folder = Path("runs/seed-0")
+    folder = Path("runs/sweep/seed-0")
     record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     record |= {"env": EVIL, "status": EVIL, "seed": EVIL, "algorithm": r"$\foo$ <i>"}
     record |= {"phases": {EVIL: 1.0, "learn": "<b>"}, "total_timesteps": EVIL}
@@ -116,14 +100,14 @@ def test_texts_of_strangers_are_shown_as_they_are(run: Callable[..., Any]) -> No
 def test_films_are_held_up_to_a_limit(run: Callable[..., Any]) -> None:
     """The newest of each run comes first; what does not fit is named."""
     for name, size in (("seed-1", 600_000), ("seed-2", 600_000)):
-        film = Path("runs", name, "videos", "step-40-episode-1.mp4")
+        film = Path("runs/sweep", name, "videos", "step-40-episode-1.mp4")
         film.parent.mkdir()
         film.write_bytes(bytes(size))
     page = report(run, "runs", "--films", 1)
     sources = [str(v) for n, v in page.attributes if n == "src" and str(v)[:11] == "data:video/"]
     assert [len(base64.b64decode(s.partition(",")[2])) for s in sources] == [600_000]
-    assert "runs/seed-1: videos/step-40-episode-1.mp4" in page.texts
-    left_out = "Left out, too large for the page: runs/seed-2/videos/step-40-episode-1.mp4"
+    assert "runs/sweep/seed-1: videos/step-40-episode-1.mp4" in page.texts
+    left_out = "Left out, too large for the page: runs/sweep/seed-2/videos/step-40-episode-1.mp4"
     assert left_out in page.texts
     assert "video" not in report(run, "runs", "--films", 0).tags
 
@@ -132,7 +116,7 @@ def test_films_are_held_up_to_a_limit(run: Callable[..., Any]) -> None:
 def test_a_link_in_a_run_is_refused(run: Callable[..., Any]) -> None:
     """It may lead to a file of the reader, who hands the page on."""
     Path("secret").write_text("secret", encoding="utf-8")
-    Path("runs/seed-1/film.mp4").symlink_to(Path("secret").absolute())
+    Path("runs/sweep/seed-1/film.mp4").symlink_to(Path("secret").absolute())
     result = run("report", "runs")
     assert result.code == 2
     assert "is a link" in result.err
@@ -174,7 +158,7 @@ def test_missing_jinja_names_the_extra(
 @pytest.mark.usefixtures("trained")
 def test_run_folder_is_read_and_shown_in_notebooks(tmp_path: Path) -> None:
     """Its options, differences, and a table whose texts are escaped."""
-    first, other = read_run(Path("runs/seed-0")), read_run(Path("runs/other"))
+    first, other = read_run(Path("runs/sweep/seed-0")), read_run(Path("runs/other"))
     assert (first.algorithm, first.seed, first.status) == ("counting", "0", "finished")
     assert (first.steps, first.target) == (80, 80)
     assert first.evaluation is not None
