@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +15,10 @@ import pytest
 import rlox
 import rlox.testing
 from rlox.errors import WorkerError, WorkerLostError
-from rlox_distributed.ray_cluster import join_cluster
 from rlox_testing.probes import first_difference
 
-ray = pytest.importorskip("ray", reason="the extra 'ray' is not installed")
+pytest.importorskip("ray", reason="the extra 'ray' is not installed")
 pytest.importorskip("rlox_onpolicy")
-
-pytestmark = [
-    pytest.mark.timeout(600),  # a cluster takes up to a minute to start on a busy machine
-    pytest.mark.filterwarnings("ignore::FutureWarning:ray"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:ray"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
 
 SMALL: dict[str, Any] = {"n_actors": 2, "n_envs": 2, "n_steps": 8, "hidden": 8, "seed": 1}
 KINDS = ("raylet", "gcs_server")
@@ -44,15 +35,6 @@ def ray_processes() -> list[str]:
         if name in KINDS:
             found.append(f"{path.parent.name} {name}")
     return found
-
-
-@pytest.fixture(name="cluster", scope="module")
-def fixture_cluster() -> Iterator[None]:
-    """One cluster for the tests of this file, which their backends find."""
-    joined = join_cluster(None)
-    yield
-    joined.leave()
-    assert not ray.is_initialized()
 
 
 def test_workers_are_not_built_by_uv() -> None:

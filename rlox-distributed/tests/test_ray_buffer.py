@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,33 +15,17 @@ from rlox.errors import WorkerLostError
 from rlox.replay.buffers import BufferOptions, make_buffer
 from rlox_distributed.options import RayBufferOptions
 from rlox_distributed.ray_buffer import make_ray_buffer
-from rlox_distributed.ray_cluster import join_cluster
 from rlox_testing.probes import first_difference
 
-ray = pytest.importorskip("ray", reason="the extra 'ray' is not installed")
+pytest.importorskip("ray", reason="the extra 'ray' is not installed")
 pytest.importorskip("rlox_offpolicy")
 
-pytestmark = [
-    pytest.mark.timeout(900),  # a cluster takes up to a minute to start on a busy machine
-    pytest.mark.filterwarnings("ignore::FutureWarning:ray"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:ray"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = pytest.mark.usefixtures("cluster")
 
 SMALL: dict[str, Any] = {
     "seed": 1, "hidden": 8, "n_envs": 2, "learning_starts": 40, "batch_size": 16,
     "buffer_size": 300, "backend": "torch", "save_replay_buffer": True,
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _cluster() -> Iterator[None]:
-    """One cluster for the tests of this file, which the buffers find."""
-    joined = join_cluster(None)
-    yield
-    gc.collect()  # buffers that tests did not close
-    joined.leave()
-    assert not ray.is_initialized()
 
 
 @pytest.mark.parametrize("ahead", [False, True])

@@ -22,13 +22,7 @@ from rlox.errors import WorkerLostError
 ray = pytest.importorskip("ray", reason="the extra 'ray' is not installed")
 pytest.importorskip("rlox_onpolicy")
 
-pytestmark = [
-    pytest.mark.timeout(900),  # nodes take up to a minute to start on a busy machine
-    pytest.mark.filterwarnings("ignore::FutureWarning:ray"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:ray"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 SCHEDULES = int(os.environ.get("RLOX_FAULT_SCHEDULES", "2"))
 NODES = 3

@@ -8,23 +8,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from rlox.training import checkpoint
-from rlox_distributed.ray_cluster import join_cluster
 
 ray = pytest.importorskip("ray", reason="the extra 'ray' is not installed")
 pytest.importorskip("rlox_onpolicy")
-
-pytestmark = [
-    pytest.mark.timeout(900),  # a cluster takes up to a minute to start on a busy machine
-    pytest.mark.filterwarnings("ignore::FutureWarning:ray"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:ray"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
 
 TRAIN = ("train", "a2c", "--env", "CartPole-v1", "--n-envs", "2", "--hidden", "8", "--backend",
          "torch", "--eval-episodes", "1")  # fmt: skip
@@ -32,12 +23,10 @@ LONG = ("--total-timesteps", "40000", "--checkpoint-freq", "4000")
 DEADLINE = 600.0
 
 
-@pytest.fixture(name="place", scope="module")
-def fixture_place() -> Iterator[str]:
-    """Return ``--on`` of one cluster for the tests of this file."""
-    joined = join_cluster(None)
-    yield f"ray:{ray.get_runtime_context().gcs_address}"
-    joined.leave()
+@pytest.fixture(name="place")
+def fixture_place(cluster: None) -> str:
+    """Return ``--on`` of the cluster."""
+    return f"ray:{ray.get_runtime_context().gcs_address}"
 
 
 @pytest.fixture(name="folder", autouse=True)

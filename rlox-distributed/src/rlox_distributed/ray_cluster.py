@@ -15,7 +15,7 @@ from typing import Any
 
 from rlox.errors import ConfigError, WorkerError, import_extra
 
-__all__ = ["Cluster", "import_ray", "join_cluster"]
+__all__ = ["Cluster", "first_line", "import_ray", "join_cluster"]
 
 KEPT = 4
 """Shared arrays whose references are kept: two versions of weights, and some to spare."""
@@ -145,13 +145,15 @@ def _connect(address: str | None) -> Cluster:
             raise
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise ConfigError(
-                f"there is no Ray cluster at '{target}': {_line(error)}; start one with "
+                f"there is no Ray cluster at '{target}': {first_line(error)}; start one with "
                 "`ray start --head`, or leave ray_address out"
             ) from error
         except Exception as error:  # Ray gives its daemons half a minute, on any machine
             ray.shutdown()
             if target != "local" or attempt == STARTS - 1:
-                raise WorkerError(f"no Ray cluster could be started: {_line(error)}") from error
+                raise WorkerError(
+                    f"no Ray cluster could be started: {first_line(error)}"
+                ) from error
             log.warning("the Ray cluster did not start in time and begins again")
     if target == "local":
         board = context.dashboard_url
@@ -200,12 +202,13 @@ def _require_listener(target: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=REACHED).close()
     except (OSError, OverflowError) as error:
         raise ConfigError(
-            f"there is no Ray cluster at '{target}': {_line(error)}; start one with "
+            f"there is no Ray cluster at '{target}': {first_line(error)}; start one with "
             "`ray start --head`, or leave the address out"
         ) from None
 
 
-def _line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text, or its kind if it has none."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 

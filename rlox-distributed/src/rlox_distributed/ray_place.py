@@ -16,7 +16,7 @@ from rlox.cli.places import Job
 from rlox.errors import ConfigError
 from rlox.files import open_regular
 
-from rlox_distributed.ray_cluster import Cluster, import_ray, join_cluster
+from rlox_distributed.ray_cluster import Cluster, first_line, import_ray, join_cluster
 
 __all__ = ["RayPlace"]
 
@@ -115,7 +115,7 @@ class RayRun:
             self._note(f"error: {error.cause}")
             code = 2
         except errors.RayError as error:
-            return self._lose(str(error).strip().splitlines()[0])
+            return self._lose(first_line(error))
         self._kill_host()
         return code
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from rlox.envs.workers.arena import dumps
 from rlox.errors import WorkerError, WorkerLostError
 
-from rlox_distributed.ray_cluster import import_ray, join_cluster
+from rlox_distributed.ray_cluster import first_line, import_ray, join_cluster
 
 __all__ = ["RayWorker"]
 
@@ -110,7 +110,7 @@ class RayWorker:
         try:
             self._pending = self._remote.call.remote(method, message, sent)
         except self._errors.RayError as error:
-            raise self._lost(f"{self.name} has died on Ray: {_line(error)}") from None
+            raise self._lost(f"{self.name} has died on Ray: {first_line(error)}") from None
 
     def receive(self, deadline: float) -> tuple[Any, dict[str, npt.NDArray[Any]]]:
         """Return what the call under way answers; see :meth:`call`."""
@@ -135,7 +135,7 @@ class RayWorker:
             self._pending = None
             raise error.cause from WorkerError(f"in {self.name}:\n{error}")
         except self._errors.RayError as error:
-            raise self._lost(f"{self.name} has died on Ray: {_line(error)}") from None
+            raise self._lost(f"{self.name} has died on Ray: {first_line(error)}") from None
         self._pending = None
         return found
 
@@ -181,12 +181,6 @@ def _end(remote: Any) -> None:
     if ray.is_initialized():
         with suppress(Exception):  # it may be gone, and the cluster too
             ray.kill(remote, no_restart=True)
-
-
-def _line(error: BaseException) -> str:
-    """Return the first line of Ray's explanation."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}"
 
 
 class _Host:
