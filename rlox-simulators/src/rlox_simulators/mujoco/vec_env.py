@@ -21,13 +21,7 @@ from rlox.spaces.rows import batch_of_actions
 from rlox_simulators.mujoco.simulations import Simulations
 from rlox_simulators.mujoco.tasks import TASKS
 
-__all__ = [
-    "MujocoOptions",
-    "MujocoTask",
-    "MujocoVecEnv",
-    "make_vec_env",
-    "unavailable",
-]
+__all__ = ["MujocoOptions", "MujocoTask", "MujocoVecEnv", "make_vec_env", "unavailable"]
 
 Array = npt.NDArray[Any]
 
