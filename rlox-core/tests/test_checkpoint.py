@@ -56,20 +56,6 @@ def manifest_of(path):
         return json.loads(file.metadata()["rlox"]), tensors
 
 
-def test_resumed_run_is_exact(counting, tmp_path):
-    """A restored algorithm draws what the saved one draws next, and counts on."""
-    algorithm = trained(counting, seed=3)
-    algorithm.save(tmp_path / "c.rlox")
-    restored = counting.CountingAlgorithm.from_checkpoint(tmp_path / "c.rlox")
-    assert restored.config == algorithm.config
-    assert restored.env_source == "CartPole-v1"
-    assert restored.clock == algorithm.clock
-    algorithm.train(16)
-    restored.train(16)
-    assert restored.draws.tolist() == algorithm.draws.tolist()
-    assert restored.clock == algorithm.clock
-
-
 def test_another_seed_goes_on_with_other_draws(counting, tmp_path):
     """They are that seed's own, and exact from there on; the same seed changes nothing."""
     trained(counting, seed=3).save(tmp_path / "c.rlox")

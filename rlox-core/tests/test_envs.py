@@ -12,6 +12,7 @@ from rlox.errors import ConfigError, EnvError, MissingDependencyError, requireme
 from rlox.protocols import VecEnv
 from rlox.registry.specs import EnvBackendSpec
 from rlox.registry.table import Registration, Registry
+from scripted_env import Negated
 
 GYMNASIUM = EnvBackendSpec("gymnasium", "All.", "rlox.envs.gymnasium:make_vec_env", priority=0)
 FAST = EnvBackendSpec("fast", "Some.", "test_backend:make", env_ids=("CartPole-v1",))
@@ -112,14 +113,6 @@ def test_env_id_of():
     assert env_id_of(None) is None
     env.close()
     vector.close()
-
-
-class Negated(gymnasium.RewardWrapper):
-    """A wrapper as users write them, which does not record its arguments."""
-
-    def reward(self, reward):
-        """Turn the sign."""
-        return -reward
 
 
 @pytest.mark.parametrize(

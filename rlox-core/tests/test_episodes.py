@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rlox.envs.running import EpisodeStatistics
@@ -53,22 +54,14 @@ def example():
     return statistics
 
 
-def test_state_round_trip_with_running_episodes():
-    """Where the envs go on, so do the running sums; what was there before is replaced."""
-    restored = example()
-    restored.load_state_dict(example().state_dict(), keep_running=True)
+@pytest.mark.parametrize(("keep_running", "last", "length"), [(True, 6, 2), (False, 1, 1)])
+def test_state_round_trip(keep_running, last, length):
+    """Where the envs go on, so do the running sums, else they are left; the rest is replaced."""
+    restored = example() if keep_running else EpisodeStatistics(1, window=10)
+    restored.load_state_dict(example().state_dict(), keep_running=keep_running)
     restored.add(np.array([[1.0]]), np.array([[True]]))
-    # the third episode's return is 5 + 1
-    assert (restored.finished, restored.mean_return) == (3, (1 + 3 + 6) / 3)
-    assert restored.mean_length == (1 + 1 + 2) / 3
-
-
-def test_state_round_trip_with_new_episodes():
-    """If the envs start again, the running sums are left behind."""
-    restored = EpisodeStatistics(1, window=10)
-    restored.load_state_dict(example().state_dict(), keep_running=False)
-    restored.add(np.array([[1.0]]), np.array([[True]]))
-    assert (restored.finished, restored.mean_return) == (3, (1 + 3 + 1) / 3)
+    assert (restored.finished, restored.mean_return) == (3, (1 + 3 + last) / 3)
+    assert restored.mean_length == (1 + 1 + length) / 3
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(-9, 9), st.booleans()), min_size=3, max_size=3)))

@@ -29,15 +29,7 @@ RUST = {
     "CandleCollector": "candle", "CartPole": "native", "MmapReplayBuffer": "native",
     "VecEnv": "native",
 }  # fmt: skip
-KERNELS = [
-    "HerReplayBuffer", "OfflineDatasetBuffer", "PrioritizedReplayBuffer", "ReplayBuffer",
-    "RunningMeanStd", "SequenceReplayBuffer",
-    "compute_batch_group_advantages", "compute_batch_token_kl", "compute_batch_token_kl_schulman",
-    "compute_discounted_returns", "compute_gae", "compute_gae_batched", "compute_gae_batched_f32",
-    "compute_group_advantages", "compute_lambda_returns", "compute_n_step_returns",
-    "compute_token_kl", "compute_token_kl_schulman", "compute_vtrace", "get_num_threads",
-    "normalize_advantages", "pack_sequences", "set_num_threads",
-]  # fmt: skip
+KERNELS = [name for name in PUBLIC if name in reference.__all__]
 
 
 @pytest.fixture

@@ -108,17 +108,6 @@ def test_seed_may_be_an_integer_or_one_per_env(seed):
     env.close()
 
 
-def test_time_limit_is_a_truncation():
-    """Gymnasium's time limit cuts the episode without terminating it."""
-    env = GymVecEnv(lambda: gymnasium.make("Pendulum-v1", max_episode_steps=2), 1)
-    env.reset_all(seed=0)
-    env.step_all([[0.0]])
-    step = env.step_all([[0.0]])
-    assert (step["terminated"].tolist(), step["truncated"].tolist()) == ([False], [True])
-    assert not np.array_equal(step["obs"], step["final_obs"])
-    env.close()
-
-
 def test_instances_cannot_be_multiplied(scripted):
     """One env is one env, and a vector env is as many as it is."""
     env = scripted.makers(SCRIPTS)[0]()

@@ -83,13 +83,6 @@ def test_core_registers_through_its_own_entry_point(install):
     }  # fmt: skip
 
 
-def test_loading_a_plugin_resolves_nothing(install):
-    """A spec's references are only imported on use, so a plugin stays light."""
-    install("rlox-pets", ALGORITHM.format(name="pets"))
-    load_plugins()
-    assert "nowhere" not in sys.modules
-
-
 @pytest.mark.parametrize("fault", BROKEN)
 def test_broken_plugin_is_a_warning_and_the_rest_loads(install, fault):
     """One plugin's failure names it and takes nothing else down."""

@@ -1,6 +1,5 @@
 """Tests of :mod:`rlox.preprocessing` against NumPy, gymnasium and figures by hand."""
 
-import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 from rlox.envs.gymnasium import GymVecEnv
 from rlox.errors import ConfigError
 from rlox.preprocessing import FrameStack, Moments, Preprocessor, RewardScaler
+from scripted_env import Numbered
 
 IMAGE = spaces.Box(0, 255, (9, 8, 2), np.uint8)
 
@@ -51,30 +51,6 @@ def test_rewards_are_divided_by_the_deviation_of_returns():
     for _ in range(100):
         quiet.scale(np.zeros(1), np.zeros(1, bool))
     assert quiet.scale(np.ones(1), np.zeros(1, bool)) == [10.0]
-
-
-class Numbered(gymnasium.Env):
-    """Observes the number of the step, in whatever space; cut after five."""
-
-    action_space = spaces.Discrete(2)
-
-    def __init__(self, space):
-        self.observation_space = space
-
-    def _obs(self):
-        if isinstance(self.observation_space, spaces.Discrete):
-            return self.count
-        return np.full(self.observation_space.shape, self.count, self.observation_space.dtype)
-
-    def reset(self, *, seed=None, options=None):
-        """Begin at 0."""
-        self.count = 0
-        return self._obs(), {}
-
-    def step(self, action):
-        """Count on."""
-        self.count += 1
-        return self._obs(), 1.0, False, self.count == 5, {}
 
 
 @pytest.mark.parametrize(

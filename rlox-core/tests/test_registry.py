@@ -53,14 +53,6 @@ def backend(name, distribution, priority=50):
 
 
 @pytest.mark.usefixtures("installed")
-def test_make_builds_by_name(counting):
-    """A name, an env and overrides give the algorithm."""
-    algorithm = rlox.make("counting", env="CartPole-v1", n_envs=3, seed=7)
-    assert type(algorithm) is counting.CountingAlgorithm
-    assert (algorithm.config.n_envs, algorithm.config.seed) == (3, 7)
-
-
-@pytest.mark.usefixtures("installed")
 def test_make_takes_callbacks_and_logger_by_name(tmp_path):
     """Registered names stand for objects with their defaults."""
     own = Callback()

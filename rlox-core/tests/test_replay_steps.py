@@ -1,6 +1,5 @@
 """Envs stepped for replay: what is counted, and when an iteration ends."""
 
-import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -9,6 +8,7 @@ from rlox.envs.running import RunningEnvs
 from rlox.errors import EnvError
 from rlox.replay.collector import ReplayCollector, ReplaySteps
 from rlox.training.hooks import Progress
+from scripted_env import Failing
 
 
 class Lives:
@@ -87,36 +87,10 @@ def test_large_rewards_that_fit_float32_are_taken(reward):
     assert steps.step(np.zeros(2, np.int64))["rewards"][1] == reward
 
 
-class Numbered(gymnasium.Env):
-    """Observations are (episode, step) of episodes of ten steps; one step fails."""
-
-    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
-    action_space = spaces.Discrete(2)
-
-    def __init__(self, fails_at, error):
-        self.fails_at, self.error = fails_at, error
-        self.episode, self.count, self.total = -1, 0, 0
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.episode, self.count = self.episode + 1, 0
-        return self._obs(), {}
-
-    def step(self, action):
-        self.total += 1
-        if self.total == self.fails_at:
-            raise self.error
-        self.count += 1
-        return self._obs(), 1.0, False, self.count == 10, {}
-
-    def _obs(self):
-        return np.array([self.episode, self.count], np.float32)
-
-
 def numbered(fails_at, error, n_step):
     """Return a collector over two envs, the second of which fails, and its buffer."""
     failing = iter((0, fails_at))
-    envs = RunningEnvs.make(lambda: Numbered(next(failing), error), 2)
+    envs = RunningEnvs.make(lambda: Failing(next(failing), error, 10), 2)
     backend = kernels.backend()
     steps = {"n_envs": 2, "n_step": n_step, "gamma": 0.5}
     buffer = backend.ReplayBuffer(200, 2, 1, act_dtype="int64", **steps)

@@ -6,10 +6,11 @@ import pickle
 
 import pytest
 from rlox.callbacks import Callback, CheckpointCallback
-from rlox.logging import JsonlLogger, LoggerCallback
+from rlox.logging import JsonlLogger
 from rlox.training import Hooks
 from rlox.training.checkpoint import steps_of
 from rlox.training.hooks import Progress
+from rlox_testing.probes import RowRecorder
 
 
 class Trace(Callback):
@@ -48,16 +49,6 @@ class Trace(Callback):
         return [step for name, step in self.events if name == event]
 
 
-class Rows(LoggerCallback):
-    """Keeps the rows of training."""
-
-    def __init__(self):
-        self.rows = []
-
-    def on_train_step(self, step, metrics):
-        self.rows.append((step, dict(metrics)))
-
-
 def test_events_come_in_the_order_of_the_documentation(counting):
     """Start, vector steps, rollout, updates, iteration, end; each with its env step."""
     trace = Trace()
@@ -89,7 +80,7 @@ def test_clock_counts_env_steps_whatever_the_shape(counting, n_envs, n_steps):
 
 def test_callback_stops_within_the_iteration(counting):
     """Returning False ends the training at that vector step."""
-    trace, logger = Trace(stop_at=12), Rows()
+    trace, logger = Trace(stop_at=12), RowRecorder()
     algorithm = counting.CountingAlgorithm("CartPole-v1", callbacks=[trace], logger=logger)
     metrics = algorithm.train(1000)
     assert algorithm.clock.env_steps == 12
@@ -105,7 +96,7 @@ def test_callback_stops_between_iterations(counting):
         def on_iteration_end(self, **kwargs):
             return bool(kwargs["algo"].clock.iterations < 2)
 
-    trace, logger = Trace(), Rows()
+    trace, logger = Trace(), RowRecorder()
     algorithm = counting.CountingAlgorithm(
         "CartPole-v1", callbacks=[StopAfterTwo(), trace], logger=logger
     )
@@ -276,7 +267,7 @@ def test_training_in_a_unit_of_its_own(counting, tmp_path, capsys):
             return super().iterate(hooks)
 
     callbacks = CheckpointCallback(20, tmp_path)
-    algorithm = Reading("CartPole-v1", callbacks=callbacks, logger=Rows())
+    algorithm = Reading("CartPole-v1", callbacks=callbacks, logger=RowRecorder())
     algorithm.train(40)
     assert [step for step, _ in algorithm.logger.rows] == [10, 20, 30, 40]
     last = algorithm.logger.rows[-1][1]

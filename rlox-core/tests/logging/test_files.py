@@ -64,13 +64,6 @@ def test_jsonl_has_one_object_a_line(tmp_path, write):
     ]
 
 
-def test_jsonl_continues_a_file(tmp_path, write):
-    """A resumed run appends to what is there."""
-    write(JsonlLogger(tmp_path))
-    write(JsonlLogger(tmp_path))
-    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 6
-
-
 def test_jsonl_rewinds_to_the_end_of_an_iteration(tmp_path):
     """Evaluations during it are kept, those after it and half a line are not."""
     logger = JsonlLogger(tmp_path)

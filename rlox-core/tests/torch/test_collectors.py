@@ -139,20 +139,6 @@ def test_truncation_bootstraps_from_the_final_observation(scripted):
     assert float(both.advantages) == pytest.approx(3.0 - 0.25)
 
 
-def test_seed_fixes_the_batches():
-    """Same seed, same bytes; another seed, other starts."""
-    batches = []
-    for seed in (3, 3, 4):
-        collector = RolloutCollector("Pendulum-v1", 2, seed, backend="gymnasium")
-        env = collector.env
-        generator = torch.Generator().manual_seed(0)
-        policy = make_policy(env.observation_space, env.action_space, hidden=8, generator=generator)
-        batches.append([collector.collect(policy, 16)])
-        collector.close()
-    assert_identical(batches[0], batches[1])
-    assert not torch.equal(batches[0][0].obs, batches[2][0].obs)
-
-
 class OneStep(gymnasium.Env):
     """Gives one observation and one reward for ever, and keeps the actions."""
 

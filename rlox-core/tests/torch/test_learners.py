@@ -10,8 +10,7 @@ import pytest
 import torch
 from rlox import registry
 from rlox.errors import BackendError
-from rlox.learners.rollouts import TorchLearner, choose_learner, make_torch_learner
-from rlox.learners.tasks import RolloutTask
+from rlox.learners.rollouts import choose_learner
 from rlox.learners.terms import Scalar, mean_by_name, mean_terms
 from rlox.learners.transitions import (
     ChosenReplayLearner,
@@ -73,9 +72,6 @@ def test_a_backend_that_cannot_is_an_error_with_its_reason():
     """The reason and the remedy are in the message."""
     with pytest.raises(BackendError, match="'picky' cannot do this: it is Sunday; backend='auto'"):
         choose_learner("picky", TASK)
-
-
-NOTHING = None
 
 
 @dataclass(frozen=True)
@@ -154,13 +150,6 @@ def test_steps_take_any_batch_and_return_tensors_for_the_next():
     chosen = choose_replay_learner("torch", TASK)
     result = chosen.step("learn_model", Sequences(torch.ones(2)), 0.5)
     assert result.outputs["latents"].tolist() == [2.0, 2.0]
-
-
-def test_the_torch_backend_knows_both_kinds_of_tasks():
-    """One name for rollouts and for batches of transitions."""
-    assert isinstance(make_torch_learner(TASK), TorchReplayLearner)
-    rollouts = RolloutTask(NOTHING, NOTHING, NOTHING, NOTHING, NOTHING)
-    assert isinstance(make_torch_learner(rollouts), TorchLearner)
 
 
 @dataclass(frozen=True)

@@ -38,22 +38,6 @@ def test_sequences_are_steps_with_resets(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_episodes_do_not_touch(kind):
-    """What came before a start changes nothing after it, and gets no gradient from there."""
-    memory = Memory(3, 5, kind, generator=generator())
-    features = torch.randn(6, 1, 3, generator=generator()).requires_grad_()
-    starts = torch.zeros(6, 1, dtype=torch.bool)
-    starts[4] = True
-    state = torch.zeros(1, memory.state_size)
-    outputs, _ = memory(features, state, starts)
-    alone, _ = memory(features[4:], state, starts[4:])
-    assert torch.equal(outputs[4:], alone)
-    outputs[4:].sum().backward()
-    assert not features.grad[:4].any()
-    assert features.grad[4:].all()
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_weights_are_orthogonal_and_seeded(kind):
     """Biases are 0, and torch's global generator plays no part."""
     before = torch.get_rng_state()

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from rlox.callbacks import Callback
 from rlox.errors import ConfigError
-from rlox.logging import LoggerCallback
 from rlox.offline.base import OfflineAlgorithm
 from rlox.offline.config import OfflineConfig
 from rlox.reference import OfflineDatasetBuffer
+from rlox_testing.probes import RowRecorder
 
 N = 40
 """Transitions."""
@@ -37,21 +37,16 @@ class RewardMean(OfflineAlgorithm):
         return {"mean": self.mean, "error": error}
 
 
-class Seen(Callback, LoggerCallback):
+class Seen(RowRecorder, Callback):
     """Keeps what a callback and a logger receive."""
 
     def __init__(self):
+        super().__init__()
         self.steps = []
-        self.rows = []
 
     def on_step(self, **kwargs):
         """Keep the step."""
         self.steps.append(kwargs["step"])
-        return True
-
-    def on_train_step(self, step, metrics):
-        """Keep the row."""
-        self.rows.append((step, dict(metrics)))
 
 
 class Silent(OfflineAlgorithm):
