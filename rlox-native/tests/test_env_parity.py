@@ -8,12 +8,9 @@ from rlox_native import VecEnv, native_env_ids
 SPACES = {env_id: gym.make(env_id).action_space for env_id in native_env_ids()}
 # The component of the observation along which an action swings the env up, or keeps it up.
 SWING = {
-    "CartPole-v1": 2,
-    "MountainCar-v0": 1,
-    "MountainCarContinuous-v0": 1,
-    "Pendulum-v1": 2,
+    "CartPole-v1": 2, "MountainCar-v0": 1, "MountainCarContinuous-v0": 1, "Pendulum-v1": 2,
     "Acrobot-v1": 5,
-}
+}  # fmt: skip
 # Bounds of the physical state, wide where the env has none.
 STATE_HIGH = {
     "CartPole-v1": [2.4, 10, np.pi / 15, 10],
