@@ -10,13 +10,10 @@ OURS = {"TD3PlusBC": "td3_bc", "CalQL": "cql"}
 """Registered names of what another library calls differently."""
 
 COMMON = {
-    "stable-baselines3": "In every algorithm",
-    "cleanrl": "In every file",
-    "rllib": "In every algorithm",
-    "rlox-1": "In every algorithm",
-    "d3rlpy": "In every algorithm",
+    "stable-baselines3": "In every algorithm", "cleanrl": "In every file",
+    "rllib": "In every algorithm", "rlox-1": "In every algorithm", "d3rlpy": "In every algorithm",
     "trl": "In every trainer",
-}
+}  # fmt: skip
 """Headings of the tables of what all have."""
 
 SECTIONS = [

@@ -8,15 +8,9 @@ from rlox.errors import ConfigError
 from rlox_offpolicy.dqn import DQN
 
 SMALL = {
-    "hidden": 8,
-    "buffer_size": 200,
-    "learning_starts": 16,
-    "train_freq": 4,
-    "batch_size": 16,
-    "steps_per_iteration": 16,
-    "seed": 0,
-    "n_envs": 2,
-}
+    "hidden": 8, "buffer_size": 200, "learning_starts": 16, "train_freq": 4, "batch_size": 16,
+    "steps_per_iteration": 16, "seed": 0, "n_envs": 2,
+}  # fmt: skip
 
 
 def make(**options):

@@ -1,4 +1,4 @@
-"""Types of the options: stubs have every option, and so have signatures."""
+"""Types and groups of the options: stubs have every option, and so have signatures."""
 
 import inspect
 import pydoc
@@ -10,7 +10,10 @@ from typing import get_type_hints
 import pytest
 import rlox
 from pydantic import TypeAdapter
+from rlox import registry
 from rlox.algorithms import PPO
+from rlox.cli.flags import all_fields
+from rlox.config.model import GROUPS, NAMES, group_of
 from rlox.registry.families import ALGORITHMS
 from rlox.registry.table import algorithm_class, config_class
 
@@ -67,3 +70,32 @@ def test_help_names_the_options():
     text = pydoc.plain(pydoc.render_doc(PPO))
     assert "gae_lambda: 'float' = 0.95" in text
     assert "n_envs: 'int' = 8" in text
+
+
+FIELDS = {
+    name: field
+    for algorithm in registry.list_algorithms()
+    for name, (field, _) in all_fields(registry.config_class(algorithm)).items()
+}
+
+
+def test_named_options_exist():
+    """An option that was renamed or removed leaves no name behind."""
+    assert [n for names in NAMES.values() for n in names if n not in FIELDS] == []
+
+
+def test_options_are_where_a_user_looks_for_them():
+    """One of each group; most are about learning."""
+    wanted = {
+        "seed": "run",
+        "env_kwargs": "env",
+        "frame_stack": "env",
+        "learning_rate": "learning",
+        "gamma": "learning",
+        "hidden": "network",
+        "recurrent": "network",
+        "torch_threads": "speed",
+        "device": "speed",
+    }
+    assert {name: group_of(name, FIELDS[name]) for name in wanted} == wanted
+    assert {group_of(name, field) for name, field in FIELDS.items()} == set(GROUPS)

@@ -1,4 +1,4 @@
-"""PPO's advantages, loss and gradients against Stable-Baselines3's on the same tensors."""
+"""PPO's advantages, loss, gradients and normalisation against Stable-Baselines3's."""
 
 import importlib
 
@@ -6,8 +6,11 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium.wrappers import TimeLimit
+from rlox.envs.gymnasium import GymVecEnv
 from rlox.losses import PPOLoss
 from rlox.networks.actor_critics import ContinuousPolicy, make_policy
+from rlox.preprocessing import Preprocessor, RewardScaler
 from torch import nn
 
 stable_baselines3 = pytest.importorskip("stable_baselines3")
@@ -131,3 +134,45 @@ def test_advantages_and_returns_agree(kernels):
     )
     np.testing.assert_allclose(advantages, theirs.advantages, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(returns, theirs.returns, rtol=1e-5, atol=1e-5)
+
+
+GAMMA = 0.97
+
+
+def make():
+    """Return CartPole whose episodes both fall and are cut."""
+    return TimeLimit(gymnasium.make("CartPole-v1"), 15)
+
+
+def test_the_same_stream_gives_the_same_numbers():
+    """VecNormalize's observations, true final ones and rewards of 200 steps of 3 envs."""
+    from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+
+    theirs = VecNormalize(DummyVecEnv([make] * 3), gamma=GAMMA)
+    theirs.seed(7)
+    env = GymVecEnv(make, 3)
+    preprocessor = Preprocessor(env.observation_space, normalize=True, frame_stack=1)
+    scaler = RewardScaler(3, GAMMA)
+    expected = theirs.reset()
+    seen = preprocessor.reset(env.reset_all(7))
+    rng = np.random.default_rng(0)
+    # the envs of both must begin later episodes alike
+    for mine, other in zip(env._env.envs, theirs.venv.envs, strict=True):
+        other.unwrapped.np_random.bit_generator.state = mine.unwrapped.np_random.bit_generator.state
+    cuts = falls = 0
+    for _ in range(200):
+        np.testing.assert_allclose(seen, expected, rtol=1e-4, atol=1e-5)
+        actions = rng.integers(2, size=3)
+        expected, rewards, done, infos = theirs.step(actions)
+        step = preprocessor.step(seen, env.step_all(actions))
+        ended = step["terminated"] | step["truncated"]
+        np.testing.assert_allclose(scaler.scale(step["rewards"], ended), rewards, rtol=1e-5)
+        assert np.array_equal(ended, done)
+        for i in np.flatnonzero(ended):
+            final = infos[i]["terminal_observation"]
+            np.testing.assert_allclose(step["final_obs"][i], final, rtol=1e-4, atol=1e-5)
+        cuts += int(step["truncated"].sum())
+        falls += int(step["terminated"].sum())
+        seen = step["obs"]
+    assert cuts > 5
+    assert falls > 5

@@ -12,12 +12,9 @@ ROOT = Path(__file__).parents[1]
 PRESETS = list_presets()
 MEASURED = [preset for preset in PRESETS if preset.scores is not None]
 KINDS = {
-    "classic control": "CartPole-v1",
-    "Box2D": "LunarLander-v3",
-    "MuJoCo": "HalfCheetah-v5",
-    "Atari": "ALE/Pong-v5",
-    "teams": "mpe2/simple_spread_v3",
-}
+    "classic control": "CartPole-v1", "Box2D": "LunarLander-v3", "MuJoCo": "HalfCheetah-v5",
+    "Atari": "ALE/Pong-v5", "teams": "mpe2/simple_spread_v3",
+}  # fmt: skip
 
 
 def name(preset):
