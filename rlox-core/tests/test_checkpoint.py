@@ -446,7 +446,6 @@ for path in sys.argv[1:]:
         counting_algorithm.CountingAlgorithm.from_checkpoint(path)
     except rlox.errors.CheckpointError:
         pass
-seen = [entry for entry in seen]
 print(json.dumps(seen))
 """
 

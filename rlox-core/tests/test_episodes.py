@@ -65,9 +65,7 @@ def test_state_round_trip(keep_running, last, length):
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(-9, 9), st.booleans()), min_size=3, max_size=3)))
-def test_many_steps_at_once_equal_the_same_steps_one_by_one(
-    script,
-):
+def test_many_steps_at_once_equal_the_same_steps_one_by_one(script):
     """Where a rollout is cut plays no part, and an empty rollout changes nothing."""
     rewards = np.array([[r for r, _ in row] for row in script], float).reshape(-1, 3)
     ended = np.array([[e for _, e in row] for row in script], bool).reshape(-1, 3)

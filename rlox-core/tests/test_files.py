@@ -203,9 +203,7 @@ GIB = 1 << 30
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits are read of /proc")
 
 
-def test_an_error_names_the_value_its_bytes_and_what_there_is(
-    monkeypatch,
-):
+def test_an_error_names_the_value_its_bytes_and_what_there_is(monkeypatch):
     """And is both one of rlox's and a MemoryError."""
     monkeypatch.setattr(files, "available_bytes", lambda: GIB)
     require_memory_for("rows", 7, GIB, "take fewer")

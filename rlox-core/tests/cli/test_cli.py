@@ -8,9 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 import rlox
@@ -29,10 +28,7 @@ from rlox.config.schedules import Linear
 from rlox.errors import PluginWarning
 from rlox.training import checkpoint
 
-Run = Callable[..., Any]
-
 TRAIN = ("train", "counting", "--env", "CartPole-v1", "--eval-episodes", "2")
-
 
 TOOLS = 'a distribution that is not installed; run: pip install "rlox-core[tools]"'
 
@@ -254,9 +250,7 @@ def test_slash_of_an_env_id_makes_no_folder(run, monkeypatch):
     assert folder.name.startswith("counting-pets_Cart-v0-42-")
 
 
-def test_checkpoints_and_evaluations_come_at_multiples_across_rollouts(
-    run,
-):
+def test_checkpoints_and_evaluations_come_at_multiples_across_rollouts(run):
     """Checkpoints end the iteration that passes a multiple, evaluations the vector step."""
     result = run(
         *TRAIN, "--total-timesteps", 32, "--checkpoint-freq", 10, "--eval-freq", 15,

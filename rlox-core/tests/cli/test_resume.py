@@ -242,10 +242,7 @@ def test_killed_process_is_resumed_by_another(run, start, hold):
 
 
 def test_command_that_is_printed_finishes_a_run_on_an_imported_env(
-    run,
-    counting,
-    tmp_path,
-    monkeypatch,
+    run, counting, tmp_path, monkeypatch
 ):
     """It names the env, as no file may say which module is imported."""
     module = tmp_path / "site-packages" / "envs_of_a_stranger.py"
