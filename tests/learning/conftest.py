@@ -31,14 +31,7 @@ def evaluate(algorithm):
 
 
 def score_seeds(
-    make,
-    label,
-    env_steps,
-    threshold,
-    n_seeds=5,
-    *,
-    measure=evaluate,
-    episodes=EPISODES,
+    make, label, env_steps, threshold, n_seeds=5, *, measure=evaluate, episodes=EPISODES
 ):
     """Return the mean return of each seed; all that there is to know goes to ``scores/``.
 

@@ -61,13 +61,7 @@ def half_interval(std, episodes):
     ],
 )
 def test_teams_beat_random_actions(
-    name,
-    env_id,
-    env_steps,
-    options,
-    episodes,
-    n_seeds,
-    score_seeds,
+    name, env_id, env_steps, options, episodes, n_seeds, score_seeds
 ):
     """In every seed the 95 % intervals do not touch.
 

@@ -18,9 +18,7 @@ SEEN, IMAGINED, SEQUENCES = 4, 10, 200
 
 
 @pytest.mark.learn
-def test_dreamer_balances_with_its_default_options(
-    score_seeds,
-):
+def test_dreamer_balances_with_its_default_options(score_seeds):
     """Every seed reaches 450 on CartPole-v1."""
     make = partial(rlox.make, "dreamer_v3", env="CartPole-v1")
     scores = score_seeds(make, "dreamer_v3-CartPole-v1", ENV_STEPS, 450.0, n_seeds=3)
