@@ -50,6 +50,8 @@ class FastLane:
         found = choose_perceptrons(backend, task)
         self.perceptrons: Perceptrons = found[0]
         self.backend = f"{found[1]} ({found[2]})"
+        self.needs_parts = task.memory is not None
+        """Whether a minibatch should come in parts; rows without a memory go block by block."""
         self._noise: Tensor | None = None
 
     @classmethod
@@ -94,11 +96,6 @@ class FastLane:
             and not {"step", "actions", "observe"} & vars(env).keys()
             and self.acts()
         )
-
-    @property
-    def needs_parts(self) -> bool:
-        """Whether a minibatch should come in parts; rows without a memory go block by block."""
-        return self._task.memory is not None
 
     def learns(self) -> bool:
         """Return whether :meth:`differentiate` does what torch would."""
