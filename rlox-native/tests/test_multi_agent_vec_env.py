@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rlox_native import MultiAgentVecEnv, native_team_env_ids
-from rlox_native.team_env import make_team_env
+from rlox_native.envs import make_team_env
 
 ENV_ID = "mpe2/simple_spread_v3"
 

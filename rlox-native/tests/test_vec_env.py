@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rlox_native import VecEnv, native_env_ids
-from rlox_native.vector_env import make_vec_env
+from rlox_native.envs import make_vec_env
 
 
 def arrays(n, obs_dim=4):

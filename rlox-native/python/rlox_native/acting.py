@@ -5,30 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from rlox.batches.rollout import Unroll, add_values
 from rlox.files import require_memory_for
+from rlox.learners.tasks import RolloutTask
 from rlox.networks.actor_critics import ContinuousPolicy, DiscretePolicy, RecurrentPolicy
 from rlox.rollouts.collector import RolloutCollector
+from rlox.training.hooks import Hooks
 from torch import Tensor
 
 from rlox_native._native import ActorCriticLearner, VecEnv
 
-if TYPE_CHECKING:
-    from rlox.batches.rollout import Unroll
-    from rlox.learners.tasks import RolloutTask
-    from rlox.training.hooks import Hooks
-
-__all__ = [
-    "NativeRollouts",
-    "can_act",
-    "lent_state",
-    "make_actor",
-]
+__all__ = ["NativeRollouts", "can_act", "lent_state", "make_actor"]
 
 WORD = 2**64
 
@@ -181,17 +173,17 @@ class NativeRollouts:
     Args:
         task: whose policy acts; its env is a native one.
         learner: of the policy's shape.
-        act_dim: size of an action; ``None`` for discrete actions.
     """
 
-    def __init__(self, task: RolloutTask, learner: ActorCriticLearner, act_dim: int | None) -> None:
+    def __init__(self, task: RolloutTask, learner: ActorCriticLearner) -> None:
         self._collector: Any = task.collector
         self._optimizer = task.optimizer
         self._learner = learner
         assert task.actions is not None
         self._stream = task.actions.bit_generator
-        self._action_shape = () if act_dim is None else (act_dim,)
-        self._action_dtype = np.int64 if act_dim is None else np.float32
+        numbers = isinstance(task.policy, ContinuousPolicy)
+        self._action_shape = tuple(task.policy.log_std.shape) if numbers else ()
+        self._action_dtype = np.float32 if numbers else np.int64
 
     @staticmethod
     def can_step(task: RolloutTask) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from rlox.batches.transitions import TransitionBatch
 from rlox.errors import BackendError
-from rlox.learners.transitions import StepResult
+from rlox.learners.transitions import Parts, ReplayTask, StepResult
 from rlox.networks import DeterministicPolicy, SquashedGaussianPolicy, TwinQNetwork
 from rlox.nn import EnsembleMLP, flatten_parameters
 from torch import Tensor, nn
@@ -24,15 +25,7 @@ from rlox_native.perceptrons import (
     sizes_of,
 )
 
-if TYPE_CHECKING:
-    from rlox.batches.transitions import TransitionBatch
-    from rlox.learners.transitions import Parts, ReplayTask
-
-__all__ = [
-    "NativeActorCriticLearner",
-    "NormalNoise",
-    "actor_critic_learner",
-]
+__all__ = ["NativeActorCriticLearner", "actor_critic_learner"]
 
 
 class NormalNoise:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from rlox.errors import BackendError
+from rlox.learners.tasks import BoundedSurrogate, PerceptronTask
 from torch import nn
 
 from rlox_native._native import ActorCriticLearner, VecEnv
 from rlox_native.digests import require_code
 from rlox_native.perceptrons import make_rust_learner, require_lstm, require_plain
-
-if TYPE_CHECKING:
-    from rlox.learners.tasks import BoundedSurrogate, PerceptronTask
 
 __all__ = ["NativePerceptrons"]
 
@@ -122,8 +120,6 @@ class NativePerceptrons:
         self, rows: Mapping[str, npt.NDArray[Any]], objective: BoundedSurrogate
     ) -> dict[str, float]:
         """Compute the gradient of the rows' mean loss, without the interpreter lock."""
-        from rlox.learners.tasks import BoundedSurrogate
-
         if type(objective) is not BoundedSurrogate:
             raise BackendError(f"it knows BoundedSurrogate, not {type(objective).__name__}")
         means = self._learner.differentiate(

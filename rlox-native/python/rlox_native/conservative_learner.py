@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from rlox.batches.transitions import TransitionBatch
 from rlox.errors import BackendError
-from rlox.learners.transitions import StepResult
+from rlox.learners.transitions import ReplayTask, StepResult
 from rlox.networks import SquashedGaussianPolicy
 from rlox.nn import flatten_parameters, standard_normal, uniform
 
 from rlox_native.actor_critic_learner import actor_critic_learner
 from rlox_native.optimizers import Adam
 from rlox_native.perceptrons import batch_arrays
-
-if TYPE_CHECKING:
-    from rlox.batches.transitions import TransitionBatch
-    from rlox.learners.transitions import ReplayTask
 
 __all__ = ["NativeConservativeLearner"]
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from gymnasium import spaces
 from rlox.errors import BackendError
+from rlox.learners.tasks import RolloutTask, SeparatePerceptrons
 from rlox.networks.actor_critics import (
     ActorCriticPolicy,
     ContinuousPolicy,
@@ -22,9 +23,6 @@ from torch import Tensor, nn
 
 from rlox_native._native import ActorCriticLearner
 from rlox_native.perceptrons import make_rust_learner, require_lstm, require_plain, sizes_of
-
-if TYPE_CHECKING:
-    from rlox.learners.tasks import RolloutTask, SeparatePerceptrons
 
 __all__ = ["make_policy_learner"]
 

@@ -5,10 +5,7 @@ from typing import Any
 
 from rlox_native._native import MultiAgentVecEnv, VecEnv
 
-__all__ = [
-    "make_team_env",
-    "make_vec_env",
-]
+__all__ = ["make_team_env", "make_vec_env"]
 
 
 def make_vec_env(

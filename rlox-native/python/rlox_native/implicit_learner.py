@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy.typing as npt
+from rlox.batches.transitions import TransitionBatch
 from rlox.errors import BackendError
-from rlox.learners.transitions import StepResult
+from rlox.learners.transitions import Parts, ReplayTask, StepResult
 from rlox.networks import GaussianPolicy, TwinQNetwork, ValueNetwork
 from rlox.nn import EnsembleMLP, flatten_parameters
 
@@ -18,10 +19,6 @@ from rlox_native.perceptrons import (
     require_types,
     sizes_of,
 )
-
-if TYPE_CHECKING:
-    from rlox.batches.transitions import TransitionBatch
-    from rlox.learners.transitions import Parts, ReplayTask
 
 __all__ = ["NativeImplicitLearner"]
 

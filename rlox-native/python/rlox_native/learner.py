@@ -8,32 +8,28 @@ moments stay in torch's tensors, so that a training may change its backend at an
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from rlox.batches import rollout
-from rlox.batches.rollout import RolloutBatch
+from rlox.batches.rollout import RolloutBatch, Unroll
 from rlox.errors import BackendError
-from rlox.learners.rollouts import TorchLearner
+from rlox.learners.rollouts import Learner, TorchLearner
+from rlox.learners.tasks import Objective, Perceptrons, PerceptronTask, RolloutTask
+from rlox.learners.transitions import ReplayLearner, ReplayTask
 from rlox.losses import ClippedSurrogate, PolicyGradient
-from rlox.networks.actor_critics import ContinuousPolicy
+from rlox.networks.predict import Mode
 from rlox.nn import FlatOptimizer
 from rlox.ranks import RANKS
+from rlox.training.hooks import Hooks
 
-from rlox_native.acting import can_act, make_actor
+from rlox_native.acting import NativeRollouts, can_act, make_actor
+from rlox_native.actor_critics import NativePerceptrons
 from rlox_native.default_policies import make_policy_learner
 from rlox_native.digests import require_code
 from rlox_native.optimizers import step_rule
-from rlox_native.rollouts import NativeRollouts
-
-if TYPE_CHECKING:
-    from rlox.batches.rollout import Unroll
-    from rlox.learners.rollouts import Learner
-    from rlox.learners.tasks import Objective, Perceptrons, PerceptronTask, RolloutTask
-    from rlox.learners.transitions import ReplayLearner, ReplayTask
-    from rlox.networks.predict import Mode
-    from rlox.training.hooks import Hooks
+from rlox_native.replay_learner import make_replay_learner
 
 __all__ = ["OBJECTIVES", "NativeLearner", "make_learner"]
 
@@ -101,10 +97,7 @@ class NativeLearner:
         self.mode: Mode | None = getattr(actor, "mode", None)
         """Finds the most probable actions in Rust; ``None`` where it does not act."""
         if NativeRollouts.can_step(task):
-            act_dim = None
-            if isinstance(task.policy, ContinuousPolicy):
-                act_dim = len(task.policy.log_std)
-            self._collector = NativeRollouts(task, self._learner, act_dim)
+            self._collector = NativeRollouts(task, self._learner)
             require_code(task, "self.collector.unroll")
         elif actor is not None:
             self._collector = actor
@@ -224,12 +217,6 @@ def make_learner(
     Raises:
         BackendError: it cannot be learnt here; the text says why.
     """
-    from rlox.learners.tasks import PerceptronTask
-    from rlox.learners.transitions import ReplayTask
-
-    from rlox_native.actor_critics import NativePerceptrons
-    from rlox_native.replay_learner import make_replay_learner
-
     if isinstance(task, PerceptronTask):
         return NativePerceptrons(task)
     if RANKS and not getattr(task, "acts_only", False):

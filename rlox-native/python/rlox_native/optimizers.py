@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from rlox.errors import BackendError
-
-if TYPE_CHECKING:
-    from rlox.nn import FlatOptimizer
+from rlox.nn import FlatOptimizer
 
 __all__ = ["Adam", "step_rule"]
 

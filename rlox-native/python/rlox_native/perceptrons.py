@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy.typing as npt
 import torch
+from rlox.batches.transitions import TransitionBatch
 from rlox.errors import BackendError
 from rlox.nn import ReluMLP, TanhMLP
 from torch import nn
-
-if TYPE_CHECKING:
-    from rlox.batches.transitions import TransitionBatch
 
 __all__ = [
     "as_array",

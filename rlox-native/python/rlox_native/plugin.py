@@ -13,14 +13,14 @@ def rlox_env_backends() -> Iterable[EnvBackendSpec]:
     yield EnvBackendSpec(
         name="native",
         summary="Rust envs, bit-identical to gymnasium for the same seed.",
-        factory="rlox_native.vector_env:make_vec_env",
+        factory="rlox_native.envs:make_vec_env",
         env_ids=tuple(native_env_ids()),
         priority=100,
     )
     yield EnvBackendSpec(
         name="native_teams",
         summary="Rust envs of several agents, with PettingZoo's ids and numbers.",
-        factory="rlox_native.team_env:make_team_env",
+        factory="rlox_native.envs:make_team_env",
         env_ids=tuple(native_team_env_ids()),
         env_kwargs=("N", "local_ratio", "max_cycles", "continuous_actions"),
         priority=100,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from rlox.batches.transitions import TransitionBatch
 from rlox.errors import BackendError
-from rlox.learners.transitions import StepResult
+from rlox.learners.transitions import ReplayTask, StepResult
 from rlox.networks import DiscreteQNetwork, DuelingQNetwork
 from rlox.nn import flatten_parameters
 from torch import Tensor, nn
@@ -21,10 +22,6 @@ from rlox_native.perceptrons import (
     require_plain,
     sizes_of,
 )
-
-if TYPE_CHECKING:
-    from rlox.batches.transitions import TransitionBatch
-    from rlox.learners.transitions import ReplayTask
 
 __all__ = ["NativeQLearner"]
 

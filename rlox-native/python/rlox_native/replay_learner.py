@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rlox.errors import BackendError
+from rlox.learners.transitions import ReplayLearner, ReplayTask
 from rlox.nn import FlatOptimizer
 from torch import nn
 
@@ -22,9 +23,6 @@ from rlox_native.conservative_learner import NativeConservativeLearner
 from rlox_native.digests import require_code
 from rlox_native.implicit_learner import NativeImplicitLearner
 from rlox_native.q_learner import NativeQLearner
-
-if TYPE_CHECKING:
-    from rlox.learners.transitions import ReplayLearner, ReplayTask
 
 __all__ = ["OBJECTIVES", "Known", "make_replay_learner"]
 
