@@ -1,14 +1,16 @@
 """A new distribution with one algorithm, from the folder beside this file.
 
-    python _template/new.py rlox-newfamily --algorithm new_algorithm
+    python _template/new.py rlox-newfamily --algorithm new_algorithm [--learns-from replay]
 
-It trains and passes its tests; change it file by file. Besides the folder it writes the page of the
+It trains and passes its tests; change it file by file. One that learns from a replay buffer has the
+code of the example plugin ``rlox-soft-q``. Besides the folder it writes the page of the
 reference, and a line each where distributions and algorithms are listed.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import os
 import re
 import subprocess
@@ -17,6 +19,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TEMPLATE = ROOT / "_template"
+EXAMPLES = {"rollouts": None, "replay": ROOT / "examples/plugins/rlox-soft-q"}
+"""By what is learnt from, the example whose modules take the place of the template's."""
 
 
 def names(distribution: str, algorithm: str, class_name: str, version: str) -> dict[str, str]:
@@ -26,6 +30,9 @@ def names(distribution: str, algorithm: str, class_name: str, version: str) -> d
         "new_algorithm": algorithm,
         "NewAlgorithm": class_name,
         "0.0.0": version,
+        "rlox_soft_q": f"rlox_{distribution.removeprefix('rlox-')}",
+        "soft_q": algorithm,
+        "SoftQ": class_name,
     }
 
 
@@ -43,20 +50,27 @@ def insert(path: Path, before: str, line: str) -> None:
     path.write_text(f"{text[: found.start()]}{line}\n{text[found.start() :]}", encoding="utf-8")
 
 
-def write_family(filled: dict[str, str], root: Path) -> None:
+def copy(source: Path, pattern: str, filled: dict[str, str], root: Path) -> None:
+    """Write the files of a folder that match a pattern, names and texts filled."""
+    for path in sorted(source.rglob(pattern)):
+        if path.is_file() and "__pycache__" not in path.parts:
+            target = root / render(f"rlox-newfamily/{path.relative_to(source)}", filled)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(render(path.read_text(encoding="utf-8"), filled), encoding="utf-8")
+
+
+def write_family(filled: dict[str, str], example: Path | None, root: Path) -> None:
     """Write the distribution's folder, and list it in the pyprojects, README and news.
 
     Args:
         filled: see :func:`names`.
+        example: see :data:`EXAMPLES`.
         root: of the repository.
     """
     family, class_name, version = (filled[k] for k in ("newfamily", "NewAlgorithm", "0.0.0"))
-    template = TEMPLATE / "rlox-newfamily"
-    for path in sorted(template.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts:
-            target = root / render(f"rlox-newfamily/{path.relative_to(template)}", filled)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(render(path.read_text(encoding="utf-8"), filled), encoding="utf-8")
+    copy(TEMPLATE / "rlox-newfamily", "*", filled, root)
+    if example is not None:
+        copy(example, "*.py", filled, root)
     folder = root / f"rlox-{family}"
     (folder / "LICENSE").write_bytes((root / "LICENSE").read_bytes())
     source = f"rlox-{family} = {{ workspace = true }}"
@@ -80,13 +94,16 @@ def write_algorithm(filled: dict[str, str], root: Path) -> None:
         filled: see :func:`names`.
         root: of the repository.
     """
-    name, class_name = filled["new_algorithm"], filled["NewAlgorithm"]
-    page = render((TEMPLATE / "new_algorithm.md").read_text(encoding="utf-8"), filled)
+    name, class_name, family = (filled[k] for k in ("new_algorithm", "NewAlgorithm", "newfamily"))
+    module = (root / f"rlox-{family}/src/rlox_{family}/{name}.py").read_text(encoding="utf-8")
+    about, _, steps = (ast.get_docstring(ast.parse(module)) or "").partition("\n\n")
+    page = (TEMPLATE / "new_algorithm.md").read_text(encoding="utf-8")
+    page = render(page, {"ABOUT": about, "STEPS": steps, **filled})
     (root / f"docs/reference/algorithms/{name}.md").write_text(page, encoding="utf-8")
     table = root / "rlox-core/src/rlox/registry/families.py"
     rows = re.findall(r'^    AlgorithmRow\("(\w+)".*\n', table.read_text("utf-8"), re.MULTILINE)
     following = next((f'    AlgorithmRow\\("{row}"' for row in rows if row > name), r"\)$")
-    row = f'    AlgorithmRow("{name}", "{class_name}", "{filled["newfamily"]}", trainer=False),'
+    row = f'    AlgorithmRow("{name}", "{class_name}", "{family}", trainer=False),'
     insert(table, f"^{following}", row)
     env = {**os.environ, "PYTHONPATH": str(root / "rlox-core/src")}
     subprocess.run([sys.executable, "rlox-core/facades.py"], cwd=root, env=env, check=True)
@@ -102,6 +119,7 @@ def main(arguments: list[str], root: Path = ROOT) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("distribution", help="such as rlox-newfamily")
     parser.add_argument("--algorithm", required=True, help="registered name, such as my_algorithm")
+    parser.add_argument("--learns-from", choices=EXAMPLES, default="rollouts")
     parser.add_argument("--class-name", help="of the algorithm; MyAlgorithm by default")
     given = parser.parse_args(arguments)
     if not re.fullmatch(r"rlox-[a-z][a-z0-9]*", given.distribution):
@@ -118,7 +136,7 @@ def main(arguments: list[str], root: Path = ROOT) -> None:
     found = re.search(r'^version = "(.+)"', core, re.M)
     assert found is not None, "rlox-core has a version"
     filled = names(given.distribution, given.algorithm, class_name, found[1])
-    write_family(filled, root)
+    write_family(filled, EXAMPLES[given.learns_from], root)
     write_algorithm(filled, root)
     print(f"{given.distribution} is written; now `uv lock`, and `uvx nox -s changed`")
 

@@ -112,9 +112,10 @@ def add_algorithm(folder):
 
 
 @pytest.mark.slow
-def test_a_family_made_from_the_template_passes_every_check(copy):
+@pytest.mark.parametrize("learns_from", ["rollouts", "replay"])
+def test_a_family_made_from_the_template_passes_every_check(copy, learns_from):
     """It registers, learns, is documented and declares what it needs, and so does a second one."""
-    made = python(copy, MAKE, *FAMILY)
+    made = python(copy, MAKE, *FAMILY, "--learns-from", learns_from)
     assert made.returncode == 0, made.stderr
     outside = {path for path in touched(copy) if not path.startswith("rlox-madeup/")}
     assert len(outside) <= 10, outside

@@ -27,7 +27,8 @@ from rlox.replay.building import Given, make_envs
 from rlox.replay.collector import ReplaySteps
 from rlox.replay.loop import Choose, Replay, UpdatesDue
 from rlox.rollouts.collector import require_same_option
-from rlox.spaces.rows import ObservationRows, leaf_spaces, map_leaves, memory_of
+from rlox.spaces.data import memory_of
+from rlox.spaces.rows import ObservationRows, leaf_spaces, map_leaves
 from rlox.training.hooks import Hooks, Progress
 from torch import Tensor
 

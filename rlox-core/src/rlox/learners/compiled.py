@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
@@ -90,7 +90,9 @@ def _uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return kept
 
 
-def compiled(function: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
+def compiled(
+    function: Callable[..., Any], device: torch.device, changed: Iterable[Any] = ()
+) -> Callable[..., Any]:
     """Return a function compiled by torch; on CUDA it is replayed as graphs.
 
     Args:
@@ -98,6 +100,7 @@ def compiled(function: Callable[..., Any], device: torch.device) -> Callable[...
             It returns a loss, which is used before the next call, and tensors to report, in a
             tuple, a mapping or a dataclass.
         device: of the tensors.
+        changed: objects whose attributes the function may replace by new tensors.
 
     Raises:
         BackendError: see :func:`make_compiled_learner`.
@@ -110,7 +113,8 @@ def compiled(function: Callable[..., Any], device: torch.device) -> Callable[...
 
     def replayed(*arguments: Any) -> Any:
         torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
-        returned = made(*arguments)
+        with own_tensors(*changed):
+            returned = made(*arguments)
         if isinstance(returned, tuple):  # a loss, which is used at once, and its terms
             loss, terms = returned
             return loss, _copied(terms)

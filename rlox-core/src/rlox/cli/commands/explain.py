@@ -10,13 +10,10 @@ from typing import Annotated
 import typer
 
 from rlox import registry
-from rlox.algorithm import make
 from rlox.cli.app import hidden_commands, plugin_commands
 from rlox.cli.flags import all_fields, default_text, documentation
 from rlox.cli.output import console, print_pairs, print_table, print_warning
 from rlox.config.presets import list_presets
-from rlox.envs.make import choose_backend
-from rlox.envs.teams import choose_team_backend
 from rlox.errors import ConfigError
 from rlox.registry.table import get_registry, resolve
 
@@ -178,6 +175,11 @@ def _documentation_of(factory: str) -> str:
 
 def _choices(algorithm: str, env: str, config: Path | None) -> dict[str, str]:
     """Return the backends that a training on ``env`` takes, and the reasons."""
+    # `rlox list` imports no gymnasium
+    from rlox.algorithm import make
+    from rlox.envs.make import choose_backend
+    from rlox.envs.teams import choose_team_backend
+
     with make(algorithm, env, config=config) as made:
         learner = "there is no choice" if made.learner is None else str(made.learner)
         cfg = made.config
