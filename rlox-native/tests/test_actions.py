@@ -121,14 +121,6 @@ def test_continuous_actions_are_rounded_to_single_precision(env_id):
 
 
 @every_continuous_env
-def test_integers_are_continuous_actions(env_id):
-    """Whole numbers are real numbers."""
-    expected = started(env_id).step_all(np.array([0.0, -1.0, 1.0], np.float32))
-    for actions in ([0, -1, 1], np.array([[0], [-1], [1]])):
-        assert started(env_id).step_all(actions)["obs"].tobytes() == expected["obs"].tobytes()
-
-
-@every_continuous_env
 @pytest.mark.parametrize(
     ("actions", "error", "message"),
     [

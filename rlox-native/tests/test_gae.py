@@ -144,17 +144,6 @@ def test_a_mask_of_any_true_byte_is_true():
     np.testing.assert_array_equal(got, expected)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "result"), [("f4", "f4"), ("f8", "f8"), ("f2", "f8"), ("i8", "f8")]
-)
-def test_time_major_type_follows_the_rewards(dtype, result):
-    """Single precision in, single precision out; anything else is double."""
-    ones = np.ones((2, 3))
-    out = compute_gae_time_major(ones.astype(dtype), ones, ones, ones, ones, np.ones(3), 0.9, 0.9)
-    assert [array.dtype for array in out] == [np.dtype(result)] * 2
-    assert [array.shape for array in out] == [(2, 3)] * 2
-
-
 def test_empty_inputs_give_empty_results():
     """No steps, and no envs, are no error."""
     assert [a.shape for a in compute_gae([], [], [], 1.0, 0.9, 0.9)] == [(0,)] * 2

@@ -132,19 +132,6 @@ def test_any_call_of_a_method_is_carried_out_or_refused(name, data):
     assert repr(instance)
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: rlox_native.RunningMeanStd(2**50),
-        lambda: rlox_native.pack_sequences([1], 2**62),
-    ],
-)
-def test_what_has_no_room_is_a_memory_error(call):
-    """And not the end of the process."""
-    with pytest.raises(MemoryError, match=r"not enough memory for (shape|max_len) = "):
-        call()
-
-
 UNDER_A_LIMIT = """
 import resource
 import rlox_native

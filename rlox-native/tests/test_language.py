@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from rlox_native import (
     compute_batch_group_advantages,
     compute_batch_token_kl,
-    compute_batch_token_kl_schulman,
     compute_group_advantages,
     compute_token_kl,
     compute_token_kl_schulman,
@@ -91,21 +90,6 @@ def test_a_token_without_probability_adds_nothing():
     """0 log 0 is 0; probability where the reference has none is infinite."""
     assert compute_token_kl([-math.inf, 0.0], [-1.0, 0.0]) == 0.0
     assert compute_token_kl([0.0], [-math.inf]) == math.inf
-
-
-@given(st.integers(1, 7), st.integers(0, 6), st.sampled_from([np.float32, np.float64]))
-def test_batched_divergences_are_the_single_ones(seq_len, n, dtype):
-    """One number per sequence, in the type of the input."""
-    rng = np.random.default_rng(n)
-    p, q = (-rng.random((2, n * seq_len)) * 3).astype(dtype)
-    for batched, single in (
-        (compute_batch_token_kl, compute_token_kl),
-        (compute_batch_token_kl_schulman, compute_token_kl_schulman),
-    ):
-        got = batched(p, q, seq_len)
-        assert (got.dtype, got.shape) == (dtype, (n,))
-        rows = zip(p.reshape(n, seq_len), q.reshape(n, seq_len), strict=True)
-        assert got.tolist() == [dtype(single(a, b)) for a, b in rows]
 
 
 def test_wrong_log_probs_are_refused():

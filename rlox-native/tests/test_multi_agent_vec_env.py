@@ -1,83 +1,14 @@
-"""The vector env of several agents: rows, states, wrong calls, and its use from threads."""
+"""The vector env of several agents: its options, and wrong calls."""
 
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from rlox_native import MultiAgentVecEnv, native_team_env_ids
+from rlox_native import MultiAgentVecEnv
 from rlox_native.envs import make_team_env
 
 ENV_ID = "mpe2/simple_spread_v3"
-
-
-def moves(rng, n, agents=3):
-    """Draw a move for each agent."""
-    return {"agent": rng.integers(5, size=(n, agents))}
-
-
-def test_a_step_has_the_fields_of_the_protocol():
-    """With the documented shapes and types, in arrays of their own."""
-    envs = MultiAgentVecEnv(2, seed=0, env_kwargs={"N": 4})
-    assert native_team_env_ids() == [ENV_ID]
-    assert (envs.n_envs, envs.env_id) == (2, ENV_ID)
-    assert envs.possible_agents == ("agent_0", "agent_1", "agent_2", "agent_3")
-    assert repr(envs) == f"MultiAgentVecEnv(n=2, env_id='{ENV_ID}') of 4 agents"
-    assert envs.state_space.shape == (96,)
-    shown = envs.reset_all()
-    step = envs.step_all(moves(np.random.default_rng(0), 2, 4))
-    layout = {
-        "obs": ((2, 4, 24), np.float32), "active": ((2, 4), np.bool_),
-        "rewards": ((2, 4), np.float64), "terminated": ((2, 4), np.bool_),
-        "truncated": ((2, 4), np.bool_), "final_obs": ((2, 4, 24), np.float32),
-    }  # fmt: skip
-    for key, (shape, dtype) in layout.items():
-        assert list(step[key]) == ["agent"]
-        assert (step[key]["agent"].shape, step[key]["agent"].dtype) == (shape, dtype)
-    assert step["masks"] == shown["masks"] == {}
-    assert step["state"].shape == step["final_state"].shape == shown["state"].shape == (2, 96)
-    assert step["active"]["agent"].all()
-    assert not step["episode_ended"].any()
-    before = step["obs"]["agent"].copy()
-    envs.step_all(moves(np.random.default_rng(1), 2, 4))
-    assert step["obs"]["agent"].tobytes() == before.tobytes()
-
-
-def test_episodes_end_for_all_agents_at_once():
-    """After ``max_cycles`` steps, by truncation; the next one begins within the step."""
-    envs = MultiAgentVecEnv(3, seed=0, env_kwargs={"max_cycles": 4})
-    envs.reset_all()
-    rng = np.random.default_rng(0)
-    for step in range(1, 10):
-        got = envs.step_all(moves(rng, 3))
-        last = step % 4 == 0
-        assert got["truncated"]["agent"].tolist() == [[last] * 3] * 3
-        assert got["episode_ended"].tolist() == [last] * 3
-        assert not got["terminated"]["agent"].any()
-        assert np.array_equal(got["obs"]["agent"], got["final_obs"]["agent"]) != last
-        assert np.array_equal(got["state"], got["final_state"]) != last
-
-
-@given(seed=st.integers(0, 2**63), steps=st.integers(0, 40), agents=st.integers(1, 6))
-def test_a_restored_state_goes_on_with_the_same_bits(seed, steps, agents):
-    """Another object given the state takes the same steps, resets included."""
-    options = {"N": agents, "max_cycles": 9}
-    envs = MultiAgentVecEnv(2, seed=seed, env_kwargs=options)
-    other = MultiAgentVecEnv(2, env_kwargs=options)
-    rng = np.random.default_rng(steps)
-    envs.reset_all()
-    for _ in range(steps):
-        envs.step_all(moves(rng, 2, agents))
-    other.set_state(envs.state())
-    for _ in range(20):
-        chosen = moves(rng, 2, agents)
-        a, b = envs.step_all(chosen), other.step_all(chosen)
-        assert a["state"].tobytes() == b["state"].tobytes()
-        assert a["rewards"]["agent"].tobytes() == b["rewards"]["agent"].tobytes()
-        assert a["episode_ended"].tolist() == b["episode_ended"].tolist()
 
 
 def test_options_are_numbers_of_python_and_numpy():
@@ -208,22 +139,3 @@ def test_it_needs_no_core_to_step():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
-
-
-def test_threads_share_one_object():
-    """Calls from many threads at once are done one after the other, each whole."""
-    envs = MultiAgentVecEnv(16, seed=0)
-    envs.reset_all()
-
-    def hammer(worker):
-        rng = np.random.default_rng(worker)
-        for k in range(100):
-            if k % 10 == worker:
-                envs.set_state(envs.state())
-            step = envs.step_all(moves(rng, 16))
-            same = (step["obs"]["agent"] == step["final_obs"]["agent"]).all(axis=(1, 2))
-            assert (same != step["episode_ended"]).all()
-        return worker
-
-    with ThreadPoolExecutor(8) as pool:
-        assert sum(pool.map(hammer, range(8))) == 28

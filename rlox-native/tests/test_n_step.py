@@ -74,21 +74,6 @@ def test_a_transition_spans_the_steps_of_its_env(cls, capacity, n_envs, n_step, 
 
 
 @both
-def test_one_step_has_no_discounts(cls):
-    """The batch is as documented; several steps add one key, also to out."""
-    steps = [np.zeros((4, 1))] * 2 + [np.zeros(4)] * 3 + [np.zeros((4, 1))]
-    for n_step in (1, 3):
-        buffer = cls(8, 1, 1, n_envs=2, n_step=n_step)
-        buffer.push_batch(*steps)
-        batch = buffer.sample(5)
-        assert ("discounts" in batch) == (n_step > 1)
-        assert buffer.sample(5, out=batch) is batch
-    del batch["discounts"]
-    with pytest.raises(ValueError, match=r"out must have the keys .*discounts"):
-        buffer.sample(5, out=batch)
-
-
-@both
 def test_steps_of_some_envs_alone_are_refused(cls):
     """Nothing could say whose they are."""
     buffer = cls(8, 1, 1, n_envs=3, n_step=2)
@@ -115,26 +100,3 @@ def test_impossible_options_are_refused(cls, options, error, message):
     """By name."""
     with pytest.raises(error, match=message):
         cls(4, 1, 1, **options)
-
-
-@both
-def test_a_restored_buffer_spans_the_same_steps(cls):
-    """A full ring whose capacity is no multiple of the envs."""
-    options = {"n_envs": 3, "n_step": 4, "gamma": 0.9}
-    buffer, other = cls(10, 1, 1, seed=1, **options), cls(10, 1, 1, seed=2, **options)
-    rng = np.random.default_rng(0)
-    push_steps(buffer, rng.choice(3, (7, 3), p=[0.8, 0.1, 0.1]), rng.random((7, 3)))
-    other.set_state(buffer.state())
-    a, b = buffer.sample(50), other.sample(50)
-    for key in a:
-        np.testing.assert_array_equal(a[key], b[key])
-    assert repr(buffer).split("alpha")[0].rstrip(", )").endswith("n_envs=3, n_step=4, gamma=0.9")
-
-
-@both
-def test_unknown_next_observations_are_refused_over_several_steps_too(cls):
-    """There is nothing to bootstrap from."""
-    buffer = cls(8, 1, 1, n_step=3)
-    buffer.push(0, 0, 0, False, False)
-    with pytest.raises(KeyError, match="pushed without next_obs"):
-        buffer.sample(4)["next_obs"]

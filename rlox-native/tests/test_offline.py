@@ -171,14 +171,6 @@ def test_the_stream_goes_on_from_a_saved_state():
             data.set_state(state)
 
 
-def test_out_receives_the_batch():
-    """The same arrays."""
-    data = OfflineDatasetBuffer(**recording([9, 5]))
-    out = {key: array.copy() for key, array in data.sample(7, seed=1).items()}
-    assert data.sample(7, seed=2, out=out) is out
-    np.testing.assert_array_equal(out["obs"], data.sample(7, seed=2)["obs"])
-
-
 def test_more_memory_than_the_machine_has_is_refused_at_once():
     """Before anything is copied."""
     n = 10**7

@@ -1,9 +1,5 @@
-"""The replay buffers against a queue, NumPy's draws and sums; their errors, states and threads."""
+"""The replay buffers against a queue, and NumPy's draws; their errors and states."""
 
-import sys
-import threading
-import time
-import tracemalloc
 from collections import deque
 
 import numpy as np
@@ -71,25 +67,6 @@ def test_a_buffer_holds_what_a_queue_holds(capacity, pushes, shape, dtype, prior
         assert state["rewards"][slot] == reward
         assert state["terminated"][slot] == terminated
         assert state["truncated"][slot] == truncated
-
-
-@both
-def test_a_batch_has_the_documented_layout(cls):
-    """Keys, shapes and types."""
-    buffer = cls(10, (4, 5), 2, obs_dtype="uint8", act_dtype="int64")
-    buffer.push(np.ones((4, 5)), [1, 2], 1, 0, np.True_, np.ones((4, 5), bool))
-    layout = {key: (array.shape, array.dtype) for key, array in buffer.sample(7).items()}
-    expected = {
-        "obs": ((7, 4, 5), np.uint8),
-        "next_obs": ((7, 4, 5), np.uint8),
-        "actions": ((7, 2), np.int64),
-        "rewards": ((7,), np.float32),
-        "terminated": ((7,), np.bool_),
-        "truncated": ((7,), np.bool_),
-    }
-    if cls is PrioritizedReplayBuffer:
-        expected |= {"weights": ((7,), np.float32), "indices": ((7,), np.uint64)}
-    assert layout == expected
 
 
 @both
@@ -308,40 +285,6 @@ def test_impossible_types_and_seeds_are_refused(cls):
         cls(1, 1, 1, seed=-1)
 
 
-def test_a_repr_says_how_to_build_it():
-    """Evaluating it gives such a buffer."""
-    text = (
-        "ReplayBuffer(capacity=9, obs_dim=(4, 2), act_dim=1, obs_dtype='uint8', act_dtype='int64')"
-    )
-    buffer = ReplayBuffer(9, (4, 2), 1, obs_dtype="uint8", act_dtype="int64")
-    assert repr(buffer) == text == repr(eval(text))
-    assert repr(PrioritizedReplayBuffer(1, 1, 1)).endswith("alpha=0.6, beta=0.4)")
-    assert (buffer.capacity, PrioritizedReplayBuffer(1, 1, 1, 0.5).alpha) == (9, 0.5)
-
-
-@both
-@given(before=st.integers(0, 25), draws=st.integers(0, 3))
-def test_a_restored_buffer_goes_on_with_the_same_bits(cls, before, draws):
-    """Another buffer given the state draws and stores the same."""
-    buffer, other = filled(cls, before), cls(10, 3, 1, seed=99)
-    for k in range(7):
-        other.push(*transition(k))
-    for _ in range(draws if before else 0):
-        batch = buffer.sample(3)
-        if cls is PrioritizedReplayBuffer:
-            buffer.update_priorities(batch["indices"], batch["rewards"] + 0.5)
-    if before % 2:
-        buffer.push(*transition(before)[:5])
-    state = buffer.state()
-    other.set_state(state)
-    assert_same(other.state(), state)
-    for k in range(30, 45):
-        assert_same(buffer.sample(5), other.sample(5)) if len(buffer) else None
-        for each in (buffer, other):
-            each.push(*transition(k))
-    assert_same(other.state(), buffer.state())
-
-
 @both
 @pytest.mark.parametrize(
     ("change", "message"),
@@ -443,35 +386,6 @@ def test_bad_updates_are_refused_and_change_nothing(indices, priorities, error, 
     buffer.update_priorities([], [])
 
 
-def test_a_draw_releases_the_interpreter_lock():
-    """Another thread runs while a batch is copied, though nobody takes the lock away."""
-    buffer = ReplayBuffer(8, 100_000, 1)
-    for k in range(8):
-        buffer.push(*transition(k, (100_000,)))
-    out = buffer.sample(50)
-    done = threading.Event()
-    ticks = []
-
-    def tick():
-        while not done.is_set():
-            ticks.append(None)
-            time.sleep(0)
-
-    thread = threading.Thread(target=tick)
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1_000.0)
-    try:
-        thread.start()
-        before, deadline = len(ticks), time.monotonic() + 120
-        while len(ticks) == before:  # a busy machine may not run it during one draw
-            assert time.monotonic() < deadline
-            buffer.sample(50, out=out)
-    finally:
-        sys.setswitchinterval(interval)
-        done.set()
-        thread.join()
-
-
 def test_the_sizes_of_errors_are_priorities():
     """With either sign, in every call, and never so small that a transition is lost."""
     buffer = PrioritizedReplayBuffer(9, 3, 1, alpha=1.0)
@@ -499,28 +413,3 @@ def test_a_state_of_other_envs_is_refused(cls):
     again = cls(8, 3, 1, n_envs=2, **options)
     again.set_state(older)
     assert_same(again.state(), buffer.state())
-
-
-@both
-def test_a_refused_draw_leaves_out_as_it_was(cls):
-    """The flags too."""
-    out = filled(cls, 4).sample(4, seed=0)
-    out["terminated"][:] = out["truncated"][:] = [True, False, True, True]
-    before = {key: array.copy() for key, array in out.items()}
-    with pytest.raises(RuntimeError, match="the buffer is empty"):
-        cls(4, 3, 1).sample(4, out=out)
-    assert_same(out, before)
-
-
-def test_strided_arrays_of_the_same_type_are_copied_once():
-    """Images with channels last, seen with channels first, and not by way of wider numbers."""
-    images = np.random.default_rng(0).integers(0, 256, (16, 64, 64, 3), np.uint8)
-    images = images.transpose(0, 3, 1, 2)
-    buffer = ReplayBuffer(16, (3, 64, 64), 1, obs_dtype="uint8")
-    zeros = np.zeros(16)
-    tracemalloc.start()
-    buffer.push_batch(images, zeros, zeros, zeros, zeros, images)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 3 * images.nbytes
-    np.testing.assert_array_equal(buffer.state()["obs"], images)

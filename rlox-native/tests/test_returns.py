@@ -124,21 +124,6 @@ def test_vtrace_equals_the_sum(rollout, gamma, rho_bar, c_bar, seed):
     np.testing.assert_allclose(advantages, expected_advantages, rtol=1e-9, atol=1e-8)
 
 
-@given(rollouts())
-def test_single_precision_stays_single(rollout):
-    """Float32 rewards give float32 results, near the double ones."""
-    (rewards, values, dones, last), cuts = arguments(rollout)
-    single = rewards.astype(np.float32)
-    for double, narrow in (
-        (compute_lambda_returns(rewards, values, dones, last, 0.9, 0.9, **cuts),
-         compute_lambda_returns(single, values, dones, last, 0.9, 0.9, **cuts)),
-        (compute_vtrace(values / 9, rewards, values, dones, last, 0.9, **cuts)[1],
-         compute_vtrace(values / 9, single, values, dones, last, 0.9, **cuts)[1]),
-    ):  # fmt: skip
-        assert narrow.dtype == np.float32
-        np.testing.assert_allclose(narrow, double, rtol=1e-3, atol=1e-3)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

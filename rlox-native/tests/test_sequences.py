@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rlox_native import PrioritizedReplayBuffer, ReplayBuffer
+from rlox_native import ReplayBuffer
 
 
 def fill(buffer, ends):
@@ -62,37 +62,6 @@ def test_a_sequence_is_a_piece_of_the_stream_of_an_env(capacity, n_envs, n, seq_
             assert not batch[key][row, there:].any()
 
 
-def test_a_sequence_has_the_documented_layout():
-    """Keys, shapes and types; without next observations there are none."""
-    buffer = ReplayBuffer(10, (4, 5), 2, obs_dtype="uint8", act_dtype="int64", n_step=3)
-    buffer.push(np.ones((4, 5)), [1, 2], 1, 0, 0, np.ones((4, 5)))
-    batch = buffer.sample_sequences(7, 3)
-    assert {key: (array.shape, array.dtype) for key, array in batch.items()} == {
-        "obs": ((7, 3, 4, 5), np.uint8),
-        "next_obs": ((7, 3, 4, 5), np.uint8),
-        "actions": ((7, 3, 2), np.int64),
-        "rewards": ((7, 3), np.float32),
-        "terminated": ((7, 3), np.bool_),
-        "truncated": ((7, 3), np.bool_),
-        "is_first": ((7, 3), np.bool_),
-        "mask": ((7, 3), np.bool_),
-    }
-    buffer.push(np.ones((4, 5)), [1, 2], 1, 0, 0)
-    with pytest.raises(KeyError, match="pushed without next_obs"):
-        buffer.sample_sequences(7, 3)["next_obs"]
-
-
-def test_sequences_go_on_with_the_stream_of_the_buffer():
-    """As transitions do, and from a restored state."""
-    buffer, other = ReplayBuffer(9, 1, 1, seed=3), ReplayBuffer(9, 1, 1, seed=4)
-    fill(buffer, np.zeros((12, 1)))
-    buffer.sample_sequences(4, 2)
-    other.set_state(buffer.state())
-    for _ in range(3):
-        a, b = (each.sample_sequences(5, 4)["actions"] for each in (buffer, other))
-        np.testing.assert_array_equal(a, b)
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -111,13 +80,3 @@ def test_a_bad_draw_is_refused_and_moves_no_stream(arguments, error, message):
     with pytest.raises(error, match=message):
         buffer.sample_sequences(*arguments)
     assert buffer.state()["rng"].tolist() == before
-
-
-def test_priorities_do_not_matter():
-    """A prioritized buffer draws the same sequences."""
-    buffers = [cls(9, 1, 1, seed=3) for cls in (ReplayBuffer, PrioritizedReplayBuffer)]
-    for buffer in buffers:
-        fill(buffer, np.zeros((12, 1)))
-    a, b = (buffer.sample_sequences(5, 4) for buffer in buffers)
-    for key in a:
-        np.testing.assert_array_equal(a[key], b[key])

@@ -1,4 +1,4 @@
-"""The number of threads: settings, the same bits, forks and signals."""
+"""The number of threads: settings, the same bits, and forks."""
 
 import multiprocessing
 import os
@@ -123,19 +123,6 @@ def test_kernels_and_draws_give_the_same_bits(kernel):
         assert equal(kernel(), expected), "the first call uses one thread"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
-def test_few_envs_start_no_thread():
-    """A process with little work has no pool."""
-    code = (
-        "import os, numpy as np, rlox_native as r; r.set_num_threads(8);"
-        "e = r.VecEnv(64, seed=0); e.reset_all();"
-        "[e.step_all(np.zeros(64, int)) for _ in range(1000)];"
-        "names = [open(f'/proc/self/task/{t}/comm').read() for t in os.listdir('/proc/self/task')];"
-        "assert not any(n.startswith('rlox-') for n in names), names"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def child_rollout(connection):
     """Send whether a rollout in this forked process is the parent's."""
     connection.send_bytes(b"".join(array.tobytes() for array in rollout()))
@@ -157,27 +144,6 @@ def test_a_forked_child_builds_a_pool_of_its_own():
         child.join(120)
         child.kill()
     assert child.exitcode == 0
-
-
-def test_ctrl_c_arrives_between_calls():
-    """A signal is handled as soon as the call returns."""
-    code = (
-        "import os, signal, threading, numpy as np, rlox_native as rn\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "rn.set_num_threads(2)\n"
-        "envs = rn.VecEnv(4096, seed=0, env_id='Acrobot-v1')\n"
-        "envs.reset_all()\n"
-        "threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
-        "try:\n"
-        "    while True:\n"
-        "        envs.step_all(np.zeros(4096, int))\n"
-        "except KeyboardInterrupt:\n"
-        "    print('interrupted')\n"
-    )
-    process = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
-    )
-    assert process.stdout == "interrupted\n"
 
 
 def test_threads_of_the_caller_share_the_pool():
