@@ -14,7 +14,6 @@ import safetensors.numpy
 from hypothesis import given
 from hypothesis import strategies as st
 from rlox.errors import CheckpointError
-from rlox.training import checkpoint
 from rlox.training.checkpoint import _digest, read
 from rlox.training.segments import pack, unpack
 
@@ -72,18 +71,6 @@ def test_another_seed_goes_on_with_other_draws(counting, tmp_path):
     reseeded.save(tmp_path / "c.rlox")
     other.train(16)
     assert go_on().draws[2:].tolist() == other.draws.tolist()
-
-
-def test_manifest_records_what_made_it(counting, tmp_path):
-    """A file names its format, distributions, algorithm, config and env."""
-    algorithm = trained(counting)
-    algorithm.save(tmp_path / "folder" / "c.rlox")
-    manifest = read(tmp_path / "folder" / "c.rlox")
-    assert manifest["format_version"] == checkpoint.FORMAT_VERSION
-    assert "rlox-core" in manifest["versions"]
-    assert manifest["name"] == "counting"
-    assert manifest["config"] == algorithm.config.to_dict()
-    assert manifest["env_id"] == "CartPole-v1"
 
 
 def test_env_without_an_id_must_be_passed(counting, tmp_path):

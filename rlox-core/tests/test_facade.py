@@ -97,22 +97,6 @@ def test_rust_class_without_rust_names_the_command(name, extra):
     )
 
 
-def test_rust_class_that_is_not_built_names_the_command(monkeypatch, tmp_path):
-    """A source tree on the path lacks its compiled part."""
-    (tmp_path / "rlox_candle").mkdir()
-    (tmp_path / "rlox_candle" / "__init__.py").write_text("from rlox_candle._candle import X\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "rlox_candle", raising=False)
-    monkeypatch.delitem(vars(rlox), "CandleCollector", raising=False)
-    with pytest.raises(MissingDependencyError) as caught:
-        assert rlox.CandleCollector
-    assert str(caught.value) == (
-        "rlox.CandleCollector needs rlox-candle, which is there but cannot be imported: No module "
-        "named 'rlox_candle._candle'; run: pip install --force-reinstall --no-deps "
-        "rlox-candle (in a source tree ./rlox-candle)"
-    )
-
-
 @pytest.mark.usefixtures("no_native")
 def test_kernel_without_rust_is_the_reference_with_one_warning():
     """The slow path is reported once, at the first use."""
@@ -163,20 +147,3 @@ def test_a_trainer_makes_its_algorithm(name, monkeypatch):
     made, arguments = getattr(trainers, name)("CartPole-v1", seed=3)
     assert "".join(made).replace("_", "") == name.removesuffix("Trainer").lower()
     assert arguments == {"env": "CartPole-v1", "seed": 3}
-
-
-@pytest.fixture
-def no_tools(monkeypatch):
-    """Make rlox-tools look absent."""
-    for module in ("rlox_tools", "rlox_tools.video", "rlox_tools.deployment.onnx"):
-        monkeypatch.setitem(sys.modules, module, None)
-
-
-@pytest.mark.usefixtures("no_tools")
-def test_names_of_the_tools_without_them_name_the_command():
-    """They are handed on where the tools are installed."""
-    message = r'VideoCallback needs .* run: pip install "rlox-core\[tools\]"$'
-    with pytest.raises(MissingDependencyError, match=message):
-        _ = importlib.import_module("rlox.callbacks").VideoCallback
-    with pytest.raises(AttributeError, match=r"module 'rlox\.callbacks' has no 'Video'"):
-        _ = importlib.import_module("rlox.callbacks").Video

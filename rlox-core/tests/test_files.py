@@ -21,7 +21,6 @@ from rlox.files import (
     read_text,
     require_memory_for,
     require_plain_folder,
-    text_of_bytes,
     write_atomically,
 )
 from rlox.preprocessing import Preprocessor
@@ -215,20 +214,6 @@ def test_an_error_names_the_value_its_bytes_and_what_there_is(monkeypatch):
     )
     assert isinstance(caught.value, RloxError)
     assert isinstance(caught.value, MemoryError)
-
-
-def test_a_system_that_does_not_say_refuses_nothing(monkeypatch):
-    """There is nothing to compare with."""
-    monkeypatch.setattr(files, "available_bytes", lambda: None)
-    require_memory_for("rows", 7, 1 << 70, "take fewer")
-
-
-def test_bytes_are_written_as_people_read_them():
-    """Small numbers as they are."""
-    assert text_of_bytes(12_345) == "12,345 bytes"
-    assert [text_of_bytes(3 << shift) for shift in (19, 30, 52)] == [
-        "1.5 MiB", "3.0 GiB", "12,288.0 TiB",
-    ]  # fmt: skip
 
 
 @linux

@@ -73,16 +73,6 @@ def names(registrations):
     return {registration.spec.name for registration in registrations}
 
 
-def test_core_registers_through_its_own_entry_point(install):
-    """What core provides comes the way of any plugin."""
-    found = [r for r in load_plugins() if r.distribution == "rlox-core"]
-    assert names(found) == {
-        "checkpoint", "console", "csv", "early-stopping", "eval", "gymnasium", "her", "jsonl",
-        "mlflow", "mmap", "prioritized", "progress", "sequence", "tensorboard", "timing", "torch",
-        "process", "thread", "torch-compile", "uniform", "wandb",
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize("fault", BROKEN)
 def test_broken_plugin_is_a_warning_and_the_rest_loads(install, fault):
     """One plugin's failure names it and takes nothing else down."""
@@ -147,17 +137,6 @@ def test_a_helper_called_like_a_hook_is_none(install):
     """Beside a hook, a function of another name needs no mark."""
     install("rlox-pets", ALGORITHM.format(name="pets") + "\ndef rlox_help():\n    pass\n")
     assert "pets" in names(load_plugins())
-
-
-def test_trace_prints_what_each_plugin_brings(install, monkeypatch, capsys):
-    """RLOX_TRACE_PLUGINS=1 writes a line per plugin to standard error."""
-    install("rlox-one", ALGORITHM.format(name="one"))
-    install("rlox-empty", "import rlox\n@rlox.hookimpl\ndef rlox_loggers():\n    return []\n")
-    monkeypatch.setenv("RLOX_TRACE_PLUGINS", "1")
-    load_plugins()
-    lines = capsys.readouterr().err.splitlines()
-    assert "rlox plugin 'rlox-one': one" in lines
-    assert "rlox plugin 'rlox-empty': nothing" in lines
 
 
 class NoFolder(LoggerCallback):
@@ -259,20 +238,6 @@ def test_what_a_factory_raises_goes_on_as_it_is(plant, factory, error):
     plant("rlox_loggers", factory=factory)
     with pytest.raises(error, match=r"nobody is logged in|a bug of the plugin"):
         make_logger("mine", "folder")
-
-
-def test_a_module_that_fails_is_reported_as_the_plugins(plant, tmp_path, monkeypatch):
-    """The cause is kept."""
-    (tmp_path / "on_fire.py").write_text("raise OSError('fire')", encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    plant("rlox_loggers", factory="on_fire:Logger")
-    with pytest.raises(PluginError) as caught:
-        make_logger("mine", "folder")
-    assert str(caught.value) == (
-        "the logger 'mine' of the distribution 'rlox-mine' is broken: 'on_fire:Logger' cannot be "
-        "imported: OSError: fire"
-    )
-    assert isinstance(caught.value.__cause__, OSError)
 
 
 @pytest.mark.parametrize(

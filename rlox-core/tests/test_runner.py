@@ -62,22 +62,6 @@ def test_events_come_in_the_order_of_the_documentation(counting):
     assert all(details["algo"] is algorithm for details in trace.details)
 
 
-@pytest.mark.parametrize(("n_envs", "n_steps"), [(1, 1), (1, 7), (4, 3), (16, 2)])
-def test_clock_counts_env_steps_whatever_the_shape(counting, n_envs, n_steps):
-    """A training of 20 env steps is rounded up to whole iterations."""
-    trace = Trace()
-    algorithm = counting.CountingAlgorithm(
-        "CartPole-v1", n_envs=n_envs, n_steps=n_steps, callbacks=[trace]
-    )
-    algorithm.train(20)
-    iterations = math.ceil(20 / (n_envs * n_steps))
-    clock = algorithm.clock
-    assert clock.iterations == iterations
-    assert clock.env_steps == iterations * n_envs * n_steps
-    assert clock.gradient_steps == iterations * 3
-    assert trace.steps("step") == list(range(n_envs, clock.env_steps + 1, n_envs))
-
-
 def test_callback_stops_within_the_iteration(counting):
     """Returning False ends the training at that vector step."""
     trace, logger = Trace(stop_at=12), RowRecorder()
@@ -185,13 +169,6 @@ def test_wrong_length_is_refused(counting, total, message):
         algorithm.train(total)
     assert trace.events == []
     assert algorithm.clock.target_env_steps == 0
-
-
-def test_no_seed_draws_one_and_reports_it(counting):
-    """The drawn seed is in the config, so that the run can be repeated."""
-    seeds = {counting.CountingAlgorithm("CartPole-v1", seed=None).config.seed for _ in range(5)}
-    assert len(seeds) == 5
-    assert None not in seeds
 
 
 def test_evaluate_uses_the_training_env_by_default(counting):

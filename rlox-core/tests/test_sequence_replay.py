@@ -106,27 +106,6 @@ def test_changed_slots_are_those_of_pushes_and_updates(n_envs):
         buffer.rows(0, 10_000)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        (lambda b: b.push({"number": [0]}, [0]), "rows must have the fields"),
-        (lambda b: b.push({"number": [0], "env": [0], "memory": [[1]]}, [0]), "memory must have"),
-        (lambda b: b.push({"number": [0], "env": [0], "memory": [[1, 2]]}, [1]), "envs must lie"),
-        (lambda b: b.push({"number": [0] * 2, "env": [0] * 2, "memory": [[1, 2]] * 2}, [0, 0]),
-         "each stream once"),
-        (lambda b: b.update([[0]], {"number": [[1]]}), "declared fields are"),
-        (lambda b: b.sample(0, 1), "batch_size"),
-        (lambda b: b.sample(1, 3), "there are at most 0"),
-        (lambda b: b.set_state({}), "rows must have"),
-        (lambda b: make(1), "at least 2 rows"),
-    ],
-)  # fmt: skip
-def test_wrong_calls_are_refused(wrong, said):
-    """Each names what it expected."""
-    with pytest.raises(ValueError, match=said):
-        wrong(make())
-
-
 @pytest.mark.parametrize("buffer", ["sequence", lambda asked: SequenceReplayBuffer(**vars(asked))])
 def test_our_buffers_conform(buffer):
     """That of the kernel backend, by name, and the reference."""

@@ -112,15 +112,6 @@ def test_resumed_training_adds_to_the_times(slow, tmp_path):
     assert fresh.summary()["collect"].seconds == 2 * 4 * COLLECT
 
 
-def test_times_are_printed_when_verbose(slow, capsys):
-    """One line at the end of each training."""
-    slow.CountingAlgorithm("CartPole-v1", callbacks=[TimingCallback()]).train(8)
-    assert capsys.readouterr().out == (
-        "time after 8 env steps: collect 32.00 s (91 %), learn 3.00 s (9 %), "
-        "callbacks 0.00 s (0 %), other 0.00 s (0 %)\n"
-    )
-
-
 def test_progress_bar_closes_after_an_error(counting):
     """A failing training leaves no live display behind."""
     callback = ProgressCallback()

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-import rlox
 import yaml
 from rlox.cli.flags import given_options
 from rlox.config.model import (
@@ -72,20 +71,6 @@ def test_help_shows_meaning_unit_source_default_and_choices(run):
         assert expected in text
 
 
-def test_help_groups_options_by_subject(run):
-    """In a fixed order, every option once; the run's own flags and --help come first."""
-    result = run("train", "counting", "--help")
-    headings = re.findall(r"^(\w[^\n]*):\n  -", result.out, re.MULTILINE)
-    assert headings == ["Run", "Env, and what is seen of it", "Learning"]
-    sections = re.split(r"^\w[^\n]*:\n(?=  -)", result.out, flags=re.MULTILINE)
-    flags = [re.findall(r"^  (?:-h, )?--([\w-]+)", part, re.MULTILINE) for part in sections[1:]]
-    assert {"env", "total-timesteps", "seed", "help"} <= set(flags[0])
-    assert flags[1] == ["n-envs"]
-    assert {"n-steps", "n-updates"} <= set(flags[2])
-    every = [flag for part in flags for flag in part]
-    assert len(every) == len(set(every))
-
-
 def test_flag_texts_mean_what_the_config_says():
     """Numbers, schedules, choices and none come out of a flag's text as from Python."""
     given = given_options(
@@ -103,19 +88,6 @@ def test_flag_texts_mean_what_the_config_says():
     text = "{kind: piecewise, points: [[0, 0.1], [100, 0.01]]}"
     resolved = KindsConfig(**given_options(KindsConfig, {"rate": text}))
     assert str(resolved.rate).startswith("kind='piecewise'")
-
-
-def test_flags_win_over_the_file_and_the_file_over_the_defaults(run, tmp_path):
-    """Precedence is flag, then --config, then default."""
-    file = tmp_path / "run.yaml"
-    file.write_text("n_envs: 5\nn_steps: 6\n", encoding="utf-8")
-    folder = tmp_path / "run"
-    result = run(
-        *TRAIN, "--total-timesteps", 10, "--config", file, "--n-steps", 7, "--run-dir", folder
-    )
-    assert result.code == 0, result.err
-    expected = {"seed": 42, "preset": "none", "n_envs": 5, "n_steps": 7, "n_updates": 3}
-    assert config(folder) == expected
 
 
 # errors
@@ -174,14 +146,6 @@ def test_run_folder_that_is_a_link_to_nothing_is_refused(run, tmp_path):
     assert not (tmp_path / "disk").exists()
 
 
-def test_groups_without_a_command_show_their_help(run):
-    """``rlox`` and ``rlox train`` alone explain themselves."""
-    assert "Usage: rlox" in run().out
-    result = run("train")
-    assert (result.code, result.err) == (0, "")
-    assert "counting  Counts instead of learning." in result.out
-
-
 # training
 
 
@@ -207,20 +171,6 @@ def test_run_folder_holds_config_record_metrics_and_checkpoint(run, counting):
     ]  # fmt: skip
     final = folder / "checkpoints/final.safetensors"
     assert counting.CountingAlgorithm.from_checkpoint(final).clock.env_steps == 24
-
-
-def test_summary_shows_return_steps_time_and_folder(run, tmp_path):
-    """The last lines say how good, how long, how fast and where."""
-    result = run(*TRAIN, "--total-timesteps", 20, "--run-dir", tmp_path / "run")
-    mean, std = (record(tmp_path / "run")["evaluation"][key] for key in ("mean", "std"))
-    assert f"evaluation return  {mean:.1f} ± {std:.1f} over 2 episodes\n" in result.out
-    assert "env steps          24\n" in result.out
-    assert f"run folder         {tmp_path / 'run'}\n" in result.out
-    # progress is plain lines without a terminal
-    assert "8/20 env steps" in result.out
-    assert "\x1b" not in result.out
-    quiet = run(*TRAIN, "--total-timesteps", 20, "--run-dir", "quiet", "--quiet")
-    assert "8/20 env steps" not in quiet.out
 
 
 def test_config_of_a_run_repeats_it(run):
@@ -395,33 +345,6 @@ def test_eval_takes_the_best_of_a_run_folder(run):
     assert "holds no checkpoints/best.safetensors; --eval-freq makes one" in result.err
 
 
-def test_eval_prints_mean_spread_and_length(run):
-    """Without --json the numbers come as a few lines."""
-    run(*TRAIN, "--total-timesteps", 8, "--run-dir", "run")
-    result = run("eval", "run", "--episodes", 3, "--seed", 1, "--stochastic")
-    assert re.search(r"^return +\d+\.\d ± \d+\.\d over 3 episodes$", result.out, re.MULTILINE)
-    assert re.search(r"^min, max +\d+\.\d, \d+\.\d$", result.out, re.MULTILINE)
-    assert re.search(r"^mean length +\d+\.\d env steps$", result.out, re.MULTILINE)
-
-
-def test_list_shows_all_kinds_with_distribution_and_summary(run):
-    """One table has algorithms, env backends, replay buffers, loggers and callbacks."""
-    rows = [" ".join(line.split()) for line in run("list").out.splitlines()]
-    assert "algorithms counting rlox-counting Counts instead of learning." in rows
-    for start_ in (
-        "env backends gymnasium rlox-core", "replay buffers her", "loggers console",
-        "callbacks checkpoint",
-    ):  # fmt: skip
-        assert any(row.startswith(start_) for row in rows)
-    values = json.loads(run("list", "--json").out)
-    assert set(values) == {
-        "algorithms", "env_backends", "replay_buffers", "learner_backends", "loggers", "callbacks",
-        "actor_backends", "policy_losses", "preference_losses", "commands",
-        "files_of_presets", "conflicts",
-    }  # fmt: skip
-    assert values["algorithms"][0]["distribution"] == "rlox-counting"
-
-
 def test_list_warns_of_names_claimed_twice(run, install, monkeypatch, plugin):
     """A conflict costs its own name only, and asking for that name says why."""
     install("rlox-copycat", plugin)
@@ -431,18 +354,6 @@ def test_list_warns_of_names_claimed_twice(run, install, monkeypatch, plugin):
     assert result.err.startswith("warning: the name 'counting'")
     assert "gymnasium" in result.out
     assert "is claimed by the distributions" in run(*TRAIN).err
-
-
-def test_explain_shows_paper_distribution_and_every_option(run, counting):
-    """All options appear with default, unit, meaning and source."""
-    result = run("explain", "counting")
-    rows = [" ".join(line.split()) for line in result.out.splitlines()]
-    assert "paper https://example.org/paper" in rows
-    assert "distribution rlox-counting" in rows
-    assert "n_steps 4 env steps per env rollout length T test" in rows
-    assert all(
-        any(r.startswith(name) for r in rows) for name in counting.CountingConfig.model_fields
-    )
 
 
 @pytest.mark.parametrize(
@@ -479,11 +390,6 @@ def test_explain_reports_the_learner_for_an_env(run):
     assert "pass --env too" in run("explain", "counting", "--config", "a.yaml").err
 
 
-def test_version(run):
-    """--version prints the version of rlox."""
-    assert run("--version") == (0, f"rlox {rlox.__version__}\n", "")
-
-
 # start-up
 
 
@@ -518,13 +424,6 @@ def test_help_and_list_import_no_torch():
     command = [sys.executable, "-c", code]
     process = subprocess.run(command, capture_output=True, text=True, check=False)
     assert process.stderr == 3 * "set()\n"
-
-
-def test_sweep_without_the_tools_names_them(run):
-    """Its folder is no damaged run folder."""
-    Path("sweep").mkdir()
-    Path("sweep/sweep.json").touch()
-    assert run("resume", "sweep").err == f"error: the sweep 'sweep' needs {TOOLS}\n"
 
 
 RUN_OPTIONS = """

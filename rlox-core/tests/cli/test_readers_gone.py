@@ -43,16 +43,6 @@ def test_training_that_nobody_reads_saves_itself(run, start):
     assert status("r") == "finished"
 
 
-@pytest.mark.slow
-def test_finished_training_that_nobody_reads_is_finished(start):
-    """What is printed at the end is no part of it."""
-    process = start(*TRAIN, "--total-timesteps", 8, "--quiet")
-    process.stdout.close()
-    assert process.wait(120) == 0, process.stderr.read()
-    assert process.stderr.read() == ""
-    assert status("r") == "finished"
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full disk")
 def test_full_disk_is_an_error():
     """What was asked for is not there; a training is finished for all that."""

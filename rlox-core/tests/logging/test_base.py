@@ -55,15 +55,6 @@ def test_console_prints_at_its_interval(capsys):
     ]
 
 
-def test_console_begins_again_with_another_training(capsys):
-    """Its steps begin again, and its lines with them."""
-    logger = ConsoleLogger(log_interval=100)
-    for step in (500, 1000, 8, 16, 108):
-        logger.on_train_step(step, {})
-    steps = [line.split()[1] for line in capsys.readouterr().out.splitlines()]
-    assert steps == ["step=500", "step=1000", "step=8", "step=108"]
-
-
 COMPLETIONS = {"prompt": ["2+2=", "1+1="], "reward": [1.0, 0.0]}
 
 
@@ -82,14 +73,6 @@ def test_jsonl_keeps_tables_beside_the_metrics(tmp_path):
     resumed.rewind(2)
     resumed.close()
     assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [1, 2]
-
-
-def test_console_prints_the_first_rows(capsys):
-    """And says how many there are."""
-    ConsoleLogger().on_table(7, "completions", {"prompt": list("abcdef")})
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "completions step=7 prompt='a'"
-    assert lines[-1] == "completions step=7 and 2 more rows"
 
 
 def test_columns_of_different_lengths_are_refused(tmp_path):

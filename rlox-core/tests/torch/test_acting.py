@@ -1,10 +1,5 @@
 """How policies act, and how torch computes within the blocks that algorithms learn in."""
 
-import os
-import platform
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -116,35 +111,6 @@ def test_denormals_are_flushed_within_the_block_only():
     with pytest.raises(RuntimeError), flush_denormals():
         raise RuntimeError
     assert denormal() > 0
-
-
-FAULTS = """
-import resource, torch
-from rlox.nn import torch_threads
-def faults():
-    for i in range(25):
-        if i == 20:  # what aligns the first ones lies between them, freed but not joined
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        torch.empty(10 << 20).fill_(1.0)  # 40 MiB
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-print(faults())
-with torch_threads(1): pass
-print(faults())
-"""
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
-@pytest.mark.slow
-@pytest.mark.parametrize("environment", [{}, {"MALLOC_TRIM_THRESHOLD_": "131072"}])
-def test_freed_memory_is_kept_while_algorithms_learn(environment):
-    """It is mapped again without that, and where the environment says how memory is freed."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
-    result = subprocess.run(
-        [sys.executable, "-c", FAULTS], capture_output=True, text=True, check=True,
-        env={**own, "OMP_NUM_THREADS": "1", **environment},
-    )  # fmt: skip
-    before, after = map(int, result.stdout.split())
-    assert after > before / 2 if environment else after < before / 5
 
 
 def test_global_draws_are_the_runs_and_leave_the_callers_alone():

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rlox.errors import CheckpointError
 from rlox.networks import (
-    DeterministicPolicy,
     DiscreteQNetwork,
     DuelingQNetwork,
     QNetwork,
@@ -20,14 +19,11 @@ from rlox.networks import (
 from rlox.nn import (
     NoisyLinear,
     ReluMLP,
-    TanhMLP,
     draw_noise,
     frozen,
     load_module_state,
-    load_parts_state,
     module_digest,
     module_state,
-    parts_state,
     require_digest,
     silence,
     torch_threads,
@@ -69,15 +65,6 @@ def test_log_probability_is_finite_however_saturated(mean, log_std):
     assert log_probs.isfinite().all()
     (actions.sum() + log_probs.sum()).backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in policy.parameters())
-
-
-def test_deterministic_actions_are_the_squashed_means():
-    """The mode of the pre-tanh Gaussian is squashed; the deterministic policy squashes its own."""
-    obs = torch.randn(5, 3, generator=stream())
-    policy = SquashedGaussianPolicy(3, 2, 8, generator=stream())
-    assert torch.equal(policy.deterministic(obs), policy.net(obs)[:, :2].tanh())
-    other = DeterministicPolicy(3, 2, 8, generator=stream())
-    assert torch.equal(other.deterministic(obs), other.net(obs).tanh())
 
 
 def test_twin_critics_are_two_networks():
@@ -222,15 +209,6 @@ def test_silent_layers_compute_with_their_means():
     assert torch.equal(network(x), noisy)
 
 
-def test_means_are_drawn_like_the_weights_of_plain_layers():
-    """Turning the noise on keeps the network that a seed gives."""
-    plain = ReluMLP((4, 8, 3), generator=stream())
-    noisy = ReluMLP((4, 8, 3), noisy_std=0.5, generator=stream())
-    for a, b in zip(plain.layers, noisy.layers, strict=True):
-        assert torch.equal(a.weight, b.weight_mean)
-        assert torch.equal(a.bias, b.bias_mean)
-
-
 def test_means_and_deviations_learn_and_the_noise_is_not_saved():
     """Gradients reach both; a deviation's is the mean's times the noise."""
     layer = NoisyLinear(3, 2)
@@ -296,17 +274,6 @@ def test_mismatch_names_every_difference_and_copies_nothing():
     assert all(np.array_equal(before[k], v) for k, v in module_state(module).items())
 
 
-def test_mlp_weights_come_from_their_generator_alone():
-    """The same generator state gives the same weights; torch's global state is left alone."""
-    before = torch.get_rng_state()
-    one, two = (
-        TanhMLP((3, 4, 1), output_gain=1.0, generator=torch.Generator().manual_seed(1))
-        for _ in range(2)
-    )
-    assert torch.equal(torch.get_rng_state(), before)
-    assert all(map(torch.equal, one.parameters(), two.parameters()))
-
-
 @pytest.mark.parametrize("count", [None, 1, 2])
 def test_threads_are_restored(count):
     """The block has the threads asked for, and an error restores the setting too."""
@@ -315,31 +282,6 @@ def test_threads_are_restored(count):
         assert torch.get_num_threads() == (count or before)
         raise KeyError
     assert torch.get_num_threads() == before
-
-
-def test_parts_are_saved_and_restored_by_name():
-    """Modules and whatever has a state of its own; one that is missing is named."""
-
-    class Counter:
-        """Counts."""
-
-        count = 0
-
-        def state_dict(self):
-            return {"count": self.count}
-
-        def load_state_dict(self, state):
-            self.count = state["count"]
-
-    saved = {"net": nn.Linear(2, 3), "counter": Counter()}
-    saved["counter"].count = 5
-    state = parts_state(saved)
-    restored = {"net": nn.Linear(2, 3), "counter": Counter()}
-    load_parts_state(restored, state)
-    assert torch.equal(restored["net"].weight, saved["net"].weight)
-    assert restored["counter"].count == 5
-    with pytest.raises(CheckpointError, match="no state of 'counter'"):
-        load_parts_state(restored, {"net": state["net"]})
 
 
 def test_bfloat16_round_trip_is_exact():

@@ -13,7 +13,6 @@ from rlox.networks.actor_critics import (
     DiscretePolicy,
     make_policy,
 )
-from rlox.nn import VectorEncoder
 from rlox.protocols import OnPolicyActor
 from torch import distributions, nn
 
@@ -87,17 +86,6 @@ def test_continuous_samples_have_the_distribution():
     assert abs(float(torch.corrcoef(actions.T)[0, 1])) < 4 / math.sqrt(20_000)
 
 
-def test_deterministic_action_is_the_mode():
-    """The most probable action, or the mean."""
-    policy = discrete()
-    log_probs = torch.stack(
-        [policy.get_logprob_and_entropy(OBS, torch.full((64,), a))[0] for a in range(5)]
-    )
-    assert torch.equal(policy.deterministic(OBS), log_probs.argmax(0))
-    gaussian = continuous()
-    assert torch.equal(gaussian.deterministic(OBS), gaussian.actor(OBS))
-
-
 def test_weights_are_orthogonal_with_the_papers_gains():
     """√2 in hidden layers, 0.01 in the policy's head, 1 in the value's; biases 0."""
     policy = DiscretePolicy(32, 4, 32, generator=generator())
@@ -139,15 +127,6 @@ def test_spaces_without_arrays_are_refused(observation_space, action_space):
     """The error says which would do."""
     with pytest.raises(SpaceError, match=r"must be .*Discrete, MultiDiscrete"):
         make_policy(observation_space, action_space, hidden=8)
-
-
-def test_judging_in_one_pass_is_judging_in_two():
-    """``evaluate_actions`` returns what the other methods return."""
-    policy = ActorCriticPolicy(VectorEncoder(spaces.Box(0, 1, (3,))), spaces.MultiBinary(2))
-    actions, _ = policy.get_action_and_logprob(OBS)
-    together = policy.evaluate_actions(OBS, actions)
-    apart = (*policy.get_logprob_and_entropy(OBS, actions), policy.get_value(OBS))
-    assert all(torch.equal(one, other) for one, other in zip(together, apart, strict=True))
 
 
 def test_policies_take_masks():

@@ -8,7 +8,6 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from rlox import kernels
 from rlox.batches.rollout import RolloutBatch, add_values, estimate_advantages
 from rlox.envs.make import make_vec_env
 from rlox.envs.running import RunningEnvs
@@ -54,30 +53,6 @@ def test_an_unroll_is_time_major_with_one_observation_more(policy):
     assert unroll.final_obs.abs().max() > 0.05
     assert unroll.values is None
     assert (unroll.weights_version, unroll.actor, unroll.sequence) == (0, 0, 0)
-
-
-def test_collecting_is_unrolling_and_estimating(policy):
-    """The batch has the unroll's rows in order, and the advantages of its values."""
-    collector = RolloutCollector(envs, n_envs=N, seed=3, gamma=0.9, gae_lambda=0.8)
-    policy.generator = torch.Generator().manual_seed(7)
-    batch = collector.collect(policy, T)
-    policy.generator.manual_seed(7)
-    _, unroll = unrolled(policy)
-    same = estimate_advantages(unroll, policy, 0.9, 0.8)
-    for name, value in vars(batch).items():
-        if isinstance(value, torch.Tensor):
-            assert torch.equal(value, getattr(same, name)), name
-    assert torch.equal(batch.obs, unroll.obs[:-1].reshape(T * N, 4))
-    assert torch.equal(batch.dones, batch.terminated | batch.truncated)
-    with torch.no_grad():
-        values = policy.get_value(unroll.obs)
-        final_values = np.zeros((T, N), np.float32)
-        final_values[unroll.truncated] = policy.get_value(unroll.final_obs)
-    advantages, _ = kernels.backend().compute_gae_time_major(
-        unroll.rewards, values[:-1].numpy(), unroll.terminated, unroll.truncated, final_values,
-        values[-1].numpy(), 0.9, 0.8,
-    )  # fmt: skip
-    np.testing.assert_allclose(batch.advantages, advantages.ravel(), rtol=1e-4, atol=1e-4)
 
 
 def test_known_values_are_taken_as_they_are(policy):
