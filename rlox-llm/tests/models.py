@@ -1,11 +1,5 @@
 """Small language models."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 import rlox
 import torch
@@ -16,15 +10,15 @@ from torch import Tensor, nn
 class TinyLM(nn.Module):
     """The model of the documents: its own generate takes the likeliest token."""
 
-    def __init__(self, vocab_size: int = 100, dim: int = 32) -> None:
+    def __init__(self, vocab_size=100, dim=32):
         super().__init__()
         self.embed = nn.Embedding(vocab_size, dim)
         self.head = nn.Linear(dim, vocab_size)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.head(self.embed(x))
 
-    def generate(self, prompts: Tensor, max_new_tokens: int = 8) -> Tensor:
+    def generate(self, prompts, max_new_tokens=8):
         tokens = prompts.clone()
         for _ in range(max_new_tokens):
             logits = self.forward(tokens)[:, -1, :]
@@ -36,11 +30,11 @@ class TinyLM(nn.Module):
 class Bandit(nn.Module):
     """Logits that depend on nothing."""
 
-    def __init__(self, n: int = 2) -> None:
+    def __init__(self, n=2):
         super().__init__()
         self.logits = nn.Parameter(torch.zeros(n))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.logits.expand(*x.shape, -1)
 
 
@@ -53,33 +47,33 @@ class Replay:
 
     in_process = True
 
-    def __init__(self, answer: Callable[[Any], list[list[int]]]) -> None:
+    def __init__(self, answer):
         self.answer = answer
 
-    def sync(self, named_parameters: Any, version: int) -> None:
+    def sync(self, named_parameters, version):
         self.version = version
 
-    def generate(self, prompts: Any, n: int, params: Any) -> Rollouts:
+    def generate(self, prompts, n, params):
         rows = self.answer(prompts)
         reasons = ["stop" if row[-1] in params.eos else "length" for row in rows]
         return Rollouts(rows, None, reasons, params, self.version)
 
 
-def keep_gradients(algorithm: Any) -> list[Tensor]:
+def keep_gradients(algorithm):
     """Return where the gradients of each step are kept from now on, instead of being applied."""
     optimizer, kept = algorithm.optimizers["model"], list[Tensor]()
     optimizer.apply = lambda rate: kept.append(optimizer.gradients.clone())
     return kept
 
 
-def seeded(seed: int, make: Callable[[], Any]) -> Any:
+def seeded(seed, make):
     """Return a model whose weights the seed fixes."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return make()
 
 
-def of_transformers(name: str, seed: int = 0, kind: str = "ForCausalLM", **options: Any) -> Any:
+def of_transformers(name, seed=0, kind="ForCausalLM", **options):
     """Return a model of transformers, built from a config."""
     transformers = pytest.importorskip("transformers")
     config = getattr(transformers, f"{name}Config")(
@@ -88,12 +82,12 @@ def of_transformers(name: str, seed: int = 0, kind: str = "ForCausalLM", **optio
     return seeded(seed, lambda: getattr(transformers, f"{name}{kind}")(config))
 
 
-def tiny_lm(seed: int = 0, vocab_size: int = 20) -> TinyLM:
+def tiny_lm(seed=0, vocab_size=20):
     """Return the model of the documents, smaller."""
-    return seeded(seed, lambda: TinyLM(vocab_size, 8))  # type: ignore[no-any-return]
+    return seeded(seed, lambda: TinyLM(vocab_size, 8))
 
 
-def llama(seed: int = 0, **options: Any) -> Any:
+def llama(seed=0, **options):
     """Return a Llama."""
     sizes = {
         "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2,
@@ -102,17 +96,17 @@ def llama(seed: int = 0, **options: Any) -> Any:
     return of_transformers("Llama", seed, **{**sizes, **options})
 
 
-def gpt2(seed: int = 0, **options: Any) -> Any:
+def gpt2(seed=0, **options):
     """Return a GPT-2."""
     sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 32}
     return of_transformers("GPT2", seed, "LMHeadModel", **sizes, **options)
 
 
-def of_limited_reach(kind: str, seed: int = 0) -> Any:
+def of_limited_reach(kind, seed=0):
     """Return a model of transformers with a layer that sees 6 tokens, or that has a state."""
     attention = {"intermediate_size": 32, "num_attention_heads": 2, "num_key_value_heads": 2,
                  "max_position_embeddings": 64}  # fmt: skip
-    made: dict[str, tuple[str, dict[str, Any]]] = {
+    made = {
         "sliding": ("Mistral", {**attention, "sliding_window": 6, "head_dim": 8}),
         "conv": ("Lfm2", {**attention, "layer_types": ["conv", "full_attention"]}),
         "state": ("Mamba", {}),
@@ -122,25 +116,25 @@ def of_limited_reach(kind: str, seed: int = 0) -> Any:
     return of_transformers(name, seed, **sizes, **options).eval()
 
 
-def with_adapter(model: Any) -> Any:
+def with_adapter(model):
     """Return a model of peft, with a new adapter on all layers."""
     peft = pytest.importorskip("peft")
     settings = peft.LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
     return peft.get_peft_model(model, settings)
 
 
-def count_sevens(completions: list[Tensor], prompts: Tensor) -> list[float]:
+def count_sevens(completions, prompts):
     """Reward each 7 of a completion."""
     return [float((row[prompts.shape[1] :] == 7).sum()) for row in completions]
 
 
-def make_grpo(model: Any = None, reward_fn: Any = count_sevens, **options: Any) -> Any:
+def make_grpo(model=None, reward_fn=count_sevens, **options):
     """Return a GRPO that samples, without a reference."""
     options = {"kl_coef": 0.0, "sampler": "rlox", **options}
     return rlox.algorithms.GRPO(tiny_lm() if model is None else model, None, reward_fn, **options)
 
 
-def weights(algorithm: Any) -> Tensor:
+def weights(algorithm):
     """Return a copy of all that is trained."""
     return torch.cat([p.detach().flatten() for p in algorithm.model.parameters()]).clone()
 
@@ -153,7 +147,7 @@ TEMPLATE = (
 """A chat is the question, a sign and the answer."""
 
 
-def letter_tokenizer() -> Any:
+def letter_tokenizer():
     """Return a tokenizer of single letters with a chat template, trained on nothing."""
     tokenizers = pytest.importorskip("tokenizers")
     transformers = pytest.importorskip("transformers")
@@ -167,7 +161,7 @@ def letter_tokenizer() -> Any:
     )
 
 
-def save_folder(folder: Path, seed: int = 0, **options: Any) -> Path:
+def save_folder(folder, seed=0, **options):
     """Write a Llama and its tokenizer into a folder, and return it."""
     model = llama(seed, vocab_size=11, eos_token_id=1, pad_token_id=0, **options)
     sharpened(model).save_pretrained(str(folder))
@@ -175,7 +169,7 @@ def save_folder(folder: Path, seed: int = 0, **options: Any) -> Path:
     return folder
 
 
-def sharpened(model: Any, factor: float = 8.0) -> Any:
+def sharpened(model, factor=8.0):
     """Return a model whose tokens depend on what came before, unlike those of small weights."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():

@@ -1,9 +1,5 @@
 """Advantages within groups, of completions that may have no reward."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -18,7 +14,7 @@ REWARDS = np.array([0.9, NAN, 0.7, 0.1, 0.5, NAN, NAN, 0.5, NAN, NAN, 1.0, NAN])
 
 @pytest.mark.parametrize("leave_one_out", [False, True])
 @pytest.mark.parametrize("scale", ["group", "batch", "none"])
-def test_what_got_no_reward_counts_in_no_mean(scale: str, leave_one_out: bool) -> None:
+def test_what_got_no_reward_counts_in_no_mean(scale, leave_one_out):
     """By NumPy, group by group."""
     everything = REWARDS[~np.isnan(REWARDS)]
     expected = np.zeros(12)
@@ -37,17 +33,17 @@ def test_what_got_no_reward_counts_in_no_mean(scale: str, leave_one_out: bool) -
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
-def test_groups_are_flat_by_the_rewards_that_are_there() -> None:
+def test_groups_are_flat_by_the_rewards_that_are_there():
     """One reward alone, or none, makes a flat group."""
     assert flat_groups(REWARDS, 4) == pytest.approx(2 / 3)
     assert flat_groups(np.array([NAN, NAN, 1.0, 2.0]), 2) == 0.5
     assert flat_groups(np.array([0.0, 1.0, 1.0, 1.0]), 2) == 0.5
 
 
-def test_algorithms_leave_out_what_got_no_reward() -> None:
+def test_algorithms_leave_out_what_got_no_reward():
     """In learning, in evaluations, and of N completions."""
 
-    def reward_fn(completions: Any, prompts: Any) -> list[float | None]:
+    def reward_fn(completions, prompts):
         return [float(row[-1]) if row[-1] else None for row in completions]
 
     model = Bandit(3)

@@ -1,14 +1,9 @@
 """Language models from the command line: training, resuming, evaluating, exporting."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import signal
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -32,7 +27,7 @@ def more(pairs):
 
 
 @pytest.fixture(name="workplace")
-def fixture_workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def fixture_workplace(tmp_path, monkeypatch):
     """Return a working directory with a model, a dataset and reward functions."""
     save_folder(tmp_path / "model")
     rows = [{"prompt": "ab=", "answer": "ba"}, {"prompt": "cde=", "answer": "edc"}]
@@ -49,12 +44,10 @@ def fixture_workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(name="rlox_command")
-def fixture_rlox_command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[[str], tuple[int, str, str]]:
+def fixture_rlox_command(monkeypatch, capsys):
     """Return a function that runs ``rlox`` and returns the exit code, stdout and stderr."""
 
-    def run(text: str) -> tuple[int, str, str]:
+    def run(text):
         monkeypatch.setattr(sys, "argv", ["rlox", *shlex.split(text)])
         with pytest.raises(SystemExit) as ended:
             main()
@@ -69,15 +62,15 @@ GRPO_COMMAND = (
 )
 
 
-def final_state(run: Path) -> dict[str, Any]:
+def final_state(run):
     """Return the tensors of a run's last checkpoint."""
     from rlox.training import checkpoint
 
-    found: dict[str, Any] = checkpoint.read(run / "checkpoints/final.safetensors")["state"]
-    return found["algorithm"]["model"]["trained"]  # type: ignore[no-any-return]
+    found = checkpoint.read(run / "checkpoints/final.safetensors")["state"]
+    return found["algorithm"]["model"]["trained"]
 
 
-def log_rows(run: Path) -> list[dict[str, Any]]:
+def log_rows(run):
     """Return the rows of a run's log without its clocks."""
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     timed = ("time", "gradient_steps_per_second", "seconds")
@@ -85,8 +78,8 @@ def log_rows(run: Path) -> list[dict[str, Any]]:
 
 
 def test_an_interrupted_training_is_finished_as_if_nothing_had_happened(
-    workplace: Path, rlox_command: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    workplace, rlox_command, monkeypatch
+):
     """The hint gives ``--reward`` again; parameters and log rows are those of one training."""
     code, out, err = rlox_command(GRPO_COMMAND + "--run-dir whole")
     assert code == 0, err
@@ -115,7 +108,7 @@ def test_an_interrupted_training_is_finished_as_if_nothing_had_happened(
     assert log_rows(workplace / "whole") == log_rows(workplace / "halves")
 
 
-def test_a_run_is_evaluated_and_exported(workplace: Path, rlox_command: Any) -> None:
+def test_a_run_is_evaluated_and_exported(workplace, rlox_command):
     """What is exported is what was trained, adapter and all, and completes prompts."""
     command = GRPO_COMMAND + "--run-dir run --lora-rank 2"
     code, _, err = rlox_command(command)
@@ -160,7 +153,7 @@ def test_a_run_is_evaluated_and_exported(workplace: Path, rlox_command: Any) -> 
         assert out.count("a") >= 1
 
 
-def test_commands_name_what_is_missing(workplace: Path, rlox_command: Any) -> None:
+def test_commands_name_what_is_missing(workplace, rlox_command):
     """One line and exit code 2."""
     cases = {
         "llm generate model": "there is nothing to complete",
@@ -176,7 +169,7 @@ def test_commands_name_what_is_missing(workplace: Path, rlox_command: Any) -> No
 
 
 @pytest.mark.parametrize("name", ["sft", "online_dpo"])
-def test_the_others_train_from_files(name: str, workplace: Path, rlox_command: Any) -> None:
+def test_the_others_train_from_files(name, workplace, rlox_command):
     """With the same folder and file."""
     judged = "--preference letter_rewards:more" if name == "online_dpo" else ""
     code, out, err = rlox_command(

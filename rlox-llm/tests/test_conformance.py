@@ -1,10 +1,5 @@
 """The algorithms pass the checks that core has for a third party's."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
-from typing import Any
-
 import pytest
 import torch
 from models import count_sevens, llama, tiny_lm
@@ -13,9 +8,9 @@ from rlox.testing import LANGUAGE_CHECKS
 PROMPTS = torch.arange(30).reshape(10, 3) % 20
 
 
-def arguments_of(name: str, make_model: Callable[[], Any]) -> Mapping[str, Any]:
+def arguments_of(name, make_model):
     """Return small ones."""
-    common: dict[str, Any] = {"model": make_model(), "learning_rate": 0.01}
+    common = {"model": make_model(), "learning_rate": 0.01}
     if name == "sft":
         rows = [{"prompt": row, "completion": row.flip(0)} for row in PROMPTS]
         return {**common, "dataset": rows, "batch_size": 4}
@@ -34,6 +29,6 @@ def arguments_of(name: str, make_model: Callable[[], Any]) -> Mapping[str, Any]:
     [("grpo", llama), ("dpo", tiny_lm), ("online_dpo", tiny_lm), ("sft", tiny_lm)],
 )
 @pytest.mark.parametrize("check", LANGUAGE_CHECKS)
-def test_conformance(check: Callable[..., None], name: str, make_model: Any) -> None:
+def test_conformance(check, name, make_model):
     """With a module of one's own and a model of transformers."""
     check(name, lambda: arguments_of(name, make_model))

@@ -1,10 +1,5 @@
 """The losses of preference pairs against formulas in NumPy."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -15,7 +10,7 @@ BETA, EPS, TAU = 0.1, 0.1, 0.05
 CHOSEN_LEN, REJECTED_LEN = np.array([5, 3, 7, 2, 4]), np.array([4, 6, 1, 7, 3])
 
 
-def tokens() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def tokens():
     """Return log-probabilities (10, 7) of policy and reference, chosen first, and their mask."""
     rng = np.random.default_rng(1)
     policy, reference = rng.uniform(-4, 0, (2, 10, 7))
@@ -23,7 +18,7 @@ def tokens() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return policy, reference, mask
 
 
-def sums() -> dict[str, Any]:
+def sums():
     """Return the arguments of ``dpo_loss``."""
     policy, reference, mask = tokens()
     p, r = ((x * mask).sum(1) for x in (policy, reference))
@@ -37,12 +32,12 @@ def sums() -> dict[str, Any]:
     }
 
 
-def s(x: Any) -> Any:
+def s(x):
     """Return σ(x)."""
     return 1 / (1 + np.exp(-x))
 
 
-def aot(c: Any, r: Any) -> Any:
+def aot(c, r):
     """Return cdpo of the sorted differences."""
     a = {name: value.detach().numpy() for name, value in sums().items()}
     d = np.sort(a["policy_chosen"] - a["policy_rejected"]) - np.sort(
@@ -51,12 +46,12 @@ def aot(c: Any, r: Any) -> Any:
     return -(1 - EPS) * np.log(s(BETA * d)) - EPS * np.log(s(-BETA * d))
 
 
-def normalized(c: Any, r: Any) -> Any:
+def normalized(c, r):
     """Return the difference of the log-ratios per token."""
     return c / CHOSEN_LEN - r / REJECTED_LEN
 
 
-FORMULAS: dict[str, Callable[[Any, Any], Any]] = {
+FORMULAS = {
     "sigmoid": lambda c, r: np.log1p(np.exp(-BETA * (c - r))),
     "hinge": lambda c, r: np.maximum(0, 1 - BETA * (c - r)),
     "ipo": lambda c, r: (normalized(c, r) - 5.0) ** 2,
@@ -84,13 +79,13 @@ FORMULAS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def test_every_loss_has_a_formula() -> None:
+def test_every_loss_has_a_formula():
     """A new one needs its own."""
     assert set(FORMULAS) == {spec.name for spec in rlox_preference_losses()}
 
 
 @pytest.mark.parametrize("loss_type", FORMULAS)
-def test_loss_is_the_formula(loss_type: str) -> None:
+def test_loss_is_the_formula(loss_type):
     """In double precision."""
     batch = sums()
     c = (batch["policy_chosen"] - batch["ref_chosen"]).numpy()
@@ -115,7 +110,7 @@ def test_loss_is_the_formula(loss_type: str) -> None:
         ({"policy_chosen": torch.zeros(5, 1)}, r"policy_chosen must have shape \(B,\)"),
     ],
 )
-def test_wrong_calls_are_refused(change: dict[str, Any], message: str) -> None:
+def test_wrong_calls_are_refused(change, message):
     """Before anything is broadcast."""
     with pytest.raises(ValueError, match=message):
         dpo_loss(**{**sums(), **change})

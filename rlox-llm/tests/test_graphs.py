@@ -1,10 +1,5 @@
 """Decoding by graphs of fixed shapes: the completions of decoding with a cache that grows."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
 from models import gpt2, llama, sharpened
@@ -22,13 +17,13 @@ DEVICES = [
 PROMPTS = [[1, 2, 3, 4, 5], [4], [5, 6, 7]]
 
 
-def uncaptured(step: Callable[[], None]) -> Callable[[], None]:
+def uncaptured(step):
     """Return the step itself, after taking it once as a capture does."""
     step()
     return step
 
 
-def samplers(make_model: Any, device: str) -> tuple[CausalModel, RloxGenerator, RloxGenerator]:
+def samplers(make_model, device):
     """Return a model, a sampler with graphs, and one without."""
     model = CausalModel(sharpened(make_model()).to(device), "model")
     by_graph, plain = RloxGenerator(model), RloxGenerator(model)
@@ -45,9 +40,7 @@ def samplers(make_model: Any, device: str) -> tuple[CausalModel, RloxGenerator, 
         (gpt2, {"greedy": True}),
     ],
 )
-def test_graphs_sample_what_the_growing_cache_samples(
-    make_model: Any, device: str, more: dict[str, Any]
-) -> None:
+def test_graphs_sample_what_the_growing_cache_samples(make_model, device, more):
     """Also for other prompts, after the weights have learnt in place, and for another number."""
     model, by_graph, plain = samplers(make_model, device)
     made = []
@@ -66,23 +59,21 @@ def test_graphs_sample_what_the_growing_cache_samples(
     assert made == [1, 1, 2, 2], "a graph was made again, or is missing"
 
 
-def test_a_model_that_a_graph_does_not_fit_is_sampled_without(
-    recwarn: pytest.WarningsRecorder,
-) -> None:
+def test_a_model_that_a_graph_does_not_fit_is_sampled_without(recwarn):
     """One whose positions count what the cache holds would be sampled wrongly."""
 
     class Counting(torch.nn.Module):
         """A llama whose logits depend on the length of its cache."""
 
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.inner = sharpened(llama())
             self.config = self.inner.config
 
         def forward(
-            self, input_ids: Any, attention_mask: Any = None, position_ids: Any = None,
-            past_key_values: Any = None, use_cache: bool | None = None,
-        ) -> Any:  # fmt: skip
+            self, input_ids, attention_mask=None, position_ids=None,
+            past_key_values=None, use_cache=None,
+        ):  # fmt: skip
             seen = 0 if past_key_values is None else past_key_values.get_seq_length()
             out = self.inner(
                 input_ids, attention_mask=attention_mask, position_ids=position_ids,
@@ -102,11 +93,11 @@ def test_a_model_that_a_graph_does_not_fit_is_sampled_without(
     assert len([w for w in recwarn if issubclass(w.category, RuntimeWarning)]) == 1
 
 
-def test_a_step_that_cannot_be_captured_is_taken_without() -> None:
+def test_a_step_that_cannot_be_captured_is_taken_without():
     """A forward pass that waits for the device, for example."""
     _, by_graph, plain = samplers(llama, "cpu")
 
-    def fails(step: Callable[[], None]) -> Any:
+    def fails(step):
         raise RuntimeError("operation not permitted when stream is capturing\nmore")
 
     by_graph.graphs = GraphDecoder(by_graph.model, fails)

@@ -1,32 +1,28 @@
 """Changes of form that change no loss and no gradient, and options that change what they say."""
 
-from __future__ import annotations
-
 import copy
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from models import Replay, count_sevens, gpt2, keep_gradients, llama, sharpened, tiny_lm
 from rlox.algorithms import DPO, GRPO, SFT
-from torch import Tensor
 
 ROWS = [[1, 2, 3], [4], [5, 6], [7, 8, 9]]
 COMPLETIONS = {1: [[7, 3], [8, 8, 8]], 4: [[9], [7, 7]], 5: [[2, 2], [2, 2]], 7: [[7], [6, 5, 4]]}
 
 
-def answers(prompts: Any) -> list[list[int]]:
+def answers(prompts):
     """Return two completions of each prompt."""
     return [row for prompt in prompts for row in COMPLETIONS[prompt[0]]]
 
 
-def other_model(model: Any) -> Any:
+def other_model(model):
     """Return a reference of the kind of a model."""
     return sharpened({"LlamaForCausalLM": llama, "GPT2LMHeadModel": gpt2}[type(model).__name__](1))
 
 
-def step(prompts: Any, model: Any = None, **options: Any) -> tuple[dict[str, float], Tensor]:
+def step(prompts, model=None, **options):
     """Return metrics and gradients of a step of GRPO."""
     model = sharpened(llama()) if model is None else model
     options = {"kl_coef": 0.1, **options}
@@ -38,7 +34,7 @@ def step(prompts: Any, model: Any = None, **options: Any) -> tuple[dict[str, flo
     return grpo.train_step(prompts), kept[0]
 
 
-def padded(side: str) -> dict[str, Tensor]:
+def padded(side):
     """Return prompts as a tokenizer fills them up."""
     ids, mask = torch.full((4, 5), 19), torch.zeros(4, 5, dtype=torch.long)
     for i, row in enumerate(ROWS):
@@ -58,9 +54,7 @@ def padded(side: str) -> dict[str, Tensor]:
     ],
     ids=["left", "right", "order", "4 × 2", "3 + 3 + 2"],
 )
-def test_form_changes_nothing(
-    make_model: Any, loss_type: str, prompts: Any, options: dict[str, Any]
-) -> None:
+def test_form_changes_nothing(make_model, loss_type, prompts, options):
     """Padding on either side, order and accumulation."""
     model = sharpened(make_model())
     metrics, gradients = step(ROWS, copy.deepcopy(model), loss_type=loss_type)
@@ -71,7 +65,7 @@ def test_form_changes_nothing(
     torch.testing.assert_close(other_gradients, gradients, atol=1e-6 * max(scale, 1.0), rtol=1e-5)
 
 
-def by_single_rows(model: Any, reference: Any, beta: float) -> tuple[Tensor, Tensor]:
+def by_single_rows(model, reference, beta):
     """Return GRPO's loss and KL from rows that go through the models alone, without filling."""
     losses, kls = [], []
     for prompt in ROWS:
@@ -93,7 +87,7 @@ def by_single_rows(model: Any, reference: Any, beta: float) -> tuple[Tensor, Ten
 
 
 @pytest.mark.parametrize(("make_model", "side"), [(llama, "right"), (gpt2, "left")])
-def test_filled_up_prompts_give_the_numbers_of_single_rows(make_model: Any, side: str) -> None:
+def test_filled_up_prompts_give_the_numbers_of_single_rows(make_model, side):
     """With learnt positions too, which TRL counts from the filling on the left."""
     model = sharpened(make_model()).eval()
     expected, kl = by_single_rows(model, other_model(model).eval(), 0.1)
@@ -110,14 +104,14 @@ def test_filled_up_prompts_give_the_numbers_of_single_rows(make_model: Any, side
     [(DPO, {"micro_batch_size": 3}), (DPO, {"layout": "packed"}), (SFT, {"micro_batch_size": 2})],
     ids=str,
 )
-def test_form_changes_nothing_of_pairs_and_examples(factory: Any, change: dict[str, Any]) -> None:
+def test_form_changes_nothing_of_pairs_and_examples(factory, change):
     """Rows of different lengths, in parts, packed, or in another order."""
     rows = [
         {"prompt": row, "chosen": row[::-1] * 2, "rejected": [3], "completion": [4, *row]}
         for row in ROWS * 2
     ]
 
-    def gradients(order: bool = False, **options: Any) -> tuple[dict[str, float], Tensor]:
+    def gradients(order=False, **options):
         model = sharpened(llama())
         references = {} if factory is SFT else {"ref_model": sharpened(llama(1))}
         algorithm = factory(model, **references, batch_size=8, max_grad_norm=None, **options)
@@ -132,7 +126,7 @@ def test_form_changes_nothing_of_pairs_and_examples(factory: Any, change: dict[s
     torch.testing.assert_close(found, expected, atol=1e-6 * max(scale, 1.0), rtol=1e-5)
 
 
-def test_flat_groups_can_be_left_out_of_the_work() -> None:
+def test_flat_groups_can_be_left_out_of_the_work():
     """Loss and gradient stay; one group of four is flat, and all of them may be."""
     metrics, gradients = step(ROWS, kl_coef=0.0)
     others, other_gradients = step(ROWS, kl_coef=0.0, filter_flat_groups=True)
@@ -145,7 +139,7 @@ def test_flat_groups_can_be_left_out_of_the_work() -> None:
     assert not nothing.any()
 
 
-def test_a_reference_follows_the_policy() -> None:
+def test_a_reference_follows_the_policy():
     """Every so many gradient steps a part of the way; a checkpoint holds where it is."""
     model, reference = tiny_lm(), tiny_lm(1)
     grpo = GRPO(
@@ -161,7 +155,7 @@ def test_a_reference_follows_the_policy() -> None:
         torch.testing.assert_close(after[name], 0.75 * before[name] + 0.25 * value)
 
 
-def test_references_run_once_or_at_every_step() -> None:
+def test_references_run_once_or_at_every_step():
     """With the same numbers; the reference may then be anything."""
     pairs = [{"prompt": row, "chosen": [7, 7], "rejected": [3]} for row in ROWS]
     trained = []
@@ -172,6 +166,6 @@ def test_references_run_once_or_at_every_step() -> None:
             precompute_ref_log_probs=precompute,
         )  # fmt: skip
         if precompute:
-            reference.forward = None  # type: ignore[assignment,method-assign]
+            reference.forward = None
         trained.append(dpo.train(4)["loss"])
     assert trained[0] == pytest.approx(trained[1], abs=1e-5)

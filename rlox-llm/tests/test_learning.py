@@ -1,7 +1,5 @@
 """What the algorithms learn, and what best-of-N samples, where the truth is known."""
 
-from __future__ import annotations
-
 import math
 import warnings
 
@@ -15,7 +13,7 @@ from rlox.algorithms import DPO, GRPO, BestOfN, OnlineDPO
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))]
 )
-def test_grpo_solves_a_two_token_bandit(seed: int) -> None:
+def test_grpo_solves_a_two_token_bandit(seed):
     """The rewarded token has a probability of at least 0.99 within 200 updates."""
     model = Bandit()
     grpo = GRPO(
@@ -28,7 +26,7 @@ def test_grpo_solves_a_two_token_bandit(seed: int) -> None:
 
 
 @pytest.mark.parametrize("n_right", [1, 4])
-def test_the_gradient_on_the_bandit_is_exact(n_right: int) -> None:
+def test_the_gradient_on_the_bandit_is_exact(n_right):
     """-mean A_i (e_i - π) with e_i the sampled token, for every number of rewarded ones of 4."""
     model = Bandit()
     model.logits.data = torch.tensor([0.3, -0.4])
@@ -49,7 +47,7 @@ def test_the_gradient_on_the_bandit_is_exact(n_right: int) -> None:
     np.testing.assert_allclose(kept[0].numpy(), expected, atol=1e-7)
 
 
-def test_dpo_ranks_the_pairs_it_learnt() -> None:
+def test_dpo_ranks_the_pairs_it_learnt():
     """All of them, from about half before."""
     rng = np.random.default_rng(0)
     rows = rng.integers(0, 20, (3, 24, 4))
@@ -59,10 +57,10 @@ def test_dpo_ranks_the_pairs_it_learnt() -> None:
     assert dpo.evaluate() > 0.95
 
 
-def test_online_dpo_is_preferred_to_its_reference() -> None:
+def test_online_dpo_is_preferred_to_its_reference():
     """Where more sevens are better."""
 
-    def better(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> list[int]:
+    def better(pairs):
         return [int((b == 7).sum() > (a == 7).sum()) for a, b in pairs]
 
     online = OnlineDPO(tiny_lm(), tiny_lm(), better, learning_rate=0.02, sampler="rlox")
@@ -72,7 +70,7 @@ def test_online_dpo_is_preferred_to_its_reference() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 4])
-def test_best_of_n_has_the_expected_reward_and_divergence(n: int) -> None:
+def test_best_of_n_has_the_expected_reward_and_divergence(n):
     """On a model whose samples can be enumerated: rewards 0..3 with known probabilities."""
     p = np.array([0.4, 0.3, 0.2, 0.1])
     model = Bandit(4)

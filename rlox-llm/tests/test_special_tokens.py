@@ -1,10 +1,5 @@
 """Tokens that end completions and fill rows up, wherever models and tokenizers name them."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 from models import Bandit, count_sevens, letter_tokenizer, llama, make_grpo, save_folder, sharpened
 from rlox.algorithms import BestOfN
@@ -12,11 +7,11 @@ from rlox.algorithms import BestOfN
 PROMPTS = [[1, 2, 3], [4]]
 
 
-def test_each_of_several_eos_ends_a_completion(tmp_path: Path) -> None:
+def test_each_of_several_eos_ends_a_completion(tmp_path):
     """As a generation config of a chat model names them."""
     pytest.importorskip("transformers")
     folder = save_folder(tmp_path / "model")
-    model: Any = llama(vocab_size=11, eos_token_id=1, pad_token_id=0)
+    model = llama(vocab_size=11, eos_token_id=1, pad_token_id=0)
     model.generation_config.eos_token_id = [1, 5, 7]
     sharpened(model, 2.0).save_pretrained(str(folder))
     grpo = make_grpo(folder, group_size=16, max_new_tokens=6)
@@ -28,11 +23,11 @@ def test_each_of_several_eos_ends_a_completion(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("own", [None, 4])
-def test_a_model_without_eos_takes_the_tokenizers(own: int | None) -> None:
+def test_a_model_without_eos_takes_the_tokenizers(own):
     """Its own comes first, and an option before both."""
     model = llama(vocab_size=11, eos_token_id=own)
     expected = (1,) if own is None else (own,)
-    given: dict[str, Any] = {"tokenizer": letter_tokenizer()}
+    given = {"tokenizer": letter_tokenizer()}
     assert make_grpo(model, **given).eos == expected
     assert BestOfN(model, count_sevens, **given).sampling.eos == expected
     chosen = make_grpo(model, eos_token_id=(2, 3), **given)
@@ -44,11 +39,11 @@ def test_a_model_without_eos_takes_the_tokenizers(own: int | None) -> None:
     [({}, 0), ({"eos_token_id": 3}, 3), ({"eos_token_id": 3, "pad_token_id": 9}, 9)],
     ids=["0", "the EOS", "the option"],
 )
-def test_rows_are_filled_up_before_their_prompts(options: dict[str, Any], filling: int) -> None:
+def test_rows_are_filled_up_before_their_prompts(options, filling):
     """Without a padding token by the first EOS, or 0; completions come by name without filling."""
-    seen: dict[str, Any] = {}
+    seen = {}
 
-    def reward_fn(completions: Any, prompts: Any, completion_ids: Any) -> list[float]:
+    def reward_fn(completions, prompts, completion_ids):
         seen.update(rows=completions, prompts=prompts, ids=completion_ids)
         return [0.0] * len(completions)
 

@@ -1,10 +1,6 @@
 """Losses, metrics and gradients through whole models against the numbers of TRL 1.16."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable
 from itertools import product
-from typing import Any
 
 import pytest
 from trl_cases import (
@@ -21,12 +17,12 @@ from trl_cases import (
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 
 
-def by_night(values: Iterable[Any], kept: Callable[[Any], bool]) -> list[Any]:
+def by_night(values, kept):
     """Return parameters of which some are tested by night alone."""
     return [v if kept(v) else pytest.param(v, marks=pytest.mark.slow) for v in values]
 
 
-def test_there_are_numbers_of_every_case() -> None:
+def test_there_are_numbers_of_every_case():
     """A new case needs its own, and no number is of none."""
     known = known_numbers()
     assert list(known["grpo"]) == [case.name for case in CASES]
@@ -38,14 +34,14 @@ def test_there_are_numbers_of_every_case() -> None:
     by_night(CASES, lambda case: case.model == "llama" or not case.off_policy),
     ids=lambda case: case.name,
 )
-def test_grpo_through_a_model(case: Case) -> None:
+def test_grpo_through_a_model(case):
     """Every loss, on and off the policy that sampled."""
     ours, _ = ours_grpo(case)
     require_close(ours, known_numbers()["grpo"][case.name])
 
 
 @pytest.mark.parametrize(("model", "layout"), [("llama", "packed"), ("gpt2", "padded")])
-def test_layouts_change_nothing(model: str, layout: str) -> None:
+def test_layouts_change_nothing(model, layout):
     """Rows filled up, or packed."""
     case = Case(model, off_policy=False)
     ours, _ = ours_grpo(case, layout)
@@ -57,6 +53,6 @@ def test_layouts_change_nothing(model: str, layout: str) -> None:
     by_night(product(PROMPTS, PAIR_LOSSES), lambda case: case[0] == "llama" or case[1] == "ipo"),
     ids=", ".join,
 )
-def test_dpo_through_a_model(case: tuple[str, str]) -> None:
+def test_dpo_through_a_model(case):
     """Every loss that TRL has too."""
     require_close(ours_dpo(*case), known_numbers()["dpo"][", ".join(case)])

@@ -1,12 +1,7 @@
 """Wrong calls are refused with what was expected and what to do."""
 
-from __future__ import annotations
-
 import copy
 import math
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -19,12 +14,12 @@ from torch import nn
 PROMPTS = torch.arange(12).reshape(4, 3)
 
 
-def online(preference_fn: Any, **options: Any) -> OnlineDPO:
+def online(preference_fn, **options):
     """Return an OnlineDPO that samples."""
     return OnlineDPO(tiny_lm(), tiny_lm(), preference_fn, sampler="rlox", **options)
 
 
-def rewarding(answer: Callable[[list[Any]], Any]) -> GRPO:
+def rewarding(answer):
     """Return a GRPO whose reward function answers so."""
     return grpo(None, lambda completions, prompts: answer(completions))
 
@@ -32,38 +27,38 @@ def rewarding(answer: Callable[[list[Any]], Any]) -> GRPO:
 class Wrong(TinyLM):
     """Its generate returns what a function makes of the prompts."""
 
-    def __init__(self, answer: Callable[[Any], Any]) -> None:
+    def __init__(self, answer):
         super().__init__(20, 8)
         self.answer = answer
 
-    def generate(self, prompts: Any, max_new_tokens: int = 8) -> Any:
+    def generate(self, prompts, max_new_tokens=8):
         return self.answer(prompts)
 
 
 class Headless(nn.Module):
     """Returns no logits."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(1))
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x):
         return torch.zeros(*x.shape) + self.weight
 
 
-def with_shared_weights() -> None:
+def with_shared_weights():
     """Pass a reference that shares an embedding with the model."""
     model, other = tiny_lm(), tiny_lm()
     other.embed = model.embed
     DPO(model, other)
 
 
-def dpo() -> DPO:
+def dpo():
     """Return a DPO."""
     return DPO(tiny_lm(), tiny_lm(1))
 
 
-CALLS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
+CALLS = [
     ("too few rewards", lambda: rewarding(lambda c: [1.0]).train_step(PROMPTS),
      ValueError, "must return 16 rewards, one for each completion, got 1"),
     ("one text", lambda: rewarding(lambda c: "good").train_step(PROMPTS),
@@ -150,20 +145,20 @@ CALLS: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
 @pytest.mark.parametrize(
     ("call", "kind", "message"), [case[1:] for case in CALLS], ids=[case[0] for case in CALLS]
 )
-def test_wrong_call(call: Callable[[], Any], kind: type[Exception], message: str) -> None:
+def test_wrong_call(call, kind, message):
     """The text says what was expected."""
     with pytest.raises(kind, match=message):
         call()
 
 
 @pytest.mark.parametrize("what", ["reference", "dataset", "model"])
-def test_checkpoints_of_other_parts_are_refused(what: str, tmp_path: Path) -> None:
+def test_checkpoints_of_other_parts_are_refused(what, tmp_path):
     """Another reference, another dataset, another model."""
     model = tiny_lm()
     made = GRPO(model, copy.deepcopy(model), count_sevens, sampler="rlox", dataset=PROMPTS)
     made.train(1)
     made.save(str(tmp_path / "saved"))
-    arguments: dict[str, Any] = {"ref_model": tiny_lm(), "dataset": PROMPTS, "model": tiny_lm(3)}
+    arguments = {"ref_model": tiny_lm(), "dataset": PROMPTS, "model": tiny_lm(3)}
     wrong = {"reference": {"ref_model": tiny_lm(7)}, "dataset": {"dataset": PROMPTS[:2]},
              "model": {"model": tiny_lm(3, 21)}}  # fmt: skip
     message = {"reference": "weights of the ref_model are not those", "dataset": "of 4 rows",
@@ -173,7 +168,7 @@ def test_checkpoints_of_other_parts_are_refused(what: str, tmp_path: Path) -> No
         GRPO.from_checkpoint(tmp_path / "saved", reward_fn=count_sevens, **arguments)
 
 
-def test_a_closed_algorithm_trains_no_more() -> None:
+def test_a_closed_algorithm_trains_no_more():
     """Neither by steps nor on rows."""
     algorithm = grpo()
     algorithm.close()
@@ -183,11 +178,11 @@ def test_a_closed_algorithm_trains_no_more() -> None:
         algorithm.train(PROMPTS)
 
 
-def test_a_failed_reward_function_leaves_the_model_as_it_was() -> None:
+def test_a_failed_reward_function_leaves_the_model_as_it_was():
     """And the next step learns from the rows that it is given."""
     answers = iter([[1.0], None])
 
-    def reward_fn(completions: Any, prompts: Any) -> Any:
+    def reward_fn(completions, prompts):
         return next(answers) or count_sevens(completions, prompts)
 
     algorithm = grpo(None, reward_fn)

@@ -21,7 +21,6 @@ import torch
 from models import Replay, gpt2, keep_gradients, llama, with_adapter
 from rlox_llm.dpo import DPO
 from rlox_llm.grpo import GRPO
-from torch import Tensor, nn
 
 NUMBERS = Path(__file__).with_name("trl_numbers.json")
 VOCABULARY, EOS, PAD, GROUP, LIMIT = 24, 1, 0, 3, 6
@@ -39,7 +38,7 @@ COMPLETIONS = [
 REWARDS = [0.9, 0.3, 0.7, 0.1, 0.5, 0.6]
 CHOSEN, REJECTED = [[3, 4, 1], [5, 6, 7, 8, 1]], [[9, 10, 11, 1], [12, 1]]
 BETA, SMOOTHING = 0.1, 0.1
-CISPO: dict[str, Any] = {"loss_type": "cispo", "epsilon_high": 1.3}
+CISPO = {"loss_type": "cispo", "epsilon_high": 1.3}
 
 
 @dataclass(frozen=True)
@@ -53,19 +52,19 @@ class Case:
     """Whether the old log-probabilities are those of other weights."""
 
     @property
-    def name(self) -> str:
+    def name(self):
         """Return what the numbers are called."""
         said = ", ".join(f"{k}={v}" for k, v in self.options.items())
         return f"{self.model}, {'off' if self.off_policy else 'on'}-policy, {said or 'defaults'}"
 
 
-VARIANTS: list[dict[str, Any]] = [
+VARIANTS = [
     *({"loss_type": name} for name in ("grpo", "bnpo", "dr_grpo", "dapo")),
     CISPO,
     *({"loss_type": name} for name in ("sapo", "luspo", "vespo")),
     {"loss_type": "grpo", "importance_sampling_level": "sequence", "epsilon": 0.03},
 ]
-FURTHER: list[dict[str, Any]] = [
+FURTHER = [
     {"loss_type": "luspo", "importance_sampling_level": "sequence"},
     {"epsilon_high": 0.28},
     {"delta": 1.5},
@@ -88,7 +87,7 @@ PAIR_LOSSES = (
 )  # fmt: skip
 
 
-def make_model(kind: str, seed: int = 0) -> nn.Module:
+def make_model(kind, seed=0):
     """Return a model whose weights are drawn by their names and a seed, and matter.
 
     All adapters are put on one base.
@@ -107,10 +106,10 @@ def make_model(kind: str, seed: int = 0) -> nn.Module:
             norm = parameter.dim() == 1 and name.endswith("weight")
             scale = 0.3 if "lora" in name else 0.13 if parameter.dim() == 2 else 0.1
             parameter.copy_(float(norm) + scale * values)
-    return model.eval()  # type: ignore[no-any-return]
+    return model.eval()
 
 
-def figures(numbers: dict[str, float], gradients: Tensor) -> dict[str, float]:
+def figures(numbers, gradients):
     """Return losses and metrics with the length and two projections of the gradients."""
     rng = np.random.default_rng(0)
     along = torch.from_numpy(rng.normal(size=(2, len(gradients)))).float() / len(gradients) ** 0.5
@@ -122,7 +121,7 @@ def figures(numbers: dict[str, float], gradients: Tensor) -> dict[str, float]:
     }
 
 
-def require_close(ours: dict[str, float], theirs: dict[str, float]) -> None:
+def require_close(ours, theirs):
     """Require losses and metrics to 2e-5, gradients to 2e-4 of their length."""
     assert ours.keys() == theirs.keys()
     for name, value in theirs.items():
@@ -132,14 +131,14 @@ def require_close(ours: dict[str, float], theirs: dict[str, float]) -> None:
             assert ours[name] == pytest.approx(value, abs=2e-5, rel=2e-5), name
 
 
-def old_logps(case: Case, grpo: GRPO, rollout: Any) -> Tensor:
+def old_logps(case, grpo, rollout):
     """Return the log-probabilities of the completions under other weights."""
     other = copy.copy(grpo.policy)
     other.module = make_model(case.model, 2)
     return grpo._logps_without_gradient(other, rollout.completions)
 
 
-def ours_grpo(case: Case, layout: str = "auto") -> tuple[dict[str, float], Tensor | None]:
+def ours_grpo(case, layout="auto"):
     """Return the figures of rlox's GRPO before Adam's step, and the old log-probabilities."""
     options = {"kl_coef": 0.04, **case.options}
     grpo = GRPO(
@@ -156,7 +155,7 @@ def ours_grpo(case: Case, layout: str = "auto") -> tuple[dict[str, float], Tenso
     return figures(wanted, kept[0]), old
 
 
-def ours_dpo(kind: str, loss_type: str) -> dict[str, float]:
+def ours_dpo(kind, loss_type):
     """Return the figures of rlox's DPO."""
     dpo = DPO(
         make_model(kind), make_model(kind, 1), loss_type=loss_type, beta=BETA,
@@ -167,7 +166,6 @@ def ours_dpo(kind: str, loss_type: str) -> dict[str, float]:
     return figures(metrics, dpo.optimizers["model"].gradients)
 
 
-def known_numbers() -> dict[str, dict[str, dict[str, float]]]:
+def known_numbers():
     """Return TRL's figures of GRPO and DPO, by the names of the cases."""
-    found: dict[str, dict[str, dict[str, float]]] = json.loads(NUMBERS.read_text("utf-8"))
-    return found
+    return json.loads(NUMBERS.read_text("utf-8"))
