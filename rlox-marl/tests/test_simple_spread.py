@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from rlox.errors import EnvError
-from rlox.protocols import MultiAgentVecEnv, StatefulVecEnv
 from rlox_marl.envs import PettingZooVecEnv, SimpleSpreadVecEnv
 
 
@@ -82,22 +81,6 @@ def test_agents_that_collide_equal_mpe2() -> None:
         touched += int(np.ptp(step["rewards"]["agent"], axis=1).astype(bool).sum())
     assert touched > 20
     theirs.close()
-
-
-def test_state_restores_exactly() -> None:
-    """A restored env goes on with the same numbers, over resets."""
-    env = SimpleSpreadVecEnv(3, seed=5, max_cycles=4)
-    assert isinstance(env, MultiAgentVecEnv)
-    assert isinstance(env, StatefulVecEnv)
-    env.reset_all()
-    rng = np.random.default_rng(1)
-    for _ in range(6):
-        env.step_all(random_actions(rng, env))
-    other = SimpleSpreadVecEnv(3, max_cycles=4)
-    other.set_state(env.state())
-    for _ in range(9):
-        actions = random_actions(rng, env)
-        require_equal(env.step_all(actions), other.step_all(actions))
 
 
 def test_wrong_calls_are_refused() -> None:

@@ -55,24 +55,3 @@ def test_equals_plain_sums(chunk) -> None:
     assert statistics.mean_length == pytest.approx(np.mean(lengths))
     expected = dict(zip(("x_0", "x_1", "y_0"), returns.mean(0), strict=True))
     assert statistics.agent_returns == pytest.approx(expected)
-
-
-def test_state_restores() -> None:
-    """With the running episodes, or without."""
-    rewards, ended = steps(1)
-    first, other = TeamStatistics(GROUPS, 3), TeamStatistics(GROUPS, 3)
-    first.add(rewards, ended)
-    state = first.state_dict()
-    assert other.fits(state)
-    assert not TeamStatistics(GROUPS, 2).fits(state)
-    assert not TeamStatistics(GROUPS[:1], 3).fits(state)
-    other.load_state_dict(state, keep_running=True)
-    more = steps(2)
-    first.add(*more)
-    other.add(*more)
-    assert other.mean_return == first.mean_return
-    assert other.agent_returns == first.agent_returns
-    fresh = TeamStatistics(GROUPS, 3)
-    assert np.isnan(fresh.mean_return)
-    fresh.load_state_dict(state, keep_running=False)
-    assert fresh.finished == int(ended.sum())

@@ -11,9 +11,8 @@ from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rlox.batches.transitions import split_sequences
-from rlox.errors import ConfigError
 from rlox.losses import evaluate_actions
-from rlox_marl.envs import PettingZooVecEnv, SimpleSpreadVecEnv
+from rlox_marl.envs import PettingZooVecEnv
 from rlox_marl.ippo import IPPO
 from rlox_marl.mappo import MAPPO
 from scripted_teams import (
@@ -172,25 +171,6 @@ def test_a_memory_is_learnt_to_be_used() -> None:
         assert algorithm.evaluate(n_episodes=50).mean_return == 1.0
 
 
-def test_one_agent_acts_as_its_team_does() -> None:
-    """Predict follows one agent with the state of its own, as predict_team does all of them."""
-    options = {**SMALL, "recurrent": "gru", "frame_stack": 2, "normalize_observations": True}
-    with MAPPO(SPREAD, seed=1, **options) as algorithm:
-        algorithm.train(48)
-        env = SimpleSpreadVecEnv(2, max_cycles=3)
-        shown, starts = env.reset_all(5), np.ones(2, np.bool_)
-        whole, alone = None, [None] * 3
-        for _ in range(7):
-            actions, whole = algorithm.predict_team(shown, state=whole, episode_start=starts)
-            for k in range(3):
-                own, alone[k] = algorithm.predict(
-                    shown["obs"]["agent"][:, k], agent_idx=k, state=alone[k], episode_start=starts
-                )
-                assert own.tolist() == actions["agent"][:, k].tolist()
-            shown = env.step_all(actions)
-            starts = shown["episode_ended"]
-
-
 def test_who_waits_remembers_nothing_new() -> None:
     """As in a rollout, the memory of a team is that of its agents' own turns."""
     episodes = [[Turn(agent, PAYS, {}) for agent in (*AGENTS, *AGENTS)]]
@@ -233,16 +213,3 @@ def test_sequences_of_one_row_are_joined_to_others() -> None:
     assert [part.tolist() for part in parts] == [[1, 2], [0]]
     Batch.active = torch.tensor([True, False, False, False, False, False])
     assert [part.tolist() for part in split_sequences(Batch(), torch.arange(3), 1)] == [[0, 1, 2]]
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"recurrent": "gru", "batch_size": 30}, "batch_size 30 is no multiple of n_steps 8"),
-        ({"recurrent": "none"}, "memory_size needs recurrent"),
-    ],
-)
-def test_wrong_calls_are_reported(options, text) -> None:
-    """Each says what was given and what to do."""
-    with pytest.raises(ConfigError, match=text):
-        MAPPO(SPREAD, **{**SMALL, **options})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 
 import numpy as np
 import pytest
@@ -28,23 +27,6 @@ class Seeded(ScriptedParallel):
         if seed is not None:
             self._episode = seed % 2 - 1
         return super().reset(seed, options)
-
-
-class Slow(ScriptedParallel):
-    """No step returns."""
-
-    def step(self, actions):
-        time.sleep(3600)
-
-
-class Broken(ScriptedParallel):
-    """The second step pays no number."""
-
-    def step(self, actions):
-        returned = super().step(actions)
-        if self._t == 2:
-            returned[1][next(iter(returned[1]))] = np.nan
-        return returned
 
 
 def parallel():
@@ -100,30 +82,6 @@ def test_a_killed_process_is_one_error() -> None:
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
-
-
-def test_a_hanging_process_is_one_error() -> None:
-    """After the deadline."""
-    env = PettingZooProcesses(lambda: Slow(LIVES), 1, step_timeout=1.0)
-    try:
-        env.reset_all()
-        with pytest.raises(WorkerLostError, match="the process of env 0 has not answered in"):
-            env.step_all(zeros(env))
-    finally:
-        env.close()
-
-
-def test_errors_of_envs_name_agent_step_and_field() -> None:
-    """As in this process, with the number of the env."""
-    env = PettingZooProcesses(lambda: Broken(LIVES), 1)
-    try:
-        env.reset_all()
-        env.step_all(zeros(env))
-        message = r"the reward of agent '\w+' in step 2 of env 0 must be finite, got nan"
-        with pytest.raises(EnvError, match=message):
-            env.step_all(zeros(env))
-    finally:
-        env.close()
 
 
 def test_wrong_calls_are_one_clear_error() -> None:

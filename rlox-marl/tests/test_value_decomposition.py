@@ -340,27 +340,6 @@ def test_agents_on_their_own_refuse_to_wait() -> None:
         algorithm.train(40)
 
 
-def test_a_memory_is_carried_from_step_to_step() -> None:
-    """Predictions for an agent and for the team agree, and forget where an episode begins."""
-    with VDN(SPREAD, recurrent="gru", memory_size=8, **SMALL) as algorithm:
-        algorithm.train(40)
-        env = algorithm.collector.env
-        shown = env.reset_all(3)
-        state, own = None, None
-        for t in range(4):
-            actions, state = algorithm.predict_team(shown, state=state)
-            obs = shown["obs"]["agent"][:, 1]
-            mine, own = algorithm.predict(obs, agent_idx=1, state=own)
-            np.testing.assert_array_equal(mine, actions["agent"][:, 1])
-            expected = state["memory"]["agent"].view(2, 3, -1)[:, 1]
-            np.testing.assert_allclose(own["memory"], expected, rtol=1e-5)
-            shown = env.step_all(actions)
-            assert t == 0 or np.abs(own["memory"]).max() > 0
-        begun = algorithm.predict_team(shown, state=state, episode_start=np.ones(2, np.bool_))[1]
-        fresh = algorithm.predict_team(shown, state=None)[1]
-        torch.testing.assert_close(begun, fresh)
-
-
 IMAGE = spaces.Box(0, 255, (8, 8, 1), np.uint8)
 
 
