@@ -56,12 +56,6 @@ def test_gymnasium_backend_conforms() -> None:
     assert list(skipped) == ["check_env_state"]
 
 
-@pytest.mark.parametrize("name", ["console", "csv", "jsonl"])
-def test_logger_conforms(name: str) -> None:
-    """The loggers that need no further library keep the contract."""
-    rlox.testing.check_logger(name)
-
-
 @pytest.fixture
 def plant(monkeypatch: pytest.MonkeyPatch) -> Iterator[Plant]:
     """Return a function that registers an object of this process under the name "mutant"."""
@@ -177,11 +171,6 @@ class DropsCallbacks(PPO):
         super().__init__(env_id, **{**arguments, "callbacks": None})
 
 
-class DropsTheLogger(PPO):
-    def __init__(self, env_id: Any, **arguments: Any) -> None:
-        super().__init__(env_id, **{**arguments, "logger": None})
-
-
 class DropsUnknownOptions(PPO):
     def __init__(self, env_id: Any, **arguments: Any) -> None:
         known = {*PPOConfig.model_fields, "config", "callbacks", "logger"}
@@ -199,11 +188,6 @@ class ReportsARolloutsSum(PPO):
         return dataclasses.replace(metrics, mean_reward=sums[0])
 
 
-class ReportsATensor(PPO):
-    def iterate(self, hooks: Any) -> Any:
-        return dataclasses.replace(super().iterate(hooks), entropy=torch.tensor(0.5))
-
-
 class ReportsNaN(PPO):
     def iterate(self, hooks: Any) -> Any:
         return dataclasses.replace(super().iterate(hooks), entropy=float("nan"))
@@ -212,12 +196,6 @@ class ReportsNaN(PPO):
 class PredictsATensor(PPO):
     def predict(self, obs: Any, deterministic: bool = True) -> Any:
         return torch.as_tensor(super().predict(obs, deterministic))
-
-
-class PredictsANumPyScalar(PPO):
-    def predict(self, obs: Any, deterministic: bool = True) -> Any:
-        actions = super().predict(obs, deterministic)
-        return np.int64(actions) if isinstance(actions, int) else actions
 
 
 class TakesABatchOfOneForOne(PPO):
@@ -244,13 +222,10 @@ FAULTS: list[tuple[type, str, str]] = [
     (NeverStops, "check_callbacks", "returned False after 4 env steps, but training went on"),
     (DropsCallbacks, "check_callbacks", r"on_step must come .* \(0 of 64\)"),
     (DropsCallbacks, "check_resume", "pass callbacks= on"),
-    (DropsTheLogger, "check_resume", "pass logger= on"),
     (DropsUnknownOptions, "check_unknown_option", "'seq_len_' was accepted"),
     (ReportsARolloutsSum, "check_training", "mean_reward is 128.0, but the mean return"),
-    (ReportsATensor, "check_training", "'entropy' must be a float, got Tensor"),
     (ReportsNaN, "check_training", "the metric 'entropy' is nan"),
     (PredictsATensor, "check_predict", "must be a NumPy array, got Tensor"),
-    (PredictsANumPyScalar, "check_predict", "must be an int, got int64"),
     (TakesABatchOfOneForOne, "check_predict", "must be a NumPy array, got int"),
 ]
 
@@ -278,17 +253,6 @@ def test_check_spec_catches_a_class_of_another_name(plant: Plant) -> None:
     """A checkpoint carries the class's name, so it must be the registered one."""
     plant("rlox_algorithms", AlgorithmSpec, factory=PPO, config="rlox_onpolicy.configs:PPOConfig")
     with pytest.raises(AssertionError, match=r"PPO\.name must be 'mutant', got 'ppo'"):
-        rlox.testing.check_spec("mutant")
-
-
-def test_check_spec_catches_another_config_class(plant: Plant) -> None:
-    """Spec and class must name one config."""
-
-    class OtherConfig(PPOConfig):
-        """Options of something else."""
-
-    plant_algorithm(plant, PPO, config=OtherConfig)
-    with pytest.raises(AssertionError, match=r"PPO\.config_class must be OtherConfig"):
         rlox.testing.check_spec("mutant")
 
 
@@ -345,21 +309,10 @@ class LosesTheFinalObservation(VecEnvOf):
         return {**step, "final_obs": step["obs"]}
 
 
-class ReportsTheOldFinalObservation(VecEnvOf):
-    def step_all(self, actions: Any) -> Any:
-        step = super().step_all(actions)
-        return {**step, "final_obs": np.zeros_like(step["obs"])}
-
-
 class RewardsInFloat32(VecEnvOf):
     def step_all(self, actions: Any) -> Any:
         step = super().step_all(actions)
         return {**step, "rewards": step["rewards"].astype(np.float32)}
-
-
-class AddsAnInfo(VecEnvOf):
-    def step_all(self, actions: Any) -> Any:
-        return {**super().step_all(actions), "info": {}}
 
 
 class ResetsWithoutSeed(VecEnvOf):
@@ -385,9 +338,7 @@ class ForgetsItsStream(VecEnvOf):
     ("factory", "check", "reason"),
     [
         (LosesTheFinalObservation, "check_env_autoreset", "ended with obs equal to final_obs"),
-        (ReportsTheOldFinalObservation, "check_env_autoreset", "must equal obs if the episode"),
         (RewardsInFloat32, "check_env_shapes", r"rewards must be \(3,\) float64, got .* float32"),
-        (AddsAnInfo, "check_env_shapes", "a step must have .*, got .*'info'"),
         (ResetsWithoutSeed, "check_env_seeding", "the same seed and actions in a new env"),
         (SeedsAllAlike, "check_env_seeding", r"must give env i the seed s \+ i"),
         (ForgetsItsStream, "check_env_state", "a restored env must go on with the same bits"),
@@ -418,18 +369,12 @@ class BeginsAnew(JsonlLogger):
         super().__init__(log_dir)
 
 
-class IsNoLogger:
-    def __init__(self, log_dir: Path) -> None:
-        self.log_dir = log_dir
-
-
 @pytest.mark.parametrize(
     ("factory", "reason"),
     [
         (RefusesNaN, "ValueError: not a number"),
         (ClosesOnce, "ValueError: I/O operation on closed file"),
         (BeginsAnew, "a second run in the same folder erased rows of metrics.jsonl"),
-        (IsNoLogger, "must return a rlox.logging.LoggerCallback, got IsNoLogger"),
     ],
 )
 def test_check_catches_a_faulty_logger(plant: Plant, factory: type, reason: str) -> None:

@@ -71,14 +71,6 @@ def test_arrival_drops_what_is_too_old() -> None:
         assert impala.clock.env_steps == 12 * 64
 
 
-def test_steps_are_counted_for_uneven_updates() -> None:
-    """Each unroll counts its own envs' steps; mean_reward is a mean of episodes, not of rewards."""
-    with IMPALA("CartPole-v1", seed=0, **{**SMALL, "n_actors": 3}, unrolls_per_update=5) as impala:
-        metrics = impala.train(1)
-        assert impala.clock.env_steps == 5 * 2 * 16
-        assert metrics["mean_reward"] == metrics["mean_episode_length"]
-
-
 @pytest.mark.parametrize("n_envs", [1, 4])
 def test_another_number_of_envs_goes_on(tmp_path: Path, n_envs: int) -> None:
     """New episodes begin, and unrolls of the old number are dropped."""

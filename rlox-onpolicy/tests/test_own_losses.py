@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from rlox.errors import BackendError, CheckpointError, ConfigError
+from rlox.errors import CheckpointError, ConfigError
 from rlox.losses import ClippedSurrogate, PolicyGradient
 from rlox_onpolicy.a2c import A2C
 from rlox_onpolicy.ppo import PPO
@@ -67,14 +67,6 @@ def test_an_added_loss_is_minimised_and_logged(make: Callable[..., Any]) -> None
     metrics = added.train(64)
     assert metrics["small_logits"] > 0
     assert not torch.equal(plain.optimizer.parameters, added.optimizer.parameters)
-
-
-def test_an_added_loss_of_zero_changes_no_bit() -> None:
-    """The training is the one without it."""
-    make = MAKERS["ppo"]
-    plain, added = make(backend="torch"), make(added_losses={"policy": [nothing]})
-    assert plain.train(64)["policy_loss"] == added.train(64)["policy_loss"]
-    assert torch.equal(plain.optimizer.parameters, added.optimizer.parameters)
 
 
 def test_an_unknown_part_is_refused() -> None:
@@ -173,9 +165,3 @@ def test_a_checkpoint_wants_its_objective(tmp_path: Path) -> None:
     ):
         PPO.from_checkpoint(path)
     assert PPO.from_checkpoint(path, objective=objective).train(32)["penalty"] > 0
-
-
-def test_a_compiled_learner_refuses_added_losses() -> None:
-    """They would be called outside of what is compiled."""
-    with pytest.raises(BackendError, match=r"it knows no added losses \(policy.small_logits\)"):
-        MAKERS["ppo"](added_losses={"policy": small_logits}, backend="torch-compile")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import gymnasium
 import pytest
 import torch
-from gymnasium import spaces
 from rlox.batches import step_rows
 from rlox.errors import ConfigError
 from rlox.losses import evaluate_actions
@@ -201,24 +199,6 @@ def test_actors_act_with_the_learners_buffers(backend: str) -> None:
     torch.testing.assert_close(unroll.log_probs.flatten(), expected)
 
 
-class Space(gymnasium.Env[Any, Any]):
-    """An env of given spaces."""
-
-    def __init__(self, observation_space: Any, action_space: Any) -> None:
-        self.observation_space, self.action_space = observation_space, action_space
-        self.closed = False
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        return self.observation_space.sample(), {}
-
-    def step(self, action: Any) -> Any:
-        return self.observation_space.sample(), 0.0, False, False, {}
-
-    def close(self) -> None:
-        self.closed = True
-
-
 def test_masks_that_must_be_given_are() -> None:
     """Whether the env masks shows at its first reset only."""
     seen: list[Any] = []
@@ -230,19 +210,6 @@ def test_masks_that_must_be_given_are() -> None:
 
     PPO("CartPole-v1", policy=Masked(4, 2), **PPO_SMALL)
     assert torch.equal(seen[0], torch.ones(3, 2, dtype=torch.bool))
-
-
-def test_envs_are_closed_where_a_policy_is_refused() -> None:
-    """Those that were made for it, as the default policies' are where they fail."""
-    made: list[Space] = []
-
-    def make() -> Space:
-        made.append(Space(spaces.Box(-1, 1, (4,)), spaces.Discrete(2)))
-        return made[-1]
-
-    with pytest.raises(ConfigError, match=r"policy\.get_value"):
-        PPO(make, policy=Wrong("get_value", None, (-1, 1)), **{**PPO_SMALL, "env_backend": "auto"})
-    assert [env.closed for env in made] == [True, True]
 
 
 @pytest.mark.parametrize(

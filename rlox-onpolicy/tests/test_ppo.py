@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
-import torch
-from rlox.callbacks import Callback
 from rlox.errors import ConfigError
-from rlox.networks.actor_critics import DiscretePolicy
-from rlox.training.hooks import Hooks
 from rlox.training.loop import run_iteration
 from rlox_onpolicy.ppo import PPO
 
@@ -38,18 +33,6 @@ def test_iterations_of_ones_own_need_an_end_of_the_schedules() -> None:
     assert rates == pytest.approx([1e-3, 5e-4])
     with pytest.raises(ConfigError, match="none runs"):
         run_iteration(ppo)
-
-
-def test_learning_rate_falls_linearly_to_zero_by_default() -> None:
-    """The rate of an iteration is the schedule's at the env steps before it."""
-    rates: list[float] = []
-
-    class Watch(Callback):
-        def on_iteration_end(self, **kwargs: Any) -> None:
-            rates.append(kwargs["metrics"]["learning_rate"])
-
-    make(callbacks=[Watch()], learning_rate="linear(1.0, 0.0)").train(4 * 32)
-    assert rates == pytest.approx([1.0, 0.75, 0.5, 0.25])
 
 
 def test_a_schedule_may_be_a_callable() -> None:
@@ -85,14 +68,6 @@ def test_predict_stays_within_asymmetric_bounds() -> None:
     assert all(ppo.collector.env.action_space.contains(action) for action in actions)
 
 
-def test_a_single_env_trains_as_one_env() -> None:
-    """An env instance cannot be copied, so it is stepped alone."""
-    ppo = PPO(gymnasium.make("CartPole-v1"), n_steps=32, batch_size=16)
-    assert ppo.collector.env.n_envs == 1
-    ppo.train(32)
-    assert ppo.clock.env_steps == 32
-
-
 def test_a_vector_env_trains_with_its_own_number_of_envs() -> None:
     """A gymnasium vector env brings its size."""
     env = gymnasium.make_vec("CartPole-v1", num_envs=3, vectorization_mode="sync")
@@ -122,52 +97,3 @@ def test_a_single_env_keeps_the_rows_of_a_rollout() -> None:
     """By default one env takes as many steps as eight would together."""
     ppo = PPO(gymnasium.make("CartPole-v1"))
     assert (ppo.config.n_envs, ppo.config.n_steps) == (1, 1024)
-
-
-def test_a_policy_may_be_made_from_the_spaces() -> None:
-    """A callable gets the spaces of one env; what it returns must be a policy."""
-    seen: list[Any] = []
-
-    def make_it(observation_space: Any, action_space: Any) -> torch.nn.Module:
-        seen.append((observation_space.shape, action_space.n))
-        return DiscretePolicy(4, 2, 8)
-
-    ppo = make(policy=make_it)
-    assert seen == [((4,), 2)]
-    ppo.train(32)
-    with pytest.raises(TypeError, match="got Linear, which lacks get_action"):
-        make(policy=lambda *_: torch.nn.Linear(4, 2))
-    with pytest.raises(TypeError, match=r"methods of .*, got str"):
-        make(policy="cnn")
-
-
-def test_hooks_report_every_minibatch() -> None:
-    """``on_train_batch`` gets floats and a growing gradient step."""
-    seen: list[tuple[int, float]] = []
-
-    class Watch(Callback):
-        def on_train_batch(self, **kwargs: Any) -> None:
-            seen.append((kwargs["gradient_step"], kwargs["metrics"]["approx_kl"]))
-
-    ppo = make(callbacks=[Watch()])
-    ppo.iterate(Hooks(ppo))
-    assert [step for step, _ in seen] == [1, 2, 3, 4]
-    assert all(isinstance(kl, float) for _, kl in seen)
-
-
-def test_close_frees_the_envs_it_made_and_no_others() -> None:
-    """Worker processes end; an env that the caller made stays usable."""
-    ppo = make(vectorization="async", n_envs=2)
-    ppo.train(32)
-    pids = ppo.collector.env._processes.pids
-    assert len(pids) == 2
-    ppo.close()
-    for pid in pids:
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
-    env = gymnasium.make("CartPole-v1")
-    ppo = PPO(env, n_steps=32, batch_size=16)
-    ppo.train(32)
-    ppo.close()
-    env.reset()
-    env.step(0)

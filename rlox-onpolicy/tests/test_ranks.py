@@ -168,17 +168,6 @@ def test_two_ranks_train_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.slow
-def test_four_ranks_keep_one_policy_over_a_thousand_steps(tmp_path: Path) -> None:
-    """Parameters, moments and counts are equal, bit for bit; draws differ."""
-    options = {"n_envs": 1, "n_steps": 8, "hidden": 8, "seed": 2, "normalize_observations": True}
-    (found,) = trained(tmp_path / "ranks", 4, {"name": "a2c", "options": options, "steps": 32_000})
-    assert len({each.pop("draw") for each in found}) == 4
-    assert all(each == found[0] for each in found)
-    assert found[0]["gradient_steps"] == 1_000
-    assert found[0]["env_steps"] == 32_000
-
-
-@pytest.mark.slow
 def test_a_signal_at_one_rank_interrupts_all(tmp_path: Path) -> None:
     """Rank 0, which got none, saves all ranks' parts and records no finished run.
 
