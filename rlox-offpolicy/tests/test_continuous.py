@@ -9,14 +9,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-import rlox
 import torch
 from gymnasium import spaces
 from rlox.config.model import UNSET
 from rlox.errors import ConfigError, SpaceError
 from rlox.learners.transitions import StepResult
-from rlox.networks import SquashedGaussianPolicy, TwinQNetwork
-from rlox.replay.exploration import GaussianNoise
 from rlox.testing import check_algorithm, check_resume
 from rlox_offpolicy.configs import SACConfig
 from rlox_offpolicy.ddpg import DDPG
@@ -75,22 +72,6 @@ def test_resuming_is_exact(name: str, options: dict[str, Any]) -> None:
     """Noise, target networks, statistics of batches and the buffer included."""
     arguments = {**SMALL, "save_replay_buffer": True, **options}
     assert check_resume(name, env="Pendulum-v1", **arguments) is None
-
-
-@pytest.mark.parametrize(
-    ("file", "name", "env"),
-    [
-        ("crossq-pendulum", "crossq", "Pendulum-v1"),
-        ("discrete-sac-cartpole", "discrete_sac", "CartPole-v1"),
-        ("rainbow-cartpole", "dqn", "CartPole-v1"),
-    ],
-)
-def test_the_examples_train_with_their_configs(file: str, name: str, env: str) -> None:
-    """Those of ``examples/*.yaml`` that turn options on."""
-    path = Path(__file__).parents[2] / "examples" / f"{file}.yaml"
-    options = {"learning_starts": 64, "steps_per_iteration": 80, "train_freq": 4}
-    with rlox.make(name, env=env, config=path, gradient_steps=1, **options) as algorithm:
-        assert np.isfinite(algorithm.train(80)["q_loss"])
 
 
 @pytest.mark.parametrize("algorithm", [SAC, TD3])
@@ -196,25 +177,6 @@ def test_sac_maximises_reward_and_entropy_of_a_bandit() -> None:
     actions = sac.predict(np.zeros((20_000, 1)), deterministic=False)
     assert actions.mean() == pytest.approx(1 / np.tanh(1.0) - 1, abs=0.08)
     assert actions.std() > 0.4
-
-
-@pytest.mark.parametrize("algorithm", ALL)
-def test_takes_networks_noise_and_a_buffer_of_ones_own(algorithm: Any) -> None:
-    """Modules with the documented methods, and objects with those of the protocols."""
-    generator = torch.Generator().manual_seed(0)
-    policy = SquashedGaussianPolicy(2, 2, 16, generator=generator)
-    critic = TwinQNetwork(2, 2, 16, n_critics=5, generator=generator)
-    noise = GaussianNoise(0.3, np.random.default_rng(0))
-    buffer = rlox.ReplayBuffer(100, 2, 2)
-    trained = algorithm(
-        Lever(), policy=policy, critic=critic, exploration=noise, buffer=buffer,
-        **{**SMALL, "hidden": UNSET, "buffer_size": UNSET},
-    )  # fmt: skip
-    before = [p.clone() for p in (*policy.parameters(), *critic.parameters())]
-    trained.train(32)
-    after = [*policy.parameters(), *critic.parameters()]
-    assert not any(torch.equal(a, b) for a, b in zip(after, before, strict=True))
-    assert len(buffer) == 32
 
 
 @pytest.mark.parametrize(

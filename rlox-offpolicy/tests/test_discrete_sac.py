@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from rlox.batches.transitions import TransitionBatch
-from rlox.config.model import UNSET
 from rlox.errors import ConfigError, SpaceError
 from rlox.testing import check_resume
 from rlox_offpolicy.discrete_sac import DiscreteSAC
@@ -115,24 +114,6 @@ def test_actions_are_samples_of_the_policy() -> None:
     assert sac.predict(obs, deterministic=False).mean() == pytest.approx(0.75, abs=0.03)
     acted = sac._act(torch.from_numpy(obs))
     assert acted.mean() == pytest.approx(0.75, abs=0.03)
-
-
-def test_takes_networks_of_ones_own() -> None:
-    """Logits (B, A) and values (K, B, A) of any module."""
-
-    class Critic(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layers = nn.ModuleList([nn.Linear(4, 2) for _ in range(3)])
-
-        def forward(self, obs: Any) -> Any:
-            return torch.stack([layer(obs) for layer in self.layers])
-
-    policy, critic = nn.Linear(4, 2), Critic()
-    before = [p.clone() for p in (*policy.parameters(), *critic.parameters())]
-    make(policy=policy, critic=critic, hidden=UNSET).train(32)
-    after = (*policy.parameters(), *critic.parameters())
-    assert all(not torch.equal(a, b) for a, b in zip(before, after, strict=True))
 
 
 @pytest.mark.parametrize(

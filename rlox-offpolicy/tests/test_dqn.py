@@ -12,7 +12,7 @@ import pytest
 import rlox
 import torch
 from gymnasium import spaces
-from rlox.callbacks import Callback, CallbackList
+from rlox.callbacks import Callback
 from rlox.config.model import UNSET
 from rlox.errors import CheckpointError, ConfigError, EnvError, SpaceError
 from rlox.learners.transitions import StepResult
@@ -92,16 +92,6 @@ def test_discounts_are_zero_at_terminations_only() -> None:
     assert batch.weights.shape == ()
 
 
-@pytest.mark.parametrize(("n_envs", "train_freq"), [(3, 4), (5, 1)])
-def test_update_to_data_ratio_is_the_same_for_any_number_of_envs(
-    n_envs: int, train_freq: int
-) -> None:
-    """gradient_steps for every train_freq env steps, from learning_starts on."""
-    dqn = make(n_envs=n_envs, train_freq=train_freq, gradient_steps=3, learning_starts=0)
-    dqn.train(60)
-    assert dqn.clock.gradient_steps == dqn.clock.env_steps // train_freq * 3
-
-
 def test_nothing_is_learnt_before_learning_starts() -> None:
     """Until then actions are uniform, metrics of the loss NaN and the parameters as they were."""
     dqn = make(learning_starts=32, epsilon=0.0)
@@ -145,43 +135,23 @@ def test_prioritized_transitions_get_their_errors() -> None:
     assert dqn.replay.buffer.beta == pytest.approx(1.0)
 
 
-class Stop(Callback):
-    """Stops after some env steps, and saves after some env steps or gradient steps."""
+class Saves(Callback):
+    """Saves after some env steps or gradient steps."""
 
-    def __init__(self, at: int | None, saves: tuple[str, int, Path] | None = None) -> None:
-        self.at, self.saves = at, saves
+    def __init__(self, event: str, count: int, path: Path) -> None:
+        self.at, self.path = (event, count), path
 
     def _save(self, event: str, count: int, algo: Any) -> None:
-        if self.saves and self.saves[:2] == (event, count):
-            algo.save(self.saves[2])
+        if self.at == (event, count):
+            algo.save(self.path)
 
-    def on_step(self, **kwargs: Any) -> bool:
-        """Save, and stop."""
+    def on_step(self, **kwargs: Any) -> None:
+        """Save."""
         self._save("step", kwargs["step"], kwargs["algo"])
-        return kwargs["step"] != self.at
 
     def on_train_batch(self, **kwargs: Any) -> None:
         """Save."""
         self._save("batch", kwargs["gradient_step"], kwargs["algo"])
-
-
-LEARNT: dict[str, Any] = {"steps_per_iteration": 32, "target_update_interval": 5, "n_envs": 2}
-
-
-def test_a_stopped_training_goes_on_to_the_same_end() -> None:
-    """Within an iteration too, what is due by then is learnt; train() ends as if it had not."""
-    at = 38
-    whole, cut = make(**LEARNT), make(**LEARNT, callbacks=[Stop(at)])
-    whole.train(96)
-    metrics = cut.train(96)
-    assert cut.clock.env_steps == at
-    assert set(metrics) == set(whole.train(32))
-    cut.callbacks = CallbackList([])
-    cut.train(128 - at)
-    assert cut.clock.state_dict() | {"iterations": 0} == whole.clock.state_dict() | {
-        "iterations": 0
-    }
-    assert torch.equal(cut.optimizers["network"].parameters, whole.optimizers["network"].parameters)
 
 
 @pytest.mark.parametrize("saved", [("step", 38), ("batch", 5)])
@@ -191,41 +161,15 @@ def test_a_checkpoint_of_the_middle_of_an_iteration_is_exact(
     """What was due when it was saved is learnt first, and no update of the target is lost."""
     pytest.importorskip("rlox_native", reason="its envs are the ones that can save their state")
     path = tmp_path / "saved.rlox"
-    options = {**LEARNT, "env_backend": "auto", "save_replay_buffer": True}
-    whole = make(**options, callbacks=[Stop(None, (*saved, path))])
+    options = {"steps_per_iteration": 32, "target_update_interval": 5, "n_envs": 2}
+    options |= {"env_backend": "auto", "save_replay_buffer": True}
+    whole = make(**options, callbacks=[Saves(*saved, path)])
     whole.train(96)
     restored = DQN.from_checkpoint(path)
     restored.train()
     for name in ("network", "network_target"):
         pair = (getattr(each, name).parameters() for each in (restored, whole))
         assert all(map(torch.equal, *pair))
-
-
-@pytest.mark.parametrize(("buffer", "n_envs"), [("uniform", 1), ("prioritized", 3)])
-def test_targets_of_several_steps_equal_the_sums_written_out(buffer: str, n_envs: int) -> None:
-    """Σ γⁱ r_i within the episode, then γᵏ, and nothing beyond a termination."""
-    dqn = make(Scripted, n_envs=n_envs, n_step=2, gamma=0.9, buffer=buffer)
-    dqn.train(48)
-    stored, batch = dqn.replay.buffer.state(), dqn.replay.draw()
-    ended = stored["terminated"] | stored["truncated"]
-    rows = [
-        (obs[0], reward, discount, next_obs[0])
-        for obs, reward, discount, next_obs in zip(
-            batch.obs.numpy(), batch.rewards.numpy(), batch.discounts.numpy(),
-            batch.next_obs.numpy(), strict=True,
-        )
-    ]  # fmt: skip
-    for obs, reward, discount, next_obs in rows:
-        firsts = np.flatnonzero(stored["obs"][:, 0] == obs)
-        possible = []
-        for first in firsts:
-            second = first + n_envs
-            one = bool(ended[first]) or second >= len(ended)
-            last = first if one else second
-            total = stored["rewards"][first] + (0 if one else 0.9 * stored["rewards"][second])
-            worth = 0.0 if stored["terminated"][last] else 0.9 if one else 0.81
-            possible.append((total, worth, stored["next_obs"][last, 0]))
-        assert any(np.allclose((reward, discount, next_obs), row) for row in possible)
 
 
 def test_weights_scale_the_loss() -> None:
@@ -312,32 +256,6 @@ def test_bad_input_is_named_before_any_work(
         make(**options)
 
 
-class Image(Scripted):
-    """Noise of 8×8 pixels."""
-
-    observation_space = spaces.Box(0, 255, (8, 8, 3), np.uint8)  # type: ignore[assignment]
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        """Begin an episode."""
-        super().reset(seed=seed)
-        return self.observation_space.sample(), {}
-
-    def step(self, action: Any) -> Any:
-        """Return another image."""
-        return self.observation_space.sample(), *super().step(action)[1:]
-
-
-def test_images_stay_uint8_up_to_the_convolutions() -> None:
-    """They are stored as they are, learnt from and acted on."""
-    dqn = make(Image(), dueling=True)
-    before = dqn.optimizers["network"].parameters.clone()
-    dqn.train(32)
-    assert dqn.replay.buffer.state()["obs"].dtype == np.uint8
-    assert dqn.replay.draw().obs.dtype == torch.uint8
-    assert not torch.equal(dqn.optimizers["network"].parameters, before)
-    assert dqn.predict(dqn.replay.env.observation_space.sample()) in (5, 6)
-
-
 def test_action_masks_are_refused_rather_than_ignored() -> None:
     """A buffer does not keep them, so targets would take values of impossible actions."""
 
@@ -349,28 +267,20 @@ def test_action_masks_are_refused_rather_than_ignored() -> None:
         make(Masking()).train(16)
 
 
-@pytest.mark.parametrize(
-    ("what", "message"),
-    [
-        ("reward", "env 0 returned the reward nan"),
-        ("step", "env 0 returned an observation that is not finite"),
-        ("reset", "env 0 returned an observation that is not finite"),
-    ],
-)
-def test_rewards_and_observations_that_are_not_finite_are_refused(what: str, message: str) -> None:
-    """The error names the env and what it returned."""
+@pytest.mark.parametrize("at", ["step", "reset"])
+def test_observations_that_are_not_finite_are_refused(at: str) -> None:
+    """The error names the env."""
 
     class Broken(Scripted):
         def reset(self, **kwargs: Any) -> Any:
             obs, info = super().reset(**kwargs)
-            return obs * (np.nan if what == "reset" else 1), info
+            return obs * (np.nan if at == "reset" else 1), info
 
         def step(self, action: Any) -> Any:
-            obs, reward, *rest = super().step(action)
-            wrong = {name: np.nan if what == name else 1 for name in ("reward", "step")}
-            return (obs * wrong["step"], reward * wrong["reward"], *rest)
+            obs, *rest = super().step(action)
+            return obs * np.nan, *rest
 
-    with pytest.raises(EnvError, match=message):
+    with pytest.raises(EnvError, match="env 0 returned an observation that is not finite"):
         make(Broken()).train(16)
 
 

@@ -168,21 +168,6 @@ def test_resuming_with_the_buffer_cuts_the_episodes_under_way(tmp_path: Path) ->
     assert np.isfinite(restored.train(16)["q_loss"])
 
 
-def test_the_env_that_is_asked_is_closed() -> None:
-    """One env more is made to ask for rewards, and freed with the others."""
-    closed = []
-
-    class Closing(BitFlip):
-        def close(self) -> None:
-            closed.append(self)
-
-    with DQN(Closing, n_envs=2, **SMALL):
-        pass
-    assert len({id(env) for env in closed}) == 3
-    instance = BitFlip()
-    DQN(instance, **SMALL).train(32)
-
-
 class Scalar(BitFlip):
     """Forgets the axis."""
 

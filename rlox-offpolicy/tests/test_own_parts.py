@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 import rlox
 import torch
 from rlox.cli.runs.run import restore
 from rlox.config.model import UNSET
-from rlox.config.presets import list_presets
 from rlox.errors import CheckpointError, ConfigError
 from rlox.networks import QNetwork, SquashedGaussianPolicy, TwinQNetwork
 from rlox.nn import EnsembleMLP
@@ -144,14 +142,6 @@ def test_options_of_the_default_networks_are_refused(
     assert getattr(restored.config, name) == value
     with pytest.raises(ConfigError, match=message):
         algorithm.from_checkpoint(tmp_path / "saved", **OWN[algorithm], **option)
-
-
-@pytest.mark.parametrize("part", ["policy", "critic"])
-def test_options_of_the_other_default_network_count(part: str) -> None:
-    """One network of one's own leaves the other, which has the width that is asked for."""
-    other = {"policy": "critic", "critic": "policy"}[part]
-    made = make(TD3, **{part: OWN[TD3][part]}, hidden=9)
-    assert 9 in {size for p in getattr(made, other).parameters() for size in p.shape}
 
 
 def test_trying_a_network_disturbs_nothing() -> None:
@@ -297,38 +287,6 @@ def test_the_buffer_gets_the_actions_that_the_env_gets() -> None:
     assert set(made.replay.buffer.state()["actions"].ravel()) == {1.0}
 
 
-class Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Counts how many are closed."""
-
-    closed = 0
-
-    def close(self) -> None:
-        """Count."""
-        Watched.closed += 1
-        super().close()
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "env", "options"),
-    [
-        (SAC, "CartPole-v1", {}),
-        (DQN, "Pendulum-v1", {}),
-        (DiscreteSAC, "Pendulum-v1", {}),
-        (TD3, "Pendulum-v1", {"policy": nn.Linear(3, 2)}),
-        (DDPG, "Pendulum-v1", {"buffer": object()}),
-        (SAC, "Pendulum-v1", {"buffer": "her"}),
-    ],
-)
-def test_envs_are_closed_where_the_constructor_fails(
-    algorithm: Any, env: str, options: dict[str, Any]
-) -> None:
-    """Whatever it is that does not fit."""
-    Watched.closed = 0
-    with pytest.raises(ValueError):  # noqa: PT011  # whichever
-        algorithm(lambda: Watched(gymnasium.make(env)), **{**SMALL, **options})
-    assert Watched.closed == 1
-
-
 def test_a_buffer_that_discounts_otherwise_is_refused() -> None:
     """Its discounts win over the algorithm's, whose gamma would be recorded and not used."""
     buffer = rlox.ReplayBuffer(100, 4, 1, act_dtype="int64", n_step=3, gamma=0.9)
@@ -390,15 +348,6 @@ def test_options_that_an_object_brings_itself_are_refused(
     assert getattr(algorithm.from_checkpoint(tmp_path / "saved", **part).config, name) == value
     with pytest.raises(ConfigError, match=message):
         algorithm.from_checkpoint(tmp_path / "saved", **part, **options)
-
-
-def test_a_presets_size_of_the_buffer_gives_way_to_an_object() -> None:
-    """It was not the user who chose it."""
-    known = [p for p in list_presets("dqn") if not p.env.startswith("ALE/")]
-    preset = next(p for p in known if "buffer_size" in p.options)
-    given = {"hidden": 8, "learning_starts": 0, "n_step": 1, "preset": preset.full_name}
-    buffer = prioritized()
-    assert DQN("CartPole-v1", buffer=buffer, config=given).replay.buffer is buffer
 
 
 def test_priority_beta_is_of_any_buffer_with_priorities(tmp_path: Path) -> None:

@@ -168,12 +168,6 @@ def test_a_networks_own_noisy_layers_are_drawn() -> None:
         make(noisy=True, network=nn.Linear(4, 2), hidden=UNSET)
 
 
-@pytest.mark.parametrize("options", [C51, QR, {"noisy": True}])
-def test_backends_leave_what_they_cannot_do_to_torch(options: dict[str, Any]) -> None:
-    """Whatever is installed, the fastest that can do it is torch."""
-    assert make(**options).learner.backend == "torch"
-
-
 @pytest.mark.parametrize(
     ("config", "epsilon"),
     [
