@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import replace
 
 import data
 import numpy as np
@@ -18,22 +17,6 @@ from rlox_offline.cql import CQL
 def algorithm(**options: object) -> CQL:
     """Return a small one."""
     return CQL(data.continuous(), hidden=16, batch_size=16, seed=0, **options)
-
-
-def test_penalty_is_that_of_actions_drawn_one_by_one() -> None:
-    """Flattening observations and samples mixes no rows: a critic of known form shows it."""
-    cql = algorithm(n_random_actions=5)
-    rows = cql.scaling.batch(cql.dataset.sample(16, 0), continuous=True)
-
-    class Known(torch.nn.Module):
-        def forward(self, obs: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
-            return torch.stack([obs.sum(-1), 0 * actions.sum(-1)])
-
-    parts = replace(cql.parts, networks={**cql.networks, "critic": Known()})
-    data_q = parts.critic(rows.obs, rows.actions)
-    penalty = cql.objective.penalty(parts, rows.transitions(0.99), data_q)
-    # Q depends on s alone, so it cancels, and both critics have the same penalty
-    assert penalty[0].item() == pytest.approx(penalty[1].item(), rel=1e-5)
 
 
 def test_targets_take_an_action_of_the_policy_or_its_mode() -> None:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import feather
-from rlox.errors import DatasetError, MissingDependencyError
+from rlox.errors import DatasetError
 from rlox_offline.datasets import Dataset, load_dataset, save_dataset, stream_dataset
 
 NATIVE = pytest.mark.skipif(
@@ -255,14 +255,6 @@ def test_metadata_of_a_strange_file_are_refused(tmp_path: Path) -> None:
         np.savez(tmp_path / "strange.npz", **data.columns(), rlox=np.array(text))
         with pytest.raises(DatasetError, match="metadata"):
             load_dataset(tmp_path / "strange.npz")
-
-
-def test_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error says what to install."""
-    monkeypatch.setitem(__import__("sys").modules, "h5py", None)
-    (tmp_path / "data.hdf5").touch()
-    with pytest.raises(MissingDependencyError, match=r'pip install "rlox-core\[hdf5\]"'):
-        load_dataset(tmp_path / "data.hdf5")
 
 
 def test_normalised_samples_have_the_dataset_statistics() -> None:

@@ -105,23 +105,6 @@ def test_blocks_of_steps_come_to_the_whole(monkeypatch: pytest.MonkeyPatch) -> N
             np.testing.assert_array_equal(column, parts.columns[name])
 
 
-def test_what_is_known_wins_and_an_env_of_ones_own_stays_open() -> None:
-    """As rlox.evaluate leaves it open."""
-
-    class Closing(Walk):
-        closed = False
-
-        def close(self):
-            self.closed = True
-
-    env = Closing()
-    assert record(None, env, 5, env_id="Walk-v0").env_id == "Walk-v0"
-    assert not env.closed
-    made = []
-    record(None, lambda: made.append(Closing()) or made[0], 5)
-    assert made[0].closed
-
-
 def test_nothing_recorded_and_unrecordable_spaces_are_refused() -> None:
     """The errors name what was expected."""
     with pytest.raises(DatasetError, match="nothing was recorded"):

@@ -9,7 +9,6 @@ from typing import Any
 import data
 import numpy as np
 import pytest
-import rlox
 from hypothesis import given
 from hypothesis import strategies as st
 from rlox.errors import DatasetError
@@ -90,18 +89,6 @@ def test_pieces_come_to_the_whole(
     assert bool(found) == (expected is not None)
     for name, column in (expected or {}).items():
         np.testing.assert_array_equal(np.concatenate([f[name] for f in found]), column)
-
-
-def test_training_on_a_stream_is_training_on_the_dataset(tmp_path: Path) -> None:
-    """The same minibatches to rounding, through the name that the command line takes."""
-    dataset = data.continuous()
-    save_dataset(dataset, tmp_path / "data.parquet")
-    metrics = []
-    for source in (f"stream:{tmp_path}/data.parquet", dataset):
-        algorithm = rlox.make("td3_bc", dataset=source, seed=0, hidden=8, batch_size=16)
-        metrics.append(algorithm.train(20))
-        del metrics[-1]["gradient_steps_per_second"]
-    assert metrics[0] == pytest.approx(metrics[1], rel=1e-3)
 
 
 def test_bad_columns_are_refused(tmp_path: Path) -> None:
