@@ -1,23 +1,16 @@
 """The command line with an algorithm that counts, as the tests of core have it."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
 CORE = Path(__file__).parents[2] / "rlox-core" / "tests"
 
 
-def _load(name: str, path: Path) -> ModuleType:
+def _load(name, path):
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -31,16 +24,16 @@ _workplace, _reference_kernels = _cli._workplace, _core._reference_kernels
 
 
 @pytest.fixture(autouse=True)
-def _tools(_workplace: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def _tools(_workplace, monkeypatch):
     """Look at the tools too."""
     monkeypatch.setenv("RLOX_PLUGINS", "rlox-counting,rlox-tools")
 
 
 @pytest.fixture
-def trained(run: Callable[..., Any], kept: Callable[..., None]) -> None:
+def trained(run, kept):
     """Train three seeds, one of them with timing, and a run with another option."""
 
-    def make() -> None:
+    def make():
         arguments = ("train", "counting", "--env", "CartPole-v1", "--eval-episodes", 2, "--quiet",
                      "--total-timesteps", 80, "--eval-freq", 20)  # fmt: skip
         for seed in range(3):

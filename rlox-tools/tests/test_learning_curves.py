@@ -1,31 +1,21 @@
 """Tests of :mod:`rlox_tools.analysis`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from rlox.errors import RunError
-from rlox.logging import CsvLogger, JsonlLogger, LoggerCallback
-from rlox_tools.analysis import (
-    Curve,
-    aggregate,
-    default_metric,
-    find_runs,
-    group_runs,
-    read_curve,
-)
+from rlox.logging import CsvLogger, JsonlLogger
+from rlox_tools.analysis import Curve, aggregate, default_metric, find_runs, group_runs, read_curve
 
 
-def make_run(folder: Path, logger: type[LoggerCallback] = JsonlLogger, **record: Any) -> Path:
+def make_run(folder, logger=JsonlLogger, **record):
     """Write a run folder with three rows of training and one evaluation."""
     folder.mkdir(parents=True)
     values = {"algorithm": "counting", "env": "CartPole-v1", "status": "running", **record}
     (folder / "run.json").write_text(json.dumps(values), encoding="utf-8")
-    log = logger(folder)  # type: ignore[call-arg]
+    log = logger(folder)
     log.on_train_step(10, {"mean_reward": float("nan"), "loss": 4.0, "env_steps_per_second": 10.0})
     log.on_train_step(20, {"mean_reward": 5.0, "loss": 3.0, "env_steps_per_second": 20.0})
     log.on_eval(20, {"mean_reward": 7.0, "std_reward": 0.5})
@@ -35,7 +25,7 @@ def make_run(folder: Path, logger: type[LoggerCallback] = JsonlLogger, **record:
 
 
 @pytest.mark.parametrize("logger", [JsonlLogger, CsvLogger])
-def test_curve_is_the_finite_values_over_env_steps(tmp_path: Path, logger: Any) -> None:
+def test_curve_is_the_finite_values_over_env_steps(tmp_path, logger):
     """From either log, of training or evaluations; NaN is no point."""
     run = make_run(tmp_path / "run", logger)
     curve = read_curve(run)
@@ -45,7 +35,7 @@ def test_curve_is_the_finite_values_over_env_steps(tmp_path: Path, logger: Any) 
     assert (evaluations.x.tolist(), evaluations.y.tolist()) == ([20.0], [7.0])
 
 
-def test_seconds_are_summed_from_the_speed_of_each_iteration(tmp_path: Path) -> None:
+def test_seconds_are_summed_from_the_speed_of_each_iteration(tmp_path):
     """10 steps at 10 a second, 10 at 20, 20 at 5."""
     run = make_run(tmp_path / "run")
     assert read_curve(run, "loss", "seconds").x.tolist() == [1.0, 1.5, 5.5]
@@ -68,9 +58,7 @@ def test_seconds_are_summed_from_the_speed_of_each_iteration(tmp_path: Path) -> 
          "the metric 'loss' of run '{run}' has no value yet"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_drawn_is_reported(
-    tmp_path: Path, change: str | None, metric: str, message: str
-) -> None:
+def test_what_cannot_be_drawn_is_reported(tmp_path, change, metric, message):
     """The error names the run, and what it has instead."""
     run = make_run(tmp_path / "run")
     if change == "no file":
@@ -82,7 +70,7 @@ def test_what_cannot_be_drawn_is_reported(
     assert str(caught.value) == message.format(run=run)
 
 
-def test_returns_of_training_are_drawn_unless_there_are_none(tmp_path: Path) -> None:
+def test_returns_of_training_are_drawn_unless_there_are_none(tmp_path):
     """What learns from a dataset finishes no episodes but those of its evaluations."""
     online, offline = make_run(tmp_path / "online"), make_run(tmp_path / "offline")
     row = '{"kind": "train", "step": 1, "loss": 1.0}\n'
@@ -92,7 +80,7 @@ def test_returns_of_training_are_drawn_unless_there_are_none(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("text", ["{\n", "[]\n", "3\n", '{"step": 1}\n'])
-def test_damaged_log_is_reported(tmp_path: Path, text: str) -> None:
+def test_damaged_log_is_reported(tmp_path, text):
     """A log of another form is an error of the run."""
     run = make_run(tmp_path / "run")
     (run / "metrics.jsonl").write_text(text)
@@ -100,7 +88,7 @@ def test_damaged_log_is_reported(tmp_path: Path, text: str) -> None:
         read_curve(run)
 
 
-def test_runs_are_found_below_a_folder(tmp_path: Path) -> None:
+def test_runs_are_found_below_a_folder(tmp_path):
     """Those of sweeps too, but not what a resumed sweep has set aside."""
     runs = [make_run(tmp_path / name) for name in ("a", "sweep/seed-0", "sweep/seed-1")]
     make_run(tmp_path / "sweep/seed-2.superseded")
@@ -113,7 +101,7 @@ def test_runs_are_found_below_a_folder(tmp_path: Path) -> None:
         find_runs(tmp_path / "none")
 
 
-def test_runs_are_grouped_by_env_algorithm_and_label(tmp_path: Path) -> None:
+def test_runs_are_grouped_by_env_algorithm_and_label(tmp_path):
     """Seeds go together; a label separates what algorithm and env do not."""
     a, b, c = (make_run(tmp_path / name) for name in "abc")
     other = make_run(tmp_path / "d", env="Acrobot-v1")
@@ -125,12 +113,12 @@ def test_runs_are_grouped_by_env_algorithm_and_label(tmp_path: Path) -> None:
     ]
 
 
-def curve(x: list[float], y: list[float]) -> Curve:
+def curve(x, y):
     """Return a curve of no particular run."""
     return Curve(Path("run"), np.array(x), np.array(y))
 
 
-def test_aggregate_is_the_interquartile_mean_on_the_common_span() -> None:
+def test_aggregate_is_the_interquartile_mean_on_the_common_span():
     """Every point is of all runs; the outer ones of four are left out."""
     curves = [
         curve([0, 10, 20], [0, 10, 20]), curve([0, 20], [2, 22]), curve([0, 30], [-900, -900]),
@@ -143,7 +131,7 @@ def test_aggregate_is_the_interquartile_mean_on_the_common_span() -> None:
     assert (found.value <= found.high).all()
 
 
-def test_runs_without_a_common_span_are_reported() -> None:
+def test_runs_without_a_common_span_are_reported():
     """An interrupted run may end before another has its first value."""
     with pytest.raises(
         RunError, match=r"^run 'run' ends at 5, before all others have begun at 10$"
@@ -151,7 +139,7 @@ def test_runs_without_a_common_span_are_reported() -> None:
         aggregate([curve([0, 5], [0, 0]), curve([10, 20], [0, 0])])
 
 
-def test_a_training_without_env_runs_over_gradient_steps(tmp_path: Path) -> None:
+def test_a_training_without_env_runs_over_gradient_steps(tmp_path):
     """The unit is the one that its speed was logged in, for seconds too."""
     log = JsonlLogger(tmp_path)
     log.on_train_step(50, {"loss": 2.0, "gradient_steps_per_second": 10.0})

@@ -1,11 +1,7 @@
 """Places where a plugin runs the jobs of sweeps."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -68,18 +64,18 @@ def rlox_places():
 
 
 @pytest.fixture(autouse=True)
-def _far(install: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def _far(install, monkeypatch):
     """Install a place that is this machine by another name."""
     install("rlox-far", FAR)
     monkeypatch.setenv("RLOX_PLUGINS", "rlox-tools,rlox-counting,rlox-far")
 
 
-def calls() -> list[str]:
+def calls():
     """Return what the place was asked for."""
     return Path("calls").read_text(encoding="utf-8").splitlines()
 
 
-def test_a_sweep_runs_at_a_place(run: Any) -> None:
+def test_a_sweep_runs_at_a_place(run):
     """Each run by its command line; as many at once as there is room for."""
     result = run(*TRAIN, "--total-timesteps", 60, "--seeds", 2, "--on", "far:1.2.3.4:5",
                  "--run-dir", "s")  # fmt: skip
@@ -95,7 +91,7 @@ def test_a_sweep_runs_at_a_place(run: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_lost_job_goes_on_from_what_it_saved(run: Any) -> None:
+def test_a_lost_job_goes_on_from_what_it_saved(run):
     """By the command line that it has then."""
     Path("loses").touch()
     result = run(*TRAIN, "--total-timesteps", 60, "--seeds", 1, "--on", "far", "--run-dir", "s")
@@ -114,7 +110,7 @@ def test_a_lost_job_goes_on_from_what_it_saved(run: Any) -> None:
         (("--ray",), "--ray is for algorithms that step envs"),
     ],
 )
-def test_misuse_is_one_line(run: Any, flags: tuple[Any, ...], text: str) -> None:
+def test_misuse_is_one_line(run, flags, text):
     """Nothing was started."""
     result = run(*TRAIN, "--total-timesteps", 60, "--run-dir", "s", *flags)
     assert result.code == 2

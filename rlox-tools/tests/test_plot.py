@@ -1,18 +1,14 @@
 """Tests of ``rlox plot``."""
 
-from __future__ import annotations
-
 import re
 import struct
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 
 @pytest.mark.usefixtures("trained")
-def test_plot_draws_groups_into_every_format(run: Callable[..., Any]) -> None:
+def test_plot_draws_groups_into_every_format(run):
     """Lines, bands and a legend with the number of runs; the table has the last points."""
     pytest.importorskip("matplotlib")
     outs = [f"out/curves.{suffix}" for suffix in ("png", "svg", "html", "pdf")]
@@ -36,17 +32,7 @@ def test_plot_draws_groups_into_every_format(run: Callable[..., Any]) -> None:
 
 
 @pytest.mark.usefixtures("trained")
-def test_plot_draws_other_metrics_over_time(run: Callable[..., Any]) -> None:
-    """Without --out one PNG is written."""
-    pytest.importorskip("matplotlib")
-    # one run: such short ones need not overlap in time
-    result = run("plot", "runs/sweep/seed-0", "--metric", "eval/mean_reward", "--x", "seconds")
-    assert result.code == 0, result.err
-    assert Path("curves.png").is_file()
-
-
-@pytest.mark.usefixtures("trained")
-def test_run_without_values_is_left_out(run: Callable[..., Any]) -> None:
+def test_run_without_values_is_left_out(run):
     """As one that has only begun, or failed at once, in a sweep of others that have some."""
     pytest.importorskip("matplotlib")
     Path("runs/sweep/seed-1/metrics.jsonl").write_text("", encoding="utf-8")
@@ -77,9 +63,7 @@ def test_run_without_values_is_left_out(run: Callable[..., Any]) -> None:
     ],
 )
 @pytest.mark.usefixtures("trained")
-def test_wrong_plot_is_one_line(
-    run: Callable[..., Any], arguments: tuple[str, ...], message: str
-) -> None:
+def test_wrong_plot_is_one_line(run, arguments, message):
     """Nothing is written."""
     before = sorted(Path.cwd().iterdir())
     result = run("plot", *arguments)
@@ -91,9 +75,7 @@ def test_wrong_plot_is_one_line(
 
 
 @pytest.mark.usefixtures("trained")
-def test_missing_matplotlib_names_the_extra(
-    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_matplotlib_names_the_extra(run, monkeypatch):
     """The remedy is a pip command."""
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     result = run("plot", "runs/other")

@@ -1,15 +1,10 @@
 """Tests of ``rlox report``."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re
-import sys
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rlox.errors import RunError
@@ -24,30 +19,30 @@ pytest.importorskip("matplotlib")
 class Page(HTMLParser):
     """Tags, attributes and texts of a page."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.texts: list[str] = []
+        self.tags = []
+        self.attributes = []
+        self.texts = []
         self.feed(text)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         """Keep them."""
         self.tags.append(tag)
         self.attributes += attrs
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         """Keep what is no space."""
         self.texts += [data.strip()] if data.strip() else []
 
-    def pictures(self) -> str:
+    def pictures(self):
         """Return all inline pictures as SVG."""
         found = [value or "" for name, value in self.attributes if name == "src"]
         svgs = [uri.partition(",")[2] for uri in found if uri.startswith("data:image/svg+xml")]
         return "".join(base64.b64decode(svg).decode() for svg in svgs)
 
 
-def report(run: Callable[..., Any], *arguments: object) -> Page:
+def report(run, *arguments):
     """Write a report and return its page."""
     result = run("report", *arguments)
     assert result.code == 0, result.err
@@ -55,7 +50,7 @@ def report(run: Callable[..., Any], *arguments: object) -> Page:
 
 
 @pytest.mark.usefixtures("trained")
-def test_report_shows_curves_evaluations_options_and_time(run: Callable[..., Any]) -> None:
+def test_report_shows_curves_evaluations_options_and_time(run):
     """Seeds of the same options are one line, and nothing is fetched from anywhere."""
     page = report(run, "runs", "--metric", "noise", "--title", "first runs")
     text = " ".join(page.texts)
@@ -78,7 +73,7 @@ def test_report_shows_curves_evaluations_options_and_time(run: Callable[..., Any
 
 
 @pytest.mark.usefixtures("trained")
-def test_texts_of_strangers_are_shown_as_they_are(run: Callable[..., Any]) -> None:
+def test_texts_of_strangers_are_shown_as_they_are(run):
     """Of labels, envs, options, statuses, phases and metrics none becomes markup or a formula."""
     folder = Path("runs/sweep/seed-0")
     record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
@@ -97,7 +92,7 @@ def test_texts_of_strangers_are_shown_as_they_are(run: Callable[..., Any]) -> No
 
 
 @pytest.mark.usefixtures("trained")
-def test_films_are_held_up_to_a_limit(run: Callable[..., Any]) -> None:
+def test_films_are_held_up_to_a_limit(run):
     """The newest of each run comes first; what does not fit is named."""
     for name, size in (("seed-1", 600_000), ("seed-2", 600_000)):
         film = Path("runs/sweep", name, "videos", "step-40-episode-1.mp4")
@@ -113,7 +108,7 @@ def test_films_are_held_up_to_a_limit(run: Callable[..., Any]) -> None:
 
 
 @pytest.mark.usefixtures("trained")
-def test_a_link_in_a_run_is_refused(run: Callable[..., Any]) -> None:
+def test_a_link_in_a_run_is_refused(run):
     """It may lead to a file of the reader, who hands the page on."""
     Path("secret").write_text("secret", encoding="utf-8")
     Path("runs/sweep/seed-1/film.mp4").symlink_to(Path("secret").absolute())
@@ -133,9 +128,7 @@ def test_a_link_in_a_run_is_refused(run: Callable[..., Any]) -> None:
     ],
 )
 @pytest.mark.usefixtures("trained")
-def test_wrong_report_is_one_line(
-    run: Callable[..., Any], arguments: tuple[str, ...], message: str
-) -> None:
+def test_wrong_report_is_one_line(run, arguments, message):
     """Nothing is written."""
     result = run("report", *arguments)
     assert result.code == 2
@@ -145,23 +138,11 @@ def test_wrong_report_is_one_line(
 
 
 @pytest.mark.usefixtures("trained")
-def test_missing_jinja_names_the_extra(
-    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The remedy is a pip command."""
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    result = run("report", "runs")
-    assert result.code == 2
-    assert 'pip install "rlox-core[report]"' in result.err
-
-
-@pytest.mark.usefixtures("trained")
-def test_run_folder_is_read_and_shown_in_notebooks(tmp_path: Path) -> None:
+def test_run_folder_is_read_and_shown_in_notebooks(tmp_path):
     """Its options, differences, and a table whose texts are escaped."""
     first, other = read_run(Path("runs/sweep/seed-0")), read_run(Path("runs/other"))
     assert (first.algorithm, first.seed, first.status) == ("counting", "0", "finished")
     assert (first.steps, first.target) == (80, 80)
-    assert first.evaluation is not None
     assert first.evaluation[2] == 2
     assert differing_options([first, other]) == {"n_updates": ["3", "1"]}
     assert "<th style=" in first._repr_html_()

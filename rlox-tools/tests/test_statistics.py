@@ -1,7 +1,5 @@
 """Tests of :mod:`rlox_tools.analysis`."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -20,12 +18,12 @@ from rlox_tools.analysis import bootstrap_iqm, interquartile_mean
         ([9.0, 1.0, 2.0, 3.0, 1000.0], 14 / 3),  # of five one at either end
     ],
 )
-def test_interquartile_mean_of_few_scores(scores: list[float], expected: float) -> None:
+def test_interquartile_mean_of_few_scores(scores, expected):
     """The outer quarters are left out, rounded down."""
     assert interquartile_mean(scores) == pytest.approx(expected)
 
 
-def test_interval_covers_the_truth_as_often_as_it_says() -> None:
+def test_interval_covers_the_truth_as_often_as_it_says():
     """Of 95 % intervals about 95 % hold the true value, here 0; fewer for few runs, as is known."""
     rng = np.random.default_rng(1)
     hits = 0
@@ -36,7 +34,7 @@ def test_interval_covers_the_truth_as_often_as_it_says() -> None:
     assert 0.86 <= hits / 400 <= 0.98
 
 
-def test_strata_keep_their_number_of_runs() -> None:
+def test_strata_keep_their_number_of_runs():
     """Two tasks without spread have an interval without width; pooled, they would have one."""
     strata = [np.zeros(5), np.ones(5)]
     stratified = bootstrap_iqm(strata)
@@ -45,7 +43,7 @@ def test_strata_keep_their_number_of_runs() -> None:
     assert pooled.low < 0.5 < pooled.high
 
 
-def test_curves_are_estimated_point_by_point() -> None:
+def test_curves_are_estimated_point_by_point():
     """A curve's points are those of the numbers, drawn from the same runs."""
     curves = np.random.default_rng(0).normal(size=(7, 4))
     found = bootstrap_iqm([curves], seed=3)
@@ -55,7 +53,7 @@ def test_curves_are_estimated_point_by_point() -> None:
     assert found.value[2] == alone.value
 
 
-def test_same_seed_gives_the_same_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_same_seed_gives_the_same_interval(monkeypatch):
     """Also when the resamples are drawn in smaller parts, up to the draws' order."""
     scores = np.random.default_rng(0).normal(size=12)
     one, other = bootstrap_iqm([scores], seed=1), bootstrap_iqm([scores], seed=1)
@@ -76,7 +74,7 @@ def test_same_seed_gives_the_same_interval(monkeypatch: pytest.MonkeyPatch) -> N
         ([[1.0]], {"n_resamples": 0}, "n_resamples must be at least 1, got 0"),
     ],
 )
-def test_wrong_input_is_reported(strata: list, options: dict, message: str) -> None:
+def test_wrong_input_is_reported(strata, options, message):
     """No statistic of nothing, and none of NaN."""
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         bootstrap_iqm(strata, **options)

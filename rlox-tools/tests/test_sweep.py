@@ -1,7 +1,5 @@
 """Tests of ``rlox train --seeds``, with an algorithm that counts instead of learning."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -9,9 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -39,29 +35,29 @@ def rlox_callbacks():
 
 
 @pytest.fixture(autouse=True)
-def _failing(install: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def _failing(install, monkeypatch):
     """Install a callback that fails for the seed 1 until the file ``mended`` is there."""
     install("rlox-failing", FAILING)
     monkeypatch.setenv("RLOX_PLUGINS", "rlox-tools,rlox-counting,rlox-failing")
 
 
-def record(folder: str) -> dict[str, Any]:
+def record(folder):
     """Return ``run.json``."""
     return json.loads(Path(folder, "run.json").read_text(encoding="utf-8"))
 
 
-def draws(folder: str) -> list[float]:
+def draws(folder):
     """Return what a finished run drew."""
     final = checkpoint.read(Path(folder, "checkpoints/final.safetensors"))
     return final["state"]["algorithm"]["draws"].tolist()
 
 
-def lines(text: str) -> list[str]:
+def lines(text):
     """Return the lines without their layout."""
     return [" ".join(line.split()) for line in text.splitlines()]
 
 
-def test_sweep_is_a_run_per_seed_and_a_table(run: Callable[..., Any]) -> None:
+def test_sweep_is_a_run_per_seed_and_a_table(run):
     """Each run equals that of its seed alone; the table ends with the interquartile mean."""
     result = run(*TRAIN, "--total-timesteps", 40, "--n-steps", 5, "--seeds", "1..2",
                  "--run-dir", "sweep", "--checkpoint-freq", 16, "--logger", "csv")  # fmt: skip
@@ -87,7 +83,7 @@ def test_sweep_is_a_run_per_seed_and_a_table(run: Callable[..., Any]) -> None:
     assert any(line.startswith(iqm) and "over 2 seeds" in line for line in shown)
 
 
-def test_failed_seed_leaves_the_others_and_is_set_aside(run: Callable[..., Any]) -> None:
+def test_failed_seed_leaves_the_others_and_is_set_aside(run):
     """The exit code is its own; each resume sets it aside, unless it is under way, and goes on."""
     result = run(*TRAIN, "--total-timesteps", 24, "--seeds", "0,1", "--run-dir", "sweep",
                  "--callback", "fail-on-seed-1")  # fmt: skip
@@ -104,7 +100,6 @@ def test_failed_seed_leaves_the_others_and_is_set_aside(run: Callable[..., Any])
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as other:
-        assert other.stdout is not None
         other.stdout.readline()
         result = run("resume", "sweep")
         other.kill()
@@ -122,9 +117,7 @@ def test_failed_seed_leaves_the_others_and_is_set_aside(run: Callable[..., Any])
     assert run("resume", "sweep").err == "error: the sweep 'sweep' is finished\n"
 
 
-def test_ctrl_c_stops_all_runs_and_resume_finishes_them(
-    run: Callable[..., Any], start: Callable[..., Any], hold: Callable[[int | None], None]
-) -> None:
+def test_ctrl_c_stops_all_runs_and_resume_finishes_them(run, start, hold):
     """No process is left, every begun run has saved its state, and those not begun begin later."""
     arguments = (*TRAIN, "--total-timesteps", 1_200, "--seeds", "0..1", "--jobs", 1, "--eval-freq",
                  100)  # fmt: skip
@@ -152,7 +145,7 @@ def test_ctrl_c_stops_all_runs_and_resume_finishes_them(
         assert draws(f"sweep/seed-{seed}") == draws(f"alone-{seed}")
 
 
-def test_sweep_over_options_alone_has_the_seed_of_the_config(run: Callable[..., Any]) -> None:
+def test_sweep_over_options_alone_has_the_seed_of_the_config(run):
     """The same for all sets of options; none draws one, as it does for a single run."""
     result = run(
         *TRAIN, "--seed", "none", "--total-timesteps", 8, "--sweep", "n_steps=2,4", "--run-dir", "s"
@@ -166,7 +159,7 @@ def test_sweep_over_options_alone_has_the_seed_of_the_config(run: Callable[..., 
     }  # fmt: skip
 
 
-def test_seed_in_a_file_next_to_seeds_is_refused(run: Callable[..., Any]) -> None:
+def test_seed_in_a_file_next_to_seeds_is_refused(run):
     """It would be passed over; a file without one, as a sweep's config.yaml is, can be swept."""
     Path("options.yaml").write_text("seed: 7\n", encoding="utf-8")
     result = run(*TRAIN, "--config", "options.yaml", "--seeds", 2)
@@ -196,9 +189,7 @@ def test_seed_in_a_file_next_to_seeds_is_refused(run: Callable[..., Any]) -> Non
         (("--seeds", "0..1", "--n-envs", "0"), "n_envs: expected greater than or equal to 1"),
     ],
 )
-def test_wrong_sweep_is_one_line_before_any_work(
-    run: Callable[..., Any], arguments: tuple[str, ...], message: str
-) -> None:
+def test_wrong_sweep_is_one_line_before_any_work(run, arguments, message):
     """What is wrong for every seed is reported once, and no folder is made."""
     result = run(*TRAIN, *arguments)
     assert result.code == 2
@@ -220,12 +211,12 @@ def test_wrong_sweep_is_one_line_before_any_work(
         ),
     ],
 )  # fmt: skip
-def test_commas_in_brackets_are_part_of_a_value(listed: str, values: list[str]) -> None:
+def test_commas_in_brackets_are_part_of_a_value(listed, values):
     """However deep: schedules are values too."""
     assert parse_sets([f"rate={listed}"]) == tuple({"rate": value} for value in values)
 
 
-def test_damaged_sweep_is_reported(run: Callable[..., Any]) -> None:
+def test_damaged_sweep_is_reported(run):
     """A record of another form is an error, not a traceback."""
     Path("sweep").mkdir()
     for text in ("{", "[]", '{"algorithm": "counting"}', '{"seeds": 3}'):
@@ -238,13 +229,7 @@ def test_damaged_sweep_is_reported(run: Callable[..., Any]) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="the program is a shell script")
 @pytest.mark.parametrize(("variable", "at_once", "printed"), [(None, 3, "2"), ("5", 3, "5")])
-def test_processes_divide_the_cores(
-    variable: str | None,
-    at_once: int,
-    printed: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_processes_divide_the_cores(variable, at_once, printed, tmp_path, monkeypatch):
     """Each may use its share of seven cores; a variable that the user set wins."""
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\necho $RLOX_NUM_THREADS\n", encoding="utf-8")
@@ -260,27 +245,9 @@ def test_processes_divide_the_cores(
     assert job.output.read_text(encoding="utf-8").strip() == printed
 
 
-def test_sweep_with_a_preset(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every run has the preset's options and steps."""
-    Path("presets").mkdir()
-    preset = "{steps: 48, source: a book, score: 9, tolerance: 1, options: {n_envs: 3}}"
-    Path("presets/mine.yaml").write_text(
-        f"presets: {{counting: {{CartPole-v1: {{tuned: {preset}}}}}}}", "utf-8"
-    )
-    monkeypatch.setenv("RLOX_PRESETS", str(Path("presets").absolute()))
-    result = run(*TRAIN, "--preset", "tuned", "--seeds", "1..1", "--run-dir", "sweep")
-    assert result.code == 0, result.err
-    of_run = record("sweep/seed-1")
-    assert (of_run["preset"], of_run["env_steps"]) == ("CartPole-v1/tuned", 48)
-    config = yaml.safe_load(Path("sweep/seed-1/config.yaml").read_text("utf-8"))
-    assert (config["n_envs"], config["seed"]) == (3, 1)
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no hang-up")
-def test_sweep_that_nobody_reads_can_be_resumed(
-    run: Callable[..., Any], start: Callable[..., Any], hold: Callable[[int | None], None]
-) -> None:
+def test_sweep_that_nobody_reads_can_be_resumed(run, start, hold):
     """The runs under way are ended as by SIGHUP, not killed."""
     hold(0)
     process = start(*TRAIN, "--total-timesteps", 8, "--seeds", 2, "--jobs", 1, "--run-dir", "r")

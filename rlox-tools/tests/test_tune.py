@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -17,7 +15,6 @@ from rlox_tools.tuning import values_of, with_values
 
 optuna = pytest.importorskip("optuna")
 
-Run = Callable[..., Any]
 TUNE = (
     "tune", "counting", "--env", "CartPole-v1", "--total-timesteps", "16", "--eval-episodes", "1",
     "--seeds", "1", "--jobs", "2", "--run-dir", "t",
@@ -25,22 +22,21 @@ TUNE = (
 
 
 @pytest.fixture(autouse=True)
-def _path_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+def _path_of_workers(monkeypatch):
     """Let worker processes, which get this process's path, find the counting algorithm."""
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "rlox-core" / "tests")
 
 
-def study() -> Any:
+def study():
     """Return the study in the folder ``t``."""
     backend = optuna.storages.journal.JournalFileBackend(str(Path("t/study.log").absolute()))
     storage = optuna.storages.JournalStorage(backend)
     return optuna.load_study(study_name="tune", storage=storage)
 
 
-def trials() -> list[Any]:
+def trials():
     """Return its trials."""
-    found: list[Any] = study().trials
-    return found
+    return study().trials
 
 
 class SearchedConfig(Config):
@@ -54,7 +50,7 @@ class SearchedConfig(Config):
     schedule_bounds = {"rate": (0.0, 1.0)}  # noqa: RUF012  # pydantic keeps class variables
 
 
-def test_values_come_from_ranges_and_lists() -> None:
+def test_values_come_from_ranges_and_lists():
     """Optuna knows the range, its scale and its kind."""
     trial = optuna.create_study().ask()
     space = ["rate=log:1e-5:1e-1", "gamma=0.9:1", "clip-it=true,false"]
@@ -82,22 +78,22 @@ def test_values_come_from_ranges_and_lists() -> None:
         (["gamma=0.9,"], "values must be several and differ"),
     ],
 )
-def test_wrong_spaces_are_refused(texts: list[str], said: str) -> None:
+def test_wrong_spaces_are_refused(texts, said):
     """One sentence says what is wrong."""
     with pytest.raises(ConfigError) as raised:
         values_of(optuna.create_study().ask(), texts, SearchedConfig())
     assert said in str(raised.value)
 
 
-def test_schedules_keep_their_shape() -> None:
+def test_schedules_keep_their_shape():
     """The start is what is searched; other values are as flags spell them."""
     base = SearchedConfig(rate="linear(0.5, 0.25, 500)")
-    found: Any = with_values(base, {"rate": 0.25, "clip_it": "false", "gamma": 0.9})
+    found = with_values(base, {"rate": 0.25, "clip_it": "false", "gamma": 0.9})
     assert found.rate == Linear(start=0.25, end=0.125, until=500)
     assert (found.clip_it, found.gamma) == (False, 0.9)
 
 
-def test_search_leaves_the_best_options_and_goes_on(run: Run) -> None:
+def test_search_leaves_the_best_options_and_goes_on(run):
     """The same command adds what is missing to the trials that are there."""
     space = ("--space", "n_steps=2:4", "--space", "n_updates=1,3")
     result = run(*TUNE, *space, "--trials", 2, "--no-prune")
@@ -117,7 +113,7 @@ def test_search_leaves_the_best_options_and_goes_on(run: Run) -> None:
     assert "best options" in result.out
 
 
-def test_trial_below_the_median_is_pruned_by_its_evaluations(run: Run) -> None:
+def test_trial_below_the_median_is_pruned_by_its_evaluations(run):
     """Optuna knows the evaluations of every seed, and ends a trial that is worse than others."""
     assert run(*TUNE, "--space", "n_steps=2,4", "--trials", 1, "--eval-freq", 8).code == 0
     known = study()
@@ -135,9 +131,7 @@ def test_trial_below_the_median_is_pruned_by_its_evaluations(run: Run) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_the_search_and_its_processes(
-    run: Run, start: Callable[..., Any], hold: Callable[[int | None], None]
-) -> None:
+def test_ctrl_c_ends_the_search_and_its_processes(run, start, hold):
     """What was under way is tried again by the same command."""
     hold(8)
     process = start(*TUNE, "--space", "n_steps=2,4", "--trials", 2, "--no-prune")
@@ -167,7 +161,7 @@ def test_ctrl_c_ends_the_search_and_its_processes(
         (("--space", "n_steps=2:4", "--preset", "tuned"), "unknown preset 'tuned' of counting"),
     ],
 )  # fmt: skip
-def test_mistakes_leave_no_folder(run: Run, arguments: tuple[str, ...], said: str) -> None:
+def test_mistakes_leave_no_folder(run, arguments, said):
     """One line with the remedy."""
     result = run(*TUNE, *arguments)
     assert result.code == 2
@@ -175,7 +169,7 @@ def test_mistakes_leave_no_folder(run: Run, arguments: tuple[str, ...], said: st
     assert not Path("t").exists()
 
 
-def test_search_whose_trials_all_fail_says_so(run: Run) -> None:
+def test_search_whose_trials_all_fail_says_so(run):
     """The other trials are made all the same, and Optuna's lines have the reason."""
     result = run(*TUNE[:3], "NoSuchEnv-v0", *TUNE[4:], "--space", "n_steps=2:4", "--trials", 1)
     assert result.code == 2

@@ -1,9 +1,6 @@
 """Tests of :mod:`rlox_tools.video`, whose files are read back."""
 
-from __future__ import annotations
-
 import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,7 +10,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from rlox.callbacks import VideoCallback
-from rlox.errors import EnvError, MissingDependencyError
+from rlox.errors import EnvError
 
 HEIGHT, WIDTH, LENGTH = 24, 33, 5
 
@@ -29,12 +26,12 @@ needs_mp4 = pytest.mark.skipif(
 
 
 @pytest.fixture(autouse=True)
-def _workplace() -> None:
+def _workplace():
     """Work without the command line."""
 
 
 @pytest.fixture(autouse=True)
-def _tools() -> None:
+def _tools():
     """Look at all plugins."""
 
 
@@ -43,24 +40,24 @@ class Lamp(gymnasium.Env[Any, Any]):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012  # gymnasium's
 
-    def __init__(self, render_mode: str | None = None) -> None:
+    def __init__(self, render_mode=None):
         self.observation_space = spaces.Box(0, LENGTH, (1,), np.float32)
         self.action_space = spaces.Discrete(2)
         self.render_mode = render_mode
         self.time = 0
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+    def reset(self, *, seed=None, options=None):
         """Begin an episode."""
         super().reset(seed=seed)
         self.time = 0
         return np.zeros(1, np.float32), {}
 
-    def step(self, action: Any) -> Any:
+    def step(self, action):
         """Move on."""
         self.time += 1
         return np.full(1, self.time, np.float32), 1.0, self.time == LENGTH, False, {}
 
-    def render(self) -> Any:
+    def render(self):
         """Return a grey area with a border that differs, or nothing."""
         if self.render_mode is None:
             return None
@@ -78,7 +75,7 @@ class BrokenLamp(Lamp):
 
     episodes = 0
 
-    def step(self, action: Any) -> Any:
+    def step(self, action):
         """Move on or fail."""
         result = super().step(action)
         if result[2]:
@@ -88,14 +85,14 @@ class BrokenLamp(Lamp):
         return result
 
 
-def trained(counting: ModuleType, callback: VideoCallback, env: Any = Lamp, steps: int = 8) -> Any:
+def trained(counting, callback, env=Lamp, steps=8):
     """Return an algorithm trained with the callback."""
     algorithm = counting.CountingAlgorithm(env, callbacks=[callback])
     algorithm.train(steps)
     return algorithm
 
 
-def gif_frames(path: Path) -> list[tuple[tuple[int, int], int, int]]:
+def gif_frames(path):
     """Return size, grey and milliseconds of each frame."""
     from PIL import Image, ImageSequence
 
@@ -136,9 +133,7 @@ def test_files_are_named_after_step_and_episode(counting: ModuleType, tmp_path: 
     ]  # fmt: skip
 
 
-def test_env_by_id_and_env_with_an_id_are_made_to_render(
-    counting: ModuleType, tmp_path: Path
-) -> None:
+def test_env_by_id_and_env_with_an_id_are_made_to_render(counting, tmp_path):
     """An id's env is made with a render mode, whatever the training's has."""
     pytest.importorskip("PIL")
     gymnasium.register("rlox-tests/Lamp-v0", entry_point=Lamp, max_episode_steps=LENGTH)
@@ -156,7 +151,7 @@ def test_env_by_id_and_env_with_an_id_are_made_to_render(
 class Still(Lamp):
     """Renders something else."""
 
-    def render(self) -> Any:
+    def render(self):
         """Return a grey image without channels."""
         return np.zeros((HEIGHT, WIDTH), np.uint8)
 
@@ -186,24 +181,10 @@ def test_env_that_cannot_be_filmed_fails_before_the_training(
 @pytest.mark.parametrize(
     "format_", [pytest.param("gif", marks=needs_gif), pytest.param("mp4", marks=needs_mp4)]
 )
-def test_cut_episode_leaves_no_file(counting: ModuleType, tmp_path: Path, format_: Any) -> None:
+def test_cut_episode_leaves_no_file(counting, tmp_path, format_):
     """An error in the second episode keeps the first, and nothing half-written."""
     BrokenLamp.episodes = 0
     callback = VideoCallback(tmp_path, n_episodes=2, format=format_)
     with pytest.raises(ArithmeticError, match="burnt out"):
         callback.record(counting.CountingAlgorithm(BrokenLamp))
     assert [path.name for path in tmp_path.iterdir()] == [f"step-0-episode-1.{format_}"]
-
-
-@pytest.mark.parametrize(("format_", "module"), [("mp4", "imageio_ffmpeg"), ("gif", "PIL.Image")])
-def test_missing_library_names_the_extra(
-    monkeypatch: pytest.MonkeyPatch, format_: Any, module: str
-) -> None:
-    """When the callback is built, not at the first recording."""
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingDependencyError) as caught:
-        VideoCallback(format=format_)
-    assert str(caught.value) == (
-        f"VideoCallback(format='{format_}') needs a distribution that is not installed; "
-        'run: pip install "rlox-core[video]"'
-    )
