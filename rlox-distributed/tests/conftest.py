@@ -2,7 +2,6 @@
 
 import gc
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ OF_RAY = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items):
     """Mark the tests that start clusters."""
     for item in items:
         if item.path.parent == Path(__file__).parent and item.path.name.startswith("test_ray"):
@@ -28,7 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[None]:
+def cluster():
     """One cluster for the tests of a file, which their backends find."""
     from rlox_distributed.ray_cluster import import_ray, join_cluster
 

@@ -1,9 +1,5 @@
 """Arrays in the messages of the protocol: what Rust writes and reads is what protobuf does."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from google.protobuf.message import DecodeError
@@ -23,7 +19,7 @@ FIELDS = ("rewards", "terminated", "truncated", "life_lost", "lost")
 class Plain:
     """Stands for a leaf's space of any dtype, which gymnasium would have bounds for."""
 
-    def __init__(self, dtype: str, shape: tuple[int, ...]) -> None:
+    def __init__(self, dtype, shape):
         self.dtype, self.shape = np.dtype(dtype), shape
 
 
@@ -33,7 +29,7 @@ layouts = plain.map(lambda leaf: (False, {"": leaf})) | st.dictionaries(
 ).map(lambda leaves: (True, leaves))
 
 
-def codec(observations: Any, actions: Any, n_envs: int) -> StepCodec:
+def codec(observations, actions, n_envs):
     """Return a codec of layouts that were drawn."""
     given = [
         (nested, [(name, leaf.dtype, leaf.shape) for name, leaf in leaves.items()])
@@ -42,7 +38,7 @@ def codec(observations: Any, actions: Any, n_envs: int) -> StepCodec:
     return StepCodec(given[0], given[1], n_envs)
 
 
-def draw_value(data: st.DataObject, layout: Any, rows: int) -> Any:
+def draw_value(data, layout, rows):
     """Draw the arrays of a layout, some of them not in C order."""
     nested, leaves = layout
     value = {}
@@ -56,7 +52,7 @@ def draw_value(data: st.DataObject, layout: Any, rows: int) -> Any:
     return value if nested else value[""]
 
 
-def sent(layout: Any, value: Any, rows: Any = slice(None)) -> list[bytes]:
+def sent(layout, value, rows=slice(None)):
     """Return the arrays of a value as the protocol says that they are sent."""
     nested, leaves = layout
     return [
@@ -65,7 +61,7 @@ def sent(layout: Any, value: Any, rows: Any = slice(None)) -> list[bytes]:
     ]
 
 
-def require_alike(got: Any, expected: Any) -> None:
+def require_alike(got, expected):
     """Require the same bits, dtypes and shapes, which may be written to."""
     if isinstance(expected, dict):
         assert list(got) == list(expected)
@@ -78,9 +74,7 @@ def require_alike(got: Any, expected: Any) -> None:
 
 
 @given(data=st.data(), layout=layouts, first=st.integers(0, 2), more=st.integers(0, 2))
-def test_requests_are_those_of_protobuf(
-    data: st.DataObject, layout: Any, first: int, more: int
-) -> None:
+def test_requests_are_those_of_protobuf(data, layout, first, more):
     """Of a worker's rows, there and back."""
     n_envs = data.draw(st.integers(1, 3))
     rows = first + n_envs + more
@@ -98,13 +92,11 @@ def test_requests_are_those_of_protobuf(
 
 
 @given(data=st.data(), layout=layouts, n_envs=st.integers(1, 4), choices=st.integers(0, 3))
-def test_answers_are_those_of_protobuf(
-    data: st.DataObject, layout: Any, n_envs: int, choices: int
-) -> None:
+def test_answers_are_those_of_protobuf(data, layout, n_envs, choices):
     """With masks or without, whatever ended or was lost, there and back."""
     flags = arrays.arrays(np.bool_, n_envs)
     obs, final_obs = (draw_value(data, layout, n_envs) for _ in range(2))
-    step: Any = {
+    step = {
         "obs": obs,
         "rewards": data.draw(arrays.arrays(np.float64, n_envs)),
         "terminated": data.draw(flags),
@@ -127,12 +119,11 @@ def test_answers_are_those_of_protobuf(
     written = ours.encode_outcome(7, step, masks)
     assert pb.Reply.FromString(written) == pb.Reply(sequence=7, outcome=outcome)
     part = ours.decode_outcome(pb.Reply(sequence=7, outcome=outcome).SerializeToString(), 7)
-    assert part is not None
     got, got_masks = part
     assert set(got) == set(step)
     for name in FIELDS:
         if name in step:
-            require_alike(got[name], step[name])  # type: ignore[literal-required]
+            require_alike(got[name], step[name])
     require_alike(got["obs"], obs)
     if ended.size:
         true = {name: array.copy() for name, array in (obs if layout[0] else {"": obs}).items()}
@@ -151,7 +142,6 @@ def test_answers_are_those_of_protobuf(
     reply = pb.Reply(sequence=9, observations=shown)
     assert pb.Reply.FromString(ours.encode_observations(9, obs, masks)) == reply
     begun = ours.decode_observations(reply.SerializeToString(), 9)
-    assert begun is not None
     require_alike(begun[0]["obs"], obs)
     assert (begun[1] is None) == (masks is None)
     assert ours.decode_outcome(reply.SerializeToString(), 9) is None
@@ -162,7 +152,7 @@ noise = st.lists(
 )
 
 
-def changed(message: bytes, changes: Any) -> bytes:
+def changed(message, changes):
     """Return a message with some bytes changed, left out or put in."""
     text = bytearray(message)
     for place, size, put in changes:
@@ -171,7 +161,7 @@ def changed(message: bytes, changes: Any) -> bytes:
     return bytes(text)
 
 
-def parsed(kind: Any, message: bytes) -> Any:
+def parsed(kind, message):
     """Return a message as protobuf reads it; ``None`` if it is none."""
     try:
         return kind.FromString(message)
@@ -182,7 +172,7 @@ def parsed(kind: Any, message: bytes) -> Any:
 TWO = codec_of(spaces.Box(0, 1, (1,), np.float32), spaces.Discrete(2), 2)
 
 
-def outcome_of_two(**changes: Any) -> Any:
+def outcome_of_two(**changes):
     """Return a step of two envs that observe one number each; the first env's episode ended."""
     fields = {
         "next": pb.Observations(obs=[bytes(8)], masks=b"\0\1\1\1"), "rewards": bytes(16),
@@ -192,9 +182,7 @@ def outcome_of_two(**changes: Any) -> Any:
 
 
 @given(changes=noise, more=st.binary(max_size=40))
-def test_answers_that_were_tampered_with_are_read_as_protobuf_reads_them(
-    changes: Any, more: bytes
-) -> None:
+def test_answers_that_were_tampered_with_are_read_as_protobuf_reads_them(changes, more):
     """Or refused; nothing else is raised, and nothing else is read."""
     reply = pb.Reply(sequence=1, outcome=outcome_of_two()).SerializeToString()
     message = changed(reply, changes) + more
@@ -221,9 +209,7 @@ def test_answers_that_were_tampered_with_are_read_as_protobuf_reads_them(
 
 
 @given(changes=noise, more=st.binary(max_size=40))
-def test_requests_that_were_tampered_with_are_read_as_protobuf_reads_them(
-    changes: Any, more: bytes
-) -> None:
+def test_requests_that_were_tampered_with_are_read_as_protobuf_reads_them(changes, more):
     """Or refused."""
     request = pb.Request(sequence=3, step=pb.Step(actions=[bytes(16)])).SerializeToString()
     message = changed(request, changes) + more
@@ -253,7 +239,7 @@ def test_requests_that_were_tampered_with_are_read_as_protobuf_reads_them(
         ({"final_obs": []}, "expected 1 arrays of observations, got 0"),
     ],
 )
-def test_arrays_that_are_not_as_the_spaces_say_are_refused(changes: Any, text: str) -> None:
+def test_arrays_that_are_not_as_the_spaces_say_are_refused(changes, text):
     """The error names what was sent."""
     reply = pb.Reply(sequence=1, outcome=outcome_of_two(**changes))
     with pytest.raises(ValueError, match=text):
@@ -269,14 +255,13 @@ def test_arrays_that_are_not_as_the_spaces_say_are_refused(changes: Any, text: s
         ({"final_obs": np.zeros(1)}, r"expected observations of 2 rows"),
     ],
 )
-def test_arrays_that_envs_must_not_return_are_refused(changes: Any, text: str) -> None:
+def test_arrays_that_envs_must_not_return_are_refused(changes, text):
     """Before they are sent."""
-    step: Any = {
+    step = {
         "obs": np.zeros((2, 1)), "rewards": [0, 1], "terminated": [0, 0], "truncated": [True, 0],
         "final_obs": np.ones((2, 1)),
     }  # fmt: skip
     part = TWO.decode_outcome(TWO.encode_outcome(1, step, None), 1)
-    assert part is not None
     assert part[0]["final_obs"].tolist() == [[1], [0]], "of other dtypes and lists, too"
     with pytest.raises(ValueError, match=text):
         TWO.encode_outcome(1, {**step, **changes}, None)
@@ -284,18 +269,17 @@ def test_arrays_that_envs_must_not_return_are_refused(changes: Any, text: str) -
         TWO.encode_outcome(1, {k: v for k, v in step.items() if k != "rewards"}, None)
 
 
-def test_arrays_share_no_memory() -> None:
+def test_arrays_share_no_memory():
     """None is a view of the bytes of a message, or of another array."""
     part = TWO.decode_outcome(pb.Reply(outcome=outcome_of_two()).SerializeToString(), 0)
-    assert part is not None
     step, masks = part
     for array in (*step.values(), masks):
-        array[...] = 1  # type: ignore[index]
+        array[...] = 1
     step["obs"][...] = 0
     assert (step["final_obs"] == 1).all()
 
 
-def test_rows_that_are_not_there_and_dtypes_of_no_numbers_are_refused() -> None:
+def test_rows_that_are_not_there_and_dtypes_of_no_numbers_are_refused():
     """By whoever sends, as there would be nothing to read."""
     actions = np.zeros(3, np.int64)
     for first, rows in ((2, 3), (0, 1), (2**64 - 1, 3)):

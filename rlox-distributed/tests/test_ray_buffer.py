@@ -1,11 +1,7 @@
 """The replay buffer in a Ray actor: the batches of a local one, drawn ahead, saved and lost."""
 
-from __future__ import annotations
-
 import os
 import signal
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,21 +18,21 @@ pytest.importorskip("rlox_offpolicy")
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
-SMALL: dict[str, Any] = {
+SMALL = {
     "seed": 1, "hidden": 8, "n_envs": 2, "learning_starts": 40, "batch_size": 16,
     "buffer_size": 300, "backend": "torch", "save_replay_buffer": True,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("ahead", [False, True])
-def test_the_buffer_conforms(ahead: bool) -> None:
+def test_the_buffer_conforms(ahead):
     """What is drawn was pushed, by seed, through state and segments."""
     options = RayBufferOptions(draw_ahead=ahead)
     left_out = rlox.testing.check_buffer(lambda asked: make_ray_buffer(asked, options=options))
     assert set(left_out) == {"check_buffer_priorities"}
 
 
-def pushed(buffer: Any, first: int, steps: int) -> None:
+def pushed(buffer, first, steps):
     """Push vector steps whose observations count."""
     for t in range(first, first + steps):
         obs = np.full((2, 1), t, np.float32)
@@ -44,7 +40,7 @@ def pushed(buffer: Any, first: int, steps: int) -> None:
         buffer.push_batch(obs, obs / 100, np.zeros(2), no, no, obs + 1)
 
 
-def test_a_batch_that_is_drawn_ahead_lacks_what_came_after() -> None:
+def test_a_batch_that_is_drawn_ahead_lacks_what_came_after():
     """It is that of a local buffer that was asked one push earlier; no step is lost."""
     asked = BufferOptions(
         capacity=100, obs_shape=(1,), obs_dtype="float32", act_shape=(1,), act_dtype="float32",
@@ -66,7 +62,7 @@ def test_a_batch_that_is_drawn_ahead_lacks_what_came_after() -> None:
     assert far.sample(64)["obs"].max() > 5
 
 
-def test_sac_learns_from_it_as_from_a_local_one(tmp_path: Path) -> None:
+def test_sac_learns_from_it_as_from_a_local_one(tmp_path):
     """Bit for bit where it does not draw ahead; where it does, through a checkpoint too."""
     states = {}
     for name, options in {
@@ -87,7 +83,7 @@ def test_sac_learns_from_it_as_from_a_local_one(tmp_path: Path) -> None:
     assert first_difference(states["uniform"], states["ahead"]) is not None
 
 
-def test_a_buffer_that_is_lost_is_one_error() -> None:
+def test_a_buffer_that_is_lost_is_one_error():
     """Which names it, as what it held cannot be collected again."""
     with rlox.make("sac", env="Pendulum-v1", buffer="ray", **SMALL) as sac:
         sac.train(100)

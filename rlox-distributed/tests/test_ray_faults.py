@@ -3,15 +3,11 @@
 ``RLOX_FAULT_SCHEDULES`` sets their number; ``nox -s faults`` runs 50.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal
 import time
-from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
 import pytest
@@ -38,16 +34,16 @@ SLACK = 300.0
 class Nodes:
     """A cluster of several nodes on this machine, each with daemons of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         from ray.cluster_utils import Cluster
 
         small = {"object_store_memory": STORE, "include_dashboard": False}
         self._cluster = Cluster(initialize_head=True, head_node_args={**small, "num_cpus": 0})
         ray.init(address=self._cluster.address, logging_level="ERROR")
-        self.workers: list[Any] = []
+        self.workers = []
         self.complete()
 
-    def complete(self) -> None:
+    def complete(self):
         """Replace the nodes that are lost."""
         while len(self.workers) < NODES:
             self.workers.append(self._cluster.add_node(num_cpus=1, object_store_memory=STORE))
@@ -56,7 +52,7 @@ class Nodes:
             assert time.monotonic() < end
             time.sleep(0.2)
 
-    def lose(self, node: Any, *, killed: bool) -> None:
+    def lose(self, node, *, killed):
         """Kill the raylet of a node, or stop the node."""
         self.workers.remove(node)
         if killed:
@@ -64,7 +60,7 @@ class Nodes:
         else:
             self._cluster.remove_node(node, allow_graceful=True)
 
-    def close(self) -> None:
+    def close(self):
         """Stop all."""
         ray.shutdown()
         with suppress(Exception):  # of nodes that were killed
@@ -72,7 +68,7 @@ class Nodes:
 
 
 @pytest.fixture(scope="module", name="nodes")
-def fixture_nodes() -> Iterator[Nodes]:
+def fixture_nodes():
     """Start a cluster for all schedules."""
     patch = pytest.MonkeyPatch()
     patch.delenv("RAY_ADDRESS", raising=False)
@@ -85,11 +81,11 @@ def fixture_nodes() -> Iterator[Nodes]:
 class Faults(Callback):
     """Does its work at the ends of some iterations."""
 
-    def __init__(self, at: dict[int, Any]) -> None:
+    def __init__(self, at):
         self._at = at
-        self.done: list[str] = []
+        self.done = []
 
-    def on_iteration_end(self, **kwargs: Any) -> None:
+    def on_iteration_end(self, **kwargs):
         """Do what is due."""
         fault = self._at.pop(kwargs["algo"].clock.iterations, None)
         if fault is not None:
@@ -97,41 +93,39 @@ class Faults(Callback):
 
 
 @pytest.mark.parametrize("seed", range(SCHEDULES))
-def test_training_goes_on_or_names_what_is_lost(
-    seed: int, nodes: Nodes, record_property: Any
-) -> None:
+def test_training_goes_on_or_names_what_is_lost(seed, nodes, record_property):
     """Killed and stopped actors, killed raylets, lost nodes, a full store: no step counted twice.
 
     Nothing takes longer than its deadline.
     """
     nodes.complete()
     drawn = random.Random(seed)
-    stopped: list[int] = []
-    kept: list[Any] = []
+    stopped = []
+    kept = []
 
-    def pid(algorithm: Any) -> int:
+    def pid(algorithm):
         return int(drawn.choice(algorithm.actors._started._actors).pid)
 
-    def kill(algorithm: Any) -> str:
+    def kill(algorithm):
         with suppress(ProcessLookupError):  # it went with its node
             os.kill(pid(algorithm), signal.SIGKILL)
         return "killed actor"
 
-    def stop(algorithm: Any) -> str:
+    def stop(algorithm):
         with suppress(ProcessLookupError):
             stopped.append(pid(algorithm))
             os.kill(stopped[-1], signal.SIGSTOP)
         return "stopped actor"
 
-    def raylet(_: Any) -> str:
+    def raylet(_):
         nodes.lose(drawn.choice(nodes.workers), killed=True)
         return "killed raylet"
 
-    def node(_: Any) -> str:
+    def node(_):
         nodes.lose(drawn.choice(nodes.workers), killed=False)
         return "lost node"
 
-    def fill(_: Any) -> str:
+    def fill(_):
         kept.extend(ray.put(np.ones(STORE // 40, np.uint8)) for _ in range(36))
         return "full store"
 

@@ -1,7 +1,5 @@
 """Sweeps on a Ray cluster: the same runs as elsewhere, and resumed one by one."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -24,19 +22,19 @@ DEADLINE = 600.0
 
 
 @pytest.fixture(name="place")
-def fixture_place(cluster: None) -> str:
+def fixture_place(cluster):
     """Return ``--on`` of the cluster."""
     return f"ray:{ray.get_runtime_context().gcs_address}"
 
 
 @pytest.fixture(name="folder", autouse=True)
-def fixture_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def fixture_folder(tmp_path, monkeypatch):
     """Run every test in a folder of its own."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def start(*arguments: str) -> subprocess.Popen[str]:
+def start(*arguments):
     """Start the command line."""
     return subprocess.Popen(
         [sys.executable, "-m", "rlox", *arguments],
@@ -45,7 +43,7 @@ def start(*arguments: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-def run(*arguments: str, code: int = 0) -> str:
+def run(*arguments, code=0):
     """Return what the command line prints."""
     process = start(*arguments)
     try:
@@ -56,14 +54,14 @@ def run(*arguments: str, code: int = 0) -> str:
     return output
 
 
-def learnt(run_folder: Path) -> dict[str, np.ndarray]:
+def learnt(run_folder):
     """Return the arrays that a finished run has learnt."""
     state = checkpoint.read(run_folder / "checkpoints" / "final.safetensors")["state"]
     policy = state["algorithm"]["policy"]
     return {name: value for name, value in policy.items() if isinstance(value, np.ndarray)}
 
 
-def require_same(one: Path, other: Path) -> None:
+def require_same(one, other):
     """Compare what two runs have learnt, bit for bit."""
     found, expected = learnt(one), learnt(other)
     assert found
@@ -72,7 +70,7 @@ def require_same(one: Path, other: Path) -> None:
         np.testing.assert_array_equal(value, expected[name])
 
 
-def runs_of(folder: Path) -> list[int]:
+def runs_of(folder):
     """Return the processes on this machine that train in a folder."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
@@ -85,16 +83,16 @@ def runs_of(folder: Path) -> list[int]:
     return found
 
 
-def wait_for(condition: object, process: subprocess.Popen[str]) -> None:
+def wait_for(condition, process):
     """Wait until a function returns something, while a process runs."""
     until = time.monotonic() + DEADLINE
-    while not condition():  # type: ignore[operator]
+    while not condition():
         assert process.poll() is None, process.communicate()[0]
         assert time.monotonic() < until
         time.sleep(0.05)
 
 
-def test_seeds_and_options_are_those_of_this_machine(place: str, folder: Path) -> None:
+def test_seeds_and_options_are_those_of_this_machine(place, folder):
     """Bit for bit; the output of each is in its file, and nothing runs afterwards."""
     sweep = (*TRAIN, "--total-timesteps", "400", "--seeds", "2", "--sweep", "gamma=0.9,0.99")
     output = run(*sweep, "--run-dir", "far", "--on", place)
@@ -110,7 +108,7 @@ def test_seeds_and_options_are_those_of_this_machine(place: str, folder: Path) -
     assert not runs_of(folder)
 
 
-def test_a_run_that_is_lost_goes_on_from_its_checkpoint(place: str) -> None:
+def test_a_run_that_is_lost_goes_on_from_its_checkpoint(place):
     """The Ray actor of one run is killed: its process saves, ends, and another one goes on."""
     process = start(*TRAIN, *LONG, "--seeds", "1", "--run-dir", "lost", "--on", place)
     saved = Path("lost", "seed-0", "checkpoints")
@@ -131,7 +129,7 @@ def test_a_run_that_is_lost_goes_on_from_its_checkpoint(place: str) -> None:
     require_same(Path("lost", "seed-0"), Path("whole", "seed-0"))
 
 
-def test_a_cluster_that_is_not_there_is_one_error() -> None:
+def test_a_cluster_that_is_not_there_is_one_error():
     """With the address; nothing was started."""
     output = run(*TRAIN, "--total-timesteps", "400", "--seeds", "2", "--run-dir", "none", "--on",
                  "ray:127.0.0.1:9", code=2)  # fmt: skip
