@@ -1,9 +1,6 @@
 """The candle policy is the torch policy."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +11,7 @@ from rlox_candle import CandleCollector
 from rlox_native import VecEnv, native_env_ids
 
 
-def torch_policy(env_id: str, seed: int = 0) -> tuple[Any, np.ndarray[Any, Any]]:
+def torch_policy(env_id, seed=0):
     """Return the default policy of an env with random parameters, and those in one vector."""
     env = VecEnv(1, env_id=env_id)
     generator = torch.Generator().manual_seed(seed)
@@ -28,7 +25,7 @@ def torch_policy(env_id: str, seed: int = 0) -> tuple[Any, np.ndarray[Any, Any]]
 
 
 @pytest.mark.parametrize("env_id", native_env_ids())
-def test_log_probs_and_values_are_torchs(env_id: str) -> None:
+def test_log_probs_and_values_are_torchs(env_id):
     """To 1e-5 after a sync, on every env: the layout of the weights is that of the parameters."""
     policy, flat = torch_policy(env_id)
     collector = CandleCollector(env_id, 8, n_steps=64, hidden=32, seed=0, capacity=0)
@@ -49,7 +46,7 @@ def test_log_probs_and_values_are_torchs(env_id: str) -> None:
     np.testing.assert_allclose(batch["values"].ravel(), values, rtol=1e-5, atol=1e-5)
 
 
-def test_initial_weights_are_a_torch_policys() -> None:
+def test_initial_weights_are_a_torch_policys():
     """Orthogonal with the gains of the policies, biases 0: loaded into torch they act alike."""
     policy, _ = torch_policy("CartPole-v1")
     collector = CandleCollector("CartPole-v1", 2, n_steps=8, hidden=32, seed=3, capacity=0)
@@ -71,7 +68,7 @@ def test_initial_weights_are_a_torch_policys() -> None:
     np.testing.assert_allclose(batch["values"].ravel(), values, rtol=1e-5, atol=1e-5)
 
 
-def test_actions_are_as_frequent_as_probable() -> None:
+def test_actions_are_as_frequent_as_probable():
     """On one state's policy, within five standard errors."""
     _, flat = torch_policy("CartPole-v1")
     flat[:] = 0

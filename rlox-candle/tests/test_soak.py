@@ -1,7 +1,5 @@
 """Collectors made, used, stopped and dropped at random: nothing grows, nothing hangs."""
 
-from __future__ import annotations
-
 import gc
 import json
 import os
@@ -23,7 +21,7 @@ AT_ONCE = 4
 """Collectors that live side by side."""
 
 
-def make(rng: random.Random) -> CandleCollector:
+def make(rng):
     """Return a collector of any env, size and capacity."""
     return CandleCollector(
         rng.choice(ENVS),
@@ -35,7 +33,7 @@ def make(rng: random.Random) -> CandleCollector:
     )
 
 
-def use(collector: CandleCollector, rng: random.Random) -> None:
+def use(collector, rng):
     """Receive, sync, save and restore in any order."""
     for _ in range(rng.randrange(6)):
         action = rng.randrange(4)
@@ -50,11 +48,11 @@ def use(collector: CandleCollector, rng: random.Random) -> None:
             time.sleep(rng.random() * 0.002)
 
 
-def stop_under_a_wait(collector: CandleCollector) -> None:
+def stop_under_a_wait(collector):
     """Stop while another thread receives, which must end there with a batch or the error."""
-    caught: list[str] = []
+    caught = []
 
-    def receive() -> None:
+    def receive():
         try:
             collector.recv()
         except RuntimeError as error:
@@ -68,7 +66,7 @@ def stop_under_a_wait(collector: CandleCollector) -> None:
     assert all("stopped" in text for text in caught)
 
 
-def turn(alive: list[CandleCollector], rng: random.Random) -> int:
+def turn(alive, rng):
     """Use all collectors, end one of them in one of three ways, and return how many were made."""
     made = AT_ONCE - len(alive)
     alive += [make(rng) for _ in range(made)]
@@ -82,19 +80,19 @@ def turn(alive: list[CandleCollector], rng: random.Random) -> int:
     return made
 
 
-def resident() -> float:
+def resident():
     """Return the resident memory of this process in MB."""
     pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def threads() -> int:
+def threads():
     """Return the number of threads of this process."""
     return len(os.listdir("/proc/self/task"))
 
 
 @pytest.mark.soak
-def test_memory_and_threads_stay_as_they_are() -> None:
+def test_memory_and_threads_stay_as_they_are():
     """The last quarter of the time takes no more of either than the second."""
     rng, alive, made = random.Random(0), list[CandleCollector](), 0
     started, samples = time.monotonic(), list[tuple[float, float, int]]()
