@@ -96,16 +96,6 @@ def test_a_replaced_function_is_called(name, place, monkeypatch):
         trained(name, backend="native")
 
 
-def test_the_module_that_calls_a_function_is_named(monkeypatch):
-    """As the reason why torch learns."""
-    monkeypatch.setattr("rlox.losses.ppo_loss", lambda *_, **__: 1 / 0)
-    reason = f"not native: rlox.losses.ppo_loss {REASON}"
-    made = rlox.make("ppo", env="CartPole-v1")
-    assert str(made.learner) == f"torch ({reason})"
-    with pytest.raises(ZeroDivisionError):
-        made.train(4096)
-
-
 def test_numbers_beside_the_functions_count(monkeypatch):
     """A module's constant is a part of what reads it."""
     monkeypatch.setattr("rlox.learners.terms.KL_TOLERANCE", 2.0)
@@ -118,13 +108,6 @@ def test_a_known_function_in_anothers_place_is_found(monkeypatch):
 
     monkeypatch.setattr(TanhMLP, "forward", ReluMLP.forward)
     assert REASON in rlox.make("ppo", env="CartPole-v1").learner.reason
-
-
-def test_a_decorator_that_the_source_does_not_have_is_found(monkeypatch):
-    """Even one that Rust's functions have themselves, such as ``torch.no_grad``."""
-    monkeypatch.setattr(rlox.losses, "ppo_loss", torch.no_grad()(rlox.losses.ppo_loss))
-    made = rlox.make("ppo", env="CartPole-v1", **ROLLOUTS)
-    assert made.learner.backend == "torch"
 
 
 def test_edited_advantages_are_estimated(monkeypatch):

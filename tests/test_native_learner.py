@@ -227,26 +227,6 @@ def test_a_checkpoint_resumes_with_the_other_backend(backends, tmp_path):
     assert relative_error(switched.optimizer.parameters, run.optimizer.parameters) < TOLERANCE
 
 
-def test_native_runs_are_exact_across_a_checkpoint(tmp_path):
-    """2N env steps are N, a checkpoint, and N more, to the bit."""
-    options = {**SMALL, "learning_rate": 1e-3}
-    whole = PPO("Pendulum-v1", backend="native", **options)
-    whole.train(640)
-    half = PPO("Pendulum-v1", backend="native", **options)
-    half.train(320)
-    half.save(tmp_path / "half.safetensors")
-    rest = PPO.from_checkpoint(tmp_path / "half.safetensors")
-    rest.train(320)
-    assert torch.equal(whole.optimizer.parameters, rest.optimizer.parameters)
-
-
-def test_auto_takes_native_where_it_can():
-    """The default policies on the CPU are learnt natively, and the learner says so."""
-    assert str(PPO("CartPole-v1").learner) == "native (the fastest there is)"
-    assert PPO("Pendulum-v1").learner.backend == "native"
-    assert A2C("CartPole-v1").learner.backend == "native"
-
-
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_native_knows_every_field_of_its_objectives(objective):
     """A new field is computed in Rust too, or taken out of the table's type."""
@@ -323,33 +303,3 @@ def test_anyones_algorithm_with_a_known_objective_is_learnt_natively():
         stranger.train(320)
         assert stranger.clock.gradient_steps == 2 * 3 * 4
         assert not torch.equal(before, stranger.optimizer.parameters)
-
-
-class Custom(DiscretePolicy):
-    """A policy that may compute anything."""
-
-
-def test_native_refuses_what_it_cannot_do():
-    """Asked for by name, the reason is an error before any work; auto says it."""
-    with pytest.raises(BackendError, match="learns the default MLP policies, not Custom"):
-        PPO("CartPole-v1", policy=Custom(4, 2), backend="native")
-    reason = PPO("CartPole-v1", policy=Custom(4, 2)).learner.reason
-    assert reason == "not native: it learns the default MLP policies, not Custom"
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ("", "native (the fastest there is)"),
-        ("recurrent: lstm", "native (the fastest there is)"),
-        ("recurrent: gru", "torch (not native: the memory that it learns is an LSTM, not a GRU"),
-        ("backend: torch", "torch (as configured)"),
-    ],
-)
-def test_explain_says_which_backend_learns_and_why(options, reason, tmp_path, run):
-    """For an env and a config file, without training."""
-    config = tmp_path / "config.yaml"
-    config.write_text(options or "{}", encoding="utf-8")
-    _, out, _ = run("explain", "ppo", "--env", "CartPole-v1", "--config", config)
-    [line] = [line for line in out.splitlines() if line.startswith("learner ")]
-    assert line.removeprefix("learner").strip().startswith(reason)

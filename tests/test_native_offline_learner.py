@@ -99,34 +99,6 @@ def test_a_deviation_out_of_bounds_has_no_gradient():
         assert iql.policy.log_std[2] != 0.0
 
 
-@pytest.mark.parametrize("case", ["td3_bc", "cql", "iql"])
-def test_runs_are_exact_across_a_checkpoint_and_another_backend(case, tmp_path):
-    """2N gradient steps are N, a checkpoint, and N more: to the bit, or but for rounding."""
-    whole = make(case, "native")
-    whole.train(20)
-    half = make(case, "native")
-    half.train(10)
-    half.save(tmp_path / "half.safetensors")
-    for backend, tolerance in (("native", 0.0), ("torch", 1e-4)):
-        path = tmp_path / "half.safetensors"
-        rest = CASES[case][0].from_checkpoint(path, dataset=dataset(), backend=backend)
-        assert rest.learner.backend == backend
-        rest.train(10)
-        assert largest_difference(rest, whole) <= tolerance
-
-
-@pytest.mark.parametrize("case", ["td3_bc", "cql", "iql"])
-def test_native_refuses_what_it_cannot_do(case, monkeypatch):
-    """Asked for by name, the reason is an error; auto goes on with torch."""
-    monkeypatch.setattr(
-        "rlox_native.replay_learner.OBJECTIVES", {"rlox_offpolicy.dqn.QLearning": None}
-    )
-    name = type(make(case, "torch").objective).__name__
-    with pytest.raises(BackendError, match=f"it knows the objectives QLearning, not {name}"):
-        make(case, "native")
-    assert make(case, "auto").learner.backend == "torch"
-
-
 def test_native_leaves_a_deterministic_policy_of_iql_to_torch():
     """Its step in Rust is of the likelihood."""
     with pytest.raises(BackendError, match="learns the default networks, not DeterministicPolicy"):

@@ -16,7 +16,6 @@ from rlox.networks import RecurrentPolicy
 from rlox.nn.encoders import VectorEncoder
 from rlox.training.hooks import Hooks
 from rlox_native import ActorCriticLearner
-from rlox_onpolicy.a2c import A2C
 from rlox_onpolicy.ppo import PPO
 from torch import nn
 
@@ -67,13 +66,6 @@ def test_masked_actions_are_learnt_as_torch_does():
     require_equal_updates(native, torch_)
     (plain, _), _ = learn_both(policy_of, PPO, "CartPole-v1", **options)
     assert relative_error(plain.optimizer.parameters, torch_[0].optimizer.parameters) > 1e-3
-
-
-@pytest.mark.parametrize("env", ENVS)
-def test_a2c_update_equals_torch(env):
-    """One step of RMSprop on all sequences."""
-    options = {"n_envs": 5, "n_steps": 30, "ent_coef": 0.01}
-    require_equal_updates(*learn_both(policy_of, A2C, env, **options))
 
 
 @pytest.mark.parametrize(("target_kl", "least"), [(1e-6, 0), (0.018, 1)])
@@ -162,21 +154,6 @@ def test_values_of_cut_episodes_remember_them():
     assert relative_error(ours.final_values, theirs.final_values) < TOLERANCE
     assert relative_error(ours.values, theirs.values) < TOLERANCE
     assert relative_error(ours.initial_state + 1, theirs.initial_state + 1) < 1e-6
-
-
-def test_native_runs_are_exact_across_a_checkpoint(tmp_path):
-    """2N env steps are N, a checkpoint, and N more, to the bit; metrics are named as torch's."""
-    options = {**SMALL, "recurrent": "lstm", "learning_rate": 1e-3}
-    whole = PPO("Pendulum-v1", backend="native", **options)
-    metrics = whole.train(600)
-    half = PPO("Pendulum-v1", backend="native", **options)
-    half.train(300)
-    half.save(tmp_path / "half.safetensors")
-    rest = PPO.from_checkpoint(tmp_path / "half.safetensors")
-    rest.train(300)
-    assert torch.equal(whole.optimizer.parameters, rest.optimizer.parameters)
-    torch_ = PPO("Pendulum-v1", backend="torch", **options)
-    assert metrics.keys() == torch_.train(150).keys()
 
 
 def no_biases(policy):

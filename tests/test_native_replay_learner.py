@@ -182,23 +182,6 @@ def test_batches_of_arrays_give_the_bits_that_tensors_give(case):
     assert type(arrays.replay.draw().obs) is torch.Tensor
 
 
-@cases
-def test_runs_are_exact_across_a_checkpoint(case, tmp_path):
-    """2N env steps are N, a checkpoint, and N more, to the bit."""
-    kind, settings = CASES[case]
-    settings = {**settings, "save_replay_buffer": True}
-    whole = kind(**settings, backend="native")
-    whole.train(256)
-    half = kind(**settings, backend="native")
-    half.train(128)
-    half.save(tmp_path / "half.safetensors")
-    rest = kind.from_checkpoint(tmp_path / "half.safetensors")
-    assert rest.learner.backend == "native"
-    rest.train(128)
-    first, second = parameters_of(whole), parameters_of(rest)
-    assert all(torch.equal(first[name], second[name]) for name in first)
-
-
 @kinds
 @pytest.mark.parametrize("backends", [("native", "torch"), ("torch", "native")])
 def test_a_checkpoint_resumes_with_the_other_backend(case, backends, tmp_path):
@@ -215,15 +198,6 @@ def test_a_checkpoint_resumes_with_the_other_backend(case, backends, tmp_path):
     assert_alike(parameters_of(switched), parameters_of(run), 1e-4)
 
 
-def test_auto_takes_native_and_says_why_it_does_not():
-    """The default networks are learnt natively, others by torch, with the reason."""
-    assert str(SAC("Pendulum-v1").learner) == "native (the fastest there is)"
-    mine = torch.nn.Linear(4, 2)
-    learner = DQN("CartPole-v1", network=mine).learner
-    assert str(learner) == "torch (not native: it learns the default networks, not Linear)"
-    assert str(DQN("CartPole-v1", backend="torch").learner) == "torch (as configured)"
-
-
 def test_native_refuses_what_it_cannot_do():
     """Asked for by name, the reason is an error before any work."""
     with pytest.raises(BackendError, match="learns the default networks, not Linear"):
@@ -232,12 +206,6 @@ def test_native_refuses_what_it_cannot_do():
         DQN("CartPole-v1", distributional="qr-dqn", backend="native")
     with pytest.raises(BackendError, match="plain linear layers"):
         DQN("CartPole-v1", noisy=True, backend="native")
-    with pytest.raises(BackendError, match="the same widths"):
-        SAC("Pendulum-v1", critic=TwinQNetwork(3, 1, 64), backend="native")
-    frozen = SquashedGaussianPolicy(3, 1)
-    frozen.net.layers[0].bias.requires_grad_(False)
-    with pytest.raises(BackendError, match="is frozen"):
-        SAC("Pendulum-v1", policy=frozen, backend="native")
 
 
 class Halved:

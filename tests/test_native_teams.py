@@ -10,11 +10,8 @@ from itertools import product
 import numpy as np
 import pytest
 import rlox
-from rlox.envs import make_team_env
 from rlox.envs.teams import choose_team_backend
-from rlox.errors import CheckpointError, EnvError
 from rlox.protocols import MultiAgentVecEnv, StatefulVecEnv
-from rlox.registry.table import algorithm_class
 from rlox.testing import check_multi_agent_env
 from rlox_marl.envs import PettingZooVecEnv, SimpleSpreadVecEnv
 from rlox_native import MultiAgentVecEnv as NativeVecEnv
@@ -136,47 +133,6 @@ def test_it_is_preferred_and_explained(run):
     for name, kind in kinds.items():
         with rlox.make("mappo", ENV_ID, env_backend=name, n_envs=2) as algorithm:
             assert type(algorithm.collector.env) is kind
-
-
-@pytest.mark.parametrize("backend", ["native_teams", "vectorized", "pettingzoo"])
-def test_env_kwargs_reach_training_evaluation_and_checkpoint(backend, tmp_path):
-    """An evaluation plays the env that was trained on, and so does who loads the checkpoint."""
-    options = {"env_kwargs": {"N": 2, "max_cycles": 7}, "env_backend": backend}
-    small = {"n_envs": 2, "n_steps": 8, "batch_size": 16, "n_epochs": 1, "hidden": 8}
-    path = tmp_path / "a.rlox"
-    with rlox.make("mappo", ENV_ID, **options, **small) as algorithm:
-        algorithm.train(16)
-        assert algorithm.config.n_agents == 2
-        assert algorithm.evaluate(n_episodes=3).lengths.tolist() == [7, 7, 7]
-        algorithm.save(path)
-    with algorithm_class("mappo").from_checkpoint(path) as loaded:
-        assert loaded.evaluate(n_episodes=1).lengths.tolist() == [7]
-
-
-@pytest.mark.parametrize("backend", ["auto", "native_teams", "vectorized", "pettingzoo"])
-def test_a_misspelt_argument_is_answered_with_the_nearest(backend):
-    """Whichever backend refuses it."""
-    with pytest.raises(EnvError, match="did you mean 'max_cycles'"):
-        make_team_env(ENV_ID, backend=backend, env_kwargs={"max_cycle": 9})
-
-
-def test_a_backend_that_has_not_the_id_is_refused():
-    """With those that it has."""
-    with pytest.raises(EnvError, match=r"has no 'mpe2/simple_tag_v3'.* it has mpe2/simple_s"):
-        make_team_env("mpe2/simple_tag_v3", backend="native_teams")
-
-
-def test_the_checkpoint_of_another_backend_is_refused():
-    """Its envs' states are of another kind; the error names the remedy."""
-    small = {"n_envs": 2, "n_steps": 8, "batch_size": 16, "n_epochs": 1, "hidden": 8}
-    with rlox.make("mappo", ENV_ID, env_backend="vectorized", **small) as algorithm:
-        algorithm.train(16)
-        state = algorithm.state_dict()
-    with (
-        rlox.make("mappo", ENV_ID, env_backend="native_teams", **small) as other,
-        pytest.raises(CheckpointError, match="env_backend"),
-    ):
-        other.load_state_dict(state)
 
 
 def test_the_backend_changes_nothing_that_is_learnt():
