@@ -8,10 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 import rlox
-from rlox.cli.app import build_app
 from rlox.deployment import LoadedPolicy, LoadedTeam
 from rlox.errors import CheckpointError, EnvError, ExportError
-from typer.testing import CliRunner
 
 pytest.importorskip("rlox_marl")
 pytest.importorskip("pettingzoo")
@@ -225,24 +223,6 @@ def test_mistakes_are_errors(tmp_path):
         exported(remembering, tmp_path).predict(np.zeros((2, 4)), agent_idx=[0, 2], state=None)
     for one in (algorithm, single, remembering):
         one.close()
-
-
-def test_the_command_writes_all_agents_or_one(tmp_path):
-    """From a checkpoint."""
-    spread = "mpe2/simple_spread_v3"
-    algorithm = rlox.make("vdn", env=spread, seed=1, **VALUES)
-    algorithm.train(32)
-    checkpoint = tmp_path / "final.safetensors"
-    algorithm.save(checkpoint)
-    for name, more in (("team.rlox", []), ("one.rlox", ["--agent", "agent_1"])):
-        path = str(tmp_path / name)
-        result = CliRunner().invoke(build_app(), ["export", str(checkpoint), path, *more])
-        assert result.exit_code == 0, result.output
-    obs = np.random.default_rng(8).normal(size=(STEPS, 18)).astype(np.float32)
-    expected = algorithm.predict(obs, agent_idx=1)
-    require_same(rlox.load_policy(tmp_path / "team.rlox").agents["agent_1"].predict(obs), expected)
-    require_same(rlox.load_policy(tmp_path / "one.rlox").predict(obs), expected)
-    algorithm.close()
 
 
 HOSTILE = {

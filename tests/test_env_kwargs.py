@@ -8,7 +8,6 @@ import rlox
 from rlox.callbacks import EvalCallback
 from rlox.envs.make import choose_backend, make_vec_env
 from rlox.errors import ConfigError, EnvError
-from small_algorithms import dataset
 
 GRAVITY = {"g": 0.0}
 SMALL = {
@@ -75,15 +74,6 @@ def test_flags_and_the_run_folder_have_them(tmp_path, run, seen):
         assert run(*arguments)[0] == 0
     assert seen[-1] == [0.0]
     assert "g: 0.0" in (folder / "config.yaml").read_text()
-
-
-def test_offline_evaluations_have_them(seen):
-    """The env of an offline algorithm is for evaluation alone."""
-    with rlox.make(
-        "bc", env="Pendulum-v1", dataset=dataset(), env_kwargs=GRAVITY, hidden=8
-    ) as algorithm:
-        algorithm.evaluate(n_episodes=1)
-    assert seen == [[0.0]]
 
 
 def test_auto_passes_over_a_backend_that_does_not_know_them():

@@ -192,8 +192,7 @@ def test_an_option_with_its_default_may_stay_when_its_plugin_goes(made):
 
 
 @pytest.mark.parametrize(
-    ("name", "whose"),
-    [("gamma", "an option of DQNConfig"), ("logger", "an argument of rlox.make")],
+    ("name", "whose"), [("gamma", "an option of DQNConfig"), ("logger", "an argument of rlox.make")]
 )
 def test_a_clash_names_plugin_and_distribution(install, name, whose):
     """It is the plugin's fault, whosever name the option has."""

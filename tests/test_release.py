@@ -2,8 +2,6 @@
 
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -44,41 +42,6 @@ def test_another_version_is_found(tmp_path):
     assert "rlox.__version__ is not 9.9" in wrong
     assert "CHANGELOG.md has no section of 9.9" in wrong
     assert any(line.startswith("rlox-core needs rlox-native") for line in wrong)
-
-
-def _build_changelog(root):
-    command = [sys.executable, "-m", "towncrier", "build", "--yes", "--version", "9.9"]
-    command += ["--date", "2100-01-01", "--config", str(root / "pyproject.toml")]
-    return subprocess.run(  # towncrier, in a copy
-        [*command, "--dir", str(root)], cwd=root, capture_output=True, text=True, check=False
-    )
-
-
-def test_news_fragments_become_a_section_of_the_changelog(tmp_path):
-    """Above the older ones, by topic; fragments are used up, and a misspelt topic is an error."""
-    for name in ("pyproject.toml", "CHANGELOG.md"):
-        shutil.copy(ROOT / name, tmp_path / name)
-    waiting = shutil.ignore_patterns("+*")
-    shutil.copytree(ROOT / "changes", tmp_path / "changes", ignore=waiting)
-    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
-    subprocess.run([*git, "init", "--quiet"], check=True)  # towncrier asks git
-    fragments = tmp_path / "changes"
-    (fragments / "+one.speed.md").write_text("**native**: A is faster.\n")
-    (fragments / "+two.cli.md").write_text("**core**: `rlox b`.\n")
-    (fragments / "+three.spead.md").write_text("**core**: lost.\n")
-    refused = _build_changelog(tmp_path)
-    assert refused.returncode != 0
-    assert "+three.spead.md" in refused.stderr + refused.stdout
-    (fragments / "+three.spead.md").unlink()
-    done = _build_changelog(tmp_path)
-    assert done.returncode == 0, done.stderr
-    text = (tmp_path / "CHANGELOG.md").read_text("utf-8")
-    section = text[text.index("## 9.9 (2100-01-01)") : text.index("## Unreleased")]
-    assert section.split("\n", 1)[1].strip() == (
-        "### Command line\n\n- **core**: `rlox b`.\n\n"
-        "### Learner backends and speed\n\n- **native**: A is faster."
-    )
-    assert sorted(path.name for path in fragments.iterdir()) == ["README.md", "template.md.jinja"]
 
 
 @pytest.mark.parametrize(

@@ -274,20 +274,6 @@ def test_arguments_of_the_env_agree(serve):
         assert impala.evaluate(n_episodes=2).mean_return <= 0
 
 
-@pytest.mark.parametrize(
-    ("env", "options", "message"),
-    [
-        ("CartPole-v1", {}, "names 1 workers for n_actors = 2"),
-        (make_vec_env, {}, "needs the id of the env"),
-        ("CartPole-v1", {"env_backend": "gymnasium"}, "worker_addresses needs env_backend='grpc'"),
-    ],
-)
-def test_actors_without_workers_are_refused(env, options, message):
-    """Before anything is connected to."""
-    with pytest.raises(ConfigError, match=message):
-        rlox.make("impala", env=env, worker_addresses=["127.0.0.1:1"], **options)
-
-
 def test_a_checkpoint_cannot_say_what_to_connect_to(tmp_path, monkeypatch):
     """Options of workers in a foreign file are left out: no token goes to a stranger."""
     with rlox.make("a2c", env="CartPole-v1", n_envs=2) as a2c:

@@ -1,7 +1,5 @@
 """Sphinx reads the documentation and resolves its references without a warning."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -15,7 +13,7 @@ BUILDER = os.environ.get("RLOX_DOCS_BUILDER", "dummy")
 
 
 @pytest.mark.timeout(0)
-def test_references() -> None:
+def test_references():
     """With candle's names from its stub, as compiling it takes minutes."""
     env = {"RLOX_PLUGINS_STRICT": "1", "PYTHONPATH": str(ROOT / "rlox-candle/python")}
     command = [

@@ -129,15 +129,3 @@ def test_two_trainings_of_one_module_are_refused(backend):
     with pytest.raises(RuntimeError, match=REPLACED):
         first.train(128)
     second.train(128)
-
-
-@pytest.mark.parametrize("backend", ["torch", "native"])
-def test_replacing_parameters_in_the_last_iteration_is_an_error(backend):
-    """What was learnt after it is lost, so that the training does not end as if it were not."""
-
-    class Replace(Callback):
-        def on_train_batch(self, **kwargs):
-            replace_data(kwargs["algo"].policy)
-
-    with pytest.raises(RuntimeError, match=REPLACED):
-        PPO("CartPole-v1", backend=backend, callbacks=[Replace()], **SMALL).train(128)

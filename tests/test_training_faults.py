@@ -4,9 +4,6 @@ For every algorithm the training goes on, or one error of rlox says what to do; 
 before stays readable.
 """
 
-import errno
-import itertools
-import time
 from collections import Counter
 from contextlib import suppress
 from functools import partial
@@ -17,7 +14,6 @@ import torch
 from gymnasium import spaces
 from rlox.callbacks import Callback, CheckpointCallback, EvalCallback
 from rlox.errors import DivergenceError, EnvError, SpaceError
-from rlox.logging import JsonlLogger, LoggerCallback
 from rlox.registry import algorithm_class
 from rlox.training import checkpoint
 from rlox_testing.probes import first_difference
@@ -148,27 +144,6 @@ def test_callbacks_that_raise(name, hook):
     assert (raising.calls[hook], raising.calls["on_training_end"]) == (1, 1)
 
 
-class FullDisk(LoggerCallback):
-    """A logger whose disk is full."""
-
-    def on_train_step(self, step, metrics):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-
-@pytest.mark.parametrize("name", ["ppo", "dqn", "fqe"])
-def test_a_disk_that_is_full_for_metrics_alone(name, tmp_path):
-    """The logger's error ends the training, after checkpoints that can be read."""
-    saving = CheckpointCallback(16, tmp_path, verbose=False)
-    with (
-        build(name, callbacks=[saving], logger=FullDisk()) as algorithm,
-        pytest.raises(OSError, match="No space left"),
-    ):
-        algorithm.train(STEPS)
-    algorithm.save(tmp_path / "after.safetensors")
-    for path in tmp_path.glob("*.safetensors"):
-        read_back(name, path)
-
-
 class Wider(Walk):
     """An env of other observations and actions."""
 
@@ -188,22 +163,3 @@ def test_an_evaluation_env_of_other_observations(name):
         assert "observations" in str(caught.value)
         algorithm.callbacks.callbacks.clear()
         assert algorithm.train(STEPS)
-
-
-@pytest.mark.parametrize("name", ["ppo", "impala", "dqn", "dreamer_v3", "fqe"])
-def test_clocks_that_jump(name, monkeypatch, tmp_path):
-    """By days, back too where a clock can: what is learnt is the same."""
-    with build(name) as plain:
-        plain.train(STEPS)
-    calls = itertools.count()
-    real = {clock: getattr(time, clock) for clock in ("time", "perf_counter", "monotonic")}
-    monkeypatch.setattr(time, "time", lambda: real["time"]() + 86_400 * (-2) ** (next(calls) % 4))
-    for clock in ("perf_counter", "monotonic"):  # which never go back
-        jumping = partial(lambda clock: real[clock]() + 3_600 * next(calls), clock)
-        monkeypatch.setattr(time, clock, jumping)
-    saving = CheckpointCallback(16, tmp_path, verbose=False)
-    with build(
-        name, callbacks=[saving], logger=JsonlLogger(tmp_path / "metrics.jsonl")
-    ) as algorithm:
-        algorithm.train(STEPS)
-        assert first_difference(plain.state_dict(), algorithm.state_dict()) is None
