@@ -1,7 +1,5 @@
 """Small algorithms of both kinds, and a model that sees the past."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import torch
@@ -10,14 +8,11 @@ from rlox_rl8.env import DiscreteDummyEnv
 from rlox_rl8.models import DefaultDiscreteModel
 from rlox_rl8.views import ViewRequirement
 
-NETWORKS: dict[Any, dict[str, Any]] = {
-    AlgorithmConfig: {"hiddens": (8,)},
-    RecurrentAlgorithmConfig: {"hidden_size": 8},
-}
+NETWORKS = {AlgorithmConfig: {"hiddens": (8,)}, RecurrentAlgorithmConfig: {"hidden_size": 8}}
 KINDS = tuple(NETWORKS)
 
 
-def small(kind: Any, env: Any = DiscreteDummyEnv, **options: Any) -> Any:
+def small(kind, env=DiscreteDummyEnv, **options):
     """Return an algorithm of 16 envs and 8 steps, whose memory goes on, on the CPU."""
     given = {"num_envs": 16, "horizon": 8, "device": "cpu", "model_config": NETWORKS[kind]}
     if kind is RecurrentAlgorithmConfig:
@@ -25,7 +20,7 @@ def small(kind: Any, env: Any = DiscreteDummyEnv, **options: Any) -> Any:
     return kind(**{**given, **options}).build(env)
 
 
-def parameters(algorithm: Any) -> torch.Tensor:
+def parameters(algorithm):
     """Return a copy of all parameters as one vector."""
     return torch.cat([p.detach().flatten() for p in algorithm.policy.model.parameters()])
 
@@ -36,11 +31,11 @@ class Windows(DefaultDiscreteModel):
     method: Any = "padded_rolling_window"
     seen: ClassVar[list[torch.Tensor]] = []
 
-    def __init__(self, *specs: Any) -> None:
+    def __init__(self, *specs):
         super().__init__(*specs, hiddens=(8,))
         self.view_requirements["obs"] = ViewRequirement(shift=2, method=self.method)
 
-    def forward(self, batch: Any) -> Any:
+    def forward(self, batch):
         """Return features of actions."""
         windows = batch["obs"]
         windows = windows if isinstance(windows, torch.Tensor) else windows["inputs"]

@@ -10,6 +10,6 @@ sys.path.insert(0, str(Path(__file__).parent))  # for the modules beside the tes
 
 
 @pytest.fixture(autouse=True)
-def cpu_is_the_automatic_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def cpu_is_the_automatic_device(monkeypatch):
     """Compare with numbers of the CPU wherever a test names no device."""
     monkeypatch.setattr("rlox_rl8.engine.automatic_device", lambda: "cpu")

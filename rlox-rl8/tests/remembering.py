@@ -1,9 +1,5 @@
 """An env whose first observation alone says which action is right."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import torch
 from rlox_rl8.env import Env
 from tensordict import TensorDict
@@ -21,21 +17,19 @@ class Cue(Env):
 
     max_horizon = STEPS
 
-    def __init__(
-        self, num_envs: int, /, horizon: int | None = None, *, device: Any = "cpu"
-    ) -> None:
+    def __init__(self, num_envs, /, horizon=None, *, device="cpu"):
         super().__init__(num_envs, horizon, device=device)
         one = torch.Size([1])
         self.observation_spec = Unbounded(one, device=device)
         self.action_spec = Categorical(2, shape=one, device=device)
         self.cue = torch.zeros(num_envs, 1, device=device)
 
-    def reset(self, *, config: dict[str, Any] | None = None) -> torch.Tensor:
+    def reset(self, *, config=None):
         """Draw a cue for each copy and show it."""
         self.cue = 2 * torch.randint(0, 2, self.cue.shape, device=self.device).float() - 1
         return self.cue.clone()
 
-    def step(self, action: Any) -> TensorDict:
+    def step(self, action):
         """Pay 1 if the action, 0 or 1, is that of the cue."""
         right = (2 * action - 1) == self.cue
         out = {"obs": torch.zeros_like(self.cue), "rewards": right.float()}

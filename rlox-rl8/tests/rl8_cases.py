@@ -8,13 +8,9 @@ of the loss are met, come from NumPy; actions are modes, and minibatches are not
 writes that file.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -26,7 +22,7 @@ NUMBERS = Path(__file__).with_name("rl8_numbers.json")
 KINDS = ("AlgorithmConfig", "RecurrentAlgorithmConfig")
 ENVS, HORIZON, SEQUENCE = 16, 8, 4
 
-OPTIONS: dict[str, dict[str, Any]] = {
+OPTIONS = {
     "defaults": {},
     "dual clip": {"dual_clip_param": 1.1},
     "value clip": {"vf_clip_param": 0.3, "vf_coeff": 0.5},
@@ -46,7 +42,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "one reset": {"horizons_per_env_reset": -1},
     "Adam": {"optimizer_cls": torch.optim.Adam, "optimizer_config": {"lr": 1e-3}},
 }
-RECURRENT: dict[str, dict[str, Any]] = {
+RECURRENT = {
     "states never reset": {"seqs_per_state_reset": -1, "horizons_per_env_reset": 2},
     "states reset in horizons": {"seqs_per_state_reset": 1},
     "states across horizons": {"seqs_per_state_reset": 4, "horizons_per_env_reset": 2},
@@ -58,17 +54,17 @@ RESETTING[KINDS[1]] = [*RESETTING[KINDS[0]], *RECURRENT]
 """Of the options above, those on which resets of envs and states depend, by kind."""
 
 
-def drawn(name: str, shape: Any, scale: float = 1.0) -> torch.Tensor:
+def drawn(name, shape, scale=1.0):
     """Return normal numbers that depend on a name alone."""
     rng = np.random.default_rng(list(name.encode()))
     return torch.from_numpy(scale * rng.normal(size=tuple(shape))).float()
 
 
-def line(base: Any, discrete: bool) -> Any:
+def line(base, discrete):
     """Return a class of envs whose resets are the same: walkers on a line, paid by |position|."""
 
-    class Line(base):  # type: ignore[misc, valid-type]
-        def __init__(self, num_envs: int, /, horizon: Any = None, *, device: Any = "cpu") -> None:
+    class Line(base):
+        def __init__(self, num_envs, /, horizon=None, *, device="cpu"):
             super().__init__(num_envs, horizon, device=device)
             self.observation_spec = Unbounded(torch.Size([1]), device=device)
             one = torch.Size([1])
@@ -76,12 +72,12 @@ def line(base: Any, discrete: bool) -> Any:
             self.at = torch.zeros(num_envs, 1)
             self.resets = 0
 
-        def reset(self, *, config: Any = None) -> torch.Tensor:
+        def reset(self, *, config=None):
             self.resets += 1
             self.at = drawn(f"reset {self.resets}", self.at.shape)
             return self.at.clone()
 
-        def step(self, action: torch.Tensor) -> Any:
+        def step(self, action):
             self.at = self.at + (0.3 * (action - 1).float() if discrete else 0.3 * action)
             out = {"obs": self.at.clone(), "rewards": 1 - self.at.abs()}
             return TensorDict(out, batch_size=[self.num_envs])
@@ -89,7 +85,7 @@ def line(base: Any, discrete: bool) -> Any:
     return Line
 
 
-def pieces(model: Any) -> list[torch.Tensor]:
+def pieces(model):
     """Return the parameters as rl8 has them: one layer for the mean, one for the deviation."""
     parameters = [p.detach() for p in model.parameters()]
     if hasattr(model, "head") and not model.head.discrete:
@@ -98,7 +94,7 @@ def pieces(model: Any) -> list[torch.Tensor]:
     return parameters
 
 
-def set_weights(model: Any) -> None:
+def set_weights(model):
     """Write weights that depend on their places alone."""
     for i, piece in enumerate(pieces(model)):
         piece.copy_(drawn(f"weight {i}", piece.shape, 0.4))
@@ -108,11 +104,11 @@ BACKEND = "torch"
 """Of rlox's algorithms."""
 
 
-def made(package: str, kind: str, discrete: bool, **options: Any) -> Any:
+def made(package, kind, discrete, **options):
     """Return a small algorithm."""
     algorithms, env = (importlib.import_module(f"{package}.{n}") for n in ("algorithms", "env"))
     network = {"hiddens": (16, 16)} if kind == KINDS[0] else {"hidden_size": 16}
-    given: dict[str, Any] = {
+    given = {
         "num_envs": ENVS, "horizon": HORIZON, "device": "cpu", "shuffle_minibatches": False,
         "model_config": network, "optimizer_cls": torch.optim.SGD, "optimizer_config": {"lr": 0.05},
     }  # fmt: skip
@@ -123,7 +119,7 @@ def made(package: str, kind: str, discrete: bool, **options: Any) -> Any:
     return getattr(algorithms, kind)(**{**given, **options}).build(line(env.Env, discrete))
 
 
-def round_figures(package: str, kind: str, discrete: bool, options: dict[str, Any]) -> Any:
+def round_figures(package, kind, discrete, options):
     """Return what three rounds of collecting and learning report, and the weights after each.
 
     Each begins with the same weights, so that rounding is not carried from one to the next.
@@ -154,7 +150,7 @@ def round_figures(package: str, kind: str, discrete: bool, options: dict[str, An
     return figures
 
 
-def call_figures(package: str, kind: str, options: dict[str, Any]) -> Any:
+def call_figures(package, kind, options):
     """Return how often four rounds call methods that were replaced on env and policy."""
     algorithm = made(package, kind, True, **options)
     parts = [(algorithm.env, "reset"), (algorithm.env, "step")]
@@ -170,7 +166,7 @@ def call_figures(package: str, kind: str, options: dict[str, Any]) -> Any:
     return found
 
 
-def schedule_figures(package: str) -> Any:
+def schedule_figures(package):
     """Return values of both schedules at counts around their points."""
     module = importlib.import_module(f"{package}.schedulers")
     points = [(0, 1.0), (10, 2.0), (30, 0.5)]
@@ -191,11 +187,11 @@ def schedule_figures(package: str) -> Any:
     return found
 
 
-def condition_figures(package: str) -> Any:
+def condition_figures(package):
     """Return what conditions make of a series, call by call."""
     module = importlib.import_module(f"{package}.conditions")
     series = [5.0, 4.0, 4.0, 4.0, 4.001, 3.0, 3.5, 3.2, 3.0, 6.0, 6.0, 6.0, 6.0, 7.0]
-    conditions: dict[str, Callable[[], Any]] = {
+    conditions = {
         "lower": lambda: module.HitsLowerBound("x", 3.0),
         "upper": lambda: module.HitsUpperBound("x", 6.0),
         "plateau": lambda: module.Plateaus("x", patience=2),
@@ -213,15 +209,15 @@ def condition_figures(package: str) -> Any:
     return found
 
 
-def view_figures(package: str) -> Any:
+def view_figures(package):
     """Return the padded windows of a model's views, of plain and of nested observations."""
     views, models = (importlib.import_module(f"{package}.{n}") for n in ("views", "models"))
 
-    class Model(models.Model):  # type: ignore[misc, name-defined]
-        def forward(self, batch: Any) -> Any:
+    class Model(models.Model):
+        def forward(self, batch):
             raise NotImplementedError
 
-        def value_function(self) -> Any:
+        def value_function(self):
             raise NotImplementedError
 
     spec = Unbounded(torch.Size([1]))
@@ -239,7 +235,7 @@ def view_figures(package: str) -> Any:
     return found
 
 
-def mask_figures(package: str) -> Any:
+def mask_figures(package):
     """Return sums under masks."""
     f = importlib.import_module(f"{package}.nn.functional")
     x = drawn("masked", (3, 4, 2))
@@ -254,7 +250,7 @@ def mask_figures(package: str) -> Any:
     }
 
 
-def module_figures(package: str) -> Any:
+def module_figures(package):
     """Return what modules compute, without dropout, with weights that their places give."""
     modules = importlib.import_module(f"{package}.nn.modules")
     attention = importlib.import_module(f"{package}.nn.modules.attention")
@@ -264,9 +260,9 @@ def module_figures(package: str) -> Any:
     square = torch.ones(5, 5, dtype=torch.bool).triu(1)
     pointed = torch.tensor([[[True, False, True, True, False]] * 3] * 2)
     layer = {"num_heads": 2, "hidden_dim": 12}
-    found: dict[str, Any] = {}
+    found = {}
 
-    def add(name: str, module: Any, *inputs: Any) -> None:
+    def add(name, module, *inputs):
         with torch.no_grad():
             for i, parameter in enumerate(module.parameters()):
                 parameter.copy_(drawn(f"{name} {i}", parameter.shape, 0.4))
@@ -297,11 +293,11 @@ def module_figures(package: str) -> Any:
     return found
 
 
-def function_figures(package: str) -> Any:
+def function_figures(package):
     """Return advantages and losses of batches."""
     f = importlib.import_module(f"{package}.nn.functional")
     distributions = importlib.import_module(f"{package}.distributions")
-    found: dict[str, Any] = {}
+    found = {}
     for name, options in {
         "defaults": {},
         "plain": {"normalize_advantages": False, "gamma": 0.9, "gae_lambda": 0.8},
@@ -337,7 +333,7 @@ def function_figures(package: str) -> Any:
     return found
 
 
-CASES: dict[str, Callable[[str], Any]] = {
+CASES = {
     "functions": function_figures,
     "modules": module_figures,
     "schedules": schedule_figures,

@@ -1,9 +1,5 @@
 """Default models and distributions of every spec, and windows that recurrent models see."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
 from agents import small
@@ -17,7 +13,7 @@ from tensordict import TensorDict
 
 LOW, HIGH = torch.tensor([-1.0, 0.0]), torch.tensor([1.0, 5.0])
 
-OBSERVATIONS: dict[str, specs.TensorSpec] = {
+OBSERVATIONS = {
     "vector": specs.Unbounded(torch.Size([3])),
     "bounded": specs.Bounded(-LOW.abs() - 1, HIGH),
     "matrix": specs.Unbounded(torch.Size([2, 3])),
@@ -29,7 +25,7 @@ OBSERVATIONS: dict[str, specs.TensorSpec] = {
         place=specs.Unbounded(torch.Size([2])), kinds=specs.Categorical(3, torch.Size([1]))
     ),
 }
-ACTIONS: dict[str, specs.TensorSpec] = {
+ACTIONS = {
     "choices": specs.Categorical(3, shape=torch.Size([2])),
     "unequal choices": specs.MultiCategorical([2, 3]),
     "switches": specs.Binary(2),
@@ -38,18 +34,18 @@ ACTIONS: dict[str, specs.TensorSpec] = {
 }
 
 
-def env_of(observations: specs.TensorSpec, actions: specs.TensorSpec) -> Any:
+def env_of(observations, actions):
     """Return a class of envs with random observations and a reward for the first column."""
 
     class Anything(Env):
-        def __init__(self, num_envs: int, /, horizon: Any = None, *, device: Any = "cpu") -> None:
+        def __init__(self, num_envs, /, horizon=None, *, device="cpu"):
             super().__init__(num_envs, horizon, device=device)
             self.observation_spec, self.action_spec = observations, actions
 
-        def reset(self, *, config: Any = None) -> Any:
+        def reset(self, *, config=None):
             return observations.expand(self.num_envs, *observations.shape).rand()
 
-        def step(self, action: torch.Tensor) -> TensorDict:
+        def step(self, action):
             rewards = action[:, :1].float()
             return TensorDict({"obs": self.reset(), "rewards": rewards}, [self.num_envs])
 
@@ -64,7 +60,7 @@ def env_of(observations: specs.TensorSpec, actions: specs.TensorSpec) -> Any:
         *[(RecurrentAlgorithmConfig, "vector", name) for name in ACTIONS if name != "choices"],
     ],
 )
-def test_every_spec_has_a_model_that_learns(kind: Any, observations: str, actions: str) -> None:
+def test_every_spec_has_a_model_that_learns(kind, observations, actions):
     """The first divergence is 0, parameters move, and actions fit their spec."""
     torch.manual_seed(0)
     env = env_of(OBSERVATIONS[observations], ACTIONS[actions])
@@ -82,7 +78,7 @@ def test_every_spec_has_a_model_that_learns(kind: Any, observations: str, action
 
 
 @pytest.mark.parametrize("actions", ["switches", "bounded numbers"])
-def test_what_is_rewarded_is_learnt(actions: str) -> None:
+def test_what_is_rewarded_is_learnt(actions):
     """The first column grows to its upper end, if it has one."""
     torch.manual_seed(0)
     env = env_of(OBSERVATIONS["vector"], ACTIONS[actions])
@@ -95,7 +91,7 @@ def test_what_is_rewarded_is_learnt(actions: str) -> None:
     assert last > 0.8
 
 
-def test_distributions_equal_torchs() -> None:
+def test_distributions_equal_torchs():
     """Log-probabilities and entropies of switches and of numbers within bounds."""
     torch.manual_seed(1)
 
@@ -123,7 +119,7 @@ def test_distributions_equal_torchs() -> None:
     torch.testing.assert_close(bounded.entropy()[:, 0], entropy, rtol=0.05, atol=0.05)
 
 
-def test_specs_without_a_model_are_refused() -> None:
+def test_specs_without_a_model_are_refused():
     """Integers that are neither choices nor images, and actions of two dimensions."""
     integers = specs.Unbounded(torch.Size([2, 2, 2]), dtype=torch.int32)
     with pytest.raises(TypeError, match="do not take these observations"):
@@ -137,12 +133,12 @@ def test_specs_without_a_model_are_refused() -> None:
 class Windows(DefaultDiscreteRecurrentModel):
     """Sees the last three observations."""
 
-    def __init__(self, observation_spec: Any, action_spec: Any, /, **config: Any) -> None:
+    def __init__(self, observation_spec, action_spec, /, **config):
         super().__init__(specs.Unbounded(torch.Size([3])), action_spec, hidden_size=8)
         self.view_requirements = {"obs": ViewRequirement(shift=2)}
-        self.seen: list[TensorDict] = []
+        self.seen = []
 
-    def forward(self, batch: TensorDict, states: TensorDict, /) -> Any:
+    def forward(self, batch, states, /):
         self.seen.append(batch["obs"].detach().clone())
         inputs = batch["obs", "inputs"].flatten(-2)
         return super().forward(TensorDict({"obs": inputs}, batch.batch_size), states)
@@ -151,29 +147,29 @@ class Windows(DefaultDiscreteRecurrentModel):
 class Counting(Env):
     """Observations 0, 1, 2, ... since the reset."""
 
-    def __init__(self, num_envs: int, /, horizon: Any = None, *, device: Any = "cpu") -> None:
+    def __init__(self, num_envs, /, horizon=None, *, device="cpu"):
         super().__init__(num_envs, horizon, device=device)
         self.observation_spec = specs.Unbounded(torch.Size([1]))
         self.action_spec = specs.Categorical(2, shape=torch.Size([1]))
         self.at = torch.zeros(num_envs, 1)
 
-    def reset(self, *, config: Any = None) -> torch.Tensor:
+    def reset(self, *, config=None):
         self.at = torch.zeros(self.num_envs, 1)
         return self.at
 
-    def step(self, action: torch.Tensor) -> TensorDict:
+    def step(self, action):
         self.at = self.at + 1
         return TensorDict({"obs": self.at, "rewards": action.float()}, [self.num_envs])
 
 
-def test_recurrent_models_see_windows() -> None:
+def test_recurrent_models_see_windows():
     """A sequence's first window reaches into the sequence before it, and the ratio begins at 1."""
     torch.manual_seed(0)
     algorithm = small(
         RecurrentAlgorithmConfig, Counting, model_cls=Windows, model_config=None, num_envs=2,
         horizon=6, seq_len=3, num_sgd_iters=1, shuffle_minibatches=False,
     )  # fmt: skip
-    model: Any = algorithm.policy.model
+    model = algorithm.policy.model
     algorithm.collect()
     acted = [part["inputs"].flatten().tolist() for part in (seen[:1] for seen in model.seen[-7:])]
     windows = [[0, 0, 0], [0, 0, 1], [0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 5], [4, 5, 6]]

@@ -1,10 +1,6 @@
 """What rl8 1.0 does wrong, and code written for it would not miss; further ones in other files."""
 
-from __future__ import annotations
-
 import copy
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -22,7 +18,7 @@ from rlox_rl8.views import ViewRequirement
 from tensordict import TensorDict
 
 
-def test_the_device_asked_for_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_device_asked_for_is_taken(monkeypatch):
     """On a machine with CUDA too, where rl8 takes that whatever was asked; "auto" takes it."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert automatic_device() == "cuda"
@@ -33,7 +29,7 @@ def test_the_device_asked_for_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("options", [{"horizon": 1}, {"num_envs": 1}], ids=str)
-def test_one_step_and_one_env_have_statistics(kind: Any, options: dict[str, Any]) -> None:
+def test_one_step_and_one_env_have_statistics(kind, options):
     """A horizon of one step collects, and the deviation of one env's returns is no NaN."""
     algorithm = small(kind, **options)
     stats = {**algorithm.collect(), **algorithm.step()}
@@ -41,7 +37,7 @@ def test_one_step_and_one_env_have_statistics(kind: Any, options: dict[str, Any]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_freed_memory_is_kept_without_a_training_of_rlox(kind: Any) -> None:
+def test_freed_memory_is_kept_without_a_training_of_rlox(kind):
     """A loop of your own calls ``collect`` and ``step`` alone, and nothing else sees to it."""
     keep_freed_memory.cache_clear()  # whoever trained in this process has set it
     algorithm = small(kind)
@@ -50,7 +46,7 @@ def test_freed_memory_is_kept_without_a_training_of_rlox(kind: Any) -> None:
     assert keep_freed_memory.cache_info().currsize == 1
 
 
-def test_advantages_leave_the_batch_as_it_is() -> None:
+def test_advantages_leave_the_batch_as_it_is():
     """Rewards are scaled in a copy."""
     ones = torch.ones(2, 4, 1)
     batch = TensorDict({"rewards": ones.clone(), "values": ones.clone()}, [2, 4])
@@ -61,11 +57,11 @@ def test_advantages_leave_the_batch_as_it_is() -> None:
     assert generalized_advantage_estimate(batch, inplace=True) is batch
 
 
-def test_a_model_that_fails_leaves_gradients_and_modes_on() -> None:
+def test_a_model_that_fails_leaves_gradients_and_modes_on():
     """rl8 leaves gradients off for the whole process."""
 
     class Failing(DefaultDiscreteModel):
-        def forward(self, batch: TensorDict, /) -> TensorDict:
+        def forward(self, batch, /):
             if self.failing:
                 raise RuntimeError("on purpose")
             return super().forward(batch)
@@ -86,7 +82,7 @@ def test_a_model_that_fails_leaves_gradients_and_modes_on() -> None:
     algorithm.step()
 
 
-def test_a_compiled_model_is_taken() -> None:
+def test_a_compiled_model_is_taken():
     """A module that torch.compile wraps has no length, which rl8 asks for."""
     env = DiscreteDummyEnv(4)
     model = DefaultDiscreteModel(env.observation_spec, env.action_spec, hiddens=(8,))
@@ -97,7 +93,7 @@ def test_a_compiled_model_is_taken() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_policy_that_learnt_can_be_copied(kind: Any) -> None:
+def test_a_policy_that_learnt_can_be_copied(kind):
     """The value of the last call, with its graph, is not part of a copy."""
     algorithm = small(kind)
     algorithm.collect()
@@ -108,9 +104,7 @@ def test_a_policy_that_learnt_can_be_copied(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".yml", ".yaml", ".json"])
-def test_files_name_modules_that_are_not_imported_yet(
-    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_name_modules_that_are_not_imported_yet(suffix, tmp_path, monkeypatch):
     """A submodule of a package, found from the working directory."""
     package = tmp_path / "somewhere" / "inside"
     package.mkdir(parents=True)
@@ -123,17 +117,17 @@ def test_files_name_modules_that_are_not_imported_yet(
     assert TrainConfig.from_file(file).build().step()["env/steps"] == 4 * 32
 
 
-def test_modules_take_what_they_should() -> None:
+def test_modules_take_what_they_should():
     """In-place activations that cannot be, odd widths, and unknown methods of views."""
     assert MLP(3, (4, 4), activation_fn="tanh", inplace=True)(torch.zeros(2, 3)).shape == (2, 4)
     assert PositionalEmbedding(7, 5)(torch.zeros(2, 5, 7)).shape == (2, 5, 7)
-    method: Any = "window"
+    method = "window"
     with pytest.raises(ValueError, match="method must be one of"):
         ViewRequirement(shift=1, method=method)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_more_envs_than_memory_are_refused(kind: Any) -> None:
+def test_more_envs_than_memory_are_refused(kind):
     """Before anything is taken: the system would end the process later."""
     with pytest.raises(MemoryLimitError, match="num_envs = 1000000000000"):
         small(kind, num_envs=10**12)

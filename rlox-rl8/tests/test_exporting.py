@@ -1,10 +1,5 @@
 """Exported policies of batched envs act as the agents that they come from."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import rlox
@@ -18,7 +13,7 @@ OPTIONS = {"n_envs": 8, "horizon": 32, "seed": 0}
 
 
 @pytest.mark.parametrize(("env", "layers"), [(DiscreteDummyEnv, 1), (ContinuousDummyEnv, 2)])
-def test_memory_is_that_of_the_agent(env: Any, layers: int, tmp_path: Path) -> None:
+def test_memory_is_that_of_the_agent(env, layers, tmp_path):
     """Over episodes of 20 observations in 16 envs, with both kinds of actions."""
     parts = {"model_config": {"hidden_size": 16, "num_layers": layers}}
     with rlox.make("rl8_recurrent_ppo", env=env, parts=parts, **OPTIONS) as algorithm:
@@ -35,7 +30,7 @@ def test_memory_is_that_of_the_agent(env: Any, layers: int, tmp_path: Path) -> N
             np.testing.assert_allclose(actions, out["actions"].numpy(), rtol=1e-5, atol=1e-5)
 
 
-def test_another_distribution_is_refused(tmp_path: Path) -> None:
+def test_another_distribution_is_refused(tmp_path):
     """The error names it; no file is made."""
     parts = {"distribution_cls": SquashedNormal}
     with (

@@ -1,11 +1,7 @@
 """A backend that collects and learns without torch does what torch does."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import rlox
@@ -20,11 +16,11 @@ from rlox_rl8.vec_envs import tensor_env
 native = pytest.importorskip("rlox_native._native")
 
 IDS = ("CartPole-v1", "Pendulum-v1", "MountainCarContinuous-v0", "Acrobot-v1")
-SMALL: dict[str, Any] = {
+SMALL = {
     "num_envs": 24, "horizon": 40, "horizons_per_env_reset": -1, "device": "cpu",
     "model_config": {"hiddens": (32, 32)},
 }  # fmt: skip
-REMEMBERS: dict[str, Any] = {
+REMEMBERS = {
     "model_config": {"hidden_size": 20}, "seq_len": 5, "seqs_per_state_reset": -1
 }  # fmt: skip
 
@@ -36,11 +32,11 @@ ACCUMULATED = {"sgd_minibatch_size": 60, "accumulate_grads": True, "entropy_coef
 STOPPED = {"sgd_minibatch_size": 60, "target_kl_div": 1e-4}
 
 
-def built(env: Any, backend: str, **options: Any) -> Any:
+def built(env, backend, **options):
     """Return an algorithm with fixed weights."""
     torch.manual_seed(0)
     source = tensor_env(env) if isinstance(env, str) else env
-    config: Any = RecurrentAlgorithmConfig if "seq_len" in options else AlgorithmConfig
+    config = RecurrentAlgorithmConfig if "seq_len" in options else AlgorithmConfig
     algorithm = config(**{**SMALL, **options}, backend=backend).build(source)
     torch.manual_seed(1)
     return algorithm
@@ -49,10 +45,10 @@ def built(env: Any, backend: str, **options: Any) -> Any:
 @pytest.mark.parametrize(
     ("env_id", "deterministic"), [*zip(IDS, (False, False, True, True), strict=True)]
 )
-def test_a_horizon_in_one_call_is_that_of_single_steps(env_id: str, deterministic: bool) -> None:
+def test_a_horizon_in_one_call_is_that_of_single_steps(env_id, deterministic):
     """Equal within rounding over three horizons, ends of episodes and random draws included."""
     fast, slow = built(env_id, "native"), built(env_id, "torch")
-    calls: list[Any] = []
+    calls = []
     lane = fast.fast.collect
     fast.fast.collect = lambda *given: (calls.append(given), lane(*given))
     found = []
@@ -72,7 +68,7 @@ def test_a_horizon_in_one_call_is_that_of_single_steps(env_id: str, deterministi
     assert statistics[0] == pytest.approx(statistics[1], rel=1e-5, nan_ok=True)
 
 
-def require_same_horizons(fast: Any, slow: Any, deterministic: bool, keys: Iterable[str]) -> None:
+def require_same_horizons(fast, slow, deterministic, keys):
     """Collect three horizons with either, and require as many draws and equal last ones."""
     draws = []
     for algorithm in (fast, slow):
@@ -91,7 +87,7 @@ def require_same_horizons(fast: Any, slow: Any, deterministic: bool, keys: Itera
     ("env", "deterministic"),
     [(DiscreteDummyEnv, False), (ContinuousDummyEnv, True), ("CartPole-v1", False)],
 )
-def test_a_memory_acts_as_that_of_torch(env: Any, deterministic: bool) -> None:
+def test_a_memory_acts_as_that_of_torch(env, deterministic):
     """Equal within rounding over three horizons, resets of states and random draws included."""
     fast, slow = (built(env, backend, **REMEMBERS) for backend in ("native", "torch"))
     assert fast.fast.acts()
@@ -108,7 +104,7 @@ def test_a_memory_acts_as_that_of_torch(env: Any, deterministic: bool) -> None:
 @pytest.mark.parametrize(
     ("env", "deterministic"), [(DiscreteDummyEnv, True), (ContinuousDummyEnv, False)]
 )
-def test_a_policy_acts_as_that_of_torch_on_any_env(env: Any, deterministic: bool) -> None:
+def test_a_policy_acts_as_that_of_torch_on_any_env(env, deterministic):
     """Equal within rounding over three horizons, as many random draws included."""
     fast, slow = (built(env, backend) for backend in ("native", "torch"))
     assert fast.fast.acts()
@@ -120,9 +116,7 @@ def test_a_policy_acts_as_that_of_torch_on_any_env(env: Any, deterministic: bool
 
 
 @pytest.mark.parametrize("kind", [{}, REMEMBERS])
-def test_parameters_are_copied_once_while_nothing_can_change_them(
-    kind: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parameters_are_copied_once_while_nothing_can_change_them(kind, monkeypatch):
     """A callback between steps may change them, so that each step then reads them."""
     from rlox_native.actor_critics import NativePerceptrons
 
@@ -133,7 +127,7 @@ def test_parameters_are_copied_once_while_nothing_can_change_them(
     algorithm.collect()
     assert len(copied) == 1
 
-    def erase(_: int) -> None:
+    def erase(_):
         with torch.no_grad():
             for parameter in algorithm.policy.model.parameters():
                 parameter.zero_()
@@ -156,9 +150,7 @@ def test_parameters_are_copied_once_while_nothing_can_change_them(
         (REMEMBERS, "CartPole-v1", ACCUMULATED),
     ],
 )
-def test_gradients_are_those_of_torch(
-    kind: dict[str, Any], env: Any, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gradients_are_those_of_torch(kind, env, options, monkeypatch):
     """Statistics and weights after two rounds are equal within 1e-5; a stop leaves no gradient."""
     if kind and "sgd_minibatch_size" in options:  # of sequences, so that some come in parts
         options = {**options, "sgd_minibatch_size": 48}
@@ -174,7 +166,7 @@ def test_gradients_are_those_of_torch(
     fast.state.reward_scale = slow.state.reward_scale
     fast.loss_and_terms = fast.loss_and_terms  # an attribute that was set, to the same
     assert fast.fast.learns()
-    found: list[Any] = []
+    found = []
     for algorithm in (fast, slow):
         torch.manual_seed(3)
         algorithm.step()
@@ -185,9 +177,7 @@ def test_gradients_are_those_of_torch(
     torch.testing.assert_close(parameters(fast), parameters(slow), rtol=1e-4, atol=1e-5)
 
 
-def test_gradients_of_sequences_are_the_same_bits_on_any_number_of_threads(
-    request: pytest.FixtureRequest,
-) -> None:
+def test_gradients_of_sequences_are_the_same_bits_on_any_number_of_threads(request):
     """Wide enough for products that are shared by threads."""
     request.addfinalizer(partial(native.set_num_threads, native.get_num_threads()))
     wide = {**REMEMBERS, "model_config": {"hidden_size": 256}, "num_envs": 64}
@@ -201,11 +191,10 @@ def test_gradients_of_sequences_are_the_same_bits_on_any_number_of_threads(
     assert torch.equal(*found)
 
 
-def test_what_was_replaced_is_called() -> None:
+def test_what_was_replaced_is_called():
     """Hooks of the model, methods of policy and env, and losses bring torch back."""
     algorithm = built("CartPole-v1", "auto")
     lane = algorithm.fast
-    assert lane is not None
     assert lane.backend.startswith("native")
     assert lane.steps_envs()
     assert lane.learns()
@@ -227,7 +216,7 @@ def test_what_was_replaced_is_called() -> None:
     assert not algorithm.fast.learns()
 
 
-def test_a_backend_that_cannot_is_refused_by_name() -> None:
+def test_a_backend_that_cannot_is_refused_by_name():
     """``auto`` takes torch then."""
     options = {"model_config": {"hiddens": (8,), "activation_fn": "gelu"}}
     assert built(DiscreteDummyEnv, "auto", **options).fast is None
@@ -240,12 +229,12 @@ def test_a_backend_that_cannot_is_refused_by_name() -> None:
             built(DiscreteDummyEnv, "native", **options)
 
 
-def test_a_listener_is_called_between_steps() -> None:
+def test_a_listener_is_called_between_steps():
     """With one, horizons are collected step by step; both ways train to the same weights."""
     seen = []
 
     class Listener(Callback):
-        def on_step(self, **kwargs: Any) -> None:
+        def on_step(self, **kwargs):
             seen.append(float(kwargs["algo"].agent.buffer["rewards"][:, :-1].sum()))
 
     weights = []

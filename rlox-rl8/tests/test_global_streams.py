@@ -1,9 +1,6 @@
 """A run that is seeded uses no global stream, and leaves those of its caller as they were."""
 
-from __future__ import annotations
-
 import random
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,15 +10,15 @@ from agents import parameters
 from rlox_rl8.env import DiscreteDummyEnv
 
 
-def states() -> tuple[Any, Any, Any]:
+def states():
     """Return the states of the global streams of torch, NumPy and Python, as plain values."""
     kind, words, *rest = np.random.get_state()  # noqa: NPY002  # the stream that is watched
     return torch.get_rng_state().tolist(), (kind, words.tolist(), *rest), random.getstate()
 
 
-def run(name: str, env: Any) -> list[list[float]]:
+def run(name, env):
     """Train, act and evaluate; return parameters and returns."""
-    options: dict[str, Any] = {"n_envs": 4, "horizon": 8, "seed": 3, "device": "cpu"}
+    options = {"n_envs": 4, "horizon": 8, "seed": 3, "device": "cpu"}
     parts = {"model_config": {"hiddens": (8,)} if name == "rl8_ppo" else {"hidden_size": 8}}
     if name != "rl8_ppo":
         options["seqs_per_state_reset"] = -1
@@ -36,7 +33,7 @@ def run(name: str, env: Any) -> list[list[float]]:
 @pytest.mark.parametrize(
     ("name", "env"), [("rl8_ppo", "CartPole-v1"), ("rl8_recurrent_ppo", DiscreteDummyEnv)]
 )
-def test_no_global_stream_is_disturbed(name: str, env: Any) -> None:
+def test_no_global_stream_is_disturbed(name, env):
     """Making, training, acting and evaluating leave all three as they were, and do not use them."""
     found = []
     for seed in (0, 1):

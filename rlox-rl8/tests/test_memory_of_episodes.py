@@ -1,7 +1,5 @@
 """Recurrent policies on envs whose episodes end, at any step of a sequence."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import gymnasium
@@ -15,7 +13,7 @@ from rlox_rl8.algorithms import RecurrentAlgorithmConfig
 from rlox_rl8.vec_envs import tensor_env
 from tensordict import TensorDict
 
-SMALL: dict[str, Any] = {"n_envs": 4, "horizon": 16, "sgd_minibatch_size": 8, "seq_len": 8}
+SMALL = {"n_envs": 4, "horizon": 16, "sgd_minibatch_size": 8, "seq_len": 8}
 
 
 class Recall(gymnasium.Env[Any, Any]):
@@ -25,14 +23,14 @@ class Recall(gymnasium.Env[Any, Any]):
     action_space: ClassVar[Any] = spaces.Discrete(3)
     episodes = 0
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+    def reset(self, *, seed=None, options=None):
         """Show a number."""
         super().reset(seed=seed)
         self.shown = int(self.np_random.integers(3))
         self.steps, self.episodes = 0, self.episodes + 1
         return np.eye(4, dtype=np.float32)[self.shown], {}
 
-    def step(self, action: Any) -> Any:
+    def step(self, action):
         """Ask for it."""
         self.steps += 1
         over, cut = self.steps == 2 + self.episodes % 3, self.episodes % 2 == 0
@@ -40,7 +38,7 @@ class Recall(gymnasium.Env[Any, Any]):
         return np.eye(4, dtype=np.float32)[3], reward, over and not cut, over and cut, {}
 
 
-def collected(**options: Any) -> Any:
+def collected(**options):
     """Return an agent after two horizons, so that episodes reach from one into the other."""
     torch.manual_seed(0)
     agent = RecurrentAlgorithmConfig(
@@ -55,7 +53,7 @@ def collected(**options: Any) -> Any:
     return agent, before
 
 
-def test_states_begin_with_episodes() -> None:
+def test_states_begin_with_episodes():
     """Values and final values are those of stepping one env at a time by hand."""
     agent, states = collected()
     store, model = agent._storage, agent.policy.model
@@ -84,7 +82,7 @@ def test_states_begin_with_episodes() -> None:
                 state = model.init_states(1)
 
 
-def test_the_learner_replays_what_was_remembered() -> None:
+def test_the_learner_replays_what_was_remembered():
     """The divergence of the first gradient is 0, which one without ends would not have."""
     agent, _ = collected(num_sgd_iters=1)
     assert abs(agent.step()["monitors/kl_div"]) < 1e-8
@@ -94,13 +92,13 @@ def test_the_learner_replays_what_was_remembered() -> None:
     assert agent.step()["monitors/kl_div"] > 1e-4
 
 
-def test_contract_on_a_gymnasium_env() -> None:
+def test_contract_on_a_gymnasium_env():
     """Training, saving, resuming, predicting and seeding."""
     check_algorithm("rl8_recurrent_ppo", "CartPole-v1", **SMALL)
 
 
 @pytest.mark.slow
-def test_what_must_be_remembered_is_learnt() -> None:
+def test_what_must_be_remembered_is_learnt():
     """A policy without a memory is right once in three; episodes are cut and ended in between."""
     options = {**SMALL, "n_envs": 16, "gamma": 0.5, "learning_rate": 5e-3, "num_sgd_iters": 8}
     parts = {"model_config": {"hidden_size": 32}}
@@ -110,11 +108,11 @@ def test_what_must_be_remembered_is_learnt() -> None:
         assert training.evaluate(n_episodes=60).mean_return > 2.5
 
 
-def test_predict_carries_states() -> None:
+def test_predict_carries_states():
     """Step by step it has the states of one call over all steps; a new episode forgets."""
     with rlox.make("rl8_recurrent_ppo", env="CartPole-v1", seed=0, **SMALL) as training:
         obs = np.random.default_rng(0).normal(size=(6, 3, 4)).astype(np.float32)
-        state: Any = None
+        state = None
         for x in obs:
             actions, state = training.predict(x, state=state)
         assert actions.shape == (3,)

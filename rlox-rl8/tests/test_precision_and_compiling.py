@@ -1,9 +1,5 @@
 """Half precision and compiled code compute what the plain code does, within their errors."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 import rlox
@@ -24,21 +20,19 @@ BFLOAT16_ERROR = 2**-8
 class Steered(Env):
     """A position that decays and is steered, from fixed starts."""
 
-    def __init__(
-        self, num_envs: int, /, horizon: int | None = None, *, device: Any = "cpu"
-    ) -> None:
+    def __init__(self, num_envs, /, horizon=None, *, device="cpu"):
         super().__init__(num_envs, horizon, device=device)
         self.observation_spec = Unbounded(torch.Size([2]), device=device)
         self.action_spec = Categorical(3, torch.Size([1]), device=device)
         self.state = torch.zeros(num_envs, 2, device=device)
 
-    def reset(self, *, config: dict[str, Any] | None = None) -> torch.Tensor:
+    def reset(self, *, config=None):
         """Place the copies at even distances."""
         start = torch.linspace(-1, 1, self.num_envs, device=self.device)
         self.state = torch.stack([start, -start], -1)
         return self.state.clone()
 
-    def step(self, action: Any) -> TensorDict:
+    def step(self, action):
         """Let the state decay, and steer its first part."""
         self.state = 0.9 * self.state
         self.state[:, :1] += 0.1 * (action - 1)
@@ -46,7 +40,7 @@ class Steered(Env):
         return TensorDict(out, batch_size=[self.num_envs], device=self.device)
 
 
-def trained(kind: Any, env: Any, rounds: int = 2, **options: Any) -> tuple[Any, list[Any]]:
+def trained(kind, env, rounds=2, **options):
     """Return a small algorithm after some rounds with fixed draws, and their statistics."""
     torch.manual_seed(0)
     algorithm = small(kind, env, sgd_minibatch_size=16, entropy_coeff=0.01, **options)
@@ -59,7 +53,7 @@ def trained(kind: Any, env: Any, rounds: int = 2, **options: Any) -> tuple[Any, 
 @pytest.mark.parametrize(
     ("kind", "env"), [(KINDS[0], ContinuousDummyEnv), (KINDS[1], DiscreteDummyEnv)]
 )
-def test_bfloat16_learns_what_single_precision_does(kind: Any, env: Any, device: str) -> None:
+def test_bfloat16_learns_what_single_precision_does(kind, env, device):
     """Losses of one pass differ, by a few roundings of the networks' numbers at most."""
     options = {"device": device, "rounds": 1, "num_sgd_iters": 1, "amp_dtype": "bfloat16"}
     full, (expected,) = trained(kind, env, **options)
@@ -73,9 +67,7 @@ def test_bfloat16_learns_what_single_precision_does(kind: Any, env: Any, device:
     torch.testing.assert_close(*weights, rtol=0, atol=0.02)
 
 
-def test_memories_run_in_single_precision_where_there_are_none_in_half(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_memories_run_in_single_precision_where_there_are_none_in_half(monkeypatch):
     """As on processors without AVX-512, where torch fails at an LSTM in bfloat16."""
     monkeypatch.setattr("rlox_rl8.models._has_half_lstm", lambda: False)
     algorithm, (found,) = trained(
@@ -90,14 +82,14 @@ def test_memories_run_in_single_precision_where_there_are_none_in_half(
         assert features["logits"].dtype is torch.bfloat16
 
 
-def test_only_networks_run_in_half_precision() -> None:
+def test_only_networks_run_in_half_precision():
     """Features are bfloat16 to the policy, and whole numbers that it returns stay as they are."""
     algorithm, _ = trained(AlgorithmConfig, DiscreteDummyEnv, device="cpu", enable_amp=True)
     assert algorithm.hparams.half is torch.bfloat16
     seen = []
     distribution = algorithm.policy.distribution_cls
 
-    def spying(features: Any, model: Any) -> Any:
+    def spying(features, model):
         seen.append(features["logits"])
         return distribution(features, model)
 
@@ -128,7 +120,7 @@ def test_only_networks_run_in_half_precision() -> None:
     ],
 )
 @pytest.mark.parametrize("kind", KINDS)
-def test_compiled_code_gives_the_same_numbers(kind: Any, device: str, more: dict[str, Any]) -> None:
+def test_compiled_code_gives_the_same_numbers(kind, device, more):
     """Env steps, losses and weights are equal within 1e-5, and a change of the env is seen."""
     torch.compiler.reset()
     plain, expected = trained(kind, Steered, device=device, **more)
@@ -143,7 +135,7 @@ def test_compiled_code_gives_the_same_numbers(kind: Any, device: str, more: dict
     assert (fast.buffer["rewards"][:, :-1] == 7).all()
 
 
-def test_compiling_needs_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiling_needs_a_compiler(monkeypatch):
     """A missing one is reported as the algorithm is made."""
     monkeypatch.setattr("shutil.which", lambda name: None)
     with pytest.raises(BackendError, match="needs a C\\+\\+ compiler"):

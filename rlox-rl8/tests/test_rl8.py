@@ -1,10 +1,5 @@
 """PPO on batched envs: numbers, defects that rl8 has, and rlox's contract."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import rlox
@@ -20,12 +15,12 @@ from rlox_rl8.trainers import RecurrentTrainer, Trainer
 class Dropping(DefaultDiscreteModel):
     """Drops three units in ten."""
 
-    def __init__(self, *specs: Any) -> None:
+    def __init__(self, *specs):
         super().__init__(*specs, hiddens=(16,))
         self.latents = torch.nn.Sequential(self.latents, torch.nn.Dropout(0.3))
 
 
-def test_dropout_keeps_the_ratio_at_one() -> None:
+def test_dropout_keeps_the_ratio_at_one():
     """Collecting and learning run the model in the same mode, and leave its own."""
     algorithm = small(AlgorithmConfig, model_cls=Dropping, model_config=None, num_sgd_iters=1)
     algorithm.collect()
@@ -34,7 +29,7 @@ def test_dropout_keeps_the_ratio_at_one() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_rewards_are_scaled_by_sums_that_begin_after_learning(kind: Any) -> None:
+def test_rewards_are_scaled_by_sums_that_begin_after_learning(kind):
     """The scale of a horizon hardly depends on how many came since the reset, as in rl8.
 
     Without learning, sums go on: two horizons are one long one.
@@ -52,7 +47,7 @@ def test_rewards_are_scaled_by_sums_that_begin_after_learning(kind: Any) -> None
     torch.testing.assert_close(sums[2][0], sums[1][1])
 
 
-def test_recurrent_statistics_count_the_first_step() -> None:
+def test_recurrent_statistics_count_the_first_step():
     """Both kinds sum the rewards of all steps."""
     for kind in KINDS:
         algorithm = small(kind, ContinuousDummyEnv)
@@ -62,7 +57,7 @@ def test_recurrent_statistics_count_the_first_step() -> None:
         assert stats["env/steps"] == 128
 
 
-def test_schedules_count_env_steps() -> None:
+def test_schedules_count_env_steps():
     """A change at 128 env steps comes after one iteration of 16 envs and 8 steps."""
     algorithm = small(
         AlgorithmConfig, lr_schedule=[(0, 1e-3), (128, 1e-4)],
@@ -91,13 +86,13 @@ def test_schedules_count_env_steps() -> None:
         ({"lr_schedule_kind": "cubic"}, "kind must be 'interp' or 'step'"),
     ],
 )
-def test_wrong_numbers_are_refused(options: dict[str, Any], message: str) -> None:
+def test_wrong_numbers_are_refused(options, message):
     """Before anything is collected."""
     with pytest.raises(ValueError, match=message):
         small(AlgorithmConfig, **options)
 
 
-def test_negative_state_resets_mean_never() -> None:
+def test_negative_state_resets_mean_never():
     """Any negative number; sequences must divide the horizon."""
     algorithm = small(RecurrentAlgorithmConfig, seqs_per_state_reset=-3)
     calls = []
@@ -112,7 +107,7 @@ def test_negative_state_resets_mean_never() -> None:
 
 
 @pytest.mark.parametrize("method", ["rolling_window", "padded_rolling_window"])
-def test_views_train(method: Any) -> None:
+def test_views_train(method):
     """A model can learn from windows."""
     model = type("Model", (Windows,), {"method": method})
     algorithm = small(AlgorithmConfig, model_cls=model, model_config=None, num_sgd_iters=1)
@@ -121,9 +116,9 @@ def test_views_train(method: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["rl8_ppo", "rl8_recurrent_ppo"])
-def test_resumed_runs_are_the_same(name: str, tmp_path: Path) -> None:
+def test_resumed_runs_are_the_same(name, tmp_path):
     """N + N = 2N bit for bit, across a horizon, and the caller's random stream is left alone."""
-    options: dict[str, Any] = {
+    options = {
         "n_envs": 8, "horizon": 8, "horizons_per_env_reset": 3, "seed": 1,
     }  # fmt: skip
     if name == "rl8_recurrent_ppo":
@@ -149,7 +144,7 @@ def test_resumed_runs_are_the_same(name: str, tmp_path: Path) -> None:
     assert resumed.predict(np.zeros((4, 1), np.float32)).shape == (4, 1)
 
 
-def test_trainers() -> None:
+def test_trainers():
     """Two in one process; evaluation falls on resets, and conditions end the run."""
     trainer = Trainer(small(AlgorithmConfig))
     stats = trainer.run(steps_per_eval=2, stop_conditions=[HitsUpperBound("env/steps", 512)])
@@ -162,12 +157,12 @@ def test_trainers() -> None:
         Trainer(small(AlgorithmConfig, horizons_per_env_reset=2)).run(steps_per_eval=3, max_steps=1)
 
 
-def test_stopped_collecting_begins_with_a_reset() -> None:
+def test_stopped_collecting_begins_with_a_reset():
     """A callback that stops a horizon leaves no half of it to learn from."""
     from rlox.callbacks import Callback
 
     class Stop(Callback):
-        def on_step(self, **kwargs: Any) -> bool:
+        def on_step(self, **kwargs):
             return kwargs["step"] < 24
 
     algorithm = rlox.make(

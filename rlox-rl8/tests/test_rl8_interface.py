@@ -3,28 +3,23 @@
 ``rl8_interface.json`` has the name, kind and default of each parameter, by module, name and method.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-RECORD: dict[str, Any] = json.loads(
-    Path(__file__).with_name("rl8_interface.json").read_text("utf-8")
-)
+RECORD = json.loads(Path(__file__).with_name("rl8_interface.json").read_text("utf-8"))
 
 
-def of(module: str, name: str, method: str) -> Any:
+def of(module, name, method):
     """Return what rlox has under a name of rl8."""
     found = getattr(importlib.import_module(f"rlox.rl8.{module}".rstrip(".")), name)
     return getattr(found, method) if method else found
 
 
-def bind(module: str, name: str, method: str) -> None:
+def bind(module, name, method):
     """Require that a call as rl8 has it is one of ours."""
     ours = of(module, name, method)
     recorded = [each for each in RECORD[module][name][method] if "VAR" not in each[1]]
@@ -49,7 +44,7 @@ def bind(module: str, name: str, method: str) -> None:
 
 
 @pytest.mark.parametrize("module", RECORD)
-def test_calls_of_rl8_bind(module: str) -> None:
+def test_calls_of_rl8_bind(module):
     """Every parameter may be given as there, by place or by keyword, and has its default."""
     for name, methods in RECORD[module].items():
         for method in methods:

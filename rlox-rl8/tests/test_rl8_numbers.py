@@ -1,17 +1,14 @@
 """The figures of rl8 1.0.0 on the same data and weights, kept in a file; see ``rl8_cases``."""
 
-from __future__ import annotations
-
 import json
-from typing import Any
 
 import pytest
 import rl8_cases as cases
 
-NUMBERS: dict[str, Any] = json.loads(cases.NUMBERS.read_text(encoding="utf-8"))
+NUMBERS = json.loads(cases.NUMBERS.read_text(encoding="utf-8"))
 
 
-def near(found: Any, expected: Any, where: str) -> None:
+def near(found, expected, where):
     """Compare nested figures within 5e-5: after some updates processors differ by up to 2e-5."""
     if isinstance(expected, dict):
         assert found.keys() == expected.keys(), where
@@ -27,13 +24,13 @@ def near(found: Any, expected: Any, where: str) -> None:
         assert found == pytest.approx(expected, rel=5e-5, abs=5e-5), where
 
 
-def test_every_case_has_numbers() -> None:
+def test_every_case_has_numbers():
     """And no others are kept."""
     assert set(NUMBERS) == set(cases.CASES)
 
 
 @pytest.mark.parametrize("name", cases.CASES)
-def test_numbers_are_those_of_rl8(name: str) -> None:
+def test_numbers_are_those_of_rl8(name):
     """Buffers, losses, weights, windows, schedules and conditions."""
     near(cases.CASES[name]("rlox.rl8"), NUMBERS[name], name)
 
@@ -42,9 +39,7 @@ FASTEST = ("defaults", "accumulated minibatches", "divergence later", "states ac
 
 
 @pytest.mark.parametrize("name", [name for name in cases.CASES if name.endswith(FASTEST)])
-def test_numbers_of_the_fastest_backend_are_those_of_rl8(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_numbers_of_the_fastest_backend_are_those_of_rl8(name, monkeypatch):
     """The same, whatever is installed beside torch."""
     monkeypatch.setattr(cases, "BACKEND", "auto")
     near(cases.CASES[name]("rlox.rl8"), NUMBERS[name], name)

@@ -1,7 +1,5 @@
 """Properties of collecting, learning and windows that hold for all sizes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

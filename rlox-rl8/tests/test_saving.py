@@ -1,10 +1,6 @@
 """Saved policies act as before, and hold nothing that runs."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +13,7 @@ from rlox_rl8.policies import Policy, RecurrentPolicy
 from tensordict import TensorDict
 
 VECTOR = specs.Unbounded(torch.Size([3]))
-SPECS: dict[str, tuple[specs.TensorSpec, specs.TensorSpec]] = {
+SPECS = {
     "choices": (VECTOR, specs.Categorical(4, shape=torch.Size([2]))),
     "numbers": (specs.Bounded(-torch.ones(3), torch.ones(3)), specs.Unbounded(torch.Size([2]))),
     "bounds": (specs.Binary(3), specs.Bounded(torch.zeros(2), torch.tensor([1.0, 5.0]))),
@@ -27,20 +23,20 @@ SPECS: dict[str, tuple[specs.TensorSpec, specs.TensorSpec]] = {
     ),
     "image": (specs.Unbounded(torch.Size([36, 36, 3]), dtype=torch.uint8), specs.Binary(2)),
 }
-KINDS: dict[Any, dict[str, Any]] = {Policy: {"hiddens": [8]}, RecurrentPolicy: {"hidden_size": 8}}
+KINDS = {Policy: {"hiddens": [8]}, RecurrentPolicy: {"hidden_size": 8}}
 
 
 class Own(DefaultContinuousModel):
     """A model of a user's."""
 
 
-def batch_of(spec: specs.TensorSpec, rows: int = 4, steps: int = 3) -> TensorDict:
+def batch_of(spec, rows=4, steps=3):
     """Return random observations (B, T)."""
     torch.manual_seed(1)
     return TensorDict({"obs": spec.expand(rows, steps, *spec.shape).rand()}, [rows, steps])
 
 
-def act(policy: Any, batch: TensorDict) -> Any:
+def act(policy, batch):
     """Return the most probable actions of all steps, their log-probabilities, and values."""
     more = {"kind": "all"} if isinstance(policy, Policy) else {}
     out = policy.sample(batch, deterministic=True, return_logp=True, return_values=True, **more)
@@ -51,7 +47,7 @@ def act(policy: Any, batch: TensorDict) -> Any:
 @pytest.mark.parametrize(
     ("kind", "name"), [*((Policy, name) for name in SPECS), (RecurrentPolicy, "nested")]
 )
-def test_a_saved_policy_acts_as_before(kind: Any, name: str, tmp_path: Path) -> None:
+def test_a_saved_policy_acts_as_before(kind, name, tmp_path):
     """Of every spec, with specs and configuration from the file."""
     observations, actions = SPECS[name]
     policy = kind(observations, actions, model_config=KINDS[kind])
@@ -64,7 +60,7 @@ def test_a_saved_policy_acts_as_before(kind: Any, name: str, tmp_path: Path) -> 
         assert torch.equal(act(again, batch)[key], value)
 
 
-def test_classes_of_ones_own_are_passed_in(tmp_path: Path) -> None:
+def test_classes_of_ones_own_are_passed_in(tmp_path):
     """The file names them, and nothing is imported by a name in a file."""
     own = (VECTOR, specs.Unbounded(torch.Size([2])))
     policy = Policy(*own, model_cls=Own, model_config={"hiddens": [8]})
@@ -83,7 +79,7 @@ def test_classes_of_ones_own_are_passed_in(tmp_path: Path) -> None:
     assert Policy.load(tmp_path / "policy", model_cls=Own).distribution_cls is Normal
 
 
-def test_wrong_files_are_reported(tmp_path: Path) -> None:
+def test_wrong_files_are_reported(tmp_path):
     """Missing, cut, foreign, of the other kind, of another model."""
     path = tmp_path / "policy"
     Policy(VECTOR, specs.Categorical(2, torch.Size([1])), model_config={"hiddens": [8]}).save(path)
@@ -101,7 +97,7 @@ def test_wrong_files_are_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_models_for_mlflow_predict_any_number_of_rows(kind: Any, tmp_path: Path) -> None:
+def test_models_for_mlflow_predict_any_number_of_rows(kind, tmp_path):
     """B·T rows, and for a memory the states after them, which go on."""
     pytest.importorskip("pandas")
     policy = kind(VECTOR, specs.Categorical(4, torch.Size([1])), model_config=KINDS[kind])
@@ -124,7 +120,7 @@ def test_models_for_mlflow_predict_any_number_of_rows(kind: Any, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_mlflow_saves_and_loads_the_model(tmp_path: Path) -> None:
+def test_mlflow_saves_and_loads_the_model(tmp_path):
     """Through MLflow's own files, with a process's worth of its machinery."""
     mlflow = pytest.importorskip("mlflow.pyfunc")
     pytest.importorskip("pandas")

@@ -7,7 +7,7 @@ import pytest
 
 
 @pytest.mark.slow  # to import torchrl takes seconds
-def test_the_start_method_of_processes_stays() -> None:
+def test_the_start_method_of_processes_stays():
     """Torchrl sets it when it is imported; a user's own processes must not notice."""
     code = (
         "import multiprocessing\n"

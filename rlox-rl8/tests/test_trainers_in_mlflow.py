@@ -1,9 +1,5 @@
 """Trainers log into the run that their caller has begun in MLflow."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from agents import small
 from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
@@ -13,7 +9,7 @@ from rlox_rl8.trainers import RecurrentTrainer, Trainer
 @pytest.mark.slow
 # of the library and of the database's
 @pytest.mark.filterwarnings("ignore::Warning:mlflow", "ignore::Warning:sqlalchemy")
-def test_trainers_log_into_the_callers_mlflow_run(tmp_path: Path) -> None:
+def test_trainers_log_into_the_callers_mlflow_run(tmp_path):
     """Under rl8's keys, over env steps; the run stays the caller's, also with two trainers."""
     mlflow = pytest.importorskip("mlflow")
     pytest.importorskip("alembic")

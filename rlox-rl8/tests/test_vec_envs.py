@@ -1,7 +1,5 @@
 """Envs whose episodes end in rl8's algorithms, and batched envs as vector envs."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import gymnasium
@@ -21,7 +19,7 @@ from rlox_rl8.losses import estimate_advantages
 from rlox_rl8.vec_envs import TensorVecEnv, tensor_env
 from tensordict import TensorDict
 
-SMALL: dict[str, Any] = {"n_envs": 4, "horizon": 16, "sgd_minibatch_size": 32}
+SMALL = {"n_envs": 4, "horizon": 16, "sgd_minibatch_size": 32}
 
 
 class Scripted(gymnasium.Env[Any, Any]):
@@ -30,17 +28,17 @@ class Scripted(gymnasium.Env[Any, Any]):
     observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)
     action_space = spaces.Discrete(2)
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.steps, self.episodes = 0, 0
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+    def reset(self, *, seed=None, options=None):
         """Begin an episode."""
         super().reset(seed=seed)
         self.steps = 0
         self.episodes += 1
         return np.zeros(1, np.float32), {}
 
-    def step(self, action: Any) -> Any:
+    def step(self, action):
         """Pay the number of the step."""
         self.steps += 1
         ends = self.steps == 3
@@ -49,7 +47,7 @@ class Scripted(gymnasium.Env[Any, Any]):
         return obs, float(self.steps), terminated, ends and not terminated, {}
 
 
-def test_advantages_stop_at_ends() -> None:
+def test_advantages_stop_at_ends():
     """They are those of rlox's kernel."""
     rng = np.random.default_rng(0)
     shape = (20, 3)
@@ -71,7 +69,7 @@ def test_advantages_stop_at_ends() -> None:
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_a_horizon_of_envs_that_end() -> None:
+def test_a_horizon_of_envs_that_end():
     """Flags, values of what was cut, discounted returns and episode returns are the script's.
 
     The returns go on after learning, as other episodes do than those of all envs at once.
@@ -95,12 +93,11 @@ def test_a_horizon_of_envs_that_end() -> None:
     returns = buffer["reversed_discounted_returns"][0, 1:, 0].numpy()
     of_step = {1: 1.0, 2: 2.5, 3: 4.25}
     np.testing.assert_allclose(returns, [of_step[step] for step in steps])
-    assert algorithm.ends is not None
     assert algorithm.ends.statistics.mean_return == 6
     assert algorithm.ends.statistics.finished == 4
 
 
-def test_rlox_contract_on_a_gymnasium_env() -> None:
+def test_rlox_contract_on_a_gymnasium_env():
     """Training, saving, resuming and predicting, by an id."""
     check_algorithm("rl8_ppo", "CartPole-v1", **SMALL)
 
@@ -114,17 +111,17 @@ def test_rlox_contract_on_a_gymnasium_env() -> None:
         (spaces.Box(-1, 1, ()), (1,)),
     ],
 )
-def test_observations_become_tensors(space: Any, shape: tuple[int, ...]) -> None:
+def test_observations_become_tensors(space, shape):
     """Choices are one-hot, all else are floats of the space's shape."""
 
     class Shown(Scripted):
         observation_space = space
 
-        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        def reset(self, *, seed=None, options=None):
             super().reset(seed=seed)
             return self.observation_space.sample(), {}
 
-        def step(self, action: Any) -> Any:
+        def step(self, action):
             return self.observation_space.sample(), *super().step(action)[1:]
 
     env = tensor_env(Shown)(2)
@@ -144,14 +141,14 @@ def test_observations_become_tensors(space: Any, shape: tuple[int, ...]) -> None
         (spaces.MultiDiscrete([2, 3]), [[1, 2]], [1, 2]),
     ],
 )
-def test_actions_reach_the_env_as_its_space_has_them(space: Any, rows: Any, expected: Any) -> None:
+def test_actions_reach_the_env_as_its_space_has_them(space, rows, expected):
     """Choices begin at the space's start, and boxes are clipped."""
     taken = []
 
     class Listening(Scripted):
         action_space = space
 
-        def step(self, action: Any) -> Any:
+        def step(self, action):
             taken.append(np.array(action))
             return super().step(action)
 
@@ -161,7 +158,7 @@ def test_actions_reach_the_env_as_its_space_has_them(space: Any, rows: Any, expe
     np.testing.assert_array_equal(np.concatenate([x.ravel() for x in taken]), expected)
 
 
-def test_batched_env_as_a_vector_env() -> None:
+def test_batched_env_as_a_vector_env():
     """PPO trains on it; its horizon cuts the episodes, and the global stream is left alone."""
     envs = TensorVecEnv(DiscreteDummyEnv, 4, 8)
     torch.manual_seed(5)
@@ -213,7 +210,7 @@ class Speaking(Scripted):
          ConfigError, "must divide the buffer's 128 transitions, got 256"),
     ],
 )  # fmt: skip
-def test_wrong_calls(wrong: Any, error: type[Exception], text: str) -> None:
+def test_wrong_calls(wrong, error, text):
     """Each is one error that names what was given."""
     with pytest.raises(error, match=text):
         wrong()
@@ -227,20 +224,18 @@ def test_wrong_calls(wrong: Any, error: type[Exception], text: str) -> None:
         ("rl8_recurrent_ppo", {"n_envs": 12, "seq_len": 8}, 48),
     ],
 )
-def test_minibatches_that_are_left_out_fit_any_number_of_envs(
-    name: str, options: dict[str, Any], size: int
-) -> None:
+def test_minibatches_that_are_left_out_fit_any_number_of_envs(name, options, size):
     """They are the greatest divisor of the buffer's samples up to 256, or 64 sequences."""
     with rlox.make(name, env=Scripted, seed=0, **options) as algorithm:
         assert algorithm.config.sgd_minibatch_size == size
         algorithm.train(1)
 
 
-def test_lost_envs_are_an_error() -> None:
+def test_lost_envs_are_an_error():
     """A horizon holds the steps of all copies, and nothing of a lost one may be learnt from."""
 
     class Losing(GymVecEnv):
-        def step_all(self, actions: Any) -> Any:
+        def step_all(self, actions):
             return {**super().step_all(actions), "lost": np.array([False, True])}
 
     env = tensor_env(Losing(Scripted, 2))(2)
@@ -252,30 +247,30 @@ def test_lost_envs_are_an_error() -> None:
 class Standing:
     """A batched env that inherits nothing."""
 
-    def __init__(self, num_envs: int, horizon: Any = None, *, device: Any = "cpu") -> None:
+    def __init__(self, num_envs, horizon=None, *, device="cpu"):
         self.env = DiscreteDummyEnv(num_envs, horizon, device=device)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         if name == "fits_specs":  # of this package's own classes
             raise AttributeError(name)
         return getattr(self.env, name)
 
-    def reset(self, *, config: dict[str, Any] | None = None) -> Any:
+    def reset(self, *, config=None):
         """As the env within."""
         return self.env.reset(config=config)
 
-    def step(self, action: Any) -> Any:
+    def step(self, action):
         """As the env within."""
         return self.env.step(action)
 
 
-def test_what_has_the_members_is_a_batched_env() -> None:
+def test_what_has_the_members_is_a_batched_env():
     """The algorithms and the adapter take it; what lacks some is refused by their names."""
     rlox.make("rl8_ppo", env=Standing, n_envs=4, horizon=8, device="cpu").train(64)
     assert TensorVecEnv(Standing, 2, 8).reset_all(0).shape == (2, 1)
 
     class Lacking:
-        def __init__(self, num_envs: int, horizon: Any = None, *, device: Any = "cpu") -> None:
+        def __init__(self, num_envs, horizon=None, *, device="cpu"):
             self.num_envs, self.device = num_envs, device
 
     with pytest.raises(ConfigError, match="Lacking lacks observation_spec, action_spec"):

@@ -1,9 +1,5 @@
 """Envs that return something wrong, and one that goes on writing into what it returned."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import rlox
 import torch
@@ -14,15 +10,15 @@ from tensordict import TensorDict
 from torchrl.data import Unbounded
 
 
-def changed(method: str, key: str | None, change: Any) -> type[DiscreteDummyEnv]:
+def changed(method, key, change):
     """Return a class of envs, one method of which returns something changed."""
 
     class Wrong(DiscreteDummyEnv):
-        def reset(self, *, config: Any = None) -> Any:
+        def reset(self, *, config=None):
             obs = super().reset(config=config)
             return change(obs) if method == "reset" else obs
 
-        def step(self, action: Any) -> Any:
+        def step(self, action):
             out = super().step(action)
             if method == "reset":
                 return out
@@ -35,12 +31,12 @@ def changed(method: str, key: str | None, change: Any) -> type[DiscreteDummyEnv]
 class Scalar(DiscreteDummyEnv):
     """Has observations without a dimension."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
         self.observation_spec = Unbounded(torch.Size([]))
 
 
-def nan(x: torch.Tensor) -> torch.Tensor:
+def nan(x):
     """Return a copy with one NaN."""
     x = x.clone()
     x[0] = float("nan")
@@ -60,20 +56,20 @@ def nan(x: torch.Tensor) -> torch.Tensor:
         (Scalar, "observation_spec must have at least one dimension"),
     ],
 )
-def test_each_is_one_error_that_names_the_method(env: Any, message: str) -> None:
+def test_each_is_one_error_that_names_the_method(env, message):
     """As the algorithm is made, before anything is collected."""
     with pytest.raises(ValueError, match=message):
         small(AlgorithmConfig, env, num_envs=4)
 
 
 @pytest.mark.parametrize("key", ["obs", "rewards"])
-def test_a_late_nan_is_an_error_and_the_next_horizon_begins_with_a_reset(key: str) -> None:
+def test_a_late_nan_is_an_error_and_the_next_horizon_begins_with_a_reset(key):
     """It names the method, and nothing is learnt from that horizon."""
 
     class Late(DiscreteDummyEnv):
         steps = 0
 
-        def step(self, action: Any) -> Any:
+        def step(self, action):
             out = super().step(action)
             self.steps += 1
             if self.steps == 4:  # the first is the one that validates
@@ -92,18 +88,18 @@ def test_a_late_nan_is_an_error_and_the_next_horizon_begins_with_a_reset(key: st
 class Overwriting(DiscreteDummyEnv):
     """Returns its own state, and writes into it."""
 
-    def reset(self, *, config: Any = None) -> torch.Tensor:
+    def reset(self, *, config=None):
         """Return the state itself."""
         super().reset(config=config)
         return self.state
 
-    def step(self, action: Any) -> TensorDict:
+    def step(self, action):
         """Move in place."""
         self.state += 2 * action - 1
         return TensorDict({"obs": self.state, "rewards": -self.state.abs()}, [self.num_envs])
 
 
-def test_an_env_that_hands_out_its_own_state_is_collected_as_one_that_does_not() -> None:
+def test_an_env_that_hands_out_its_own_state_is_collected_as_one_that_does_not():
     """Buffer, evaluation and windows of the past are those of copies."""
     found = []
     for env in (Overwriting, DiscreteDummyEnv):
