@@ -1,6 +1,5 @@
 """DreamerV3 as a user has it: spaces, resume, options, what it stores and what it refuses."""
 
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -21,31 +20,25 @@ from rlox_dreamer.losses import two_hot_loss
 class Scripted(gym.Env[Any, Any]):
     """Counts its steps; ends after some, and truncates every other episode."""
 
-    def __init__(
-        self,
-        observation_space: spaces.Space[Any] | None = None,
-        action_space: spaces.Space[Any] | None = None,
-        length: int = 7,
-        bad_step: int | None = None,
-    ) -> None:
+    def __init__(self, observation_space=None, action_space=None, length=7, bad_step=None):
         self.observation_space = observation_space or spaces.Box(-1e6, 1e6, (2,))
         self.action_space = action_space or spaces.Discrete(2)
         self._length, self._bad_step = length, bad_step
         self._step = self._episode = -1
 
-    def _obs(self) -> Any:
+    def _obs(self):
         if isinstance(self.observation_space, spaces.Box) and self.observation_space.shape == (2,):
             bad = self._step == self._bad_step
             return np.array([np.nan if bad else self._episode, self._step], np.float32)
         return self.observation_space.sample()
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.observation_space.seed(seed)
         self._step, self._episode = 0, self._episode + 1
         return self._obs(), {}
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action):
         assert self.action_space.contains(action), action
         self._step += 1
         ended = self._step >= self._length
@@ -53,14 +46,14 @@ class Scripted(gym.Env[Any, Any]):
         return self._obs(), float(self._step), ended and not cut, ended and cut, {}
 
 
-def stored(algo: DreamerV3) -> dict[str, Any]:
+def stored(algo):
     """Return the rows in the buffer of an algorithm with one env, in order of their slots."""
-    buffer: Any = algo.replay.buffer
+    buffer = algo.replay.buffer
     rows = buffer.rows(0, len(buffer))
     return {name.removeprefix("row "): array for name, array in rows.items()}
 
 
-def test_it_passes_the_conformance_suite() -> None:
+def test_it_passes_the_conformance_suite():
     """Exact resume included."""
     check_algorithm("dreamer_v3", "Pendulum-v1", **SMALL, save_replay_buffer=True)
 
@@ -76,7 +69,7 @@ def test_it_passes_the_conformance_suite() -> None:
         (spaces.MultiDiscrete([3, 2]), spaces.MultiBinary(2)),
     ],
 )  # fmt: skip
-def test_it_trains_on_any_space(observation: Any, action: Any) -> None:
+def test_it_trains_on_any_space(observation, action):
     """Images of either layout and odd sizes, classes, vectors, all kinds of actions."""
     algo = DreamerV3(lambda: Scripted(observation, action), n_envs=2, **SMALL)
     metrics = algo.train(40)
@@ -85,7 +78,7 @@ def test_it_trains_on_any_space(observation: Any, action: Any) -> None:
     algo.close()
 
 
-def test_rows_are_what_the_env_showed() -> None:
+def test_rows_are_what_the_env_showed():
     """Rewards with the observation they led to, ends with a row of their own, no reset reward."""
     algo = DreamerV3(Scripted, **{**SMALL, "learning_starts": 200})
     algo.train(100)
@@ -103,7 +96,7 @@ def test_rows_are_what_the_env_showed() -> None:
     algo.close()
 
 
-def test_written_states_are_those_of_the_batch() -> None:
+def test_written_states_are_those_of_the_batch():
     """After an update the buffer holds the states that the model has of the drawn rows."""
     algo = DreamerV3(Scripted, **SMALL)
     algo.train(40)
@@ -111,7 +104,7 @@ def test_written_states_are_those_of_the_batch() -> None:
     shape = (SMALL["batch_size"], SMALL["seq_len"])
     marks, stoch = torch.rand(*shape, SMALL["deter_dim"]), torch.full((*shape, 3), 2)
     algo.replay.give_back(batch, StepResult({}, outputs={"deter": marks, "stoch": stoch}))
-    buffer: Any = algo.replay.buffer
+    buffer = algo.replay.buffer
     slots = batch.indices % buffer.capacity  # of one env
     # a row drawn twice holds the last one
     rows = stored(algo)
@@ -122,11 +115,11 @@ def test_written_states_are_those_of_the_batch() -> None:
     algo.close()
 
 
-def test_observations_are_normalised_when_they_are_seen(tmp_path: Path) -> None:
+def test_observations_are_normalised_when_they_are_seen(tmp_path):
     """Rows are the env's own; batches and predictions have mean 0 and deviation 1."""
     algo = DreamerV3(Scripted, **SMALL)
     algo.train(80)
-    buffer: Any = algo.replay.buffer
+    buffer = algo.replay.buffer
     rows = stored(algo)
     # what was acted on; final observations are stored beside
     seen = rows["obs"][~rows["is_last"]].astype(np.float64)
@@ -145,7 +138,7 @@ def test_observations_are_normalised_when_they_are_seen(tmp_path: Path) -> None:
         each.close()
 
 
-def test_updates_follow_the_ratio_whatever_the_number_of_envs() -> None:
+def test_updates_follow_the_ratio_whatever_the_number_of_envs():
     """Replayed steps over env steps, counted once learning has started."""
     for n_envs in (1, 3):
         algo = DreamerV3(
@@ -157,7 +150,7 @@ def test_updates_follow_the_ratio_whatever_the_number_of_envs() -> None:
         algo.close()
 
 
-def test_prediction_remembers_what_it_is_given() -> None:
+def test_prediction_remembers_what_it_is_given():
     """With the state of the step before, as in an evaluation, or as an episode's first step."""
     algo = DreamerV3("CartPole-v1", **SMALL)
     algo.train(40)
@@ -174,7 +167,7 @@ def test_prediction_remembers_what_it_is_given() -> None:
     algo.close()
 
 
-def test_imagination_leaves_the_world_model_alone() -> None:
+def test_imagination_leaves_the_world_model_alone():
     """Actor and critic losses on imagined steps have no gradient into the model."""
     with DreamerV3(Scripted, **SMALL) as algo:
         start, generator = algo.model.rssm.initial(4), torch.Generator().manual_seed(0)
@@ -184,7 +177,7 @@ def test_imagination_leaves_the_world_model_alone() -> None:
     assert not features.requires_grad
 
 
-def test_bfloat16_trains_float32_parameters() -> None:
+def test_bfloat16_trains_float32_parameters():
     """Products are reduced, parameters and losses are not."""
     algo = DreamerV3("CartPole-v1", **{**SMALL, "compute_dtype": "bfloat16"})
     assert np.isfinite(algo.train(60)["model_loss"])
@@ -193,7 +186,7 @@ def test_bfloat16_trains_float32_parameters() -> None:
 
 
 @pytest.mark.parametrize("size", ["debug", max(SIZES)])
-def test_sizes_are_options_that_given_ones_win_over(size: Any) -> None:
+def test_sizes_are_options_that_given_ones_win_over(size):
     """The resolved config says all of them."""
     config = DreamerV3Config(size=size)
     assert {name: getattr(config, name) for name in SIZES[size]} == SIZES[size]
@@ -206,7 +199,7 @@ PUBLISHED = [preset for preset in list_presets("dreamer_v3") if preset.for_sever
 
 
 @pytest.mark.parametrize("preset", PUBLISHED, ids=lambda preset: preset.name)
-def test_presets_set_the_published_numbers(preset: Any) -> None:
+def test_presets_set_the_published_numbers(preset):
     """Given options win over the preset, and the size over its sizes."""
     config = DreamerV3Config(preset=preset.name)
     assert all(getattr(config, name) == value for name, value in preset.options.items())
@@ -228,7 +221,7 @@ def test_presets_set_the_published_numbers(preset: Any) -> None:
         ({"decoder_keys": []}, "decoder_keys must name at least one"),
     ],
 )
-def test_contradictory_options_are_refused(options: dict[str, Any], said: str) -> None:
+def test_contradictory_options_are_refused(options, said):
     """Before any work."""
     with pytest.raises(ConfigError, match=said):
         DreamerV3("CartPole-v1", **{**SMALL, **options})
@@ -243,14 +236,14 @@ def test_contradictory_options_are_refused(options: dict[str, Any], said: str) -
         (lambda: Scripted(action_space=spaces.Tuple([spaces.Discrete(2)] * 2)), SpaceError, "join"),
     ],
 )
-def test_hostile_envs_are_refused(env: Any, error: type[Exception], said: str) -> None:
+def test_hostile_envs_are_refused(env, error, said):
     """Each names what is wrong and the remedy."""
     with pytest.raises(error, match=said):
         DreamerV3(env, **SMALL).train(60)
 
 
 @pytest.mark.parametrize(("length", "rows"), [(1, 30), (3, 8), (50, 30)])
-def test_episodes_may_be_shorter_or_longer_than_sequences(length: int, rows: int) -> None:
+def test_episodes_may_be_shorter_or_longer_than_sequences(length, rows):
     """One step, a buffer of fewer rows than a batch, and more steps than the buffer's share."""
     algo = DreamerV3(
         lambda: Scripted(length=length), **{**SMALL, "buffer_size": rows, "learning_starts": 8}
@@ -259,7 +252,7 @@ def test_episodes_may_be_shorter_or_longer_than_sequences(length: int, rows: int
     algo.close()
 
 
-def test_normalising_cannot_be_switched_on_between(tmp_path: Path) -> None:
+def test_normalising_cannot_be_switched_on_between(tmp_path):
     """Networks that were trained on the env's own numbers would see others."""
     algo = DreamerV3("CartPole-v1", **SMALL, normalize_observations=False)
     algo.train(20)
@@ -269,7 +262,7 @@ def test_normalising_cannot_be_switched_on_between(tmp_path: Path) -> None:
     algo.close()
 
 
-def in_float64() -> DreamerV3:
+def in_float64():
     """Return an algorithm with replayed episodes, of both ends, and random values."""
     algo = DreamerV3(Scripted, seed=3, **SMALL)
     algo.train(60)
@@ -280,7 +273,7 @@ def in_float64() -> DreamerV3:
     return algo
 
 
-def test_the_replayed_loss_equals_its_formula() -> None:
+def test_the_replayed_loss_equals_its_formula():
     """λ-returns that stop at an episode's end, two-hot targets, and no loss at the last steps."""
     algo = in_float64()
     batch = algo.replay.draw_sequences(8, 6, seed=1)
@@ -308,7 +301,7 @@ def test_the_replayed_loss_equals_its_formula() -> None:
     assert got.item() == pytest.approx(np.mean(losses), rel=1e-5)
 
 
-def test_the_replayed_gradient_reaches_the_states() -> None:
+def test_the_replayed_gradient_reaches_the_states():
     """By finite differences, and none at the steps that end an episode."""
     algo = in_float64()
     batch = algo.replay.draw_sequences(3, 6, seed=1)
@@ -316,7 +309,7 @@ def test_the_replayed_gradient_reaches_the_states() -> None:
     features = torch.randn(6, 3, 28, generator=generator).double().requires_grad_()
     first = torch.rand(18, generator=generator).double()
 
-    def loss(states: torch.Tensor) -> torch.Tensor:
+    def loss(states):
         return algo.objective.replay_value_loss(algo.model, batch, states, first)
 
     assert torch.autograd.gradcheck(loss, (features,))

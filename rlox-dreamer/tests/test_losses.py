@@ -19,7 +19,7 @@ from torch.nn import functional
 
 
 @pytest.mark.parametrize("count", [255, 41, 40])
-def test_bins_are_symmetric_and_span_symexp_of_20(count: int) -> None:
+def test_bins_are_symmetric_and_span_symexp_of_20(count):
     """Eq. 10: symexp(-20 … 20), mirrored exactly."""
     bins = symexp_bins(count)
     assert len(bins) == count
@@ -28,13 +28,13 @@ def test_bins_are_symmetric_and_span_symexp_of_20(count: int) -> None:
     assert (bins.diff() >= 0).all()
 
 
-def two_hot(x: float, bins: torch.Tensor) -> torch.Tensor:
+def two_hot(x, bins):
     """Return the weights (K,) of the bins in the loss for a value."""
     return -two_hot_loss(torch.eye(len(bins)), torch.full((len(bins),), x), bins)
 
 
 @given(st.floats(-1e5, 1e5))
-def test_two_hot_weights_average_to_the_value(x: float) -> None:
+def test_two_hot_weights_average_to_the_value(x):
     """At most two neighbouring bins have weight, which sums to 1."""
     bins = symexp_bins(255)
     weights = two_hot(x, bins)
@@ -45,7 +45,7 @@ def test_two_hot_weights_average_to_the_value(x: float) -> None:
     assert (weights.double() @ bins.double()).item() == pytest.approx(x, rel=1e-4, abs=1e-4)
 
 
-def test_values_beyond_the_bins_get_the_outermost_one() -> None:
+def test_values_beyond_the_bins_get_the_outermost_one():
     """A value that no bin reaches is no extrapolation."""
     bins = torch.tensor([-1.0, 0.0, 1.0])
     weights = torch.stack([two_hot(x, bins) for x in (-5.0, 7.0, 1.0)])
@@ -53,13 +53,13 @@ def test_values_beyond_the_bins_get_the_outermost_one() -> None:
 
 
 @pytest.mark.parametrize("count", [255, 40])
-def test_equal_logits_predict_exactly_zero(count: int) -> None:
+def test_equal_logits_predict_exactly_zero(count):
     """A sum from left to right would leave a rounding error of thousands."""
     probs = functional.softmax(torch.zeros(3, count), -1)
     assert (two_hot_mean(probs, symexp_bins(count)) == 0).all()
 
 
-def test_unimix_gives_every_class_its_floor() -> None:
+def test_unimix_gives_every_class_its_floor():
     """0.01 / C, however sure the logits are; the probabilities still sum to 1."""
     probs = mixed_probs(torch.tensor([[50.0, 0, 0, -50]]), 0.01)
     assert probs.sum().item() == pytest.approx(1)
@@ -70,7 +70,7 @@ def test_unimix_gives_every_class_its_floor() -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01])
-def test_mixed_probabilities_have_their_gradient(share: float) -> None:
+def test_mixed_probabilities_have_their_gradient(share):
     """By finite differences, with a gradient into some of the outputs only."""
     logits = torch.randn(3, 4, generator=torch.Generator().manual_seed(0)).double()
     assert torch.autograd.gradcheck(
@@ -78,7 +78,7 @@ def test_mixed_probabilities_have_their_gradient(share: float) -> None:
     )
 
 
-def test_samples_pass_the_gradient_of_their_probabilities() -> None:
+def test_samples_pass_the_gradient_of_their_probabilities():
     """Straight-through: the value is one-hot, the gradient that of the probabilities."""
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(5, 4, generator=generator, dtype=torch.float64, requires_grad=True)
@@ -111,7 +111,7 @@ def _slow_returns(rewards, discounts, values, lam, last):
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.95, 1.0])
-def test_lambda_returns_equal_a_loop(lam: float) -> None:
+def test_lambda_returns_equal_a_loop(lam):
     """Eq. 7 step by step, with episodes that end within the sequence."""
     rng = np.random.default_rng(0)
     rewards, values = rng.normal(size=(2, 9, 5))
@@ -123,7 +123,7 @@ def test_lambda_returns_equal_a_loop(lam: float) -> None:
     np.testing.assert_allclose(returns, expected, rtol=1e-12)
 
 
-def test_one_hot_draws_follow_the_distribution() -> None:
+def test_one_hot_draws_follow_the_distribution():
     """Uniform numbers choose classes by the inverse of the distribution function."""
     probs = torch.tensor([0.2, 0.0, 0.5, 0.3])
     noise = (torch.arange(1000) + 0.5) / 1000

@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import functional
 
 
-def make(seed: int = 0) -> RSSM:
+def make(seed=0):
     """Return a small model in float64."""
     generator = torch.Generator().manual_seed(seed)
     return RSSM(
@@ -24,16 +24,16 @@ def make(seed: int = 0) -> RSSM:
     ).double()
 
 
-def rand(*shape: int, seed: int = 1) -> torch.Tensor:
+def rand(*shape, seed=1):
     """Return uniform numbers."""
     return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def _norm(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+def _norm(x, weight):
     return x / (x.square().mean(-1, keepdim=True) + 1e-4).sqrt() * weight
 
 
-def test_block_layer_equals_a_dense_one_with_masked_weights() -> None:
+def test_block_layer_equals_a_dense_one_with_masked_weights():
     """Each block of outputs sees its own block of inputs only."""
     layer = BlockLinear(12, 8, 4, torch.Generator().manual_seed(0))
     x = torch.randn(5, 12)
@@ -43,7 +43,7 @@ def test_block_layer_equals_a_dense_one_with_masked_weights() -> None:
 
 
 @pytest.mark.parametrize("axes", [(5,), (2, 5)])
-def test_norm_and_silu_have_their_gradient(axes: tuple[int, ...]) -> None:
+def test_norm_and_silu_have_their_gradient(axes):
     """By finite differences, with one scale and with one for each of several branches."""
     x, weight = rand(3, 2, 5).requires_grad_(), rand(*axes, seed=2).requires_grad_()
     expected = functional.silu(_norm(x, weight))
@@ -51,7 +51,7 @@ def test_norm_and_silu_have_their_gradient(axes: tuple[int, ...]) -> None:
     assert torch.autograd.gradcheck(norm_silu, (x, weight))
 
 
-def test_one_step_of_the_recurrence_equals_the_formulas() -> None:
+def test_one_step_of_the_recurrence_equals_the_formulas():
     """Three input branches, a block-diagonal hidden layer and a block GRU."""
     net = make()
     deter, stoch, action = rand(3, 8), rand(3, 3, 4, seed=2), 3 * rand(3, 2, seed=3) - 1
@@ -80,18 +80,18 @@ def test_one_step_of_the_recurrence_equals_the_formulas() -> None:
     torch.testing.assert_close(got, update * candidate + (1 - update) * deter)
 
 
-def test_the_recurrence_has_its_gradient() -> None:
+def test_the_recurrence_has_its_gradient():
     """By finite differences, through the gates, into the state and the actions' share."""
     net, stoch = make(), rand(3, 3, 4, seed=2)
 
-    def step(deter: torch.Tensor, embedded: torch.Tensor) -> torch.Tensor:
+    def step(deter, embedded):
         return net.next_deter(Latent(deter, stoch), embedded, net.shares())
 
     given = [(rand(3, 8, seed=k) - 0.5).requires_grad_() for k in (4, 5)]
     assert torch.autograd.gradcheck(step, given)
 
 
-def test_the_posterior_equals_its_formula() -> None:
+def test_the_posterior_equals_its_formula():
     """One hidden layer on the deterministic state and the tokens, and 1 % of the uniform share."""
     net = make()
     deter, tokens = rand(3, 8) - 0.5, rand(3, 6, seed=2) - 0.5
@@ -109,7 +109,7 @@ def test_the_posterior_equals_its_formula() -> None:
     torch.testing.assert_close(log_probs[0].exp(), mixed)
 
 
-def test_the_prior_equals_its_formula() -> None:
+def test_the_prior_equals_its_formula():
     """Two hidden layers on the deterministic state, and 1 % of the uniform share."""
     net = make()
     deter = rand(3, 8) - 0.5
@@ -123,7 +123,7 @@ def test_the_prior_equals_its_formula() -> None:
     torch.testing.assert_close(net.prior(deter).exp(), mixed)
 
 
-def test_a_reset_within_a_sequence_equals_two_sequences() -> None:
+def test_a_reset_within_a_sequence_equals_two_sequences():
     """Neither state nor action from before an episode reaches it; other envs go on."""
     net = make()
     tokens, actions, noise = rand(6, 2, 6), rand(6, 2, 2, seed=2), rand(6, 2, 3, seed=3)
@@ -142,7 +142,7 @@ def test_a_reset_within_a_sequence_equals_two_sequences() -> None:
     assert posteriors.shape == (6, 2, 3, 4)
 
 
-def test_imagined_steps_follow_the_prior() -> None:
+def test_imagined_steps_follow_the_prior():
     """A state one step on is the recurrence and a sample of the prior."""
     net = make()
     latent = Latent(rand(3, 8), rand(3, 3, 4, seed=2))
@@ -156,9 +156,7 @@ def test_imagined_steps_follow_the_prior() -> None:
 
 
 @pytest.mark.parametrize(("inputs", "outputs", "size"), [(8, 3, (4, 4)), (3, 5, (1, 6))])
-def test_a_doubled_convolution_equals_doubling_and_a_convolution(
-    inputs: int, outputs: int, size: tuple[int, int]
-) -> None:
+def test_a_doubled_convolution_equals_doubling_and_a_convolution(inputs, outputs, size):
     """Values and gradients of image, weights and bias."""
     torch.manual_seed(0)
     conv = nn.Conv2d(inputs, outputs, 5, padding=2).double()
@@ -175,7 +173,7 @@ def test_a_doubled_convolution_equals_doubling_and_a_convolution(
     )
 
 
-def test_doubling_has_norm_and_silu_of_channels() -> None:
+def test_doubling_has_norm_and_silu_of_channels():
     """RMSNorm is over the channels of each pixel."""
     layer = Doubling(2, 4, torch.Generator().manual_seed(0))
     x = torch.randn(3, 2, 5, 5)
@@ -184,7 +182,7 @@ def test_doubling_has_norm_and_silu_of_channels() -> None:
     torch.testing.assert_close(layer(x), functional.silu(normed))
 
 
-def test_laprop_with_agc_equals_numpy() -> None:
+def test_laprop_with_agc_equals_numpy():
     """Clip by the parameter's norm, divide by the root mean square, then average."""
     module = nn.Linear(4, 3)
     optimizer = FlatOptimizer(module, partial(LaProp), clip=AdaptiveClip(0.3))
@@ -211,7 +209,7 @@ def test_laprop_with_agc_equals_numpy() -> None:
 @pytest.mark.parametrize(
     ("options", "named"), [({"lr": -1}, "lr"), ({"betas": (1, 0)}, "betas"), ({"eps": 0}, "eps")]
 )
-def test_impossible_options_are_named(options: dict, named: str) -> None:
+def test_impossible_options_are_named(options, named):
     """Each with its range."""
     with pytest.raises(ValueError, match=named):
         LaProp([torch.zeros(1)], **options)

@@ -27,35 +27,35 @@ _CONTENT = json.loads(Path(__file__).with_name("torchrl_numbers.json").read_text
 NUMBERS = _CONTENT["numbers"]
 
 
-def given(name: str) -> torch.Tensor:
+def given(name):
     """Return an input."""
     return torch.tensor(_CONTENT["inputs"][name])
 
 
-def assert_same(got: torch.Tensor, name: str, atol: float = 1e-6) -> None:
+def assert_same(got, name, atol=1e-6):
     """Compare with torchrl's number, within 1e-5 of it."""
     torch.testing.assert_close(got, torch.tensor(NUMBERS[name]), rtol=1e-5, atol=atol)
 
 
-def test_symlog() -> None:
+def test_symlog():
     """Of values from 0 to ±10⁷."""
     assert_same(symlog(given("targets")), "symlog")
 
 
-def test_two_hot_loss() -> None:
+def test_two_hot_loss():
     """Bins at symexp of -20 … 20, and targets that are no logarithms."""
     log_probs = functional.log_softmax(given("head_logits"), -1)
     assert_same(two_hot_loss(log_probs, given("targets"), symexp_bins(255)), "two_hot_loss")
 
 
-def test_two_hot_mean() -> None:
+def test_two_hot_mean():
     """Float32 sums of bins as large as 4.9e8 agree within 10."""
     probs = functional.softmax(given("head_logits"), -1)
     assert_same(two_hot_mean(probs, symexp_bins(255)), "two_hot_mean", atol=10.0)
 
 
 @pytest.mark.parametrize("name", ["prior_logits", "near_logits"])
-def test_kl_terms_and_their_gradients(name: str) -> None:
+def test_kl_terms_and_their_gradients(name):
     """Far apart, and closer than the free nat of a state, where there is no gradient."""
     near = name == "near_logits"
     post = (0 * given(name) if near else given("post_logits")).requires_grad_()
@@ -74,7 +74,7 @@ def test_kl_terms_and_their_gradients(name: str) -> None:
         assert (gradient.abs().sum() == 0) == near
 
 
-def test_replay_returns() -> None:
+def test_replay_returns():
     """With an episode that the task ends, and one that a time limit ends."""
     returns = replay_returns(
         given("rewards"), given("terminal"), given("last"), given("values"), 1 - 1 / 333, 0.95
@@ -82,7 +82,7 @@ def test_replay_returns() -> None:
     assert_same(returns, "replay_returns", atol=1e-5)
 
 
-def test_return_scale() -> None:
+def test_return_scale():
     """Percentiles of 12 batches."""
     scale = ReturnScale()
     assert_same(torch.stack([scale.update(batch) for batch in given("returns")]), "return_scale")

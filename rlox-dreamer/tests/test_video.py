@@ -1,7 +1,6 @@
 """Open-loop videos: what they show, what they leave alone, and the event file that has them."""
 
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -15,30 +14,30 @@ from rlox.logging import LoggerCallback
 from rlox_dreamer.dreamer import DreamerV3
 from rlox_dreamer.video import OpenLoopVideo
 
-VIDEO: dict[str, Any] = {"every": 20, "n_sequences": 2, "context": 3, "horizon": 4}
+VIDEO = {"every": 20, "n_sequences": 2, "context": 3, "horizon": 4}
 
 
 class Stripes(gym.Env[Any, Any]):
     """Each step's image has a colour of its own; the last actions are a stripe."""
 
-    def __init__(self, shape: tuple[int, ...] = (16, 20, 3), nested: bool = False) -> None:
+    def __init__(self, shape=(16, 20, 3), nested=False):
         image = spaces.Box(0, 255, shape, np.uint8)
         vector = spaces.Box(-1, 1, (2,))
         self.observation_space = spaces.Dict({"a": vector, "eye": image}) if nested else image
         self.action_space = spaces.Discrete(2)
         self._shape, self._nested, self._step = shape, nested, 0
 
-    def _obs(self, action: int) -> Any:
+    def _obs(self, action):
         image = np.full(self._shape, 9 * self._step, np.uint8)
         image[..., :4, :] = 200 * action
         return {"a": np.zeros(2, np.float32), "eye": image} if self._nested else image
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self._step = 0
         return self._obs(0), {}
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action):
         self._step += 1
         return self._obs(int(action)), 1.0, self._step == 25, False, {}
 
@@ -46,14 +45,14 @@ class Stripes(gym.Env[Any, Any]):
 class Recorder(LoggerCallback):
     """Keeps videos."""
 
-    def __init__(self) -> None:
-        self.videos: list[tuple[int, str, Any, float]] = []
+    def __init__(self):
+        self.videos = []
 
-    def on_video(self, step: int, name: str, frames: Any, fps: float) -> None:
+    def on_video(self, step, name, frames, fps):
         self.videos.append((step, name, frames, fps))
 
 
-def test_a_frame_is_the_true_image_the_models_and_their_difference() -> None:
+def test_a_frame_is_the_true_image_the_models_and_their_difference():
     """The true one is the stored row, and the difference is 128 where they agree."""
     algo = DreamerV3(Stripes, **SMALL)
     algo.train(60)
@@ -67,7 +66,7 @@ def test_a_frame_is_the_true_image_the_models_and_their_difference() -> None:
     algo.close()
 
 
-def test_imagined_steps_see_actions_and_no_images() -> None:
+def test_imagined_steps_see_actions_and_no_images():
     """Other images after the context change nothing, other actions and context images do."""
     algo = DreamerV3(Stripes, **SMALL)
     algo.train(100)
@@ -76,10 +75,10 @@ def test_imagined_steps_see_actions_and_no_images() -> None:
     drawn = buffer.sample(2, 7, seed=0)["indices"][:, 1:]
     # the sequences must not share rows, or one's context is the other's later step
     assert not np.intersect1d(drawn[0], drawn[1]).size
-    assert buffer.n_envs == 1  # type: ignore[attr-defined]
+    assert buffer.n_envs == 1
     later, context = drawn[:, 3:].reshape(-1), drawn[:, :3].reshape(-1)
 
-    def changed(name: str, rows: Any, values: Any) -> Any:
+    def changed(name, rows, values):
         kept, other = buffer.state(), buffer.state()
         other[f"row {name}"][rows] = values
         buffer.set_state(other)
@@ -100,7 +99,7 @@ def test_imagined_steps_see_actions_and_no_images() -> None:
     algo.close()
 
 
-def test_training_is_the_same_with_and_without() -> None:
+def test_training_is_the_same_with_and_without():
     """Bit for bit, since the draw has a seed of its own."""
     seen = Recorder()
     with_video = DreamerV3(Stripes, **SMALL, logger=seen, callbacks=[OpenLoopVideo(**VIDEO)])
@@ -115,7 +114,7 @@ def test_training_is_the_same_with_and_without() -> None:
     without.close()
 
 
-def test_it_waits_for_sequences_that_are_long_enough() -> None:
+def test_it_waits_for_sequences_that_are_long_enough():
     """Nothing is logged before, and no error raised."""
     seen, video = Recorder(), OpenLoopVideo(20, 2, 5, 50)
     algo = DreamerV3(lambda: Stripes(nested=True), **SMALL, logger=seen, callbacks=[video])
@@ -125,7 +124,7 @@ def test_it_waits_for_sequences_that_are_long_enough() -> None:
 
 
 @pytest.mark.parametrize(("shape", "expected"), [((16, 16), (48, 32)), ((4, 18, 16), (54, 32))])
-def test_grey_and_stacked_images(shape: tuple[int, ...], expected: tuple[int, int]) -> None:
+def test_grey_and_stacked_images(shape, expected):
     """Grey in RGB; of stacked frames the last."""
     algo = DreamerV3(lambda: Stripes(shape), **SMALL)
     algo.train(40)
@@ -135,7 +134,7 @@ def test_grey_and_stacked_images(shape: tuple[int, ...], expected: tuple[int, in
     algo.close()
 
 
-def test_tensorboard_plays_it(tmp_path: Path) -> None:
+def test_tensorboard_plays_it(tmp_path):
     """The event file, read back, has a GIF with every frame of the step's video."""
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     image = pytest.importorskip("PIL.Image")
@@ -162,7 +161,7 @@ def test_tensorboard_plays_it(tmp_path: Path) -> None:
             assert np.abs(shown - frame).mean() < 10
 
 
-def test_what_cannot_be_shown_is_refused() -> None:
+def test_what_cannot_be_shown_is_refused():
     """Before any step, with the remedy."""
     logger = Recorder()
     for env, video, error, said in [
@@ -178,6 +177,6 @@ def test_what_cannot_be_shown_is_refused() -> None:
     with pytest.raises(ValueError, match="has no logger; pass one"):
         DreamerV3(Stripes, **SMALL, callbacks=[OpenLoopVideo(**VIDEO)]).train(20)
     with pytest.raises(TypeError, match="of DreamerV3, got object"):
-        OpenLoopVideo().film(object())  # type: ignore[arg-type]
+        OpenLoopVideo().film(object())
     with pytest.raises(ValueError, match="context must be at least 1, got 0"):
         OpenLoopVideo(context=0)
