@@ -303,3 +303,16 @@ def test_anyones_algorithm_with_a_known_objective_is_learnt_natively():
         stranger.train(320)
         assert stranger.clock.gradient_steps == 2 * 3 * 4
         assert not torch.equal(before, stranger.optimizer.parameters)
+
+
+def test_native_runs_are_exact_across_a_checkpoint(tmp_path):
+    """2N env steps are N, a checkpoint, and N more, to the bit."""
+    options = {**SMALL, "learning_rate": 1e-3}
+    whole = PPO("Pendulum-v1", backend="native", **options)
+    whole.train(640)
+    half = PPO("Pendulum-v1", backend="native", **options)
+    half.train(320)
+    half.save(tmp_path / "half.safetensors")
+    rest = PPO.from_checkpoint(tmp_path / "half.safetensors")
+    rest.train(320)
+    assert torch.equal(whole.optimizer.parameters, rest.optimizer.parameters)

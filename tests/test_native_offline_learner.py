@@ -104,3 +104,19 @@ def test_native_leaves_a_deterministic_policy_of_iql_to_torch():
     with pytest.raises(BackendError, match="learns the default networks, not DeterministicPolicy"):
         IQL(dataset(), stochastic=False, backend="native", **SETTINGS)
     assert IQL(dataset(), stochastic=False, **SETTINGS).learner.backend == "torch"
+
+
+@pytest.mark.parametrize("case", ["td3_bc", "cql", "iql"])
+def test_runs_are_exact_across_a_checkpoint_and_another_backend(case, tmp_path):
+    """2N gradient steps are N, a checkpoint, and N more: to the bit, or but for rounding."""
+    whole = make(case, "native")
+    whole.train(20)
+    half = make(case, "native")
+    half.train(10)
+    half.save(tmp_path / "half.safetensors")
+    for backend, tolerance in (("native", 0.0), ("torch", 1e-4)):
+        path = tmp_path / "half.safetensors"
+        rest = CASES[case][0].from_checkpoint(path, dataset=dataset(), backend=backend)
+        assert rest.learner.backend == backend
+        rest.train(10)
+        assert largest_difference(rest, whole) <= tolerance

@@ -243,3 +243,20 @@ def test_discrete_actions_come_from_a_buffer_of_floats_too(kind, backend):
     message = r"must be whole numbers, the replay buffer gave 0\.5; make it with act_dtype='int64'$"
     with pytest.raises(ValueError, match=message):
         kind(**known, backend=backend, buffer=Halved()).train(128)
+
+
+@cases
+def test_runs_are_exact_across_a_checkpoint(case, tmp_path):
+    """2N env steps are N, a checkpoint, and N more, to the bit."""
+    kind, settings = CASES[case]
+    settings = {**settings, "save_replay_buffer": True}
+    whole = kind(**settings, backend="native")
+    whole.train(256)
+    half = kind(**settings, backend="native")
+    half.train(128)
+    half.save(tmp_path / "half.safetensors")
+    rest = kind.from_checkpoint(tmp_path / "half.safetensors")
+    assert rest.learner.backend == "native"
+    rest.train(128)
+    first, second = parameters_of(whole), parameters_of(rest)
+    assert all(torch.equal(first[name], second[name]) for name in first)

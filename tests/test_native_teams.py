@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import rlox
 from rlox.envs.teams import choose_team_backend
+from rlox.errors import CheckpointError
 from rlox.protocols import MultiAgentVecEnv, StatefulVecEnv
 from rlox.testing import check_multi_agent_env
 from rlox_marl.envs import PettingZooVecEnv, SimpleSpreadVecEnv
@@ -154,3 +155,16 @@ def test_the_backend_changes_nothing_that_is_learnt():
             assert logged["mean_reward"] == metrics["mean_reward"]
         else:
             assert logged["mean_reward"] == pytest.approx(metrics["mean_reward"], rel=1e-3)
+
+
+def test_the_checkpoint_of_another_backend_is_refused():
+    """Its envs' states are of another kind; the error names the remedy."""
+    small = {"n_envs": 2, "n_steps": 8, "batch_size": 16, "n_epochs": 1, "hidden": 8}
+    with rlox.make("mappo", ENV_ID, env_backend="vectorized", **small) as algorithm:
+        algorithm.train(16)
+        state = algorithm.state_dict()
+    with (
+        rlox.make("mappo", ENV_ID, env_backend="native_teams", **small) as other,
+        pytest.raises(CheckpointError, match="env_backend"),
+    ):
+        other.load_state_dict(state)

@@ -140,3 +140,14 @@ def test_rewards_may_be_bfloat16_with_a_gradient():
     assert grpo.train_step([[1, 2]])["mean_reward"] == 1
     answers = preferences(lambda pairs: list(np.array([True, False])), [(torch.ones(1),) * 2] * 2)
     assert answers == [1, 0]
+
+
+def test_accumulation_changes_nothing():
+    """Eight rows at once, or four times two."""
+    for loss_type in ("dapo", "luspo"):
+        whole, parts = grpo(loss_type=loss_type), grpo(loss_type=loss_type, micro_batch_size=2)
+        a, b = (algorithm.train_step(PROMPTS) for algorithm in (whole, parts))
+        assert a["loss"] == pytest.approx(b["loss"], abs=1e-6)
+        torch.testing.assert_close(
+            whole.optimizers["model"].gradients, parts.optimizers["model"].gradients
+        )

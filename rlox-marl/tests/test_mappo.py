@@ -17,7 +17,7 @@ from rlox_marl.envs import SimpleSpreadVecEnv
 from rlox_marl.ippo import IPPO
 from rlox_marl.mappo import MAPPO
 from rlox_testing.probes import first_difference
-from scripted_teams import by_turns, parallel
+from scripted_teams import AGENTS, by_turns, parallel
 
 SPREAD = "mpe2/simple_spread_v3"
 SMALL = {"n_envs": 4, "n_steps": 8, "batch_size": 32, "n_epochs": 2, "hidden": 8}
@@ -247,3 +247,24 @@ def test_other_wrong_calls_are_reported(tmp_path) -> None:
         MAPPO.from_checkpoint(tmp_path / "spread.rlox", "mpe2/simple_tag_v3")
     with pytest.raises(CheckpointError, match="holds the policies agent"):
         MAPPO.from_checkpoint(tmp_path / "spread.rlox", share_parameters="agent")
+
+
+@pytest.mark.parametrize(
+    ("critic", "source"),
+    [
+        ("state", parallel),
+        ("agent_state", parallel),
+        ("observations", by_turns),
+        ("local", by_turns),
+    ],
+)
+def test_agents_that_die_join_and_wait_are_trained(critic, source):
+    """Groups of several spaces, deaths, late joiners, turns and masks need no special case."""
+    with MAPPO(source, critic=critic, seed=3, **SMALL) as algorithm:
+        metrics = algorithm.train(64)
+        assert set(algorithm.policies) == {"scout", "tank"}
+        assert all(np.isfinite(metrics[f"return/{agent}"]) for agent in AGENTS)
+        assert np.isfinite(metrics["policy_loss"])
+        result = algorithm.evaluate(n_episodes=4)
+        returns = [result.agent_returns[agent] for agent in AGENTS]
+        np.testing.assert_allclose(np.mean(returns, axis=0), result.returns)

@@ -115,3 +115,12 @@ def test_seeds_are_one_per_env_and_only_for_the_first_episode() -> None:
     env.reset_all([5, 3, 1])
     env.reset_all(np.int64(2))
     assert [one.seeds for one in made] == [[7, None, 5, 2], [8, None, 3, 3], [9, None, 1, 4]]
+
+
+def test_close_closes_each_env_once():
+    """However often it is called."""
+    made = ScriptedParallel(EPISODES)
+    env = PettingZooVecEnv(made)
+    env.close()
+    env.close()
+    assert made.closed == 1

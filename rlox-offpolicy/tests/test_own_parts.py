@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import rlox
@@ -373,3 +374,33 @@ def test_learning_starts_within_the_capacity_of_the_buffer_in_use() -> None:
     with pytest.raises(ConfigError, match="the capacity of your PrioritizedReplayBuffer, 100"):
         make(DQN, buffer=prioritized(100), learning_starts=200)
     make(SAC, buffer=Rows(True), learning_starts=200)
+
+
+class Watched(gymnasium.Wrapper):
+    """Counts how many are closed."""
+
+    closed = 0
+
+    def close(self):
+        """Count."""
+        Watched.closed += 1
+        super().close()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "env", "options"),
+    [
+        (SAC, "CartPole-v1", {}),
+        (DQN, "Pendulum-v1", {}),
+        (DiscreteSAC, "Pendulum-v1", {}),
+        (TD3, "Pendulum-v1", {"policy": nn.Linear(3, 2)}),
+        (DDPG, "Pendulum-v1", {"buffer": object()}),
+        (SAC, "Pendulum-v1", {"buffer": "her"}),
+    ],
+)
+def test_envs_are_closed_where_the_constructor_fails(algorithm, env, options):
+    """Whatever it is that does not fit."""
+    Watched.closed = 0
+    with pytest.raises(ValueError):  # noqa: PT011  # whichever
+        algorithm(lambda: Watched(gymnasium.make(env)), **{**SMALL, **options})
+    assert Watched.closed == 1

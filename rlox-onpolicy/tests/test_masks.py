@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from rlox.errors import SpaceError
+from rlox.errors import EnvError, SpaceError
 from rlox.losses import evaluate_actions
 from rlox_onpolicy.ppo import PPO
 
@@ -150,5 +150,20 @@ def test_a_policy_without_masks_is_refused_on_a_masked_env() -> None:
     with (
         PPO(Menus, policy=Blind(), n_envs=4, n_steps=32, batch_size=32) as ppo,
         pytest.raises(SpaceError, match="get_action_and_logprob has no argument 'action_masks'"),
+    ):
+        ppo.train(128)
+
+
+def test_a_mask_that_forbids_everything_is_an_error():
+    """The error names the env."""
+
+    class Closed(Menus):
+        def reset(self, **kwargs: Any) -> Any:
+            obs, _ = super().reset(**kwargs)
+            return obs, {"action_mask": np.zeros(5, np.int8)}
+
+    with (
+        PPO(Closed, **SMALL, batch_size=32) as ppo,
+        pytest.raises(EnvError, match="in row 0 forbids every choice"),
     ):
         ppo.train(128)

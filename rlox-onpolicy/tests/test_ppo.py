@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +98,21 @@ def test_a_single_env_keeps_the_rows_of_a_rollout() -> None:
     """By default one env takes as many steps as eight would together."""
     ppo = PPO(gymnasium.make("CartPole-v1"))
     assert (ppo.config.n_envs, ppo.config.n_steps) == (1, 1024)
+
+
+def test_close_frees_the_envs_it_made_and_no_others():
+    """Worker processes end; an env that the caller made stays usable."""
+    ppo = make(vectorization="async", n_envs=2)
+    ppo.train(32)
+    pids = ppo.collector.env._processes.pids
+    assert len(pids) == 2
+    ppo.close()
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    env = gymnasium.make("CartPole-v1")
+    ppo = PPO(env, n_steps=32, batch_size=16)
+    ppo.train(32)
+    ppo.close()
+    env.reset()
+    env.step(0)
