@@ -13,6 +13,7 @@ from torch import Tensor
 
 from rlox_llm.configs import LanguageConfig, SamplingConfig
 from rlox_llm.models import CausalModel
+from rlox_llm.prompts import padded_completions
 from rlox_llm.tokens import Texts
 
 __all__ = [
@@ -242,11 +243,11 @@ def complete(
     generator.sync(model.module.named_parameters(), version)
     found = generator.generate([prompt.tolist() for prompt in prompts], n, params)
     _require_as_asked(found, len(prompts) * n, params, version)
-    tokens, lengths = _padded_tokens(found.token_ids, model.device)
+    given = [torch.as_tensor(row, dtype=torch.long) for row in found.token_ids]
+    tokens, within = (each.to(model.device) for each in padded_completions(given))
     eos = torch.tensor(params.eos, dtype=torch.long, device=model.device)
-    places = torch.arange(tokens.shape[1], device=model.device)
-    ends = torch.isin(tokens, eos) & (places < lengths[:, None])
-    mask = (ends.long().cumsum(1) - ends.long() == 0) & (places < lengths[:, None])
+    ends = torch.isin(tokens, eos) & within
+    mask = (ends.long().cumsum(1) - ends.long() == 0) & within
     ended = ends.any(1) if params.eos else torch.ones(len(tokens), dtype=torch.bool)
     logps = None
     if found.logprobs is not None:
@@ -290,15 +291,6 @@ def _require_as_asked(found: Rollouts, n: int, params: Sampling, version: int) -
             f"the generator has the weights of gradient step {found.version}, expected those of "
             f"{version}; its sync(named_parameters, version) must take them"
         )
-
-
-def _padded_tokens(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return rows of token ids filled up on the right (N, T), and their lengths (N,)."""
-    lengths = torch.tensor([len(row) for row in rows], device=device)
-    tokens = torch.zeros(len(rows), int(lengths.max()), dtype=torch.long)
-    for filled, row in zip(tokens, rows, strict=True):
-        filled[: len(row)] = torch.as_tensor(row, dtype=torch.long)
-    return tokens.to(device), lengths
 
 
 def warn_of_copies(done: Completions, group_size: int, *, own: bool) -> None:
