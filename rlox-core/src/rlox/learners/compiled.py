@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
@@ -22,7 +22,7 @@ from rlox.learners.rollouts import TorchLearner, require_learnable
 from rlox.learners.tasks import Objective, RolloutTask
 from rlox.learners.transitions import ReplayTask, TorchReplayLearner
 
-__all__ = ["compiled", "make_compiled_learner", "own_tensors"]
+__all__ = ["compiled", "make_compiled_learner"]
 
 
 def make_compiled_learner(task: RolloutTask | ReplayTask) -> TorchLearner | TorchReplayLearner:
@@ -91,7 +91,7 @@ def _uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def compiled(
-    function: Callable[..., Any], device: torch.device, changed: Iterable[Any] = ()
+    function: Callable[..., Any], device: torch.device, changed: Sequence[Any] = ()
 ) -> Callable[..., Any]:
     """Return a function compiled by torch; on CUDA it is replayed as graphs.
 
@@ -100,7 +100,8 @@ def compiled(
             It returns a loss, which is used before the next call, and tensors to report, in a
             tuple, a mapping or a dataclass.
         device: of the tensors.
-        changed: objects whose attributes the function may replace by new tensors.
+        changed: objects whose attributes the function may replace by new tensors, such as the env
+            that it steps. What is returned beside them is used before the next call.
 
     Raises:
         BackendError: see :func:`make_compiled_learner`.
@@ -113,8 +114,10 @@ def compiled(
 
     def replayed(*arguments: Any) -> Any:
         torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
-        with own_tensors(*changed):
-            returned = made(*arguments)
+        if changed:
+            with _own_tensors(changed):
+                return made(*arguments)
+        returned = made(*arguments)
         if isinstance(returned, tuple):  # a loss, which is used at once, and its terms
             loss, terms = returned
             return loss, _copied(terms)
@@ -124,7 +127,7 @@ def compiled(
 
 
 @contextmanager
-def own_tensors(*objects: Any) -> Iterator[None]:
+def _own_tensors(objects: Sequence[Any]) -> Iterator[None]:
     """Copy the tensors that attributes of objects get in the block, which a replay overwrites.
 
     Args:
