@@ -68,7 +68,9 @@ class Module:
         self.name, self.family = name, family
         folder = (CORE if name.startswith("rlox.") else family) / "src"
         path = folder / name.replace(".", "/")
-        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        # not by the folder, which may be what is left of a package that became a module
+        door = path / "__init__.py"
+        path = door if door.is_file() else path.with_suffix(".py")
         tree = ast.parse(path.read_text("utf-8"))
         self.classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
         self.aliases = {

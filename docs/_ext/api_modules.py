@@ -93,8 +93,10 @@ def code_map() -> list[tuple[str, str, str]]:
     for level, names in reversed(list(enumerate(FLOORS, start=1))):
         for name in names:
             folder = core / name
-            path = folder / "__init__.py" if folder.is_dir() else core / f"{name}.py"
-            where = f"`{name}/`" if folder.is_dir() else f"`{name}.py`"
+            door = folder / "__init__.py"
+            path, where = core / f"{name}.py", f"`{name}.py`"
+            if door.is_file():
+                path, where = door, f"`{name}/`"
             rows.append((str(level), where, _about(path)))
     return rows
 
