@@ -17,7 +17,7 @@ const RULE: StepRule = StepRule {
     max_grad_norm: None,
 };
 
-fn batch(values: &[f64], rows: usize, obs_dim: usize) -> Transitions<'_, f64> {
+fn batch(values: &[f32], rows: usize, obs_dim: usize) -> Transitions<'_> {
     Transitions {
         obs: &values[..rows * obs_dim],
         next_obs: &values[..rows * obs_dim],
@@ -67,8 +67,8 @@ fn sizes_out_of_range_are_refused() {
     assert!(QNetwork::plain(4, &[0], 2).is_err());
     assert!(QNetwork::dueling(4, 1 << 15, 2).is_err());
     let actor = Actor::SquashedGaussian { log_std_bounds: [-20.0, 2.0] };
-    assert!(ContinuousLearner::<f32>::new(3, 0, &[8], actor, 2).is_err());
-    assert!(ContinuousLearner::<f32>::new(3, 1, &[8], actor, 0).is_err());
+    assert!(ContinuousLearner::new(3, 0, &[8], actor, 2).is_err());
+    assert!(ContinuousLearner::new(3, 1, &[8], actor, 0).is_err());
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_gaussian_policy_needs_noise_and_a_deterministic_one_does_not() {
         (Actor::Deterministic, true),
         (Actor::SquashedGaussian { log_std_bounds: [-20.0, 2.0] }, false),
     ] {
-        let mut learner = ContinuousLearner::<f64>::new(3, 1, &[8], actor, 2).unwrap();
+        let mut learner = ContinuousLearner::new(3, 1, &[8], actor, 2).unwrap();
         let policy = vec![0.1; learner.n_policy_parameters()];
         let mut critics = vec![0.1; learner.n_critic_parameters()];
         let target = critics.clone();
@@ -106,7 +106,7 @@ fn actions_come_row_by_row_whatever_the_number_of_rows() {
     let mut actions = vec![-1; MANY];
     learner.act(&parameters, &obs, &mut actions).unwrap();
     assert!(actions.iter().any(|&action| action != actions[0]));
-    let mut policy = ContinuousLearner::<f64>::new(3, 2, &[20], GAUSSIAN, 2).unwrap();
+    let mut policy = ContinuousLearner::new(3, 2, &[20], GAUSSIAN, 2).unwrap();
     let weights = numbers(policy.n_policy_parameters(), 3);
     let noise = numbers(MANY * 2, 4);
     let mut chosen = vec![9.0; MANY * 2];
@@ -118,7 +118,7 @@ fn actions_come_row_by_row_whatever_the_number_of_rows() {
         assert_eq!(action[0], actions[row], "{row}");
         policy.act(&weights, of_row, &noise[row * 2..][..2], &mut both).unwrap();
         // Sums of a few rows are in another order.
-        let same = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-14;
+        let same = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-6;
         assert!(both.iter().zip(&chosen[row * 2..][..2]).all(same), "{row}");
     }
     assert!(learner.act(&parameters[1..], &obs, &mut actions).is_err());
@@ -130,7 +130,7 @@ fn actions_come_row_by_row_whatever_the_number_of_rows() {
 }
 
 /// The gradient of the mean loss of `rows` of 3 observations, on a network of so many units and actions.
-fn value_gradients(hidden: &[usize], n_actions: u8, rows: Range<usize>) -> Vec<f64> {
+fn value_gradients(hidden: &[usize], n_actions: u8, rows: Range<usize>) -> Vec<f32> {
     const ALL: usize = 300;
     let shape = QNetwork::plain(3, hidden, n_actions.into()).unwrap();
     let mut parameters = numbers(shape.n_parameters(), 1);
@@ -168,12 +168,12 @@ fn a_gradient_by_actions_is_the_mean_of_the_rows() {
             let alone = value_gradients(&hidden, n_actions, row..row + 1);
             mean.iter_mut().zip(alone).for_each(|(sum, g)| *sum += g);
         }
-        let n = f64::from(u16::try_from(rows.len()).unwrap());
+        let n = f32::from(u16::try_from(rows.len()).unwrap());
         for sum in &mut mean {
             *sum /= n;
         }
-        let error = together.iter().zip(&mean).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-        assert!(error < 1e-14, "{hidden:?} {error}");
+        let error = together.iter().zip(&mean).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(error < 1e-6, "{hidden:?} {error}");
         assert!(mean.iter().any(|g| g.abs() > 1e-3));
     }
 }
@@ -182,17 +182,18 @@ const GAUSSIAN: Actor = Actor::SquashedGaussian { log_std_bounds: [-20.0, 2.0] }
 const ROWS: usize = 70;
 
 /// Numbers in [-0.5, 0.5) that look like chance.
-fn numbers(n: usize, seed: u64) -> Vec<f64> {
+#[expect(clippy::cast_possible_truncation, reason = "single precision is enough")]
+fn numbers(n: usize, seed: u64) -> Vec<f32> {
     let mut rng = rlox_kernels::rng::Pcg64::from_seed(seed);
-    (0..n).map(|_| rng.uniform(-0.5, 0.5)).collect()
+    (0..n).map(|_| rng.uniform(-0.5, 0.5) as f32).collect()
 }
 
 /// Steps the policy of 3 observations and 1 action once; the policy then, and the loss.
 fn step_policy(
-    learner: &mut ContinuousLearner<f64>,
-    policy: &[f64],
-    critics: &[f64],
-) -> (Vec<f64>, f64) {
+    learner: &mut ContinuousLearner,
+    policy: &[f32],
+    critics: &[f32],
+) -> (Vec<f32>, f64) {
     let mut policy = policy.to_vec();
     let (mut first, mut second) = (vec![0.0; policy.len()], vec![0.0; policy.len()]);
     let (first, second) = (&mut first[..], &mut second[..]);
@@ -205,8 +206,7 @@ fn step_policy(
 
 #[test]
 fn a_policy_learns_only_from_the_smallest_value() {
-    let new =
-        |n_critics| ContinuousLearner::<f64>::new(3, 1, &[20, 20], GAUSSIAN, n_critics).unwrap();
+    let new = |n_critics| ContinuousLearner::new(3, 1, &[20, 20], GAUSSIAN, n_critics).unwrap();
     let (mut one, mut two) = (new(1), new(2));
     let policy = numbers(one.n_policy_parameters(), 3);
     let critic = numbers(one.n_critic_parameters(), 4);
@@ -229,12 +229,12 @@ fn a_policy_learns_only_from_the_smallest_value() {
     }
     // Where both are equal, each gets half of the gradient.
     let (shared, _) = step_policy(&mut two, &policy, &both);
-    assert!(shared.iter().zip(&alone.0).all(|(a, b)| (a - b).abs() < 1e-9));
+    assert!(shared.iter().zip(&alone.0).all(|(a, b)| (a - b).abs() < 1e-5));
 }
 
 #[test]
 fn what_a_learner_did_before_does_not_matter() {
-    let new = || ContinuousLearner::<f64>::new(3, 1, &[20, 20], GAUSSIAN, 2).unwrap();
+    let new = || ContinuousLearner::new(3, 1, &[20, 20], GAUSSIAN, 2).unwrap();
     let mut used = new();
     let mut policy = numbers(used.n_policy_parameters(), 3);
     let mut critics = numbers(used.n_critic_parameters(), 4);
@@ -255,12 +255,12 @@ fn what_a_learner_did_before_does_not_matter() {
 
 #[test]
 fn a_critic_that_is_no_number_is_not_hidden_by_another() {
-    let mut learner = ContinuousLearner::<f64>::new(3, 1, &[20], GAUSSIAN, 2).unwrap();
+    let mut learner = ContinuousLearner::new(3, 1, &[20], GAUSSIAN, 2).unwrap();
     let policy = numbers(learner.n_policy_parameters(), 3);
     for lost in [1, 2] {
         let mut critics = numbers(learner.n_critic_parameters(), 4);
         let last = critics.len() - lost;
-        critics[last] = f64::NAN;
+        critics[last] = f32::NAN;
         let (_, loss) = step_policy(&mut learner, &policy, &critics);
         assert!(loss.is_nan(), "critic {lost}");
     }
@@ -268,7 +268,7 @@ fn a_critic_that_is_no_number_is_not_hidden_by_another() {
 
 #[test]
 fn implicit_q_learning_refuses_what_does_not_fit() {
-    assert!(ImplicitLearner::<f64>::new(3, 1, &[0], 2, [-5.0, 2.0]).is_err());
+    assert!(ImplicitLearner::new(3, 1, &[0], 2, [-5.0, 2.0]).is_err());
     let fine = ImplicitLosses { expectile: 0.7, temperature: 3.0, max_weight: 100.0 };
     let with = |change: fn(&mut ImplicitLosses)| {
         let mut losses = fine;
@@ -283,7 +283,7 @@ fn implicit_q_learning_refuses_what_does_not_fit() {
         (with(|losses| losses.temperature = f64::NAN), 70, 70, false),
         (with(|losses| losses.max_weight = -1.0), 70, 70, false),
     ] {
-        let mut learner = ImplicitLearner::<f64>::new(3, 1, &[20, 20], 2, [-5.0, 2.0]).unwrap();
+        let mut learner = ImplicitLearner::new(3, 1, &[20, 20], 2, [-5.0, 2.0]).unwrap();
         let mut parameters = learner.n_parameters().map(|n| numbers(n, 1));
         let before = parameters.clone();
         let mut first = parameters.clone().map(|values| vec![0.0; values.len()]);

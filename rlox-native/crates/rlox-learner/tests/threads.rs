@@ -124,7 +124,7 @@ impl Drawn {
         }
     }
 
-    fn batch(&self) -> Transitions<'_, f32> {
+    fn batch(&self) -> Transitions<'_> {
         let Self { obs, next_obs, rewards, discounts } = self;
         Transitions { obs, next_obs, rewards, discounts, weights: None }
     }
@@ -139,7 +139,7 @@ fn steps_of_critics_and_policy() {
         ([40, 30], Actor::Deterministic),
     ] {
         check(|| {
-            let mut learner = ContinuousLearner::<f32>::new(3, 2, &hidden, actor, 3).unwrap();
+            let mut learner = ContinuousLearner::new(3, 2, &hidden, actor, 3).unwrap();
             let mut policy = numbers(learner.n_policy_parameters(), 1);
             let mut critics = numbers(learner.n_critic_parameters(), 2);
             let mut target = numbers(critics.len(), 3);
@@ -206,7 +206,7 @@ fn steps_of_action_values() {
 fn steps_of_implicit_q_learning() {
     const ROWS: usize = 270;
     check(|| {
-        let mut learner = ImplicitLearner::<f32>::new(3, 2, &[70, 70], 3, [-5.0, 2.0]).unwrap();
+        let mut learner = ImplicitLearner::new(3, 2, &[70, 70], 3, [-5.0, 2.0]).unwrap();
         let [n_value, n_policy, n_critics] = learner.n_parameters();
         let target = numbers(n_critics, 1);
         let mut parts: Vec<_> = [n_value, n_policy, n_critics]

@@ -38,8 +38,8 @@ impl Actor {
     /// `noise` is standard normal for a Gaussian; it is added to a deterministic action, which is
     /// then clipped (Fujimoto et al. 2018, equation 14), or it is empty.
     #[inline(always)]
-    pub(super) fn act<F: Real>(self, outputs: &[F], noise: &[F], actions: &mut [F]) -> F {
-        let one = F::one();
+    pub(super) fn act(self, outputs: &[f32], noise: &[f32], actions: &mut [f32]) -> f32 {
+        let one = 1.0;
         let Self::SquashedGaussian { log_std_bounds } = self else {
             for (i, action) in actions.iter_mut().enumerate() {
                 *action = outputs[i].tanh();
@@ -47,19 +47,19 @@ impl Actor {
                     *action = clip(*action + noise, -one, one);
                 }
             }
-            return F::zero();
+            return 0.0;
         };
-        let half_log_tau = F::of(0.5 * std::f64::consts::TAU.ln());
-        let [low, high] = log_std_bounds.map(F::of);
+        let half_log_tau = f32::of(0.5 * std::f64::consts::TAU.ln());
+        let [low, high] = log_std_bounds.map(f32::of);
         let (means, log_stds) = outputs.split_at(actions.len());
-        let mut log_prob = F::zero();
+        let mut log_prob = 0.0;
         for (i, action) in actions.iter_mut().enumerate() {
             let log_std = clip(log_stds[i], low, high);
             let pre_tanh = means[i] + log_std.exp() * noise[i];
             *action = pre_tanh.tanh();
-            let log_density = -F::of(0.5) * noise[i] * noise[i] - log_std - half_log_tau;
-            let log_slope = F::of(2.0)
-                * (F::of(std::f64::consts::LN_2) - pre_tanh - softplus(-F::of(2.0) * pre_tanh));
+            let log_density = -f32::of(0.5) * noise[i] * noise[i] - log_std - half_log_tau;
+            let log_slope = f32::of(2.0)
+                * (f32::of(std::f64::consts::LN_2) - pre_tanh - softplus(-f32::of(2.0) * pre_tanh));
             log_prob = log_prob + log_density - log_slope;
         }
         log_prob
@@ -68,35 +68,35 @@ impl Actor {
     /// Writes the gradient with respect to `outputs`, given those with respect to the action that
     /// [`Actor::act`] made of them and to its log-probability.
     #[inline(always)]
-    pub(super) fn differentiate<F: Real>(
+    pub(super) fn differentiate(
         self,
-        outputs: &[F],
-        noise: &[F],
-        actions: &[F],
-        of_actions: &[F],
-        of_log_prob: F,
-        gradients: &mut [F],
+        outputs: &[f32],
+        noise: &[f32],
+        actions: &[f32],
+        of_actions: &[f32],
+        of_log_prob: f32,
+        gradients: &mut [f32],
     ) {
         for (i, (&action, &of_action)) in actions.iter().zip(of_actions).enumerate() {
-            let of_pre_tanh = of_action * (F::one() - action * action);
+            let of_pre_tanh = of_action * (1.0 - action * action);
             let Self::SquashedGaussian { log_std_bounds } = self else {
                 gradients[i] = of_pre_tanh;
                 continue;
             };
             // d log π / du = 2 tanh u
-            let of_pre_tanh = of_pre_tanh + of_log_prob * F::of(2.0) * action;
-            let [low, high] = log_std_bounds.map(F::of);
+            let of_pre_tanh = of_pre_tanh + of_log_prob * f32::of(2.0) * action;
+            let [low, high] = log_std_bounds.map(f32::of);
             let log_std = outputs[actions.len() + i];
             let of_log_std = of_pre_tanh * log_std.exp() * noise[i] - of_log_prob;
             gradients[i] = of_pre_tanh;
             gradients[actions.len() + i] =
-                if log_std >= low && log_std <= high { of_log_std } else { F::zero() };
+                if log_std >= low && log_std <= high { of_log_std } else { 0.0 };
         }
     }
 }
 
 /// Not `max` and `min`, which would hide NaN.
-pub(super) fn clip<F: Real>(value: F, low: F, high: F) -> F {
+pub(super) fn clip(value: f32, low: f32, high: f32) -> f32 {
     if value < low {
         low
     } else if value > high {
@@ -107,11 +107,11 @@ pub(super) fn clip<F: Real>(value: F, low: F, high: F) -> F {
 }
 
 /// ln(1 + eˣ).
-fn softplus<F: Real>(x: F) -> F {
-    if x > F::of(20.0) { x } else { x.exp().ln_1p() }
+fn softplus(x: f32) -> f32 {
+    if x > f32::of(20.0) { x } else { x.exp().ln_1p() }
 }
 
-impl<F: Real> ContinuousLearner<F> {
+impl ContinuousLearner {
     /// Writes the policy's action for each row of `obs`, `act_dim` numbers each.
     ///
     /// `noise`, laid out as the actions, is standard normal for a Gaussian policy; it is added to the
@@ -119,7 +119,13 @@ impl<F: Real> ContinuousLearner<F> {
     ///
     /// # Errors
     /// [`KernelError`](rlox_kernels::KernelError) for a length that does not fit.
-    pub fn act(&mut self, policy: &[F], obs: &[F], noise: &[F], actions: &mut [F]) -> Result<()> {
+    pub fn act(
+        &mut self,
+        policy: &[f32],
+        obs: &[f32],
+        noise: &[f32],
+        actions: &mut [f32],
+    ) -> Result<()> {
         check_len("policy", policy.len(), "the policy", self.policy.end())?;
         let rows = obs.len() / self.obs_dim;
         check_len("obs", obs.len(), "rows * obs_dim", rows * self.obs_dim)?;
@@ -131,15 +137,15 @@ impl<F: Real> ContinuousLearner<F> {
 }
 
 /// The arguments of [`ContinuousLearner::act`].
-struct Choose<'a, F> {
-    learner: &'a mut ContinuousLearner<F>,
-    policy: &'a [F],
-    obs: &'a [F],
-    noise: &'a [F],
-    actions: &'a mut [F],
+struct Choose<'a> {
+    learner: &'a mut ContinuousLearner,
+    policy: &'a [f32],
+    obs: &'a [f32],
+    noise: &'a [f32],
+    actions: &'a mut [f32],
 }
 
-impl<F: Real> WithSimd for Choose<'_, F> {
+impl WithSimd for Choose<'_> {
     type Output = ();
 
     #[inline(always)]

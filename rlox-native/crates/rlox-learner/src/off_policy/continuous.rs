@@ -16,13 +16,13 @@ use rlox_kernels::error::{Result, check_len, check_weight};
 
 /// How critics learn.
 #[derive(Debug, Clone, Copy)]
-pub struct ValueStep<'a, F> {
+pub struct ValueStep<'a> {
     /// The parameters of the target critics, which judge the next actions.
-    pub target: &'a [F],
+    pub target: &'a [f32],
     /// The parameters of the policy, which chooses them.
-    pub policy: &'a [F],
+    pub policy: &'a [f32],
     /// What it chooses with, B × `act_dim` or empty.
-    pub noise: &'a [F],
+    pub noise: &'a [f32],
     /// Temperature α of the next actions' entropy in the targets; 0 for none.
     pub alpha: f64,
     /// What a squared TD error counts in the loss.
@@ -33,25 +33,25 @@ pub struct ValueStep<'a, F> {
 
 /// How a policy learns.
 #[derive(Debug, Clone, Copy)]
-pub struct PolicyStep<'a, F> {
+pub struct PolicyStep<'a> {
     /// The critics' parameters.
-    pub critics: &'a [F],
+    pub critics: &'a [f32],
     /// Observations, B × `obs_dim`.
-    pub obs: &'a [F],
+    pub obs: &'a [f32],
     /// What actions are chosen with, B × `act_dim` or empty.
-    pub noise: &'a [F],
+    pub noise: &'a [f32],
     /// Temperature α of the entropy; a deterministic policy has none.
     pub alpha: f64,
     /// What else the policy is drawn towards.
-    pub cloning: Option<Cloning<'a, F>>,
+    pub cloning: Option<Cloning<'a>>,
 }
 
 /// The term by which a policy stays near a dataset's actions (Fujimoto and Gu 2021, equations 3 to
 /// 5).
 #[derive(Debug, Clone, Copy)]
-pub struct Cloning<'a, F> {
+pub struct Cloning<'a> {
     /// The actions, B × `act_dim`.
-    pub actions: &'a [F],
+    pub actions: &'a [f32],
     /// What values count when the mean of their sizes is 1, beside the mean squared distance.
     pub alpha: f64,
 }
@@ -70,32 +70,32 @@ pub struct PolicyTerms {
 /// The policy's parameters lie as in `rlox.nn.ReluMLP`, the critics' as in `rlox.nn.EnsembleMLP`.
 /// The learner owns nothing but working memory: parameters and moments are the caller's.
 #[derive(Debug)]
-pub struct ContinuousLearner<F> {
+pub struct ContinuousLearner {
     pub(super) obs_dim: usize,
     pub(super) act_dim: usize,
     pub(super) actor: Actor,
     pub(super) policy: Network,
     pub(super) critics: Vec<Network>,
     pub(super) n_critic_parameters: usize,
-    pub(super) packed_policy: Packed<F>,
-    pub(super) policy_block: Workspace<F>,
-    pub(super) online: Critics<F>,
+    pub(super) packed_policy: Packed<f32>,
+    pub(super) policy_block: Workspace<f32>,
+    pub(super) online: Critics,
     /// Of the critics' target networks.
-    pub(super) target: Vec<Packed<F>>,
+    pub(super) target: Vec<Packed<f32>>,
     /// [`BLOCK_ROWS`] × `act_dim`.
-    pub(super) actions: Vec<F>,
-    pub(super) action_gradients: Vec<F>,
+    pub(super) actions: Vec<f32>,
+    pub(super) action_gradients: Vec<f32>,
     /// [`BLOCK_ROWS`].
-    pub(super) log_probs: Vec<F>,
+    pub(super) log_probs: Vec<f32>,
     /// What the policy's last gradients were multiplied by, as they are clipped.
-    pub(super) policy_factor: F,
+    pub(super) policy_factor: f32,
     /// The critics'.
-    pub(super) critic_factor: F,
+    pub(super) critic_factor: f32,
     /// Whether the critics' gradients are those of a penalty.
     pub(super) penalized: bool,
 }
 
-impl<F: Real> ContinuousLearner<F> {
+impl ContinuousLearner {
     /// A learner of networks with hidden layers of these sizes.
     ///
     /// # Errors
@@ -116,7 +116,7 @@ impl<F: Real> ContinuousLearner<F> {
         let policy = Network::relu(Layer::linear(&sizes, 0));
         let critics = ensemble(&[&[obs_dim + act_dim], hidden, &[1]].concat(), n_critics);
         let n_critic_parameters = critics.last().map_or(0, Network::end);
-        let zeros = |n: usize| vec![F::zero(); n];
+        let zeros = |n: usize| vec![0.0; n];
         Ok(Self {
             obs_dim,
             act_dim,
@@ -129,8 +129,8 @@ impl<F: Real> ContinuousLearner<F> {
             actions: zeros(BLOCK_ROWS * act_dim),
             action_gradients: zeros(BLOCK_ROWS * act_dim),
             log_probs: zeros(BLOCK_ROWS),
-            policy_factor: F::one(),
-            critic_factor: F::one(),
+            policy_factor: 1.0,
+            critic_factor: 1.0,
             penalized: false,
             policy,
             critics,
@@ -151,14 +151,14 @@ impl<F: Real> ContinuousLearner<F> {
 
     /// The clipped gradient of the last step of the policy.
     #[must_use]
-    pub fn policy_gradients(&self) -> Vec<F> {
+    pub fn policy_gradients(&self) -> Vec<f32> {
         let Self { policy, policy_block, policy_factor, .. } = self;
         flatten(policy_block.gradients(policy), policy.end(), *policy_factor)
     }
 
     /// The clipped gradient of the last step of the critics.
     #[must_use]
-    pub fn critic_gradients(&self) -> Vec<F> {
+    pub fn critic_gradients(&self) -> Vec<f32> {
         let Self { critics, online, critic_factor, n_critic_parameters, .. } = self;
         flatten(online.gradients(critics), *n_critic_parameters, *critic_factor)
     }
@@ -170,11 +170,11 @@ impl<F: Real> ContinuousLearner<F> {
     /// range; nothing has changed then.
     pub fn step_values(
         &mut self,
-        learnt: Learnt<'_, F>,
-        batch: Transitions<'_, F>,
-        actions: &[F],
-        step: ValueStep<'_, F>,
-        errors: &mut [F],
+        learnt: Learnt<'_, f32>,
+        batch: Transitions<'_>,
+        actions: &[f32],
+        step: ValueStep<'_>,
+        errors: &mut [f32],
     ) -> Result<ValueTerms> {
         let n_parameters = self.n_critic_parameters;
         learnt.check("critics", "the critics", n_parameters)?;
@@ -206,8 +206,8 @@ impl<F: Real> ContinuousLearner<F> {
     /// As [`ContinuousLearner::step_values`].
     pub fn step_policy(
         &mut self,
-        learnt: Learnt<'_, F>,
-        step: PolicyStep<'_, F>,
+        learnt: Learnt<'_, f32>,
+        step: PolicyStep<'_>,
     ) -> Result<PolicyTerms> {
         learnt.check("policy", "the policy", self.policy.end())?;
         check_len("critics", step.critics.len(), "the critics", self.n_critic_parameters)?;
@@ -223,7 +223,7 @@ impl<F: Real> ContinuousLearner<F> {
         Ok(Arch::new().dispatch(Policy { learner: self, learnt, step }))
     }
 
-    pub(super) fn check_noise(&self, noise: &[F], rows: usize) -> Result<()> {
+    pub(super) fn check_noise(&self, noise: &[f32], rows: usize) -> Result<()> {
         let none = noise.is_empty() && self.actor == Actor::Deterministic;
         let expected = if none { 0 } else { rows * self.act_dim };
         check_len("noise", noise.len(), "rows * act_dim", expected)
@@ -234,8 +234,8 @@ impl<F: Real> ContinuousLearner<F> {
     pub(super) fn choose<S: Simd>(
         &mut self,
         simd: S,
-        obs: &[F],
-        noise: &[F],
+        obs: &[f32],
+        noise: &[f32],
         rows: usize,
         hidden: Hidden,
     ) {
@@ -245,7 +245,7 @@ impl<F: Real> ContinuousLearner<F> {
     }
 
     /// Makes actions of what the policy has computed for `rows` rows, with their log-probabilities.
-    pub(super) fn make_actions(&mut self, noise: &[F], rows: usize) {
+    pub(super) fn make_actions(&mut self, noise: &[f32], rows: usize) {
         let Self { policy, policy_block, act_dim, .. } = self;
         let outputs = policy_block.output().chunks_exact(policy.output_stride()).take(rows);
         let n_outputs = self.actor.n_outputs(*act_dim);
@@ -259,16 +259,16 @@ impl<F: Real> ContinuousLearner<F> {
 }
 
 /// The arguments of [`ContinuousLearner::step_values`].
-struct Values<'a, F> {
-    learner: &'a mut ContinuousLearner<F>,
-    learnt: Learnt<'a, F>,
-    batch: Transitions<'a, F>,
-    actions: &'a [F],
-    step: ValueStep<'a, F>,
-    errors: &'a mut [F],
+struct Values<'a> {
+    learner: &'a mut ContinuousLearner,
+    learnt: Learnt<'a, f32>,
+    batch: Transitions<'a>,
+    actions: &'a [f32],
+    step: ValueStep<'a>,
+    errors: &'a mut [f32],
 }
 
-impl<F: Real> WithSimd for Values<'_, F> {
+impl WithSimd for Values<'_> {
     type Output = ValueTerms;
 
     #[inline(always)]
@@ -283,7 +283,7 @@ impl<F: Real> WithSimd for Values<'_, F> {
         if self.step.penalty_weight == 0.0 {
             online.clear_gradients();
         } else {
-            online.scale_gradients(F::of(self.step.penalty_weight));
+            online.scale_gradients(f32::of(self.step.penalty_weight));
         }
         self.learner.penalized = false;
         let mut sums = ValueTerms::default();
@@ -298,7 +298,7 @@ impl<F: Real> WithSimd for Values<'_, F> {
     }
 }
 
-impl<F: Real> Values<'_, F> {
+impl Values<'_> {
     /// Gathers the gradients of `rows` rows from `first` on; returns sums over them.
     #[inline(always)]
     fn block<S: Simd>(&mut self, simd: S, first: usize, rows: usize) -> ValueTerms {
@@ -311,7 +311,7 @@ impl<F: Real> Values<'_, F> {
         let n_critics = critics.len();
         let next_actions = &actions[..rows * act_dim];
         online.forward_target(simd, critics, target, next_obs, next_actions, rows);
-        let alpha = F::of(step.alpha);
+        let alpha = f32::of(step.alpha);
         for (r, &log_prob) in log_probs.iter().enumerate().take(rows) {
             let next_value = online.smallest(critics, r) - alpha * log_prob;
             let row = first + r;
@@ -320,8 +320,8 @@ impl<F: Real> Values<'_, F> {
         let (obs, actions) =
             (part(batch.obs, first, rows, obs_dim), part(self.actions, first, rows, act_dim));
         online.forward(simd, critics, 0..n_critics, obs, actions, rows);
-        let scale = F::of(step.scale);
-        let slope = F::of(mean_of(2.0 * step.scale, n));
+        let scale = f32::of(step.scale);
+        let slope = f32::of(mean_of(2.0 * step.scale, n));
         let mut sums = ValueTerms::default();
         for r in 0..rows {
             let row = first + r;
@@ -342,13 +342,13 @@ impl<F: Real> Values<'_, F> {
 }
 
 /// The arguments of [`ContinuousLearner::step_policy`].
-struct Policy<'a, F> {
-    learner: &'a mut ContinuousLearner<F>,
-    learnt: Learnt<'a, F>,
-    step: PolicyStep<'a, F>,
+struct Policy<'a> {
+    learner: &'a mut ContinuousLearner,
+    learnt: Learnt<'a, f32>,
+    step: PolicyStep<'a>,
 }
 
-impl<F: Real> WithSimd for Policy<'_, F> {
+impl WithSimd for Policy<'_> {
     type Output = PolicyTerms;
 
     #[inline(always)]
@@ -379,7 +379,7 @@ impl<F: Real> WithSimd for Policy<'_, F> {
     }
 }
 
-impl<F: Real> Policy<'_, F> {
+impl Policy<'_> {
     /// Chooses the actions of `rows` rows from `first` on and judges them; returns how many critics
     /// did.
     #[inline(always)]
@@ -436,29 +436,29 @@ impl<F: Real> Policy<'_, F> {
         } = &mut **learner;
         let critics = &critics[..used];
         let actions = &actions[..rows * act_dim];
-        let share = F::of(mean_of(1.0, n));
+        let share = f32::of(mean_of(1.0, n));
         let mut sums = PolicyTerms::default();
         for (r, &log_prob) in log_probs.iter().enumerate().take(rows) {
             let value = online.smallest(critics, r);
             // Equal values share the gradient, as in torch; so do all if one is NaN.
             let larger = (0..used).filter(|&k| online.value(critics, k, r) > value).count();
-            let gradient = -share * F::of(value_weight) / count(used - larger);
+            let gradient = -share * f32::of(value_weight) / count(used - larger);
             for k in 0..used {
-                let passes = if online.value(critics, k, r) > value { F::zero() } else { gradient };
+                let passes = if online.value(critics, k, r) > value { 0.0 } else { gradient };
                 online.set_gradient(critics, k, r, passes);
             }
             sums.loss += *alpha * log_prob.widen() - value_weight * value.widen();
             sums.entropy -= log_prob.widen();
         }
         let of_actions = &mut action_gradients[..rows * act_dim];
-        of_actions.fill(F::zero());
+        of_actions.fill(0.0);
         online.backward_to_actions(simd, critics, used, rows, of_actions);
         if let Some(Cloning { actions: wanted, .. }) = cloning {
             let wanted = part(wanted, first, rows, act_dim);
             sums.loss +=
                 add_distances(actions, wanted, n * act_dim, of_actions) * mean_of(1.0, act_dim);
         }
-        let of_log_prob = F::of(*alpha) * share;
+        let of_log_prob = f32::of(*alpha) * share;
         let (stride, n_outputs) = (policy.output_stride(), actor.n_outputs(act_dim));
         for r in 0..rows {
             let (outputs, gradients) = policy_block.output_and_gradient(r * stride, n_outputs);
@@ -475,18 +475,18 @@ impl<F: Real> Policy<'_, F> {
 /// Adds the gradients of the mean of `n` squared distances to `gradients`; returns the sum of those
 /// that are here.
 #[inline(always)]
-fn add_distances<F: Real>(actions: &[F], wanted: &[F], n: usize, gradients: &mut [F]) -> f64 {
-    let slope = F::of(mean_of(2.0, n));
+fn add_distances(actions: &[f32], wanted: &[f32], n: usize, gradients: &mut [f32]) -> f64 {
+    let slope = f32::of(mean_of(2.0, n));
     let mut sum = 0.0;
     for ((&action, &wanted), gradient) in actions.iter().zip(wanted).zip(gradients) {
         let distance = action - wanted;
-        *gradient = *gradient + slope * distance;
+        *gradient += slope * distance;
         sum += (distance * distance).widen();
     }
     sum
 }
 
 #[expect(clippy::cast_precision_loss, reason = "critics are few")]
-fn count<F: Real>(n: usize) -> F {
-    F::of(n as f64)
+fn count(n: usize) -> f32 {
+    f32::of(n as f64)
 }

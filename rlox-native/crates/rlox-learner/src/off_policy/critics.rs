@@ -5,7 +5,6 @@ use std::ops::Range;
 use pulp::Simd;
 use rlox_kernels::threads;
 
-use crate::Real;
 use crate::linalg::{Aligned, BLOCK_ROWS, Gathered, Layer, Order, row_stride};
 use crate::network::Network;
 use crate::passes::{Gradients, Packed, Pass, backward_each, forward_each, loads};
@@ -40,23 +39,23 @@ pub(super) fn ensemble(sizes: &[usize], n_members: usize) -> Vec<Network> {
 
 /// Critics' parameters as products read them, and memory for a block of rows.
 #[derive(Debug)]
-pub(super) struct Critics<F> {
-    packed: Vec<Packed<F>>,
-    workspaces: Vec<Workspace<F>>,
+pub(super) struct Critics {
+    packed: Vec<Packed<f32>>,
+    workspaces: Vec<Workspace<f32>>,
     /// [`BLOCK_ROWS`] × (`obs_dim` + `act_dim`).
-    inputs: Vec<F>,
+    inputs: Vec<f32>,
     /// Of each critic.
-    ways: Vec<Way<F>>,
+    ways: Vec<Way>,
 }
 
 /// All critics on their way through so many rows of `inputs`.
-fn passes<'a, F>(
+fn passes<'a>(
     networks: &'a [Network],
-    packed: &'a [Packed<F>],
-    workspaces: &'a mut [Workspace<F>],
-    inputs: &'a [F],
+    packed: &'a [Packed<f32>],
+    workspaces: &'a mut [Workspace<f32>],
+    inputs: &'a [f32],
     rows: usize,
-) -> impl Iterator<Item = Pass<'a, F>> {
+) -> impl Iterator<Item = Pass<'a, f32>> {
     networks.iter().zip(packed).zip(workspaces).map(move |((network, packed), workspace)| Pass {
         network,
         packed,
@@ -68,13 +67,13 @@ fn passes<'a, F>(
 
 /// Memory for the way back through a critic to its inputs.
 #[derive(Debug)]
-struct Way<F> {
-    input_gradients: Aligned<F>,
+struct Way {
+    input_gradients: Aligned<f32>,
     /// Rows through which gradients go.
     kept: Vec<usize>,
 }
 
-impl<F: Real> Way<F> {
+impl Way {
     fn new(width: usize) -> Self {
         Self {
             input_gradients: Aligned::zeros(BLOCK_ROWS * row_stride(width)),
@@ -83,23 +82,22 @@ impl<F: Real> Way<F> {
     }
 
     /// Moves the rows whose values have a gradient to the front.
-    fn keep_rows(&mut self, network: &Network, workspace: &mut Workspace<F>, rows: usize) {
+    fn keep_rows(&mut self, network: &Network, workspace: &mut Workspace<f32>, rows: usize) {
         let of_values = workspace.output_gradient().chunks_exact(network.output_stride());
-        let has_gradient =
-            |(row, of_value): (usize, &[F])| (of_value[0] != F::zero()).then_some(row);
+        let has_gradient = |(row, of_value): (usize, &[f32])| (of_value[0] != 0.0).then_some(row);
         self.kept.clear();
         self.kept.extend(of_values.take(rows).enumerate().filter_map(has_gradient));
         workspace.keep_rows(&self.kept);
     }
 }
 
-impl<F: Real> Critics<F> {
+impl Critics {
     pub(super) fn new(networks: &[Network]) -> Self {
         let width = networks.first().map_or(0, |network| network.input_stride);
         Self {
             packed: networks.iter().map(Packed::to_inputs).collect(),
             workspaces: networks.iter().map(Workspace::new).collect(),
-            inputs: vec![F::zero(); BLOCK_ROWS * width],
+            inputs: vec![0.0; BLOCK_ROWS * width],
             ways: networks.iter().map(|_| Way::new(width)).collect(),
         }
     }
@@ -108,8 +106,8 @@ impl<F: Real> Critics<F> {
     pub(super) fn loads<'a>(
         &'a mut self,
         networks: &'a [Network],
-        parameters: &'a [F],
-    ) -> impl Iterator<Item = (&'a mut Packed<F>, &'a Network, &'a [F])> {
+        parameters: &'a [f32],
+    ) -> impl Iterator<Item = (&'a mut Packed<f32>, &'a Network, &'a [f32])> {
         loads(&mut self.packed, networks, parameters)
     }
 
@@ -120,8 +118,8 @@ impl<F: Real> Critics<F> {
         simd: S,
         networks: &[Network],
         members: Range<usize>,
-        obs: &[F],
-        actions: &[F],
+        obs: &[f32],
+        actions: &[f32],
         rows: usize,
     ) {
         self.concatenate(obs, actions, rows);
@@ -137,9 +135,9 @@ impl<F: Real> Critics<F> {
         &mut self,
         simd: S,
         networks: &[Network],
-        target: &[Packed<F>],
-        obs: &[F],
-        actions: &[F],
+        target: &[Packed<f32>],
+        obs: &[f32],
+        actions: &[f32],
         rows: usize,
     ) {
         self.concatenate(obs, actions, rows);
@@ -149,7 +147,7 @@ impl<F: Real> Critics<F> {
     }
 
     /// Writes observations and actions side by side.
-    fn concatenate(&mut self, obs: &[F], actions: &[F], rows: usize) {
+    fn concatenate(&mut self, obs: &[f32], actions: &[f32], rows: usize) {
         let (obs_dim, act_dim) = (obs.len() / rows, actions.len() / rows);
         let parts = obs.chunks_exact(obs_dim).zip(actions.chunks_exact(act_dim));
         for (input, (obs, action)) in self.inputs.chunks_exact_mut(obs_dim + act_dim).zip(parts) {
@@ -159,16 +157,16 @@ impl<F: Real> Critics<F> {
     }
 
     /// The value of a row by critic `k`.
-    pub(super) fn value(&self, networks: &[Network], k: usize, row: usize) -> F {
+    pub(super) fn value(&self, networks: &[Network], k: usize, row: usize) -> f32 {
         self.workspaces[k].output()[row * networks[k].output_stride()]
     }
 
     /// The smallest of all critics' values of a row (Fujimoto et al. 2018, equation 10).
-    pub(super) fn smallest(&self, networks: &[Network], row: usize) -> F {
+    pub(super) fn smallest(&self, networks: &[Network], row: usize) -> f32 {
         let values = (0..networks.len()).map(|k| self.value(networks, k, row));
         // Not `min`, which would hide NaN.
         values.fold(
-            F::infinity(),
+            f32::INFINITY,
             |least, value| {
                 if value >= least || least.is_nan() { least } else { value }
             },
@@ -176,7 +174,13 @@ impl<F: Real> Critics<F> {
     }
 
     /// Sets the gradient with respect to the value of a row by critic `k`.
-    pub(super) fn set_gradient(&mut self, networks: &[Network], k: usize, row: usize, gradient: F) {
+    pub(super) fn set_gradient(
+        &mut self,
+        networks: &[Network],
+        k: usize,
+        row: usize,
+        gradient: f32,
+    ) {
         let stride = networks[k].output_stride();
         self.workspaces[k].output_gradient()[row * stride] = gradient;
     }
@@ -207,7 +211,7 @@ impl<F: Real> Critics<F> {
         networks: &[Network],
         used: usize,
         rows: usize,
-        gradients: &mut [F],
+        gradients: &mut [f32],
     ) {
         let act_dim = gradients.len() / rows;
         let Self { packed, workspaces, inputs, ways } = self;
@@ -231,7 +235,7 @@ impl<F: Real> Critics<F> {
             for (&row, of_inputs) in kept.iter().zip(of_inputs) {
                 let sums = &mut gradients[row * act_dim..][..act_dim];
                 for (sum, &gradient) in sums.iter_mut().zip(&of_inputs[width - act_dim..]) {
-                    *sum = *sum + gradient;
+                    *sum += gradient;
                 }
             }
         }
@@ -242,7 +246,7 @@ impl<F: Real> Critics<F> {
     }
 
     /// Multiplies the parameters' gradients gathered so far by `factor`.
-    pub(super) fn scale_gradients(&mut self, factor: F) {
+    pub(super) fn scale_gradients(&mut self, factor: f32) {
         self.workspaces.iter_mut().for_each(|workspace| workspace.scale_gradients(factor));
     }
 
@@ -250,7 +254,7 @@ impl<F: Real> Critics<F> {
     pub(super) fn gradients<'a>(
         &'a self,
         networks: &'a [Network],
-    ) -> impl Iterator<Item = Gathered<'a, F>> {
+    ) -> impl Iterator<Item = Gathered<'a, f32>> {
         gradients(&self.workspaces, networks)
     }
 }

@@ -19,13 +19,13 @@ use rlox_kernels::error::{Result, check_len, check_range, check_weight};
 
 /// The parameters of all networks that learn.
 #[derive(Debug)]
-pub struct ImplicitParts<'a, F> {
+pub struct ImplicitParts<'a> {
     /// Of V.
-    pub value: Learnt<'a, F>,
+    pub value: Learnt<'a, f32>,
     /// Of π: the logarithmic deviations, then the network of the means.
-    pub policy: Learnt<'a, F>,
+    pub policy: Learnt<'a, f32>,
     /// Of Q.
-    pub critics: Learnt<'a, F>,
+    pub critics: Learnt<'a, f32>,
 }
 
 /// The constants of the objectives.
@@ -59,29 +59,29 @@ pub struct ImplicitTerms {
 ///
 /// It owns nothing but working memory: parameters and moments are the caller's.
 #[derive(Debug)]
-pub struct ImplicitLearner<F> {
+pub struct ImplicitLearner {
     obs_dim: usize,
     act_dim: usize,
     log_std_bounds: [f64; 2],
     value: Network,
     policy: Network,
     critics: Vec<Network>,
-    packed_value: Packed<F>,
-    packed_policy: Packed<F>,
-    value_block: Workspace<F>,
-    policy_block: Workspace<F>,
-    online: Critics<F>,
+    packed_value: Packed<f32>,
+    packed_policy: Packed<f32>,
+    value_block: Workspace<f32>,
+    policy_block: Workspace<f32>,
+    online: Critics,
     /// Of the critics' target networks.
-    target: Vec<Packed<F>>,
+    target: Vec<Packed<f32>>,
     /// The gradients of the logarithmic deviations, which the policy's parameters begin with.
-    log_std_gradients: Vec<F>,
+    log_std_gradients: Vec<f32>,
     /// What the last gradients of value, policy and critics were multiplied by, as they are clipped.
-    factors: [F; 3],
+    factors: [f32; 3],
     /// Of each row of the batch, the smallest target value.
-    smallest: Vec<F>,
+    smallest: Vec<f32>,
 }
 
-impl<F: Real> ImplicitLearner<F> {
+impl ImplicitLearner {
     /// A learner of networks with hidden layers of these sizes.
     ///
     /// # Errors
@@ -110,8 +110,8 @@ impl<F: Real> ImplicitLearner<F> {
             policy_block: Workspace::new(&policy),
             online: Critics::new(&critics),
             target: critics.iter().map(Packed::forward_only).collect(),
-            log_std_gradients: vec![F::zero(); act_dim],
-            factors: [F::one(); 3],
+            log_std_gradients: vec![0.0; act_dim],
+            factors: [1.0; 3],
             smallest: Vec::new(),
             value,
             policy,
@@ -128,7 +128,7 @@ impl<F: Real> ImplicitLearner<F> {
 
     /// The clipped gradients of the last step of value, policy and critics.
     #[must_use]
-    pub fn gradients(&self) -> [Vec<F>; 3] {
+    pub fn gradients(&self) -> [Vec<f32>; 3] {
         let ([n_value, n_policy, n_critic], [of_value, of_policy, of_critics]) =
             (self.n_parameters(), self.factors);
         [
@@ -139,7 +139,7 @@ impl<F: Real> ImplicitLearner<F> {
     }
 
     /// The gradients of the policy's parameters.
-    fn policy_gradients(&self) -> impl Iterator<Item = Gathered<'_, F>> {
+    fn policy_gradients(&self) -> impl Iterator<Item = Gathered<'_, f32>> {
         let of_log_std = iter::once(Gathered::straight(0, &self.log_std_gradients));
         of_log_std.chain(self.policy_block.gradients(&self.policy))
     }
@@ -153,10 +153,10 @@ impl<F: Real> ImplicitLearner<F> {
     /// range; nothing has changed then.
     pub fn step(
         &mut self,
-        parts: ImplicitParts<'_, F>,
-        target: &[F],
-        batch: Transitions<'_, F>,
-        actions: &[F],
+        parts: ImplicitParts<'_>,
+        target: &[f32],
+        batch: Transitions<'_>,
+        actions: &[f32],
         losses: ImplicitLosses,
     ) -> Result<ImplicitTerms> {
         let [n_value, n_policy, n_critics] = self.n_parameters();
@@ -170,23 +170,23 @@ impl<F: Real> ImplicitLearner<F> {
         check_range("expectile", expectile, 0.0, 1.0)?;
         check_weight("temperature", temperature)?;
         check_weight("max_weight", max_weight)?;
-        self.smallest.resize(batch.len(), F::zero());
+        self.smallest.resize(batch.len(), 0.0);
         let call = Step { learner: self, parts, target, batch, actions, losses };
         Ok(Arch::new().dispatch(call))
     }
 }
 
 /// The arguments of [`ImplicitLearner::step`].
-struct Step<'a, F> {
-    learner: &'a mut ImplicitLearner<F>,
-    parts: ImplicitParts<'a, F>,
-    target: &'a [F],
-    batch: Transitions<'a, F>,
-    actions: &'a [F],
+struct Step<'a> {
+    learner: &'a mut ImplicitLearner,
+    parts: ImplicitParts<'a>,
+    target: &'a [f32],
+    batch: Transitions<'a>,
+    actions: &'a [f32],
     losses: ImplicitLosses,
 }
 
-impl<F: Real> WithSimd for Step<'_, F> {
+impl WithSimd for Step<'_> {
     type Output = ImplicitTerms;
 
     #[inline(always)]
@@ -222,13 +222,13 @@ impl<F: Real> WithSimd for Step<'_, F> {
     }
 }
 
-impl<F: Real> Step<'_, F> {
+impl Step<'_> {
     #[inline(always)]
     fn begin(&mut self) {
         let Self { learner, parts, target, .. } = self;
         let learner = &mut **learner;
         let ImplicitLearner { value, policy, critics, packed_value, packed_policy, .. } = learner;
-        let values_and_policy: [(_, &Network, &[F]); 2] = [
+        let values_and_policy: [(_, &Network, &[f32]); 2] = [
             (packed_value, value, parts.value.parameters),
             (packed_policy, policy, parts.policy.parameters),
         ];
@@ -239,7 +239,7 @@ impl<F: Real> Step<'_, F> {
         learner.value_block.clear_gradients();
         learner.policy_block.clear_gradients();
         learner.online.clear_gradients();
-        learner.log_std_gradients.fill(F::zero());
+        learner.log_std_gradients.fill(0.0);
     }
 
     /// Gathers the gradients of the expectile loss (equation 5); returns its sum over the rows.
@@ -261,15 +261,15 @@ impl<F: Real> Step<'_, F> {
         let actions = part(self.actions, first, rows, *act_dim);
         online.forward_target(simd, critics, target, obs, actions, rows);
         forward(simd, value, packed_value, obs, rows, value_block, Hidden::Kept);
-        let expectile = F::of(self.losses.expectile);
-        let slope = F::of(mean_of(-2.0, self.batch.len()));
+        let expectile = f32::of(self.losses.expectile);
+        let slope = f32::of(mean_of(-2.0, self.batch.len()));
         let stride = value.output_stride();
         let mut sum = 0.0;
         for (r, smallest) in smallest[first..][..rows].iter_mut().enumerate() {
             *smallest = online.smallest(critics, r);
             let (output, gradient) = value_block.output_and_gradient(r * stride, 1);
             let difference = *smallest - output[0];
-            let weight = if difference < F::zero() { F::one() - expectile } else { expectile };
+            let weight = if difference < 0.0 { 1.0 - expectile } else { expectile };
             gradient[0] = slope * weight * difference;
             sum += (weight * difference * difference).widen();
         }
@@ -307,9 +307,9 @@ impl<F: Real> Step<'_, F> {
         let values = value_block.output().chunks_exact(value.output_stride());
         let actions = part(self.actions, first, rows, *act_dim).chunks_exact(*act_dim);
         let targets = &smallest[first..][..rows];
-        let [low, high] = log_std_bounds.map(F::of);
-        let (temperature, max_weight) = (F::of(losses.temperature), F::of(losses.max_weight));
-        let share = F::of(mean_of(1.0, batch.len()));
+        let [low, high] = log_std_bounds.map(f32::of);
+        let (temperature, max_weight) = (f32::of(losses.temperature), f32::of(losses.max_weight));
+        let share = f32::of(mean_of(1.0, batch.len()));
         let log_stds = &parts.policy.parameters[..*act_dim];
         for (r, ((action, value), &target)) in actions.zip(values).zip(targets).enumerate() {
             let weight = (temperature * (target - value[0])).exp();
@@ -317,16 +317,15 @@ impl<F: Real> Step<'_, F> {
             let weight = if weight > max_weight { max_weight } else { weight };
             let at = r * policy.output_stride();
             let (outputs, gradients) = policy_block.output_and_gradient(at, *act_dim);
-            let mut log_prob = F::zero();
+            let mut log_prob = 0.0;
             for (i, (&action, &raw)) in action.iter().zip(log_stds).enumerate() {
                 let log_std = clip(raw, low, high);
                 let (mean, inverse_std) = (outputs[i].tanh(), (-log_std).exp());
                 let z = (action - mean) * inverse_std;
-                log_prob = log_prob + gaussian_log_prob(z, log_std);
-                gradients[i] = -share * weight * z * inverse_std * (F::one() - mean * mean);
+                log_prob += gaussian_log_prob(z, log_std);
+                gradients[i] = -share * weight * z * inverse_std * (1.0 - mean * mean);
                 if raw == log_std {
-                    log_std_gradients[i] =
-                        log_std_gradients[i] - share * weight * (z * z - F::one());
+                    log_std_gradients[i] -= share * weight * (z * z - 1.0);
                 }
             }
             sums.policy_loss -= (weight * log_prob).widen();
@@ -360,7 +359,7 @@ impl<F: Real> Step<'_, F> {
         let obs = part(batch.obs, first, rows, *obs_dim);
         let actions = part(self.actions, first, rows, *act_dim);
         online.forward(simd, critics, 0..critics.len(), obs, actions, rows);
-        let slope = F::of(mean_of(2.0, batch.len()));
+        let slope = f32::of(mean_of(2.0, batch.len()));
         let next_values = value_block.output().chunks_exact(value.output_stride());
         for (r, next_value) in next_values.enumerate().take(rows) {
             let row = first + r;

@@ -16,26 +16,25 @@ pub use penalty_step::Samples;
 pub use q_learner::{ElementLoss, QLearner, QStep};
 pub use q_network::QNetwork;
 
-use super::Real;
 use super::actor_critic::check_width;
 use rlox_kernels::error::{KernelError, Result, check_len, check_size};
 
 /// B transitions, each field in rows.
 #[derive(Debug, Clone, Copy)]
-pub struct Transitions<'a, F> {
+pub struct Transitions<'a> {
     /// Observations, B × `obs_dim`.
-    pub obs: &'a [F],
+    pub obs: &'a [f32],
     /// What the steps led to, B × `obs_dim`.
-    pub next_obs: &'a [F],
+    pub next_obs: &'a [f32],
     /// Rewards, B.
-    pub rewards: &'a [F],
+    pub rewards: &'a [f32],
     /// What the values of `next_obs` count, B: 0 where the task ended.
-    pub discounts: &'a [F],
+    pub discounts: &'a [f32],
     /// Of the rows' losses, B; `None` where all count alike.
-    pub weights: Option<&'a [F]>,
+    pub weights: Option<&'a [f32]>,
 }
 
-impl<F: Real> Transitions<'_, F> {
+impl Transitions<'_> {
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -54,12 +53,12 @@ impl<F: Real> Transitions<'_, F> {
         check_len("obs", self.obs.len(), "rewards * obs_dim", rows * obs_dim)?;
         check_len("next_obs", self.next_obs.len(), "rewards * obs_dim", rows * obs_dim)?;
         check_len("discounts", self.discounts.len(), "rewards", rows)?;
-        check_len("weights", self.weights.map_or(rows, <[F]>::len), "rewards", rows)
+        check_len("weights", self.weights.map_or(rows, <[f32]>::len), "rewards", rows)
     }
 
     /// The weight of a row's loss.
-    fn weight(&self, row: usize) -> F {
-        self.weights.map_or(F::one(), |weights| weights[row])
+    fn weight(&self, row: usize) -> f32 {
+        self.weights.map_or(1.0, |weights| weights[row])
     }
 }
 

@@ -18,25 +18,25 @@ const MOST: usize = (BLOCK_ROWS - 1) / 3;
 
 /// The actions at which values are pushed down, N × B × `act_dim` each, and how far.
 #[derive(Debug, Clone, Copy)]
-pub struct Samples<'a, F> {
+pub struct Samples<'a> {
     /// Uniform in [-1, 1].
-    pub random: &'a [F],
+    pub random: &'a [f32],
     /// Standard normal noise for the policy at the observations.
-    pub here: &'a [F],
+    pub here: &'a [f32],
     /// Standard normal noise for the policy at what the steps led to.
-    pub there: &'a [F],
+    pub there: &'a [f32],
     /// What the values of the policy's actions are at least taken for, B.
-    pub lower_bounds: Option<&'a [F]>,
+    pub lower_bounds: Option<&'a [f32]>,
 }
 
-impl<F: Real> ContinuousLearner<F> {
+impl ContinuousLearner {
     /// Computes the penalty of each critic, mean of log Σ exp Q(s, a) - Q(s, `a_data`), where values
     /// count by the inverse of the actions' densities, and keeps its gradient for the next
     /// [`ContinuousLearner::step_values`]. Values below their bound count as it does, and have no
     /// gradient.
     ///
     /// Kumar et al. 2020, "Conservative Q-learning for offline reinforcement learning", equation 4
-    /// and appendix F; for the bounds, Nakamoto et al. 2023, "Cal-QL: calibrated offline RL
+    /// and appendix f32; for the bounds, Nakamoto et al. 2023, "Cal-QL: calibrated offline RL
     /// pre-training for efficient online fine-tuning", equation 5.1.
     ///
     /// # Errors
@@ -44,12 +44,12 @@ impl<F: Real> ContinuousLearner<F> {
     /// has changed then.
     pub fn penalize(
         &mut self,
-        critics: &[F],
-        policy: &[F],
-        obs: &[F],
-        next_obs: &[F],
-        actions: &[F],
-        samples: Samples<'_, F>,
+        critics: &[f32],
+        policy: &[f32],
+        obs: &[f32],
+        next_obs: &[f32],
+        actions: &[f32],
+        samples: Samples<'_>,
     ) -> Result<Vec<f64>> {
         check_len("critics", critics.len(), "the critics", self.n_critic_parameters)?;
         check_len("policy", policy.len(), "the policy", self.policy.end())?;
@@ -77,7 +77,7 @@ impl<F: Real> ContinuousLearner<F> {
     ///
     /// # Errors
     /// [`KernelError`](rlox_kernels::KernelError) for a length that does not fit.
-    pub fn entropy(&mut self, policy: &[F], obs: &[F], noise: &[F]) -> Result<f64> {
+    pub fn entropy(&mut self, policy: &[f32], obs: &[f32], noise: &[f32]) -> Result<f64> {
         check_len("policy", policy.len(), "the policy", self.policy.end())?;
         let rows = obs.len() / self.obs_dim;
         check_len("obs", obs.len(), "rows * obs_dim", rows.max(1) * self.obs_dim)?;
@@ -87,14 +87,14 @@ impl<F: Real> ContinuousLearner<F> {
 }
 
 /// The arguments of [`ContinuousLearner::entropy`].
-struct Entropy<'a, F> {
-    learner: &'a mut ContinuousLearner<F>,
-    policy: &'a [F],
-    obs: &'a [F],
-    noise: &'a [F],
+struct Entropy<'a> {
+    learner: &'a mut ContinuousLearner,
+    policy: &'a [f32],
+    obs: &'a [f32],
+    noise: &'a [f32],
 }
 
-impl<F: Real> WithSimd for Entropy<'_, F> {
+impl WithSimd for Entropy<'_> {
     type Output = f64;
 
     #[inline(always)]
@@ -116,24 +116,24 @@ impl<F: Real> WithSimd for Entropy<'_, F> {
 }
 
 /// The arguments of [`ContinuousLearner::penalize`].
-struct Penalize<'a, F> {
-    learner: &'a mut ContinuousLearner<F>,
-    critics: &'a [F],
-    policy: &'a [F],
-    obs: &'a [F],
-    next_obs: &'a [F],
-    actions: &'a [F],
-    samples: Samples<'a, F>,
+struct Penalize<'a> {
+    learner: &'a mut ContinuousLearner,
+    critics: &'a [f32],
+    policy: &'a [f32],
+    obs: &'a [f32],
+    next_obs: &'a [f32],
+    actions: &'a [f32],
+    samples: Samples<'a>,
     n_samples: usize,
 }
 
 /// The policy's actions at all observations, N of each, and the logarithms of their densities.
-struct Drawn<F> {
-    actions: Vec<F>,
-    log_probs: Vec<F>,
+struct Drawn {
+    actions: Vec<f32>,
+    log_probs: Vec<f32>,
 }
 
-impl<F: Real> WithSimd for Penalize<'_, F> {
+impl WithSimd for Penalize<'_> {
     type Output = Vec<f64>;
 
     #[inline(always)]
@@ -161,16 +161,16 @@ impl<F: Real> WithSimd for Penalize<'_, F> {
     }
 }
 
-impl<F: Real> Penalize<'_, F> {
+impl Penalize<'_> {
     /// Draws actions of the policy.
     #[inline(always)]
-    fn draw<S: Simd>(&mut self, simd: S, obs: &[F], noise: &[F]) -> Drawn<F> {
+    fn draw<S: Simd>(&mut self, simd: S, obs: &[f32], noise: &[f32]) -> Drawn {
         let ContinuousLearner {
             obs_dim, act_dim, actor, policy, packed_policy, policy_block, ..
         } = &mut *self.learner;
         let (n_samples, size) = (self.n_samples, self.actions.len());
-        let mut actions = vec![F::zero(); n_samples * size];
-        let mut log_probs = vec![F::zero(); n_samples * size / *act_dim];
+        let mut actions = vec![0.0; n_samples * size];
+        let mut log_probs = vec![0.0; n_samples * size / *act_dim];
         let places = actions.chunks_exact_mut(n_samples * *act_dim);
         let mut places = places.zip(log_probs.chunks_exact_mut(n_samples)).enumerate();
         for obs in obs.chunks(BLOCK_ROWS * *obs_dim) {
@@ -197,7 +197,7 @@ impl<F: Real> Penalize<'_, F> {
         k: usize,
         first: usize,
         count: usize,
-        drawn: [&Drawn<F>; 2],
+        drawn: [&Drawn; 2],
     ) -> f64 {
         let (obs_dim, act_dim) = (self.learner.obs_dim, self.learner.act_dim);
         let (n_samples, size) = (self.n_samples, self.actions.len());
@@ -217,9 +217,9 @@ impl<F: Real> Penalize<'_, F> {
         }
         let ContinuousLearner { critics, online, .. } = &mut *self.learner;
         online.forward(simd, critics, k..k + 1, &obs, &actions, count * n_rows);
-        let share = F::of(mean_of(1.0, self.obs.len() / obs_dim));
-        let of_random = (0..act_dim).fold(F::zero(), |sum, _| sum - F::of(LN_2));
-        let mut values = vec![F::zero(); 3 * n_samples];
+        let share = f32::of(mean_of(1.0, self.obs.len() / obs_dim));
+        let of_random = (0..act_dim).fold(0.0, |sum, _| sum - f32::of(LN_2));
+        let mut values = vec![0.0; 3 * n_samples];
         let mut penalties = 0.0;
         for i in 0..count {
             let begin = i * n_rows;
@@ -227,7 +227,7 @@ impl<F: Real> Penalize<'_, F> {
                 drawn.iter().flat_map(|drawn| part(&drawn.log_probs, first + i, 1, n_samples));
             let densities = std::iter::repeat_n(&of_random, n_samples).chain(of_policy);
             let bounds = self.samples.lower_bounds;
-            let bound = bounds.map_or_else(F::neg_infinity, |bounds| bounds[first + i]);
+            let bound = bounds.map_or_else(|| f32::NEG_INFINITY, |bounds| bounds[first + i]);
             let bounded = |j, value| j >= n_samples && value < bound;
             for (j, (value, &density)) in values.iter_mut().zip(densities).enumerate() {
                 let of_action = online.value(critics, k, begin + j);
@@ -236,7 +236,7 @@ impl<F: Real> Penalize<'_, F> {
             let log_sum = log_sum_exp(&values);
             for (j, &value) in values.iter().enumerate() {
                 let free = !bounded(j, online.value(critics, k, begin + j));
-                let gradient = if free { share * (value - log_sum).exp() } else { F::zero() };
+                let gradient = if free { share * (value - log_sum).exp() } else { 0.0 };
                 online.set_gradient(critics, k, begin + j, gradient);
             }
             let of_data = begin + n_rows - 1;
@@ -249,8 +249,8 @@ impl<F: Real> Penalize<'_, F> {
 }
 
 /// log Σ exp of the values.
-fn log_sum_exp<F: Real>(values: &[F]) -> F {
-    let largest = values.iter().copied().fold(F::neg_infinity(), F::max);
-    let sum = values.iter().fold(F::zero(), |sum, &value| sum + (value - largest).exp());
+fn log_sum_exp(values: &[f32]) -> f32 {
+    let largest = values.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum = values.iter().fold(0.0, |sum, &value| sum + (value - largest).exp());
     largest + sum.ln()
 }

@@ -22,21 +22,21 @@ pub enum ElementLoss {
 
 impl ElementLoss {
     /// The loss and its derivative.
-    fn of<F: Real>(self, error: F) -> (F, F) {
-        let one = F::one();
+    fn of(self, error: f32) -> (f32, f32) {
+        let one = 1.0;
         match self {
             Self::Squared => (error * error, error + error),
-            Self::Huber if error.abs() < one => (F::of(0.5) * error * error, error),
-            Self::Huber => (error.abs() - F::of(0.5), error.max(-one).min(one)),
+            Self::Huber if error.abs() < one => (f32::of(0.5) * error * error, error),
+            Self::Huber => (error.abs() - f32::of(0.5), error.max(-one).min(one)),
         }
     }
 }
 
 /// Which step to take.
 #[derive(Debug, Clone, Copy)]
-pub struct QStep<'a, F> {
+pub struct QStep<'a> {
     /// The target network's parameters.
-    pub target: &'a [F],
+    pub target: &'a [f32],
     /// Whether the learning network chooses the action that the target network judges (van Hasselt
     /// et al. 2016, equation 4).
     pub double: bool,
@@ -48,22 +48,22 @@ pub struct QStep<'a, F> {
 ///
 /// It owns nothing but working memory: parameters and moments are the caller's.
 #[derive(Debug)]
-pub struct QLearner<F> {
+pub struct QLearner {
     shape: QNetwork,
-    online: QBlock<F>,
-    target: Vec<Packed<F>>,
+    online: QBlock,
+    target: Vec<Packed<f32>>,
     /// The best actions of a block's next observations.
     best: Vec<usize>,
     /// A block's rows; of a gated network by action, so that those which learn through the same output
     /// lie together.
     order: Vec<usize>,
     /// The observations of these rows.
-    obs: Vec<F>,
+    obs: Vec<f32>,
     /// What the last gradients were multiplied by, as they are clipped.
-    factor: F,
+    factor: f32,
 }
 
-impl<F: Real> QLearner<F> {
+impl QLearner {
     /// A learner of networks of this shape.
     #[must_use]
     pub fn new(shape: QNetwork) -> Self {
@@ -72,15 +72,15 @@ impl<F: Real> QLearner<F> {
             target: shape.networks().into_iter().map(Packed::forward_only).collect(),
             best: Vec::with_capacity(BLOCK_ROWS),
             order: Vec::with_capacity(BLOCK_ROWS),
-            obs: vec![F::zero(); BLOCK_ROWS * shape.obs_dim()],
-            factor: F::one(),
+            obs: vec![0.0; BLOCK_ROWS * shape.obs_dim()],
+            factor: 1.0,
             shape,
         }
     }
 
     /// The clipped gradient of the last step.
     #[must_use]
-    pub fn gradients(&self) -> Vec<F> {
+    pub fn gradients(&self) -> Vec<f32> {
         flatten(self.online.gradients(&self.shape), self.shape.n_parameters(), self.factor)
     }
 
@@ -91,11 +91,11 @@ impl<F: Real> QLearner<F> {
     /// out of range; nothing has changed then.
     pub fn step(
         &mut self,
-        learnt: Learnt<'_, F>,
-        batch: Transitions<'_, F>,
+        learnt: Learnt<'_, f32>,
+        batch: Transitions<'_>,
         actions: &[i64],
-        plan: QStep<'_, F>,
-        errors: &mut [F],
+        plan: QStep<'_>,
+        errors: &mut [f32],
     ) -> Result<ValueTerms> {
         let n_parameters = self.shape.n_parameters();
         learnt.check("parameters", "the network", n_parameters)?;
@@ -114,7 +114,7 @@ impl<F: Real> QLearner<F> {
     ///
     /// # Errors
     /// [`KernelError`] for a length that does not fit.
-    pub fn act(&mut self, parameters: &[F], obs: &[F], actions: &mut [i64]) -> Result<()> {
+    pub fn act(&mut self, parameters: &[f32], obs: &[f32], actions: &mut [i64]) -> Result<()> {
         check_len("parameters", parameters.len(), "the network", self.shape.n_parameters())?;
         check_len("obs", obs.len(), "actions * obs_dim", actions.len() * self.shape.obs_dim())?;
         Arch::new().dispatch(Greedy { learner: self, parameters, obs, actions });
@@ -123,14 +123,14 @@ impl<F: Real> QLearner<F> {
 }
 
 /// The arguments of [`QLearner::act`].
-struct Greedy<'a, F> {
-    learner: &'a mut QLearner<F>,
-    parameters: &'a [F],
-    obs: &'a [F],
+struct Greedy<'a> {
+    learner: &'a mut QLearner,
+    parameters: &'a [f32],
+    obs: &'a [f32],
     actions: &'a mut [i64],
 }
 
-impl<F: Real> WithSimd for Greedy<'_, F> {
+impl WithSimd for Greedy<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -153,23 +153,23 @@ impl<F: Real> WithSimd for Greedy<'_, F> {
 }
 
 /// Writes where the largest of each row's `values` is.
-fn choose_largest<'a, F: Real>(values: impl Iterator<Item = &'a [F]>, actions: &mut [i64]) {
+fn choose_largest<'a>(values: impl Iterator<Item = &'a [f32]>, actions: &mut [i64]) {
     for (action, values) in actions.iter_mut().zip(values) {
         *action = i64::try_from(largest(values)).unwrap_or(i64::MAX);
     }
 }
 
 /// The arguments of [`QLearner::step`].
-struct Step<'a, F> {
-    learner: &'a mut QLearner<F>,
-    learnt: Learnt<'a, F>,
-    batch: Transitions<'a, F>,
+struct Step<'a> {
+    learner: &'a mut QLearner,
+    learnt: Learnt<'a, f32>,
+    batch: Transitions<'a>,
     actions: &'a [i64],
-    plan: QStep<'a, F>,
-    errors: &'a mut [F],
+    plan: QStep<'a>,
+    errors: &'a mut [f32],
 }
 
-impl<F: Real> WithSimd for Step<'_, F> {
+impl WithSimd for Step<'_> {
     type Output = ValueTerms;
 
     #[inline(always)]
@@ -192,7 +192,7 @@ impl<F: Real> WithSimd for Step<'_, F> {
     }
 }
 
-impl<F: Real> Step<'_, F> {
+impl Step<'_> {
     /// Gathers the gradients of `rows` rows from `first` on; returns sums over them.
     #[inline(always)]
     fn block<S: Simd>(&mut self, simd: S, first: usize, rows: usize) -> ValueTerms {
@@ -219,8 +219,8 @@ impl<F: Real> Step<'_, F> {
             to.copy_from_slice(part(batch.obs, row, 1, shape.obs_dim()));
         }
         online.forward(simd, shape, obs, rows, Hidden::Kept);
-        online.gradients.fill(F::zero());
-        let scale = F::of(mean_of(1.0, batch.len()));
+        online.gradients.fill(0.0);
+        let scale = f32::of(mean_of(1.0, batch.len()));
         let mut sums = ValueTerms::default();
         for (r, &row) in order.iter().enumerate() {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
@@ -240,7 +240,7 @@ impl<F: Real> Step<'_, F> {
 }
 
 /// Where the first of the largest values is.
-fn largest<F: Real>(values: &[F]) -> usize {
+fn largest(values: &[f32]) -> usize {
     let mut best = 0;
     for (i, &value) in values.iter().enumerate() {
         // What is no number is the largest, as in torch.

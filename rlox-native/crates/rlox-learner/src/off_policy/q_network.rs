@@ -109,20 +109,20 @@ impl QNetwork {
 
 /// Parameters as products read them, and memory for a block of rows.
 #[derive(Debug)]
-pub(super) struct QBlock<F> {
-    packed: Vec<Packed<F>>,
-    pub(super) workspaces: Vec<Workspace<F>>,
+pub(super) struct QBlock {
+    packed: Vec<Packed<f32>>,
+    pub(super) workspaces: Vec<Workspace<f32>>,
     /// [`BLOCK_ROWS`] × actions: values, and the gradient with respect to them.
-    pub(super) values: Vec<F>,
-    pub(super) gradients: Vec<F>,
+    pub(super) values: Vec<f32>,
+    pub(super) gradients: Vec<f32>,
     /// Of each stream with respect to the shared layer's outputs.
-    of_streams: [Vec<F>; 2],
+    of_streams: [Vec<f32>; 2],
 }
 
-impl<F: Real> QBlock<F> {
+impl QBlock {
     pub(super) fn new(shape: &QNetwork) -> Self {
         let networks = shape.networks();
-        let zeros = |n: usize| vec![F::zero(); n];
+        let zeros = |n: usize| vec![0.0; n];
         let pack = |(i, network): (usize, &&_)| {
             if i == 0 { Packed::new(network) } else { Packed::to_inputs(network) }
         };
@@ -140,8 +140,8 @@ impl<F: Real> QBlock<F> {
     pub(super) fn loads<'a>(
         &'a mut self,
         shape: &'a QNetwork,
-        parameters: &'a [F],
-    ) -> impl Iterator<Item = (&'a mut Packed<F>, &'a Network, &'a [F])> {
+        parameters: &'a [f32],
+    ) -> impl Iterator<Item = (&'a mut Packed<f32>, &'a Network, &'a [f32])> {
         loads(&mut self.packed, shape.networks(), parameters)
     }
 
@@ -151,7 +151,7 @@ impl<F: Real> QBlock<F> {
         &mut self,
         simd: S,
         shape: &QNetwork,
-        obs: &[F],
+        obs: &[f32],
         rows: usize,
         hidden: Hidden,
     ) {
@@ -165,8 +165,8 @@ impl<F: Real> QBlock<F> {
         &mut self,
         simd: S,
         shape: &QNetwork,
-        target: &[Packed<F>],
-        obs: &[F],
+        target: &[Packed<f32>],
+        obs: &[f32],
         rows: usize,
     ) {
         let Self { workspaces, values, .. } = self;
@@ -176,7 +176,13 @@ impl<F: Real> QBlock<F> {
     /// Adds the gradients of the rows last passed to [`QBlock::forward`], given
     /// [`QBlock::gradients`].
     #[inline(always)]
-    pub(super) fn backward<S: Simd>(&mut self, simd: S, shape: &QNetwork, obs: &[F], rows: usize) {
+    pub(super) fn backward<S: Simd>(
+        &mut self,
+        simd: S,
+        shape: &QNetwork,
+        obs: &[f32],
+        rows: usize,
+    ) {
         let width = shape.n_actions;
         let Self { packed, workspaces, gradients, of_streams: [of_first, of_second], .. } = self;
         let gradients = gradients.chunks_exact(width).take(rows);
@@ -194,7 +200,7 @@ impl<F: Real> QBlock<F> {
                     of_advantage.output_gradient().chunks_exact_mut(advantage.output_stride());
                 for (from, (to_value, to_advantage)) in gradients.zip(to_value.zip(to_advantage)) {
                     let mean = mean(from);
-                    to_value[0] = from.iter().fold(F::zero(), |sum, &g| sum + g);
+                    to_value[0] = from.iter().fold(0.0, |sum, &g| sum + g);
                     for (to, &g) in to_advantage.iter_mut().zip(from) {
                         *to = g - mean;
                     }
@@ -225,21 +231,21 @@ impl<F: Real> QBlock<F> {
     pub(super) fn gradients<'a>(
         &'a self,
         shape: &'a QNetwork,
-    ) -> impl Iterator<Item = Gathered<'a, F>> {
+    ) -> impl Iterator<Item = Gathered<'a, f32>> {
         gradients(&self.workspaces, shape.networks())
     }
 }
 
 /// Computes the `values` of up to [`BLOCK_ROWS`] rows.
 #[inline(always)]
-fn evaluate<F: Real, S: Simd>(
+fn evaluate<S: Simd>(
     simd: S,
     shape: &QNetwork,
-    packed: &[Packed<F>],
-    workspaces: &mut [Workspace<F>],
-    (obs, rows): (&[F], usize),
+    packed: &[Packed<f32>],
+    workspaces: &mut [Workspace<f32>],
+    (obs, rows): (&[f32], usize),
     hidden: Hidden,
-    values: &mut [F],
+    values: &mut [f32],
 ) {
     let width = shape.n_actions;
     match (&shape.kind, workspaces) {
@@ -277,8 +283,8 @@ fn evaluate<F: Real, S: Simd>(
     }
 }
 
-fn mean<F: Real>(values: &[F]) -> F {
+fn mean(values: &[f32]) -> f32 {
     #[expect(clippy::cast_precision_loss, reason = "actions are few")]
-    let n = F::of(values.len() as f64);
-    values.iter().fold(F::zero(), |sum, &value| sum + value) / n
+    let n = f32::of(values.len() as f64);
+    values.iter().fold(0.0, |sum, &value| sum + value) / n
 }

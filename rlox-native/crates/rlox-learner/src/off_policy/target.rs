@@ -8,7 +8,7 @@ use super::continuous::ContinuousLearner;
 use crate::Real;
 use crate::inlined::Inlined;
 
-impl<F: Real> ContinuousLearner<F> {
+impl ContinuousLearner {
     /// Moves a target network's parameters: θ' ← θ' + τ (θ - θ').
     ///
     /// Threads take part as they do in a gradient step on `rows` rows, which has `parameters` in their
@@ -16,7 +16,13 @@ impl<F: Real> ContinuousLearner<F> {
     ///
     /// # Errors
     /// [`KernelError`](rlox_kernels::KernelError) for lengths that differ, and `tau` outside [0, 1].
-    pub fn follow(&self, target: &mut [F], parameters: &[F], tau: f64, rows: usize) -> Result<()> {
+    pub fn follow(
+        &self,
+        target: &mut [f32],
+        parameters: &[f32],
+        tau: f64,
+        rows: usize,
+    ) -> Result<()> {
         check_len("target", target.len(), "parameters", parameters.len())?;
         check_range("tau", tau, 0.0, 1.0)?;
         let helpers = self.policy.helpers(rows);
@@ -26,14 +32,14 @@ impl<F: Real> ContinuousLearner<F> {
 }
 
 /// The arguments of [`ContinuousLearner::follow`].
-struct Follow<'a, F> {
+struct Follow<'a> {
     helpers: usize,
-    target: &'a mut [F],
-    parameters: &'a [F],
+    target: &'a mut [f32],
+    parameters: &'a [f32],
     tau: f64,
 }
 
-impl<F: Real> WithSimd for Follow<'_, F> {
+impl WithSimd for Follow<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -42,7 +48,7 @@ impl<F: Real> WithSimd for Follow<'_, F> {
         let size = target.len().div_ceil(helpers + 1).max(1);
         let parts = target.chunks_mut(size).zip(parameters.chunks(size)).collect();
         // Both forms as torch has them: τ = 1 copies.
-        let (near, far) = (F::of(tau), F::of(1.0 - tau));
+        let (near, far) = (f32::of(tau), f32::of(1.0 - tau));
         threads::for_each(parts, helpers, |(target, parameters)| {
             simd.vectorize(Inlined(
                 #[inline(always)]

@@ -18,7 +18,7 @@ use crate::replay::vector;
 /// Takes gradient steps of a policy and its critics on arrays that the caller keeps.
 #[pyclass(frozen, module = "rlox_native")]
 pub(crate) struct ContinuousLearner {
-    learner: Mutex<kernels::ContinuousLearner<f32>>,
+    learner: Mutex<kernels::ContinuousLearner>,
     n_critics: usize,
     obs_dim: usize,
     act_dim: usize,

@@ -19,7 +19,7 @@ use crate::replay::vector;
 /// Takes gradient steps of implicit Q-learning on arrays that the caller keeps.
 #[pyclass(frozen, module = "rlox_native")]
 pub(crate) struct ImplicitLearner {
-    learner: Mutex<Kernel<f32>>,
+    learner: Mutex<Kernel>,
     n_critics: usize,
     act_dim: usize,
 }

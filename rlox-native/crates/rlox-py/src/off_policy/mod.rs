@@ -101,7 +101,7 @@ impl<'py> BatchArrays<'py> {
         self.rewards.len()
     }
 
-    fn view(&self) -> PyResult<Transitions<'_, f32>> {
+    fn view(&self) -> PyResult<Transitions<'_>> {
         Ok(Transitions {
             obs: self.obs.as_slice()?,
             next_obs: self.next_obs.as_slice()?,

@@ -18,7 +18,7 @@ use crate::replay::{Expected, read, vector};
 /// Takes gradient steps of action values on arrays that the caller keeps.
 #[pyclass(frozen, module = "rlox_native")]
 pub(crate) struct QLearner {
-    learner: Mutex<kernels::QLearner<f32>>,
+    learner: Mutex<kernels::QLearner>,
     shape: QNetwork,
 }
 
