@@ -24,7 +24,7 @@ FLOORS = (
     ("deployment", "learners"),
     ("algorithm",),
     ("replay", "rollouts"),
-    ("cli", "offline", "plugin", "trainers"),
+    ("cli", "offline", "trainers"),
 )
 """The packages and modules of core, lowest first; each imports from lower floors only."""
 

@@ -105,3 +105,8 @@ class CheckpointCallback(Callback):
 
 def _unlink(path: Path) -> None:
     path.unlink(missing_ok=True)
+
+
+def checkpoint_callback(log_dir: str | Path) -> CheckpointCallback:
+    """Return a callback that saves into the folder's ``checkpoints``."""
+    return CheckpointCallback(save_path=Path(log_dir, "checkpoints"))

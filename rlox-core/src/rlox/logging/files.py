@@ -203,3 +203,8 @@ class ConsoleLogger(LoggerCallback):
     def _print(kind: str, step: int, metrics: Metrics) -> None:
         values = " ".join(f"{name}={value:.4g}" for name, value in metrics.items())
         print(f"{kind} step={step} {values}", flush=True)
+
+
+def console_logger(log_dir: str | Path) -> ConsoleLogger:
+    """Return a console logger; it needs no folder."""
+    return ConsoleLogger()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
@@ -215,6 +216,21 @@ class MLflowLogger(MetricsLogger):
         """Mark the run as finished, if it was begun here."""
         if self._owned:
             self._client.set_terminated(self.run_id)
+
+
+def mlflow_logger(log_dir: str | Path) -> MLflowLogger:
+    """Return an MLflow logger; runs go into the folder unless MLflow is configured otherwise."""
+    if "MLFLOW_TRACKING_URI" in os.environ:
+        return MLflowLogger()
+    folder = Path(log_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    return MLflowLogger(tracking_uri=f"sqlite:///{folder.absolute() / 'mlflow.db'}")
+
+
+def wandb_logger(log_dir: str | Path) -> WandbLogger:
+    """Return a Weights & Biases logger whose files are in the folder."""
+    Path(log_dir).mkdir(parents=True, exist_ok=True)
+    return WandbLogger(dir=str(log_dir))
 
 
 class GifFile:

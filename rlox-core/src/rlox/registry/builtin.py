@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rlox.registry.specs import (
     ActorBackendSpec,
@@ -16,43 +13,6 @@ from rlox.registry.specs import (
     LoggerSpec,
     hookimpl,
 )
-
-if TYPE_CHECKING:
-    from rlox.callbacks import CheckpointCallback
-    from rlox.logging import ConsoleLogger, MLflowLogger, WandbLogger
-
-
-def console_logger(log_dir: str | Path) -> ConsoleLogger:
-    """Return a console logger; it needs no folder."""
-    from rlox.logging import ConsoleLogger
-
-    return ConsoleLogger()
-
-
-def mlflow_logger(log_dir: str | Path) -> MLflowLogger:
-    """Return an MLflow logger; runs go into the folder unless MLflow is configured otherwise."""
-    from rlox.logging import MLflowLogger
-
-    if "MLFLOW_TRACKING_URI" in os.environ:
-        return MLflowLogger()
-    folder = Path(log_dir)
-    folder.mkdir(parents=True, exist_ok=True)
-    return MLflowLogger(tracking_uri=f"sqlite:///{folder.absolute() / 'mlflow.db'}")
-
-
-def wandb_logger(log_dir: str | Path) -> WandbLogger:
-    """Return a Weights & Biases logger whose files are in the folder."""
-    from rlox.logging import WandbLogger
-
-    Path(log_dir).mkdir(parents=True, exist_ok=True)
-    return WandbLogger(dir=str(log_dir))
-
-
-def checkpoint_callback(log_dir: str | Path) -> CheckpointCallback:
-    """Return a callback that saves into the folder's ``checkpoints``."""
-    from rlox.callbacks import CheckpointCallback
-
-    return CheckpointCallback(save_path=Path(log_dir, "checkpoints"))
 
 
 @hookimpl
@@ -134,15 +94,17 @@ def rlox_actor_backends() -> Iterable[ActorBackendSpec]:
 def rlox_loggers() -> Iterable[LoggerSpec]:
     """Register the loggers of :mod:`rlox.logging`."""
     yield LoggerSpec(
-        "console", "A line of metrics on standard output.", "rlox.plugin:console_logger"
+        "console",
+        "A line of metrics on standard output.",
+        "rlox.logging.files:console_logger",
     )
     yield LoggerSpec("jsonl", "One JSON object a line, metrics.jsonl.", "rlox.logging:JsonlLogger")
     yield LoggerSpec(
         "csv", "A table of the training metrics, metrics.csv.", "rlox.logging:CsvLogger"
     )
     yield LoggerSpec("tensorboard", "TensorBoard event files.", "rlox.logging:TensorBoardLogger")
-    yield LoggerSpec("wandb", "A run of Weights & Biases.", "rlox.plugin:wandb_logger")
-    yield LoggerSpec("mlflow", "A run of MLflow.", "rlox.plugin:mlflow_logger")
+    yield LoggerSpec("wandb", "A run of Weights & Biases.", "rlox.logging.trackers:wandb_logger")
+    yield LoggerSpec("mlflow", "A run of MLflow.", "rlox.logging.trackers:mlflow_logger")
 
 
 @hookimpl
@@ -151,7 +113,7 @@ def rlox_callbacks() -> Iterable[CallbackSpec]:
     yield CallbackSpec(
         "checkpoint",
         "Saves a checkpoint every so many env steps.",
-        "rlox.plugin:checkpoint_callback",
+        "rlox.callbacks.checkpoint:checkpoint_callback",
         in_folder=True,
     )
     yield CallbackSpec(
