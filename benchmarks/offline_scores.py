@@ -29,7 +29,7 @@ import numpy as np
 import rlox
 import torch
 from measure import RESULTS, machine
-from rlox.evaluation import Predictor
+from rlox.envs.evaluation import Predictor
 from rlox_offline.configs import CQLConfig, IQLConfig
 from rlox_offline.datasets import load_dataset
 

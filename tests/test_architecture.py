@@ -136,7 +136,7 @@ def test_native_works_without_core():
 
 def light_modules():
     """Return the modules that must not load torch."""
-    core = ["algorithm", "cli", "evaluation", "registry", "testing", "training.checkpoint",
+    core = ["algorithm", "cli", "envs.evaluation", "registry", "testing", "training.checkpoint",
             "offline.config", "offline.dataset"]  # fmt: skip
     named = {"cli", "configs", "datasets", "plugin", "replay_config"}
     families = [

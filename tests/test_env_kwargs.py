@@ -37,7 +37,7 @@ def seen(monkeypatch):
         found.append(gravities(made) if hasattr(made, "_env") else [10.0] * made.n_envs)
         return made
 
-    monkeypatch.setattr("rlox.evaluation.make_vec_env", make)
+    monkeypatch.setattr("rlox.envs.evaluation.make_vec_env", make)
     return found
 
 

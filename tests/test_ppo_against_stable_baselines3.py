@@ -8,9 +8,9 @@ import pytest
 import torch
 from gymnasium.wrappers import TimeLimit
 from rlox.envs.gymnasium import GymVecEnv
+from rlox.envs.preprocessing import Preprocessor, RewardScaler
 from rlox.losses import PPOLoss
 from rlox.networks.actor_critics import ContinuousPolicy, make_policy
-from rlox.preprocessing import Preprocessor, RewardScaler
 from torch import nn
 
 stable_baselines3 = pytest.importorskip("stable_baselines3")

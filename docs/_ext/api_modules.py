@@ -17,8 +17,7 @@ FLOORS = (
     ("config", "seeding", "spaces"),
     ("batches", "logging", "nn"),
     ("protocols",),
-    ("envs", "losses", "networks", "preprocessing"),
-    ("evaluation",),
+    ("envs", "losses", "networks"),
     ("callbacks",),
     ("training",),
     ("deployment", "learners"),
@@ -56,7 +55,7 @@ INTERNAL = (
 """Modules and packages, directly below a distribution's, that are no API."""
 
 
-OWN_PAGES = {"rlox.training": ("checkpoint",)}
+OWN_PAGES = {"rlox.envs": ("evaluation", "preprocessing"), "rlox.training": ("checkpoint",)}
 """Modules of a package with a page beside the package's."""
 
 

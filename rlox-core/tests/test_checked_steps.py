@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.wrappers import TransformObservation
+from rlox.envs.evaluation import evaluate
 from rlox.envs.gymnasium import GymVecEnv, require_vec_step
 from rlox.envs.running import RunningEnvs
 from rlox.errors import EnvError
-from rlox.evaluation import evaluate
 from rlox.protocols import VecEnv
 
 

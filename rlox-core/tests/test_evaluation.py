@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.evaluation`."""
+"""Tests of :mod:`rlox.envs.evaluation`."""
 
 import gymnasium
 import numpy as np
@@ -7,9 +7,9 @@ from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 from gymnasium.wrappers import NormalizeObservation
 from rlox.callbacks import EvalCallback
+from rlox.envs.evaluation import EvaluationResult, evaluate
 from rlox.envs.gymnasium import GymVecEnv
 from rlox.errors import EnvError
-from rlox.evaluation import EvaluationResult, evaluate
 from scripted_env import Negated, Numbered
 
 

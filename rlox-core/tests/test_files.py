@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import rlox.algorithms
 from rlox import files
+from rlox.envs.preprocessing import Preprocessor
 from rlox.errors import ConfigError, MemoryLimitError, RloxError
 from rlox.files import (
     lock_file,
@@ -23,7 +24,6 @@ from rlox.files import (
     require_plain_folder,
     write_atomically,
 )
-from rlox.preprocessing import Preprocessor
 from rlox.registry import resolve
 from rlox.replay.buffers import BufferOptions, make_buffer
 

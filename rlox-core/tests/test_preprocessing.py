@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.preprocessing` against NumPy, gymnasium and figures by hand."""
+"""Tests of :mod:`rlox.envs.preprocessing` against NumPy, gymnasium and figures by hand."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,8 @@ from gymnasium.wrappers import FrameStackObservation
 from hypothesis import given
 from hypothesis import strategies as st
 from rlox.envs.gymnasium import GymVecEnv
+from rlox.envs.preprocessing import FrameStack, Moments, Preprocessor, RewardScaler
 from rlox.errors import ConfigError
-from rlox.preprocessing import FrameStack, Moments, Preprocessor, RewardScaler
 from scripted_env import Numbered
 
 IMAGE = spaces.Box(0, 255, (9, 8, 2), np.uint8)

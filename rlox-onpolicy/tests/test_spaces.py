@@ -12,8 +12,8 @@ import pytest
 from gymnasium import spaces
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
+from rlox.envs.preprocessing import Preprocessor
 from rlox.errors import SpaceError
-from rlox.preprocessing import Preprocessor
 from rlox_onpolicy.a2c import A2C
 from rlox_onpolicy.ppo import PPO
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rlox.algorithms.make_types import make
     from rlox.config.model import Config
     from rlox.deployment import export, load_policy
-    from rlox.evaluation import evaluate
+    from rlox.envs.evaluation import evaluate
     from rlox.reference import (
         HerReplayBuffer,
         OfflineDatasetBuffer,
@@ -78,7 +78,7 @@ _MODULES = {
     "PlaceSpec": "rlox.registry.specs",
     "PresetsSpec": "rlox.registry.specs",
     "RunOptionsSpec": "rlox.registry.specs",
-    "evaluate": "rlox.evaluation",
+    "evaluate": "rlox.envs.evaluation",
     "explain": "rlox.algorithm",
     "export": "rlox.deployment",
     "hookimpl": "rlox.registry.specs",

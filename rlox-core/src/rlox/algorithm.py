@@ -23,8 +23,8 @@ from rlox.callbacks import Callback, CallbackList
 from rlox.config.composition import local_options, plugin_fields, selection
 from rlox.config.model import UNSET, Config
 from rlox.config.presets import full_name
+from rlox.envs.evaluation import MAX_STEPS, EvaluationResult, evaluate
 from rlox.errors import ConfigError, EnvError
-from rlox.evaluation import MAX_STEPS, EvaluationResult, evaluate
 from rlox.logging import LoggerCallback, LoggerList
 from rlox.logging.base import require_logger
 from rlox.ranks import agreed_seed, begin_together, own_rank
@@ -198,7 +198,7 @@ class Algorithm(ABC):
         seed: int | None = None,
         max_steps: int = MAX_STEPS,
     ) -> EvaluationResult:
-        """Run episodes without learning; see :func:`rlox.evaluation.evaluate`.
+        """Run episodes without learning; see :func:`rlox.envs.evaluation.evaluate`.
 
         Raises:
             EnvError: there is no env to run them in, or an episode does not end.
@@ -216,7 +216,7 @@ class Algorithm(ABC):
         seed: int | None = None,
         max_steps: int = MAX_STEPS,
     ) -> EvaluationResult:
-        """Evaluate for callbacks and the command line; see :class:`rlox.evaluation.RunsEpisodes`.
+        """Evaluate for callbacks and commands; see :class:`rlox.envs.evaluation.RunsEpisodes`.
 
         A family whose episodes are no env's overrides this, and may give its own :meth:`evaluate`
         another signature.
@@ -242,7 +242,7 @@ class Algorithm(ABC):
                 made as it is, without the training's arguments.
 
         Returns:
-            ``env_kwargs`` and ``backend`` for :func:`rlox.evaluation.evaluate`.
+            ``env_kwargs`` and ``backend`` for :func:`rlox.envs.evaluation.evaluate`.
         """
         same = env is None or env is self.env_source
         if not (same or (isinstance(env, str) and env == self.env_source)):

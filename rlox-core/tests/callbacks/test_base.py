@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rlox.callbacks import Callback, CallbackList, CheckpointCallback, EvalCallback
-from rlox.evaluation import EvaluationResult
+from rlox.envs.evaluation import EvaluationResult
 
 
 class Stopper(Callback):

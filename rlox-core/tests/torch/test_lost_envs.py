@@ -10,10 +10,10 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from rlox.envs.preprocessing import RewardScaler
 from rlox.envs.processes import ProcessVecEnv
 from rlox.errors import EnvError, WorkerError, WorkerLostError
 from rlox.networks.actor_critics import make_policy
-from rlox.preprocessing import RewardScaler
 from rlox.rollouts import RolloutCollector
 
 

@@ -16,11 +16,11 @@ from gymnasium.spaces import Box
 from rlox.algorithm import Algorithm
 from rlox.config.composition import selection
 from rlox.deployment import PolicyData
+from rlox.envs.preprocessing import Preprocessor
 from rlox.envs.running import RunningEnvs
 from rlox.errors import ConfigError
 from rlox.learners.transitions import StepResult
 from rlox.nn import torch_threads
-from rlox.preprocessing import Preprocessor
 from rlox.protocols import SequenceBuffer, VecEnv
 from rlox.replay.buffers import SequenceOptions, make_sequence_buffer
 from rlox.replay.building import Given, make_envs

@@ -25,8 +25,8 @@ import numpy.typing as npt
 import rlox
 import torch
 from rlox.config.composition import selection
+from rlox.envs.evaluation import EvaluationResult
 from rlox.errors import ConfigError
-from rlox.evaluation import EvaluationResult
 from rlox.nn import torch_threads
 from rlox.training.hooks import Hooks, StopTraining
 from torch import Tensor

@@ -19,8 +19,8 @@ from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.config.model import Config, require_integer, resolve_config
 from rlox.config.schedules import Schedules
+from rlox.envs.evaluation import MAX_STEPS, EvaluationResult
 from rlox.errors import ConfigError
-from rlox.evaluation import MAX_STEPS, EvaluationResult
 from rlox.logging import LoggerCallback
 from rlox.nn import FlatOptimizer
 from rlox.training.hooks import Hooks

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
+from rlox.envs.evaluation import EvaluationResult
 from rlox.errors import ConfigError
-from rlox.evaluation import EvaluationResult
 from rlox.nn import torch_threads
 from rlox.training.hooks import Hooks, StopTraining
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import torch
-from rlox.evaluation import EvaluationResult
+from rlox.envs.evaluation import EvaluationResult
 from rlox.nn import torch_threads
 from rlox.training.hooks import Hooks, StopTraining
 from torch import Tensor

@@ -14,9 +14,9 @@ import torch
 from rlox import kernels
 from rlox.batches import add_values, estimate_advantages
 from rlox.batches.rollout import RolloutBatch, Unroll
+from rlox.envs.preprocessing import RewardScaler
 from rlox.errors import CheckpointError
 from rlox.networks.predict import taking_masks
-from rlox.preprocessing import RewardScaler
 from rlox.protocols import (
     MultiAgentObs,
     MultiAgentStep,
@@ -173,7 +173,7 @@ class MultiAgentCollector:
         gamma: discount in [0, 1].
         gae_lambda: trace decay λ in [0, 1].
         normalize_rewards: divide what each policy learns from by the deviation of its agents'
-            discounted returns, see :class:`rlox.preprocessing.RewardScaler`.
+            discounted returns, see :class:`rlox.envs.preprocessing.RewardScaler`.
     """
 
     def __init__(

@@ -51,7 +51,7 @@ def play_match(
     The higher return wins.
 
     Args:
-        first: has ``predict_team``, see :class:`rlox.evaluation.TeamPlayer`.
+        first: has ``predict_team``, see :class:`rlox.envs.evaluation.TeamPlayer`.
         second: plays the other side.
         env: of two agents; an id or a callable.
         n_games: number of games.

@@ -230,7 +230,7 @@ class TeamAlgorithm(Algorithm):
         state: Any = UNSET,
         episode_start: npt.NDArray[Any] | None = None,
     ) -> Any:
-        """Return the actions of all agents, by group; see :class:`rlox.evaluation.TeamPlayer`.
+        """Return the actions of all agents, by group; see :class:`rlox.envs.evaluation.TeamPlayer`.
 
         Args:
             obs: of N envs.

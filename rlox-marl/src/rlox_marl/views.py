@@ -11,8 +11,8 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
+from rlox.envs.preprocessing import Preprocessor
 from rlox.errors import ConfigError
-from rlox.preprocessing import Preprocessor
 from rlox.protocols import AgentGroup, MultiAgentObs, MultiAgentStep, MultiAgentVecEnv
 from rlox.spaces import leaf_spaces, map_leaves, map_nested
 
@@ -224,11 +224,11 @@ def _all_observations(groups: tuple[AgentGroup, ...]) -> Space:
 class TeamPreprocessor:
     """Normalises what a team sees, and stacks the last few observations of each agent.
 
-    A :class:`rlox.preprocessing.Preprocessor` for each group, and one for the state. The moments
-    are those of the observations that agents acted on, of all agents of a group together. Frames
-    are those on which the agent itself acted, and what it sees now: an agent that waits for its
-    turn or has not joined adds none, and its first action of an episode begins a stack. The state
-    is not stacked.
+    A :class:`rlox.envs.preprocessing.Preprocessor` for each group, and one for the state. The
+    moments are those of the observations that agents acted on, of all agents of a group together.
+    Frames are those on which the agent itself acted, and what it sees now: an agent that waits for
+    its turn or has not joined adds none, and its first action of an episode begins a stack. The
+    state is not stacked.
 
     Args:
         env: its groups and its state.

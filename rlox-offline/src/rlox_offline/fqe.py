@@ -26,8 +26,8 @@ from rlox.batches.transitions import TransitionBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Unset
 from rlox.deployment import load_policy
+from rlox.envs.evaluation import Predictor
 from rlox.errors import DatasetError, SpaceError
-from rlox.evaluation import Predictor
 from rlox.learners.transitions import Parts, ReplayObjective, StepResult
 from rlox.logging import LoggerCallback
 from rlox.networks import QNetwork, polyak_update

@@ -12,10 +12,10 @@ import torch
 from gymnasium import spaces
 from rlox.batches.rollout import RolloutBatch
 from rlox.envs.make import make_vec_env
+from rlox.envs.preprocessing import Preprocessor
 from rlox.envs.running import EpisodeStatistics
 from rlox.errors import BackendError, EnvError
 from rlox.kernels import kernel
-from rlox.preprocessing import Preprocessor
 from rlox.seeding import SeedStreams
 
 __all__ = ["CandleRollouts"]

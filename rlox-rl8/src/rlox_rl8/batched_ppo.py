@@ -19,8 +19,8 @@ from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, require_integer, resolve_config
 from rlox.deployment import PolicyData
 from rlox.envs import fixed_env_count
+from rlox.envs.evaluation import MAX_STEPS, EvaluationResult
 from rlox.errors import ConfigError
-from rlox.evaluation import MAX_STEPS, EvaluationResult
 from rlox.logging import LoggerCallback
 from rlox.spaces import ObservationRows
 from rlox.training.hooks import Hooks

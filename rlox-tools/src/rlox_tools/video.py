@@ -236,7 +236,7 @@ class VideoCallback(Callback):
         Raises:
             EnvError: the env cannot be made, or renders no RGB arrays.
         """
-        from rlox.evaluation import evaluate
+        from rlox.envs.evaluation import evaluate
 
         source, env_kwargs = self._source(algo), self._env_kwargs(algo)
         self.video_dir.mkdir(parents=True, exist_ok=True)

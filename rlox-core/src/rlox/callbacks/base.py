@@ -62,7 +62,7 @@ class Callback:
         """Handle the training's going over to another kind of work; also gets ``phase``."""
 
     def on_eval(self, **kwargs: Any) -> None:
-        """Handle an evaluation; also gets ``result`` (``rlox.evaluation.EvaluationResult``)."""
+        """Handle an evaluation; also gets ``result``, its ``EvaluationResult``."""
 
     def on_training_end(self, **kwargs: Any) -> None:
         """Handle the end, once, also after an error; also gets ``metrics``."""

@@ -10,8 +10,14 @@ from typing import Any, Literal, get_args
 
 from rlox.callbacks.base import Callback, CallbackList, Multiples, require_at_least
 from rlox.config.model import require_integer
+from rlox.envs.evaluation import (
+    MAX_STEPS,
+    EvaluationResult,
+    RunsEpisodes,
+    evaluate,
+    require_other_env,
+)
 from rlox.errors import EnvError
-from rlox.evaluation import MAX_STEPS, EvaluationResult, RunsEpisodes, evaluate, require_other_env
 from rlox.logging.base import LoggerCallback
 
 

@@ -26,9 +26,9 @@ from safetensors.numpy import save as safetensors_bytes
 from rlox.deployment.policy import Compute, Exportable, LoadedPolicy, NumPyNetwork, PolicyData
 from rlox.deployment.policy import example as example_of
 from rlox.deployment.teams import LoadedTeam, TeamData
+from rlox.envs.preprocessing import Preprocessor
 from rlox.errors import MISFITS, CheckpointError, ConfigError, ExportError, import_extra
 from rlox.files import open_regular, write_atomically
-from rlox.preprocessing import Preprocessor
 from rlox.spaces import ActionRows
 from rlox.spaces.data import count_numbers, space_from_data, space_to_data
 from rlox.training.checkpoint import installed_versions

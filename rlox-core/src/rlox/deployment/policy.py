@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from rlox.config.model import UNSET
 from rlox.deployment.layers import Step, compute, memory_size
+from rlox.envs.preprocessing import Preprocessor
 from rlox.errors import ExportError, SpaceError
-from rlox.preprocessing import Preprocessor
 from rlox.spaces import (
     ActionRows,
     ObservationRows,

@@ -21,8 +21,8 @@ from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.config.model import Config
 from rlox.deployment import PolicyData
+from rlox.envs.evaluation import MAX_STEPS, EvaluationResult
 from rlox.errors import ConfigError
-from rlox.evaluation import MAX_STEPS, EvaluationResult
 from rlox.logging import LoggerCallback
 from rlox.networks.predict import act, drawing_from
 from rlox.nn import find_device, load_module_state, module_state, torch_threads
@@ -182,7 +182,7 @@ class OfflineAlgorithm(Algorithm):
         seed: int | None = None,
         max_steps: int = MAX_STEPS,
     ) -> EvaluationResult:
-        """Run episodes without learning; see :func:`rlox.evaluation.evaluate`.
+        """Run episodes without learning; see :func:`rlox.envs.evaluation.evaluate`.
 
         The result has the dataset's ``random_return`` and ``expert_return``, if it has them.
 

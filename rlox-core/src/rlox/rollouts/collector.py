@@ -15,11 +15,11 @@ from torch import Tensor
 from rlox.batches.rollout import RolloutBatch, Unroll, estimate_advantages, keep_envs
 from rlox.config.composition import Selection
 from rlox.envs.gymnasium import Vectorization
+from rlox.envs.preprocessing import Preprocessor, RewardScaler
 from rlox.envs.running import RunningEnvs
 from rlox.errors import CheckpointError, EnvError
 from rlox.networks.predict import taking_masks
 from rlox.nn import acting
-from rlox.preprocessing import Preprocessor, RewardScaler
 from rlox.protocols import MaskingVecEnv, OnPolicyActor, RecurrentActor, VecEnvStep
 from rlox.spaces.rows import ActionRows, ObservationRows, map_leaves, require_finite
 
@@ -45,11 +45,11 @@ class RolloutCollector:
         backend: env backend for ids; ``"auto"`` takes the fastest that has the id.
         vectorization: for gymnasium envs, ``"sync"`` or ``"async"`` (one process each).
         env_kwargs: arguments of ``gymnasium.make`` or of the env backend.
-        normalize_observations: see :class:`rlox.preprocessing.Preprocessor`.
-        normalize_rewards: see :class:`rlox.preprocessing.RewardScaler`; advantages are estimated
-            from the scaled rewards, statistics and batches keep the env's.
+        normalize_observations: see :class:`rlox.envs.preprocessing.Preprocessor`.
+        normalize_rewards: see :class:`rlox.envs.preprocessing.RewardScaler`; advantages are
+            estimated from the scaled rewards, statistics and batches keep the env's.
         clip_rewards: bound of the sizes of rewards that are learnt from; ``None``: no bound.
-        frame_stack: number of frames, see :class:`rlox.preprocessing.Preprocessor`.
+        frame_stack: number of frames, see :class:`rlox.envs.preprocessing.Preprocessor`.
         seq_len: steps that gradients of a policy with a memory go back through, a divisor of every
             rollout's; ``None``: all of the rollout's.
 

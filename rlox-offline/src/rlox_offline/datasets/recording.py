@@ -13,9 +13,9 @@ import numpy.typing as npt
 import rlox
 from gymnasium import spaces
 from rlox.callbacks import Callback
+from rlox.envs.evaluation import Predictor
 from rlox.envs.make import env_id_of, fixed_env_count, make_vec_env
 from rlox.errors import ConfigError, DatasetError, SpaceError
-from rlox.evaluation import Predictor
 from rlox.protocols import VecEnv, VecEnvStep
 from rlox.registry import algorithm_class, config_class
 from rlox.seeding import SeedStreams

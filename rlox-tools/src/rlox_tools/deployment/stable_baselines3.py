@@ -24,10 +24,10 @@ import torch
 from gymnasium import spaces
 from rlox.deployment.policy import LoadedPolicy, NumPyNetwork, PolicyData
 from rlox.envs import make_vec_env
+from rlox.envs.preprocessing import Preprocessor
 from rlox.errors import CheckpointError, ExportError, MissingDependencyError, SpaceError
 from rlox.files import require_memory_for
 from rlox.nn.layer_data import FUNCTIONS, LayerData, activation, chain, mode
-from rlox.preprocessing import Preprocessor
 from rlox.spaces import ActionRows
 
 __all__ = ["from_stable_baselines3", "read_moments"]

@@ -18,9 +18,9 @@ from rlox import registry
 from rlox.batches.rollout import Unroll
 from rlox.config.composition import Selection
 from rlox.envs.make import fixed_env_count, make_vec_env
+from rlox.envs.preprocessing import Preprocessor
 from rlox.envs.running import EpisodeStatistics
 from rlox.files import require_memory_for
-from rlox.preprocessing import Preprocessor
 from rlox.rollouts.actors.pool import ActorPlan, ActorPool, Order, Weights, backend_of_actor
 from rlox.spaces.rows import ObservationRows
 from rlox.training.hooks import Hooks
@@ -52,8 +52,8 @@ class ActorRollouts:
     Args:
         env: an id, a callable, or a sequence of vector envs, one for each actor.
         env_options: ``env_backend``, ``vectorization`` and ``env_kwargs`` of the envs.
-        normalize_observations: see :class:`rlox.preprocessing.Preprocessor`; the moments are the
-            learner's, which takes in what actors have seen and hands them on with the weights.
+        normalize_observations: see :class:`rlox.envs.preprocessing.Preprocessor`; the moments are
+            the learner's, which takes in what actors have seen and hands them on with the weights.
         frame_stack: see there.
         clip_rewards: bound of the rewards' sizes in the unrolls that are gathered; the statistics
             have the env's.
