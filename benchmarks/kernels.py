@@ -18,7 +18,7 @@ import numpy as np
 import rlox_native
 from gymnasium.vector import AutoresetMode
 from measure import interleave, interleave_calls, machine, summary, write
-from rlox import reference
+from rlox.kernels import reference
 
 GAE_CALLS = 5
 """In a row; all but the first find the caches as the call before has left them."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import rlox_native
 from measure import machine, summary, write
-from rlox import reference
+from rlox.kernels import reference
 
 BATCH, LENGTH = 16, 64
 IMAGES = {

@@ -1,7 +1,7 @@
 """Docstrings of the Rust module's stub, taken from the NumPy reference.
 
-What has a twin in ``rlox.reference`` is documented there and nowhere else. In the stub it has its
-signature, the twin's first sentence and, below that, what holds for the Rust version alone.
+What has a twin in ``rlox.kernels.reference`` is documented there and nowhere else. In the stub it
+has its signature, the twin's first sentence and, below that, what holds for Rust's version alone.
 ``python stub.py`` writes that; ``python stub.py --check`` fails if the stub differs.
 """
 
@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 STUB = HERE / "python/rlox_native/_native.pyi"
 WIDTH = 100
 QUOTES = '"""'
-REFERENCE = HERE.parent / "rlox-core/src/rlox/reference"
+REFERENCE = HERE.parent / "rlox-core/src/rlox/kernels/reference"
 
 Node: TypeAlias = ast.FunctionDef | ast.ClassDef
 

@@ -5,7 +5,7 @@ import pytest
 import rlox_native
 from hypothesis import given
 from hypothesis import strategies as st
-from rlox import reference
+from rlox.kernels import reference
 from rlox.protocols import SegmentedBuffer
 from rlox_testing.probes import first_difference
 

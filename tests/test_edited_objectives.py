@@ -112,7 +112,7 @@ def test_a_known_function_in_anothers_place_is_found(monkeypatch):
 
 def test_edited_advantages_are_estimated(monkeypatch):
     """The reference of Rust's kernel, where that is no longer its code."""
-    from rlox import reference
+    from rlox.kernels import reference
 
     calls = []
     edited = counting(calls, reference.compute_gae_time_major)

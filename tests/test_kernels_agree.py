@@ -7,7 +7,7 @@ import pytest
 import rlox_native
 from hypothesis import given
 from hypothesis import strategies as st
-from rlox import reference
+from rlox.kernels import reference
 
 SEEDS = st.integers(0, 2**32)
 DTYPES = st.sampled_from([np.float32, np.float64])

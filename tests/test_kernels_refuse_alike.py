@@ -7,7 +7,7 @@ import pytest
 import rlox_native
 from hypothesis import given
 from hypothesis import strategies as st
-from rlox import reference
+from rlox.kernels import reference
 
 EXPECTED = (ValueError, TypeError, MemoryError, OverflowError)
 T, N = 4, 2

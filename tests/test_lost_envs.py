@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import rlox
-import rlox.reference
 import torch
 from gymnasium import spaces
 from rlox.callbacks import Callback
 from rlox.envs.running import RunningEnvs
+from rlox.kernels import reference
 from rlox.replay.collector import ReplayCollector
 from rlox.training.hooks import Progress
 from rlox_dreamer.configs import DreamerV3Config
@@ -91,7 +91,7 @@ def collect(buffer, n_steps=30):
     return env
 
 
-MODULES = [pytest.param(rlox.reference, id="numpy"), pytest.param(rlox, id="rust")]
+MODULES = [pytest.param(reference, id="numpy"), pytest.param(rlox, id="rust")]
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -147,7 +147,7 @@ def test_goals_are_of_the_episode_before_the_loss(module):
 @pytest.mark.parametrize("kind", ["uniform", "n-step", "prioritized", "her"])
 def test_both_backends_hold_the_same(kind):
     """States after losses are equal, the marks of truncation included."""
-    pair = [make(module, kind) for module in (rlox.reference, rlox)]
+    pair = [make(module, kind) for module in (reference, rlox)]
     for buffer in pair:
         collect(buffer, 25)
     left, right = (buffer.state() for buffer in pair)

@@ -110,7 +110,7 @@ def test_loss_and_gradients_agree(env_id, obs_dim):
         assert float(error) <= 1e-5 * float(torch.linalg.vector_norm(b.grad))
 
 
-@pytest.mark.parametrize("kernels", ["rlox_native", "rlox.reference"])
+@pytest.mark.parametrize("kernels", ["rlox_native", "rlox.kernels.reference"])
 def test_advantages_and_returns_agree(kernels):
     """GAE equals their rollout buffer's, which adds γ V(final observation) where truncated."""
     from stable_baselines3.common.buffers import RolloutBuffer

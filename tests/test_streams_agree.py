@@ -8,7 +8,7 @@ import pytest
 import rlox_native
 from hypothesis import example, given
 from hypothesis import strategies as st
-from rlox import reference
+from rlox.kernels import reference
 
 CLASSES = (rlox_native.SequenceReplayBuffer, reference.SequenceReplayBuffer)
 FIELDS = {

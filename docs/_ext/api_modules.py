@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 FLOORS = (
     ("errors", "kernels"),
-    ("files", "ranks", "reference"),
+    ("files", "ranks"),
     ("registry",),
     ("config", "seeding", "spaces"),
     ("batches", "logging", "nn"),
@@ -55,7 +55,11 @@ INTERNAL = (
 """Modules and packages, directly below a distribution's, that are no API."""
 
 
-OWN_PAGES = {"rlox.envs": ("evaluation", "preprocessing"), "rlox.training": ("checkpoint",)}
+OWN_PAGES = {
+    "rlox.envs": ("evaluation", "preprocessing"),
+    "rlox.kernels": ("reference",),
+    "rlox.training": ("checkpoint",),
+}
 """Modules of a package with a page beside the package's."""
 
 
@@ -106,12 +110,11 @@ def _pages(name: str, path: Path) -> dict[str, str]:
     door = path / "__init__.py"
     if not door.is_file():
         return {}
-    if _names(door):
-        own = {f"{name}.{stem}": _about(path / f"{stem}.py") for stem in OWN_PAGES.get(name, ())}
-        return {name: _about(door), **own}
-    return {
+    found = {name: _about(door)} if _names(door) else {}
+    return found | {
         page: about
         for below in sorted(path.iterdir())
+        if not found or below.stem in OWN_PAGES.get(name, ())
         for page, about in _pages(f"{name}.{below.stem}", below).items()
     }
 

@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from rlox.reference import compute_gae_time_major
+from rlox.kernels.reference import compute_gae_time_major
 from rlox_candle import CandleCollector
 from rlox_native import VecEnv, native_env_ids
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import cloudpickle
 import pytest
-from rlox import kernels, reference
+from rlox import kernels
+from rlox.kernels import reference
 from shared_fixtures import fresh_registry, install  # noqa: F401
 
 FOLDER = Path(__file__).parent

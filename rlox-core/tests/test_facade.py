@@ -6,9 +6,9 @@ import sys
 
 import pytest
 import rlox
-from rlox import kernels, reference, trainers
+from rlox import kernels, trainers
 from rlox.errors import MissingDependencyError
-from rlox.kernels import backend
+from rlox.kernels import backend, reference
 from rlox.registry.families import ALGORITHMS
 
 PUBLIC = [

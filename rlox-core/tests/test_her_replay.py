@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rlox import reference
+from rlox.kernels import reference
 
 NATIVE = importlib.util.find_spec("rlox_native") is not None
 BACKENDS = ["reference", *(["native"] if NATIVE else [])]

@@ -4,14 +4,14 @@ import math
 
 import numpy as np
 import pytest
-from rlox import reference
-from rlox.reference import (
+from rlox.kernels import reference
+from rlox.kernels.reference import (
     compute_gae,
     compute_gae_batched,
     compute_gae_batched_f32,
     compute_gae_time_major,
 )
-from rlox.reference.groups import DPOPair
+from rlox.kernels.reference.groups import DPOPair
 
 
 def column(values, dtype=np.float64):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rlox.reference import (
+from rlox.kernels.reference import (
     HerReplayBuffer,
     OfflineDatasetBuffer,
     PrioritizedReplayBuffer,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rlox.callbacks import CheckpointCallback
 from rlox.errors import CheckpointError
-from rlox.reference import PrioritizedReplayBuffer, ReplayBuffer
+from rlox.kernels.reference import PrioritizedReplayBuffer, ReplayBuffer
 from rlox.training import checkpoint
 from rlox.training.segments import SavedBuffer, SegmentFolder, remove_orphans, segments_of
 from rlox_testing.probes import first_difference
@@ -271,7 +271,7 @@ import os, signal, sys
 from pathlib import Path
 import numpy as np
 import rlox.training.segments as segments
-from rlox.reference import ReplayBuffer
+from rlox.kernels.reference import ReplayBuffer
 from rlox.training import checkpoint
 sys.path.insert(0, sys.argv[1])
 import counting_algorithm as counting

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rlox import testing
 from rlox.errors import ConfigError, MemoryLimitError
-from rlox.reference.replay.streams import SequenceReplayBuffer
+from rlox.kernels.reference.replay.streams import SequenceReplayBuffer
 from rlox.replay.buffers import BufferOptions, SequenceOptions, make_buffer, make_sequence_buffer
 
 FIELDS = {"number": ((), np.int64), "env": ((), np.int64), "memory": ((2,), np.float32)}

@@ -11,7 +11,7 @@ from agents import Windows
 from gymnasium import spaces
 from rlox.envs.gymnasium import GymVecEnv
 from rlox.errors import ConfigError, EnvError, SpaceError, WorkerLostError
-from rlox.reference import compute_gae_time_major
+from rlox.kernels.reference import compute_gae_time_major
 from rlox.testing import check_algorithm
 from rlox_rl8.algorithms import AlgorithmConfig
 from rlox_rl8.env import DiscreteDummyEnv

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rlox import reference, testing
+from rlox import testing
 from rlox.errors import ConfigError
+from rlox.kernels import reference
 from rlox.replay.buffers import BufferOptions
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rlox.config.model import Config
     from rlox.deployment import export, load_policy
     from rlox.envs.evaluation import evaluate
-    from rlox.reference import (
+    from rlox.kernels.reference import (
         HerReplayBuffer,
         OfflineDatasetBuffer,
         PrioritizedReplayBuffer,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         pack_sequences,
         set_num_threads,
     )
-    from rlox.reference.groups import DPOPair
+    from rlox.kernels.reference.groups import DPOPair
     from rlox.registry.specs import (
         ActorBackendSpec,
         AlgorithmSpec,
@@ -70,7 +70,7 @@ _MODULES = {
     "CallbackSpec": "rlox.registry.specs",
     "CommandSpec": "rlox.registry.specs",
     "Config": "rlox.config.model",
-    "DPOPair": "rlox.reference.groups",
+    "DPOPair": "rlox.kernels.reference.groups",
     "EnvBackendSpec": "rlox.registry.specs",
     "LearnerBackendSpec": "rlox.registry.specs",
     "LoggerSpec": "rlox.registry.specs",

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rlox.envs.running import RunningEnvs
 from rlox.errors import ConfigError, EnvError, SpaceError
+from rlox.kernels.reference import ReplayBuffer
 from rlox.networks.actor_critics import ActorCriticPolicy, make_policy
 from rlox.networks.validate import try_actor
-from rlox.reference import ReplayBuffer
 from rlox.replay.collector import ReplayCollector
 from rlox.rollouts.collector import RolloutCollector, ValueActor
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from rlox.callbacks import Callback
 from rlox.errors import ConfigError
+from rlox.kernels.reference import OfflineDatasetBuffer
 from rlox.offline.base import OfflineAlgorithm
 from rlox.offline.config import OfflineConfig
-from rlox.reference import OfflineDatasetBuffer
 from rlox_testing.probes import RowRecorder
 
 N = 40

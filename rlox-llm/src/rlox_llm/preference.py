@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from rlox.config.composition import selection
 from rlox.errors import ConfigError
-from rlox.reference.groups import DPOPair
+from rlox.kernels.reference.groups import DPOPair
 from rlox.registry.table import get_registry
 from rlox.training.hooks import Hooks
 from torch import Tensor

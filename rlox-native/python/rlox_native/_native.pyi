@@ -1,4 +1,4 @@
-"""Types of the Rust module. What has a twin in ``rlox.reference`` is documented there in full."""
+"""Types of the Rust module. Its twins in ``rlox.kernels.reference`` are documented in full."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike

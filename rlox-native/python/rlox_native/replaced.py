@@ -31,11 +31,11 @@ REPLACED: dict[str, dict[str, str]] = {
         "_rows": "",
         "add_values": "_rows",
     },
-    "rlox.reference.gae": {
+    "rlox.kernels.reference.gae": {
         "compute_gae_time_major": "",
         "compute_vtrace": "Rollout.parse Rollout.successor",
     },
-    "rlox.reference.arrays": {"Rollout.parse": "", "Rollout.successor": ""},
+    "rlox.kernels.reference.arrays": {"Rollout.parse": "", "Rollout.successor": ""},
     "rlox.batches.transitions": {"_take": "", "sequence_fields": "_take", "split_sequences": ""},
     "rlox.rollouts.algorithm": {
         "minimize_over_epochs": "RolloutBatch.sample_minibatches passes_target_kl mean_terms"

@@ -50,8 +50,9 @@ class VTraceActorCritic:
 
         loss = Σ [ -A_t log π(a_t|s_t) + c_v (V(s_t) - vs_t)² - c_e H ]
 
-    vs_t and A_t are those of :func:`rlox.reference.compute_vtrace`, of the current values V, and no
-    gradient passes through them. The sum is divided by TN where the reduction is ``"mean"``.
+    vs_t and A_t are those of :func:`rlox.kernels.reference.compute_vtrace`, of the current values
+    V, and no gradient passes through them. The sum is divided by TN where the reduction is
+    ``"mean"``.
 
     Source:
         Espeholt et al. 2018, sec. 4.2, with the value loss of openai/baselines a2c: the paper's

@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 from rlox.errors import EnvError
+from rlox.kernels.reference.replay.parsing import stream, stream_words
 from rlox.protocols import MultiAgentObs, MultiAgentStep
-from rlox.reference.replay.parsing import stream, stream_words
 
 from rlox_marl.envs.groups import check_actions, env_seeds, group_agents
 

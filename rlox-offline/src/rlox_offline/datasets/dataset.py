@@ -11,8 +11,8 @@ import numpy.typing as npt
 import rlox
 from gymnasium import spaces
 from rlox.errors import DatasetError
+from rlox.kernels.reference.replay.offline import episode_statistics
 from rlox.offline.dataset import check_actions, require_bounds
-from rlox.reference.replay.offline import episode_statistics
 
 from rlox_offline.datasets.columns import Array, Columns, complete
 from rlox_offline.datasets.episodes import (

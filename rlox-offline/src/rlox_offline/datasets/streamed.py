@@ -12,7 +12,7 @@ import numpy as np
 import rlox
 from rlox.errors import DatasetError
 from rlox.files import open_regular
-from rlox.reference.replay.offline import EPSILON
+from rlox.kernels.reference.replay.offline import EPSILON
 
 from rlox_offline.datasets.columns import Array, Columns, Pieces
 from rlox_offline.datasets.dataset import Recorded

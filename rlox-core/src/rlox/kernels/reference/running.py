@@ -12,7 +12,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from rlox.reference.arrays import Array, real, shaped, size
+from rlox.kernels.reference.arrays import Array, real, shaped, size
 
 
 class RunningMeanStd:

@@ -13,9 +13,9 @@ from typing import Any, SupportsFloat, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from rlox.reference.arrays import Array, in_range, write
-from rlox.reference.arrays import size as parse_size
-from rlox.reference.replay.parsing import (
+from rlox.kernels.reference.arrays import Array, in_range, write
+from rlox.kernels.reference.arrays import size as parse_size
+from rlox.kernels.reference.replay.parsing import (
     ACT_DTYPES,
     OBS_DTYPES,
     UNKNOWN_NEXT_OBS,

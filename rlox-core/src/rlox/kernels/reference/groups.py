@@ -17,7 +17,7 @@ from typing import Any, Literal, SupportsIndex, cast
 import numpy as np
 import numpy.typing as npt
 
-from rlox.reference.arrays import Array, in_range, precision, real, size, vector
+from rlox.kernels.reference.arrays import Array, in_range, precision, real, size, vector
 
 Scale = Literal["group", "batch", "none"]
 

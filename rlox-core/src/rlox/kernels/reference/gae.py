@@ -27,7 +27,7 @@ from typing import Any, SupportsIndex, cast
 import numpy as np
 import numpy.typing as npt
 
-from rlox.reference.arrays import Array, Rollout, in_range, shaped, size, write
+from rlox.kernels.reference.arrays import Array, Rollout, in_range, shaped, size, write
 
 Pair = tuple[Array, Array]
 

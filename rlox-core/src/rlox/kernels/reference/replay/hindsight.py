@@ -13,14 +13,14 @@ from typing import Any, SupportsFloat, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from rlox.reference.arrays import Array
-from rlox.reference.arrays import size as parse_size
-from rlox.reference.replay.parsing import (
+from rlox.kernels.reference.arrays import Array
+from rlox.kernels.reference.arrays import size as parse_size
+from rlox.kernels.reference.replay.parsing import (
     convert,
     many_rows,
     one_row,
 )
-from rlox.reference.replay.ring import NStep, SavedRing
+from rlox.kernels.reference.replay.ring import NStep, SavedRing
 
 GoalFunction = Callable[[Array, Array, dict[str, Any]], npt.ArrayLike]
 """From (M, goal_dim) achieved goals, as many desired goals and an empty dict to (M,) results."""

@@ -11,9 +11,9 @@ from typing import Any, SupportsFloat, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from rlox.reference.arrays import Array, in_range
-from rlox.reference.replay.parsing import many_rows, one_row
-from rlox.reference.replay.ring import ReplayBuffer
+from rlox.kernels.reference.arrays import Array, in_range
+from rlox.kernels.reference.replay.parsing import many_rows, one_row
+from rlox.kernels.reference.replay.ring import ReplayBuffer
 
 MAX_PRIORITY = float(np.finfo(np.float32).max)
 MIN_PRIORITY = 1e-6

@@ -29,14 +29,14 @@ def backend() -> ModuleType:
         RuntimeWarning,
         stacklevel=2,
     )
-    return importlib.import_module("rlox.reference")
+    return importlib.import_module("rlox.kernels.reference")
 
 
 def kernel(name: str) -> Callable[..., Any]:
     """Return a function that advantages come from: Rust's, or the reference if that was edited."""
     module = backend()
     if module.__name__ == "rlox_native":
-        reference = importlib.import_module("rlox.reference")
+        reference = importlib.import_module("rlox.kernels.reference")
         edit = importlib.import_module("rlox_native.digests").find_edit(reference, f"self.{name}")
         if edit is not None:
             _log(f"{name} is the reference's (not native: {edit})")

@@ -9,7 +9,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from rlox.reference.arrays import Array, size, vector
+from rlox.kernels.reference.arrays import Array, size, vector
 
 
 @dataclass(frozen=True, eq=False)

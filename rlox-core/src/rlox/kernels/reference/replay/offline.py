@@ -8,15 +8,15 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from rlox.reference.arrays import Array
-from rlox.reference.arrays import size as parse_size
-from rlox.reference.replay.parsing import (
+from rlox.kernels.reference.arrays import Array
+from rlox.kernels.reference.arrays import size as parse_size
+from rlox.kernels.reference.replay.parsing import (
     recorded_rows,
     recorded_shape,
     stream,
     stream_words,
 )
-from rlox.reference.replay.ring import ReplayBuffer
+from rlox.kernels.reference.replay.ring import ReplayBuffer
 
 EPSILON = 1e-3
 """Added to the deviations that observations are divided by."""

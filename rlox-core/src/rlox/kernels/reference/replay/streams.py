@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rlox.reference.arrays import Array, integers, shaped, vector
-from rlox.reference.arrays import size as parse_size
-from rlox.reference.replay.parsing import empty_fields, parse_queue, stream, stream_words
+from rlox.kernels.reference.arrays import Array, integers, shaped, vector
+from rlox.kernels.reference.arrays import size as parse_size
+from rlox.kernels.reference.replay.parsing import empty_fields, parse_queue, stream, stream_words
 
 BLOCK = 64
 """Slots whose changes are noted together."""

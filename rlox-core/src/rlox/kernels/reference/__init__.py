@@ -1,6 +1,6 @@
 """NumPy reference kernels and buffers, the specification of the Rust ones."""
 
-from rlox.reference.gae import (
+from rlox.kernels.reference.gae import (
     compute_discounted_returns,
     compute_gae,
     compute_gae_batched,
@@ -10,7 +10,7 @@ from rlox.reference.gae import (
     compute_n_step_returns,
     compute_vtrace,
 )
-from rlox.reference.groups import (
+from rlox.kernels.reference.groups import (
     compute_batch_group_advantages,
     compute_batch_token_kl,
     compute_batch_token_kl_schulman,
@@ -19,13 +19,13 @@ from rlox.reference.groups import (
     compute_token_kl_schulman,
     normalize_advantages,
 )
-from rlox.reference.packing import PackedSequences, pack_sequences
-from rlox.reference.replay.hindsight import HerReplayBuffer
-from rlox.reference.replay.offline import OfflineDatasetBuffer
-from rlox.reference.replay.prioritized import PrioritizedReplayBuffer
-from rlox.reference.replay.ring import ReplayBuffer
-from rlox.reference.replay.streams import SequenceReplayBuffer
-from rlox.reference.running import RunningMeanStd, get_num_threads, set_num_threads
+from rlox.kernels.reference.packing import PackedSequences, pack_sequences
+from rlox.kernels.reference.replay.hindsight import HerReplayBuffer
+from rlox.kernels.reference.replay.offline import OfflineDatasetBuffer
+from rlox.kernels.reference.replay.prioritized import PrioritizedReplayBuffer
+from rlox.kernels.reference.replay.ring import ReplayBuffer
+from rlox.kernels.reference.replay.streams import SequenceReplayBuffer
+from rlox.kernels.reference.running import RunningMeanStd, get_num_threads, set_num_threads
 
 __all__ = [
     "HerReplayBuffer",

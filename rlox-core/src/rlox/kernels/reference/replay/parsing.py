@@ -9,8 +9,8 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from rlox.reference.arrays import Array, shaped
-from rlox.reference.arrays import size as parse_size
+from rlox.kernels.reference.arrays import Array, shaped
+from rlox.kernels.reference.arrays import size as parse_size
 
 OBS_DTYPES = ("uint8", "int32", "int64", "float32", "float64")
 ACT_DTYPES = ("float32", "int64")
