@@ -31,8 +31,7 @@ from measure import (
     write,
 )
 from rlox.batches.rollout import RolloutBatch, estimate_advantages
-from rlox.learners.tasks import make_objective
-from rlox.losses import ClippedSurrogate
+from rlox.losses import ClippedSurrogate, make_objective
 from rlox.nn import torch_threads
 from rlox.training.hooks import Hooks
 from rlox_onpolicy.ppo import PPO

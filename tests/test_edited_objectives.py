@@ -98,7 +98,7 @@ def test_a_replaced_function_is_called(name, place, monkeypatch):
 
 def test_numbers_beside_the_functions_count(monkeypatch):
     """A module's constant is a part of what reads it."""
-    monkeypatch.setattr("rlox.learners.terms.KL_TOLERANCE", 2.0)
+    monkeypatch.setattr("rlox.losses.KL_TOLERANCE", 2.0)
     assert rlox.make("ppo", env="CartPole-v1").learner.reason.endswith(f"KL_TOLERANCE {REASON}")
 
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 from rlox.batches.transitions import TransitionBatch
 from rlox.errors import BackendError
-from rlox.learners.terms import AddedLosses
 from rlox.learners.transitions import Parts, ReplayObjective, ReplayTask, choose_replay_learner
+from rlox.losses import AddedLosses
 from rlox.networks import DiscreteQNetwork, polyak_update
 from rlox.nn import FlatOptimizer
 from rlox_native.replay_learner import OBJECTIVES, Known, make_replay_learner

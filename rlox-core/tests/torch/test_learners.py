@@ -11,7 +11,6 @@ import torch
 from rlox import registry
 from rlox.errors import BackendError
 from rlox.learners.rollouts import choose_learner
-from rlox.learners.terms import Scalar, mean_by_name, mean_terms
 from rlox.learners.transitions import (
     ChosenReplayLearner,
     Parts,
@@ -21,6 +20,7 @@ from rlox.learners.transitions import (
     TorchReplayLearner,
     choose_replay_learner,
 )
+from rlox.losses import Scalar, mean_by_name, mean_terms
 from rlox.registry.specs import LearnerBackendSpec
 from rlox.registry.table import Registration, Registry
 from rlox.replay.loop import UpdatesDue

@@ -28,9 +28,15 @@ from typing import TYPE_CHECKING, Any, final
 
 import torch
 from rlox.batches.rollout import RolloutBatch, RolloutMinibatch
-from rlox.learners import Objective
-from rlox.learners.tasks import make_objective
-from rlox.losses import ClippedSurrogate, PPOTerms, evaluate_actions, ppo_loss, standardize
+from rlox.losses import (
+    ClippedSurrogate,
+    Objective,
+    PPOTerms,
+    evaluate_actions,
+    make_objective,
+    ppo_loss,
+    standardize,
+)
 from rlox.rollouts import RolloutMetrics
 from torch import Tensor
 

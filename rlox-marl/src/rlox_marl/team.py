@@ -16,16 +16,9 @@ from rlox.config.model import Config, changed, resolve_config
 from rlox.config.schedules import Schedules
 from rlox.envs import fixed_env_count
 from rlox.errors import CheckpointError, ConfigError, EnvError
-from rlox.learners import (
-    AddedLosses,
-    Losses,
-    Objective,
-    RolloutTask,
-    choose_learner,
-    make_metrics,
-)
+from rlox.learners import RolloutTask, choose_learner
 from rlox.logging import LoggerCallback
-from rlox.losses import ClippedSurrogate
+from rlox.losses import AddedLosses, ClippedSurrogate, Losses, Objective, make_metrics
 from rlox.networks.validate import refuse_network_options, require_actor, try_actor
 from rlox.nn import find_device, load_module_state, module_state, set_compute_dtype, torch_threads
 from rlox.rollouts import (
@@ -80,9 +73,9 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
             :class:`rlox.protocols.OnPolicyActor`; of one agent see
             :class:`rlox.rollouts.RolloutAlgorithm`; ``None``: networks that fit the spaces.
         objective: minimised by every policy in place of the clipped surrogate; see
-            :class:`rlox.learners.tasks.Objective`. It brings all numbers of its loss.
+            :class:`rlox.losses.Objective`. It brings all numbers of its loss.
         added_losses: ``{"policy": function}`` with functions ``(policy, minibatch) -> scalar`` that
-            are added to the loss of every policy; see :mod:`rlox.learners.terms`.
+            are added to the loss of every policy; see :mod:`rlox.losses`.
 
     Raises:
         BackendError: the learner backend cannot learn the policies.

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from rlox.batches.rollout import Unroll, add_values
 from rlox.files import require_memory_for
-from rlox.learners.tasks import RolloutTask
+from rlox.learners.rollouts import RolloutTask
 from rlox.networks.actor_critics import ContinuousPolicy, DiscretePolicy, RecurrentPolicy
 from rlox.rollouts.collector import RolloutCollector
 from rlox.training.hooks import Hooks

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from rlox.errors import BackendError
-from rlox.learners.tasks import RolloutTask, SeparatePerceptrons
+from rlox.learners.rollouts import RolloutTask
+from rlox.learners.tasks import SeparatePerceptrons
 from rlox.networks.actor_critics import (
     ActorCriticPolicy,
     ContinuousPolicy,

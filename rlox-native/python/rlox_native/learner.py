@@ -15,10 +15,10 @@ import numpy.typing as npt
 from rlox.batches import rollout
 from rlox.batches.rollout import RolloutBatch, Unroll
 from rlox.errors import BackendError
-from rlox.learners.rollouts import Learner, TorchLearner
-from rlox.learners.tasks import Objective, Perceptrons, PerceptronTask, RolloutTask
+from rlox.learners.rollouts import Learner, RolloutTask, TorchLearner
+from rlox.learners.tasks import Perceptrons, PerceptronTask
 from rlox.learners.transitions import ReplayLearner, ReplayTask
-from rlox.losses import ClippedSurrogate, PolicyGradient
+from rlox.losses import ClippedSurrogate, Objective, PolicyGradient
 from rlox.networks.predict import Mode
 from rlox.nn import FlatOptimizer
 from rlox.ranks import RANKS

@@ -11,8 +11,6 @@ REPLACED: dict[str, dict[str, str]] = {
         "evaluate_actions": "",
         "ppo_loss": "",
         "standardize": "",
-    },
-    "rlox.learners.terms": {
         "AddedLosses.add": "",
         "KL_TOLERANCE": "",
         "mean_terms": "",

@@ -17,8 +17,6 @@ from typing import Any, ClassVar
 import torch
 from rlox.callbacks import Callback
 from rlox.config.model import Config, resolve_config
-from rlox.learners.tasks import make_objective
-from rlox.learners.terms import Scalar
 from rlox.learners.transitions import (
     ChosenReplayLearner,
     Parts,
@@ -28,6 +26,7 @@ from rlox.learners.transitions import (
     with_targets,
 )
 from rlox.logging import LoggerCallback
+from rlox.losses import Scalar, make_objective
 from rlox.nn import FlatOptimizer
 from rlox.offline.base import OfflineAlgorithm
 from rlox.offline.batch import OfflineBatch

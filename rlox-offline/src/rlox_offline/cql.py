@@ -36,8 +36,8 @@ from typing import TYPE_CHECKING, Any, final
 import torch
 from rlox.batches.transitions import TransitionBatch
 from rlox.errors import ConfigError
-from rlox.learners.tasks import make_objective
 from rlox.learners.transitions import Parts, ReplayObjective, StepResult
+from rlox.losses import make_objective
 from rlox.networks import SquashedGaussianPolicy, TwinQNetwork, polyak_update
 from rlox.nn import frozen, uniform
 from rlox.offline.dataset import OfflineDataset

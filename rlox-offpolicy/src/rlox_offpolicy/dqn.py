@@ -33,8 +33,8 @@ from gymnasium import spaces
 from rlox.batches.transitions import TransitionBatch
 from rlox.config.model import UNSET
 from rlox.errors import ConfigError
-from rlox.learners.tasks import make_objective
 from rlox.learners.transitions import Parts, ReplayObjective, StepResult
+from rlox.losses import make_objective
 from rlox.networks import polyak_update
 from rlox.networks.policies import make_q_network
 from rlox.nn import FlatOptimizer, NoisyLinear, draw_noise, set_compute_dtype, silence

@@ -30,8 +30,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 from rlox.batches.rollout import RolloutBatch
-from rlox.learners.tasks import make_objective
-from rlox.losses import ClippedSurrogate
+from rlox.losses import ClippedSurrogate, make_objective
 from rlox.networks.policies import polyak_update
 from rlox.nn import load_module_state, module_state
 from rlox.training.hooks import Hooks

@@ -22,10 +22,8 @@ from rlox.batches.rollout import RolloutBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Unset
 from rlox.errors import ConfigError
-from rlox.learners.tasks import Objective
-from rlox.learners.terms import Losses
 from rlox.logging import LoggerCallback
-from rlox.losses import ClippedSurrogate
+from rlox.losses import ClippedSurrogate, Losses, Objective
 from rlox.rollouts import RolloutAlgorithm
 from rlox.training.hooks import Hooks
 

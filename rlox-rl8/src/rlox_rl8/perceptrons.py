@@ -8,12 +8,7 @@ from typing import Any
 import torch
 from gymnasium import spaces
 from rlox.errors import BackendError
-from rlox.learners.tasks import (
-    BoundedSurrogate,
-    Perceptrons,
-    PerceptronTask,
-    choose_perceptrons,
-)
+from rlox.learners.tasks import BoundedSurrogate, Perceptrons, PerceptronTask, choose_perceptrons
 from tensordict import TensorDict
 from torch import Tensor
 

@@ -1,30 +1,17 @@
-"""Learner backends: tasks, objectives, the choice of a backend, torch and torch.compile."""
+"""Learner backends: tasks, the choice of a backend, torch and torch.compile."""
 
 from rlox.learners.compiled import make_compiled_learner
 from rlox.learners.rollouts import (
     ChosenLearner,
     Learner,
+    RolloutTask,
     TorchLearner,
+    Unroller,
+    Update,
     choose_learner,
     make_torch_learner,
 )
-from rlox.learners.tasks import (
-    Objective,
-    RolloutTask,
-    SeparatePerceptrons,
-    Unroller,
-    Update,
-    find_learner,
-)
-from rlox.learners.terms import (
-    AddedLoss,
-    AddedLosses,
-    Losses,
-    make_metrics,
-    mean_by_name,
-    mean_terms,
-    passes_target_kl,
-)
+from rlox.learners.tasks import SeparatePerceptrons, find_learner
 from rlox.learners.transitions import (
     ChosenReplayLearner,
     Parts,
@@ -37,13 +24,9 @@ from rlox.learners.transitions import (
 )
 
 __all__ = [
-    "AddedLoss",
-    "AddedLosses",
     "ChosenLearner",
     "ChosenReplayLearner",
     "Learner",
-    "Losses",
-    "Objective",
     "Parts",
     "ReplayLearner",
     "ReplayObjective",
@@ -59,9 +42,5 @@ __all__ = [
     "choose_replay_learner",
     "find_learner",
     "make_compiled_learner",
-    "make_metrics",
     "make_torch_learner",
-    "mean_by_name",
-    "mean_terms",
-    "passes_target_kl",
 ]

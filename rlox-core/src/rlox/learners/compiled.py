@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from rlox.errors import BackendError
-from rlox.learners.rollouts import TorchLearner, require_learnable
-from rlox.learners.tasks import Objective, RolloutTask
+from rlox.learners.rollouts import RolloutTask, TorchLearner, require_learnable
 from rlox.learners.transitions import ReplayTask, TorchReplayLearner
+from rlox.losses import Objective
 
 __all__ = ["compiled", "make_compiled_learner"]
 
@@ -80,7 +80,7 @@ class _Compiled:
     compiled: Callable[..., Any]
 
     def loss(self, policy: Any, minibatch: Any) -> tuple[Tensor, Any]:
-        """See :class:`rlox.learners.tasks.Objective`."""
+        """See :class:`rlox.losses.Objective`."""
         loss, terms = self.compiled(self.objective, policy, minibatch)
         return loss, terms
 

@@ -1,4 +1,4 @@
-"""Learner backends of on-policy algorithms: rollouts and the updates from them.
+"""Learning from rollouts: tasks, and learner backends that collect and update.
 
 The ``torch`` backend acts with the policy's own code, minimises the objective by autograd, and can
 do every task. Other backends, such as ``native``, do the objectives that they know, faster.
@@ -6,26 +6,94 @@ do every task. Other backends, such as ``native``, do the objectives that they k
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
 
 from rlox.batches.rollout import RolloutBatch, Unroll
 from rlox.errors import BackendError
-from rlox.learners.tasks import Objective, RolloutTask, find_learner
+from rlox.learners.tasks import find_learner
 from rlox.learners.transitions import ReplayTask, TorchReplayLearner
+from rlox.losses import AddedLosses, Objective
 from rlox.networks.predict import Mode
 from rlox.nn.devices import learning_mode
+from rlox.protocols import VecEnv
 from rlox.ranks import RANKS
 from rlox.training.hooks import Hooks
 
 __all__ = [
     "ChosenLearner",
     "Learner",
+    "RolloutTask",
     "TorchLearner",
+    "Unroller",
+    "Update",
     "choose_learner",
     "make_torch_learner",
     "require_learnable",
 ]
+
+
+class Unroller(Protocol):
+    """Steps N envs with a policy, as :class:`rlox.rollouts.collector.RolloutCollector` does."""
+
+    env: VecEnv
+
+    def unroll(
+        self, policy: Any, n_steps: int, on_step: Callable[[int], None] | None = None
+    ) -> Unroll:
+        """Step every env ``n_steps`` times and call ``on_step`` after each with N."""
+
+
+Update = Callable[["RolloutTask", Any, Objective, float, Hooks], dict[str, float]]
+"""From a task, a rollout or an unroll, the objective and the learning rate of now, and the hooks to
+the means of the loss's terms."""
+
+
+@dataclass(frozen=True)
+class RolloutTask:
+    """What an algorithm learns from every rollout, so that any backend can do it.
+
+    The fields say everything: a backend that knows the objective does what :attr:`update` does.
+    """
+
+    objective: Objective
+    """What is minimised; its numbers may change from one rollout to the next."""
+    policy: Any
+    """Acts and learns."""
+    optimizer: Any
+    """Moves the policy's parameters, an :class:`rlox.nn.FlatOptimizer`."""
+    collector: Any
+    """Steps the envs, an :class:`Unroller`; a backend that does not know it lets it act."""
+    update: Update
+    """The update in torch. It takes gradient steps as the fields below say."""
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    """Device of the policy and the batches."""
+    n_epochs: int = 1
+    """Passes over the rollout."""
+    batch_size: int | None = None
+    """Rows of a minibatch; ``None`` takes the whole rollout."""
+    target_kl: float | None = None
+    """Ends the epochs if the term ``approx_kl`` passes 1.5 times this; ``None`` never does."""
+    generator: torch.Generator | None = None
+    """Source of the order of rows."""
+    actions: np.random.Generator | None = None
+    """Source of actions for a backend that draws them itself; with ``None`` the policy does."""
+    added_losses: AddedLosses = field(default_factory=lambda: AddedLosses(None, ()))
+    """Losses of the user's own, which the part ``"policy"`` minimises too."""
+    acts_only: bool = False
+    """Whether the task is to act for a learner elsewhere: nothing is updated, unrolls hold the true
+    final observations, and their values are not asked for."""
+
+    def order(self, n_rows: int) -> Tensor:
+        """Return the rows of the next epoch, (n_rows,) int64, in the order they are visited."""
+        if self.batch_size is None:
+            return torch.arange(n_rows)
+        return torch.randperm(n_rows, generator=self.generator)
 
 
 class Learner(Protocol):

@@ -1,90 +1,28 @@
-"""Tasks of learner backends: what is learnt from rollouts, as data; the choice of one."""
+"""The choice of a learner backend, and tasks whose policies are perceptrons."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, fields
-from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor, nn
 
 from rlox import registry
-from rlox.batches.rollout import Unroll
-from rlox.config.model import Config
 from rlox.errors import BackendError
-from rlox.learners.terms import AddedLosses
 from rlox.protocols import VecEnv
-from rlox.training.hooks import Hooks
 
 __all__ = [
     "BoundedSurrogate",
-    "Objective",
     "PerceptronTask",
     "Perceptrons",
-    "RolloutTask",
     "SeparatePerceptrons",
-    "Unroller",
-    "Update",
     "choose_perceptrons",
     "find_learner",
-    "make_objective",
 ]
-
-ObjectiveT = TypeVar("ObjectiveT")
-
-
-class Objective(Protocol):
-    """What a policy minimises: a frozen dataclass of all the numbers that its loss depends on.
-
-    A faster learner backend recognises the exact class and its fields; any other object with this
-    method is learnt in torch.
-    """
-
-    def loss(self, policy: Any, minibatch: Any) -> tuple[Tensor, Any]:
-        """Return the loss of B steps.
-
-        Args:
-            policy: the policy being trained.
-            minibatch: what the algorithm learns from: B steps of a rollout as a
-                :class:`~rlox.batches.rollout.RolloutBatch` or a
-                :class:`~rlox.batches.rollout.RolloutMinibatch`, or a whole
-                :class:`~rlox.batches.rollout.Unroll`.
-
-        Returns:
-            A scalar, and a frozen dataclass of its terms, scalars without gradient.
-        """
-
-
-def make_objective(
-    kind: type[ObjectiveT], config: Config, values: Mapping[str, Any] = MappingProxyType({})
-) -> ObjectiveT:
-    """Return an objective with the numbers of now.
-
-    Args:
-        kind: a dataclass; fields that are not options of the config keep their defaults.
-        config: the algorithm's.
-        values: of fields that are not as the config has them, such as options with a schedule.
-    """
-    values = {**vars(config), **values}
-    names = [field.name for field in fields(kind) if field.name in values]  # type: ignore[arg-type]
-    return kind(**{name: values[name] for name in names})
-
-
-class Unroller(Protocol):
-    """Steps N envs with a policy, as :class:`rlox.rollouts.collector.RolloutCollector` does."""
-
-    env: VecEnv
-
-    def unroll(
-        self, policy: Any, n_steps: int, on_step: Callable[[int], None] | None = None
-    ) -> Unroll:
-        """Step every env ``n_steps`` times and call ``on_step`` after each with N."""
 
 
 @dataclass(frozen=True)
@@ -106,59 +44,12 @@ class SeparatePerceptrons:
     policy's first parameters; :class:`rlox.nn.ActionHead` says what the outputs of choices are."""
 
 
-Update = Callable[["RolloutTask", Any, Objective, float, Hooks], dict[str, float]]
-"""From a task, a rollout or an unroll, the objective and the learning rate of now, and the hooks to
-the means of the loss's terms."""
-
-
-@dataclass(frozen=True)
-class RolloutTask:
-    """What an algorithm learns from every rollout, so that any backend can do it.
-
-    The fields say everything: a backend that knows the objective does what :attr:`update` does.
-    """
-
-    objective: Objective
-    """What is minimised; its numbers may change from one rollout to the next."""
-    policy: Any
-    """Acts and learns."""
-    optimizer: Any
-    """Moves the policy's parameters, an :class:`rlox.nn.FlatOptimizer`."""
-    collector: Any
-    """Steps the envs, an :class:`Unroller`; a backend that does not know it lets it act."""
-    update: Update
-    """The update in torch. It takes gradient steps as the fields below say."""
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    """Device of the policy and the batches."""
-    n_epochs: int = 1
-    """Passes over the rollout."""
-    batch_size: int | None = None
-    """Rows of a minibatch; ``None`` takes the whole rollout."""
-    target_kl: float | None = None
-    """Ends the epochs if the term ``approx_kl`` passes 1.5 times this; ``None`` never does."""
-    generator: torch.Generator | None = None
-    """Source of the order of rows."""
-    actions: np.random.Generator | None = None
-    """Source of actions for a backend that draws them itself; with ``None`` the policy does."""
-    added_losses: AddedLosses = field(default_factory=lambda: AddedLosses(None, ()))
-    """Losses of the user's own, which the part ``"policy"`` minimises too."""
-    acts_only: bool = False
-    """Whether the task is to act for a learner elsewhere: nothing is updated, unrolls hold the true
-    final observations, and their values are not asked for."""
-
-    def order(self, n_rows: int) -> Tensor:
-        """Return the rows of the next epoch, (n_rows,) int64, in the order they are visited."""
-        if self.batch_size is None:
-            return torch.arange(n_rows)
-        return torch.randperm(n_rows, generator=self.generator)
-
-
 def find_learner(backend: str, task: Any, *, role: str = "the learner") -> tuple[Any, str, str]:
     """Return a learner, the name of its backend and why it was chosen, and log the latter two.
 
     Args:
         backend: registered name; ``"auto"`` takes the one of highest priority that can do the task.
-        task: what is to be learnt, a :class:`rlox.learners.tasks.RolloutTask` or a
+        task: what is to be learnt, a :class:`rlox.learners.rollouts.RolloutTask` or a
             :class:`rlox.learners.transitions.ReplayTask`.
         role: what the log calls it.
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from rlox.learners.tasks import find_learner
-from rlox.learners.terms import AddedLosses, Scalar
+from rlox.losses import AddedLosses, Scalar
 from rlox.nn.devices import learning_mode
 
 __all__ = [

@@ -150,7 +150,7 @@ class LearnerBackendSpec:
         name: registered name (``"native"``).
         summary: one sentence.
         factory: ``"module:function"``; ``function(task)``, ``task`` being a
-            :class:`rlox.learners.tasks.RolloutTask` returns a
+            :class:`rlox.learners.rollouts.RolloutTask` returns a
             :class:`rlox.learners.rollouts.Learner`, and for a
             :class:`rlox.learners.transitions.ReplayTask` a
             :class:`rlox.learners.transitions.ReplayLearner`; or it raises

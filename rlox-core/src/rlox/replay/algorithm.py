@@ -27,8 +27,6 @@ from rlox.config.model import Config
 from rlox.config.schedules import Schedules
 from rlox.deployment import PolicyData
 from rlox.errors import ConfigError, SpaceError
-from rlox.learners.tasks import make_objective
-from rlox.learners.terms import AddedLosses, Losses, Scalar, make_metrics, mean_by_name
 from rlox.learners.transitions import (
     ChosenReplayLearner,
     Parts,
@@ -38,6 +36,7 @@ from rlox.learners.transitions import (
     with_targets,
 )
 from rlox.logging import LoggerCallback
+from rlox.losses import AddedLosses, Losses, Scalar, make_metrics, make_objective, mean_by_name
 from rlox.networks.predict import drawing_from
 from rlox.networks.validate import B, Shape, example_observations, try_network
 from rlox.nn import FlatOptimizer, load_parts_state, parts_state
@@ -107,7 +106,7 @@ class ReplayAlgorithm(Algorithm):
         schedules: callables ``env_steps -> value`` for scheduled options such as
             ``learning_rate``; they win over the config and are not saved in checkpoints.
         added_losses: functions ``(module, batch) -> scalar`` by part, the name of a network, that
-            are added to the part's loss; see :mod:`rlox.learners.terms`.
+            are added to the part's loss; see :mod:`rlox.losses`.
         options: the user's own networks, each a ``torch.nn.Module`` (``None`` makes one that fits
             the env's spaces; an attribute ``generator`` that is ``None`` gets the run's random
             stream), and options of the config, which win over ``config``. ``buffer`` may be an

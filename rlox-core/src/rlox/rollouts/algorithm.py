@@ -26,10 +26,17 @@ from rlox.config.schedules import Schedules
 from rlox.deployment import PolicyData
 from rlox.envs.make import fixed_env_count
 from rlox.errors import ConfigError
-from rlox.learners.rollouts import ChosenLearner, choose_learner
-from rlox.learners.tasks import Objective, RolloutTask, make_objective
-from rlox.learners.terms import AddedLosses, Losses, make_metrics, mean_terms, passes_target_kl
+from rlox.learners.rollouts import ChosenLearner, RolloutTask, choose_learner
 from rlox.logging import LoggerCallback
+from rlox.losses import (
+    AddedLosses,
+    Losses,
+    Objective,
+    make_metrics,
+    make_objective,
+    mean_terms,
+    passes_target_kl,
+)
 from rlox.networks.actor_critics import make_policy
 from rlox.networks.predict import predict, predict_with_memory
 from rlox.networks.validate import refuse_network_options, require_actor, try_actor
@@ -96,9 +103,9 @@ class RolloutAlgorithm(Algorithm):
         schedules: callables ``env_steps -> value`` for options that may be schedules; they win over
             the config and are not saved in checkpoints.
         objective: minimised in place of the algorithm's own; see
-            :class:`rlox.learners.tasks.Objective`. It brings all numbers of its loss.
+            :class:`rlox.losses.Objective`. It brings all numbers of its loss.
         added_losses: ``{"policy": function}`` with functions ``(policy, minibatch) -> scalar`` that
-            are added to the loss; see :mod:`rlox.learners.terms`.
+            are added to the loss; see :mod:`rlox.losses`.
         options: of the config, such as ``n_envs`` and ``seed``, which win over ``config``. An env
             that cannot be copied brings its own number of envs.
 
@@ -111,7 +118,7 @@ class RolloutAlgorithm(Algorithm):
     """
 
     objective_class: ClassVar[type[Objective]]
-    """Frozen dataclass that is minimised, an :class:`rlox.learners.tasks.Objective`. Fields with
+    """Frozen dataclass that is minimised, an :class:`rlox.losses.Objective`. Fields with
     the name of an option have its value."""
 
     metrics_class: ClassVar[type[RolloutMetrics]] = RolloutMetrics
@@ -180,7 +187,7 @@ class RolloutAlgorithm(Algorithm):
         return fit_to_env(resolve_config(self.config_class, config, **options), env_id)
 
     def make_collector(self) -> Any:
-        """Return what steps the envs, an :class:`rlox.learners.tasks.Unroller`.
+        """Return what steps the envs, an :class:`rlox.learners.rollouts.Unroller`.
 
         It also has the attributes and methods of :class:`rlox.rollouts.collector.RolloutCollector`
         that predictions and checkpoints need.

@@ -145,7 +145,7 @@ def unit_of(state: Mapping[str, Any]) -> str:
 class NamedLosses(Protocol):
     """The losses that a user added, as checkpoints know them: by name.
 
-    :class:`rlox.learners.terms.AddedLosses` is one.
+    :class:`rlox.losses.AddedLosses` is one.
     """
 
     @property

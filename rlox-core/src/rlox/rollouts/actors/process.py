@@ -17,7 +17,8 @@ from rlox.batches.rollout import Unroll, unroll_from_arrays, unroll_to_arrays
 from rlox.envs.workers.arena import register_here, spec_to_send
 from rlox.envs.workers.process import MakeWorker, Supervisor, Worker, WorkerProcess
 from rlox.errors import WorkerLostError
-from rlox.learners.tasks import RolloutTask, find_learner
+from rlox.learners.rollouts import RolloutTask
+from rlox.learners.tasks import find_learner
 from rlox.losses import PolicyGradient
 from rlox.nn import FlatOptimizer, torch_threads
 from rlox.rollouts.actors.pool import ActorPlan, Weights
