@@ -7,7 +7,8 @@ from gymnasium import spaces
 from rlox import seeding
 from rlox.networks.actor_critics import ContinuousPolicy, DiscretePolicy
 from rlox.networks.predict import predict
-from rlox.nn import acting, flush_denormals, make_encoder, set_compute_dtype
+from rlox.nn import flush_denormals, make_encoder, set_compute_dtype
+from rlox.rollouts.collector import acting
 from rlox.seeding import SeedStreams
 
 BOX = spaces.Box(-10, 10, (3,), np.float32)

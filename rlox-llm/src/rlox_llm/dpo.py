@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 import torch
 from rlox.envs.evaluation import EvaluationResult
-from rlox.nn import torch_threads
 from rlox.training.hooks import Hooks, StopTraining
 from torch import Tensor
 
@@ -90,8 +89,7 @@ class DPO(PreferenceAlgorithm):
     def iterate(self, hooks: Hooks) -> DPOMetrics:
         """Take one gradient step."""
         hooks.enter("learn")
-        with torch_threads(self.config.torch_threads):
-            metrics = self.learn_pairs(hooks, self.next_rows())
+        metrics = self.learn_pairs(hooks, self.next_rows())
         with suppress(StopTraining):
             hooks.train_batch(lambda: metrics)
         return DPOMetrics(**metrics)

@@ -27,7 +27,6 @@ import torch
 from rlox.config.composition import selection
 from rlox.envs.evaluation import EvaluationResult
 from rlox.errors import ConfigError
-from rlox.nn import torch_threads
 from rlox.training.hooks import Hooks, StopTraining
 from torch import Tensor
 
@@ -176,16 +175,15 @@ class GRPO(SamplingAlgorithm):
         """Sample, score, and take ``num_iterations`` gradient steps."""
         prompts = self.next_rows()
         losses = []
-        with torch_threads(self.config.torch_threads):
-            rollout = self._roll_out(prompts)
-            hooks.rollout_end(batch=rollout)
-            try:
-                for _ in range(self.steps_per_iteration):
-                    losses.append(self._update(rollout))
-                    self._move_reference()
-                    hooks.train_batch(lambda: losses[-1])
-            except StopTraining:
-                pass
+        rollout = self._roll_out(prompts)
+        hooks.rollout_end(batch=rollout)
+        try:
+            for _ in range(self.steps_per_iteration):
+                losses.append(self._update(rollout))
+                self._move_reference()
+                hooks.train_batch(lambda: losses[-1])
+        except StopTraining:
+            pass
         done = rollout.completions
         self.count(hooks, len(prompts), len(done.tokens), int(done.lengths.sum()))
         rewards = [None if np.isnan(reward) else float(reward) for reward in rollout.rewards]

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 import numpy as np
 from rlox.envs.evaluation import EvaluationResult
 from rlox.errors import ConfigError
-from rlox.nn import torch_threads
 from rlox.training.hooks import Hooks, StopTraining
 
 from rlox_llm.configs import OnlineDPOConfig
@@ -76,18 +75,17 @@ class OnlineDPO(PreferenceAlgorithm, SamplingAlgorithm):
     def iterate(self, hooks: Hooks) -> OnlineDPOMetrics:
         """Sample two completions of each prompt and take one gradient step."""
         prompts = self.next_rows()
-        with torch_threads(self.config.torch_threads):
-            done = self.sample(prompts, 2)
-            rows = done.rows(self.pad)[0]
-            sampled = list(zip(rows[::2], rows[1::2], strict=True))
-            better = preferences(self.preference_fn, sampled)
-            kept = [tokens[mask] for tokens, mask in zip(done.tokens, done.mask, strict=True)]
-            pairs = [
-                Pair(prompt.ids, kept[2 * i + first], kept[2 * i + 1 - first])
-                for i, (prompt, first) in enumerate(zip(prompts, better, strict=True))
-            ]
-            hooks.rollout_end(batch=pairs)
-            metrics = self.learn_pairs(hooks, pairs)
+        done = self.sample(prompts, 2)
+        rows = done.rows(self.pad)[0]
+        sampled = list(zip(rows[::2], rows[1::2], strict=True))
+        better = preferences(self.preference_fn, sampled)
+        kept = [tokens[mask] for tokens, mask in zip(done.tokens, done.mask, strict=True)]
+        pairs = [
+            Pair(prompt.ids, kept[2 * i + first], kept[2 * i + 1 - first])
+            for i, (prompt, first) in enumerate(zip(prompts, better, strict=True))
+        ]
+        hooks.rollout_end(batch=pairs)
+        metrics = self.learn_pairs(hooks, pairs)
         with suppress(StopTraining):
             hooks.train_batch(lambda: metrics)
         preferred = [place == k for place in better for k in (0, 1)]

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 import torch
 from rlox.envs.evaluation import EvaluationResult
-from rlox.nn import torch_threads
 from rlox.training.hooks import Hooks, StopTraining
 from torch import Tensor
 
@@ -116,8 +115,7 @@ class SFT(LanguageAlgorithm):
             right = float(scores.likeliest.sum())
             return loss, {"loss": float(loss.detach()), "token_accuracy": right}
 
-        with torch_threads(self.config.torch_threads):
-            metrics = self.learn(len(rows), loss_of)
+        metrics = self.learn(len(rows), loss_of)
         metrics["token_accuracy"] /= n_tokens
         self.count(hooks, len(rows), len(rows), n_tokens)
         with suppress(StopTraining):

@@ -20,7 +20,7 @@ from rlox.learners import RolloutTask, choose_learner
 from rlox.logging import LoggerCallback
 from rlox.losses import AddedLosses, ClippedSurrogate, Losses, Objective, make_metrics
 from rlox.networks.validate import refuse_network_options, require_actor, try_actor
-from rlox.nn import find_device, load_module_state, module_state, set_compute_dtype, torch_threads
+from rlox.nn import find_device, load_module_state, module_state, set_compute_dtype
 from rlox.rollouts import (
     NETWORK_OPTIONS,
     RolloutAlgorithm,
@@ -248,14 +248,13 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
         """Collect T steps of N envs, and minimise each policy's objective for K epochs."""
         rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
         objective = self._objective(rates)
-        with torch_threads(self.config.torch_threads):
-            batches = self._collect(hooks)
-            hooks.rollout_end(batches)
-            reports = [
-                self._update(name, batch, objective, rates, hooks)
-                for name, batch in batches.items()
-                if not self._says_nothing(batch)
-            ]
+        batches = self._collect(hooks)
+        hooks.rollout_end(batches)
+        reports = [
+            self._update(name, batch, objective, rates, hooks)
+            for name, batch in batches.items()
+            if not self._says_nothing(batch)
+        ]
         terms = {key: float(np.mean([one[key] for one in reports])) for key in (reports or [{}])[0]}
         pool = self.collector.pool
         seen: dict[str, Any] = self.collector.statistics.metrics()

@@ -36,7 +36,6 @@ from rlox.nn import (
     flush_denormals,
     load_parts_state,
     parts_state,
-    torch_threads,
 )
 from rlox.protocols import MultiAgentObs, MultiAgentVecEnv
 from rlox.training.hooks import Hooks
@@ -167,7 +166,7 @@ class TeamValueAlgorithm(TeamAlgorithm):
     def iterate(self, hooks: Hooks) -> TeamValueMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
         collected: list[tuple[float, float]] = []
-        with torch_threads(self.config.torch_threads), flush_denormals():
+        with flush_denormals():
             self._learn_due(hooks, collected)  # what an interrupted iteration left
             for _ in range(self.collector.vector_steps_left):
                 self.collector.step(self._act, hooks)

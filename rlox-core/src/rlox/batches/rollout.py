@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
+from operator import itemgetter, methodcaller
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from rlox import kernels
 from rlox.batches.transitions import cut_into_sequences, sequence_fields, split_sequences
 from rlox.errors import EnvError
 from rlox.spaces.rows import map_leaves
+
+BEFORE_THE_LAST = itemgetter(slice(-1))
 
 
 @dataclass(frozen=True)
@@ -205,7 +208,11 @@ class RolloutBatch:
 
 @torch.no_grad()
 def estimate_advantages(
-    unroll: Unroll, policy: Any, gamma: float, gae_lambda: float
+    unroll: Unroll,
+    policy: Any,
+    gamma: float,
+    gae_lambda: float,
+    gae: Callable[..., Any] | None = None,
 ) -> RolloutBatch:
     """Return the unroll's steps with values and generalised advantage estimates.
 
@@ -220,6 +227,8 @@ def estimate_advantages(
         policy: estimates values with ``get_value(obs)``, unless the unroll has them.
         gamma: discount γ in [0, 1].
         gae_lambda: trace decay λ in [0, 1].
+        gae: the kernel ``compute_gae_time_major``; ``None`` finds it, see
+            :func:`rlox.kernels.kernel`.
 
     Returns:
         A batch of T*N rows.
@@ -233,7 +242,7 @@ def estimate_advantages(
     assert unroll.values is not None
     assert unroll.final_values is not None
     values, device = unroll.values, unroll.log_probs.device
-    advantages, returns = kernels.kernel("compute_gae_time_major")(
+    advantages, returns = (gae or kernels.kernel("compute_gae_time_major"))(
         unroll.rewards if unroll.scaled_rewards is None else unroll.scaled_rewards,
         values[:-1].cpu().numpy(),
         unroll.terminated,
@@ -248,7 +257,7 @@ def estimate_advantages(
         return torch.from_numpy(array).flatten().to(device)
 
     rollout = RolloutBatch(
-        obs=_rows(map_leaves(lambda leaf: leaf[:-1], unroll.obs)),
+        obs=_rows(map_leaves(BEFORE_THE_LAST, unroll.obs)),
         actions=_rows(unroll.actions),
         log_probs=_rows(unroll.log_probs),
         values=_rows(values[:-1]),
@@ -277,15 +286,15 @@ def add_values(unroll: Unroll, value: Callable[[Any], Tensor]) -> Unroll:
     final_values = np.zeros(unroll.rewards.shape, np.float32)
     if unroll.final_obs is not None:
         final_values[unroll.truncated] = value(unroll.final_obs).cpu().numpy()
-    obs = _rows(map_leaves(lambda leaf: leaf[:-1], unroll.obs))
-    next_obs = map_leaves(lambda leaf: leaf[-1], unroll.obs)
+    obs = _rows(map_leaves(BEFORE_THE_LAST, unroll.obs))
+    next_obs = map_leaves(itemgetter(-1), unroll.obs)
     values = torch.cat([value(obs), value(next_obs)]).view(unroll.n_steps + 1, unroll.n_envs)
     return replace(unroll, values=values, final_values=final_values)
 
 
 def _rows(steps: Any) -> Any:
     """Return (T, N, ...) tensors as (T*N, ...)."""
-    return None if steps is None else map_leaves(lambda leaf: leaf.flatten(0, 1), steps)
+    return None if steps is None else map_leaves(methodcaller("flatten", 0, 1), steps)
 
 
 def _parts(field: Any, order: Tensor | None, size: int) -> Iterable[Any]:
@@ -324,10 +333,10 @@ class StepRows:
 def step_rows(unroll: Unroll) -> StepRows:
     """Return the steps of an unroll as rows, without the observation to act on next."""
     return StepRows(
-        obs=map_leaves(lambda leaf: leaf[:-1].flatten(0, 1), unroll.obs),
-        actions=unroll.actions.flatten(0, 1),
-        action_masks=_flat(unroll.action_masks),
-        episode_starts=_flat(unroll.episode_starts),
+        obs=_rows(map_leaves(BEFORE_THE_LAST, unroll.obs)),
+        actions=_rows(unroll.actions),
+        action_masks=_rows(unroll.action_masks),
+        episode_starts=_rows(unroll.episode_starts),
         initial_state=unroll.initial_state,
     )
 
@@ -505,10 +514,6 @@ def _tensor(array: Any, device: torch.device | str) -> Tensor:
 
 def _moved(value: Any, device: torch.device) -> Any:
     return None if value is None else map_leaves(lambda leaf: leaf.to(device), value)
-
-
-def _flat(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.flatten(0, 1)
 
 
 def _cat(tensors: Sequence[Any], dim: int) -> Any:

@@ -1,7 +1,6 @@
 """Torch parts that the algorithm families share (extra ``torch``)."""
 
 from rlox.nn.devices import (
-    acting,
     find_device,
     flush_denormals,
     frozen,
@@ -70,7 +69,6 @@ __all__ = [
     "ReluMLP",
     "TanhMLP",
     "VectorEncoder",
-    "acting",
     "draw_noise",
     "find_device",
     "flatten_parameters",

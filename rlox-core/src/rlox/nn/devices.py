@@ -56,23 +56,6 @@ def torch_threads(count: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-@contextmanager
-def acting() -> Iterator[None]:
-    """Run the block without gradients and with parameters that do not change in it.
-
-    Layers that compute in another precision (:func:`rlox.nn.set_compute_dtype`) convert their
-    parameters once, at their first call in the block, instead of at each: a third of a call on a
-    few images.
-    """
-    torch.autocast_increment_nesting()  # its conversions are kept until the outermost block ends
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        if not torch.autocast_decrement_nesting():
-            torch.clear_autocast_cache()
-
-
 @cache
 def keep_freed_memory() -> bool:
     """Have the process keep up to a GiB that is freed, in blocks of 256 MiB and less.

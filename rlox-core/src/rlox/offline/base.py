@@ -213,14 +213,13 @@ class OfflineAlgorithm(Algorithm):
         seeds, most = self.streams.numpy("minibatches"), cfg.steps_per_iteration
         collected: dict[str, list[Tensor]] = {}
         hooks.enter("learn")
-        with torch_threads(cfg.torch_threads):
-            for _ in range(min(most, self.clock.remaining or most)):  # of no training, all
-                rows = self.minibatches.sample(cfg.batch_size, int(seeds.integers(2**32)))
-                updated = self._update(self.scaling.batch(rows, self.continuous))
-                metrics = {name: self._on_device(value) for name, value in updated.items()}
-                for name, value in metrics.items():
-                    collected.setdefault(name, []).append(value)
-                hooks.train_batch(lambda metrics=metrics: _floats(metrics))  # type: ignore[misc]
+        for _ in range(min(most, self.clock.remaining or most)):  # of no training, all
+            rows = self.minibatches.sample(cfg.batch_size, int(seeds.integers(2**32)))
+            updated = self._update(self.scaling.batch(rows, self.continuous))
+            metrics = {name: self._on_device(value) for name, value in updated.items()}
+            for name, value in metrics.items():
+                collected.setdefault(name, []).append(value)
+            hooks.train_batch(lambda metrics=metrics: _floats(metrics))  # type: ignore[misc]
         means = {name: torch.stack(values).mean() for name, values in collected.items()}
         metrics_class: Any = self.metrics_class or make_dataclass("Metrics", means, frozen=True)
         absent = dict.fromkeys(metrics_class.__dataclass_fields__, float("nan"))

@@ -88,7 +88,7 @@ class Replay:
         updates: the replay ratio, in gradient steps.
         clock: the run's clock.
         config: the algorithm's; it has ``batch_size``, ``learning_starts``,
-            ``steps_per_iteration``, ``save_replay_buffer``, ``device`` and ``torch_threads``.
+            ``steps_per_iteration``, ``save_replay_buffer`` and ``device``.
 
     Raises:
         ConfigError: the buffer is to be saved and cannot be, or there is no such device.
@@ -131,11 +131,11 @@ class Replay:
 
     @contextmanager
     def iteration(self) -> Iterator[None]:
-        """Run the steps and updates of one iteration: with the config's threads, no denormals.
+        """Run the steps and updates of one iteration, without denormals.
 
         Episodes are counted at the end of the block, even if it raises: they go on.
         """
-        with torch_threads(self.config.torch_threads), flush_denormals():
+        with flush_denormals():
             try:
                 yield
             finally:

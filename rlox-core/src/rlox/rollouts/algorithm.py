@@ -26,6 +26,7 @@ from rlox.config.schedules import Schedules
 from rlox.deployment import PolicyData
 from rlox.envs.make import fixed_env_count
 from rlox.errors import ConfigError
+from rlox.kernels import kernel
 from rlox.learners.rollouts import ChosenLearner, RolloutTask, choose_learner
 from rlox.logging import LoggerCallback
 from rlox.losses import (
@@ -180,6 +181,7 @@ class RolloutAlgorithm(Algorithm):
             added_losses=self.added_losses,
         )
         self.learner = choose_learner(cfg.backend, task)
+        self._gae = kernel("compute_gae_time_major")
         self._complete()
 
     def _resolve(self, env_id: Any, config: Any, options: dict[str, Any]) -> Config:
@@ -245,23 +247,22 @@ class RolloutAlgorithm(Algorithm):
         """
         rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
         objective, learning_rate = self._objective(rates), rates["learning_rate"]
-        with torch_threads(self.config.torch_threads):
-            batch, seen = self.rollout(hooks)
-            hooks.rollout_end(batch)
-            terms = self.learner.update(batch, objective, learning_rate, hooks)
-            return make_metrics(
-                self.metrics_class,
-                {**terms, **seen},
-                self.added_losses,
-                **self.collector.statistics.metrics(),
-                learning_rate=learning_rate,
-            )
+        batch, seen = self.rollout(hooks)
+        hooks.rollout_end(batch)
+        terms = self.learner.update(batch, objective, learning_rate, hooks)
+        return make_metrics(
+            self.metrics_class,
+            {**terms, **seen},
+            self.added_losses,
+            **self.collector.statistics.metrics(),
+            learning_rate=learning_rate,
+        )
 
     def rollout(self, hooks: Hooks) -> tuple[RolloutBatch | Unroll, dict[str, float]]:
         """Return what is learnt from, and what is reported of it."""
         cfg = self.config
         unroll = self.learner.collect(cfg.n_steps, hooks)
-        batch = estimate_advantages(unroll, self.policy, cfg.gamma, cfg.gae_lambda)
+        batch = estimate_advantages(unroll, self.policy, cfg.gamma, cfg.gae_lambda, self._gae)
         return batch, {"explained_variance": batch.explained_variance()}
 
     def _objective(self, rates: Mapping[str, float]) -> Objective:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from operator import setitem
+from operator import itemgetter, methodcaller, setitem
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,27 @@ from rlox.envs.preprocessing import Preprocessor, RewardScaler
 from rlox.envs.running import RunningEnvs
 from rlox.errors import CheckpointError, EnvError
 from rlox.networks.predict import taking_masks
-from rlox.nn import acting
 from rlox.protocols import MaskingVecEnv, OnPolicyActor, RecurrentActor, VecEnvStep
 from rlox.spaces.rows import ActionRows, ObservationRows, map_leaves, require_finite
 
 OnStep = Callable[[int], None]
+
+
+@contextmanager
+def acting() -> Iterator[None]:
+    """Run the block without gradients and with parameters that do not change in it.
+
+    Layers that compute in another precision (:func:`rlox.nn.set_compute_dtype`) convert their
+    parameters once, at their first call in the block, instead of at each: a third of a call on a
+    few images.
+    """
+    torch.autocast_increment_nesting()  # its conversions are kept until the outermost block ends
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        if not torch.autocast_decrement_nesting():
+            torch.clear_autocast_cache()
 
 
 class RolloutCollector:
@@ -287,7 +304,7 @@ class ValueActor:
 
     def complete(self, unroll: Unroll) -> Unroll:
         """Return the unroll with the values, those of the next and of final observations too."""
-        next_obs = map_leaves(lambda leaf: leaf[-1], unroll.obs)
+        next_obs = map_leaves(itemgetter(-1), unroll.obs)
         final_values = np.zeros(unroll.rewards.shape, np.float32)
         if unroll.final_obs is not None:
             final_values[unroll.truncated] = self._policy.get_value(unroll.final_obs).cpu().numpy()
@@ -312,7 +329,7 @@ class UnrollWriter:
         self, rows: ObservationRows, n_steps: int, n_envs: int, device: torch.device
     ) -> None:
         self._rows = rows
-        self._device = device
+        self._to_device = methodcaller("to", device)
         rows.require_memory_for(n_steps, n_envs)
         self._obs_arrays = rows.empty(n_steps + 1, n_envs)
         self._obs = map_leaves(torch.from_numpy, self._obs_arrays)
@@ -357,11 +374,11 @@ class UnrollWriter:
             map_leaves(lambda array, leaf: setitem(array, t, leaf), self._obs_arrays, obs)
             return map_leaves(self._to_device, row)
         self._obs_arrays[t] = obs
-        return row.to(self._device)
+        return self._to_device(row)
 
     def mask(self, masks: npt.NDArray[np.bool_]) -> Tensor:
         """Keep the action masks (N, mask_size) and return them on the device."""
-        self._masks.append(torch.from_numpy(masks).to(self._device))
+        self._masks.append(self._to_device(torch.from_numpy(masks)))
         return self._masks[-1]
 
     def act(self, actions: Tensor, log_probs: Tensor) -> npt.NDArray[Any]:
@@ -448,9 +465,6 @@ class UnrollWriter:
             action_masks=torch.stack(self._masks) if self._masks else None,
             life_lost=self._life_lost if self._life_lost.any() else None,
         )
-
-    def _to_device(self, tensor: Tensor) -> Tensor:
-        return tensor.to(self._device)
 
 
 def _unbind(obs: Any) -> list[Any]:
@@ -556,7 +570,7 @@ class MemoryActor:
 
     def complete(self, unroll: Unroll) -> Unroll:
         """Return the unroll with the values and what replays the memory."""
-        next_obs = map_leaves(lambda leaf: leaf[-1], unroll.obs)
+        next_obs = map_leaves(itemgetter(-1), unroll.obs)
         next_values = self._policy.step(next_obs, self._state_to_act_on())[1]
         final_values = np.zeros(unroll.rewards.shape, np.float32)
         if self._final_values:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -126,13 +127,23 @@ def _iterate(algorithm: Trainable, hooks: Hooks) -> Any:
     """Return the metrics of an iteration that learnt what the algorithm's networks are."""
     _require_views(algorithm)
     try:
-        iteration = algorithm.iterate(hooks)
+        with _threads(algorithm.config):
+            iteration = algorithm.iterate(hooks)
     except Exception as error:
         # envs refuse the actions of networks that have diverged, which is not their fault
         _require_finite(algorithm, error)
         raise
     _require_finite(algorithm)
     return iteration
+
+
+def _threads(config: Any) -> AbstractContextManager[None]:
+    """Return a context with the config's number of torch threads, if it has any."""
+    if not hasattr(config, "torch_threads"):
+        return nullcontext()
+    from rlox.nn import torch_threads
+
+    return torch_threads(config.torch_threads)
 
 
 def _require_views(algorithm: Trainable) -> None:
