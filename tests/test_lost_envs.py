@@ -8,7 +8,7 @@ from gymnasium import spaces
 from rlox.callbacks import Callback
 from rlox.envs.running import RunningEnvs
 from rlox.kernels import reference
-from rlox.replay.collector import ReplayCollector
+from rlox.replay.loop import ReplayCollector
 from rlox.training.hooks import Progress
 from rlox_dreamer.configs import DreamerV3Config
 from rlox_dreamer.experience import OBS, Experience

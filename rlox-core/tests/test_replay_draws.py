@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 from rlox.errors import ConfigError
-from rlox.replay.buffers import BufferOptions, sampler
+from rlox.replay.buffers import BufferOptions
+from rlox.replay.loop import sampler
 from rlox.seeding import SeedStreams
 
 OPTIONS = BufferOptions(

@@ -6,7 +6,7 @@ from gymnasium import spaces
 from rlox import kernels
 from rlox.envs.running import RunningEnvs
 from rlox.errors import EnvError
-from rlox.replay.collector import ReplayCollector, ReplaySteps
+from rlox.replay.loop import ReplayCollector, ReplaySteps
 from rlox.training.hooks import Progress
 from scripted_env import Failing
 
@@ -51,7 +51,7 @@ def test_a_lost_life_begins_an_episode_and_ends_no_game():
     starts = []
     for k in range(12):
         starts.append(bool(steps.episode_start.all()))
-        step = steps.step(np.zeros(2, np.int64))
+        step = steps.step_envs(np.zeros(2, np.int64))
         assert np.array_equal(steps.envs.obs, step["obs"])
         if k % 5 == 0:
             steps.count_episodes()
@@ -74,7 +74,7 @@ def test_rewards_must_be_finite_and_fit_float32(reward, message):
     steps = ReplaySteps(RunningEnvs(Lives(reward)))
     _ = steps.envs.obs
     with pytest.raises(EnvError, match=f"env 1 returned the reward {message}"):
-        steps.step(np.zeros(2, np.int64))
+        steps.step_envs(np.zeros(2, np.int64))
     steps.count_episodes()
     assert steps.statistics.finished == 0
 
@@ -84,7 +84,7 @@ def test_large_rewards_that_fit_float32_are_taken(reward):
     """Also those whose squares fit no float."""
     steps = ReplaySteps(RunningEnvs(Lives(reward)))
     _ = steps.envs.obs
-    assert steps.step(np.zeros(2, np.int64))["rewards"][1] == reward
+    assert steps.step_envs(np.zeros(2, np.int64))["rewards"][1] == reward
 
 
 def numbered(fails_at, error, n_step):

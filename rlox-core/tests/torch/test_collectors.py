@@ -13,7 +13,7 @@ from rlox.errors import ConfigError, EnvError, SpaceError
 from rlox.kernels.reference import ReplayBuffer
 from rlox.networks.actor_critics import ActorCriticPolicy, make_policy
 from rlox.networks.validate import try_actor
-from rlox.replay.collector import ReplayCollector
+from rlox.replay.loop import ReplayCollector
 from rlox.rollouts.collector import RolloutCollector, ValueActor
 
 GAMMA, LAM = 0.9, 0.8

@@ -24,8 +24,7 @@ from rlox.nn import torch_threads
 from rlox.protocols import SequenceBuffer, VecEnv
 from rlox.replay.buffers import SequenceOptions, make_sequence_buffer
 from rlox.replay.building import Given, make_envs
-from rlox.replay.collector import ReplaySteps
-from rlox.replay.loop import Choose, Replay, UpdatesDue
+from rlox.replay.loop import Choose, Replay, ReplaySteps, UpdatesDue
 from rlox.rollouts.collector import require_same_option
 from rlox.spaces.data import memory_of
 from rlox.spaces.rows import ObservationRows, leaf_spaces, map_leaves
@@ -143,7 +142,7 @@ class Experience(Replay):
         reward = np.where(first, np.float32(0), self._reward)
         after = choose((self.see(obs), self._tensor(before)))
         self._push(self._all, obs, before, reward, (first, nothing, nothing), after)
-        step = self.collector.step(self.actions.to_env(self._split(after)[2]))
+        step = self.collector.step_envs(self.actions.to_env(self._split(after)[2]))
         ended = self.collector.episode_start & ~step.get("lost", nothing)
         if ended.any():
             self._push_ends(np.flatnonzero(ended), step, after)

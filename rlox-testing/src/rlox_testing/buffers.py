@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from rlox.errors import ConfigError
 from rlox.protocols import PrioritizedBuffer, SegmentedBuffer, StatefulBuffer
-from rlox.replay.buffers import BufferOptions, make_buffer, pusher, require_transitions, sampler
+from rlox.replay.buffers import BufferOptions, make_buffer, pusher, require_transitions
+from rlox.replay.loop import sampler
 from rlox.seeding import SeedStreams
 
 from rlox_testing.probes import check, require, require_same, run_checks

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from rlox.spaces.rows import map_leaves
-
-ALL_ALIKE = np.ones((), np.float32)
-"""The weights of transitions that have none; to copy, which takes a tenth of what ``ones`` does."""
 
 
 @dataclass(frozen=True)
@@ -43,37 +38,6 @@ class TransitionBatch:
     indices: npt.NDArray[Any] | None = None
     """(B,) where the transitions lie in the buffer, for new priorities; ``None`` if it does not
     say."""
-
-    @staticmethod
-    def of(
-        drawn: Mapping[str, npt.NDArray[Any]],
-        unpack: Callable[[npt.NDArray[Any]], Any],
-        gamma: float,
-        tensor: Callable[[npt.NDArray[Any]], Tensor] | None,
-    ) -> TransitionBatch:
-        """Return what a replay buffer's ``sample`` returned.
-
-        Args:
-            drawn: see :meth:`rlox.protocols.ReplayBuffer.sample`.
-            unpack: from rows to observations.
-            gamma: discount γ of transitions that bring none.
-            tensor: from an array to a tensor on the device; ``None`` leaves the arrays.
-        """
-        discounts = drawn.get("discounts")
-        if discounts is None:
-            discounts = np.multiply(~drawn["terminated"], gamma, dtype=np.float32)
-        weights = drawn.get("weights")
-        fields: dict[str, Any] = {
-            "obs": unpack(drawn["obs"]),
-            "actions": drawn["actions"],
-            "rewards": drawn["rewards"],
-            "next_obs": unpack(drawn["next_obs"]),
-            "discounts": discounts,
-            "weights": ALL_ALIKE.copy() if weights is None else weights,
-        }
-        if tensor is not None:
-            fields = {name: map_leaves(tensor, field) for name, field in fields.items()}
-        return TransitionBatch(**fields, indices=drawn.get("indices"))
 
 
 BatchT = TypeVar("BatchT", bound=Any)

@@ -7,7 +7,6 @@ code makes all.
 
 from __future__ import annotations
 
-import inspect
 import math
 import os
 import tempfile
@@ -25,7 +24,6 @@ from rlox.errors import ConfigError
 from rlox.files import require_memory_for
 from rlox.protocols import ReplayBuffer, ReplayBufferProtocol, SequenceBuffer
 from rlox.registry.table import get_registry
-from rlox.seeding import SeedStreams
 from rlox.spaces.rows import channels_first
 
 __all__ = [
@@ -43,7 +41,6 @@ __all__ = [
     "prioritized_buffer",
     "pusher",
     "require_transitions",
-    "sampler",
     "sequence_buffer",
     "uniform_buffer",
 ]
@@ -346,44 +343,6 @@ def pusher(buffer: Any) -> Callable[..., None]:
 
 
 Conversion = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
-
-Sample = Callable[[int], Mapping[str, Any]]
-"""From a number of transitions B to a batch of them."""
-
-
-def sampler(buffer: Any, options: BufferOptions, streams: SeedStreams) -> Sample:
-    """Return ``sample`` of a buffer, by seeds of the run if it has ``push`` alone and takes one.
-
-    The first call raises what :func:`require_transitions` does. Numbers of other types are
-    converted, discrete actions if they are whole (else a ValueError), and single actions (B,) are
-    taken for (B, 1).
-
-    Args:
-        buffer: what :func:`rlox.replay.buffers.make_buffer` returned.
-        options: what it was asked for.
-        streams: of the run.
-    """
-    draw = _draw(buffer, streams)
-    conversions: dict[str, Conversion] | None = None
-
-    def sample(batch_size: int) -> Mapping[str, Any]:
-        nonlocal conversions
-        drawn = draw(batch_size)
-        if conversions is None:
-            conversions = require_transitions(drawn, buffer, batch_size, options)
-        if not conversions:
-            return drawn
-        return {**drawn, **{key: convert(drawn[key]) for key, convert in conversions.items()}}
-
-    return sample
-
-
-def _draw(buffer: Any, streams: SeedStreams) -> Sample:
-    by_rows = not hasattr(buffer, "push_batch")
-    if not by_rows or "seed" not in inspect.signature(buffer.sample).parameters:
-        return cast("Sample", buffer.sample)
-    seeds = streams.numpy("replay draws")
-    return lambda batch_size: buffer.sample(batch_size, seed=int(seeds.integers(2**32)))
 
 
 def require_transitions(

@@ -163,7 +163,7 @@ class ReplayObservations:
 
     def copy(self, obs: Any) -> Any:
         """Return a copy of (N, *shape) observations in the dtypes they are kept in."""
-        return map_leaves(_copy, obs, self._one)
+        return map_leaves(_copy, obs, self._one) if self._nested else _copy(obs, self._one)
 
     def pack(self, obs: Any) -> npt.NDArray[Any]:
         """Return the rows (N, ...) of observations in any real dtypes."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
@@ -15,16 +17,22 @@ from rlox.batches.transitions import TransitionBatch
 from rlox.config.schedules import Schedules
 from rlox.deployment import PolicyData
 from rlox.envs.running import RunningEnvs
-from rlox.errors import CheckpointError, ConfigError
+from rlox.errors import CheckpointError, ConfigError, SpaceError
 from rlox.networks.predict import act
 from rlox.nn import find_device, flush_denormals, layer_data, torch_threads
 from rlox.nn.layer_data import chain, mode
-from rlox.protocols import PrioritizedBuffer, StatefulBuffer
-from rlox.replay.buffers import BufferOptions, cut_episodes, sampler
+from rlox.protocols import (
+    MaskingVecEnv,
+    PrioritizedBuffer,
+    ReplayBuffer,
+    ReplayBufferProtocol,
+    StatefulBuffer,
+    VecEnvStep,
+)
+from rlox.replay.buffers import BufferOptions, Conversion, cut_episodes, pusher, require_transitions
 from rlox.replay.codecs import BoxActions, DiscreteActions, ReplayObservations, make_actions
-from rlox.replay.collector import ReplayCollector
 from rlox.seeding import SeedStreams
-from rlox.spaces.rows import map_leaves
+from rlox.spaces.rows import map_leaves, require_finite
 from rlox.training.hooks import Hooks, Progress, StopTraining
 from rlox.training.segments import SavedBuffer
 
@@ -34,9 +42,15 @@ if TYPE_CHECKING:
 __all__ = [
     "Choose",
     "Replay",
+    "ReplayCollector",
     "ReplayLoop",
+    "ReplaySteps",
     "UpdatesDue",
+    "sampler",
 ]
+
+ALL_ALIKE = np.ones((), np.float32)
+"""The weights of transitions that have none; to copy, which takes a tenth of what ``ones`` does."""
 
 
 class UpdatesDue:
@@ -78,6 +92,101 @@ class UpdatesDue:
             yield self.pending
 
 
+class ReplaySteps:
+    """Steps N running envs, whose episodes it counts many steps at a time.
+
+    Args:
+        envs: the running envs.
+    """
+
+    def __init__(self, envs: RunningEnvs) -> None:
+        self.envs, self.env = envs, envs.env
+        self.statistics = envs.statistics
+        self.episode_start = np.ones(self.env.n_envs, np.bool_)
+        """(N,) whether the present observation is the first of its episode."""
+        self.nothing = np.zeros(self.env.n_envs, np.bool_)
+        """(N,) False."""
+        self._masking = self.env if isinstance(self.env, MaskingVecEnv) else None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._rewards: list[npt.NDArray[np.float64]] = []
+        self._ended: list[npt.NDArray[np.bool_]] = []
+        self._lost: list[npt.NDArray[np.bool_]] = []
+
+    def require_no_masks(self) -> None:
+        """Refuse an env that masks actions.
+
+        Raises:
+            SpaceError: it does.
+        """
+        if self._masking is not None and self._masking.action_masks() is not None:
+            raise SpaceError(
+                "the env masks actions, which replay buffers do not keep; take PPO, or an env "
+                "where impossible actions do nothing"
+            )
+
+    def step_envs(self, env_actions: Any) -> VecEnvStep:
+        """Step every env once; the next observations are then those to act on.
+
+        If that fails, all envs begin new episodes.
+
+        Args:
+            env_actions: (N, ...) as the envs take them.
+
+        Raises:
+            EnvError: an env returned an observation or a reward that is not finite, or a reward
+                that is too large for float32.
+        """
+        try:
+            step = self.envs.step(env_actions)
+            require_finite(step["final_obs"])
+            ended = step["terminated"] | step["truncated"]
+            if np.count_nonzero(ended):
+                require_finite(step["obs"])
+            self.episode_start = ended
+            self._rewards.append(step["rewards"])
+            life_lost = step.get("life_lost")
+            self._ended.append(ended if life_lost is None else ended & ~life_lost)
+            self._lost.append(step.get("lost", self.nothing))
+            self.envs.obs = step["obs"]
+        except BaseException:
+            self.begin_again()
+            raise
+        return step
+
+    def begin_again(self) -> None:
+        """Let all envs begin new episodes at the next look at their observations."""
+        self.count_episodes()
+        self.envs.obs = None
+        self.episode_start = np.ones(self.env.n_envs, np.bool_)
+
+    def count_episodes(self) -> None:
+        """Add the steps since the last call to the statistics; many at once cost little more."""
+        if self._rewards:
+            lost = np.stack(self._lost)
+            self.statistics.add(np.stack(self._rewards), np.stack(self._ended), lost=lost)
+            self._forget()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the envs and their episodes."""
+        self.count_episodes()
+        return {**self.envs.state_dict(), "episode_start": self.episode_start.copy()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> bool:
+        """Restore the state; an env without one starts new episodes at the next step.
+
+        Returns:
+            Whether the envs go on exactly where they were.
+        """
+        exact = self.envs.load_state_dict(state)
+        self.episode_start = np.ones(self.env.n_envs, np.bool_)
+        if exact:
+            self.episode_start[:] = state["episode_start"]
+        self._forget()
+        return exact
+
+
 class Replay:
     """N running envs, a replay buffer and their rhythm, whatever the buffer keeps.
 
@@ -104,7 +213,9 @@ class Replay:
         config: Any,
     ) -> None:
         self.device = find_device(config.device)
-        self._on_cpu = self.device.type == "cpu"
+        self._tensor: Callable[[npt.NDArray[Any]], Tensor] = torch.from_numpy
+        if self.device.type != "cpu":
+            self._tensor = lambda array: torch.from_numpy(array).to(self.device)
         self.config, self.updates = config, updates
         self.collector, self.env, self.buffer = collector, collector.env, buffer
         self.prioritized = isinstance(buffer, PrioritizedBuffer)
@@ -175,10 +286,6 @@ class Replay:
         yield from self.updates.take()
         hooks.enter("collect")
 
-    def _tensor(self, array: npt.NDArray[Any]) -> Tensor:
-        tensor = torch.from_numpy(array)
-        return tensor if self._on_cpu else tensor.to(self.device)
-
     def state_dict(self) -> dict[str, Any]:
         """Return the collector and, if it is to be saved, the buffer."""
         state: dict[str, Any] = {"collector": self.collector.state_dict(), "buffer": None}
@@ -221,6 +328,121 @@ class Replay:
             f"its replay buffer {reason}; give what it was saved with, or "
             "save_replay_buffer=False to fill a new buffer"
         )
+
+
+Sample = Callable[[int], Mapping[str, Any]]
+"""From a number of transitions B to a batch of them."""
+
+
+def sampler(buffer: Any, options: BufferOptions, streams: SeedStreams) -> Sample:
+    """Return ``sample`` of a buffer, by seeds of the run if it has ``push`` alone and takes one.
+
+    The first call raises what :func:`require_transitions` does. Numbers of other types are
+    converted, discrete actions if they are whole (else a ValueError), and single actions (B,) are
+    taken for (B, 1).
+
+    Args:
+        buffer: what :func:`rlox.replay.buffers.make_buffer` returned.
+        options: what it was asked for.
+        streams: of the run.
+    """
+    draw = _draw(buffer, streams)
+    conversions: dict[str, Conversion] | None = None
+
+    def sample(batch_size: int) -> Mapping[str, Any]:
+        nonlocal conversions
+        drawn = draw(batch_size)
+        if conversions is None:
+            conversions = require_transitions(drawn, buffer, batch_size, options)
+        if not conversions:
+            return drawn
+        return {**drawn, **{key: convert(drawn[key]) for key, convert in conversions.items()}}
+
+    return sample
+
+
+def _draw(buffer: Any, streams: SeedStreams) -> Sample:
+    by_rows = not hasattr(buffer, "push_batch")
+    if not by_rows or "seed" not in inspect.signature(buffer.sample).parameters:
+        return cast("Sample", buffer.sample)
+    seeds = streams.numpy("replay draws")
+    return lambda batch_size: buffer.sample(batch_size, seed=int(seeds.integers(2**32)))
+
+
+class ReplayCollector(ReplaySteps):
+    """Steps N envs and pushes every transition, with its true final observation.
+
+    Args:
+        envs: the running envs.
+        buffer: where transitions go.
+        observations: how it keeps them; ``None`` derives it from the envs' space.
+        clip_rewards: bound of the sizes of stored rewards; statistics have the env's.
+    """
+
+    def __init__(
+        self,
+        envs: RunningEnvs,
+        buffer: ReplayBuffer | ReplayBufferProtocol,
+        observations: ReplayObservations | None = None,
+        clip_rewards: float | None = None,
+    ) -> None:
+        super().__init__(envs)
+        self.observations = observations or ReplayObservations(self.env.observation_space)
+        self._push = pusher(buffer)
+        self._cut = getattr(buffer, "truncate_episodes", None)
+        self._clip_rewards = clip_rewards
+
+    @property
+    def obs(self) -> Any:
+        """A copy of the (N, *shape) observations to act on, of a nested space a dict of them."""
+        return self.observations.copy(self.envs.obs)
+
+    def step(self, obs: Any, actions: Any, env_actions: Any) -> int:
+        """Step every env once.
+
+        If an env was lost, the vector step is not stored, as a buffer takes the steps of all envs
+        in turn; a buffer with ``truncate_episodes`` then cuts what was stored before. So it is if
+        the step fails, after which all envs begin new episodes.
+
+        Args:
+            obs: (N, *shape) what :attr:`obs` returned.
+            actions: (N, ...) as they are stored.
+            env_actions: (N, ...) as the env takes them.
+
+        Returns:
+            How many transitions were stored: N, or 0.
+
+        Raises:
+            SpaceError: the env masks actions.
+            EnvError: see :meth:`step_envs`.
+        """
+        self.require_no_masks()
+        try:
+            return self._step(obs, actions, env_actions)
+        except BaseException:
+            self.begin_again()
+            if self._cut is not None:
+                self._cut()
+            raise
+
+    def _step(self, obs: Any, actions: Any, env_actions: Any) -> int:
+        step = self.step_envs(env_actions)
+        rewards, lost = step["rewards"], step.get("lost")
+        stores = lost is None or not np.count_nonzero(lost)
+        bound = self._clip_rewards
+        if stores:
+            pack = self.observations.pack
+            self._push(
+                pack(obs),
+                actions,
+                rewards if bound is None else np.clip(rewards, -bound, bound),
+                step["terminated"],
+                step["truncated"],
+                pack(step["final_obs"]),
+            )
+        elif self._cut is not None:
+            self._cut()
+        return self.env.n_envs if stores else 0
 
 
 Choose = Callable[[Any], npt.NDArray[Any]]
@@ -294,7 +516,20 @@ class ReplayLoop(Replay):
             learner: what the batch is for, which may take arrays; ``None``: tensors.
         """
         tensor, drawn = self._tensor_for(learner), self._sample(self.config.batch_size)
-        return TransitionBatch.of(drawn, self.observations.unpack, self._gamma, tensor)
+        discounts, weights = drawn.get("discounts"), drawn.get("weights")
+        if discounts is None:
+            discounts = np.multiply(~drawn["terminated"], self._gamma, dtype=np.float32)
+        fields: dict[str, Any] = {
+            "obs": self.observations.unpack(drawn["obs"]),
+            "actions": drawn["actions"],
+            "rewards": drawn["rewards"],
+            "next_obs": self.observations.unpack(drawn["next_obs"]),
+            "discounts": discounts,
+            "weights": ALL_ALIKE.copy() if weights is None else weights,
+        }
+        if tensor is not None:
+            fields = {name: map_leaves(tensor, field) for name, field in fields.items()}
+        return TransitionBatch(**fields, indices=drawn.get("indices"))
 
     def _tensor_for(
         self, learner: ChosenReplayLearner | None
