@@ -19,6 +19,7 @@ REPLACED: dict[str, dict[str, str]] = {
     "rlox.learners.transitions": {
         "Parts.minimize": "self.added_losses.add",
         "ReplayObjective.act": "self.mode",
+        "frozen": "",
     },
     "rlox.batches.rollout": {
         "RolloutBatch.sample_minibatches": "self._minibatches self._sequences",
@@ -57,7 +58,7 @@ REPLACED: dict[str, dict[str, str]] = {
         "FlatOptimizer.backward": "",
         "FlatOptimizer.apply": "",
     },
-    "rlox.nn.devices": {"frozen": "", "standard_normal": "", "uniform": ""},
+    "rlox.nn.devices": {"standard_normal": "", "uniform": ""},
     "rlox.nn.mlp": {
         "TanhMLP": "self.forward",
         "TanhMLP.forward": "",

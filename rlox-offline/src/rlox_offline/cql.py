@@ -36,10 +36,10 @@ from typing import TYPE_CHECKING, Any, final
 import torch
 from rlox.batches.transitions import TransitionBatch
 from rlox.errors import ConfigError
-from rlox.learners.transitions import Parts, ReplayObjective, StepResult
+from rlox.learners.transitions import Parts, ReplayObjective, StepResult, frozen
 from rlox.losses import make_objective
 from rlox.networks import SquashedGaussianPolicy, TwinQNetwork, polyak_update
-from rlox.nn import frozen, uniform
+from rlox.nn import uniform
 from rlox.offline.dataset import OfflineDataset
 from torch import Tensor, nn
 

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, final
 
 import torch
 from rlox.batches.transitions import TransitionBatch
-from rlox.learners.transitions import Parts, ReplayObjective, StepResult
+from rlox.learners.transitions import Parts, ReplayObjective, StepResult, frozen
 from rlox.networks import DeterministicPolicy, TwinQNetwork, polyak_update
-from rlox.nn import frozen, standard_normal
+from rlox.nn import standard_normal
 from torch import Tensor, nn
 
 from rlox_offline.algorithm import DatasetAlgorithm

@@ -28,14 +28,14 @@ from typing import TYPE_CHECKING, Any, final
 
 import torch
 from rlox.batches.transitions import TransitionBatch
-from rlox.learners.transitions import Parts, ReplayObjective, StepResult
+from rlox.learners.transitions import Parts, ReplayObjective, StepResult, frozen
 from rlox.networks.policies import (
     EncodedCritics,
     EncodedPolicy,
     SquashedGaussianPolicy,
     find_encoder,
 )
-from rlox.nn import FlatOptimizer, frozen
+from rlox.nn import FlatOptimizer
 from rlox.replay.algorithm import Network, ReplayAlgorithm
 from rlox.spaces.rows import map_leaves
 from torch import Tensor, nn

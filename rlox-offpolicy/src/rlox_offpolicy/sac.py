@@ -25,10 +25,9 @@ from typing import TYPE_CHECKING, Any, final
 
 import torch
 from rlox.batches.transitions import TransitionBatch
-from rlox.learners.transitions import Parts, ReplayObjective, StepResult
+from rlox.learners.transitions import Parts, ReplayObjective, StepResult, frozen
 from rlox.networks import polyak_update
 from rlox.networks.policies import make_critics, make_squashed_gaussian
-from rlox.nn import frozen
 from rlox.replay.algorithm import Network, ReplayAlgorithm, ReplayMetrics
 from torch import Tensor
 

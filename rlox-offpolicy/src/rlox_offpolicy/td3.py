@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any, final
 
 import torch
 from rlox.batches.transitions import TransitionBatch
-from rlox.learners.transitions import Parts, ReplayObjective, StepResult
+from rlox.learners.transitions import Parts, ReplayObjective, StepResult, frozen
 from rlox.networks import polyak_update
 from rlox.networks.policies import make_critics, make_deterministic_policy
-from rlox.nn import frozen, standard_normal
+from rlox.nn import standard_normal
 from rlox.replay.algorithm import B, Network, Outputs, ReplayAlgorithm, ReplayMetrics
 from torch import Tensor
 

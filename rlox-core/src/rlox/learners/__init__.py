@@ -21,6 +21,7 @@ from rlox.learners.transitions import (
     StepResult,
     TorchReplayLearner,
     choose_replay_learner,
+    frozen,
 )
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "choose_learner",
     "choose_replay_learner",
     "find_learner",
+    "frozen",
     "make_compiled_learner",
     "make_torch_learner",
 ]

@@ -8,14 +8,15 @@ objectives that they know, faster.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rlox.learners.tasks import find_learner
 from rlox.losses import AddedLosses, Scalar
@@ -31,6 +32,7 @@ __all__ = [
     "StepResult",
     "TorchReplayLearner",
     "choose_replay_learner",
+    "frozen",
     "with_targets",
 ]
 
@@ -94,6 +96,22 @@ def with_targets(networks: Mapping[str, Any], names: Iterable[str]) -> dict[str,
     """Return networks and a target copy of some, ``<name>_target``, without gradients."""
     targets = {name: copy.deepcopy(networks[name]).requires_grad_(False) for name in names}
     return {**networks, **{f"{name}_target": target for name, target in targets.items()}}
+
+
+@contextmanager
+def frozen(module: nn.Module) -> Iterator[None]:
+    """Let gradients pass through ``module`` in the block without computing those of its weights.
+
+    Half of the work of a backward pass, if another network learns through this one.
+    """
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    for parameter in parameters:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in parameters:
+            parameter.requires_grad_(True)
 
 
 class ReplayObjective:

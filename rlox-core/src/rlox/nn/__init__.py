@@ -3,7 +3,6 @@
 from rlox.nn.devices import (
     find_device,
     flush_denormals,
-    frozen,
     keep_freed_memory,
     learning_mode,
     load_module_state,
@@ -73,7 +72,6 @@ __all__ = [
     "find_device",
     "flatten_parameters",
     "flush_denormals",
-    "frozen",
     "keep_freed_memory",
     "layer_data",
     "learning_mode",

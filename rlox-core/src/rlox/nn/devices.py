@@ -211,22 +211,6 @@ def load_parts_state(parts: Mapping[str, Any], state: Mapping[str, Any]) -> None
             part.load_state_dict(state[name])
 
 
-@contextmanager
-def frozen(module: nn.Module) -> Iterator[None]:
-    """Let gradients pass through ``module`` in the block without computing those of its weights.
-
-    Half of the work of a backward pass, if another network learns through this one.
-    """
-    parameters = [p for p in module.parameters() if p.requires_grad]
-    for parameter in parameters:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter in parameters:
-            parameter.requires_grad_(True)
-
-
 _DEPEND = (_NormBase, _DropoutNd, nn.RReLU)
 
 

@@ -198,8 +198,11 @@ class ReplayAlgorithm(Algorithm):
             hooks.train_batch(lambda: mean_by_name(collected[-1:]))
 
     def _act(self, obs: Any) -> npt.NDArray[Any]:
+        actions = self._choose(obs)
+        if self.exploration is None:
+            return actions
         starts = self.replay.collector.episode_start
-        return self.exploration.explore(self._choose(obs), starts, self.clock.env_steps)
+        return self.exploration.explore(actions, starts, self.clock.env_steps)
 
     def _metrics(self, terms: Mapping[str, float]) -> Any:
         kind, now = self.metrics_class, (self.clock.env_steps, self.clock.target_env_steps)
@@ -265,8 +268,8 @@ class ReplayAlgorithm(Algorithm):
     def prepare(self, name: str, network: nn.Module) -> None:
         """Change a network, made here or the user's own, before it is copied and learns."""
 
-    def explores(self) -> ExplorationStrategy:
-        """Return the noise on actions: what the config names, if it names any."""
+    def explores(self) -> ExplorationStrategy | None:
+        """Return the noise on actions, which the config names; ``None``: there is none."""
         rng, kind = self.streams.numpy("exploration"), getattr(self.config, "exploration", "none")
         return make_noise(kind, getattr(self.config, "noise_std", 0.0), rng)
 
@@ -309,7 +312,8 @@ class ReplayAlgorithm(Algorithm):
 
     def state_dict(self) -> dict[str, Any]:
         """Return networks, optimisers, noise, envs and buffer."""
-        return parts_state(self._saved)
+        # a training that goes on with noise asks for its state
+        return {"exploration": {}, **parts_state(self._saved)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore networks, optimisers, noise, envs and buffer."""
@@ -320,7 +324,7 @@ class ReplayAlgorithm(Algorithm):
         return {
             **self.parts.networks,
             **{f"{name}_optimizer": each for name, each in self.optimizers.items()},
-            "exploration": self.exploration,
+            **({} if self.exploration is None else {"exploration": self.exploration}),
             "agent": self.replay,
         }
 
@@ -331,7 +335,7 @@ class ReplayAlgorithm(Algorithm):
             raise SpaceError(f"{type(self).__name__} needs {wanted}")
         return int(space.n) if isinstance(space, spaces.Discrete) else math.prod(space.shape or ())
 
-    def _exploration(self, own: Any) -> ExplorationStrategy:
+    def _exploration(self, own: Any) -> ExplorationStrategy | None:
         if own is None:
             return self.explores()
         if isinstance(own, ExplorationStrategy):

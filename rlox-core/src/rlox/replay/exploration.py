@@ -16,7 +16,6 @@ import numpy.typing as npt
 __all__ = [
     "EpsilonGreedy",
     "GaussianNoise",
-    "NoNoise",
     "OrnsteinUhlenbeckNoise",
     "make_noise",
 ]
@@ -57,22 +56,6 @@ class EpsilonGreedy:
 
     def state_dict(self) -> dict[str, Any]:
         """Return nothing: only the stream changes."""
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Do nothing."""
-
-
-@final
-class NoNoise:
-    """Takes the actions as they were chosen."""
-
-    def explore(self, actions: Array, episode_start: npt.NDArray[np.bool_], step: int) -> Array:
-        """Return the actions."""
-        return actions
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return nothing."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -157,8 +140,8 @@ class OrnsteinUhlenbeckNoise:
 
 def make_noise(
     kind: str, std: float, rng: np.random.Generator
-) -> NoNoise | GaussianNoise | OrnsteinUhlenbeckNoise:
-    """Return noise by the name that configs have for it.
+) -> GaussianNoise | OrnsteinUhlenbeckNoise | None:
+    """Return noise by the name that configs have for it; ``None`` if there is none.
 
     Args:
         kind: ``"none"``, ``"gaussian"`` or ``"ornstein-uhlenbeck"``.
@@ -166,4 +149,4 @@ def make_noise(
         rng: source of the draws.
     """
     kinds = {"gaussian": GaussianNoise, "ornstein-uhlenbeck": OrnsteinUhlenbeckNoise}
-    return NoNoise() if kind == "none" else kinds[kind](std, rng)
+    return None if kind == "none" else kinds[kind](std, rng)
