@@ -5,8 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from rlox.errors import ConfigError
-from rlox.replay.buffers import BufferOptions
-from rlox.replay.loop import sampler
+from rlox.replay.buffers import BufferOptions, first_batch
 from rlox.seeding import SeedStreams
 
 OPTIONS = BufferOptions(
@@ -42,7 +41,8 @@ class Mine:
 
 def draw(buffer, **options):
     """Return a batch of 4 transitions."""
-    return sampler(buffer, dataclasses.replace(OPTIONS, **options), SeedStreams(0))(4)
+    asked = dataclasses.replace(OPTIONS, **options)
+    return first_batch(buffer, 4, asked, SeedStreams(0))[0]
 
 
 def upright(key):
@@ -107,8 +107,7 @@ def test_other_types_and_single_actions_are_converted():
 def test_later_batches_are_taken_as_they_are():
     """They come from the same code, and are drawn thousands of times a second."""
     buffer = Mine(lambda batch: None)
-    sample = sampler(buffer, OPTIONS, SeedStreams(0))
-    sample(4)
+    _, sample = first_batch(buffer, 4, OPTIONS, SeedStreams(0))
     buffer.change = lambda batch: {}
     assert sample(4) == {}
 

@@ -105,10 +105,10 @@ class Experience(Replay):
         super().__init__(collector, buffer, config.buffer_size, updates, clock, config)
         self.envs, self.actions, self.preprocessor = envs, actions, preprocessor
         self._rows = ObservationRows(self.env.observation_space)
-        self._all = np.arange(self.env.n_envs)
+        self._all = np.arange(self.n_envs)
         self._parts = np.cumsum([config.deter_dim, config.stoch_dim * config.stoch_classes])
-        self._memory = np.zeros((self.env.n_envs, self._parts[-1] + actions.size), np.float32)
-        self._reward = np.zeros(self.env.n_envs, np.float32)
+        self._memory = np.zeros((self.n_envs, self._parts[-1] + actions.size), np.float32)
+        self._reward = np.zeros(self.n_envs, np.float32)
 
     @contextmanager
     def iteration(self) -> Iterator[None]:
@@ -147,7 +147,7 @@ class Experience(Replay):
         if ended.any():
             self._push_ends(np.flatnonzero(ended), step, after)
         self._memory, self._reward = after, step["rewards"].astype(np.float32)
-        self.count_step(self.env.n_envs, hooks)
+        self.count_step(self.n_envs, hooks)
 
     def _push_ends(self, envs: Array, step: Mapping[str, Any], after: Array) -> None:
         """Store the rows of final observations; no row follows that needs their states."""
@@ -188,7 +188,7 @@ class Experience(Replay):
     def has_sequences(self, length: int) -> bool:
         """Return whether sequences of ``length`` rows can be drawn."""
         # a stream has a row for each of its env's steps at least
-        return bool(self._stored // self.env.n_envs > length)
+        return bool(self._stored // self.n_envs > length)
 
     def draw(self, learner: Any = None) -> SequenceBatch:
         """Return a batch from the buffer."""

@@ -10,14 +10,14 @@ import copy
 import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from rlox.errors import ConfigError
 from rlox.protocols import PrioritizedBuffer, SegmentedBuffer, StatefulBuffer
-from rlox.replay.buffers import BufferOptions, make_buffer, pusher, require_transitions
-from rlox.replay.loop import sampler
+from rlox.replay.buffers import BufferOptions, first_batch, make_buffer, pusher, require_transitions
 from rlox.seeding import SeedStreams
 
 from rlox_testing.probes import check, require, require_same, run_checks
@@ -102,8 +102,9 @@ def _fill(buffer: Any, options: BufferOptions) -> None:
 
 def _draws(buffer: Any, options: BufferOptions, n: int = 5) -> list[dict[str, npt.NDArray[Any]]]:
     """Return copies of some batches."""
-    sample = sampler(buffer, options, SeedStreams(options.seed))
-    return [{k: np.array(v) for k, v in sample(BATCH_SIZE).items()} for _ in range(n)]
+    first, sample = first_batch(buffer, BATCH_SIZE, options, SeedStreams(options.seed))
+    others = (sample(BATCH_SIZE) for _ in range(n - 1))
+    return [{k: np.array(v) for k, v in batch.items()} for batch in chain([first], others)]
 
 
 def _require_batch(batch: dict[str, Any], buffer: Any, options: BufferOptions) -> None:
@@ -252,7 +253,7 @@ def check_buffer_priorities(buffer: str | Factory) -> str | None:
         return "the buffer has no priorities (rlox.protocols.PrioritizedBuffer)"
     _fill(made, OPTIONS)
     made.set_beta(1.0)
-    sample = sampler(made, OPTIONS, SeedStreams(OPTIONS.seed))
+    _, sample = first_batch(made, BATCH_SIZE, OPTIONS, SeedStreams(OPTIONS.seed))
     # drawn often enough to leave none at its first priority
     for _ in range(20):
         batch = sample(BATCH_SIZE)

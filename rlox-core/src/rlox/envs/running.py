@@ -13,7 +13,7 @@ import numpy.typing as npt
 from rlox.config.composition import Selection
 from rlox.envs.gymnasium import STEP_KEYS, Vectorization, require_vec_step
 from rlox.envs.make import fixed_env_count, make_vec_env
-from rlox.protocols import StatefulVecEnv, VecEnv, VecEnvStep
+from rlox.protocols import MaskingVecEnv, StatefulVecEnv, VecEnv, VecEnvStep
 from rlox.seeding import ResetSeeds
 from rlox.spaces.rows import form_of, map_leaves, require_finite, require_rewards
 
@@ -33,12 +33,13 @@ class RunningEnvs:
     """
 
     def __init__(self, env: VecEnv, seed: int = 0, *, owned: bool = False) -> None:
-        self.env = env
+        self.env, self.n_envs = env, env.n_envs
         self.statistics = EpisodeStatistics(env.n_envs)
         self._owned = owned
         self._seeds = ResetSeeds(seed, env.n_envs)
         self._obs: Any = None
         self._steps = CheckedSteps(env)
+        self._masking = env if isinstance(env, MaskingVecEnv) else None
 
     @classmethod
     def make(
@@ -98,6 +99,10 @@ class RunningEnvs:
     @obs.setter
     def obs(self, obs: Any) -> None:
         self._obs = obs
+
+    def action_masks(self) -> npt.NDArray[np.bool_] | None:
+        """Return which next actions are possible; see :class:`rlox.protocols.MaskingVecEnv`."""
+        return None if self._masking is None else self._masking.action_masks()
 
     def step(self, actions: Any) -> VecEnvStep:
         """Step all envs with (N, ...) actions; :attr:`obs` is for the caller to set.

@@ -7,6 +7,7 @@ code makes all.
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import tempfile
@@ -24,6 +25,7 @@ from rlox.errors import ConfigError
 from rlox.files import require_memory_for
 from rlox.protocols import ReplayBuffer, ReplayBufferProtocol, SequenceBuffer
 from rlox.registry.table import get_registry
+from rlox.seeding import SeedStreams
 from rlox.spaces.rows import channels_first
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "PrioritizedOptions",
     "SequenceOptions",
     "cut_episodes",
+    "first_batch",
     "her_buffer",
     "make_buffer",
     "make_sequence_buffer",
@@ -343,6 +346,41 @@ def pusher(buffer: Any) -> Callable[..., None]:
 
 
 Conversion = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
+
+Sample = Callable[[int], Mapping[str, Any]]
+"""From a number of transitions B to a batch of them."""
+
+
+def first_batch(
+    buffer: Any, batch_size: int, options: BufferOptions, streams: SeedStreams
+) -> tuple[Mapping[str, Any], Sample]:
+    """Return a batch that has been checked, and what draws the next ones as they are.
+
+    Numbers of other types are converted, discrete actions if they are whole (else a ValueError),
+    and single actions (B,) are taken for (B, 1).
+
+    Args:
+        buffer: what :func:`rlox.replay.buffers.make_buffer` returned.
+        batch_size: transitions B.
+        options: what it was asked for.
+        streams: of the run, whose seeds a buffer draws by that has ``push`` alone and takes one.
+
+    Raises:
+        ConfigError: see :func:`require_transitions`.
+    """
+    draw: Sample = buffer.sample
+    if not hasattr(buffer, "push_batch") and "seed" in inspect.signature(draw).parameters:
+        seeds = streams.numpy("replay draws")
+        draw = lambda batch_size: buffer.sample(batch_size, seed=int(seeds.integers(2**32)))  # noqa: E731
+    drawn = draw(batch_size)
+    conversions = require_transitions(drawn, buffer, batch_size, options)
+    if not conversions:
+        return drawn, draw
+
+    def converted(drawn: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {**drawn, **{key: convert(drawn[key]) for key, convert in conversions.items()}}
+
+    return converted(drawn), lambda batch_size: converted(draw(batch_size))
 
 
 def require_transitions(

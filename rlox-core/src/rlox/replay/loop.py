@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,14 +21,13 @@ from rlox.networks.predict import act
 from rlox.nn import find_device, flush_denormals, layer_data, torch_threads
 from rlox.nn.layer_data import chain, mode
 from rlox.protocols import (
-    MaskingVecEnv,
     PrioritizedBuffer,
     ReplayBuffer,
     ReplayBufferProtocol,
     StatefulBuffer,
     VecEnvStep,
 )
-from rlox.replay.buffers import BufferOptions, Conversion, cut_episodes, pusher, require_transitions
+from rlox.replay.buffers import BufferOptions, Sample, cut_episodes, first_batch, pusher
 from rlox.replay.codecs import BoxActions, DiscreteActions, ReplayObservations, make_actions
 from rlox.seeding import SeedStreams
 from rlox.spaces.rows import map_leaves, require_finite
@@ -46,7 +44,6 @@ __all__ = [
     "ReplayLoop",
     "ReplaySteps",
     "UpdatesDue",
-    "sampler",
 ]
 
 ALL_ALIKE = np.ones((), np.float32)
@@ -102,11 +99,10 @@ class ReplaySteps:
     def __init__(self, envs: RunningEnvs) -> None:
         self.envs, self.env = envs, envs.env
         self.statistics = envs.statistics
-        self.episode_start = np.ones(self.env.n_envs, np.bool_)
+        self.episode_start = np.ones(envs.n_envs, np.bool_)
         """(N,) whether the present observation is the first of its episode."""
-        self.nothing = np.zeros(self.env.n_envs, np.bool_)
+        self.nothing = np.zeros(envs.n_envs, np.bool_)
         """(N,) False."""
-        self._masking = self.env if isinstance(self.env, MaskingVecEnv) else None
         self._forget()
 
     def _forget(self) -> None:
@@ -120,7 +116,7 @@ class ReplaySteps:
         Raises:
             SpaceError: it does.
         """
-        if self._masking is not None and self._masking.action_masks() is not None:
+        if self.envs.action_masks() is not None:
             raise SpaceError(
                 "the env masks actions, which replay buffers do not keep; take PPO, or an env "
                 "where impossible actions do nothing"
@@ -159,7 +155,7 @@ class ReplaySteps:
         """Let all envs begin new episodes at the next look at their observations."""
         self.count_episodes()
         self.envs.obs = None
-        self.episode_start = np.ones(self.env.n_envs, np.bool_)
+        self.episode_start = np.ones(self.envs.n_envs, np.bool_)
 
     def count_episodes(self) -> None:
         """Add the steps since the last call to the statistics; many at once cost little more."""
@@ -180,7 +176,7 @@ class ReplaySteps:
             Whether the envs go on exactly where they were.
         """
         exact = self.envs.load_state_dict(state)
-        self.episode_start = np.ones(self.env.n_envs, np.bool_)
+        self.episode_start = np.ones(self.envs.n_envs, np.bool_)
         if exact:
             self.episode_start[:] = state["episode_start"]
         self._forget()
@@ -218,6 +214,7 @@ class Replay:
             self._tensor = lambda array: torch.from_numpy(array).to(self.device)
         self.config, self.updates = config, updates
         self.collector, self.env, self.buffer = collector, collector.env, buffer
+        self.n_envs = self.env.n_envs
         self.prioritized = isinstance(buffer, PrioritizedBuffer)
         if config.save_replay_buffer and not isinstance(buffer, StatefulBuffer):
             raise ConfigError(
@@ -229,7 +226,7 @@ class Replay:
         self._made_with = {
             "buffer": type(buffer).__name__,
             "buffer_size": own if isinstance(own, int) else capacity,
-            "n_envs": self.env.n_envs,
+            "n_envs": self.n_envs,
         }
         """What decides whether a saved buffer fits, by option."""
         self._clock = clock
@@ -238,7 +235,7 @@ class Replay:
     @property
     def vector_steps_left(self) -> int:
         """Vector steps to the iteration's end; fewer than all if the last one was interrupted."""
-        return self._clock.vector_steps_left(self.env.n_envs, self.config.steps_per_iteration)
+        return self._clock.vector_steps_left(self.n_envs, self.config.steps_per_iteration)
 
     @contextmanager
     def iteration(self) -> Iterator[None]:
@@ -264,9 +261,9 @@ class Replay:
         """
         self._stored += stored
         if self._stored >= self.config.learning_starts and self.can_draw():
-            self.updates.count(self._clock.env_steps, self.env.n_envs)
+            self.updates.count(self._clock.env_steps, self.n_envs)
         try:  # noqa: SIM105  # suppress takes as long as all of the hooks
-            hooks.env_step(self.env.n_envs)
+            hooks.env_step(self.n_envs)
         except StopTraining:
             pass
 
@@ -313,7 +310,7 @@ class Replay:
             return exact
         stored = dict(state["buffer"])
         try:
-            self.buffer.set_state(stored if exact else cut_episodes(stored, self.env.n_envs))
+            self.buffer.set_state(stored if exact else cut_episodes(stored, self.n_envs))
         except (LookupError, TypeError, ValueError) as error:
             raise self._misfit(state["made_with"], error) from error
         self._stored, self.updates.pending = int(state["stored"]), int(state["due"])
@@ -328,45 +325,6 @@ class Replay:
             f"its replay buffer {reason}; give what it was saved with, or "
             "save_replay_buffer=False to fill a new buffer"
         )
-
-
-Sample = Callable[[int], Mapping[str, Any]]
-"""From a number of transitions B to a batch of them."""
-
-
-def sampler(buffer: Any, options: BufferOptions, streams: SeedStreams) -> Sample:
-    """Return ``sample`` of a buffer, by seeds of the run if it has ``push`` alone and takes one.
-
-    The first call raises what :func:`require_transitions` does. Numbers of other types are
-    converted, discrete actions if they are whole (else a ValueError), and single actions (B,) are
-    taken for (B, 1).
-
-    Args:
-        buffer: what :func:`rlox.replay.buffers.make_buffer` returned.
-        options: what it was asked for.
-        streams: of the run.
-    """
-    draw = _draw(buffer, streams)
-    conversions: dict[str, Conversion] | None = None
-
-    def sample(batch_size: int) -> Mapping[str, Any]:
-        nonlocal conversions
-        drawn = draw(batch_size)
-        if conversions is None:
-            conversions = require_transitions(drawn, buffer, batch_size, options)
-        if not conversions:
-            return drawn
-        return {**drawn, **{key: convert(drawn[key]) for key, convert in conversions.items()}}
-
-    return sample
-
-
-def _draw(buffer: Any, streams: SeedStreams) -> Sample:
-    by_rows = not hasattr(buffer, "push_batch")
-    if not by_rows or "seed" not in inspect.signature(buffer.sample).parameters:
-        return cast("Sample", buffer.sample)
-    seeds = streams.numpy("replay draws")
-    return lambda batch_size: buffer.sample(batch_size, seed=int(seeds.integers(2**32)))
 
 
 class ReplayCollector(ReplaySteps):
@@ -442,7 +400,7 @@ class ReplayCollector(ReplaySteps):
             )
         elif self._cut is not None:
             self._cut()
-        return self.env.n_envs if stores else 0
+        return self.envs.n_envs if stores else 0
 
 
 Choose = Callable[[Any], npt.NDArray[Any]]
@@ -485,9 +443,8 @@ class ReplayLoop(Replay):
         collector = ReplayCollector(envs, buffer, self.observations, config.clip_rewards)
         updates = UpdatesDue(config.gradient_steps, config.train_freq)
         super().__init__(collector, buffer, options.capacity, updates, clock, config)
-        self._gamma = options.gamma
-        self._streams = streams
-        self._sample = sampler(buffer, options, streams)
+        self._options, self._streams = options, streams
+        self._sample: Sample | None = None
 
     def step(
         self, choose: Choose, hooks: Hooks, learner: ChosenReplayLearner | None = None
@@ -501,7 +458,7 @@ class ReplayLoop(Replay):
         """
         obs = self.collector.obs
         if self._clock.env_steps < self.config.learning_starts:
-            actions = self.actions.random(self._streams.numpy("warm-up"), self.env.n_envs)
+            actions = self.actions.random(self._streams.numpy("warm-up"), self.n_envs)
         else:
             tensor = self._tensor_for(learner)
             seen = obs if tensor is None else map_leaves(tensor, obs)
@@ -515,10 +472,14 @@ class ReplayLoop(Replay):
         Args:
             learner: what the batch is for, which may take arrays; ``None``: tensors.
         """
-        tensor, drawn = self._tensor_for(learner), self._sample(self.config.batch_size)
+        size = self.config.batch_size
+        if self._sample is None:
+            drawn, self._sample = first_batch(self.buffer, size, self._options, self._streams)
+        else:
+            drawn = self._sample(size)
         discounts, weights = drawn.get("discounts"), drawn.get("weights")
         if discounts is None:
-            discounts = np.multiply(~drawn["terminated"], self._gamma, dtype=np.float32)
+            discounts = np.multiply(~drawn["terminated"], self._options.gamma, dtype=np.float32)
         fields: dict[str, Any] = {
             "obs": self.observations.unpack(drawn["obs"]),
             "actions": drawn["actions"],
@@ -527,7 +488,7 @@ class ReplayLoop(Replay):
             "discounts": discounts,
             "weights": ALL_ALIKE.copy() if weights is None else weights,
         }
-        if tensor is not None:
+        if (tensor := self._tensor_for(learner)) is not None:
             fields = {name: map_leaves(tensor, field) for name, field in fields.items()}
         return TransitionBatch(**fields, indices=drawn.get("indices"))
 

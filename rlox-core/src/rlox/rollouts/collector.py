@@ -20,7 +20,7 @@ from rlox.envs.preprocessing import Preprocessor, RewardScaler
 from rlox.envs.running import RunningEnvs
 from rlox.errors import CheckpointError, EnvError
 from rlox.networks.predict import taking_masks
-from rlox.protocols import MaskingVecEnv, OnPolicyActor, RecurrentActor, VecEnvStep
+from rlox.protocols import OnPolicyActor, RecurrentActor, VecEnvStep
 from rlox.spaces.rows import ActionRows, ObservationRows, map_leaves, require_finite
 
 OnStep = Callable[[int], None]
@@ -96,8 +96,8 @@ class RolloutCollector:
     ) -> None:
         self._made_envs = not isinstance(env_id, RunningEnvs)
         if isinstance(env_id, RunningEnvs):
-            if n_envs not in (None, env_id.env.n_envs):
-                raise EnvError(f"n_envs is {n_envs}, but {env_id.env.n_envs} envs are running")
+            if n_envs not in (None, env_id.n_envs):
+                raise EnvError(f"n_envs is {n_envs}, but {env_id.n_envs} envs are running")
             self.envs = env_id
         else:
             self.envs = RunningEnvs.make(
@@ -123,13 +123,12 @@ class RolloutCollector:
                 frame_stack=frame_stack,
             )
             self.observation_space = self.preprocessor.space
-        self.reward_scaler = RewardScaler(self.env.n_envs, gamma) if normalize_rewards else None
+        self.reward_scaler = RewardScaler(self.envs.n_envs, gamma) if normalize_rewards else None
         self.clip_rewards = clip_rewards
         self.seq_len = seq_len
         self._obs_rows = ObservationRows(self.observation_space)
         self._action_rows = ActionRows(self.env.action_space)
         self._memory: EnvMemory | None = None
-        self._masking = self.env if isinstance(self.env, MaskingVecEnv) else None
 
     def collect(
         self, policy: OnPolicyActor | RecurrentActor, n_steps: int, on_step: OnStep | None = None
@@ -166,13 +165,13 @@ class RolloutCollector:
         if n_steps < 1:
             raise ValueError(f"n_steps must be at least 1, got {n_steps}")
         obs = self.envs.obs if self.envs.started else self._begin()
-        steps = UnrollWriter(self._obs_rows, n_steps, self.env.n_envs, self.device)
+        steps = UnrollWriter(self._obs_rows, n_steps, self.envs.n_envs, self.device)
         valued = self._acting_with_values(policy)
         act: Any = getattr(policy, "get_action_and_logprob", None) if valued is None else valued.act
         try:
             for _ in range(n_steps):
                 row = steps.observe(obs)
-                masks = None if self._masking is None else self._masking.action_masks()
+                masks = self.envs.action_masks()
                 if masks is None:
                     actions, log_probs = act(row)
                 else:
@@ -186,7 +185,7 @@ class RolloutCollector:
                     valued.end_step(final_obs, step["terminated"], step["truncated"])
                 self.envs.obs = obs = step["obs"]
                 if on_step is not None:
-                    on_step(self.env.n_envs)
+                    on_step(self.envs.n_envs)
         finally:
             # episodes go on even if a callback ends the rollout
             self.statistics.add(steps.rewards, steps.episode_ended, lost=steps.lost)
@@ -216,7 +215,7 @@ class RolloutCollector:
         if not isinstance(policy, RecurrentActor):
             return ValueActor(policy) if ValueActor.fits(policy) else None
         if self._memory is None:
-            self._memory = EnvMemory.blank(self.env.n_envs, policy.state_size, self.device)
+            self._memory = EnvMemory.blank(self.envs.n_envs, policy.state_size, self.device)
         return MemoryActor(policy, self._memory, self.seq_len)
 
     def close(self) -> None:
