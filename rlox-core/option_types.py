@@ -49,6 +49,7 @@ IN_MAKE = {"env", "env_id", "callbacks", "logger"}
 
 ACCEPTED = {
     r"\bScheduleValue\b": "ScheduleOption",
+    r"\bWidths\b": "int | Sequence[int]",
     r"\b(?:tuple|list)\[(\w+)(?:, \.\.\.)?\]": r"Sequence[\1]",
     r"\bdict\[str, \w+\]": "Mapping[str, Any]",
     r"\bUnset \| | \| Unset\b": "",

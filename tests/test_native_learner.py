@@ -42,7 +42,7 @@ VARIANTS = [
     {},
     {"vf_clip_eps": 0.2, "dual_clip": 2.0, "ent_coef": 0.02, "max_grad_norm": 0.05},
     {"normalize_advantages": False, "vf_coef": 1.5, "clip_eps": 0.05},
-    {"hidden": 33, "batch_size": 160},
+    {"hidden": (33, 20, 12), "batch_size": 160},
 ]
 
 

@@ -28,7 +28,7 @@ DISCRETE = {"env_id": "CartPole-v1", **SMALL, "train_freq": 4, "gradient_steps":
 PRIORITIZED = {"buffer": "prioritized", "priority_beta": 0.5}
 
 CASES = {
-    "dqn": (DQN, DISCRETE),
+    "dqn": (DQN, {**DISCRETE, "hidden": (32, 24, 20)}),
     "dqn, double, dueling, n-step, prioritized": (
         DQN, {**DISCRETE, **PRIORITIZED, "double_dqn": True, "dueling": True, "n_step": 3},
     ),
@@ -36,7 +36,9 @@ CASES = {
         DQN, {**DISCRETE, "loss": "mse", "max_grad_norm": None, "tau": 0.3, "hidden": 128},
     ),
     "sac": (SAC, CONTINUOUS),
-    "sac, several blocks of rows": (SAC, {**CONTINUOUS, "batch_size": 260, "hidden": 130}),
+    "sac, several blocks of rows": (
+        SAC, {**CONTINUOUS, "batch_size": 260, "hidden": (130, 70, 20)},
+    ),
     "sac, prioritized, fixed temperature": (
         SAC, {**CONTINUOUS, **PRIORITIZED, "auto_entropy": False, "alpha": 0.3, "n_step": 3},
     ),

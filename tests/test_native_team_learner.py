@@ -13,7 +13,14 @@ pytest.importorskip("rlox_native")
 pytest.importorskip("pettingzoo")
 from errand_team import NESTED, TORQUES, Errand
 
-SMALL = {"n_envs": 4, "n_steps": 24, "batch_size": 64, "n_epochs": 4, "hidden": 16, "seed": 3}
+SMALL = {
+    "n_envs": 4,
+    "n_steps": 24,
+    "batch_size": 64,
+    "n_epochs": 4,
+    "hidden": (16, 24, 8),
+    "seed": 3,
+}
 SPREAD = "mpe2/simple_spread_v3"
 MASKED = partial(Errand, masks=True)
 NUMBERS = partial(Errand, acted=TORQUES)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(3 * GUARD)
 
 TEAM = ("--n-envs", 8, "--n-steps", 25, "--batch-size", 200, "--n-epochs", 2, "--hidden", 16,
         "--normalize-values", "value_norm", "--env-kwargs", "{N: 2}")  # fmt: skip
-REPLAY = ("--hidden", 8, "--train-freq", 64, "--gradient-steps", 4)
+REPLAY = ("--hidden", "8,6", "--train-freq", 64, "--gradient-steps", 4)
 SAVED = (*REPLAY, "--save-replay-buffer")
 
 RUNS = {

@@ -16,6 +16,7 @@ from rlox.config.model import (
     TORCH_THREADS,
     UNSET,
     Config,
+    Widths,
     choice,
     coefficient,
     count,
@@ -27,6 +28,7 @@ from rlox.config.model import (
     read_mapping,
     resolve_config,
     schedule,
+    widths,
 )
 from rlox.config.schedules import Linear, Piecewise, Schedules, ScheduleValue, evaluate_schedule
 from rlox.errors import ConfigError
@@ -47,6 +49,7 @@ class DemoConfig(Config):
     normalize: bool = flag(True, help="standardise", source="test")
     maybe: bool | None = option(None, help="three-valued", unit="on/off", source="test")
     mode: Literal["sync", "async"] = choice("sync", help="how", source="test")
+    hidden: Widths = widths(64, source="test")
     device: str = option("cpu", help="where", unit="name", source="test", min_length=1)
     torch_threads: int | None = TORCH_THREADS
 
@@ -101,6 +104,12 @@ REFUSALS = [
     ({"normalize": "perhaps"},
      "normalize: expected a valid boolean, unable to interpret input, got 'perhaps'"),
     ({"mode": "snc"}, "mode: expected 'sync' or 'async', got 'snc'"),
+    ({"hidden": (64, 0)},
+     "hidden: expected one or more widths from 1 to 8192, such as 64 or 64,64, got (64, 0)"),
+    ({"hidden": []},
+     "hidden: expected one or more widths from 1 to 8192, such as 64 or 64,64, got []"),
+    ({"net_arch": [64]}, "unknown option 'net_arch' for DemoConfig; widths of hidden layers are "
+     "'hidden', such as hidden=(64, 64)"),
     ({"device": ""}, "device: expected at least 1 character, got ''"),
     ({"n_envs": 10_000, "n_steps": 99}, "n_envs 10000 and n_steps 99 are too many"),
     ({"n_envs": 0, "gamma": 2.0, "foo": 1},
@@ -127,6 +136,8 @@ def test_numbers_in_text_are_numbers():
     """YAML reads ``3e-4`` as text, which still means the number."""
     config = DemoConfig(gamma="9e-1", learning_rate="3e-4", n_envs="4")
     assert (config.gamma, config.learning_rate, config.n_envs) == (0.9, 3e-4, 4)
+    several = (DemoConfig(hidden=given).hidden for given in ("32", "32,16", [32, 16], (32,)))
+    assert [*several] == [32, (32, 16), (32, 16), (32,)]
 
 
 def test_config_is_frozen():

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 import torch.nn.functional as F  # noqa: N812  # the field's name for it
 from gymnasium import spaces
-from rlox.nn import EncoderKind, Memory, ReluMLP, make_encoder
+from rlox.nn import EncoderKind, Hidden, Memory, ReluMLP, layer_widths, make_encoder
 from rlox.nn.layer_data import LayerData, activation, chain, layer_data, mode
 from rlox.spaces import map_leaves
 from torch import Generator, Tensor, nn
@@ -34,7 +34,7 @@ class AgentValues(nn.Module):
 
     Args:
         view: what they see, and their discrete actions.
-        hidden: width of the hidden layers, two without a memory and one before it.
+        hidden: width of the hidden layers, two without a memory and one before it; or their widths.
         memory_size: units of a GRU; 0 for none.
         network: how boxes become features; see :data:`rlox.nn.EncoderKind`.
         generator: source of the weights; ``None`` uses torch's global one.
@@ -47,7 +47,7 @@ class AgentValues(nn.Module):
         self,
         view: PolicyView,
         *,
-        hidden: int = 64,
+        hidden: Hidden = 64,
         memory_size: int = 0,
         network: EncoderKind = "auto",
         generator: Generator | None = None,
@@ -59,12 +59,13 @@ class AgentValues(nn.Module):
         n_in = int(self.encoder.output_size)  # type: ignore[arg-type]
         self.memory: Memory | None = None
         if memory_size:
-            self.before: nn.Module = ReluMLP((n_in, hidden), generator=generator)
-            self.memory = Memory(hidden, memory_size, "gru", generator=generator)
+            before = (hidden,) if isinstance(hidden, int) else hidden
+            self.before: nn.Module = ReluMLP((n_in, *before), generator=generator)
+            self.memory = Memory(before[-1], memory_size, "gru", generator=generator)
             self.after = ReluMLP((memory_size, n_actions), generator=generator)
         else:
             self.before = nn.Identity()
-            self.after = ReluMLP((n_in, hidden, hidden, n_actions), generator=generator)
+            self.after = ReluMLP((n_in, *layer_widths(hidden), n_actions), generator=generator)
 
     def layer_data(self) -> LayerData:
         """Describe the values of one observation; see :mod:`rlox.nn.layer_data`."""

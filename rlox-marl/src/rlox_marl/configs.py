@@ -16,6 +16,7 @@ from rlox.config.model import (
     TORCH_THREADS,
     Config,
     ScheduleValue,
+    Widths,
     changed,
     choice,
     count,
@@ -25,6 +26,7 @@ from rlox.config.model import (
     positive,
     probability,
     schedule,
+    widths,
 )
 
 __all__ = [
@@ -196,9 +198,7 @@ class TeamValueConfig(Config):
         help="group: one network for all agents of equal spaces, which see who they are; agent: "
         "one each; or who shares one, as in 'left,right;goalkeeper'",
     )  # fmt: skip
-    hidden: int = count(
-        64, unit="units", help="width of the hidden layers", source=f"{RASHID}, app. C"
-    )
+    hidden: Widths = widths(64, source=f"{RASHID}, app. C")
     network: Literal["auto", "mlp", "cnn"] = NETWORK
     recurrent: Literal["none", "gru"] = choice(
         "none", help="kind of the agents' memory", source=f"{RASHID}, app. C, where it is gru"

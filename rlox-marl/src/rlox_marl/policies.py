@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -16,8 +16,10 @@ from rlox.nn import (
     Distribution,
     EncoderKind,
     FlatOptimizer,
+    Hidden,
     Memory,
     TanhMLP,
+    layer_widths,
     make_encoder,
     orthogonal,
 )
@@ -163,7 +165,7 @@ class TeamPolicy(Policy):
 
     Args:
         view: the leaves of both, and the action space.
-        hidden: width of the two hidden layers.
+        hidden: width of both hidden layers, or widths of any number of them.
         network: how boxes become features; see :data:`rlox.nn.EncoderKind`.
         normalize_values: ``"value_norm"`` and ``"popart"`` normalise the critic's outputs.
         generator: source of the weights and of the sampled actions; ``None`` uses torch's global
@@ -182,13 +184,13 @@ class TeamPolicy(Policy):
         self,
         view: PolicyView,
         *,
-        hidden: int = 64,
+        hidden: Hidden = 64,
         network: EncoderKind = "auto",
         normalize_values: Literal["none", "value_norm", "popart"] = "none",
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(generator=generator)
-        _make_networks(self, view, (hidden, hidden), None, network, normalize_values, generator)
+        _make_networks(self, view, layer_widths(hidden), None, network, normalize_values, generator)
 
     def encode(self, obs: Any) -> Any:
         """Return the leaves as they are."""
@@ -240,7 +242,7 @@ class RecurrentTeamPolicy(nn.Module):
         view: the leaves of both, and the action space.
         kind: ``"lstm"`` or ``"gru"``.
         memory_size: units of each recurrent layer, after the encoder.
-        hidden: width of the hidden layer after it.
+        hidden: width of the hidden layer after it, or widths of several.
         network: this and what follows are :class:`TeamPolicy`'s.
         normalize_values: how value targets are normalised.
         generator: source of weights and samples.
@@ -257,7 +259,7 @@ class RecurrentTeamPolicy(nn.Module):
         kind: Literal["lstm", "gru"],
         *,
         memory_size: int = 64,
-        hidden: int = 64,
+        hidden: Hidden = 64,
         network: EncoderKind = "auto",
         normalize_values: Literal["none", "value_norm", "popart"] = "none",
         generator: torch.Generator | None = None,
@@ -265,7 +267,8 @@ class RecurrentTeamPolicy(nn.Module):
         super().__init__()
         self.generator = generator
         memory = kind, memory_size
-        _make_networks(self, view, (hidden,), memory, network, normalize_values, generator)
+        after = (hidden,) if isinstance(hidden, int) else hidden
+        _make_networks(self, view, after, memory, network, normalize_values, generator)
         self.state_size = 2 * int(self.actor["memory"].state_size)  # type: ignore[arg-type]
         """Length of a state's row."""
 
@@ -320,7 +323,7 @@ class RecurrentTeamPolicy(nn.Module):
 def _make_networks(
     policy: Any,
     view: PolicyView,
-    hidden: tuple[int, ...],
+    hidden: Sequence[int],
     memory: tuple[Any, int] | None,
     network: EncoderKind,
     normalize_values: str,

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from rlox.config.model import BACKEND, coefficient, count, discount, flag, option, positive
+from rlox.config.model import (
+    BACKEND,
+    Widths,
+    coefficient,
+    count,
+    discount,
+    flag,
+    option,
+    positive,
+    widths,
+)
 from rlox.offline.config import OfflineConfig
 
 __all__ = ["AWACConfig", "BCConfig", "CQLConfig", "FQEConfig", "IQLConfig", "TD3BCConfig"]
@@ -13,9 +23,7 @@ KUMAR = "Kumar et al. 2020"
 NAIR = "Nair et al. 2020"
 NAKAMOTO = "Nakamoto et al. 2023"
 
-HIDDEN = count(
-    256, unit="units", help="width of the two hidden layers", source=f"{FUJIMOTO}, table 3"
-)
+HIDDEN = widths(256, source=f"{FUJIMOTO}, table 3")
 LEARNING_RATE = positive(3e-4, help="Adam's step size", source=f"{FUJIMOTO}, table 3")
 GAMMA = discount(0.99, help="discount factor γ", source=f"{FUJIMOTO}, table 3")
 TAU = discount(
@@ -38,7 +46,7 @@ class BCConfig(OfflineConfig):
         "one action, fitted by squared error; discrete policies always give probabilities",
         source="rlox",
     )  # fmt: skip
-    hidden: int = HIDDEN
+    hidden: Widths = HIDDEN
     learning_rate: float = LEARNING_RATE
 
 
@@ -48,7 +56,7 @@ class TD3BCConfig(OfflineConfig):
     alpha: float = positive(
         2.5, help="weight α of the normalised value against cloning", source=f"{FUJIMOTO}, eq. 5"
     )
-    hidden: int = HIDDEN
+    hidden: Widths = HIDDEN
     learning_rate: float = LEARNING_RATE
     tau: float = TAU
     gamma: float = GAMMA
@@ -87,7 +95,7 @@ class IQLConfig(OfflineConfig):
         "action, fitted by squared error",
         source="tinkoff-ai/CORL, which has the choice",
     )  # fmt: skip
-    hidden: int = HIDDEN
+    hidden: Widths = HIDDEN
     learning_rate: float = LEARNING_RATE
     actor_decay_steps: int | None = count(
         None, unit="gradient steps", source=f"{KOSTRIKOV}, appendix B",
@@ -111,7 +119,7 @@ class AWACConfig(OfflineConfig):
     max_weight: float = positive(
         100.0, help="bound of the weights exp(A / λ)", source="ikostrikov/implicit_q_learning"
     )
-    hidden: int = HIDDEN
+    hidden: Widths = HIDDEN
     learning_rate: float = LEARNING_RATE
     tau: float = TAU
     gamma: float = GAMMA
@@ -146,7 +154,7 @@ class CQLConfig(OfflineConfig):
         False, help="whether targets take the mode of π(s') rather than an action drawn from it",
         source="takuseno/d3rlpy, which does",
     )  # fmt: skip
-    hidden: int = HIDDEN
+    hidden: Widths = HIDDEN
     learning_rate: float = LEARNING_RATE
     actor_learning_rate: float = positive(
         1e-4, help="Adam's step size for policy and temperature", source=f"{KUMAR}, appendix F"
@@ -172,7 +180,7 @@ class CQLConfig(OfflineConfig):
 class FQEConfig(OfflineConfig):
     """Options of fitted Q evaluation."""
 
-    hidden: int = HIDDEN
+    hidden: Widths = HIDDEN
     learning_rate: float = LEARNING_RATE
     tau: float = TAU
     gamma: float = GAMMA

@@ -6,7 +6,7 @@ from typing import cast
 
 import torch
 from gymnasium import spaces
-from rlox.nn import ReluMLP
+from rlox.nn import Hidden, ReluMLP, layer_widths
 from rlox.nn.layer_data import LayerData, chain, layer_data, mode
 from torch import Tensor, nn
 
@@ -22,7 +22,7 @@ class CategoricalPolicy(nn.Module):
     Args:
         obs_dim: size of an observation.
         n_actions: number of actions.
-        hidden: width of the two hidden layers.
+        hidden: width of both hidden layers, or widths of any number of them.
         generator: source of weights and sampled actions; ``None`` takes torch's global one.
     """
 
@@ -30,14 +30,14 @@ class CategoricalPolicy(nn.Module):
         self,
         obs_dim: int,
         n_actions: int,
-        hidden: int = 256,
+        hidden: Hidden = 256,
         *,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.generator = generator
         self._actions = spaces.Discrete(n_actions)
-        self.net = ReluMLP((obs_dim, hidden, hidden, n_actions), generator=generator)
+        self.net = ReluMLP((obs_dim, *layer_widths(hidden), n_actions), generator=generator)
 
     def deterministic(self, obs: Tensor) -> Tensor:
         """Return the most probable actions (B,) int64."""

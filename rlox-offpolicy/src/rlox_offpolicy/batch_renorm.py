@@ -20,7 +20,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812  # the field's name for it
 from rlox.nn.layer_data import LayerData, perceptron
-from rlox.nn.mlp import EnsembleMLP, ReluMLP
+from rlox.nn.mlp import EnsembleMLP, Hidden, ReluMLP, layer_widths
 from torch import Tensor, nn
 
 __all__ = ["BatchRenorm", "RenormCritics", "RenormMLP"]
@@ -127,7 +127,7 @@ class RenormCritics(nn.Module):
     Args:
         obs_dim: size of an observation.
         act_dim: size of an action.
-        hidden: width of the two hidden layers.
+        hidden: width of both hidden layers, or widths of any number of them.
         n_critics: K.
         generator: source of the weights; ``None`` uses torch's global one.
         renorm: ``momentum`` and ``warm_up`` of :class:`BatchRenorm`.
@@ -137,14 +137,14 @@ class RenormCritics(nn.Module):
         self,
         obs_dim: int,
         act_dim: int,
-        hidden: int,
+        hidden: Hidden,
         *,
         n_critics: int = 2,
         generator: torch.Generator | None = None,
         **renorm: Any,
     ) -> None:
         super().__init__()
-        sizes = (obs_dim + act_dim, hidden, hidden, 1)
+        sizes = (obs_dim + act_dim, *layer_widths(hidden), 1)
         self.net = EnsembleMLP(n_critics, sizes, generator=generator)
         self.norms = nn.ModuleList(BatchRenorm(size, n_critics, **renorm) for size in sizes[:-1])
 

@@ -6,7 +6,17 @@ from typing import Any
 
 from pydantic import model_validator
 from rlox.config.frames import ReplayConfig
-from rlox.config.model import ScheduleValue, count, flag, option, positive, probability, schedule
+from rlox.config.model import (
+    ScheduleValue,
+    Widths,
+    count,
+    flag,
+    option,
+    positive,
+    probability,
+    schedule,
+    widths,
+)
 
 from rlox_offpolicy.configs import refuse_target_entropy_that_is_not_kept
 
@@ -34,14 +44,8 @@ class CrossQConfig(ReplayConfig):
         5_000, ge=0, unit="env steps", source=f"{BHATT}, table 2",
         help="uniform actions and no learning until so many transitions are stored",
     )  # fmt: skip
-    hidden: int = count(
-        256, unit="units", help="width of the policy's two hidden layers",
-        source=f"{BHATT}, table 2",
-    )  # fmt: skip
-    critic_hidden: int = count(
-        2048, unit="units", help="width of the critics' two hidden layers",
-        source=f"{BHATT}, table 2",
-    )  # fmt: skip
+    hidden: Widths = widths(256, of=" of the policy", source=f"{BHATT}, table 2")
+    critic_hidden: Widths = widths(2048, of=" of the critics", source=f"{BHATT}, table 2")
     renorm_momentum: float = probability(
         0.99, help="share of the running statistics that stays with each gradient step",
         source=f"{BHATT}, table 2",

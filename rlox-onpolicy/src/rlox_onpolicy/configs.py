@@ -28,6 +28,7 @@ from rlox.config.model import (
     VECTORIZATION,
     Config,
     ScheduleValue,
+    Widths,
     choice,
     coefficient,
     count,
@@ -36,6 +37,7 @@ from rlox.config.model import (
     option,
     positive,
     schedule,
+    widths,
 )
 
 __all__ = [
@@ -84,6 +86,9 @@ class HybridPPOConfig(PPOConfig):
     """Options of HybridPPO: PPO's, as far as the default policies and native envs go."""
 
     n_envs: int = count(16, unit="envs", help="number of envs N stepped together", source="rlox")
+    hidden: int = count(
+        64, unit="units", help="width of both hidden layers of what acts in Rust", source="rlox"
+    )
     network: Literal["auto", "mlp"] = choice(
         "auto", help="both are two tanh MLPs, for vector observations", source="rlox"
     )
@@ -163,9 +168,7 @@ class A2CConfig(RolloutConfig):
     normalize_advantages: bool = flag(
         False, help="standardise the rollout's advantages", source="Stable-Baselines3"
     )
-    hidden: int = count(
-        64, unit="units", help="width of the two hidden layers", source="Stable-Baselines3"
-    )
+    hidden: Widths = widths(64, source="Stable-Baselines3")
 
     @model_validator(mode="after")
     def _check_advantages(self) -> A2CConfig:
@@ -237,7 +240,7 @@ class ActorsConfig(Config):
     max_grad_norm: float = positive(
         40.0, help="bound of the gradient's Euclidean norm", source=TORCHBEAST
     )
-    hidden: int = count(64, unit="units", help="width of the two hidden layers", source="rlox")
+    hidden: Widths = widths(64, source="rlox")
     network: Literal["auto", "mlp", "cnn"] = NETWORK
     recurrent: Literal["none", "lstm", "gru"] = RECURRENT
     memory_size: int = MEMORY_SIZE

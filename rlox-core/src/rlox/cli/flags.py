@@ -28,6 +28,7 @@ METAVARS: dict[Any, str] = {
     str: "TEXT",
     bool: "true|false",
     type(None): "none",
+    tuple[int, ...]: "N,N",
     Linear: "linear(A, B)",
     Piecewise: "",
 }

@@ -19,6 +19,7 @@ from rlox.config.model import (
     VECTORIZATION,
     Config,
     ScheduleValue,
+    Widths,
     changed,
     choice,
     coefficient,
@@ -28,6 +29,7 @@ from rlox.config.model import (
     option,
     positive,
     schedule,
+    widths,
 )
 
 SCHULMAN = "Schulman et al. 2017"
@@ -85,9 +87,7 @@ class RolloutConfig(Config):
     max_grad_norm: float = positive(
         0.5, help="bound of the gradient's Euclidean norm", source=f"{HUANG}, detail 11"
     )
-    hidden: int = count(
-        64, unit="units", help="width of the two hidden layers", source=f"{SCHULMAN}, sec. 6.1"
-    )
+    hidden: Widths = widths(64, source=f"{SCHULMAN}, sec. 6.1")
     network: Literal["auto", "mlp", "cnn"] = NETWORK
     recurrent: Literal["none", "lstm", "gru"] = RECURRENT
     memory_size: int = MEMORY_SIZE
@@ -252,9 +252,7 @@ class ReplayConfig(Config):
         help="steps whose rewards a target sums up, or fewer where the episode ends",
     )  # fmt: skip
     clip_rewards: float | None = CLIP_REWARDS
-    hidden: int = count(
-        256, unit="units", help="width of the two hidden layers", source=f"{HAARNOJA}, table 1"
-    )
+    hidden: Widths = widths(256, source=f"{HAARNOJA}, table 1")
     steps_per_iteration: int = count(
         1_000, unit="env steps", source="rlox",
         help="one row of metrics, and one chance to save or evaluate, this often",

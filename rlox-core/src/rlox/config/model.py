@@ -13,12 +13,14 @@ from collections.abc import Mapping
 from enum import Enum
 from numbers import Integral
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar, cast, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast, get_args
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
+    TypeAdapter,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -46,6 +48,7 @@ __all__ = [
     "Config",
     "ScheduleValue",
     "Unset",
+    "Widths",
     "changed",
     "choice",
     "coefficient",
@@ -59,6 +62,7 @@ __all__ = [
     "require_integer",
     "resolve_config",
     "schedule",
+    "widths",
 ]
 
 Group = Literal["run", "env", "learning", "network", "speed"]
@@ -212,6 +216,32 @@ def schedule(default: Any, *, help: str, unit: str = "1", source: str) -> Any:  
     return option(default, help=help, unit=unit, source=source)
 
 
+_WIDTHS = TypeAdapter(
+    Annotated[tuple[Annotated[int, Field(ge=1, le=LARGEST["units"])], ...], Field(min_length=1)]
+)
+
+
+def _read_widths(value: Any) -> Any:
+    parts = value.split(",") if isinstance(value, str) else value
+    one = not isinstance(parts, (list, tuple)) or (len(parts) == 1 and isinstance(value, str))
+    try:
+        found = _WIDTHS.validate_python(parts if isinstance(parts, (list, tuple)) else [parts])
+    except ValidationError:
+        most = LARGEST["units"]
+        raise ValueError(f"one or more widths from 1 to {most}, such as 64 or 64,64") from None
+    return found[0] if one else found
+
+
+Widths = Annotated[int | tuple[int, ...], BeforeValidator(_read_widths)]
+"""Type of :func:`widths`; in text they are separated by commas."""
+
+
+def widths(default: int, *, of: str = "", source: str) -> Any:
+    """Return the widths of hidden layers: a number for two layers, or one number for each."""
+    what = f"width of both hidden layers{of}, or of each one, as in 64,64"
+    return option(default, help=what, unit="units", source=source)
+
+
 ConfigT = TypeVar("ConfigT", bound="Config")
 
 LONGEST_SHOWN = 300
@@ -233,6 +263,8 @@ _NO_OPTIONS = dict.fromkeys(
 )
 """What to do instead with words that are often taken for options."""
 
+_NETWORKS = ("hidden_dim", "hidden_size", "hidden_sizes", "layers", "net_arch", "policy_kwargs")
+
 
 def _lines(error: ValidationError, cls: type[Config]) -> list[str]:
     lines = []
@@ -241,6 +273,8 @@ def _lines(error: ValidationError, cls: type[Config]) -> list[str]:
         value, cause = problem["input"], problem.get("ctx", {}).get("error")
         if problem["type"] == "extra_forbidden" and len(problem["loc"]) == 1:
             remedy = _NO_OPTIONS.get(name) or suggest(name, cls.model_fields)
+            if "hidden" in cls.model_fields and name in _NETWORKS:
+                remedy = "; widths of hidden layers are 'hidden', such as hidden=(64, 64)"
             lines.append(f"unknown option '{name}' for {cls.__name__}{remedy}")
         elif problem["type"] == "missing" and len(problem["loc"]) == 1:
             lines.append(f"option '{name}' is missing")

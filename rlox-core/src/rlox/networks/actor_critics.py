@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from rlox.nn.distributions import ActionHead, Categorical, DiagonalGaussian, Distribution
 from rlox.nn.encoders import ConvolutionalEncoder, EncoderKind, make_encoder
 from rlox.nn.layer_data import LayerData, chain, layer_data, mode
-from rlox.nn.mlp import Memory, MemoryKind, TanhMLP
+from rlox.nn.mlp import Hidden, Memory, MemoryKind, TanhMLP, layer_widths
 
 
 class Policy(nn.Module, ABC):
@@ -95,7 +95,7 @@ class DiscretePolicy(Policy):
     Args:
         obs_dim: size of an observation.
         n_actions: number of actions.
-        hidden: width of the two hidden layers.
+        hidden: width of both hidden layers, or widths of any number of them.
         generator: source of the weights and of the sampled actions; ``None`` uses torch's global
             one.
     """
@@ -104,12 +104,12 @@ class DiscretePolicy(Policy):
         self,
         obs_dim: int,
         n_actions: int,
-        hidden: int = 64,
+        hidden: Hidden = 64,
         *,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(generator=generator)
-        sizes = (obs_dim, hidden, hidden)
+        sizes = (obs_dim, *layer_widths(hidden))
         self._action_space = spaces.Discrete(n_actions)
         self.actor = TanhMLP((*sizes, n_actions), output_gain=0.01, generator=generator)
         self.critic = TanhMLP((*sizes, 1), output_gain=1.0, generator=generator)
@@ -137,7 +137,7 @@ class ContinuousPolicy(Policy):
     Args:
         obs_dim: size of an observation.
         act_dim: size of an action.
-        hidden: width of the two hidden layers.
+        hidden: width of both hidden layers, or widths of any number of them.
         log_std: initial log standard deviation.
         generator: source of the weights and of the sampled actions; ``None`` uses torch's global
             one.
@@ -147,13 +147,13 @@ class ContinuousPolicy(Policy):
         self,
         obs_dim: int,
         act_dim: int,
-        hidden: int = 64,
+        hidden: Hidden = 64,
         *,
         log_std: float = 0.0,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(generator=generator)
-        sizes = (obs_dim, hidden, hidden)
+        sizes = (obs_dim, *layer_widths(hidden))
         self._action_space = spaces.Box(-np.inf, np.inf, (act_dim,))
         self.actor = TanhMLP((*sizes, act_dim), output_gain=0.01, generator=generator)
         self.critic = TanhMLP((*sizes, 1), output_gain=1.0, generator=generator)
@@ -338,7 +338,7 @@ def make_policy(
     observation_space: spaces.Space[Any],
     action_space: spaces.Space[Any],
     *,
-    hidden: int = 64,
+    hidden: Hidden = 64,
     network: EncoderKind = "auto",
     recurrent: Literal["none", "lstm", "gru"] = "none",
     memory_size: int = 64,
@@ -349,7 +349,7 @@ def make_policy(
     Args:
         observation_space: of one env.
         action_space: of one env.
-        hidden: width of the two hidden layers.
+        hidden: width of both hidden layers, or widths of any number of them.
         network: how boxes become features; see :data:`rlox.nn.EncoderKind`.
         recurrent: kind of memory.
         memory_size: units of the memory.
@@ -366,7 +366,7 @@ def make_policy(
             action_space,
             recurrent,
             memory_size=memory_size,
-            hidden=(hidden,),
+            hidden=(hidden,) if isinstance(hidden, int) else hidden,
             generator=generator,
         )
     if network != "cnn" and _is_vector(observation_space):
@@ -377,7 +377,8 @@ def make_policy(
             return ContinuousPolicy(obs_dim, action_space.shape[0], hidden, generator=generator)
     encoder = make_encoder(observation_space, kind=network, generator=generator)
     # an image's features come from a layer of their own (Mnih et al. 2015)
-    layers = () if isinstance(encoder, ConvolutionalEncoder) else (hidden, hidden)
+    seen = isinstance(encoder, ConvolutionalEncoder) and isinstance(hidden, int)
+    layers = () if seen else layer_widths(hidden)
     return ActorCriticPolicy(encoder, action_space, layers, generator=generator)
 
 

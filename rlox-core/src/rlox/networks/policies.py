@@ -12,10 +12,11 @@ import torch.nn.functional as F  # noqa: N812  # the field's name for it
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from rlox.errors import ConfigError
 from rlox.nn.devices import standard_normal
 from rlox.nn.encoders import make_encoder
 from rlox.nn.layer_data import LayerData, activation, chain, layer_data
-from rlox.nn.mlp import EnsembleMLP, ReluMLP
+from rlox.nn.mlp import EnsembleMLP, Hidden, ReluMLP, layer_widths
 
 
 class DeterministicPolicy(nn.Module):
@@ -24,7 +25,7 @@ class DeterministicPolicy(nn.Module):
     Args:
         obs_dim: size of an observation.
         act_dim: size of an action.
-        hidden: width of the two hidden layers.
+        hidden: width of both hidden layers, or widths of any number of them.
         generator: source of the weights; ``None`` uses torch's global one.
     """
 
@@ -32,12 +33,12 @@ class DeterministicPolicy(nn.Module):
         self,
         obs_dim: int,
         act_dim: int,
-        hidden: int = 256,
+        hidden: Hidden = 256,
         *,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.net = ReluMLP((obs_dim, hidden, hidden, act_dim), generator=generator)
+        self.net = ReluMLP((obs_dim, *layer_widths(hidden), act_dim), generator=generator)
 
     def forward(self, obs: Tensor) -> Tensor:
         """Return actions (B, act_dim) in [-1, 1] for observations (B, obs_dim)."""
@@ -60,7 +61,7 @@ class GaussianPolicy(nn.Module):
     Args:
         obs_dim: size of an observation.
         act_dim: size of an action.
-        hidden: width of the two hidden layers.
+        hidden: width of both hidden layers, or widths of any number of them.
         log_std_bounds: log σ is clipped to these.
         generator: source of the weights and of the sampled actions; ``None`` uses torch's global
             one.
@@ -74,7 +75,7 @@ class GaussianPolicy(nn.Module):
         self,
         obs_dim: int,
         act_dim: int,
-        hidden: int = 256,
+        hidden: Hidden = 256,
         *,
         log_std_bounds: tuple[float, float] = (-5.0, 2.0),
         generator: torch.Generator | None = None,
@@ -82,7 +83,7 @@ class GaussianPolicy(nn.Module):
         super().__init__()
         self.generator = generator
         self.log_std_bounds = log_std_bounds
-        self.net = ReluMLP((obs_dim, hidden, hidden, act_dim), generator=generator)
+        self.net = ReluMLP((obs_dim, *layer_widths(hidden), act_dim), generator=generator)
         self.log_std = nn.Parameter(torch.zeros(act_dim))
 
     def deterministic(self, obs: Tensor) -> Tensor:
@@ -119,7 +120,7 @@ class SquashedGaussianPolicy(nn.Module):
     Args:
         obs_dim: size of an observation.
         act_dim: size of an action.
-        hidden: width of the two hidden layers.
+        hidden: width of both hidden layers, or widths of any number of them.
         log_std_bounds: log σ is clipped to these.
         net: from observations to μ and log σ, (B, 2 · act_dim); ``None``: two layers of ``hidden``.
         generator: source of the weights and of the sampled actions; ``None`` uses torch's global
@@ -133,7 +134,7 @@ class SquashedGaussianPolicy(nn.Module):
         self,
         obs_dim: int,
         act_dim: int,
-        hidden: int = 256,
+        hidden: Hidden = 256,
         *,
         log_std_bounds: tuple[float, float] = (-20.0, 2.0),
         net: nn.Module | None = None,
@@ -142,7 +143,8 @@ class SquashedGaussianPolicy(nn.Module):
         super().__init__()
         self.generator = generator
         self.log_std_bounds = log_std_bounds
-        self.net = net or ReluMLP((obs_dim, hidden, hidden, 2 * act_dim), generator=generator)
+        sizes = (obs_dim, *layer_widths(hidden), 2 * act_dim)
+        self.net = net or ReluMLP(sizes, generator=generator)
 
     def _mean_and_log_std(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         mean, log_std = self.net(obs).chunk(2, -1)
@@ -201,7 +203,7 @@ class QNetwork(nn.Module):
     Args:
         obs_dim: size of an observation.
         act_dim: size of an action.
-        hidden: width of the two hidden layers.
+        hidden: width of both hidden layers, or widths of any number of them.
         generator: source of the weights; ``None`` uses torch's global one.
     """
 
@@ -209,12 +211,12 @@ class QNetwork(nn.Module):
         self,
         obs_dim: int,
         act_dim: int,
-        hidden: int = 256,
+        hidden: Hidden = 256,
         *,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.net = ReluMLP((obs_dim + act_dim, hidden, hidden, 1), generator=generator)
+        self.net = ReluMLP((obs_dim + act_dim, *layer_widths(hidden), 1), generator=generator)
 
     def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
         """Return values (B, 1) of observations (B, obs_dim) and actions (B, act_dim)."""
@@ -227,7 +229,7 @@ class TwinQNetwork(nn.Module):
     Args:
         obs_dim: size of an observation.
         act_dim: size of an action.
-        hidden: width of the two hidden layers.
+        hidden: width of both hidden layers, or widths of any number of them.
         n_critics: number of critics K.
         generator: source of the weights; ``None`` uses torch's global one.
     """
@@ -236,13 +238,13 @@ class TwinQNetwork(nn.Module):
         self,
         obs_dim: int,
         act_dim: int,
-        hidden: int = 256,
+        hidden: Hidden = 256,
         *,
         n_critics: int = 2,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        sizes = (obs_dim + act_dim, hidden, hidden, 1)
+        sizes = (obs_dim + act_dim, *layer_widths(hidden), 1)
         self.net = EnsembleMLP(n_critics, sizes, generator=generator)
 
     def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
@@ -256,7 +258,7 @@ class DiscreteQNetwork(nn.Module):
     Args:
         obs_dim: size of an observation.
         n_actions: number of actions A.
-        hidden: width of the two hidden layers.
+        hidden: width of both hidden layers, or widths of any number of them.
         n_atoms: numbers n for each action, for the distribution of its return; ``None`` gives its
             value, without that dimension.
         noisy_std: σ₀ of noisy layers, see :class:`rlox.nn.NoisyLinear`; ``None`` adds no noise.
@@ -267,7 +269,7 @@ class DiscreteQNetwork(nn.Module):
         self,
         obs_dim: int,
         n_actions: int,
-        hidden: int = 256,
+        hidden: Hidden = 256,
         *,
         n_atoms: int | None = None,
         noisy_std: float | None = None,
@@ -275,7 +277,7 @@ class DiscreteQNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.n_atoms = n_atoms
-        sizes = (obs_dim, hidden, hidden, n_actions * (n_atoms or 1))
+        sizes = (obs_dim, *layer_widths(hidden), n_actions * (n_atoms or 1))
         self.net = ReluMLP(sizes, noisy_std=noisy_std, generator=generator)
 
     def forward(self, obs: Tensor) -> Tensor:
@@ -298,7 +300,8 @@ class DuelingQNetwork(nn.Module):
     Args:
         obs_dim: size of an observation.
         n_actions: number of actions A.
-        hidden: width of the shared layer and of each stream's own.
+        hidden: width of the shared layer and of each stream's own; of several widths, the last is
+            that of the streams.
         n_atoms: as of :class:`DiscreteQNetwork`.
         noisy_std: as of :class:`DiscreteQNetwork`.
         generator: source of the weights; ``None`` uses torch's global one.
@@ -312,7 +315,7 @@ class DuelingQNetwork(nn.Module):
         self,
         obs_dim: int,
         n_actions: int,
-        hidden: int = 256,
+        hidden: Hidden = 256,
         *,
         n_atoms: int | None = None,
         noisy_std: float | None = None,
@@ -321,11 +324,13 @@ class DuelingQNetwork(nn.Module):
         super().__init__()
         self.n_atoms = n_atoms
         n = n_atoms or 1
-        self.shared = ReluMLP((obs_dim, hidden), noisy_std=noisy_std, generator=generator)
-        self.value = ReluMLP((hidden, hidden, n), noisy_std=noisy_std, generator=generator)
-        self.advantage = ReluMLP(
-            (hidden, hidden, n_actions * n), noisy_std=noisy_std, generator=generator
-        )
+        *shared, own = layer_widths(hidden)
+        if not shared:
+            raise ConfigError(f"hidden: dueling streams need two widths or more, got {hidden}")
+        noise: Any = {"noisy_std": noisy_std, "generator": generator}
+        self.shared = ReluMLP((obs_dim, *shared), **noise)
+        self.value = ReluMLP((shared[-1], own, n), **noise)
+        self.advantage = ReluMLP((shared[-1], own, n_actions * n), **noise)
 
     def forward(self, obs: Tensor) -> Tensor:
         """Return values (B, A), or numbers (B, A, n), of observations (B, obs_dim)."""
@@ -352,15 +357,15 @@ class ValueNetwork(nn.Module):
 
     Args:
         obs_dim: size of an observation.
-        hidden: width of the two hidden layers.
+        hidden: width of both hidden layers, or widths of any number of them.
         generator: source of the weights; ``None`` uses torch's global one.
     """
 
     def __init__(
-        self, obs_dim: int, hidden: int = 256, *, generator: torch.Generator | None = None
+        self, obs_dim: int, hidden: Hidden = 256, *, generator: torch.Generator | None = None
     ) -> None:
         super().__init__()
-        self.net = ReluMLP((obs_dim, hidden, hidden, 1), generator=generator)
+        self.net = ReluMLP((obs_dim, *layer_widths(hidden), 1), generator=generator)
 
     def forward(self, obs: Tensor) -> Tensor:
         """Return values (B,) of observations (B, obs_dim)."""
@@ -395,7 +400,7 @@ def make_q_network(
     n_actions: int,
     *,
     dueling: bool,
-    hidden: int,
+    hidden: Hidden,
     n_atoms: int | None = None,
     noisy_std: float | None = None,
     generator: torch.Generator | None = None,
@@ -406,7 +411,7 @@ def make_q_network(
         observation_space: of one env.
         n_actions: number of actions.
         dueling: separate streams for value and advantages.
-        hidden: width of the two hidden layers.
+        hidden: width of both hidden layers, or widths of any number of them.
         n_atoms: numbers for each action, see :class:`rlox.networks.DiscreteQNetwork`.
         noisy_std: σ₀ of noisy layers, see :class:`rlox.nn.NoisyLinear`; convolutions have no noise.
         generator: source of the weights; ``None`` uses torch's global one.
@@ -431,7 +436,7 @@ def make_critics(
     act_dim: int,
     *,
     n_critics: int,
-    hidden: int,
+    hidden: Hidden,
     generator: torch.Generator | None = None,
 ) -> nn.Module:
     """Return values of continuous actions, of several critics with one encoder.
@@ -440,7 +445,7 @@ def make_critics(
         observation_space: of one env.
         act_dim: size of an action.
         n_critics: number of critics K.
-        hidden: width of the two hidden layers.
+        hidden: width of both hidden layers, or widths of any number of them.
         generator: source of the weights; ``None`` uses torch's global one.
 
     Raises:
@@ -455,7 +460,7 @@ def make_logits(
     observation_space: spaces.Space[Any],
     n_actions: int,
     *,
-    hidden: int,
+    hidden: Hidden,
     generator: torch.Generator | None = None,
 ) -> nn.Module:
     """Return logits (B, A) of a policy for discrete actions.
@@ -463,14 +468,14 @@ def make_logits(
     Args:
         observation_space: of one env.
         n_actions: number of actions A.
-        hidden: width of the two hidden layers.
+        hidden: width of both hidden layers, or widths of any number of them.
         generator: source of the weights; ``None`` uses torch's global one.
 
     Raises:
         SpaceError: the observations have no encoder.
     """
     encoder, size = find_encoder(observation_space, generator)
-    logits = ReluMLP((size, hidden, hidden, n_actions), generator=generator)
+    logits = ReluMLP((size, *layer_widths(hidden), n_actions), generator=generator)
     return logits if encoder is None else nn.Sequential(encoder, logits)
 
 
@@ -479,7 +484,7 @@ def make_discrete_critics(
     n_actions: int,
     *,
     n_critics: int,
-    hidden: int,
+    hidden: Hidden,
     generator: torch.Generator | None = None,
 ) -> nn.Module:
     """Return values (K, B, A) of all discrete actions, of K critics with one encoder.
@@ -488,14 +493,14 @@ def make_discrete_critics(
         observation_space: of one env.
         n_actions: number of actions A.
         n_critics: number of critics K.
-        hidden: width of the two hidden layers.
+        hidden: width of both hidden layers, or widths of any number of them.
         generator: source of the weights; ``None`` uses torch's global one.
 
     Raises:
         SpaceError: the observations have no encoder.
     """
     encoder, size = find_encoder(observation_space, generator)
-    critics = EnsembleMLP(n_critics, (size, hidden, hidden, n_actions), generator=generator)
+    critics = EnsembleMLP(n_critics, (size, *layer_widths(hidden), n_actions), generator=generator)
     return critics if encoder is None else nn.Sequential(encoder, critics)
 
 
@@ -503,7 +508,7 @@ def make_squashed_gaussian(
     observation_space: spaces.Space[Any],
     act_dim: int,
     *,
-    hidden: int,
+    hidden: Hidden,
     generator: torch.Generator | None = None,
 ) -> nn.Module:
     """Return a stochastic policy for continuous actions; arguments as of :func:`make_critics`.
@@ -520,7 +525,7 @@ def make_deterministic_policy(
     observation_space: spaces.Space[Any],
     act_dim: int,
     *,
-    hidden: int,
+    hidden: Hidden,
     generator: torch.Generator | None = None,
 ) -> nn.Module:
     """Return a deterministic policy for continuous actions; arguments as of :func:`make_critics`.

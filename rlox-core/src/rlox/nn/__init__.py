@@ -28,12 +28,14 @@ from rlox.nn.encoders import (
 from rlox.nn.layer_data import LayerData, layer_data
 from rlox.nn.mlp import (
     EnsembleMLP,
+    Hidden,
     Memory,
     MemoryKind,
     NoisyLinear,
     ReluMLP,
     TanhMLP,
     draw_noise,
+    layer_widths,
     orthogonal,
     silence,
 )
@@ -58,6 +60,7 @@ __all__ = [
     "EncoderKind",
     "EnsembleMLP",
     "FlatOptimizer",
+    "Hidden",
     "Joint",
     "LayerData",
     "Memory",
@@ -74,6 +77,7 @@ __all__ = [
     "flush_denormals",
     "keep_freed_memory",
     "layer_data",
+    "layer_widths",
     "learning_mode",
     "load_module_state",
     "load_parts_state",

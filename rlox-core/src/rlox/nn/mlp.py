@@ -137,6 +137,15 @@ def orthogonal(
     return layer  # type: ignore[no-any-return]
 
 
+Hidden = int | Sequence[int]
+"""Width of two hidden layers, or widths of any number of them."""
+
+
+def layer_widths(hidden: Hidden) -> tuple[int, ...]:
+    """Return the widths of hidden layers."""
+    return (hidden, hidden) if isinstance(hidden, int) else tuple(hidden)
+
+
 class TanhMLP(nn.Module):
     """Linear layers with tanh between them, weights orthogonal and biases 0.
 
