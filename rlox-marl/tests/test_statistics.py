@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from rlox.protocols import AgentGroup
-from rlox_marl.envs import TeamStatistics
+from rlox_marl.collector import TeamStatistics
 
 SPACE = spaces.Discrete(2)
 GROUPS = (

@@ -1,9 +1,9 @@
-"""Running envs of teams, rollouts in them, and advantages of agents that rest between steps."""
+"""Running envs of teams, their returns, rollouts, and advantages of agents that rest."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -15,9 +15,11 @@ from rlox import kernels
 from rlox.batches import add_values, estimate_advantages
 from rlox.batches.rollout import RolloutBatch, Unroll
 from rlox.envs.preprocessing import RewardScaler
+from rlox.envs.running import EpisodeStatistics
 from rlox.errors import CheckpointError
 from rlox.networks.predict import taking_masks
 from rlox.protocols import (
+    AgentGroup,
     MultiAgentObs,
     MultiAgentStep,
     MultiAgentVecEnv,
@@ -26,14 +28,99 @@ from rlox.protocols import (
 )
 from rlox.rollouts import EnvMemory, MemoryActor, UnrollWriter, require_same_option
 from rlox.seeding import ResetSeeds
-from rlox.spaces import ActionRows, ObservationRows, map_leaves, map_nested
+from rlox.spaces import map_leaves, map_nested
 from torch import Tensor
 
-from rlox_marl.envs.groups import TeamStatistics
 from rlox_marl.self_play import OpponentPool
 from rlox_marl.views import PolicyView, TeamPreprocessor
 
-__all__ = ["MultiAgentCollector", "RunningTeams", "estimate_team_advantages", "gather_actions"]
+__all__ = [
+    "MultiAgentCollector",
+    "RunningTeams",
+    "TeamStatistics",
+    "estimate_team_advantages",
+    "gather_actions",
+]
+
+
+class TeamStatistics:
+    """Returns and lengths of the last finished episodes of N envs of several agents.
+
+    An agent's return is all that it is paid in an episode, also while it waits for its turn; that
+    of an agent that never joins is 0. A team's return is the mean over its agents.
+
+    Args:
+        groups: the env's agents.
+        n_envs: number of envs N.
+        window: number of episodes that the means cover.
+    """
+
+    def __init__(self, groups: Sequence[AgentGroup], n_envs: int, window: int = 100) -> None:
+        self._groups = tuple(groups)
+        self._team = EpisodeStatistics(n_envs, window)
+        self._agents = {
+            agent: EpisodeStatistics(n_envs, window) for group in groups for agent in group.agents
+        }
+
+    def add(
+        self, rewards: Mapping[str, npt.NDArray[Any]], episode_ended: npt.NDArray[np.bool_]
+    ) -> None:
+        """Add T vector steps.
+
+        Args:
+            rewards: by group, (T, N, A).
+            episode_ended: (T, N) whether an env's episode ended with the step.
+        """
+        for group in self._groups:
+            for column, agent in enumerate(group.agents):
+                self._agents[agent].add(rewards[group.name][:, :, column], episode_ended)
+        everybody = [np.asarray(rewards[group.name], np.float64) for group in self._groups]
+        self._team.add(np.concatenate(everybody, axis=2).mean(axis=2), episode_ended)
+
+    def forget(self) -> None:
+        """Drop the running episodes: all envs have been reset."""
+        for one in (self._team, *self._agents.values()):
+            one.forget(slice(None))
+
+    @property
+    def finished(self) -> int:
+        """Number of episodes finished so far, of envs."""
+        return self._team.finished
+
+    @property
+    def mean_return(self) -> float:
+        """Mean over the window's episodes and over agents; NaN before the first."""
+        return self._team.mean_return
+
+    @property
+    def mean_length(self) -> float:
+        """Mean length of the window's episodes in env steps; NaN before the first."""
+        return self._team.mean_length
+
+    @property
+    def agent_returns(self) -> dict[str, float]:
+        """Mean return of each agent over the window's episodes; NaN before the first."""
+        return {agent: one.mean_return for agent, one in self._agents.items()}
+
+    def metrics(self) -> dict[str, Any]:
+        """Return what an iteration reports of them, and of each agent ``return/<agent>``."""
+        returns = {f"return/{agent}": one for agent, one in self.agent_returns.items()}
+        return {**self._team.metrics(), "agents": returns}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the running sums and the windows."""
+        agents = {agent: one.state_dict() for agent, one in self._agents.items()}
+        return {"team": self._team.state_dict(), "agents": agents}
+
+    def fits(self, state: Mapping[str, Any]) -> bool:
+        """Whether a state is that of the statistics of as many envs and of the same agents."""
+        return self._team.fits(state["team"]) and set(state["agents"]) == set(self._agents)
+
+    def load_state_dict(self, state: Mapping[str, Any], *, keep_running: bool) -> None:
+        """Restore the windows, and the running sums when the envs go on where they were."""
+        self._team.load_state_dict(state["team"], keep_running=keep_running)
+        for agent, one in self._agents.items():
+            one.load_state_dict(state["agents"][agent], keep_running=keep_running)
 
 
 class RunningTeams:
@@ -280,9 +367,8 @@ class MultiAgentCollector:
             if view.name not in self.memory:
                 self.memory[view.name] = EnvMemory.blank(n, policy.state_size, self.device)
             memory = MemoryActor(policy, self.memory[view.name])
-        writer = UnrollWriter(ObservationRows(view.space), n_steps, n, self.device)
-        actions = ActionRows(view.group.action_space)
-        return _Run(view, policy, writer, actions, memory, np.zeros((n_steps, n), np.bool_))
+        writer = UnrollWriter(view.rows, n_steps, n, self.device)
+        return _Run(view, policy, writer, memory, np.zeros((n_steps, n), np.bool_))
 
     def memory_state(self) -> dict[str, Any]:
         """Return what the agents remember, by policy."""
@@ -318,7 +404,7 @@ class MultiAgentCollector:
         chosen = writer.act(actions, log_probs)
         if self.pool is not None:
             chosen = self.pool.act(row, given, chosen)
-        return run.actions.to_env(chosen)
+        return view.actions.to_env(chosen)
 
     def _add(self, run: _Run, t: int, step: MultiAgentStep) -> None:
         """Keep what the envs answered to a policy's agents."""
@@ -356,7 +442,6 @@ class _Run:
     view: PolicyView
     policy: Any
     writer: UnrollWriter
-    actions: ActionRows
     memory: MemoryActor | None
     active: npt.NDArray[np.bool_]
     """(T, N * A) which of them acted."""

@@ -6,8 +6,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import fields, replace
+from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 import numpy as np
 from rlox.batches.rollout import RolloutBatch
@@ -15,7 +16,7 @@ from rlox.callbacks import Callback
 from rlox.config.model import Config, changed, resolve_config
 from rlox.config.schedules import Schedules
 from rlox.envs import fixed_env_count
-from rlox.errors import CheckpointError, ConfigError, EnvError
+from rlox.errors import CheckpointError, ConfigError
 from rlox.learners import RolloutTask, choose_learner
 from rlox.logging import LoggerCallback
 from rlox.losses import AddedLosses, ClippedSurrogate, Losses, Objective, make_metrics
@@ -40,7 +41,7 @@ from rlox_marl.policies import (
     make_optimizer,
 )
 from rlox_marl.self_play import OpponentPool, require_two_players
-from rlox_marl.team_algorithm import TeamAlgorithm
+from rlox_marl.team_algorithm import TeamAlgorithm, has_team
 from rlox_marl.views import PolicyView, TeamPreprocessor, make_views
 
 __all__ = ["TeamRolloutAlgorithm"]
@@ -48,17 +49,14 @@ __all__ = ["TeamRolloutAlgorithm"]
 LOSS_OPTIONS = (*(field.name for field in fields(ClippedSurrogate)), "huber_delta")
 """The options that are numbers of the algorithm's own objective."""
 
+FRAME = ("policy", "logger", "callbacks", "schedules", "objective", "added_losses")
+"""The constructor's arguments that are no options."""
+
 TEAM_OPTIONS = (
     "share_parameters", "team_reward", "normalize_values", "huber_delta", "critic_learning_rate",
     "opponents",
 )  # fmt: skip
 """The options that say something about several agents, or that PPO does not have."""
-
-TAKEN = (
-    "streams", "collector", "optimizers", "learner", "added_losses", "schedules", "iterate",
-    "predict", "predict_team", "policy_data", "state_dict", "load_state_dict",
-)  # fmt: skip
-"""What a team of one takes over from the algorithm of its agent."""
 
 
 class TeamRolloutAlgorithm(TeamAlgorithm):
@@ -89,12 +87,22 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
     added_losses: AddedLosses
     collector: MultiAgentCollector
 
+    def __new__(
+        cls, env_id: Any = None, *given: Any, env_fn: Any = None, config: Any = None, **options: Any
+    ) -> Any:
+        """Return an algorithm of a team, and of an env of one agent PPO under the same name."""
+        source = env_id if env_fn is None else env_fn
+        own = {name: value for name, value in options.items() if name not in FRAME}
+        if has_team(source, resolve_config(cls.config_class, config, **own)):
+            return super().__new__(cls)
+        return _of_one_agent(cls)(source, *given, config=config, **options)
+
     def __init__(
         self,
         env_id: Any = None,
         *,
         env_fn: Callable[[], Any] | None = None,
-        policy: Any = None,
+        policy: Callable[..., nn.Module] | None = None,
         logger: LoggerCallback | None = None,
         callbacks: Iterable[Callback] | Callback | None = None,
         config: Config | Mapping[str, Any] | str | Path | None = None,
@@ -112,19 +120,6 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
             source, config=fit_to_env(resolved, source), callbacks=callbacks, logger=logger
         )
         self.own_objective = objective
-        if self._has_team():
-            self._make_team(policy, schedules, added_losses)
-        else:
-            own = {"policy": policy, "objective": objective, "added_losses": added_losses}
-            _become_one_agent(self, schedules=schedules, **own)
-
-    def _make_team(
-        self,
-        policy: Callable[..., nn.Module] | None,
-        schedules: Mapping[str, Callable[[int], float]] | None,
-        added_losses: Losses | None,
-    ) -> None:
-        """Make envs, policies and what learns them."""
         cfg = self.config
         if changed(cfg, "clip_rewards"):
             raise ConfigError(
@@ -353,55 +348,53 @@ def _check_memory(config: Any) -> None:
         )
 
 
-def _become_one_agent(algorithm: Any, **given: Any) -> None:
-    """Let an algorithm of teams do what PPO does, bit for bit and with any learner backend.
-
-    Args:
-        algorithm: its base has been initialised.
-        given: the constructor's ``policy``, ``schedules``, ``objective`` and ``added_losses``.
+class OneAgent(RolloutAlgorithm):
+    """What an algorithm of teams is in an env of one agent: PPO, with any learner backend.
 
     Raises:
         ConfigError: an option needs several agents.
     """
-    cfg = algorithm.config
-    if cfg.n_agents not in (None, 1):
-        raise ConfigError(
-            f"n_agents is {cfg.n_agents}, but the env has one agent; pass a PettingZoo env, or "
-            "leave n_agents out"
-        )
-    cfg.replace(n_agents=1)  # raises if a minibatch does not fit the rollout of one agent
-    named = [name for name in TEAM_OPTIONS if changed(cfg, name)]
-    if cfg.critic not in ("auto", "local"):
-        named.append("critic")
-    if named:
-        raise ConfigError(
-            f"{named[0]}={getattr(cfg, named[0])!r} needs an env of several agents; leave it out "
-            "for one agent, whose training is PPO's"
-        )
 
-    class OneAgent(RolloutAlgorithm):
-        name, config_class = algorithm.name, algorithm.config_class
-        objective_class, metrics_class = ClippedSurrogate, algorithm.metrics_class
+    objective_class = ClippedSurrogate
 
-        def rollout(self, hooks: Hooks) -> Any:
-            batch, seen = super().rollout(hooks)
-            return batch, {**seen, "agents": {}, "optional": {}}
-
-        def predict(
-            self, obs: Any, deterministic: bool = True, agent_idx: Any = 0, **memory: Any
-        ) -> Any:
-            if agent_idx != 0:
-                raise ValueError(f"agent_idx must be 0 for an env of one agent, got {agent_idx!r}")
-            return super().predict(obs, deterministic, **memory)
-
-        def predict_team(self, obs: Any, deterministic: bool = True, **memory: Any) -> NoReturn:
-            raise EnvError(
-                "the policy is of one agent and the env has several; evaluate it on an env of one "
-                "agent"
+    def _resolve(self, env_id: Any, config: Any, options: dict[str, Any]) -> Config:
+        cfg: Any = super()._resolve(env_id, config, options)
+        if cfg.n_agents not in (None, 1):
+            raise ConfigError(
+                f"n_agents is {cfg.n_agents}, but the env has one agent; pass a PettingZoo env, or "
+                "leave n_agents out"
             )
+        named = [name for name in TEAM_OPTIONS if changed(cfg, name)]
+        if cfg.critic not in ("auto", "local"):
+            named.append("critic")
+        if named:
+            raise ConfigError(
+                f"{named[0]}={getattr(cfg, named[0])!r} needs an env of several agents; leave it "
+                "out for one agent, whose training is PPO's"
+            )
+        return cfg.replace(n_agents=1)  # type: ignore[no-any-return]
 
-    one = OneAgent(algorithm.env_source, config=cfg, **given)
-    algorithm.resources.callback(one.close)
-    one.clock = algorithm.clock
-    vars(algorithm).update({name: getattr(one, name) for name in TAKEN})
-    algorithm.policies = {"policy": one.policy}
+    def rollout(self, hooks: Hooks) -> Any:
+        """Return what is learnt from, and what is reported of it."""
+        batch, seen = super().rollout(hooks)
+        return batch, {**seen, "agents": {}, "optional": {}}
+
+    def predict(
+        self, obs: Any, deterministic: bool = True, agent_idx: Any = 0, **memory: Any
+    ) -> Any:
+        """Return an action or actions of the agent; see the base's method."""
+        if agent_idx != 0:
+            raise ValueError(f"agent_idx must be 0 for an env of one agent, got {agent_idx!r}")
+        return super().predict(obs, deterministic, **memory)
+
+
+@cache
+def _of_one_agent(cls: type[TeamRolloutAlgorithm]) -> type[OneAgent]:
+    """Return the class of an algorithm of teams for one agent, whose objects are instances of both.
+
+    It does not derive from it, as what a team has an agent has not.
+    """
+    names = ("__doc__", "__module__", "name", "config_class", "metrics_class", "arguments")
+    own = type(cls.__name__, (OneAgent,), {name: getattr(cls, name) for name in names})
+    cls.register(own)
+    return own

@@ -18,7 +18,6 @@ from rlox.networks.predict import drawing_from, predict, predict_with_memory
 from rlox.nn import layer_data, torch_threads
 from rlox.protocols import AgentGroup, MultiAgentObs, MultiAgentVecEnv
 from rlox.spaces import (
-    ActionRows,
     ObservationRows,
     agent_numbers,
     map_leaves,
@@ -30,7 +29,7 @@ from torch import Tensor
 from rlox_marl.collector import gather_actions
 from rlox_marl.views import PolicyView, TeamPreprocessor
 
-__all__ = ["TeamAlgorithm", "require_shown", "to_env"]
+__all__ = ["TeamAlgorithm", "has_team", "require_shown"]
 
 REMEMBERED = "must be None or what predict_team returned with the last actions"
 
@@ -65,17 +64,6 @@ class TeamAlgorithm(Algorithm):
     policies: Mapping[str, Any]
     """By the names of their views."""
     device: torch.device
-
-    def _has_team(self) -> bool:
-        """Return whether the env is of several agents.
-
-        Raises:
-            ConfigError: there is no env.
-        """
-        cfg, source = self.config, self.env_source
-        if source is None:
-            raise ConfigError("there is no env; pass its id or a callable as env_id, or env_fn=")
-        return is_team(source, backend=cfg.env_backend, env_kwargs=cfg.env_kwargs or None)
 
     def _make_envs(self, **options: Any) -> MultiAgentVecEnv:
         """Return the envs, which :meth:`close` frees if they are made here.
@@ -270,7 +258,7 @@ class TeamAlgorithm(Algorithm):
                     rows = policy.deterministic(seen, *masks)
                 else:
                     rows = policy.get_action_and_logprob(seen, *masks)[0]
-            parts.append((view, to_env(view, rows)))
+            parts.append((view, view.actions.to_env(rows.cpu().numpy())))
         actions = gather_actions(parts, n_envs)
         if memories:
             after["memory"] = memories
@@ -304,7 +292,7 @@ class TeamAlgorithm(Algorithm):
 
     def _seen(self, view: PolicyView, shown: MultiAgentObs) -> tuple[Any, tuple[Tensor, ...]]:
         """Return the leaves of a view's N * A rows on the device, and their masks if any."""
-        stored = ObservationRows(view.space).stored(view.see(shown["obs"], shown["state"]))
+        stored = view.rows.stored(view.see(shown["obs"], shown["state"]))
         leaves = map_leaves(lambda leaf: torch.from_numpy(leaf).to(self.device), stored)
         if view.group.name not in shown["masks"]:
             return leaves, ()
@@ -321,7 +309,7 @@ class TeamAlgorithm(Algorithm):
                 action_space=view.group.action_space,
                 network=layer_data(self.policies[view.name]),
                 preprocessor=None if seen is None else seen.by_group[view.group.name],
-                takes_masks=ActionRows(view.group.action_space).mask_size > 0,
+                takes_masks=view.actions.mask_size > 0,
             )
             for view in self.views
         }
@@ -335,14 +323,20 @@ class TeamAlgorithm(Algorithm):
         )
 
 
-def to_env(view: PolicyView, rows: Tensor) -> Any:
-    """Return a view's actions as the env takes them, of rows (N * A, ...)."""
-    return ActionRows(view.group.action_space).to_env(rows.cpu().numpy())
+def has_team(source: Any, config: Any) -> bool:
+    """Return whether an env is of several agents, by the options of how it is made.
+
+    Raises:
+        ConfigError: there is no env.
+    """
+    if source is None:
+        raise ConfigError("there is no env; pass its id or a callable as env_id, or env_fn=")
+    return is_team(source, backend=config.env_backend, env_kwargs=config.env_kwargs or None)
 
 
 def _unseen(view: PolicyView) -> dict[str, npt.NDArray[Any]]:
     """Return one row that shows nothing of the leaves that only the critic sees."""
-    rows: Any = ObservationRows(view.space).blank(1)
+    rows: Any = view.rows.blank(1)
     return {
         name: leaf for name, leaf in rows.items() if name == "critic" or name.startswith("critic.")
     }

@@ -105,7 +105,7 @@ class TeamReplay:
         fields: dict[str, tuple[tuple[int, ...], Any]] = {"start": ((), np.bool_)}
         for view in self.views:
             size = len(view.columns)
-            leaves: dict[str, Array] = ObservationRows(view.space).empty(1)
+            leaves: dict[str, Array] = view.rows.empty(1)
             for name, leaf in leaves.items():
                 if name != "agent":  # the agents' numbers are known
                     kept = (size, *leaf.shape[1:]), leaf.dtype

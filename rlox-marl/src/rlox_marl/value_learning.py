@@ -43,7 +43,7 @@ from torch import Tensor
 
 from rlox_marl.action_values import AgentValues, GreedyPolicy, Mixing, TeamValues, greedy
 from rlox_marl.collector import RunningTeams, gather_actions
-from rlox_marl.team_algorithm import TeamAlgorithm, require_shown, to_env
+from rlox_marl.team_algorithm import TeamAlgorithm, has_team, require_shown
 from rlox_marl.team_replay import Acted, TeamReplay, TeamSequences
 from rlox_marl.views import make_views, see_team
 
@@ -102,7 +102,7 @@ class TeamValueAlgorithm(TeamAlgorithm):
         )
         self.schedules = Schedules(self.config, schedules)
         self.device = find_device(self.config.device)
-        if not self._has_team():
+        if not has_team(source, self.config):
             raise ConfigError(
                 f"'{self.name}' learns in envs of several agents, and this env has one; take "
                 "dqn, or a PettingZoo env"
@@ -197,7 +197,7 @@ class TeamValueAlgorithm(TeamAlgorithm):
             actions.append(taken.cpu().numpy().reshape(n_envs, -1))
             if size := before.shape[1]:
                 rows[f"memory {view.name}"] = before.cpu().numpy().reshape(n_envs, -1, size)
-            parts.append((view, to_env(view, taken)))
+            parts.append((view, view.actions.to_env(taken.cpu().numpy())))
         rows["actions"] = np.concatenate(actions, axis=1)
         return rows, gather_actions(parts, n_envs)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import gymnasium
@@ -14,7 +15,7 @@ from gymnasium import spaces
 from rlox.envs.preprocessing import Preprocessor
 from rlox.errors import ConfigError
 from rlox.protocols import AgentGroup, MultiAgentObs, MultiAgentStep, MultiAgentVecEnv
-from rlox.spaces import leaf_spaces, map_leaves, map_nested
+from rlox.spaces import ActionRows, ObservationRows, leaf_spaces, map_leaves, map_nested
 
 __all__ = ["PolicyView", "TeamPreprocessor", "make_views", "see_team", "team_space"]
 
@@ -45,6 +46,16 @@ class PolicyView:
     """Kind of the critic; see :class:`rlox_marl.configs.MAPPOConfig`."""
     groups: tuple[AgentGroup, ...]
     """All groups of the env."""
+
+    @cached_property
+    def rows(self) -> ObservationRows:
+        """The arrays of nested observations."""
+        return ObservationRows(self.space)
+
+    @cached_property
+    def actions(self) -> ActionRows:
+        """The arrays of actions."""
+        return ActionRows(self.group.action_space)
 
     @property
     def agents(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from rlox.envs import Vectorization
 from rlox.errors import EnvError
 from rlox.protocols import MultiAgentVecEnv
 
-from rlox_marl.envs.groups import TeamStatistics, group_agents
+from rlox_marl.envs.groups import group_agents
 from rlox_marl.envs.pettingzoo import PettingZooProcesses, PettingZooVecEnv
 from rlox_marl.envs.simple_spread import SimpleSpreadVecEnv
 
@@ -17,7 +17,6 @@ __all__ = [
     "PettingZooProcesses",
     "PettingZooVecEnv",
     "SimpleSpreadVecEnv",
-    "TeamStatistics",
     "group_agents",
     "make_pettingzoo",
     "make_vectorized",
