@@ -23,6 +23,8 @@ from rlox.errors import ConfigError, WorkerLostError
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from rlox.training.hooks import Trainable
+
 __all__ = [
     "RANKS",
     "Ranks",
@@ -178,11 +180,8 @@ def agreed_seed(seed: int) -> int:
     return int(RANKS[0].total(0 if own_rank() else seed, "the seed"))
 
 
-def begin_together(algorithm: Any) -> None:
+def begin_together(algorithm: Trainable) -> None:
     """Check that all ranks have one policy, and let their random streams part; once a training.
-
-    Args:
-        algorithm: a :class:`rlox.Algorithm`.
 
     Raises:
         ConfigError: the parameters differ.

@@ -70,7 +70,7 @@ TEAM_FIELDS = ("agents", "groups", "remembers_rests")
 Read = Callable[[PolicyData], Compute]
 
 
-def export(algorithm: Any, path: str | Path, *, agent: str | None = None) -> None:
+def export(algorithm: object, path: str | Path, *, agent: str | None = None) -> None:
     """Write the policy of a trained algorithm, or those of a team, as one file without torch.
 
     Args:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any, ClassVar, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from rlox.callbacks import Callback, TimingCallback
 from rlox.cli.output import print_progress, stdout_is_broken
 from rlox.ranks import RANKS
 from rlox.training.parts_of_ranks import leave_to_rank_0
+
+if TYPE_CHECKING:
+    from rlox.algorithm import Algorithm
 
 HANG_UP = getattr(signal, "SIGHUP", signal.SIGTERM)  # Windows has none
 """Says that the terminal, or who read the output, is gone. It may come along with another signal,
@@ -183,7 +186,7 @@ class ProgressLines(Callback):
         print_progress(f"{speed}, {shown}" if clock.unit == "env_steps" else speed, self._file)
 
 
-def measured_phases(algorithm: Any) -> dict[str, dict[str, float]]:
+def measured_phases(algorithm: Algorithm) -> dict[str, dict[str, float]]:
     """Return the seconds of each phase for the record, empty without the callback ``timing``."""
     for callback in algorithm.callbacks.callbacks:
         if isinstance(callback, TimingCallback):
@@ -192,7 +195,7 @@ def measured_phases(algorithm: Any) -> dict[str, dict[str, float]]:
     return {}
 
 
-def remove_latest(path: Path, algorithm: Any) -> None:
+def remove_latest(path: Path, algorithm: Algorithm) -> None:
     """Delete what :class:`LatestCheckpoint` saved, as a newer checkpoint is there."""
     if path.is_file():
         algorithm.remove_checkpoint(path)
@@ -210,7 +213,7 @@ def await_record() -> None:
         ranks.total(0, "the record of an interruption")
 
 
-def train_beside(interruption: Interruption, learn: Callable[[], Any], algorithm: Any) -> int:
+def train_beside(interruption: Interruption, learn: Callable[[], Any], algorithm: Algorithm) -> int:
     """Call ``learn`` as a rank above 0, which logs nothing and saves its part; return the code."""
     with interruption:
         learn()
