@@ -13,17 +13,12 @@ Checkpoints resume exactly by default; with ``overlap`` a resumed training begin
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from rlox.batches.rollout import RolloutBatch
-from rlox.callbacks import Callback
-from rlox.config.model import UNSET, Unset
 from rlox.errors import ConfigError
-from rlox.logging import LoggerCallback
-from rlox.losses import ClippedSurrogate, Losses, Objective
+from rlox.losses import ClippedSurrogate
 from rlox.rollouts import RolloutAlgorithm
 from rlox.training.hooks import Hooks
 
@@ -32,7 +27,7 @@ from rlox_onpolicy.configs import HybridPPOConfig
 from rlox_onpolicy.ppo import PPOMetrics
 
 if TYPE_CHECKING:
-    from rlox_onpolicy.option_types import HybridPPOOptions, Unpack
+    from rlox_onpolicy.option_types import HybridPPOArguments, Unpack
 
 __all__ = ["HybridPPO", "HybridPPOMetrics"]
 
@@ -51,19 +46,10 @@ class HybridPPO(RolloutAlgorithm):
 
     Args:
         env_id: id of a native env.
-        n_envs: number of envs stepped together.
-        seed: fixes every random draw; ``None`` draws one from entropy.
-        hidden: width of the hidden layers.
-        logger: receives the metrics of every iteration.
         callbacks: hooks into training; ``on_step`` comes when a rollout has arrived.
-        config: a :class:`HybridPPOConfig`, a mapping, or the path of a YAML or JSON file.
-        schedules: see :class:`rlox.rollouts.RolloutAlgorithm`, as of the next two.
-        objective: see there.
-        added_losses: see there.
-        config_kwargs: options of :class:`HybridPPOConfig`, which win over ``config``.
 
     Raises:
-        ConfigError: an option is unknown or out of range.
+        ConfigError: there is a ``policy``.
         EnvError: ``env_id`` is no id of a native env.
         MissingDependencyError: rlox-candle is not installed.
     """
@@ -73,37 +59,19 @@ class HybridPPO(RolloutAlgorithm):
     config: HybridPPOConfig
     objective_class = ClippedSurrogate
     metrics_class = HybridPPOMetrics
+    arguments = ("env_id", "n_envs", "seed", "hidden", "logger", "callbacks")
+    _iterating = _collecting = _waited = 0.0
+    """Seconds, the last of the present iteration."""
+    if TYPE_CHECKING:
 
-    def __init__(
-        self,
-        env_id: Any,
-        n_envs: int | Unset = UNSET,
-        seed: int | Unset | None = UNSET,
-        hidden: int | Unset = UNSET,
-        logger: LoggerCallback | None = None,
-        callbacks: Iterable[Callback] | Callback | None = None,
-        *,
-        config: HybridPPOConfig | Mapping[str, Any] | str | Path | None = None,
-        schedules: Mapping[str, Callable[[int], float]] | None = None,
-        objective: Objective | None = None,
-        added_losses: Losses | None = None,
-        **config_kwargs: Unpack[HybridPPOOptions],
-    ) -> None:
-        if "policy" in config_kwargs:
+        def __init__(
+            self, env_id: Any, *given: Any, **options: Unpack[HybridPPOArguments]
+        ) -> None: ...
+
+    def _make_policy(self, given: Any) -> Any:
+        if given is not None:
             raise ConfigError("HybridPPO takes no policy: candle acts with the default ones")
-        self._iterating = self._collecting = self._waited = 0.0
-        options: dict[str, Any] = {"n_envs": n_envs, "seed": seed, **config_kwargs}
-        super().__init__(
-            env_id,
-            logger=logger,
-            callbacks=callbacks,
-            config=config,
-            schedules=schedules,
-            objective=objective,
-            added_losses=added_losses,
-            hidden=hidden,
-            **options,
-        )
+        return super()._make_policy(given)
 
     def make_collector(self) -> CandleRollouts:
         """Return the thread that collects."""
