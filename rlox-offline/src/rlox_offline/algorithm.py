@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -35,7 +36,7 @@ from torch import nn
 
 from rlox_offline.datasets import open_dataset
 
-__all__ = ["DatasetAlgorithm"]
+__all__ = ["ActorCriticMetrics", "DatasetAlgorithm"]
 
 METRICS = {
     "q_loss": "critic_loss",
@@ -44,6 +45,18 @@ METRICS = {
     "weight": "mean_weight",
 }
 """What the terms of objectives are called among the metrics."""
+
+
+@dataclass(frozen=True)
+class ActorCriticMetrics:
+    """What one iteration reports of critics and a policy."""
+
+    critic_loss: float
+    """Sum of the critics' mean squared errors."""
+    actor_loss: float
+    """The policy's loss; NaN if the iteration had no step of it."""
+    mean_q: float
+    """Mean of the critics' values of the dataset's actions."""
 
 
 class DatasetAlgorithm(OfflineAlgorithm):
@@ -73,6 +86,7 @@ class DatasetAlgorithm(OfflineAlgorithm):
     """Names of the networks of which a target copy is kept, called ``critic_target``."""
 
     learner: ChosenReplayLearner
+    critic: Any
 
     def __init__(
         self,

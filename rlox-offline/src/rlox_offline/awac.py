@@ -28,7 +28,7 @@ from rlox.learners.transitions import Parts, ReplayObjective, StepResult
 from rlox.networks import GaussianPolicy, TwinQNetwork, polyak_update
 from torch import Tensor, nn
 
-from rlox_offline.algorithm import DatasetAlgorithm
+from rlox_offline.algorithm import ActorCriticMetrics, DatasetAlgorithm
 from rlox_offline.configs import AWACConfig
 from rlox_offline.losses import advantage_weights, critic_loss
 
@@ -39,15 +39,9 @@ __all__ = ["AWAC", "AWACMetrics", "AdvantageWeighted"]
 
 
 @dataclass(frozen=True)
-class AWACMetrics:
+class AWACMetrics(ActorCriticMetrics):
     """What one iteration reports."""
 
-    critic_loss: float
-    """Sum of both critics' mean squared errors."""
-    actor_loss: float
-    """Weighted negative log-likelihood of the dataset's actions."""
-    mean_q: float
-    """Mean of both critics' values of the dataset's actions."""
     mean_weight: float
     """Mean of the log-likelihoods' weights."""
 
@@ -97,7 +91,6 @@ class AWAC(DatasetAlgorithm):
     objective_class = AdvantageWeighted
     arguments = ("dataset", "obs_dim", "act_dim")
     if TYPE_CHECKING:
-        critic: Any
 
         def __init__(
             self, *args: Any, env: Any = None, **options: Unpack[AWACArguments]

@@ -43,7 +43,7 @@ from rlox.nn import uniform
 from rlox.offline.dataset import OfflineDataset
 from torch import Tensor, nn
 
-from rlox_offline.algorithm import DatasetAlgorithm
+from rlox_offline.algorithm import ActorCriticMetrics, DatasetAlgorithm
 from rlox_offline.configs import CQLConfig
 from rlox_offline.losses import cql_penalty, critic_loss
 from rlox_offline.networks import LogScale
@@ -55,23 +55,17 @@ __all__ = ["CQL", "CQLMetrics", "ConservativeQ"]
 
 
 @dataclass(frozen=True)
-class CQLMetrics:
+class CQLMetrics(ActorCriticMetrics):
     """What one iteration reports."""
 
-    critic_loss: float
-    """Sum of both critics' mean squared errors, without the penalty."""
     cql_loss: float
     """The weighted penalty, summed over both critics."""
-    actor_loss: float
-    """In nats and units of the return."""
     alpha: float
     """Weight α of the entropy."""
     cql_alpha: float
     """Weight α_c of the penalty."""
     entropy: float
     """Estimate -mean log π(ã|s) in nats."""
-    mean_q: float
-    """Mean of both critics' values of the dataset's actions."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +176,6 @@ class CQL(DatasetAlgorithm):
     metrics_class = CQLMetrics
     arguments = ("dataset", "obs_dim", "act_dim")
     if TYPE_CHECKING:
-        critic: Any
 
         def __init__(
             self, *args: Any, env: Any = None, **options: Unpack[CQLArguments]

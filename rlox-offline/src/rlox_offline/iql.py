@@ -38,7 +38,7 @@ from rlox.networks import (
 )
 from torch import nn
 
-from rlox_offline.algorithm import DatasetAlgorithm
+from rlox_offline.algorithm import ActorCriticMetrics, DatasetAlgorithm
 from rlox_offline.configs import IQLConfig
 from rlox_offline.losses import advantage_weights, critic_loss, expectile_loss
 
@@ -49,17 +49,11 @@ __all__ = ["IQL", "IQLMetrics", "ImplicitQ"]
 
 
 @dataclass(frozen=True)
-class IQLMetrics:
+class IQLMetrics(ActorCriticMetrics):
     """What one iteration reports."""
 
     value_loss: float
     """Expectile loss of V."""
-    critic_loss: float
-    """Sum of both critics' mean squared errors."""
-    actor_loss: float
-    """Weighted negative log-likelihood, or squared error, of the dataset's actions."""
-    mean_q: float
-    """Mean of both critics' values of the dataset's actions."""
     mean_weight: float
     """Mean of the weights exp(β A)."""
 
@@ -116,7 +110,6 @@ class IQL(DatasetAlgorithm):
     objective_class = ImplicitQ
     arguments = ("dataset", "obs_dim", "act_dim")
     if TYPE_CHECKING:
-        critic: Any
         value: Any
 
         def __init__(

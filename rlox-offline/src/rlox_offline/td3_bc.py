@@ -27,26 +27,14 @@ from rlox.networks import DeterministicPolicy, TwinQNetwork, polyak_update
 from rlox.nn import standard_normal
 from torch import Tensor, nn
 
-from rlox_offline.algorithm import DatasetAlgorithm
+from rlox_offline.algorithm import ActorCriticMetrics, DatasetAlgorithm
 from rlox_offline.configs import TD3BCConfig
 from rlox_offline.losses import critic_loss, td3_bc_actor_loss
 
 if TYPE_CHECKING:
     from rlox_offline.option_types import TD3BCArguments, Unpack
 
-__all__ = ["TD3BC", "TD3BCMetrics", "TwinDelayedCloning"]
-
-
-@dataclass(frozen=True)
-class TD3BCMetrics:
-    """What one iteration reports."""
-
-    critic_loss: float
-    """Sum of both critics' mean squared errors."""
-    actor_loss: float
-    """NaN if the iteration had no step of the policy."""
-    mean_q: float
-    """Mean of both critics' values of the dataset's actions."""
+__all__ = ["TD3BC", "TwinDelayedCloning"]
 
 
 @dataclass(frozen=True)
@@ -107,12 +95,11 @@ class TD3BC(DatasetAlgorithm):
 
     name = "td3_bc"
     config_class = TD3BCConfig
-    metrics_class = TD3BCMetrics
+    metrics_class = ActorCriticMetrics
     objective_class = TwinDelayedCloning
     targets = ("policy", "critic")
     arguments = ("dataset", "obs_dim", "act_dim")
     if TYPE_CHECKING:
-        critic: Any
 
         def __init__(
             self, *args: Any, env: Any = None, **options: Unpack[TD3BCArguments]
