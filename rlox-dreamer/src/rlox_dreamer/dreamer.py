@@ -22,8 +22,7 @@ Deviations from the paper (numbers 1 to 4 are the authors' newest code):
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
@@ -37,6 +36,7 @@ from rlox.nn import FlatOptimizer
 from rlox.nn.optimizers import AdaptiveClip
 from rlox.replay.algorithm import Network, ReplayAlgorithm
 from rlox.replay.building import Given
+from rlox.rollouts import RolloutMetrics
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
@@ -59,16 +59,13 @@ if TYPE_CHECKING:
 __all__ = ["DreamerV3", "DreamerV3Metrics", "Dreaming"]
 
 
-@dataclass(frozen=True)
-class DreamerV3Metrics:
-    """What one iteration reports; losses are means over its updates, NaN without any."""
+@dataclass(frozen=True, kw_only=True)
+class DreamerV3Metrics(RolloutMetrics):
+    """What one iteration reports; losses are means over its updates, NaN without any.
 
-    mean_reward: float
-    """Mean return of the last 100 finished episodes; NaN before the first."""
-    mean_episode_length: float
-    """Mean length of the same episodes in env steps."""
-    episodes: float
-    """Number of episodes finished so far."""
+    Those of policy and value, and the entropy, are of imagined rollouts.
+    """
+
     model_loss: float
     """Sum of the world model's losses, weighted."""
     reconstruction_loss: float
@@ -78,20 +75,12 @@ class DreamerV3Metrics:
     """Dynamics loss in nats, at least ``free_nats``."""
     representation_kl: float
     """Representation loss in nats, at least ``free_nats``."""
-    policy_loss: float
-    value_loss: float
-    """On imagined returns."""
     replay_value_loss: float
     """On replayed rewards."""
-    entropy: float
-    """Of the policy in imagination, in nats."""
     imagined_return: float
     """Mean λ-return of imagination."""
     return_scale: float
     """S, which advantages are divided by."""
-    learning_rate: float
-    added: Mapping[str, float] = field(default_factory=dict)
-    """Means of the user's own losses."""
 
 
 @dataclass(frozen=True)
