@@ -31,11 +31,7 @@ from rlox.training.hooks import Hooks, StopTraining
 from torch import Tensor
 
 from rlox_llm.configs import GRPOConfig
-from rlox_llm.generation import (
-    Completions,
-    warn_of_copies,
-    warn_of_truncation,
-)
+from rlox_llm.generation import Completions, warn_of_copies, warn_of_truncation
 from rlox_llm.generators import ModelGenerator
 from rlox_llm.language import SamplingAlgorithm
 from rlox_llm.losses import grpo_loss

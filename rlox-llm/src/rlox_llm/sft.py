@@ -21,12 +21,7 @@ from torch import Tensor
 from rlox_llm.configs import SFTConfig
 from rlox_llm.language import LanguageAlgorithm
 from rlox_llm.models import Scores
-from rlox_llm.prompts import (
-    padded_completions,
-    parse_completions,
-    read_rows,
-    require_fit,
-)
+from rlox_llm.prompts import padded_completions, parse_completions, read_rows, require_fit
 
 if TYPE_CHECKING:
     from rlox_llm.option_types import SFTArguments, Unpack
