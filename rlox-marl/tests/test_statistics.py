@@ -50,8 +50,8 @@ def test_equals_plain_sums(chunk) -> None:
         part = {name: values[t : t + chunk] for name, values in rewards.items()}
         statistics.add(part, ended[t : t + chunk])
     returns, lengths, finished = oracle(rewards, ended, 10)
-    assert statistics.finished == finished
-    assert statistics.mean_return == pytest.approx(returns.mean())
-    assert statistics.mean_length == pytest.approx(np.mean(lengths))
-    expected = dict(zip(("x_0", "x_1", "y_0"), returns.mean(0), strict=True))
-    assert statistics.agent_returns == pytest.approx(expected)
+    found = statistics.metrics()
+    expected = dict(zip(("return/x_0", "return/x_1", "return/y_0"), returns.mean(0), strict=True))
+    assert found.pop("agents") == pytest.approx(expected)
+    wanted = {"mean_reward": returns.mean(), "mean_episode_length": np.mean(lengths)}
+    assert found == pytest.approx({**wanted, "episodes": finished})

@@ -82,29 +82,9 @@ class TeamStatistics:
         for one in (self._team, *self._agents.values()):
             one.forget(slice(None))
 
-    @property
-    def finished(self) -> int:
-        """Number of episodes finished so far, of envs."""
-        return self._team.finished
-
-    @property
-    def mean_return(self) -> float:
-        """Mean over the window's episodes and over agents; NaN before the first."""
-        return self._team.mean_return
-
-    @property
-    def mean_length(self) -> float:
-        """Mean length of the window's episodes in env steps; NaN before the first."""
-        return self._team.mean_length
-
-    @property
-    def agent_returns(self) -> dict[str, float]:
-        """Mean return of each agent over the window's episodes; NaN before the first."""
-        return {agent: one.mean_return for agent, one in self._agents.items()}
-
     def metrics(self) -> dict[str, Any]:
         """Return what an iteration reports of them, and of each agent ``return/<agent>``."""
-        returns = {f"return/{agent}": one for agent, one in self.agent_returns.items()}
+        returns = {f"return/{agent}": one.mean_return for agent, one in self._agents.items()}
         return {**self._team.metrics(), "agents": returns}
 
     def state_dict(self) -> dict[str, Any]:

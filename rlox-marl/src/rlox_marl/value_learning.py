@@ -38,6 +38,7 @@ from rlox.nn import (
     parts_state,
 )
 from rlox.protocols import MultiAgentObs, MultiAgentVecEnv
+from rlox.replay.algorithm import ReplayMetrics
 from rlox.training.hooks import Hooks
 from torch import Tensor
 
@@ -50,23 +51,15 @@ from rlox_marl.views import make_views, see_team
 __all__ = ["TeamValueAlgorithm", "TeamValueMetrics", "team_value_loss"]
 
 
-@dataclass(frozen=True)
-class TeamValueMetrics:
-    """What one iteration reports; losses are means over its gradient steps, NaN without one."""
+@dataclass(frozen=True, kw_only=True)
+class TeamValueMetrics(ReplayMetrics):
+    """What one iteration reports; ``mean_reward`` is of the mean over agents of their returns.
 
-    mean_reward: float
-    """Mean over the last 100 finished episodes of the mean over agents of their returns; NaN before
-    the first."""
-    mean_episode_length: float
-    """Mean length of the same episodes in env steps."""
-    episodes: float
-    """Number of episodes finished so far."""
-    q_loss: float
-    q_value: float
-    """Mean Q_tot(s, a) of the batches; without mixing, of the agents' Q(o, a)."""
+    ``q_value`` is the mean Q_tot(s, a) of the batches; without mixing, of the agents' Q(o, a).
+    """
+
     epsilon: float
     """Probability of a uniform action of an agent."""
-    learning_rate: float
     agents: Mapping[str, float] = field(default_factory=dict)
     """Mean return of each agent over the same episodes, ``return/<agent>``."""
 
