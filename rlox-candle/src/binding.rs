@@ -275,6 +275,8 @@ impl CandleCollector {
         {
             batch.set_item(name, flags.into_pyarray(py).reshape([steps, envs])?)?;
         }
+        batch.set_item("n_envs", envs)?;
+        batch.set_item("n_steps", steps)?;
         batch.set_item("weights_version", rollout.weights_version)?;
         Ok(batch)
     }

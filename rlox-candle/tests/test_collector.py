@@ -49,6 +49,7 @@ def test_every_native_env_is_stepped_as_the_vector_env_steps_it(make, env_id):
     """Its actions, replayed, give its observations, rewards and ends, to the bit."""
     n_envs, n_steps = 3, 300
     batch = make(env_id, n_envs, n_steps=n_steps).recv()
+    assert (batch["n_envs"], batch["n_steps"]) == (n_envs, n_steps)
     env = VecEnv(n_envs, seed=0, env_id=env_id)
     space, obs = env.action_space, env.reset_all()
     for t in range(n_steps):

@@ -21,6 +21,8 @@ class Batch(TypedDict):
     values: NDArray[np.float32]
     advantages: NDArray[np.float32]
     returns: NDArray[np.float32]
+    n_envs: int
+    n_steps: int
     weights_version: int
 
 @final
@@ -104,7 +106,8 @@ class CandleCollector:
             A dict. ``observations`` (T, N, obs_dim), ``rewards``, ``log_probs``, ``values``,
             ``advantages`` and ``returns`` (T, N) float32; ``actions`` (T, N) int64 or
             (T, N, act_dim) float32; ``terminated``, ``truncated`` and their union ``dones``
-            (T, N) bool; ``weights_version``, which weights acted, 0 for the initial ones.
+            (T, N) bool; the numbers ``n_envs`` (N) and ``n_steps`` (T); ``weights_version``, which
+            weights acted, 0 for the initial ones.
 
         Raises:
             RuntimeError: the collector was stopped, or its thread failed: the message has why.
