@@ -14,6 +14,8 @@ from rlox.cli.flags import all_fields
 from rlox.config.model import GROUPS, NAMES, group_of
 from rlox.registry.families import ALGORITHMS
 from rlox.registry.table import algorithm_class, config_class
+from small_algorithms import ALGORITHMS as SMALL
+from small_algorithms import build
 
 ROOT = Path(__file__).parents[1]
 BUILT = [row for row in ALGORITHMS if row.registered]
@@ -61,6 +63,19 @@ def test_a_signature_shows_every_option_with_its_default(name):
         assert option in shown
         if shown[option].kind is inspect.Parameter.KEYWORD_ONLY and option != "env":
             assert shown[option].default == field.default
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_arguments_are_attributes(name):
+    """Those of the documents and all options, and nothing else is."""
+    cls = algorithm_class(name)
+    names = {*cls.arguments, *config_class(name).model_fields} - {"env"}  # which is env_id
+    with build(name) as made:
+        assert [argument for argument in names if not hasattr(made, argument)] == []
+        options = made.config.to_dict()
+        assert (made.seed, made.env_id) == (options["seed"], made.env_source)
+        with pytest.raises(AttributeError, match="n_env_steps"):
+            made.n_env_steps  # noqa: B018
 
 
 FIELDS = {

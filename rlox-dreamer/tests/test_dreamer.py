@@ -214,7 +214,6 @@ def test_presets_set_the_published_numbers(preset):
     ("options", "said"),
     [
         ({"deter_dim": 10}, "blocks must divide deter_dim"),
-        ({"latent_dim": 3}, "latent_dim follows from"),
         ({"obs_dim": 7}, "obs_dim follows from the env and is 4, got 7"),
         ({"buffer_size": 5}, "buffer_size must hold more than seq_len=5"),
         ({"encoder_keys": ["image"]}, "no leaf 'image'"),
@@ -225,6 +224,15 @@ def test_contradictory_options_are_refused(options, said):
     """Before any work."""
     with pytest.raises(ConfigError, match=said):
         DreamerV3("CartPole-v1", **{**SMALL, **options})
+
+
+def test_the_size_of_features_is_computed(caplog):
+    """Whatever is given, which is said once."""
+    with DreamerV3("CartPole-v1", latent_dim=-3, **SMALL) as agent:
+        assert agent.latent_dim == -3
+    assert [record.message for record in caplog.records] == [
+        "latent_dim is ignored: it follows from deter_dim, stoch_dim and stoch_classes"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,8 @@ def test_every_option_holds_in_one_training():
     metrics = grpo.train(4)
     assert metrics["entropy"] > 0
     assert (metrics["prompts"], metrics["completions"]) == (4, 16)
-    assert grpo.config.max_new_tokens == 5
+    assert grpo.max_new_tokens == 5
+    assert all(hasattr(grpo, name) for name in GRPO.arguments)
 
 
 def test_lengths_have_one_name_at_a_time():

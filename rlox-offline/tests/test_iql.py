@@ -55,7 +55,7 @@ def test_actor_learning_rate_falls_along_a_cosine(total: int, done: int, share: 
         iql = IQL(data.continuous(), hidden=8, **options)
         iql.clock.extend(total if not options else 10 * total)
         iql.clock.gradient_steps = done
-        assert iql.learning_rate("learn") == pytest.approx(3e-4 * share, abs=1e-12)
+        assert iql.step_size("learn") == pytest.approx(3e-4 * share, abs=1e-12)
     assert math.isclose(IQL(data.continuous()).config.temperature, 3.0)
 
 
@@ -67,7 +67,7 @@ def test_iterations_of_ones_own_need_an_end() -> None:
     iql = IQL(dataset, hidden=8, steps_per_iteration=2, actor_decay_steps=100)
     run_iteration(iql)
     iql.clock.gradient_steps = 100
-    assert iql.learning_rate("learn") == pytest.approx(0.0, abs=1e-12)
+    assert iql.step_size("learn") == pytest.approx(0.0, abs=1e-12)
 
 
 def test_value_of_a_fixed_reward_is_its_geometric_sum() -> None:

@@ -96,6 +96,10 @@ class Algorithm(ABC):
         if "config_class" in vars(cls) and ("__init__" in vars(cls) or cls.arguments):
             signature = _full_signature(cls.__init__, cls.config_class, cls.arguments)
             setattr(cls, "__signature__", signature)  # noqa: B010
+        if "config_class" in vars(cls):
+            for name in cls.config_class.model_fields:
+                if not hasattr(cls, name):
+                    setattr(cls, name, _Option(name))
 
     def __init__(
         self,
@@ -132,6 +136,11 @@ class Algorithm(ABC):
         """A replay buffer or exploration that the user passed, by argument."""
         self.clock = Progress(self.step_unit, counters=dict.fromkeys(self.counters, 0))
         self.streams = SeedStreams(seed, own_rank())
+
+    @property
+    def env_id(self) -> Any:
+        """What the user passed as env; the other arguments are attributes by their names too."""
+        return self.env_source
 
     @abstractmethod
     def iterate(self, hooks: Hooks) -> Any:
@@ -314,6 +323,15 @@ class Algorithm(ABC):
             CheckpointError: the file is damaged, foreign, of another algorithm or another env.
         """
         return checkpoint.load(cls, path, env_id, arguments)
+
+
+class _Option:
+    # what an algorithm itself calls by the name of an option comes before it
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, algorithm: Any, _: object = None) -> Any:
+        return self if algorithm is None else getattr(algorithm.config, self.name)
 
 
 def _freeing_where_it_fails(constructor: Callable[..., None]) -> Callable[..., None]:

@@ -200,9 +200,9 @@ class DreamerV3Config(Config):
     vectorization: Literal["sync", "async"] = VECTORIZATION
     device: str = DEVICE
     torch_threads: int | None = TORCH_THREADS
-    latent_dim: int | None = count(
-        None, unit="numbers", help="size of the features; derived, and checked if it is given",
-        source=MISSION,
+    latent_dim: int | None = option(
+        None, unit="numbers", source=MISSION,
+        help="ignored: the size of the features, which deter_dim and others say",
     )  # fmt: skip
     obs_dim: int | None = count(
         None, unit="numbers", help="numbers of an observation; derived, and checked if given",
@@ -227,12 +227,6 @@ class DreamerV3Config(Config):
             raise ValueError(
                 f"blocks must divide deter_dim, got blocks={self.blocks}, "
                 f"deter_dim={self.deter_dim}"
-            )
-        features = self.deter_dim + self.stoch_dim * self.stoch_classes
-        if self.latent_dim not in (None, features):
-            raise ValueError(
-                f"latent_dim follows from deter_dim, stoch_dim and stoch_classes and is "
-                f"{features}, got {self.latent_dim}; leave it out"
             )
         if self.buffer_size // self.n_envs <= self.seq_len:
             raise ValueError(

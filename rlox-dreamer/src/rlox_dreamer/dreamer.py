@@ -22,6 +22,7 @@ Deviations from the paper (numbers 1 to 4 are the authors' newest code):
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
@@ -267,6 +268,9 @@ class DreamerV3(ReplayAlgorithm):
 
     def make_networks(self, space: Any, size: int, **sizes: Any) -> dict[str, Network]:
         """Return world model, actor and critic."""
+        if self.config.latent_dim is not None:
+            text = "latent_dim is ignored: it follows from deter_dim, stoch_dim and stoch_classes"
+            logging.getLogger("rlox").warning(text)
         generator = self.streams.torch("networks")
         return {"model": Network(partial(Networks, self.replay.env, self.config, generator))}
 
@@ -274,11 +278,11 @@ class DreamerV3(ReplayAlgorithm):
         """Return LaProp behind adaptive clipping."""
         return FlatOptimizer(network, partial(LaProp), clip=AdaptiveClip(self.config.agc))
 
-    def learning_rate(self) -> float:
+    def step_size(self) -> float:
         """Return the step size, which rises from 0 over the first updates."""
         done = self.clock.gradient_steps + 1
         warm: float = min(done / max(self.config.warmup, 1), 1.0)
-        return super().learning_rate() * warm
+        return super().step_size() * warm
 
     def predict(
         self,

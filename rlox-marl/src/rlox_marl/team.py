@@ -95,7 +95,9 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
         own = {name: value for name, value in options.items() if name not in FRAME}
         if has_team(source, resolve_config(cls.config_class, config, **own)):
             return super().__new__(cls)
-        return _of_one_agent(cls)(source, *given, config=config, **options)
+        one: Any = _of_one_agent(cls)(source, *given, config=config, **options)
+        one.env_fn = env_fn
+        return one
 
     def __init__(
         self,
@@ -119,7 +121,7 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
         super().__init__(
             source, config=fit_to_env(resolved, source), callbacks=callbacks, logger=logger
         )
-        self.own_objective = objective
+        self.own_objective, self.env_fn = objective, env_fn
         cfg = self.config
         if changed(cfg, "clip_rewards"):
             raise ConfigError(

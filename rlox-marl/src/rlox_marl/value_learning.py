@@ -93,6 +93,7 @@ class TeamValueAlgorithm(TeamAlgorithm):
         super().__init__(
             source, config=fit_env_count(resolved, source), callbacks=callbacks, logger=logger
         )
+        self.env_fn = env_fn
         self.schedules = Schedules(self.config, schedules)
         self.device = find_device(self.config.device)
         if not has_team(source, self.config):

@@ -150,7 +150,7 @@ class DatasetAlgorithm(OfflineAlgorithm):
         """Return the source of noise that the objective calls by a name."""
         return self.streams.torch(name)
 
-    def learning_rate(self, step: str) -> float:
+    def step_size(self, step: str) -> float:
         """Return the step size of one of the objective's steps."""
         return float(self.config.learning_rate)
 
@@ -159,6 +159,6 @@ class DatasetAlgorithm(OfflineAlgorithm):
         transitions = batch.transitions(**self._rewards)
         terms: dict[str, Scalar] = {}
         for step in self.objective.due(self.clock.gradient_steps + 1):
-            learnt = self.learner.step(step, transitions, self.learning_rate(step)).terms
+            learnt = self.learner.step(step, transitions, self.step_size(step)).terms
             terms |= {METRICS.get(name, name): value for name, value in learnt.items()}
         return terms

@@ -212,7 +212,7 @@ class CQL(DatasetAlgorithm):
         }
         return make_objective(ConservativeQ, cfg, numbers)
 
-    def learning_rate(self, step: str) -> float:
+    def step_size(self, step: str) -> float:
         """Return that of policy and temperature, or of critics and multiplier."""
         cfg = self.config
         rate: float = cfg.learning_rate if step == "learn_values" else cfg.actor_learning_rate

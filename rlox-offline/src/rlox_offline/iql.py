@@ -125,7 +125,7 @@ class IQL(DatasetAlgorithm):
             "value": ValueNetwork(obs_dim, **options),
         }
 
-    def learning_rate(self, step: str) -> float:
+    def step_size(self, step: str) -> float:
         """Return the policy's, which falls along a cosine."""
         cfg = self.config
         if not cfg.actor_decay_steps and not self.clock.remaining:

@@ -249,6 +249,11 @@ class DQN(ReplayAlgorithm):
             raise ConfigError(f"prioritized=True names a buffer, and so does buffer={buffer!r}")
         return {**options, "buffer": "prioritized"}
 
+    @property
+    def prioritized(self) -> bool:
+        """Whether the buffer draws by priorities."""
+        return bool(self.config.buffer == "prioritized")
+
     def make_networks(self, space: Any, size: int, **sizes: Any) -> dict[str, Network]:
         """Return the action values, which may be distributions."""
         cfg = self.config

@@ -55,8 +55,8 @@ class ActorAlgorithm(RolloutAlgorithm):
     actors: ActorRollouts
 
     def _resolve(self, env_id: Any, config: Any, options: dict[str, Any]) -> ActorsConfig:
-        addresses = options.pop("worker_addresses", None)
-        for name, value in worker_options(env_id, addresses).items():
+        self.worker_addresses = options.pop("worker_addresses", None)
+        for name, value in worker_options(env_id, self.worker_addresses).items():
             options.setdefault(name, value)
         return fit_to_envs(resolve_config(self.config_class, config, **options), env_id)
 

@@ -189,7 +189,7 @@ class ReplayAlgorithm(Algorithm):
         """Take the gradient steps that are due."""
         replay, learner = self.replay, self.learner
         for _ in replay.updates_due(hooks, self.schedules):
-            batch, terms, rate = replay.draw(learner), dict[str, Scalar](), self.learning_rate()
+            batch, terms, rate = replay.draw(learner), dict[str, Scalar](), self.step_size()
             for step in self.objective.due(self.clock.gradient_steps + 1):
                 learnt = learner.step(step, batch, rate)
                 replay.give_back(batch, learnt)
@@ -210,10 +210,10 @@ class ReplayAlgorithm(Algorithm):
         for each in fields(kind):
             if each.name in self.config.schedule_bounds:
                 more[each.name] = self.schedules.value(each.name, *now)
-        more["learning_rate"] = self.learning_rate()
+        more["learning_rate"] = self.step_size()
         return make_metrics(kind, terms, self.added_losses, **more)
 
-    def learning_rate(self) -> float:
+    def step_size(self) -> float:
         """Return the step size of the next gradient step."""
         now = (self.clock.env_steps, self.clock.target_env_steps)
         return self.schedules.value("learning_rate", *now)
