@@ -27,7 +27,7 @@ from rlox.envs.evaluation import MAX_STEPS, EvaluationResult, evaluate
 from rlox.errors import ConfigError, EnvError
 from rlox.logging import LoggerCallback, LoggerList
 from rlox.logging.base import require_logger
-from rlox.ranks import agreed_seed, begin_together, own_rank
+from rlox.ranks import RANKS, agreed_seed, own_rank
 from rlox.registry.specs import AlgorithmSpec
 from rlox.registry.table import (
     Registration,
@@ -195,7 +195,9 @@ class Algorithm(ABC):
                 f"this '{self.name}' was closed, and its envs and logger with it; train before "
                 "close(), or save and go on with from_checkpoint"
             )
-        begin_together(self)
+        if RANKS and not self.streams.is_spread:  # in the first training alone
+            RANKS[0].require_one_policy(self.optimizers)
+            self.streams.spread(self.clock.steps)
         return run(self, total_timesteps)
 
     def evaluate(

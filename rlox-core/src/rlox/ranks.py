@@ -23,13 +23,10 @@ from rlox.errors import ConfigError, WorkerLostError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from rlox.training.hooks import Trainable
-
 __all__ = [
     "RANKS",
     "Ranks",
     "agreed_seed",
-    "begin_together",
     "join_ranks",
     "leave_ranks",
     "own_rank",
@@ -178,17 +175,6 @@ def agreed_seed(seed: int) -> int:
     if not RANKS:
         return seed
     return int(RANKS[0].total(0 if own_rank() else seed, "the seed"))
-
-
-def begin_together(algorithm: Trainable) -> None:
-    """Check that all ranks have one policy, and let their random streams part; once a training.
-
-    Raises:
-        ConfigError: the parameters differ.
-    """
-    if RANKS and not algorithm.streams.is_spread:
-        RANKS[0].require_one_policy(algorithm.optimizers)
-        algorithm.streams.spread(algorithm.clock.steps)
 
 
 def join_ranks(timeout: float = TIMEOUT) -> Ranks | None:

@@ -514,9 +514,6 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
             self.ends.statistics.load_state_dict(state["episodes"], keep_running=exact)
 
 
-AnyAlgorithm: TypeAlias = GenericAlgorithmBase[Any, Any, Any]
-
-
 def arrays_of(data: TensorDict) -> dict[str, Any]:
     """Return copies of a TensorDict's tensors as arrays, by their path."""
     return {k: v.detach().cpu().numpy().copy() for k, v in data.flatten_keys("/").items()}

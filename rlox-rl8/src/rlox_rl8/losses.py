@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from tensordict import TensorDict
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
-
-if TYPE_CHECKING:
-    from rlox_rl8.engine import AnyAlgorithm
 
 __all__ = [
     "TERMS",
@@ -176,7 +173,7 @@ def clipped_losses(
 
 
 def loss_and_terms(
-    algorithm: AnyAlgorithm, samples: TensorDict, coeff: float
+    algorithm: Any, samples: TensorDict, coeff: float
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the loss of samples with its graph, and means by the names of :data:`TERMS`.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from gymnasium import spaces
@@ -16,9 +16,6 @@ from rlox_rl8.distributions import Categorical, Normal
 from rlox_rl8.models import layers_of
 from rlox_rl8.policies import Policy, RecurrentPolicy
 from rlox_rl8.vec_envs import VecTensorEnv
-
-if TYPE_CHECKING:
-    from rlox_rl8.engine import AnyAlgorithm
 
 __all__ = ["FastLane"]
 
@@ -42,7 +39,7 @@ class FastLane:
         BackendError: the backend cannot do the task.
     """
 
-    def __init__(self, algorithm: AnyAlgorithm, task: PerceptronTask, backend: str) -> None:
+    def __init__(self, algorithm: Any, task: PerceptronTask, backend: str) -> None:
         self._algorithm, self._task = algorithm, task
         self._loss = algorithm.loss_and_terms
         found = choose_perceptrons(backend, task)
@@ -53,7 +50,7 @@ class FastLane:
         self._noise: Tensor | None = None
 
     @classmethod
-    def of(cls, algorithm: AnyAlgorithm, backend: str) -> FastLane | None:
+    def of(cls, algorithm: Any, backend: str) -> FastLane | None:
         """Return the lane of an algorithm; ``None`` if torch does its work.
 
         Args:
@@ -215,8 +212,7 @@ class FastLane:
                 begins = torch.zeros_like(minibatch["logp"], dtype=torch.bool)
             rows["episode_starts"] = begins[..., 0]
             rows = {name: row.transpose(0, 1).flatten(0, 1) for name, row in rows.items()}
-            states = self._algorithm.first_states(minibatch)  # type: ignore[attr-defined]
-            rows["initial_state"] = _flat_states(states)
+            rows["initial_state"] = _flat_states(self._algorithm.first_states(minibatch))
         arrays = {name: row.contiguous().numpy() for name, row in rows.items()}
         means = self.perceptrons.differentiate(arrays, objective)
         terms = {
@@ -233,7 +229,7 @@ class FastLane:
         return {key: torch.tensor(value) for key, value in terms.items()}
 
 
-def task_of(algorithm: AnyAlgorithm) -> PerceptronTask:
+def task_of(algorithm: Any) -> PerceptronTask:
     """Return the task of an algorithm with a default model.
 
     Raises:

@@ -15,7 +15,7 @@ from rlox.training.loop import run_iteration
 
 from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
 from rlox_rl8.conditions import Condition
-from rlox_rl8.engine import AnyAlgorithm
+from rlox_rl8.engine import GenericAlgorithmBase
 from rlox_rl8.rl8_ppo import RL8PPO
 from rlox_rl8.rl8_recurrent_ppo import RL8RecurrentPPO
 from rlox_rl8.vec_envs import imported
@@ -31,7 +31,13 @@ class GenericTrainerBase:
 
     kind: Any
 
-    def __init__(self, algorithm: AnyAlgorithm, /, *, logger: LoggerCallback | None = None) -> None:
+    def __init__(
+        self,
+        algorithm: GenericAlgorithmBase[Any, Any, Any],
+        /,
+        *,
+        logger: LoggerCallback | None = None,
+    ) -> None:
         hparams = algorithm.hparams
         self.algorithm = algorithm
         self.logger = _of_active_run(algorithm.params) if logger is None else logger
