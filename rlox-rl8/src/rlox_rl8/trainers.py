@@ -15,7 +15,6 @@ from rlox.training.loop import run_iteration
 
 from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
 from rlox_rl8.conditions import Condition
-from rlox_rl8.engine import GenericAlgorithmBase
 from rlox_rl8.rl8_ppo import RL8PPO
 from rlox_rl8.rl8_recurrent_ppo import RL8RecurrentPPO
 from rlox_rl8.vec_envs import imported
@@ -31,13 +30,7 @@ class GenericTrainerBase:
 
     kind: Any
 
-    def __init__(
-        self,
-        algorithm: GenericAlgorithmBase[Any, Any, Any],
-        /,
-        *,
-        logger: LoggerCallback | None = None,
-    ) -> None:
+    def __init__(self, algorithm: Any, /, *, logger: LoggerCallback | None = None) -> None:
         hparams = algorithm.hparams
         self.algorithm = algorithm
         self.logger = _of_active_run(algorithm.params) if logger is None else logger
@@ -86,7 +79,7 @@ class GenericTrainerBase:
             raise ValueError(
                 "env_config has no effect, as the env is not reset again; leave it out"
             )
-        found: list[Any] = [
+        found = [
             algorithm.collect(env_config=env_config, deterministic=deterministic)
             for _ in range(max(1, every))
         ]
