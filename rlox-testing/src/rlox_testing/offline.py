@@ -106,7 +106,7 @@ def check_offline_seeding(name: str, dataset: Any, **arguments: Any) -> None:
 @check
 def check_offline_predict(name: str, dataset: Any, **arguments: Any) -> None:
     """Check actions for one observation and for batches: type, shape, dtype, within bounds."""
-    algorithm = make(name, dataset=dataset, **arguments)
+    algorithm: Any = make(name, dataset=dataset, **arguments)
     obs = _some_obs(dataset)
     for deterministic in (True, False):
         actions = algorithm.predict(obs, deterministic=deterministic)
