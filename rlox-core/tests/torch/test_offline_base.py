@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from rlox.callbacks import Callback
 from rlox.errors import ConfigError
 from rlox.kernels.reference import OfflineDatasetBuffer
@@ -50,16 +51,20 @@ class Seen(RowRecorder, Callback):
 
 
 class Silent(OfflineAlgorithm):
-    """Reports nothing."""
+    """Reports nothing, and keeps the number of threads."""
 
     def _update(self, batch):
+        self.threads = torch.get_num_threads()
         return {}
 
 
 def test_an_update_may_report_nothing():
-    """What is left are the metrics of the loop."""
+    """What is left are the metrics of the loop, which sets the number of threads."""
     seen = Seen()
-    metrics = Silent(recorded(), 8, [seen]).train(n_gradient_steps=3)
+    config = OfflineConfig(batch_size=8, torch_threads=3)
+    algorithm = Silent(recorded(), callbacks=[seen], config=config)
+    metrics = algorithm.train(n_gradient_steps=3)
+    assert algorithm.threads == 3 != torch.get_num_threads()
     assert seen.steps == [1, 2, 3]
     assert list(metrics) == ["gradient_steps_per_second"]
 
