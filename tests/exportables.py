@@ -15,37 +15,40 @@ from torch import nn
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 LARGE_IMAGE = spaces.Box(0, 255, (40, 40, 3), np.uint8)
 SMALL_IMAGE = spaces.Box(0, 1, (4, 10, 10), np.uint8)
+# pairs, because gymnasium sorts the keys of a dict
 NESTED = spaces.Dict(
-    {
-        "image": SMALL_IMAGE,
-        "place": spaces.Discrete(4, start=2),
-        "kinds": spaces.MultiDiscrete([3, 2]),
-        "switches": spaces.MultiBinary(3),
-        "pair": spaces.Tuple((VECTOR, spaces.Box(-5, 5, (2, 2), np.float32))),
-    }
+    [
+        ("image", SMALL_IMAGE),
+        ("place", spaces.Discrete(4, start=2)),
+        ("kinds", spaces.MultiDiscrete([3, 2])),
+        ("switches", spaces.MultiBinary(3)),
+        ("pair", spaces.Tuple((VECTOR, spaces.Box(-5, 5, (2, 2), np.float32)))),
+    ]
 )
 MODEL_SEES = spaces.Dict(
-    {
-        "place": spaces.Discrete(4, start=2),
-        "image": spaces.Box(0, 255, (3, 20, 26), np.uint8),
-        "kinds": spaces.MultiDiscrete([3, 2]),
-        "vector": spaces.Box(-9, 9, (2, 2), np.float32),
-        "plain": spaces.Box(0, 255, (33, 17), np.uint8),
-    }
+    [
+        ("place", spaces.Discrete(4, start=2)),
+        ("image", spaces.Box(0, 255, (3, 20, 26), np.uint8)),
+        ("kinds", spaces.MultiDiscrete([3, 2])),
+        ("vector", spaces.Box(-9, 9, (2, 2), np.float32)),
+        ("plain", spaces.Box(0, 255, (33, 17), np.uint8)),
+    ]
 )
 NUMBERS = spaces.Box(-1, 1, (2, 2), np.float32)
-RL8_SEES = spaces.Dict({"image": SMALL_IMAGE, "place": spaces.Discrete(4, 2), "pair": NUMBERS})
+RL8_SEES = spaces.Dict(
+    [("place", spaces.Discrete(4, 2)), ("pair", NUMBERS), ("image", SMALL_IMAGE)]
+)
 RL8 = {"sgd_minibatch_size": 16}
 TORQUES = spaces.Box(np.array([-2, 0], np.float32), np.array([2, 5], np.float32))
 CHOICES = spaces.Discrete(4, start=3)
 ALL_ACTIONS = spaces.Dict(
-    {
-        "choice": CHOICES,
-        "torques": TORQUES,
-        "switches": spaces.MultiBinary(2),
-        "kinds": spaces.MultiDiscrete([[2, 4], [3, 2]]),
-        "gears": spaces.Box(0, 3, (2,), np.int64),
-    }
+    [
+        ("choice", CHOICES),
+        ("torques", TORQUES),
+        ("switches", spaces.MultiBinary(2)),
+        ("kinds", spaces.MultiDiscrete([[2, 4], [3, 2]])),
+        ("gears", spaces.Box(0, 3, (2,), np.int64)),
+    ]
 )
 
 

@@ -83,7 +83,7 @@ class Counter:
 
     n_envs = 2
     observation_space: Any = spaces.Dict(
-        {"count": spaces.Discrete(100), "image": spaces.Box(0, 255, (3, 2), np.uint8)}
+        [("image", spaces.Box(0, 255, (3, 2), np.uint8)), ("count", spaces.Discrete(100))]
     )
     action_space: Any = spaces.Discrete(3)
     raises: BaseException | None = None
@@ -536,14 +536,15 @@ def test_open_addresses_need_tls_and_a_token(where):
         spaces.Discrete(5, start=-2),
         spaces.MultiDiscrete([2, 3], start=[1, 0]),
         spaces.MultiBinary([2, 2]),
-        spaces.Dict({"b": spaces.Discrete(2), "a": spaces.Tuple([spaces.Box(0, 1, (1,))])}),
+        spaces.Dict([("b", spaces.Discrete(2)), ("a", spaces.Tuple([spaces.Box(0, 1, (1,))]))]),
     ],
     ids=str,
 )
 def test_spaces_come_back_from_json(space):
-    """Bounds bit for bit."""
+    """Bounds bit for bit, and keys in their order, in which workers send the leaves."""
     again = space_from_json(space_to_json(space))
     assert again == space
+    assert repr(again) == repr(space)
     assert again.dtype == space.dtype
 
 

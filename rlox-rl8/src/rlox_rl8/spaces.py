@@ -88,7 +88,7 @@ def space_of(spec: TensorSpec) -> gymnasium.Space[Any]:
     """
     kind, shape = specs.kind_of(spec), tuple(spec.shape)
     if kind is specs.Composite:
-        return spaces.Dict({key: space_of(spec[key]) for key in spec.keys()})  # noqa: SIM118
+        return spaces.Dict([(key, space_of(spec[key])) for key in spec.keys()])  # noqa: SIM118
     if kind is specs.Binary:
         return spaces.MultiBinary(shape)
     if kind is specs.MultiCategorical:

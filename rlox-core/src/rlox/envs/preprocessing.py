@@ -274,7 +274,7 @@ class Preprocessor:
             stacks = {name: FrameStack(leaf, frame_stack) for name, leaf in leaves.items()}
             leaves = {name: stack.space for name, stack in stacks.items()}
             self._stacks = stacks if is_nested(space) else stacks[""]
-        self.space: Space = spaces.Dict(leaves) if is_nested(space) else leaves[""]
+        self.space: Space = spaces.Dict(list(leaves.items())) if is_nested(space) else leaves[""]
         """Space of what the networks see; of a nested space a Dict by leaf name."""
 
     @property

@@ -50,6 +50,8 @@ def space_to_data(space: Space) -> dict[str, Any]:
     if isinstance(space, spaces.MultiBinary):
         return {"kind": "multi_binary", "shape": [int(size) for size in space.shape]}
     if isinstance(space, spaces.Dict):
+        if any(type(key) not in (str, int) for key in space.spaces):
+            raise SpaceError(f"the keys of a Dict must be texts or whole numbers, got {space}")
         pairs = [[key, space_to_data(leaf)] for key, leaf in space.spaces.items()]
         return {"kind": "dict", "spaces": pairs}
     if isinstance(space, spaces.Tuple):
@@ -83,7 +85,11 @@ def space_from_data(data: Mapping[str, Any]) -> Space:
     if kind == "multi_binary":
         return spaces.MultiBinary([int(size) for size in data["shape"]])
     if kind == "dict":
-        return spaces.Dict({str(key): space_from_data(leaf) for key, leaf in data["spaces"]})
+        # pairs, as gymnasium sorts a plain dict, and with it the columns of actions
+        pairs = [
+            (k if type(k) is int else str(k), space_from_data(leaf)) for k, leaf in data["spaces"]
+        ]
+        return spaces.Dict(pairs)
     if kind == "tuple":
         return spaces.Tuple([space_from_data(leaf) for leaf in data["spaces"]])
     raise ValueError(f"unknown space {kind!r}")

@@ -224,7 +224,7 @@ class ObservationRows:
 
     def stored(self, obs: Any) -> Any:
         """Return observations in the dtypes they are kept in, contiguous."""
-        return map_leaves(np.ascontiguousarray, obs, self._dtypes)
+        return map_leaves(lambda dtype, leaf: np.ascontiguousarray(leaf, dtype), self._dtypes, obs)
 
     def batch(self, obs: Any) -> tuple[Any, bool]:
         """Return what a user has as a batch of B observations, and whether it was a single one.
@@ -470,4 +470,4 @@ def without_mask(space: Space) -> Space:
     """Return an observation space without the key of the action mask."""
     if not isinstance(space, spaces.Dict) or MASK_KEY not in space.spaces:
         return space
-    return spaces.Dict({key: leaf for key, leaf in space.spaces.items() if key != MASK_KEY})
+    return spaces.Dict([(key, leaf) for key, leaf in space.spaces.items() if key != MASK_KEY])
