@@ -84,9 +84,6 @@ class Experience(Replay):
         preprocessor: normalises; ``None`` leaves observations as they are.
         clock: the run's clock.
         config: sizes, replay ratio and rhythm.
-
-    Raises:
-        SpaceError: the env masks actions.
     """
 
     def __init__(
@@ -99,7 +96,6 @@ class Experience(Replay):
         config: DreamerV3Config,
     ) -> None:
         collector = ReplaySteps(envs)
-        collector.require_no_masks()
         rows = config.batch_size * config.seq_len
         updates = UpdatesDue.of_ratio(Fraction(config.train_ratio).limit_denominator(10**6) / rows)
         super().__init__(collector, buffer, config.buffer_size, updates, clock, config)
@@ -132,6 +128,7 @@ class Experience(Replay):
 
         Raises:
             EnvError: an env returned a number that is not finite.
+            SpaceError: the env masks actions.
         """
         obs = self._rows.stored(self.envs.obs)
         if self.preprocessor is not None:
@@ -278,7 +275,7 @@ def make_experience(algorithm: Algorithm, given: Given) -> Experience:
     Raises:
         ConfigError: the buffer stores no sequences, or an option contradicts the env.
         EnvError: the env cannot be built.
-        SpaceError: the env masks actions, or has none of a known kind.
+        SpaceError: the env has actions of no known kind.
     """
     cfg, envs = algorithm.config, make_envs(algorithm)
     actions = ActionCodec(envs.env.action_space)

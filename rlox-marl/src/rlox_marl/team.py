@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from rlox.batches.rollout import RolloutBatch
 from rlox.callbacks import Callback
-from rlox.config.model import Config, changed, resolve_config
+from rlox.config.model import UNSET, Config, changed, resolve_config
 from rlox.config.schedules import Schedules
 from rlox.envs import fixed_env_count
 from rlox.errors import CheckpointError, ConfigError
@@ -381,13 +381,16 @@ class OneAgent(RolloutAlgorithm):
         batch, seen = super().rollout(hooks)
         return batch, {**seen, "agents": {}, "optional": {}}
 
+    # by name, as evaluations look for state and masks among the arguments
     def predict(
-        self, obs: Any, deterministic: bool = True, agent_idx: Any = 0, **memory: Any
-    ) -> Any:
+        self, obs: Any, deterministic: bool = True, agent_idx: Any = 0, *, state: Any = UNSET,
+        episode_start: Any = None, action_masks: Any = None,
+    ) -> Any:  # fmt: skip
         """Return an action or actions of the agent; see the base's method."""
         if agent_idx != 0:
             raise ValueError(f"agent_idx must be 0 for an env of one agent, got {agent_idx!r}")
-        return super().predict(obs, deterministic, **memory)
+        given = {"episode_start": episode_start, "action_masks": action_masks}
+        return super().predict(obs, deterministic, state=state, **given)
 
 
 @cache

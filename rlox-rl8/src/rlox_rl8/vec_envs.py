@@ -17,8 +17,8 @@ from gymnasium import spaces
 from rlox.config.composition import Selection, selection
 from rlox.config.model import changed
 from rlox.envs import fixed_env_count, make_vec_env, require_vec_step
-from rlox.errors import ConfigError, EnvError, WorkerLostError
-from rlox.protocols import StatefulVecEnv, VecEnv, VecEnvStep
+from rlox.errors import ConfigError, EnvError, SpaceError, WorkerLostError
+from rlox.protocols import MaskingVecEnv, StatefulVecEnv, VecEnv, VecEnvStep
 from tensordict import TensorDict
 from torch import Tensor
 
@@ -98,12 +98,16 @@ class VecTensorEnv(Env):
 
         Raises:
             EnvError: there is a config, which these envs do not take.
+            SpaceError: the envs mask actions.
         """
         if config:
             raise EnvError(f"env_config is for env classes of rlox.rl8, got {config!r} for an env")
         seed = None if self._started else int(torch.randint(1 << 31, ()).item())
         self._started = True
-        return self.observe(self.envs.reset_all(seed))
+        obs = self.observe(self.envs.reset_all(seed))
+        if isinstance(self.envs, MaskingVecEnv) and self.envs.action_masks() is not None:
+            raise SpaceError("the env masks actions, which rl8's policies do not heed; use 'ppo'")
+        return obs
 
     def step(self, action: Tensor | TensorDict) -> TensorDict:
         """Step all copies and return also ``terminated``, ``truncated`` and ``final_obs``.

@@ -18,7 +18,7 @@ from rlox.config.model import require_integer
 from rlox.envs.make import fixed_env_count, make_vec_env
 from rlox.envs.running import CheckedSteps
 from rlox.envs.teams import is_team, make_team_env
-from rlox.errors import EnvError, RloxError
+from rlox.errors import EnvError, RloxError, SpaceError
 from rlox.files import pairs_as_html
 from rlox.protocols import MaskingVecEnv, MultiAgentVecEnv, VecEnv
 
@@ -51,8 +51,8 @@ class Predictor(Protocol):
     One that also acts for teams has ``predict_team``, see :class:`TeamPlayer`.
 
     If its ``predict`` has an argument ``action_masks``, it is given the masks of an env that masks
-    actions; if it has ``state`` and ``episode_start``, it is given what it returned beside the last
-    actions, and where episodes begin.
+    actions, in which others may not act; if it has ``state`` and ``episode_start``, it is given
+    what it returned beside the last actions, and where episodes begin.
     """
 
     def predict(self, obs: Any, deterministic: bool = True) -> Any:
@@ -186,6 +186,7 @@ def evaluate(
         ConfigError: ``env_kwargs`` are given for an env that is built already.
         TypeError: ``n_episodes``, ``seed`` or ``max_steps`` is no integer.
         ValueError: ``n_episodes`` or ``max_steps`` is not positive, or ``seed`` is negative.
+        SpaceError: the env masks actions and ``predictor`` takes no masks.
         EnvError: an episode does not end; ``predictor`` refuses the first observations, such as
             for their shape; or the env is the very instance that ``predictor``
             trains on and cannot be made again, and to evaluate on it would end its episodes behind
@@ -361,13 +362,21 @@ class OnePlayer(Player):
 
     def __init__(self, predictor: Any, env: VecEnv, deterministic: bool) -> None:
         super().__init__(env, predictor.predict, deterministic, env.observation_space)
-        masked = isinstance(env, MaskingVecEnv) and "action_masks" in self._arguments
-        self._masking: Any = env if masked else None
+        self._masking = env if isinstance(env, MaskingVecEnv) else None
         self._steps = CheckedSteps(env)
 
     def step(self) -> tuple[Paid, Paid, npt.NDArray[np.bool_]]:
-        """Act once in all envs; see :class:`Player`."""
+        """Act once in all envs; see :class:`Player`.
+
+        Raises:
+            SpaceError: the envs mask actions and the predictor takes no masks.
+        """
         masks = None if self._masking is None else self._masking.action_masks()
+        if masks is not None and "action_masks" not in self._arguments:
+            raise SpaceError(
+                "the env masks actions, but predict has no argument 'action_masks' and would do "
+                "what is forbidden; act with a policy that takes masks, such as PPO's"
+            )
         actions = self._act() if masks is None else self._act(action_masks=masks)
         space = self._env.action_space
         if isinstance(space, spaces.Box):

@@ -110,18 +110,6 @@ class ReplaySteps:
         self._ended: list[npt.NDArray[np.bool_]] = []
         self._lost: list[npt.NDArray[np.bool_]] = []
 
-    def require_no_masks(self) -> None:
-        """Refuse an env that masks actions.
-
-        Raises:
-            SpaceError: it does.
-        """
-        if self.envs.action_masks() is not None:
-            raise SpaceError(
-                "the env masks actions, which replay buffers do not keep; take PPO, or an env "
-                "where impossible actions do nothing"
-            )
-
     def step_envs(self, env_actions: Any) -> VecEnvStep:
         """Step every env once; the next observations are then those to act on.
 
@@ -133,7 +121,13 @@ class ReplaySteps:
         Raises:
             EnvError: an env returned an observation or a reward that is not finite, or a reward
                 that is too large for float32.
+            SpaceError: the env masks actions, which most envs say with their first reset.
         """
+        if self.envs.action_masks() is not None:
+            raise SpaceError(
+                "the env masks actions, which replay buffers do not keep; take PPO, or an env "
+                "where impossible actions do nothing"
+            )
         try:
             step = self.envs.step(env_actions)
             require_finite(step["final_obs"])
@@ -374,7 +368,6 @@ class ReplayCollector(ReplaySteps):
             SpaceError: the env masks actions.
             EnvError: see :meth:`step_envs`.
         """
-        self.require_no_masks()
         try:
             return self._step(obs, actions, env_actions)
         except BaseException:
