@@ -144,6 +144,7 @@ class Row:
     truncated: set = field(default_factory=set)
     final_obs: dict = field(default_factory=dict)
     final_state: list = field(default_factory=list)
+    final_masks: dict = field(default_factory=dict)
     ended: bool = False
 
 
@@ -185,6 +186,7 @@ def parallel_oracle(episodes, actions):
                     going.add(agent)
                     row.final_obs[agent] = seen(agent, episode, t, 0)
         row.final_state = [episode, t, len(going)]
+        row.final_masks = {a: mask_of(a, episode, t) for a in going | row.truncated}
         if going:
             row.obs = {agent: row.final_obs[agent] for agent in going}
             row.active = going
@@ -335,8 +337,10 @@ def turns_oracle(episodes, actions):
             row.truncated |= alive
             alive = set()
         if alive:
-            shown(row, chosen)
+            row.final_masks = shown(row, chosen).masks
         else:
+            if turn.agent in row.truncated:  # others may do nothing, which says nothing
+                row.final_masks = {turn.agent: mask_of(turn.agent, episode, t)}
             row.ended = True
             after = first()
             row.obs, row.active, row.masks = after.obs, after.active, after.masks

@@ -50,6 +50,7 @@ def check(env, arrays, i, row, *, begins):
             assert of("terminated") is (agent in row.terminated)
             assert of("truncated") is (agent in row.truncated)
             assert of("final_obs") == row.final_obs.get(agent, [0.0] * 4)
+            assert of("final_masks") == row.final_masks.get(agent, [True] * size)
     if env.state_space is None:
         assert arrays["state"] is None
     else:

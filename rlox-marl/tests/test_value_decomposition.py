@@ -306,9 +306,8 @@ def test_stored_steps_are_those_of_a_script(name, recurrent) -> None:
             last = t + 1 == length
             expected["next_active"].append(
                 [
-                    lives[a].ends == t + 1 and lives[a].how == "truncated"
-                    if last
-                    else alive(a, t + 1)
+                    (lives[a].ends == t + 1 and lives[a].how == "truncated")
+                    or (not last and alive(a, t + 1))
                     for a in order
                 ]
             )

@@ -238,13 +238,8 @@ class MultiAgentObs(TypedDict):
     """(N, ...) state of each env; ``None`` for an env without a state space."""
 
 
-class MultiAgentStep(MultiAgentObs):
-    """What one step of N envs of several agents returns.
-
-    An agent's end is no reset: its row rests until the episode of its env ends. An env whose
-    episode ended is reset within the step: ``obs``, ``active``, ``masks`` and ``state`` are then
-    those of the next episode, the other fields those of the step.
-    """
+class _TeamStep(MultiAgentObs):
+    """What every step of several agents has."""
 
     rewards: dict[str, npt.NDArray[np.float64]]
     """(N, A) paid in this step. What a resting agent is paid belongs to its last action; what it
@@ -261,6 +256,19 @@ class MultiAgentStep(MultiAgentObs):
     """(N, ...) states the step led to; equal to ``state`` if the episode goes on."""
     episode_ended: npt.NDArray[np.bool_]
     """(N,) all agents of the env have ended, so the env was reset."""
+
+
+class MultiAgentStep(_TeamStep, total=False):
+    """What one step of N envs of several agents returns.
+
+    An agent's end is no reset: its row rests until the episode of its env ends. An env whose
+    episode ended is reset within the step: ``obs``, ``active``, ``masks`` and ``state`` are then
+    those of the next episode, the other fields those of the step.
+    """
+
+    final_masks: dict[str, npt.NDArray[np.bool_]]
+    """The masks of ``final_obs``, in the form of ``masks``, for values beyond a truncation; all
+    True where it is not known what is possible there. Left out, that is where an episode ended."""
 
 
 @runtime_checkable

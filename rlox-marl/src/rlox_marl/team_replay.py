@@ -41,7 +41,7 @@ class TeamSequences:
     next_obs: dict[str, dict[str, Tensor]]
     """What the steps led to, in the form of ``obs``: the true final observations at ends."""
     next_masks: dict[str, Tensor]
-    """By view that is masked, (T, B, A, actions) bool; all True where an episode ended."""
+    """By view that is masked, (T, B, A, actions) bool, those of ``next_obs``."""
     memory: dict[str, Tensor]
     """By view, (B, A, size) before the first step; size 0 without memories."""
     starts: Tensor
@@ -55,8 +55,8 @@ class TeamSequences:
     terminated: Tensor
     """(T, B, A) bool, the agents whose task itself ended."""
     next_active: Tensor
-    """(T, B, A) bool, the agents whose values count after the step: those that act next, and at
-    the end of an episode those that were truncated."""
+    """(T, B, A) bool, the agents whose values count after the step: those that act next, and
+    those that were truncated."""
     state: Tensor | None
     """(T, B, *shape) of the teams, if it is kept."""
     next_state: Tensor | None
@@ -161,7 +161,8 @@ class TeamReplay:
         ended = step["episode_ended"][:, None]
         terminated = self._side_by_side(step["terminated"])
         truncated = self._side_by_side(step["truncated"]) & ~terminated
-        next_active = np.where(ended, truncated, self._side_by_side(step["active"]))
+        goes_on = self._side_by_side(step["active"]) & ~ended
+        next_active = goes_on | truncated
         waits = active & ~(terminated | truncated | next_active)
         if waits.any() and self._mixing.by_agent:
             env, agent = np.argwhere(waits)[0]
@@ -175,10 +176,12 @@ class TeamReplay:
             "terminated": terminated,
             "next_active": next_active,
         }
+        masks = step.get("final_masks")
+        if masks is None:
+            masks = {name: rows | ended[..., None] for name, rows in step["masks"].items()}
         for view in self.views:
-            if view.group.name in step["masks"]:
-                masks = step["masks"][view.group.name][:, list(view.columns)]
-                rows[f"masks {view.name}"] = masks | ended[..., None]
+            if view.group.name in masks:
+                rows[f"masks {view.name}"] = masks[view.group.name][:, list(view.columns)]
         return rows
 
     def _seen(self, prefix: str, obs: Mapping[str, Any], state: Array | None) -> dict[str, Array]:

@@ -475,6 +475,7 @@ class TurnsOne(OneEnv):
             if terminated or truncated:
                 self._gone.add(agent)
                 self._observe(agent, env.observe(agent), out)
+                self._take_masks(env.infos, out)
 
 
 def _outside(space: Space, array: npt.NDArray[Any]) -> bool:

@@ -12,6 +12,7 @@ import re
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -169,13 +170,15 @@ class PettingZooVecEnv:
         ended = np.array([not out.living for out in reached])
         final_obs = self._observations(reached, ended=True)
         final_state = self._states(reached)
+        shown = self._shown()
         return {
-            **self._shown(),
+            **shown,
             "rewards": rewards,
             "terminated": terminated,
             "truncated": truncated,
             "final_obs": final_obs,
             "final_state": final_state,
+            "final_masks": self._final_masks(shown["masks"], reached),
             "episode_ended": ended,
         }
 
@@ -257,6 +260,23 @@ class PettingZooVecEnv:
                     raise step_error(now.where, "the action mask", agent, problem) from None
                 masks[group.name][i, column] = checked[0]
         return masks
+
+    def _final_masks(
+        self, masks: Mapping[str, npt.NDArray[np.bool_]], reached: Sequence[Outcome]
+    ) -> dict[str, npt.NDArray[np.bool_]]:
+        """Return the masks of what a step led to, from those of what is acted on next."""
+        final = {name: rows.copy() for name, rows in masks.items()}
+        for i, out in enumerate(reached):
+            for rows in final.values():
+                rows[i] |= not out.living
+            for agent in out.truncated & out.masks.keys():
+                group, column = self._place[agent]
+                with suppress(ValueError, KeyError):  # at an end nothing need be possible
+                    given = self._acted[group.name].check_masks(
+                        np.asarray(out.masks[agent])[None], 1
+                    )
+                    final[group.name][i, column] = given[0]
+        return final
 
     def _states(self, outcomes: Sequence[Outcome]) -> npt.NDArray[Any] | None:
         states = [outcome.state for outcome in outcomes if outcome.state is not None]
