@@ -24,6 +24,7 @@ from rlox_testing.buffers import *
 from rlox_testing.declarations import *
 from rlox_testing.env_backends import *
 from rlox_testing.in_ranks import *
+from rlox_testing.known_envs import *
 from rlox_testing.language import *
 from rlox_testing.loggers import *
 from rlox_testing.offline import *
@@ -42,6 +43,10 @@ __all__ = [
     "MULTI_AGENT_ENV_CHECKS",
     "OFFLINE_CHECKS",
     "SEQUENCE_BUFFER_CHECKS",
+    "HintedEnv",
+    "MaskedEnv",
+    "MaskedTeam",
+    "ReorderedEnv",
     "check_actor_backend",
     "check_actor_state",
     "check_actor_unrolls",
@@ -69,14 +74,18 @@ __all__ = [
     "check_language_seeding",
     "check_language_training",
     "check_logger",
+    "check_masks",
+    "check_memory",
     "check_multi_agent_algorithm",
     "check_multi_agent_env",
     "check_offline_algorithm",
+    "check_offline_masks",
     "check_offline_options",
     "check_offline_predict",
     "check_offline_resume",
     "check_offline_seeding",
     "check_offline_training",
+    "check_order",
     "check_predict",
     "check_resume",
     "check_seeding",
@@ -88,6 +97,7 @@ __all__ = [
     "check_spec",
     "check_team_env_seeding",
     "check_team_evaluation",
+    "check_team_masks",
     "check_team_options",
     "check_team_resume",
     "check_team_rows",

@@ -22,6 +22,7 @@ from rlox_testing.declarations import (
     check_spec,
     check_unknown_option,
 )
+from rlox_testing.known_envs import check_masks, check_memory, check_order
 from rlox_testing.probes import (
     ProbeGroup,
     ProbeVecEnv,
@@ -217,6 +218,9 @@ ALGORITHM_CHECKS: tuple[Callable[..., str | None], ...] = (
     check_checkpoint,
     check_resume,
     check_callbacks,
+    check_order,
+    check_memory,
+    check_masks,
 )
 """All checks of an algorithm, in the order in which :func:`check_algorithm` runs them."""
 

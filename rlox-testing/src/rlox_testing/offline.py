@@ -17,6 +17,7 @@ from rlox.registry.table import algorithm_class, config_class
 
 from rlox_testing.algorithms import require_actions
 from rlox_testing.declarations import check_config_documented, check_spec
+from rlox_testing.known_envs import check_offline_masks
 from rlox_testing.probes import (
     Recorder,
     RowRecorder,
@@ -159,6 +160,7 @@ OFFLINE_CHECKS: tuple[Callable[..., str | None], ...] = (
     check_offline_seeding,
     check_offline_predict,
     check_offline_resume,
+    check_offline_masks,
 )
 """All checks of an offline algorithm, in the order in which they are run."""
 

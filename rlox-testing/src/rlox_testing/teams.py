@@ -19,6 +19,7 @@ from rlox_testing.declarations import (
     check_config_round_trip,
     check_spec,
 )
+from rlox_testing.known_envs import check_team_masks
 from rlox_testing.probes import (
     Recorder,
     RowRecorder,
@@ -183,6 +184,7 @@ MULTI_AGENT_CHECKS: tuple[Callable[..., str | None], ...] = (
     check_team_seeding,
     check_team_evaluation,
     check_team_resume,
+    check_team_masks,
 )
 """All checks of an algorithm for teams, in the order they are run."""
 
