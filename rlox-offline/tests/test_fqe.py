@@ -78,3 +78,14 @@ def test_policy_of_other_actions_is_refused(actions: Any) -> None:
 
     with pytest.raises(SpaceError, match=r"must return finite actions of shape \(2, 1\)"):
         FQE(chain(True), Other(), hidden=8)
+
+
+def test_policies_that_remember_are_refused() -> None:
+    """A transition does not say what was seen before it."""
+
+    class Remembers(Constant):
+        def predict(self, obs: Any, deterministic: bool = True, *, state: Any = None) -> Any:
+            return super().predict(obs, deterministic), {"memory": np.zeros((len(obs), 1))}
+
+    with pytest.raises(SpaceError, match="acts by what it has seen before"):
+        FQE(chain(True), Remembers(0.0), hidden=8)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import rlox
 from rlox.errors import ConfigError, DatasetError, SpaceError
+from rlox.testing import HintedEnv, MaskedEnv
 from rlox_offline.datasets import KINDS, RecordingVecEnv, record, record_sets, recording
 
 pytest.importorskip("rlox_onpolicy")
@@ -73,6 +74,28 @@ def test_recorded_actions_of_a_policy_are_those_of_the_env() -> None:
     dataset = record(None, "CartPole-v1", 200)
     assert dataset.columns["actions"].dtype == np.int64
     assert (dataset.n_actions, dataset.env_id) == (2, "CartPole-v1")
+
+
+class Remembers:
+    """Names the bit that an episode began with."""
+
+    def predict(self, obs, deterministic=True, *, state=None, episode_start=None):
+        bits = np.array(obs)[:, 0] > 0
+        bits = bits if state is None else np.where(episode_start, bits, state)
+        return bits.astype(np.int64), bits
+
+
+def test_memory_and_masks_go_along() -> None:
+    """As in evaluations; the second env fails at a forbidden action."""
+    assert rlox.evaluate(Remembers(), HintedEnv).mean_return == 4
+    assert record(Remembers(), HintedEnv, 40, n_envs=2).columns["rewards"].tolist() == [1.0] * 40
+    record(None, MaskedEnv, 20, n_envs=2)
+    env = RecordingVecEnv(MaskedEnv, 2)
+    with rlox.make("ppo", env=env, n_envs=2, n_steps=16, batch_size=16) as ppo:
+        ppo.train(32)
+        record(ppo, MaskedEnv, 20)
+    with pytest.raises(SpaceError, match="the env masks actions, but predict has no argument"):
+        record(Remembers(), MaskedEnv, 20)
 
 
 def test_an_algorithm_trains_on_a_recording_env() -> None:

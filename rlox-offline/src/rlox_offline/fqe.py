@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -88,7 +89,8 @@ class FQE(DatasetAlgorithm):
 
     Raises:
         CheckpointError: the file of the policy is missing, damaged or holds no policy.
-        SpaceError: the policy does not act on such observations, or returns other actions.
+        SpaceError: the policy does not act on such observations, returns other actions, or acts by
+            what it has seen before, which single transitions do not tell.
     """
 
     name = "fqe"
@@ -123,8 +125,16 @@ class FQE(DatasetAlgorithm):
 
     def make_objective(self) -> FittedQ:
         """Return it; the policy has been tried."""
+        policy, shape = self.policy.predict, (2, self.config.obs_dim)
+        if "state" in signature(policy).parameters:
+            given: Any = {"state": None}
+            if policy(np.zeros(shape, np.float32), **given)[1] is not None:
+                raise SpaceError(
+                    "the policy acts by what it has seen before, which a batch of transitions does "
+                    "not tell; evaluate one without memory and stacked frames"
+                )
         self.policy = _InNetworkUnits(self.policy, self.scaling)
-        self.policy.deterministic(torch.zeros(2, self.config.obs_dim, device=self.device))
+        self.policy.deterministic(torch.zeros(shape, device=self.device))
         return FittedQ(self.policy, self.config.tau)
 
     def iterate(self, hooks: Hooks) -> FQEMetrics:

@@ -13,10 +13,10 @@ import numpy.typing as npt
 import rlox
 from gymnasium import spaces
 from rlox.callbacks import Callback
-from rlox.envs.evaluation import Predictor
+from rlox.envs.evaluation import OnePlayer, Predictor
 from rlox.envs.make import env_id_of, fixed_env_count, make_vec_env
 from rlox.errors import ConfigError, DatasetError, SpaceError
-from rlox.protocols import VecEnv, VecEnvStep
+from rlox.protocols import MaskingVecEnv, VecEnv, VecEnvStep
 from rlox.registry import algorithm_class, config_class
 from rlox.seeding import SeedStreams
 
@@ -89,6 +89,10 @@ class RecordingVecEnv:
         )
         self._obs = np.array(step["obs"])
         return step
+
+    def action_masks(self) -> npt.NDArray[np.bool_] | None:
+        """Return the masks of the next actions; see :class:`rlox.protocols.MaskingVecEnv`."""
+        return self._env.action_masks() if isinstance(self._env, MaskingVecEnv) else None
 
     def close(self) -> None:
         """Free the envs' resources; what was recorded stays."""
@@ -178,9 +182,17 @@ class RandomPolicy:
         self._space = space
         self._rng = np.random.default_rng(seed)
 
-    def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
-        """Return B actions for B observations, random in either case."""
+    def predict(
+        self,
+        obs: npt.ArrayLike,
+        deterministic: bool = True,
+        *,
+        action_masks: npt.NDArray[np.bool_] | None = None,
+    ) -> Any:
+        """Return B actions for B observations, random in either case, that the masks allow."""
         count, space = len(np.asarray(obs)), self._space
+        if action_masks is not None:
+            return ((1 + self._rng.random(action_masks.shape)) * action_masks).argmax(1)
         if isinstance(space, spaces.Discrete):
             return self._rng.integers(space.n, size=count)
         assert isinstance(space, spaces.Box)
@@ -211,21 +223,20 @@ def record(
 
     Raises:
         EnvError: the env cannot be built.
-        SpaceError: its observations or actions cannot be recorded, or random actions not be drawn.
+        SpaceError: its observations or actions cannot be recorded, random actions not be drawn, or
+            the env masks actions and the policy takes no masks.
         ValueError: ``n_transitions`` is not positive.
     """
     if n_transitions < 1:
         raise ValueError(f"n_transitions must be at least 1, got {n_transitions}")
     recording = RecordingVecEnv(env, n_envs)
     try:
-        space = recording.action_space
-        acting = policy or RandomPolicy(space, seed)
-        obs = recording.reset_all(SeedStreams(seed).seeds("recording", recording.n_envs))
+        acting = policy or RandomPolicy(recording.action_space, seed)
+        # as in evaluations, with memory and masks
+        player = OnePlayer(acting, recording, deterministic)
+        player.begin(SeedStreams(seed).seeds("recording", recording.n_envs))
         while recording.n_transitions < n_transitions:
-            actions = acting.predict(obs, deterministic=deterministic)
-            if isinstance(space, spaces.Box):
-                actions = np.clip(actions, space.low, space.high)
-            obs = recording.step_all(actions)["obs"]
+            player.step()
         return recording.dataset(**known)
     finally:
         if fixed_env_count(env) is None:
