@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import rlox.testing
 import torch
+from gymnasium import spaces
 from rlox import registry
 from rlox.envs.gymnasium import GymVecEnv
 from rlox.logging import JsonlLogger
@@ -208,6 +209,37 @@ class PredictsOutOfBounds(PPO):
         return np.float32(100) * super().predict(obs, deterministic)
 
 
+class SortsItsActions(PPO):
+    def policy_data(self) -> Any:
+        data = super().policy_data()
+        space: Any = data.action_space
+        return dataclasses.replace(data, action_space=spaces.Dict({**space.spaces}))
+
+
+class Remembers(PPO):
+    def __init__(self, env_id: Any, **arguments: Any) -> None:
+        super().__init__(env_id, **{**arguments, "recurrent": "gru", "batch_size": 64})
+
+
+class ForgetsWhatItSaw(Remembers):
+    def predict(
+        self, obs: Any, deterministic: bool = True, *, state: Any = None, **given: Any
+    ) -> Any:
+        return super().predict(obs, deterministic, state=None, **given)
+
+
+class NeverForgets(Remembers):
+    def predict(self, obs: Any, deterministic: bool = True, *, state: Any = None, **_: Any) -> Any:
+        return super().predict(obs, deterministic, state=state)
+
+
+class IgnoresMasks(PPO):
+    def predict(
+        self, obs: Any, deterministic: bool = True, *, action_masks: Any = None, **given: Any
+    ) -> Any:
+        return super().predict(obs, deterministic, **given)
+
+
 FAULTS: list[tuple[type, str, str]] = [
     (IgnoresSeed, "check_seeding", "the seed is ignored"),
     (DrawsFromTheGlobalStream, "check_seeding", r"same seed differ: .* 'policy\.actor"),
@@ -227,6 +259,10 @@ FAULTS: list[tuple[type, str, str]] = [
     (ReportsNaN, "check_training", "the metric 'entropy' is nan"),
     (PredictsATensor, "check_predict", "must be a NumPy array, got Tensor"),
     (TakesABatchOfOneForOne, "check_predict", "must be a NumPy array, got int"),
+    (SortsItsActions, "check_order", "exported, it acts otherwise"),
+    (ForgetsWhatItSaw, "check_memory", "it forgets what it saw at first"),
+    (NeverForgets, "check_memory", "an episode's begin does not empty its memory"),
+    (IgnoresMasks, "check_masks", "the action . is forbidden by the mask"),
 ]
 
 

@@ -19,7 +19,7 @@ from rlox.deployment import Exportable, export, load_policy
 from rlox.envs.teams import make_team_env
 from rlox.errors import BackendError, ConfigError, ExportError, SpaceError
 from rlox.registry.table import config_class
-from rlox.spaces.rows import map_nested
+from rlox.spaces.rows import is_nested, map_nested
 
 from rlox_testing.cases import CARTPOLE, Case, open_case
 from rlox_testing.probes import check, first_difference, require
@@ -220,7 +220,7 @@ def _built(case: Case) -> Any:
 
 
 @check
-def check_order(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None:
+def check_order(name: str, env: Any = CARTPOLE, **arguments: Any) -> None:
     """Check that leaves of nested spaces are never confused, saved and exported, by any keys."""
     with open_case(name, env, arguments) as case:
         own = case.probe().action_space
@@ -237,35 +237,38 @@ def check_order(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None:
                 _require_alike(algorithm.predict(turned), expected, "the order of keys matters")
             for kind, actor in _actors(case, algorithm).items():
                 _require_alike(actor.predict(obs), expected, f"{kind}, it acts otherwise")
-            return None
-    return "it takes no nested spaces"
+            return
 
 
 @check
-def check_memory(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None:
+def check_memory(name: str, env: Any = CARTPOLE, **arguments: Any) -> None:
     """Check that it remembers an episode's first observation, saved and exported, and no longer."""
     with open_case(name, env, arguments) as case:
         own = case.probe().action_space
-    with open_case(name, partial(HintedEnv, own), arguments) as case:
+    with open_case(name, partial(HintedEnv, None if is_nested(own) else own), arguments) as case:
         algorithm, _ = _built(case)
         if algorithm is None or "state" not in inspect.signature(algorithm.predict).parameters:
-            return "it has no memory"
+            return
         algorithm.train(1)
         later = [[0, 0.25], [0, 0.5], [0, 0.75]]
         episodes = [np.float32([[bit, 0], *later]) for bit in (-1, 1, 1)]
         _, seen = _played(algorithm, [each[:2] for each in episodes[:2]], [True, True])
         if seen is None:
-            return "it has no memory"
-        parts = [map_nested(lambda leaf, i=i: np.asarray(leaf)[i], seen) for i in range(2)]
-        require(first_difference(*parts) is not None, "it forgets what it saw at first")
+            return
+        forgets = first_difference(_row(seen, 0), _row(seen, 1)) is None
+        require(not forgets, "it forgets what it saw at first")
         acted, state = _played(algorithm, episodes[:2], [True, True])
-        after, _ = _played(algorithm, episodes[1:], [True, False], state)
-        _require_alike(after[:, 0], acted[:, 1], "an episode's begin does not empty its memory")
+        _, after = _played(algorithm, episodes[1:], [True, False], state)
+        kept = "an episode's begin does not empty its memory"
+        _require_alike(_row(after, 0), _row(state, 1), kept)
         for kind, actor in {"alone": algorithm, **_actors(case, algorithm)}.items():
             for i in range(2):
                 alone, _ = _played(actor, episodes[i : i + 1], [True])
                 _require_alike(alone[:, 0], acted[:, i], f"{kind}, it remembers otherwise")
-    return None
+
+
+def _row(state: Any, index: int) -> Any:
+    return map_nested(lambda leaf: np.asarray(leaf)[index], state)
 
 
 def _played(actor: Any, episodes: Any, begins: Any, state: Any = None) -> tuple[Any, Any]:
@@ -279,24 +282,23 @@ def _played(actor: Any, episodes: Any, begins: Any, state: Any = None) -> tuple[
 
 
 @check
-def check_masks(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None:
+def check_masks(name: str, env: Any = CARTPOLE, **arguments: Any) -> None:
     """Check that masked actions are never taken, in training nor evaluation, or refused in both."""
     with open_case(name, env, arguments) as case:
         own = case.probe().action_space
     if not isinstance(own, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
-        return "its actions are no choices"
+        return
     maker = partial(MaskedEnv, own)
     with open_case(name, maker, arguments) as case:
         algorithm, _ = _built(case)
         if algorithm is None:
-            return "it refuses such an env"
+            return
         trained = _refused(lambda: algorithm.train(2))
         for mode in (True, False):
             acted = _refused(
                 lambda mode=mode: algorithm.evaluate(maker, n_episodes=2, deterministic=mode)
             )
             require(acted == trained, "masks are refused in training or in evaluation alone")
-    return "it refuses masks" if trained else None
 
 
 def _refused(act: Callable[[], Any]) -> bool:
@@ -310,18 +312,17 @@ def _refused(act: Callable[[], Any]) -> bool:
 
 
 @check
-def check_offline_masks(name: str, dataset: Any, **arguments: Any) -> str | None:
+def check_offline_masks(name: str, dataset: Any, **arguments: Any) -> None:
     """Check that an evaluation does nothing that masks forbid, or refuses them."""
     algorithm: Any = make(name, dataset=dataset, **arguments)
     if not isinstance(algorithm.action_space, spaces.Discrete):
-        return "its actions are no choices"
+        return
     maker = partial(MaskedEnv, algorithm.action_space, algorithm.observation_space)
     _refused(lambda: algorithm.evaluate(maker, n_episodes=2, seed=0))
-    return None
 
 
 @check
-def check_team_masks(name: str, env: Any, **arguments: Any) -> str | None:
+def check_team_masks(name: str, env: Any, **arguments: Any) -> None:
     """Check that a team never does what masks forbid, nor values it, at ends of both kinds."""
     fast = {"learning_rate": 0.01, "gamma": 0.9, "gradient_steps": 8, "target_update_interval": 4}
     known = {k: v for k, v in fast.items() if k in config_class(name).model_fields}
@@ -330,7 +331,7 @@ def check_team_masks(name: str, env: Any, **arguments: Any) -> str | None:
         for mode in (True, False):
             algorithm.evaluate(n_episodes=2, deterministic=mode)
         if "q_value" not in metrics or not callable(getattr(algorithm, "value", None)):
-            return None
+            return
         shown = make_team_env(MaskedTeam, n_envs=1)
         first = shown.reset_all(0)
         (group,) = shown.groups
@@ -343,4 +344,3 @@ def check_team_masks(name: str, env: Any, **arguments: Any) -> str | None:
         f"the second choice is worth 0, and the value is {allowed}, as if what is forbidden there "
         f"and behind the end, worth {enticing}, could be chosen",
     )
-    return None
