@@ -19,7 +19,10 @@ def test_trainers_log_into_the_callers_mlflow_run(tmp_path):
         with mlflow.start_run() as run:
             trainer = Trainer(small(AlgorithmConfig))
             found = [trainer.step(), trainer.step(), trainer.eval()]
-            RecurrentTrainer(small(RecurrentAlgorithmConfig)).step()
+            recurrent = RecurrentTrainer(small(RecurrentAlgorithmConfig))
+            recurrent.step()
+            for logger in (trainer.logger, recurrent.logger):
+                logger.close()
             assert mlflow.active_run().info.run_id == run.info.run_id
         assert Trainer(small(AlgorithmConfig)).logger is None
         client = mlflow.MlflowClient()

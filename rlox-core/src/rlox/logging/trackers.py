@@ -6,7 +6,8 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -17,10 +18,16 @@ import numpy.typing as npt
 
 from rlox.errors import LoggerError, import_extra, missing_extra
 from rlox.logging.base import Metrics, MetricsLogger, Table, rows_of
+from rlox.logging.sender import PATIENCE, Sender
+
+UPLOAD_SECONDS = 60.0
+"""That wandb is given for what is pending at the end of a run."""
 
 
 class TensorBoardLogger(MetricsLogger):
     """TensorBoard event files with the tags ``train/<metric>`` and ``eval/<metric>``.
+
+    They are written on a thread. While the disk is full, rows wait, and the training does not.
 
     Args:
         log_dir: folder of the event file.
@@ -35,13 +42,28 @@ class TensorBoardLogger(MetricsLogger):
         except ImportError:
             raise missing_extra("TensorBoardLogger", "tensorboard") from None
         self._open = partial(SummaryWriter, str(log_dir))
-        self._writer = self._open()
+        self._writer: Any = None
+        self._sender = Sender("TensorBoard", lambda error: isinstance(error, OSError))
+
+    def _push(self, call: Callable[[Any], Any], **new_file: int) -> None:
+        def write() -> None:
+            try:
+                if new_file or self._writer is None:
+                    self._writer = self._open(**new_file)
+                call(self._writer)
+                self._writer.flush()
+            except OSError:
+                self._writer = None  # its thread has ended
+                raise
+
+        self._sender.push(write)
 
     def on_table(self, step: int, name: str, table: Table) -> None:
         """Write the table as Markdown under the tag ``tables/<name>``."""
         rows = [tuple(table), ("---",) * len(table), *rows_of(name, table)]
         lines = (" | ".join(str(value).replace("|", "\\|") for value in row) for row in rows)
-        self._writer.add_text(f"tables/{name}", "\n".join(f"| {line} |" for line in lines), step)
+        text = "\n".join(f"| {line} |" for line in lines)
+        self._push(lambda writer: writer.add_text(f"tables/{name}", text, step))
 
     def on_video(self, step: int, name: str, frames: npt.NDArray[np.uint8], fps: float) -> None:
         """Write the video as a GIF, which TensorBoard plays, under the tag ``videos/<name>``.
@@ -58,35 +80,42 @@ class TensorBoardLogger(MetricsLogger):
             height=height, width=width, colorspace=3, encoded_image_string=content.getvalue()
         )
         value = summary.Value(tag=f"videos/{name}", image=image)
-        writer: Any = self._writer.file_writer
-        writer.add_summary(summary(value=[value]), step)
+        made = summary(value=[value])
+        self._push(lambda writer: writer.file_writer.add_summary(made, step))
 
     def _log(self, kind: str, step: int, metrics: Metrics) -> None:
-        for name, value in metrics.items():
-            if math.isfinite(value):
-                self._writer.add_scalar(f"{kind}/{name}", value, step)
+        values = {f"{kind}/{name}": v for name, v in metrics.items() if math.isfinite(v)}
+
+        def add(writer: Any) -> None:
+            for tag, value in values.items():
+                writer.add_scalar(tag, value, step)
+
+        self._push(add)
 
     def rewind(self, step: int) -> None:
         """Begin an event file that makes readers ignore what is later than ``step``."""
-        self._writer.close()
-        self._writer = self._open(purge_step=step + 1)
+        self._push(lambda writer: None, purge_step=step + 1)
 
     def close(self) -> None:
         """Write out the event file."""
-        self._writer.close()
+        self._sender.close()
+        if self._writer is not None:
+            self._writer.close()
 
 
 class WandbLogger(MetricsLogger):
     """A Weights & Biases run with the metrics ``train/<metric>`` and ``eval/<metric>``.
 
     Their x axis is the metric ``global_step``, so that a resumed run, whose steps go back to the
-    checkpoint's, loses no rows. Values that are not finite are left out.
+    checkpoint's, loses no rows. Values that are not finite are left out. The library sends rows
+    from a process of its own and keeps those that it cannot send, for ``wandb sync``; without a
+    server the whole run is one of mode ``"offline"``.
 
     Args:
         project: the run's project.
         init: other arguments of ``wandb.init``, such as ``name``, ``config``, ``dir``, ``mode``
             and ``id``. Unless they say otherwise, the run is a new one of its own, also if
-            another one is active in the process.
+            another one is active in the process, and ``settings`` limits the waits for a server.
 
     Raises:
         MissingDependencyError: wandb is not installed.
@@ -95,10 +124,19 @@ class WandbLogger(MetricsLogger):
 
     def __init__(self, project: str = "rlox", **init: Any) -> None:
         wandb = import_extra("wandb", "WandbLogger", "wandb")
+        waits = {"init_timeout": PATIENCE, "finish_timeout": UPLOAD_SECONDS}
+        known = {name: waits[name] for name in waits.keys() & wandb.Settings.model_fields}
+        init = {"project": project, "reinit": "create_new", "settings": known, **init}
         try:
-            run = wandb.init(project=project, **{"reinit": "create_new", **init})
+            run = wandb.init(**init)
         except wandb.errors.Error as error:
-            raise LoggerError(f"wandb begins no run: {error}") from error
+            errors = wandb.errors
+            if not isinstance(error, errors.CommError) or isinstance(
+                error, errors.AuthenticationError
+            ):
+                raise LoggerError(f"wandb begins no run: {error}") from error
+            warnings.warn(f"wandb: {error}; the run is offline", RuntimeWarning, stacklevel=2)
+            run = wandb.init(**{**init, "mode": "offline"})
         self.run: Any = run
         """The run, for what a logger does not do: ``logger.run.log_artifact(...)``."""
         self._table: Any = wandb.Table
@@ -135,7 +173,8 @@ class MLflowLogger(MetricsLogger):
     """An MLflow run with the metrics ``train/<metric>`` and ``eval/<metric>`` over steps.
 
     It goes through a client of its own and leaves MLflow's active run alone, unless it is given
-    that run's id. Values that are not finite are left out.
+    that run's id. Values that are not finite are left out. A thread sends everything, so a server
+    that does not answer delays nothing: what could not be sent is tried again.
 
     Args:
         experiment: the run's experiment; made if missing.
@@ -150,7 +189,7 @@ class MLflowLogger(MetricsLogger):
 
     Raises:
         MissingDependencyError: mlflow is not installed.
-        LoggerError: there is no run of this id.
+        LoggerError: there is no run of this id, or the server refuses to begin one.
     """
 
     def __init__(
@@ -167,29 +206,47 @@ class MLflowLogger(MetricsLogger):
         self._metric: Any = mlflow.entities.Metric
         self._client: Any = mlflow.MlflowClient(tracking_uri=tracking_uri)
         self._owned, self._prefixes = run_id is None, prefixes
-        if run_id is None:
-            run = self._new_run(experiment, run_name)
-        else:
-            try:
-                run = self._client.get_run(run_id)
-            except mlflow.exceptions.MlflowException as error:
-                raise LoggerError(f"MLflow has no run '{run_id}': {error}") from error
-        self.run_id: str = run.info.run_id
-        """Identifies the run, for what a logger does not do."""
-        for name, value in (params or {}).items():
-            if name not in run.data.params:
-                self._client.log_param(self.run_id, name, value)
+        error_type = mlflow.exceptions.MlflowException
+
+        def passes(error: Exception) -> bool:
+            return not isinstance(error, error_type) or error.get_http_status_code() >= 500
+
+        def begin() -> str:
+            run = self._client.get_run(run_id) if run_id else self._new_run(experiment, run_name)
+            for name, value in (params or {}).items():
+                if name not in run.data.params:
+                    self._client.log_param(run.info.run_id, name, value)
+            return str(run.info.run_id)
+
+        self._sender = Sender("MLflow", passes)
+        self._begun = self._sender.push(begin)
+        try:
+            self._begun.result(PATIENCE)
+        except TimeoutError:
+            self._sender.warn("the run goes on, and what can be sent later will be")
+        except error_type as error:
+            self._sender.close()
+            what = f"has no run '{run_id}'" if run_id else "begins no run"
+            raise LoggerError(f"MLflow {what}: {error}") from error
+
+    @property
+    def run_id(self) -> str:
+        """Identifies the run, for what a logger does not do; waits for a server that is slow."""
+        return str(self._begun.result(PATIENCE))
 
     def _new_run(self, experiment: str, name: str | None) -> Any:
         found = self._client.get_experiment_by_name(experiment)
         experiment_id = found.experiment_id if found else self._client.create_experiment(experiment)
         return self._client.create_run(experiment_id, run_name=name)
 
+    def _push(self, method: str, *arguments: Any, **named: Any) -> None:
+        self._sender.push(lambda: getattr(self._client, method)(self.run_id, *arguments, **named))
+
     def on_table(self, step: int, name: str, table: Table) -> None:
         """Log the table as the artifact ``tables/<name>-<step>.json``, columns by name."""
         rows_of(name, table)
         columns = {column: list(values) for column, values in table.items()}
-        self._client.log_dict(self.run_id, columns, f"tables/{name}-{step}.json")
+        self._push("log_dict", columns, f"tables/{name}-{step}.json")
 
     def on_video(self, step: int, name: str, frames: npt.NDArray[np.uint8], fps: float) -> None:
         """Log the video as the artifact ``videos/<name>-<step>.gif``, which MLflow plays.
@@ -197,10 +254,16 @@ class MLflowLogger(MetricsLogger):
         Raises:
             MissingDependencyError: Pillow is not installed.
         """
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, f"{name.replace('/', '-')}-{step}.gif")
-            write_gif(path, frames, fps)
-            self._client.log_artifact(self.run_id, str(path), "videos")
+        content = BytesIO()
+        write_gif(content, frames, fps)
+
+        def send() -> None:
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder, f"{name.replace('/', '-')}-{step}.gif")
+                path.write_bytes(content.getvalue())
+                self._client.log_artifact(self.run_id, str(path), "videos")
+
+        self._sender.push(send)
 
     def _log(self, kind: str, step: int, metrics: Metrics) -> None:
         milliseconds = int(time.time() * 1000)
@@ -210,12 +273,13 @@ class MLflowLogger(MetricsLogger):
             for name, value in metrics.items()
             if math.isfinite(value)
         ]
-        self._client.log_batch(self.run_id, metrics=values)
+        self._push("log_batch", metrics=values)
 
     def close(self) -> None:
-        """Mark the run as finished, if it was begun here."""
+        """Send what is pending and mark the run as finished, if it was begun here."""
         if self._owned:
-            self._client.set_terminated(self.run_id)
+            self._push("set_terminated")
+        self._sender.close()
 
 
 def mlflow_logger(log_dir: str | Path) -> MLflowLogger:

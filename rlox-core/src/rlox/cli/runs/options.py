@@ -171,7 +171,7 @@ class RunOptions:
     ] = None
     logger: Annotated[
         list[str] | None,
-        typer.Option(help="where metrics go; repeatable  [default: jsonl]", metavar="NAME"),
+        typer.Option(help="where metrics go, beside metrics.jsonl; repeatable", metavar="NAME"),
     ] = None
     callback: Annotated[
         list[str] | None,
@@ -234,8 +234,8 @@ class RunOptions:
 
     @property
     def loggers(self) -> list[str]:
-        """Names of the loggers."""
-        return self.logger or ["jsonl"]
+        """Names of the loggers; the run folder's rows are there whatever becomes of a server's."""
+        return list(dict.fromkeys([*(self.logger or ()), "jsonl"]))
 
     @property
     def callbacks(self) -> list[str]:

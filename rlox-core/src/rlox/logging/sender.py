@@ -1,0 +1,85 @@
+"""Calls that may wait for a server or a disk, made on a thread of their own."""
+
+from __future__ import annotations
+
+import atexit
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from threading import Event, Thread
+from typing import Any
+
+Call = Callable[[], Any]
+
+PATIENCE = 15.0
+"""Seconds without an answer before the caller is warned, and for what is pending at the end."""
+
+RETRY_SECONDS = 5.0
+"""Between two tries of a call that failed."""
+
+
+class Sender:
+    """Makes calls in turn, each until it succeeds; who pushes them neither waits nor fails.
+
+    Args:
+        name: of who does not answer, in the warning.
+        passes: whether an error goes away by itself; a call that fails otherwise is dropped.
+    """
+
+    def __init__(self, name: str, passes: Callable[[Exception], bool]) -> None:
+        self._name, self._passes = name, passes
+        self._calls: SimpleQueue[tuple[Call, Future[Any]] | None] = SimpleQueue()
+        self._refusal: Exception | None = None
+        self._failure: Exception | None = None
+        self._since: float | None = None
+        self._warned = False
+        self._given_up = Event()
+        # a daemon, because nobody can interrupt a library that waits for its server
+        self._thread = Thread(target=self._run, name=f"rlox-{name}", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)  # for loggers that nobody closes
+
+    def push(self, call: Call) -> Future[Any]:
+        """Have a call made, and warn, once, if those before it do not get on."""
+        result: Future[Any] = Future()
+        self._calls.put((call, result))
+        since = self._since
+        late = since is not None and time.monotonic() - since > PATIENCE
+        if late or self._failure or self._refusal:
+            self.warn("the run goes on, and what can be sent later will be")
+        return result
+
+    def warn(self, consequence: str) -> None:
+        """Say, once, that calls do not succeed, and why."""
+        if not self._warned:
+            self._warned = True
+            reason = self._refusal or self._failure or "no answer"
+            warnings.warn(f"{self._name}: {reason}; {consequence}", RuntimeWarning, stacklevel=3)
+
+    def close(self) -> None:
+        """Give what is pending a little time; also if called again."""
+        atexit.unregister(self.close)
+        self._calls.put(None)
+        self._thread.join(PATIENCE)
+        self._given_up.set()
+        if self._thread.is_alive():
+            self.warn("not all that was logged is there")
+
+    def _run(self) -> None:
+        while (item := self._calls.get()) is not None:
+            call, result = item
+            self._since = time.monotonic()
+            while not result.done():
+                try:
+                    result.set_result(call())
+                except Exception as error:  # noqa: PERF203
+                    if not self._passes(error):
+                        self._refusal = error
+                        result.set_exception(error)
+                        break
+                    self._failure = error
+                    if self._given_up.wait(RETRY_SECONDS):
+                        return
+            self._failure = self._since = None
