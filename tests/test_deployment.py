@@ -1,5 +1,7 @@
 """Exported policies act as the algorithms that they come from, without torch."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import rlox
@@ -17,6 +19,7 @@ from exportables import (
 )
 from rlox.cli.app import build_app
 from rlox.deployment import Exportable
+from rlox.deployment.files import PLACEHOLDER, seal
 from rlox.errors import CheckpointError, ConfigError, ExportError, SpaceError
 from rlox.spaces import ActionRows
 from rlox_offline.datasets import Dataset
@@ -264,3 +267,48 @@ def test_the_command_writes_what_the_function_does(suffix, tmp_path):
     assert "bytes" in result.output
     obs = np.random.default_rng(8).normal(size=(STEPS, 4)).astype(np.float32)
     require_same(rlox.load_policy(path).predict(obs), algorithm.predict(obs))
+
+
+def _externally(model):
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = 1
+    tensor.external_data.add(key="location", value="weights.bin")
+
+
+HOSTILE_GRAPHS = {
+    "external": _externally,
+    "operator": lambda m: m.graph.node.add(op_type="ConstantOfShape", input=["x"], output=["y"]),
+    "no outputs": lambda m: m.graph.ClearField("output"),
+    "no base64": lambda m: setattr(m.metadata_props[0], "value", "a"),
+    "not finite": lambda m: setattr(
+        m.graph.initializer[0], "raw_data", b"\xff" * len(m.graph.initializer[0].raw_data)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_GRAPHS)
+def test_hostile_graphs_are_refused(name, tmp_path, monkeypatch):
+    """Other files are not read, and nothing is computed that the exporter does not write."""
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    monkeypatch.chdir(tmp_path)
+    algorithm = make("td3", VECTOR, TORQUES)
+    rlox.export(algorithm, "policy.onnx")
+    Path("weights.bin").write_bytes(bytes(1 << 20))
+    model = onnx.load("policy.onnx")
+    HOSTILE_GRAPHS[name](model)
+    [digest] = (each for each in model.metadata_props if each.key == "digest")
+    digest.value = PLACEHOLDER
+    Path("policy.onnx").write_bytes(seal(model.SerializeToString()))
+    with pytest.raises(CheckpointError, match="damaged"):
+        rlox.load_policy("policy.onnx")
+
+
+def test_weights_that_are_not_finite_are_refused(tmp_path):
+    """Such a policy would choose an action without saying so."""
+    algorithm = make("td3", VECTOR, TORQUES)
+    nn.init.constant_(next(algorithm.policy.parameters()), float("nan"))
+    rlox.export(algorithm, tmp_path / "policy.rlox")
+    with pytest.raises(CheckpointError, match="is not finite"):
+        rlox.load_policy(tmp_path / "policy.rlox")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable
 from operator import index
@@ -27,12 +28,19 @@ from rlox.deployment.policy import Compute, Exportable, LoadedPolicy, NumPyNetwo
 from rlox.deployment.policy import example as example_of
 from rlox.deployment.teams import LoadedTeam, TeamData
 from rlox.envs.preprocessing import Preprocessor
-from rlox.errors import MISFITS, CheckpointError, ConfigError, ExportError, import_extra
-from rlox.files import open_regular, write_atomically
+from rlox.errors import (
+    MISFITS,
+    CheckpointError,
+    ConfigError,
+    ExportError,
+    MemoryLimitError,
+    import_extra,
+)
+from rlox.files import open_regular, require_memory_for, write_atomically
 from rlox.spaces import ActionRows
 from rlox.spaces.data import count_numbers, space_from_data, space_to_data
 from rlox.training.checkpoint import installed_versions
-from rlox.training.segments import metadata_of, pack, unpack
+from rlox.training.segments import metadata_of, pack, require_like, unpack
 
 MARK = "rlox-sha256:"
 PLACEHOLDER = MARK + "0" * 64
@@ -128,7 +136,11 @@ def load_policy(path: str | Path) -> LoadedPolicy | LoadedTeam:
     _require_suffix(path)
     try:
         with open_regular(path, "rb") as file:
+            size = 3 * os.fstat(file.fileno()).st_size  # with the copy that is digested, and arrays
+            require_memory_for("its arrays", None, size, "load it on a larger machine")
             content = file.read()
+    except MemoryLimitError as error:
+        raise CheckpointError(f"policy file '{path}' cannot be loaded: {error}") from None
     except OSError as error:
         raise CheckpointError(f"policy file '{path}' cannot be read: {error.strerror}") from None
     if not is_intact(content):
@@ -137,9 +149,10 @@ def load_policy(path: str | Path) -> LoadedPolicy | LoadedTeam:
             "write one with rlox export"
         )
     read: Read = lambda data: NumPyNetwork(data.network)  # noqa: E731
-    if path.suffix == ".onnx":
-        content, read = _onnx().open_onnx(content, path)
+    onnx = _onnx() if path.suffix == ".onnx" else None
     try:
+        if onnx is not None:
+            content, read = onnx.open_onnx(content, path)
         data = _from_bytes(content, path)
         if isinstance(data, TeamData):
             team = LoadedTeam(data, read)
@@ -166,6 +179,8 @@ def _try(policy: LoadedPolicy, network: Compute) -> None:
     rows, after = network(*example_of(policy.data))
     actions = ActionRows(policy.action_space)
     columns = sum(leaf.columns for leaf in actions.leaves)
+    if not np.isfinite(rows).all():
+        raise ValueError("its network returns actions that are not finite")
     if rows.size != columns or len(rows) != 1 or after.shape != (1, policy.state_size):
         raise ValueError("its network returns other shapes than the actions have")
     actions.take(actions.to_env(rows), 0)
@@ -274,6 +289,8 @@ def _policy(tree: Any, largest: int) -> PolicyData:
     sizes = [count_numbers(space) * frames, count_numbers(action_space)]
     if max(sizes + _sizes_asked_for(tree["network"])) > largest:
         raise ValueError("it asks for arrays that are larger than the file")
+    require_like(tree["network"], None, "network")
+    require_like(options, None, "preprocessing")
     preprocessor = None
     if options is not None:
         normalize = bool(options["moments"])

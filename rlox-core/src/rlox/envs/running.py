@@ -13,6 +13,7 @@ import numpy.typing as npt
 from rlox.config.composition import Selection
 from rlox.envs.gymnasium import STEP_KEYS, Vectorization, require_vec_step
 from rlox.envs.make import fixed_env_count, make_vec_env
+from rlox.errors import CheckpointError
 from rlox.protocols import MaskingVecEnv, StatefulVecEnv, VecEnv, VecEnvStep
 from rlox.seeding import ResetSeeds
 from rlox.spaces.rows import form_of, map_leaves, require_finite, require_rewards
@@ -153,6 +154,8 @@ class RunningEnvs:
         fits = as_many and state.get("env_kind", "") == self._kind
         exact = state["env"] is not None and fits and isinstance(self.env, StatefulVecEnv)
         if exact:
+            if not np.all(state["env"].get("started", True)):
+                raise CheckpointError("the envs' state is from before their first reset")
             self.env.set_state(dict(state["env"]))  # type: ignore[attr-defined]
             self._obs = map_leaves(np.array, state["obs"])
             self._seeds.resets += 1

@@ -471,23 +471,44 @@ def pack(
     raise TypeError(f"state at '{path}' must be an array or a plain value, got {type(value)}")
 
 
+NOT_NEGATIVE = ("count", "exp_avg_sq", "square_avg", "step", "variance")
+"""Names of counts and of means of squares, which are arrays too."""
+
+MAY_BE_INFINITE = ("env", "obs")
+"""What is the env's business: its own state, and observations that its policy can take."""
+
+LARGEST_COUNT = 2**53
+"""Up to which floating point counts."""
+
+
 def require_like(saved: Any, fresh: Any, path: str = "algorithm") -> None:
     """Refuse a saved state whose arrays and counts are not of the kinds that a fresh one has.
 
     Args:
         saved: what :func:`unpack` returned.
-        fresh: the state of a new object of the same kind; what it lacks is not looked at.
+        fresh: the state of a new object of the same kind; of what it lacks, no kind is known.
         path: where both are in the whole state.
 
     Raises:
-        CheckpointError: an array is of another dtype, or a count negative or no integer.
+        CheckpointError: an array is of another dtype or not finite, or a count negative or no
+            integer.
     """
-    if isinstance(fresh, Mapping) and isinstance(saved, Mapping):
-        for name in fresh.keys() & saved.keys():
-            require_like(saved[name], fresh[name], f"{path}.{name}")
-    elif isinstance(fresh, np.ndarray) and isinstance(saved, np.ndarray):
-        if saved.dtype != fresh.dtype:
+    name = path.rpartition(".")[2]
+    if isinstance(saved, list):
+        saved, fresh = dict(enumerate(saved)), None
+    if isinstance(saved, Mapping) and not isinstance(fresh, SavedBuffer):
+        known = fresh if isinstance(fresh, Mapping) else {}
+        for key, value in saved.items():
+            if key not in MAY_BE_INFINITE:
+                require_like(value, known.get(key), f"{path}.{key}")
+    elif isinstance(saved, np.ndarray):
+        if isinstance(fresh, np.ndarray) and saved.dtype != fresh.dtype:
             raise CheckpointError(f"'{path}' is of dtype {saved.dtype}, expected {fresh.dtype}")
+        if saved.dtype.kind == "f" and not np.isfinite(saved).all():
+            raise CheckpointError(f"'{path}' is not finite")
+        most = LARGEST_COUNT if name in ("count", "step") else np.inf
+        if name in NOT_NEGATIVE and not np.all((saved >= 0) & (saved <= most)):
+            raise CheckpointError(f"'{path}' must lie in [0, {most}]")
     elif type(fresh) is int and fresh >= 0 and (type(saved) is not int or saved < 0):
         raise CheckpointError(f"'{path}' must be an integer of at least 0, got {saved!r}")
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from rlox.deployment.files import ALWAYS_MADE
 from rlox.deployment.policy import Compute, PolicyData, example
 from rlox.errors import CheckpointError, import_extra
 
@@ -20,6 +21,13 @@ Layer = Mapping[str, Any]
 
 OPSET = 17
 IR_VERSION = 8
+OPERATORS = frozenset((
+    "Abs", "Add", "ArgMax", "Cast", "Concat", "Conv", "Div", "Elu", "Erf", "Expand", "Flatten",
+    "Gather", "Gemm", "Identity", "LeakyRelu", "Log", "MatMul", "Max", "MaxPool", "Mul", "OneHot",
+    "Pad", "ReduceMean", "ReduceSum", "Relu", "Reshape", "Shape", "Sigmoid", "Sign", "Slice",
+    "Softmax", "Split", "Sqrt", "Squeeze", "Sub", "Tanh", "Transpose", "Unsqueeze", "Where",
+))  # fmt: skip
+"""What a graph is made of."""
 
 
 def onnx_bytes(data: PolicyData, metadata: Mapping[str, str]) -> bytes:
@@ -66,11 +74,12 @@ def open_onnx(content: bytes, path: Path) -> tuple[bytes, Callable[[PolicyData],
         CheckpointError: it is no ONNX file, or not of rlox.
         MissingDependencyError: onnxruntime is not installed.
     """
-    ort = import_extra("onnxruntime", f"'{path.name}'", "onnx")
+    ort, onnx = (import_extra(each, f"'{path.name}'", "onnx") for each in ("onnxruntime", "onnx"))
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4  # what is wrong with a file is an error, not a line
     try:
+        _require_plain(onnx, onnx.load_from_string(content), len(content))
         session = ort.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         text = session.get_modelmeta().custom_metadata_map["rlox"]
     except KeyError:
@@ -80,6 +89,32 @@ def open_onnx(content: bytes, path: Path) -> tuple[bytes, Callable[[PolicyData],
     except Exception as error:  # onnxruntime has an exception of its own for each way to fail
         raise CheckpointError(f"'{path}' is no ONNX file or is damaged: {error}") from None
     return base64.b64decode(text), lambda data: OnnxNetwork(session)
+
+
+def _require_plain(onnx: Any, model: Any, size: int) -> None:
+    """Refuse what :func:`onnx_bytes` never writes, before anything is computed or opened.
+
+    Raises:
+        ValueError: the graph has other operators than it does, weights in another file or that are
+            not finite, or a result that is larger than the file of ``size`` bytes supports.
+    """
+    graph = model.graph
+    if others := {node.op_type for node in graph.node} - OPERATORS:
+        raise ValueError(f"its graph has other operators than rlox writes: {', '.join(others)}")
+    attributes = [each for node in graph.node for each in node.attribute]
+    if graph.sparse_initializer or model.functions or any(a.HasField("t") for a in attributes):
+        raise ValueError("its weights are elsewhere than rlox writes them")
+    for tensor in graph.initializer:
+        if onnx.external_data_helper.uses_external_data(tensor):
+            raise ValueError("its weights are in another file, which is not read")
+        array = onnx.numpy_helper.to_array(tensor)
+        # the value of a masked choice is a constant of its own
+        if array.dtype.kind == "f" and not (np.isfinite(array).all() or array == -np.inf):
+            raise ValueError(f"its weights '{tensor.name}' are not finite")
+    for known in onnx.shape_inference.infer_shapes(model).graph.value_info:
+        shape = [each.dim_value or 1 for each in known.type.tensor_type.shape.dim]
+        if math.prod(shape) > max(size, ALWAYS_MADE):
+            raise ValueError("it asks for arrays that are larger than the file")
 
 
 class OnnxNetwork:
@@ -108,7 +143,10 @@ class OnnxNetwork:
             given["mask"] = np.ones(shape, np.bool_) if masks is None else masks
         # a leaf that the policy does not look at is no input of the graph
         used = {name: array for name, array in given.items() if name in self._inputs}
-        rows, *after = self._session.run(None, used)
+        try:
+            rows, *after = self._session.run(None, used)
+        except Exception as error:  # see open_onnx
+            raise ValueError(f"the graph cannot be computed: {error}") from None
         return rows, after[0] if after else state
 
 
