@@ -135,6 +135,8 @@ def hostile_hdf5(path: Path, kind: str) -> None:
             file.create_virtual_dataset("obs", layout)
         elif kind == "never allocated":
             file.create_dataset("obs", (10**12, 3), "f4", chunks=(1000, 3))
+        elif kind == "allocated in part":
+            file.create_dataset("obs", (10**12, 3), "f4", chunks=(1000, 3))[0] = 1.0
         elif kind == "scalar":
             file["obs"] = 1.0
 
@@ -147,6 +149,7 @@ def hostile_hdf5(path: Path, kind: str) -> None:
         ("external link", r"'obs' is a link to 'obs' of .*other\.h5"),
         ("virtual", "the values of 'obs' are in another file"),
         ("never allocated", r"'obs' has the shape \(1000000000000, 3\), but no values are stored"),
+        ("allocated in part", r"'obs' has the shape .*, but only 12,000 bytes of values"),
         ("scalar", "'obs' must have rows"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import data
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rlox.errors import DatasetError
-from rlox_offline.datasets import Dataset, StreamedDataset, save_dataset, stream_dataset
+from rlox_offline.datasets import Dataset, StreamedDataset, episodes, save_dataset, stream_dataset
 from rlox_offline.datasets.columns import complete
 from rlox_offline.datasets.episodes import whole_episodes
 
@@ -89,6 +90,16 @@ def test_pieces_come_to_the_whole(
     assert bool(found) == (expected is not None)
     for name, column in (expected or {}).items():
         np.testing.assert_array_equal(np.concatenate([f[name] for f in found]), column)
+
+
+def test_pieces_of_a_long_episode_are_joined_once() -> None:
+    """To join them again with every piece would take minutes for a million rows."""
+    piece = {name: np.zeros(100, np.float32) for name in ("obs", "actions", "rewards")}
+    last = {**piece, "terminated": np.arange(100) == 99}
+    pieces = [{**piece, "terminated": np.zeros(100, np.bool_)}] * 50 + [last]
+    with mock.patch.object(episodes, "_joined", wraps=episodes._joined) as joined:
+        assert [len(each["obs"]) for each in whole_episodes(iter(pieces))] == [5_100]
+    assert joined.call_count == 1
 
 
 def test_bad_columns_are_refused(tmp_path: Path) -> None:

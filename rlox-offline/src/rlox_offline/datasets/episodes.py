@@ -34,25 +34,34 @@ def whole_episodes(pieces: Pieces) -> Pieces:
     Raises:
         DatasetError: as there; the text says which rows it is about.
     """
-    held: Columns | None = None
+    held: list[Columns] = []
     first_row = 0
     for piece in pieces:
-        try:
-            rows = {k: np.concatenate([held[k], piece[k]]) for k in held} if held else piece
-        except (KeyError, ValueError) as error:
-            raise DatasetError(f"the recording's pieces do not fit together: {error}") from None
-        n, cut = _size(rows), _last_end(rows)
-        if cut == 0 and ("next_obs" not in rows or n < 2):
-            held = rows
-            continue
+        held.append(piece)
+        cut = _last_end(piece)
+        if not cut and "next_obs" not in piece:
+            continue  # joined once: an episode may have any number of pieces
+        rows = _joined(held)
+        n = _size(rows)
         # without an end the last row is held back: only of the recording's last one it is known
         # that nothing follows
-        at = cut or n - 1
-        yield from _completed({name: rows[name][:at] for name in rows}, first_row, goes_on=not cut)
-        held = {name: rows[name][at:] for name in rows} if at < n else None
+        at = n - _size(piece) + cut if cut else n - 1
+        held = [{name: rows[name][at:] for name in rows}] if at < n else []
+        if at:
+            before = {name: rows[name][:at] for name in rows}
+            yield from _completed(before, first_row, goes_on=not cut)
         first_row += at
-    if held is not None:
-        yield from _completed(held, first_row, goes_on=False)
+    if held:
+        yield from _completed(_joined(held), first_row, goes_on=False)
+
+
+def _joined(pieces: list[Columns]) -> Columns:
+    if len(pieces) == 1:
+        return pieces[0]
+    try:
+        return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
+    except (KeyError, ValueError) as error:
+        raise DatasetError(f"the recording's pieces do not fit together: {error}") from None
 
 
 def _size(rows: Columns) -> int:

@@ -26,6 +26,10 @@ from rlox_offline.datasets.columns import (
 
 __all__ = ["open_hdf5", "require_own_data", "write_hdf5"]
 
+MOST_PER_BYTE, FEW_BYTES = 2**15, 2**12
+"""More than compression makes of a byte, and bytes that are always taken for as many: of what a
+file does not hold, HDF5 makes zeros without end."""
+
 
 def open_hdf5(path: Path, rows: int | None) -> tuple[Pieces, Texts]:
     """Return the columns in pieces of so many rows, or in one of all, and the texts beside them."""
@@ -117,6 +121,10 @@ def _own_bytes(name: str, dataset: Any) -> int:
     if dataset.shape is None:
         return 0
     n_bytes = int(dataset.nbytes)
-    if n_bytes and not dataset.id.get_storage_size():
-        raise DatasetError(f"'{name}' has the shape {dataset.shape}, but no values are stored")
+    stored = dataset.id.get_storage_size()
+    if n_bytes and (not stored or n_bytes > MOST_PER_BYTE * max(stored, FEW_BYTES)):
+        values = f"only {stored:,} bytes of" if stored else "no"
+        raise DatasetError(
+            f"'{name}' has the shape {dataset.shape}, but {values} values are stored"
+        )
     return n_bytes
