@@ -40,12 +40,15 @@ ALLOWED = {
 
 @pytest.mark.parametrize("mode", ["w", "wb", "a", "ab", "r+b"])
 def test_a_link_is_not_written_through(tmp_path, mode):
-    """Neither emptied nor changed."""
-    target, link = tmp_path / "target", tmp_path / "link"
+    """Neither emptied nor changed; a hard one is another name of the file."""
+    target, link, name = tmp_path / "target", tmp_path / "link", tmp_path / "name"
     target.write_text("kept")
     link.symlink_to(target)
+    name.hardlink_to(target)
     with pytest.raises(OSError, match="is a link, which is not written through"):
         open_regular(link, mode)
+    with pytest.raises(OSError, match="has another name"):
+        open_regular(name, mode)
     assert target.read_text() == "kept"
 
 

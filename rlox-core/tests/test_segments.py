@@ -251,6 +251,23 @@ def test_overwriting_a_checkpoint_removes_what_it_alone_used(buffered, tmp_path)
     assert files == set(segment_files(tmp_path))
 
 
+def test_a_checkpoint_is_read_while_it_is_saved_again(buffered, tmp_path, monkeypatch):
+    """The segments that an older file names may be gone when they are read: then the newer is."""
+    algorithm, path, require = buffered("CartPole-v1"), tmp_path / "c.rlox", SegmentFolder.require
+    algorithm.push(90)
+    algorithm.save(path)
+
+    def late(*arguments):
+        monkeypatch.setattr(SegmentFolder, "require", require)
+        algorithm.push(400)
+        algorithm.save(path)
+        return require(*arguments)
+
+    monkeypatch.setattr(SegmentFolder, "require", late)
+    restored = buffered.from_checkpoint(path)
+    assert first_difference(algorithm.buffer.state(), restored.buffer.state()) is None
+
+
 def test_segments_of_a_save_under_way_stay(buffered, tmp_path):
     """Who removes a checkpoint leaves segments alone while another one is being written."""
     algorithm = buffered("CartPole-v1")

@@ -1,7 +1,8 @@
 """Files: regular ones only, written whole or not at all, and no larger than the memory.
 
-A folder from a stranger may hold links to files of its reader, which must not be written through,
-and named pipes, whose opening waits for ever. What rlox writes in Python is opened here.
+A folder from a stranger may hold links to files of its reader, hard ones too, which must not be
+written through, and named pipes, whose opening waits for ever. What rlox writes in Python is
+opened here.
 
 The system promises more memory than it has and ends the process when the promises are called in,
 so that what is too large must be refused before it is reserved. The numbers are lower bounds: what
@@ -67,7 +68,8 @@ def open_regular(path: str | Path, mode: TextMode | ByteMode = "r") -> Any:
         mode: as of :func:`open`; ``w`` empties the file only once it is known to be a regular one.
 
     Raises:
-        OSError: it cannot be opened, is a link, or no regular file; a named pipe is not waited for.
+        OSError: it cannot be opened, is a link or has several names and is to be written, or is no
+            regular file; a named pipe is not waited for.
     """
     kind = mode.replace("b", "")
     flags = FLAGS[kind] | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -77,11 +79,15 @@ def open_regular(path: str | Path, mode: TextMode | ByteMode = "r") -> Any:
         flags |= getattr(os, "O_NOFOLLOW", 0)
     descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o666)
     try:
-        found = os.fstat(descriptor).st_mode
-        if stat.S_ISDIR(found):
+        found = os.fstat(descriptor)
+        if stat.S_ISDIR(found.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if not stat.S_ISREG(found):
+        if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "is no regular file", str(path))
+        if kind != "r" and found.st_nlink > 1:
+            raise OSError(
+                errno.EMLINK, "has another name (a hard link); put a copy in its place", str(path)
+            )
         if kind == "w":
             os.ftruncate(descriptor, 0)
         if "b" in mode:
@@ -114,7 +120,8 @@ def require_plain_folder(folder: Path) -> None:
         folder: may itself be a link, for its path is its user's; if it is missing, it is plain.
 
     Raises:
-        ConfigError: it holds a link, a named pipe, a socket or a device.
+        ConfigError: it holds a link, a named pipe, a socket or a device, or directly in it is a
+            file with another name, a hard link.
     """
     folders = [folder]
     while folders:
@@ -125,8 +132,12 @@ def require_plain_folder(folder: Path) -> None:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 folders.append(Path(entry.path))
-            elif not entry.is_file(follow_symlinks=False):
-                kind = "a link" if entry.is_symlink() else "no regular file"
+                continue
+            plain = entry.is_file(follow_symlinks=False)
+            # what is replaced as a whole, such as checkpoints, may have other names
+            twice = Path(entry.path).parent == folder and entry.stat().st_nlink > 1
+            if not plain or twice:
+                kind = "a link" if entry.is_symlink() or plain else "no regular file"
                 raise ConfigError(
                     f"'{entry.path}' is {kind}, and runs are written to folders of regular files "
                     "only; replace it by a copy of what it leads to, or remove it"

@@ -139,17 +139,19 @@ def test_run_goes_back_to_a_checkpoint_that_is_named(run, monkeypatch):
 
 @pytest.mark.usefixtures("whole")
 @pytest.mark.parametrize(
-    "name",
-    [".lock", "metrics.jsonl", "evaluations.csv", "run.json", "config.yaml", "checkpoints/new"],
-)
-def test_a_folder_with_links_is_not_resumed(run, name):
+    ("name", "kind"),
+    [(".lock", "soft"), ("metrics.jsonl", "soft"), ("evaluations.csv", "soft"),
+     ("run.json", "soft"), ("config.yaml", "soft"), ("checkpoints/new", "soft"),
+     (".lock", "hard"), ("metrics.jsonl", "hard")],
+)  # fmt: skip
+def test_a_folder_with_links_is_not_resumed(run, name, kind):
     """A stranger's may lead to any file of its reader, and every one of them stays as it is."""
     crash_after("cut", 32)
     target, link = Path("secret"), Path("cut", name)
     target.write_bytes(link.read_bytes() if link.exists() else b"kept")
     before = target.read_bytes()
     link.unlink(missing_ok=True)
-    link.symlink_to(target.absolute())
+    link.symlink_to(target.absolute()) if kind == "soft" else link.hardlink_to(target)
     result = run("resume", "cut")
     assert result.code == 2
     assert f"'{link}' is a link, and runs are written to folders of regular files" in result.err

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rlox.errors import LoggerError, import_extra, missing_extra
+from rlox.files import write_atomically
 from rlox.logging.base import Metrics, MetricsLogger, Table, rows_of
 from rlox.logging.sender import PATIENCE, Sender
 
@@ -260,7 +261,7 @@ class MLflowLogger(MetricsLogger):
         def send() -> None:
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder, f"{name.replace('/', '-')}-{step}.gif")
-                path.write_bytes(content.getvalue())
+                write_atomically(path, content.getvalue(), sync=False)
                 self._client.log_artifact(self.run_id, str(path), "videos")
 
         self._sender.push(send)

@@ -156,7 +156,31 @@ def difference_in(path: str | Path) -> str | None:
     return difference_of_ranks(_read(Path(path), with_arrays=False)[0])
 
 
+MOST_TRIES = 5
+"""Of reading a checkpoint that its training replaces, and its segments with it, meanwhile."""
+
+
 def _read(path: Path, *, with_arrays: bool) -> tuple[dict[str, Any], Arrays]:
+    for _ in range(MOST_TRIES - 1):
+        before = _version_of(path)
+        try:
+            return _read_once(path, with_arrays=with_arrays)
+        except CheckpointError:
+            if _version_of(path) == before:
+                raise
+    return _read_once(path, with_arrays=with_arrays)
+
+
+def _version_of(path: Path) -> tuple[int, int] | None:
+    """Return what differs after a file was replaced."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _read_once(path: Path, *, with_arrays: bool) -> tuple[dict[str, Any], Arrays]:
     if not path.is_file():
         folder = "is a folder; name a file in it, such as checkpoints/final.safetensors of a run"
         raise CheckpointError(
