@@ -189,6 +189,32 @@ class MoreKeysLater(Nested):
         return {"count": self._buffer, "more": 0.0}, 1.0, False, False, {}
 
 
+class Grows(OneBuffer):
+    """Has another space after a reset."""
+
+    def reset(self, **options):
+        """Begin."""
+        self.observation_space = spaces.Box(0.0, 9.0, (2,))
+        return super().reset(**options)
+
+
+class HoldsItself(OneBuffer):
+    """Returns an info that is part of itself."""
+
+    def step(self, action):
+        """Count."""
+        *rest, info = super().step(action)
+        info["last"] = info
+        return *rest, info
+
+
+class OfBytes(OneBuffer):
+    """Observes what cannot be copied."""
+
+    def _obs(self):
+        return memoryview(self._buffer)
+
+
 def doubled(observe):
     """Return a maker of an env in a wrapper that says it observes two numbers."""
     space = spaces.Box(0.0, 9.0, (2,))
@@ -221,6 +247,9 @@ def test_observations_of_a_wrapper_are_those_of_its_own_space():
          r"MoreKeys.reset returned an observation that is not nested as its space in a reset of "
          r"env 0: expected the keys \['count'\], got \['count', 'more'\]; change"),
         (NoKeys, r"NoKeys.reset returned .* nested as its space in a reset of .* got ndarray"),
+        (Grows, r"Grows.observation_space was .* in a reset of env 0; it must stay what it is"),
+        (HoldsItself, r"the info of HoldsItself.step holds itself in step 1 of env 0"),
+        (OfBytes, r"OfBytes.reset returned an observation that is a memoryview"),
         (MoreKeysLater, r"MoreKeysLater.step returned .* the keys \['count'\], got .*'more'"),
     ],
 )  # fmt: skip

@@ -170,6 +170,8 @@ def test_what_cannot_be_resumed_is_reported(run):
     assert "holds no checkpoint to resume from" in run("resume", "cut").err
     Path("cut/run.json").write_text("{", encoding="utf-8")
     assert "error: 'cut/run.json' is damaged" in run("resume", "cut").err
+    Path("cut/run.json").write_text(f'{{"status": "running", "training_seconds": {10**400}}}')
+    assert "'cut/run.json' is damaged: training_seconds is 1000" in run("resume", "cut").err
     Path("cut/run.json").write_text('{"status": "running", "options": {"env": 3}}')
     assert "error: the run's options are damaged" in run("resume", "cut").err
     assert Path("cut/metrics.jsonl").read_bytes() == before

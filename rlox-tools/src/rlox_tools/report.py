@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
+from rlox.cli.runs.folder import LONGEST
 from rlox.errors import RunError, import_extra
 from rlox.files import open_regular, require_plain_folder
 
@@ -163,7 +163,7 @@ def shares_of(run: Run) -> dict[str, float]:
 
 
 def _seconds(value: Any) -> float:
-    fits = isinstance(value, (int, float)) and math.isfinite(value) and value > 0
+    fits = isinstance(value, (int, float)) and 0 < value < LONGEST
     return float(value) if fits else 0.0
 
 

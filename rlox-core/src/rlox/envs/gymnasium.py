@@ -407,6 +407,7 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def __init__(self, env: gymnasium.Env[Any, Any], place: str = "") -> None:
         super().__init__(env)
+        self._spaces = env.observation_space, env.action_space
         self._place = place
         self._n_steps = 0
         # of a good observation
@@ -421,9 +422,16 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
         Raises:
             EnvError: it does not return two things, or an observation of another shape, kind or
-                nesting.
+                nesting; or it changes the env's spaces.
         """
         returned = self.env.reset(seed=seed, options=options)
+        for before, name in zip(self._spaces, ("observation_space", "action_space"), strict=True):
+            now = getattr(self.env, name)
+            if now is not before and now != before:
+                raise EnvError(
+                    f"{type(self.env).__name__}.{name} was {before} and is {now}"
+                    f"{self._where('reset')}; it must stay what it is"
+                )
         if returned.__class__ is tuple and len(returned) == 2:
             obs, info = returned
             if (
@@ -431,6 +439,7 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
                 and obs.dtype is self._dtype
                 and obs.shape == self._shape
                 and info.__class__ is dict
+                and not _is_endless(info)
             ):
                 return returned
         _require_returned(self.env, "reset", ("obs", "info"), returned, self._where("reset"))
@@ -456,6 +465,7 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             and terminated.__class__ in _FLAGS
             and truncated.__class__ in _FLAGS
             and info.__class__ is dict
+            and not (info and _is_endless(info))
         ):
             self._look(returned)
         if terminated or truncated:
@@ -487,8 +497,10 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         classes = terminated.__class__, truncated.__class__
         if obs.__class__ is not dict or reward.__class__ not in _NUMBERS:
             return False
+        if type(info) is not dict or _is_endless(info):
+            return False
         try:
-            return form_of(obs) == self._form and _FLAGS.issuperset(classes) and type(info) is dict
+            return form_of(obs) == self._form and _FLAGS.issuperset(classes)
         except AttributeError:  # a leaf that is no array
             return False
 
@@ -540,6 +552,15 @@ def _require_returned(
             )
     if not isinstance(returned[-1], Mapping):
         raise EnvError(f"the info of {name} must be a dict, got {_short(returned[-1])}{where}")
+    if _is_endless(returned[-1]):
+        raise EnvError(f"the info of {name} holds itself{where}; leave that out")
+
+
+def _is_endless(info: Mapping[Any, Any], levels: int = 100) -> bool:
+    """Return whether a dict has dicts within dicts down to so many levels."""
+    return not levels or any(
+        isinstance(value, dict) and _is_endless(value, levels - 1) for value in info.values()
+    )
 
 
 def _difference(value: Any, space: gymnasium.Space[Any]) -> str | None:
@@ -549,6 +570,8 @@ def _difference(value: Any, space: gymnasium.Space[Any]) -> str | None:
     """
     if space.shape is None:
         return None
+    if isinstance(value, memoryview):  # which cannot be copied
+        return "that is a memoryview, expected an array"
     try:
         array = np.asarray(value)
     except ValueError:  # lists of different lengths

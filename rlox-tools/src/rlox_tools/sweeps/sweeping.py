@@ -27,7 +27,7 @@ from rlox.cli.flags import all_fields, given_options
 from rlox.cli.output import print_pairs, print_progress, print_table, stdout_is_broken
 from rlox.cli.places import Job, Place, open_place
 from rlox.cli.runs.callbacks import HANG_UP, Interruption
-from rlox.cli.runs.folder import RunFolder, require_unused, resume_command_of
+from rlox.cli.runs.folder import LONGEST, RunFolder, require_unused, resume_command_of
 from rlox.cli.runs.options import RunOptions, code_parts, load_parts
 from rlox.cli.runs.run import resume_in_folder, train_in_folder
 from rlox.config.files import to_yaml
@@ -281,7 +281,7 @@ def _row(run: Run) -> tuple[str, str, str, str]:
         run.record.get("status", "not begun"),
         "-" if run.evaluation is None else "{:.1f} ± {:.1f}".format(*run.evaluation),
         f"{run.steps:,}",
-        "-" if seconds is None else f"{seconds:.1f} s",
+        f"{seconds:.1f} s" if isinstance(seconds, (int, float)) and seconds < LONGEST else "-",
     )
 
 

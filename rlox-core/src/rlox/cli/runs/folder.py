@@ -33,6 +33,9 @@ RECORDED: dict[str, tuple[type, ...]] = {
 }
 """What a record's values are that a resumed run relies on."""
 
+LONGEST = 1e12
+"""Seconds, which no training takes."""
+
 
 class RunFolder:
     """``config.yaml``, ``run.json``, ``checkpoints/`` and what the loggers write.
@@ -133,7 +136,9 @@ class RunFolder:
         if not isinstance(found, dict) or "status" not in found:
             raise ConfigError(f"'{path}' is no record of a run")
         for key, kinds in RECORDED.items():
-            if key in found and not isinstance(found[key], kinds):
+            value = found.get(key)
+            absurd = isinstance(value, (int, float)) and not 0 <= value < LONGEST
+            if key in found and (absurd or not isinstance(value, kinds)):
                 raise ConfigError(f"'{path}' is damaged: {key} is {found[key]!r:.80}")
         self._record = found
         return found
