@@ -166,7 +166,7 @@ class RunningTeams:
         state: dict[str, Any] = {
             "started": self.started or self._seeds.resets > 0,
             "statistics": self.statistics.state_dict(),
-            "env": self.env.state() if stateful else None,  # type: ignore[attr-defined]
+            "env": _copied(self.env.state()) if stateful else None,  # type: ignore[attr-defined]
             "shown": _copied(self._shown) if stateful else None,
         }
         if self.preprocessor is not None:

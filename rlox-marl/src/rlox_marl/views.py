@@ -212,7 +212,7 @@ def see_team(
 ) -> npt.NDArray[Any]:
     """Return (N, *shape) of :func:`team_space`; arguments as of :meth:`PolicyView.see`."""
     if state is not None:
-        return state
+        return np.array(state)
     n_envs = len(obs[groups[0].name])
     parts = [np.reshape(obs[group.name], (n_envs, -1)) for group in groups]
     return np.concatenate(parts, axis=1, dtype=np.float32)

@@ -365,6 +365,11 @@ class OnePlayer(Player):
         self._masking = env if isinstance(env, MaskingVecEnv) else None
         self._steps = CheckedSteps(env)
 
+    def begin(self, seeds: Sequence[int]) -> None:
+        """Reset all envs, each with its own seed."""
+        super().begin(seeds)
+        self._steps.check_reset(self._obs)
+
     def step(self) -> tuple[Paid, Paid, npt.NDArray[np.bool_]]:
         """Act once in all envs; see :class:`Player`.
 

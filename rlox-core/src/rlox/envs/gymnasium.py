@@ -33,8 +33,11 @@ from rlox.spaces.rows import (
     ActionRows,
     ObservationRows,
     batch_of_actions,
+    find_misfit,
     form_of,
+    integer_bounds,
     is_nested,
+    join,
     leaf_spaces,
     map_leaves,
     split,
@@ -442,8 +445,8 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
                 and not _is_endless(info)
             ):
                 return returned
-        _require_returned(self.env, "reset", ("obs", "info"), returned, self._where("reset"))
-        return returned
+        obs = _require_returned(self.env, "reset", ("obs", "info"), returned, self._where("reset"))
+        return obs, returned[1]
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step the env.
@@ -455,7 +458,7 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         returned = self.env.step(action)
         self._n_steps += 1
         if returned.__class__ is not tuple or len(returned) != 5:
-            self._look(returned)
+            returned = self._look(returned)
         obs, reward, terminated, truncated, info = returned
         if not (
             obs.__class__ is np.ndarray
@@ -467,28 +470,35 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             and info.__class__ is dict
             and not (info and _is_endless(info))
         ):
-            self._look(returned)
+            obs = self._look(returned)[0]
         if terminated or truncated:
             obs = copy.deepcopy(obs)
         return obs, reward, terminated, truncated, info
 
-    def _look(self, returned: Any) -> None:
-        """Refuse a step with a wrong part, and remember the form of a good observation."""
+    def _look(self, returned: Any) -> Any:
+        """Refuse a step with a wrong part, and remember the form of a good observation.
+
+        Returns:
+            The step, with an observation that no cast changes.
+        """
         if isinstance(returned, tuple) and len(returned) == 5 and self._is_nested_good(*returned):
-            return
+            return returned
         where = self._where("step")
         parts = ("obs", "reward", "terminated", "truncated", "info")
-        _require_returned(self.env, "step", parts, returned, where)
+        fitting = _require_returned(self.env, "step", parts, returned, where)
         name = _name(self.env)
         _require_scalar(name, "reward", "number", returned[1], where)
         for flag, value in zip(parts[2:4], returned[2:4], strict=True):
             _require_scalar(name, flag, "truth value", value, where)
         obs = returned[0]
+        if fitting is not obs:  # whatever has this form is to be looked at and cast
+            return fitting, *returned[1:]
         if obs.__class__ is np.ndarray:
             self._shape, self._dtype = obs.shape, obs.dtype
         elif obs.__class__ is dict:
             with suppress(AttributeError):
                 self._form = form_of(obs)
+        return returned
 
     def _is_nested_good(
         self, obs: Any, reward: Any, terminated: Any, truncated: Any, info: Any
@@ -525,8 +535,12 @@ def _name(env: gymnasium.Env[Any, Any]) -> str:
 
 def _require_returned(
     env: gymnasium.Env[Any, Any], method: str, parts: tuple[str, ...], returned: Any, where: str
-) -> None:
-    """Refuse another number of things than ``parts``, or an observation of another form."""
+) -> Any:
+    """Refuse another number of things than ``parts``, or an observation of another form.
+
+    Returns:
+        The observation; what a cast to its space of integers could change is cast already.
+    """
     name = f"{_name(env)}.{method}"
     if not isinstance(returned, tuple) or len(returned) != len(parts):
         many = f" of {len(returned)}" if isinstance(returned, tuple) else ""
@@ -542,6 +556,7 @@ def _require_returned(
             "change it or the env's observation_space"
         ) from None
     leaves = leaves if is_nested(env.observation_space) else {"": leaves}
+    cast = {}
     for leaf, space in leaf_spaces(env.observation_space).items():
         problem = _difference(leaves[leaf], space)
         if problem is not None:
@@ -550,10 +565,17 @@ def _require_returned(
                 f"{name} returned an {what} {problem}{where}; change it or the env's "
                 "observation_space"
             )
+        array = np.asarray(leaves[leaf])
+        if integer_bounds(space) is not None and not np.can_cast(array.dtype, space.dtype):
+            cast[leaf] = array.astype(space.dtype)
     if not isinstance(returned[-1], Mapping):
         raise EnvError(f"the info of {name} must be a dict, got {_short(returned[-1])}{where}")
     if _is_endless(returned[-1]):
         raise EnvError(f"the info of {name} holds itself{where}; leave that out")
+    if not cast:
+        return returned[0]
+    leaves = {**leaves, **cast}
+    return join(env.observation_space, leaves if is_nested(env.observation_space) else leaves[""])
 
 
 def _is_endless(info: Mapping[Any, Any], levels: int = 100) -> bool:
@@ -564,7 +586,7 @@ def _is_endless(info: Mapping[Any, Any], levels: int = 100) -> bool:
 
 
 def _difference(value: Any, space: gymnasium.Space[Any]) -> str | None:
-    """Return what distinguishes a value from those of a space: its shape, or that it is no number.
+    """Return what distinguishes a value from those of a space: shape, kind, or a number too many.
 
     ``None``: nothing does.
     """
@@ -580,7 +602,9 @@ def _difference(value: Any, space: gymnasium.Space[Any]) -> str | None:
         return f"of shape {array.shape}, expected {space.shape}"
     if space.dtype is not None and space.dtype.kind in NUMBERS and array.dtype.kind not in NUMBERS:
         return f"of dtype {array.dtype}, expected {space.dtype}: {_short(value)}"
-    return None
+    bounds = integer_bounds(space)
+    index = None if bounds is None else find_misfit(array, *bounds)
+    return None if index is None else f"with {array[index]}, which {space} does not hold,"
 
 
 def _short(value: Any) -> str:
@@ -629,10 +653,24 @@ def require_vec_step(step: VecEnvStep, env: VecEnv, where: str = "") -> None:
     for key in ("terminated", "truncated"):
         _require_array(f"{key} of {name}", given[key], shape, kinds="b")
     for key in ("obs", "final_obs"):
-        leaves = given[key] if isinstance(given[key], dict) else {"": given[key]}
-        for leaf, space in leaf_spaces(env.observation_space).items():
-            where = f"{key}['{leaf}']" if leaf else key
-            _require_array(f"{where} of {name}", leaves.get(leaf), shape + (space.shape or ()))
+        require_observations(given[key], env, f"{key}{{}} of {name}")
+
+
+def require_observations(obs: Any, env: VecEnv, what: str) -> None:
+    """Refuse what is not the observations of all envs.
+
+    Args:
+        obs: what ``env`` returned.
+        env: which made it.
+        what: what an error calls it, with braces where a leaf's name goes.
+
+    Raises:
+        EnvError: a leaf is missing, or of another shape or kind.
+    """
+    leaves = obs if isinstance(obs, dict) else {"": obs}
+    for leaf, space in leaf_spaces(env.observation_space).items():
+        name = what.format(f"['{leaf}']" if leaf else "")
+        _require_array(name, leaves.get(leaf), (env.n_envs, *(space.shape or ())))
 
 
 def _require_array(what: str, value: Any, shape: tuple[int, ...], *, kinds: str = "biuf") -> None:

@@ -11,12 +11,23 @@ import numpy as np
 import numpy.typing as npt
 
 from rlox.config.composition import Selection
-from rlox.envs.gymnasium import STEP_KEYS, Vectorization, require_vec_step
+from rlox.envs.gymnasium import (
+    STEP_KEYS,
+    Vectorization,
+    require_observations,
+    require_vec_step,
+)
 from rlox.envs.make import fixed_env_count, make_vec_env
 from rlox.errors import CheckpointError
 from rlox.protocols import MaskingVecEnv, StatefulVecEnv, VecEnv, VecEnvStep
 from rlox.seeding import ResetSeeds
-from rlox.spaces.rows import form_of, map_leaves, require_finite, require_rewards
+from rlox.spaces.rows import (
+    ObservationRows,
+    form_of,
+    map_leaves,
+    require_finite,
+    require_rewards,
+)
 
 _LOG = logging.getLogger("rlox")
 
@@ -91,6 +102,7 @@ class RunningEnvs:
         """
         if self._obs is None:
             obs = self.env.reset_all(self._seeds.next())
+            self._steps.check_reset(obs)
             require_finite(obs)
             self._seeds.resets += 1
             self.statistics.forget(slice(None))
@@ -130,13 +142,13 @@ class RunningEnvs:
         """Return the episode statistics and, if the env exposes it, the env's state."""
         started = self.started
         stateful = started and isinstance(self.env, StatefulVecEnv)
-        env_state = self.env.state() if stateful else None  # type: ignore[attr-defined]
+        env_state = map_leaves(np.array, self.env.state()) if stateful else None  # type: ignore[attr-defined]
         return {
             "started": started or self._seeds.resets > 0,
             "statistics": self.statistics.state_dict(),
             "env": env_state or None,
             "env_kind": self._kind,
-            "obs": self._obs if env_state else None,
+            "obs": map_leaves(np.array, self._obs) if env_state else None,
         }
 
     @property
@@ -171,6 +183,7 @@ class CheckedSteps:
 
     def __init__(self, env: VecEnv) -> None:
         self._env = env
+        self._rows = ObservationRows(env.observation_space)
         self._good: Any = None
         self._n_steps = 0
 
@@ -189,6 +202,18 @@ class CheckedSteps:
         if not seen or seen != self._good:
             require_vec_step(step, self._env, f" in step {self._n_steps}")
             self._good = seen
+        self._rows.require(step["obs"])
+        if step["final_obs"] is not step["obs"]:
+            self._rows.require(step["final_obs"])
+
+    def check_reset(self, obs: Any) -> None:
+        """Refuse first observations of another nesting, shape or kind, or outside their space.
+
+        Raises:
+            EnvError: see :func:`require_observations`.
+        """
+        require_observations(obs, self._env, f"obs{{}} of {type(self._env).__name__}.reset_all")
+        self._rows.require(obs)
 
 
 class EpisodeStatistics:

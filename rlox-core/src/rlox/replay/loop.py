@@ -135,10 +135,10 @@ class ReplaySteps:
             if np.count_nonzero(ended):
                 require_finite(step["obs"])
             self.episode_start = ended
-            self._rewards.append(step["rewards"])
+            self._rewards.append(step["rewards"].copy())  # the env may write its next ones there
             life_lost = step.get("life_lost")
             self._ended.append(ended if life_lost is None else ended & ~life_lost)
-            self._lost.append(step.get("lost", self.nothing))
+            self._lost.append(step["lost"].copy() if "lost" in step else self.nothing)
             self.envs.obs = step["obs"]
         except BaseException:
             self.begin_again()

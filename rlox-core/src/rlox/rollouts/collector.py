@@ -377,7 +377,7 @@ class UnrollWriter:
 
     def mask(self, masks: npt.NDArray[np.bool_]) -> Tensor:
         """Keep the action masks (N, mask_size) and return them on the device."""
-        self._masks.append(self._to_device(torch.from_numpy(masks)))
+        self._masks.append(self._to_device(torch.from_numpy(np.array(masks, np.bool_))))
         return self._masks[-1]
 
     def act(self, actions: Tensor, log_probs: Tensor) -> npt.NDArray[Any]:

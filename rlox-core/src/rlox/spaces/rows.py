@@ -190,6 +190,11 @@ class ObservationRows:
         self._shapes: Any = shapes if nested else shapes[""]
         lowest = {name: getattr(leaf, "start", 0) for name, leaf in leaves.items()}
         self._lowest: Any = lowest if nested else lowest[""]
+        self._integers = [
+            (name, leaf, *bounds, _holds_all(leaf, *bounds))
+            for name, leaf in leaves.items()
+            if (bounds := integer_bounds(leaf)) is not None
+        ]
         self._fitting = 0
 
     def empty(self, *leading: int) -> Any:
@@ -222,6 +227,38 @@ class ObservationRows:
         """Return arrays of shape ``(*leading, *shape)`` with nothing: 0, or the lowest choice."""
         return map_leaves(np.full_like, self.empty(*leading), self._lowest)
 
+    def misfit(self, obs: Any) -> tuple[tuple[int, ...], str] | None:
+        """Return where a number is that a space of integers does not hold, and an error's words.
+
+        Args:
+            obs: arrays (..., *shape) by leaf, of any dtypes of numbers.
+
+        Returns:
+            The index into the leaf, and what it has and should not; ``None`` if all numbers fit.
+        """
+        for name, space, low, high, holds_all in self._integers:
+            leaf = obs[name] if isinstance(obs, dict) else obs
+            if holds_all and leaf.dtype == space.dtype:
+                continue
+            index = find_misfit(leaf, low, high)
+            if index is not None:
+                place = f" in the leaf '{name}'" if name else ""
+                return index, f"{leaf[index]}{place}, which {space} does not hold"
+        return None
+
+    def require(self, obs: Any) -> None:
+        """Refuse observations (N, ...) of envs that a cast would change, or that no network knows.
+
+        Raises:
+            EnvError: a number is none of its leaf's space of integers; the text names its env.
+        """
+        found = self.misfit(obs)
+        if found is not None:
+            raise EnvError(
+                f"env {found[0][0]} returned an observation with {found[1]}; change it or the "
+                "env's observation_space"
+            )
+
     def stored(self, obs: Any) -> Any:
         """Return observations in the dtypes they are kept in, contiguous."""
         return map_leaves(lambda dtype, leaf: np.ascontiguousarray(leaf, dtype), self._dtypes, obs)
@@ -233,7 +270,7 @@ class ObservationRows:
             obs: one observation, or B of them as arrays (B, *shape), nested as the space is.
 
         Raises:
-            ValueError: the shape is neither.
+            ValueError: the shape is neither, or a number is none of a space of integers.
         """
         leaves = split(self.space, obs)
         if isinstance(leaves, Mapping) and not is_nested(self.space):
@@ -244,6 +281,8 @@ class ObservationRows:
         single = next(iter(names.values()))
         if any(other != single for other in names.values()):
             raise ValueError(f"some leaves of obs are one observation, others a batch: {names}")
+        if (found := self.misfit(leaves)) is not None:
+            raise ValueError(f"obs has {found[1]}; pass observations as the env returns them")
         if single:
             leaves = map_leaves(lambda leaf: leaf[None], leaves)
         return map_leaves(np.array, leaves, self._dtypes), single
@@ -258,6 +297,35 @@ class ObservationRows:
             ValueError: the shape of one is neither.
         """
         return map_leaves(_is_single, leaves, self._shapes)
+
+
+def integer_bounds(space: Space) -> tuple[Any, Any] | None:
+    """Return the least and the largest number of a space of integers; ``None`` for other ones."""
+    if isinstance(space, spaces.Discrete):
+        return int(space.start), int(space.start + space.n - 1)
+    if isinstance(space, spaces.MultiDiscrete):
+        return space.start, space.start + space.nvec - 1
+    if isinstance(space, spaces.MultiBinary):
+        return 0, 1
+    if isinstance(space, spaces.Box) and space.dtype.kind in "iu":
+        return space.low, space.high
+    return None
+
+
+def _holds_all(space: Space, low: Any, high: Any) -> bool:
+    """Return whether a space of integers holds all numbers of its dtype."""
+    limits = np.iinfo(space.dtype)  # type: ignore[arg-type]
+    return bool(np.all(low == limits.min) and np.all(high == limits.max))
+
+
+def find_misfit(array: npt.NDArray[Any], low: Any, high: Any) -> tuple[int, ...] | None:
+    """Return the index of the first number that is not whole or not within bounds, if any is."""
+    wrong = (array < low) | (array > high)
+    if array.dtype.kind == "f":
+        wrong |= array != np.floor(array)  # nor is a NaN whole
+    if not np.count_nonzero(wrong):
+        return None
+    return tuple(np.argwhere(wrong)[0].tolist())
 
 
 def require_rewards(rewards: npt.NDArray[Any]) -> None:
@@ -366,7 +434,7 @@ class ActionRows:
         Numbers outside a box's bounds are clipped, and rounded if the box holds integers.
         """
         if self._as_they_are and rows.dtype == self.space.dtype:
-            return rows
+            return rows.copy()  # which the env may write into
         if not is_nested(self.space):
             return _to_env(self.space, rows)
         rows = rows.reshape(len(rows), -1)
@@ -449,13 +517,18 @@ def batch_of_actions(actions: Any, space: gymnasium.Space[Any]) -> Any:
     """Return a batch of actions in the dtypes of the batch's space, nested as that is.
 
     Raises:
-        EnvError: the actions have another shape, or are nested otherwise.
+        EnvError: the actions have another shape, are nested otherwise, or a cast would change them.
     """
     if not is_nested(space):
-        actions = np.asarray(actions, dtype=space.dtype)
+        actions = np.asarray(actions)
         if actions.shape != space.shape:
             raise EnvError(f"actions must have shape {space.shape}, got {actions.shape}")
-        return actions
+        if actions.dtype == space.dtype:
+            return actions
+        bounds = integer_bounds(space)
+        if bounds is not None and (index := find_misfit(actions, *bounds)) is not None:
+            raise EnvError(f"actions have {actions[index]}, which {space} does not hold")
+        return actions.astype(space.dtype)
     try:
         leaves = split(space, actions)
     except ValueError as error:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -224,7 +225,7 @@ class OneEnv(ABC):
                 raise self._error(
                     "the observation", agent, f"has no '{MASK_KEY}', which its space has"
                 )
-            into.masks[agent] = value[MASK_KEY]
+            into.masks[agent] = copy(value[MASK_KEY])
             value = {key: leaf for key, leaf in value.items() if key != MASK_KEY}
         into.obs[agent] = self._checked("the observation", agent, bare, value)
 
@@ -234,7 +235,7 @@ class OneEnv(ABC):
         if isinstance(infos, Mapping):
             for agent, info in infos.items():
                 if agent in into.obs and isinstance(info, Mapping) and MASK_KEY in info:
-                    into.masks.setdefault(agent, info[MASK_KEY])
+                    into.masks.setdefault(agent, copy(info[MASK_KEY]))
 
     def _read_state(self, out: Outcome) -> None:
         """Keep a copy of the env's state, if it has a state space.
