@@ -12,6 +12,7 @@ from typing import Any
 
 import rlox
 from google.protobuf.message import DecodeError
+from rlox.envs.running import CheckedSteps
 from rlox.errors import ConfigError
 from rlox.protocols import MaskingVecEnv, StatefulVecEnv, VecEnv
 
@@ -59,6 +60,7 @@ class EnvWorker:
         self._env, self._env_id = env, env_id
         self._env_kwargs = arguments_to_json(env_kwargs or {})
         self._spaces = space_to_json(env.observation_space), space_to_json(env.action_space)
+        self._steps = CheckedSteps(env)
         self._codec = codec_of(env.observation_space, env.action_space, env.n_envs)
         self._masking = env if isinstance(env, MaskingVecEnv) else None
         self._state = ServedState(env) if isinstance(env, StatefulVecEnv) else None
@@ -186,6 +188,7 @@ class EnvWorker:
 
     def _step(self, actions: Any, sequence: int) -> bytes:
         step = self._env.step_all(actions)
+        self._steps.check(step)  # what is sent is cast
         return self._codec.encode_outcome(sequence, step, self._masks())
 
     def _call(self, data: bytes, stream: ServerStream) -> Callable[[int], bytes]:
@@ -210,6 +213,7 @@ class EnvWorker:
 
     def _reset(self, seeds: list[int] | None, sequence: int) -> bytes:
         obs = self._env.reset_all(seeds)
+        self._steps.check_reset(obs)
         return self._codec.encode_observations(sequence, obs, self._masks())
 
     def _masks(self) -> Any:

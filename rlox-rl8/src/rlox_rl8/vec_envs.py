@@ -16,7 +16,7 @@ import torch
 from gymnasium import spaces
 from rlox.config.composition import Selection, selection
 from rlox.config.model import changed
-from rlox.envs import fixed_env_count, make_vec_env, require_vec_step
+from rlox.envs import CheckedSteps, fixed_env_count, make_vec_env
 from rlox.errors import ConfigError, EnvError, SpaceError, WorkerLostError
 from rlox.protocols import MaskingVecEnv, StatefulVecEnv, VecEnv, VecEnvStep
 from tensordict import TensorDict
@@ -91,7 +91,8 @@ class VecTensorEnv(Env):
         self._owned = fixed_env_count(source) is None
         self.observation_spec = observation_spec(self.envs.observation_space, device)
         self.action_spec = action_spec(self.envs.action_space, device)
-        self._started = self._checked = False
+        self._steps = CheckedSteps(self.envs)
+        self._started = False
 
     def reset(self, *, config: dict[str, Any] | None = None) -> Tensor | TensorDict:
         """Reset all copies; the first seeds come from torch's global generator.
@@ -104,16 +105,17 @@ class VecTensorEnv(Env):
             raise EnvError(f"env_config is for env classes of rlox.rl8, got {config!r} for an env")
         seed = None if self._started else int(torch.randint(1 << 31, ()).item())
         self._started = True
-        obs = self.observe(self.envs.reset_all(seed))
+        obs = self.envs.reset_all(seed)
+        self._steps.check_reset(obs)
         if isinstance(self.envs, MaskingVecEnv) and self.envs.action_masks() is not None:
             raise SpaceError("the env masks actions, which rl8's policies do not heed; use 'ppo'")
-        return obs
+        return self.observe(obs)
 
     def step(self, action: Tensor | TensorDict) -> TensorDict:
         """Step all copies and return also ``terminated``, ``truncated`` and ``final_obs``.
 
         Raises:
-            EnvError: the first step has not what :class:`rlox.protocols.VecEnvStep` says.
+            EnvError: the step has not what :class:`rlox.protocols.VecEnvStep` says.
             WorkerLostError: envs were lost, which a horizon of all copies cannot leave out.
         """
         assert isinstance(action, Tensor)
@@ -123,9 +125,7 @@ class VecTensorEnv(Env):
                 f"{np.count_nonzero(step['lost'])} of {self.num_envs} envs were lost and began "
                 "again, and a horizon cannot leave them out; go on from a checkpoint (rlox resume)"
             )
-        if not self._checked:
-            require_vec_step(step, self.envs)
-            self._checked = True
+        self._steps.check(step)
         out = {key: self.observe(step[key]) for key in ("obs", "final_obs")}
         for key, kind in STEPPED.items():
             numbers = np.asarray(step[key], kind)[:, None]  # type: ignore[literal-required]

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from rlox.errors import SpaceError
-from rlox.protocols import VecEnv, VecEnvStep
 from rlox.spaces.rows import ActionRows, map_nested
 
 from rlox_testing.cases import CARTPOLE, Case, open_case
-from rlox_testing.probes import ProbeGroup, ProbeVecEnv, check, require_same
+from rlox_testing.probes import ProbeGroup, check, require_same
 
 __all__ = ["RewritingVecEnv", "check_rewritten_arrays"]
 

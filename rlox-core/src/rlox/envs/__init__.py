@@ -1,15 +1,16 @@
 """Vector envs: making, running and checking them, worker processes, episode statistics."""
 
-from rlox.envs.gymnasium import GymVecEnv, Vectorization, require_vec_step
+from rlox.envs.gymnasium import GymVecEnv, Vectorization
 from rlox.envs.make import env_id_of, fit_env_count, fixed_env_count, make_vec_env
 from rlox.envs.processes import ProcessVecEnv
-from rlox.envs.running import EpisodeStatistics, RunningEnvs
+from rlox.envs.running import CheckedSteps, EpisodeStatistics, RunningEnvs
 from rlox.envs.teams import is_team, make_team_env, team_backend
 from rlox.envs.workers.arena import Arena
 from rlox.envs.workers.process import Supervisor, WorkerEvent, WorkerProcess, spare_file
 
 __all__ = [
     "Arena",
+    "CheckedSteps",
     "EpisodeStatistics",
     "GymVecEnv",
     "ProcessVecEnv",
@@ -24,7 +25,6 @@ __all__ = [
     "is_team",
     "make_team_env",
     "make_vec_env",
-    "require_vec_step",
     "spare_file",
     "team_backend",
 ]

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from rlox.errors import DatasetError, suggest
 from rlox.files import require_memory_for
+from rlox.spaces.rows import find_misfit
 
 __all__ = [
     "D4RL_NAMES",
@@ -133,6 +134,8 @@ def _reshaped(name: str, column: Array, n: int) -> Array:
         return np.array(column.reshape(n, -1), np.float32)
     if column.size != n:
         raise DatasetError(f"{name} must have shape ({n},), got {column.shape}")
+    if name != "rewards" and (index := find_misfit(column, 0, 1)) is not None:
+        raise DatasetError(f"{name} must hold 0 and 1 only, got {column[index]}")
     return np.array(column.reshape(n), np.float32 if name == "rewards" else np.bool_)
 
 

@@ -12,13 +12,15 @@ import numpy as np
 import numpy.typing as npt
 import rlox
 from gymnasium import spaces
+from gymnasium.vector.utils import batch_space
 from rlox.callbacks import Callback
+from rlox.envs import CheckedSteps, env_id_of, fixed_env_count, make_vec_env
 from rlox.envs.evaluation import OnePlayer, Predictor
-from rlox.envs.make import env_id_of, fixed_env_count, make_vec_env
 from rlox.errors import ConfigError, DatasetError, SpaceError
 from rlox.protocols import MaskingVecEnv, VecEnv, VecEnvStep
 from rlox.registry import algorithm_class, config_class
 from rlox.seeding import SeedStreams
+from rlox.spaces.rows import ObservationRows, batch_of_actions
 
 from rlox_offline.datasets.columns import Columns
 from rlox_offline.datasets.dataset import Dataset
@@ -58,7 +60,9 @@ class RecordingVecEnv:
         self.action_space = self._env.action_space
         """Space of one env's action."""
         _require_recordable(self._env)
-        self._steps = _Steps()
+        self._rows = ObservationRows(self.observation_space)
+        self._actions = batch_space(self.action_space, self.n_envs)
+        self._steps, self._checks = _Steps(), CheckedSteps(self._env)
         self._obs: npt.NDArray[Any] | None = None
 
     @property
@@ -69,20 +73,23 @@ class RecordingVecEnv:
     def reset_all(self, seed: int | Sequence[int] | None = None) -> npt.NDArray[Any]:
         """Reset all envs; the episodes that were under way are cut."""
         self._steps.cut()
-        first: npt.NDArray[Any] = np.array(self._env.reset_all(seed))
-        self._obs = first
-        return np.array(first)
+        obs = self._env.reset_all(seed)
+        self._checks.check_reset(obs)
+        self._obs = np.array(obs)
+        return obs
 
     def step_all(self, actions: Any) -> VecEnvStep:
         """Step all envs and keep the transitions."""
         assert self._obs is not None
-        obs, step = self._obs, self._env.step_all(actions)
+        taken = batch_of_actions(actions, self._actions)
+        step = self._env.step_all(taken.copy())  # which the env may write into
+        self._checks.check(step)
         self._steps.append(
             {
-                "obs": obs,
-                "actions": np.asarray(actions, self.action_space.dtype),
-                "rewards": step["rewards"],
-                "next_obs": step["final_obs"],
+                "obs": self._rows.stored(self._obs),
+                "actions": taken,
+                "rewards": np.asarray(step["rewards"], np.float64),
+                "next_obs": self._rows.stored(step["final_obs"]),
                 "terminated": step["terminated"],
                 "truncated": step["truncated"],
             }
