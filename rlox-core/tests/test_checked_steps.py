@@ -4,7 +4,9 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TransformObservation
+from gymnasium.wrappers.vector import NormalizeObservation, NormalizeReward
 from rlox.envs.evaluation import evaluate
 from rlox.envs.gymnasium import GymVecEnv, require_vec_step
 from rlox.envs.running import RunningEnvs
@@ -352,3 +354,89 @@ def test_a_later_step_of_a_vector_env_is_checked_too():
     env._changes = {"terminated": np.ones(2)}
     with pytest.raises(EnvError, match=r"^terminated of Changed.step_all in step 3 .* of bool"):
         session.step(np.zeros(2, np.int64))
+
+
+BYTES = spaces.Box(0, 255, (2,), np.uint8)
+ODD = [
+    (BYTES, np.full(2, 0.7), 0.7),
+    (BYTES, [300, 0], 300),
+    (spaces.Discrete(4), 1.7, 1.7),
+    (spaces.Discrete(4, start=2), 1, 1),
+    (spaces.MultiDiscrete([3, 4]), [0, 4], 4),
+    (spaces.MultiBinary(2), np.array([300, 0]), 300),
+    (spaces.Box(0, 3, (2,), np.int32), [0, 4], 4),
+]
+
+
+class Shows(OneBuffer):
+    """Shows a sample of its space, and something else at one time: 0 is the reset."""
+
+    def __init__(self, space, odd, at):
+        super().__init__()
+        self.observation_space, self._odd, self._at = space, odd, at
+
+    def _obs(self):
+        return self._odd if self._buffer[0] == self._at else self.observation_space.sample()
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize(("space", "odd", "number"), ODD)
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_numbers_that_a_space_does_not_hold_are_refused(space, odd, number, at, nested):
+    """The error has the env, the space and the number, in a reset, a step and a last one."""
+    message = f"{number}, which {space} does not hold"
+    if nested:
+        space, odd = spaces.Tuple([space, BYTES]), (odd, [0, 0])
+    session = RunningEnvs.make(lambda: Shows(space, odd, at), 2)
+    with pytest.raises(EnvError) as caught:
+        assert session.obs is not None
+        for _ in range(2):
+            session.step(np.zeros(2, np.int64))
+    assert message in str(caught.value)
+    assert "env 0" in str(caught.value)
+    session.close()
+
+
+@pytest.mark.parametrize(
+    ("space", "given"),
+    [(BYTES, [3, 255]), (BYTES, np.array([3.0, 255.0])), (spaces.Discrete(9), np.float32(3))],
+)
+def test_numbers_of_another_dtype_that_fit_are_cast(space, given):
+    """Nothing is lost."""
+    env = GymVecEnv(lambda: Shows(space, given, 1), 2)
+    env.reset_all(0)
+    obs = env.step_all(np.zeros(2, np.int64))["obs"]
+    assert obs.dtype == space.dtype
+    assert obs.tolist() == [np.asarray(given).tolist()] * 2
+    env.close()
+
+
+def test_actions_that_a_cast_would_change_are_refused():
+    """A predictor of one's own may return anything."""
+    env = GymVecEnv(OneBuffer, 2)
+    env.reset_all(0)
+    env.step_all(np.array([0.0, 1.0]))
+    with pytest.raises(EnvError, match=r"^actions have 0.5, which MultiDiscrete\(\[2 2\]\) does"):
+        env.step_all(np.array([0.5, 1.0]))
+    env.close()
+
+
+def test_vector_env_of_the_users_own_over_one_array():
+    """The last observation of an episode is not overwritten by the first of the next."""
+    made = SyncVectorEnv([OneBuffer] * 2, autoreset_mode=AutoresetMode.SAME_STEP)
+    env = GymVecEnv(made)
+    env.reset_all(0)
+    for _ in range(2):
+        step = env.step_all(np.zeros(2, np.int64))
+    assert step["final_obs"].tolist() == [[2.0], [2.0]]
+    assert step["obs"].tolist() == [[0.0], [0.0]]
+    env.close()
+
+
+@pytest.mark.parametrize("wrapper", [NormalizeObservation, NormalizeReward])
+def test_normalizing_vector_wrappers_that_reset_all_are_refused(wrapper):
+    """The error names what does the same."""
+    env = wrapper(SyncVectorEnv([OneBuffer] * 2))
+    with pytest.raises(EnvError, match=rf"wrap each env in gymnasium.wrappers.{wrapper.__name__}"):
+        GymVecEnv(env)
+    env.close()

@@ -112,6 +112,7 @@ def test_random_actions_cover_the_space():
     ("space", "message"),
     [
         (spaces.Box(-np.inf, np.inf, (1,)), "must be bounded, got .*TransformAction"),
+        (spaces.Box(-1.7e308, 1.7e308, (1,), np.float64), "must be bounded, got .*1.7e"),
         (spaces.Box(-1, 1, (2, 2)), "a one-dimensional Box, got"),
         (spaces.Box(0, 3, (2,), np.int64), "must be real numbers, got"),
         (spaces.MultiDiscrete([2, 2]), "must be Discrete or a one-dimensional Box, got"),

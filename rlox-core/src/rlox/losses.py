@@ -278,10 +278,12 @@ def evaluate_actions(
 def standardize(advantages: Tensor) -> Tensor:
     """Return (B,) advantages less their mean, in units of their standard deviation.
 
-    Both are of the rows of all ranks together.
+    Both are of the rows of all ranks together; one row alone is 0.
     """
     if RANKS:
         return RANKS[0].standardize(advantages)
+    if len(advantages) < 2:
+        return torch.zeros_like(advantages)
     return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
 
 

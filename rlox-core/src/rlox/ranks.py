@@ -133,7 +133,7 @@ class Ranks:
         centred = values - sums[0] / sums[1]
         squares = centred.square().sum()
         self.add(squares, "a deviation over rows")
-        return centred / ((squares / (sums[1] - 1)).sqrt() + 1e-8)
+        return centred / ((squares / (sums[1] - 1).clamp(min=1)).sqrt() + 1e-8)
 
     def require_equal(self, value: int, what: str) -> None:
         """Check that a whole number below 2**53 is the same on all ranks.

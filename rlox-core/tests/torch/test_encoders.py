@@ -70,11 +70,12 @@ def test_small_images_get_the_minatar_network(shape):
     assert encoder(batch(image(*shape))).shape == (3, 128)
 
 
-def test_channels_first_and_last_are_the_same_image():
-    """The same pixels give the same features."""
-    last = make_encoder(image(12, 12, 3), generator=torch.Generator().manual_seed(0))
-    first = make_encoder(image(3, 12, 12), generator=torch.Generator().manual_seed(0))
-    obs = batch(image(12, 12, 3))
+@pytest.mark.parametrize("channels", [3, 20])
+def test_channels_first_and_last_are_the_same_image(channels):
+    """The same pixels give the same features, also where a square has fewer of them."""
+    last = make_encoder(image(12, 12, channels), generator=torch.Generator().manual_seed(0))
+    first = make_encoder(image(channels, 12, 12), generator=torch.Generator().manual_seed(0))
+    obs = batch(image(12, 12, channels))
     assert torch.equal(last(obs), first(obs.permute(0, 3, 1, 2)))
 
 

@@ -14,7 +14,7 @@ from gymnasium import spaces
 from rlox.errors import SpaceError
 from rlox.nn.layer_data import LayerData, activation, chain, layer_data, mode
 from rlox.protocols import VecEnv
-from rlox.spaces.rows import ActionRows, map_leaves
+from rlox.spaces.rows import ActionRows, is_bounded, map_leaves
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -103,7 +103,7 @@ class ActionCodec:
         self._flat = isinstance(space, spaces.Discrete)
         if isinstance(leaf.space, spaces.Box):
             low, high = (b.astype(np.float32).ravel() for b in (leaf.space.low, leaf.space.high))
-            if not np.isfinite([low, high]).all():
+            if not is_bounded(low, high):
                 raise SpaceError(
                     f"continuous actions must be bounded, got {space}; bound them with "
                     "gymnasium.wrappers.TransformAction"

@@ -248,9 +248,7 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
         batches = self._collect(hooks)
         hooks.rollout_end(batches)
         reports = [
-            self._update(name, batch, objective, rates, hooks)
-            for name, batch in batches.items()
-            if not self._says_nothing(batch)
+            self._update(name, batch, objective, rates, hooks) for name, batch in batches.items()
         ]
         terms = {key: float(np.mean([one[key] for one in reports])) for key in (reports or [{}])[0]}
         pool = self.collector.pool
@@ -269,11 +267,6 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
             pool.freeze(policy, self.clock.env_steps)
         with nullcontext() if preprocessor is None else preprocessor.sharing():
             return self.collector.collect(self.policies, self.config.n_steps, hooks.env_step)
-
-    def _says_nothing(self, batch: RolloutBatch) -> bool:
-        """Return whether there is one advantage alone, which cannot be standardised."""
-        cfg = self.config
-        return cfg.normalize_advantages and 1 in (cfg.batch_size, len(batch.returns))
 
     def _update(
         self,

@@ -20,6 +20,7 @@ returns the reason as a text. Nothing here needs pytest or imports torch.
 # ruff: noqa: F403, F405  # every module lists its checks
 from rlox_testing.actor_backends import *
 from rlox_testing.algorithms import *
+from rlox_testing.arrays import *
 from rlox_testing.buffers import *
 from rlox_testing.declarations import *
 from rlox_testing.env_backends import *
@@ -47,6 +48,8 @@ __all__ = [
     "MaskedEnv",
     "MaskedTeam",
     "ReorderedEnv",
+    "RewritingVecEnv",
+    "ScriptedVecEnv",
     "check_actor_backend",
     "check_actor_state",
     "check_actor_unrolls",
@@ -67,6 +70,7 @@ __all__ = [
     "check_env_seeding",
     "check_env_shapes",
     "check_env_state",
+    "check_few_rows",
     "check_language_algorithm",
     "check_language_evaluation",
     "check_language_options",
@@ -78,6 +82,7 @@ __all__ = [
     "check_memory",
     "check_multi_agent_algorithm",
     "check_multi_agent_env",
+    "check_odd_numbers",
     "check_offline_algorithm",
     "check_offline_masks",
     "check_offline_options",
@@ -88,6 +93,7 @@ __all__ = [
     "check_order",
     "check_predict",
     "check_resume",
+    "check_rewritten_arrays",
     "check_seeding",
     "check_sequence_buffer",
     "check_sequence_buffer_batches",
@@ -100,6 +106,7 @@ __all__ = [
     "check_team_masks",
     "check_team_options",
     "check_team_resume",
+    "check_team_rewritten_arrays",
     "check_team_rows",
     "check_team_seeding",
     "check_team_state",

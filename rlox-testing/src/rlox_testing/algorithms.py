@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from rlox_testing.arrays import check_few_rows, check_odd_numbers, check_rewritten_arrays
 from rlox_testing.cases import CARTPOLE, open_case
 from rlox_testing.declarations import (
     check_config_documented,
@@ -24,6 +25,7 @@ from rlox_testing.declarations import (
 )
 from rlox_testing.known_envs import check_masks, check_memory, check_order
 from rlox_testing.probes import (
+    EPISODE_MEANS,
     ProbeGroup,
     ProbeVecEnv,
     Recorder,
@@ -45,9 +47,6 @@ __all__ = [
     "check_training",
     "require_actions",
 ]
-
-EPISODE_MEANS = ("mean_reward", "mean_episode_length")
-"""The metrics that are NaN until an episode has finished; no other may be."""
 
 
 @check
@@ -221,6 +220,9 @@ ALGORITHM_CHECKS: tuple[Callable[..., str | None], ...] = (
     check_order,
     check_memory,
     check_masks,
+    check_rewritten_arrays,
+    check_odd_numbers,
+    check_few_rows,
 )
 """All checks of an algorithm, in the order in which :func:`check_algorithm` runs them."""
 

@@ -1,18 +1,26 @@
-"""Conformance checks of what algorithms make of an env's arrays."""
+"""Conformance checks of what an algorithm makes of an env's arrays: reused, odd, and few."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from rlox.errors import SpaceError
+from gymnasium import Space, spaces
+from rlox.errors import ConfigError, SpaceError, WorkerLostError
 from rlox.spaces.rows import ActionRows, map_nested
 
 from rlox_testing.cases import CARTPOLE, Case, open_case
-from rlox_testing.probes import ProbeGroup, check, require_same
+from rlox_testing.probes import EPISODE_MEANS, ProbeGroup, check, require, require_same
 
-__all__ = ["RewritingVecEnv", "check_rewritten_arrays"]
+__all__ = [
+    "RewritingVecEnv",
+    "ScriptedVecEnv",
+    "check_few_rows",
+    "check_odd_numbers",
+    "check_rewritten_arrays",
+]
 
 
 class RewritingVecEnv:
@@ -70,39 +78,168 @@ class RewritingVecEnv:
             map_nested(_overwrite, values.pop())
 
 
-def _overwrite(array: npt.NDArray[Any]) -> None:
+def _overwrite(array: Any) -> None:
     if array is not None and array.flags.writeable:
         array[...] = np.nan if array.dtype.kind == "f" else ~array
+
+
+class ScriptedVecEnv:
+    """N envs that show zeros, and end their episodes every fourth step.
+
+    Args:
+        n_envs: N.
+        observation_space: of one env, not nested.
+        action_space: of one env.
+        odd: a number of the last env's observation at one time, in whose dtype all are.
+        at: that time: 0, the reset, or a step.
+        loses: whether the last env is lost in every third step.
+    """
+
+    def __init__(
+        self,
+        n_envs: int,
+        observation_space: Space[Any],
+        action_space: Space[Any],
+        *,
+        odd: float = 0,
+        at: int = 0,
+        loses: bool = False,
+    ) -> None:
+        self.n_envs = n_envs
+        self.observation_space, self.action_space = observation_space, action_space
+        self._odd, self._at, self._loses = odd, at, loses
+        self._n_steps = 0
+
+    def reset_all(self, seed: Any = None) -> npt.NDArray[Any]:
+        """Reset all envs."""
+        self._n_steps = 0
+        return self._look()
+
+    def step_all(self, actions: Any) -> dict[str, Any]:
+        """Step all envs, which are paid 0 and 1 in turn."""
+        self._n_steps += 1
+        lost = (np.arange(self.n_envs) == self.n_envs - 1) & (self._n_steps % 3 == 0) & self._loses
+        obs = self._look()
+        return {
+            "obs": obs,
+            "rewards": np.full(self.n_envs, float(self._n_steps % 2)),
+            "terminated": np.full(self.n_envs, self._n_steps % 4 == 0) & ~lost,
+            "truncated": lost,
+            "final_obs": obs,
+            "lost": lost,
+        }
+
+    def _look(self) -> npt.NDArray[Any]:
+        shape = self.n_envs, *(self.observation_space.shape or ())
+        obs = np.zeros(shape, np.asarray(self._odd).dtype)
+        if self._n_steps == self._at:
+            obs.reshape(self.n_envs, -1)[-1, 0] = self._odd
+        return obs
+
+    def close(self) -> None:
+        """Free nothing."""
 
 
 @check
 def check_rewritten_arrays(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None:
     """Check that an env may write into all arrays that it returned before, and into the actions."""
+
+    def trained(case: Case, *, rewrites: bool, masked: bool) -> dict[str, Any]:
+        watched: Any = case.probe()
+        wrapped = [
+            RewritingVecEnv(one, rewrites=rewrites, masked=masked)
+            for one in getattr(watched, "probes", [watched])
+        ]
+        if isinstance(watched, ProbeGroup):
+            watched.probes[:] = wrapped  # type: ignore[assignment]
+        else:
+            (watched,) = wrapped
+        algorithm = case.build(watched)
+        for _ in range(2):
+            algorithm.train(1)
+        return algorithm.state_dict()
+
     with open_case(name, env, arguments) as case:
+        masked = True
         try:
-            fresh = _trained(case, masked=True)
-            masked = True
+            fresh = trained(case, rewrites=False, masked=masked)
         except SpaceError:  # it takes no masks
-            fresh, masked = _trained(case), False
+            masked = False
+            fresh = trained(case, rewrites=False, masked=masked)
         require_same(
             fresh,
-            _trained(case, rewrites=True, masked=masked),
-            "copy what is kept beyond the next step: an env that writes each step into the same "
-            "arrays is learnt from otherwise",
+            trained(case, rewrites=True, masked=masked),
+            "copy what is kept beyond the next step; an env that writes all its steps into the "
+            "same arrays is learnt from otherwise",
         )
     return None
 
 
-def _trained(case: Case, *, rewrites: bool = False, masked: bool = False) -> dict[str, Any]:
-    """Return the state after two iterations."""
-    watched: Any = case.probe()
-    if isinstance(watched, ProbeGroup):
-        watched.probes = [
-            RewritingVecEnv(each, rewrites=rewrites, masked=masked) for each in watched.probes
-        ]
-    else:
-        watched = RewritingVecEnv(watched, rewrites=rewrites, masked=masked)
-    algorithm = case.build(watched)
-    for _ in range(2):
-        algorithm.train(1)
-    return algorithm.state_dict()
+BYTES = spaces.Box(0, 255, (4,), np.uint8)
+
+ODD_NUMBERS: tuple[tuple[Space[Any], float, int], ...] = (
+    (BYTES, 0.7, 1),
+    (BYTES, 300, 0),
+    (spaces.Discrete(4), 1.7, 0),
+    (spaces.Discrete(4), 7, 1),
+    (spaces.MultiDiscrete([3, 4]), 5, 1),
+)
+"""Spaces, what they do not hold, and when it is shown."""
+
+
+@check
+def check_odd_numbers(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None:
+    """Check that numbers which a cast would change, or an encoding misread, are refused by name."""
+    with open_case(name, env, arguments) as case:
+        watched = case.probe()
+        actions, grouped = watched.action_space, isinstance(watched, ProbeGroup)
+        size = watched.probes[0].n_envs if isinstance(watched, ProbeGroup) else watched.n_envs
+        left_out = []
+        for space, odd, at in ODD_NUMBERS:
+            given: Any = ScriptedVecEnv(size, space, actions, odd=odd, at=at)
+            try:
+                algorithm = case.build([given] * len(watched.probes) if grouped else given)  # type: ignore[union-attr]
+            except SpaceError:
+                left_out.append(str(space))
+                continue
+            obs = np.full(space.shape or (), odd)
+            for error in (_refusal(algorithm.train, 1), _refusal(algorithm.predict, obs)):
+                require(
+                    str(space) in error and str(odd) in error,
+                    f"an error must say that {space} does not hold {odd}, got {error or 'none'}",
+                )
+    return f"it takes no observations of {', '.join(left_out)}" if left_out else None
+
+
+def _refusal(act: Any, argument: Any) -> str:
+    """Return the text of an error; an EnvError is a ValueError."""
+    try:
+        act(argument)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+@check
+def check_few_rows(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None:
+    """Check that all metrics are finite where lost envs leave few rows, in the last batch one."""
+    with open_case(name, env, arguments) as case:
+        watched = case.probe()
+        few = {"n_envs": 2, "n_steps": 5, "batch_size": 4}
+        if getattr(case.config, "recurrent", "none") != "none":
+            few["batch_size"] = 5  # whole sequences
+        known = type(case.config).model_fields
+        options = {key: value for key, value in few.items() if "n_steps" in known and key in known}
+        box = spaces.Box(-1.0, 1.0, (3,))
+        n_envs = options.get("n_envs", case.config.n_envs)
+        given: Any = ScriptedVecEnv(n_envs, box, watched.action_space, loses=True)
+        if isinstance(watched, ProbeGroup):
+            given, options["n_actors"] = [given], 1
+        try:
+            algorithm = case.build(given, **options)
+            metrics: Any = [algorithm.train(1) for _ in range(4)][-1]
+        except (ConfigError, WorkerLostError) as error:
+            return str(error)
+        for key, value in metrics.items():
+            require(math.isfinite(value) or key in EPISODE_MEANS, f"of few rows '{key}' is {value}")
+    return None

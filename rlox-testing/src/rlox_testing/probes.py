@@ -18,6 +18,7 @@ from rlox.logging import LoggerCallback, Metrics
 from rlox.protocols import MaskingVecEnv, StatefulVecEnv, VecEnv, VecEnvStep
 
 __all__ = [
+    "EPISODE_MEANS",
     "ProbeGroup",
     "ProbeVecEnv",
     "Recorder",
@@ -33,6 +34,9 @@ __all__ = [
     "require_same",
     "run_checks",
 ]
+
+EPISODE_MEANS = ("mean_reward", "mean_episode_length")
+"""The metrics that are NaN until an episode has finished; no other may be."""
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -14,6 +14,8 @@ from rlox.envs.teams import make_team_env
 from rlox.protocols import StatefulVecEnv
 from rlox.registry.table import algorithm_class
 
+from rlox_testing.arrays import RewritingVecEnv
+from rlox_testing.cases import Case
 from rlox_testing.declarations import (
     check_config_documented,
     check_config_round_trip,
@@ -38,6 +40,7 @@ __all__ = [
     "check_team_evaluation",
     "check_team_options",
     "check_team_resume",
+    "check_team_rewritten_arrays",
     "check_team_seeding",
     "check_team_training",
 ]
@@ -175,6 +178,25 @@ def _is_stateful(env: Any, algorithm: Algorithm) -> bool:
         vec_env.close()
 
 
+@check
+def check_team_rewritten_arrays(name: str, env: Any, **arguments: Any) -> str | None:
+    """Check that an env may write into all arrays that it returned before, and into the actions."""
+    config: Any = Case(name, env, arguments).config
+
+    def trained(rewrites: bool) -> dict[str, Any]:
+        made = make_team_env(env, n_envs=config.n_envs, backend=config.env_backend)
+        reused: Any = RewritingVecEnv(made, rewrites=rewrites)
+        with make(name, env=reused, **arguments) as algorithm:
+            for _ in range(2):
+                algorithm.train(1)
+            state = algorithm.state_dict()
+        made.close()
+        return state
+
+    require_same(trained(False), trained(True), "copy what is kept beyond the next step")
+    return None
+
+
 MULTI_AGENT_CHECKS: tuple[Callable[..., str | None], ...] = (
     check_spec,
     check_config_documented,
@@ -185,6 +207,7 @@ MULTI_AGENT_CHECKS: tuple[Callable[..., str | None], ...] = (
     check_team_evaluation,
     check_team_resume,
     check_team_masks,
+    check_team_rewritten_arrays,
 )
 """All checks of an algorithm for teams, in the order they are run."""
 

@@ -153,9 +153,9 @@ class RolloutBatch:
         return self.terminated | self.truncated
 
     def explained_variance(self) -> float:
-        """Return 1 - Var(returns - values) / Var(returns); NaN for constant returns, or one."""
+        """Return 1 - Var(returns - values) / Var(returns); 0 for constant returns, or one."""
         if len(self.returns) < 2 or not (variance := self.returns.var()) > 0:
-            return float("nan")
+            return 0.0
         return float(1 - (self.returns - self.values).var() / variance)
 
     def sample_minibatches(

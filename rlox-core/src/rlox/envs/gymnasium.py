@@ -22,7 +22,13 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium.envs.registration import load_env_creator
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import (
+    AsyncVectorEnv,
+    AutoresetMode,
+    SyncVectorEnv,
+    VectorEnv,
+    VectorWrapper,
+)
 
 from rlox.envs.processes import ProcessVecEnv
 from rlox.envs.workers.arena import register_here
@@ -176,8 +182,10 @@ class GymVecEnv:
                 f"{type(self._env.unwrapped).__name__} resets envs in the next step and cannot "
                 f"reset single envs; pass {_same_step_remedy(self._env)}"
             )
+        if self._mode is not AutoresetMode.SAME_STEP:
+            _require_masked_resets(self._env)
         self._observation_space = without_mask(self._env.single_observation_space)
-        ObservationRows(self._observation_space)  # refuses what cannot be kept
+        self._rows = ObservationRows(self._observation_space)  # refuses what cannot be kept
         self._masks = ActionMasks(self._env)
 
     @property
@@ -230,8 +238,10 @@ class GymVecEnv:
         if ended.any():
             if self._mode is AutoresetMode.SAME_STEP:
                 final_obs = map_leaves(np.copy, leaves)
-                for i in np.flatnonzero(ended):
-                    _set_row(final_obs, int(i), self._leaves(infos["final_obs"][i]))
+                for i in np.flatnonzero(ended).tolist():
+                    last = self._leaves(infos["final_obs"][i])
+                    self._rows.require(map_leaves(lambda leaf: leaf[None], last), first=i)
+                    _set_row(final_obs, i, last)
             else:
                 if not self._env_copies():
                     final_obs = map_leaves(np.copy, leaves)
@@ -286,12 +296,32 @@ def make_vec_env(
     )
 
 
+NORMALIZERS = {
+    "NormalizeObservation": "normalize_observations",
+    "NormalizeReward": "normalize_rewards",
+}
+"""Our option by gymnasium's vector wrapper that takes the reset of one env for a reset of all."""
+
+
 def _resets_by_mask(env: VectorEnv[Any, Any, Any], mode: AutoresetMode) -> bool:
     base = env.unwrapped
     if isinstance(base, AsyncVectorEnv):
         # gymnasium's workers forget that they were reset when they share no memory, and reset again
         return mode is AutoresetMode.DISABLED or bool(base.shared_memory)
     return isinstance(base, SyncVectorEnv)
+
+
+def _require_masked_resets(env: VectorEnv[Any, Any, Any]) -> None:
+    """Refuse wrappers that take the reset of one env for a reset of all."""
+    while isinstance(env, VectorWrapper):
+        name = type(env).__name__
+        if name in NORMALIZERS and type(env).__module__.startswith("gymnasium."):
+            raise EnvError(
+                f"gymnasium's vector {name} cannot follow resets of single envs, which this vector "
+                f"env needs; wrap each env in gymnasium.wrappers.{name} instead, or take the "
+                f"option {NORMALIZERS[name]} of the algorithm, if it has it"
+            )
+        env = env.env
 
 
 def _same_step_remedy(env: VectorEnv[Any, Any, Any]) -> str:
@@ -319,6 +349,12 @@ def _vectorize(
     if isinstance(env, VectorEnv):
         if n_envs not in (None, env.num_envs):
             raise EnvError(f"n_envs is {n_envs}, but the vector env has {env.num_envs} envs")
+        base = env.unwrapped
+        if isinstance(base, SyncVectorEnv):
+            base.envs = [
+                one if isinstance(one, CheckedEnv) else CheckedEnv(one, f"env {i}")
+                for i, one in enumerate(base.envs)
+            ]
         return env
     if isinstance(env, gymnasium.Env):
         if n_envs not in (None, 1):

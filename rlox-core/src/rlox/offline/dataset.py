@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from rlox.envs.make import fixed_env_count, make_vec_env
 from rlox.errors import DatasetError, SpaceError
+from rlox.spaces.rows import is_bounded
 
 __all__ = [
     "OfflineDataset",
@@ -128,7 +129,7 @@ def action_bounds(
     low, high = next(
         (low, high)
         for low, high in reversed(bounds)
-        if low is not None and high is not None and np.isfinite([low, high]).all()
+        if low is not None and high is not None and is_bounded(low, high)
     )
     return require_bounds(low, high, act_dim)
 

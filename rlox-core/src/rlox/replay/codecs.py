@@ -19,7 +19,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from rlox.errors import SpaceError
-from rlox.spaces.rows import ObservationRows, is_nested, map_leaves
+from rlox.spaces.rows import ObservationRows, is_bounded, is_nested, map_leaves
 
 __all__ = [
     "BoxActions",
@@ -118,7 +118,7 @@ def make_actions(space: spaces.Space[Any]) -> DiscreteActions | BoxActions:
         raise SpaceError(f"actions must be Discrete or a one-dimensional Box, got {space}")
     if not np.issubdtype(space.dtype, np.floating):
         raise SpaceError(f"continuous actions must be real numbers, got {space}")
-    if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+    if not is_bounded(space.low, space.high):
         raise SpaceError(
             f"continuous actions must be bounded, got {space}; bound them with "
             "gymnasium.wrappers.TransformAction"

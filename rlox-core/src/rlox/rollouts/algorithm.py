@@ -372,7 +372,8 @@ def minimize_over_epochs(
         minibatches: Iterable[Any] = (batch,)
         if task.batch_size is not None:
             assert isinstance(batch, RolloutBatch)
-            minibatches = batch.sample_minibatches(task.batch_size, generator=task.generator)
+            size = min(task.batch_size, len(batch.returns))  # envs may have been lost
+            minibatches = batch.sample_minibatches(size, generator=task.generator)
         for minibatch in minibatches:
             loss, terms = objective.loss(task.policy, minibatch)
             collected.append(terms)

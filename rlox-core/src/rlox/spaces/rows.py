@@ -46,8 +46,21 @@ def is_nested(space: Space) -> bool:
 
 
 def channels_first(shape: tuple[int, ...]) -> bool:
-    """Return whether an image's channels are its first dimension: of three the shorter end one."""
-    return len(shape) == 3 and shape[0] < shape[2]
+    """Return whether an image's channels are its first dimension.
+
+    Of a square image with channels they are the other dimension, else the shorter end one.
+    """
+    if len(shape) != 3:
+        return False
+    first, middle, last = shape
+    return first != last == middle if middle in (first, last) else first < last
+
+
+def is_bounded(low: npt.ArrayLike, high: npt.ArrayLike) -> bool:
+    """Return whether all ranges of numbers between bounds are finite in float32."""
+    with np.errstate(all="ignore"):
+        ranges = np.asarray(high, np.float32) - np.asarray(low, np.float32)
+    return bool(np.isfinite(ranges).all())
 
 
 def leaf_spaces(space: Space) -> dict[str, Space]:
@@ -246,8 +259,12 @@ class ObservationRows:
                 return index, f"{leaf[index]}{place}, which {space} does not hold"
         return None
 
-    def require(self, obs: Any) -> None:
+    def require(self, obs: Any, first: int = 0) -> None:
         """Refuse observations (N, ...) of envs that a cast would change, or that no network knows.
+
+        Args:
+            obs: of the envs from number ``first`` on.
+            first: that number.
 
         Raises:
             EnvError: a number is none of its leaf's space of integers; the text names its env.
@@ -255,8 +272,8 @@ class ObservationRows:
         found = self.misfit(obs)
         if found is not None:
             raise EnvError(
-                f"env {found[0][0]} returned an observation with {found[1]}; change it or the "
-                "env's observation_space"
+                f"env {first + found[0][0]} returned an observation with {found[1]}; change it or "
+                "the env's observation_space"
             )
 
     def stored(self, obs: Any) -> Any:

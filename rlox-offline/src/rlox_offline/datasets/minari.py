@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 from rlox.errors import DatasetError, import_extra
+from rlox.spaces.rows import is_bounded
 
 from rlox_offline.datasets.columns import (
     DIGEST,
@@ -116,7 +117,7 @@ def _metadata(source: Any) -> dict[str, Any]:
     }
     if isinstance(space, spaces.Discrete):
         values["n_actions"] = int(space.n)
-    elif space.is_bounded():
+    elif is_bounded(space.low, space.high):
         values |= {"act_low": space.low.tolist(), "act_high": space.high.tolist()}
     return {name: value for name, value in values.items() if value is not None}
 

@@ -20,7 +20,7 @@ from rlox.errors import ConfigError, DatasetError, SpaceError
 from rlox.protocols import MaskingVecEnv, VecEnv, VecEnvStep
 from rlox.registry import algorithm_class, config_class
 from rlox.seeding import SeedStreams
-from rlox.spaces.rows import ObservationRows, batch_of_actions
+from rlox.spaces.rows import ObservationRows, batch_of_actions, is_bounded
 
 from rlox_offline.datasets.columns import Columns
 from rlox_offline.datasets.dataset import Dataset
@@ -128,7 +128,7 @@ class RecordingVecEnv:
         space = self.action_space
         if isinstance(space, spaces.Discrete):
             known = {"n_actions": int(space.n), **known}
-        elif isinstance(space, spaces.Box) and space.is_bounded():
+        elif isinstance(space, spaces.Box) and is_bounded(space.low, space.high):
             known = {"act_low": space.low, "act_high": space.high, **known}
         rows = {name: column.reshape(-1, *column.shape[2:]) for name, column in columns.items()}
         return Dataset(rows, **{"env_id": self.env_id, **known})
@@ -183,7 +183,7 @@ class RandomPolicy:
     """
 
     def __init__(self, space: gymnasium.Space[Any], seed: int = 0) -> None:
-        bounded = isinstance(space, spaces.Box) and space.is_bounded()
+        bounded = isinstance(space, spaces.Box) and is_bounded(space.low, space.high)
         if not (bounded or isinstance(space, spaces.Discrete)):
             raise SpaceError(f"random actions are drawn from a bounded space, got {space}")
         self._space = space
