@@ -65,7 +65,7 @@ def random_rollout(env, policy, n_steps, n_envs, masked=False):
     )
 
 
-def learn_both(policy_of, kind, env, masked=False, **options):
+def learn_both(policy_of, kind, env, masked=False, lost=0, **options):
     """Return an algorithm with either backend, native first, after an update from one rollout.
 
     Args:
@@ -73,13 +73,15 @@ def learn_both(policy_of, kind, env, masked=False, **options):
         kind: the algorithm.
         env: its id.
         masked: whether some actions are impossible.
+        lost: how many of the envs the rollout lacks.
         options: of the policy and the algorithm.
     """
     sizes = {k: options.pop(k) for k in ("memory_size", "hidden") if k in options}
     learnt = []
     for backend in ("native", "torch"):
         policy = policy_of(env, **sizes)
-        batch = random_rollout(env, policy, options["n_steps"], options["n_envs"], masked)
+        n_envs = options["n_envs"] - lost
+        batch = random_rollout(env, policy, options["n_steps"], n_envs, masked)
         algorithm = kind(env, backend=backend, policy=policy, seed=5, **options)
         objective = algorithm._objective(algorithm.schedules.at(0, 1))
         terms = algorithm.learner.update(batch, objective, 1e-3, Hooks(algorithm))

@@ -82,6 +82,15 @@ def test_ppo_update_equals_torch(env, options):
     require_equal_updates(native, torch_)
 
 
+@pytest.mark.parametrize("batch_size", [4, 8])
+def test_few_rows_are_learnt_as_torch_does(batch_size):
+    """Lost envs leave five: the last minibatch has one, or the first has fewer than it should."""
+    options = {"n_envs": 2, "n_steps": 5, "n_epochs": 3, "batch_size": batch_size, "lost": 1}
+    native, torch_ = learn_both(policy_of, PPO, "CartPole-v1", **options)
+    assert np.isfinite(list(torch_[1].values())).all()
+    require_equal_updates(native, torch_)
+
+
 @pytest.mark.parametrize("observed", [CHOICES, NESTED, MATRIX], ids=["choices", "nested", "matrix"])
 @pytest.mark.parametrize("acted", ACTED, ids=str)
 def test_features_that_are_not_learnt_equal_torchs(observed, acted):

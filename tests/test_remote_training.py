@@ -11,11 +11,12 @@ from gymnasium import spaces
 from rlox.batches.rollout import unroll_to_arrays
 from rlox.callbacks import Callback
 from rlox.envs.make import make_vec_env
-from rlox.errors import ConfigError, EnvError
+from rlox.errors import ConfigError, EnvError, WorkerError
 from rlox.training import checkpoint
 from rlox_distributed.options import GrpcOptions
 from rlox_distributed.pool import RemoteEnvPool
 from rlox_distributed.worker import EnvWorker
+from rlox_testing.arrays import ODD_NUMBERS
 from rlox_testing.probes import first_difference
 
 REPLAY = {"buffer_size": 100, "learning_starts": 8, "batch_size": 4, "hidden": 8, "train_freq": 8}
@@ -167,6 +168,25 @@ def test_actors_count_episodes_by_game_where_lives_are_lost():
     assert metrics["mean_reward"] == 6
     assert sum(unroll["terminated"].sum() for unroll in kept.unrolls) == 16
     assert sum(unroll["life_lost"].sum() for unroll in kept.unrolls) == 8
+    env.close()
+    worker.stop(grace=0.1)
+
+
+@pytest.mark.parametrize(("space", "odd", "at"), ODD_NUMBERS)
+def test_numbers_that_a_space_does_not_hold_are_not_sent(space, odd, at):
+    """What is sent is in the space's dtype, so that the worker is who sees them."""
+    shows = rlox.testing.ScriptedVecEnv(2, space, spaces.Discrete(2), odd=odd, at=at)
+    worker = EnvWorker(shows, "Odd", "127.0.0.1:0")
+    worker.start()
+    env = RemoteEnvPool([f"127.0.0.1:{worker.port}"])
+
+    def play():
+        env.reset_all(0)
+        env.step_all(np.zeros(2, np.int64))
+
+    with pytest.raises(WorkerError) as caught:
+        play()
+    assert f"with {odd}, which {space} does not hold" in str(caught.value)
     env.close()
     worker.stop(grace=0.1)
 

@@ -379,6 +379,13 @@ class Shows(OneBuffer):
         return self._odd if self._buffer[0] == self._at else self.observation_space.sample()
 
 
+def play(session):
+    """Reset and step to the end of the episodes."""
+    assert session.obs is not None
+    for _ in range(2):
+        session.step(np.zeros(2, np.int64))
+
+
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize(("space", "odd", "number"), ODD)
 @pytest.mark.parametrize("at", [0, 1, 2])
@@ -389,9 +396,7 @@ def test_numbers_that_a_space_does_not_hold_are_refused(space, odd, number, at, 
         space, odd = spaces.Tuple([space, BYTES]), (odd, [0, 0])
     session = RunningEnvs.make(lambda: Shows(space, odd, at), 2)
     with pytest.raises(EnvError) as caught:
-        assert session.obs is not None
-        for _ in range(2):
-            session.step(np.zeros(2, np.int64))
+        play(session)
     assert message in str(caught.value)
     assert "env 0" in str(caught.value)
     session.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 
 import numpy as np
@@ -13,6 +14,7 @@ from gymnasium import spaces
 from rlox.errors import BackendError, CheckpointError, ConfigError, EnvError, UnknownNameError
 from rlox.networks import ActorCriticPolicy
 from rlox.nn import ConvolutionalEncoder, make_encoder
+from rlox_marl.collector import RunningTeams
 from rlox_marl.envs import SimpleSpreadVecEnv
 from rlox_marl.ippo import IPPO
 from rlox_marl.mappo import MAPPO
@@ -268,3 +270,29 @@ def test_agents_that_die_join_and_wait_are_trained(critic, source):
         result = algorithm.evaluate(n_episodes=4)
         returns = [result.agent_returns[agent] for agent in AGENTS]
         np.testing.assert_allclose(np.mean(returns, axis=0), result.returns)
+
+
+@pytest.mark.parametrize("backend", ["torch", "auto"])
+@pytest.mark.parametrize("options", [{}, {"recurrent": "gru", "batch_size": 3}])
+@pytest.mark.parametrize("source", [parallel, by_turns])
+def test_agents_that_act_once_alone_leave_metrics_finite(source, options, backend):
+    """One advantage has no deviation, and is 0."""
+    small = {"n_envs": 1, "n_steps": 3, "batch_size": 2, "hidden": 8, "share_parameters": "agent"}
+    with MAPPO(source, seed=3, backend=backend, **small | options) as algorithm:
+        for _ in range(8):
+            metrics = algorithm.train(1)
+            learnt = {k: v for k, v in metrics.items() if not k.startswith(("mean_", "return/"))}
+            assert np.isfinite(list(learnt.values())).all(), learnt
+
+
+def test_numbers_that_a_teams_space_does_not_hold_are_refused():
+    """Also those of a vector env of one's own, which nobody else checks."""
+
+    class Odd(SimpleSpreadVecEnv):
+        def reset_all(self, seed=None):
+            return {**super().reset_all(seed), "obs": {"agent": np.full((4, 3), 2.5)}}
+
+    env = Odd(4)
+    env.groups = (dataclasses.replace(env.groups[0], observation_space=spaces.Discrete(4)),)
+    with pytest.raises(EnvError, match=r"^env 0 returned an observation with 2.5, which Discrete"):
+        _ = RunningTeams(env).shown

@@ -165,6 +165,7 @@ def test_derived_next_observations_are_the_true_ones(kinds: list[str]) -> None:
         ({"rewards": np.zeros((120, 2))}, r"rewards must have shape \(120,\)"),
         ({"timeouts": np.zeros(120)}, "'truncated' and 'timeouts' mean the same"),
         ({"obs": np.float64(1.0)}, "obs has no rows, but rewards has 120"),
+        ({"truncated": np.full(120, 0.5)}, "truncated must hold 0 and 1 only, got 0.5"),
         ({"actions": np.full(120, -1)}, "discrete actions are counted from 0 on, got -1"),
     ],
 )

@@ -6,8 +6,9 @@ import gymnasium
 import numpy as np
 import pytest
 import rlox
+from rlox.envs.make import make_vec_env
 from rlox.errors import ConfigError, DatasetError, SpaceError
-from rlox.testing import HintedEnv, MaskedEnv
+from rlox.testing import HintedEnv, MaskedEnv, RewritingVecEnv
 from rlox_offline.datasets import KINDS, RecordingVecEnv, record, record_sets, recording
 
 pytest.importorskip("rlox_onpolicy")
@@ -96,6 +97,18 @@ def test_memory_and_masks_go_along() -> None:
         record(ppo, MaskedEnv, 20)
     with pytest.raises(SpaceError, match="the env masks actions, but predict has no argument"):
         record(Remembers(), MaskedEnv, 20)
+
+
+def test_recorded_actions_are_those_that_were_given() -> None:
+    """An env may write into them, and into what it returned."""
+    sums = []
+    for rewrites in (False, True):
+        made = make_vec_env("CartPole-v1", n_envs=2)
+        env = RewritingVecEnv(made, rewrites=rewrites)
+        columns = record(None, env, 100).columns
+        sums.append({name: column.sum() for name, column in columns.items()})
+        made.close()
+    assert sums[0] == sums[1]
 
 
 def test_an_algorithm_trains_on_a_recording_env() -> None:

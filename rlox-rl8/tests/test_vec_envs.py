@@ -12,7 +12,7 @@ from gymnasium import spaces
 from rlox.envs.gymnasium import GymVecEnv
 from rlox.errors import ConfigError, EnvError, SpaceError, WorkerLostError
 from rlox.kernels.reference import compute_gae_time_major
-from rlox.testing import check_algorithm
+from rlox.testing import ScriptedVecEnv, check_algorithm
 from rlox_rl8.algorithms import AlgorithmConfig
 from rlox_rl8.env import DiscreteDummyEnv
 from rlox_rl8.losses import estimate_advantages
@@ -229,6 +229,15 @@ def test_minibatches_that_are_left_out_fit_any_number_of_envs(name, options, siz
     with rlox.make(name, env=Scripted, seed=0, **options) as algorithm:
         assert algorithm.config.sgd_minibatch_size == size
         algorithm.train(1)
+
+
+def test_numbers_that_the_space_does_not_hold_are_an_error():
+    """One-hot vectors have no place for them."""
+    env = ScriptedVecEnv(2, spaces.Discrete(4), spaces.Discrete(2), odd=7, at=1)
+    made = tensor_env(env)(2)
+    made.reset()
+    with pytest.raises(EnvError, match=r"^env 1 returned an observation with 7, which Discrete"):
+        made.step(torch.zeros(2, 1, dtype=torch.int64))
 
 
 def test_lost_envs_are_an_error():
