@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from rlox.errors import CheckpointError
+from rlox.learners.transitions import frozen
 from rlox.networks import (
     DiscreteQNetwork,
     DuelingQNetwork,
@@ -20,7 +21,6 @@ from rlox.nn import (
     NoisyLinear,
     ReluMLP,
     draw_noise,
-    frozen,
     load_module_state,
     module_digest,
     module_state,
