@@ -19,7 +19,7 @@ from rlox.deployment import Exportable, export, load_policy
 from rlox.envs.teams import make_team_env
 from rlox.errors import BackendError, ConfigError, ExportError, SpaceError
 from rlox.registry.table import config_class
-from rlox.spaces.rows import is_nested, map_nested
+from rlox.spaces.rows import ActionRows, is_nested, map_nested
 
 from rlox_testing.cases import CARTPOLE, Case, open_case
 from rlox_testing.probes import check, first_difference, require
@@ -111,10 +111,7 @@ class MaskedEnv(gymnasium.Env[Any, Any]):
         self.action_space = action_space or spaces.Discrete(2)
         self.observation_space = observation_space
         self._obs = np.zeros(observation_space.shape, observation_space.dtype)
-        kind = type(self.action_space).__name__
-        given: Any = getattr(self.action_space, "nvec", getattr(self.action_space, "n", 0))
-        self._sizes = np.full(self.action_space.shape, 2) if kind == "MultiBinary" else given
-        self._sizes = np.ravel(self._sizes)
+        self._sizes = np.array(ActionRows(self.action_space).leaves[0].sizes)
         self._step = self._episode = 0
 
     def _masks(self) -> dict[str, Any]:
@@ -200,7 +197,7 @@ def _actors(case: Case, algorithm: Any) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "saved.rlox")
         algorithm.save(path)
-        actors = {"restored": case.restore(path, env_id=case.probe())}
+        actors: dict[str, Any] = {"restored": case.restore(path, env_id=case.probe())}
         if isinstance(algorithm, Exportable):
             try:
                 export(algorithm, path)
@@ -251,7 +248,7 @@ def check_memory(name: str, env: Any = CARTPOLE, **arguments: Any) -> None:
             return
         algorithm.train(1)
         later = [[0, 0.25], [0, 0.5], [0, 0.75]]
-        episodes = [np.float32([[bit, 0], *later]) for bit in (-1, 1, 1)]
+        episodes = [np.array([[bit, 0], *later], np.float32) for bit in (-1, 1, 1)]
         _, seen = _played(algorithm, [each[:2] for each in episodes[:2]], [True, True])
         if seen is None:
             return
@@ -295,9 +292,7 @@ def check_masks(name: str, env: Any = CARTPOLE, **arguments: Any) -> None:
             return
         trained = _refused(lambda: algorithm.train(2))
         for mode in (True, False):
-            acted = _refused(
-                lambda mode=mode: algorithm.evaluate(maker, n_episodes=2, deterministic=mode)
-            )
+            acted = _refused(partial(algorithm.evaluate, maker, n_episodes=2, deterministic=mode))
             require(acted == trained, "masks are refused in training or in evaluation alone")
 
 
@@ -326,6 +321,7 @@ def check_team_masks(name: str, env: Any, **arguments: Any) -> None:
     """Check that a team never does what masks forbid, nor values it, at ends of both kinds."""
     fast = {"learning_rate": 0.01, "gamma": 0.9, "gradient_steps": 8, "target_update_interval": 4}
     known = {k: v for k, v in fast.items() if k in config_class(name).model_fields}
+    algorithm: Any
     with make(name, env=MaskedTeam, **{**arguments, **known}) as algorithm:
         metrics = algorithm.train(96)
         for mode in (True, False):

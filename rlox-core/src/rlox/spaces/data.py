@@ -86,8 +86,8 @@ def space_from_data(data: Mapping[str, Any]) -> Space:
         return spaces.MultiBinary([int(size) for size in data["shape"]])
     if kind == "dict":
         # pairs, as gymnasium sorts a plain dict, and with it the columns of actions
-        pairs = [(key, space_from_data(leaf)) for key, leaf in data["spaces"]]
-        return spaces.Dict([(k if type(k) is int else str(k), leaf) for k, leaf in pairs])
+        pairs: Any = [(key, space_from_data(leaf)) for key, leaf in data["spaces"]]
+        return spaces.Dict([(k if type(k) is int else str(k), leaf) for k, leaf in pairs])  # type: ignore[misc]
     if kind == "tuple":
         return spaces.Tuple([space_from_data(leaf) for leaf in data["spaces"]])
     raise ValueError(f"unknown space {kind!r}")

@@ -138,7 +138,7 @@ class SimpleSpreadVecEnv:
                 self._begin(i)
             now = np.where(ended[:, None, None], self._observe(), final)
         return {
-            **self._shown(now),
+            **self._shown(now),  # type: ignore[typeddict-item]  # nothing is masked
             "rewards": {name: rewards},
             "terminated": {name: np.zeros(rewards.shape, np.bool_)},
             "truncated": {name: np.repeat(ended[:, None], rewards.shape[1], axis=1)},
