@@ -118,6 +118,23 @@ def test_killed_and_resumed_run_equals_the_uninterrupted_one(algorithm, run):
     assert result("cut") == result("whole")
 
 
+def test_a_run_that_goes_on_with_new_episodes_says_so(run):
+    """Gymnasium's envs have no state: neither record nor last line takes it for the whole run."""
+    given = ("ppo", "--env", "Pendulum-v1", "--env-backend", "gymnasium", "--n-envs", 1,
+             "--n-steps", 32, "--batch-size", 32, "--eval-episodes", 1, "--quiet")  # fmt: skip
+    result = run("train", *given, "--total-timesteps", 96, "--checkpoint-freq", 32,
+                 "--run-dir", "cut")  # fmt: skip
+    assert result.code == 0, result.err
+    for name in ("final", "step-96"):
+        Path(f"cut/checkpoints/{name}.safetensors").unlink()
+    record = json.loads(Path("cut/run.json").read_text()) | {"status": "running"}
+    Path("cut/run.json").write_text(json.dumps(record))
+    result = run("resume", "cut")
+    assert result.code == 0, result.err
+    assert "new episodes begin" in json.loads(Path("cut/run.json").read_text())["differs"]
+    assert result.out.splitlines()[-1].startswith("differs")
+
+
 @pytest.mark.slow
 def test_without_its_buffer_a_killed_run_loses_nothing_before_its_checkpoint(run):
     """Up to there the logs are the uninterrupted run's; what follows learns from a new buffer."""

@@ -14,8 +14,11 @@ from typing import Any
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from rlox.errors import EnvError
 from rlox_distributed._transport import ClientStream, Server, ServerStream, StreamError
-from rlox_distributed.link import PASSING
+from rlox_distributed.link import PASSING, Link
+from rlox_distributed.protocol import workers_pb2 as pb
+from rlox_distributed.security import Credentials
 
 SERVICE = "rlox.distributed.v1.EnvWorker"
 LARGEST = 64 << 20
@@ -494,6 +497,16 @@ def test_certificates_after_their_time_are_refused(pem):
             connect(server, ca=pem(trusted))
         with serving(ca=pem(trusted), **own) as server:
             assert reach(server, ca=pem("ca.pem"), **past) in PASSING
+
+
+def test_a_certificate_that_cannot_heal_is_not_tried_again(pem, tmp_path):
+    """The learner is told at once, not after all attempts to connect."""
+    (tmp_path / "ca.pem").write_bytes(pem("ca.pem"))
+    credentials = Credentials(tls_ca=tmp_path / "ca.pem")
+    with serving(cert=pem("self.pem"), key=pem("self.key")) as server:
+        link = Link(f"127.0.0.1:{server.port}", pb.Hello(), credentials)
+        with pytest.raises(EnvError, match=r"no TLS with the worker .* certificate"):
+            link.connect(GUARD)
 
 
 def test_a_worker_with_a_ca_asks_for_certificates(pem):

@@ -161,6 +161,8 @@ class Link:
                 code, details = error.args
                 busy = code == "RESOURCE_EXHAUSTED"
                 waits = busy and time.monotonic() + wait < min(end, begun + BUSY_SECONDS)
+                if "certificate" in details.lower():  # which is the same at the next attempt
+                    raise EnvError(f"no TLS with the worker {self.address}: {details}") from None
                 if code not in PASSING and not waits:
                     raise EnvError(f"the worker {self.address} refuses: {details}") from None
                 if time.monotonic() + wait > end:

@@ -38,6 +38,7 @@ from rlox.files import require_memory_for, write_atomically
 from rlox.ranks import RANKS, own_rank
 from rlox.training.hooks import Trainable, unit_of
 from rlox.training.parts_of_ranks import (
+    begins_anew,
     difference_of_ranks,
     goes_on_exactly,
     leave_to_rank_0,
@@ -147,13 +148,21 @@ def steps_of(path: str | Path) -> int:
         raise CheckpointError(f"checkpoint '{path}' has no count of steps: {error!r}") from None
 
 
+NEW_EPISODES = (
+    "the checkpoint holds no state of these envs, as they have none to save: new episodes begin, "
+    "so that the result is not that of an uninterrupted run"
+)
+
+
 def difference_in(path: str | Path) -> str | None:
-    """Return why the ranks of this training do not go on exactly from a checkpoint, if they do not.
+    """Return why this training does not go on exactly from a checkpoint, if it does not.
 
     Raises:
         CheckpointError: as :func:`read`.
     """
-    return difference_of_ranks(_read(Path(path), with_arrays=False)[0])
+    manifest = _read(Path(path), with_arrays=False)[0]
+    episodes = NEW_EPISODES if begins_anew(manifest["state"]) else None
+    return "; ".join(filter(None, (difference_of_ranks(manifest), episodes))) or None
 
 
 MOST_TRIES = 5

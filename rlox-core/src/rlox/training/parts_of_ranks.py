@@ -237,10 +237,23 @@ def state_of_this_rank(
     return {**found, "clock": state["clock"]}
 
 
+OF_ENVS = {"started", "statistics", "env"}
+"""What the state of envs holds, and no other."""
+
+
+def begins_anew(state: Any) -> bool:
+    """Return whether there are envs in a state, as it is in a manifest, that had begun without."""
+    if not isinstance(state, Mapping):
+        return isinstance(state, list) and any(map(begins_anew, state))
+    if state.keys() >= OF_ENVS:
+        return bool(state["started"] and state["env"] is None)
+    return any(map(begins_anew, state.values()))
+
+
 def _without_envs(state: Any) -> Any:
     """Return a state in which envs have none, so that they begin new episodes when it is loaded."""
     if isinstance(state, Mapping):
-        of_envs = {"started", "statistics", "env"} <= state.keys()
+        of_envs = state.keys() >= OF_ENVS
         kept = {name: _without_envs(value) for name, value in state.items()}
         return {**kept, "env": None} if of_envs else kept
     return [_without_envs(each) for each in state] if isinstance(state, list) else state

@@ -143,6 +143,11 @@ class RunFolder:
         self._record = found
         return found
 
+    @property
+    def differs(self) -> str:
+        """Why the result is not that of an uninterrupted run; empty if it is."""
+        return str(self._record.get("differs", ""))
+
     def go_back_to(self, saved: SavedState) -> None:
         """Record that the run goes on from ``saved``, and set later checkpoints aside.
 

@@ -140,6 +140,7 @@ class Session:
                 "wall time": duration_text(seconds),
                 f"{clock.unit_text}/s": f"{(clock.steps - steps_before) / seconds:,.0f}",
                 "run folder": str(folder.path),
+                **({"differs": folder.differs} if folder.differs else {}),
             },
             self.log,
         )
@@ -280,7 +281,7 @@ def resume_in_folder(
             folder.go_back_to(saved)
             learned = saved.path.stem == "final" or not algorithm.clock.remaining
             if not learned:
-                differs = [checkpoint.difference_in(saved.path)]  # which is a warning already
+                differs = [checkpoint.difference_in(saved.path)]  # which load has logged
                 if getattr(algorithm.config, "save_replay_buffer", True) is False:
                     differs.append(NEW_BUFFER)
                     print_warning(NEW_BUFFER, log)
