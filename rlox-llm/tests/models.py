@@ -116,10 +116,10 @@ def of_limited_reach(kind, seed=0):
     return of_transformers(name, seed, **sizes, **options).eval()
 
 
-def with_adapter(model):
+def with_adapter(model, **options):
     """Return a model of peft, with a new adapter on all layers."""
     peft = pytest.importorskip("peft")
-    settings = peft.LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
+    settings = peft.LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM", **options)
     return peft.get_peft_model(model, settings)
 
 

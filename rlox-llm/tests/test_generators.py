@@ -15,7 +15,7 @@ from models import count_sevens, llama, make_grpo, sharpened, tiny_lm
 from rlox.algorithms import BestOfN, OnlineDPO
 from rlox.errors import BackendError, ConfigError
 from rlox_llm.generation import Generator, Sampling
-from rlox_llm.generators import RloxGenerator
+from rlox_llm.generators import RloxGenerator, TransformersGenerator
 from rlox_llm.losses import grpo_loss
 from rlox_llm.models import CausalModel
 from rlox_llm.vllm import VLLMGenerator, VLLMServerGenerator
@@ -48,6 +48,20 @@ class Engine:
         logprobs = [[value + shift for value in row] for row in done.logprobs or ()]
         changed = {"logprobs": logprobs, **self.defects.get("changed", {})}
         return dataclasses.replace(done, **changed)
+
+
+def test_transformers_samples_from_the_policy_alone():
+    """What the model's generation config adds is left out, and stands there afterwards."""
+    model = sharpened(llama(eos_token_id=3, pad_token_id=0))
+    given = [[1, 2, 4], [5]], 3, Sampling(max_new_tokens=6, eos=(3,), seed=5)
+    expected = TransformersGenerator(CausalModel(model, "model")).generate(*given)
+    model.generation_config.update(
+        repetition_penalty=5.0, num_beams=2, min_new_tokens=5, suppress_tokens=[7], top_k=2
+    )
+    before = model.generation_config.to_dict()
+    found = TransformersGenerator(CausalModel(model, "model")).generate(*given)
+    assert found.token_ids == expected.token_ids
+    assert model.generation_config.to_dict() == before
 
 
 def grpo(**options):

@@ -178,6 +178,12 @@ def test_a_model_of_peft_is_its_own_reference_while_new():
         DPO(model)
     with pytest.raises(ConfigError, match="has an adapter of peft; leave out lora_rank"):
         DPO(model, lora_rank=2)
+    head = with_adapter(llama(), modules_to_save=["lm_head"])
+    assert DPO(head).reference.adapter_off
+    with torch.no_grad():
+        head.lm_head.modules_to_save.default.weight.mul_(2.0)
+    with pytest.raises(ConfigError, match="adapter has been trained"):
+        DPO(head)
 
 
 @pytest.mark.parametrize(

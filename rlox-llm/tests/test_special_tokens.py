@@ -1,8 +1,22 @@
 """Tokens that end completions and fill rows up, wherever models and tokenizers name them."""
 
+import copy
+
 import pytest
-from models import Bandit, count_sevens, letter_tokenizer, llama, make_grpo, save_folder, sharpened
-from rlox.algorithms import BestOfN
+import tokenizers
+import torch
+from models import (
+    Bandit,
+    count_sevens,
+    gpt2,
+    letter_tokenizer,
+    llama,
+    make_grpo,
+    save_folder,
+    sharpened,
+)
+from rlox.algorithms import DPO, BestOfN
+from rlox_llm.tokens import Texts
 
 PROMPTS = [[1, 2, 3], [4]]
 
@@ -52,3 +66,40 @@ def test_rows_are_filled_up_before_their_prompts(options, filling):
     for row, prompt, ids in zip(seen["rows"], seen["prompts"], seen["ids"], strict=True):
         assert row.tolist() == [*prompt.tolist(), *ids.tolist()]
         assert options.get("eos_token_id") not in ids.tolist()[:-1]
+
+
+@pytest.mark.parametrize("pad", [9, 3], ids=["a token of its own", "the EOS"])
+@pytest.mark.parametrize("make", [llama, gpt2])
+def test_named_filling_is_not_learnt_from(make, pad):
+    """Prompts that are filled up on the left and completions on the right, as the rows alone."""
+    model = sharpened(make(eos_token_id=3))
+    dpo = DPO(model, copy.deepcopy(model), pad_token_id=pad)
+    prompts, chosen, rejected = [[1, 2, 4], [5]], [[6, 3], [7, 7, 8, 3]], [[8, 8, 3], [6, 3]]
+    loss, _ = dpo.compute_loss(prompts, chosen, rejected)
+    filled, _ = dpo.compute_loss(
+        torch.tensor([[pad, 1, 2, 4], [pad, pad, pad, 5]]),
+        torch.tensor([[6, 3, pad, pad], [7, 7, 8, 3]]),
+        torch.tensor([[8, 8, 3, pad], [6, 3, pad, pad]]),
+    )
+    assert float(filled.detach()) == pytest.approx(float(loss.detach()), abs=1e-5)
+    grpo = make_grpo(model, pad_token_id=pad)
+    assert [row.ids.tolist() for row in grpo.parse(torch.tensor([[pad, 1, 2], [pad, pad, 5]]))] == [
+        [1, 2], [5],
+    ]  # fmt: skip
+
+
+def test_prompts_do_not_end_and_completions_end_once():
+    """Whatever the tokenizer, its user and the chat template put behind a text."""
+    tokenizer = letter_tokenizer()
+    tokenizer.backend_tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+        single="$A <eos>", special_tokens=[("<eos>", 1)]
+    )
+    behind = "{% if m.role == 'assistant' %}a{% endif %}{% endfor %}"  # as a line's end is
+    tokenizer.chat_template = tokenizer.chat_template.replace("{% endfor %}", behind)
+    texts = Texts(tokenizer, (1,))
+    assert tokenizer("ab")["input_ids"] == [3, 4, 1]
+    assert texts.prompt("prompt", "ab") == [3, 4]
+    assert texts.completion("chosen", "ab", "cd") == [5, 6, 1]
+    assert texts.completion("chosen", "ab", "cd<eos>") == [5, 6, 1]
+    chat, answer = [{"role": "user", "content": "ab"}], [{"role": "assistant", "content": "cd"}]
+    assert texts.completion("chosen", chat, answer) == [5, 6, 1]

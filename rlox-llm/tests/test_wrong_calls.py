@@ -63,6 +63,8 @@ CALLS = [
      ValueError, "must return 16 rewards, one for each completion, got 1"),
     ("one text", lambda: rewarding(lambda c: "good").train_step(PROMPTS),
      TypeError, "must return a number for each completion, got str"),
+    ("rewards by key", lambda: rewarding(lambda c: dict.fromkeys(range(16), 1.0))
+     .train_step(PROMPTS), TypeError, "must return a number for each completion, got dict"),
     ("no reward", lambda: rewarding(lambda c: [None] * len(c)).train_step(PROMPTS),
      ValueError, "no completion got a reward"),
     ("rewards of TRL", lambda: grpo(None, lambda completions, **kwargs: [0.0]), ConfigError,

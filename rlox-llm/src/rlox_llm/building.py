@@ -77,7 +77,7 @@ def make_model(
     eos = _eos(config, policy, tokenizer)
     pads = (config.pad_token_id, policy.pad, getattr(tokenizer, "pad_token_id", None), *eos, 0)
     pad = int(next(token for token in pads if token is not None))
-    return Model(policy, eos, Texts(tokenizer, eos), pad)
+    return Model(policy, eos, Texts(tokenizer, eos, config.pad_token_id), pad)
 
 
 def make_reference(
@@ -105,13 +105,13 @@ def make_reference(
     module = policy.module
     options: dict[str, Any] = {"bf16": config.bf16, "layout": config.layout}
     if ref_model is None and is_adapted(module):
-        for part, parameter in module.named_parameters():
-            if "lora_B" in part and bool(parameter.detach().any()):
-                raise ConfigError(
-                    "the model's adapter has been trained, so that the model without it is no "
-                    "reference; pass ref_model=copy.deepcopy(model)"
-                )
-        return CausalModel(module, "ref_model", adapter_off=True, **options)
+        without = CausalModel(module, "ref_model", adapter_off=True, **options)
+        if not _are_alike(policy, without):
+            raise ConfigError(
+                "the model's adapter has been trained, so that the model without it is no "
+                "reference; pass ref_model=copy.deepcopy(model)"
+            )
+        return without
     given = model if ref_model is None and isinstance(model, (str, Path)) else ref_model
     if isinstance(given, (str, Path)):
         given = load_model(given, config.device).requires_grad_(False)
@@ -127,6 +127,17 @@ def make_reference(
             "copy.deepcopy(model)"
         )
     return CausalModel(given, "ref_model", **options)
+
+
+@torch.no_grad()
+def _are_alike(policy: CausalModel, reference: CausalModel) -> bool:
+    """Return whether two models give the same logits for tokens of the whole vocabulary."""
+    size = policy.vocabulary or 1
+    count = min(size, policy.context or size, 64)
+    ids = torch.linspace(0, size - 1, count).long()[None].to(policy.device)
+    with policy.mode(training=False):
+        found = [model.logits_of(model.forward(ids), ids) for model in (policy, reference)]
+    return torch.allclose(*found, rtol=1e-5, atol=1e-5)
 
 
 def _eos(config: LanguageConfig, model: CausalModel, tokenizer: Any) -> tuple[int, ...]:

@@ -76,7 +76,7 @@ class DPO(PreferenceAlgorithm):
             chosen: (B, C) the preferred completions; each ends with its first EOS.
             rejected: (B, R) the others.
         """
-        pairs = zip_pairs(prompt, chosen, rejected, self.policy.device, self.eos)
+        pairs = zip_pairs(prompt, chosen, rejected, self.policy.device, self.texts)
         with self.learning():
             loss, terms = self.pairs_loss(pairs)
         metrics = {name: float(value) for name, value in vars(terms).items()}
@@ -84,7 +84,7 @@ class DPO(PreferenceAlgorithm):
 
     def train_step(self, prompt: Any, chosen: Any, rejected: Any) -> dict[str, float]:
         """Take one gradient step on pairs; arguments as of :meth:`compute_loss`."""
-        return self.step_on(zip_pairs(prompt, chosen, rejected, self.policy.device, self.eos))
+        return self.step_on(zip_pairs(prompt, chosen, rejected, self.policy.device, self.texts))
 
     def iterate(self, hooks: Hooks) -> DPOMetrics:
         """Take one gradient step."""

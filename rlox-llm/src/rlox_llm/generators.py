@@ -12,6 +12,7 @@ import torch
 from rlox.errors import ConfigError
 from torch import Tensor
 
+from rlox_llm.building import is_adapted
 from rlox_llm.generation import Generator, Rollouts, Sampling
 from rlox_llm.graphs import GraphDecoder
 from rlox_llm.layouts import prefill
@@ -272,7 +273,7 @@ class TransformersGenerator(_InProcess):
             how = {"do_sample": True, "temperature": params.temperature, "top_k": params.top_k,
                    "top_p": params.top_p, "min_p": params.min_p or None}  # fmt: skip
         module: Any = model.module
-        with model.mode(training=False), _seeded(params.seed):
+        with model.mode(training=False), _seeded(params.seed), _neutral(module):
             output = module.generate(
                 input_ids=ids.repeat_interleave(n, 0), attention_mask=mask.repeat_interleave(n, 0),
                 max_new_tokens=params.max_new_tokens, eos_token_id=list(params.eos) or None,
@@ -287,6 +288,24 @@ class TransformersGenerator(_InProcess):
 
 def _ids(ids: tuple[int, ...], device: torch.device) -> Tensor:
     return torch.tensor(ids, dtype=torch.long, device=device)
+
+
+@contextmanager
+def _neutral(module: Any) -> Iterator[None]:
+    """Let ``generate`` of transformers sample from the policy that is learnt, and nothing else.
+
+    A generation config has penalties, beams, suppressed tokens and least lengths, which the
+    arguments of ``generate`` leave as they are.
+    """
+    owners = [module, module.get_base_model()] if is_adapted(module) else [module]
+    before = [owner.generation_config for owner in owners]
+    try:
+        for owner in owners:
+            owner.generation_config = type(before[0])()
+        yield
+    finally:
+        for owner, config in zip(owners, before, strict=True):
+            owner.generation_config = config
 
 
 @contextmanager

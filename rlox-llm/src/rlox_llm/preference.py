@@ -101,7 +101,7 @@ def _parse(what: str, pair: Any, device: torch.device, texts: Texts) -> Pair:
 
 
 def zip_pairs(
-    prompt: Any, chosen: Any, rejected: Any, device: torch.device, eos: tuple[int, ...]
+    prompt: Any, chosen: Any, rejected: Any, device: torch.device, texts: Texts
 ) -> list[Pair]:
     """Return the pairs of three batches of B rows each.
 
@@ -111,7 +111,7 @@ def zip_pairs(
         ValueError: the numbers of rows differ.
     """
     rows = [
-        parse_rows(name, value, device)
+        parse_rows(name, value, device, texts)
         for name, value in (("prompt", prompt), ("chosen", chosen), ("rejected", rejected))
     ]
     if len({len(part) for part in rows}) != 1:
@@ -119,6 +119,7 @@ def zip_pairs(
             "prompt, chosen and rejected must have the same number of rows, got "
             f"{', '.join(str(len(part)) for part in rows)}"
         )
+    eos = texts.eos
     return [Pair(p, _ended(c, eos), _ended(r, eos)) for p, c, r in zip(*rows, strict=True)]
 
 

@@ -67,10 +67,13 @@ def parse_prompts(rows: Any, device: torch.device, texts: Texts) -> list[Prompt]
         for i, row in enumerate(rows):
             columns = row if isinstance(row, Mapping) else {"prompt": row}
             require_columns(f"prompts[{i}]", columns, ("prompt",))
-            ids = texts.prompt(f"prompts[{i}]", columns["prompt"])
-            found.append(Prompt(token_row(f"prompts[{i}]", ids, device), dict(columns)))
+            given = columns["prompt"]
+            ids = texts.prompt(f"prompts[{i}]", given)
+            # a tokenizer fills nothing up here
+            filled = texts if ids is given else None
+            found.append(Prompt(token_row(f"prompts[{i}]", ids, device, filled), dict(columns)))
         return found
-    return [Prompt(row) for row in parse_rows("prompts", rows, device)]
+    return [Prompt(row) for row in parse_rows("prompts", rows, device, texts)]
 
 
 def require_columns(what: str, row: Mapping[str, Any], names: Sequence[str]) -> None:
@@ -103,7 +106,10 @@ def parse_completions(
     parts = {"prompt": texts.prompt(f"{what} prompt", prompt)} | {
         name: texts.completion(f"{what} {name}", prompt, row[name]) for name in columns
     }
-    return [token_row(f"{what} {name}", ids, device) for name, ids in parts.items()]
+    return [
+        token_row(f"{what} {name}", ids, device, texts if ids is row[name] else None)
+        for name, ids in parts.items()
+    ]
 
 
 def require_fit(
@@ -163,7 +169,7 @@ def fitting_prompts(
     return found
 
 
-def parse_rows(what: str, rows: Any, device: torch.device) -> list[Tensor]:
+def parse_rows(what: str, rows: Any, device: torch.device, texts: Texts | None) -> list[Tensor]:
     """Return rows of token ids of any lengths, (L_i,) each.
 
     Args:
@@ -171,20 +177,23 @@ def parse_rows(what: str, rows: Any, device: torch.device) -> list[Tensor]:
         rows: token ids (N, L); sequences of token ids; or the ``input_ids`` with the
             ``attention_mask`` of a tokenizer, filled up on either side.
         device: where the rows are to be.
+        texts: knows what rows are filled up with.
 
     Raises:
         TypeError: there are no integers.
         ValueError: there is no row, an empty one, or a negative id.
     """
-    if isinstance(rows, Mapping) and "input_ids" in rows:
-        ids = torch.as_tensor(rows["input_ids"])
-        kept = torch.as_tensor(rows.get("attention_mask", torch.ones_like(ids))).bool()
+    given = rows if isinstance(rows, Mapping) else {}
+    if "input_ids" in given:
+        ids = torch.as_tensor(given["input_ids"])
+        kept = torch.as_tensor(given.get("attention_mask", torch.ones_like(ids))).bool()
         if kept.shape != ids.shape:
             raise ValueError(
                 f"attention_mask must have shape {tuple(ids.shape)} like input_ids, got "
                 f"{tuple(kept.shape)}"
             )
         rows = [row[mask] for row, mask in zip(ids, kept, strict=True)]
+        texts = texts if "attention_mask" not in given else None
     if isinstance(rows, (Tensor, np.ndarray)) and rows.ndim != 2:
         raise ValueError(
             f"{what} must have shape (N, L), got {tuple(rows.shape)}; pass one row as (1, L)"
@@ -196,11 +205,11 @@ def parse_rows(what: str, rows: Any, device: torch.device) -> list[Tensor]:
         )
     if len(rows) == 0:
         raise ValueError(f"{what} must hold at least one row, got none")
-    return [token_row(f"{what}[{i}]", row, device) for i, row in enumerate(rows)]
+    return [token_row(f"{what}[{i}]", row, device, texts) for i, row in enumerate(rows)]
 
 
-def token_row(what: str, row: Any, device: torch.device) -> Tensor:
-    """Return one row of token ids (L,).
+def token_row(what: str, row: Any, device: torch.device, texts: Texts | None = None) -> Tensor:
+    """Return one row of token ids (L,), without the filling that ``texts`` knows.
 
     Raises:
         TypeError: there are no integers.
@@ -212,6 +221,7 @@ def token_row(what: str, row: Any, device: torch.device) -> Tensor:
         if np.asarray(row).dtype.kind == "u" else np.asarray(row))  # fmt: skip
     if array.dim() != 1:
         raise ValueError(f"{what} must have 1 dimension, got {array.dim()}")
+    array = array if texts is None else texts.without_filling(array)
     if not array.numel():
         raise ValueError(f"{what} is empty; a row needs at least one token, such as a BOS")
     if array.is_floating_point() or array.dtype in (torch.bool, torch.complex64):

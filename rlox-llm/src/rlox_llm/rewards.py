@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -234,7 +234,7 @@ def _checked(function: RewardFn, rewards: Any, n: int) -> npt.NDArray[np.float64
             )
         rewards = rewards.tolist()
     wrong = f"{name} must return a number for each completion, got "
-    if isinstance(rewards, (str, bytes)) or not hasattr(rewards, "__len__"):
+    if not _is_listed(rewards):
         raise TypeError(wrong + type(rewards).__name__)
     if len(rewards) != n:
         raise ValueError(
@@ -258,6 +258,12 @@ def _checked(function: RewardFn, rewards: Any, n: int) -> npt.NDArray[np.float64
     return found
 
 
+def _is_listed(answers: Any) -> bool:
+    """Return whether there are answers in an order; a set has none, a dict gives its keys."""
+    others = str, bytes, bytearray, Mapping, Set
+    return hasattr(answers, "__len__") and not isinstance(answers, others)
+
+
 def preferences(
     preference_fn: Callable[[list[tuple[Tensor, Tensor]]], Any],
     pairs: list[tuple[Tensor, Tensor]],
@@ -269,7 +275,7 @@ def preferences(
         ValueError: it returns another number of answers, or one that is neither 0 nor 1.
     """
     answers = preference_fn(pairs)
-    if isinstance(answers, (str, bytes)) or not hasattr(answers, "__len__"):
+    if not _is_listed(answers):
         raise TypeError(
             f"preference_fn must return a list of 0 and 1, got {type(answers).__name__}"
         )

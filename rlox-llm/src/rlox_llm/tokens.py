@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from rlox.errors import ConfigError
+from torch import Tensor
 
 __all__ = ["Texts", "is_chat"]
+
+NOTHING_ADDED = {"add_special_tokens": False}
+
+
+def _ends_of(ids: Sequence[int], ends: Collection[int]) -> int:
+    """Return how many of the last tokens are such ends."""
+    return next((n for n, token in enumerate(reversed(ids)) if token not in ends), len(ids))
 
 
 def is_chat(value: Any) -> bool:
@@ -27,16 +35,35 @@ class Texts:
         tokenizer: one of transformers; ``None`` has no texts.
         eos: the tokens that end a completion; the first of them is put behind completions that are
             given as text.
+        filling: the token that rows of token ids are filled up with on either side, if their
+            user has named one.
     """
 
-    def __init__(self, tokenizer: Any, eos: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self, tokenizer: Any, eos: tuple[int, ...] = (), filling: int | None = None
+    ) -> None:
         self.tokenizer = tokenizer
         self.eos = eos
+        self.filling = filling
+
+    def without_filling(self, row: Tensor) -> Tensor:
+        """Return token ids (L,) without filling; if it is an EOS too, the first behind them counts.
+
+        The row is empty if it holds nothing else.
+        """
+        if self.filling is None:
+            return row
+        ends = self.filling in self.eos
+        kept = (row != self.filling).nonzero()
+        if not len(kept):
+            return row[: int(ends)]
+        return row[int(kept[0]) : int(kept[-1]) + 1 + ends]
 
     def prompt(self, what: str, value: Any) -> Any:
         """Return the token ids of a text or chat; anything else as it is.
 
-        A chat goes through the tokenizer's chat template, with the beginning of an answer.
+        A chat goes through the tokenizer's chat template, with the beginning of an answer. An EOS
+        that the tokenizer puts behind every text is left out.
 
         Raises:
             ConfigError: there is no tokenizer, or a chat and no template.
@@ -44,11 +71,15 @@ class Texts:
         if is_chat(value):
             return self._chat(what, value, add_generation_prompt=True)
         if isinstance(value, str):
-            return self._required(what, "text")(value)["input_ids"]
+            tokenizer = self._required(what, "text")
+            ends = {*self.eos, tokenizer.eos_token_id}
+            ids, own = (tokenizer(value, **how)["input_ids"] for how in ({}, NOTHING_ADDED))
+            added = _ends_of(ids, ends) - _ends_of(own, ends)
+            return ids[: len(ids) - max(added, 0)]
         return value
 
     def completion(self, what: str, prompt: Any, value: Any) -> Any:
-        """Return the token ids of a completion, an EOS behind those of a text.
+        """Return the token ids of a completion, one EOS behind those of a text.
 
         Args:
             what: what errors call it.
@@ -69,10 +100,13 @@ class Texts:
                     f"{what}: the chat template writes the prompt in another way when an answer "
                     "follows, so that their tokens cannot be parted"
                 )
-            return whole[len(before) :]
+            ids = whole[len(before) :]
+            # what a template writes behind the last EOS, such as a line's end, nobody samples
+            last = max((i for i, token in enumerate(ids) if token in self.eos), default=len(ids))
+            return ids[: last + 1]
         if isinstance(value, str):
-            ids = self._required(what, "text")(value, add_special_tokens=False)["input_ids"]
-            return [*ids, *self.eos[:1]]
+            ids = self._required(what, "text")(value, **NOTHING_ADDED)["input_ids"]
+            return ids if _ends_of(ids, self.eos) else [*ids, *self.eos[:1]]
         return value
 
     def text(self, ids: Sequence[int]) -> str:
@@ -92,7 +126,7 @@ class Texts:
             list(messages), tokenize=False, add_generation_prompt=add_generation_prompt
         )
         # the template writes the special tokens itself
-        ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+        ids: list[int] = tokenizer(text, **NOTHING_ADDED)["input_ids"]
         return ids
 
     def _required(self, what: str, kind: str) -> Any:

@@ -199,4 +199,10 @@ def _settings(params: Sampling) -> dict[str, Any]:
         "min_p": params.min_p,
         "stop_token_ids": list(params.eos),
         "seed": params.seed,
+        # or the server takes what the model's generation config says, which is another policy
+        "ignore_eos": True,
+        "min_tokens": 0,
+        "repetition_penalty": 1.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
     }
