@@ -137,7 +137,7 @@ def _are_alike(policy: CausalModel, reference: CausalModel) -> bool:
     ids = torch.linspace(0, size - 1, count).long()[None].to(policy.device)
     with policy.mode(training=False):
         found = [model.logits_of(model.forward(ids), ids) for model in (policy, reference)]
-    return torch.allclose(*found, rtol=1e-5, atol=1e-5)
+    return torch.allclose(found[0], found[1], rtol=1e-5, atol=1e-5)
 
 
 def _eos(config: LanguageConfig, model: CausalModel, tokenizer: Any) -> tuple[int, ...]:

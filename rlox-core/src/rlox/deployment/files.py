@@ -28,14 +28,7 @@ from rlox.deployment.policy import Compute, Exportable, LoadedPolicy, NumPyNetwo
 from rlox.deployment.policy import example as example_of
 from rlox.deployment.teams import LoadedTeam, TeamData
 from rlox.envs.preprocessing import Preprocessor
-from rlox.errors import (
-    MISFITS,
-    CheckpointError,
-    ConfigError,
-    ExportError,
-    MemoryLimitError,
-    import_extra,
-)
+from rlox.errors import MISFITS, CheckpointError, ConfigError, ExportError, import_extra
 from rlox.files import open_regular, require_memory_for, write_atomically
 from rlox.spaces import ActionRows
 from rlox.spaces.data import count_numbers, space_from_data, space_to_data
@@ -139,10 +132,8 @@ def load_policy(path: str | Path) -> LoadedPolicy | LoadedTeam:
             size = 3 * os.fstat(file.fileno()).st_size  # with the copy that is digested, and arrays
             require_memory_for("its arrays", None, size, "load it on a larger machine")
             content = file.read()
-    except MemoryLimitError as error:
-        raise CheckpointError(f"policy file '{path}' cannot be loaded: {error}") from None
-    except OSError as error:
-        raise CheckpointError(f"policy file '{path}' cannot be read: {error.strerror}") from None
+    except (MemoryError, OSError) as error:
+        raise CheckpointError(f"policy file '{path}' cannot be read: {error}") from None
     if not is_intact(content):
         raise CheckpointError(
             f"'{path}' is no policy file or is damaged: its digest is missing or does not fit; "

@@ -101,30 +101,29 @@ class LoggerList(LoggerCallback):
             require_logger(logger)
         self.loggers = loggers
 
+    def _each(self, event: str, *values: Any) -> None:
+        for logger in self.loggers:
+            getattr(logger, event)(*values)
+
     def on_train_step(self, step: int, metrics: Metrics) -> None:
         """Pass on to every logger."""
-        for logger in self.loggers:
-            logger.on_train_step(step, metrics)
+        self._each("on_train_step", step, metrics)
 
     def on_eval(self, step: int, metrics: Metrics) -> None:
         """Pass on to every logger."""
-        for logger in self.loggers:
-            logger.on_eval(step, metrics)
+        self._each("on_eval", step, metrics)
 
     def on_table(self, step: int, name: str, table: Table) -> None:
         """Pass on to every logger."""
-        for logger in self.loggers:
-            logger.on_table(step, name, table)
+        self._each("on_table", step, name, table)
 
     def on_video(self, step: int, name: str, frames: npt.NDArray[np.uint8], fps: float) -> None:
         """Pass on to every logger."""
-        for logger in self.loggers:
-            logger.on_video(step, name, frames, fps)
+        self._each("on_video", step, name, frames, fps)
 
     def rewind(self, step: int) -> None:
         """Pass on to every logger."""
-        for logger in self.loggers:
-            logger.rewind(step)
+        self._each("rewind", step)
 
     def close(self) -> None:
         """Close every logger, those too that come after one that fails."""

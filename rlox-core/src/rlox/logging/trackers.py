@@ -131,10 +131,7 @@ class WandbLogger(MetricsLogger):
         try:
             run = wandb.init(**init)
         except wandb.errors.Error as error:
-            errors = wandb.errors
-            if not isinstance(error, errors.CommError) or isinstance(
-                error, errors.AuthenticationError
-            ):
+            if type(error) is not wandb.errors.CommError:  # AuthenticationError is one too
                 raise LoggerError(f"wandb begins no run: {error}") from error
             warnings.warn(f"wandb: {error}; the run is offline", RuntimeWarning, stacklevel=2)
             run = wandb.init(**{**init, "mode": "offline"})

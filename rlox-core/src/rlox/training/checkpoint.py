@@ -180,13 +180,9 @@ def _read(path: Path, *, with_arrays: bool) -> tuple[dict[str, Any], Arrays]:
     return _read_once(path, with_arrays=with_arrays)
 
 
-def _version_of(path: Path) -> tuple[int, int] | None:
+def _version_of(path: Path) -> int | None:
     """Return what differs after a file was replaced."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns
+    return path.stat().st_mtime_ns if path.is_file() else None
 
 
 def _read_once(path: Path, *, with_arrays: bool) -> tuple[dict[str, Any], Arrays]:
