@@ -191,14 +191,15 @@ ODD_NUMBERS: tuple[tuple[Space[Any], float, int], ...] = (
 def check_odd_numbers(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None:
     """Check that numbers which a cast would change, or an encoding misread, are refused by name."""
     with open_case(name, env, arguments) as case:
-        watched = case.probe()
-        actions, grouped = watched.action_space, isinstance(watched, ProbeGroup)
-        size = watched.probes[0].n_envs if isinstance(watched, ProbeGroup) else watched.n_envs
+        watched, known = case.probe(), type(case.config).model_fields
+        plain = {key: False for key in ("normalize_observations",) if key in known}  # of floats
         left_out = []
         for space, odd, at in ODD_NUMBERS:
-            given: Any = ScriptedVecEnv(size, space, actions, odd=odd, at=at)
+            given: Any = ScriptedVecEnv(watched.n_envs, space, watched.action_space, odd=odd, at=at)
+            if isinstance(watched, ProbeGroup):
+                given = [given] * len(watched.probes)
             try:
-                algorithm = case.build([given] * len(watched.probes) if grouped else given)  # type: ignore[union-attr]
+                algorithm = case.build(given, **plain)
             except SpaceError:
                 left_out.append(str(space))
                 continue

@@ -263,6 +263,7 @@ fn advantage_scale<F: Real>(advantages: &[F], rows: &[i64], loss: Loss) -> (F, F
     #[expect(clippy::cast_precision_loss, reason = "a minibatch is far below 2^53 rows")]
     let size = rows.len() as f64;
     let mean = values().sum::<f64>() / size;
-    let variance = values().map(|value| (value - mean).powi(2)).sum::<f64>() / (size - 1.0).max(1.0);
+    let others = (size - 1.0).max(1.0); // one row alone is 0
+    let variance = values().map(|value| (value - mean).powi(2)).sum::<f64>() / others;
     (F::of(mean), F::of(1.0 / (variance.sqrt() + 1e-8)))
 }
