@@ -79,6 +79,12 @@ def test_channels_first_and_last_are_the_same_image(channels):
     assert torch.equal(last(obs), first(obs.permute(0, 3, 1, 2)))
 
 
+def test_a_guess_of_the_channels_is_said():
+    """An image that is not square may have many channels, or few pixels."""
+    with pytest.warns(UserWarning, match=r"\(10, 12, 8\) are read with 8 channels, .* a guess"):
+        make_encoder(image(10, 12, 8))
+
+
 def test_bytes_are_scaled_to_one():
     """An image of bytes gives what its floats divided by 255 give."""
     made = [

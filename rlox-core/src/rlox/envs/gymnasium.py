@@ -22,13 +22,7 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium.envs.registration import load_env_creator
-from gymnasium.vector import (
-    AsyncVectorEnv,
-    AutoresetMode,
-    SyncVectorEnv,
-    VectorEnv,
-    VectorWrapper,
-)
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv, VectorWrapper
 
 from rlox.envs.processes import ProcessVecEnv
 from rlox.envs.workers.arena import register_here
@@ -296,11 +290,8 @@ def make_vec_env(
     )
 
 
-NORMALIZERS = {
-    "NormalizeObservation": "normalize_observations",
-    "NormalizeReward": "normalize_rewards",
-}
-"""Our option by gymnasium's vector wrapper that takes the reset of one env for a reset of all."""
+NORMALIZERS = ("NormalizeObservation", "NormalizeReward")
+"""gymnasium's vector wrappers that take the reset of one env for a reset of all."""
 
 
 def _resets_by_mask(env: VectorEnv[Any, Any, Any], mode: AutoresetMode) -> bool:
@@ -318,8 +309,7 @@ def _require_masked_resets(env: VectorEnv[Any, Any, Any]) -> None:
         if name in NORMALIZERS and type(env).__module__.startswith("gymnasium."):
             raise EnvError(
                 f"gymnasium's vector {name} cannot follow resets of single envs, which this vector "
-                f"env needs; wrap each env in gymnasium.wrappers.{name} instead, or take the "
-                f"option {NORMALIZERS[name]} of the algorithm, if it has it"
+                f"env needs; wrap each env in gymnasium.wrappers.{name} instead"
             )
         env = env.env
 

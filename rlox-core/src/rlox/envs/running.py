@@ -11,23 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from rlox.config.composition import Selection
-from rlox.envs.gymnasium import (
-    STEP_KEYS,
-    Vectorization,
-    require_observations,
-    require_vec_step,
-)
+from rlox.envs.gymnasium import STEP_KEYS, Vectorization, require_observations, require_vec_step
 from rlox.envs.make import fixed_env_count, make_vec_env
 from rlox.errors import CheckpointError
 from rlox.protocols import MaskingVecEnv, StatefulVecEnv, VecEnv, VecEnvStep
 from rlox.seeding import ResetSeeds
-from rlox.spaces.rows import (
-    ObservationRows,
-    form_of,
-    map_leaves,
-    require_finite,
-    require_rewards,
-)
+from rlox.spaces.rows import ObservationRows, form_of, map_leaves, require_finite, require_rewards
 
 _LOG = logging.getLogger("rlox")
 

@@ -17,6 +17,7 @@ deep reinforcement learning", methods; smaller ones that of Young and Tian 2019,
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -43,6 +44,8 @@ NATURE_PIXELS = 36
 """Fewest pixels of height and width that leave one after these convolutions."""
 
 MINATAR = ((16, 3, 1),), 128
+MOST_USUAL_CHANNELS = 4
+"""Beyond which an image that is not square may be meant otherwise."""
 MINATAR_PIXELS = 3
 
 
@@ -213,6 +216,12 @@ class ConvolutionalEncoder(nn.Module):
     ) -> None:
         super().__init__()
         height, width, channels = _image_shape(space)
+        if height != width and channels > MOST_USUAL_CHANNELS:
+            warnings.warn(
+                f"images of shape {space.shape} are read with {channels} channels, which is a "
+                "guess; if it is wrong, move them with gymnasium.wrappers.TransformObservation",
+                stacklevel=2,
+            )
         self._channels_first = channels_first(space.shape or ())
         self._scale = _scale(space)
         self.convolutions = nn.ModuleList()
