@@ -269,6 +269,7 @@ class MultiAgentCollector:
         self.statistics = envs.statistics
         self.device = torch.device(device)
         self.gamma, self.gae_lambda = gamma, gae_lambda
+        self._gae = kernels.kernel("compute_gae_time_major")
         self.pool: OpponentPool | None = None
         """Plays some sides of games of two; ``None``: the policies act for all agents."""
         self._team_reward = team_reward
@@ -296,7 +297,7 @@ class MultiAgentCollector:
         batches = {}
         for name, (unroll, active) in unrolls.items():
             batch = estimate_team_advantages(
-                unroll, active, policies[name], self.gamma, self.gae_lambda
+                unroll, active, policies[name], self.gamma, self.gae_lambda, self._gae
             )
             if batch is not None:
                 batches[name] = batch
@@ -460,7 +461,12 @@ def gather_actions(parts: list[tuple[PolicyView, Any]], n_envs: int) -> dict[str
 
 @torch.no_grad()
 def estimate_team_advantages(
-    unroll: Unroll, active: npt.NDArray[np.bool_], policy: Any, gamma: float, gae_lambda: float
+    unroll: Unroll,
+    active: npt.NDArray[np.bool_],
+    policy: Any,
+    gamma: float,
+    gae_lambda: float,
+    gae: Callable[..., Any] | None = None,
 ) -> RolloutBatch | None:
     """Return the steps in which agents acted, with values and generalised advantage estimates.
 
@@ -475,6 +481,7 @@ def estimate_team_advantages(
         policy: estimates values with ``get_value(obs)``.
         gamma: discount γ in [0, 1].
         gae_lambda: trace decay λ in [0, 1].
+        gae: the kernel, see :func:`rlox.batches.estimate_advantages`.
 
     Returns:
         A batch of the rows of agents that acted, step 0 first; ``None`` if there are none. Its
@@ -482,7 +489,7 @@ def estimate_team_advantages(
         if the unroll has them.
     """
     if active.all():
-        return estimate_advantages(unroll, policy, gamma, gae_lambda)
+        return estimate_advantages(unroll, policy, gamma, gae_lambda, gae)
     if not active.any():
         return None
     if unroll.values is None:
@@ -519,7 +526,7 @@ def estimate_team_advantages(
     goes_on = ~(cut | terminated)[last, acted]
     cut[last[goes_on], acted[goes_on]] = True
     final_values[last[goes_on], acted[goes_on]] = values[-1, acted[goes_on]]
-    advantages, returns = kernels.kernel("compute_gae_time_major")(
+    advantages, returns = (gae or kernels.kernel("compute_gae_time_major"))(
         packed(unroll.rewards if unroll.scaled_rewards is None else unroll.scaled_rewards),
         packed(values[:-1]),
         terminated,
