@@ -2,7 +2,8 @@
 
     python docs/_ext/walks.py
 
-prints those of PPO's iteration and of SAC's step, with the torch learner and with the default one.
+prints those of an iteration of PPO, of MAPPO and of a step of SAC, with the torch learner and with
+the default one.
 """
 
 from __future__ import annotations
@@ -107,8 +108,22 @@ def sac_step(backend: str, env_backend: str) -> Walk:
     return trace(lambda: sac.iterate(hooks))
 
 
+def team_iteration(backend: str, env_backend: str) -> Walk:
+    """Trace an iteration of MAPPO with three agents."""
+    from rlox.training.hooks import Hooks
+    from rlox_marl.mappo import MAPPO
+
+    options = {"n_envs": 2, "n_steps": 64, "seed": 0}
+    env_backend = "vectorized" if env_backend == "gymnasium" else env_backend
+    mappo = MAPPO("mpe2/simple_spread_v3", backend=backend, env_backend=env_backend, **options)
+    mappo.train(256)
+    mappo.clock.extend(256)
+    hooks = Hooks(mappo)
+    return trace(lambda: mappo.iterate(hooks))
+
+
 if __name__ == "__main__":
-    for work in (ppo_iteration, sac_step):
+    for work in (ppo_iteration, sac_step, team_iteration):
         for learner, envs in (("torch", "gymnasium"), ("torch", "auto"), ("auto", "auto")):
             walk = work(learner, envs)
             print(f"{work.__name__}, learner {learner}, envs {envs}: "
