@@ -230,9 +230,11 @@ def check_few_rows(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | No
         if getattr(case.config, "recurrent", "none") != "none":
             few["batch_size"] = 5  # whole sequences
         known = type(case.config).model_fields
-        options = {key: value for key, value in few.items() if "n_steps" in known and key in known}
+        options: Any = {
+            key: value for key, value in few.items() if "n_steps" in known and key in known
+        }
         box = spaces.Box(-1.0, 1.0, (3,))
-        n_envs = options.get("n_envs", case.config.n_envs)
+        n_envs = options.get("n_envs") or watched.n_envs
         given: Any = ScriptedVecEnv(n_envs, box, watched.action_space, loses=True)
         if isinstance(watched, ProbeGroup):
             given, options["n_actors"] = [given], 1

@@ -331,7 +331,7 @@ def integer_bounds(space: Space) -> tuple[Any, Any] | None:
 
 def _holds_all(space: Space, low: Any, high: Any) -> bool:
     """Return whether a space of integers holds all numbers of its dtype."""
-    limits = np.iinfo(space.dtype)  # type: ignore[arg-type]
+    limits = np.iinfo(space.dtype)
     return bool(np.all(low == limits.min) and np.all(high == limits.max))
 
 

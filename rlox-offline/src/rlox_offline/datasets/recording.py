@@ -73,7 +73,7 @@ class RecordingVecEnv:
     def reset_all(self, seed: int | Sequence[int] | None = None) -> npt.NDArray[Any]:
         """Reset all envs; the episodes that were under way are cut."""
         self._steps.cut()
-        obs = self._env.reset_all(seed)
+        obs: npt.NDArray[Any] = self._env.reset_all(seed)
         self._checks.check_reset(obs)
         self._obs = np.array(obs)
         return obs
