@@ -72,6 +72,8 @@ def test_windows_are_the_last_steps(
             assert torch.equal(every["inputs"][:, t, place], expected)
             assert torch.equal(rolled[:, t, place], x[:, max(source, 0)])
         last = padded.apply_last("x", batch[:, : t + 1])
+        nested = padded.apply_last("nested", TensorDict({"nested": batch[:, : t + 1]}))
+        assert nested.batch_size == nested["x"].batch_size == last.batch_size
         assert torch.equal(last["inputs"], every["inputs"][:, t])
         assert torch.equal(last["padding_mask"], every["padding_mask"][:, t])
         assert torch.equal(rolling.apply_last("x", batch[:, : t + 1]), rolled[:, t])

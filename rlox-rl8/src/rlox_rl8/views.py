@@ -116,7 +116,7 @@ class PaddedRollingWindow:
         if isinstance(x, Tensor):
             return pad_last_sequence(x, size)
         parts = {key: PaddedRollingWindow.apply_last(part, size) for key, part in x.items()}
-        return TensorDict(parts, batch_size=[x.shape[0]], device=x.device)
+        return TensorDict(parts, batch_size=[x.shape[0], size], device=x.device)
 
     @staticmethod
     def drop_size(size: int, /) -> int:
