@@ -146,6 +146,42 @@ def test_a_forked_child_builds_a_pool_of_its_own():
     assert child.exitcode == 0
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_forked_child_does_not_wait_for_a_thread_it_has_not():
+    """One that was inside of a call holds the object for ever; the error says so after 5 s."""
+    env = rlox_native.VecEnv(4096)
+    env.reset_all(0)
+    actions, stopping = np.zeros(4096, np.int64), threading.Event()
+
+    def work():
+        while not stopping.is_set():
+            env.step_all(actions)
+
+    def child(connection):
+        try:
+            env.step_all(actions)
+            connection.send("done")
+        except RuntimeError as error:
+            connection.send(str(error))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    context, answers = multiprocessing.get_context("fork"), []
+    for _ in range(3):
+        receiver, sender = context.Pipe(duplex=False)
+        process = context.Process(target=child, args=(sender,), daemon=True)
+        process.start()
+        answers.append((receiver, process))
+    stopping.set()
+    thread.join()
+    for receiver, process in answers:
+        assert receiver.poll(30), "the child hangs"
+        answer = receiver.recv()
+        assert answer == "done" or "make another one" in answer
+        process.join(30)
+
+
 def test_threads_of_the_caller_share_the_pool():
     """Calls from several threads give what they give one after the other."""
     rlox_native.set_num_threads(2)

@@ -9,7 +9,7 @@ use rlox_learner::off_policy::{
     Actor, ContinuousLearner, ElementLoss, ImplicitLearner, ImplicitLosses, ImplicitParts,
     PolicyStep, QLearner, QNetwork, QStep, Transitions, ValueStep,
 };
-use rlox_learner::{Learnt, Optimizer, StepRule};
+use rlox_learner::{Learnt, Optimizer, Real, StepRule};
 
 const RULE: StepRule = StepRule {
     optimizer: Optimizer::Adam { betas: [0.9, 0.999], eps: 1e-8 },
@@ -182,10 +182,9 @@ const GAUSSIAN: Actor = Actor::SquashedGaussian { log_std_bounds: [-20.0, 2.0] }
 const ROWS: usize = 70;
 
 /// Numbers in [-0.5, 0.5) that look like chance.
-#[expect(clippy::cast_possible_truncation, reason = "single precision is enough")]
 fn numbers(n: usize, seed: u64) -> Vec<f32> {
     let mut rng = rlox_kernels::rng::Pcg64::from_seed(seed);
-    (0..n).map(|_| rng.uniform(-0.5, 0.5) as f32).collect()
+    (0..n).map(|_| f32::of(rng.uniform(-0.5, 0.5))).collect()
 }
 
 /// Steps the policy of 3 observations and 1 action once; the policy then, and the loss.

@@ -1,6 +1,3 @@
-//! The extension module `rlox_native._native`, whose initialisation is that of `rlox-py`.
-//!
-//! A crate that is linked waits for its dependencies' machine code; `rlox-py`, which isn't, is
-//! compiled beside them.
+//! The extension module `rlox_native._native`: `rlox-py`, linked.
 
 pub use rlox_py::*;
