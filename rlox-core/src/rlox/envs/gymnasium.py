@@ -591,8 +591,8 @@ def _require_returned(
                 f"{name} returned an {what} {problem}{where}; change it or the env's "
                 "observation_space"
             )
-        array, dtype = np.asarray(leaves[leaf]), space.dtype
-        if integer_bounds(space) is not None and dtype and not np.can_cast(array.dtype, dtype):
+        array, dtype = np.asarray(leaves[leaf]), np.dtype(space.dtype)
+        if integer_bounds(space) is not None and not np.can_cast(array.dtype, dtype):
             cast[leaf] = array.astype(dtype)
     if not isinstance(returned[-1], Mapping):
         raise EnvError(f"the info of {name} must be a dict, got {_short(returned[-1])}{where}")
