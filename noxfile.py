@@ -515,10 +515,16 @@ def parity(session: nox.Session) -> None:
 def faults(session: nox.Session) -> None:
     """Disturb env workers and ranks by 50 random schedules each, kill learners, fuzz decoders.
 
-    The results go to ``scores/remote-faults.json`` and ``scores/rank-faults.json``.
+    Train all algorithms in envs that mask, hide, reorder, overwrite and misreport, too. The results
+    go to ``scores/remote-faults.json``, ``scores/rank-faults.json`` and ``scores/env-faults.json``.
     """
     share(session)
     report = Path(session.create_tmp()) / "faults.xml"
+    run(
+        session, "pytest", "tests/test_known_envs.py", "tests/test_arrays_of_envs.py",
+        "--timeout=0", f"--junit-xml={report}", "-o", "junit_family=xunit1", *session.posargs,
+    )  # fmt: skip
+    run(session, "python", ".ci/fault_report.py", str(report), "scores/env-faults.json")
     run(
         session, "pytest", "tests/test_remote_faults.py", "tests/test_remote_security.py",
         "--timeout=0", f"--junit-xml={report}", "-o", "junit_family=xunit1",  # has properties
