@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rlox.errors import CheckpointError
 from rlox.training.checkpoint import _digest, read
-from rlox.training.segments import pack, unpack
+from rlox.training.segments import pack, require_like, unpack
 
 NUMPY_1 = np.__version__.startswith("1.")
 
@@ -465,3 +465,14 @@ def test_loading_runs_no_code_from_the_file(saved, tmp_path):
     seen = json.loads(result.stdout)
     assert not [entry for entry in seen if entry[0] != "import"]
     assert not [name for _, name in seen if "evil" in name]
+
+
+def test_numbers_of_a_policy_of_ones_own_are_its_business():
+    """What is infinite from the beginning may be so, and a parameter have any name."""
+    fresh = {"mask": np.array([0.0, -np.inf]), "variance": np.ones(2), "step": np.zeros(1)}
+    require_like({**fresh, "variance": -np.ones(2), "step": -np.ones(1)}, fresh)
+    for name in fresh:
+        with pytest.raises(CheckpointError, match="is not finite"):
+            require_like({**fresh, name: np.full_like(fresh[name], np.nan)}, fresh)
+    with pytest.raises(CheckpointError, match="must lie in"):
+        require_like({"mean": np.ones(2), "variance": -np.ones(2)}, {})

@@ -135,7 +135,7 @@ def require_plain_folder(folder: Path) -> None:
                 continue
             plain = entry.is_file(follow_symlinks=False)
             # what is replaced as a whole, such as checkpoints, may have other names
-            twice = Path(entry.path).parent == folder and entry.stat().st_nlink > 1
+            twice = plain and Path(entry.path).parent == folder and os.stat(entry.path).st_nlink > 1
             if not plain or twice:
                 kind = "a link" if entry.is_symlink() or plain else "no regular file"
                 raise ConfigError(

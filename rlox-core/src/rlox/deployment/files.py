@@ -133,7 +133,8 @@ def load_policy(path: str | Path) -> LoadedPolicy | LoadedTeam:
             require_memory_for("its arrays", None, size, "load it on a larger machine")
             content = file.read()
     except (MemoryError, OSError) as error:
-        raise CheckpointError(f"policy file '{path}' cannot be read: {error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise CheckpointError(f"policy file '{path}' cannot be read: {reason}") from None
     if not is_intact(content):
         raise CheckpointError(
             f"'{path}' is no policy file or is damaged: its digest is missing or does not fit; "

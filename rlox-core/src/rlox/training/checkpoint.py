@@ -182,7 +182,10 @@ def _read(path: Path, *, with_arrays: bool) -> tuple[dict[str, Any], Arrays]:
 
 def _version_of(path: Path) -> int | None:
     """Return what differs after a file was replaced."""
-    return path.stat().st_mtime_ns if path.is_file() else None
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return None
 
 
 def _read_once(path: Path, *, with_arrays: bool) -> tuple[dict[str, Any], Arrays]:

@@ -474,6 +474,9 @@ def pack(
 NOT_NEGATIVE = ("count", "exp_avg_sq", "square_avg", "step", "variance")
 """Names of counts and of means of squares, which are arrays too."""
 
+BESIDE = {"exp_avg", "mean", "square_avg"}
+"""Names, one of which is beside them in states of optimisers and moments, but not of modules."""
+
 MAY_BE_INFINITE = ("env", "obs")
 """What is the env's business: its own state, and observations that its policy can take."""
 
@@ -490,10 +493,9 @@ def require_like(saved: Any, fresh: Any, path: str = "algorithm") -> None:
         path: where both are in the whole state.
 
     Raises:
-        CheckpointError: an array is of another dtype or not finite, or a count negative or no
-            integer.
+        CheckpointError: an array is of another dtype or not finite where the fresh one is, or a
+            count negative or no integer.
     """
-    name = path.rpartition(".")[2]
     if isinstance(saved, list):
         saved, fresh = dict(enumerate(saved)), None
     if isinstance(saved, Mapping) and not isinstance(fresh, SavedBuffer):
@@ -501,14 +503,20 @@ def require_like(saved: Any, fresh: Any, path: str = "algorithm") -> None:
         for key, value in saved.items():
             if key not in MAY_BE_INFINITE:
                 require_like(value, known.get(key), f"{path}.{key}")
+            most = LARGEST_COUNT if key in ("count", "step") else np.inf
+            counts = key in NOT_NEGATIVE and BESIDE & saved.keys() and isinstance(value, np.ndarray)
+            if counts and not np.all((value >= 0) & (value <= most)):
+                raise CheckpointError(f"'{path}.{key}' must lie in [0, {most}]")
     elif isinstance(saved, np.ndarray):
         if isinstance(fresh, np.ndarray) and saved.dtype != fresh.dtype:
             raise CheckpointError(f"'{path}' is of dtype {saved.dtype}, expected {fresh.dtype}")
-        if saved.dtype.kind == "f" and not np.isfinite(saved).all():
-            raise CheckpointError(f"'{path}' is not finite")
-        most = LARGEST_COUNT if name in ("count", "step") else np.inf
-        if name in NOT_NEGATIVE and not np.all((saved >= 0) & (saved <= most)):
-            raise CheckpointError(f"'{path}' must lie in [0, {most}]")
+        if saved.dtype.kind == "f":
+            # squares of huge rewards are infinite, and their training goes on
+            is_square = path.rpartition(".")[2] in NOT_NEGATIVE
+            odd = np.isnan(saved) if is_square else ~np.isfinite(saved)
+            alike = isinstance(fresh, np.ndarray) and fresh.shape == saved.shape
+            if odd.any() and not (alike and np.array_equal(saved[odd], fresh[odd], equal_nan=True)):
+                raise CheckpointError(f"'{path}' is not finite")
     elif type(fresh) is int and fresh >= 0 and (type(saved) is not int or saved < 0):
         raise CheckpointError(f"'{path}' must be an integer of at least 0, got {saved!r}")
 
