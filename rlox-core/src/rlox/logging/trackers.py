@@ -49,6 +49,8 @@ class TensorBoardLogger(MetricsLogger):
     def _push(self, call: Callable[[Any], Any], **new_file: int) -> None:
         def write() -> None:
             try:
+                if new_file and self._writer is not None:
+                    self._writer.close()
                 if new_file or self._writer is None:
                     self._writer = self._open(**new_file)
                 call(self._writer)
@@ -99,9 +101,8 @@ class TensorBoardLogger(MetricsLogger):
 
     def close(self) -> None:
         """Write out the event file."""
+        self._sender.push(lambda: self._writer is not None and self._writer.close())
         self._sender.close()
-        if self._writer is not None:
-            self._writer.close()
 
 
 class WandbLogger(MetricsLogger):
@@ -209,15 +210,18 @@ class MLflowLogger(MetricsLogger):
         def passes(error: Exception) -> bool:
             return not isinstance(error, error_type) or error.get_http_status_code() >= 500
 
-        def begin() -> str:
-            run = self._client.get_run(run_id) if run_id else self._new_run(experiment, run_name)
+        def begin() -> Any:
+            return self._client.get_run(run_id) if run_id else self._new_run(experiment, run_name)
+
+        def add_params() -> None:
+            known = self._begun.result().data.params
             for name, value in (params or {}).items():
-                if name not in run.data.params:
-                    self._client.log_param(run.info.run_id, name, value)
-            return str(run.info.run_id)
+                if name not in known:
+                    self._client.log_param(self.run_id, name, value)
 
         self._sender = Sender("MLflow", passes)
         self._begun = self._sender.push(begin)
+        self._sender.push(add_params)  # apart: what is tried again begins no second run
         try:
             self._begun.result(PATIENCE)
         except TimeoutError:
@@ -230,7 +234,7 @@ class MLflowLogger(MetricsLogger):
     @property
     def run_id(self) -> str:
         """Identifies the run, for what a logger does not do; waits for a server that is slow."""
-        return str(self._begun.result(PATIENCE))
+        return str(self._begun.result(PATIENCE).info.run_id)
 
     def _new_run(self, experiment: str, name: str | None) -> Any:
         found = self._client.get_experiment_by_name(experiment)
