@@ -136,7 +136,7 @@ def test_numbers_in_text_are_numbers():
     """YAML reads ``3e-4`` as text, which still means the number."""
     config = DemoConfig(gamma="9e-1", learning_rate="3e-4", n_envs="4")
     assert (config.gamma, config.learning_rate, config.n_envs) == (0.9, 3e-4, 4)
-    several = (DemoConfig(hidden=given).hidden for given in ("32", "32,16", [32, 16], (32,)))
+    several = (DemoConfig(hidden=given).hidden for given in ("32", "32,16", [32, 16], "32,"))
     assert [*several] == [32, (32, 16), (32, 16), (32,)]
 
 

@@ -222,14 +222,14 @@ _WIDTHS = TypeAdapter(
 
 
 def _read_widths(value: Any) -> Any:
-    parts = value.split(",") if isinstance(value, str) else value
-    one = not isinstance(parts, (list, tuple)) or (len(parts) == 1 and isinstance(value, str))
+    several = "," in value if isinstance(value, str) else isinstance(value, (list, tuple))
+    parts = value.rstrip(",").split(",") if isinstance(value, str) else value
     try:
         found = _WIDTHS.validate_python(parts if isinstance(parts, (list, tuple)) else [parts])
     except ValidationError:
         most = LARGEST["units"]
         raise ValueError(f"one or more widths from 1 to {most}, such as 64 or 64,64") from None
-    return found[0] if one else found
+    return found if several else found[0]
 
 
 Widths = Annotated[int | tuple[int, ...], BeforeValidator(_read_widths)]
