@@ -184,7 +184,7 @@ class GRPO(SamplingAlgorithm):
         self.count(hooks, len(prompts), len(done.tokens), int(done.lengths.sum()))
         rewards = [None if np.isnan(reward) else float(reward) for reward in rollout.rewards]
         columns = {"reward": rewards, "advantage": rollout.advantages.tolist()}
-        self.log_completions(hooks, done, columns)
+        self.hand_on_completions(hooks, done, columns)
         means = {name: float(np.mean([step[name] for step in losses])) for name in losses[0]}
         optional = {name: means.pop(name) for name in ("entropy",) if name in means}
         if rollout.engine_ratio is not None:

@@ -398,7 +398,7 @@ class SamplingAlgorithm(LanguageAlgorithm):
         generator = make_generator(self.config.sampler, model)
         return complete(generator, model, [prompt.ids for prompt in prompts], sampling, stream)
 
-    def log_completions(
+    def hand_on_completions(
         self, hooks: Hooks, done: Completions, columns: Mapping[str, Sequence[Any]]
     ) -> None:
         """Hand completions to the logger as the table ``completions``, if it is to get one.

@@ -89,7 +89,7 @@ class OnlineDPO(PreferenceAlgorithm, SamplingAlgorithm):
         with suppress(StopTraining):
             hooks.train_batch(lambda: metrics)
         preferred = [place == k for place in better for k in (0, 1)]
-        self.log_completions(hooks, done, {"preferred": preferred})
+        self.hand_on_completions(hooks, done, {"preferred": preferred})
         same = [first.tolist() == second.tolist() for first, second in sampled]
         return OnlineDPOMetrics(
             completion_length=float(done.lengths.double().mean()),
