@@ -507,7 +507,7 @@ class ReplayLoop(Replay):
             self.buffer.update_priorities(batch.indices, (sizes + 1e-6).cpu().numpy())
 
     def predict(self, choose: Choose, obs: npt.ArrayLike) -> Any:
-        """Return an action for one observation, or actions for a batch; see ``acting.act``.
+        """Return an action, or actions of a batch; see :func:`rlox.networks.act`.
 
         Args:
             choose: from observations to actions as the buffer stores them.
