@@ -236,6 +236,29 @@ def test_wrong_calls_are_reported(options, env, error, text) -> None:
         MAPPO(env, **options)
 
 
+class Mine(MAPPO):
+    """With an argument and a method of its own."""
+
+    def __init__(self, env_id=None, *, mine=0, **options):
+        super().__init__(env_id, **options)
+        self.mine = mine
+
+    def extra(self):
+        return self.mine
+
+
+def test_subclasses_of_teams() -> None:
+    """They may add to a team's training; for one agent they may only declare."""
+    assert Mine(SPREAD, mine=3, **SMALL).extra() == 3
+    for options in ({}, {"mine": 3}):
+        with pytest.raises(ConfigError, match=r"Mine defines __init__, .*derive from rlox"):
+            Mine("CartPole-v1", **options)
+    named = type("Named", (MAPPO,), {"name": "named", "config_class": IPPO.config_class})
+    one = named("CartPole-v1", **SMALL)
+    assert isinstance(one, named)
+    assert one.name == "named"
+
+
 def test_other_wrong_calls_are_reported(tmp_path) -> None:
     """Policies of teams refuse other teams."""
     with pytest.raises(ConfigError, match="critic: expected"):

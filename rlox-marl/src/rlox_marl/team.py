@@ -49,9 +49,6 @@ __all__ = ["TeamRolloutAlgorithm"]
 LOSS_OPTIONS = (*(field.name for field in fields(ClippedSurrogate)), "huber_delta")
 """The options that are numbers of the algorithm's own objective."""
 
-FRAME = ("policy", "logger", "callbacks", "schedules", "objective", "added_losses")
-"""The constructor's arguments that are no options."""
-
 TEAM_OPTIONS = (
     "share_parameters", "team_reward", "normalize_values", "huber_delta", "critic_learning_rate",
     "opponents",
@@ -92,8 +89,9 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
     ) -> Any:
         """Return an algorithm of a team, and of an env of one agent PPO under the same name."""
         source = env_id if env_fn is None else env_fn
-        own = {name: value for name, value in options.items() if name not in FRAME}
-        if has_team(source, resolve_config(cls.config_class, config, **own)):
+        own = cls.config_class.model_fields.keys() & options.keys()  # not a subclass's arguments
+        chosen = {name: options[name] for name in own}
+        if has_team(source, resolve_config(cls.config_class, config, **chosen)):
             return super().__new__(cls)
         one: Any = _of_one_agent(cls)(source, *given, config=config, **options)
         one.env_fn = env_fn
@@ -391,8 +389,20 @@ def _of_one_agent(cls: type[TeamRolloutAlgorithm]) -> type[OneAgent]:
     """Return the class of an algorithm of teams for one agent, whose objects are instances of both.
 
     It does not derive from it, as what a team has an agent has not.
+
+    Raises:
+        ConfigError: a class outside this package does more than declare, which PPO would not do.
     """
     names = ("__doc__", "__module__", "name", "config_class", "metrics_class", "arguments")
-    own = type(cls.__name__, (OneAgent,), {name: getattr(cls, name) for name in names})
-    cls.register(own)
-    return own
+    declared = {*names, *cls.config_class.model_fields}
+    for base in cls.__mro__[: cls.__mro__.index(TeamRolloutAlgorithm)]:
+        own = [n for n in vars(base) if n == "__init__" or not n.startswith(("__", "_abc_"))]
+        extra = [name for name in own if name not in declared]
+        if extra and not base.__module__.startswith("rlox_marl."):
+            raise ConfigError(
+                f"{cls.__name__} defines {extra[0]}, and an env of one agent is learnt by "
+                "PPO without it; derive from rlox.algorithms.PPO for one agent"
+            )
+    one = type(cls.__name__, (OneAgent,), {name: getattr(cls, name) for name in names})
+    cls.register(one)
+    return one
