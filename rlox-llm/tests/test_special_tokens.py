@@ -1,7 +1,5 @@
 """Tokens that end completions and fill rows up, wherever models and tokenizers name them."""
 
-import copy
-
 import pytest
 import tokenizers
 import torch
@@ -71,13 +69,13 @@ def test_rows_are_filled_up_before_their_prompts(options, filling):
 @pytest.mark.parametrize("pad", [9, 3], ids=["a token of its own", "the EOS"])
 @pytest.mark.parametrize("make", [llama, gpt2])
 def test_named_filling_is_not_learnt_from(make, pad):
-    """Prompts that are filled up on the left and completions on the right, as the rows alone."""
+    """Prompts that are filled up on either side, completions on the right, as the rows alone."""
     model = sharpened(make(eos_token_id=3))
-    dpo = DPO(model, copy.deepcopy(model), pad_token_id=pad)
+    dpo = DPO(model, make(seed=1, eos_token_id=3), pad_token_id=pad)
     prompts, chosen, rejected = [[1, 2, 4], [5]], [[6, 3], [7, 7, 8, 3]], [[8, 8, 3], [6, 3]]
     loss, _ = dpo.compute_loss(prompts, chosen, rejected)
     filled, _ = dpo.compute_loss(
-        torch.tensor([[pad, 1, 2, 4], [pad, pad, pad, 5]]),
+        torch.tensor([[pad, 1, 2, 4], [pad, 5, pad, pad]]),
         torch.tensor([[6, 3, pad, pad], [7, 7, 8, 3]]),
         torch.tensor([[8, 8, 3, pad], [6, 3, pad, pad]]),
     )
@@ -86,6 +84,23 @@ def test_named_filling_is_not_learnt_from(make, pad):
     assert [row.ids.tolist() for row in grpo.parse(torch.tensor([[pad, 1, 2], [pad, pad, 5]]))] == [
         [1, 2], [5],
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("bos", "row", "prompt"),
+    [
+        (None, [5, 6, 0, 0], [5, 6]), (None, [0, 0, 5], [5]), (None, [0, 0], []),
+        (0, [0, 5, 6], [0, 5, 6]), (0, [0, 0, 5, 0], [0, 5]), (0, [5, 6], [5, 6]), (0, [0], [0]),
+    ],
+)  # fmt: skip
+def test_filling_that_is_the_eos_is_left_out_of_prompts(bos, row, prompt):
+    """No prompt ends with it, and one that is the BOS too stays at the beginning."""
+    grpo = make_grpo(gpt2(eos_token_id=0, bos_token_id=bos), pad_token_id=0)
+    if prompt:
+        assert grpo.parse(torch.tensor([row]))[0].ids.tolist() == prompt
+    else:
+        with pytest.raises(ValueError, match="is empty"):
+            grpo.parse(torch.tensor([row]))
 
 
 def test_prompts_do_not_end_and_completions_end_once():

@@ -77,7 +77,9 @@ def make_model(
     eos = _eos(config, policy, tokenizer)
     pads = (config.pad_token_id, policy.pad, getattr(tokenizer, "pad_token_id", None), *eos, 0)
     pad = int(next(token for token in pads if token is not None))
-    return Model(policy, eos, Texts(tokenizer, eos, config.pad_token_id), pad)
+    # the config of a model whose tokenizer has no BOS may name one all the same
+    bos = policy.bos if tokenizer is None else getattr(tokenizer, "bos_token_id", None)
+    return Model(policy, eos, Texts(tokenizer, eos, config.pad_token_id, bos), pad)
 
 
 def make_reference(

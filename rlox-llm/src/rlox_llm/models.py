@@ -89,6 +89,7 @@ class CausalModel:
             getattr(config, "eos_token_id", None)
         )
         self.pad: int | None = getattr(config, "pad_token_id", None)
+        self.bos: int | None = getattr(config, "bos_token_id", None)
         self.vocabulary = _vocabulary(inner)
         """Number of tokens that it knows; ``None`` if only its forward pass shows it."""
         self._aware = self.takes_mask and self.takes_positions and self.takes_cache

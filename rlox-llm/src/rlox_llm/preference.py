@@ -111,7 +111,7 @@ def zip_pairs(
         ValueError: the numbers of rows differ.
     """
     rows = [
-        parse_rows(name, value, device, texts)
+        parse_rows(name, value, device, texts, completion=name != "prompt")
         for name, value in (("prompt", prompt), ("chosen", chosen), ("rejected", rejected))
     ]
     if len({len(part) for part in rows}) != 1:

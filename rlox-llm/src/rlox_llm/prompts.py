@@ -106,10 +106,12 @@ def parse_completions(
     parts = {"prompt": texts.prompt(f"{what} prompt", prompt)} | {
         name: texts.completion(f"{what} {name}", prompt, row[name]) for name in columns
     }
-    return [
-        token_row(f"{what} {name}", ids, device, texts if ids is row[name] else None)
-        for name, ids in parts.items()
-    ]
+    found = []
+    for name, ids in parts.items():
+        filled = texts if ids is row[name] else None
+        completion = name != "prompt"
+        found.append(token_row(f"{what} {name}", ids, device, filled, completion=completion))
+    return found
 
 
 def require_fit(
@@ -169,7 +171,9 @@ def fitting_prompts(
     return found
 
 
-def parse_rows(what: str, rows: Any, device: torch.device, texts: Texts | None) -> list[Tensor]:
+def parse_rows(
+    what: str, rows: Any, device: torch.device, texts: Texts | None, *, completion: bool = False
+) -> list[Tensor]:
     """Return rows of token ids of any lengths, (L_i,) each.
 
     Args:
@@ -178,6 +182,7 @@ def parse_rows(what: str, rows: Any, device: torch.device, texts: Texts | None) 
             ``attention_mask`` of a tokenizer, filled up on either side.
         device: where the rows are to be.
         texts: knows what rows are filled up with.
+        completion: whether the rows are completions.
 
     Raises:
         TypeError: there are no integers.
@@ -205,10 +210,15 @@ def parse_rows(what: str, rows: Any, device: torch.device, texts: Texts | None) 
         )
     if len(rows) == 0:
         raise ValueError(f"{what} must hold at least one row, got none")
-    return [token_row(f"{what}[{i}]", row, device, texts) for i, row in enumerate(rows)]
+    return [
+        token_row(f"{what}[{i}]", row, device, texts, completion=completion)
+        for i, row in enumerate(rows)
+    ]
 
 
-def token_row(what: str, row: Any, device: torch.device, texts: Texts | None = None) -> Tensor:
+def token_row(
+    what: str, row: Any, device: torch.device, texts: Texts | None, *, completion: bool = False
+) -> Tensor:
     """Return one row of token ids (L,), without the filling that ``texts`` knows.
 
     Raises:
@@ -221,7 +231,7 @@ def token_row(what: str, row: Any, device: torch.device, texts: Texts | None = N
         if np.asarray(row).dtype.kind == "u" else np.asarray(row))  # fmt: skip
     if array.dim() != 1:
         raise ValueError(f"{what} must have 1 dimension, got {array.dim()}")
-    array = array if texts is None else texts.without_filling(array)
+    array = array if texts is None else texts.without_filling(array, completion=completion)
     if not array.numel():
         raise ValueError(f"{what} is empty; a row needs at least one token, such as a BOS")
     if array.is_floating_point() or array.dtype in (torch.bool, torch.complex64):

@@ -37,27 +37,36 @@ class Texts:
             given as text.
         filling: the token that rows of token ids are filled up with on either side, if their
             user has named one.
+        bos: the token that a prompt may begin with.
     """
 
     def __init__(
-        self, tokenizer: Any, eos: tuple[int, ...] = (), filling: int | None = None
+        self,
+        tokenizer: Any,
+        eos: tuple[int, ...] = (),
+        filling: int | None = None,
+        bos: int | None = None,
     ) -> None:
         self.tokenizer = tokenizer
         self.eos = eos
         self.filling = filling
+        self.bos = bos
 
-    def without_filling(self, row: Tensor) -> Tensor:
-        """Return token ids (L,) without filling; if it is an EOS too, the first behind them counts.
+    def without_filling(self, row: Tensor, *, completion: bool) -> Tensor:
+        """Return token ids (L,) without filling.
 
-        The row is empty if it holds nothing else.
+        Where it is an EOS too, the first behind a completion counts. Where it is the BOS too, the
+        last before a prompt counts, as nothing tells the two apart. The row is empty if it holds
+        nothing else.
         """
         if self.filling is None:
             return row
-        ends = self.filling in self.eos
+        begins = not completion and self.filling == self.bos
+        ends = completion and self.filling in self.eos
         kept = (row != self.filling).nonzero()
         if not len(kept):
-            return row[: int(ends)]
-        return row[int(kept[0]) : int(kept[-1]) + 1 + ends]
+            return row[: int(begins or ends)]
+        return row[max(int(kept[0]) - begins, 0) : int(kept[-1]) + 1 + ends]
 
     def prompt(self, what: str, value: Any) -> Any:
         """Return the token ids of a text or chat; anything else as it is.
