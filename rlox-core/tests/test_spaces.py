@@ -147,6 +147,8 @@ def test_one_nested_observation_and_a_batch():
         ({"camera": np.zeros((4, 4, 3)), "goal": (np.zeros(2),)}, "some leaves of obs are one"),
         ({"camera": np.zeros((4, 4)), "goal": (0,)}, r"shape \(4, 4, 3\) or \(B, 4, 4, 3\), got"),
         (np.zeros(3), "nested as Dict"),
+        ({"camera": np.zeros((4, 4, 3)), "goal": (None,)}, "obs must be numbers, got None"),
+        ({"camera": np.zeros((4, 4, 3)), "goal": ("a",)}, "obs must be numbers, got 'a'"),
     ],
 )
 def test_other_forms_are_refused(obs, message):
