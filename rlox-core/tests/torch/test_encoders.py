@@ -1,11 +1,13 @@
 """Tests of :mod:`rlox.nn.encoders`."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from rlox.envs.preprocessing import FrameStack
 from rlox.errors import ConfigError, SpaceError
 from rlox.nn import (
     ConvolutionalEncoder,
@@ -83,6 +85,8 @@ def test_a_guess_of_the_channels_is_said():
     """An image that is not square may have many channels, or few pixels."""
     with pytest.warns(UserWarning, match=r"\(10, 12, 8\) are read with 8 channels, .* a guess"):
         make_encoder(image(10, 12, 8))
+    with warnings.catch_warnings(action="error"):
+        make_encoder(FrameStack(image(64, 48, 3), 4).space)
 
 
 def test_bytes_are_scaled_to_one():

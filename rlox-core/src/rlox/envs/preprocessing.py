@@ -194,6 +194,7 @@ class FrameStack:
         self._axis = 1 if channels_first(shape) else -1
         self.space = self._stacked(space)
         """Space of k frames."""
+        self.space.frames = size  # type: ignore[attr-defined]
         flipped = channels_first(self.space.shape or ()) != channels_first(shape)
         pixels = shape[1:] if channels_first(shape) else shape[:2]
         if flipped and min(pixels) >= SMALLEST_IMAGE:

@@ -216,7 +216,8 @@ class ConvolutionalEncoder(nn.Module):
     ) -> None:
         super().__init__()
         height, width, channels = _image_shape(space)
-        if height != width and channels > MOST_USUAL_CHANNELS:
+        frames = getattr(space, "frames", 1)
+        if height != width and channels > frames * MOST_USUAL_CHANNELS:
             warnings.warn(
                 f"images of shape {space.shape} are read with {channels} channels, which is a "
                 "guess; if it is wrong, move them with gymnasium.wrappers.TransformObservation",
