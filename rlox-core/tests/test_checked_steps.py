@@ -8,7 +8,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TransformObservation
 from gymnasium.wrappers.vector import NormalizeObservation, NormalizeReward
 from rlox.envs.evaluation import evaluate
-from rlox.envs.gymnasium import GymVecEnv, require_vec_step
+from rlox.envs.gymnasium import GymVecEnv, _is_endless, require_vec_step
 from rlox.envs.running import RunningEnvs
 from rlox.errors import EnvError
 from rlox.protocols import VecEnv
@@ -330,6 +330,17 @@ def test_a_worker_process_reports_its_env():
     env.close()
 
 
+def test_what_holds_itself_is_found_in_lists_and_shared_dicts_are_walked_once():
+    """The number of ways to a dict that is shared on many levels is beyond counting."""
+    info = {"list": []}
+    info["list"].append([info])
+    assert _is_endless(info)
+    shared = {}
+    for _ in range(40):
+        shared = {"left": shared, "right": [shared]}
+    assert not _is_endless(shared)
+
+
 def test_nested_and_discrete_observations_are_checked_in_every_step():
     """An array in a dict too."""
     env = GymVecEnv(Nested, 1)
@@ -365,6 +376,7 @@ ODD = [
     (spaces.MultiDiscrete([3, 4]), [0, 4], 4),
     (spaces.MultiBinary(2), np.array([300, 0]), 300),
     (spaces.Box(0, 3, (2,), np.int32), [0, 4], 4),
+    (spaces.Box(0, 254, (999,), np.uint8), np.full(999, 255, np.uint8), 255),
 ]
 
 
@@ -407,22 +419,60 @@ def test_numbers_that_a_space_does_not_hold_are_refused(space, odd, number, at, 
     [(BYTES, [3, 255]), (BYTES, np.array([3.0, 255.0])), (spaces.Discrete(9), np.float32(3))],
 )
 def test_numbers_of_another_dtype_that_fit_are_cast(space, given):
-    """Nothing is lost."""
+    """Nothing is lost, and a later number of the same type is compared too."""
     env = GymVecEnv(lambda: Shows(space, given, 1), 2)
     env.reset_all(0)
-    obs = env.step_all(np.zeros(2, np.int64))["obs"]
-    assert obs.dtype == space.dtype
-    assert obs.tolist() == [np.asarray(given).tolist()] * 2
+    for _ in range(2):
+        obs = env.step_all(np.zeros(2, np.int64))["obs"]
+        assert obs.dtype == space.dtype
+        assert obs.tolist() == [np.asarray(given).tolist()] * 2
+        for each in env._env.envs:
+            each.unwrapped._buffer[:] = 0
+    for each in env._env.envs:
+        each.unwrapped._odd = np.asarray(given) * 0 + type(np.ravel(given)[0])(-1)
+    with pytest.raises(EnvError, match="with -1"):
+        env.step_all(np.zeros(2, np.int64))
     env.close()
 
 
-def test_actions_that_a_cast_would_change_are_refused():
+@pytest.mark.parametrize(
+    ("actions", "message"),
+    [
+        ([0.5, 1.0], r"have 0.5, which MultiDiscrete\(\[2 2\]\) does"),
+        ([0, 5], "have 5, which"),
+        (["a", "b"], r"must be numbers, got \['a', 'b'\]"),
+        ([None, 1], r"must be numbers, got \[None, 1\]"),
+    ],
+)
+def test_actions_that_a_cast_would_change_are_refused(actions, message):
     """A predictor of one's own may return anything."""
     env = GymVecEnv(OneBuffer, 2)
     env.reset_all(0)
     env.step_all(np.array([0.0, 1.0]))
-    with pytest.raises(EnvError, match=r"^actions have 0.5, which MultiDiscrete\(\[2 2\]\) does"):
-        env.step_all(np.array([0.5, 1.0]))
+    with pytest.raises(EnvError, match=f"^actions {message}"):
+        env.step_all(np.array(actions))
+    env.close()
+
+
+class Ordered(OneBuffer):
+    """Takes a dict whose keys are in an order of their own, and is paid its first number."""
+
+    action_space = spaces.Tuple(
+        [spaces.Dict([("b", spaces.Discrete(9)), ("a", spaces.Discrete(9))])]
+    )
+
+    def step(self, action):
+        """Count."""
+        return self._obs(), float(next(iter(action[0].values()))), False, False, {}
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_an_action_keeps_the_order_of_its_space(how):
+    """Though gymnasium sorts the keys of a batch."""
+    env = GymVecEnv(Ordered, 1, vectorization=how)
+    env.reset_all(0)
+    assert env.step_all(({"b": np.array([7]), "a": np.array([3])},))["rewards"].tolist() == [7.0]
     env.close()
 
 

@@ -30,6 +30,7 @@ from rlox.errors import EnvError, suggest
 from rlox.protocols import VecEnv, VecEnvStep
 from rlox.spaces.rows import (
     MASK_KEY,
+    NUMBERS,
     ActionRows,
     ObservationRows,
     batch_of_actions,
@@ -412,8 +413,6 @@ def _remedy(env: EnvLike, error: Exception) -> str:
     return ""
 
 
-NUMBERS = "biuf"
-"""Kinds of dtypes that are numbers."""
 SHOWN = 60
 """Characters of a value in a message."""
 
@@ -437,12 +436,15 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     def __init__(self, env: gymnasium.Env[Any, Any], place: str = "") -> None:
         super().__init__(env)
         self._spaces = env.observation_space, env.action_space
+        self._bounds = integer_bounds(env.observation_space)
+        self._choice = isinstance(env.observation_space, gymnasium.spaces.Discrete)
+        self._nested_action = is_nested(env.action_space)
         self._place = place
         self._n_steps = 0
         # of a good observation
         self._shape: Any = None
         self._dtype: Any = None
-        self._form: Any = None
+        self._form: Any = None  # of a dict, or of what is to be cast
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -481,6 +483,8 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             EnvError: the step does not return five things, its observation has another shape, kind
                 or nesting, its reward is not one number, or a flag of it not one truth value.
         """
+        if self._nested_action:  # gymnasium sorts the keys of a batch
+            action = join(self._spaces[1], split(self._spaces[1], action))
         returned = self.env.step(action)
         self._n_steps += 1
         if returned.__class__ is not tuple or len(returned) != 5:
@@ -507,8 +511,10 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         Returns:
             The step, with an observation that no cast changes.
         """
-        if isinstance(returned, tuple) and len(returned) == 5 and self._is_nested_good(*returned):
-            return returned
+        if isinstance(returned, tuple) and len(returned) == 5:
+            obs = self._known(*returned)
+            if obs is not None:
+                return obs, *returned[1:]
         where = self._where("step")
         parts = ("obs", "reward", "terminated", "truncated", "info")
         fitting = _require_returned(self.env, "step", parts, returned, where)
@@ -517,28 +523,31 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         for flag, value in zip(parts[2:4], returned[2:4], strict=True):
             _require_scalar(name, flag, "truth value", value, where)
         obs = returned[0]
-        if fitting is not obs:  # whatever has this form is to be looked at and cast
-            return fitting, *returned[1:]
-        if obs.__class__ is np.ndarray:
+        if obs.__class__ is np.ndarray and fitting is obs:
             self._shape, self._dtype = obs.shape, obs.dtype
-        elif obs.__class__ is dict:
+        elif obs.__class__ is np.ndarray or (obs.__class__ is dict and fitting is obs):
             with suppress(AttributeError):
                 self._form = form_of(obs)
-        return returned
+        return fitting, *returned[1:]
 
-    def _is_nested_good(
-        self, obs: Any, reward: Any, terminated: Any, truncated: Any, info: Any
-    ) -> bool:
-        """Return whether a step with a dict of arrays has the form of one that was found good."""
-        classes = terminated.__class__, truncated.__class__
-        if obs.__class__ is not dict or reward.__class__ not in _NUMBERS:
-            return False
-        if type(info) is not dict or _is_endless(info):
-            return False
+    def _known(self, obs: Any, reward: Any, terminated: Any, truncated: Any, info: Any) -> Any:
+        """Return the observation, cast, of a step like one that was found good, else ``None``."""
+        flags = terminated.__class__, truncated.__class__
+        if not (reward.__class__ in _NUMBERS and _FLAGS.issuperset(flags)):
+            return None
+        if info.__class__ is not dict or (info and _is_endless(info)):
+            return None
+        if self._choice and obs.__class__ in (int, np.int64):
+            low, high = self._bounds  # type: ignore[misc]
+            return obs if low <= obs <= high else None
         try:
-            return form_of(obs) == self._form and _FLAGS.issuperset(classes)
+            known = form_of(obs) == self._form
         except AttributeError:  # a leaf that is no array
-            return False
+            known = False
+        if known and self._bounds is not None:
+            known = find_misfit(obs, *self._bounds) is None
+            obs = obs.astype(self._spaces[0].dtype)
+        return obs if known else None
 
     def _where(self, method: str) -> str:
         """Return which call of which env it was, for errors."""
@@ -604,11 +613,19 @@ def _require_returned(
     return join(env.observation_space, leaves if is_nested(env.observation_space) else leaves[""])
 
 
-def _is_endless(info: Mapping[Any, Any], levels: int = 100) -> bool:
-    """Return whether a dict has dicts within dicts down to so many levels."""
-    return not levels or any(
-        isinstance(value, dict) and _is_endless(value, levels - 1) for value in info.values()
-    )
+def _is_endless(info: Any, above: tuple[int, ...] = (), sound: set[int] | None = None) -> bool:
+    """Return whether a dict holds itself, in dicts and lists, or has a hundred levels of them."""
+    values = info if isinstance(info, list) else info.values()
+    inner = [value for value in values if isinstance(value, (dict, list))]
+    if not inner:
+        return False
+    sound, above = set() if sound is None else sound, (*above, id(info))
+    for value in inner:
+        if id(value) not in sound:
+            if id(value) in above or len(above) == 100 or _is_endless(value, above, sound):
+                return True
+            sound.add(id(value))
+    return False
 
 
 def _difference(value: Any, space: gymnasium.Space[Any]) -> str | None:
