@@ -93,10 +93,10 @@ class Algorithm(ABC):
         super().__init_subclass__(**arguments)
         if "__init__" in vars(cls):
             setattr(cls, "__init__", _freeing_where_it_fails(vars(cls)["__init__"]))  # noqa: B010
-        if "config_class" in vars(cls) and ("__init__" in vars(cls) or cls.arguments):
-            signature = _full_signature(cls.__init__, cls.config_class, cls.arguments)
-            setattr(cls, "__signature__", signature)  # noqa: B010
         if "config_class" in vars(cls):
+            if "__init__" in vars(cls) or cls.arguments:
+                signature = _full_signature(cls.__init__, cls.config_class, cls.arguments)
+                setattr(cls, "__signature__", signature)  # noqa: B010
             for name in cls.config_class.model_fields:
                 if not hasattr(cls, name):
                     setattr(cls, name, _Option(name))

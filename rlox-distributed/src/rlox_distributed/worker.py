@@ -14,7 +14,7 @@ import rlox
 from google.protobuf.message import DecodeError
 from rlox.envs.running import CheckedSteps
 from rlox.errors import ConfigError
-from rlox.protocols import MaskingVecEnv, StatefulVecEnv, VecEnv
+from rlox.protocols import StatefulVecEnv, VecEnv
 
 from rlox_distributed._transport import Server, ServerStream
 from rlox_distributed.link import HEADROOM, PROTOCOL_VERSION
@@ -62,7 +62,6 @@ class EnvWorker:
         self._spaces = space_to_json(env.observation_space), space_to_json(env.action_space)
         self._steps = CheckedSteps(env)
         self._codec = codec_of(env.observation_space, env.action_space, env.n_envs)
-        self._masking = env if isinstance(env, MaskingVecEnv) else None
         self._state = ServedState(env) if isinstance(env, StatefulVecEnv) else None
         self._lock = threading.Lock()
         self._learner = ""
@@ -217,7 +216,7 @@ class EnvWorker:
         return self._codec.encode_observations(sequence, obs, self._masks())
 
     def _masks(self) -> Any:
-        return None if self._masking is None else self._masking.action_masks()
+        return self._steps.action_masks()
 
 
 def _reply(call: Callable[[Any], Any], argument: Any, sequence: int) -> bytes:

@@ -59,7 +59,7 @@ class AgentValues(nn.Module):
         n_in = int(self.encoder.output_size)  # type: ignore[arg-type]
         self.memory: Memory | None = None
         if memory_size:
-            before = (hidden,) if isinstance(hidden, int) else hidden
+            before = layer_widths(hidden, 1)
             self.before: nn.Module = ReluMLP((n_in, *before), generator=generator)
             self.memory = Memory(before[-1], memory_size, "gru", generator=generator)
             self.after = ReluMLP((memory_size, n_actions), generator=generator)

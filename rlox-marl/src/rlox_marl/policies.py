@@ -267,7 +267,7 @@ class RecurrentTeamPolicy(nn.Module):
         super().__init__()
         self.generator = generator
         memory = kind, memory_size
-        after = (hidden,) if isinstance(hidden, int) else hidden
+        after = layer_widths(hidden, 1)
         _make_networks(self, view, after, memory, network, normalize_values, generator)
         self.state_size = 2 * int(self.actor["memory"].state_size)  # type: ignore[arg-type]
         """Length of a state's row."""

@@ -18,7 +18,7 @@ from rlox.config.composition import Selection, selection
 from rlox.config.model import changed
 from rlox.envs import CheckedSteps, fixed_env_count, make_vec_env
 from rlox.errors import ConfigError, EnvError, SpaceError, WorkerLostError
-from rlox.protocols import MaskingVecEnv, StatefulVecEnv, VecEnv, VecEnvStep
+from rlox.protocols import StatefulVecEnv, VecEnv, VecEnvStep
 from tensordict import TensorDict
 from torch import Tensor
 
@@ -107,7 +107,7 @@ class VecTensorEnv(Env):
         self._started = True
         obs = self.envs.reset_all(seed)
         self._steps.check_reset(obs)
-        if isinstance(self.envs, MaskingVecEnv) and self.envs.action_masks() is not None:
+        if self._steps.action_masks() is not None:
             raise SpaceError("the env masks actions, which rl8's policies do not heed; use 'ppo'")
         return self.observe(obs)
 

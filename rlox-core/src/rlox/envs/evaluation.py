@@ -20,7 +20,7 @@ from rlox.envs.running import CheckedSteps
 from rlox.envs.teams import is_team, make_team_env
 from rlox.errors import EnvError, RloxError, SpaceError
 from rlox.files import pairs_as_html
-from rlox.protocols import MaskingVecEnv, MultiAgentVecEnv, VecEnv
+from rlox.protocols import MultiAgentVecEnv, VecEnv
 
 __all__ = [
     "MAX_STEPS",
@@ -362,7 +362,6 @@ class OnePlayer(Player):
 
     def __init__(self, predictor: Any, env: VecEnv, deterministic: bool) -> None:
         super().__init__(env, predictor.predict, deterministic, env.observation_space)
-        self._masking = env if isinstance(env, MaskingVecEnv) else None
         self._steps = CheckedSteps(env)
 
     def begin(self, seeds: Sequence[int]) -> None:
@@ -376,7 +375,7 @@ class OnePlayer(Player):
         Raises:
             SpaceError: the envs mask actions and the predictor takes no masks.
         """
-        masks = None if self._masking is None else self._masking.action_masks()
+        masks = self._steps.action_masks()
         if masks is not None and "action_masks" not in self._arguments:
             raise SpaceError(
                 "the env masks actions, but predict has no argument 'action_masks' and would do "

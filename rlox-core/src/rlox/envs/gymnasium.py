@@ -716,7 +716,7 @@ def require_observations(obs: Any, env: VecEnv, what: str) -> None:
         _require_array(name, leaves.get(leaf), (env.n_envs, *(space.shape or ())))
 
 
-def _require_array(what: str, value: Any, shape: tuple[int, ...], *, kinds: str = "biuf") -> None:
+def _require_array(what: str, value: Any, shape: tuple[int, ...], *, kinds: str = NUMBERS) -> None:
     if isinstance(value, np.ndarray) and value.shape == shape and value.dtype.kind in kinds:
         return
     got = type(value).__name__

@@ -40,7 +40,6 @@ class RunningEnvs:
         self._seeds = ResetSeeds(seed, env.n_envs)
         self._obs: Any = None
         self._steps = CheckedSteps(env)
-        self._masking = env if isinstance(env, MaskingVecEnv) else None
 
     @classmethod
     def make(
@@ -104,7 +103,7 @@ class RunningEnvs:
 
     def action_masks(self) -> npt.NDArray[np.bool_] | None:
         """Return which next actions are possible; see :class:`rlox.protocols.MaskingVecEnv`."""
-        return None if self._masking is None else self._masking.action_masks()
+        return self._steps.action_masks()
 
     def step(self, actions: Any) -> VecEnvStep:
         """Step all envs with (N, ...) actions; :attr:`obs` is for the caller to set.
@@ -168,10 +167,12 @@ class RunningEnvs:
 
 
 class CheckedSteps:
-    """Steps of a vector env, of which each is compared with one that was found good."""
+    """Steps of a vector env, each compared with one that was found good, and its masks if any."""
 
     def __init__(self, env: VecEnv) -> None:
         self._env = env
+        # asked once: the protocol's answer takes longer than the masks
+        self._masking = env if isinstance(env, MaskingVecEnv) else None
         self._rows = ObservationRows(env.observation_space)
         self._good: Any = None
         self._n_steps = 0
@@ -203,6 +204,10 @@ class CheckedSteps:
         """
         require_observations(obs, self._env, f"obs{{}} of {type(self._env).__name__}.reset_all")
         self._rows.require(obs)
+
+    def action_masks(self) -> npt.NDArray[np.bool_] | None:
+        """Return which next actions are possible; see :class:`rlox.protocols.MaskingVecEnv`."""
+        return None if self._masking is None else self._masking.action_masks()
 
 
 class EpisodeStatistics:

@@ -48,10 +48,12 @@ class Sender:
         since = self._since
         late = since is not None and time.monotonic() - since > PATIENCE
         if late or self._failure or self._refusal:
-            self.warn("the run goes on, and what can be sent later will be")
+            self.warn()
         return result
 
-    def warn(self, consequence: str) -> None:
+    def warn(
+        self, consequence: str = "the run goes on, and what can be sent later will be"
+    ) -> None:
         """Say, once, that calls do not succeed, and why."""
         if not self._warned:
             self._warned = True

@@ -225,7 +225,7 @@ class MLflowLogger(MetricsLogger):
         try:
             self._begun.result(PATIENCE)
         except TimeoutError:
-            self._sender.warn("the run goes on, and what can be sent later will be")
+            self._sender.warn()
         except error_type as error:
             self._sender.close()
             what = f"has no run '{run_id}'" if run_id else "begins no run"

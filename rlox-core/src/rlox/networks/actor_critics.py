@@ -366,7 +366,7 @@ def make_policy(
             action_space,
             recurrent,
             memory_size=memory_size,
-            hidden=(hidden,) if isinstance(hidden, int) else hidden,
+            hidden=layer_widths(hidden, 1),
             generator=generator,
         )
     if network != "cnn" and _is_vector(observation_space):
@@ -377,8 +377,7 @@ def make_policy(
             return ContinuousPolicy(obs_dim, action_space.shape[0], hidden, generator=generator)
     encoder = make_encoder(observation_space, kind=network, generator=generator)
     # an image's features come from a layer of their own (Mnih et al. 2015)
-    seen = isinstance(encoder, ConvolutionalEncoder) and isinstance(hidden, int)
-    layers = () if seen else layer_widths(hidden)
+    layers = layer_widths(hidden, 0 if isinstance(encoder, ConvolutionalEncoder) else 2)
     return ActorCriticPolicy(encoder, action_space, layers, generator=generator)
 
 

@@ -141,9 +141,9 @@ Hidden = int | Sequence[int]
 """Width of two hidden layers, or widths of any number of them."""
 
 
-def layer_widths(hidden: Hidden) -> tuple[int, ...]:
-    """Return the widths of hidden layers."""
-    return (hidden, hidden) if isinstance(hidden, int) else tuple(hidden)
+def layer_widths(hidden: Hidden, layers: int = 2) -> tuple[int, ...]:
+    """Return the widths of hidden layers; a number is the width of so many layers."""
+    return (hidden,) * layers if isinstance(hidden, int) else tuple(hidden)
 
 
 class TanhMLP(nn.Module):

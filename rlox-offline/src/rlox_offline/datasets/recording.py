@@ -17,7 +17,7 @@ from rlox.callbacks import Callback
 from rlox.envs import CheckedSteps, env_id_of, fixed_env_count, make_vec_env
 from rlox.envs.evaluation import OnePlayer, Predictor
 from rlox.errors import ConfigError, DatasetError, SpaceError
-from rlox.protocols import MaskingVecEnv, VecEnv, VecEnvStep
+from rlox.protocols import VecEnv, VecEnvStep
 from rlox.registry import algorithm_class, config_class
 from rlox.seeding import SeedStreams
 from rlox.spaces.rows import ObservationRows, batch_of_actions, is_bounded
@@ -99,7 +99,7 @@ class RecordingVecEnv:
 
     def action_masks(self) -> npt.NDArray[np.bool_] | None:
         """Return the masks of the next actions; see :class:`rlox.protocols.MaskingVecEnv`."""
-        return self._env.action_masks() if isinstance(self._env, MaskingVecEnv) else None
+        return self._checks.action_masks()
 
     def close(self) -> None:
         """Free the envs' resources; what was recorded stays."""
