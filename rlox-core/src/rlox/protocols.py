@@ -261,7 +261,7 @@ class _TeamStep(MultiAgentObs):
 class MultiAgentStep(_TeamStep, total=False):
     """What one step of N envs of several agents returns.
 
-    An agent's end is no reset: its row rests until the episode of its env ends. An env whose
+    An agent's end is not a reset: its row rests until the episode of its env ends. An env whose
     episode ended is reset within the step: ``obs``, ``active``, ``masks`` and ``state`` are then
     those of the next episode, the other fields those of the step.
     """

@@ -324,7 +324,7 @@ class TeamAlgorithm(Algorithm):
 
 
 def has_team(source: Any, config: Any) -> bool:
-    """Return whether an env is of several agents, by the options of how it is made.
+    """Return whether an env is of several agents, by the options that it is made with.
 
     Raises:
         ConfigError: there is no env.

@@ -87,7 +87,7 @@ class HybridPPOConfig(PPOConfig):
 
     n_envs: int = count(16, unit="envs", help="number of envs N stepped together", source="rlox")
     hidden: int = count(
-        64, unit="units", help="width of both hidden layers of what acts in Rust", source="rlox"
+        64, unit="units", help="width of both hidden layers of the policy in Rust", source="rlox"
     )
     network: Literal["auto", "mlp"] = choice(
         "auto", help="both are two tanh MLPs, for vector observations", source="rlox"

@@ -1,4 +1,4 @@
-"""Conformance checks of what an algorithm makes of an env's arrays: reused, odd, and few."""
+"""Conformance checks with arrays of an env: reused ones, odd numbers, and few rows."""
 
 from __future__ import annotations
 

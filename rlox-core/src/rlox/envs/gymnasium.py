@@ -444,7 +444,7 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         # of a good observation
         self._shape: Any = None
         self._dtype: Any = None
-        self._form: Any = None  # of a dict, or of what is to be cast
+        self._form: Any = None  # of a dict, or of an array to cast
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

@@ -14,7 +14,7 @@ from typing import Any
 Call = Callable[[], Any]
 
 PATIENCE = 15.0
-"""Seconds without an answer before the caller is warned, and for what is pending at the end."""
+"""Seconds without an answer until the caller is warned; at the end, those for pending calls."""
 
 RETRY_SECONDS = 5.0
 """Between two tries of a call that failed."""
@@ -24,7 +24,7 @@ class Sender:
     """Makes calls in turn, each until it succeeds; who pushes them neither waits nor fails.
 
     Args:
-        name: of who does not answer, in the warning.
+        name: the name in the warning of a server or a disk that does not answer.
         passes: whether an error goes away by itself; a call that fails otherwise is dropped.
     """
 

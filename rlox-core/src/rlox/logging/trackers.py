@@ -22,7 +22,7 @@ from rlox.logging.base import Metrics, MetricsLogger, Table, rows_of
 from rlox.logging.sender import PATIENCE, Sender
 
 UPLOAD_SECONDS = 60.0
-"""That wandb is given for what is pending at the end of a run."""
+"""That wandb is given for pending uploads at the end of a run."""
 
 
 class TensorBoardLogger(MetricsLogger):
@@ -233,7 +233,7 @@ class MLflowLogger(MetricsLogger):
 
     @property
     def run_id(self) -> str:
-        """Identifies the run, for what a logger does not do; waits for a server that is slow."""
+        """Identifies the run, for calls of your own; waits for a server that is slow."""
         return str(self._begun.result(PATIENCE).info.run_id)
 
     def _new_run(self, experiment: str, name: str | None) -> Any:

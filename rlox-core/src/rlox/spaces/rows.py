@@ -48,7 +48,7 @@ def is_nested(space: Space) -> bool:
 def channels_first(shape: tuple[int, ...]) -> bool:
     """Return whether an image's channels are its first dimension.
 
-    Of a square image with channels they are the other dimension, else the shorter end one.
+    In a square image with channels they are the other dimension, else the shorter end one.
     """
     if len(shape) != 3:
         return False

@@ -264,7 +264,7 @@ class PettingZooVecEnv:
     def _final_masks(
         self, masks: Mapping[str, npt.NDArray[np.bool_]], reached: Sequence[Outcome]
     ) -> dict[str, npt.NDArray[np.bool_]]:
-        """Return the masks of what a step led to, from those of what is acted on next."""
+        """Return the masks of a step's last observations, from those of the next ones."""
         final = {name: rows.copy() for name, rows in masks.items()}
         for i, out in enumerate(reached):
             for rows in final.values():

@@ -171,7 +171,7 @@ class RunOptions:
     ] = None
     logger: Annotated[
         list[str] | None,
-        typer.Option(help="where metrics go, beside metrics.jsonl; repeatable", metavar="NAME"),
+        typer.Option(help="where else than metrics.jsonl rows go; repeatable", metavar="NAME"),
     ] = None
     callback: Annotated[
         list[str] | None,
