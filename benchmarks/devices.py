@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 import torch
 
-__all__ = ["clock_of", "gpu_of"]
-
 
 def gpu_of(device: str | torch.device) -> dict[str, str]:
     """Return the name of a torch device's GPU as part of a machine, or nothing."""

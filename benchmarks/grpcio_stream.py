@@ -10,8 +10,6 @@ from typing import Any
 
 import grpc
 
-__all__ = ["Stream"]
-
 
 class Stream:
     """A bidirectional stream whose answers can be waited for with a deadline.

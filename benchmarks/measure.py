@@ -24,26 +24,6 @@ from unittest import mock
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "Part",
-    "Side",
-    "interleave",
-    "interleave_calls",
-    "interleave_counted",
-    "kept",
-    "machine",
-    "on_one_core",
-    "peak_mib",
-    "peaks_alone",
-    "ratio_summary",
-    "run_in_turns",
-    "run_process",
-    "summary",
-    "time_by_part",
-    "usable_cores",
-    "write",
-]
-
 Part = tuple[Any, str, str | Callable[[], str]]
 """An object, the name of its function, and what that does, or a function that says so."""
 

@@ -22,16 +22,6 @@ import numpy as np
 from grpcio_stream import Stream
 from rlox_distributed._transport import ClientStream, Server, ServerStream
 
-__all__ = [
-    "bare_client",
-    "bytes_client",
-    "serve_bare",
-    "serve_bytes",
-    "serve_sockets",
-    "socket_client",
-    "whole_client",
-]
-
 ARRAYS = ("obs", "rewards", "terminated", "truncated")
 NUMBER = np.dtype(np.uint64).itemsize
 """Bytes of a request's number."""

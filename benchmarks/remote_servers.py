@@ -21,8 +21,6 @@ from remote_bare import serve_bare, serve_bytes, serve_sockets
 from rlox.envs.make import make_vec_env
 from rlox_distributed.worker import EnvWorker
 
-__all__ = ["ENV_ID", "MANY", "SIZES", "SLEEP_OF_MANY", "WORKERS", "Sleeping"]
-
 ENV_ID = "CartPole-v1"
 SIZES = (64, 1024)
 WORKERS = (1, 2, 4, 8, 16)

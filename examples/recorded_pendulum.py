@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from rlox_offline.datasets import Dataset, record
 
-__all__ = ["recorded_episodes"]
-
 
 class Controller:
     """Swings a pendulum up by its energy, holds it at the top, and errs a little."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-__all__ = ["GPT", "make_prompts", "repeated"]
-
 WORDS, LENGTH = 8, 2
 
 

@@ -12,8 +12,6 @@ from gymnasium import spaces
 from rlox.envs.make import make_vec_env
 from rlox_distributed.worker import EnvWorker
 
-__all__ = ["LENGTH", "N_ENVS", "Counting"]
-
 N_ENVS, LENGTH = 2, 9
 PADDING = 4096
 """Further numbers, so that a message is several reads of a socket."""

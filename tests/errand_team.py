@@ -4,8 +4,6 @@ import numpy as np
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
-__all__ = ["BOTH", "NESTED", "TORQUES", "Errand"]
-
 VECTOR = spaces.Box(-3, 3, (4,), np.float32)
 NESTED = spaces.Dict([("place", VECTOR), ("kind", spaces.Discrete(3, start=1))])
 TORQUES = spaces.Box(np.array([-2, 0], np.float32), np.array([2, 5], np.float32))

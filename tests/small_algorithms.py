@@ -10,11 +10,6 @@ from pettingzoo import ParallelEnv
 from rlox_offline.datasets import Dataset
 from rlox_rl8.env import DiscreteDummyEnv
 
-__all__ = [
-    "ALGORITHMS", "ON_DATA", "ON_ENVS", "ON_WALKS", "ROLLING", "STEPS", "Middle", "Walk", "build",
-    "dataset", "env_of",
-]  # fmt: skip
-
 
 class Walk(gymnasium.Env):
     """Random observations.

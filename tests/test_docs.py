@@ -23,7 +23,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 REFERENCE = DOCS / "reference"
 sys.path.insert(0, str(DOCS / "_ext"))
 
-from api_modules import FACADES, INTERNAL, packages, pages  # noqa: E402  # the generator's own
+from api_modules import FACADES, INTERNAL, has_names, packages, pages  # noqa: E402  # the generator's own
 
 
 def metrics():
@@ -35,14 +35,15 @@ def metrics():
 
 
 def public_modules():
-    """Return the names of all modules that say what is public in them."""
+    """Return the names of all modules with public names."""
     names = []
     for package in packages():
         if importlib.util.find_spec(package) is None:
             continue
         root = importlib.import_module(package)
         names += [package, *(m.name for m in pkgutil.walk_packages(root.__path__, f"{package}."))]
-    return [name for name in names if hasattr(importlib.import_module(name), "__all__")]
+    specs = {name: importlib.util.find_spec(name) for name in names}
+    return [n for n, s in specs.items() if s.origin[-3:] == ".py" and has_names(Path(s.origin))]
 
 
 def headings(page):

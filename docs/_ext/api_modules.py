@@ -75,11 +75,12 @@ def packages() -> dict[str, Path]:
 def pages() -> dict[str, str]:
     """Return every module with a page, and the first line of its docstring.
 
-    A package that lists its names has one page for all of it; of another, each module has one.
+    A package that lists its names has one page for all of it; of another, each module that
+    defines public names has one.
     """
     found = {}
     for package, folder in packages().items():
-        if package not in FACADES and _names(folder / "__init__.py"):
+        if package not in FACADES and has_names(folder / "__init__.py"):
             found[package] = _about(folder / "__init__.py")
         for path in sorted(folder.iterdir()):
             name = f"{package}.{path.stem}"
@@ -106,11 +107,11 @@ def code_map() -> list[tuple[str, str, str]]:
 
 def _pages(name: str, path: Path) -> dict[str, str]:
     if path.suffix == ".py":
-        return {name: _about(path)} if _names(path) else {}
+        return {name: _about(path)} if has_names(path) else {}
     door = path / "__init__.py"
     if not door.is_file():
         return {}
-    found = {name: _about(door)} if _names(door) else {}
+    found = {name: _about(door)} if has_names(door) else {}
     return found | {
         page: about
         for below in sorted(path.iterdir())
@@ -119,12 +120,13 @@ def _pages(name: str, path: Path) -> dict[str, str]:
     }
 
 
-def _names(path: Path) -> bool:
-    """Return whether a module lists its public names."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+def has_names(path: Path) -> bool:
+    """Return whether a package lists its names, or a module does or defines public ones."""
+    module = path.name != "__init__.py"
     return any(
-        isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__"
-        for node in tree.body
+        (module and isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name[0] != "_")
+        or (isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
     )
 
 

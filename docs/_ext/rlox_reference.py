@@ -383,11 +383,16 @@ def undocumented_data(module: str) -> Iterator[str]:
 
 def public_names(module: str) -> Iterator[str]:
     """Yield a module's public names, less the values that it imports from another module."""
+    loaded = importlib.import_module(module)
+    listed = getattr(loaded, "__all__", None)
     code = ModuleAnalyzer.for_module(module).code
-    for name in getattr(importlib.import_module(module), "__all__", ()):
-        value = getattr(importlib.import_module(module), name)
+    for name in vars(loaded) if listed is None else listed:
+        value = getattr(loaded, name)
         has_home = inspect.isclass(value) or inspect.isroutine(value)
-        if has_home or re.search(rf"^{name}\b.*=", code, re.MULTILINE):
+        if listed is None:
+            if has_home and value.__module__ == module and not name.startswith("_"):
+                yield name
+        elif has_home or re.search(rf"^{name}\b.*=", code, re.MULTILINE):
             yield name
 
 

@@ -5,8 +5,6 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-__all__ = ["Catch", "Cue"]
-
 PIXELS, CELL = 16, 2
 CELLS = PIXELS // CELL
 DELAY = 10

@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from rlox.learners.transitions import ChosenReplayLearner
     from rlox.nn import FlatOptimizer
 
-__all__ = ["Algorithm", "explain", "make", "make_callbacks", "make_logger"]
-
 AlgorithmT = TypeVar("AlgorithmT", bound="Algorithm")
 
 

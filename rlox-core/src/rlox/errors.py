@@ -7,36 +7,6 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
-__all__ = [
-    "MISFITS",
-    "BackendError",
-    "CheckpointError",
-    "ConfigError",
-    "DatasetError",
-    "DivergenceError",
-    "EnvError",
-    "ExportError",
-    "LoggerError",
-    "MemoryLimitError",
-    "MissingDependencyError",
-    "PluginConflictError",
-    "PluginError",
-    "PluginWarning",
-    "RloxError",
-    "RunError",
-    "SpaceError",
-    "UnknownNameError",
-    "WorkerError",
-    "WorkerLostError",
-    "import_extra",
-    "missing_extra",
-    "name_clash",
-    "requirement",
-    "suggest",
-    "unusable",
-]
-
-
 MISFITS = (
     ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RuntimeError,
     TypeError, ValueError,

@@ -24,20 +24,6 @@ from typing import Any, BinaryIO, Literal, TextIO, overload
 
 from rlox.errors import ConfigError, MemoryLimitError
 
-__all__ = [
-    "lock_file",
-    "open_regular",
-    "pairs_as_html",
-    "read_text",
-    "remove_parts",
-    "require_memory_for",
-    "require_plain_folder",
-    "require_working_directory",
-    "sync_folder",
-    "target_of",
-    "write_atomically",
-]
-
 TextMode = Literal["r", "w", "a"]
 ByteMode = Literal["rb", "wb", "ab", "r+b"]
 

@@ -21,27 +21,6 @@ from rlox.errors import CheckpointError, ConfigError, suggest
 from rlox.protocols import OnPolicyActor, RecurrentActor
 from rlox.ranks import RANKS
 
-__all__ = [
-    "AddedLoss",
-    "AddedLosses",
-    "ClippedSurrogate",
-    "Losses",
-    "Objective",
-    "PPOLoss",
-    "PPOTerms",
-    "PolicyGradient",
-    "PolicyGradientTerms",
-    "Scalar",
-    "evaluate_actions",
-    "make_metrics",
-    "make_objective",
-    "mean_by_name",
-    "mean_terms",
-    "passes_target_kl",
-    "ppo_loss",
-    "standardize",
-]
-
 ObjectiveT = TypeVar("ObjectiveT")
 MetricsT = TypeVar("MetricsT")
 

@@ -16,32 +16,6 @@ if TYPE_CHECKING:
 
     from rlox.nn.distributions import Distribution
 
-__all__ = [
-    "AgentGroup",
-    "DeterministicActor",
-    "DiscreteQFunction",
-    "ExplorationStrategy",
-    "MaskingVecEnv",
-    "MultiAgentObs",
-    "MultiAgentStep",
-    "MultiAgentVecEnv",
-    "OnPolicyActor",
-    "Optimizer",
-    "PrioritizedBuffer",
-    "QFunction",
-    "RecurrentActor",
-    "ReplayBuffer",
-    "ReplayBufferProtocol",
-    "SegmentedBuffer",
-    "SequenceBuffer",
-    "StatefulBuffer",
-    "StatefulVecEnv",
-    "StochasticActor",
-    "TensorEnv",
-    "VecEnv",
-    "VecEnvStep",
-]
-
 if TYPE_CHECKING:
     ProtocolMeta = ABCMeta
 else:

@@ -23,15 +23,6 @@ from rlox.errors import ConfigError, WorkerLostError
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = [
-    "RANKS",
-    "Ranks",
-    "agreed_seed",
-    "join_ranks",
-    "leave_ranks",
-    "own_rank",
-]
-
 ResultT = TypeVar("ResultT")
 
 TIMEOUT = 600.0

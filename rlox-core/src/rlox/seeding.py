@@ -21,8 +21,6 @@ from rlox.errors import MISFITS, CheckpointError, ConfigError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["ResetSeeds", "SeedStreams", "draw_seed", "parse_seeds"]
-
 
 def draw_seed() -> int:
     """Return a fresh seed in [0, 2**32) from the operating system's entropy."""

@@ -9,8 +9,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["make_command"]
-
 
 def make_command() -> typer.Typer:
     """Return the command."""

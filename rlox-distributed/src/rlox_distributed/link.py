@@ -16,8 +16,6 @@ from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.security import Credentials
 from rlox_distributed.spaces import codec_of, space_from_json
 
-__all__ = ["HEADROOM", "PROTOCOL_VERSION", "Link", "NewSessionError", "Stream", "require_same_envs"]
-
 PROTOCOL_VERSION = 3
 HEADROOM = 1 << 16
 """Bytes of a message beside its arrays."""

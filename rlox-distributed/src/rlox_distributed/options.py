@@ -8,8 +8,6 @@ from pydantic import field_validator
 from rlox.config.model import Config, count, flag, option, positive
 from rlox.errors import ConfigError
 
-__all__ = ["GrpcOptions", "RayActorOptions", "RayBufferOptions", "RayEnvOptions"]
-
 
 class GrpcOptions(Config):
     """How the envs of workers are reached; secrets are in files or variables, never here."""

@@ -11,16 +11,6 @@ from rlox.errors import EnvError
 from rlox.protocols import VecEnvStep
 from rlox.spaces.rows import map_leaves
 
-__all__ = [
-    "Masks",
-    "begun",
-    "concatenate",
-    "joined",
-    "joined_masks",
-    "seeds_of_attempt",
-    "seeds_of_envs",
-]
-
 Masks: TypeAlias = npt.NDArray[np.bool_] | None
 """(N, choices) of the next actions, if the envs have masks."""
 

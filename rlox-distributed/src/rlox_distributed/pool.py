@@ -34,8 +34,6 @@ from rlox_distributed.security import Credentials, require_workers
 from rlox_distributed.spaces import arguments_to_json, space_from_json
 from rlox_distributed.state import fetch_state, send_state
 
-__all__ = ["RemoteEnvPool", "connect_envs"]
-
 
 class RemoteEnvPool:
     """The envs of all workers, stepped together; a :class:`rlox.protocols.VecEnv`.

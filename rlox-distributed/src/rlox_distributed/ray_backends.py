@@ -12,8 +12,6 @@ from rlox.rollouts import ActorPlan, ProcessActor
 from rlox_distributed.options import RayActorOptions, RayEnvOptions
 from rlox_distributed.ray_worker import RayWorker
 
-__all__ = ["make_ray_actor", "make_ray_envs"]
-
 
 def make_ray_actor(plan: ActorPlan, index: int, *, options: RayActorOptions) -> ProcessActor:
     """Build an actor of the backend ``ray``.

@@ -12,8 +12,6 @@ from rlox.replay.buffers import BufferOptions, make_buffer
 from rlox_distributed.options import RayBufferOptions
 from rlox_distributed.ray_worker import RayWorker
 
-__all__ = ["RayReplayBuffer", "make_ray_buffer"]
-
 Arrays = dict[str, npt.NDArray[Any]]
 
 STEP = ("obs", "actions", "rewards", "terminated", "truncated", "next_obs")

@@ -15,8 +15,6 @@ from typing import Any
 
 from rlox.errors import ConfigError, WorkerError, import_extra
 
-__all__ = ["Cluster", "first_line", "import_ray", "join_cluster"]
-
 KEPT = 4
 """Shared arrays whose references are kept: two versions of weights, and some to spare."""
 

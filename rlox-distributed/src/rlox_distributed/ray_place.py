@@ -18,8 +18,6 @@ from rlox.files import open_regular
 
 from rlox_distributed.ray_cluster import Cluster, first_line, import_ray, join_cluster
 
-__all__ = ["RayPlace"]
-
 MOST_LOSSES = 3
 """How often a run may be lost with its node."""
 

@@ -19,8 +19,6 @@ from rlox.errors import WorkerError, WorkerLostError
 
 from rlox_distributed.ray_cluster import first_line, import_ray, join_cluster
 
-__all__ = ["RayWorker"]
-
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 ENDING = 5.0

@@ -11,8 +11,6 @@ from typing import TypedDict
 
 from rlox.errors import ConfigError, EnvError
 
-__all__ = ["Credentials", "is_loopback", "read_token", "require_address", "require_workers"]
-
 LAST_PORT = 65_535
 
 

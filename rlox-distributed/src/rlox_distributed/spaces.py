@@ -15,8 +15,6 @@ from rlox.spaces.rows import is_nested, leaf_spaces
 
 from rlox_distributed._transport import StepCodec
 
-__all__ = ["arguments_to_json", "codec_of", "space_from_json", "space_to_json"]
-
 Space = gymnasium.Space[Any]
 
 MAX_NUMBERS = 1 << 28

@@ -15,8 +15,6 @@ from rlox.spaces.data import NUMBERS, number_dtype
 from rlox_distributed.link import Link
 from rlox_distributed.protocol import workers_pb2 as pb
 
-__all__ = ["ServedState", "fetch_state", "send_state", "state_from_bytes", "state_to_bytes"]
-
 Arrays = dict[str, npt.NDArray[Any]]
 
 PIECE = 1 << 15

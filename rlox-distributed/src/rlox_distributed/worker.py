@@ -23,8 +23,6 @@ from rlox_distributed.security import Credentials
 from rlox_distributed.spaces import arguments_to_json, codec_of, space_to_json
 from rlox_distributed.state import ServedState
 
-__all__ = ["EnvWorker"]
-
 MAX_STREAMS = 8
 """Streams at a time; one is the learner's, the others are being refused."""
 HELLO_SECONDS = 10.0

@@ -28,8 +28,6 @@ from rlox.config.model import (
     schedule,
 )
 
-__all__ = ["SIZES", "DreamerV3Config"]
-
 CODE = "github.com/danijar/dreamerv3, 2025"
 HAFNER = "Hafner et al. 2025"
 MISSION = "rlox"

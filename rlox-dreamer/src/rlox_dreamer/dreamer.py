@@ -57,8 +57,6 @@ from rlox_dreamer.rssm import Latent
 if TYPE_CHECKING:
     from rlox_dreamer.option_types import DreamerV3Arguments, Unpack
 
-__all__ = ["DreamerV3", "DreamerV3Metrics", "Dreaming"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class DreamerV3Metrics(RolloutMetrics):

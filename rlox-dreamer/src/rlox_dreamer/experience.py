@@ -35,8 +35,6 @@ from rlox_dreamer.configs import DreamerV3Config
 from rlox_dreamer.networks import ActionCodec, Networks
 from rlox_dreamer.observations import by_name
 
-__all__ = ["OBS", "Experience", "SequenceBatch", "make_experience"]
-
 Array = npt.NDArray[Any]
 
 OBS = "obs"

@@ -12,17 +12,6 @@ from rlox.nn.mlp import empty_layer
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = [
-    "BlockLinear",
-    "Hidden",
-    "NormSilu",
-    "at_least_float32",
-    "dense",
-    "mlp",
-    "norm_silu",
-    "truncated_normal_",
-]
-
 EPS = 1e-4
 """Added to the mean square in RMSNorm."""
 

@@ -10,23 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = [
-    "ReturnScale",
-    "draw_one_hot",
-    "kl_terms",
-    "lambda_returns",
-    "log_of",
-    "mixed_probs",
-    "policy_loss",
-    "replay_returns",
-    "sample_mixed",
-    "symexp",
-    "symexp_bins",
-    "symlog",
-    "two_hot_loss",
-    "two_hot_mean",
-]
-
 
 def symlog(x: Tensor) -> Tensor:
     """Return sign(x) ln(1 + abs(x)).

@@ -32,8 +32,6 @@ from rlox_dreamer.losses import (
 from rlox_dreamer.observations import Decoder, Encoder, by_name, observation_leaves
 from rlox_dreamer.rssm import RSSM, Latent
 
-__all__ = ["ActionCodec", "Networks", "PolicyHead", "TwoHotHead"]
-
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 STD_BOUNDS = (0.1, 1.0)

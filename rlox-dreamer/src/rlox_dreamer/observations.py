@@ -21,8 +21,6 @@ from torch.nn import functional
 from rlox_dreamer.layers import NormSilu, dense, mlp, truncated_normal_
 from rlox_dreamer.losses import symlog
 
-__all__ = ["Decoder", "Encoder", "Leaf", "by_name", "observation_leaves"]
-
 SMALLEST = 16
 """Pixels of an image's shorter side that convolutions can halve twice."""
 

@@ -8,8 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["LaProp"]
-
 
 class LaProp(torch.optim.Optimizer):
     """Momentum of gradients that were divided by their root mean square before, elementwise.

@@ -28,8 +28,6 @@ from rlox_dreamer.layers import (
 )
 from rlox_dreamer.losses import log_of, mixed_probs, sample_mixed
 
-__all__ = ["RSSM", "Latent"]
-
 
 class Latent(NamedTuple):
     """The model's state at some steps."""

@@ -21,8 +21,6 @@ from rlox_dreamer.networks import Networks
 from rlox_dreamer.observations import Leaf, by_name
 from rlox_dreamer.rssm import Latent
 
-__all__ = ["OpenLoopVideo", "predict_open_loop"]
-
 
 class OpenLoopVideo(Callback):
     """Log what DreamerV3's world model predicts of replayed images, beside what was seen.

@@ -23,8 +23,6 @@ from rlox_llm.generators import make_generator
 from rlox_llm.prompts import Prompt, parse_prompts
 from rlox_llm.rewards import RewardFn, RewardFunctions
 
-__all__ = ["BestOfN"]
-
 
 @final
 class BestOfN:

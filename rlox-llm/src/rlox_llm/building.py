@@ -19,18 +19,6 @@ from rlox_llm.configs import LanguageConfig
 from rlox_llm.models import CausalModel
 from rlox_llm.tokens import Texts
 
-__all__ = [
-    "Model",
-    "ModuleOrFolder",
-    "adapted",
-    "is_adapted",
-    "load_model",
-    "load_tokenizer",
-    "make_model",
-    "make_reference",
-    "merged",
-]
-
 ModuleOrFolder = nn.Module | str | Path
 
 

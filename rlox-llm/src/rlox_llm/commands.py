@@ -12,8 +12,6 @@ from rlox.cli.runs.options import load_parts
 from rlox.cli.runs.run import parts_of_run
 from rlox.errors import ConfigError
 
-__all__ = ["llm_app"]
-
 Model = Annotated[
     str | None,
     typer.Option(

@@ -23,20 +23,6 @@ from rlox.config.model import (
 from rlox.errors import ConfigError, UnknownNameError
 from rlox.registry.table import get_registry
 
-__all__ = [
-    "BCOOptions",
-    "DPOConfig",
-    "DiscoPOPOptions",
-    "GRPOConfig",
-    "LanguageConfig",
-    "OnlineDPOConfig",
-    "PreferenceConfig",
-    "SAPOOptions",
-    "SFTConfig",
-    "SamplingConfig",
-    "VESPOOptions",
-]
-
 SHAO = "Shao et al. 2024"
 
 TRL = "TRL 1.16"

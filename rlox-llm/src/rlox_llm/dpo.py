@@ -36,8 +36,6 @@ from rlox_llm.prompts import require_fit
 if TYPE_CHECKING:
     from rlox_llm.option_types import DPOArguments, Unpack
 
-__all__ = ["DPO", "DPOMetrics"]
-
 
 @final
 class DPO(PreferenceAlgorithm):

@@ -16,16 +16,6 @@ from rlox_llm.models import CausalModel
 from rlox_llm.prompts import padded_completions
 from rlox_llm.tokens import Texts
 
-__all__ = [
-    "Completions",
-    "Generator",
-    "Rollouts",
-    "Sampling",
-    "complete",
-    "warn_of_copies",
-    "warn_of_truncation",
-]
-
 
 @dataclass(frozen=True)
 class Sampling:

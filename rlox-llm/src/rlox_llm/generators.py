@@ -18,8 +18,6 @@ from rlox_llm.graphs import GraphDecoder
 from rlox_llm.layouts import prefill
 from rlox_llm.models import CausalModel
 
-__all__ = ["ModelGenerator", "RloxGenerator", "TransformersGenerator", "make_generator"]
-
 
 def make_generator(sampler: str, model: CausalModel) -> Generator:
     """Return the sampler that the option ``sampler`` names.

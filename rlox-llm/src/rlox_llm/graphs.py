@@ -14,8 +14,6 @@ from rlox_llm.generation import Sampling
 from rlox_llm.layouts import fixed_layers, prefill
 from rlox_llm.models import CausalModel
 
-__all__ = ["GraphDecoder", "captured"]
-
 WIDTH = 64
 """Prompts are filled up to a multiple of so many tokens, so that others fit the same graph."""
 

@@ -43,8 +43,6 @@ from rlox_llm.rewards import RewardFunctions
 if TYPE_CHECKING:
     from rlox_llm.option_types import GRPOArguments, Unpack
 
-__all__ = ["GRPO", "GRPOMetrics", "GRPORollout", "flat_groups", "group_advantages"]
-
 EPS = 1e-4
 """Added to standard deviations, as TRL does."""
 

@@ -39,8 +39,6 @@ from rlox_llm.state import (
     trained_state,
 )
 
-__all__ = ["LanguageAlgorithm", "SamplingAlgorithm"]
-
 
 class LanguageAlgorithm(Algorithm):
     """An algorithm that trains a language model on rows of a dataset, or on rows that it is given.

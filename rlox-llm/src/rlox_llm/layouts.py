@@ -21,16 +21,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-__all__ = [
-    "Forwards",
-    "fixed_layers",
-    "packed",
-    "padded",
-    "prefill",
-    "shared_prefix",
-    "sharing_pays",
-]
-
 SHORTER = 3
 """How many times as few tokens two passes must have, for a GPU to take less time for them."""
 

@@ -15,8 +15,6 @@ from torch.nn.functional import cross_entropy
 
 from rlox_llm.layouts import packed, padded, shared_prefix, sharing_pays
 
-__all__ = ["CausalModel", "Scores"]
-
 UNLIMITED = ("full_attention", "attention", "moe", "sparse", "dense")
 """Layers that see the whole row, and those that see a single token."""
 

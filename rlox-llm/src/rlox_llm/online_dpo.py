@@ -26,8 +26,6 @@ from rlox_llm.rewards import preferences
 if TYPE_CHECKING:
     from rlox_llm.option_types import OnlineDPOArguments, Unpack
 
-__all__ = ["OnlineDPO", "OnlineDPOMetrics"]
-
 
 @dataclass(frozen=True)
 class OnlineDPOMetrics(DPOMetrics):

@@ -21,14 +21,6 @@ from rlox_llm.models import CausalModel
 from rlox_llm.prompts import padded_completions, parse_completions, parse_rows, read_rows
 from rlox_llm.tokens import Texts
 
-__all__ = [
-    "DPOMetrics",
-    "Pair",
-    "PreferenceAlgorithm",
-    "parse_pairs",
-    "zip_pairs",
-]
-
 
 @dataclass(frozen=True)
 class DPOMetrics:

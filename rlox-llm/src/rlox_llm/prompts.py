@@ -17,20 +17,6 @@ from torch import Tensor
 from rlox_llm.models import CausalModel
 from rlox_llm.tokens import Texts, is_chat
 
-__all__ = [
-    "Prompt",
-    "RowOrder",
-    "fitting_prompts",
-    "padded_completions",
-    "parse_completions",
-    "parse_prompts",
-    "parse_rows",
-    "read_rows",
-    "require_columns",
-    "require_fit",
-    "token_row",
-]
-
 LINES = (".jsonl", ".json", ".ndjson")
 
 

@@ -15,8 +15,6 @@ from torch import Tensor, nn
 from rlox_llm.generation import Completions
 from rlox_llm.tokens import Texts
 
-__all__ = ["ClassifierReward", "RewardFunctions", "preferences"]
-
 RewardFn = Callable[..., Any]
 
 

@@ -26,8 +26,6 @@ from rlox_llm.prompts import padded_completions, parse_completions, read_rows, r
 if TYPE_CHECKING:
     from rlox_llm.option_types import SFTArguments, Unpack
 
-__all__ = ["SFT", "Example", "SFTMetrics"]
-
 
 @dataclass(frozen=True)
 class SFTMetrics:

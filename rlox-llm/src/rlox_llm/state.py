@@ -17,15 +17,6 @@ from torch import Tensor, nn
 from rlox_llm.building import adapted, load_model, load_tokenizer, merged
 from rlox_llm.models import CausalModel
 
-__all__ = [
-    "export_model",
-    "load_reference_state",
-    "load_trained_state",
-    "reference_state",
-    "restore_model",
-    "trained_state",
-]
-
 
 class _Part:
     """The part of a module's state with the given names, in the module's own tensors."""

@@ -8,8 +8,6 @@ from typing import Any
 from rlox.errors import ConfigError
 from torch import Tensor
 
-__all__ = ["Texts", "is_chat"]
-
 NOTHING_ADDED = {"add_special_tokens": False}
 
 

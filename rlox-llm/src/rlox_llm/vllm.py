@@ -16,8 +16,6 @@ from torch import Tensor
 from rlox_llm.building import is_adapted
 from rlox_llm.generation import Rollouts, Sampling
 
-__all__ = ["VLLMGenerator", "VLLMServerGenerator"]
-
 PROCESSED = "processed_logprobs"
 """The log-probabilities that training compares with: those at the sampling temperature."""
 

@@ -16,18 +16,6 @@ from torch import Generator, Tensor, nn
 
 from rlox_marl.views import PolicyView
 
-__all__ = [
-    "AgentValues",
-    "EpsilonGreedy",
-    "GreedyPolicy",
-    "Mixing",
-    "MonotoneMixing",
-    "NoMixing",
-    "SumMixing",
-    "TeamValues",
-    "greedy",
-]
-
 
 class AgentValues(nn.Module):
     """Action values of agents that share a network, with or without a memory.

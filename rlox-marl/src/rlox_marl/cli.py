@@ -8,8 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-__all__ = ["marl_app"]
-
 
 def marl_app() -> typer.Typer:
     """Return the command's application."""

@@ -35,14 +35,6 @@ from torch import Tensor
 from rlox_marl.self_play import OpponentPool
 from rlox_marl.views import PolicyView, TeamPreprocessor
 
-__all__ = [
-    "MultiAgentCollector",
-    "RunningTeams",
-    "TeamStatistics",
-    "estimate_team_advantages",
-    "gather_actions",
-]
-
 
 class TeamStatistics:
     """Returns and lengths of the last finished episodes of N envs of several agents.

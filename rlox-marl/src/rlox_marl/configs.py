@@ -29,15 +29,6 @@ from rlox.config.model import (
     widths,
 )
 
-__all__ = [
-    "IPPOConfig",
-    "IndependentQConfig",
-    "MAPPOConfig",
-    "QMIXConfig",
-    "TeamValueConfig",
-    "VDNConfig",
-]
-
 YU = "Yu et al. 2022"
 RASHID = "Rashid et al. 2018"
 SUNEHAG = "Sunehag et al. 2018"

@@ -16,8 +16,6 @@ from rlox_marl.team import TeamRolloutAlgorithm
 if TYPE_CHECKING:
     from rlox_marl.option_types import IPPOArguments, Unpack
 
-__all__ = ["IPPO"]
-
 
 @final
 class IPPO(TeamRolloutAlgorithm):

@@ -46,8 +46,6 @@ from rlox_marl.team import TeamRolloutAlgorithm
 if TYPE_CHECKING:
     from rlox_marl.option_types import MAPPOArguments, Unpack
 
-__all__ = ["MAPPO", "MAPPOMetrics", "TeamSurrogate", "huber", "make_surrogate"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class MAPPOMetrics(RolloutMetrics):

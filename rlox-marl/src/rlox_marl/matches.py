@@ -12,8 +12,6 @@ from rlox.envs import make_team_env
 from rlox.errors import ConfigError
 from rlox.protocols import MultiAgentVecEnv
 
-__all__ = ["MatchResult", "play_match"]
-
 
 @dataclass(frozen=True)
 class MatchResult:

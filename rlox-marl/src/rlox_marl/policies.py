@@ -28,15 +28,6 @@ from torch import Tensor, nn
 
 from rlox_marl.views import PolicyView
 
-__all__ = [
-    "ActorCriticOptimizer",
-    "PopArt",
-    "RecurrentTeamPolicy",
-    "TeamPolicy",
-    "ValueNorm",
-    "make_optimizer",
-]
-
 LEAST_VARIANCE = 1e-2
 
 

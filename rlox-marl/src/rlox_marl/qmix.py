@@ -29,8 +29,6 @@ from rlox_marl.views import team_space
 if TYPE_CHECKING:
     from rlox_marl.option_types import QMIXArguments, Unpack
 
-__all__ = ["QMIX"]
-
 
 @final
 class QMIX(TeamValueAlgorithm):

@@ -30,8 +30,6 @@ from torch import Tensor, nn
 
 from rlox_marl.views import PolicyView
 
-__all__ = ["OpponentPool", "expected_score", "require_two_players"]
-
 FIRST_RATING = 1_000.0
 """Of a policy that has not learnt."""
 STEP = 16.0

@@ -44,8 +44,6 @@ from rlox_marl.self_play import OpponentPool, require_two_players
 from rlox_marl.team_algorithm import TeamAlgorithm, has_team
 from rlox_marl.views import PolicyView, TeamPreprocessor, make_views
 
-__all__ = ["TeamRolloutAlgorithm"]
-
 LOSS_OPTIONS = (*(field.name for field in fields(ClippedSurrogate)), "huber_delta")
 """The options that are numbers of the algorithm's own objective."""
 

@@ -29,8 +29,6 @@ from torch import Tensor
 from rlox_marl.collector import gather_actions
 from rlox_marl.views import PolicyView, TeamPreprocessor
 
-__all__ = ["TeamAlgorithm", "has_team", "require_shown"]
-
 REMEMBERED = "must be None or what predict_team returned with the last actions"
 
 

@@ -24,8 +24,6 @@ from rlox_marl.collector import RunningTeams
 from rlox_marl.configs import TeamValueConfig
 from rlox_marl.views import PolicyView, see_team
 
-__all__ = ["TeamReplay", "TeamSequences"]
-
 Array = npt.NDArray[Any]
 Acted = tuple[dict[str, Array], dict[str, Any]]
 """What policies did in N envs: fields of rows, ``actions`` (N, agents) and the memories before, and

@@ -48,8 +48,6 @@ from rlox_marl.team_algorithm import TeamAlgorithm, has_team, require_shown
 from rlox_marl.team_replay import Acted, TeamReplay, TeamSequences
 from rlox_marl.views import make_views, see_team
 
-__all__ = ["TeamValueAlgorithm", "TeamValueMetrics", "team_value_loss"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class TeamValueMetrics(ReplayMetrics):

@@ -16,8 +16,6 @@ from rlox_marl.value_learning import TeamValueAlgorithm
 if TYPE_CHECKING:
     from rlox_marl.option_types import Unpack, VDNArguments
 
-__all__ = ["VDN"]
-
 
 @final
 class VDN(TeamValueAlgorithm):

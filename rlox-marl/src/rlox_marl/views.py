@@ -17,8 +17,6 @@ from rlox.errors import ConfigError
 from rlox.protocols import AgentGroup, MultiAgentObs, MultiAgentStep, MultiAgentVecEnv
 from rlox.spaces import ActionRows, ObservationRows, leaf_spaces, map_leaves, map_nested
 
-__all__ = ["PolicyView", "TeamPreprocessor", "make_views", "see_team", "team_space"]
-
 Space = gymnasium.Space[Any]
 
 Frames = dict[str, dict[str, Any]]

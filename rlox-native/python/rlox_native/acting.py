@@ -20,8 +20,6 @@ from torch import Tensor
 
 from rlox_native._native import ActorCriticLearner, VecEnv
 
-__all__ = ["NativeRollouts", "can_act", "lent_state", "make_actor"]
-
 WORD = 2**64
 
 

@@ -25,8 +25,6 @@ from rlox_native.perceptrons import (
     sizes_of,
 )
 
-__all__ = ["NativeActorCriticLearner", "actor_critic_learner"]
-
 
 class NormalNoise:
     """Draws the numbers of ``rlox.nn.standard_normal`` into memory that is kept.

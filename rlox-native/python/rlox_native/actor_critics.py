@@ -17,8 +17,6 @@ from rlox_native._native import ActorCriticLearner, VecEnv
 from rlox_native.digests import require_code
 from rlox_native.perceptrons import make_rust_learner, require_lstm, require_plain
 
-__all__ = ["NativePerceptrons"]
-
 ACTIVATIONS: dict[type[nn.Module], str] = {nn.ReLU: "relu", nn.Tanh: "tanh"}
 
 TERMS = ("policy_loss", "value_loss", "entropy", "approx_kl")

@@ -16,8 +16,6 @@ from rlox_native.actor_critic_learner import actor_critic_learner
 from rlox_native.optimizers import Adam
 from rlox_native.perceptrons import batch_arrays
 
-__all__ = ["NativeConservativeLearner"]
-
 MOST_RANDOM_ACTIONS = 85
 """As many of each of three kinds, and the dataset's action, fit into a block of 256 rows."""
 

@@ -3,8 +3,6 @@
 import copyreg
 from typing import Any, NoReturn
 
-__all__ = ["refuse_copies"]
-
 
 def refuse_copies(*classes: type[Any], instead: str) -> None:
     """Have ``copy`` and ``pickle`` of classes say what to do instead.

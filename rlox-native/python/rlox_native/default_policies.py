@@ -25,8 +25,6 @@ from torch import Tensor, nn
 from rlox_native._native import ActorCriticLearner
 from rlox_native.perceptrons import make_rust_learner, require_lstm, require_plain, sizes_of
 
-__all__ = ["make_policy_learner"]
-
 FIXED = (CombinedEncoder, OneHotEncoder, VectorEncoder, nn.ModuleList)
 """Encoders without parameters, which torch computes once for a rollout, and their list."""
 

@@ -27,8 +27,6 @@ from rlox.errors import BackendError
 
 from rlox_native.replaced import REPLACED
 
-__all__ = ["FILE", "current_digests", "find_edit", "require_code"]
-
 FILE = Path(__file__).with_name("digests.json")
 
 CONSTANTS = (bool, int, float, str, tuple)

@@ -2,8 +2,6 @@
 
 import os
 
-__all__ = ["num_threads"]
-
 MAX_THREADS = 1024
 
 

@@ -5,8 +5,6 @@ from typing import Any
 
 from rlox_native._native import MultiAgentVecEnv, VecEnv
 
-__all__ = ["make_team_env", "make_vec_env"]
-
 
 def make_vec_env(
     env_id: str, *, n_envs: int, env_kwargs: Mapping[str, Any] | None = None

@@ -20,8 +20,6 @@ from rlox_native.perceptrons import (
     sizes_of,
 )
 
-__all__ = ["NativeImplicitLearner"]
-
 NETWORKS = ("value", "policy", "critic")
 
 

@@ -31,8 +31,6 @@ from rlox_native.digests import require_code
 from rlox_native.optimizers import step_rule
 from rlox_native.replay_learner import make_replay_learner
 
-__all__ = ["OBJECTIVES", "NativeLearner", "make_learner"]
-
 OBJECTIVES: dict[type[Any], tuple[tuple[str, ...], tuple[str, ...]]] = {
     ClippedSurrogate: (
         (

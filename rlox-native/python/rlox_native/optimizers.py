@@ -11,8 +11,6 @@ import torch
 from rlox.errors import BackendError
 from rlox.nn import FlatOptimizer
 
-__all__ = ["Adam", "step_rule"]
-
 
 def step_rule(optimizer: FlatOptimizer) -> dict[str, Any]:
     """Return the optimiser's constants as the Rust learners take them.

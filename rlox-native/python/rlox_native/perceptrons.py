@@ -12,16 +12,6 @@ from rlox.errors import BackendError
 from rlox.nn import ReluMLP, TanhMLP
 from torch import nn
 
-__all__ = [
-    "as_array",
-    "batch_arrays",
-    "make_rust_learner",
-    "require_lstm",
-    "require_plain",
-    "require_types",
-    "sizes_of",
-]
-
 LearnerT = TypeVar("LearnerT")
 
 ACTIVATIONS: dict[type[nn.Module], str] = {ReluMLP: "ReLU", TanhMLP: "tanh"}

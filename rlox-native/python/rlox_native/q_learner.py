@@ -23,8 +23,6 @@ from rlox_native.perceptrons import (
     sizes_of,
 )
 
-__all__ = ["NativeQLearner"]
-
 
 class NativeQLearner:
     """Takes the gradient steps of ``QLearning``.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["REPLACED"]
-
 REPLACED: dict[str, dict[str, str]] = {
     "rlox.losses": {
         "ClippedSurrogate.loss": "standardize evaluate_actions ppo_loss",

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-__all__ = ["PartialBatch"]
-
 
 class PartialBatch(dict[str, Any]):
     """A batch of a buffer that does not know all of its next observations, and so gives none."""

@@ -24,8 +24,6 @@ from rlox_native.digests import require_code
 from rlox_native.implicit_learner import NativeImplicitLearner
 from rlox_native.q_learner import NativeQLearner
 
-__all__ = ["OBJECTIVES", "Known", "make_replay_learner"]
-
 
 @dataclass(frozen=True)
 class Known:

@@ -36,8 +36,6 @@ from torch import nn
 
 from rlox_offline.datasets import open_dataset
 
-__all__ = ["ActorCriticMetrics", "DatasetAlgorithm"]
-
 METRICS = {
     "q_loss": "critic_loss",
     "q_value": "mean_q",

@@ -35,8 +35,6 @@ from rlox_offline.losses import advantage_weights, critic_loss
 if TYPE_CHECKING:
     from rlox_offline.option_types import AWACArguments, Unpack
 
-__all__ = ["AWAC", "AWACMetrics", "AdvantageWeighted"]
-
 
 @dataclass(frozen=True)
 class AWACMetrics(ActorCriticMetrics):

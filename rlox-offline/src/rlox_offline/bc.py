@@ -24,8 +24,6 @@ from rlox_offline.networks import CategoricalPolicy
 if TYPE_CHECKING:
     from rlox_offline.option_types import BCArguments, Unpack
 
-__all__ = ["BC", "BCMetrics", "Cloning"]
-
 
 @dataclass(frozen=True)
 class BCMetrics:

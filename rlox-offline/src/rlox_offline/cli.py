@@ -8,13 +8,11 @@ from typing import Annotated, Any
 
 import typer
 from rlox.cli.output import print_pairs
-from rlox.config.model import read_mapping
+from rlox.config.files import read_mapping
 from rlox.errors import ConfigError, import_extra
 
 from rlox_offline.datasets import Dataset, StreamedDataset, open_dataset, save_dataset
 from rlox_offline.datasets.files import require_format
-
-__all__ = ["dataset_app"]
 
 DATASET = "a file (.npz, .hdf5, .parquet, .arrow), or minari:<id>; stream: before it spares memory"
 

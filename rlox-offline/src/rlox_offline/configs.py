@@ -15,8 +15,6 @@ from rlox.config.model import (
 )
 from rlox.offline.config import OfflineConfig
 
-__all__ = ["AWACConfig", "BCConfig", "CQLConfig", "FQEConfig", "IQLConfig", "TD3BCConfig"]
-
 FUJIMOTO = "Fujimoto and Gu 2021"
 KOSTRIKOV = "Kostrikov et al. 2022"
 KUMAR = "Kumar et al. 2020"

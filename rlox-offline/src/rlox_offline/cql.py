@@ -51,8 +51,6 @@ from rlox_offline.networks import LogScale
 if TYPE_CHECKING:
     from rlox_offline.option_types import CQLArguments, Unpack
 
-__all__ = ["CQL", "CQLMetrics", "ConservativeQ"]
-
 
 @dataclass(frozen=True)
 class CQLMetrics(ActorCriticMetrics):

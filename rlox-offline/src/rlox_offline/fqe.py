@@ -44,8 +44,6 @@ from rlox_offline.losses import critic_loss
 if TYPE_CHECKING:
     from rlox_offline.option_types import FQEOptions, Unpack
 
-__all__ = ["FQE", "FQEMetrics", "FittedQ"]
-
 
 @dataclass(frozen=True)
 class FQEMetrics:

@@ -45,8 +45,6 @@ from rlox_offline.losses import advantage_weights, critic_loss, expectile_loss
 if TYPE_CHECKING:
     from rlox_offline.option_types import IQLArguments, Unpack
 
-__all__ = ["IQL", "IQLMetrics", "ImplicitQ"]
-
 
 @dataclass(frozen=True)
 class IQLMetrics(ActorCriticMetrics):

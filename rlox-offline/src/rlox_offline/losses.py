@@ -10,15 +10,6 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = [
-    "advantage_weights",
-    "bc_loss",
-    "cql_penalty",
-    "critic_loss",
-    "expectile_loss",
-    "td3_bc_actor_loss",
-]
-
 
 def bc_loss(policy_actions: Tensor, actions: Tensor) -> Tensor:
     """Return mean (π(s) - a)² of actions (B, act_dim), over the batch and the dimensions.

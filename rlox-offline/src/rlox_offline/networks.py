@@ -10,11 +10,6 @@ from rlox.nn import Hidden, ReluMLP, layer_widths
 from rlox.nn.layer_data import LayerData, chain, layer_data, mode
 from torch import Tensor, nn
 
-__all__ = [
-    "CategoricalPolicy",
-    "LogScale",
-]
-
 
 class CategoricalPolicy(nn.Module):
     """Log-linear probabilities of discrete actions.

@@ -34,8 +34,6 @@ from rlox_offline.losses import critic_loss, td3_bc_actor_loss
 if TYPE_CHECKING:
     from rlox_offline.option_types import TD3BCArguments, Unpack
 
-__all__ = ["TD3BC", "TwinDelayedCloning"]
-
 
 @dataclass(frozen=True)
 class TwinDelayedCloning(ReplayObjective):

@@ -23,8 +23,6 @@ from rlox.nn.layer_data import LayerData, perceptron
 from rlox.nn.mlp import EnsembleMLP, Hidden, ReluMLP, layer_widths
 from torch import Tensor, nn
 
-__all__ = ["BatchRenorm", "RenormCritics", "RenormMLP"]
-
 R_MAX, D_MAX = 3.0, 5.0
 
 

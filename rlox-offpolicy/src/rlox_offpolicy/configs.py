@@ -20,15 +20,6 @@ from rlox.config.model import (
     schedule,
 )
 
-__all__ = [
-    "DDPGConfig",
-    "DQNConfig",
-    "DiscreteSACConfig",
-    "SACConfig",
-    "TD3Config",
-    "refuse_target_entropy_that_is_not_kept",
-]
-
 BELLEMARE = "Bellemare et al. 2017"
 CHRISTODOULOU = "Christodoulou 2019"
 DABNEY = "Dabney et al. 2018"

@@ -49,8 +49,6 @@ from rlox_offpolicy.targets import soft_values, td_targets
 if TYPE_CHECKING:
     from rlox_offpolicy.option_types import CrossQArguments, Unpack
 
-__all__ = ["CrossQ", "CrossQObjective"]
-
 
 @dataclass(frozen=True)
 class CrossQObjective(ReplayObjective):

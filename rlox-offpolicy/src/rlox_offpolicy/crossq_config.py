@@ -20,8 +20,6 @@ from rlox.config.model import (
 
 from rlox_offpolicy.configs import refuse_target_entropy_that_is_not_kept
 
-__all__ = ["CrossQConfig"]
-
 BHATT = "Bhatt et al. 2024"
 HAARNOJA = "Haarnoja et al. 2018b"
 

@@ -23,8 +23,6 @@ from rlox_offpolicy.td3 import TD3Metrics, TwinDelayed, deterministic_networks
 if TYPE_CHECKING:
     from rlox_offpolicy.option_types import DDPGArguments, Unpack
 
-__all__ = ["DDPG"]
-
 
 @final
 class DDPG(ReplayAlgorithm):

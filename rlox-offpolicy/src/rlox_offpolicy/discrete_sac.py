@@ -44,8 +44,6 @@ from rlox_offpolicy.targets import expected_soft_values, td_targets
 if TYPE_CHECKING:
     from rlox_offpolicy.option_types import DiscreteSACArguments, Unpack
 
-__all__ = ["DiscreteSAC", "DiscreteSoftActorCritic"]
-
 
 @dataclass(frozen=True)
 class DiscreteSoftActorCritic(ReplayObjective):

@@ -54,8 +54,6 @@ from rlox_offpolicy.targets import (
 if TYPE_CHECKING:
     from rlox_offpolicy.option_types import DQNArguments, Unpack
 
-__all__ = ["DQN", "CategoricalQLearning", "DQNMetrics", "QLearning", "QuantileQLearning"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class DQNMetrics(ReplayMetrics):

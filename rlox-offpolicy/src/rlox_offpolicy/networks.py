@@ -11,8 +11,6 @@ import torch
 from rlox.replay.algorithm import B, Network, Outputs
 from torch import Tensor, nn
 
-__all__ = ["Temperature", "critics", "draw", "kept_entropy", "stochastic_policy"]
-
 DRAWING = ("get_action_and_logprob", "sample")
 """Methods that return actions and their log-probabilities; the first that a policy has is taken."""
 

@@ -38,8 +38,6 @@ from rlox_offpolicy.targets import soft_values, td_targets
 if TYPE_CHECKING:
     from rlox_offpolicy.option_types import SACArguments, Unpack
 
-__all__ = ["SAC", "SACMetrics", "SoftActorCritic"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class SACMetrics(ReplayMetrics):

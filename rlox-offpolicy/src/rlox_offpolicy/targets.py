@@ -14,17 +14,6 @@ import torch
 import torch.nn.functional as F  # noqa: N812  # the field's name for it
 from torch import Tensor
 
-__all__ = [
-    "at_actions",
-    "categorical_projection",
-    "clipped_double_values",
-    "expected_soft_values",
-    "quantile_huber_loss",
-    "smoothed_actions",
-    "soft_values",
-    "td_targets",
-]
-
 
 def td_targets(rewards: Tensor, discounts: Tensor, next_values: Tensor) -> Tensor:
     """Return y = r + γ V̂(s'), all (B,)."""

@@ -39,8 +39,6 @@ from rlox_offpolicy.targets import clipped_double_values, smoothed_actions, td_t
 if TYPE_CHECKING:
     from rlox_offpolicy.option_types import TD3Arguments, Unpack
 
-__all__ = ["TD3", "TD3Metrics", "TwinDelayed", "deterministic_networks"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class TD3Metrics(ReplayMetrics):

@@ -30,8 +30,6 @@ from rlox_onpolicy.configs import A2CConfig
 if TYPE_CHECKING:
     from rlox_onpolicy.option_types import A2CArguments, Unpack
 
-__all__ = ["A2C", "A2CMetrics"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class A2CMetrics(RolloutMetrics):

@@ -18,8 +18,6 @@ from rlox.training.hooks import Hooks
 
 from rlox_onpolicy.configs import ActorsConfig
 
-__all__ = ["ActorAlgorithm", "ActorMetrics", "fit_to_envs", "worker_options"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ActorMetrics(RolloutMetrics):

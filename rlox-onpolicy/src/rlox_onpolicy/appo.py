@@ -42,8 +42,6 @@ from rlox_onpolicy.vtrace import TargetPolicy
 if TYPE_CHECKING:
     from rlox_onpolicy.option_types import APPOArguments, Unpack
 
-__all__ = ["APPO", "APPOMetrics"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class APPOMetrics(ActorMetrics):

@@ -18,8 +18,6 @@ from rlox.errors import BackendError, EnvError
 from rlox.kernels import kernel
 from rlox.seeding import SeedStreams
 
-__all__ = ["CandleRollouts"]
-
 TOLERANCE = 1e-5
 """Of log-probabilities and values that candle and torch compute from the same weights."""
 

@@ -40,15 +40,6 @@ from rlox.config.model import (
     widths,
 )
 
-__all__ = [
-    "A2CConfig",
-    "APPOConfig",
-    "ActorsConfig",
-    "HybridPPOConfig",
-    "IMPALAConfig",
-    "PPOConfig",
-]
-
 ESPEHOLT = "Espeholt et al. 2018"
 LUO = "Luo et al. 2020"
 MNIH = "Mnih et al. 2016"

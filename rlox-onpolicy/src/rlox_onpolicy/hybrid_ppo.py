@@ -29,8 +29,6 @@ from rlox_onpolicy.ppo import PPOMetrics
 if TYPE_CHECKING:
     from rlox_onpolicy.option_types import HybridPPOArguments, Unpack
 
-__all__ = ["HybridPPO", "HybridPPOMetrics"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class HybridPPOMetrics(PPOMetrics):

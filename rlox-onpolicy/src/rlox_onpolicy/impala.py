@@ -36,8 +36,6 @@ from rlox_onpolicy.vtrace import VTraceActorCritic
 if TYPE_CHECKING:
     from rlox_onpolicy.option_types import IMPALAArguments, Unpack
 
-__all__ = ["IMPALA", "IMPALAMetrics"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class IMPALAMetrics(ActorMetrics):

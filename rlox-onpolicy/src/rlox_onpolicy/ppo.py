@@ -28,8 +28,6 @@ from rlox_onpolicy.configs import PPOConfig
 if TYPE_CHECKING:
     from rlox_onpolicy.option_types import PPOArguments, Unpack
 
-__all__ = ["PPO", "PPOMetrics"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class PPOMetrics(RolloutMetrics):

@@ -16,14 +16,6 @@ from rlox.protocols import RecurrentActor
 from rlox.spaces.rows import map_leaves
 from torch import Tensor
 
-__all__ = [
-    "TargetPolicy",
-    "VTraceActorCritic",
-    "VTraceTerms",
-    "values_beyond",
-    "vtrace_targets",
-]
-
 ROUNDING = 1e-5
 """Of log-probabilities that two backends compute from the same weights."""
 

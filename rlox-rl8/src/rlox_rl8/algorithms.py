@@ -35,15 +35,6 @@ from rlox_rl8.env import EnvFactory
 from rlox_rl8.models import Model, ModelFactory, RecurrentModel, RecurrentModelFactory
 from rlox_rl8.policies import Policy, RecurrentPolicy
 
-__all__ = [
-    "Algorithm",
-    "AlgorithmConfig",
-    "GenericAlgorithmBase",
-    "RecurrentAlgorithm",
-    "RecurrentAlgorithmConfig",
-]
-
-
 ONLY_VALUES: dict[str, Any] = {"return_actions": False, "return_values": True}
 
 Schedule = list[tuple[int, float]]

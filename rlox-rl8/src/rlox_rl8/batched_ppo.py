@@ -31,8 +31,6 @@ from rlox_rl8.exporting import describe_policy
 from rlox_rl8.policies import RecurrentPolicy
 from rlox_rl8.vec_envs import VecTensorEnv, find_env, is_vec_source
 
-__all__ = ["BatchedPPO", "RL8Metrics"]
-
 ConfigT = TypeVar("ConfigT", bound=Config)
 
 VEC_DEFAULTS = {

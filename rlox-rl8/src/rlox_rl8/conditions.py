@@ -5,16 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-__all__ = [
-    "And",
-    "Condition",
-    "HitsLowerBound",
-    "HitsUpperBound",
-    "Plateaus",
-    "StopsDecreasing",
-    "StopsIncreasing",
-]
-
 Condition = Callable[[Mapping[str, Any]], bool]
 """Returns from one step's statistics whether to stop."""
 

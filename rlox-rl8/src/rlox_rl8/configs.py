@@ -20,8 +20,6 @@ from rlox.config.model import (
     positive,
 )
 
-__all__ = ["RL8PPOConfig", "RL8RecurrentPPOConfig"]
-
 RL8 = "rl8 1.0.0"
 PPO = "Schulman et al. 2017"
 

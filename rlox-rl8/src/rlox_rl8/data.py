@@ -11,23 +11,6 @@ from rlox.errors import ConfigError
 
 from rlox_rl8.configs import RL8RecurrentPPOConfig
 
-__all__ = [
-    "AlgorithmHparams",
-    "AlgorithmState",
-    "AmpDtype",
-    "CollectStats",
-    "DataKeys",
-    "Device",
-    "EvalCollectStats",
-    "MemoryStats",
-    "RecurrentAlgorithmHparams",
-    "RecurrentAlgorithmState",
-    "ScheduleKind",
-    "StepStats",
-    "TrainStats",
-    "TrainerState",
-]
-
 Device = str | torch.device
 """A torch device or its name."""
 

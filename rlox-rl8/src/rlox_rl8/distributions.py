@@ -12,17 +12,6 @@ from torch import Tensor, nn
 
 from rlox_rl8 import _specs as specs
 
-__all__ = [
-    "Bernoulli",
-    "BoundedBeta",
-    "Categorical",
-    "Distribution",
-    "MultiCategorical",
-    "Normal",
-    "SquashedNormal",
-    "TorchDistributionWrapper",
-]
-
 
 class Distribution(ABC):
     """A distribution of actions.

@@ -12,8 +12,6 @@ from torch import Tensor
 
 from rlox_rl8._specs import Composite, Unbounded
 
-__all__ = ["Ends", "begin_episodes"]
-
 FLAGS = ("terminated", "truncated")
 
 

@@ -43,8 +43,6 @@ from rlox_rl8.perceptrons import FastLane
 from rlox_rl8.policies import GenericPolicyBase
 from rlox_rl8.schedulers import EntropyScheduler, LRScheduler
 
-__all__ = ["Acted", "GenericAlgorithmBase", "automatic_device"]
-
 Acted: TypeAlias = TensorDict | dict[str, Tensor]
 
 HparamsT = TypeVar("HparamsT", bound=AlgorithmHparams)

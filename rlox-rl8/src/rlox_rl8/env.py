@@ -15,15 +15,6 @@ from torch import Tensor
 from rlox_rl8._specs import Categorical, TensorSpec, Unbounded
 from rlox_rl8.data import Device
 
-__all__ = [
-    "ContinuousDummyEnv",
-    "DiscreteDummyEnv",
-    "DummyEnv",
-    "Env",
-    "EnvFactory",
-    "GenericEnv",
-]
-
 ObservationSpecT = TypeVar("ObservationSpecT", bound=TensorSpec)
 ActionSpecT = TypeVar("ActionSpecT", bound=TensorSpec)
 

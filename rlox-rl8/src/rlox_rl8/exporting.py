@@ -19,8 +19,6 @@ from rlox_rl8.distributions import Distribution
 from rlox_rl8.spaces import space_of
 from rlox_rl8.vec_envs import VecTensorEnv
 
-__all__ = ["describe_policy"]
-
 Space = gymnasium.Space[Any]
 
 RECURRENT = (models.DefaultDiscreteRecurrentModel, models.DefaultContinuousRecurrentModel)

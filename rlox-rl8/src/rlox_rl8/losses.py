@@ -9,17 +9,6 @@ from tensordict import TensorDict
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-__all__ = [
-    "TERMS",
-    "PPOLosses",
-    "advantages_and_returns",
-    "clipped_losses",
-    "deviation",
-    "estimate_advantages",
-    "loss_and_terms",
-    "micro_batch",
-]
-
 TERMS = ("losses/entropy", "losses/policy", "losses/vf", "losses/total", "monitors/kl_div")
 
 MICRO_BATCH = 2048

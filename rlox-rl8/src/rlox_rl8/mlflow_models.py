@@ -27,8 +27,6 @@ def _parent() -> Any:
 
 PythonModel: Any = _parent()
 
-__all__ = ["MLflowPolicyModel", "MLflowRecurrentPolicyModel"]
-
 
 class _SavedPolicy(PythonModel):  # type: ignore[misc]
     """Parent of both kinds.

@@ -21,23 +21,6 @@ from rlox_rl8.nn.modules import MLP, Module, get_activation
 from rlox_rl8.spaces import space_of
 from rlox_rl8.views import ViewKind, ViewRequirement
 
-__all__ = [
-    "DEFAULTS",
-    "DefaultContinuousModel",
-    "DefaultContinuousRecurrentModel",
-    "DefaultDiscreteModel",
-    "DefaultDiscreteRecurrentModel",
-    "GenericModel",
-    "GenericModelBase",
-    "GenericRecurrentModel",
-    "Model",
-    "ModelFactory",
-    "RecurrentModel",
-    "RecurrentModelFactory",
-    "default_models",
-    "layers_of",
-]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 ObservationSpecT = TypeVar("ObservationSpecT", bound=TensorSpec)

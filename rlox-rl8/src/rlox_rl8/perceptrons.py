@@ -17,8 +17,6 @@ from rlox_rl8.models import layers_of
 from rlox_rl8.policies import Policy, RecurrentPolicy
 from rlox_rl8.vec_envs import VecTensorEnv
 
-__all__ = ["FastLane"]
-
 DRAWS: dict[Any, Any] = {Categorical: Tensor.exponential_, Normal: Tensor.normal_}
 """Of each distribution: what its ``sample`` draws for its numbers."""
 

@@ -25,8 +25,6 @@ from rlox_rl8.distributions import Distribution
 from rlox_rl8.models import Model, RecurrentModel
 from rlox_rl8.views import ViewKind
 
-__all__ = ["GenericPolicyBase", "Policy", "RecurrentPolicy"]
-
 PolicyT = TypeVar("PolicyT", bound="GenericPolicyBase")
 
 FORMAT_VERSION = 1

@@ -26,8 +26,6 @@ from rlox_rl8.configs import RL8PPOConfig
 if TYPE_CHECKING:
     from rlox_rl8.option_types import RL8PPOArguments, Unpack
 
-__all__ = ["RL8PPO"]
-
 
 @final
 class RL8PPO(BatchedPPO):

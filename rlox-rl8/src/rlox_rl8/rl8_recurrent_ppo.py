@@ -29,8 +29,6 @@ from rlox_rl8.configs import RL8RecurrentPPOConfig
 if TYPE_CHECKING:
     from rlox_rl8.option_types import RL8RecurrentPPOArguments, Unpack
 
-__all__ = ["RL8RecurrentPPO"]
-
 
 @final
 class RL8RecurrentPPO(BatchedPPO):

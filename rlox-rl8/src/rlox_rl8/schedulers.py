@@ -10,15 +10,6 @@ import torch
 
 from rlox_rl8.data import ScheduleKind
 
-__all__ = [
-    "ConstantScheduler",
-    "EntropyScheduler",
-    "InterpScheduler",
-    "LRScheduler",
-    "Scheduler",
-    "StepScheduler",
-]
-
 
 class Scheduler(Protocol):
     """A value over a count."""

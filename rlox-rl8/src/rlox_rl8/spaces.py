@@ -16,8 +16,6 @@ from rlox_rl8 import _specs as specs
 from rlox_rl8._specs import TensorSpec
 from rlox_rl8.data import Device
 
-__all__ = ["action_spec", "observation_spec", "observe", "space_of"]
-
 
 def observation_spec(space: gymnasium.Space[Any], device: Device) -> TensorSpec:
     """Return the spec of a space's observations as :func:`observe` gives them.

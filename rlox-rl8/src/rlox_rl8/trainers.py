@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rlox.config.model import read_mapping
+from rlox.config.files import read_mapping
 from rlox.errors import ConfigError
 from rlox.logging import LoggerCallback, MLflowLogger
 from rlox.training.loop import run_iteration
@@ -18,8 +18,6 @@ from rlox_rl8.conditions import Condition
 from rlox_rl8.rl8_ppo import RL8PPO
 from rlox_rl8.rl8_recurrent_ppo import RL8RecurrentPPO
 from rlox_rl8.vec_envs import imported
-
-__all__ = ["GenericTrainerBase", "RecurrentTrainer", "TrainConfig", "Trainer"]
 
 CLASSES = ("model_cls", "distribution_cls", "optimizer_cls")
 """Arguments that a file names."""

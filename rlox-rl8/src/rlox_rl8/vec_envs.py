@@ -26,8 +26,6 @@ from rlox_rl8.data import Device
 from rlox_rl8.env import Env, EnvFactory
 from rlox_rl8.spaces import action_spec, observation_spec, observe, space_of
 
-__all__ = ["TensorVecEnv", "VecTensorEnv", "find_env", "imported", "is_vec_source", "tensor_env"]
-
 Array = npt.NDArray[Any]
 
 STEPPED: dict[str, Any] = {"rewards": np.float32, "terminated": bool, "truncated": bool}

@@ -8,19 +8,6 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor
 
-__all__ = [
-    "FilledRollingWindow",
-    "PaddedRollingWindow",
-    "RollingWindow",
-    "View",
-    "ViewKind",
-    "ViewMethod",
-    "ViewRequirement",
-    "pad_last_sequence",
-    "pad_whole_sequence",
-    "rolling_window",
-]
-
 ViewKind = Literal["last", "all"]
 """The view at the last step, or at every step."""
 

@@ -17,8 +17,6 @@ from rlox.spaces.rows import batch_of_actions
 
 from rlox_simulators.seeds import seeds_of_32_bits
 
-__all__ = ["PREPROCESSING", "AtariOptions", "AtariVecEnv", "make_vec_env"]
-
 PREPROCESSING: dict[str, Any] = {
     "frameskip": 4,
     "repeat_action_probability": 0.25,

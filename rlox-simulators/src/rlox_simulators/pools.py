@@ -19,8 +19,6 @@ from rlox.spaces.rows import batch_of_actions
 
 from rlox_simulators.seeds import seeds_of_32_bits
 
-__all__ = ["PoolOptions", "PoolVecEnv", "make_vec_env"]
-
 
 class PoolOptions(Config):
     """How EnvPool's envs are stepped; what they are is in ``env_kwargs``."""

@@ -13,13 +13,6 @@ from rlox.registry.table import get_registry
 from rlox_testing.cases import CARTPOLE
 from rlox_testing.probes import check, require, require_same, run_checks
 
-__all__ = [
-    "ACTOR_BACKEND_CHECKS",
-    "check_actor_backend",
-    "check_actor_state",
-    "check_actor_unrolls",
-]
-
 N_ENVS, N_STEPS = 3, 8
 
 

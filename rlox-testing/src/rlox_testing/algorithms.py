@@ -38,16 +38,6 @@ from rlox_testing.probes import (
 )
 from rlox_testing.restoring import check_checkpoint, check_resume
 
-__all__ = [
-    "ALGORITHM_CHECKS",
-    "check_algorithm",
-    "check_callbacks",
-    "check_predict",
-    "check_seeding",
-    "check_training",
-    "require_actions",
-]
-
 
 @check
 def check_training(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None:

@@ -14,14 +14,6 @@ from rlox.spaces.rows import ActionRows, map_nested
 from rlox_testing.cases import CARTPOLE, Case, open_case
 from rlox_testing.probes import EPISODE_MEANS, ProbeGroup, check, require, require_same
 
-__all__ = [
-    "RewritingVecEnv",
-    "ScriptedVecEnv",
-    "check_few_rows",
-    "check_odd_numbers",
-    "check_rewritten_arrays",
-]
-
 
 class RewritingVecEnv:
     """Returns arrays that are good until its next step or reset, which overwrites all of them.

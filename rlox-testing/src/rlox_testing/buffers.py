@@ -22,17 +22,6 @@ from rlox.seeding import SeedStreams
 
 from rlox_testing.probes import check, require, require_same, run_checks
 
-__all__ = [
-    "BUFFER_CHECKS",
-    "check_buffer",
-    "check_buffer_batches",
-    "check_buffer_n_step",
-    "check_buffer_priorities",
-    "check_buffer_seeding",
-    "check_buffer_segments",
-    "check_buffer_state",
-]
-
 Factory = Callable[[BufferOptions], Any]
 
 VECTOR_STEPS, N_ENVS, EPISODE = 20, 3, 6

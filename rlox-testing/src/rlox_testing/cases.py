@@ -16,8 +16,6 @@ from rlox.registry.table import algorithm_class, config_class
 
 from rlox_testing.probes import ProbeGroup, ProbeVecEnv, Recorder, probe
 
-__all__ = ["CARTPOLE", "Case", "open_case"]
-
 CARTPOLE = "CartPole-v1"
 
 

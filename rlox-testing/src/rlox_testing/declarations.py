@@ -17,13 +17,6 @@ from rlox.registry.table import algorithm_class, config_class, spec
 from rlox_testing.cases import CARTPOLE, open_case
 from rlox_testing.probes import check, refused, require
 
-__all__ = [
-    "check_config_documented",
-    "check_config_round_trip",
-    "check_spec",
-    "check_unknown_option",
-]
-
 
 @check
 def check_spec(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None:

@@ -16,15 +16,6 @@ from rlox.registry.table import get_registry
 
 from rlox_testing.probes import check, require, require_same, run_checks
 
-__all__ = [
-    "ENV_BACKEND_CHECKS",
-    "check_env_autoreset",
-    "check_env_backend",
-    "check_env_seeding",
-    "check_env_shapes",
-    "check_env_state",
-]
-
 Make = Callable[[], VecEnv]
 
 

@@ -7,8 +7,6 @@ import socket
 import subprocess
 import sys
 
-__all__ = ["run_in_ranks"]
-
 DEADLINE = 540.0
 """Seconds that all of them may take."""
 

@@ -24,18 +24,6 @@ from rlox.spaces.rows import ActionRows, is_nested, map_nested
 from rlox_testing.cases import CARTPOLE, Case, open_case
 from rlox_testing.probes import check, first_difference, require
 
-__all__ = [
-    "HintedEnv",
-    "MaskedEnv",
-    "MaskedTeam",
-    "ReorderedEnv",
-    "check_masks",
-    "check_memory",
-    "check_offline_masks",
-    "check_order",
-    "check_team_masks",
-]
-
 VECTOR = spaces.Box(-1, 1, (2,), np.float32)
 # pairs, as gymnasium sorts the keys of a dict
 SEEN = spaces.Dict([("z", VECTOR), ("k", spaces.Discrete(3)), ("a", VECTOR)])

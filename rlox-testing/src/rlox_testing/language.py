@@ -28,16 +28,6 @@ from rlox_testing.probes import (
 )
 from rlox_testing.restoring import require_resumes
 
-__all__ = [
-    "LANGUAGE_CHECKS",
-    "check_language_algorithm",
-    "check_language_evaluation",
-    "check_language_options",
-    "check_language_resume",
-    "check_language_seeding",
-    "check_language_training",
-]
-
 Arguments = Callable[[], Mapping[str, Any]]
 
 N = 4

@@ -9,8 +9,6 @@ from rlox.registry.table import get_registry
 
 from rlox_testing.probes import check, require
 
-__all__ = ["check_logger"]
-
 
 @check
 def check_logger(name: str) -> None:

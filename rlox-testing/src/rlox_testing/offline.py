@@ -30,16 +30,6 @@ from rlox_testing.probes import (
 )
 from rlox_testing.restoring import require_resumes
 
-__all__ = [
-    "OFFLINE_CHECKS",
-    "check_offline_algorithm",
-    "check_offline_options",
-    "check_offline_predict",
-    "check_offline_resume",
-    "check_offline_seeding",
-    "check_offline_training",
-]
-
 N = 6
 """Gradient steps of a training."""
 

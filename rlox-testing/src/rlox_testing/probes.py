@@ -17,24 +17,6 @@ from rlox.errors import ConfigError
 from rlox.logging import LoggerCallback, Metrics
 from rlox.protocols import MaskingVecEnv, StatefulVecEnv, VecEnv, VecEnvStep
 
-__all__ = [
-    "EPISODE_MEANS",
-    "ProbeGroup",
-    "ProbeVecEnv",
-    "Recorder",
-    "RowRecorder",
-    "SaveOnce",
-    "SnapshotVecEnv",
-    "StatefulProbeVecEnv",
-    "check",
-    "first_difference",
-    "probe",
-    "refused",
-    "require",
-    "require_same",
-    "run_checks",
-]
-
 EPISODE_MEANS = ("mean_reward", "mean_episode_length")
 """The metrics that are NaN until an episode has finished; no other may be."""
 

@@ -24,8 +24,6 @@ from rlox_testing.probes import (
     require_same,
 )
 
-__all__ = ["check_checkpoint", "check_resume", "full_state", "require_resumes"]
-
 
 def full_state(algorithm: Algorithm) -> dict[str, Any]:
     """Return all that a checkpoint holds beside the config."""

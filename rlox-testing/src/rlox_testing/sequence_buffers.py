@@ -15,15 +15,6 @@ from rlox.replay.buffers import SequenceOptions, make_sequence_buffer
 
 from rlox_testing.probes import check, require, require_same, run_checks
 
-__all__ = [
-    "SEQUENCE_BUFFER_CHECKS",
-    "check_sequence_buffer",
-    "check_sequence_buffer_batches",
-    "check_sequence_buffer_seeding",
-    "check_sequence_buffer_state",
-    "check_sequence_buffer_updates",
-]
-
 Factory = Callable[[SequenceOptions], Any]
 
 N_ENVS, RING, LENGTH, BATCH_SIZE = 3, 20, 4, 40

@@ -15,14 +15,6 @@ from rlox.spaces.rows import ActionRows, map_leaves
 
 from rlox_testing.probes import check, first_difference, require, require_same, run_checks
 
-__all__ = [
-    "MULTI_AGENT_ENV_CHECKS",
-    "check_multi_agent_env",
-    "check_team_env_seeding",
-    "check_team_rows",
-    "check_team_state",
-]
-
 N_STEPS = 60
 
 

@@ -34,17 +34,6 @@ from rlox_testing.probes import (
 )
 from rlox_testing.restoring import full_state
 
-__all__ = [
-    "MULTI_AGENT_CHECKS",
-    "check_multi_agent_algorithm",
-    "check_team_evaluation",
-    "check_team_options",
-    "check_team_resume",
-    "check_team_rewritten_arrays",
-    "check_team_seeding",
-    "check_team_training",
-]
-
 Algorithm = Any
 
 

@@ -18,26 +18,6 @@ from rlox.config.files import read_mapping
 from rlox.errors import ConfigError, RunError, suggest
 from rlox.files import open_regular, pairs_as_html, read_text
 
-__all__ = [
-    "FILMS",
-    "Curve",
-    "Group",
-    "IntervalEstimate",
-    "Run",
-    "XAxis",
-    "aggregate",
-    "bootstrap_iqm",
-    "default_metric",
-    "differing_options",
-    "find_runs",
-    "group_runs",
-    "has_values",
-    "interquartile_mean",
-    "read_curve",
-    "read_record",
-    "read_run",
-]
-
 Floats = npt.NDArray[np.float64]
 
 XAxis = Literal["steps", "seconds"]

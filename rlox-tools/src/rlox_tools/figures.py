@@ -14,8 +14,6 @@ from rlox.files import write_atomically
 
 from rlox_tools.analysis import Group, XAxis, aggregate
 
-__all__ = ["FORMATS", "draw", "final_scores", "svg_of", "write_figure"]
-
 FORMATS = (".png", ".svg", ".pdf", ".html")
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

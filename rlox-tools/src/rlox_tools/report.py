@@ -26,8 +26,6 @@ from rlox_tools.analysis import (
 )
 from rlox_tools.figures import draw, final_scores, svg_of
 
-__all__ = ["report_page"]
-
 EVALUATIONS = "eval/mean_reward"
 
 MOST_NAMED = 3

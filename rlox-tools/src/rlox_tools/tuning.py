@@ -26,8 +26,6 @@ from rlox.files import write_atomically
 
 from rlox_tools.sweeps.places import usable_cores
 
-__all__ = ["Search", "tune", "values_of", "with_values"]
-
 
 def values_of(trial: Any, space: Sequence[str], config: Config) -> dict[str, Any]:
     """Return the values that a trial of Optuna takes in a space.

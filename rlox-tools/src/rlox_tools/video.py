@@ -16,8 +16,6 @@ from rlox.envs.make import fixed_env_count
 from rlox.errors import EnvError, import_extra
 from rlox.logging.trackers import GifFile
 
-__all__ = ["VideoCallback"]
-
 Env = gymnasium.Env[Any, Any]
 Frame = npt.NDArray[np.uint8]
 VideoFormat = Literal["mp4", "gif"]

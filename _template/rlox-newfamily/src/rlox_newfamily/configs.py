@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from rlox.config import RolloutConfig, coefficient, count, flag, positive
 
-__all__ = ["NewAlgorithmConfig"]
-
 BOOK = "Sutton and Barto 2018, sec. 13.5"
 
 

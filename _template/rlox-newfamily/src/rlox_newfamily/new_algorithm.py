@@ -21,8 +21,6 @@ from rlox.rollouts import RolloutAlgorithm
 
 from rlox_newfamily.configs import NewAlgorithmConfig
 
-__all__ = ["NewAlgorithm"]
-
 
 @final
 class NewAlgorithm(RolloutAlgorithm):

@@ -30,40 +30,10 @@ from pydantic.fields import FieldInfo
 from rlox.config.composition import composed_class, without_foreign_defaults
 from rlox.config.files import read_mapping, to_yaml
 from rlox.config.presets import fill_in
-from rlox.config.schedules import Linear, Piecewise, ScheduleValue
+from rlox.config.schedules import Linear, Piecewise
+from rlox.config.schedules import ScheduleValue as ScheduleValue  # noqa: PLC0414  # for configs
 from rlox.errors import ConfigError, suggest
 from rlox.files import write_atomically
-
-__all__ = [
-    "BACKEND",
-    "COMPUTE_DTYPE",
-    "DEVICE",
-    "ENV_BACKEND",
-    "ENV_KWARGS",
-    "PRESET",
-    "SEED",
-    "TORCH_THREADS",
-    "UNSET",
-    "VECTORIZATION",
-    "Config",
-    "ScheduleValue",
-    "Unset",
-    "Widths",
-    "changed",
-    "choice",
-    "coefficient",
-    "count",
-    "discount",
-    "flag",
-    "option",
-    "positive",
-    "probability",
-    "read_mapping",
-    "require_integer",
-    "resolve_config",
-    "schedule",
-    "widths",
-]
 
 Group = Literal["run", "env", "learning", "network", "speed"]
 

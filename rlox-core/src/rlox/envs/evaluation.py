@@ -22,17 +22,6 @@ from rlox.errors import EnvError, RloxError, SpaceError
 from rlox.files import pairs_as_html
 from rlox.protocols import MultiAgentVecEnv, VecEnv
 
-__all__ = [
-    "MAX_STEPS",
-    "EvaluationResult",
-    "OnePlayer",
-    "Player",
-    "Predictor",
-    "RunsEpisodes",
-    "TeamPlayer",
-    "evaluate",
-]
-
 MAX_STEPS = 1_000_000
 """Env steps that an episode may take unless the caller says otherwise; none of gymnasium's takes as
 many."""

@@ -28,15 +28,6 @@ from rlox.spaces.rows import (
     require_finite,
 )
 
-__all__ = [
-    "CLIP",
-    "EPSILON",
-    "FrameStack",
-    "Moments",
-    "Preprocessor",
-    "RewardScaler",
-]
-
 CLIP = 10.0
 """Bound of normalised numbers."""
 

@@ -22,8 +22,6 @@ from rlox.learners.rollouts import RolloutTask, TorchLearner, require_learnable
 from rlox.learners.transitions import ReplayTask, TorchReplayLearner
 from rlox.losses import Objective
 
-__all__ = ["compiled", "make_compiled_learner"]
-
 
 def make_compiled_learner(task: RolloutTask | ReplayTask) -> TorchLearner | TorchReplayLearner:
     """Return the learner of a task of either kind whose loss, or whose steps, are compiled.

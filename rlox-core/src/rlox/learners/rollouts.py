@@ -25,18 +25,6 @@ from rlox.protocols import VecEnv
 from rlox.ranks import RANKS
 from rlox.training.hooks import Hooks
 
-__all__ = [
-    "ChosenLearner",
-    "Learner",
-    "RolloutTask",
-    "TorchLearner",
-    "Unroller",
-    "Update",
-    "choose_learner",
-    "make_torch_learner",
-    "require_learnable",
-]
-
 
 class Unroller(Protocol):
     """Steps N envs with a policy, as :class:`rlox.rollouts.collector.RolloutCollector` does."""

@@ -15,15 +15,6 @@ from rlox import registry
 from rlox.errors import BackendError
 from rlox.protocols import VecEnv
 
-__all__ = [
-    "BoundedSurrogate",
-    "PerceptronTask",
-    "Perceptrons",
-    "SeparatePerceptrons",
-    "choose_perceptrons",
-    "find_learner",
-]
-
 
 @dataclass(frozen=True)
 class SeparatePerceptrons:

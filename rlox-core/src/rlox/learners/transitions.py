@@ -22,21 +22,6 @@ from rlox.learners.tasks import find_learner
 from rlox.losses import AddedLosses, Scalar
 from rlox.nn.devices import learning_mode
 
-__all__ = [
-    "Act",
-    "ChosenReplayLearner",
-    "Parts",
-    "ReplayLearner",
-    "ReplayObjective",
-    "ReplayTask",
-    "StepResult",
-    "TorchReplayLearner",
-    "choose_replay_learner",
-    "frozen",
-    "with_targets",
-]
-
-
 Act = Callable[[Any], npt.NDArray[Any]]
 """From observations (N, *shape), tensors or arrays, to actions (N, ...) as buffers keep them."""
 

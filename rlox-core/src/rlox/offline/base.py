@@ -38,8 +38,6 @@ from rlox.offline.dataset import (
 )
 from rlox.training.hooks import Hooks
 
-__all__ = ["OfflineAlgorithm"]
-
 
 class OfflineAlgorithm(Algorithm):
     """An algorithm that samples minibatches of a dataset and learns from each in one step.

@@ -15,8 +15,6 @@ from rlox.batches.transitions import TransitionBatch
 from rlox.errors import CheckpointError
 from rlox.nn.layer_data import LayerData, chain, layer_data
 
-__all__ = ["OfflineBatch", "Scaling"]
-
 KEYS = ("obs", "actions", "rewards", "next_obs", "terminated")
 
 

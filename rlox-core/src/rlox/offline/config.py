@@ -15,8 +15,6 @@ from rlox.config.model import (
     positive,
 )
 
-__all__ = ["OfflineConfig"]
-
 
 class OfflineConfig(Config):
     """Base of the configs of offline algorithms."""

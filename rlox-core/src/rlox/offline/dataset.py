@@ -14,16 +14,6 @@ from rlox.envs.make import fixed_env_count, make_vec_env
 from rlox.errors import DatasetError, SpaceError
 from rlox.spaces.rows import is_bounded
 
-__all__ = [
-    "OfflineDataset",
-    "action_bounds",
-    "check_actions",
-    "check_env",
-    "check_rows",
-    "require_bounds",
-    "spaces_of",
-]
-
 SHAPES = {
     "obs": ("(B, obs_dim)", (2,)),
     "actions": ("(B, act_dim) or (B,)", (1, 2)),

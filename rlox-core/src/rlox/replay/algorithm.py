@@ -47,8 +47,6 @@ from rlox.replay.loop import Replay
 from rlox.spaces.rows import map_leaves
 from rlox.training.hooks import Hooks
 
-__all__ = ["B", "Network", "Outputs", "ReplayAlgorithm", "ReplayMetrics"]
-
 ACTIONS = {
     spaces.Box: "continuous actions, a Box, got {}; DQN and discrete_sac take Discrete ones",
     spaces.Discrete: "Discrete actions, got {}; SAC takes a Box",

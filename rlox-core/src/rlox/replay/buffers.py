@@ -28,26 +28,6 @@ from rlox.registry.table import get_registry
 from rlox.seeding import SeedStreams
 from rlox.spaces.rows import channels_first
 
-__all__ = [
-    "BufferOptions",
-    "GoalOptions",
-    "HindsightOptions",
-    "MmapOptions",
-    "PrioritizedOptions",
-    "SequenceOptions",
-    "cut_episodes",
-    "first_batch",
-    "her_buffer",
-    "make_buffer",
-    "make_sequence_buffer",
-    "mmap_buffer",
-    "prioritized_buffer",
-    "pusher",
-    "require_transitions",
-    "sequence_buffer",
-    "uniform_buffer",
-]
-
 ANDRYCHOWICZ = "Andrychowicz et al. 2017"
 SCHAUL = "Schaul et al. 2016"
 

@@ -24,8 +24,6 @@ from rlox.replay.codecs import ReplayObservations, make_actions
 from rlox.replay.goals import find_goals
 from rlox.replay.loop import ReplayLoop
 
-__all__ = ["Given", "make_envs", "make_replay", "resolve"]
-
 NETWORK_OPTIONS = ("hidden", "critic_hidden", "dueling", "noisy_std")
 """The options of the default networks."""
 

@@ -21,13 +21,6 @@ from gymnasium import spaces
 from rlox.errors import SpaceError
 from rlox.spaces.rows import ObservationRows, is_bounded, is_nested, map_leaves
 
-__all__ = [
-    "BoxActions",
-    "DiscreteActions",
-    "ReplayObservations",
-    "make_actions",
-]
-
 
 class DiscreteActions:
     """Actions 0 … n-1 of a discrete space.

@@ -13,13 +13,6 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "EpsilonGreedy",
-    "GaussianNoise",
-    "OrnsteinUhlenbeckNoise",
-    "make_noise",
-]
-
 Array = npt.NDArray[Any]
 
 

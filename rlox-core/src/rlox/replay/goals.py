@@ -19,8 +19,6 @@ from rlox.replay.buffers import GoalOptions
 from rlox.replay.codecs import ReplayObservations
 from rlox.spaces.rows import leaf_spaces
 
-__all__ = ["find_goals"]
-
 Array = npt.NDArray[Any]
 
 GOALS = {"achieved_goal", "desired_goal"}

@@ -37,15 +37,6 @@ from rlox.training.segments import SavedBuffer
 if TYPE_CHECKING:
     from rlox.learners.transitions import ChosenReplayLearner, StepResult
 
-__all__ = [
-    "Choose",
-    "Replay",
-    "ReplayCollector",
-    "ReplayLoop",
-    "ReplaySteps",
-    "UpdatesDue",
-]
-
 ALL_ALIKE = np.ones((), np.float32)
 """The weights of transitions that have none; to copy, which takes a tenth of what ``ones`` does."""
 

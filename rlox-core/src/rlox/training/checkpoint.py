@@ -60,8 +60,6 @@ from rlox.training.segments import (
     writing_segments,
 )
 
-__all__ = ["FORMAT_VERSION", "difference_in", "load", "read", "save", "steps_of"]
-
 _LOG = logging.getLogger("rlox")
 
 FORMAT_VERSION = 3

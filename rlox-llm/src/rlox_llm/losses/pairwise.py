@@ -24,27 +24,6 @@ from torch.nn.functional import logsigmoid
 from rlox_llm.configs import BCOOptions, DiscoPOPOptions
 from rlox_llm.losses.registered import registered_loss, require_shapes
 
-__all__ = [
-    "PreferenceBatch",
-    "PreferenceTerms",
-    "aot",
-    "apo_down",
-    "apo_zero",
-    "bco_pair",
-    "cdpo",
-    "discopop",
-    "dpo_loss",
-    "exo_pair",
-    "hinge",
-    "ipo",
-    "nca_pair",
-    "preference_loss",
-    "robust",
-    "sigmoid",
-    "sigmoid_norm",
-    "sppo_hard",
-]
-
 
 @dataclass(frozen=True)
 class PreferenceBatch:

@@ -27,24 +27,6 @@ from torch import Tensor
 from rlox_llm.configs import SAPOOptions, VESPOOptions
 from rlox_llm.losses.registered import registered_loss, require_name, require_shapes
 
-__all__ = [
-    "KL_ESTIMATORS",
-    "PolicyBatch",
-    "PolicyTerms",
-    "TokenLosses",
-    "bnpo",
-    "cispo",
-    "dapo",
-    "dr_grpo",
-    "grpo",
-    "grpo_loss",
-    "kl_per_token",
-    "luspo",
-    "policy_loss",
-    "sapo",
-    "vespo",
-]
-
 LEVELS = ("token", "sequence")
 
 AVERAGES = ("tokens", "completions", "sums", "length")

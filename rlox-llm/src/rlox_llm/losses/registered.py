@@ -12,8 +12,6 @@ from rlox.errors import UnknownNameError, suggest
 from rlox.registry.table import get_registry
 from torch import Tensor
 
-__all__ = ["registered_loss", "require_name", "require_shapes"]
-
 
 def registered_loss(hook: str, name: str, options: Any = None) -> Callable[[Any], Any]:
     """Return the loss of a name, a function of a batch.

@@ -20,8 +20,6 @@ from rlox.spaces.rows import (
     without_mask,
 )
 
-__all__ = ["check_actions", "env_seeds", "group_agents", "take_action"]
-
 Space = gymnasium.Space[Any]
 
 Leaves = Mapping[str, Mapping[str, npt.NDArray[Any]]]

@@ -18,8 +18,6 @@ from gymnasium import spaces
 from rlox.errors import EnvError, suggest
 from rlox.spaces.rows import MASK_KEY, is_nested, leaf_spaces, split, without_mask
 
-__all__ = ["OneEnv", "Outcome", "ParallelOne", "Spaces", "TurnsOne", "read_spaces", "step_error"]
-
 Space = gymnasium.Space[Any]
 
 

@@ -35,8 +35,6 @@ from rlox_marl.envs.one_env import (
     step_error,
 )
 
-__all__ = ["PettingZooProcesses", "PettingZooVecEnv", "build_envs", "serve"]
-
 EXTRA = "marl"
 
 Arrays = dict[str, npt.NDArray[Any]]

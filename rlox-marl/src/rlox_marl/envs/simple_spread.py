@@ -28,8 +28,6 @@ from rlox.protocols import MultiAgentObs, MultiAgentStep
 
 from rlox_marl.envs.groups import check_actions, env_seeds, group_agents
 
-__all__ = ["SimpleSpreadVecEnv"]
-
 Float = npt.NDArray[np.float64]
 
 DT = 0.1

@@ -14,23 +14,6 @@ from rlox.errors import DatasetError, suggest
 from rlox.files import require_memory_for
 from rlox.spaces.rows import find_misfit
 
-__all__ = [
-    "D4RL_NAMES",
-    "DIGEST",
-    "KEY",
-    "Array",
-    "Columns",
-    "Digest",
-    "Pieces",
-    "Texts",
-    "checked",
-    "complete",
-    "known_columns",
-    "metadata_text",
-    "require_loading",
-    "texts_of",
-]
-
 Array = npt.NDArray[Any]
 Columns = dict[str, Array]
 Pieces = Iterator[Columns]

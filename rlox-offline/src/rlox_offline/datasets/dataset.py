@@ -22,8 +22,6 @@ from rlox_offline.datasets.episodes import (
     require_succession,
 )
 
-__all__ = ["Dataset", "Recorded", "require_metadata"]
-
 METADATA: dict[str, tuple[type, ...]] = {
     "act_low": (int, float, list),
     "act_high": (int, float, list),

@@ -11,14 +11,6 @@ from rlox.offline.dataset import OfflineDataset
 
 from rlox_offline.datasets.columns import Array, Columns, Pieces, complete
 
-__all__ = [
-    "DatasetWithReturns",
-    "discounted_returns",
-    "first_gap",
-    "require_succession",
-    "whole_episodes",
-]
-
 BLOCK_ROWS = 2**16
 """Rows whose returns are computed at a time."""
 

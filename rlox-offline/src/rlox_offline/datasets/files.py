@@ -46,15 +46,6 @@ from rlox_offline.datasets.hdf5 import open_hdf5, write_hdf5
 from rlox_offline.datasets.minari import minari_pieces, write_minari
 from rlox_offline.datasets.streamed import PIECE_ROWS, StreamedDataset
 
-__all__ = [
-    "FORMATS",
-    "load_dataset",
-    "open_dataset",
-    "require_format",
-    "save_dataset",
-    "stream_dataset",
-]
-
 MINARI = "minari:"
 """What the name of a Minari dataset begins with."""
 

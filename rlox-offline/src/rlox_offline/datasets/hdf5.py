@@ -24,8 +24,6 @@ from rlox_offline.datasets.columns import (
     require_loading,
 )
 
-__all__ = ["open_hdf5", "require_own_data", "write_hdf5"]
-
 MOST_PER_BYTE, FEW_BYTES = 2**15, 2**12
 """More than compression makes of a byte, and bytes that are always taken for as many. For values
 that are not stored HDF5 makes zeros without end."""

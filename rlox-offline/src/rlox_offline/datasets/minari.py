@@ -24,8 +24,6 @@ from rlox_offline.datasets.dataset import Dataset
 from rlox_offline.datasets.episodes import first_gap
 from rlox_offline.datasets.hdf5 import require_own_data
 
-__all__ = ["minari_pieces", "write_minari"]
-
 HDF5_FILE = "main_data.hdf5"
 """Where Minari keeps what it does not keep in Arrow's format."""
 

@@ -25,8 +25,6 @@ from rlox.spaces.rows import ObservationRows, batch_of_actions, is_bounded
 from rlox_offline.datasets.columns import Columns
 from rlox_offline.datasets.dataset import Dataset
 
-__all__ = ["KINDS", "RandomPolicy", "RecordingVecEnv", "record", "record_sets"]
-
 KINDS = ("random", "medium", "replay", "expert")
 """What is recorded: random actions; a policy of a third of the expert's performance; all that the
 training saw until that policy; and the best policy."""

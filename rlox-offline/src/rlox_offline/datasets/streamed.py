@@ -18,8 +18,6 @@ from rlox_offline.datasets.columns import Array, Columns, Pieces
 from rlox_offline.datasets.dataset import Recorded
 from rlox_offline.datasets.episodes import first_gap, require_succession, whole_episodes
 
-__all__ = ["PIECE_ROWS", "StreamedDataset"]
-
 PIECE_ROWS = 16_384
 """Rows that are read at a time."""
 

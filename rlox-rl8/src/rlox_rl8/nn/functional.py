@@ -13,20 +13,6 @@ from rlox_rl8.losses import advantages_and_returns, clipped_losses
 if TYPE_CHECKING:
     from rlox_rl8.distributions import Distribution
 
-__all__ = [
-    "SkipKind",
-    "binary_mask_to_float_mask",
-    "float_mask_to_binary_mask",
-    "generalized_advantage_estimate",
-    "mask_from_lengths",
-    "masked_avg",
-    "masked_categorical_sample",
-    "masked_log_softmax",
-    "masked_max",
-    "ppo_losses",
-    "skip_connection",
-]
-
 SkipKind = Literal["residual", "cat"] | None
 """Add, join, or take the output alone."""
 

@@ -14,22 +14,6 @@ from torch import Tensor, nn
 
 from rlox_rl8.nn.functional import SkipKind, masked_log_softmax, skip_connection
 
-__all__ = [
-    "ACTIVATIONS",
-    "MLP",
-    "CrossAttention",
-    "Module",
-    "PerceiverIOLayer",
-    "PerceiverLayer",
-    "PointerNetwork",
-    "PositionalEmbedding",
-    "SelfAttention",
-    "SelfAttentionStack",
-    "SequentialSkipConnection",
-    "SquaredReLU",
-    "get_activation",
-]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

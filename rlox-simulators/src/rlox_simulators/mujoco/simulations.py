@@ -11,8 +11,6 @@ import numpy as np
 import numpy.typing as npt
 from rlox.errors import EnvError
 
-__all__ = ["Simulations"]
-
 Array = npt.NDArray[Any]
 T = TypeVar("T")
 

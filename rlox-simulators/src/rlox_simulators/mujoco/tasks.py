@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from rlox_simulators.mujoco.simulations import Simulations
 
-__all__ = ["TASKS"]
-
 Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 Range = tuple[float, float]

@@ -21,8 +21,6 @@ from rlox.spaces.rows import batch_of_actions
 from rlox_simulators.mujoco.simulations import Simulations
 from rlox_simulators.mujoco.tasks import TASKS
 
-__all__ = ["MujocoOptions", "MujocoTask", "MujocoVecEnv", "make_vec_env", "unavailable"]
-
 Array = npt.NDArray[Any]
 
 

@@ -16,8 +16,6 @@ from rlox_tools.commands import maker_of
 if TYPE_CHECKING:
     from rlox.deployment import LoadedPolicy
 
-__all__ = ["make_command"]
-
 
 def export_command(
     checkpoint: Annotated[

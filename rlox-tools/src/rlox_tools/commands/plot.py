@@ -11,8 +11,6 @@ from rlox.cli.output import print_pairs, print_table, print_warning
 from rlox_tools.analysis import XAxis, default_metric, group_runs, has_values
 from rlox_tools.commands import RUNS, labelled_runs, maker_of
 
-__all__ = ["make_command"]
-
 CAPTION = (
     "Interquartile mean over runs with its 95 % bootstrap interval (Agarwal et al. 2021); thin "
     "lines are single runs."

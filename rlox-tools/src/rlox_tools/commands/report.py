@@ -12,8 +12,6 @@ from rlox.files import write_atomically
 
 from rlox_tools.commands import RUNS, labelled_runs, maker_of
 
-__all__ = ["make_command"]
-
 MEGABYTE = 2**20
 
 

@@ -16,8 +16,6 @@ from rlox.seeding import parse_seeds
 
 from rlox_tools.commands import maker_of
 
-__all__ = ["make_command"]
-
 
 def tune_command(
     algorithm: Annotated[str, typer.Argument(help="a name that `rlox list` shows")],

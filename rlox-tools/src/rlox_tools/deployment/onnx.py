@@ -14,8 +14,6 @@ from rlox.deployment.files import ALWAYS_MADE
 from rlox.deployment.policy import Compute, PolicyData, example
 from rlox.errors import CheckpointError, import_extra
 
-__all__ = ["OnnxNetwork", "onnx_bytes", "open_onnx"]
-
 Array = npt.NDArray[Any]
 Layer = Mapping[str, Any]
 

@@ -30,8 +30,6 @@ from rlox.files import require_memory_for
 from rlox.nn.layer_data import FUNCTIONS, LayerData, activation, chain, mode
 from rlox.spaces import ActionRows
 
-__all__ = ["from_stable_baselines3", "read_moments"]
-
 Array = npt.NDArray[Any]
 
 SAFE_TORCH = (2, 6)

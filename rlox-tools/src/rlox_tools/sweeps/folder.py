@@ -16,8 +16,6 @@ from rlox.cli.runs.options import RunOptions
 from rlox.errors import ConfigError
 from rlox.files import read_text, require_plain_folder, write_atomically
 
-__all__ = ["Member", "Sweep", "parse_sets", "set_of"]
-
 Settings = Mapping[str, str]
 """Options that a set of runs has beside the common ones, as flags would spell them."""
 

@@ -11,8 +11,6 @@ from rlox.config.files import read_mapping
 from rlox.config.model import Config
 from rlox.errors import ConfigError
 
-__all__ = ["resume", "train"]
-
 
 def train(
     name: str,

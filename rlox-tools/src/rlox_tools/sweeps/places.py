@@ -16,8 +16,6 @@ from rlox.cli.runs.callbacks import HANG_UP, Interruption, handling_signals
 from rlox.errors import RloxError
 from rlox.files import open_regular
 
-__all__ = ["Processes", "Threads", "run_jobs", "usable_cores"]
-
 POLL_SECONDS = 0.05
 
 

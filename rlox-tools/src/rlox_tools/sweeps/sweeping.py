@@ -40,8 +40,6 @@ from rlox_tools.analysis import Run, aggregate, bootstrap_iqm, default_metric, g
 from rlox_tools.sweeps.folder import Member, Sweep, parse_sets
 from rlox_tools.sweeps.places import Processes, Threads, run_jobs
 
-__all__ = ["resume_sweep", "train_sweep"]
-
 THREAD_SAFE_LOGGERS = {"jsonl", "csv"}
 """Loggers whose only state is a file of the run."""
 

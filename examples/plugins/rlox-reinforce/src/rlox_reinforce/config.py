@@ -2,8 +2,6 @@
 
 from rlox.config import RolloutConfig, coefficient, count, discount, positive
 
-__all__ = ["ReinforceConfig"]
-
 OURS = "this plugin"
 
 

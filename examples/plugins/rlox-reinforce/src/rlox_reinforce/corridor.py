@@ -17,8 +17,6 @@ from gymnasium import spaces
 from rlox.errors import EnvError
 from rlox.protocols import VecEnvStep
 
-__all__ = ["Corridor", "make_corridor"]
-
 N_CELLS = 8
 N_STARTS = 4
 TIME_LIMIT = 32

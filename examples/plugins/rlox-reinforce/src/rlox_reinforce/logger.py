@@ -8,8 +8,6 @@ from pathlib import Path
 
 from rlox.logging import LoggerCallback
 
-__all__ = ["MarkdownLogger"]
-
 
 class MarkdownLogger(LoggerCallback):
     """Writes ``training.md`` and ``evaluation.md``; a value that is not known yet is a dash.

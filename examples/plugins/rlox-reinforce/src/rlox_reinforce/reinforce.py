@@ -26,8 +26,6 @@ from torch import Tensor
 
 from rlox_reinforce.config import ReinforceConfig
 
-__all__ = ["BaselinedReturns", "Reinforce"]
-
 
 @dataclass(frozen=True)
 class BaselinedReturns:

@@ -3,8 +3,6 @@
 from rlox.config.frames import ReplayConfig
 from rlox.config.model import ScheduleValue, positive, probability, schedule
 
-__all__ = ["SoftQConfig"]
-
 OURS = "this plugin"
 
 

@@ -25,8 +25,6 @@ from torch import Tensor
 
 from rlox_soft_q.configs import SoftQConfig
 
-__all__ = ["SoftQ", "SoftQLearning"]
-
 
 @dataclass(frozen=True)
 class SoftQLearning(ReplayObjective):
