@@ -84,6 +84,7 @@ def test_imports_point_from_families_to_core_only():
     facades = {
         "callbacks/__init__.py": "rlox_tools",
         "distributed.py": "rlox_distributed",
+        "offline/base.py": "rlox_offline",
         "testing.py": "rlox_testing",
     }
     wrong = []
@@ -136,8 +137,7 @@ def test_native_works_without_core():
 
 def light_modules():
     """Return the modules that must not load torch."""
-    core = ["algorithm", "cli", "envs.evaluation", "registry", "testing", "training.checkpoint",
-            "offline.config", "offline.dataset"]  # fmt: skip
+    core = ["algorithm", "cli", "envs.evaluation", "registry", "testing", "training.checkpoint"]
     named = {"cli", "configs", "datasets", "plugin", "replay_config"}
     families = [
         module_name(package, path)

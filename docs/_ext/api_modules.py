@@ -23,7 +23,7 @@ FLOORS = (
     ("deployment", "learners"),
     ("algorithm",),
     ("replay", "rollouts"),
-    ("cli", "offline", "trainers"),
+    ("cli", "trainers"),
 )
 """The packages and modules of core, lowest first; each imports from lower floors only."""
 
@@ -32,6 +32,7 @@ PATHS = (
     "rlox.distributed",
     "rlox.gym_vec_env",
     "rlox.llm",
+    "rlox.offline",
     "rlox.policies",
     "rlox.rl8",
     "rlox.testing",
@@ -40,7 +41,8 @@ PATHS = (
 
 FACADES = (
     "rlox",
-    "rlox_llm",
+    "rlox.llm",
+    "rlox.offline",
     "rlox_rl8",
     "rlox.algorithms",
     *(row.facade for row in ALGORITHMS),

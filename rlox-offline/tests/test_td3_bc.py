@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from rlox.batches.transitions import TransitionBatch
-from rlox.offline.batch import OfflineBatch
+from rlox_offline.batch import OfflineBatch
 from rlox_offline.td3_bc import TD3BC
 
 

@@ -3,7 +3,7 @@
 An algorithm supplies :meth:`Algorithm.iterate` (one collect-and-learn round), a policy to act with
 and its state; training, evaluation, saving and restoring are here, once for all. No algorithm
 overrides the concrete methods or derives from another; the abstract class for those that learn from
-a dataset (:mod:`rlox.offline.base`) adds to two of them.
+a dataset (:mod:`rlox_offline.base`) adds to two of them.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 An algorithm is its objective, a :class:`rlox.learners.transitions.ReplayObjective` with the code of
 the gradient steps, and a class of a few declarations; config, networks, targets, optimisers and the
 choice of a learner are here, and the loop over minibatches, predictions and checkpoints in
-:class:`rlox.offline.base.OfflineAlgorithm`.
+:class:`rlox_offline.base.OfflineAlgorithm`.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from rlox.learners.transitions import (
 from rlox.logging import LoggerCallback
 from rlox.losses import Scalar, make_objective
 from rlox.nn import FlatOptimizer
-from rlox.offline.base import OfflineAlgorithm
-from rlox.offline.batch import OfflineBatch
-from rlox.offline.dataset import OfflineDataset
 from torch import nn
 
+from rlox_offline.base import OfflineAlgorithm
+from rlox_offline.batch import OfflineBatch
 from rlox_offline.datasets import open_dataset
+from rlox_offline.datasets.protocol import OfflineDataset
 
 METRICS = {
     "q_loss": "critic_loss",

@@ -40,11 +40,11 @@ from rlox.learners.transitions import Parts, ReplayObjective, StepResult, frozen
 from rlox.losses import make_objective
 from rlox.networks import SquashedGaussianPolicy, TwinQNetwork, polyak_update
 from rlox.nn import uniform
-from rlox.offline.dataset import OfflineDataset
 from torch import Tensor, nn
 
 from rlox_offline.algorithm import ActorCriticMetrics, DatasetAlgorithm
 from rlox_offline.configs import CQLConfig
+from rlox_offline.datasets.protocol import OfflineDataset
 from rlox_offline.losses import cql_penalty, critic_loss
 from rlox_offline.networks import LogScale
 

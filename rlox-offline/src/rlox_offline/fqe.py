@@ -32,13 +32,13 @@ from rlox.errors import DatasetError, SpaceError
 from rlox.learners.transitions import Parts, ReplayObjective, StepResult
 from rlox.logging import LoggerCallback
 from rlox.networks import QNetwork, polyak_update
-from rlox.offline.batch import Scaling
-from rlox.offline.dataset import OfflineDataset
 from rlox.training.hooks import Hooks
 from torch import Tensor, nn
 
 from rlox_offline.algorithm import DatasetAlgorithm
+from rlox_offline.batch import Scaling
 from rlox_offline.configs import FQEConfig
+from rlox_offline.datasets.protocol import OfflineDataset
 from rlox_offline.losses import critic_loss
 
 if TYPE_CHECKING:

@@ -32,8 +32,9 @@ from rlox.batches.transitions import TransitionBatch
 from rlox.learners.transitions import Parts, ReplayObjective, StepResult
 from rlox.networks import polyak_update
 from rlox.networks.policies import make_discrete_critics, make_logits
+from rlox.networks.validate import B
 from rlox.nn.distributions import Categorical
-from rlox.replay.algorithm import B, Network, Outputs, ReplayAlgorithm
+from rlox.replay.algorithm import Network, Outputs, ReplayAlgorithm
 from torch import Tensor
 
 from rlox_offpolicy.configs import DiscreteSACConfig

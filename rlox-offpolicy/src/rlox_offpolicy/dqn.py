@@ -37,9 +37,10 @@ from rlox.learners.transitions import Parts, ReplayObjective, StepResult
 from rlox.losses import make_objective
 from rlox.networks import polyak_update
 from rlox.networks.policies import make_q_network
+from rlox.networks.validate import B
 from rlox.nn import FlatOptimizer, NoisyLinear, draw_noise, set_compute_dtype, silence
 from rlox.nn.layer_data import LayerData, array, chain
-from rlox.replay.algorithm import B, Network, Outputs, ReplayAlgorithm, ReplayMetrics
+from rlox.replay.algorithm import Network, Outputs, ReplayAlgorithm, ReplayMetrics
 from rlox.replay.exploration import EpsilonGreedy
 from torch import Tensor, nn
 

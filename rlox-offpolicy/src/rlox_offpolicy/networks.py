@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any
 
 import torch
-from rlox.replay.algorithm import B, Network, Outputs
+from rlox.networks.validate import B
+from rlox.replay.algorithm import Network, Outputs
 from torch import Tensor, nn
 
 DRAWING = ("get_action_and_logprob", "sample")

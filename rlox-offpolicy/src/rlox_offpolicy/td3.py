@@ -28,8 +28,9 @@ from rlox.batches.transitions import TransitionBatch
 from rlox.learners.transitions import Parts, ReplayObjective, StepResult, frozen
 from rlox.networks import polyak_update
 from rlox.networks.policies import make_critics, make_deterministic_policy
+from rlox.networks.validate import B
 from rlox.nn import standard_normal
-from rlox.replay.algorithm import B, Network, Outputs, ReplayAlgorithm, ReplayMetrics
+from rlox.replay.algorithm import Network, Outputs, ReplayAlgorithm, ReplayMetrics
 from torch import Tensor
 
 from rlox_offpolicy.configs import TD3Config

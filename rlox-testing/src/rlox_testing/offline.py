@@ -1,4 +1,4 @@
-"""Conformance checks of :class:`rlox.offline.base.OfflineAlgorithm`.
+"""Conformance checks of :class:`rlox_offline.base.OfflineAlgorithm`.
 
 Every check takes the registered name, a small dataset and the arguments of :func:`rlox.make`.
 """
@@ -160,7 +160,7 @@ def check_offline_algorithm(name: str, dataset: Any, **arguments: Any) -> None:
 
     Args:
         name: registered name of the algorithm.
-        dataset: a small one; see :class:`rlox.offline.dataset.OfflineDataset`.
+        dataset: a small one; see :class:`rlox_offline.datasets.protocol.OfflineDataset`.
         arguments: of :func:`rlox.make`.
 
     Raises:

@@ -18,7 +18,7 @@ from rlox_testing.probes import check, require, require_same, run_checks
 Factory = Callable[[SequenceOptions], Any]
 
 N_ENVS, RING, LENGTH, BATCH_SIZE = 3, 20, 4, 40
-OPTIONS = SequenceOptions(
+SEQUENCE_OPTIONS = SequenceOptions(
     capacity=N_ENVS * RING,
     fields={
         "obs": ((3, 2), np.uint8), "number": ((), np.float32), "env": ((), np.int64),
@@ -31,7 +31,7 @@ OPTIONS = SequenceOptions(
 class _Filled:
     """A buffer, and how many rows each of its streams has had."""
 
-    def __init__(self, buffer: str | Factory, options: SequenceOptions = OPTIONS) -> None:
+    def __init__(self, buffer: str | Factory, options: SequenceOptions = SEQUENCE_OPTIONS) -> None:
         if isinstance(buffer, str):
             self.buffer: Any = make_sequence_buffer(buffer, options)
         else:
@@ -51,7 +51,9 @@ class _Filled:
                 "number": numbers, "env": envs, "is_first": numbers % 5 == 0,
                 "memory": np.zeros((len(envs), 2)),
             }  # fmt: skip
-            rows = {key: np.array(row, OPTIONS.fields[key][1]) for key, row in rows.items()}
+            rows = {
+                key: np.array(row, SEQUENCE_OPTIONS.fields[key][1]) for key, row in rows.items()
+            }
             self.buffer.push(rows, envs)
             for row in rows.values():
                 row[...] = 0
@@ -64,9 +66,9 @@ class _Filled:
 
 
 def _require_batch(batch: dict[str, Any], totals: Any) -> None:
-    names = {*OPTIONS.fields, "indices"}
+    names = {*SEQUENCE_OPTIONS.fields, "indices"}
     require(set(batch) == names, f"a batch must have {sorted(names)}, got {sorted(batch)}")
-    for name, (shape, dtype) in OPTIONS.fields.items():
+    for name, (shape, dtype) in SEQUENCE_OPTIONS.fields.items():
         expected, got = (BATCH_SIZE, LENGTH + 1, *shape), batch[name].shape
         require(got == expected, f"'{name}' must be {expected}, got {got}")
         got = batch[name].dtype
@@ -98,7 +100,7 @@ def check_sequence_buffer_batches(buffer: str | Factory) -> str | None:
         require(len(filled.buffer) == rows, f"expected {rows} rows, got {len(filled.buffer)}")
         for _ in range(3):
             _require_batch(filled.draw(), filled.totals)
-    filled = _Filled(buffer, dataclasses.replace(OPTIONS, online_length=LENGTH))
+    filled = _Filled(buffer, dataclasses.replace(SEQUENCE_OPTIONS, online_length=LENGTH))
     filled.push(10)
     first = filled.draw()
     _require_batch(first, filled.totals)
@@ -150,7 +152,7 @@ def check_sequence_buffer_seeding(buffer: str | Factory) -> str | None:
 @check
 def check_sequence_buffer_state(buffer: str | Factory) -> str | None:
     """Check that a buffer with the state of another goes on as that one does."""
-    options = dataclasses.replace(OPTIONS, online_length=LENGTH)
+    options = dataclasses.replace(SEQUENCE_OPTIONS, online_length=LENGTH)
     one, two = _Filled(buffer, options), _Filled(buffer, dataclasses.replace(options, seed=1))
     one.push(33)
     state = one.buffer.state()

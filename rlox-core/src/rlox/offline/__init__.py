@@ -1,1 +1,1 @@
-"""Learning from datasets: the base of the algorithms in ``rlox-offline``."""
+"""The path under which the documents know the base of offline algorithms."""

@@ -12,7 +12,6 @@ import rlox
 from gymnasium import spaces
 from rlox.errors import DatasetError
 from rlox.kernels.reference.replay.offline import episode_statistics
-from rlox.offline.dataset import check_actions, require_bounds
 
 from rlox_offline.datasets.columns import Array, Columns, complete
 from rlox_offline.datasets.episodes import (
@@ -21,6 +20,7 @@ from rlox_offline.datasets.episodes import (
     first_gap,
     require_succession,
 )
+from rlox_offline.datasets.protocol import check_actions, require_bounds
 
 METADATA: dict[str, tuple[type, ...]] = {
     "act_low": (int, float, list),
@@ -185,7 +185,7 @@ class Recorded(ABC):
 class Dataset(Recorded):
     """Recorded transitions with what is known of where they come from.
 
-    Satisfies :class:`rlox.offline.dataset.OfflineDataset`: it samples from a
+    Satisfies :class:`rlox_offline.datasets.protocol.OfflineDataset`: it samples from a
     :class:`rlox.OfflineDatasetBuffer` over a copy of the arrays.
 
     Args:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 import rlox
 from rlox.errors import DatasetError
-from rlox.offline.dataset import OfflineDataset
 
 from rlox_offline.datasets.columns import Array, Columns, Pieces, complete
+from rlox_offline.datasets.protocol import OfflineDataset
 
 BLOCK_ROWS = 2**16
 """Rows whose returns are computed at a time."""

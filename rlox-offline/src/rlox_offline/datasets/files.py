@@ -26,7 +26,6 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from rlox.errors import DatasetError, import_extra, suggest
 from rlox.files import open_regular, require_memory_for, target_of
-from rlox.offline.dataset import OfflineDataset
 
 from rlox_offline.datasets.columns import (
     DIGEST,
@@ -44,6 +43,7 @@ from rlox_offline.datasets.columns import (
 from rlox_offline.datasets.dataset import Dataset, require_metadata
 from rlox_offline.datasets.hdf5 import open_hdf5, write_hdf5
 from rlox_offline.datasets.minari import minari_pieces, write_minari
+from rlox_offline.datasets.protocol import OfflineDataset
 from rlox_offline.datasets.streamed import PIECE_ROWS, StreamedDataset
 
 MINARI = "minari:"

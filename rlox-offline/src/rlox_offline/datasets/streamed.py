@@ -34,8 +34,9 @@ LARGEST = 2**40
 class StreamedDataset(Recorded):
     """Recorded transitions in a temporary file, from which minibatches are drawn.
 
-    Satisfies :class:`rlox.offline.dataset.OfflineDataset`. The transitions go through memory once,
-    piece by piece, into a :class:`rlox.MmapReplayBuffer`, which keeps the last of them in memory.
+    Satisfies :class:`rlox_offline.datasets.protocol.OfflineDataset`. The transitions go through
+    memory once, piece by piece, into a :class:`rlox.MmapReplayBuffer`, which keeps the last of
+    them in memory.
     What :meth:`sample` draws is what a :class:`~rlox_offline.datasets.Dataset` of the same columns
     draws; there are no pieces of trajectories. The file goes with the object, or with
     :meth:`close`.

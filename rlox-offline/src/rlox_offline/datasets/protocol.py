@@ -9,7 +9,6 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
-
 from rlox.envs.make import fixed_env_count, make_vec_env
 from rlox.errors import DatasetError, SpaceError
 from rlox.spaces.rows import is_bounded

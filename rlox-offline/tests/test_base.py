@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox.offline.base`, with an algorithm that is written as the documents have it."""
+"""Tests of :mod:`rlox_offline.base`, with an algorithm that is written as the documents have it."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,8 @@ import torch
 from rlox.callbacks import Callback
 from rlox.errors import ConfigError
 from rlox.kernels.reference import OfflineDatasetBuffer
-from rlox.offline.base import OfflineAlgorithm
-from rlox.offline.config import OfflineConfig
+from rlox_offline.base import OfflineAlgorithm
+from rlox_offline.configs import OfflineConfig
 from rlox_testing.probes import RowRecorder
 
 N = 40

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
-
 from rlox.batches.transitions import TransitionBatch
 from rlox.errors import CheckpointError
 from rlox.nn.layer_data import LayerData, chain, layer_data
+from torch import Tensor
 
 KEYS = ("obs", "actions", "rewards", "next_obs", "terminated")
 
