@@ -31,7 +31,7 @@ from small_algorithms import (
 
 HOOKS = (
     "on_training_start", "on_step", "on_rollout_end", "on_train_batch", "on_iteration_end",
-    "on_phase", "on_eval", "on_training_end",
+    "on_pulse", "on_phase", "on_eval", "on_training_end",
 )  # fmt: skip
 SHAPES = ("ppo", "impala", "dqn", "mappo", "qmix", "rl8_recurrent_ppo", "dreamer_v3", "fqe")
 """One algorithm of each kind of loop."""
@@ -40,6 +40,12 @@ WITHOUT_MODEL = [
     pytest.param(name, marks=pytest.mark.slow if name == "dreamer_v3" else []) for name in SHAPES
 ]
 """The same; a world model takes as long as all others."""
+
+
+@pytest.fixture(autouse=True)
+def _pulses(monkeypatch):
+    """Let each step be a second."""
+    monkeypatch.setattr("rlox.training.hooks.PULSE", 0.0)
 
 
 def read_back(name, path):

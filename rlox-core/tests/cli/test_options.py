@@ -3,13 +3,15 @@
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rlox.cli.runs import callbacks
-from rlox.cli.runs.callbacks import LatestCheckpoint
+from rlox.cli.runs.callbacks import LatestCheckpoint, ProgressLines
 from rlox.cli.runs.folder import resume_command_of
 from rlox.cli.runs.options import RunOptions, load_parts
 from rlox.errors import ConfigError
+from rlox.training.hooks import Progress
 
 
 def test_functions_are_imported_and_other_texts_stay(tmp_path, monkeypatch):
@@ -88,6 +90,24 @@ def test_it_saves_when_it_is_time(saving, expected, monkeypatch):
         if clock.now == second and second <= (200 if not saving else 230):
             callback.on_iteration_end(algo=clock)
     assert clock.saved == expected
+
+
+def test_within_a_long_iteration(monkeypatch, capsys):
+    """It saves once the end is late by as much again; lines come further and further apart."""
+    clock = Clock(0.0)
+    monkeypatch.setattr(callbacks, "time", clock)
+    saving, printing = LatestCheckpoint(Path("latest"), 30.0), ProgressLines()
+    algorithm = SimpleNamespace(save=clock.save, clock=Progress(target=100))
+    for callback in (saving, printing):
+        callback.on_training_start(step=0)
+    for second in range(101, 221):
+        clock.now = float(second)
+        for callback in (saving, printing):
+            callback.on_pulse(step=second - 100, algo=algorithm)
+    assert clock.saved == [160.0, 220.0]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "10/100 env steps, 1 env steps/s, no episode finished yet"
+    assert [line.split("/")[0] for line in lines] == ["10", "30", "70"]
 
 
 @pytest.mark.parametrize(

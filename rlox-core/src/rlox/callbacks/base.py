@@ -58,6 +58,9 @@ class Callback:
         """
         return True
 
+    def on_pulse(self, **kwargs: Any) -> None:
+        """Handle the passing of a second within an iteration, between two of its steps."""
+
     def on_phase(self, **kwargs: Any) -> None:
         """Handle the training's going over to another kind of work; also gets ``phase``."""
 
@@ -143,6 +146,11 @@ class CallbackList(Callback):
         ordered = sorted(self.callbacks, key=lambda callback: callback.saves_training)
         stops = [_stops(c, "on_iteration_end", c.on_iteration_end(**kwargs)) for c in ordered]
         return True not in stops
+
+    def on_pulse(self, **kwargs: Any) -> None:
+        """Call every callback, those that save last."""
+        for callback in sorted(self.callbacks, key=lambda callback: callback.saves_training):
+            callback.on_pulse(**kwargs)
 
     def on_phase(self, **kwargs: Any) -> None:
         """Call every callback."""

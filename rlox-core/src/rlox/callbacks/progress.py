@@ -50,8 +50,12 @@ class ProgressCallback(Callback):
         )
         self._progress.start()
 
+    def on_pulse(self, **kwargs: Any) -> None:
+        """Move the bar within an iteration."""
+        self._progress.update(self._task, completed=kwargs["step"])
+
     def on_iteration_end(self, **kwargs: Any) -> None:
-        """Move the bar."""
+        """Move the bar, and show the speed and the return."""
         metrics, unit = kwargs["metrics"], kwargs["algo"].clock.unit
         mean_reward = metrics.get("mean_reward", math.nan)
         self._progress.update(

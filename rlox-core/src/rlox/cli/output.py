@@ -38,9 +38,9 @@ def print_progress(text: str, file: TextIO | None = None) -> None:
     print(text, file=file, flush=True)
 
 
-def print_pairs(pairs: Mapping[str, str], file: TextIO | None = None) -> None:
-    """Print names and values in two columns; long values are not cut."""
-    out, width = console(file), max(map(len, pairs))
+def print_pairs(pairs: Mapping[str, str], file: TextIO | None = None, *, width: int = 0) -> None:
+    """Print names, in at least so many columns, and values; long values are not cut."""
+    out, width = console(file), max(width, *map(len, pairs))
     for name, value in pairs.items():
         out.print(f"[dim]{name:<{width}}[/]  {escape(value)}", soft_wrap=True)
 

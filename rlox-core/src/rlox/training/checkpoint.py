@@ -110,6 +110,7 @@ def _write(
         "env_id": env_id_of(algorithm.env_source),
         **_own_code_of(algorithm),
         **parts_for(algorithm, path, tensors),
+        **({"in_iteration": True} if algorithm.clock.in_iteration else {}),
         "state": tree,
     }
     text = json.dumps(manifest)
@@ -151,6 +152,11 @@ NEW_EPISODES = (
     "so that the result is not that of an uninterrupted run"
 )
 
+IN_ITERATION = (
+    "the checkpoint was saved within an iteration, which begins again, so that the result may not "
+    "be that of an uninterrupted run"
+)
+
 
 def difference_in(path: str | Path) -> str | None:
     """Return why this training does not go on exactly from a checkpoint, if it does not.
@@ -160,7 +166,8 @@ def difference_in(path: str | Path) -> str | None:
     """
     manifest = _read(Path(path), with_arrays=False)[0]
     episodes = NEW_EPISODES if begins_anew(manifest["state"]) else None
-    return "; ".join(filter(None, (difference_of_ranks(manifest), episodes))) or None
+    iteration = IN_ITERATION if "in_iteration" in manifest else None
+    return "; ".join(filter(None, (difference_of_ranks(manifest), episodes, iteration))) or None
 
 
 MOST_TRIES = 5

@@ -6,6 +6,7 @@ callbacks see the same count of steps as the log, whatever the algorithm.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -24,6 +25,9 @@ MOST = 2**53
 """A count that no training reaches."""
 
 COUNTERS = ("env_steps", "gradient_steps", "iterations")
+
+PULSE = 1.0
+"""Seconds from one ``on_pulse`` to the next, at least."""
 
 
 @dataclass
@@ -47,6 +51,8 @@ class Progress:
     counters: dict[str, int] = field(default_factory=dict)
     """Further cumulative counters by name, such as prompts and tokens; an algorithm declares them
     (:attr:`rlox.Algorithm.counters`) and :meth:`rlox.training.Hooks.count` advances them."""
+    in_iteration: bool = False
+    """Whether an iteration is under way; no state."""
 
     def __post_init__(self) -> None:
         for name in self.counters:
@@ -238,6 +244,8 @@ class Hooks:
         self.stop_agreed = False
         """The same of several ranks, all of which stop at the iteration's end."""
         self._phase_listened = algorithm.callbacks.listens("on_phase")
+        self._pulse_listened = algorithm.callbacks.listens("on_pulse")
+        self._next_pulse = time.monotonic() + PULSE
         self._phase: Phase = "other"
 
     def env_step(self, count: int) -> None:
@@ -248,6 +256,7 @@ class Hooks:
         """
         clock = self._algorithm.clock
         clock.env_steps += count
+        self._pulse()
         if clock.unit == "env_steps":
             self._step()
 
@@ -267,6 +276,7 @@ class Hooks:
         clock.gradient_steps += 1
         if self.train_batch_listened:
             self.call("on_train_batch", gradient_step=clock.gradient_steps, metrics=dict(metrics()))
+        self._pulse()
         if clock.unit == "gradient_steps":
             self._step()
 
@@ -288,6 +298,7 @@ class Hooks:
                 f"'{name}'; declare it in the class's counters"
             )
         clock.counters[name] += require_integer(name, count, at_least=0)
+        self._pulse()
         if clock.unit == name:
             self._step()
 
@@ -301,6 +312,11 @@ class Hooks:
         algorithm = self._algorithm
         if algorithm.logger is not None:
             algorithm.logger.on_table(algorithm.clock.steps, name, table)
+
+    def _pulse(self) -> None:
+        if self._pulse_listened and time.monotonic() >= self._next_pulse:
+            self.call("on_pulse")
+            self._next_pulse = time.monotonic() + PULSE
 
     def _step(self) -> None:
         if self.step_listened and not self.call("on_step"):

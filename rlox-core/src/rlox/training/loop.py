@@ -75,7 +75,9 @@ def _timed_iteration(algorithm: Trainable, hooks: Hooks) -> dict[str, float]:
     clock = algorithm.clock
     started, steps_before, env_steps = time.perf_counter(), clock.steps, clock.env_steps
     hooks.enter("collect")
+    clock.in_iteration = True
     iteration = _iterate(algorithm, hooks)
+    clock.in_iteration = False
     hooks.enter("other")
     for ranks in RANKS:
         own = clock.env_steps - env_steps

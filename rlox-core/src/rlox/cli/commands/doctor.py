@@ -19,6 +19,14 @@ from rlox.training.checkpoint import installed_versions
 
 def doctor_command() -> None:
     """Show versions, backends, devices, threads and what is missing, to paste into an issue."""
+    print_pairs(
+        {
+            "versions": ", ".join(f"{name} {each}" for name, each in installed_versions().items()),
+            "platform": platform.platform(),
+            "processor": _processor(),
+        },
+        width=12,
+    )
     problems = [clash] if (clash := name_clash()) else []
     registry = _load(problems)
     torch, native = (_imported(name, problems) for name in ("torch", "rlox_native"))
@@ -27,9 +35,6 @@ def doctor_command() -> None:
     missing = _missing_extras()
     print_pairs(
         {
-            "versions": ", ".join(f"{name} {each}" for name, each in installed_versions().items()),
-            "platform": platform.platform(),
-            "processor": _processor(),
             "env backends": ", ".join(map(_usability, registry.by_priority("rlox_env_backends"))),
             "learners": ", ".join(map(_usability, registry.by_priority("rlox_learner_backends"))),
             "devices": _devices(torch),
@@ -37,7 +42,8 @@ def doctor_command() -> None:
             **{f"problem {i}": problem for i, problem in enumerate(problems, start=1)},
             "missing": "" if missing else "nothing",
             **{f"  {extra}": remedy for extra, remedy in missing.items()},
-        }
+        },
+        width=12,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rlox.cli.output import print_pairs
+from rlox.cli.output import print_pairs, print_progress
 from rlox.cli.runs.folder import find_checkpoint
 from rlox.cli.runs.options import EnvAgain, PreferenceAgain, RewardAgain, code_given
 from rlox.cli.runs.run import restore
@@ -41,6 +41,8 @@ def eval_command(
     Models and datasets are those of the run folder that the checkpoint lies in.
     """
     path = find_checkpoint(checkpoint, best=best)
+    if path.is_file() and not as_json:
+        print_progress(f"evaluating {path}: {episodes} episodes")
     algorithm = restore(path, env, code_given(reward, preference))
     result = algorithm.run_episodes(n_episodes=episodes, deterministic=not stochastic, seed=seed)
     low, high = float(result.returns.min()), float(result.returns.max())

@@ -123,9 +123,11 @@ def explain_command(
             "paper": spec.paper or "-",
             "distribution": registration.distribution,
             "needs": ", ".join(spec.needs),
-            **({} if env is None else _choices(algorithm, env, config)),
-        }
+        },
+        width=12,
     )
+    if env is not None:
+        print_pairs(_choices(algorithm, env, config), width=12)
     rows: list[tuple[str, ...]] = []
     for name, (field, owner) in fields.items():
         meaning, unit, source = documentation(field)

@@ -16,6 +16,7 @@ import numpy as np
 from rlox.callbacks import Callback, TimingCallback
 from rlox.cli.output import print_progress, stdout_is_broken
 from rlox.ranks import RANKS
+from rlox.training.hooks import Progress
 from rlox.training.parts_of_ranks import leave_to_rank_0
 
 if TYPE_CHECKING:
@@ -132,8 +133,9 @@ class Interruption(Callback):
 class LatestCheckpoint(Callback):
     """Saves the training every so often, in the place of what was saved before.
 
-    It saves at the end of an iteration, where a checkpoint resumes exactly. Saving takes a tenth of
-    the time at most: after a save that took long, it waits nine times as long.
+    It saves at the end of an iteration, where a checkpoint resumes exactly; within one if its end
+    is late by as much again, or by a minute. Saving takes a tenth of the time at most: after a save
+    that took long, it waits nine times as long.
 
     Args:
         path: of the checkpoint.
@@ -150,6 +152,11 @@ class LatestCheckpoint(Callback):
     def on_training_start(self, **kwargs: Any) -> None:
         """Count from now on."""
         self._due = time.monotonic() + self._seconds
+
+    def on_pulse(self, **kwargs: Any) -> None:
+        """Save if the end of the iteration is late; of several ranks none, as all must save."""
+        if not RANKS and time.monotonic() >= self._due + min(self._seconds, 60.0):
+            self.on_iteration_end(**kwargs)
 
     def on_iteration_end(self, **kwargs: Any) -> None:
         """Save if it is time."""
@@ -171,19 +178,34 @@ class ProgressLines(Callback):
     def __init__(self, file: TextIO | None = None) -> None:
         self._file = file
         self._next = 0
+        self._silence = 10.0
+        """Seconds without a line after which one comes within an iteration; doubled by each."""
+
+    def on_training_start(self, **kwargs: Any) -> None:
+        """Measure the speed from now on."""
+        self._mean, self._since, self._before = math.nan, time.monotonic(), kwargs["step"]
+
+    def on_pulse(self, **kwargs: Any) -> None:
+        """Print a line if there was none for long."""
+        if time.monotonic() - self._since >= self._silence:
+            self._silence *= 2
+            self._print(kwargs["step"], kwargs["algo"].clock)
 
     def on_iteration_end(self, **kwargs: Any) -> None:
         """Print a line when another tenth is done."""
-        step, metrics = kwargs["step"], kwargs["metrics"]
-        clock = kwargs["algo"].clock
-        target, unit = clock.target, clock.unit_text
-        if step < self._next:
-            return
-        self._next = (step * 10 // target + 1) * target / 10
-        mean = metrics.get("mean_reward", math.nan)
-        shown = "no episode finished yet" if math.isnan(mean) else f"return {mean:.1f}"
-        speed = f"{step:,}/{target:,} {unit}, {metrics[f'{clock.unit}_per_second']:,.0f} {unit}/s"
-        print_progress(f"{speed}, {shown}" if clock.unit == "env_steps" else speed, self._file)
+        step, clock = kwargs["step"], kwargs["algo"].clock
+        self._mean = kwargs["metrics"].get("mean_reward", math.nan)
+        if step >= self._next:
+            self._next = (step * 10 // clock.target + 1) * clock.target / 10
+            self._print(step, clock)
+
+    def _print(self, step: int, clock: Progress) -> None:
+        now, unit = time.monotonic(), clock.unit_text
+        speed = (step - self._before) / (now - self._since)
+        self._since, self._before = now, step
+        shown = "no episode finished yet" if math.isnan(self._mean) else f"return {self._mean:.1f}"
+        line = f"{step:,}/{clock.target:,} {unit}, {speed:,.0f} {unit}/s"
+        print_progress(f"{line}, {shown}" if clock.unit == "env_steps" else line, self._file)
 
 
 def measured_phases(algorithm: Algorithm) -> dict[str, dict[str, float]]:

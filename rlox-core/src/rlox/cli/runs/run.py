@@ -203,6 +203,8 @@ def train_in_folder(
     registry.get_registry().get_all("rlox_callbacks", options.callbacks)
     if options.run_dir is not None:
         require_unused(options.run_dir)
+    if not options.quiet:
+        print_progress(f"{name} on {options.subject}: {options.total_timesteps:,} steps", log)
     registry.algorithm_class(name)  # imports torch, which takes long enough to be interrupted
     ranks = join_ranks()
     with make(name, options.env, config=config, **load_parts(options.parts)) as algorithm:
@@ -254,6 +256,8 @@ def resume_in_folder(
             f"the run '{folder.path}' is finished; to train its agent further, load its final "
             "checkpoint in Python: from_checkpoint(path).train(env_steps)"
         )
+    if not quiet:
+        print_progress(f"resuming {folder.path}", log)
     algorithm_class = registry.algorithm_class(str(record.get("algorithm")))
     interruption = interruption or Interruption()
     session = Session(folder, options, interruption, log)
