@@ -38,7 +38,18 @@ COLOURS = 32
 MAX_FRAMES = 130
 """Of a film; longer episodes are cut."""
 
-OURS, THEIRS = "#c2410c", "#64748b"
+OFF_POLICY = {"SAC": "Pendulum-v1", "TD3": "Pendulum-v1", "DQN": "CartPole-v1"}
+"""Envs of ``benchmarks/off_policy_end_to_end.py``."""
+
+OURS, THEIRS = "#d9480f", "#7d8590"
+STYLE = {
+    **dict.fromkeys(
+        ("text.color", "axes.labelcolor", "axes.titlecolor", "axes.edgecolor", "xtick.color",
+         "ytick.color", "grid.color"), THEIRS,
+    ),
+    "savefig.transparent": True,
+}  # fmt: skip
+"""Of charts that can be read on white and on black."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +69,7 @@ GALLERY_FILMS = (
     Film("acrobot", "ppo", "Acrobot-v1", 1),
     Film("pendulum", "sac", "Pendulum-v1"),
     Film("lunar-lander", "ppo", "LunarLander-v3", 3),
+    Film("walker", "ppo", "Walker2d-v5", 6),
 )
 
 
@@ -161,10 +173,13 @@ def speeds() -> list[tuple[str, dict[str, float]]]:
     found = []
     rows = read("amd-epyc-26-2/ppo_end_to_end_8.json")["rows"]
     [ppo] = [row for row in rows if row["contender"] == "rlox, native learner"]
-    found.append(("PPO, 8 envs: Stable-Baselines3", ppo["ratio_to_stable_baselines3"]))
-    found.append(("PPO, 8 envs: sbx (JAX)", ppo["ratio_to_sbx"]))
+    found.append(("PPO, CartPole-v1: Stable-Baselines3", ppo["ratio_to_stable_baselines3"]))
+    found.append(("PPO, CartPole-v1: sbx (JAX)", ppo["ratio_to_sbx"]))
     found += [
-        (f"{row['algorithm']}: Stable-Baselines3", row["ratio_to_stable_baselines3"])
+        (
+            f"{row['algorithm']}, {OFF_POLICY[row['algorithm']]}: Stable-Baselines3",
+            row["ratio_to_stable_baselines3"],
+        )
         for row in read("amd-epyc-26-2/off_policy_end_to_end.json")["rows"]
         if row["contender"] == "rlox"
     ]
@@ -253,6 +268,9 @@ def main() -> None:
     arguments = parser.parse_args()
     GALLERY.mkdir(exist_ok=True)
     if arguments.part == "charts":
+        import matplotlib.pyplot as plt
+
+        plt.rcParams.update(STYLE)
         draw_films()
         draw_speeds()
         draw_learning()

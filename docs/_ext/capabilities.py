@@ -2,8 +2,8 @@
 
     python docs/_ext/capabilities.py
 
-writes it into README.md, which the home page includes. Every algorithm of rlox is built on small
-envs or datasets of each kind of space; a refusal is a missing tick.
+writes it into ``reference/algorithms/index.md``. Every algorithm of rlox is built on small envs or
+datasets of each kind of space; a refusal is a missing tick.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from rlox.errors import BackendError, DatasetError, SpaceError
 from rlox.registry.families import ALGORITHMS, AlgorithmRow
 from rlox.registry.table import algorithm_class, config_class, spec
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+PAGE = Path(__file__).resolve().parents[1] / "reference/algorithms/index.md"
 MARKS = ("<!-- algorithms -->", "<!-- end of algorithms -->")
 COLUMNS = (
-    "algorithm", "learns from", "choices", "numbers", "both", "images, nested", "masks", "memory",
-    "gradient steps in Rust", "export", "presets",
+    "algorithm", "learns from", "`Discrete`", "`Box`", "`Dict` of both", "images, `Dict`", "masks",
+    "memory", "gradient steps in Rust", "export", "presets",
 )  # fmt: skip
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
@@ -138,7 +138,7 @@ def takes(name: str, observed: spaces.Space[Any], acted: spaces.Space[Any], **op
 def cells(row: AlgorithmRow) -> list[str]:
     """Return an algorithm's line of the table."""
     found, fields = spec(row.name), config_class(row.name).model_fields
-    title = f"[{row.class_name}](docs/reference/algorithms/{row.name}.md)"
+    title = f"[{row.class_name}]({row.name}.md)"
     presets = str(len(list_presets(row.name)) or "")
     exports = _tick(issubclass(algorithm_class(row.name), Exportable))
     if "model" in found.needs:
@@ -178,11 +178,11 @@ def lines() -> Iterator[str]:
 
 
 def main() -> None:
-    """Write the table into the README."""
+    """Write the table into its page."""
     start, end = map(re.escape, MARKS)
-    text = README.read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
     body = "\n".join([MARKS[0], "", *lines(), "", MARKS[1]])
-    README.write_text(re.sub(f"{start}.*{end}", lambda _: body, text, flags=re.S), encoding="utf-8")
+    PAGE.write_text(re.sub(f"{start}.*{end}", lambda _: body, text, flags=re.S), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -195,13 +195,14 @@ def options_table(config: Any) -> str:
     rows = []
     for option, field in config.model_fields.items():
         meaning, unit, source = documentation(field)
-        rows.append(
-            (
-                f"`{option}`", f"`{default_text(field)}`", _bounds(config, option, field), unit,
-                meaning, source,
-            )
-        )  # fmt: skip
-    return table(("option", "default", "values", "unit", "meaning", "source"), rows)
+        unit = "" if unit in NO_UNITS else f" {unit}"
+        default = f"`{default_text(field)}`; {_bounds(config, option, field)}{unit}"
+        rows.append((f"`{option}`", meaning, default, source))
+    return table(("option", "meaning", "default; values", "source"), rows)
+
+
+NO_UNITS = ("1", "name", "names", "on/off", "choice", "name: value")
+"""What options say that are counted in nothing."""
 
 
 def _bounds(config: Any, option: str, field: Any) -> str:
