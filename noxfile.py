@@ -8,9 +8,11 @@ name. Which distributions there are follows from the tree: a new one needs no li
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -366,9 +368,10 @@ def native_env_template(session: nox.Session) -> None:
 
 @nox.session(default=False, tags=["nightly"])
 def wheels(session: nox.Session) -> None:
-    """Check versions and licences, build sources and wheels, and train with those wheels alone.
+    """Check versions and licences, build all, and install by each line of the README.
 
-    Not rlox-candle, whose build takes minutes.
+    From the folder as from an index, with the third parties of the lock file, into an empty
+    environment without Rust. Not rlox-candle, whose build takes minutes.
     """
     session.env.update(ENV)
     for check in ("versions", "licences"):
@@ -377,22 +380,25 @@ def wheels(session: nox.Session) -> None:
     built = [str(path) for path in folder.glob("*.whl")]
     if not any("-abi3-" in name for name in built):
         session.error(f"none is for CPython's stable ABI: {built}")
-    # from the folder as from an index, with the third parties that the lock file says
-    wanted = f"rlox-core[all]=={repository.project(ROOT / 'rlox-core')['version']}"
-    locked = folder / "constraints.txt"
+    locked, env = folder / "constraints.txt", folder / "env"
     session.run_install(
         "uv", "export", "--quiet", "--locked", "--all-packages", "--all-extras",
         "--no-default-groups", "--no-emit-workspace", "--no-hashes", "--output-file", str(locked),
     )  # fmt: skip
-    session.run_install(
-        "uv", "pip", "install", "--reinstall", "--find-links", str(folder),
-        "--constraints", str(locked), wanted,
-    )  # fmt: skip
-    with session.chdir(folder):
-        session.run(
-            "rlox", "train", "ppo", "--env", "CartPole-v1", "--total-timesteps", "2048",
-            env={"RLOX_PLUGINS_STRICT": "1"},
+    readme = (ROOT / "README.md").read_text("utf-8")
+    quickstart = re.search(r"```python\n(.*?)```", readme, re.DOTALL)
+    for wanted in dict.fromkeys(re.findall(r'`pip install "?(rlox-core[^"`]*)', readme)):
+        began = time.monotonic()
+        session.run_install("uv", "venv", "--quiet", "--clear", str(env))
+        session.run_install(
+            "uv", "pip", "install", "--quiet", "--python", str(env), "--find-links", str(folder),
+            "--constraints", str(locked), wanted, env={"PATH": f"{env}/bin:/usr/bin:/bin"},
         )  # fmt: skip
+        in_it = {"external": True, "env": {"RLOX_PLUGINS_STRICT": "1"}}
+        session.run(str(env / "bin" / "rlox"), "doctor", silent=True, **in_it)
+        if wanted in ("rlox-core[onpolicy]", "rlox-core[all]"):
+            session.run(str(env / "bin" / "python"), "-c", quickstart[1], **in_it)
+        session.log(f"{wanted}: {time.monotonic() - began:.0f} s")
 
 
 @nox.session(default=False, tags=["nightly"])

@@ -38,4 +38,4 @@ napoleon_custom_sections = ["Source"]
 html_theme = "furo"
 html_title = "rlox"
 html_show_sphinx = False
-html_search_scorer = "_static/search_order.js"
+html_search_scorer = str(Path(__file__).parent / "_ext" / "search_order.js")
