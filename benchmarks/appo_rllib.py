@@ -1,11 +1,11 @@
-"""APPO of rlox and of RLlib on CartPole-v1: env steps per second, on the same cores, by turns.
+"""APPO on CartPole-v1 in rlox and RLlib: env steps per second, in turn on the same cores.
 
 python benchmarks/appo_rllib.py --python ENV/bin/python [--rounds 7]
 
 ``ENV`` is an environment with ``ray[rllib]``. Both have two collecting processes of four envs,
 unrolls of 128 steps, updates of 1,024 env steps in four epochs of minibatches of 256, and two
-hidden layers of 64. Each side stays in a process of its own that rests while the other has its
-turn. Ray's workers get the same priority as rlox's (``RAY_worker_niceness=0``).
+hidden layers of 64. Each side stays in a process of its own, idle during the other's turn. Ray's
+workers get the same priority as rlox's (``RAY_worker_niceness=0``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from measure import Side, machine, run_in_turns, summary, write
 
 STEPS = 20_480
-"""Env steps of a turn, at least."""
+"""Minimum env steps of a turn."""
 
 WARM_UP = 4_096
 """Env steps before the first turn."""

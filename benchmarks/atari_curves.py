@@ -1,9 +1,8 @@
-"""Learning curves of PPO and DQN on an Atari game, kept from the folders of runs.
+"""Learning curves of PPO and DQN on an Atari game, extracted from run folders.
 
-A run takes an hour or more, so it is one of ``rlox train``, which another process can resume; the
-commands are in the pages of the algorithms. This script keeps of its folder the curve, an
-evaluation, the command and the speed, in ``results/atari``, and draws the curve. A run may have
-been ended before it was finished.
+A run takes an hour or more, so ``rlox train`` makes it, which another process can resume; the
+algorithms' pages have the commands. This script writes a run's curve, evaluation, command and speed
+to ``results/atari`` and draws the curve. Interrupted runs count too.
 
     python benchmarks/atari_curves.py runs/pong-ppo runs/pong-dqn
 """
@@ -24,13 +23,13 @@ from rlox_tools.analysis import Run, read_curve, read_run
 FOLDER = RESULTS / "atari"
 PICTURES = Path(__file__).parents[1] / "docs" / "reference" / "algorithms"
 POINTS = 100
-"""Of a curve that is kept."""
+"""Points of a stored curve."""
 EPISODES = 20
-"""Of an evaluation."""
+"""Episodes of an evaluation."""
 
 
 def main() -> None:
-    """Keep and draw each run."""
+    """Store and draw each run."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("run", type=Path, nargs="+", help="folder of a run that has ended")
     for path in parser.parse_args().run:
@@ -47,7 +46,7 @@ def main() -> None:
 
 
 def of(run: Run) -> dict[str, Any]:
-    """Return what is kept of a run."""
+    """Return the stored summary of a run."""
     curve, record = read_curve(run.path), run.record
     chosen = np.unique(np.linspace(0, len(curve.x) - 1, POINTS).astype(int))
     speed = read_curve(run.path, "env_steps_per_second").y
@@ -66,7 +65,7 @@ def of(run: Run) -> dict[str, Any]:
 
 
 def evaluate(run: Run) -> dict[str, Any]:
-    """Return what ``rlox train`` would have evaluated at the end, of the latest checkpoint."""
+    """Return an evaluation of the latest checkpoint, like that at the end of ``rlox train``."""
     algorithm = restore(find_checkpoint(run.path, best=False), None, {})
     found = algorithm.run_episodes(n_episodes=EPISODES, deterministic=True, seed=0)
     return {"mean": found.mean_return, "std": found.std_return, "n_episodes": EPISODES}

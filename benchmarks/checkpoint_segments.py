@@ -1,10 +1,9 @@
-"""Checkpoints with a replay buffer: time and bytes of a save, over the size of the buffer.
+"""Checkpoints with a replay buffer: time and bytes of a save against the buffer's size.
 
     python benchmarks/checkpoint_segments.py [--folder /somewhere]
 
-Between two saves 1,000 transitions of the size of CartPole's are pushed. Sizes and ways of saving
-take turns: in segments, which is what rlox does, and whole, in one file with all that the buffer
-holds.
+Between two saves 1,000 transitions of CartPole's size are pushed. Sizes and both ways of saving
+take turns: in segments, as rlox does, and the whole buffer in one file.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ def main() -> None:
 
 
 class Contender:
-    """A DQN whose full ring of ``stored`` transitions is saved again and again."""
+    """A DQN whose full ring of ``stored`` transitions is saved repeatedly."""
 
     def __init__(self, buffer: str, way: str, stored: int, folder: Path) -> None:
         self.names = {"buffer": buffer, "way": way, "stored": stored}
@@ -97,7 +96,7 @@ class Contender:
         return time.perf_counter() - started
 
     def save(self) -> None:
-        """Push, save, and note the time and the bytes of the files that are new."""
+        """Push, save, and record the time and the bytes of new files."""
         self.push(NEW)
         before = self._files()
         self.seconds.append(self._save())

@@ -1,4 +1,4 @@
-"""The limits that the kernels are measured against: plain loops, compiled by numba."""
+"""Limits for the kernels: plain loops compiled by numba."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 def gae(
     rewards: Any, values: Any, ends: Any, last: Any, gamma: float, lam: float, adv: Any, ret: Any
 ) -> None:
-    """Write advantages and returns (T, N), one row after the other, in single precision."""
+    """Write advantages and returns (T, N) row by row in single precision."""
     n_steps, n_envs = rewards.shape
     one_gamma, trace = np.float32(gamma), np.float32(gamma * lam)
     for env in range(n_envs):

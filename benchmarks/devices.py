@@ -1,4 +1,4 @@
-"""What benchmarks need on a GPU: its name, and a clock that waits for it."""
+"""Helpers for benchmarks on a GPU: its name, and a clock that waits for it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch
 
 
 def gpu_of(device: str | torch.device) -> dict[str, str]:
-    """Return the name of a torch device's GPU as part of a machine, or nothing."""
+    """Return a torch device's GPU for the ``machine`` of a result; empty without one."""
     if torch.device(device).type != "cuda":
         return {}
     return {"gpu": torch.cuda.get_device_name(device), "cuda": str(torch.version.cuda)}
 
 
 def clock_of(device: str) -> Callable[[], float]:
-    """Return a clock of this process's processor time, or one of the wall that waits for a GPU."""
+    """Return a clock of processor time, or on a GPU of wall-clock time that waits for the GPU."""
     if torch.device(device).type != "cuda":
         return time.process_time
 

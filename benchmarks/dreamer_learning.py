@@ -1,4 +1,4 @@
-"""What DreamerV3 learns on CartPole-v1, and in what time: rlox, and sheeprl at equal sizes.
+"""DreamerV3 on CartPole-v1: returns over env steps and time, rlox and sheeprl at equal sizes.
 
 python benchmarks/dreamer_learning.py --sheeprl ENV/bin/python [--seeds 3] [--jobs 2]
 [--env-steps 30000] [--runs FOLDER]
@@ -28,7 +28,7 @@ ENV_ID, EPISODES, EVERY, SOLVED = "CartPole-v1", 100, 1_000, 450.0
 RLOX, SHEEPRL = "rlox", "sheeprl"
 
 Report = Callable[[int, Callable[[], float]], bool]
-"""Takes the env steps so far and what plays the episodes; returns whether the run is over."""
+"""Takes the env steps so far and a function that plays the episodes; returns if the run is over."""
 
 
 def learn_rlox(seed: int, env_steps: int, report: Report) -> None:
@@ -43,7 +43,7 @@ def learn_rlox(seed: int, env_steps: int, report: Report) -> None:
 
 
 def learn_sheeprl(seed: int, env_steps: int, report: Report) -> None:
-    """Train with sheeprl, whose checkpoints are where the policy plays."""
+    """Train with sheeprl, whose policy plays where it would save a checkpoint."""
     import sheeprl.utils.callback as callbacks
     import torch
     from sheeprl.cli import run
@@ -51,7 +51,7 @@ def learn_sheeprl(seed: int, env_steps: int, report: Report) -> None:
     def play_instead(_: Any, fabric: Any, ckpt_path: str, state: Any, replay_buffer: Any) -> None:
         done = int(Path(ckpt_path).name.split("_")[1])
         if report(done, lambda: play_sheeprl(fabric, options, state)):
-            raise SystemExit  # what hydra does not catch
+            raise SystemExit  # hydra does not catch it
 
     callbacks.CheckpointCallback.on_checkpoint_coupled = play_instead
     torch.set_num_threads(1)
@@ -106,7 +106,7 @@ LEARN = {RLOX: learn_rlox, SHEEPRL: learn_sheeprl}
 
 
 def train(name: str, seed: int, env_steps: int, file: Path) -> None:
-    """Train a contender with a seed, and write a line of JSON to a file at every point."""
+    """Train a contender with a seed, and append a line of JSON to a file at every point."""
     file.unlink(missing_ok=True)
     learning, since = 0.0, time.process_time()
 
@@ -124,7 +124,7 @@ def train(name: str, seed: int, env_steps: int, file: Path) -> None:
 
 
 def points(name: str, python: str, seed: int, env_steps: int, folder: Path) -> list[Point]:
-    """Return the points of a run, which takes a process of its own unless its file is complete."""
+    """Return the points of a run, made in a process of its own unless its file is complete."""
     file = folder / f"{name}-{seed}.jsonl"
 
     def is_over(found: list[Point]) -> bool:
@@ -142,8 +142,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--sheeprl", help="interpreter that has sheeprl")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--env-steps", type=int, default=30_000, help="at most, of a run")
-    parser.add_argument("--jobs", type=int, default=2, help="processes that train at a time")
+    parser.add_argument("--env-steps", type=int, default=30_000, help="maximum of a run")
+    parser.add_argument("--jobs", type=int, default=2, help="processes that train at once")
     parser.add_argument("--runs", type=Path, help="folder of runs; complete ones are not repeated")
     parser.add_argument("--contender", choices=LEARN, help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, help=argparse.SUPPRESS)
@@ -159,7 +159,7 @@ def main() -> None:
     pythons = {RLOX: sys.executable, SHEEPRL: given.sheeprl}
     with ThreadPoolExecutor(given.jobs) as pool:
         started: dict[str, list[Future[list[Point]]]] = {}
-        for seed in range(given.seeds):  # contenders side by side, under the same load
+        for seed in range(given.seeds):  # both contenders at once, under the same load
             for name, python in pythons.items():
                 if python:
                     run = pool.submit(points, name, python, seed, given.env_steps, folder)

@@ -1,8 +1,8 @@
 """One update of DreamerV3 in each library, as programs for processes of their own.
 
 Each defines ``train``, which does a number of updates, and ``versions``. ``SIZE`` stands for a
-size such as those of :data:`dreamer_sizes.SIZES`, ``BACKEND`` and ``DEVICE`` for rlox's,
-``OPTIONS`` and ``COMPILED`` for what sheeprl is given.
+size as in :data:`dreamer_sizes.SIZES`, ``BACKEND`` and ``DEVICE`` for rlox's options, ``OPTIONS``
+and ``COMPILED`` for sheeprl's.
 """
 
 RLOX = """

@@ -22,14 +22,14 @@ SIZES: dict[str, Sizes] = {
     "1m": ONE_M,
     "images": {**ONE_M, "images": True},
 }  # fmt: skip
-"""``debug`` on vectors of 4 numbers, size ``1m`` on those, and on 64×64 images."""
+"""``debug`` and ``1m`` on vectors of 4 numbers, and ``1m`` on 64×64 images."""
 
 
 def sheeprl_options(sizes: Sizes, key: str) -> list[str]:
-    """Return overrides for ``exp=dreamer_v3_5``, the architecture of the authors' newest code.
+    """Return overrides for ``exp=dreamer_v3_5``, the architecture of the authors' latest code.
 
     Args:
-        sizes: a member of :data:`SIZES`.
+        sizes: an entry of :data:`SIZES`.
         key: name of the observation.
     """
     seen, other = ("cnn", "mlp") if sizes["images"] else ("mlp", "cnn")

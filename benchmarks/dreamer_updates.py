@@ -3,13 +3,12 @@
 python benchmarks/dreamer_updates.py --python ENV/bin/python [--torchrl ENV/bin/python]
 [--cases debug 1m images] [--compiled rlox sheeprl]
 
-``--python`` has ``sheeprl``, ``--torchrl`` has ``torchrl``. An update is one gradient step of world
-model, actor and critic on a batch of sequences; rlox's draws the batch and writes the states back,
-the others' are given one. sheeprl's is its ``dreamer_v3_5``, torchrl's a bare loop over its losses,
-its networks and its optimiser. All have the sizes, the block GRU and the optimiser of the authors'
-newest code; torchrl's decoder has transposed convolutions, the others double and convolve.
-Each side stays in a process of its own that rests while the others have their turns. Compiling
-takes minutes before the first turn.
+An update is one gradient step of world model, actor and critic on a batch of sequences. Only rlox
+draws the batch and writes the states back; the others get one. sheeprl runs ``dreamer_v3_5``,
+torchrl a bare loop over its losses, networks and optimiser. All have the sizes, the block GRU and
+the optimiser of the authors' latest code; torchrl's decoder has transposed convolutions, the others
+double an image and convolve. Each side stays in a process of its own, idle during the others'
+turns. Compiling takes minutes before the first turn.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def main() -> None:
     parser.add_argument("--cases", nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument(
         "--compiled", nargs="*", choices=["rlox", "sheeprl"], default=[],
-        help="also these with torch.compile",
+        help="run these with torch.compile too",
     )  # fmt: skip
     parser.add_argument("--rounds", type=int, default=7)
     given = parser.parse_args()

@@ -1,12 +1,12 @@
-"""Trainings whose learner is on a GPU: rlox in torch and compiled, and Stable-Baselines3.
+"""Trainings with the learner on a GPU: rlox in torch and compiled, and Stable-Baselines3.
 
     python benchmarks/gpu_learners.py [--cases sac td3 dqn ppo images dreamer] [--rounds 7]
         [--device cuda]
 
-Each contender has a process of its own, where it trains as a user would and rests while others have
-their turns; all wait for the GPU before a clock is read. ``rlox, compiled`` has the backend
+Each contender has a process of its own, where it trains as a user would and is idle during others'
+turns; clocks are read after waiting for the GPU. ``rlox, compiled`` has the backend
 ``torch-compile``, which replays CUDA graphs. Envs are on the CPU: rlox steps its own Pendulum and
-CartPole and ALE's vector env, Stable-Baselines3 those of gymnasium. One thread each.
+CartPole and ALE's vector env, Stable-Baselines3 gymnasium's. One thread each.
 
     sac, td3, dqn   an env step and a gradient step on 256 transitions, layers of 256 units
     ppo             8 envs, rollouts of 128 steps, 4 epochs of minibatches of 256, layers of 256
@@ -49,11 +49,11 @@ CASES: dict[str, tuple[str, dict[str, Any], int]] = {
 }
 """Env, options that both libraries have, and the env or gradient steps of a turn."""
 WIDE = [256, 256]
-"""Of Stable-Baselines3; rlox names two layers of 256 by the number."""
+"""For Stable-Baselines3; rlox's option for it is ``hidden=256``."""
 
 
 def ours(case: str, device: str, backend: str) -> Callable[[int], Any]:
-    """Return a training of rlox, of a number of steps."""
+    """Return a function that trains rlox for a number of steps."""
     import rlox
 
     env, options, _ = CASES[case]
@@ -66,7 +66,7 @@ def ours(case: str, device: str, backend: str) -> Callable[[int], Any]:
 
 
 def theirs(case: str, device: str) -> Callable[[int], Any]:
-    """Return a training of Stable-Baselines3, of a number of steps."""
+    """Return a function that trains Stable-Baselines3 for a number of steps."""
     sb3 = importlib.import_module("stable_baselines3")
     env_util = importlib.import_module("stable_baselines3.common.env_util")
     vectors = importlib.import_module("stable_baselines3.common.vec_env")
@@ -84,7 +84,7 @@ def theirs(case: str, device: str) -> Callable[[int], Any]:
 
 
 def contender(who: str, case: str, device: str) -> Callable[[int], int]:
-    """Return a function that takes so many steps, waits for the device, and returns how many."""
+    """Return a function that takes n steps, waits for the device, and returns their number."""
     torch.set_num_threads(1)
     train = theirs(case, device) if who == SB3 else ours(case, device, BACKENDS[who])
 
@@ -108,7 +108,7 @@ versions = {{"torch": version("torch")}}
 
 
 def compare(case: str, device: str, rounds: int) -> dict[str, Any]:
-    """Return steps per second of each contender, and how many times as fast others are."""
+    """Return steps per second of each contender, and ratios between them."""
     names = [*BACKENDS] + ([] if case == "dreamer" else [SB3])
     folder, steps = str(Path(__file__).resolve().parent), CASES[case][2]
     warm_up = 5 if case == "dreamer" else max(2 * steps, 600)
@@ -139,7 +139,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--device", default="cuda", help="cpu only tries the script")
+    parser.add_argument("--device", default="cuda", help="cpu is for testing the script")
     given = parser.parse_args()
     libraries = ["rlox-core", "torch", "stable-baselines3"]
     result: dict[str, Any] = {

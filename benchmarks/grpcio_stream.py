@@ -1,4 +1,4 @@
-"""Bidirectional streams of grpcio whose answers have deadlines, for steps laid out by hand."""
+"""Bidirectional grpcio streams with deadlines for answers, for steps laid out by hand."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import grpc
 class Stream:
     """A bidirectional stream whose answers can be waited for with a deadline.
 
-    Whoever waits reads the stream itself. gRPC has no deadline for one answer, so a thread that
-    sleeps until the next deadline cancels the stream.
+    The calling thread reads the stream. gRPC has no deadline for one answer, so another thread
+    sleeps until the next deadline and then cancels the stream.
     """
 
     def __init__(self, method: Any) -> None:
@@ -35,9 +35,9 @@ class Stream:
         """Return the next answer.
 
         Raises:
-            TimeoutError: it has not come after so many seconds; the stream is cancelled.
+            TimeoutError: none within ``seconds``; the stream is cancelled.
             grpc.RpcError: the stream broke.
-            StopIteration: the other side ended it in good order.
+            StopIteration: the other side closed the stream.
         """
         with self._lock:
             self._due = time.monotonic() + seconds

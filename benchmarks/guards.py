@@ -1,4 +1,4 @@
-"""What the checks of files and env steps cost an honest user.
+"""The cost of checking files and env steps for a user whose files and envs are in order.
 
 Each operation runs with its checks and without them, in turn.
 
@@ -30,7 +30,7 @@ Call = Callable[[], Any]
 
 @contextmanager
 def replaced(*parts: tuple[str, Any]) -> Iterator[None]:
-    """Put functions in the place of checks."""
+    """Replace checks by functions."""
     with ExitStack() as stack:
         for name, function in parts:
             stack.enter_context(mock.patch(name, function))
@@ -52,7 +52,7 @@ def nothing(*_: Any, **__: Any) -> None:
 
 
 def operations(folder: Path) -> dict[str, tuple[Call, Call]]:
-    """Return what users do, with the checks and without."""
+    """Return common operations by name, with their checks and without."""
     path, policy = folder / "ppo.safetensors", folder / "ppo.rlox"
     with rlox.make("ppo", env="CartPole-v1", seed=0) as ppo:
         ppo.save(path)

@@ -5,10 +5,10 @@ python benchmarks/images.py [--algorithm dqn] [--rounds 5] [--threads 1]
 Equal work in all contenders: 8 envs, frames stacked by four, the network of Mnih et al. 2015, Adam.
 A turn of PPO is a rollout of 128 steps and 4 epochs of minibatches of 256 on a network that policy
 and values share; one of DQN is 512 env steps and 128 gradient steps on 32 transitions each. rlox
-steps ALE's vector env; Stable-Baselines3 the wrappers that it brings. ``update`` is the part of a
-turn that learns, drawing included; ``collecting`` is the rest. The emulator alone has actions that
-are drawn beforehand. The emulator and the network's passes alone, with parameters and frames in the
-precision already, are what no training in torch on as many threads can be faster than.
+steps ALE's vector env, Stable-Baselines3 its own wrappers. ``update`` is the part of a turn that
+learns, drawing included; ``collecting`` is the rest. The emulator alone plays actions drawn
+beforehand. The emulator and the network's passes alone, with parameters and frames already in the
+precision, are a lower bound for any training in torch on as many threads.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ HALF_PASSES = f"{PASSES}, bfloat16"
 
 @dataclass
 class Training:
-    """One contender: a call for a turn, and the wall-clock and processor seconds of its updates."""
+    """One contender: its turn, and the wall-clock and processor seconds of its updates."""
 
     train: Callable[[], Any]
     updates: list[tuple[float, float]] = field(default_factory=list)
 
     def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function, which then counts among the updates."""
+        """Return the function, its time counted as the update's."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
             before = now()
@@ -79,7 +79,7 @@ class Training:
 
 
 def now() -> Any:
-    """Return seconds of wall-clock and of this process's threads."""
+    """Return wall-clock seconds, and processor seconds of this process's threads."""
     return np.array((time.perf_counter(), time.process_time()))
 
 
@@ -134,7 +134,7 @@ def theirs(algorithm: str, threads: int) -> Training:
 
 
 def emulator(algorithm: str, threads: int) -> Training:
-    """Return the games and their preprocessing without a learner."""
+    """Return a contender with the games and their preprocessing alone."""
     options = AtariOptions(emulator_threads=threads, episodic_life=True)
     envs: Any = AtariVecEnv(GAME, N_ENVS, options=options)
     envs.reset_all(seed=0)
@@ -143,10 +143,10 @@ def emulator(algorithm: str, threads: int) -> Training:
 
 
 def passes(algorithm: str, threads: int, compute_dtype: str) -> Training:
-    """Return the games, and the passes over random frames without anything else.
+    """Return a contender with the games and the network's passes over random frames alone.
 
-    PPO's are forward at each vector step, and both ways for each minibatch; DQN's learning has one
-    more forward, of the target network.
+    PPO has a forward pass for each vector step, and forward and backward passes for each minibatch;
+    DQN's learning has another forward pass, of the target network.
     """
     torch.set_num_threads(threads)
     dtype = getattr(torch, compute_dtype)
@@ -198,7 +198,7 @@ CONTENDERS: dict[str, Callable[[str, int], Training]] = {
 }
 FLOORS = {"rlox": PASSES, "rlox bfloat16": HALF_PASSES}
 HERE: list[Training] = []
-"""Of a contender's process, the one."""
+"""The contender of this process."""
 
 
 def begin(name: str, algorithm: str, threads: int) -> None:

@@ -1,13 +1,13 @@
-"""IMPALA of rlox, RLlib and Sample Factory on CartPole-v1: env steps per second, by turns.
+"""IMPALA on CartPole-v1 in rlox, RLlib and Sample Factory: env steps per second, in turn.
 
 python benchmarks/impala_peers.py --rllib PYTHON --sample-factory PYTHON [--rounds 7]
 
 ``--rllib`` is an interpreter with ``ray[rllib]``, ``--sample-factory`` one with ``sample-factory``,
 which needs ``numpy<2`` and ``gymnasium<1``. All have two collecting processes of four envs, unrolls
 of 128 steps, one update for each 1,024 env steps, and two hidden layers of 64. Sample Factory 2.1.1
-ends at its first summary with V-trace, so it has GAE, its default. The counts are of env steps that
-a learner has learnt from, for RLlib of those sampled. Sample Factory trains to its end once begun,
-so its processes are stopped while others have their turns.
+fails at its first summary with V-trace, so it has GAE, its default. Env steps count when they are
+learnt from, in RLlib when they are sampled. Sample Factory trains to its end once begun, so its
+processes are stopped during others' turns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Rust envs and the GAE kernels against their peers and against compiled loops.
+"""The Rust envs and the GAE kernels against their peers and compiled loops.
 
 python benchmarks/kernels.py [--rounds 15]
 
@@ -21,7 +21,7 @@ from measure import interleave, interleave_calls, machine, summary, write
 from rlox.kernels import reference
 
 GAE_CALLS = 5
-"""In a row; all but the first find the caches as the call before has left them."""
+"""Calls in a row; after the first, caches hold the data of the call before."""
 
 GAE_SIZES = ((2048, 1), (128, 8), (2048, 64), (32, 4096))
 ENV_SIZES = (1, 8, 64, 256, 1024, 4096)
@@ -80,7 +80,7 @@ def gae_contenders(n_steps: int, n_envs: int) -> Contenders:
 
 
 def torchrl_contenders(rewards: Any, values: Any, ends: Any, last: Any) -> Contenders:
-    """Return TorchRL's function that steps through time, and its vectorised one."""
+    """Return TorchRL's function that loops over time, and its vectorised one."""
     import torch
     from torchrl.objectives.value import functional
 
@@ -125,7 +125,7 @@ def env_contenders(env_id: str, n_envs: int, calls: int) -> Contenders:
         "rlox step_all": stepping(native.step_all, actions),
         "rlox step_into": stepping(lambda row: native.step_into(row, *arrays), actions),
     }
-    if n_envs <= 64:  # beyond, it takes minutes and is as slow per env
+    if n_envs <= 64:  # more take minutes, at the same speed per env
         sync = gymnasium.make_vec(
             env_id,
             num_envs=n_envs,

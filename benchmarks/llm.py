@@ -2,10 +2,10 @@
 
     python benchmarks/llm.py [--rounds 15] [--size 400m] [--bf16] [--device cuda]
 
-The contenders take turns, so that what else the machine does meets both. Hardly a completion ends
+The contenders take turns, so that other work on the machine slows both. Hardly any completion ends
 before its limit; both sample, score, and take a gradient step on each rollout, with a reference.
-Ratios are of wall time and of the process's CPU time, which other work hardly moves. Where the time
-goes is measured afterwards, by clocks around the same parts of both, of which one runs at a time.
+Ratios are of wall time and of the process's CPU time, which depends little on other work. The time
+of parts is measured afterwards, with clocks around the same parts of both.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ def make_model() -> Any:
 
 
 def on_gpu() -> bool:
-    """Return whether the models are on one."""
+    """Return whether the models are on a GPU."""
     return bool(CHOSEN["device"] == "cuda")
 
 
 def vocabulary() -> int:
-    """Return how many tokens the model knows."""
+    """Return the size of the model's vocabulary."""
     return int(SIZES[CHOSEN["size"]]["vocab_size"])
 
 
@@ -101,7 +101,7 @@ def reward_of(ids: Any) -> float:
 
 
 def rlox_parts(algorithm: Any) -> list[Part]:
-    """Return where the parts of a step of rlox's are."""
+    """Return the timed parts of a step of rlox."""
     optimizer = algorithm.optimizers["model"]
     return [
         (algorithm.reference, "score", "reference"), (algorithm.policy, "score", "forward"),
@@ -129,7 +129,7 @@ def rlox_grpo(folder: Path, layout: Layout = "auto") -> Contender:
 
 
 def trl_arguments(folder: Path, n: int) -> dict[str, Any]:
-    """Return what both trainers of TRL are given."""
+    """Return the arguments of both TRL trainers."""
     return {
         "output_dir": str(folder), "use_cpu": not on_gpu(), "bf16": CHOSEN["bf16"],
         "report_to": "none", "gradient_checkpointing": False, "per_device_train_batch_size": n,
@@ -139,7 +139,7 @@ def trl_arguments(folder: Path, n: int) -> dict[str, Any]:
 
 
 def trl_parts(trainer: Any) -> list[Part]:
-    """Return where the last parts of a step of TRL's are."""
+    """Return the last timed parts of a step of TRL."""
     return [
         (trainer.accelerator, "backward", "backward"),
         (trainer.accelerator, "clip_grad_norm_", "Adam"), (trainer.optimizer, "step", "Adam"),
@@ -147,7 +147,7 @@ def trl_parts(trainer: Any) -> list[Part]:
 
 
 def stepping(trainer: Any) -> Any:
-    """Return a function that takes one gradient step of a trainer, as its loop does."""
+    """Return a function that takes one gradient step of a trainer like its own loop."""
     trainer.create_optimizer_and_scheduler(10**6)
     trainer.current_gradient_accumulation_steps = 1
     loader = iter(trainer.get_train_dataloader())
@@ -281,7 +281,7 @@ def peak(name: str) -> dict[str, float]:
 
 
 def peak_elsewhere(name: str) -> Any:
-    """Return the peak of a process that does nothing else."""
+    """Return the peak of a new process with one contender."""
     command = [sys.executable, __file__, "--peak", name]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     return json.loads(result.stdout.splitlines()[-1])
@@ -309,7 +309,7 @@ def main() -> None:
                  "prompt": prompt, "completion": completion, "prompts": PROMPTS, "group": GROUP,
                  "pairs": PAIRS, "threads": 1, "rounds": arguments.rounds},
     }  # fmt: skip
-    # layouts differ by how many passes they take, which on a GPU may cost more than what is in them
+    # layouts differ in their number of passes, which may cost more on a GPU than their tokens
     contenders = ("rlox", "trl", "rlox_padded") if on_gpu() else ("rlox", "trl")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)

@@ -1,4 +1,4 @@
-"""Iterations of MAPPO on simple_spread: in Rust, in NumPy, through mpe2, and BenchMARL's.
+"""Iterations of MAPPO on simple_spread in Rust, in NumPy and through mpe2, and BenchMARL's.
 
 python benchmarks/mappo_end_to_end.py [--rounds 5] [--env-steps 1000] [--benchmarl PYTHON]
 
@@ -6,10 +6,10 @@ Equal networks (two layers of 64), envs (10 of 25 steps, discrete actions), epoc
 (400 env steps, 1,200 rows of agents) and one thread; agent steps, three per env step. Contenders
 run in processes of their own and take turns, an iteration each. BenchMARL needs an interpreter of
 its own: ``uv venv bm; uv pip install --python bm benchmarl==1.5.1 torchrl==0.10.1
-tensordict==0.10.0 torch==2.8.0 "pettingzoo[mpe]==1.25.0"``. The rates count processor time: on a
-machine that does other work too, wall-clock says little. Shares of processor time: ``env`` is its
-steps, ``acting`` the rest of a rollout with its advantages, ``update`` the rest of the iteration;
-BenchMARL's env is not timed by itself, so that it has a share ``rollout``.
+tensordict==0.10.0 torch==2.8.0 "pettingzoo[mpe]==1.25.0"``. Rates and shares are of processor time,
+because wall-clock time says little on a busy machine: ``env`` is its steps, ``acting`` the rest of
+a rollout with its advantages, ``update`` the rest of the iteration. BenchMARL's env is not timed by
+itself: its share ``rollout`` is both.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Shares:
         self._began = time.process_time()
 
     def timing(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        """Return ``step`` with its time counted as the env's."""
+        """Return ``step``, its time counted as the env's."""
 
         def timed(*args: Any) -> Any:
             before = time.process_time()
@@ -53,12 +53,12 @@ class Shares:
         self.env, self._began = 0.0, time.process_time()
 
     def end_rollout(self) -> None:
-        """Note that the rollout is over."""
+        """Record the end of the rollout."""
         self.rollout = time.process_time() - self._began
 
 
 def take_turns(iterate: Callable[[], Any], shares: Shares) -> None:
-    """Run an iteration for each line that comes in, and report what it took."""
+    """Run an iteration for each line of input, and report its times."""
     while True:
         wait()
         before = time.process_time(), time.perf_counter()
@@ -68,26 +68,26 @@ def take_turns(iterate: Callable[[], Any], shares: Shares) -> None:
 
 
 def wait() -> None:
-    """Wait for the next turn; end with the parent."""
+    """Wait for the next turn; exit with the parent."""
     if not sys.stdin.readline():
         sys.exit(0)
 
 
 def report(before: tuple[float, float], shares: Shares) -> None:
-    """Write the seconds of processor and of wall-clock time, of the env and of the rollout."""
+    """Write processor and wall-clock seconds, and those of the env and of the rollout."""
     whole = time.process_time() - before[0], time.perf_counter() - before[1]
     print("took", *whole, shares.env, shares.rollout, flush=True)
 
 
 def run_rlox(backend: str, env_steps: int) -> None:
-    """Train by turns with an env backend."""
+    """Train in turns with an env backend."""
     import rlox
     from rlox.callbacks import Callback
 
     shares = Shares()
 
     class Ends(Callback):
-        """Notes where rollouts end."""
+        """Records the ends of rollouts."""
 
         def on_rollout_end(self, **kwargs: Any) -> None:
             shares.end_rollout()
@@ -110,7 +110,7 @@ def run_rlox(backend: str, env_steps: int) -> None:
 
 
 def benchmarl_parts(env_steps: int) -> dict[str, Any]:
-    """Return what BenchMARL's experiment is made of, but for its seed.
+    """Return the arguments of BenchMARL's experiment, without its seed.
 
     Args:
         env_steps: of one iteration.
@@ -140,7 +140,7 @@ def benchmarl_parts(env_steps: int) -> dict[str, Any]:
 
 
 def run_benchmarl(env_steps: int) -> None:
-    """Train by turns with BenchMARL, which is stopped between its iterations."""
+    """Train in turns with BenchMARL, paused between its iterations."""
     import torch
     from benchmarl.experiment import Callback, Experiment
 
@@ -171,11 +171,11 @@ def run_benchmarl(env_steps: int) -> None:
 
 
 class Contender:
-    """A process that trains by turns.
+    """A process that trains in turns.
 
     Args:
         name: of the contender.
-        python: the interpreter that has it.
+        python: an interpreter that has it.
         env_steps: of one iteration.
     """
 

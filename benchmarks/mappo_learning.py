@@ -1,18 +1,18 @@
-"""What MAPPO learns on simple_spread at equal env steps: rlox, BenchMARL, and SB3 with SuperSuit.
+"""Returns of MAPPO on simple_spread at equal env steps: rlox, BenchMARL, SB3 with SuperSuit.
 
 python benchmarks/mappo_learning.py [--env-steps 60000] [--seeds 5] [--peer-seeds 5] [--jobs 2]
 [--runs FOLDER] [--benchmarl PYTHON] [--supersuit PYTHON]
 
-All have the numbers of Yu et al. 2022 for this env (10 epochs, step size 7e-4, entropy bonus 0.01,
-λ = 0.95, clip 0.2, gradient norm 10) with the discount of Lowe et al. 2017, who made it, and
-iterations and minibatches that suit few env steps: 10 envs of 25 steps, 1,000 env steps an
-iteration, four minibatches. Networks have two tanh layers of 64, one for all actors and one for
-their critic. What only some offer stays at its default: rlox and Stable-Baselines3 standardise
-advantages, BenchMARL does not; rlox's actors see which agent they are; the critic of
-Stable-Baselines3's PPO, whose policy all agents share, sees what one agent sees.
+All have the hyperparameters of Yu et al. 2022 for this env (10 epochs, step size 7e-4, entropy
+bonus 0.01, λ = 0.95, clip 0.2, gradient norm 10), the discount of Lowe et al. 2017, who made it,
+and iterations and minibatches for few env steps: 10 envs of 25 steps, 1,000 env steps an iteration,
+four minibatches. Networks have two tanh layers of 64, one for all actors and one for their critic.
+Options of some libraries alone stay at their defaults: rlox and Stable-Baselines3 standardise
+advantages, BenchMARL does not; rlox's actors see which agent they are; Stable-Baselines3's PPO,
+whose policy all agents share, has a critic that sees one agent's observation.
 
-Every 20,000 env steps policies play 100 episodes, of the same seeds for all, with the most probable
-actions, and as many with drawn ones; the return is the mean over agents. Interpreters of the peers:
+Every 20,000 env steps policies play 100 episodes with the most probable actions and 100 with drawn
+ones, of the same seeds for all; the return is the mean over agents. Interpreters of the peers:
 ``mappo_end_to_end.py`` says how to make BenchMARL's; ``uv venv ss; uv pip install --python ss
 stable-baselines3==2.9.2 supersuit==3.11.0 "pettingzoo>=1.27" "mpe2>=1.1.1"`` makes the other.
 """
@@ -37,7 +37,7 @@ STEP_SIZE, ENTROPY, GAMMA, LAMBDA, GRADIENT_NORM = 7e-4, 0.01, 0.95, 0.95, 10.0
 RANDOM, RLOX, BENCHMARL = "random actions", "rlox", "BenchMARL"
 SUPERSUIT = "Stable-Baselines3 with SuperSuit"
 
-# from observations by agent, and whether the most probable action is wanted, to actions
+# from observations by agent, and whether to take the most probable actions, to actions
 Act = Callable[[dict[str, Any], bool], dict[str, Any]]
 Report = Callable[[int, Act], None]  # takes the env steps so far
 
@@ -54,7 +54,7 @@ def play(env: Any, act: Act, greedy: bool) -> float:
 
 
 def play_random(seed: int, env_steps: int, report: Report) -> None:
-    """Play with random actions, which nothing is learnt for."""
+    """Play with random actions, without learning."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
@@ -156,7 +156,7 @@ LEARN = {RANDOM: play_random, RLOX: learn_rlox, BENCHMARL: learn_benchmarl,
 
 
 def train(name: str, seed: int, env_steps: int, file: Path) -> None:
-    """Train a contender with a seed, and write a line of JSON to a file at every point."""
+    """Train a contender with a seed, and append a line of JSON to a file at every point."""
     if name == BENCHMARL:
         from pettingzoo.mpe import simple_spread_v3
     else:
@@ -173,7 +173,7 @@ def train(name: str, seed: int, env_steps: int, file: Path) -> None:
 
 
 def points(name: str, python: str, seed: int, env_steps: int, folder: Path) -> list[Point]:
-    """Return the points of a run, which takes a process of its own unless its file is complete."""
+    """Return the points of a run, made in a process of its own unless its file is complete."""
     file = folder / f"{name.replace(' ', '-')}-{seed}.jsonl"
 
     def is_over(found: list[Point]) -> bool:
@@ -193,7 +193,7 @@ def main() -> None:
     parser.add_argument("--env-steps", type=int, default=60_000, help="a multiple of 20,000")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--peer-seeds", type=int, default=5, help="seeds of the peers")
-    parser.add_argument("--jobs", type=int, default=2, help="processes that train at a time")
+    parser.add_argument("--jobs", type=int, default=2, help="processes that train at once")
     parser.add_argument("--runs", type=Path, help="folder of runs; complete ones are not repeated")
     parser.add_argument("--benchmarl", help="interpreter that has BenchMARL")
     parser.add_argument("--supersuit", help="interpreter that has SuperSuit")

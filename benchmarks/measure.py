@@ -1,4 +1,4 @@
-"""Shared by the benchmarks: interleaved runs, ratios, processes, and results by name."""
+"""Helpers of all benchmarks: interleaved runs, ratios, processes, and results by name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 Part = tuple[Any, str, str | Callable[[], str]]
-"""An object, the name of its function, and what that does, or a function that says so."""
+"""An object, the name of its function, and the part's name or a function that returns it."""
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 
@@ -33,12 +33,12 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def machine(packages: Sequence[str], **peers: Sequence[str]) -> dict[str, Any]:
-    """Return what a result was measured on, and of which commit.
+    """Return the machine, the versions and the commit of a result.
 
     Args:
-        packages: those whose versions count.
-        peers: by the module of a library that takes part where it is installed, packages that then
-            count too.
+        packages: distributions whose versions are recorded.
+        peers: further packages, by the module of an optional library; recorded where that is
+            installed.
     """
     found = [peers[module] for module in peers if importlib.util.find_spec(module)]
     packages = [*packages, *chain(*found)]
@@ -57,7 +57,7 @@ def machine(packages: Sequence[str], **peers: Sequence[str]) -> dict[str, Any]:
 
 
 def _cpu() -> str:
-    """Return the processor's name and its family and model, as clouds hide the name's end."""
+    """Return the processor's name, family and model, because clouds hide the end of the name."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
     cpu = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
@@ -71,7 +71,7 @@ def interleave(
 ) -> dict[KeyT, list[float]]:
     """Run all contenders in turn, ``rounds`` times; return each one's seconds per run.
 
-    What else the machine does then slows all of them alike.
+    Other work on the machine then slows all of them alike.
     """
     seconds: dict[KeyT, list[float]] = {name: [] for name in contenders}
     for _ in range(rounds):
@@ -89,7 +89,7 @@ def summary(values: Iterable[float]) -> dict[str, float]:
 
 
 def ratio_summary(values: Iterable[float], baseline: Iterable[float]) -> dict[str, float]:
-    """Return the summary of the ratios of each round, whose two runs shared the machine's mood."""
+    """Return the summary of the ratios within each round, whose runs had about the same load."""
     return summary([value / base for value, base in zip(values, baseline, strict=True)])
 
 
@@ -117,9 +117,9 @@ def interleave_calls(
 def interleave_counted(
     contenders: Mapping[str, Callable[[], Any]], rounds: int
 ) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    """Run all contenders in turn; return the seconds of each run, and those of processor time.
+    """Run all contenders in turn; return the seconds of each run, and its processor seconds.
 
-    The latter are the time of all threads of this process, and hardly depend on what else runs.
+    The latter are of all threads of this process, and hardly depend on other programs.
     """
     processor: dict[str, list[float]] = {name: [] for name in contenders}
 
@@ -135,7 +135,7 @@ def run_process(code: str) -> tuple[float, float, str]:
     """Run Python code in a process of its own, with one thread for each library's arithmetic.
 
     Returns:
-        The seconds of wall-clock and of processor time that it took, and what it printed.
+        Its wall-clock seconds, its processor seconds, and its output.
     """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.perf_counter()
@@ -164,13 +164,13 @@ for line in sys.stdin:
 
 
 class Side:
-    """A library in a process of its own, which rests while others have their turns.
+    """A library in a process of its own, idle during others' turns.
 
     Args:
-        program: code that defines ``versions``, and ``train(amount)`` that returns what it did.
+        program: code that defines ``versions``, and ``train(amount)``, which returns the work done.
         python: interpreter that has the library.
-        amount: what a turn asks for.
-        warm_up: what is asked for once before the first turn.
+        amount: of a turn.
+        warm_up: amount before the first turn.
     """
 
     def __init__(self, program: str, python: str, amount: int, *, warm_up: int) -> None:
@@ -181,14 +181,14 @@ class Side:
         )  # fmt: skip
         self._amount = amount
         self.speeds: list[float] = []
-        """Of each turn, per second of wall-clock time."""
+        """Amount per second of wall-clock time, by turn."""
         self.processor_speeds: list[float] = []
-        """Of each turn, per second of the process's processor time."""
+        """Amount per second of the process's processor time, by turn."""
         self.versions: dict[str, str] = json.loads(" ".join(self._answer("ready")))
         self._ask(warm_up)
 
     def turn(self) -> None:
-        """Do the work once, and keep how fast it was."""
+        """Do the work once, and record its speeds."""
         done, wall, processor = self._ask(self._amount)
         self.speeds.append(done / wall)
         self.processor_speeds.append(done / processor)
@@ -210,7 +210,7 @@ class Side:
         for line in self._process.stdout:
             if line.startswith(word):
                 return line.split()[1:]
-        raise RuntimeError("it has ended; what it printed says why")
+        raise RuntimeError("the process has ended; its output says why")
 
 
 def run_in_turns(sides: Mapping[str, Side], rounds: int) -> dict[str, str]:
@@ -224,12 +224,12 @@ def run_in_turns(sides: Mapping[str, Side], rounds: int) -> dict[str, str]:
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def on_one_core(run: Callable[[], Any]) -> None:
-    """Run with every thread of this process on one core: the number of JAX's threads is fixed."""
+    """Run with all threads of this process on one core, as JAX's number of threads is fixed."""
     cores = os.sched_getaffinity(0)
 
     def keep_to(allowed: set[int]) -> None:
@@ -244,18 +244,18 @@ def on_one_core(run: Callable[[], Any]) -> None:
 
 
 def peak_mib() -> float:
-    """Return the MiB that this process has had in memory at most, on Linux.
+    """Return the peak resident memory of this process in MiB, on Linux.
 
-    ``ru_maxrss`` would be that of the process which started this one, if it was larger.
+    ``ru_maxrss`` would be the parent's, if that was larger.
     """
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
 def peaks_alone(contenders: Iterable[str], *arguments: str) -> dict[str, float]:
-    """Return the MiB that this script takes at most with one contender in a process of its own.
+    """Return this script's peak MiB with each contender in a process of its own.
 
-    The script then prints them last, as it does with ``--peak``.
+    There the script prints it last, with ``--peak``.
     """
     peaks = {}
     for name in contenders:
@@ -274,7 +274,7 @@ def write(name: str, result: Mapping[str, Any]) -> Path:
 
 
 def kept(name: str) -> dict[str, Any]:
-    """Return what was last written under a name on such a processor, or nothing."""
+    """Return the result last written under a name on such a processor; empty without one."""
     path = _path(name)
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
@@ -291,15 +291,15 @@ def time_by_part(
     rounds: int,
     clock: Callable[[], float] = time.process_time,
 ) -> dict[str, float]:
-    """Return milliseconds of a step by its parts, and of what is left, as means.
+    """Return mean milliseconds of a step by its parts, with the rest as ``else``.
 
-    A part's clock stands still while another part runs within it.
+    A part's clock stops while another part runs within it.
 
     Args:
-        step: what is measured.
+        step: the measured call.
         parts: functions that it calls.
-        rounds: how often it is called.
-        clock: of seconds; by default those that the process computes.
+        rounds: number of calls.
+        clock: returns seconds; by default the process's processor time.
     """
     spent: dict[str, float] = {}
     running = ["else"]

@@ -1,10 +1,10 @@
 """Learning curves of PPO, SAC and TD3 on MuJoCo: rlox and Stable-Baselines3 at equal settings.
 
-One run per call, so that several can be made side by side. PPO has the settings of
-``examples/ppo-mujoco.yaml``, SAC and TD3 their defaults but for :data:`SETTINGS`. Every run adds a
-file to ``results/mujoco``, and ``summarize`` prints what they come to and draws the curves: of PPO,
-the mean return of the last 100 episodes; of SAC and TD3, which make far fewer, that of
-deterministic episodes now and then.
+One run per call, so that several can run at once. PPO has the settings of
+``examples/ppo-mujoco.yaml``, SAC and TD3 their defaults with :data:`SETTINGS`. Every run adds a
+file to ``results/mujoco``; ``summarize`` prints final returns and draws the curves: the mean return
+of the last 100 episodes for PPO, and of deterministic evaluation episodes for SAC and TD3, which
+finish far fewer.
 
     python benchmarks/mujoco_curves.py run ppo rlox HalfCheetah-v5 0
     python benchmarks/mujoco_curves.py run ppo stable-baselines3 HalfCheetah-v5 0
@@ -44,22 +44,22 @@ ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "reference" / "algorithms"
 FOLDER = RESULTS / "mujoco"
 EPISODES = 20
-"""Deterministic ones after training."""
+"""Deterministic episodes after training."""
 EVALUATED = 5
 """Episodes for a point of SAC's and TD3's curves."""
 
 SETTINGS: dict[str, dict[str, Any]] = {"sac": {}, "td3": {"learning_starts": 25_000}}
-"""Beside the defaults, of both libraries. TD3's authors act at random for so long (sfujim/TD3)."""
+"""Other than the defaults, in both libraries. TD3's 25,000 are its authors' (sfujim/TD3)."""
 
 PACKAGES = ["rlox-core", "rlox-native", "stable-baselines3", "gymnasium", "mujoco", "torch"]
-"""Whose versions count."""
+"""Distributions whose versions are recorded."""
 
 Curve = list[tuple[int, float]]
 
 
 @dataclass(frozen=True)
 class Length:
-    """How long to train, and how far apart the points of a curve are, in env steps."""
+    """Env steps of a training, and between two points of its curve."""
 
     env_steps: int
     every: int
@@ -73,11 +73,11 @@ LENGTHS = {
     },
     "td3": defaultdict(lambda: Length(300_000, 10_000)),
 }
-"""Of PPO a point every five rollouts."""
+"""PPO has a point every five rollouts."""
 
 
 def main() -> None:
-    """Make one run, or summarise those there are."""
+    """Make one run, or summarise all."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="train once")
@@ -88,7 +88,7 @@ def main() -> None:
     summary = commands.add_parser("summarize", help="print a table and draw the curves")
     summary.add_argument("algorithm", choices=LENGTHS)
     for command in (run, summary):
-        command.add_argument("--env-steps", type=int, help="of runs of another length than usual")
+        command.add_argument("--env-steps", type=int, help="length of runs, if not the usual one")
     arguments = parser.parse_args()
     if arguments.command == "summarize":
         summarize(arguments.algorithm, arguments.env_steps)
@@ -118,12 +118,12 @@ def main() -> None:
 
 
 def length_of(algorithm: str, env_id: str, env_steps: int | None) -> Length:
-    """Return the usual length, or one of as many env steps with a point every 10,000."""
+    """Return the usual length, or one of ``env_steps`` with a point every 10,000."""
     return Length(env_steps, 10_000) if env_steps else LENGTHS[algorithm][env_id]
 
 
 def folder_of(env_steps: int | None) -> Path:
-    """Return where runs of one length are kept."""
+    """Return the folder of runs of one length."""
     return FOLDER / f"{env_steps}" if env_steps else FOLDER
 
 
@@ -134,14 +134,14 @@ class CurveLogger(LoggerCallback):
         self.length, self.curve = length, list[tuple[int, float]]()
 
     def on_train_step(self, step: int, metrics: Metrics) -> None:
-        """Keep a point if one is due."""
+        """Record a point if one is due."""
         due = step % self.length.every == 0 or step >= self.length.env_steps
         if due and np.isfinite(metrics["mean_reward"]):
             self.curve.append((step, round(metrics["mean_reward"], 2)))
 
 
 def train_ppo(env_id: str, seed: int, length: Length) -> tuple[Curve, list[float]]:
-    """Return the curve of rlox's PPO, and the returns of the evaluation."""
+    """Return the curve of rlox's PPO, and the evaluation's returns."""
     logger = CurveLogger(length)
     config = ROOT / "examples" / "ppo-mujoco.yaml"
     algorithm = rlox.make("ppo", env=env_id, seed=seed, config=config, logger=logger)
@@ -152,7 +152,7 @@ def train_ppo(env_id: str, seed: int, length: Length) -> tuple[Curve, list[float
 def train_off_policy(
     name: str, env_id: str, seed: int, length: Length
 ) -> tuple[Curve, list[float]]:
-    """Return the curve of rlox's SAC or TD3, and the returns of the evaluation."""
+    """Return the curve of rlox's SAC or TD3, and the evaluation's returns."""
     callback = EvalCallback(None, length.every, EVALUATED, verbose=False)
     config = {"seed": seed, **SETTINGS[name]}
     algorithm = rlox.make(name, env=env_id, config=config, callbacks=[callback])
@@ -161,7 +161,7 @@ def train_off_policy(
 
 
 class TheirCurve(BaseCallback):
-    """Keeps a curve of Stable-Baselines3's."""
+    """Records a curve of Stable-Baselines3."""
 
     def __init__(self, length: Length) -> None:
         super().__init__()
@@ -197,7 +197,7 @@ class EvaluationsCurve(TheirCurve):
 
 
 def train_their_ppo(env_id: str, seed: int, length: Length) -> tuple[Curve, list[float]]:
-    """Return the curve of Stable-Baselines3's PPO, and the returns of the evaluation."""
+    """Return the curve of Stable-Baselines3's PPO, and the evaluation's returns."""
     env = VecNormalize(make_vec_env(env_id, 1, seed=seed), gamma=0.99)
     callback = EpisodesCurve(length)
     model = stable_baselines3.PPO(
@@ -219,7 +219,7 @@ def train_their_ppo(env_id: str, seed: int, length: Length) -> tuple[Curve, list
 
 
 def make_theirs(name: str, config: Any, env: Any, seed: int, **options: Any) -> Any:
-    """Return Stable-Baselines3's SAC or TD3 with the options of a config of rlox's."""
+    """Return Stable-Baselines3's SAC or TD3 with the options of a config of rlox."""
     return {"sac": stable_baselines3.SAC, "td3": stable_baselines3.TD3}[name](
         "MlpPolicy",
         env,
@@ -241,7 +241,7 @@ def make_theirs(name: str, config: Any, env: Any, seed: int, **options: Any) -> 
 def train_their_off_policy(
     name: str, env_id: str, seed: int, length: Length
 ) -> tuple[Curve, list[float]]:
-    """Return the curve of Stable-Baselines3's SAC or TD3, and the returns of the evaluation."""
+    """Return the curve of Stable-Baselines3's SAC or TD3, and the evaluation's returns."""
     config: Any = (SACConfig if name == "sac" else TD3Config)(**SETTINGS[name])
     env, eval_env = make_vec_env(env_id, 1, seed=seed), make_vec_env(env_id, 1, seed=0)
     callback = EvaluationsCurve(length, eval_env)
@@ -269,10 +269,10 @@ TRAINERS: dict[tuple[str, str], Any] = {
 
 
 def runs_until(algorithm: str, env_steps: int | None) -> list[dict[str, Any]]:
-    """Return the runs of the usual length, or of one and the beginnings of longer ones.
+    """Return the runs of the usual length, or those of ``env_steps`` and starts of longer ones.
 
-    SAC and TD3 learn the same however long they are to train; PPO, whose step size falls to 0 at
-    the end, does not. Of a seed the longest run counts.
+    SAC and TD3 learn the same whatever the length; PPO, whose step size falls to 0 at the end, does
+    not. The longest run of a seed counts.
     """
     found: dict[str, dict[str, Any]] = {}
     for folder in [FOLDER] if env_steps is None else folders_from(algorithm, env_steps):
@@ -286,7 +286,7 @@ def runs_until(algorithm: str, env_steps: int | None) -> list[dict[str, Any]]:
 
 
 def folders_from(algorithm: str, env_steps: int) -> list[Path]:
-    """Return the folders of runs whose beginnings count as runs of a length, the longest last."""
+    """Return the folders of runs at least that long, the longest last; for PPO the exact one."""
     if algorithm == "ppo":
         return [folder_of(env_steps)]
     lengths = sorted(int(path.name) for path in FOLDER.iterdir() if path.name.isdecimal())
@@ -294,7 +294,7 @@ def folders_from(algorithm: str, env_steps: int) -> list[Path]:
 
 
 def summarize(algorithm: str, env_steps: int | None) -> None:
-    """Print final returns with their deviations, and draw all curves, of runs of one length."""
+    """Print final returns with deviations, and draw all curves, for runs of one length."""
     import matplotlib.pyplot as plt
 
     runs: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))

@@ -2,7 +2,7 @@
 
 python benchmarks/multi_agent_envs.py [--rounds 9]
 
-Three agents, discrete random actions drawn before, one process; env steps, not agent steps.
+Three agents, discrete random actions drawn beforehand, one process; env steps, not agent steps.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def stepping(envs: Any) -> Callable[[], Any]:
 
 
 def alone() -> Callable[[], Any]:
-    """Return a call that steps one env of mpe2's."""
+    """Return a call that steps an env of mpe2."""
     env = simple_spread_v3.parallel_env()
     actions = np.random.default_rng(0).integers(5, size=(CALLS, 3)).tolist()
     env.reset(seed=0)

@@ -1,14 +1,14 @@
 """SAC, TD3 and DQN, env steps per second with learning: rlox, Stable-Baselines3 and sbx.
 
 Equal hyperparameters and networks, all in one process and in turn, so that a busy machine slows
-all alike. rlox runs as it comes, with Rust env and learner, on one thread and on all cores, as the
-others do; with gymnasium's env, which is what they step; and with the torch learner. sbx, which is
-Stable-Baselines3 in JAX, takes part if it is installed; one thread of it is one core. SAC and TD3
-take a gradient step per env step on batches of 256, with two layers of 256; DQN has the settings of
-the Stable-Baselines3 zoo for CartPole, and once more takes a step on 128 rows per env step. With
-eight envs, eight gradient steps follow each vector step. "The products alone" are the matrix
-products of acting and of all gradient steps in torch, without envs and replay. Memory is that of a
-process with one contender.
+all alike. All run on one thread and on all cores: rlox with its defaults, Rust env and learner;
+with gymnasium's env, which the others step; with the torch learner; Stable-Baselines3; and, if
+installed, sbx, which is Stable-Baselines3 in JAX, on one core for one thread. SAC and TD3 take a
+gradient step per env step on batches of 256, with two layers of 256; DQN has the settings of the
+Stable-Baselines3 zoo for CartPole, and in another case a step on 128 rows per env step. With eight
+envs, eight gradient steps follow each vector step. "The products alone" are the matrix products of
+acting and of all gradient steps in torch, without envs and replay. Memory is that of a process with
+one contender.
 
     python benchmarks/off_policy_end_to_end.py [--rounds 15] [--only SAC]
 """
@@ -65,10 +65,10 @@ WORKS: dict[str, tuple[str, dict[str, Any], int, int]] = {
     "TD3, 8 envs": ("TD3", EIGHT, 160, 8),
     "DQN, 8 envs": ("DQN", {**EVERY_STEP, "train_freq": 8, "gradient_steps": 8}, 256, 8),
 }
-"""Algorithm, settings with frequencies in env steps, env steps per run, and envs."""
+"""Algorithm, settings with frequencies in env steps, env steps per run, number of envs."""
 
 PRODUCTS = "the products alone, "
-"""Then the number of torch's threads, as of all contenders; each is beside those with as many."""
+"""A number of torch's threads follows, as in all names; ratios are at equal numbers."""
 HIDDEN = [256, 256]
 
 
@@ -147,7 +147,7 @@ def compare(work: str, rounds: int, asked: list[str] | None) -> list[dict[str, A
 
 
 def contenders_for(work: str) -> dict[str, Callable[[], Callable[[], Any]]]:
-    """Return what makes the runs of some env steps each, which explore in the first one."""
+    """Return functions that make a contender's runs, which explore in the first one."""
     name, settings, env_steps, n_envs = WORKS[work]
     env = "CartPole-v1" if name == "DQN" else "Pendulum-v1"
     settings = dict(settings, learning_starts=env_steps, buffer_size=100_000, seed=0)
@@ -197,12 +197,12 @@ def contenders_for(work: str) -> dict[str, Callable[[], Callable[[], Any]]]:
 
 
 def products_for(work: str, threads: int, env_steps: int | None = None) -> Callable[[], None]:
-    """Return a run of the matrix products of a work's acting and gradient steps, and no more.
+    """Return a run of the matrix products alone of a work's acting and gradient steps.
 
     Args:
         work: one of :data:`WORKS`.
         threads: of torch.
-        env_steps: ``None`` takes the work's.
+        env_steps: by default the work's.
     """
     name, settings, usual, n_envs = WORKS[work]
     env_steps = usual if env_steps is None else env_steps
@@ -222,9 +222,9 @@ def products_for(work: str, threads: int, env_steps: int | None = None) -> Calla
 
 
 def where_time_goes(repeats: int = 50) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the median milliseconds of each part of SAC's env step with its gradient step.
+    """Return median milliseconds of the parts of SAC's env step, gradient step included.
 
-    And how many times as long as its matrix products the gradient step takes.
+    And the gradient step's time over that of its matrix products.
     """
     sac = SAC("Pendulum-v1", env_backend="native", learning_starts=300, **CONTINUOUS)
     sac.train(1_000)

@@ -2,8 +2,8 @@
 
 Equal networks (two layers of 256), batch size, data and one torch thread each, both in one process
 and in turn, so that a busy machine slows both alike. A gradient step includes drawing its
-minibatch; d3rlpy runs without its loop and its logging. A third contender does nothing but the
-matrix products of rlox's steps, in torch: the floor.
+minibatch; d3rlpy runs without its loop and its logging. The third contender is the floor: the
+matrix products of rlox's steps alone, in torch.
 
     python benchmarks/offline.py [--rounds 9]
 """
@@ -27,7 +27,7 @@ with warnings.catch_warnings():
     import d3rlpy
 
 OBS_DIM, ACT_DIM = 17, 6
-"""Of HalfCheetah."""
+"""HalfCheetah's."""
 
 N, EPISODE, BATCH = 20_000, 1_000, 256
 
@@ -80,7 +80,7 @@ def main() -> None:
 
 
 def columns() -> dict[str, Any]:
-    """Return random transitions of a large enough dataset."""
+    """Return a large random dataset."""
     rng = np.random.default_rng(0)
     return {
         "obs": rng.normal(size=(N, OBS_DIM)).astype(np.float32),
@@ -100,7 +100,7 @@ def ours(name: str, data: dict[str, Any], steps: int) -> Callable[[], Any]:
 
 
 def floor(name: str, steps: int) -> Callable[[], Any]:
-    """Return a run of the matrix products of so many gradient steps, one after the other."""
+    """Return a run of the matrix products of a run's gradient steps, one after the other."""
     products = Products(BATCH)
     policy, value = network(*(GAUSSIAN if name == "cql" else POLICY)), network(*VALUE)
     critics, targets = ([network(*CRITIC) for _ in range(2)] for _ in range(2))
@@ -116,7 +116,7 @@ def floor(name: str, steps: int) -> Callable[[], Any]:
             products.forward(value)
         else:
             products.forward(policy)
-        # the policy of TD3+BC steps every other time
+        # TD3+BC's policy steps every other time
         if name != "td3_bc" or step:
             products.learn(policy)
         # up the values of one critic, or of the smaller of two
@@ -125,7 +125,7 @@ def floor(name: str, steps: int) -> Callable[[], Any]:
         if name == "cql":
             products.forward(policy)
             products.forward(policy)
-        # 30 actions of each row are judged by those of CQL
+        # CQL's critics evaluate 30 actions for each row
         for critic in critics:
             products.learn(critic, repeats=31 if name == "cql" else 1)
 
@@ -137,12 +137,12 @@ def floor(name: str, steps: int) -> Callable[[], Any]:
 
 
 def theirs(name: str, data: dict[str, Any], steps: int) -> Callable[[], Any]:
-    """Return a run of d3rlpy, its options those that rlox has by default."""
+    """Return a run of d3rlpy with rlox's default options."""
     configs: dict[str, Any] = {
         "bc": d3rlpy.algos.BCConfig(batch_size=BATCH),
         "td3_bc": d3rlpy.algos.TD3PlusBCConfig(batch_size=BATCH),
         "iql": d3rlpy.algos.IQLConfig(batch_size=BATCH),
-        # without a rate for it, d3rlpy leaves the penalty's weight as it is, as rlox does
+        # without a rate d3rlpy keeps the penalty's weight constant, as rlox does
         "cql": d3rlpy.algos.CQLConfig(batch_size=BATCH, alpha_learning_rate=0.0),
     }
     dataset = d3rlpy.dataset.MDPDataset(

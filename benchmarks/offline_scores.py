@@ -1,9 +1,9 @@
 """Scores of the offline algorithms on recorded datasets: rlox and d3rlpy at equal settings.
 
-One run per call, so that several can be made side by side: two layers of 64 (or ``--hidden``),
-minibatches of 128, 10,000 gradient steps (or ``--steps``), the step sizes that rlox has by default,
-observations normalised, rewards of a tenth (or ``--reward-scale``). Policies of the same seed are
-evaluated in the same episodes. The datasets are SAC's, with names that begin with the env's:
+One run per call, so that several can run at once: two layers of 64 (or ``--hidden``), minibatches
+of 128, 10,000 gradient steps (or ``--steps``), rlox's default step sizes, normalised observations,
+rewards of a tenth (or ``--reward-scale``). Policies of the same seed are evaluated in the same
+episodes. The datasets are SAC's, with names that begin with the env's:
 
     rlox dataset record sac --env Pendulum-v1 --config examples/sac-pendulum.yaml
         --total-timesteps 20000 --n-transitions 10000 --to 'datasets/Pendulum-v1-{kind}.npz'
@@ -40,14 +40,14 @@ BATCH, EPISODES = 128, 20
 
 @dataclass(frozen=True)
 class Settings:
-    """What runs of both libraries share, and may be changed."""
+    """Settings of both libraries that options change."""
 
     hidden: int = 64
     steps: int = 10_000
     reward_scale: float = 0.1
 
     def label(self, algorithm: str) -> str:
-        """Return an algorithm's name with the settings that are not the usual ones."""
+        """Return an algorithm's name with the settings that differ from the defaults."""
         changed = {
             name: value for name, value in asdict(self).items() if value != getattr(Settings, name)
         }
@@ -57,7 +57,7 @@ class Settings:
 
 
 def main() -> None:
-    """Make one run, or print a table of those there are."""
+    """Make one run, or print a table of all."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="train once")
@@ -145,7 +145,7 @@ def train_theirs(name: str, dataset: Any, seed: int, settings: Settings) -> Pred
         "iql": d3rlpy.algos.IQLConfig(
             actor_optim_factory=cosine, value_encoder_factory=encoder, **of_critic, **common
         ),
-        # without a rate for it, d3rlpy leaves the penalty's weight as it is, as rlox does
+        # without a rate d3rlpy keeps the penalty's weight constant, as rlox does
         "cql": d3rlpy.algos.CQLConfig(
             actor_learning_rate=cql.actor_learning_rate,
             critic_learning_rate=cql.learning_rate,
@@ -167,13 +167,13 @@ def train_theirs(name: str, dataset: Any, seed: int, settings: Settings) -> Pred
 
 
 class Theirs:
-    """A policy of d3rlpy's."""
+    """A policy of d3rlpy."""
 
     def __init__(self, algorithm: Any) -> None:
         self._algorithm = algorithm
 
     def predict(self, obs: Any, deterministic: bool = True) -> Any:
-        """Return the modes, which is all that it has here."""
+        """Return the modes; it draws no actions here."""
         return self._algorithm.predict(np.asarray(obs, np.float32))
 
 

@@ -1,4 +1,4 @@
-"""Hashes of the parameters that short trainings of fixed seeds end with, as JSON.
+"""Hashes of the final parameters of short trainings with fixed seeds, as JSON.
 
 Two versions of rlox that print the same hashes on one machine compute the same bits:
 ``python benchmarks/parameter_hashes.py > before.json``, change something, and compare.
@@ -67,14 +67,14 @@ RUNS: dict[str, tuple[str, str, int, dict[str, Any]]] = {
 OFFLINE = ("bc", "td3_bc", "awac", "iql", "cql")
 LANGUAGE = ("grpo", "dpo")
 IN_TORCH = ("vdn", "qmix", "independent_q", "dreamer_v3", "crossq", "discrete_sac")
-"""Those without a choice of a backend."""
+"""Algorithms without a choice of backend."""
 
 
 class Nested(gymnasium.Env[Any, Any]):
-    """Random observations of every kind; some choices may be masked.
+    """An env with random nested observations and, unless masked, nested actions.
 
     Args:
-        masked: whether infos hold the masks of choices.
+        masked: whether actions are discrete, with masks in infos.
     """
 
     observation_space = spaces.Dict(
@@ -90,7 +90,7 @@ class Nested(gymnasium.Env[Any, Any]):
         )
 
     def look(self) -> tuple[Any, dict[str, Any]]:
-        """Return what is seen, and the masks."""
+        """Return an observation, and the masks."""
         place = self.np_random.uniform(-1, 1, 3).astype(np.float32)
         mask = np.array([True, *(self.np_random.random(2) < 0.5)])
         seen = {"place": place, "kind": int(self.np_random.integers(1, 4))}
@@ -129,7 +129,7 @@ def language_model() -> Any:
 
 
 def language(name: str) -> str:
-    """Return the hash of a small language model's parameters after a training."""
+    """Return the hash of a small language model's parameters after training."""
     import torch
 
     rng = np.random.default_rng(0)
@@ -148,7 +148,7 @@ def language(name: str) -> str:
 
 
 def dataset() -> Any:
-    """Return transitions of a made-up continuous task."""
+    """Return transitions of a synthetic continuous task."""
     from rlox_offline.datasets import Dataset
 
     rng = np.random.default_rng(0)
@@ -179,12 +179,12 @@ def digest(state: Any) -> str:
 
 
 def parameters(algorithm: Any) -> str:
-    """Return the hash of the parameters of all that learns."""
+    """Return the hash of all learnt parameters."""
     found = {}
     for name, optimizer in sorted(algorithm.optimizers.items()):
         if hasattr(optimizer, "parameters"):
             found[name] = optimizer.parameters.numpy()
-        else:  # of rl8's modules
+        else:  # modules of rl8
             state = algorithm.agent.policy.model.state_dict()
             found[name] = {key: value.numpy() for key, value in state.items()}
     return digest(found)

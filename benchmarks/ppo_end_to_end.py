@@ -1,10 +1,10 @@
 """PPO on CartPole-v1, env steps per second with learning: rlox, Stable-Baselines3 and sbx.
 
 Equal hyperparameters, all in one process and in turn, so that a busy machine slows all alike. Each
-runs with one thread or with one per core, whichever was faster in a short run before. rlox
-runs with either learner backend, and with gymnasium's env, which is what the others step. sbx,
-which is Stable-Baselines3 in JAX, takes part if it is installed. Memory is that of a process with
-one contender.
+runs with one thread or with one per core, whichever was faster in a short trial. rlox runs with
+either learner backend, and with gymnasium's env, which the others step. sbx, which is
+Stable-Baselines3 in JAX, takes part if it is installed. Memory is that of a process with one
+contender.
 
     python benchmarks/ppo_end_to_end.py [--rounds 9] [--envs 8]
 """
@@ -49,10 +49,10 @@ SETTINGS: dict[str, Any] = {
     "vf_coef": 0.5,
     "max_grad_norm": 0.5,
 }
-"""Common to both; both have two 64×64 tanh networks and Adam."""
+"""Settings of all contenders, which have two 64×64 tanh networks and Adam."""
 
 Train = Callable[[int], Any]
-"""Trains for a number of env steps."""
+"""A function that trains for a number of env steps."""
 
 ITERATIONS = {8: 8, 64: 1}
 """Rollouts per run, by the number of envs."""
@@ -62,7 +62,7 @@ def main() -> None:
     """Measure and write ``benchmarks/results/<processor>/ppo_*.json``."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--envs", type=int, choices=ITERATIONS, help="only with so many")
+    parser.add_argument("--envs", type=int, choices=ITERATIONS, help="measure these numbers alone")
     parser.add_argument("--contenders", nargs="+", metavar="NAME", help='as "sbx"; for --peak')
     parser.add_argument("--peak", action="store_true", help="print the MiB of one contender")
     arguments = parser.parse_args()
@@ -97,7 +97,7 @@ def main() -> None:
 
 
 def compare(n_envs: int, rounds: int) -> list[dict[str, Any]]:
-    """Return the speed of every contender at its best, and its ratios to the peers."""
+    """Return the speed of every contender with its best threads, and its ratios to the peers."""
     rollout = n_envs * SETTINGS["n_steps"]
     makers = makers_for(n_envs)
     names = dict.fromkeys(name for name, _ in makers)
@@ -141,7 +141,7 @@ def compare(n_envs: int, rounds: int) -> list[dict[str, Any]]:
 
 
 def makers_for(n_envs: int) -> dict[tuple[str, int], Callable[[], Train]]:
-    """Return what makes functions that train, by contender and threads."""
+    """Return functions that make trainings, by contender and threads."""
 
     def sb3(threads: int) -> Train:
         made = SB3PPO(
@@ -179,7 +179,7 @@ def makers_for(n_envs: int) -> dict[tuple[str, int], Callable[[], Train]]:
 
 
 def sbx_run(n_envs: int) -> Train:
-    """Return sbx's training; its networks are made equal to the others'."""
+    """Return sbx's training, with networks equal to the others'."""
     import flax.linen as nn
     import sbx
 
@@ -193,7 +193,7 @@ def sbx_run(n_envs: int) -> Train:
 
 
 def native_share_of_peak(repeats: int = 50) -> dict[str, float]:
-    """Return the native learner's arithmetic per second beside that of a large matrix product."""
+    """Return the native learner's arithmetic per second next to a large matrix product's."""
     ppo = PPO("CartPole-v1", backend="native", **SETTINGS)
     hooks = Hooks(ppo)
 
@@ -215,7 +215,7 @@ def native_share_of_peak(repeats: int = 50) -> dict[str, float]:
             repeats,
         ).items()
     }
-    # multiply-adds of both networks a row: forward, and backward twice that but for the first layer
+    # multiply-adds of both networks a row: forward, and twice that backward without the first layer
     inputs, hidden, outputs = 4, 64, 2 + 1
     first, second, last = 2 * inputs * hidden, 2 * hidden * hidden, outputs * hidden
     update = 2 * (2 * first + 3 * second + 3 * last) * 1024 * SETTINGS["n_epochs"]
@@ -230,7 +230,7 @@ def native_share_of_peak(repeats: int = 50) -> dict[str, float]:
 
 
 def where_time_goes(repeats: int = 50) -> dict[str, float]:
-    """Return the median milliseconds that each part of one iteration of 8 envs takes."""
+    """Return the median milliseconds of each part of an iteration with 8 envs."""
     ppo = PPO("CartPole-v1", backend="torch", env_backend="native", **SETTINGS)
     ppo.train(4096)
     batch = ppo.collector.collect(ppo.policy, 128)

@@ -2,14 +2,14 @@
 
     python benchmarks/ppo_mujoco.py [--rounds 7] [--n-steps 240] [--only Ant-v5]
 
-Eight envs, and else Stable-Baselines3's own settings: two tanh networks of two layers of 64, ten
+Eight envs and Stable-Baselines3's default settings: two tanh networks of two layers of 64, ten
 epochs of minibatches of 64 rows. A run collects one rollout of eight times ``--n-steps`` env steps
 and learns from it, so the shares of collecting and learning are those of any length. Contenders run
-in turn in one process, on one thread and on all cores, where rlox steps its envs on all too;
-EnvPool takes part where it is installed, in the way of CleanRL: actions of all envs, a step of all,
-and torch's autograd and Adam. ``physics alone`` is what MuJoCo's own steps take for as many env
-steps, and ``physics and products`` that with the matrix products of acting and learning in torch,
-these on one thread, the fastest for sizes so small. Memory is that of a process with one contender.
+in turn in one process, on one thread and on all cores, where rlox steps its envs on all too.
+EnvPool, if installed, is stepped as by CleanRL: actions of all envs, a step of all, and torch's
+autograd and Adam. ``physics alone`` is MuJoCo's own steps for as many env steps, ``physics and
+products`` these with the matrix products of acting and learning in torch, on one thread, the
+fastest at such sizes. Memory is that of a process with one contender.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from simulators import CALLS, physics
 from torch import nn
 
 TASKS = {"HalfCheetah-v5": (17, 6), "Hopper-v5": (11, 3), "Ant-v5": (105, 8)}
-"""With the sizes of observations and actions."""
+"""Sizes of observations and actions, by task."""
 PHYSICS, PRODUCTS = "physics alone, ", "physics and products, "
-"""Floors; then the number of threads, as of all contenders."""
+"""Floors. A number of threads follows, as in all names."""
 N_ENVS = 8
 SETTINGS: dict[str, Any] = {
     "n_epochs": 10,
@@ -60,7 +60,7 @@ SETTINGS: dict[str, Any] = {
 
 
 class EnvPoolLoop:
-    """PPO over EnvPool in the way of CleanRL: one file's loop, nothing compiled."""
+    """PPO over EnvPool in the style of CleanRL: one file's loop, nothing compiled."""
 
     def __init__(self, env_id: str, threads: int, n_steps: int) -> None:
         """Make the envs and the networks."""
@@ -128,14 +128,14 @@ class EnvPoolLoop:
 
 
 def network(inputs: int, outputs: int) -> nn.Sequential:
-    """Return two layers of 64 and a linear one."""
+    """Return two layers of 64 units and a linear one."""
     return nn.Sequential(
         nn.Linear(inputs, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, outputs)
     )
 
 
 def contenders_for(env_id: str, n_steps: int) -> dict[str, Callable[[], Callable[[], Any]]]:
-    """Return what makes trainings for one rollout, by name and threads."""
+    """Return functions that make trainings for one rollout, by name and threads."""
     env_steps = N_ENVS * n_steps
 
     def theirs(threads: int) -> Callable[[], None]:
@@ -167,7 +167,7 @@ def contenders_for(env_id: str, n_steps: int) -> dict[str, Callable[[], Callable
         made = EnvPoolLoop(env_id, threads, n_steps)
 
         def run() -> None:
-            # One thread is torch's best with networks this small; EnvPool's differ.
+            # One thread is torch's best with such small networks; EnvPool's vary.
             with torch_threads(1):
                 made.run()
 
@@ -200,7 +200,7 @@ def contenders_for(env_id: str, n_steps: int) -> dict[str, Callable[[], Callable
 def compare(
     env_id: str, n_steps: int, rounds: int, asked: list[str] | None
 ) -> list[dict[str, Any]]:
-    """Return every contender's speed, and how many times as fast rlox is."""
+    """Return every contender's speed, and its time over rlox's."""
     makers, load = contenders_for(env_id, n_steps), os.getloadavg()
     names = asked or list(makers)
     measured = [name for name in names if not name.startswith((PHYSICS, PRODUCTS))]

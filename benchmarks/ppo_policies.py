@@ -4,8 +4,8 @@ python benchmarks/ppo_policies.py [--rounds 7]
 
 Equal work in both: 8 envs in this process, rollouts of 128 steps, 10 epochs of minibatches of 256
 rows, one thread. Policy and values have two layers of 64 units each, or an LSTM of 64 and a layer.
-A turn is one rollout and its update. ``processor`` is the time of all threads of the process, and
-hardly depends on what else runs.
+A turn is one rollout and its update. ``processor`` is the time of all threads of the process, which
+hardly depends on other programs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gymnasium import spaces
 from measure import interleave_counted, machine, ratio_summary, summary, write
 from rlox.nn import torch_threads
 from sb3_contrib import MaskablePPO, RecurrentPPO
-from stable_baselines3 import PPO as SB3PPO  # beside rlox's
+from stable_baselines3 import PPO as SB3PPO  # next to rlox's
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 N_ENVS, N_STEPS = 8, 128
@@ -37,7 +37,7 @@ EQUAL: dict[str, Any] = {
 
 
 class Masked(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """CartPole with pushes that are impossible in turn, beside two that do nothing else."""
+    """CartPole with ``Discrete(4)``, whose second pair repeats the first, and masks that change."""
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
@@ -45,7 +45,7 @@ class Masked(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.mask = np.ones(4, np.int8)
 
     def action_masks(self) -> Any:
-        """Return what is possible now, as sb3-contrib asks for it."""
+        """Return the present mask, where sb3-contrib looks for it."""
         return self.mask.astype(bool)
 
     def reset(self, **options: Any) -> Any:
@@ -54,7 +54,7 @@ class Masked(gymnasium.Wrapper[Any, Any, Any, Any]):
         return obs, {**info, "action_mask": self.mask}
 
     def step(self, action: Any) -> Any:
-        """Push to a side; what is possible next follows from the action."""
+        """Push to a side; the action determines the next mask."""
         self.mask = np.roll(np.array([1, 1, 1, 0], np.int8), int(action))
         obs, reward, terminated, truncated, info = self.env.step(int(action) % 2)
         return obs, reward, terminated, truncated, {**info, "action_mask": self.mask}

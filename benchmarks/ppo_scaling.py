@@ -1,10 +1,10 @@
-"""How the native PPO learner scales: number of envs, width of the networks, trainings at once.
+"""Scaling of the native PPO learner: number of envs, width of networks, trainings at once.
 
-Its arithmetic per second is set against that of a large matrix product on one core, measured in
-turn with it. Trainings at once are threads of one process, first bare, then as the whole of
+Its arithmetic per second is compared with a large matrix product's on one core, measured in turn
+with it. Trainings at once are threads of one process, first bare, then all of
 ``rlox train ppo --seeds``, with run folders, logs, checkpoints and evaluations.
 
-Speeds in the picture are of the fastest turns: the slower ones measure what else ran. Needs Linux.
+Speeds in the picture are those of the fastest turns, as others measure other programs. Needs Linux.
 
     python benchmarks/ppo_scaling.py [--seconds 4]
 """
@@ -35,7 +35,7 @@ SETTINGS: dict[str, Any] = {"n_steps": 128, "n_epochs": 4, "batch_size": 256}
 ENVS, WIDTHS = (8, 64, 256), (32, 64, 128, 256)
 
 AT_ONCE = {(8, 64): 20, (64, 64): 3, (64, 256): 1}
-"""Iterations of each training, by envs and width, if several run beside each other."""
+"""Iterations of each training, by envs and width, if several run at once."""
 
 FEWEST_ROUNDS, MOST_ROUNDS = 3, 40
 
@@ -68,14 +68,14 @@ def main() -> None:
 def update_flop(rows: int, width: int, obs_dim: int = 4, n_actions: int = 2) -> float:
     """Return the floating-point operations of the matrix products of an epoch over ``rows``.
 
-    Forward, and backward twice that, but for the gradient with respect to the observations.
+    Forward, and backward twice that without the gradient with respect to the observations.
     """
     first, second, last = 2 * obs_dim * width, 2 * width * width, (n_actions + 1) * width
     return 2.0 * rows * (2 * first + 3 * second + 3 * last)
 
 
 def take_turns(contenders: dict[str, Any], seconds: float) -> dict[str, list[float]]:
-    """Return the seconds of each call, of as many rounds as fit into ``seconds``."""
+    """Return the seconds of each call, in as many rounds as fit into ``seconds``."""
     interleave(contenders, 1)
     first = interleave(contenders, 1)
     rounds = int(seconds / sum(times[0] for times in first.values()))
@@ -119,10 +119,10 @@ def measure_size(n_envs: int, width: int, budget: float) -> dict[str, Any]:
 
 
 def measure_at_once(n_envs: int, width: int, budget: float) -> dict[str, Any]:
-    """Return what one training, as many as there are cores, and twice as many make of the cores.
+    """Return how one training, one per core, and two per core use the cores.
 
     Linux reports how long a thread ran and how long it waited for a core. The rest of the time it
-    waited for the other trainings, that is for Python's lock.
+    waited for the other trainings, which is for Python's lock.
     """
     counts = (1, usable_cores(), 2 * usable_cores())
     env_steps = AT_ONCE[n_envs, width] * n_envs * SETTINGS["n_steps"]
@@ -165,7 +165,7 @@ def measure_at_once(n_envs: int, width: int, budget: float) -> dict[str, Any]:
 
 
 def running_and_ready() -> tuple[float, float]:
-    """Return the seconds that this thread has run, and that it has waited for a core."""
+    """Return the seconds that this thread has run, and those that it has waited for a core."""
     running, ready, _ = Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()
     return int(running) / 1e9, int(ready) / 1e9
 

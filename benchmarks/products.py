@@ -1,4 +1,4 @@
-"""The matrix products of gradient steps, alone, as autograd multiplies them."""
+"""The matrix products of gradient steps alone, as autograd multiplies them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def network(*sizes: int) -> Tensors:
 
 
 class Products:
-    """Products of batches with weights in torch, gathered first and then done by :meth:`run`.
+    """Products of batches with weights in torch, gathered first and then computed by :meth:`run`.
 
-    Those that share operands in a gradient step share them here; each has a result of its own.
+    They share operands where those of a gradient step do; each has a result of its own.
 
     Args:
         batch_size: rows of a batch.
@@ -30,12 +30,12 @@ class Products:
         self._calls: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
 
     def run(self) -> None:
-        """Do them one after the other."""
+        """Compute them one after the other."""
         for left, right, out in self._calls:
             torch.mm(left, right, out=out)
 
     def forward(self, weights: Tensors, repeats: int = 1) -> Tensors:
-        """Gather those of a batch's way through a network, ``repeats`` rows for each of the batch.
+        """Gather those of a forward pass, with ``repeats`` rows for each row of the batch.
 
         Returns:
             The inputs of all layers, and the outputs.
@@ -48,7 +48,7 @@ class Products:
     def backward(
         self, weights: Tensors, values: Sequence[torch.Tensor], *, to_inputs: bool = False
     ) -> None:
-        """Gather those of the way back: to the weights, or, ``to_inputs``, to the inputs alone."""
+        """Gather those of a backward pass: to weights, or with ``to_inputs`` to inputs alone."""
         gradient = torch.randn_like(values[-1])
         for layer in reversed(range(len(weights))):
             if not to_inputs:
@@ -57,7 +57,7 @@ class Products:
                 gradient = self._multiply(gradient, weights[layer].T)
 
     def learn(self, weights: Tensors, repeats: int = 1) -> None:
-        """Gather those of a regression."""
+        """Gather those of a regression's gradient."""
         self.backward(weights, self.forward(weights, repeats))
 
     def _multiply(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -72,10 +72,10 @@ def learn_critics(
     """Gather those of two critics' regression on their targets; return the critics.
 
     Args:
-        products: where they are gathered.
+        products: gathers them.
         inputs: observed numbers and actions.
         hidden: units of both layers.
-        next_actions: weights of the network that the targets' actions come from.
+        next_actions: weights of the network that chooses the targets' actions.
     """
     critics, targets = ([network(inputs, hidden, hidden, 1) for _ in range(2)] for _ in range(2))
     for weights in (next_actions, *targets):
@@ -121,7 +121,7 @@ def products_of_dqn(obs_dim: int, n_actions: int, hidden: int, batch_size: int) 
 
 
 def products_of_acting(rows: int, *sizes: int) -> Products:
-    """Return those of a network's way from observations to what actions are drawn from."""
+    """Return those of a policy's forward pass, from observations to an action distribution."""
     products = Products(rows)
     products.forward(network(*sizes))
     return products
@@ -143,12 +143,12 @@ def multiply(
     *,
     threads: int = 1,
 ) -> None:
-    """Do the products of a training.
+    """Compute the products of a training.
 
     Args:
-        acting: all are done in each vector step.
+        acting: all are computed in each vector step.
         steps: number of vector steps.
-        learning: one is done in each gradient step, in turn.
+        learning: one is computed in each gradient step, in turn.
         updates: number of gradient steps.
         threads: of torch.
     """

@@ -1,11 +1,11 @@
-"""Steps over bare gRPC streams and over sockets: what ``remote_envs.py`` compares env workers with.
+"""Steps over bare gRPC streams and sockets, with which ``remote_envs.py`` compares env workers.
 
-*Bare* is one bidirectional stream of bytes whose server does nothing but step the same env and send
-its arrays. *Whole* has what a learner needs of a step, laid out by hand for this one kind of env:
-a number that both sides check, so that a repeated request is not stepped twice; the true last
-observations; arrays that may be written to; and a deadline. It has no messages of protobuf, no
-other spaces, no masks and no errors of envs, so that over grpcio a worker's step takes no less.
-*Bytes in Rust* are the bare stream over rlox's own, and *sockets* do what it does without gRPC.
+*Bare* is one bidirectional stream of bytes whose server only steps the same env and sends its
+arrays. *Whole* adds all that a learner needs, laid out by hand for this one kind of env: a number
+that both sides check, so that a repeated request is not stepped twice; the true last observations;
+writable arrays; and a deadline. Without protobuf's messages, other spaces, masks and errors of
+envs, it is a lower bound for a worker's step over grpcio. *Bytes in Rust* is the bare stream over
+rlox's own, and *sockets* the same without gRPC.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from rlox_distributed._transport import ClientStream, Server, ServerStream
 
 ARRAYS = ("obs", "rewards", "terminated", "truncated")
 NUMBER = np.dtype(np.uint64).itemsize
-"""Bytes of a request's number."""
+"""Bytes of the number of a request."""
 
 
 def rows_of(size: int) -> np.dtype[Any]:
-    """Return how a step of some envs with 4 numbers each lies in memory."""
+    """Return the layout of a step of some envs with 4 numbers each."""
     return np.dtype([("number", "u8"), ("obs", "f4", (size, 4)), ("rewards", "f8", size),
                      ("terminated", "?", size), ("truncated", "?", size)])  # fmt: skip
 
 
 def serve_bare(env: Any, whole_env: Any = None) -> tuple[grpc.Server, int]:
-    """Return a server that steps an env on ``Step`` and another on ``Whole``, and its port."""
+    """Return a server that steps one env on ``Step`` and one on ``Whole``, and its port."""
     server = grpc.server(ThreadPoolExecutor(3))
     handlers = {
         name: grpc.stream_stream_rpc_method_handler(answer, bytes, bytes)
@@ -78,7 +78,7 @@ def _step_whole(env: Any) -> Callable[[Iterator[bytes], Any], Iterator[bytes]]:
 
 
 def bare_client(ports: Sequence[int], size: int) -> Callable[[], Any]:
-    """Return a call that steps the envs of bare servers, ``size`` each, at the same time."""
+    """Return a call that steps the envs of bare servers, ``size`` each, at once."""
     actions = np.zeros(size, np.int64)
     channels = [grpc.insecure_channel(f"127.0.0.1:{port}") for port in ports]
     requests: list[queue.SimpleQueue[bytes]] = [queue.SimpleQueue() for _ in ports]
@@ -99,7 +99,7 @@ def bare_client(ports: Sequence[int], size: int) -> Callable[[], Any]:
 
 
 def whole_client(port: int, size: int) -> Callable[[], Any]:
-    """Return a call that steps a server's envs and decodes all of the step."""
+    """Return a call that steps a server's envs and decodes the whole step."""
     actions, layout = np.zeros(size, np.int64), rows_of(size)
     channel = grpc.insecure_channel(f"127.0.0.1:{port}")
     stream = Stream(channel.stream_stream("/bare/Whole"))
@@ -127,7 +127,7 @@ def whole_client(port: int, size: int) -> Callable[[], Any]:
 
 
 def serve_bytes(env: Any) -> Server:
-    """Return a server of rlox's streams that steps an env."""
+    """Return a server over rlox's streams that steps an env."""
 
     def answer(stream: ServerStream) -> None:
         request = stream.receive(30.0)
@@ -138,7 +138,7 @@ def serve_bytes(env: Any) -> Server:
 
 
 def bytes_client(ports: Sequence[int], size: int) -> Callable[[], Any]:
-    """Return a call as of :func:`bare_client` for servers of rlox's streams."""
+    """Return the call of :func:`bare_client` over rlox's streams."""
     actions = np.zeros(size, np.int64)
     streams = [ClientStream(f"127.0.0.1:{port}", largest=1 << 24, seconds=30.0) for port in ports]
 
@@ -173,7 +173,7 @@ def serve_sockets(env: Any) -> int:
 
 
 def socket_client(ports: Sequence[int], size: int) -> Callable[[], Any]:
-    """Return a call as of :func:`bare_client` for servers of sockets."""
+    """Return the call of :func:`bare_client` over sockets."""
     actions, answer = np.zeros(size, np.int64), rows_of(size).itemsize - NUMBER
     connections = [socket.create_connection(("127.0.0.1", port)) for port in ports]
     for connection in connections:

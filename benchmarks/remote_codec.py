@@ -1,14 +1,14 @@
-"""What a batched step of an env worker costs without a network.
+"""The cost of an env worker's batched step without a network.
 
 python benchmarks/remote_codec.py [--rounds 9]
 
-Learner and worker are in this process, and each request goes from one to the other as bytes, by a
-call: no stream, no thread and no switch between processes. What the step takes beyond the envs'
-own is encoding, checking and decoding of both sides. *Bare grpcio* and *worker* are as in
-``remote_envs.py``, with their servers in a process of its own.
+Learner and worker are in this process, and a call hands each request over as bytes: no stream, no
+thread and no switch between processes. The time beyond the envs' own is encoding, checking and
+decoding on both sides. *Bare grpcio* and *worker* are as in ``remote_envs.py``, with their servers
+in a process of its own.
 
-Each side waits while the other works, and goes on with caches that others have filled. *After
-rests* are the calls without a network again, each after a sleep as long as such a wait.
+Each side waits while the other works, and then finds caches that others have filled. *After rests*
+are the calls without a network again, each after a sleep as long as such a wait.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ REST = 3e-4
 
 
 class Loop:
-    """Stands for a stream: the worker answers in the call.
+    """Replaces a stream: the worker answers in the call.
 
     Args:
-        worker: that a learner has begun a session with.
+        worker: one with which a learner has begun a session.
     """
 
     def __init__(self, worker: EnvWorker) -> None:
@@ -49,7 +49,7 @@ class Loop:
 
     def receive(self, seconds: float) -> bytes:
         """Return its answer."""
-        stream: Any = None  # which is asked for nothing unless the request is refused
+        stream: Any = None  # unused unless the request is refused
         return self._worker._answer(self._data, self._worker._holder, stream)
 
 

@@ -2,12 +2,11 @@
 
 python benchmarks/remote_envs.py [--rounds 9]
 
-The servers are a process of their own, and each worker whose env sleeps for 10 ms or computes is
-one. *Bare grpcio*, a *whole step by hand* and *sockets* are those of ``remote_bare.py``: what is
-possible without messages of protobuf, and without gRPC. A slow link is a proxy, in a process of its
-own, that holds every piece of data for a while each way; its goal is the number of envs by the
-round trip. Other programs use the processors too, so that steps have the processor time of both
-sides beside the wall's.
+The servers are a process of their own, and so is each worker whose env sleeps for 10 ms or
+computes. *Bare grpcio*, a *whole step by hand* and *sockets* are those of ``remote_bare.py``: the
+limits without protobuf's messages, and without gRPC. A slow link is a proxy in a process of its own
+that delays every piece of data each way; its goal is the number of envs by the round trip. Other
+programs use the processors too, so steps have both sides' processor time next to wall-clock time.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ from rlox_distributed.pool import RemoteEnvPool
 
 CALLS, WARM_UP = 100, 50
 STEP_ROUNDS = 3
-"""Rounds of single steps for each of slower calls."""
+"""Rounds of single steps for each round of slower calls."""
 DELAYS = (0.0, 0.001, 0.005, 0.02)
 BUSY_WORKERS = (1, 2)
-"""Numbers of workers that compute at the same time."""
+"""Numbers of workers that compute at once."""
 ACTORS = (1, 2, 4)
 ACTING_DELAY, ACTING_SECONDS, ACTING_STEPS = 0.005, 0.01 / 64, 16
-"""Seconds each way and of the policy per env, and steps of an unroll."""
+"""Seconds of delay each way, seconds of the policy per env, and steps of an unroll."""
 
 
 def stepping(env: Any) -> Callable[[], Any]:
@@ -66,7 +65,7 @@ def main() -> None:
     options = parser.parse_args()
     with ExitStack() as stack:
         server, ports = start(stack, "all")
-        # an answer takes another time on the core that asks than on another, and keeps to either
+        # answers take another time on the same core than on another, and stay on either
         kept: list[Any] = []
         on_one_core(lambda: kept.append(steps(ports, options.rounds, server.pid)))
         result = {
@@ -93,12 +92,12 @@ def start(stack: ExitStack, *what: str) -> tuple[subprocess.Popen[str], list[int
 
 
 def processor_seconds(pid: int) -> float:
-    """Return the processor time that a process has used."""
+    """Return a process's processor time."""
     return time.clock_gettime(~pid << 3 | 2)  # Linux's clock of another process
 
 
 def processor_time(call: Callable[[], Any], calls: int, servers: Sequence[int]) -> float:
-    """Return the processor microseconds of a call, of this process and the servers."""
+    """Return the processor microseconds of a call in this process and the servers."""
     pids = (os.getpid(), *servers)
     before = sum(map(processor_seconds, pids))
     for _ in range(calls):
@@ -107,7 +106,7 @@ def processor_time(call: Callable[[], Any], calls: int, servers: Sequence[int]) 
 
 
 def steps(ports: list[int], rounds: int, server: int) -> list[dict[str, Any]]:
-    """Return microseconds of a batched step, of the wall and of both sides' processor time."""
+    """Return microseconds of a batched step: wall-clock, and both sides' processor time."""
     rows = []
     for i, size in enumerate(SIZES):
         bare, worker = ports[2 * i : 2 * i + 2]
@@ -175,7 +174,7 @@ def slow_links(stack: ExitStack, ports: list[int], rounds: int) -> list[dict[str
 
 
 def workers(stack: ExitStack, rounds: int) -> list[dict[str, Any]]:
-    """Return env steps per second of numbers of workers whose env sleeps for 10 ms."""
+    """Return env steps per second, by number of workers whose env sleeps for 10 ms."""
     started = [
         start(stack, "sleeping", str(sum(count > i for count in WORKERS)))
         for i in range(max(WORKERS))
@@ -196,7 +195,7 @@ def workers(stack: ExitStack, rounds: int) -> list[dict[str, Any]]:
 
 
 def busy_workers(stack: ExitStack, rounds: int) -> list[dict[str, Any]]:
-    """Return env steps per second of numbers of workers whose env computes for 10 ms."""
+    """Return env steps per second, by number of workers whose env computes for 10 ms."""
     calls, pids = {}, []
     for count in BUSY_WORKERS:
         started = [start(stack, "busy", str(core)) for core in range(count)]
@@ -208,7 +207,7 @@ def busy_workers(stack: ExitStack, rounds: int) -> list[dict[str, Any]]:
 
 
 class Waiting(DiscretePolicy):
-    """A policy on an accelerator that all actors share: one at a time, for a while per env."""
+    """A policy on an accelerator that actors use one at a time, for a while per env."""
 
     accelerator = threading.Lock()
 
@@ -220,9 +219,9 @@ class Waiting(DiscretePolicy):
 
 
 def parts_in_flight(stack: ExitStack, rounds: int) -> list[dict[str, Any]]:
-    """Return env steps per second of IMPALA's actors that divide the workers of slow links.
+    """Return env steps per second of IMPALA's actors that share workers behind slow links.
 
-    Acting for all envs takes as long as the round trip, and nobody learns.
+    Acting for all envs takes as long as the round trip; there is no learning.
     """
     calls = {}
     sizes = [str(SIZES[0] // ACTORS[-1])] * ACTORS[-1]
@@ -253,9 +252,9 @@ def parts_in_flight(stack: ExitStack, rounds: int) -> list[dict[str, Any]]:
 def speeds(
     calls: Mapping[tuple[str, int], Callable[[], Any]], rounds: int, servers: Sequence[int]
 ) -> list[dict[str, Any]]:
-    """Return the env steps per second of contenders with numbers of envs, and times of one's.
+    """Return the env steps per second of contenders by number of envs, and ratios to one's.
 
-    With the processor time that a step takes of both sides, on all cores together.
+    With the processor time of a step on both sides, on all cores together.
     """
     interleave_calls(calls, 1, 2)
     found = {

@@ -66,10 +66,10 @@ class Busy(Sleeping):
 
 
 def serve_busy() -> None:
-    """Serve one env that computes, and print where, until the input ends.
+    """Serve one env that computes, and print its port, until the input ends.
 
-    The process keeps to a core, given by its number: where other programs use all cores, the
-    scheduler leaves all workers on that of the learner that wakes them.
+    The process stays on one core, given by its number: where other programs use all cores, the
+    scheduler leaves all workers on the core of the learner that wakes them.
     """
     os.sched_setaffinity(0, {int(sys.argv[2]) % (os.cpu_count() or 1)})
     worker = EnvWorker(Busy(1, BUSY), "Busy", "127.0.0.1:0")
@@ -80,7 +80,7 @@ def serve_busy() -> None:
 
 
 def serve() -> None:
-    """Serve all that is measured, on the last core, and print where, until the input ends."""
+    """Serve everything on the last core, and print the ports, until the input ends."""
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     ports: list[int] = []
     kept: list[Any] = []
@@ -110,7 +110,7 @@ def serve() -> None:
 
 
 def serve_sleeping() -> None:
-    """Serve bare streams, a socket and workers of an env that sleeps; print where."""
+    """Serve bare streams, a socket and workers of an env that sleeps; print the ports."""
     bare, port = serve_bare(Sleeping(1, SLEEP))
     streams = serve_bytes(Sleeping(1, SLEEP))
     ports = [port, serve_sockets(Sleeping(1, SLEEP)), streams.port]
@@ -126,7 +126,7 @@ def serve_sleeping() -> None:
 
 
 def serve_workers() -> None:
-    """Serve workers of some numbers of envs, and print where, until the input ends."""
+    """Serve workers by numbers of envs, and print the ports, until the input ends."""
     sizes = map(int, sys.argv[2:])
     workers = [
         EnvWorker(make_vec_env(ENV_ID, n_envs=size), ENV_ID, "127.0.0.1:0") for size in sizes
@@ -140,12 +140,12 @@ def serve_workers() -> None:
 
 
 def serve_links() -> None:
-    """Serve proxies that delay each way, and print where, until the input ends.
+    """Serve proxies that delay each way, and print the ports, until the input ends.
 
-    One thread reads and sends for all of them: hand-overs between threads would add to the delay.
+    One thread reads and sends for all of them, because hand-overs would add to the delay.
     """
     delay, ports = float(sys.argv[2]), [int(port) for port in sys.argv[3:]]
-    Path("/proc/self/timerslack_ns").write_text("1", "ascii")  # waits end up to 50 us late else
+    Path("/proc/self/timerslack_ns").write_text("1", "ascii")  # else waits end up to 50 us late
     behind = {socket.create_server(("127.0.0.1", 0)): port for port in ports}
     print(*(listener.getsockname()[1] for listener in behind), flush=True)
     targets: dict[socket.socket, socket.socket] = {}

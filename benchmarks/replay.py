@@ -1,4 +1,4 @@
-"""Sampling replay buffers: rlox against NumPy, a bare gather and the buffers of other libraries.
+"""Sampling replay buffers: rlox against NumPy, a bare gather and other libraries' buffers.
 
 python benchmarks/replay.py [--rounds 30]
 """
@@ -22,7 +22,7 @@ LAYOUTS = {
     "MuJoCo": (100_000, (17,), 6, np.float32),
     "Atari": (2_000, (4, 84, 84), 1, np.uint8),
 }
-"""Capacity, shape of the observation, length of the action, type of the observation."""
+"""Capacity, observation shape, action length, observation dtype."""
 
 BATCH_SIZES = (32, 256, 1024)
 
@@ -33,7 +33,7 @@ Arrays = tuple[np.ndarray, ...]
 
 
 def installed(name: str) -> bool:
-    """Return whether a library is there; say so if not."""
+    """Return whether a library is installed; print if not."""
     if importlib.util.find_spec(name) is not None:
         return True
     print(f"{name} is not installed and is left out")
@@ -56,7 +56,7 @@ def transitions(capacity: int, shape: tuple[int, ...], act_dim: int, dtype: Any)
 
 
 def numpy_sampler(rows: Arrays) -> Callable[[int], Any]:
-    """Return fancy indexing of the same arrays, with the draw."""
+    """Return NumPy's fancy indexing of the same arrays, draw included."""
     rng = np.random.default_rng(0)
 
     def sample(batch_size: int) -> Arrays:
@@ -67,7 +67,7 @@ def numpy_sampler(rows: Arrays) -> Callable[[int], Any]:
 
 
 def gather_sampler(rows: Arrays) -> Callable[[int], Any]:
-    """Return a compiled loop that copies rows drawn before into arrays that are there already."""
+    """Return a compiled loop that copies rows drawn beforehand into existing arrays."""
     import numba
 
     @numba.njit  # type: ignore[untyped-decorator]
@@ -86,7 +86,7 @@ def gather_sampler(rows: Arrays) -> Callable[[int], Any]:
     flat = tuple(array if array.ndim == 1 else array.reshape(len(array), -1) for array in rows)
     rng = np.random.default_rng(0)
     outs = {size: tuple(array[:size].copy() for array in flat) for size in BATCH_SIZES}
-    # enough of them that the cache remembers none of the rows
+    # enough of them that no row stays in the cache
     turns = {size: cycle(rng.integers(len(flat[0]), size=(500, size))) for size in BATCH_SIZES}
 
     def sample(batch_size: int) -> None:
@@ -164,7 +164,7 @@ def samplers(layout: str, peers: list[str]) -> dict[str, Callable[[int], Any]]:
     outs = {size: uniform.sample(size) for size in BATCH_SIZES}
     contenders = {name: PEERS[name](rows) for name in peers}
     if dtype == np.float32 and installed("numba"):
-        # the compiled loop copies long rows element by element, NumPy as a whole
+        # the compiled loop copies long rows by element, NumPy as a whole
         contenders["bare gather (numba)"] = gather_sampler(rows)
     return {
         "rlox": uniform.sample,
@@ -245,9 +245,9 @@ def prioritized(peers: list[str], rounds: int) -> list[dict[str, Any]]:
 
 
 def in_a_row(call: Callable[[], Any]) -> dict[str, float]:
-    """Return median and p99 of calls in µs that nothing else comes between.
+    """Return median and p99 in µs of calls in a row.
 
-    In turns with others, a sampler finds caches that those have filled.
+    In turns with others, a sampler finds caches that they have filled.
     """
     seconds = interleave_calls({"": call}, 1, 2_500)[""][0, 500:]
     return {

@@ -1,10 +1,10 @@
-"""Three control tasks learnt by rlox and rl8 1.0, from the same seeds with the same options.
+"""Three control tasks learnt by rlox and rl8 1.0 with the same seeds and options.
 
 The envs are those of the examples, 64 copies each, with default networks and one thread. A row has
-the mean return of each horizon as it was collected, so that a figure at n is of n env steps.
+the mean return of each horizon as collected, so a figure at n belongs to n env steps.
 
-Where envs are not reset after each horizon, the reversed discounted returns that rewards are scaled
-by begin at 0 in each all the same; rlox and rl8 are also run with returns that go on.
+The reversed discounted returns that scale rewards start at 0 in each horizon, even where envs are
+not reset after it; rlox and rl8 also run with returns that continue (``_carried``).
 
     python benchmarks/rl8_learning.py [--seeds 20] [--tasks cartpole mountain_car pendulum]
         [--contenders rlox rl8] [--processes 1]
@@ -35,7 +35,7 @@ CONTENDERS = {
     "rlox_carried": ("rlox.rl8", True),
     "rl8_carried": ("rl8", True),
 }
-"""Module, and whether reversed returns are made to go on."""
+"""Module, and whether reversed returns continue over horizons."""
 RETURNS = "reversed_discounted_returns"
 TASKS = {
     "cartpole": ("CartPole", 40),
@@ -47,7 +47,7 @@ ENVS, LAST = 64, 4
 
 
 def example(task: str) -> ModuleType:
-    """Return the module of an example of rl8's, where torch finds it that compiles its code."""
+    """Return the module of an rl8 example, registered so that torch can compile its code."""
     path = Path(__file__).parents[1] / "examples" / f"rl8_{task}.py"
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
@@ -59,14 +59,14 @@ def example(task: str) -> ModuleType:
 
 
 def learn(contender: str, task: str, seed: int) -> dict[str, Any]:
-    """Return the mean returns of a training's horizons, and the processor's seconds."""
+    """Return the mean returns of a training's horizons, and its processor seconds."""
     module = example(task)
     name, horizons = TASKS[task]
     torch.manual_seed(seed)
     where, carried = CONTENDERS[contender]
     package = importlib.import_module(where)
     config = package.AlgorithmConfig(num_envs=ENVS, device="cpu", **module.OPTIONS)
-    # rl8 compares with these bounds, of which its own class of envs has some
+    # rl8 compares with these bounds, some of which its own class of envs has
     bounds = {"max_num_envs": ENVS, "max_horizon": config.horizon}
     algorithm = config.build(type(name, (getattr(module, name),), bounds))
     started = time.process_time()
@@ -83,14 +83,14 @@ def learn(contender: str, task: str, seed: int) -> dict[str, Any]:
 
 
 def final(run: dict[str, Any]) -> float:
-    """Return the mean of the last horizons, which are those from one reset to the next."""
+    """Return the mean of the last horizons, from one reset to the next."""
     return float(statistics.mean(run["returns"][-LAST:]))
 
 
 def horizons_until(bound: float, runs: list[dict[str, Any]]) -> int | None:
-    """Return after how many horizons means as those of :func:`final`, over seeds, are ``bound``.
+    """Return the horizons until the mean over seeds, as of :func:`final`, reaches ``bound``.
 
-    ``None``: they are not.
+    ``None`` if it never does.
     """
     curve = [statistics.mean(x) for x in zip(*(run["returns"] for run in runs), strict=True)]
     for n in range(LAST, len(curve) + 1):
@@ -100,7 +100,7 @@ def horizons_until(bound: float, runs: list[dict[str, Any]]) -> int | None:
 
 
 def difference(ours: list[float], theirs: list[float]) -> dict[str, float]:
-    """Return the difference of two means, and its standard error; of one seed each, 0."""
+    """Return the difference of two means, and its standard error; 0 with one seed each."""
     n = len(ours)
     variances = [statistics.variance(x) if n > 1 else 0.0 for x in (ours, theirs)]
     return {
@@ -110,7 +110,7 @@ def difference(ours: list[float], theirs: list[float]) -> dict[str, float]:
 
 
 def compared(runs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    """Return a task's trainings and, if rl8 is among them, how the others differ from it."""
+    """Return a task's trainings and, if rl8 is among them, the others' differences from it."""
     finals = {name: [round(final(run), 3) for run in kept] for name, kept in runs.items()}
     found: dict[str, Any] = {
         "final": finals,
@@ -131,7 +131,7 @@ def compared(runs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
 
 
 def prepare() -> None:
-    """Make a process use one thread, and keep quiet."""
+    """Make a process quiet and use one thread."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
 
@@ -142,7 +142,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--tasks", nargs="*", choices=TASKS, default=list(TASKS))
     parser.add_argument("--contenders", nargs="*", choices=CONTENDERS, default=["rlox", "rl8"])
-    parser.add_argument("--processes", type=int, default=1, help="trainings at a time")
+    parser.add_argument("--processes", type=int, default=1, help="trainings at once")
     given = parser.parse_args()
     result: dict[str, Any] = {
         "machine": machine(["rlox-core", "rlox-rl8", "torch", "tensordict", "torchrl", "rl8"]),

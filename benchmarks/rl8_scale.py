@@ -1,7 +1,7 @@
 """The cost of a transition of ``rl8_ppo`` and ``rl8_recurrent_ppo`` from 1,024 to 65,536 envs.
 
-Each number of envs collects and learns with one thread, whose time on the processor is divided by
-the transitions. Memory is the most that a process of its own had.
+Each number of envs collects and learns on one thread, whose processor time is divided by the
+number of transitions. Memory is the peak of a process of its own.
 
     python benchmarks/rl8_scale.py [--rounds 3] [--envs 1024 4096 16384 65536]
 """
@@ -27,7 +27,7 @@ print(*cost({kind!r}, {network!r}, {num_envs}, {rounds}), peak_mib())
 
 
 def cost(kind: str, network: str, num_envs: int, rounds: int) -> list[float]:
-    """Return the processor's nanoseconds per transition of some rounds, after one to warm up."""
+    """Return processor nanoseconds per transition in each round, after one to warm up."""
     torch.set_num_threads(1)
     algorithm = make("rlox", kind, network, num_envs)
     transitions = num_envs * algorithm.hparams.horizon

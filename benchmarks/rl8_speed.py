@@ -1,13 +1,13 @@
 """``collect`` and ``step`` of PPO on batched envs: rlox and rl8 1.0, in one process and in turn.
 
-Both have the same env, the same options and their own default networks, with one thread, whose
-time on the processor is compared. Peak memory and the import are measured in processes of their
-own. rl8 need not share an environment with rlox: a folder that has it goes on ``PYTHONPATH``.
-``cartpole`` is the env of ``examples/rl8_cartpole.py``, and ``compiled`` the same with a step that
-torch compiles, as the examples of rl8 have it.
+Both have the same env, the same options and their own default networks on one thread; processor
+time is compared. Peak memory and the import are measured in processes of their own. rl8 may be in
+another environment than rlox: put a folder that has it on ``PYTHONPATH``. ``cartpole`` is the env
+of ``examples/rl8_cartpole.py``, and ``compiled`` the same with its step compiled by torch, as in
+rl8's examples.
 
-On a GPU, wall-clock time is compared, and rlox takes part a second time with the option
-``compile``, where a CUDA graph is replayed for each step and each minibatch.
+On a GPU, wall-clock time is compared, and rlox also runs with the option ``compile``, which
+replays a CUDA graph for each step and each minibatch.
 
     python benchmarks/rl8_speed.py [--rounds 5] [--envs 64 1024 8192] [--peak-envs 64 1024 8192]
         [--env dummy cartpole compiled] [--device cuda]
@@ -33,7 +33,7 @@ NETWORKS: dict[str, dict[str, dict[str, Any]]] = {
     "AlgorithmConfig": {"default": {}, "64x64": {"hiddens": (64, 64)}},
     "RecurrentAlgorithmConfig": {"default": {}, "64": {"hidden_size": 64}},
 }
-"""Options of the default models, by kind and by what the rows call them."""
+"""Options of the default models, by kind and name in the rows."""
 ENVS = ("dummy", "cartpole", "compiled")
 
 
@@ -52,9 +52,9 @@ def make(
 
 
 def cart_pole(is_compiled: bool) -> Any:
-    """Return the example's class of envs; one whose step is compiled is another each time."""
+    """Return the example's class of envs; with a compiled step a new class each time."""
     found = example("cartpole").CartPole
-    bounds = {"max_num_envs": 1_000_000, "max_horizon": 128}  # which rl8's own class has
+    bounds = {"max_num_envs": 1_000_000, "max_horizon": 128}  # as rl8's own class has
     own = {"step": torch.compile(found.step)} if is_compiled else {}
     return type("CartPole", (found,), {**bounds, **own})
 
@@ -62,7 +62,7 @@ def cart_pole(is_compiled: bool) -> Any:
 def compare(
     kind: str, network: str, num_envs: int, env: str, rounds: int, device: str
 ) -> dict[str, Any]:
-    """Return milliseconds of each, and rl8's over rlox's in the same round."""
+    """Return milliseconds of each, and rl8's over rlox's within rounds."""
     names = [*CONTENDERS, COMPILED] if device == "cuda" else list(CONTENDERS)
     made = {name: make(name, kind, network, num_envs, env, device) for name in names}
     now = clock_of(device)
@@ -118,7 +118,7 @@ print(peak_mib(), before)
 
 
 def peaks(kind: str, num_envs: int, rounds: int) -> dict[str, Any]:
-    """Return the MiB that a process of each takes at most, and has after importing."""
+    """Return the peak MiB of a process of each, and the MiB after importing."""
     found: dict[str, list[float]] = {}
     for _ in range(rounds):
         for name in CONTENDERS:
@@ -140,7 +140,7 @@ def peaks(kind: str, num_envs: int, rounds: int) -> dict[str, Any]:
 
 
 def imports(rounds: int) -> dict[str, Any]:
-    """Return the processor's milliseconds of importing the algorithms, and what both need."""
+    """Return processor milliseconds of importing the algorithms and their shared dependencies."""
     codes = {
         "rlox": "from rlox.rl8 import AlgorithmConfig",
         "rl8": "import warnings; warnings.simplefilter('ignore'); from rl8 import AlgorithmConfig",
@@ -168,8 +168,8 @@ def main() -> None:
     parser.add_argument("--env", nargs="*", choices=ENVS, default=ENVS[:1])
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--networks", nargs="*", help="names of the rows; all by default")
-    parser.add_argument("--processes", type=int, default=3, help="per memory and import figure")
-    parser.add_argument("--name", default="rl8_speed", help="of the file of results")
+    parser.add_argument("--processes", type=int, default=3, help="rounds of memory and import")
+    parser.add_argument("--name", default="rl8_speed", help="name of the results file")
     parser.add_argument("--dry-run", action="store_true", help="print, write nothing")
     given = parser.parse_args()
     warnings.simplefilter("ignore")

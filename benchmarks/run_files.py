@@ -1,6 +1,6 @@
-"""Trainings in processes of their own, whose points are lines of JSON in a file.
+"""Trainings in processes of their own, with points as lines of JSON in a file.
 
-Without imports of rlox, as interpreters of other libraries use it too.
+This imports nothing of rlox, because interpreters of other libraries use it too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Point = dict[str, Any]
 
 
 def append(file: Path, point: Point) -> None:
-    """Write a point to the end of a file."""
+    """Append a point to a file."""
     with file.open("a") as lines:
         lines.write(json.dumps(point) + "\n")
 
@@ -27,10 +27,10 @@ def points_of(
     command: Sequence[str | Path],
     **options: Any,
 ) -> list[Point]:
-    """Return the points of a file, which a process writes first unless they are complete.
+    """Return the points of a file; unless they are complete, a process writes them first.
 
     Args:
-        file: where they are.
+        file: of the points.
         is_over: whether points are those of a complete training.
         command: of the process; it has one thread for each library's arithmetic.
         options: of :func:`subprocess.run`; ``env`` is added to this process's.

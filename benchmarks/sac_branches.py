@@ -1,8 +1,8 @@
-"""SAC of rlox and of Stable-Baselines3, going on from one training on HalfCheetah-v5.
+"""SAC of rlox and of Stable-Baselines3, both continuing one training on HalfCheetah-v5.
 
-Seeds of SAC differ by the gait that the cheetah has found after a third of the training, and few
-seeds do not show whether libraries differ. Here rlox trains, and then both go on from its policy,
-critics, target networks, temperature, Adam's moments and replay buffer, with the same options.
+SAC's seeds differ by the gait that the cheetah finds in the first third of the training, so a few
+seeds do not show whether libraries differ. Here rlox trains, and then both continue with its
+policy, critics, target networks, temperature, Adam's moments, replay buffer and options.
 
     python benchmarks/sac_branches.py run 3
     python benchmarks/sac_branches.py summarize
@@ -39,18 +39,18 @@ ENV = "HalfCheetah-v5"
 EVERY = 10_000
 BRANCHES = FOLDER / "branches"
 OTHER_SEEDS = 100
-"""What is added to the seed in the branch of Stable-Baselines3."""
+"""Offset of the seed in Stable-Baselines3's branch."""
 
 Pairs = Iterator[tuple[Tensor, Tensor]]
 
 
 def main() -> None:
-    """Make the branches of one seed, or summarise those there are."""
+    """Make the branches of one seed, or summarise all."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run", help="train, and go on in both libraries")
+    run = commands.add_parser("run", help="train, and continue in both libraries")
     run.add_argument("seed", type=int)
-    run.add_argument("--env-steps", type=int, default=100_000, help="of rlox, before")
+    run.add_argument("--env-steps", type=int, default=100_000, help="of rlox before the branches")
     run.add_argument("--more", type=int, default=100_000, help="env steps of each branch")
     commands.add_parser("summarize", help="print a table")
     arguments = parser.parse_args()
@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def taken_over(ours: Any, seed: int) -> Any:
-    """Return Stable-Baselines3's SAC with everything that ours has learnt and stored."""
+    """Return Stable-Baselines3's SAC with all that ours has learnt and stored."""
     done = ours.clock.env_steps
     theirs = make_theirs("sac", ours.config, make_vec_env(ENV, 1, seed=seed), seed)
     theirs.num_timesteps = done
@@ -113,7 +113,7 @@ def taken_over(ours: Any, seed: int) -> Any:
 
 
 def copy_moments(ours: Any, name: str, module: Any, pairs: Callable[[Any, Any], Pairs]) -> None:
-    """Give the optimiser of their ``module`` the moments of ours of that name."""
+    """Copy the moments of our optimiser ``name`` to that of their ``module``."""
     state = ours.optimizers[name].state()
     for key in ("exp_avg", "exp_avg_sq"):
         mine, yours = copy.deepcopy(getattr(ours, name)), copy.deepcopy(module)
@@ -141,7 +141,7 @@ def critic_pairs(ours: Any, theirs: Any) -> Pairs:
 
 
 def policy_pairs(ours: Any, theirs: Any) -> Pairs:
-    """Yield our policy's parameters, whose last layer has means and deviations, with theirs."""
+    """Yield our policy's parameters, with means and deviations in one last layer, with theirs."""
     *hidden, last = ours.net.layers
     linears = [layer for layer in theirs.latent_pi if isinstance(layer, nn.Linear)]
     for mine, linear in zip(hidden, linears, strict=True):

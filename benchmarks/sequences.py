@@ -1,4 +1,4 @@
-"""Drawing sequences from replay: Rust, the NumPy reference and NumPy's take of the same rows.
+"""Drawing sequences from replay: Rust, the NumPy reference, and ``numpy.take`` of equal rows.
 
 python benchmarks/sequences.py [--rounds 60]
 """
@@ -26,11 +26,11 @@ IMAGES = {
 }  # fmt: skip
 VECTORS = {**IMAGES, "obs": ((8,), "float32"), "deter": ((64,), "float32")}
 STORED = 10_000
-"""Images in the buffer, 160 MB."""
+"""Images in the buffer (160 MB)."""
 
 
 def fill(buffer: Any, fields: dict[str, Any], n_envs: int, rows: int) -> Any:
-    """Return the buffer with so many random rows, of which each env has its share."""
+    """Return the buffer with random rows, divided equally among the envs."""
     rng = np.random.default_rng(0)
     row = {
         name: rng.integers(0, 2, (n_envs, *shape)).astype(dtype)
@@ -56,7 +56,7 @@ def take(fields: dict[str, Any], rows: int) -> Callable[[], Any]:
 
 
 def processor_us(contenders: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
-    """Return microseconds of processor time of each call, the contenders by turns."""
+    """Return microseconds of processor time of each call, with contenders in turn."""
     spent: dict[str, list[float]] = {name: [] for name in contenders}
     for k in range(rounds + 3):
         for name, call in contenders.items():
@@ -89,7 +89,7 @@ def images(rounds: int) -> dict[str, Any]:
 
 
 def sizes(rounds: int) -> list[dict[str, Any]]:
-    """Measure a draw and its write-back with vectors, over stored rows and numbers of envs."""
+    """Measure a draw and its write-back with vectors, by stored rows and number of envs."""
     cases = [(10_000, 1), (100_000, 1), (1_000_000, 1), (100_000, 4), (100_000, 16)]
 
     def turn(buffer: Any) -> None:

@@ -1,13 +1,13 @@
-"""MuJoCo tasks and Atari games: env steps of rlox's backends, gymnasium's, and EnvPool's.
+"""Env steps of MuJoCo tasks and Atari games: rlox's backends, gymnasium and EnvPool.
 
 python benchmarks/simulators.py [--rounds 9] [--envs 8] [--only Hopper-v5]
 
-Random actions drawn before, one process. ``physics alone`` is MuJoCo's own step for as many
-substeps, along episodes that begin and end as the env's, with its contact forces where the task
-sees them, and without observations, rewards and ends: no env on as many threads can be faster. Of
-several threads each steps its share of the envs, and none waits for another before the end. EnvPool
-takes part where it is installed; all of its envs are sent their actions and waited for in each
-step. The frames of Atari games are grey, 84 by 84 and stacked by four in all contenders.
+Random actions drawn beforehand, one process. ``physics alone`` is MuJoCo's own step for as many
+substeps, along episodes that begin and end as the env's, with contact forces where the task
+observes them, and without observations, rewards and ends: a lower bound for any env on as many
+threads. Each of several threads steps its share of the envs without waiting for the others. EnvPool
+takes part if it is installed; each step sends actions to all of its envs and waits for all. Atari's
+frames are grey, 84 by 84 and stacked by four in all contenders.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TASKS = ("HalfCheetah-v5", "Hopper-v5", "Ant-v5", "Walker2d-v5", "Humanoid-v5")
 GAMES = ("ALE/Pong-v5", "ALE/Breakout-v5")
 CALLS = 60
 PLAYED = 1_200
-"""Vector steps of the episodes along which physics are measured."""
+"""Vector steps of the episodes along which physics is measured."""
 PHYSICS = "physics alone, "
 ONE = "1 thread"
 
@@ -48,7 +48,7 @@ def batches(space: Any, n_envs: int) -> list[Any]:
 
 
 def stepping(env: Any) -> Callable[[], Any]:
-    """Return a call that steps a vector env of rlox's."""
+    """Return a call that steps a vector env of rlox."""
     actions = batches(env.action_space, env.n_envs)
     env.reset_all(0)
     return lambda: [env.step_all(batch) for batch in actions]
@@ -65,7 +65,7 @@ def envpool(env_id: str, n_envs: int, threads: int, **options: Any) -> Callable[
 
 
 def physics(env_id: str, n_envs: int, threads: int = 1) -> Callable[[], Any]:
-    """Return a call that makes MuJoCo's steps alone, which hold no interpreter lock."""
+    """Return a call of MuJoCo's steps alone, which release the interpreter lock."""
     plain: Any = gymnasium.make(env_id).unwrapped
     model, skip, forces = plain.model, plain.frame_skip, TASKS_BY_ID[env_id].contact_forces
     env = make_vec_env(env_id, n_envs=n_envs, options=MujocoOptions(physics_threads=1))
@@ -114,7 +114,7 @@ def gymnasium_games(env_id: str, n_envs: int) -> Callable[[], Any]:
 def contenders_of(
     env_id: str, n_envs: int, threads_of: Sequence[int]
 ) -> dict[str, Callable[[], Any]]:
-    """Return what is compared for an id."""
+    """Return the contenders for an id."""
     has_envpool = importlib.util.find_spec("envpool") is not None
     found: dict[str, Callable[[], Any]] = {}
     for threads in threads_of:

@@ -1,4 +1,4 @@
-"""How long a user waits before anything happens, and how long the processor works meanwhile.
+"""Wall-clock and processor time before anything happens: imports, ``rlox list``, a training.
 
 python benchmarks/start_up.py [--rounds 15]
 """

@@ -1,9 +1,9 @@
-"""Training on a dataset that does not fit into memory: time, and the memory that it takes.
+"""Training on a dataset that does not fit into memory: time and memory.
 
     python benchmarks/streamed_dataset.py [--gigabytes 20] [--folder /somewhere/large]
 
 Writes random transitions of the size of HalfCheetah's into an HDF5 file, and trains TD3+BC on it in
-a process of its own. The file and the copy that is drawn from take twice the room on the disk.
+a process of its own. With the copy that batches are drawn from, it needs twice the disk space.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main() -> None:
     """Write ``benchmarks/results/<processor>/streamed_dataset.json``."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--gigabytes", type=float, default=20.0)
-    parser.add_argument("--folder", type=Path, help="of the dataset; its disk must have the room")
+    parser.add_argument("--folder", type=Path, help="of the dataset; needs twice its size")
     parser.add_argument("--train", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.train is not None:

@@ -1,12 +1,11 @@
-"""Several threads of the Rust kernels over one, alone and beside another busy process.
+"""Several threads of the Rust kernels over one, alone and next to another busy process.
 
 python benchmarks/threads.py [--rounds 31] [--threads 2 16] [--busy 0] [--only "64 rows"]
 
 ``--busy`` is the number of other processes that compute meanwhile; the load average before and
-after is part of the result, because the machine may have other work too. Beside the trainings stand
-the matrix products of their acting and learning in torch, with as many threads, and beside GAE
-copies of as many bytes as it reads and writes: where more threads gain a work less than one would
-like, this is what they gain the products or the memory.
+after is part of the result, because the machine may have other work too. Trainings are compared
+with the matrix products of their acting and learning in torch on as many threads, and GAE with
+copies of as many bytes as it reads and writes: the gain of more threads in products or memory.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from products import multiply, products_of_acting, products_of_ppo
 from rlox.nn import torch_threads
 
 CALLS, CALLS_OF_MUCH = 100, 20
-"""Calls in a turn: many, since after a change of the number of threads the first builds a pool."""
+"""Calls in a turn: many, because a change of the number of threads makes the first build a pool."""
 N_ENVS = {4096: CALLS, 65_536: CALLS_OF_MUCH}
 GAE_SIZES = {(128, 4096): CALLS, (1024, 4096): CALLS_OF_MUCH}
 VTRACE_SIZE = (64, 1024)
@@ -63,11 +62,11 @@ TRAININGS: dict[str, tuple[str, str, int, dict[str, Any]]] = {
         for n in (64, 32)
     },
 }  # fmt: skip
-"""By name: algorithm, env, env steps in a turn, and options."""
+"""Algorithm, env, env steps in a turn and options, by name."""
 
 
 def times(n: int, call: Callable[[], Any]) -> None:
-    """Call so many times."""
+    """Call n times."""
     for _ in range(n):
         call()
 
@@ -105,7 +104,7 @@ def gae_work(layout: str, n_steps: int, n_envs: int) -> Callable[[], Any]:
 
 
 def gae_copies(layout: str, n_steps: int, n_envs: int, threads: int) -> Callable[[], None]:
-    """Return a run of copies in torch of as many bytes as :func:`gae_work` reads and writes.
+    """Return copies in torch of as many bytes as :func:`gae_work` reads and writes.
 
     For each step it reads a reward, a value and the end of an episode, and writes two numbers; in
     time-major layout it also reads why the episode ended and the value of its last observation. A
@@ -123,7 +122,7 @@ def gae_copies(layout: str, n_steps: int, n_envs: int, threads: int) -> Callable
 
 
 def vtrace_work() -> Callable[[], Any]:
-    """Return a function that corrects a rollout that another policy acted."""
+    """Return a function that corrects a rollout of another policy by V-trace."""
     rng = np.random.default_rng(0)
     log_rhos, rewards, values = rng.normal(size=(3, *VTRACE_SIZE)).astype(np.float32)
     ends, last = rng.random(VTRACE_SIZE) < 0.01, np.zeros(VTRACE_SIZE[1], np.float32)
@@ -190,7 +189,7 @@ def ppo_products(threads: int) -> Callable[[], None]:
 
 
 def on_threads(work: Callable[[], Any], threads: int) -> None:
-    """Do the work with so many threads."""
+    """Do the work with a number of threads."""
     rlox_native.set_num_threads(threads)
     work()
 
@@ -198,12 +197,12 @@ def on_threads(work: Callable[[], Any], threads: int) -> None:
 def compare(
     name: str, contenders: Mapping[tuple[str, int], Callable[[], Any]], rounds: int
 ) -> dict[str, Any]:
-    """Return what more threads gain a work, and what stands beside it if anything does.
+    """Return the gain of more threads for a work, and for its comparison if it has one.
 
     Args:
         name: of the work.
-        contenders: by ``"rlox"``, or what stands beside it, and the number of threads.
-        rounds: how often each runs.
+        contenders: by ``"rlox"`` or the comparison's name, and the number of threads.
+        rounds: runs of each.
     """
     interleave(contenders, 2)
     seconds = interleave(contenders, rounds)
@@ -229,7 +228,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=31)
     parser.add_argument("--threads", type=int, nargs="+", default=[2])
     parser.add_argument("--busy", type=int, default=0)
-    parser.add_argument("--only", default="", help="a part of names; other works keep their rows")
+    parser.add_argument("--only", default="", help="part of names; other works keep their rows")
     options = parser.parse_args()
     where, load = machine(["rlox-native", "numpy"]), [os.getloadavg()]
     works = {

@@ -2,8 +2,7 @@
 
 Each contender is a fresh process that imports, trains PPO and evaluates ten episodes every 4096 env
 steps, until their mean return is at least 475. Hyperparameters are the same. Processor seconds
-measure the work even if other programs share the machine; wall-clock seconds measure how long it
-took there.
+measure the work even on a busy machine, wall-clock seconds the time that it took there.
 
     python benchmarks/time_to_solve.py [--seeds 5] [--settings zoo]
 """
@@ -29,9 +28,9 @@ ZOO: dict[str, Any] = {
 }
 QUICK = {**ZOO, "n_steps": 64, "n_epochs": 4, "batch_size": 64, "learning_rate": 4e-3}
 SETTINGS = {"zoo": ZOO, "throughput": ppo_end_to_end.SETTINGS, "quick": QUICK}
-"""Hyperparameters of both: RL Baselines3 Zoo's with constant rates, which learn from few env steps,
-those of ``ppo_end_to_end.py``, and one of the three of 24 that solved it in the least time (medians
-of 0.18 to 0.19 s) with seeds 10 to 21, none of which is measured here."""
+"""Hyperparameters of both: RL Baselines3 Zoo's with constant rates, which learn from few env steps;
+those of ``ppo_end_to_end.py``; and one of the fastest three of 24 (medians of 0.18 to 0.19 s) with
+seeds 10 to 21, none of which is measured here."""
 
 ENVS, STEPS_BETWEEN, MOST_STEPS, EPISODES, SOLVED = 8, 4096, 200_000, 10, 475.0
 
@@ -88,7 +87,7 @@ def main() -> None:
 
 
 def measure(settings: str, seeds: int) -> list[dict[str, Any]]:
-    """Run all contenders in turn, seed by seed, and return a row of figures of each."""
+    """Run all contenders in turn, seed by seed, and return a row of figures for each."""
     for code in CONTENDERS.values():
         run(code, 0, settings)
     runs: dict[str, list[tuple[float, float, int]]] = {name: [] for name in CONTENDERS}
