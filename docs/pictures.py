@@ -62,6 +62,10 @@ class Film:
     every: int = 2
     """Env steps from one frame to the next."""
     preset: str = "tuned"
+    camera: str | None = None
+    """Of MuJoCo's model; ``None`` stays where it is."""
+    episode: int = SEED
+    """Seed of the filmed episode."""
 
 
 GALLERY_FILMS = (
@@ -69,7 +73,7 @@ GALLERY_FILMS = (
     Film("acrobot", "ppo", "Acrobot-v1", 1),
     Film("pendulum", "sac", "Pendulum-v1"),
     Film("lunar-lander", "ppo", "LunarLander-v3", 3),
-    Film("walker", "ppo", "Walker2d-v5", 6),
+    Film("walker", "ppo", "Walker2d-v5", 6, camera="track"),
 )
 
 
@@ -95,8 +99,9 @@ def frames(algorithm: Any, film: Film) -> Iterator[np.ndarray]:
     """Yield every so many frames (H, W, 3) of one episode of the policy."""
     import gymnasium
 
-    env = gymnasium.make(film.env, render_mode="rgb_array")
-    obs, _ = env.reset(seed=SEED)
+    camera = {} if film.camera is None else {"camera_name": film.camera}
+    env = gymnasium.make(film.env, render_mode="rgb_array", **camera)
+    obs, _ = env.reset(seed=film.episode)
     ended, step = False, 0
     while not ended and step < MAX_FRAMES * film.every:
         if step % film.every == 0:
