@@ -28,7 +28,7 @@ from rlox.learners.transitions import Parts, ReplayObjective, StepResult
 from rlox.networks import GaussianPolicy, TwinQNetwork, polyak_update
 from torch import Tensor, nn
 
-from rlox_offline.algorithm import ActorCriticMetrics, DatasetAlgorithm
+from rlox_offline.base import ActorCriticMetrics, DatasetAlgorithm
 from rlox_offline.configs import AWACConfig
 from rlox_offline.losses import advantage_weights, critic_loss
 

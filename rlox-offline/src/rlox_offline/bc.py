@@ -16,7 +16,7 @@ from rlox.learners.transitions import Parts, ReplayObjective, StepResult
 from rlox.networks import DeterministicPolicy, GaussianPolicy
 from torch import nn
 
-from rlox_offline.algorithm import DatasetAlgorithm
+from rlox_offline.base import DatasetAlgorithm
 from rlox_offline.configs import BCConfig
 from rlox_offline.losses import bc_loss
 from rlox_offline.networks import CategoricalPolicy

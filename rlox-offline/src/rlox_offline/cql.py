@@ -42,7 +42,7 @@ from rlox.networks import SquashedGaussianPolicy, TwinQNetwork, polyak_update
 from rlox.nn import uniform
 from torch import Tensor, nn
 
-from rlox_offline.algorithm import ActorCriticMetrics, DatasetAlgorithm
+from rlox_offline.base import ActorCriticMetrics, DatasetAlgorithm
 from rlox_offline.configs import CQLConfig
 from rlox_offline.datasets.protocol import OfflineDataset
 from rlox_offline.losses import cql_penalty, critic_loss

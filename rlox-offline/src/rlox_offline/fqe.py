@@ -35,7 +35,7 @@ from rlox.networks import QNetwork, polyak_update
 from rlox.training.hooks import Hooks
 from torch import Tensor, nn
 
-from rlox_offline.algorithm import DatasetAlgorithm
+from rlox_offline.base import DatasetAlgorithm
 from rlox_offline.batch import Scaling
 from rlox_offline.configs import FQEConfig
 from rlox_offline.datasets.protocol import OfflineDataset

@@ -38,7 +38,7 @@ from rlox.networks import (
 )
 from torch import nn
 
-from rlox_offline.algorithm import ActorCriticMetrics, DatasetAlgorithm
+from rlox_offline.base import ActorCriticMetrics, DatasetAlgorithm
 from rlox_offline.configs import IQLConfig
 from rlox_offline.losses import advantage_weights, critic_loss, expectile_loss
 

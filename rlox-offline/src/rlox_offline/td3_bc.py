@@ -27,7 +27,7 @@ from rlox.networks import DeterministicPolicy, TwinQNetwork, polyak_update
 from rlox.nn import standard_normal
 from torch import Tensor, nn
 
-from rlox_offline.algorithm import ActorCriticMetrics, DatasetAlgorithm
+from rlox_offline.base import ActorCriticMetrics, DatasetAlgorithm
 from rlox_offline.configs import TD3BCConfig
 from rlox_offline.losses import critic_loss, td3_bc_actor_loss
 
