@@ -73,16 +73,8 @@ class VTraceActorCritic:
             rows.view(shape) for rows in evaluate_actions(policy, step_rows(minibatch))
         )
         log_rhos = log_probs.detach() - minibatch.log_probs
-        vs, advantages = vtrace_targets(
-            minibatch,
-            log_rhos,
-            values.detach(),
-            *values_beyond(policy, minibatch),
-            gamma=self.gamma,
-            rho_bar=self.rho_bar,
-            c_bar=self.c_bar,
-            pg_rho_bar=self.pg_rho_bar,
-        )
+        beyond = values_beyond(policy, minibatch)
+        vs, advantages = vtrace_targets(self, minibatch, log_rhos, values.detach(), *beyond)
         policy_loss = -(advantages * log_probs).mean()
         value_loss = (values - vs).square().mean()
         mean_entropy = entropy.mean()
@@ -93,36 +85,34 @@ class VTraceActorCritic:
             policy_loss.detach(),
             value_loss.detach(),
             mean_entropy.detach(),
-            log_rhos.abs().mean(),
-            (log_rhos > math.log(self.rho_bar) + ROUNDING).to(log_rhos.dtype).mean(),
+            *_watched(log_rhos, self.rho_bar),
         )
         return loss, terms
 
 
+def _watched(log_rhos: Tensor, rho_bar: float) -> tuple[Tensor, Tensor]:
+    """Return the mean size of log-ratios, and the share that the bound clips."""
+    clipped = log_rhos > math.log(rho_bar) + ROUNDING
+    return log_rhos.abs().mean(), clipped.to(log_rhos.dtype).mean()
+
+
 def vtrace_targets(
+    numbers: VTraceActorCritic | TargetPolicy,
     unroll: Unroll,
     log_rhos: Tensor,
     values: Tensor,
     next_values: Tensor,
     final_values: npt.NDArray[Any],
-    *,
-    gamma: float,
-    rho_bar: float,
-    c_bar: float,
-    pg_rho_bar: float,
 ) -> tuple[Tensor, Tensor]:
     """Return V-trace's targets of the values, and its advantages, each (T, N).
 
     Args:
+        numbers: the discount, and the bounds of the ratios.
         unroll: T steps of N envs.
         log_rhos: (T, N) log π - log μ, without gradient.
         values: (T, N) of π, without gradient.
         next_values: (N,), see :func:`values_beyond`.
         final_values: (T, N), see there.
-        gamma: discount γ.
-        rho_bar: see :class:`VTraceActorCritic`, as of the bounds below.
-        c_bar: see there.
-        pg_rho_bar: see there.
     """
     dtype = np.float64 if values.dtype == torch.float64 else np.float32
     vs, advantages = kernels.kernel("compute_vtrace")(
@@ -131,16 +121,16 @@ def vtrace_targets(
         values.cpu().numpy(),
         unroll.terminated,
         next_values.cpu().numpy(),
-        gamma,
-        rho_bar,
-        c_bar,
+        numbers.gamma,
+        numbers.rho_bar,
+        numbers.c_bar,
         truncated=unroll.truncated,
         final_values=final_values.astype(dtype, copy=False),
     )
     on_device = [torch.from_numpy(array).to(values) for array in (vs, advantages)]
-    if pg_rho_bar != rho_bar:
+    if numbers.pg_rho_bar != numbers.rho_bar:
         # the kernel's advantages have the ratios of the targets
-        bounds = [math.log(bound) for bound in (pg_rho_bar, rho_bar)]
+        bounds = [math.log(bound) for bound in (numbers.pg_rho_bar, numbers.rho_bar)]
         wanted, given = (log_rhos.clamp(max=bound) for bound in bounds)
         on_device[1] = on_device[1] * (wanted - given).exp()
     return on_device[0], on_device[1]
@@ -250,23 +240,10 @@ class TargetPolicy:
         log_rhos = log_probs - unroll.log_probs
         if self.advantages == "vtrace":
             vs, advantages = vtrace_targets(
-                unroll,
-                log_rhos,
-                values,
-                next_values,
-                final_values,
-                gamma=self.gamma,
-                rho_bar=self.rho_bar,
-                c_bar=self.c_bar,
-                pg_rho_bar=self.pg_rho_bar,
+                self, unroll, log_rhos, values, next_values, final_values
             )
             batch = replace(batch, advantages=advantages.flatten(), returns=vs.flatten())
         old = torch.maximum(log_probs, unroll.log_probs - math.log(self.ratio_bound))
-        return replace(batch, log_probs=old.flatten()), self._watched(log_rhos)
-
-    def _watched(self, log_rhos: Tensor) -> dict[str, float]:
-        clipped = log_rhos > math.log(self.rho_bar) + ROUNDING
-        return {
-            "mean_abs_log_rho": float(log_rhos.abs().mean()),
-            "clipped_fraction": float(clipped.float().mean()),
-        }
+        size, clipped = _watched(log_rhos, self.rho_bar)
+        seen = {"mean_abs_log_rho": float(size), "clipped_fraction": float(clipped)}
+        return replace(batch, log_probs=old.flatten()), seen
