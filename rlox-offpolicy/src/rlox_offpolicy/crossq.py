@@ -41,7 +41,7 @@ from rlox.spaces.rows import map_leaves
 from torch import Tensor, nn
 
 from rlox_offpolicy.batch_renorm import RenormCritics, RenormMLP
-from rlox_offpolicy.crossq_config import CrossQConfig
+from rlox_offpolicy.configs import CrossQConfig
 from rlox_offpolicy.networks import Temperature, critics, draw, kept_entropy, stochastic_policy
 from rlox_offpolicy.sac import SACMetrics
 from rlox_offpolicy.targets import soft_values, td_targets

@@ -4,52 +4,34 @@ from collections.abc import Iterable
 
 from rlox.registry.specs import AlgorithmSpec, PresetsSpec, hookimpl
 
+ALGORITHMS = (
+    ("DQN", "dqn", "Deep Q-learning, with all of Rainbow, C51 and QR-DQN as options.",
+     "https://www.nature.com/articles/nature14236"),
+    ("SAC", "sac", "Soft actor-critic with twin critics and a learnt temperature.",
+     "https://arxiv.org/abs/1812.05905"),
+    ("DiscreteSAC", "discrete_sac", "Soft actor-critic for discrete actions.",
+     "https://arxiv.org/abs/1910.07207"),
+    ("CrossQ", "crossq",
+     "Soft actor-critic with batch renormalization instead of target networks.",
+     "https://arxiv.org/abs/1902.05605"),
+    ("TD3", "td3", "Twin delayed deep deterministic policy gradient.",
+     "https://arxiv.org/abs/1802.09477"),
+    ("DDPG", "ddpg", "Deep deterministic policy gradient.", "https://arxiv.org/abs/1509.02971"),
+)  # fmt: skip
+"""Class, name, summary, and paper."""
+
 
 @hookimpl
 def rlox_algorithms() -> Iterable[AlgorithmSpec]:
     """Register CrossQ, DDPG, discrete SAC, DQN, SAC and TD3."""
-    yield AlgorithmSpec(
-        name="dqn",
-        summary="Deep Q-learning, with all of Rainbow, C51 and QR-DQN as options.",
-        config="rlox_offpolicy.configs:DQNConfig",
-        factory="rlox_offpolicy.dqn:DQN",
-        paper="https://www.nature.com/articles/nature14236",
-    )
-    yield AlgorithmSpec(
-        name="sac",
-        summary="Soft actor-critic with twin critics and a learnt temperature.",
-        config="rlox_offpolicy.configs:SACConfig",
-        factory="rlox_offpolicy.sac:SAC",
-        paper="https://arxiv.org/abs/1812.05905",
-    )
-    yield AlgorithmSpec(
-        name="discrete_sac",
-        summary="Soft actor-critic for discrete actions.",
-        config="rlox_offpolicy.configs:DiscreteSACConfig",
-        factory="rlox_offpolicy.discrete_sac:DiscreteSAC",
-        paper="https://arxiv.org/abs/1910.07207",
-    )
-    yield AlgorithmSpec(
-        name="crossq",
-        summary="Soft actor-critic with batch renormalization instead of target networks.",
-        config="rlox_offpolicy.crossq_config:CrossQConfig",
-        factory="rlox_offpolicy.crossq:CrossQ",
-        paper="https://arxiv.org/abs/1902.05605",
-    )
-    yield AlgorithmSpec(
-        name="td3",
-        summary="Twin delayed deep deterministic policy gradient.",
-        config="rlox_offpolicy.configs:TD3Config",
-        factory="rlox_offpolicy.td3:TD3",
-        paper="https://arxiv.org/abs/1802.09477",
-    )
-    yield AlgorithmSpec(
-        name="ddpg",
-        summary="Deep deterministic policy gradient.",
-        config="rlox_offpolicy.configs:DDPGConfig",
-        factory="rlox_offpolicy.ddpg:DDPG",
-        paper="https://arxiv.org/abs/1509.02971",
-    )
+    for cls, name, summary, paper in ALGORITHMS:
+        yield AlgorithmSpec(
+            name=name,
+            summary=summary,
+            config=f"rlox_offpolicy.configs:{cls}Config",
+            factory=f"rlox_offpolicy.{name}:{cls}",
+            paper=paper,
+        )
 
 
 @hookimpl
