@@ -14,12 +14,7 @@ from rlox.errors import DatasetError
 from rlox.kernels.reference.replay.offline import episode_statistics
 
 from rlox_offline.datasets.columns import Array, Columns, complete
-from rlox_offline.datasets.episodes import (
-    DatasetWithReturns,
-    discounted_returns,
-    first_gap,
-    require_succession,
-)
+from rlox_offline.datasets.episodes import DatasetWithReturns, discounted_returns, first_gap
 from rlox_offline.datasets.protocol import check_actions, require_bounds
 
 METADATA: dict[str, tuple[type, ...]] = {
@@ -86,8 +81,8 @@ class Recorded(ABC):
         return rows
 
     @abstractmethod
-    def _outcomes(self) -> tuple[Any, Array]:
-        """Return rewards and ends of episodes, and an array for the returns from there on."""
+    def _outcomes(self) -> tuple[int | None, Any, Array]:
+        """Return the first gap, rewards and ends, and an array for the returns from there on."""
 
     def with_returns(
         self, gamma: float, reward_scale: float = 1.0, reward_shift: float = 0.0
@@ -103,7 +98,13 @@ class Recorded(ABC):
             DatasetError: the transitions of an episode do not follow each other, or an episode is
                 cut and γ is 1.
         """
-        rows, returns = self._outcomes()
+        gap, rows, returns = self._outcomes()
+        if gap is not None:
+            raise DatasetError(
+                "returns need episodes whose transitions follow each other, but row "
+                f"{gap + 1} does not begin with the next observation of row {gap}; mark in "
+                "'truncated' that an episode ends there, or order the rows"
+            )
         discounted_returns(rows, gamma, reward_scale, reward_shift, out=returns)
         return DatasetWithReturns(self, returns)
 
@@ -249,9 +250,8 @@ class Dataset(Recorded):
         stops = np.cumsum(self._lengths).tolist()
         return [slice(stop - n, stop) for stop, n in zip(stops, self._lengths, strict=True)]
 
-    def _outcomes(self) -> tuple[Any, Array]:
-        require_succession(first_gap(self.columns))
-        return self.columns, np.empty(len(self), np.float32)
+    def _outcomes(self) -> tuple[int | None, Any, Array]:
+        return first_gap(self.columns), self.columns, np.empty(len(self), np.float32)
 
 
 def require_metadata(values: object) -> dict[str, Any]:

@@ -165,13 +165,3 @@ def first_gap(rows: Mapping[str, Array]) -> int | None:
     wrong = differ.any(axis=tuple(range(1, differ.ndim)))
     wrong &= ~(rows["terminated"] | rows["truncated"])[:-1]
     return int(np.argmax(wrong)) if wrong.any() else None
-
-
-def require_succession(gap: int | None) -> None:
-    """Refuse a recording with a gap of :func:`first_gap`, with a DatasetError."""
-    if gap is not None:
-        raise DatasetError(
-            "returns need episodes whose transitions follow each other, but row "
-            f"{gap + 1} does not begin with the next observation of row {gap}; mark in 'truncated' "
-            "that an episode ends there, or order the rows"
-        )

@@ -64,15 +64,28 @@ READ_ERRORS = (
 
 
 @contextmanager
-def reading(name: str) -> Iterator[None]:
-    """Say in errors of the block which dataset they are about.
+def _opened(source: str | Path, rows: int | None) -> Iterator[tuple[Pieces, dict[str, Any]]]:
+    """Give pieces and metadata of a dataset, and say in errors of the block which one it is.
+
+    Args:
+        source: see :func:`load_dataset`.
+        rows: in a piece; ``None`` makes one piece of all.
 
     Raises:
-        DatasetError: the dataset cannot be read, or not be learnt from.
+        DatasetError: there is no such dataset, or it cannot be read, or not be learnt from.
         OSError: the disk is full.
     """
+    name, path = str(source), Path(source)
+    file_format = None if name.startswith(MINARI) else _format_of(path)
+    if file_format is not None and not path.is_file():
+        raise DatasetError(f"dataset '{path}' does not exist")
     try:
-        yield
+        if file_format is None:
+            pieces, metadata = minari_pieces(name.removeprefix(MINARI), rows)
+        else:
+            found, texts = file_format.open(path, rows)
+            pieces, metadata = checked(found, texts), json.loads(metadata_text(texts))
+        yield pieces, require_metadata(metadata)
     except DatasetError as error:
         raise DatasetError(f"dataset '{name}': {error}") from None
     except READ_ERRORS as error:
@@ -94,11 +107,8 @@ def load_dataset(source: str | Path, *, normalize: bool | None = None, **known: 
         DatasetError: there is no such dataset, or it is damaged or cannot be learnt from.
         MissingDependencyError: the library that reads the format is not installed.
     """
-    opened = _opener_of(source)
-    with reading(str(source)):
-        pieces, metadata = opened(None)
-        known = {**require_metadata(metadata), **known}
-        dataset = Dataset(next(pieces), normalize=normalize, **known)
+    with _opened(source, None) as (pieces, metadata):
+        dataset = Dataset(next(pieces), normalize=normalize, **{**metadata, **known})
         next(pieces, None)  # to the end, where the digest is compared
         return dataset
 
@@ -119,11 +129,8 @@ def stream_dataset(
         MissingDependencyError: the library that reads the format is not installed.
         OSError: the disk is full.
     """
-    opened = _opener_of(source)
-    with reading(str(source)):
-        pieces, metadata = opened(PIECE_ROWS)
-        known = {**require_metadata(metadata), **options}
-        return StreamedDataset(pieces, folder=folder, **known)
+    with _opened(source, PIECE_ROWS) as (pieces, metadata):
+        return StreamedDataset(pieces, folder=folder, **{**metadata, **options})
 
 
 def save_dataset(dataset: Dataset, target: str | Path) -> None:
@@ -173,25 +180,6 @@ def require_format(name: str) -> None:
     """
     if not name.startswith(MINARI):
         _format_of(Path(name))
-
-
-def _opener_of(source: str | Path) -> Callable[[int | None], tuple[Pieces, Any]]:
-    """Return what opens a dataset, whose file exists; from rows in a piece to pieces and metadata.
-
-    ``None`` rows make one piece of all.
-    """
-    if str(source).startswith(MINARI):
-        return partial(minari_pieces, str(source).removeprefix(MINARI))
-    path = Path(source)
-    file_format = _format_of(path)
-    if not path.is_file():
-        raise DatasetError(f"dataset '{path}' does not exist")
-
-    def opened(rows: int | None) -> tuple[Pieces, Any]:
-        pieces, texts = file_format.open(path, rows)
-        return checked(pieces, texts), json.loads(metadata_text(texts))
-
-    return opened
 
 
 def _format_of(path: Path) -> FileFormat:

@@ -16,7 +16,7 @@ from rlox.kernels.reference.replay.offline import EPSILON
 
 from rlox_offline.datasets.columns import Array, Columns, Pieces
 from rlox_offline.datasets.dataset import Recorded
-from rlox_offline.datasets.episodes import first_gap, require_succession, whole_episodes
+from rlox_offline.datasets.episodes import first_gap, whole_episodes
 
 PIECE_ROWS = 16_384
 """Rows that are read at a time."""
@@ -124,11 +124,10 @@ class StreamedDataset(Recorded):
                 rows[name] = normalized.astype(np.float32)
         return rows
 
-    def _outcomes(self) -> tuple[Any, Array]:
-        require_succession(self._gap)
+    def _outcomes(self) -> tuple[int | None, Any, Array]:
         rows = np.memmap(self._folder / "outcomes", OUTCOME, "r")
         with tempfile.TemporaryFile(dir=self._folder) as file:  # goes with the array
-            return rows, np.asarray(np.memmap(file, np.float32, "w+", shape=rows.shape))
+            return self._gap, rows, np.asarray(np.memmap(file, np.float32, "w+", shape=rows.shape))
 
     def close(self) -> None:
         """Delete the file."""
