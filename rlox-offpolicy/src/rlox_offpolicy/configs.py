@@ -41,17 +41,18 @@ def _less(low: float | None, high: float | None) -> bool:
     return low is not None and high is not None and low < high
 
 
-def _refuse_noise_std_without_noise(config: Any) -> None:
+def _refuse_noise_std_without_noise(config: Any) -> Any:
     if config.exploration == "none" and changed(config, "noise_std"):
         raise ValueError(
             "noise_std needs exploration='gaussian' or 'ornstein-uhlenbeck', got exploration='none'"
         )
+    return config
 
 
-def _refuse_target_entropy_that_is_not_kept(config: Any) -> None:
-    """Refuse a target entropy beside a fixed temperature."""
+def _refuse_target_entropy_that_is_not_kept(config: Any) -> Any:
     if not config.auto_entropy and config.target_entropy is not None:
         raise ValueError("target_entropy needs auto_entropy=True, got auto_entropy=False")
+    return config
 
 
 class DQNConfig(ReplayConfig):
@@ -188,11 +189,8 @@ class SACConfig(ReplayConfig):
         source=f"{FUJIMOTO}, sec. 6.1",
     )  # fmt: skip
 
-    @model_validator(mode="after")
-    def _check_options(self) -> SACConfig:
-        _refuse_noise_std_without_noise(self)
-        _refuse_target_entropy_that_is_not_kept(self)
-        return self
+    _check_noise = model_validator(mode="after")(_refuse_noise_std_without_noise)
+    _check_entropy = model_validator(mode="after")(_refuse_target_entropy_that_is_not_kept)
 
 
 class DiscreteSACConfig(ReplayConfig):
@@ -225,10 +223,7 @@ class DiscreteSACConfig(ReplayConfig):
         source="the author's code",
     )  # fmt: skip
 
-    @model_validator(mode="after")
-    def _check_options(self) -> DiscreteSACConfig:
-        _refuse_target_entropy_that_is_not_kept(self)
-        return self
+    _check_entropy = model_validator(mode="after")(_refuse_target_entropy_that_is_not_kept)
 
 
 class CrossQConfig(ReplayConfig):
@@ -276,9 +271,10 @@ class CrossQConfig(ReplayConfig):
         """Arguments of :class:`rlox_offpolicy.batch_renorm.BatchRenorm`."""
         return {"momentum": self.renorm_momentum, "warm_up": self.renorm_warm_up}
 
+    _check_entropy = model_validator(mode="after")(_refuse_target_entropy_that_is_not_kept)
+
     @model_validator(mode="after")
     def _check_options(self) -> CrossQConfig:
-        _refuse_target_entropy_that_is_not_kept(self)
         if self.adam_beta1 == 1:
             raise ValueError("adam_beta1 must be below 1, got 1.0")
         return self
@@ -313,10 +309,7 @@ class TD3Config(ReplayConfig):
         source=f"{FUJIMOTO}, sec. 6.1",
     )  # fmt: skip
 
-    @model_validator(mode="after")
-    def _check_options(self) -> TD3Config:
-        _refuse_noise_std_without_noise(self)
-        return self
+    _check_noise = model_validator(mode="after")(_refuse_noise_std_without_noise)
 
 
 class DDPGConfig(ReplayConfig):
@@ -337,7 +330,4 @@ class DDPGConfig(ReplayConfig):
         source=f"{LILLICRAP}, supplement 7",
     )  # fmt: skip
 
-    @model_validator(mode="after")
-    def _check_options(self) -> DDPGConfig:
-        _refuse_noise_std_without_noise(self)
-        return self
+    _check_noise = model_validator(mode="after")(_refuse_noise_std_without_noise)
