@@ -34,8 +34,6 @@ TAU = discount(
     0.005, help="share of the way that target networks go at each update",
     source=f"{FUJIMOTO}, table 3",
 )  # fmt: skip
-REWARD_SCALE = positive(1.0, help="what the dataset's rewards are multiplied by", source="rlox")
-REWARD_SHIFT = option(0.0, unit="scaled reward", help="what is then added to them", source="rlox")
 
 
 class OfflineConfig(Config):
@@ -86,18 +84,27 @@ class BCConfig(OfflineConfig):
     learning_rate: float = LEARNING_RATE
 
 
-class TD3BCConfig(OfflineConfig):
+class CriticConfig(OfflineConfig):
+    """Options that the algorithms of a policy and critics share."""
+
+    hidden: Widths = HIDDEN
+    learning_rate: float = LEARNING_RATE
+    tau: float = TAU
+    gamma: float = GAMMA
+    reward_scale: float = positive(
+        1.0, help="what the dataset's rewards are multiplied by", source="rlox"
+    )
+    reward_shift: float = option(
+        0.0, unit="scaled reward", help="what is then added to them", source="rlox"
+    )
+
+
+class TD3BCConfig(CriticConfig):
     """Options of TD3+BC."""
 
     alpha: float = positive(
         2.5, help="weight α of the normalised value against cloning", source=f"{FUJIMOTO}, eq. 5"
     )
-    hidden: Widths = HIDDEN
-    learning_rate: float = LEARNING_RATE
-    tau: float = TAU
-    gamma: float = GAMMA
-    reward_scale: float = REWARD_SCALE
-    reward_shift: float = REWARD_SHIFT
     policy_delay: int = count(
         2, unit="gradient steps", help="gradient steps of the critics for one of the policy",
         source=f"{FUJIMOTO}, table 3",
@@ -112,7 +119,7 @@ class TD3BCConfig(OfflineConfig):
     backend: str = BACKEND
 
 
-class IQLConfig(OfflineConfig):
+class IQLConfig(CriticConfig):
     """Options of IQL."""
 
     expectile: float = option(
@@ -131,21 +138,15 @@ class IQLConfig(OfflineConfig):
         "action, fitted by squared error",
         source="tinkoff-ai/CORL, which has the choice",
     )  # fmt: skip
-    hidden: Widths = HIDDEN
-    learning_rate: float = LEARNING_RATE
     actor_decay_steps: int | None = count(
         None, unit="gradient steps", source=f"{KOSTRIKOV}, appendix B",
         help="gradient steps over which the policy's step size falls to 0 along a cosine; "
         "`None`: to the end of each call of train, so set it if several calls make a training",
     )  # fmt: skip
-    tau: float = TAU
-    gamma: float = GAMMA
-    reward_scale: float = REWARD_SCALE
-    reward_shift: float = REWARD_SHIFT
     backend: str = BACKEND
 
 
-class AWACConfig(OfflineConfig):
+class AWACConfig(CriticConfig):
     """Options of AWAC."""
 
     awac_lambda: float = positive(
@@ -155,15 +156,9 @@ class AWACConfig(OfflineConfig):
     max_weight: float = positive(
         100.0, help="bound of the weights exp(A / λ)", source="ikostrikov/implicit_q_learning"
     )
-    hidden: Widths = HIDDEN
-    learning_rate: float = LEARNING_RATE
-    tau: float = TAU
-    gamma: float = GAMMA
-    reward_scale: float = REWARD_SCALE
-    reward_shift: float = REWARD_SHIFT
 
 
-class CQLConfig(OfflineConfig):
+class CQLConfig(CriticConfig):
     """Options of CQL(H) and of Cal-QL."""
 
     cql_alpha: float = coefficient(
@@ -190,8 +185,6 @@ class CQLConfig(OfflineConfig):
         False, help="whether targets take the mode of π(s') rather than an action drawn from it",
         source="takuseno/d3rlpy, which does",
     )  # fmt: skip
-    hidden: Widths = HIDDEN
-    learning_rate: float = LEARNING_RATE
     actor_learning_rate: float = positive(
         1e-4, help="Adam's step size for policy and temperature", source=f"{KUMAR}, appendix F"
     )
@@ -199,10 +192,6 @@ class CQLConfig(OfflineConfig):
         0, unit="gradient steps", ge=0, source="aviralkumar2907/CQL, which has 40 000",
         help="gradient steps at the beginning in which the policy clones the dataset",
     )  # fmt: skip
-    tau: float = TAU
-    gamma: float = GAMMA
-    reward_scale: float = REWARD_SCALE
-    reward_shift: float = REWARD_SHIFT
     auto_entropy: bool = flag(
         True, help="whether the entropy's weight is tuned to target_entropy",
         source="Haarnoja et al. 2018",

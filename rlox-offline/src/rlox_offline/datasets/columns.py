@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -183,14 +182,6 @@ class Digest:
         """Return the digest of all that was added, 64 hexadecimal digits."""
         parts = [f"{name} {self._columns[name].hexdigest()}" for name in sorted(self._columns)]
         return hashlib.sha256("\n".join([self._metadata, *parts]).encode()).hexdigest()
-
-
-def texts_of(columns: Columns, metadata: Mapping[str, Any]) -> dict[str, str]:
-    """Return what is written beside the columns: the metadata as JSON, and the digest."""
-    text = json.dumps(metadata)
-    digest = Digest(text)
-    digest.add(columns)
-    return {KEY: text, DIGEST: digest.text()}
 
 
 def checked(pieces: Iterator[Columns], texts: Mapping[str, Any]) -> Iterator[Columns]:

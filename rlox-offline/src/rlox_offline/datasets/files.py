@@ -32,13 +32,13 @@ from rlox_offline.datasets.columns import (
     KEY,
     Array,
     Columns,
+    Digest,
     Pieces,
     Texts,
     checked,
     known_columns,
     metadata_text,
     require_loading,
-    texts_of,
 )
 from rlox_offline.datasets.dataset import Dataset, require_metadata
 from rlox_offline.datasets.hdf5 import open_hdf5, write_hdf5
@@ -156,7 +156,9 @@ def save_dataset(dataset: Dataset, target: str | Path) -> None:
     path = Path(target)
     file_format = _format_of(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    file_format.write(path, dataset.columns, texts_of(dataset.columns, dataset.metadata()))
+    digest = Digest(metadata := json.dumps(dataset.metadata()))
+    digest.add(dataset.columns)
+    file_format.write(path, dataset.columns, {KEY: metadata, DIGEST: digest.text()})
 
 
 def open_dataset(dataset: OfflineDataset | str | Path | None) -> OfflineDataset | None:

@@ -136,8 +136,7 @@ class _Steps:
     """Vector steps in a row, in blocks that take little more memory than the arrays in them."""
 
     def __init__(self) -> None:
-        self._blocks: list[Columns] = []
-        self._block_steps = 0
+        self._blocks: list[npt.NDArray[Any]] = []
         self._n = 0
 
     def __len__(self) -> int:
@@ -145,28 +144,26 @@ class _Steps:
 
     def append(self, step: Columns) -> None:
         """Copy the arrays (N, ...) of one vector step."""
-        if self._n == len(self._blocks) * self._block_steps:
-            self._block_steps = max(BLOCK_BYTES // sum(c.nbytes for c in step.values()), 1)
-            self._blocks.append(
-                {name: np.empty((self._block_steps, *c.shape), c.dtype) for name, c in step.items()}
-            )
-        at = self._n % self._block_steps
-        for name, column in step.items():
-            self._blocks[-1][name][at] = column
+        if self._n == sum(map(len, self._blocks)):
+            row = np.dtype([(name, column.dtype, column.shape) for name, column in step.items()])
+            self._blocks.append(np.empty(max(BLOCK_BYTES // row.itemsize, 1), row))
         self._n += 1
+        for name, column in step.items():
+            self._last[name] = column
+
+    @property
+    def _last(self) -> Any:
+        return self._blocks[-1][(self._n - 1) % len(self._blocks[-1])]
 
     def cut(self) -> None:
         """End the episodes that are under way."""
         if self._n:
-            block, at = self._blocks[-1], (self._n - 1) % self._block_steps
-            block["truncated"][at] |= ~block["terminated"][at]
+            self._last["truncated"] |= ~self._last["terminated"]
 
     def first(self, count: int) -> Columns:
         """Return copies (T, N, ...) of the first ``count`` steps."""
-        blocks = self._blocks[: -(-count // self._block_steps)]
-        return {
-            name: np.concatenate([block[name] for block in blocks])[:count] for name in blocks[0]
-        }
+        rows = np.concatenate(self._blocks[: -(-count // len(self._blocks[0]))])[:count]
+        return {name: rows[name] for name in rows.dtype.names or ()}
 
 
 class RandomPolicy:
