@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rlox.errors import DatasetError
-from rlox_offline.datasets import Dataset, episodes, save_dataset, stream_dataset
-from rlox_offline.datasets.episodes import discounted_returns
+from rlox_offline.datasets import Dataset, save_dataset, stream_dataset
+from rlox_offline.datasets.columns import discounted_returns
 
 END = st.sampled_from(["on", "on", "terminated", "truncated", "both"])
 STEPS = st.lists(st.tuples(st.floats(-10, 10, width=32), END), min_size=1, max_size=20)
@@ -49,7 +49,7 @@ def test_returns_are_the_discounted_sums(
     """Of scaled rewards, to a termination or beyond a cut, in blocks of any size."""
     rows = rows_of(steps)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(episodes, "BLOCK_ROWS", block)
+        patch.setattr("rlox_offline.datasets.columns.BLOCK_ROWS", block)
         found = discounted_returns(rows, gamma, scale, shift)
     assert found.dtype == np.float32
     expected = [summed(rows, row, gamma, scale, shift) for row in range(len(steps))]

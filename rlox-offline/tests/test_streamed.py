@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rlox.errors import DatasetError
-from rlox_offline.datasets import Dataset, StreamedDataset, episodes, save_dataset, stream_dataset
-from rlox_offline.datasets.columns import complete
-from rlox_offline.datasets.episodes import whole_episodes
+from rlox_offline.datasets import Dataset, StreamedDataset, save_dataset, stream_dataset
+from rlox_offline.datasets.columns import _joined, complete, whole_episodes
 
 pytest.importorskip("rlox_native", reason="the transitions go through the native buffer")
 
@@ -97,7 +96,7 @@ def test_pieces_of_a_long_episode_are_joined_once() -> None:
     piece = {name: np.zeros(100, np.float32) for name in ("obs", "actions", "rewards")}
     last = {**piece, "terminated": np.arange(100) == 99}
     pieces = [{**piece, "terminated": np.zeros(100, np.bool_)}] * 50 + [last]
-    with mock.patch.object(episodes, "_joined", wraps=episodes._joined) as joined:
+    with mock.patch("rlox_offline.datasets.columns._joined", wraps=_joined) as joined:
         assert [len(each["obs"]) for each in whole_episodes(iter(pieces))] == [5_100]
     assert joined.call_count == 1
 

@@ -1,6 +1,6 @@
 """Datasets: recorded transitions, read from and written to files and Minari."""
 
-from rlox_offline.datasets.dataset import Dataset
+from rlox_offline.datasets.dataset import Dataset, StreamedDataset
 from rlox_offline.datasets.files import load_dataset, open_dataset, save_dataset, stream_dataset
 from rlox_offline.datasets.recording import (
     KINDS,
@@ -9,7 +9,6 @@ from rlox_offline.datasets.recording import (
     record,
     record_sets,
 )
-from rlox_offline.datasets.streamed import StreamedDataset
 
 __all__ = [
     "KINDS",

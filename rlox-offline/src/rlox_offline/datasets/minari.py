@@ -18,10 +18,10 @@ from rlox_offline.datasets.columns import (
     Digest,
     Pieces,
     checked,
+    first_gap,
     require_loading,
 )
 from rlox_offline.datasets.dataset import Dataset
-from rlox_offline.datasets.episodes import first_gap
 from rlox_offline.datasets.hdf5 import require_own_data
 
 HDF5_FILE = "main_data.hdf5"

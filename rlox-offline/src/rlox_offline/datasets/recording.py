@@ -57,7 +57,15 @@ class RecordingVecEnv:
         """Space of one env's observation."""
         self.action_space = self._env.action_space
         """Space of one env's action."""
-        _require_recordable(self._env)
+        observations, actions = self.observation_space, self.action_space
+        if not isinstance(observations, (spaces.Box, spaces.Discrete)):
+            raise SpaceError(f"observations must be of a Box to be recorded, got {observations}")
+        discrete = isinstance(actions, spaces.Discrete) and actions.start == 0
+        if not (discrete or (isinstance(actions, spaces.Box) and len(actions.shape) == 1)):
+            raise SpaceError(
+                f"actions must be of a one-dimensional Box or of a Discrete from 0 on to be "
+                f"recorded, got {actions}"
+            )
         self._rows = ObservationRows(self.observation_space)
         self._actions = batch_space(self.action_space, self.n_envs)
         self._steps, self._checks = _Steps(), CheckedSteps(self._env)
@@ -243,18 +251,6 @@ def record(
     finally:
         if fixed_env_count(env) is None:
             recording.close()
-
-
-def _require_recordable(env: VecEnv) -> None:
-    observations, actions = env.observation_space, env.action_space
-    if not isinstance(observations, (spaces.Box, spaces.Discrete)):
-        raise SpaceError(f"observations must be of a Box to be recorded, got {observations}")
-    discrete = isinstance(actions, spaces.Discrete) and actions.start == 0
-    if not (discrete or (isinstance(actions, spaces.Box) and len(actions.shape) == 1)):
-        raise SpaceError(
-            f"actions must be of a one-dimensional Box or of a Discrete from 0 on to be recorded, "
-            f"got {actions}"
-        )
 
 
 class _Snapshots(Callback):
