@@ -184,11 +184,9 @@ class RunningTeams:
             CheckpointError: the envs' state is one of other envs, or was saved with another choice
                 of what is normalised.
         """
-        seen = self.preprocessor
-        require_same_option(
-            "normalize_observations", _normalizes(state.get("observations")),
-            seen is not None and seen.normalizes,
-        )  # fmt: skip
+        seen, moments = self.preprocessor, state.get("observations", {"groups": {}})["groups"]
+        now = seen is not None and seen.normalizes
+        require_same_option("normalize_observations", any(moments.values()), now)
         as_many = self.statistics.fits(state["statistics"])
         exact = state["env"] is not None and as_many and isinstance(self.env, StatefulVecEnv)
         if exact:
@@ -212,11 +210,6 @@ class RunningTeams:
         if self.preprocessor is not None:
             self.preprocessor.load_state_dict(state["observations"], keep_frames=exact)
         return exact
-
-
-def _normalizes(observations: Mapping[str, Any] | None) -> bool:
-    """Return whether there are moments in a preprocessor's state."""
-    return any(observations["groups"].values()) if observations else False
 
 
 def _copied(shown: Any) -> Any:
@@ -285,15 +278,12 @@ class MultiAgentCollector:
         Returns:
             By policy, the steps in which its agents acted; without those that never did.
         """
-        unrolls = self.unroll(policies, n_steps, on_step)
-        batches = {}
-        for name, (unroll, active) in unrolls.items():
-            batch = estimate_team_advantages(
-                unroll, active, policies[name], self.gamma, self.gae_lambda, self._gae
-            )
-            if batch is not None:
-                batches[name] = batch
-        return batches
+        numbers = self.gamma, self.gae_lambda, self._gae
+        batches = {
+            name: estimate_team_advantages(*steps, policies[name], *numbers)
+            for name, steps in self.unroll(policies, n_steps, on_step).items()
+        }
+        return {name: batch for name, batch in batches.items() if batch is not None}
 
     @torch.no_grad()
     def unroll(
@@ -336,9 +326,8 @@ class MultiAgentCollector:
                 on_step(self.env.n_envs)
         unrolls = {}
         for run in runs:
-            unroll = run.writer.unroll(
-                run.view.see(self.envs.shown["obs"], self.envs.shown["state"])
-            )
+            shown = self.envs.shown
+            unroll = run.writer.unroll(run.view.see(shown["obs"], shown["state"]))
             unroll = unroll if run.memory is None else run.memory.complete(unroll)
             unrolls[run.view.name] = unroll, run.active
         return unrolls
@@ -403,16 +392,8 @@ class MultiAgentCollector:
             rests = ~run.active[t] & (rewards == 0)
             scaled = scaler.scale(rewards, terminated | truncated | over, lost=rests)
         final = view.see(step["final_obs"], step["final_state"]) if truncated.any() else {}
-        last = run.writer.add(
-            {
-                "obs": None,
-                "rewards": rewards,
-                "terminated": terminated,
-                "truncated": truncated,
-                "final_obs": final,
-            },
-            scaled,
-        )
+        row = {"rewards": rewards, "terminated": terminated, "truncated": truncated}
+        last = run.writer.add({**row, "obs": None, "final_obs": final}, scaled)
         if run.memory is not None:
             run.memory.end_step(last, terminated, truncated, begins=over)
 

@@ -21,10 +21,8 @@ if TYPE_CHECKING:
 class IndependentQ(TeamValueAlgorithm):
     """Independent Q-learning: every agent learns its own action values.
 
-    Args:
-        env_id: of several agents; all arguments are those of
-            :class:`rlox_marl.team_algorithm.TeamAlgorithm`, with the options of
-            :class:`IndependentQConfig`.
+    The arguments are those of :class:`rlox_marl.team_algorithm.TeamAlgorithm`, with the options of
+    :class:`IndependentQConfig`.
     """
 
     name = "independent_q"

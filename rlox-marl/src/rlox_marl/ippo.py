@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 class IPPO(TeamRolloutAlgorithm):
     """Independent PPO: as many learners as policies, whose critics see what their actors do.
 
-    Args:
-        env_id: of several agents, or of one; all arguments are those of
-            :class:`rlox_marl.team.TeamRolloutAlgorithm`, with the options of :class:`IPPOConfig`.
+    The arguments are those of :class:`rlox_marl.team.TeamRolloutAlgorithm`, with the options of
+    :class:`IPPOConfig`.
     """
 
     name = "ippo"

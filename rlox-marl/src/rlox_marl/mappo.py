@@ -155,9 +155,8 @@ def make_surrogate(config: Any, rates: Mapping[str, float]) -> Objective:
 class MAPPO(TeamRolloutAlgorithm):
     """Multi-agent PPO with centralised critics and decentralised actors.
 
-    Args:
-        env_id: of several agents, or of one; all arguments are those of
-            :class:`rlox_marl.team.TeamRolloutAlgorithm`, with the options of :class:`MAPPOConfig`.
+    The arguments are those of :class:`rlox_marl.team.TeamRolloutAlgorithm`, with the options of
+    :class:`MAPPOConfig`.
     """
 
     name = "mappo"

@@ -110,9 +110,7 @@ def _of_both(env: MultiAgentVecEnv, answers: list[dict[str, Any]]) -> dict[str, 
     """Return the actions by group, each agent's from the player of its side."""
     actions = {}
     for group in env.groups:
-        chosen = np.array(answers[0][group.name])
-        for column, agent in enumerate(group.agents):
-            side = env.possible_agents.index(agent)
-            chosen[:, column] = answers[side][group.name][:, column]
-        actions[group.name] = chosen
+        sides = [answers[env.possible_agents.index(agent)] for agent in group.agents]
+        chosen = [side[group.name][:, column] for column, side in enumerate(sides)]
+        actions[group.name] = np.stack(chosen, axis=1)
     return actions

@@ -34,10 +34,8 @@ if TYPE_CHECKING:
 class QMIX(TeamValueAlgorithm):
     """QMIX: monotone mixing of the agents' action values.
 
-    Args:
-        env_id: of several agents; all arguments are those of
-            :class:`rlox_marl.team_algorithm.TeamAlgorithm`, with the options of
-            :class:`QMIXConfig`.
+    The arguments are those of :class:`rlox_marl.team_algorithm.TeamAlgorithm`, with the options of
+    :class:`QMIXConfig`.
     """
 
     name = "qmix"

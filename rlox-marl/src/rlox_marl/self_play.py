@@ -22,13 +22,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import torch
-from rlox.errors import ConfigError
 from rlox.networks.predict import drawing_from
 from rlox.nn import load_module_state, module_state
 from rlox.spaces import map_leaves
 from torch import Tensor, nn
-
-from rlox_marl.views import PolicyView
 
 FIRST_RATING = 1_000.0
 """Of a policy that has not learnt."""
@@ -44,20 +41,6 @@ def expected_score(rating: float, other: npt.ArrayLike) -> npt.NDArray[np.float6
         other: ratings of the opponents.
     """
     return np.asarray(1.0 / (1.0 + 10.0 ** ((np.asarray(other, np.float64) - rating) / 400.0)))
-
-
-def require_two_players(views: tuple[PolicyView, ...]) -> None:
-    """Refuse envs that are no game of two agents with one policy.
-
-    Raises:
-        ConfigError: there are several policies, or not two agents.
-    """
-    if len(views) != 1 or len(views[0].columns) != 2:
-        agents = [agent for view in views for agent in view.agents]
-        raise ConfigError(
-            f"opponents need a game of two agents with equal spaces and share_parameters='group', "
-            f"got {len(views)} policies for {', '.join(agents)}; leave opponents out"
-        )
 
 
 class OpponentPool:

@@ -40,7 +40,7 @@ from rlox_marl.policies import (
     TeamPolicy,
     make_optimizer,
 )
-from rlox_marl.self_play import OpponentPool, require_two_players
+from rlox_marl.self_play import OpponentPool
 from rlox_marl.team_algorithm import TeamAlgorithm, has_team
 from rlox_marl.views import PolicyView, TeamPreprocessor, make_views
 
@@ -124,7 +124,16 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
                 f"clip_rewards={cfg.clip_rewards!r} is not supported for several agents; leave it "
                 "out"
             )
-        _check_memory(cfg)
+        if cfg.recurrent != "none" and cfg.batch_size % cfg.n_steps:  # whose rows the env says
+            raise ConfigError(
+                f"batch_size {cfg.batch_size} is no multiple of n_steps {cfg.n_steps}; the "
+                "minibatches of a recurrent policy are whole sequences"
+            )
+        if cfg.recurrent != "none" and cfg.opponents != "none":
+            raise ConfigError(
+                f"opponents='{cfg.opponents}' needs policies without a memory, got "
+                f"recurrent='{cfg.recurrent}'; leave one of them out"
+            )
         if isinstance(policy, nn.Module) or (policy is not None and not callable(policy)):
             raise TypeError(
                 "policy must be a callable (observation_space, action_space) -> module for several "
@@ -220,7 +229,13 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
 
     def _make_pool(self, policy: Any, n_envs: int) -> OpponentPool:
         cfg, streams = self.config, self.streams
-        require_two_players(self.views)
+        if len(self.views) != 1 or len(self.views[0].columns) != 2:
+            agents = [agent for view in self.views for agent in view.agents]
+            raise ConfigError(
+                "opponents need a game of two agents with equal spaces and "
+                f"share_parameters='group', got {len(self.views)} policies for "
+                f"{', '.join(agents)}; leave opponents out"
+            )
         return OpponentPool(
             policy,
             n_envs,
@@ -321,22 +336,6 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
         collector.load_memory_state(state.get("memory", {}) if exact else {})
         if collector.pool is not None and state.get("pool") is not None:
             collector.pool.load_state_dict(state["pool"], keep_games=exact)
-
-
-def _check_memory(config: Any) -> None:
-    """Check what a memory needs of a team's rollouts, whose rows only the env says."""
-    if config.recurrent == "none":
-        return
-    if config.batch_size % config.n_steps:
-        raise ConfigError(
-            f"batch_size {config.batch_size} is no multiple of n_steps {config.n_steps}; the "
-            "minibatches of a recurrent policy are whole sequences"
-        )
-    if config.opponents != "none":
-        raise ConfigError(
-            f"opponents='{config.opponents}' needs policies without a memory, got "
-            f"recurrent='{config.recurrent}'; leave one of them out"
-        )
 
 
 class OneAgent(RolloutAlgorithm):

@@ -107,7 +107,6 @@ class TeamAlgorithm(Algorithm):
             for view in self.views
             if (size := getattr(self.policies[view.name], "state_size", 0))
         }
-        self._unseen = {view.name: _unseen(view) for view in self.views}
 
     def predict(
         self,
@@ -166,24 +165,14 @@ class TeamAlgorithm(Algorithm):
         view, column = self._agents[self._env.possible_agents[number]]
         after: dict[str, Any] = {}
 
-        def nest(batch: Any) -> dict[str, npt.NDArray[Any]]:
+        def nest(batch: Any) -> dict[str, Any]:
             seen = self._preprocessor
             if seen is not None:
                 passed = seen.by_group[view.group.name]
                 batch = passed.see(batch, before.get("frames"), episode_start)
                 if seen.has_frames:
                     after["frames"] = batch
-            named = (
-                {f"obs.{k}": v for k, v in batch.items()}
-                if isinstance(batch, dict)
-                else {"obs": batch}
-            )
-            size = len(next(iter(named.values())))
-            unseen = self._unseen[view.name]
-            more = {name: np.repeat(leaf, size, axis=0) for name, leaf in unseen.items()}
-            if "agent" in view.space.spaces:
-                more["agent"] = np.full(size, column)
-            return {**named, **more}
+            return view.see_one(batch, column)
 
         common: dict[str, Any] = {
             "action_masks": masks,
@@ -234,8 +223,7 @@ class TeamAlgorithm(Algorithm):
         require_shown(obs, self._env.groups, self._seen_state)
         parts, generator = [], self.streams.torch("predict")
         n_envs = len(next(iter(obs["active"].values())))
-        state_or_none = None if state is UNSET else state
-        given = _read_state(state_or_none, episode_start, n_envs, self._memories, self._stacks)
+        given = self._read_state(None if state is UNSET else state, episode_start, n_envs)
         memories: dict[str, Tensor] = {}
         after: dict[str, Any] = {}
         if self._preprocessor is not None:
@@ -262,14 +250,36 @@ class TeamAlgorithm(Algorithm):
             after["memory"] = memories
         return actions if state is UNSET else (actions, after or None)
 
+    def _read_state(self, state: Any, episode_start: Any, n_envs: int) -> Mapping[str, Any]:
+        """Return what a user passed as the state of all agents of N envs: nothing for ``None``."""
+        if episode_start is not None and np.shape(episode_start) != (n_envs,):
+            raise ValueError(
+                f"episode_start must have shape ({n_envs},), got {np.shape(episode_start)}"
+            )
+        if state is None:
+            return {}
+        names = ["frames"] * self._stacks + ["memory"] * bool(self._memories)
+        if not isinstance(state, Mapping) or list(state) != names:
+            got = list(state) if isinstance(state, Mapping) else type(state).__name__
+            raise ValueError(f"state {REMEMBERED}, a dict of {names}, got {got}")
+        for name, (n_agents, size) in self._memories.items():
+            shape = n_envs * n_agents, size
+            found: Any = state["memory"].get(name) if isinstance(state["memory"], Mapping) else None
+            if np.shape(found) != shape:
+                raise ValueError(
+                    f"state {REMEMBERED}: the memory of policy '{name}' must have shape {shape}, "
+                    f"got {None if found is None else tuple(np.shape(found))}"
+                )
+        return state
+
     def _memory_of(
         self,
         view: PolicyView,
         n_envs: int,
-        before: Tensor | None,
-        episode_start: npt.NDArray[np.bool_] | None,
+        before: Tensor | None = None,
+        episode_start: npt.NDArray[np.bool_] | None = None,
     ) -> Tensor:
-        """Return the memory (N * A, state_size) with which a step begins."""
+        """Return the memory (N * A, state_size) with which a step begins, at first an empty one."""
         size = self.policies[view.name].state_size
         if before is None:
             return torch.zeros(n_envs * len(view.columns), size, device=self.device)
@@ -330,14 +340,6 @@ def has_team(source: Any, config: Any) -> bool:
     if source is None:
         raise ConfigError("there is no env; pass its id or a callable as env_id, or env_fn=")
     return is_team(source, backend=config.env_backend, env_kwargs=config.env_kwargs or None)
-
-
-def _unseen(view: PolicyView) -> dict[str, npt.NDArray[Any]]:
-    """Return one row that shows nothing of the leaves that only the critic sees."""
-    rows: Any = view.rows.blank(1)
-    return {
-        name: leaf for name, leaf in rows.items() if name == "critic" or name.startswith("critic.")
-    }
 
 
 def require_shown(
@@ -401,35 +403,3 @@ def _require_shape(field: str, group: AgentGroup, found: Any, shape: tuple[int, 
             f"obs['{field}'] of group '{group.name}' must have shape {shape} for the agents "
             f"{', '.join(group.agents)}, got {np.shape(found)}"
         )
-
-
-def _read_state(
-    state: Any,
-    episode_start: Any,
-    n_envs: int,
-    memories: Mapping[str, tuple[int, int]],
-    frames: bool,
-) -> Mapping[str, Any]:
-    """Return what a user passed as the state of all agents of N envs: nothing for ``None``.
-
-    ``memories`` has, of each policy with one, the number of its agents and the memory's size.
-    """
-    if episode_start is not None and np.shape(episode_start) != (n_envs,):
-        raise ValueError(
-            f"episode_start must have shape ({n_envs},), got {np.shape(episode_start)}"
-        )
-    if state is None:
-        return {}
-    names = (["frames"] if frames else []) + (["memory"] if memories else [])
-    if not isinstance(state, Mapping) or list(state) != names:
-        got = list(state) if isinstance(state, Mapping) else type(state).__name__
-        raise ValueError(f"state {REMEMBERED}, a dict of {names}, got {got}")
-    for name, (n_agents, size) in memories.items():
-        shape = n_envs * n_agents, size
-        found: Any = state["memory"].get(name) if isinstance(state["memory"], Mapping) else None
-        if np.shape(found) != shape:
-            raise ValueError(
-                f"state {REMEMBERED}: the memory of policy '{name}' must have shape {shape}, got "
-                f"{None if found is None else tuple(np.shape(found))}"
-            )
-    return state

@@ -121,11 +121,6 @@ class TeamReplay:
             fields["state"] = fields["next_state"] = (state.shape[1:], state.dtype)
         return fields
 
-    @property
-    def vector_steps_left(self) -> int:
-        """Vector steps to the iteration's end; fewer than all if the last one was interrupted."""
-        return self._clock.vector_steps_left(self.env.n_envs, self._config.steps_per_iteration)
-
     def step(self, act: Callable[[npt.NDArray[np.bool_]], Acted], hooks: Hooks) -> None:
         """Let the policies act once in every env, and store the rows.
 

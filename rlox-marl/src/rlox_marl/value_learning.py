@@ -131,7 +131,7 @@ class TeamValueAlgorithm(TeamAlgorithm):
             for name, one in agents.items()
         }
         self._can_act(env)
-        self._memory = self._blank(env.n_envs)
+        self._forget()
 
     @abstractmethod
     def make_mixing(self, env: MultiAgentVecEnv, **options: Any) -> Mixing:
@@ -147,20 +147,18 @@ class TeamValueAlgorithm(TeamAlgorithm):
         """Return the value of a schedule."""
         return self.schedules.value(name, self.clock.env_steps, self.clock.target_env_steps)
 
-    def _blank(self, n_envs: int) -> dict[str, Tensor]:
-        """Return what agents remember as episodes begin, by view."""
-        size = self.config.n_remembered
-        return {
-            view.name: torch.zeros(n_envs * len(view.columns), size, device=self.device)
-            for view in self.views
-        }
+    def _forget(self) -> None:
+        """Let agents remember nothing."""
+        n_envs = self.collector.env.n_envs
+        self._memory = {view.name: self._memory_of(view, n_envs) for view in self.views}
 
     def iterate(self, hooks: Hooks) -> TeamValueMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
         collected: list[tuple[float, float]] = []
         with flush_denormals():
             self._learn_due(hooks, collected)  # what an interrupted iteration left
-            for _ in range(self.collector.vector_steps_left):
+            size = self.config.steps_per_iteration
+            for _ in range(self.clock.vector_steps_left(self.collector.env.n_envs, size)):
                 self.collector.step(self._act, hooks)
                 self._learn_due(hooks, collected)
                 if hooks.stopped:
@@ -181,8 +179,7 @@ class TeamValueAlgorithm(TeamAlgorithm):
         shown, n_envs = self.collector.envs.shown, self.collector.env.n_envs
         rows, actions, parts = {}, [], []
         for view in self.views:
-            begins = torch.from_numpy(np.repeat(starts, len(view.columns))).to(self.device)
-            before = self._memory[view.name].masked_fill(begins.unsqueeze(-1), 0.0)
+            before = self._memory_of(view, n_envs, self._memory[view.name], starts)
             seen, masks = self._seen(view, shown)
             chosen, _, self._memory[view.name] = self.policies[view.name].step(seen, before, *masks)
             taken = chosen.sample(generator)[0]
@@ -226,8 +223,9 @@ class TeamValueAlgorithm(TeamAlgorithm):
         n_envs = len(next(iter(obs["active"].values())))
         for view in self.views:
             seen, masks = self._seen(view, obs)
-            nothing = self._blank(n_envs)[view.name]
-            _, values, _ = self.policies[view.name].step(seen, nothing, *masks)
+            _, values, _ = self.policies[view.name].step(
+                seen, self._memory_of(view, n_envs), *masks
+            )
             active = torch.from_numpy(view.take(obs["active"])).to(self.device)
             best.append((values * active).view(n_envs, -1))
         state = None
@@ -245,7 +243,7 @@ class TeamValueAlgorithm(TeamAlgorithm):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
         load_parts_state(self._parts, state)
-        self._memory = self._blank(self.collector.env.n_envs)
+        self._forget()
         if self.collector.load_state_dict(state["collector"]):
             for name, memory in self._memory.items():
                 memory.copy_(torch.from_numpy(np.array(state["memory"][name])))
@@ -276,14 +274,14 @@ def team_value_loss(
         Rashid et al. 2018, eq. 6; van Hasselt et al. 2016 for the choice of a'.
     """
     values, after = network(batch.obs, batch.memory, batch.starts)
-    chosen = _at(values, _by_view(values, batch.actions)) * batch.active
+    chosen = _at(values, batch.actions) * batch.active
     totals = network.mixing(chosen.flatten(0, 1), _rows(batch.state))
     with torch.no_grad():
         _, judged_after = target(batch.obs, batch.memory, batch.starts)
         judged = target.following(batch.next_obs, judged_after)
         choosing = network.following(batch.next_obs, after) if double_q else judged
-        best = {name: greedy(q, batch.next_masks.get(name)) for name, q in choosing.items()}
-        following = _at(judged, best) * batch.next_active
+        best = [greedy(q, batch.next_masks.get(name)) for name, q in choosing.items()]
+        following = _at(judged, torch.cat(best, -1)) * batch.next_active
         next_totals = target.mixing(following.flatten(0, 1), _rows(batch.next_state))
         rewards = batch.rewards
         if team_reward != "own":
@@ -300,17 +298,11 @@ def team_value_loss(
     return loss, (totals.detach() * weights).sum()
 
 
-def _by_view(values: Mapping[str, Tensor], actions: Tensor) -> dict[str, Tensor]:
-    """Return the actions (T, B, A) of each view from those of all agents."""
-    sizes = [one.shape[-2] for one in values.values()]
-    parts = torch.split(actions, sizes, -1)
-    return dict(zip(values, parts, strict=True))
-
-
-def _at(values: Mapping[str, Tensor], actions: Mapping[str, Tensor]) -> Tensor:
-    """Return the values (T, B, agents) of actions, of all views side by side."""
-    parts = [q.gather(-1, actions[name].unsqueeze(-1)).squeeze(-1) for name, q in values.items()]
-    return torch.cat(parts, -1)
+def _at(values: Mapping[str, Tensor], actions: Tensor) -> Tensor:
+    """Return the values of actions (T, B, agents), those of the views side by side in both."""
+    parts = torch.split(actions, [q.shape[-2] for q in values.values()], -1)
+    pairs = zip(values.values(), parts, strict=True)
+    return torch.cat([q.gather(-1, own.unsqueeze(-1)).squeeze(-1) for q, own in pairs], -1)
 
 
 def _rows(state: Tensor | None) -> Tensor | None:

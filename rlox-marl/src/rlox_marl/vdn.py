@@ -21,10 +21,8 @@ if TYPE_CHECKING:
 class VDN(TeamValueAlgorithm):
     """VDN: the sum of the agents' action values.
 
-    Args:
-        env_id: of several agents; all arguments are those of
-            :class:`rlox_marl.team_algorithm.TeamAlgorithm`, with the options of
-            :class:`VDNConfig`.
+    The arguments are those of :class:`rlox_marl.team_algorithm.TeamAlgorithm`, with the options of
+    :class:`VDNConfig`.
     """
 
     name = "vdn"

@@ -90,36 +90,50 @@ class PolicyView:
         own = map_leaves(
             lambda leaf: leaf[:, columns].reshape(-1, *leaf.shape[2:]), obs[self.group.name]
         )
-        seen = {f"obs.{k}": v for k, v in own.items()} if isinstance(own, dict) else {"obs": own}
+        seen = _named("obs", own)
         rows = len(next(iter(seen.values())))
-        n_envs = rows // len(columns)
         if "agent" in self.space.spaces:
-            seen["agent"] = np.tile(np.arange(len(columns)), n_envs)
+            seen["agent"] = np.tile(np.arange(len(columns)), rows // len(columns))
         if self.critic in ("state", "agent_state"):
             assert state is not None
             seen["critic"] = np.repeat(state, len(columns), axis=0)
         elif self.critic == "observations":
-            for name, leaf in self._everything(obs, n_envs).items():
+            for name, leaf in self._everything(obs).items():
                 seen[name] = np.repeat(leaf, len(columns), axis=0)
         return {name: seen[name] for name in self.leaf_names}
+
+    def see_one(self, obs: Any, column: int) -> dict[str, Any]:
+        """Return the leaves of B observations of one of the agents, the critic's showing nothing.
+
+        Args:
+            obs: (B, *shape), of a nested space a dict of them by leaf name.
+            column: which of the policy's agents it is.
+        """
+        seen = _named("obs", obs)
+        size = len(next(iter(seen.values())))
+        if "agent" in self.space.spaces:
+            seen["agent"] = np.full(size, column)
+        return {**self.rows.blank(size), **seen}
 
     @property
     def leaf_names(self) -> list[str]:
         """Names of the leaves, in the order of the space."""
         return list(leaf_spaces(self.space))
 
-    def _everything(self, obs: Mapping[str, Any], n_envs: int) -> dict[str, npt.NDArray[Any]]:
+    def _everything(self, obs: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
         if isinstance(self.space["critic"], spaces.Box):
             return {"critic": see_team(self.groups, obs, None)}
         leaves = {}
         for group in self.groups:
             for column, agent in enumerate(group.agents):
-                found = obs[group.name]
-                named = found if isinstance(found, dict) else {"": found}
-                for name, leaf in named.items():
-                    end = f".{name}" if name else ""
-                    leaves[f"critic.{agent}{end}"] = leaf[:, column]
+                for name, leaf in _named(f"critic.{agent}", obs[group.name]).items():
+                    leaves[name] = leaf[:, column]
         return leaves
+
+
+def _named(name: str, obs: Any) -> dict[str, Any]:
+    """Return an observation's leaves by their names in what is called by ``name``."""
+    return {f"{name}.{k}": v for k, v in obs.items()} if isinstance(obs, dict) else {name: obs}
 
 
 def make_views(
@@ -321,10 +335,11 @@ class TeamPreprocessor:
                 continue
             active = shown["active"][name].reshape(-1)
             kept = rows if frames is None else frames[name]["seen"]
-            after[name] = {
-                "seen": map_leaves(lambda old, new, on=active: _chosen(on, new, old), kept, rows),
-                "known": known | active,
-            }
+
+            def newest(old: Any, new: Any, on: Any = active) -> Any:
+                return np.where(on.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
+
+            after[name] = {"seen": map_leaves(newest, kept, rows), "known": known | active}
         state = shown["state"]
         if self._state is not None and state is not None:
             state = self._state.begin(state)
@@ -395,10 +410,3 @@ def _has_floats(space: gymnasium.Space[Any]) -> bool:
         isinstance(leaf, spaces.Box) and leaf.dtype is not None and leaf.dtype.kind == "f"
         for leaf in leaf_spaces(space).values()
     )
-
-
-def _chosen(
-    rows: npt.NDArray[np.bool_], new: npt.NDArray[Any], old: npt.NDArray[Any]
-) -> npt.NDArray[Any]:
-    """Return the new rows where asked, else the old ones."""
-    return np.where(rows.reshape(-1, *(1,) * (new.ndim - 1)), new, old)

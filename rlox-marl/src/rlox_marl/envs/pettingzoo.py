@@ -20,7 +20,7 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 from rlox.envs import WorkerProcess
-from rlox.errors import EnvError, SpaceError, import_extra, suggest
+from rlox.errors import EnvError, import_extra, suggest
 from rlox.protocols import AgentGroup, MultiAgentObs, MultiAgentStep
 from rlox.spaces.rows import ActionRows, ObservationRows, map_leaves
 
@@ -158,36 +158,30 @@ class PettingZooVecEnv:
             for i, now in enumerate(self._now)
         ]
         reached, self._now = map(list, zip(*self._advance(taken), strict=True))
-        rewards = {name: np.zeros(shape) for name, shape in self._shapes.items()}
-        for i, out in enumerate(reached):
-            for agent, reward in out.rewards.items():
-                group, column = self._place[agent]
-                rewards[group.name][i, column] = reward
-        terminated = self._flags(out.terminated for out in reached)
-        truncated = self._flags(out.truncated for out in reached)
-        ended = np.array([not out.living for out in reached])
-        final_obs = self._observations(reached, ended=True)
-        final_state = self._states(reached)
         shown = self._shown()
         return {
             **shown,
-            "rewards": rewards,
-            "terminated": terminated,
-            "truncated": truncated,
-            "final_obs": final_obs,
-            "final_state": final_state,
+            "rewards": self._by_group([out.rewards for out in reached], np.float64),
+            "terminated": self._flags(out.terminated for out in reached),
+            "truncated": self._flags(out.truncated for out in reached),
+            "final_obs": self._observations(reached, ended=True),
+            "final_state": self._states(reached),
             "final_masks": self._final_masks(shown["masks"], reached),
-            "episode_ended": ended,
+            "episode_ended": np.array([not out.living for out in reached]),
         }
 
     def _flags(self, agents: Iterable[Iterable[str]]) -> dict[str, npt.NDArray[np.bool_]]:
         """Return (N, A) by group, True for some agents of each env."""
-        flags = {name: np.zeros(shape, np.bool_) for name, shape in self._shapes.items()}
-        for i, some in enumerate(agents):
-            for agent in some:
+        return self._by_group([dict.fromkeys(some, True) for some in agents], np.bool_)
+
+    def _by_group(self, values: Sequence[Mapping[str, Any]], dtype: Any) -> Arrays:
+        """Return (N, A) by group of values by agent of each env, 0 for the other agents."""
+        arrays = {name: np.zeros(shape, dtype) for name, shape in self._shapes.items()}
+        for i, some in enumerate(values):
+            for agent, value in some.items():
                 group, column = self._place[agent]
-                flags[group.name][i, column] = True
-        return flags
+                arrays[group.name][i, column] = value
+        return arrays
 
     def _shown(self) -> MultiAgentObs:
         self._active = self._flags(now.active for now in self._now)
@@ -226,38 +220,34 @@ class PettingZooVecEnv:
 
     def _masks(self) -> dict[str, npt.NDArray[np.bool_]]:
         masks = {
-            group.name: np.ones(
-                (*self._shapes[group.name], self._acted[group.name].mask_size), np.bool_
-            )
-            for group in self.groups
-            if group.name in self._masked
+            name: np.ones((*self._shapes[name], rows.mask_size), np.bool_)
+            for name, rows in self._acted.items()
+            if name in self._masked
         }
         for i, now in enumerate(self._now):
             for agent in now.active:
-                group, column = self._place[agent]
-                rows = self._acted[group.name]
-                if group.name not in masks:
-                    if agent in now.masks:
-                        problem = f"was given, but actions of {group.action_space} have no masks"
-                        if rows.mask_size:
-                            problem = "was given, but not at the first reset; give it with every "
-                            problem += "reset and step"
-                        raise step_error(now.where, "the action mask", agent, problem)
-                    continue
+                (group, column), problem = self._place[agent], ""
                 if agent not in now.masks:
-                    if group.name not in self._always_masked:
-                        continue
-                    raise step_error(
-                        now.where, "the action mask", agent,
-                        "is missing; give it with every reset and step",
-                    )  # fmt: skip
-                try:
-                    checked = rows.check_masks(np.asarray(now.masks[agent])[None], 1)
-                except (ValueError, SpaceError) as error:
-                    problem = f"is wrong: {error}"
-                    raise step_error(now.where, "the action mask", agent, problem) from None
-                masks[group.name][i, column] = checked[0]
+                    if group.name in self._always_masked:
+                        problem = "is missing; give it with every reset and step"
+                elif group.name in masks:
+                    try:
+                        masks[group.name][i, column] = self._mask(now, agent)
+                    except ValueError as error:
+                        problem = f"is wrong: {error}"
+                elif self._acted[group.name].mask_size:
+                    problem = "was given, but not at the first reset; give it with every "
+                    problem += "reset and step"
+                else:
+                    problem = f"was given, but actions of {group.action_space} have no masks"
+                if problem:
+                    raise step_error(now.where, "the action mask", agent, problem)
         return masks
+
+    def _mask(self, outcome: Outcome, agent: str) -> npt.NDArray[np.bool_]:
+        """Return the mask that an env gave an agent, (mask_size,)."""
+        rows = self._acted[self._place[agent][0].name]
+        return rows.check_masks(np.asarray(outcome.masks[agent])[None], 1)[0]  # type: ignore[no-any-return]
 
     def _final_masks(
         self, masks: Mapping[str, npt.NDArray[np.bool_]], reached: Sequence[Outcome]
@@ -269,11 +259,9 @@ class PettingZooVecEnv:
                 rows[i] |= not out.living
             for agent in out.truncated & out.masks.keys():
                 group, column = self._place[agent]
-                with suppress(ValueError, KeyError):  # at an end nothing need be possible
-                    given = self._acted[group.name].check_masks(
-                        np.asarray(out.masks[agent])[None], 1
-                    )
-                    final[group.name][i, column] = given[0]
+                if group.name in final:
+                    with suppress(ValueError):  # at an end nothing need be possible
+                        final[group.name][i, column] = self._mask(out, agent)
         return final
 
     def _states(self, outcomes: Sequence[Outcome]) -> npt.NDArray[Any] | None:

@@ -38,6 +38,8 @@ COLLISION_DISTANCE = 0.15 + 0.15
 SENSITIVITY = 5.0
 MOVES = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]], np.float64) * SENSITIVITY
 """(5, 2) force of each discrete action: none, left, right, down, up."""
+ARRAYS = ("positions", "velocities", "landmarks", "steps")
+"""What an env's state is, beside its stream."""
 
 
 class SimpleSpreadVecEnv:
@@ -147,13 +149,8 @@ class SimpleSpreadVecEnv:
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return the state of all envs; see :class:`rlox.protocols.StatefulVecEnv`."""
-        return {
-            "positions": self._positions.copy(),
-            "velocities": self._velocities.copy(),
-            "landmarks": self._landmarks.copy(),
-            "steps": self._steps.copy(),
-            "generators": np.stack([stream_words(one) for one in self._generators]),
-        }
+        state = {name: getattr(self, f"_{name}").copy() for name in ARRAYS}
+        return {**state, "generators": np.stack([stream_words(one) for one in self._generators])}
 
     def set_state(self, state: dict[str, npt.NDArray[Any]]) -> None:
         """Restore the state of all envs.
@@ -167,10 +164,8 @@ class SimpleSpreadVecEnv:
                 f"the state is of {shape[0]} envs with {shape[1]} agents, expected {self.n_envs} "
                 f"with {len(self.possible_agents)}"
             )
-        self._positions = np.array(state["positions"], np.float64)
-        self._velocities = np.array(state["velocities"], np.float64)
-        self._landmarks = np.array(state["landmarks"], np.float64)
-        self._steps = np.array(state["steps"], np.int64)
+        for name in ARRAYS:
+            getattr(self, f"_{name}")[:] = state[name]
         self._generators = [stream(words) for words in state["generators"]]
         self._begun = True
 
