@@ -18,6 +18,11 @@ from rlox.errors import BackendError, EnvError
 from rlox.kernels import kernel
 from rlox.seeding import SeedStreams
 
+COLUMNS = (
+    "actions", "log_probs", "values", "rewards", "terminated", "truncated", "advantages", "returns",
+)  # fmt: skip
+"""What a batch is of, besides observations."""
+
 TOLERANCE = 1e-5
 """Of log-probabilities and values that candle and torch compute from the same weights."""
 
@@ -111,14 +116,7 @@ class CandleRollouts:
 
         return RolloutBatch(
             obs=rows("observations"),
-            actions=rows("actions"),
-            log_probs=rows("log_probs"),
-            values=rows("values"),
-            rewards=rows("rewards"),
-            terminated=rows("terminated"),
-            truncated=rows("truncated"),
-            advantages=rows("advantages"),
-            returns=rows("returns"),
+            **{name: rows(name) for name in COLUMNS},
             n_steps=n_steps,
             n_envs=self._n_envs,
         )
