@@ -16,12 +16,8 @@ def marl_app() -> typer.Typer:
         help="Play trained policies of several agents.",
     )  # fmt: skip
     app.command("match")(match_command)
-    app.callback()(_marl)
+    app.callback()(lambda: None)  # so that its one command is named
     return app
-
-
-def _marl() -> None:
-    """Play trained policies of several agents."""
 
 
 def match_command(

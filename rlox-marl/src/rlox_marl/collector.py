@@ -278,7 +278,7 @@ class MultiAgentCollector:
         Returns:
             By policy, the steps in which its agents acted; without those that never did.
         """
-        numbers = self.gamma, self.gae_lambda, self._gae
+        numbers: Any = self.gamma, self.gae_lambda, self._gae
         batches = {
             name: estimate_team_advantages(*steps, policies[name], *numbers)
             for name, steps in self.unroll(policies, n_steps, on_step).items()
@@ -341,17 +341,6 @@ class MultiAgentCollector:
         writer = UnrollWriter(view.rows, n_steps, n, self.device)
         return _Run(view, policy, writer, memory, np.zeros((n_steps, n), np.bool_))
 
-    def memory_state(self) -> dict[str, Any]:
-        """Return what the agents remember, by policy."""
-        return {
-            name: {key: part.cpu().numpy().copy() for key, part in vars(memory).items()}
-            for name, memory in self.memory.items()
-        }
-
-    def load_memory_state(self, state: Mapping[str, Any]) -> None:
-        """Restore it; policies that are left out forget all."""
-        self.memory = {name: EnvMemory.of(parts, self.device) for name, parts in state.items()}
-
     def _act(self, run: _Run, t: int, shown: MultiAgentObs) -> Any:
         """Return the actions of a policy as the env takes them, and keep what it saw and did."""
         view, writer = run.view, run.writer
@@ -392,8 +381,8 @@ class MultiAgentCollector:
             rests = ~run.active[t] & (rewards == 0)
             scaled = scaler.scale(rewards, terminated | truncated | over, lost=rests)
         final = view.see(step["final_obs"], step["final_state"]) if truncated.any() else {}
-        row = {"rewards": rewards, "terminated": terminated, "truncated": truncated}
-        last = run.writer.add({**row, "obs": None, "final_obs": final}, scaled)
+        row: Any = {"rewards": rewards, "terminated": terminated, "truncated": truncated}
+        last = run.writer.add({"obs": None, "final_obs": final} | row, scaled)
         if run.memory is not None:
             run.memory.end_step(last, terminated, truncated, begins=over)
 

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import fields, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,6 +24,7 @@ from rlox.networks.validate import refuse_network_options, require_actor, try_ac
 from rlox.nn import find_device, load_module_state, module_state, set_compute_dtype
 from rlox.rollouts import (
     NETWORK_OPTIONS,
+    EnvMemory,
     RolloutAlgorithm,
     fit_to_env,
     minimize_over_epochs,
@@ -204,13 +205,10 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
                 "normalize_values": cfg.normalize_values,
                 "generator": generator,
             }
-            made = (
-                TeamPolicy(view, **options)
-                if cfg.recurrent == "none"
-                else RecurrentTeamPolicy(
-                    view, cfg.recurrent, memory_size=cfg.memory_size, **options
-                )
-            )
+            kind: Any = TeamPolicy
+            if cfg.recurrent != "none":
+                kind = partial(RecurrentTeamPolicy, kind=cfg.recurrent, memory_size=cfg.memory_size)
+            made = kind(view, **options)
         else:
             made = policy(view.space, view.group.action_space)
             require_actor(made)
@@ -308,7 +306,10 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
             "optimizers": {name: one.state_dict() for name, one in self.optimizers.items()},
             "envs": collector.envs.state_dict(),
             "rewards": {name: one.state_dict() for name, one in collector.reward_scalers.items()},
-            "memory": collector.memory_state(),
+            "memory": {
+                name: {key: part.cpu().numpy().copy() for key, part in vars(memory).items()}
+                for name, memory in collector.memory.items()
+            },
             "pool": None if collector.pool is None else collector.pool.state_dict(),
         }
 
@@ -333,7 +334,8 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
         exact = collector.envs.load_state_dict(state["envs"])
         for name, scaler in scalers.items():
             scaler.load_state_dict(state["rewards"][name], keep_running=exact)
-        collector.load_memory_state(state.get("memory", {}) if exact else {})
+        memories = state.get("memory", {}) if exact else {}
+        collector.memory = {n: EnvMemory.of(one, self.device) for n, one in memories.items()}
         if collector.pool is not None and state.get("pool") is not None:
             collector.pool.load_state_dict(state["pool"], keep_games=exact)
 

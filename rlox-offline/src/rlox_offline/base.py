@@ -115,7 +115,7 @@ class OfflineAlgorithm(Algorithm):
                 "leave one out"
             )
         if config is None:
-            config = OfflineConfig(**({} if batch_size is None else {"batch_size": batch_size}))
+            config = OfflineConfig() if batch_size is None else OfflineConfig(batch_size=batch_size)
         rows = None if dataset is None else check_rows(dataset, continuous)
         env_obs, env_actions = (None, None) if env is None else spaces_of(env, config.env_kwargs)
         n_actions = getattr(dataset, "n_actions", None) or getattr(env_actions, "n", None)
@@ -224,7 +224,7 @@ class OfflineAlgorithm(Algorithm):
         cfg: OfflineConfig = self.config
         seeds, most = self.streams.numpy("minibatches"), cfg.steps_per_iteration
         collected: dict[str, list[Tensor]] = {}
-        double = {"dtype": torch.float64, "device": self.device}
+        double: dict[str, Any] = {"dtype": torch.float64, "device": self.device}
         hooks.enter("learn")
         for _ in range(min(most, self.clock.remaining or most)):  # of no training, all
             rows = self.minibatches.sample(cfg.batch_size, int(seeds.integers(2**32)))

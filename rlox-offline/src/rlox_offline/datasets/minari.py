@@ -138,8 +138,7 @@ def write_minari(dataset_id: str, dataset: Dataset) -> None:
         )
     data_collector = import_extra("minari.data_collector", "creating it", "minari")
     columns = dataset.columns
-    gap = first_gap(columns)
-    if gap is not None:
+    if (gap := first_gap(columns)) is not None:
         raise DatasetError(
             f"a Minari dataset keeps one row of observations per episode, but next_obs of row {gap}"
             f" is not obs of row {gap + 1}; save it in a file"
