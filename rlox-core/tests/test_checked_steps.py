@@ -7,6 +7,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TransformObservation
 from gymnasium.wrappers.vector import NormalizeObservation, NormalizeReward
+from rlox.envs import gymnasium as gymnasium_envs
 from rlox.envs.evaluation import evaluate
 from rlox.envs.gymnasium import GymVecEnv, _is_endless, require_vec_step
 from rlox.envs.running import RunningEnvs
@@ -341,18 +342,6 @@ def test_what_holds_itself_is_found_in_lists_and_shared_dicts_are_walked_once():
     assert not _is_endless(shared)
 
 
-def test_nested_and_discrete_observations_are_checked_in_every_step():
-    """An array in a dict too."""
-    env = GymVecEnv(Nested, 1)
-    env.reset_all(0)
-    env.step_all(np.zeros(1, np.int64))
-    inner = env._env
-    inner.envs[0].unwrapped._buffer = np.zeros(2, np.float32)
-    with pytest.raises(EnvError, match=r"observation 'count' of shape \(2,\), .* in step 2 of env"):
-        env.step_all(np.zeros(1, np.int64))
-    env.close()
-
-
 def test_a_later_step_of_a_vector_env_is_checked_too():
     """In training, and in evaluation."""
     env = Changed()
@@ -396,6 +385,40 @@ def play(session):
     assert session.obs is not None
     for _ in range(2):
         session.step(np.zeros(2, np.int64))
+
+
+TREE = spaces.Dict(
+    b=spaces.Tuple([spaces.Discrete(3), spaces.Box(0, 1, (2,))]), a=spaces.Discrete(2)
+)
+
+
+def tree(choice=1, box=(0.0, 1.0), **more):
+    """Return an observation of ``TREE`` in Python's numbers and one array."""
+    return {"a": np.int64(1), "b": (choice, np.array(box)), **more}
+
+
+@pytest.mark.parametrize(
+    ("obs", "message"),
+    [
+        (tree(box=(0.0, 1.0, 2.0)), r"observation 'b.1' of shape \(3,\), .* in step 2 of env 0"),
+        (tree(choice=3), "observation 'b.0' with 3, which"),
+        (tree(more=0), "in step 2 of env 0: expected the keys .*, got .*'more'"),
+        ({"a": 1}, r"expected the keys .*, got \['a'\]"),
+        ({"a": 1, "b": {0: 1, 1: np.zeros(2)}}, "not nested as its space"),
+    ],
+)
+def test_leaves_of_nested_observations_are_compared_in_every_step(monkeypatch, obs, message):
+    """The many that need no cast take no longer look."""
+    env = GymVecEnv(lambda: Shows(TREE, tree(), 1), 1)
+    env.reset_all(0)
+    shown = env._env.envs[0].unwrapped
+    with monkeypatch.context() as patched:
+        patched.delattr(gymnasium_envs, "_require_returned")
+        env.step_all(np.zeros(1, np.int64))
+    shown._buffer[:], shown._odd = 0, obs
+    with pytest.raises(EnvError, match=message):
+        env.step_all(np.zeros(1, np.int64))
+    env.close()
 
 
 @pytest.mark.parametrize("nested", [False, True])

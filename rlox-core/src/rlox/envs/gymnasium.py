@@ -13,7 +13,6 @@ import inspect
 import os
 import pickle
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from operator import setitem
 from typing import Any, Literal
@@ -35,7 +34,6 @@ from rlox.spaces.rows import (
     ObservationRows,
     batch_of_actions,
     find_misfit,
-    form_of,
     integer_bounds,
     is_nested,
     join,
@@ -423,10 +421,10 @@ STEP_KEYS = tuple(sorted(VecEnvStep.__required_keys__, key=[*VecEnvStep.__annota
 class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     """One env of a vector env, whose resets and steps are checked.
 
-    A step whose parts have the types and the shape of one that was found good is taken as it is,
-    which costs a comparison each; any other is looked at in full. Its final observations are
-    copies: an env may write each observation into the same array, and a vector env that resets it
-    within the step keeps them for longer.
+    A step that needs no cast is taken as it is after a comparison of each leaf's place, shape and
+    dtype; any other is looked at in full. Its final observations are copies: an env may write each
+    observation into the same array, and a vector env that resets it within the step keeps them for
+    longer.
 
     Args:
         env: is stepped and closed.
@@ -436,15 +434,10 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     def __init__(self, env: gymnasium.Env[Any, Any], place: str = "") -> None:
         super().__init__(env)
         self._spaces = env.observation_space, env.action_space
-        self._bounds = integer_bounds(env.observation_space)
-        self._choice = isinstance(env.observation_space, gymnasium.spaces.Discrete)
-        self._nested_action = is_nested(env.action_space)
+        self._form = _form(env.observation_space)
+        self._action_form = _form(env.action_space)
         self._place = place
         self._n_steps = 0
-        # of a good observation
-        self._shape: Any = None
-        self._dtype: Any = None
-        self._form: Any = None  # of a dict, or of an array to cast
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -465,13 +458,7 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
                 )
         if returned.__class__ is tuple and len(returned) == 2:
             obs, info = returned
-            if (
-                obs.__class__ is np.ndarray
-                and obs.dtype is self._dtype
-                and obs.shape == self._shape
-                and info.__class__ is dict
-                and not _is_endless(info)
-            ):
+            if info.__class__ is dict and not _is_endless(info) and _fits(obs, self._form):
                 return returned
         obs = _require_returned(self.env, "reset", ("obs", "info"), returned, self._where("reset"))
         return obs, returned[1]
@@ -483,22 +470,19 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             EnvError: the step does not return five things, its observation has another shape, kind
                 or nesting, its reward is not one number, or a flag of it not one truth value.
         """
-        if self._nested_action:  # gymnasium sorts the keys of a batch
-            action = join(self._spaces[1], split(self._spaces[1], action))
-        returned = self.env.step(action)
+        # gymnasium sorts the keys of a batch
+        returned = self.env.step(_ordered(action, self._action_form))
         self._n_steps += 1
         if returned.__class__ is not tuple or len(returned) != 5:
             returned = self._look(returned)
         obs, reward, terminated, truncated, info = returned
         if not (
-            obs.__class__ is np.ndarray
-            and obs.dtype is self._dtype
-            and obs.shape == self._shape
-            and reward.__class__ in _NUMBERS
+            reward.__class__ in _NUMBERS
             and terminated.__class__ in _FLAGS
             and truncated.__class__ in _FLAGS
             and info.__class__ is dict
             and not (info and _is_endless(info))
+            and _fits(obs, self._form)
         ):
             obs = self._look(returned)[0]
         if terminated or truncated:
@@ -506,15 +490,11 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         return obs, reward, terminated, truncated, info
 
     def _look(self, returned: Any) -> Any:
-        """Refuse a step with a wrong part, and remember the form of a good observation.
+        """Refuse a step with a wrong part.
 
         Returns:
             The step, with an observation that no cast changes.
         """
-        if isinstance(returned, tuple) and len(returned) == 5:
-            obs = self._known(*returned)
-            if obs is not None:
-                return obs, *returned[1:]
         where = self._where("step")
         parts = ("obs", "reward", "terminated", "truncated", "info")
         fitting = _require_returned(self.env, "step", parts, returned, where)
@@ -522,32 +502,7 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         _require_scalar(name, "reward", "number", returned[1], where)
         for flag, value in zip(parts[2:4], returned[2:4], strict=True):
             _require_scalar(name, flag, "truth value", value, where)
-        obs = returned[0]
-        if obs.__class__ is np.ndarray and fitting is obs:
-            self._shape, self._dtype = obs.shape, obs.dtype
-        elif obs.__class__ is np.ndarray or (obs.__class__ is dict and fitting is obs):
-            with suppress(AttributeError):
-                self._form = form_of(obs)
         return fitting, *returned[1:]
-
-    def _known(self, obs: Any, reward: Any, terminated: Any, truncated: Any, info: Any) -> Any:
-        """Return the observation, cast, of a step like one that was found good, else ``None``."""
-        flags = terminated.__class__, truncated.__class__
-        if not (reward.__class__ in _NUMBERS and _FLAGS.issuperset(flags)):
-            return None
-        if info.__class__ is not dict or (info and _is_endless(info)):
-            return None
-        if self._choice and obs.__class__ in (int, np.int64):
-            low, high = self._bounds  # type: ignore[misc]
-            return obs if low <= obs <= high else None
-        try:
-            known = form_of(obs) == self._form
-        except AttributeError:  # a leaf that is no array
-            known = False
-        if known and self._bounds is not None:
-            known = find_misfit(obs, *self._bounds) is None
-            obs = obs.astype(self._spaces[0].dtype)
-        return obs if known else None
 
     def _where(self, method: str) -> str:
         """Return which call of which env it was, for errors."""
@@ -558,6 +513,54 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 # of values of these types none can be wrong
 _NUMBERS = frozenset({float, int, np.float64, np.float32})
 _FLAGS = frozenset({bool, np.bool_})
+_INTS = frozenset({int, np.int64})
+_DTYPES = [np.dtype(code) for code in "?" + np.typecodes["AllInteger"] + np.typecodes["Float"]]
+
+
+def _form(space: gymnasium.Space[Any]) -> tuple[Any, ...]:
+    """Return what :func:`_fits` compares with the values of a space."""
+    if isinstance(space, gymnasium.spaces.Dict):
+        return dict, [(key, _form(child)) for key, child in space.spaces.items()], None
+    if isinstance(space, gymnasium.spaces.Tuple):
+        return tuple, [(i, _form(child)) for i, child in enumerate(space.spaces)], None
+    bounds = integer_bounds(space)
+    known: dict[Any, Any] = {
+        dtype: None if bounds is None or np.can_cast(dtype, space.dtype) else bounds
+        for dtype in _DTYPES
+        if bounds is None or np.can_cast(dtype, space.dtype, "same_kind")
+    }
+    if isinstance(space, gymnasium.spaces.Discrete) and np.dtype(np.int64) in known:
+        known[int] = bounds
+    return None, space.shape, known
+
+
+def _fits(value: Any, form: tuple[Any, ...]) -> bool:
+    """Return whether a value is nested as its space is, of leaves that no cast would change.
+
+    Numbers of the space's own dtype are compared with its bounds for all envs at once, see
+    :meth:`rlox.spaces.ObservationRows.require`.
+    """
+    kind, inner, known = form
+    try:
+        if kind is not None:
+            alike = value.__class__ is kind and len(value) == len(inner)
+            return alike and all(_fits(value[key], child) for key, child in inner)
+        if value.__class__ in _INTS:
+            low, high = known[int]
+            return low <= value <= high
+        bounds = known[value.dtype]
+        return value.shape == inner and (bounds is None or find_misfit(value, *bounds) is None)
+    except (AttributeError, KeyError):
+        return False
+
+
+def _ordered(value: Any, form: tuple[Any, ...]) -> Any:
+    """Return a value of a space with its keys in the space's order."""
+    kind, inner, _ = form
+    if kind is None:
+        return value
+    parts = [(key, _ordered(value[key], child)) for key, child in inner]
+    return dict(parts) if kind is dict else tuple(part for _, part in parts)
 
 
 def _name(env: gymnasium.Env[Any, Any]) -> str:
