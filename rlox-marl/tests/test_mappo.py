@@ -319,3 +319,33 @@ def test_numbers_that_a_teams_space_does_not_hold_are_refused():
     env.groups = (dataclasses.replace(env.groups[0], observation_space=spaces.Discrete(4)),)
     with pytest.raises(EnvError, match=r"^env 0 returned an observation with 2.5, which Discrete"):
         _ = RunningTeams(env).shown
+
+
+FULL = (4, 3)
+WRONG_STEPS = [
+    ({"truncated": None}, "must return a dict with obs, active, .*; it has no truncated"),
+    ({"rewards": {"agent": np.full(FULL, np.nan)}}, "env 0 returned the reward nan; rewards must"),
+    ({"rewards": {"agent": np.ones(4)}}, r"rewards\['agent'\] of .*step_all .* shape \(4, 3\)"),
+    ({"active": {"agent": np.ones(FULL)}}, r"active\['agent'\] of .* of bool, got .* float64"),
+    ({"obs": {"agents": np.ones((*FULL, 18))}}, r"obs\['agent'\] of .* got NoneType"),
+    ({"final_obs": {"agent": np.ones((*FULL, 3))}}, r"final_obs\['agent'\] .* \(4, 3, 18\)"),
+    ({"final_obs": {"agent": np.full((*FULL, 18), np.nan)}}, "observation that is not finite"),
+    ({"episode_ended": np.ones(1, np.bool_)}, r"episode_ended of .* of shape \(4,\) of bool"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), WRONG_STEPS)
+def test_wrong_step_of_a_teams_vector_env_names_what_is_wrong(change, message):
+    """Training and evaluation both report it."""
+
+    class Odd(SimpleSpreadVecEnv):
+        def step_all(self, actions):
+            step = {**super().step_all(actions), **change}
+            return {key: value for key, value in step.items() if value is not None}
+
+    team = RunningTeams(Odd(4))
+    assert team.shown
+    with pytest.raises(EnvError, match=message):
+        team.step({"agent": np.zeros(FULL, np.int64)})
+    with MAPPO(SimpleSpreadVecEnv(4)) as trained, pytest.raises(EnvError, match=message):
+        rlox.evaluate(trained, Odd(4), n_episodes=1)

@@ -15,7 +15,7 @@ from rlox import kernels
 from rlox.batches import add_values, estimate_advantages
 from rlox.batches.rollout import RolloutBatch, Unroll
 from rlox.envs.preprocessing import RewardScaler
-from rlox.envs.running import EpisodeStatistics
+from rlox.envs.running import SHOWN_KEYS, CheckedTeams, EpisodeStatistics
 from rlox.errors import CheckpointError
 from rlox.networks.predict import taking_masks
 from rlox.protocols import (
@@ -29,7 +29,6 @@ from rlox.protocols import (
 from rlox.rollouts import EnvMemory, MemoryActor, UnrollWriter, require_same_option
 from rlox.seeding import ResetSeeds
 from rlox.spaces import map_leaves, map_nested
-from rlox.spaces.rows import ObservationRows
 from torch import Tensor
 
 from rlox_marl.self_play import OpponentPool
@@ -116,7 +115,7 @@ class RunningTeams:
         self.preprocessor = preprocessor
         self.statistics = TeamStatistics(env.groups, env.n_envs)
         self._seeds = ResetSeeds(seed, env.n_envs)
-        self._rows = {g.name: ObservationRows(g.observation_space) for g in env.groups}
+        self._steps = CheckedTeams(env)
         self._shown: MultiAgentObs | None = None
 
     @property
@@ -132,7 +131,7 @@ class RunningTeams:
         """
         if self._shown is None:
             shown = self.env.reset_all(self._seeds.next())
-            self._require(shown["obs"])
+            self._steps.check(shown, SHOWN_KEYS)
             if self.preprocessor is not None:
                 shown = self.preprocessor.reset(shown)
             self._seeds.resets += 1
@@ -147,19 +146,14 @@ class RunningTeams:
         """
         self._shown = None
         step = self.env.step_all(actions)
-        self._require(step["obs"])
-        self._require(step["final_obs"])
+        self._steps.check(step)
         if self.preprocessor is not None:
             step = self.preprocessor.step(step)
-        shown = {key: step[key] for key in MultiAgentObs.__annotations__}  # type: ignore[literal-required]
+        shown = {key: step[key] for key in SHOWN_KEYS}  # type: ignore[literal-required]
         self._shown = shown  # type: ignore[assignment]
         rewards = {name: paid[None] for name, paid in step["rewards"].items()}
         self.statistics.add(rewards, step["episode_ended"][None])
         return step
-
-    def _require(self, obs: Mapping[str, Any]) -> None:
-        for name, rows in self._rows.items():
-            rows.require(obs[name])
 
     def state_dict(self) -> dict[str, Any]:
         """Return the statistics and, if the env exposes it, the env's state."""

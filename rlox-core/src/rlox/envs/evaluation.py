@@ -16,11 +16,12 @@ from gymnasium import spaces
 from rlox.config.composition import Selection
 from rlox.config.model import require_integer
 from rlox.envs.make import fixed_env_count, make_vec_env
-from rlox.envs.running import CheckedSteps
+from rlox.envs.running import SHOWN_KEYS, CheckedSteps, CheckedTeams
 from rlox.envs.teams import is_team, make_team_env
 from rlox.errors import EnvError, RloxError, SpaceError
 from rlox.files import pairs_as_html
 from rlox.protocols import MultiAgentVecEnv, VecEnv
+from rlox.spaces.rows import require_finite
 
 MAX_STEPS = 1_000_000
 """Env steps that an episode may take unless the caller says otherwise; none of gymnasium's takes as
@@ -357,6 +358,7 @@ class OnePlayer(Player):
         """Reset all envs, each with its own seed."""
         super().begin(seeds)
         self._steps.check_reset(self._obs)
+        require_finite(self._obs)
 
     def step(self) -> tuple[Paid, Paid, npt.NDArray[np.bool_]]:
         """Act once in all envs; see :class:`Player`.
@@ -376,6 +378,7 @@ class OnePlayer(Player):
             actions = np.clip(actions, space.low, space.high)
         step = self._env.step_all(actions)
         self._steps.check(step)
+        require_finite(step["obs"])
         self._obs = step["obs"]
         self._starts = step["terminated"] | step["truncated"]
         return step["rewards"], np.zeros((self.n_envs, 0)), self._starts
@@ -397,10 +400,17 @@ class TeamPlayer(Player):
         seen = ", ".join(f"{group.observation_space} of {group.name}" for group in env.groups)
         super().__init__(env, predictor.predict_team, deterministic, seen)
         self.agents = tuple(agent for group in env.groups for agent in group.agents)
+        self._steps = CheckedTeams(env)
+
+    def begin(self, seeds: Sequence[int]) -> None:
+        """Reset all envs, each with its own seed."""
+        super().begin(seeds)
+        self._steps.check(self._obs, SHOWN_KEYS)
 
     def step(self) -> tuple[Paid, Paid, npt.NDArray[np.bool_]]:
         """Act once in all envs; an env is paid the mean over its agents. See :class:`Player`."""
         self._obs = step = self._env.step_all(self._act())
+        self._steps.check(step)
         self._starts = step["episode_ended"]
         rewards = np.concatenate([step["rewards"][g.name] for g in self._env.groups], axis=1)
         return rewards.mean(axis=1), rewards, step["episode_ended"]

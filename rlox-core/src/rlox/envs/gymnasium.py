@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import itertools
 import os
 import pickle
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +27,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from rlox.envs.processes import ProcessVecEnv
 from rlox.envs.workers.arena import register_here
 from rlox.errors import EnvError, suggest
-from rlox.protocols import VecEnv, VecEnvStep
+from rlox.protocols import MultiAgentVecEnv, VecEnv, VecEnvStep
 from rlox.spaces.rows import (
     MASK_KEY,
     NUMBERS,
@@ -686,37 +687,68 @@ def require_vec_step(step: VecEnvStep, env: VecEnv, where: str = "") -> None:
         EnvError: a key is missing, or an array is of another shape or kind.
     """
     name = f"{type(env).__name__}.step_all{where}"
-    if not isinstance(step, Mapping):
-        raise EnvError(f"{name} must return a dict with {', '.join(STEP_KEYS)}, got {_short(step)}")
-    missing = [key for key in STEP_KEYS if key not in step]
-    if missing:
-        raise EnvError(
-            f"{name} must return a dict with {', '.join(STEP_KEYS)}; it has no {missing[0]}"
-        )
+    _require_keys(name, step, STEP_KEYS)
     given: Any = step
     shape = (env.n_envs,)
     _require_array(f"rewards of {name}", given["rewards"], shape)
     for key in ("terminated", "truncated"):
         _require_array(f"{key} of {name}", given[key], shape, kinds="b")
     for key in ("obs", "final_obs"):
-        require_observations(given[key], env, f"{key}{{}} of {name}")
+        require_observations(given[key], env.observation_space, shape, f"{key}{{}} of {name}")
 
 
-def require_observations(obs: Any, env: VecEnv, what: str) -> None:
-    """Refuse what is not the observations of all envs.
+def _require_keys(name: str, step: Any, keys: tuple[str, ...]) -> None:
+    if not isinstance(step, Mapping):
+        raise EnvError(f"{name} must return a dict with {', '.join(keys)}, got {_short(step)}")
+    missing = [key for key in keys if key not in step]
+    if missing:
+        raise EnvError(f"{name} must return a dict with {', '.join(keys)}; it has no {missing[0]}")
+
+
+def require_team_step(step: Any, env: MultiAgentVecEnv, keys: tuple[str, ...], name: str) -> None:
+    """Refuse what has not ``keys`` of :class:`rlox.protocols.MultiAgentStep`.
 
     Args:
-        obs: what ``env`` returned.
+        step: what ``env`` returned.
         env: which made it.
-        what: what an error calls it, with braces where a leaf's name goes.
+        keys: what it must have.
+        name: what an error says returned it.
+
+    Raises:
+        EnvError: a key is missing, or a group's array is missing or of another shape or kind.
+    """
+    _require_keys(name, step, keys)
+    if "episode_ended" in keys:
+        _require_array(f"episode_ended of {name}", step["episode_ended"], (env.n_envs,), kinds="b")
+    for group, key in itertools.product(env.groups, keys):
+        shape = env.n_envs, len(group.agents)
+        rows = step[key].get(group.name) if isinstance(step[key], Mapping) else step[key]
+        what = f"{key}['{group.name}']{{}} of {name}"
+        if key in ("obs", "final_obs"):
+            require_observations(rows, group.observation_space, shape, what)
+        elif key in ("active", "rewards", "terminated", "truncated"):
+            kinds = NUMBERS if key == "rewards" else "b"
+            _require_array(what.format(""), rows, shape, kinds=kinds)
+
+
+def require_observations(
+    obs: Any, space: gymnasium.Space[Any], rows: tuple[int, ...], what: str
+) -> None:
+    """Refuse what is not observations of a space, in arrays (*rows, *shape).
+
+    Args:
+        obs: what an env returned.
+        space: of one observation.
+        rows: how many there are.
+        what: what an error calls them, with braces where a leaf's name goes.
 
     Raises:
         EnvError: a leaf is missing, or of another shape or kind.
     """
     leaves = obs if isinstance(obs, dict) else {"": obs}
-    for leaf, space in leaf_spaces(env.observation_space).items():
+    for leaf, of_leaf in leaf_spaces(space).items():
         name = what.format(f"['{leaf}']" if leaf else "")
-        _require_array(name, leaves.get(leaf), (env.n_envs, *(space.shape or ())))
+        _require_array(name, leaves.get(leaf), (*rows, *(of_leaf.shape or ())))
 
 
 def _require_array(what: str, value: Any, shape: tuple[int, ...], *, kinds: str = NUMBERS) -> None:

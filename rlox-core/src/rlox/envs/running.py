@@ -11,10 +11,24 @@ import numpy as np
 import numpy.typing as npt
 
 from rlox.config.composition import Selection
-from rlox.envs.gymnasium import STEP_KEYS, Vectorization, require_observations, require_vec_step
+from rlox.envs.gymnasium import (
+    STEP_KEYS,
+    Vectorization,
+    require_observations,
+    require_team_step,
+    require_vec_step,
+)
 from rlox.envs.make import fixed_env_count, make_vec_env
 from rlox.errors import CheckpointError
-from rlox.protocols import MaskingVecEnv, StatefulVecEnv, VecEnv, VecEnvStep
+from rlox.protocols import (
+    MaskingVecEnv,
+    MultiAgentObs,
+    MultiAgentStep,
+    MultiAgentVecEnv,
+    StatefulVecEnv,
+    VecEnv,
+    VecEnvStep,
+)
 from rlox.seeding import ResetSeeds
 from rlox.spaces.rows import ObservationRows, form_of, map_leaves, require_finite, require_rewards
 
@@ -118,7 +132,6 @@ class RunningEnvs:
         self._obs = None
         step = self.env.step_all(actions)
         self._steps.check(step)
-        require_rewards(step["rewards"])
         return step
 
     def close(self) -> None:
@@ -181,7 +194,8 @@ class CheckedSteps:
         """Refuse a step that has not what :class:`rlox.protocols.VecEnvStep` says.
 
         Raises:
-            EnvError: see :func:`require_vec_step`; the text says which step it was.
+            EnvError: see :func:`require_vec_step`; the text says which step it was. Or a reward is
+                not finite or too large for float32.
         """
         self._n_steps += 1
         try:
@@ -192,6 +206,7 @@ class CheckedSteps:
         if not seen or seen != self._good:
             require_vec_step(step, self._env, f" in step {self._n_steps}")
             self._good = seen
+        require_rewards(step["rewards"])
         self._rows.require(step["obs"])
         if step["final_obs"] is not step["obs"]:
             self._rows.require(step["final_obs"])
@@ -202,12 +217,53 @@ class CheckedSteps:
         Raises:
             EnvError: see :func:`require_observations`.
         """
-        require_observations(obs, self._env, f"obs{{}} of {type(self._env).__name__}.reset_all")
+        what = f"obs{{}} of {type(self._env).__name__}.reset_all"
+        require_observations(obs, self._env.observation_space, (self._env.n_envs,), what)
         self._rows.require(obs)
 
     def action_masks(self) -> npt.NDArray[np.bool_] | None:
         """Return which next actions are possible; see :class:`rlox.protocols.MaskingVecEnv`."""
         return None if self._masking is None else self._masking.action_masks()
+
+
+SHOWN_KEYS = tuple(MultiAgentObs.__annotations__)
+TEAM_STEP_KEYS = tuple(k for k in MultiAgentStep.__annotations__ if k != "final_masks")
+
+
+class CheckedTeams:
+    """Steps of a vector env of several agents, each compared with one that was found good."""
+
+    def __init__(self, env: MultiAgentVecEnv) -> None:
+        self._env = env
+        self._rows = {g.name: ObservationRows(g.observation_space) for g in env.groups}
+        self._good: Any = None
+
+    def check(self, step: Any, keys: tuple[str, ...] = TEAM_STEP_KEYS) -> None:
+        """Refuse a step, or what a reset shows, that is not what the protocol says.
+
+        Args:
+            step: what the env returned.
+            keys: what it must have: ``SHOWN_KEYS`` of a reset.
+
+        Raises:
+            EnvError: see :func:`require_team_step`; or a number is not finite, or outside its
+                space of integers.
+        """
+        try:
+            seen = [form_of(step[key]) for key in keys]
+        except (AttributeError, KeyError, TypeError):
+            seen = []
+        if not seen or seen != self._good:
+            method = "step_all" if keys is TEAM_STEP_KEYS else "reset_all"
+            require_team_step(step, self._env, keys, f"{type(self._env).__name__}.{method}")
+            self._good = seen
+        for group, rows in self._rows.items():
+            for key in ("obs", "final_obs"):
+                if key in keys:
+                    require_finite(step[key][group])
+                    rows.require(step[key][group])
+            if "rewards" in keys:
+                require_rewards(step["rewards"][group])
 
 
 class EpisodeStatistics:

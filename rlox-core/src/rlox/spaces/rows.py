@@ -103,14 +103,14 @@ def join(space: Space, leaves: Any) -> Any:
 
 
 def form_of(value: Any) -> Any:
-    """Return what an array, or a dict of arrays, shares with others that are as good.
+    """Return what an array, nothing, or a dict of these, shares with others that are as good.
 
     Raises:
-        AttributeError: it is neither.
+        AttributeError: it is something else.
     """
     if value.__class__ is dict:
-        return [(key, each.shape, each.dtype) for key, each in value.items()]
-    return value.__class__, value.shape, value.dtype
+        return [(key, form_of(each)) for key, each in value.items()]
+    return None if value is None else (value.__class__, value.shape, value.dtype)
 
 
 def map_leaves(function: Callable[..., Any], value: Any, *others: Any) -> Any:
@@ -357,7 +357,7 @@ def find_misfit(array: npt.NDArray[Any], low: Any, high: Any) -> tuple[int, ...]
 
 
 def require_rewards(rewards: npt.NDArray[Any]) -> None:
-    """Refuse rewards (N,) that are not finite or too large for float32, in which they are kept.
+    """Refuse rewards (N, ...) that are not finite or too large for float32, in which they are kept.
 
     Raises:
         EnvError: one is; the text names its env.
@@ -365,10 +365,10 @@ def require_rewards(rewards: npt.NDArray[Any]) -> None:
     # every vector step is asked, and the sum of squares takes NumPy a single call
     if np.vdot(rewards, rewards) < LARGEST_REWARD**2:
         return
-    for i, reward in enumerate(rewards.tolist()):
+    for index, reward in np.ndenumerate(rewards):
         if not abs(reward) <= LARGEST_REWARD:
             needed = "be finite" if not np.isfinite(reward) else "fit float32; clip them in the env"
-            raise EnvError(f"env {i} returned the reward {reward}; rewards must {needed}")
+            raise EnvError(f"env {index[0]} returned the reward {reward}; rewards must {needed}")
 
 
 def require_finite(obs: Any, *, env_axis: int = 0) -> None:
