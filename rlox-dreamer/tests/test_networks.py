@@ -5,11 +5,12 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from rlox.nn import FlatOptimizer
 from rlox.nn.optimizers import AdaptiveClip
 from rlox_dreamer.layers import BlockLinear, norm_silu
 from rlox_dreamer.losses import draw_one_hot
-from rlox_dreamer.observations import Doubling, doubled_convolution
+from rlox_dreamer.observations import Doubling, doubled_convolution, observation_leaves
 from rlox_dreamer.optim import LaProp
 from rlox_dreamer.rssm import RSSM, Latent
 from torch import nn
@@ -213,3 +214,12 @@ def test_impossible_options_are_named(options, named):
     """Each with its range."""
     with pytest.raises(ValueError, match=named):
         LaProp([torch.zeros(1)], **options)
+
+
+def test_a_space_says_where_its_channels_are():
+    """A small image that is not square may have more channels than rows."""
+    space = spaces.Box(0, 255, (6, 7, 20), np.uint8)
+    space.channels_first = False
+    (leaf,) = observation_leaves(space, None, "encoder_keys")
+    assert (leaf.channels, leaf.resolution) == (20, (6, 7))
+    assert leaf.image(torch.zeros(2, 6, 7, 20)).shape == (2, 20, 6, 7)

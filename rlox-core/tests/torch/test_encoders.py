@@ -1,6 +1,7 @@
 """Tests of :mod:`rlox.nn.encoders`."""
 
 import math
+import pickle
 import warnings
 
 import numpy as np
@@ -16,6 +17,7 @@ from rlox.nn import (
     make_encoder,
     set_compute_dtype,
 )
+from rlox.spaces.data import space_from_data, space_to_data
 from rlox.spaces.rows import ObservationRows, map_leaves
 
 
@@ -87,6 +89,17 @@ def test_a_guess_of_the_channels_is_said():
         make_encoder(image(10, 12, 8))
     with warnings.catch_warnings(action="error"):
         make_encoder(FrameStack(image(64, 48, 3), 4).space)
+
+
+def test_a_space_says_where_its_channels_are():
+    """Also in another process, a policy's file, and a stack of frames."""
+    said = image(6, 7, 20)
+    said.channels_first = False
+    stack = FrameStack(said, 2).space
+    with warnings.catch_warnings(action="error"):
+        for space in (said, pickle.loads(pickle.dumps(said)), space_from_data(space_to_data(said))):
+            assert make_encoder(space).convolutions[0].in_channels == 20
+        assert make_encoder(stack).convolutions[0].in_channels == 40
 
 
 def test_bytes_are_scaled_to_one():

@@ -39,6 +39,8 @@ class Leaf:
     """Classes of each number of a ``"classes"`` leaf."""
     first: int = 0
     """Number of a ``Discrete`` space that is class 0."""
+    channels_first: bool = False
+    """Of an image."""
 
     @property
     def width(self) -> int:
@@ -50,19 +52,19 @@ class Leaf:
         pixels = pixels.float() / 255
         if len(self.shape) == 2:
             return pixels.unsqueeze(1)
-        return pixels if channels_first(self.shape) else pixels.permute(0, 3, 1, 2)
+        return pixels if self.channels_first else pixels.permute(0, 3, 1, 2)
 
     @property
     def channels(self) -> int:
         """Channels of an image."""
         if len(self.shape) == 2:
             return 1
-        return self.shape[0] if channels_first(self.shape) else self.shape[2]
+        return self.shape[0] if self.channels_first else self.shape[2]
 
     @property
     def resolution(self) -> tuple[int, int]:
         """Height and width of an image."""
-        if len(self.shape) == 2 or not channels_first(self.shape):
+        if not self.channels_first:
             return self.shape[0], self.shape[1]
         return self.shape[1], self.shape[2]
 
@@ -79,8 +81,7 @@ class Leaf:
     def layer_data(self) -> LayerData:
         """Describe :meth:`image` or :meth:`rows`; see :mod:`rlox.nn.layer_data`."""
         if self.kind == "image":
-            first = len(self.shape) == 3 and channels_first(self.shape)
-            return {"layer": "image", "channels_first": first, "divide_by": 255.0}
+            return {"layer": "image", "channels_first": self.channels_first, "divide_by": 255.0}
         if self.kind == "vector":
             return chain({"layer": "flatten", "divide_by": 1.0}, activation("symlog"))
         places = np.cumsum(self.sizes) - self.sizes - self.first
@@ -128,7 +129,7 @@ def _leaf(name: str, space: gymnasium.Space[Any]) -> Leaf:
     if isinstance(space, spaces.MultiDiscrete) and not np.any(space.start):
         return Leaf(name, "classes", shape, tuple(space.nvec.flatten().tolist()))
     if space.dtype == np.uint8 and len(shape) >= 2:
-        leaf = Leaf(name, "image", shape)
+        leaf = Leaf(name, "image", shape, channels_first=channels_first(space))
         if len(shape) > 3 or min(leaf.resolution) < SMALLEST:
             raise SpaceError(
                 f"images must have at least {SMALLEST} x {SMALLEST} pixels, got shape {shape}"

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from rlox.errors import ConfigError, SpaceError
+from rlox.errors import ConfigError
 from rlox.files import require_memory_for
 from rlox.protocols import VecEnvStep
 from rlox.ranks import RANKS
@@ -159,9 +159,6 @@ class RewardScaler:
 
 Array = npt.NDArray[Any]
 
-SMALLEST_IMAGE = 3
-"""Pixels; what has fewer is seen as numbers, whose order does not matter."""
-
 
 class FrameStack:
     """Joins the last k frames of one leaf, the oldest first.
@@ -173,26 +170,18 @@ class FrameStack:
     Args:
         space: of one frame.
         size: number of frames k.
-
-    Raises:
-        SpaceError: there would be more channels than pixels.
     """
 
     def __init__(self, space: gymnasium.Space[Any], size: int) -> None:
         shape = space.shape or ()
         self._size = size
         self._dims = 3 if len(shape) == 2 and isinstance(space, spaces.Box) else max(len(shape), 1)
-        self._axis = 1 if channels_first(shape) else -1
+        self._axis = 1 if channels_first(space) else -1
         self.space = self._stacked(space)
         """Space of k frames."""
-        self.space.frames = size  # type: ignore[attr-defined]
-        flipped = channels_first(self.space.shape or ()) != channels_first(shape)
-        pixels = shape[1:] if channels_first(shape) else shape[:2]
-        if flipped and min(pixels) >= SMALLEST_IMAGE:
-            raise SpaceError(
-                f"{size} frames of {space} have more channels than pixels, so that "
-                "the two cannot be distinguished; stack fewer"
-            )
+        if not hasattr(space, "channels_first"):
+            self.space.guessed_frames = size  # type: ignore[attr-defined]
+        self.space.channels_first = channels_first(space)  # type: ignore[attr-defined]
 
     def fill(self, frames: Array) -> Array:
         """Return k copies of each of B frames (B, *shape) joined."""
@@ -239,7 +228,6 @@ class Preprocessor:
 
     Raises:
         ConfigError: there is nothing to normalise.
-        SpaceError: the frames cannot be stacked.
     """
 
     def __init__(self, space: Space, *, normalize: bool, frame_stack: int) -> None:

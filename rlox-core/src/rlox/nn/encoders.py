@@ -7,9 +7,8 @@
 | ``Discrete``, ``MultiDiscrete`` | :class:`OneHotEncoder` |
 | ``Dict``, ``Tuple`` | :class:`CombinedEncoder`: the leaves' features side by side |
 
-uint8 stays uint8 up to here and is divided by the space's upper bound. An image's channels are the
-shorter one of its first and its last dimension, the last if both are equal; two dimensions are one
-channel.
+uint8 stays uint8 up to here and is divided by the space's upper bound. Where an image's channels
+are says :func:`rlox.spaces.channels_first`; two dimensions are one channel.
 
 Images of at least 36×36 pixels get the network of Mnih et al. 2015, "Human-level control through
 deep reinforcement learning", methods; smaller ones that of Young and Tian 2019, "MinAtar", sec. 3.
@@ -131,7 +130,7 @@ def _image_shape(space: Space) -> tuple[int, int, int]:
     """Return height, width and channels."""
     shape = space.shape or ()
     first, second, third = (*shape, 1)[:3]
-    return (second, third, first) if channels_first(shape) else (first, second, third)
+    return (second, third, first) if channels_first(space) else (first, second, third)
 
 
 def _scale(space: Space) -> float:
@@ -216,14 +215,15 @@ class ConvolutionalEncoder(nn.Module):
     ) -> None:
         super().__init__()
         height, width, channels = _image_shape(space)
-        frames = getattr(space, "frames", 1)
-        if height != width and channels > frames * MOST_USUAL_CHANNELS:
+        self._channels_first = channels_first(space)
+        guessed = getattr(space, "guessed_frames", not hasattr(space, "channels_first"))
+        if height != width and channels > guessed * MOST_USUAL_CHANNELS and guessed:
             warnings.warn(
                 f"images of shape {space.shape} are read with {channels} channels, which is a "
-                "guess; if it is wrong, move them with gymnasium.wrappers.TransformObservation",
+                "guess; say it by an attribute of the env's space, channels_first = "
+                f"{self._channels_first}, or {not self._channels_first} if it is wrong",
                 stacklevel=2,
             )
-        self._channels_first = channels_first(space.shape or ())
         self._scale = _scale(space)
         self.convolutions = nn.ModuleList()
         for n_out, size, stride in filters:

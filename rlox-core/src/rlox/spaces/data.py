@@ -40,7 +40,9 @@ def space_to_data(space: Space) -> dict[str, Any]:
         SpaceError: a leaf is of another kind than observations and actions may be.
     """
     if isinstance(space, spaces.Box):
-        return {"kind": "box", "low": space.low, "high": space.high, "dtype": space.dtype.str}
+        data = {"kind": "box", "low": space.low, "high": space.high, "dtype": space.dtype.str}
+        said = getattr(space, "channels_first", None)
+        return data if said is None else {**data, "channels_first": bool(said)}
     if isinstance(space, spaces.Discrete):
         data = {"kind": "discrete", "n": int(space.n), "start": int(space.start)}
         return data | _other_than_int64(space)
@@ -73,7 +75,10 @@ def space_from_data(data: Mapping[str, Any]) -> Space:
     if kind == "box":
         dtype = number_dtype(data["dtype"])
         low, high = (_of_dtype(data[name], dtype) for name in ("low", "high"))
-        return spaces.Box(low, high, low.shape, dtype.type)
+        box = spaces.Box(low, high, low.shape, dtype.type)
+        if "channels_first" in data:
+            box.channels_first = bool(data["channels_first"])  # type: ignore[attr-defined]
+        return box
     if kind == "discrete":
         space = spaces.Discrete(int(data["n"]), start=int(data["start"]))
         space.dtype = number_dtype(data.get("dtype", "<i8"))  # no argument before gymnasium 1.2

@@ -45,13 +45,20 @@ def is_nested(space: Space) -> bool:
     return isinstance(space, (spaces.Dict, spaces.Tuple))
 
 
-def channels_first(shape: tuple[int, ...]) -> bool:
+def channels_first(image: Space | tuple[int, ...]) -> bool:
     """Return whether an image's channels are its first dimension.
 
-    In a square image with channels they are the other dimension, else the shorter end one.
+    A space may say so by an attribute of this name. Else they are the other dimension of a square
+    image, and the shorter end one of other images.
+
+    Args:
+        image: its space or shape.
     """
+    shape = image if isinstance(image, tuple) else image.shape or ()
     if len(shape) != 3:
         return False
+    if (said := getattr(image, "channels_first", None)) is not None:
+        return bool(said)
     first, middle, last = shape
     return first != last == middle if middle in (first, last) else first < last
 
