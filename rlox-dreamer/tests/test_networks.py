@@ -218,8 +218,8 @@ def test_impossible_options_are_named(options, named):
 
 def test_a_space_says_where_its_channels_are():
     """A small image that is not square may have more channels than rows."""
-    space = spaces.Box(0, 255, (6, 7, 20), np.uint8)
+    space = spaces.Box(0, 255, (16, 18, 20), np.uint8)
     space.channels_first = False
     (leaf,) = observation_leaves(space, None, "encoder_keys")
-    assert (leaf.channels, leaf.resolution) == (20, (6, 7))
-    assert leaf.image(torch.zeros(2, 6, 7, 20)).shape == (2, 20, 6, 7)
+    assert (leaf.channels, leaf.resolution) == (20, (16, 18))
+    assert leaf.image(torch.zeros(2, 16, 18, 20)).shape == (2, 20, 16, 18)
