@@ -118,10 +118,11 @@ def test_killed_and_resumed_run_equals_the_uninterrupted_one(algorithm, run):
     assert result("cut") == result("whole")
 
 
-def test_a_run_that_goes_on_with_new_episodes_says_so(run):
+@pytest.mark.parametrize(("trained", "resumed"), [("gymnasium:", ""), ("", "gymnasium:")])
+def test_a_run_that_goes_on_with_new_episodes_says_so(run, trained, resumed):
     """Gymnasium's envs have no state: neither record nor last line takes it for the whole run."""
-    given = ("ppo", "--env", "Pendulum-v1", "--env-backend", "gymnasium", "--n-envs", 1,
-             "--n-steps", 32, "--batch-size", 32, "--eval-episodes", 1, "--quiet")  # fmt: skip
+    given = ("ppo", "--env", f"{trained}Pendulum-v1", "--n-envs", 1, "--n-steps", 32,
+             "--batch-size", 32, "--eval-episodes", 1, "--quiet")  # fmt: skip
     result = run("train", *given, "--total-timesteps", 96, "--checkpoint-freq", 32,
                  "--run-dir", "cut")  # fmt: skip
     assert result.code == 0, result.err
@@ -129,7 +130,7 @@ def test_a_run_that_goes_on_with_new_episodes_says_so(run):
         Path(f"cut/checkpoints/{name}.safetensors").unlink()
     record = json.loads(Path("cut/run.json").read_text()) | {"status": "running"}
     Path("cut/run.json").write_text(json.dumps(record))
-    result = run("resume", "cut")
+    result = run("resume", "cut", "--env", f"{resumed}Pendulum-v1")
     assert result.code == 0, result.err
     assert "new episodes begin" in json.loads(Path("cut/run.json").read_text())["differs"]
     assert result.out.splitlines()[-1].startswith("differs")

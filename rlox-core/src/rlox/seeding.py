@@ -215,6 +215,12 @@ class ResetSeeds:
         self._first = SeedStreams(seed).seeds("envs", n_envs)
         self.resets = 0
         """Number of resets so far, which their owner counts as they succeed."""
+        self._goes_on = False
+
+    @property
+    def begun(self) -> bool:
+        """Whether episodes have begun, here or in the run that this one goes on from."""
+        return self.resets > 0 or self._goes_on
 
     def next(self) -> list[int]:
         """Return the seeds (N,) of the next reset."""
@@ -222,7 +228,7 @@ class ResetSeeds:
 
     def go_on_after(self, episodes: int) -> None:
         """Take other seeds than the run began with, as it goes on after so many episodes."""
-        self._first = self._after(f"{episodes} episodes")
+        self._first, self._goes_on = self._after(f"{episodes} episodes"), True
 
     def _after(self, what: str) -> list[int]:
         return SeedStreams(self._first[0]).seeds(f"envs after {what}", self._n_envs)

@@ -159,7 +159,7 @@ class RunningTeams:
         """Return the statistics and, if the env exposes it, the env's state."""
         stateful = self.started and isinstance(self.env, StatefulVecEnv)
         state: dict[str, Any] = {
-            "started": self.started or self._seeds.resets > 0,
+            "started": self._seeds.begun,
             "statistics": self.statistics.state_dict(),
             "env": _copied(self.env.state()) if stateful else None,  # type: ignore[attr-defined]
             "shown": _copied(self._shown) if stateful else None,

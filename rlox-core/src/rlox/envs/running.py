@@ -141,11 +141,10 @@ class RunningEnvs:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the episode statistics and, if the env exposes it, the env's state."""
-        started = self.started
-        stateful = started and isinstance(self.env, StatefulVecEnv)
+        stateful = self.started and isinstance(self.env, StatefulVecEnv)
         env_state = map_leaves(np.array, self.env.state()) if stateful else None  # type: ignore[attr-defined]
         return {
-            "started": started or self._seeds.resets > 0,
+            "started": self._seeds.begun,
             "statistics": self.statistics.state_dict(),
             "env": env_state or None,
             "env_kind": self._kind,

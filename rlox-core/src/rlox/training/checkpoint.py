@@ -148,8 +148,8 @@ def steps_of(path: str | Path) -> int:
 
 
 NEW_EPISODES = (
-    "the checkpoint holds no state of these envs, as they have none to save: new episodes begin, "
-    "so that the result is not that of an uninterrupted run"
+    "the checkpoint has no state from which these envs go on: new episodes begin, so that the "
+    "result is not that of an uninterrupted run"
 )
 
 IN_ITERATION = (
@@ -158,14 +158,17 @@ IN_ITERATION = (
 )
 
 
-def difference_in(path: str | Path) -> str | None:
-    """Return why this training does not go on exactly from a checkpoint, if it does not.
+def difference_in(path: str | Path, algorithm: Trainable) -> str | None:
+    """Return why an algorithm does not go on exactly from the checkpoint that it was loaded from.
+
+    Returns:
+        The reasons, or ``None``: it does.
 
     Raises:
         CheckpointError: as :func:`read`.
     """
     manifest = _read(Path(path), with_arrays=False)[0]
-    episodes = NEW_EPISODES if begins_anew(manifest["state"]) else None
+    episodes = NEW_EPISODES if begins_anew(state_of(algorithm)) else None
     iteration = IN_ITERATION if "in_iteration" in manifest else None
     return "; ".join(filter(None, (difference_of_ranks(manifest), episodes, iteration))) or None
 

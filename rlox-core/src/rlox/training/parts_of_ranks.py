@@ -242,7 +242,7 @@ OF_ENVS = {"started", "statistics", "env"}
 
 
 def begins_anew(state: Any) -> bool:
-    """Return whether there are envs in a state, as it is in a manifest, that had begun without."""
+    """Return whether there are envs in a state that had begun, and have no state to go on from."""
     if not isinstance(state, Mapping):
         return isinstance(state, list) and any(map(begins_anew, state))
     if state.keys() >= OF_ENVS:

@@ -285,7 +285,7 @@ def resume_in_folder(
             folder.go_back_to(saved)
             learned = saved.path.stem == "final" or not algorithm.clock.remaining
             if not learned:
-                differs = [checkpoint.difference_in(saved.path)]  # which load has logged
+                differs = [checkpoint.difference_in(saved.path, algorithm)]  # which load has logged
                 if getattr(algorithm.config, "save_replay_buffer", True) is False:
                     differs.append(NEW_BUFFER)
                     print_warning(NEW_BUFFER, log)
