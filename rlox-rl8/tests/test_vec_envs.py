@@ -13,6 +13,7 @@ from rlox.envs.gymnasium import GymVecEnv
 from rlox.errors import ConfigError, EnvError, SpaceError, WorkerLostError
 from rlox.kernels.reference import compute_gae_time_major
 from rlox.testing import ScriptedVecEnv, check_algorithm
+from rlox.training import checkpoint
 from rlox_rl8.algorithms import AlgorithmConfig
 from rlox_rl8.env import DiscreteDummyEnv
 from rlox_rl8.losses import estimate_advantages
@@ -100,6 +101,16 @@ def test_a_horizon_of_envs_that_end():
 def test_rlox_contract_on_a_gymnasium_env():
     """Training, saving, resuming and predicting, by an id."""
     check_algorithm("rl8_ppo", "CartPole-v1", **SMALL)
+
+
+def test_new_episodes_of_a_resumed_run_are_said(tmp_path):
+    """Gymnasium's envs have no state to go on from."""
+    path = tmp_path / "saved.safetensors"
+    with rlox.make("rl8_ppo", env=Scripted, **SMALL) as algorithm:
+        algorithm.train(64)
+        algorithm.save(path)
+    with type(algorithm).from_checkpoint(path, Scripted) as resumed:
+        assert "new episodes begin" in checkpoint.difference_in(path, resumed)
 
 
 @pytest.mark.parametrize(

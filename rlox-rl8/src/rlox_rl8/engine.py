@@ -482,6 +482,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
             "counters": asdict(self.state),
             "whole": self._whole,
             "storage": arrays_of(self._storage),
+            "started": self.state.horizons > 0,
             "env": env.state_dict() if hasattr(env, "state_dict") else None,
             "env_kind": getattr(env, "state_kind", ""),
             "episodes": None if self.ends is None else self.ends.statistics.state_dict(),

@@ -237,7 +237,7 @@ def state_of_this_rank(
     return {**found, "clock": state["clock"]}
 
 
-OF_ENVS = {"started", "statistics", "env"}
+OF_ENVS = {"started", "env"}
 """What the state of envs holds, and no other."""
 
 
