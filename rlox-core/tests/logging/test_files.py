@@ -5,7 +5,7 @@ import json
 
 import pytest
 from rlox.errors import LoggerError
-from rlox.logging import CsvLogger, JsonlLogger
+from rlox.logging import ConsoleLogger, CsvLogger, JsonlLogger
 
 
 def rows(path):
@@ -18,10 +18,16 @@ def test_csv_has_a_table_each_for_training_and_evaluations(tmp_path, write):
     """The two kinds have different columns."""
     write(CsvLogger(tmp_path))
     assert rows(tmp_path / "metrics.csv") == [
-        {"step": "8", "mean_reward": "nan", "loss": "0.5"},
+        {"step": "8", "mean_reward": "", "loss": "0.5"},
         {"step": "16", "mean_reward": "3.25", "loss": "0.25"},
     ]
     assert rows(tmp_path / "evaluations.csv") == [{"step": "8", "mean_reward": "12.0"}]
+
+
+def test_console_leaves_out_what_has_no_value(write, capsys):
+    """Such as a loss before learning starts."""
+    write(ConsoleLogger())
+    assert capsys.readouterr().out.splitlines()[0] == "train step=8 loss=0.5"
 
 
 def test_csv_continues_a_file_in_its_columns(tmp_path, write):

@@ -55,7 +55,8 @@ def keep_lines(path: Path, wanted: Callable[[str], bool]) -> None:
 class CsvLogger(LoggerCallback):
     """The training metrics as a table, ``metrics.csv``, and the evaluations', ``evaluations.csv``.
 
-    The first row's metrics make the columns; a continued file keeps those it has.
+    The first row's metrics make the columns; a continued file keeps those it has. A metric without
+    a value is an empty cell.
 
     Args:
         log_dir: folder; made if missing, and existing files are continued.
@@ -83,7 +84,7 @@ class CsvLogger(LoggerCallback):
                 writer.writeheader()
             self._tables[name] = (file, writer)
         file, writer = self._tables[name]
-        writer.writerow({"step": step, **metrics})
+        writer.writerow({"step": step, **_known(metrics)})
         file.flush()
 
     def rewind(self, step: int) -> None:
@@ -102,6 +103,11 @@ class CsvLogger(LoggerCallback):
         with ExitStack() as closing:
             for file, _ in self._tables.values():
                 closing.callback(file.close)
+
+
+def _known(metrics: Metrics) -> Metrics:
+    """Return the metrics that have a value: NaN says that there is none yet."""
+    return {name: value for name, value in metrics.items() if not math.isnan(value)}
 
 
 def _columns(path: Path) -> list[str]:
@@ -164,7 +170,7 @@ SHOWN_ROWS = 4
 
 
 class ConsoleLogger(LoggerCallback):
-    """A line of metrics on standard output.
+    """A line of metrics on standard output, without those that have no value.
 
     Args:
         log_interval: env steps between lines.
@@ -201,7 +207,7 @@ class ConsoleLogger(LoggerCallback):
 
     @staticmethod
     def _print(kind: str, step: int, metrics: Metrics) -> None:
-        values = " ".join(f"{name}={value:.4g}" for name, value in metrics.items())
+        values = " ".join(f"{name}={value:.4g}" for name, value in _known(metrics).items())
         print(f"{kind} step={step} {values}", flush=True)
 
 
