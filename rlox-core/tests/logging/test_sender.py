@@ -5,6 +5,7 @@ import socket
 import time
 
 import pytest
+from rlox.errors import LoggerError
 from rlox.logging import MLflowLogger, TensorBoardLogger, sender
 from rlox.logging.sender import Sender
 
@@ -30,8 +31,11 @@ def test_calls_are_made_in_turn_until_each_succeeds():
     with pytest.warns(RuntimeWarning, match="^a server: not a number; the run goes on"):
         link.push(lambda: call(4))
     link.push(lambda: call(2))  # and warns no more
-    link.close()
-    assert made == [1, 3, 4, 2]
+    for _ in range(2):
+        link.close(lambda: call(5))
+    assert made == [1, 3, 4, 2, 5]
+    with pytest.raises(LoggerError, match="a server: the logger was closed"):
+        link.push(lambda: call(6))
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("mlflow"), reason="needs mlflow")

@@ -11,6 +11,8 @@ from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Any
 
+from rlox.errors import LoggerError
+
 Call = Callable[[], Any]
 
 PATIENCE = 15.0
@@ -42,7 +44,13 @@ class Sender:
         atexit.register(self.close)  # for loggers that nobody closes
 
     def push(self, call: Call) -> Future[Any]:
-        """Have a call made, and warn, once, if those before it do not get on."""
+        """Have a call made, and warn, once, if those before it do not get on.
+
+        Raises:
+            LoggerError: it was closed, so that nobody would make the call.
+        """
+        if self._given_up.is_set():
+            raise LoggerError(f"{self._name}: the logger was closed; log before close()")
         result: Future[Any] = Future()
         self._calls.put((call, result))
         since = self._since
@@ -60,9 +68,13 @@ class Sender:
             reason = self._refusal or self._failure or "no answer"
             warnings.warn(f"{self._name}: {reason}; {consequence}", RuntimeWarning, stacklevel=3)
 
-    def close(self) -> None:
-        """Give what is pending a little time; also if called again."""
+    def close(self, last: Call | None = None) -> None:
+        """Give what is pending, and a last call, a little time; nothing if called again."""
+        if self._given_up.is_set():
+            return
         atexit.unregister(self.close)
+        if last is not None:
+            self.push(last)
         self._calls.put(None)
         self._thread.join(PATIENCE)
         self._given_up.set()

@@ -101,8 +101,7 @@ class TensorBoardLogger(MetricsLogger):
 
     def close(self) -> None:
         """Write out the event file."""
-        self._sender.push(lambda: self._writer is not None and self._writer.close())
-        self._sender.close()
+        self._sender.close(lambda: self._writer is not None and self._writer.close())
 
 
 class WandbLogger(MetricsLogger):
@@ -279,9 +278,8 @@ class MLflowLogger(MetricsLogger):
 
     def close(self) -> None:
         """Send what is pending and mark the run as finished, if it was begun here."""
-        if self._owned:
-            self._push("set_terminated")
-        self._sender.close()
+        end = lambda: self._client.set_terminated(self.run_id)  # noqa: E731
+        self._sender.close(end if self._owned else None)
 
 
 def mlflow_logger(log_dir: str | Path) -> MLflowLogger:
