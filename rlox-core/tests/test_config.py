@@ -106,6 +106,8 @@ REFUSALS = [
     ({"mode": "snc"}, "mode: expected 'sync' or 'async', got 'snc'"),
     ({"hidden": (64, 0)},
      "hidden: expected one or more widths from 1 to 8192, such as 64 or 64,64, got (64, 0)"),
+    ({"hidden": (64, True)},
+     "hidden: expected a number, not a truth value, got (64, True)"),
     ({"hidden": []},
      "hidden: expected one or more widths from 1 to 8192, such as 64 or 64,64, got []"),
     ({"net_arch": [64]}, "unknown option 'net_arch' for DemoConfig; widths of hidden layers are "

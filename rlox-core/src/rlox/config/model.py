@@ -212,6 +212,11 @@ def widths(default: int, *, of: str = "", source: str) -> Any:
     return option(default, help=what, unit="units", source=source)
 
 
+def _holds_bool(value: Any) -> bool:
+    several = isinstance(value, (list, tuple))
+    return any(map(_holds_bool, value)) if several else isinstance(value, bool)
+
+
 ConfigT = TypeVar("ConfigT", bound="Config")
 
 LONGEST_SHOWN = 300
@@ -273,8 +278,9 @@ def _shown(value: Any) -> str:
 
 
 def _types(annotation: Any) -> set[Any]:
-    """Return the members of a union, nested ones included; of another type, that type."""
-    if typing.get_origin(annotation) not in (typing.Union, types.UnionType, typing.Annotated):
+    """Return the members of a union or a sequence, nested ones included; else the type itself."""
+    several = typing.Union, types.UnionType, typing.Annotated, tuple, list
+    if typing.get_origin(annotation) not in several:
         return {annotation}
     return set().union(*(_types(member) for member in typing.get_args(annotation)))
 
@@ -320,7 +326,7 @@ class Config(BaseModel):
     @classmethod
     def _refuse_bool_as_number(cls, value: Any, info: ValidationInfo) -> Any:
         allowed = _types(cls.model_fields[str(info.field_name)].annotation)
-        if isinstance(value, bool) and bool not in allowed and allowed & {int, float}:
+        if _holds_bool(value) and bool not in allowed and allowed & {int, float}:
             raise ValueError("a number, not a truth value")
         return value
 
