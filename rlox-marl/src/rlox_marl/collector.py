@@ -15,7 +15,13 @@ from rlox import kernels
 from rlox.batches import add_values, estimate_advantages
 from rlox.batches.rollout import RolloutBatch, Unroll
 from rlox.envs.preprocessing import RewardScaler
-from rlox.envs.running import SHOWN_KEYS, CheckedTeams, EpisodeStatistics
+from rlox.envs.running import (
+    SHOWN_KEYS,
+    CheckedTeams,
+    EpisodeStatistics,
+    leaves_of,
+    require_same_leaves,
+)
 from rlox.errors import CheckpointError
 from rlox.networks.predict import taking_masks
 from rlox.protocols import (
@@ -116,6 +122,7 @@ class RunningTeams:
         self.statistics = TeamStatistics(env.groups, env.n_envs)
         self._seeds = ResetSeeds(seed, env.n_envs)
         self._steps = CheckedTeams(env)
+        self._leaves = {g.name: leaves_of(g) for g in env.groups}
         self._shown: MultiAgentObs | None = None
 
     @property
@@ -163,6 +170,7 @@ class RunningTeams:
             "statistics": self.statistics.state_dict(),
             "env": _copied(self.env.state()) if stateful else None,  # type: ignore[attr-defined]
             "shown": _copied(self._shown) if stateful else None,
+            "leaves": self._leaves,
         }
         if self.preprocessor is not None:
             state["observations"] = self.preprocessor.state_dict()
@@ -175,9 +183,10 @@ class RunningTeams:
             Whether the envs go on where they were.
 
         Raises:
-            CheckpointError: the envs' state is one of other envs, or was saved with another choice
-                of what is normalised.
+            CheckpointError: the envs' state is one of other envs, leaves have another order, or it
+                was saved with another choice of what is normalised.
         """
+        require_same_leaves(state.get("leaves"), self._leaves)
         seen, moments = self.preprocessor, state.get("observations", {"groups": {}})["groups"]
         now = seen is not None and seen.normalizes
         require_same_option("normalize_observations", any(moments.values()), now)

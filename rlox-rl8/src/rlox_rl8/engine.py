@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import torch
+from rlox.envs.running import require_same_leaves
 from rlox.errors import CheckpointError, ConfigError
 from rlox.files import require_memory_for
 from rlox.learners.compiled import compiled
@@ -470,6 +471,12 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
     def _forget(self) -> None:
         """Drop what :meth:`validate` left."""
 
+    @property
+    def _leaves(self) -> list[str]:
+        """Names of the observations' leaves, in the order of the model's inputs."""
+        spec = self.env.observation_spec
+        return [str(key) for key in spec.keys()] if hasattr(spec, "keys") else []  # noqa: SIM118
+
     def state_dict(self) -> dict[str, Any]:
         """Return what training changes, as arrays and plain values."""
         env = self.env
@@ -485,6 +492,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
             "started": self.state.horizons > 0,
             "env": env.state_dict() if hasattr(env, "state_dict") else None,
             "env_kind": getattr(env, "state_kind", ""),
+            "leaves": self._leaves,
             "episodes": None if self.ends is None else self.ends.statistics.state_dict(),
         }
 
@@ -494,6 +502,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         Raises:
             CheckpointError: the state is of another model or env.
         """
+        require_same_leaves(state.get("leaves"), self._leaves)
         load_module_state(self.policy.model, state["model"])
         self.flat.load_state_dict(state["optimizer"])
         for group, rate in zip(self.optimizer.param_groups, state["rates"], strict=True):

@@ -17,7 +17,7 @@ from gymnasium import spaces
 from rlox.algorithm import make
 from rlox.deployment import Exportable, export, load_policy
 from rlox.envs.teams import make_team_env
-from rlox.errors import BackendError, ConfigError, ExportError, SpaceError
+from rlox.errors import BackendError, CheckpointError, ConfigError, ExportError, SpaceError
 from rlox.registry.table import config_class
 from rlox.spaces.rows import ActionRows, is_nested, map_nested
 
@@ -222,7 +222,19 @@ def check_order(name: str, env: Any = CARTPOLE, **arguments: Any) -> None:
                 _require_alike(algorithm.predict(turned), expected, "the order of keys matters")
             for kind, actor in _actors(case, algorithm).items():
                 _require_alike(actor.predict(obs), expected, f"{kind}, it acts otherwise")
-            return
+            other = partial(ReorderedEnv, _turned(observed), _turned(acted))
+            with tempfile.TemporaryDirectory() as folder, open_case(name, other, arguments) as late:
+                case.build(case.probe()).save(path := Path(folder, "saved"))
+                try:
+                    late.restore(path, env_id=late.probe())
+                except CheckpointError:
+                    return
+            raise AssertionError("its checkpoint is loaded on leaves in another order")
+
+
+def _turned(space: Any) -> Any:
+    """Return a ``Dict`` with its keys in the other order, and another space as it is."""
+    return spaces.Dict(list(reversed(space.spaces.items()))) if is_nested(space) else space
 
 
 @check

@@ -21,6 +21,7 @@ from rlox.envs.gymnasium import (
 from rlox.envs.make import fixed_env_count, make_vec_env
 from rlox.errors import CheckpointError
 from rlox.protocols import (
+    AgentGroup,
     MaskingVecEnv,
     MultiAgentObs,
     MultiAgentStep,
@@ -30,7 +31,14 @@ from rlox.protocols import (
     VecEnvStep,
 )
 from rlox.seeding import ResetSeeds
-from rlox.spaces.rows import ObservationRows, form_of, map_leaves, require_finite, require_rewards
+from rlox.spaces.rows import (
+    ObservationRows,
+    form_of,
+    leaf_spaces,
+    map_leaves,
+    require_finite,
+    require_rewards,
+)
 
 _LOG = logging.getLogger("rlox")
 
@@ -148,6 +156,7 @@ class RunningEnvs:
             "statistics": self.statistics.state_dict(),
             "env": env_state or None,
             "env_kind": self._kind,
+            "leaves": leaves_of(self.env),
             "obs": map_leaves(np.array, self._obs) if env_state else None,
         }
 
@@ -161,7 +170,11 @@ class RunningEnvs:
 
         Returns:
             Whether the envs go on exactly where they were.
+
+        Raises:
+            CheckpointError: leaves of the observations or actions have another order.
         """
+        require_same_leaves(state.get("leaves"), leaves_of(self.env))
         as_many = self.statistics.fits(state["statistics"])
         fits = as_many and state.get("env_kind", "") == self._kind
         exact = state["env"] is not None and fits and isinstance(self.env, StatefulVecEnv)
@@ -176,6 +189,24 @@ class RunningEnvs:
             self._seeds.go_on_after(int(state["statistics"]["finished"]))
         self.statistics.load_state_dict(state["statistics"], keep_running=exact)
         return exact
+
+
+def leaves_of(spaces: VecEnv | AgentGroup) -> list[list[str]]:
+    """Return the names of the observations' and the actions' leaves, in the order of columns."""
+    return [list(leaf_spaces(spaces.observation_space)), list(leaf_spaces(spaces.action_space))]
+
+
+def require_same_leaves(saved: Any, now: Any) -> None:
+    """Refuse leaves in another order than they were trained in, which networks cannot tell.
+
+    Raises:
+        CheckpointError: they are.
+    """
+    if saved not in (None, now):
+        raise CheckpointError(
+            f"it was trained with the leaves {saved}, of observations and of actions, and the env "
+            f"has {now}; give its spaces the same order, such as by lists of pairs"
+        )
 
 
 class CheckedSteps:
