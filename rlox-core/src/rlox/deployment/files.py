@@ -14,6 +14,7 @@ import json
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from operator import index
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,14 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as safetensors_bytes
 
-from rlox.deployment.policy import Compute, Exportable, LoadedPolicy, NumPyNetwork, PolicyData
-from rlox.deployment.policy import example as example_of
+from rlox.deployment.policy import (
+    Compute,
+    Exportable,
+    LoadedPolicy,
+    NumPyNetwork,
+    PolicyData,
+    example,
+)
 from rlox.deployment.teams import LoadedTeam, TeamData
 from rlox.envs.preprocessing import Preprocessor
 from rlox.errors import MISFITS, CheckpointError, ConfigError, ExportError, import_extra
@@ -108,8 +115,9 @@ def export(algorithm: object, path: str | Path, *, agent: str | None = None) -> 
                 f"{', '.join(data.agents)}; write one of them with agent=, or a file .rlox of all"
             )
         # what the graph computes is not in the metadata too
-        rest = base64.b64encode(_to_bytes(data, with_network=False)).decode()
-        content = _onnx().onnx_bytes(data, {"rlox": rest, "digest": PLACEHOLDER})
+        rest = _to_bytes(replace(data, preprocessor=None, network={"layer": "chain", "layers": []}))
+        header = {"rlox_policy": base64.b64encode(rest).decode(), "digest": PLACEHOLDER}
+        content = _onnx().onnx_bytes(data, header)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, seal(content))
 
@@ -149,11 +157,10 @@ def load_policy(path: str | Path) -> LoadedPolicy | LoadedTeam:
         if isinstance(data, TeamData):
             team = LoadedTeam(data, read)
             for one in team.agents.values():
-                _try(one, read(one.data))
+                _try(one)
             return team
-        network = read(data)
-        policy = LoadedPolicy(data, network)
-        _try(policy, network)
+        policy = LoadedPolicy(data, read(data))
+        _try(policy)
     except CheckpointError:
         raise
     except (SafetensorError, *MISFITS) as error:
@@ -166,14 +173,15 @@ def _onnx() -> Any:
     return import_extra("rlox_tools.deployment.onnx", "a policy file .onnx", "tools")
 
 
-def _try(policy: LoadedPolicy, network: Compute) -> None:
+def _try(policy: LoadedPolicy) -> None:
     """Act once, so that a network which does not fit the spaces is refused here."""
-    rows, after = network(*example_of(policy.data))
+    rows, after = policy.act(*example(policy.data), {})
     actions = ActionRows(policy.action_space)
     columns = sum(leaf.columns for leaf in actions.leaves)
     if not np.isfinite(rows).all():
         raise ValueError("its network returns actions that are not finite")
-    if rows.size != columns or len(rows) != 1 or after.shape != (1, policy.state_size):
+    memory = np.shape(after.get("memory", [[]]))
+    if rows.size != columns or len(rows) != 1 or memory != (1, policy.state_size):
         raise ValueError("its network returns other shapes than the actions have")
     actions.take(actions.to_env(rows), 0)
 
@@ -185,24 +193,24 @@ def _require_suffix(path: Path) -> None:
         )
 
 
-def _to_bytes(data: PolicyData | TeamData, *, with_network: bool = True) -> bytes:
+def _to_bytes(data: PolicyData | TeamData) -> bytes:
     tensors: dict[str, npt.NDArray[Any]] = {}
     header: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "versions": installed_versions(),
     }
     if isinstance(data, TeamData):
-        policies = {name: _tree(one, True) for name, one in data.policies.items()}
+        policies = {name: _tree(one) for name, one in data.policies.items()}
         rest = {name: getattr(data, name) for name in ("algorithm", *TEAM_FIELDS)}
         header["team"] = pack({"policies": policies, **rest}, "", tensors)
     else:
-        header["policy"] = pack(_tree(data, with_network), "", tensors)
+        header["policy"] = pack(_tree(data), "", tensors)
     return safetensors_bytes(
         tensors, metadata={"rlox_policy": json.dumps(header), "digest": PLACEHOLDER}
     )
 
 
-def _tree(data: PolicyData, with_network: bool) -> dict[str, Any]:
+def _tree(data: PolicyData) -> dict[str, Any]:
     seen = data.preprocessor
     return {
         "algorithm": data.algorithm,
@@ -212,28 +220,8 @@ def _tree(data: PolicyData, with_network: bool) -> dict[str, Any]:
         if seen is None
         else {"frame_stack": seen.frame_stack, "moments": seen.state_dict()},
         "takes_masks": data.takes_masks,
-        "network": data.network if with_network else _without_arrays(data.network),
+        "network": data.network,
     }
-
-
-def _without_arrays(layer: Any) -> dict[str, Any]:
-    """Return what the memory's size follows from."""
-    found = {"layers": list(_memories(layer))}
-    return {"layer": "chain", **found}
-
-
-def _memories(layer: Any) -> Any:
-    if isinstance(layer, dict) and layer.get("layer") == "memory":
-        shape = (0, np.shape(layer["hidden_weight"])[1])
-        empty = np.zeros(shape, np.float32)
-        yield {"layer": "memory", "kind": layer["kind"], "hidden_weight": empty}
-        return
-    if isinstance(layer, dict) and layer.get("layer") == "world_model":
-        yield {"layer": "world_model", "sizes": layer["sizes"]}
-        return
-    for each in layer.values() if isinstance(layer, dict) else layer:
-        if isinstance(each, (dict, list)):
-            yield from _memories(each)
 
 
 def _sizes_asked_for(layer: Any) -> list[int]:

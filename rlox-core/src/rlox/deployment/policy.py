@@ -59,6 +59,9 @@ class Exportable(Protocol):
 class Compute(Protocol):
     """A network: from observations, memory and masks to rows of actions and the memory after."""
 
+    state_size: int
+    """Numbers that its memory has for an episode."""
+
     def __call__(
         self, obs: Any, state: npt.NDArray[np.float32], masks: npt.NDArray[np.bool_] | None
     ) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32]]:
@@ -74,6 +77,7 @@ class NumPyNetwork:
 
     def __init__(self, layer: dict[str, Any]) -> None:
         self._layer = layer
+        self.state_size = memory_size(layer)
 
     def __call__(
         self, obs: Any, state: npt.NDArray[np.float32], masks: npt.NDArray[np.bool_] | None
@@ -95,7 +99,7 @@ class LoadedPolicy:
     def __init__(self, data: PolicyData, network: Compute) -> None:
         self.data = data
         self._network = network
-        self.state_size = memory_size(data.network)
+        self.state_size = network.state_size
         """Numbers that its memory has for an episode."""
 
     @property
@@ -211,11 +215,8 @@ class LoadedPolicy:
         return rows, following
 
 
-def example(data: PolicyData) -> tuple[Any, npt.NDArray[np.float32], npt.NDArray[np.bool_] | None]:
-    """Return observation, memory and masks as a network takes them, for one example."""
-    obs = ObservationRows(data.observation_space).blank(1)
-    if data.preprocessor is not None:
-        obs = data.preprocessor.begin(obs)
+def example(data: PolicyData) -> tuple[Any, npt.NDArray[np.bool_] | None]:
+    """Return an observation and masks as a policy takes them, for one example."""
     n_masks = ActionRows(data.action_space).mask_size if data.takes_masks else 0
     masks = np.ones((1, n_masks), np.bool_) if n_masks else None
-    return obs, np.zeros((1, memory_size(data.network)), np.float32), masks
+    return ObservationRows(data.observation_space).blank(1), masks

@@ -174,9 +174,11 @@ class FrameStack:
 
     def __init__(self, space: gymnasium.Space[Any], size: int) -> None:
         shape = space.shape or ()
-        self._size = size
+        self.size = size
+        """Number of frames."""
         self._dims = 3 if len(shape) == 2 and isinstance(space, spaces.Box) else max(len(shape), 1)
-        self._axis = 1 if channels_first(space) else -1
+        self.axis = 1 if channels_first(space) else -1
+        """Of a batch, along which frames are joined."""
         self.space = self._stacked(space)
         """Space of k frames."""
         if not hasattr(space, "channels_first"):
@@ -185,13 +187,13 @@ class FrameStack:
 
     def fill(self, frames: Array) -> Array:
         """Return k copies of each of B frames (B, *shape) joined."""
-        return np.concatenate([self._with_axis(frames)] * self._size, self._axis)
+        return np.concatenate([self._with_axis(frames)] * self.size, self.axis)
 
     def push(self, stacks: Array, frames: Array) -> Array:
         """Return the stacks without their oldest frames and with new ones (B, *shape)."""
         frames = self._with_axis(frames)
-        _, kept = np.split(stacks, [frames.shape[self._axis]], self._axis)
-        return np.concatenate([kept, frames], self._axis)
+        _, kept = np.split(stacks, [frames.shape[self.axis]], self.axis)
+        return np.concatenate([kept, frames], self.axis)
 
     def _with_axis(self, frames: Array) -> Array:
         return frames if frames.ndim > self._dims else frames[..., None]
@@ -246,21 +248,22 @@ class Preprocessor:
         for name in self.moments:
             leaves[name] = spaces.Box(-CLIP, CLIP, leaves[name].shape, np.float32)
         self._recent: dict[str, Moments] | None = None
-        self._stacks: Any = None
+        self.stacks: Any = None
+        """By leaf name, or the only one; ``None`` if no frames are joined."""
         if frame_stack > 1:
             numbers = sum(int(np.prod(leaf.shape or (1,))) for leaf in leaves.values())
             # both bounds, and which of them are finite
             require_memory_for("frame_stack", frame_stack, 4 * frame_stack * numbers, "stack fewer")
             stacks = {name: FrameStack(leaf, frame_stack) for name, leaf in leaves.items()}
             leaves = {name: stack.space for name, stack in stacks.items()}
-            self._stacks = stacks if is_nested(space) else stacks[""]
+            self.stacks = stacks if is_nested(space) else stacks[""]
         self.space: Space = spaces.Dict(list(leaves.items())) if is_nested(space) else leaves[""]
         """Space of what the networks see; of a nested space a Dict by leaf name."""
 
     @property
     def has_frames(self) -> bool:
         """Whether what the networks see depends on what they saw before."""
-        return self._stacks is not None
+        return self.stacks is not None
 
     def record(self) -> None:
         """Begin to keep the moments of what is taken in from here on, beside those of all."""
@@ -325,16 +328,16 @@ class Preprocessor:
     def begin(self, obs: Any) -> Any:
         """Return what is seen when episodes begin with ``obs`` (B, *shape)."""
         normalized = self._normalized(obs)
-        if self._stacks is None:
+        if self.stacks is None:
             return normalized
-        return map_leaves(FrameStack.fill, self._stacks, normalized)
+        return map_leaves(FrameStack.fill, self.stacks, normalized)
 
     def follow(self, before: Any, obs: Any) -> Any:
         """Return what is seen when ``obs`` (B, *shape) follows what was seen before."""
         normalized = self._normalized(obs)
-        if self._stacks is None:
+        if self.stacks is None:
             return normalized
-        return map_leaves(FrameStack.push, self._stacks, before, normalized)
+        return map_leaves(FrameStack.push, self.stacks, before, normalized)
 
     def see(self, obs: Any, before: Any, episode_start: npt.ArrayLike | None) -> Any:
         """Return what is seen of B observations, and take in nothing.
@@ -346,7 +349,7 @@ class Preprocessor:
                 none.
         """
         first = self.begin(obs)
-        if before is None or self._stacks is None:
+        if before is None or self.stacks is None:
             return first
         seen = self.follow(before, obs)
         if episode_start is None:

@@ -10,9 +10,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium import spaces
 from rlox.deployment.files import ALWAYS_MADE
 from rlox.deployment.policy import Compute, PolicyData, example
+from rlox.envs.preprocessing import CLIP, EPSILON, FrameStack, Preprocessor
 from rlox.errors import CheckpointError, import_extra
+from rlox.spaces import ActionRows
 
 Array = npt.NDArray[Any]
 Layer = Mapping[str, Any]
@@ -20,20 +23,22 @@ Layer = Mapping[str, Any]
 OPSET = 17
 IR_VERSION = 8
 OPERATORS = frozenset((
-    "Abs", "Add", "ArgMax", "Cast", "Concat", "Conv", "Div", "Elu", "Erf", "Expand", "Flatten",
-    "Gather", "Gemm", "Identity", "LeakyRelu", "Log", "MatMul", "Max", "MaxPool", "Mul", "OneHot",
-    "Pad", "ReduceMean", "ReduceSum", "Relu", "Reshape", "Shape", "Sigmoid", "Sign", "Slice",
-    "Softmax", "Split", "Sqrt", "Squeeze", "Sub", "Tanh", "Transpose", "Unsqueeze", "Where",
+    "Abs", "Add", "ArgMax", "Cast", "Concat", "Conv", "Div", "Elu", "Erf", "Expand",
+    "Flatten", "Gather", "Gemm", "LeakyRelu", "Log", "MatMul", "Max", "MaxPool", "Min", "Mul",
+    "OneHot", "Pad", "ReduceMean", "ReduceSum", "Relu", "Reshape", "Round", "Shape", "Sigmoid",
+    "Sign", "Slice", "Softmax", "Split", "Sqrt", "Squeeze", "Sub", "Tanh", "Transpose", "Unsqueeze",
+    "Where",
 ))  # fmt: skip
 """What a graph is made of."""
 
 
 def onnx_bytes(data: PolicyData, metadata: Mapping[str, str]) -> bytes:
-    """Return a policy's network as an ONNX file.
+    """Return a whole policy as an ONNX file.
 
-    Its inputs are ``obs``, or ``obs.<leaf>`` for each leaf, (B, *shape) as the network sees them;
-    ``state`` (B, state_size) if it has a memory, and ``mask`` (B, mask_size) if it takes masks. Its
-    outputs are ``actions``, rows as in :mod:`rlox.spaces.rows`, and ``next_state``.
+    Its inputs are ``obs``, or ``obs.<leaf>`` for each leaf, (B, *shape) as the env gives them;
+    ``mask`` (B, mask_size) if it takes masks, and ``state`` (B, state_size) if it remembers its
+    episodes, zeros where one begins. Its outputs are ``actions``, or ``actions.<leaf>``, as the env
+    takes them, and ``next_state``.
 
     Args:
         data: the policy.
@@ -43,19 +48,17 @@ def onnx_bytes(data: PolicyData, metadata: Mapping[str, str]) -> bytes:
         MissingDependencyError: onnx is not installed.
     """
     onnx = import_extra("onnx", "exporting a policy as .onnx", "onnx")
-    obs, state, masks = example(data)
+    obs, masks = example(data)
     leaves = obs if isinstance(obs, dict) else {"": obs}
-    names = {leaf: f"obs.{leaf}" if leaf else "obs" for leaf in leaves}
-    given = {names[leaf]: array for leaf, array in leaves.items()}
-    given |= {"state": state} if state.size else {}
-    given |= {} if masks is None else {"mask": masks}
-    graph = GraphBuilder(onnx, given)
-    rows = graph.layer(data.network, names if isinstance(obs, dict) else names[""])
-    graph.node("Identity", rows, name="actions")
-    outputs = ["actions"]
+    seen = {leaf: _named("obs", leaf) for leaf in leaves}
+    given = {seen[leaf]: array for leaf, array in leaves.items()}
+    graph = GraphBuilder(onnx, given if masks is None else {**given, "mask": masks})
+    if data.preprocessor is not None:
+        seen = graph.see(data.preprocessor, seen)
+    rows = graph.layer(data.network, seen if isinstance(obs, dict) else seen[""])
+    outputs = graph.to_env(ActionRows(data.action_space), rows)
     if graph.after:
-        graph.node("Concat", *graph.after, name="next_state", axis=1)
-        outputs.append("next_state")
+        outputs.append(graph.node("Concat", *graph.after, name="next_state", axis=1))
     model = graph.model(outputs)
     for name, text in metadata.items():
         entry = model.metadata_props.add()
@@ -63,6 +66,10 @@ def onnx_bytes(data: PolicyData, metadata: Mapping[str, str]) -> bytes:
     onnx.checker.check_model(model)
     content: bytes = model.SerializeToString()
     return content
+
+
+def _named(name: str, leaf: str) -> str:
+    return f"{name}.{leaf}" if leaf else name
 
 
 def open_onnx(content: bytes, path: Path) -> tuple[bytes, Callable[[PolicyData], Compute]]:
@@ -79,14 +86,14 @@ def open_onnx(content: bytes, path: Path) -> tuple[bytes, Callable[[PolicyData],
     try:
         _require_plain(onnx, onnx.load_from_string(content), len(content))
         session = ort.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-        text = session.get_modelmeta().custom_metadata_map["rlox"]
+        text = session.get_modelmeta().custom_metadata_map["rlox_policy"]
     except KeyError:
         raise CheckpointError(
             f"'{path}' holds no policy of rlox; write one with rlox export"
         ) from None
     except Exception as error:  # onnxruntime has an exception of its own for each way to fail
         raise CheckpointError(f"'{path}' is no ONNX file or is damaged: {error}") from None
-    return base64.b64decode(text), lambda data: OnnxNetwork(session)
+    return base64.b64decode(text), lambda data: OnnxNetwork(session, ActionRows(data.action_space))
 
 
 def _require_plain(onnx: Any, model: Any, size: int) -> None:
@@ -109,7 +116,7 @@ def _require_plain(onnx: Any, model: Any, size: int) -> None:
         # the value of a masked choice is a constant of its own
         if array.dtype.kind == "f" and not (np.isfinite(array).all() or array == -np.inf):
             raise ValueError(f"its weights '{tensor.name}' are not finite")
-    for known in onnx.shape_inference.infer_shapes(model).graph.value_info:
+    for known in (*graph.input, *onnx.shape_inference.infer_shapes(model).graph.value_info):
         shape = [each.dim_value or 1 for each in known.type.tensor_type.shape.dim]
         if math.prod(shape) > max(size, ALWAYS_MADE):
             raise ValueError("it asks for arrays that are larger than the file")
@@ -120,32 +127,37 @@ class OnnxNetwork:
 
     Args:
         session: of a graph that :func:`onnx_bytes` made.
+        actions: of the policy.
     """
 
-    def __init__(self, session: Any) -> None:
-        self._session = session
+    def __init__(self, session: Any, actions: ActionRows) -> None:
+        self._session, self._leaves = session, actions.leaves
         self._inputs = {each.name: each.shape for each in session.get_inputs()}
+        self.state_size = int(self._inputs.get("state", (0, 0))[1])
 
     def __call__(
         self, obs: Any, state: npt.NDArray[np.float32], masks: npt.NDArray[np.bool_] | None
     ) -> tuple[Array, npt.NDArray[np.float32]]:
         """Return rows of B actions and the memory (B, state_size) after them."""
-        if isinstance(obs, dict):
-            given: dict[str, Array] = {f"obs.{name}": leaf for name, leaf in obs.items()}
-        else:
-            given = {"obs": obs}
-        if "state" in self._inputs:
-            given["state"] = state
+        leaves = obs if isinstance(obs, dict) else {"": obs}
+        given = {_named("obs", name): leaf for name, leaf in leaves.items()} | {"state": state}
         if "mask" in self._inputs:
             shape = len(state), self._inputs["mask"][1]
             given["mask"] = np.ones(shape, np.bool_) if masks is None else masks
         # a leaf that the policy does not look at is no input of the graph
         used = {name: array for name, array in given.items() if name in self._inputs}
         try:
-            rows, *after = self._session.run(None, used)
+            found = self._session.run(None, used)
         except Exception as error:  # see open_onnx
             raise ValueError(f"the graph cannot be computed: {error}") from None
-        return rows, after[0] if after else state
+        # rows are counted from 0, the env's actions from where it begins
+        rows, *more = (
+            actions - getattr(leaf.space, "start", 0)
+            for actions, leaf in zip(found, self._leaves, strict=False)
+        )
+        if self._leaves[0].name:
+            rows = np.concatenate([each.reshape(len(each), -1) for each in (rows, *more)], 1)
+        return rows, found[-1] if self.state_size else state
 
 
 class GraphBuilder:
@@ -158,7 +170,8 @@ class GraphBuilder:
 
     def __init__(self, onnx: Any, inputs: Mapping[str, Array]) -> None:
         self._onnx = onnx
-        self._inputs = inputs
+        self._inputs = dict(inputs)
+        self._dims = {name: array.ndim for name, array in inputs.items()}
         self._nodes: list[Any] = []
         self._constants: list[Any] = []
         self.after: list[str] = []
@@ -168,6 +181,7 @@ class GraphBuilder:
     def model(self, outputs: list[str]) -> Any:
         """Return the model with these outputs; it takes any number of rows."""
         helper, types = self._onnx.helper, self._onnx.helper.np_dtype_to_tensor_dtype
+        self._inputs["state"] = np.zeros((1, self._used), np.float32)
         used = {name for node in self._nodes for name in node.input}
         given = [
             helper.make_tensor_value_info(name, types(array.dtype), ["B", *array.shape[1:]])
@@ -199,9 +213,9 @@ class GraphBuilder:
         self._constants.append(self._onnx.numpy_helper.from_array(array, name))
         return name
 
-    def slice(self, x: str, begin: int, end: int) -> str:
-        """Return columns of (B, n)."""
-        bounds = [self.constant([each], np.int64) for each in (begin, end, 1)]  # and the axis
+    def slice(self, x: str, begin: int, end: int, axis: int = 1) -> str:
+        """Return columns of (B, n), or a part of another axis."""
+        bounds = [self.constant([each], np.int64) for each in (begin, end, axis)]
         return self.node("Slice", x, *bounds)
 
     def shape(self, x: str, *shape: int) -> str:
@@ -212,6 +226,66 @@ class GraphBuilder:
         """Return ``x`` in another dtype."""
         to = self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         return self.node("Cast", x, to=to)
+
+    def clip(self, x: str, low: Any, high: Any) -> str:
+        """Return float64 numbers within bounds."""
+        x = self.node("Max", x, self.constant(low, np.float64))
+        return self.node("Min", x, self.constant(high, np.float64))
+
+    def see(self, seen: Preprocessor, leaves: Mapping[str, str]) -> dict[str, str]:
+        """Add what :class:`Preprocessor` does, and return the names of what it shows by leaf."""
+        shown = dict(leaves)
+        for name, moments in seen.moments.items():
+            x, mean = self.cast(leaves[name], np.float64), self.constant(moments.mean)
+            scale = self.constant(np.sqrt(moments.variance + EPSILON))
+            x = self.node("Div", self.node("Sub", x, mean), scale)
+            shown[name] = self.cast(self.clip(x, -CLIP, CLIP), np.float32)
+            self._dims[shown[name]] = self._dims[leaves[name]]
+        if not seen.has_frames:
+            return shown
+        begun = self._recall(1)
+        self.after.append(self.node("Max", begun, self.constant(1, np.float32)))
+        begun = self.cast(begun, np.bool_)
+        stacks = seen.stacks if isinstance(seen.stacks, dict) else {"": seen.stacks}
+        for name, stack in stacks.items():
+            dtype = self._inputs[leaves[name]].dtype
+            shown[name] = self._stack(stack, shown[name], begun, dtype)
+        return shown
+
+    def _stack(self, stack: FrameStack, x: str, begun: str, dtype: Any) -> str:
+        """Add a stack of frames, of which the state holds all but the newest."""
+        axis, shape = stack.axis, [0, *(stack.space.shape or ())]
+        end = shape[axis]
+        width = end // stack.size
+        shape[axis] = width
+        x = self.shape(x, *shape)
+        shape[axis] = end - width
+        first = self.node("Concat", *[x] * (stack.size - 1), axis=axis)
+        first = self.cast(self.node("Flatten", first, axis=1), np.float32)
+        kept = self.node("Where", begun, self._recall(math.prod(shape[1:])), first)
+        stacked = self.node("Concat", self.cast(self.shape(kept, *shape), dtype), x, axis=axis)
+        after = self.slice(stacked, width, end, axis)
+        self.after.append(self.cast(self.node("Flatten", after, axis=1), np.float32))
+        self._dims[stacked] = len(shape)
+        return stacked
+
+    def to_env(self, actions: ActionRows, rows: str) -> list[str]:
+        """Add what :meth:`ActionRows.to_env` does, and return the names of the leaves' actions."""
+        outputs, at = [], 0
+        for leaf in actions.leaves:
+            space, x = leaf.space, self.slice(rows, at, at + leaf.columns) if leaf.name else rows
+            at += leaf.columns
+            x = self.shape(x, 0, *(space.shape or ()))
+            if isinstance(space, spaces.Box):
+                x = self.cast(x, np.float64)
+                x = self.node("Round", x) if space.dtype.kind in "iu" else x
+                x = self.clip(x, np.nan_to_num(space.low), np.nan_to_num(space.high))
+            else:
+                start = self.constant(getattr(space, "start", 0), np.int64)
+                x = self.node("Add", self.cast(x, np.int64), start)
+            to = self._onnx.helper.np_dtype_to_tensor_dtype(space.dtype)
+            outputs.append(self.node("Cast", x, name=_named("actions", leaf.name), to=to))
+        return outputs
 
     def layer(self, layer: Layer, x: Any) -> Any:
         """Add a layer and return the name of its output; :mod:`rlox.deployment.layers` has all."""
@@ -253,7 +327,7 @@ class GraphBuilder:
         return self.node("ReduceSum", hot, self.constant([1], np.int64), keepdims=0)
 
     def _image(self, layer: Layer, x: str) -> str:
-        if self._inputs[x].ndim == 3:
+        if self._dims[x] == 3:
             x = self.node("Unsqueeze", x, self.constant([1], np.int64))
         elif not layer["channels_first"]:
             x = self.node("Transpose", x, perm=[0, 3, 1, 2])
