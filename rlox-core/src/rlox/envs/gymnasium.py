@@ -524,11 +524,11 @@ def _form(space: gymnasium.Space[Any]) -> tuple[Any, ...]:
         return dict, [(key, _form(child)) for key, child in space.spaces.items()], None
     if isinstance(space, gymnasium.spaces.Tuple):
         return tuple, [(i, _form(child)) for i, child in enumerate(space.spaces)], None
-    bounds = integer_bounds(space)
+    bounds, own = integer_bounds(space), np.dtype(space.dtype)
     known: dict[Any, Any] = {
-        dtype: None if bounds is None or np.can_cast(dtype, space.dtype) else bounds
+        dtype: None if bounds is None or np.can_cast(dtype, own) else bounds
         for dtype in _DTYPES
-        if bounds is None or np.can_cast(dtype, space.dtype, "same_kind")
+        if bounds is None or np.can_cast(dtype, own, "same_kind")
     }
     if isinstance(space, gymnasium.spaces.Discrete) and np.dtype(np.int64) in known:
         known[int] = bounds
@@ -548,7 +548,7 @@ def _fits(value: Any, form: tuple[Any, ...]) -> bool:
             return alike and all(_fits(value[key], child) for key, child in inner)
         if value.__class__ in _INTS:
             low, high = known[int]
-            return low <= value <= high
+            return bool(low <= value <= high)
         bounds = known[value.dtype]
         return value.shape == inner and (bounds is None or find_misfit(value, *bounds) is None)
     except (AttributeError, KeyError):
