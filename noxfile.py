@@ -521,14 +521,16 @@ def parity(session: nox.Session) -> None:
 def faults(session: nox.Session) -> None:
     """Disturb env workers and ranks by 50 random schedules each, kill learners, fuzz decoders.
 
-    Train all algorithms in envs that mask, hide, reorder, overwrite and misreport, too. The results
-    go to ``scores/remote-faults.json``, ``scores/rank-faults.json`` and ``scores/env-faults.json``.
+    Train all algorithms in envs that mask, hide, reorder, overwrite and misreport, too, and compare
+    their policy files with them. The results go to ``scores/remote-faults.json``,
+    ``scores/rank-faults.json`` and ``scores/env-faults.json``.
     """
     share(session)
     report = Path(session.create_tmp()) / "faults.xml"
     run(
         session, "pytest", "tests/test_known_envs.py", "tests/test_arrays_of_envs.py",
-        "--timeout=0", f"--junit-xml={report}", "-o", "junit_family=xunit1", *session.posargs,
+        "tests/test_whole_policies.py", "--timeout=0", f"--junit-xml={report}",
+        "-o", "junit_family=xunit1", *session.posargs,
     )  # fmt: skip
     run(session, "python", ".ci/fault_report.py", str(report), "scores/env-faults.json")
     run(

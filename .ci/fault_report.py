@@ -19,7 +19,8 @@ OUTCOMES = ("failure", "error", "skipped")
 def summarise(reports: Iterable[str], before: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the tests of some reports: how often each ran, how often it passed, and its seconds.
 
-    Each run of random faults is listed by its seed, in place of an older one, with what it records.
+    Each run of random faults is listed by its seed, in place of an older one, with what it records,
+    and so is each other run that records something, by its parameters.
 
     Args:
         reports: pytest's XML.
@@ -38,10 +39,11 @@ def _count(tests: dict[str, dict[str, Any]], case: ElementTree.Element) -> None:
     seconds = round(float(case.attrib["time"]), 1)
     test = tests.setdefault(name, {"runs": 0, "passed": 0, "seconds": 0.0})
     recorded = {each.attrib["name"]: each.attrib["value"] for each in case.iter("property")}
-    if seed.isdigit():
-        by_seed = test.setdefault("by_seed", {})
+    if seed.isdigit() or (seed and recorded):
+        key = "by_seed" if seed.isdigit() else "by_case"
+        by_seed = test.setdefault(key, {})
         by_seed[seed] = {"outcome": outcome, "seconds": seconds, **recorded}
-        test["by_seed"] = dict(sorted(by_seed.items(), key=lambda item: int(item[0])))
+        test[key] = dict(sorted(by_seed.items(), key=lambda item: (len(item[0]), item[0])))
         test["runs"] = len(by_seed)
         test["passed"] = sum(run["outcome"] == "passed" for run in by_seed.values())
         test["seconds"] = round(sum(run["seconds"] or 0.0 for run in by_seed.values()), 1)

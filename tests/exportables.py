@@ -116,11 +116,16 @@ def make(name, observed, acted, **options):
     observed.seed(1)  # spaces are shared by all cases, whose order may differ
     acted.seed(1)
     algorithm = rlox.make(name, env=lambda: Env(observed, acted), n_envs=2, seed=1, **options)
+    unsettle(algorithm)
+    return algorithm
+
+
+def unsettle(algorithm):
+    """Change the weights of an algorithm at random."""
     for module in vars(algorithm).values():
         if isinstance(module, nn.Module):
             for parameter in module.parameters():
                 parameter.data.add_(0.05 * torch.randn_like(parameter))
-    return algorithm
 
 
 def stacked(samples):

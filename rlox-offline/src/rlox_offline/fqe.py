@@ -28,10 +28,11 @@ from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Unset
 from rlox.deployment import load_policy
 from rlox.envs.evaluation import Predictor
-from rlox.errors import DatasetError, SpaceError
+from rlox.errors import DatasetError, ExportError, SpaceError
 from rlox.learners.transitions import Parts, ReplayObjective, StepResult
 from rlox.logging import LoggerCallback
 from rlox.networks import QNetwork, polyak_update
+from rlox.nn.layer_data import LayerData
 from rlox.training.hooks import Hooks
 from torch import Tensor, nn
 
@@ -182,3 +183,6 @@ class _InNetworkUnits:
         return self._scaling.actions_in(
             torch.as_tensor(actions, dtype=obs.dtype, device=obs.device)
         )
+
+    def layer_data(self) -> LayerData:
+        raise ExportError("'fqe' has no policy of its own; export the one that it evaluates")
