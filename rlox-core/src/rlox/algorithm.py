@@ -346,6 +346,7 @@ def _freeing_where_it_fails(constructor: Callable[..., None]) -> Callable[..., N
 
     @functools.wraps(constructor)
     def construct(self: Any, *args: Any, **kwargs: Any) -> None:
+        _require_declarations(type(self))
         names, cls = type(self).arguments, type(self).__name__
         if names:
             if twice := set(kwargs).intersection(names[: len(args)]):
@@ -367,6 +368,24 @@ def _freeing_where_it_fails(constructor: Callable[..., None]) -> Callable[..., N
             raise
 
     return construct
+
+
+def _require_declarations(cls: type[Any]) -> None:
+    """Refuse a class that leaves out what its bases ask for, before anything is made.
+
+    Raises:
+        TypeError: a base annotates a class variable that has no value, nor is what it would be
+            needed for, of ``objective_class`` :meth:`make_objective`, overridden.
+    """
+    for base in cls.__mro__[1:]:
+        for name, kind in inspect.get_annotations(base).items():
+            method = f"make_{name.removesuffix('_class')}"
+            overridden = getattr(cls, method, None) is not getattr(base, method, None)
+            if str(kind).startswith("ClassVar") and not hasattr(cls, name) and not overridden:
+                raise TypeError(
+                    f"{cls.__name__} has no {name}; write {name} = ... into the class, as "
+                    f"{base.__module__}.{base.__name__}.{name} asks"
+                )
 
 
 def _full_signature(

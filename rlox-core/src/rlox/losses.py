@@ -6,8 +6,9 @@ one run: an :class:`Objective`, which is what algorithms minimise and learner ba
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
@@ -56,10 +57,36 @@ def make_objective(
         kind: a dataclass; fields that are not options of the config keep their defaults.
         config: the algorithm's.
         values: of fields that are not as the config has them, such as options with a schedule.
+
+    Raises:
+        TypeError: a field is neither an option nor has a default; see :func:`fields_of`.
     """
-    values = {**vars(config), **values}
-    names = [field.name for field in fields(kind) if field.name in values]  # type: ignore[arg-type]
-    return kind(**{name: values[name] for name in names})
+    values, given = {**vars(config), **values}, {}
+    for field in fields_of(kind):
+        if field.name in values:
+            given[field.name] = values[field.name]
+        elif field.default is MISSING and field.default_factory is MISSING:
+            raise TypeError(
+                f"{kind.__name__} has the field {field.name}, and {type(config).__name__} no such "
+                "option; add the option, or give the field a default"
+            )
+    return kind(**given)
+
+
+def fields_of(kind: type[Any]) -> tuple[Field[Any], ...]:
+    """Return the fields of an objective's class.
+
+    Raises:
+        TypeError: it is not a frozen dataclass, or annotates fields without being one itself.
+    """
+    made = getattr(kind, "__dataclass_params__", None)
+    adds = "__dataclass_params__" not in vars(kind) and inspect.get_annotations(kind)
+    if made is None or not made.frozen or adds:
+        raise TypeError(
+            f"{kind.__name__} must be a frozen dataclass; write @dataclass(frozen=True) above it, "
+            "and keep what training changes in a network or another module"
+        )
+    return fields(kind)
 
 
 @dataclass(frozen=True)

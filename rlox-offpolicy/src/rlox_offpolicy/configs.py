@@ -162,10 +162,6 @@ class DQNConfig(ReplayConfig):
 class SACConfig(ReplayConfig):
     """Options of SAC."""
 
-    learning_rate: ScheduleValue = schedule(
-        3e-4, help="Adam's step size, of policy, critics and temperature",
-        source=f"{HAARNOJA}, table 1",
-    )  # fmt: skip
     tau: float = probability(
         0.005, help="share of the critics in their targets' update", source=f"{HAARNOJA}, table 1"
     )

@@ -25,8 +25,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, final
 
-import numpy as np
-import numpy.typing as npt
 import torch
 import torch.nn.functional as F  # noqa: N812  # the field's name for it
 from gymnasium import spaces
@@ -41,7 +39,6 @@ from rlox.networks.validate import B
 from rlox.nn import FlatOptimizer, NoisyLinear, draw_noise, set_compute_dtype, silence
 from rlox.nn.layer_data import LayerData, array, chain
 from rlox.replay.algorithm import Network, Outputs, ReplayAlgorithm, ReplayMetrics
-from rlox.replay.exploration import EpsilonGreedy
 from torch import Tensor, nn
 
 from rlox_offpolicy.configs import DQNConfig
@@ -290,21 +287,6 @@ class DQN(ReplayAlgorithm):
             return make_objective(QuantileQLearning, cfg, numbers)
         kind = CategoricalQLearning if cfg.distributional == "c51" else QLearning
         return make_objective(kind, cfg, {"double": cfg.double_dqn})
-
-    def explores(self) -> EpsilonGreedy:
-        """Return uniform actions with the scheduled probability."""
-        return self._greedy("exploration")
-
-    def sampled(self, actions: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return uniform actions with the present probability, else the given ones."""
-        explore, starts = self._greedy("predict").explore, np.ones(1, np.bool_)
-        return explore(actions, starts, self.clock.env_steps)
-
-    def _greedy(self, stream: str) -> EpsilonGreedy:
-        def epsilon(env_steps: int) -> float:
-            return self.schedules.value("epsilon", env_steps, self.clock.target_env_steps)
-
-        return EpsilonGreedy(epsilon, self.n_actions, self.streams.numpy(stream))
 
     def exported(self) -> tuple[Any, ...]:
         """Return the network without noise, and what reads its outputs."""

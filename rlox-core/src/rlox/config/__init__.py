@@ -12,6 +12,7 @@ from rlox.config.frames import (
     NORMALIZE_REWARDS,
     RECURRENT,
     ClippedSurrogateConfig,
+    ReplayConfig,
     RolloutConfig,
     refuse_memory_size_without_memory,
 )
@@ -61,6 +62,7 @@ __all__ = [
     "Config",
     "Linear",
     "Piecewise",
+    "ReplayConfig",
     "RolloutConfig",
     "ScheduleValue",
     "Schedules",

@@ -243,6 +243,9 @@ class ReplayConfig(Config):
     batch_size: int = count(
         256, unit="transitions", help="size of a batch", source=f"{HAARNOJA}, table 1"
     )
+    learning_rate: ScheduleValue = schedule(
+        3e-4, help="Adam's step size, of all networks", source=f"{HAARNOJA}, table 1"
+    )
     adam_eps: float = positive(
         1e-8, help="added to the root of Adam's second moment", source="Kingma and Ba 2015"
     )

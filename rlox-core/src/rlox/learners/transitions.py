@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy.typing as npt
 import torch
@@ -43,7 +43,7 @@ class Parts:
     """What gradient steps work on; the networks are attributes, such as ``parts.critic``."""
 
     networks: Mapping[str, Any]
-    """By name, the target networks included, and whatever else the steps change."""
+    """By name, the target networks included, and modules of whatever else the steps change."""
     optimizers: Mapping[str, Any]
     """By the name of the network that they move."""
     device: torch.device
@@ -72,9 +72,9 @@ class Parts:
         self.optimizers[name].step(loss, learning_rate)
         return loss.detach()
 
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
+    def __getattr__(self, name: str) -> Any:
+        names = ", ".join(vars(self).get("networks", ()))
+        raise AttributeError(f"there is no network '{name}'; there are {names}")
 
 
 def with_targets(networks: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
@@ -217,5 +217,10 @@ class TorchReplayLearner:
     def step(self, name: str, batch: Any, learning_rate: float) -> StepResult:
         """Take one of the objective's gradient steps; see :class:`ReplayLearner`."""
         with self._mode:
-            learnt: StepResult = getattr(self._objective, name)(self._parts, batch, learning_rate)
-            return learnt
+            learnt: Any = getattr(self._objective, name)(self._parts, batch, learning_rate)
+        if not isinstance(learnt, StepResult):
+            raise TypeError(
+                f"{name} of {type(self._objective).__name__} must return a StepResult, got "
+                f"{type(learnt).__name__}"
+            )
+        return learnt

@@ -42,13 +42,14 @@ from rlox.networks.validate import B, Shape, example_observations, try_network
 from rlox.nn import FlatOptimizer, load_parts_state, parts_state
 from rlox.protocols import ExplorationStrategy
 from rlox.replay.building import Given, make_replay, resolve
-from rlox.replay.exploration import make_noise
+from rlox.replay.exploration import EpsilonGreedy, make_noise
 from rlox.replay.loop import Replay
 from rlox.spaces.rows import map_leaves
 from rlox.training.hooks import Hooks
 
 ACTIONS = {
-    spaces.Box: "continuous actions, a Box, got {}; DQN and discrete_sac take Discrete ones",
+    spaces.Box: "continuous actions, a Box, got {}; DQN and discrete_sac take Discrete ones, and a "
+    "class of your own that says acts_in = spaces.Discrete",
     spaces.Discrete: "Discrete actions, got {}; SAC takes a Box",
 }
 """By the space that an algorithm acts in, what is said of another."""
@@ -118,7 +119,7 @@ class ReplayAlgorithm(Algorithm):
         SpaceError: the env's actions are others, or the observations have no encoder.
     """
 
-    metrics_class: ClassVar[type[Any]]
+    metrics_class: ClassVar[type[Any]] = ReplayMetrics
     """Dataclass that :meth:`iterate` returns, such as a kind of :class:`ReplayMetrics`."""
     objective_class: ClassVar[type[ReplayObjective]]
     """Class of the objective, whose fields are options of the config."""
@@ -157,7 +158,17 @@ class ReplayAlgorithm(Algorithm):
         """Components of an action, or choices."""
         self.exploration = self._exploration(given.own("exploration"))
         networks = self._learning_networks(own)
-        self.optimizers = {name: self.make_optimizer(name, networks[name]) for name in networks}
+        for declared in ("own_networks", "targets"):
+            if odd := [name for name in getattr(self, declared) if name not in networks]:
+                raise TypeError(
+                    f"{declared} of {type(self).__name__} names '{odd[0]}', and make_networks "
+                    f"returns {', '.join(networks)}; write {declared} = (...) into the class"
+                )
+        self.optimizers = {
+            name: self.make_optimizer(name, network)
+            for name, network in networks.items()
+            if own.get(name) is not None or any(p.requires_grad for p in network.parameters())
+        }
         self.added_losses = AddedLosses(added_losses, self.optimizers)
         self.parts = Parts(
             with_targets(networks, self.targets),
@@ -168,6 +179,7 @@ class ReplayAlgorithm(Algorithm):
         )
         vars(self).update(self.parts.networks)
         self.objective: Any = self.make_objective(self.n_actions)
+        _require_methods(self.objective, networks)
         self.learner = choose_replay_learner(cfg.backend, ReplayTask(self.objective, self.parts))
         self._choose = self.learner.acting(partial(_rows, self.objective.act, self.parts))
 
@@ -235,6 +247,9 @@ class ReplayAlgorithm(Algorithm):
     ) -> dict[str, Network]:
         """Return the networks that learn, by name, as they are made; the first one acts.
 
+        One without parameters has no optimiser: other state that gradient steps change is in
+        buffers of a module, which is kept in checkpoints and moved between devices like a network.
+
         Args:
             space: of the observations.
             size: components of an action, or choices.
@@ -267,13 +282,27 @@ class ReplayAlgorithm(Algorithm):
         """Change a network, made here or the user's own, before it is copied and learns."""
 
     def explores(self) -> ExplorationStrategy | None:
-        """Return the noise on actions, which the config names; ``None``: there is none."""
+        """Return the noise on actions, which the config names; ``None``: there is none.
+
+        With an option ``epsilon``, actions are uniform with that probability.
+        """
+        if "epsilon" in type(self.config).model_fields:
+            return self._greedy("exploration")
         rng, kind = self.streams.numpy("exploration"), getattr(self.config, "exploration", "none")
         return make_noise(kind, getattr(self.config, "noise_std", 0.0), rng)
 
     def sampled(self, actions: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return what a prediction that is not deterministic makes of the objective's actions."""
-        return actions
+        if "epsilon" not in type(self.config).model_fields:
+            return actions
+        explore, starts = self._greedy("predict").explore, np.ones(1, np.bool_)
+        return explore(actions, starts, self.clock.env_steps)
+
+    def _greedy(self, stream: str) -> EpsilonGreedy:
+        def epsilon(env_steps: int) -> float:
+            return self.schedules.value("epsilon", env_steps, self.clock.target_env_steps)
+
+        return EpsilonGreedy(epsilon, self.n_actions, self.streams.numpy(stream))
 
     def exported(self) -> tuple[Any, ...]:
         """Return modules or layers from observations to outputs or actions; see ``ReplayLoop``."""
@@ -349,6 +378,11 @@ class ReplayAlgorithm(Algorithm):
         sizes = {"hidden": self.config.hidden, "generator": stream}
         networks = {}
         for name, wanted in self.make_networks(space, self.n_actions, **sizes).items():
+            if not isinstance(wanted, Network) or isinstance(wanted.make, nn.Module):
+                raise TypeError(
+                    f"make_networks must return Network(function) for '{name}', and the function "
+                    f"the module, got {type(getattr(wanted, 'make', wanted)).__name__}"
+                )
             network: Any = wanted.make() if own.get(name) is None else own[name]
             if not isinstance(network, nn.Module):
                 raise ConfigError(f"{name} must be a torch.nn.Module, got {type(network).__name__}")
@@ -388,6 +422,22 @@ class ReplayAlgorithm(Algorithm):
             network, called, lambda: function(*tensors), f"{B} observations of {space}{asked}",
             *wanted.shapes,
         )  # fmt: skip
+
+
+def _require_methods(objective: Any, networks: Mapping[str, Any]) -> None:
+    """Refuse an objective without its first gradient step, or that does not say how to act."""
+    kind = type(objective)
+    for step in objective.due(1):
+        if not hasattr(objective, step):
+            raise TypeError(
+                f"{kind.__name__} has no gradient step '{step}'; write a method "
+                f"{step}(self, parts, batch, learning_rate) that returns a StepResult"
+            )
+    if kind.mode is ReplayObjective.mode and "policy" not in networks:
+        raise TypeError(
+            f"{kind.__name__} has no mode(self, parts, obs), which returns the best actions, and "
+            f"there is no network 'policy' to ask, only {', '.join(networks)}; write the method"
+        )
 
 
 def _rows(choose: Callable[[Parts, Any], Tensor], parts: Parts, obs: Any) -> npt.NDArray[Any]:

@@ -7,7 +7,7 @@ gradient steps in torch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -33,6 +33,7 @@ from rlox.losses import (
     AddedLosses,
     Losses,
     Objective,
+    fields_of,
     make_metrics,
     make_objective,
     mean_terms,
@@ -144,7 +145,7 @@ class RolloutAlgorithm(Algorithm):
         resolved = self._resolve(env_id, config, options)
         if policy is not None:
             refuse_network_options(NETWORK_OPTIONS, resolved, options)
-        numbers = [number.name for number in fields(self.objective_class)]  # type: ignore[arg-type]
+        numbers = [number.name for number in fields_of(self.objective_class)]
         require_objective(objective, numbers, resolved, options, schedules)
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
         cfg = self.config

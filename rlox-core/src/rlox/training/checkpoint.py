@@ -57,6 +57,7 @@ from rlox.training.segments import (
     segment_reader,
     segments_of,
     unpack,
+    with_tensors,
     writing_segments,
 )
 
@@ -314,11 +315,11 @@ def load(
         _require_own_code(manifest, algorithm)
         state = state_of_this_rank(manifest, tensors, path)
         with writing_segments():  # without the contents of buffers
-            require_like(state["algorithm"], algorithm.state_dict())
+            require_like(state["algorithm"], fresh := algorithm.state_dict())
         algorithm.clock.load_state_dict(state["clock"])
         if "seed" not in arguments or arguments["seed"] == state["streams"]["seed"]:
             algorithm.streams.load_state_dict(state["streams"], own=goes_on_exactly(manifest))
-        algorithm.load_state_dict(state["algorithm"])
+        algorithm.load_state_dict(with_tensors(state["algorithm"], fresh))
         algorithm.callbacks.load_state_dict(state["callbacks"])
     except MISFITS as error:
         reason = str(error) if isinstance(error, CheckpointError) else repr(error)

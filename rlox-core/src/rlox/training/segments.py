@@ -449,6 +449,8 @@ def pack(
     Raises:
         TypeError: a value is no array of real numbers and no plain value.
     """
+    if hasattr(value, "detach"):  # torch's, which is not imported here
+        value = value.detach().cpu().numpy()
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "biuf" or value.dtype.itemsize > 8:
             raise TypeError(f"state at '{path}' must be of a real dtype, got {value.dtype}")
@@ -498,6 +500,8 @@ def require_like(saved: Any, fresh: Any, path: str = "algorithm") -> None:
     """
     if isinstance(saved, list):
         saved, fresh = dict(enumerate(saved)), None
+    if hasattr(fresh, "detach"):
+        fresh = fresh.detach().cpu().numpy()
     if isinstance(saved, Mapping) and not isinstance(fresh, SavedBuffer):
         known = fresh if isinstance(fresh, Mapping) else {}
         for key, value in saved.items():
@@ -519,6 +523,13 @@ def require_like(saved: Any, fresh: Any, path: str = "algorithm") -> None:
                 raise CheckpointError(f"'{path}' is not finite")
     elif type(fresh) is int and fresh >= 0 and (type(saved) is not int or saved < 0):
         raise CheckpointError(f"'{path}' must be an integer of at least 0, got {saved!r}")
+
+
+def with_tensors(saved: Any, fresh: Any) -> Any:
+    """Return a saved state with tensors where a fresh one has them, of the same devices."""
+    if isinstance(saved, Mapping) and isinstance(fresh, Mapping):
+        return {key: with_tensors(value, fresh.get(key)) for key, value in saved.items()}
+    return fresh.new_tensor(saved) if hasattr(fresh, "new_tensor") else saved
 
 
 def unpack(value: Any, tensors: Arrays, read: ReadBuffer | None = None, path: str = "") -> Any:

@@ -20,7 +20,7 @@ from rlox.learners.transitions import Parts, ReplayObjective, StepResult
 from rlox.networks import polyak_update
 from rlox.networks.policies import make_q_network
 from rlox.nn.distributions import Categorical
-from rlox.replay.algorithm import Network, ReplayAlgorithm, ReplayMetrics
+from rlox.replay.algorithm import Network, ReplayAlgorithm
 from torch import Tensor
 
 from rlox_soft_q.configs import SoftQConfig
@@ -63,7 +63,6 @@ class SoftQ(ReplayAlgorithm):
 
     name = "soft_q"
     config_class = SoftQConfig
-    metrics_class = ReplayMetrics
     objective_class = SoftQLearning
     acts_in = spaces.Discrete
     own_networks = targets = ("network",)
