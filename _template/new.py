@@ -3,7 +3,8 @@
     python _template/new.py rlox-newfamily --algorithm new_algorithm [--learns-from replay]
 
 It trains and passes its tests; change it file by file. One that learns from a replay buffer has the
-code of the example plugin ``rlox-soft-q``. Besides the folder it writes the page of the
+code of the example plugin ``rlox-soft-q``, one that learns from a dataset that of ``dataset``
+beside this file, and the rest they share. Besides the folder it writes the page of the
 reference, and a line each where distributions and algorithms are listed.
 """
 
@@ -19,8 +20,41 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TEMPLATE = ROOT / "_template"
-EXAMPLES = {"rollouts": None, "replay": ROOT / "examples/plugins/rlox-soft-q"}
-"""By what is learnt from, the example whose modules take the place of the template's."""
+EXAMPLES = {
+    "rollouts": None,
+    "replay": ROOT / "examples/plugins/rlox-soft-q",
+    "dataset": TEMPLATE / "dataset",
+}
+"""By what is learnt from, the folder whose modules take the place of the template's."""
+
+USAGE = """\
+import rlox
+
+algorithm = rlox.make("new_algorithm", env="CartPole-v1", seed=0)
+algorithm.train(4_096)
+"""
+USAGE_OF_DATASET = """\
+import rlox
+from rlox_offline.datasets import record
+
+dataset = record(None, "Pendulum-v1", 1_000, seed=0)
+algorithm = rlox.make("new_algorithm", dataset=dataset, env="Pendulum-v1", seed=0)
+algorithm.train(100)
+"""
+COMMAND = """\
+```console
+$ rlox train new_algorithm --env CartPole-v1 --total-timesteps 40000
+```
+
+"""
+DATASET = {
+    USAGE: USAGE_OF_DATASET,
+    COMMAND: "",
+    '("env",)': '("dataset",)',
+    "Policy gradient with a learned value function.": "Imitation of actions by their rewards.",
+    "http://incompleteideas.net/book/the-book-2nd.html": "https://doi.org/10.1145/1273496.1273590",
+}
+"""What the files that all shapes share say instead where a dataset is learnt from."""
 
 
 def names(distribution: str, algorithm: str, class_name: str, version: str) -> dict[str, str]:
@@ -136,6 +170,8 @@ def main(arguments: list[str], root: Path = ROOT) -> None:
     found = re.search(r'^version = "(.+)"', core, re.M)
     assert found is not None, "rlox-core has a version"
     filled = names(given.distribution, given.algorithm, class_name, found[1])
+    if given.learns_from == "dataset":
+        filled = {**{old: render(new, filled) for old, new in DATASET.items()}, **filled}
     write_family(filled, EXAMPLES[given.learns_from], root)
     write_algorithm(filled, root)
     print(f"{given.distribution} is written; now `uv lock`, and `uvx nox -s changed`")

@@ -112,7 +112,7 @@ def add_algorithm(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("learns_from", ["rollouts", "replay"])
+@pytest.mark.parametrize("learns_from", ["rollouts", "replay", "dataset"])
 def test_a_family_made_from_the_template_passes_every_check(copy, learns_from):
     """It registers, learns, is documented and declares what it needs, and so does a second one."""
     made = python(copy, MAKE, *FAMILY, "--learns-from", learns_from)

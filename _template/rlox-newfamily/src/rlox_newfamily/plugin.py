@@ -13,5 +13,6 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
         summary="Policy gradient with a learned value function.",
         config="rlox_newfamily.configs:NewAlgorithmConfig",
         factory="rlox_newfamily.new_algorithm:NewAlgorithm",
+        needs=("env",),
         paper="http://incompleteideas.net/book/the-book-2nd.html",
     )

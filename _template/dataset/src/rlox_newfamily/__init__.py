@@ -1,0 +1,1 @@
+"""NewAlgorithm for rlox."""
