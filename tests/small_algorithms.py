@@ -149,9 +149,9 @@ def build(name, **more):
     walk = {key: more.pop(key) for key in ("length", "reward") if key in more}
     if name in ON_DATA:
         walk.pop("length", None)
-        return rlox.make(name, dataset=dataset(**walk), seed=0, **ON_DATA[name], **more)
+        return rlox.make(name, dataset=dataset(**walk), seed=0, **{**ON_DATA[name], **more})
     options = ON_ENVS[name][1]
-    return rlox.make(name, env=env_of(name, **walk), seed=0, **options, **more)
+    return rlox.make(name, env=env_of(name, **walk), seed=0, **{**options, **more})
 
 
 def env_of(name, kind=Walk, **walk):

@@ -62,7 +62,7 @@ EDITS = [
     ("ppo", "rlox.losses:ppo_loss"),
     ("ppo", "rlox.rollouts.algorithm:minimize_over_epochs"),
     ("ppo", "rlox.nn.distributions:Categorical.sample"),
-    ("ppo", "rlox.nn.mlp:TanhMLP.forward"),
+    ("ppo", "rlox.nn.mlp:MLP.forward"),
     ("ppo", "rlox.nn.optimizers:FlatOptimizer.apply"),
     ("ppo", "rlox.rollouts.collector:RolloutCollector.unroll"),
     ("ppo", "rlox.spaces.rows:ActionRows.to_env"),
@@ -104,9 +104,9 @@ def test_numbers_beside_the_functions_count(monkeypatch):
 
 def test_a_known_function_in_anothers_place_is_found(monkeypatch):
     """Rust knows both, but computes the other one there."""
-    from rlox.nn.mlp import ReluMLP, TanhMLP
+    from rlox.nn.mlp import MLP, EnsembleMLP
 
-    monkeypatch.setattr(TanhMLP, "forward", ReluMLP.forward)
+    monkeypatch.setattr(MLP, "forward", EnsembleMLP.forward)
     assert REASON in rlox.make("ppo", env="CartPole-v1").learner.reason
 
 

@@ -18,6 +18,7 @@ from rlox.callbacks import Callback
 from rlox.errors import BackendError
 from rlox.losses import ClippedSurrogate, PolicyGradient
 from rlox.networks.actor_critics import ContinuousPolicy, DiscretePolicy
+from rlox.nn import Layers
 from rlox.rollouts import RolloutAlgorithm
 from rlox.spaces import map_leaves
 from rlox.training.hooks import Hooks
@@ -43,6 +44,7 @@ VARIANTS = [
     {"vf_clip_eps": 0.2, "dual_clip": 2.0, "ent_coef": 0.02, "max_grad_norm": 0.05},
     {"normalize_advantages": False, "vf_coef": 1.5, "clip_eps": 0.05},
     {"hidden": (33, 20, 12), "batch_size": 160},
+    {"hidden": Layers((33, 20), critic_hidden=(12, 40, 7), activation="relu")},
 ]
 
 

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from rlox.errors import BackendError
 from rlox.networks import DiscreteQNetwork, SquashedGaussianPolicy, TwinQNetwork
 from rlox.networks.actor_critics import DiscretePolicy
-from rlox.nn import EnsembleMLP, TanhMLP
+from rlox.nn import MLP, EnsembleMLP
 from rlox_offline.td3_bc import TD3BC
 from rlox_offpolicy.dqn import DQN
 from rlox_offpolicy.sac import SAC
@@ -20,7 +20,7 @@ from torch import nn
 SMALL = {"n_envs": 2, "n_steps": 8, "batch_size": 16, "n_epochs": 1}
 
 
-class OtherMLP(TanhMLP):
+class OtherMLP(MLP):
     """A perceptron that may compute anything."""
 
 
@@ -56,11 +56,15 @@ MODIFICATIONS = {
         lambda p: p.critic.layers.__setitem__(0, OtherLinear(4, 64)), "plain linear layers",
     ),
     "other actor": (
-        lambda p: setattr(p, "actor", OtherMLP((4, 64, 64, 2), output_gain=1.0)),
+        lambda p: setattr(p, "actor", OtherMLP((4, 64, 64, 2), activation="tanh")),
         "plain linear layers with tanh",
     ),
-    "other widths": (
-        lambda p: setattr(p, "critic", TanhMLP((4, 32, 64, 1), output_gain=1.0)), "the same widths",
+    "other activation": (
+        lambda p: setattr(p, "critic", MLP((4, 64, 64, 1))), "plain linear layers with tanh",
+    ),
+    "activated outputs": (
+        lambda p: setattr(p, "critic", MLP((4, 64, 64, 1), activation="tanh", activates_last=True)),
+        "plain linear layers with tanh",
     ),
     "other order": (reordered, "an actor, then a critic"),
     "shared layer": (

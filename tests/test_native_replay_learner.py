@@ -37,12 +37,13 @@ CASES = {
     ),
     "sac": (SAC, CONTINUOUS),
     "sac, several blocks of rows": (
-        SAC, {**CONTINUOUS, "batch_size": 260, "hidden": (130, 70, 20)},
+        SAC,
+        {**CONTINUOUS, "batch_size": 260, "hidden": (130, 70, 20), "critic_hidden": (20, 140)},
     ),
     "sac, prioritized, fixed temperature": (
         SAC, {**CONTINUOUS, **PRIORITIZED, "auto_entropy": False, "alpha": 0.3, "n_step": 3},
     ),
-    "td3": (TD3, CONTINUOUS),
+    "td3": (TD3, {**CONTINUOUS, "critic_hidden": (20, 40)}),
     "td3, prioritized, no smoothing": (
         TD3, {**CONTINUOUS, **PRIORITIZED, "target_noise": 0.0, "policy_delay": 3},
     ),

@@ -26,7 +26,11 @@ MASKED = partial(Errand, masks=True)
 NUMBERS = partial(Errand, acted=TORQUES)
 CASES = {
     "state": ("mappo", SPREAD, {}),
-    "observations": ("mappo", SPREAD, {"critic": "observations", "dual_clip": 3.0}),
+    "observations": (
+        "mappo",
+        SPREAD,
+        {"critic": "observations", "dual_clip": 3.0, "critic_hidden": (20, 9)},
+    ),
     "agent_state": ("mappo", SPREAD, {"critic": "agent_state", "vf_clip_eps": 0.1}),
     "local": ("ippo", SPREAD, {"share_parameters": "agent"}),
     "masks and deaths": ("mappo", MASKED, {"critic": "observations"}),

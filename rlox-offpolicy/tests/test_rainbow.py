@@ -13,7 +13,7 @@ import torch
 from rlox.batches.transitions import TransitionBatch
 from rlox.config.model import UNSET
 from rlox.errors import ConfigError
-from rlox.nn import NoisyLinear, ReluMLP
+from rlox.nn import MLP, NoisyLinear
 from rlox.testing import check_algorithm
 from rlox_offpolicy.configs import DQNConfig
 from rlox_offpolicy.dqn import DQN
@@ -159,7 +159,7 @@ def test_noise_explores_and_predictions_have_none() -> None:
 
 def test_a_networks_own_noisy_layers_are_drawn() -> None:
     """Any module with NoisyLinear will do; one without is refused."""
-    network = ReluMLP((4, 8, 2), noisy_std=0.5)
+    network = MLP((4, 8, 2), noisy_std=0.5)
     dqn = make(noisy=True, network=network, hidden=UNSET)
     dqn.train(32)
     assert isinstance(network.layers[0], NoisyLinear)

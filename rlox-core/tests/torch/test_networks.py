@@ -18,8 +18,8 @@ from rlox.networks import (
     polyak_update,
 )
 from rlox.nn import (
+    MLP,
     NoisyLinear,
-    ReluMLP,
     draw_noise,
     load_module_state,
     module_digest,
@@ -101,7 +101,7 @@ def test_dueling_values_have_the_mean_of_the_value_stream():
 
 def test_initial_weights_are_those_of_torch():
     """Uniform in ±1/√fan-in: the bounds hold and are nearly reached."""
-    for layer in ReluMLP((64, 128, 3), generator=stream()).layers:
+    for layer in MLP((64, 128, 3), generator=stream()).layers:
         bound = layer.weight.shape[1] ** -0.5
         for parameter in layer.parameters():
             assert parameter.abs().max() <= bound
@@ -194,7 +194,7 @@ def test_noise_is_factorised():
 
 def test_silent_layers_compute_with_their_means():
     """New and silenced layers agree with the means; drawing again gives the same noise again."""
-    network = ReluMLP((4, 8, 3), noisy_std=0.5, generator=stream())
+    network = MLP((4, 8, 3), noisy_std=0.5, generator=stream())
     x = torch.randn(5, 4, generator=stream(1))
     first, second = network.layers
     hidden = (x @ first.weight_mean.T + first.bias_mean).relu()

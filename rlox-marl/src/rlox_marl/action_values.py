@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import torch
 import torch.nn.functional as F  # noqa: N812  # the field's name for it
 from gymnasium import spaces
-from rlox.nn import EncoderKind, Hidden, Memory, ReluMLP, layer_widths, make_encoder
-from rlox.nn.layer_data import LayerData, activation, chain, layer_data, mode
+from rlox.nn import MLP, EncoderKind, Hidden, Layers, Memory, make_encoder, make_mlp
+from rlox.nn.layer_data import LayerData, chain, layer_data, mode
 from rlox.spaces import map_leaves
 from torch import Generator, Tensor, nn
 
@@ -47,19 +47,19 @@ class AgentValues(nn.Module):
         n_in = int(self.encoder.output_size)  # type: ignore[arg-type]
         self.memory: Memory | None = None
         if memory_size:
-            before = layer_widths(hidden, 1)
-            self.before: nn.Module = ReluMLP((n_in, *before), generator=generator)
-            self.memory = Memory(before[-1], memory_size, "gru", generator=generator)
-            self.after = ReluMLP((memory_size, n_actions), generator=generator)
+            before: Any = Layers.expand(hidden, 1)
+            self.before: nn.Module = make_mlp(n_in, before, generator=generator)
+            self.memory = Memory(before.hidden[-1], memory_size, "gru", generator=generator)
+            self.after: nn.Module = MLP((memory_size, n_actions), generator=generator)
         else:
             self.before = nn.Identity()
-            self.after = ReluMLP((n_in, *layer_widths(hidden), n_actions), generator=generator)
+            self.after = make_mlp(n_in, hidden, n_actions, generator=generator)
 
     def layer_data(self) -> LayerData:
         """Describe the values of one observation; see :mod:`rlox.nn.layer_data`."""
         layers = [layer_data(self.encoder), layer_data(self.before)]
         if self.memory is not None:
-            layers += [activation("relu"), layer_data(self.memory)]
+            layers.append(layer_data(self.memory))
         return chain(*layers, layer_data(self.after))
 
     def forward(self, obs: Any, state: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
@@ -72,7 +72,7 @@ class AgentValues(nn.Module):
         features = self.before(features)
         if self.memory is None:
             return self.after(features).view(*starts.shape, -1), state.expand(len(starts), -1, -1)
-        inputs = features.relu().view(*starts.shape, -1)
+        inputs = features.view(*starts.shape, -1)
         remembered, _ = self.memory(inputs, state, starts)
         return self.after(remembered), remembered
 
@@ -145,10 +145,10 @@ class MonotoneMixing(Mixing):
         self.encoder = make_encoder(state_space, kind=network, generator=generator)
         n_in = int(self.encoder.output_size)  # type: ignore[arg-type]
         inner = (n_in, hyper_size) if hyper_size else (n_in,)
-        self.first_weight = ReluMLP((*inner, n_agents * size), generator=generator)
-        self.first_bias = ReluMLP((n_in, size), generator=generator)
-        self.second_weight = ReluMLP((*inner, size), generator=generator)
-        self.second_bias = ReluMLP((n_in, size, 1), generator=generator)
+        self.first_weight = MLP((*inner, n_agents * size), generator=generator)
+        self.first_bias = MLP((n_in, size), generator=generator)
+        self.second_weight = MLP((*inner, size), generator=generator)
+        self.second_bias = MLP((n_in, size, 1), generator=generator)
         self._shape = n_agents, size
 
     def forward(self, values: Tensor, state: Any) -> Tensor:

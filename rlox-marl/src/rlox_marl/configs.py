@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from pydantic import JsonValue, model_validator
-from rlox.config.frames import NETWORK, ClippedSurrogateConfig
+from rlox.config.frames import (
+    NETWORK,
+    Activation,
+    ClippedSurrogateConfig,
+    NetworkConfig,
+    activation,
+)
 from rlox.config.model import (
     DEVICE,
     ENV_BACKEND,
@@ -14,7 +20,6 @@ from rlox.config.model import (
     PRESET,
     SEED,
     TORCH_THREADS,
-    Config,
     ScheduleValue,
     Widths,
     changed,
@@ -127,7 +132,7 @@ class IPPOConfig(MAPPOConfig):
     )
 
 
-class TeamValueConfig(Config):
+class TeamValueConfig(NetworkConfig):
     """Options that the algorithms that learn action values of teams share."""
 
     schedule_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {
@@ -190,6 +195,7 @@ class TeamValueConfig(Config):
         "one each; or who shares one, as in 'left,right;goalkeeper'",
     )  # fmt: skip
     hidden: Widths = widths(64, source=f"{RASHID}, app. C")
+    activation: Activation = activation("relu", source=f"{RASHID}, app. C")
     network: Literal["auto", "mlp", "cnn"] = NETWORK
     recurrent: Literal["none", "gru"] = choice(
         "none", help="kind of the agents' memory", source=f"{RASHID}, app. C, where it is gru"

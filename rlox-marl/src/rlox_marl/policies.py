@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Literal
 
@@ -17,10 +17,10 @@ from rlox.nn import (
     EncoderKind,
     FlatOptimizer,
     Hidden,
+    Layers,
     Memory,
-    TanhMLP,
-    layer_widths,
     make_encoder,
+    make_mlp,
     orthogonal,
 )
 from rlox.nn.layer_data import LayerData, chain, layer_data
@@ -181,7 +181,9 @@ class TeamPolicy(Policy):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(generator=generator)
-        _make_networks(self, view, layer_widths(hidden), None, network, normalize_values, generator)
+        _make_networks(
+            self, view, Layers.expand(hidden), None, network, normalize_values, generator
+        )
 
     def encode(self, obs: Any) -> Any:
         """Return the leaves as they are."""
@@ -215,7 +217,7 @@ class TeamPolicy(Policy):
         critic = self.critic
         outputs: Tensor = critic["layers"](critic["encoder"](features))
         if "head" in critic:
-            return critic["head"](outputs.tanh())  # type: ignore[no-any-return]
+            return critic["head"](outputs)  # type: ignore[no-any-return]
         return outputs.squeeze(-1)
 
     def get_value(self, obs: Any) -> Tensor:
@@ -258,7 +260,7 @@ class RecurrentTeamPolicy(nn.Module):
         super().__init__()
         self.generator = generator
         memory = kind, memory_size
-        after = layer_widths(hidden, 1)
+        after = Layers.expand(hidden, 1)
         _make_networks(self, view, after, memory, network, normalize_values, generator)
         self.state_size = 2 * int(self.actor["memory"].state_size)  # type: ignore[arg-type]
         """Length of a state's row."""
@@ -307,14 +309,14 @@ class RecurrentTeamPolicy(nn.Module):
             after.append(now)
         chosen, judged = outputs
         popart = "head" in self.critic
-        values = self.critic["head"](judged.tanh()) if popart else judged.squeeze(-1)
+        values = self.critic["head"](judged) if popart else judged.squeeze(-1)
         return self.actor["head"](chosen, action_masks), values, torch.cat(after, -1)
 
 
 def _make_networks(
     policy: Any,
     view: PolicyView,
-    hidden: Sequence[int],
+    hidden: Layers,
     memory: tuple[Any, int] | None,
     network: EncoderKind,
     normalize_values: str,
@@ -329,15 +331,15 @@ def _make_networks(
         if memory is not None:
             modules["memory"] = Memory(features, memory[1], memory[0], generator=generator)
             features = memory[1]
-        sizes = (features, *hidden, *sizes)
-        modules["layers"] = TanhMLP(sizes, output_gain=gain, generator=generator)
+        options = {"critic": "head" not in more, "output_gain": gain, "generator": generator}
+        modules["layers"] = make_mlp(features, hidden, *sizes, **options)
         return modules
 
     head = ActionHead(view.group.action_space)
     policy.actor = part(view.actor_space, head.output_size, gain=0.01, head=head)
     if normalize_values == "popart":
         policy.critic = part(view.critic_space, gain=math.sqrt(2))
-        policy.value_norm = PopArt(hidden[-1], generator=generator)
+        policy.value_norm = PopArt(hidden.critic_hidden[-1], generator=generator)  # type: ignore[index]
         policy.critic["head"] = policy.value_norm
     else:
         policy.critic = part(view.critic_space, 1, gain=1.0)

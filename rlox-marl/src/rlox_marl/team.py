@@ -21,7 +21,7 @@ from rlox.learners import RolloutTask, choose_learner
 from rlox.logging import LoggerCallback
 from rlox.losses import AddedLosses, ClippedSurrogate, Losses, Objective, make_metrics
 from rlox.networks.validate import refuse_network_options, require_actor, try_actor
-from rlox.nn import find_device, load_module_state, module_state, set_compute_dtype
+from rlox.nn import Layers, find_device, load_module_state, module_state, set_compute_dtype
 from rlox.rollouts import (
     NETWORK_OPTIONS,
     EnvMemory,
@@ -200,7 +200,7 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
         made: Any
         if policy is None:
             options = {
-                "hidden": cfg.hidden,
+                "hidden": Layers.of(cfg),
                 "network": cfg.network,
                 "normalize_values": cfg.normalize_values,
                 "generator": generator,

@@ -32,6 +32,7 @@ from rlox.logging import LoggerCallback
 from rlox.networks import polyak_update
 from rlox.nn import (
     FlatOptimizer,
+    Layers,
     find_device,
     flush_denormals,
     load_parts_state,
@@ -109,7 +110,7 @@ class TeamValueAlgorithm(TeamAlgorithm):
                     f"{group.action_space}; take mappo or ippo"
                 )
         common = {"network": cfg.network, "generator": self.streams.torch("policy")}
-        sizes = {"hidden": cfg.hidden, "memory_size": cfg.n_remembered}
+        sizes = {"hidden": Layers.of(cfg), "memory_size": cfg.n_remembered}
         agents = {view.name: AgentValues(view, **sizes, **common) for view in self.views}
         self.network = TeamValues(agents, self.make_mixing(env, **common)).to(self.device)
         self.target = copy.deepcopy(self.network).requires_grad_(False)

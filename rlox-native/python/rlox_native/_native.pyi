@@ -1133,6 +1133,7 @@ class ContinuousLearner:
         n_critics: K.
         log_std_bounds: for a squashed Gaussian policy, what the logarithmic deviations are clipped
             to; ``None``: the policy is tanh of its network.
+        critic_hidden: widths of those of the critics, if they are others.
 
     Raises:
         ValueError: a size lies outside [1, 16384], or ``log_std_bounds`` are not two finite
@@ -1152,6 +1153,7 @@ class ContinuousLearner:
         n_critics: SupportsIndex,
         *,
         log_std_bounds: tuple[float, float] | None = None,
+        critic_hidden: Sequence[SupportsIndex] | None = None,
     ) -> ContinuousLearner: ...
     @property
     def act_dim(self) -> int:
@@ -1335,6 +1337,7 @@ class ImplicitLearner:
         hidden: widths of the hidden layers of all networks.
         n_critics: K.
         log_std_bounds: what the logarithmic deviations are clipped to.
+        critic_hidden: widths of those of value and critics, if they are others.
 
     Raises:
         ValueError: a size lies outside [1, 16384], or ``log_std_bounds`` are not two finite
@@ -1354,6 +1357,7 @@ class ImplicitLearner:
         n_critics: SupportsIndex,
         *,
         log_std_bounds: tuple[float, float],
+        critic_hidden: Sequence[SupportsIndex] | None = None,
     ) -> ImplicitLearner: ...
     @property
     def n_parameters(self) -> list[int]:
@@ -1426,6 +1430,7 @@ class ActorCriticLearner:
         scaled: whether the logarithmic deviations of a Gaussian policy are no parameters but tanh
             of outputs of the policy network, behind those of the means.
         activation: of hidden layers, ``"tanh"`` or ``"relu"``.
+        critic_hidden: widths of those of the value network, if they are others.
 
     Raises:
         ValueError: a size lies outside [1, 16384], or ``activation`` is another.
@@ -1450,6 +1455,7 @@ class ActorCriticLearner:
         shared_memory: bool = False,
         scaled: bool = False,
         activation: str = "tanh",
+        critic_hidden: Sequence[SupportsIndex] | None = None,
     ) -> ActorCriticLearner: ...
     @property
     def n_parameters(self) -> int:

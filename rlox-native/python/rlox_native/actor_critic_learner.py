@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from rlox.batches.transitions import TransitionBatch
-from rlox.errors import BackendError
 from rlox.learners.transitions import Parts, ReplayTask, StepResult
 from rlox.networks import DeterministicPolicy, SquashedGaussianPolicy, TwinQNetwork
 from rlox.nn import EnsembleMLP, flatten_parameters
@@ -198,17 +197,13 @@ def actor_critic_learner(parts: Parts, kind: type[nn.Module]) -> ContinuousLearn
     obs_dim, *hidden, outputs = sizes_of(policy.net)
     squashed = kind is SquashedGaussianPolicy
     act_dim = outputs // 2 if squashed else outputs
-    sizes = [weight.shape[1] for weight in critic.net.weights] + [1]
-    if sizes != [obs_dim + act_dim, *hidden, 1]:
-        raise BackendError(
-            f"it learns policies and critics of the same widths, not {[obs_dim, *hidden]} "
-            f"and {sizes[:-1]}"
-        )
+    _, *of_critics, _ = sizes_of(critic.net)
     return make_rust_learner(
         ContinuousLearner,
         obs_dim,
         act_dim,
         hidden,
         critic.net.n_members,
+        critic_hidden=of_critics,
         log_std_bounds=policy.log_std_bounds if squashed else None,
     )

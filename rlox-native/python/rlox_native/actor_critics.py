@@ -29,8 +29,8 @@ class NativePerceptrons:
         task: whose layers are computed.
 
     Raises:
-        BackendError: they are not plain ones of single precision on the CPU, of the same widths, or
-            code that Rust computes has been edited.
+        BackendError: they are not plain ones of single precision on the CPU, or code that Rust
+            computes has been edited.
     """
 
     def __init__(self, task: PerceptronTask) -> None:
@@ -51,15 +51,14 @@ class NativePerceptrons:
         if task.activation not in ACTIVATIONS:
             raise BackendError(f"it knows ReLU and tanh, not {task.activation.__name__}")
         *hidden, outputs = (x.out_features for x in task.actor)
-        if [x.out_features for x in task.critic] != [*hidden, 1]:
-            raise BackendError("it learns policies and value functions of the same widths")
+        *of_critic, _ = (x.out_features for x in task.critic)
         head = {"n_actions": outputs} if task.discrete else {"act_dim": outputs // 2}
         memory = task.memory
         if memory is not None:
             head |= {"memory_size": memory.hidden_size, "shared_memory": True}
         obs_dim = task.actor[0].in_features if memory is None else memory.input_size
         self._learner = make_rust_learner(
-            ActorCriticLearner, obs_dim, hidden, **head,
+            ActorCriticLearner, obs_dim, hidden, critic_hidden=of_critic, **head,
             scaled=not task.discrete, activation=ACTIVATIONS[task.activation],
         )  # fmt: skip
         self._holds = False

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from gymnasium import spaces
 from rlox.errors import BackendError
@@ -17,7 +16,7 @@ from rlox.networks.actor_critics import (
     DiscretePolicy,
     RecurrentPolicy,
 )
-from rlox.nn import Memory, TanhMLP
+from rlox.nn import Memory
 from rlox.nn.encoders import CombinedEncoder, OneHotEncoder, VectorEncoder
 from rlox.spaces.rows import ActionRows
 from torch import Tensor, nn
@@ -54,14 +53,11 @@ def _make_shared(task: RolloutTask) -> ActorCriticLearner:
     policy = task.policy
     _require_default(policy)
     require_plain(policy)
-    sizes = sizes_of(policy.actor, TanhMLP)
-    if sizes_of(policy.critic, TanhMLP) != [*sizes[:-1], 1]:
-        raise BackendError("it learns policies and value functions of the same widths")
     own = ["encoder", "head"] if type(policy) is ActorCriticPolicy else []
     if [name for name, _ in policy.named_children()] != [*own, "actor", "critic"]:
         raise BackendError("it learns policies of an actor, then a critic, and nothing else")
-    obs_dim, *hidden, outputs = sizes
-    return _sized(task, obs_dim, hidden, **_actions(_space(policy), outputs))
+    (obs_dim, _), layers, outputs = _layers(policy.actor, policy.critic)
+    return _sized(task, obs_dim, **layers, **_actions(policy, outputs))
 
 
 def _make_recurrent(task: RolloutTask) -> ActorCriticLearner:
@@ -73,11 +69,19 @@ def _make_recurrent(task: RolloutTask) -> ActorCriticLearner:
     if [name for name, _ in policy.named_children()] != parts:
         raise BackendError("it learns policies of two memories and two networks, and nothing else")
     sizes = [_memory_sizes(policy.actor_memory), _memory_sizes(policy.critic_memory)]
-    units, *hidden, outputs = sizes_of(policy.actor, TanhMLP)
-    if sizes[0] != sizes[1] or sizes_of(policy.critic, TanhMLP) != [units, *hidden, 1]:
-        raise BackendError("it learns policies and value functions of the same widths")
-    obs_dim, _ = sizes[0]
-    return _sized(task, obs_dim, hidden, **_actions(_space(policy), outputs), memory_size=units)
+    if sizes[0] != sizes[1]:
+        raise BackendError("it learns two memories of the same sizes")
+    (units, _), layers, outputs = _layers(policy.actor, policy.critic)
+    actions = _actions(policy, outputs)
+    return _sized(task, sizes[0][0], **layers, **actions, memory_size=units)
+
+
+def _layers(actor: Any, critic: Any) -> tuple[list[int], dict[str, Any], int]:
+    """Return both networks' numbers of inputs, their layers, and the actor's number of outputs."""
+    seen, *hidden, outputs = sizes_of(actor, "tanh", "relu")
+    seen_by_critic, *of_critic, _ = sizes_of(critic, actor.activation)
+    layers = {"hidden": hidden, "critic_hidden": of_critic, "activation": actor.activation}
+    return [seen, seen_by_critic], layers, outputs
 
 
 def _memory_sizes(memory: Any) -> tuple[int, int]:
@@ -114,12 +118,9 @@ def _separate(policy: Any) -> SeparatePerceptrons | None:
 def _make_separate(task: RolloutTask, networks: SeparatePerceptrons) -> ActorCriticLearner:
     """Return the Rust learner for a policy whose networks have inputs of their own."""
     require_plain(task.policy)
-    seen, *hidden, outputs = sizes_of(networks.actor, TanhMLP)
-    critic_seen, *critic_sizes = sizes_of(networks.critic, TanhMLP)
-    if critic_sizes != [*hidden, 1]:
-        raise BackendError("it learns policies and value functions of the same widths")
-    actions = _actions(networks.action_space, outputs)
-    return _sized(task, seen, hidden, **actions, critic_dim=critic_seen)
+    (seen, critic_seen), layers, outputs = _layers(networks.actor, networks.critic)
+    actions = _actions(networks, outputs)
+    return _sized(task, seen, **layers, **actions, critic_dim=critic_seen)
 
 
 def _sized(task: RolloutTask, *sizes: Any, **options: Any) -> ActorCriticLearner:
@@ -145,21 +146,17 @@ def _require_default(policy: Any) -> None:
             raise BackendError(f"it learns no encoders, and {type(encoder).__name__} may learn")
 
 
-def _space(policy: Any) -> Any:
-    """Return a space of actions that a default policy acts in."""
-    if type(policy) is DiscretePolicy:
-        return spaces.Discrete(sizes_of(policy.actor, TanhMLP)[-1])
-    if type(policy) is ContinuousPolicy:
-        return spaces.Box(-np.inf, np.inf, policy.log_std.shape)
-    return policy.head.action_space
-
-
-def _actions(space: Any, outputs: int) -> dict[str, Any]:
-    """Return what Rust is given of the actions of a space that a network has so many outputs for.
+def _actions(policy: Any, outputs: int) -> dict[str, Any]:
+    """Return what Rust is given of the actions of a policy with so many outputs.
 
     Raises:
         BackendError: they are neither choices nor numbers.
     """
+    if type(policy) is DiscretePolicy:
+        return {"n_actions": outputs}
+    if type(policy) is ContinuousPolicy:
+        return {"act_dim": outputs}
+    space = getattr(policy, "head", policy).action_space
     if isinstance(space, spaces.Discrete):
         return {"n_actions": outputs}
     if isinstance(space, spaces.MultiDiscrete):

@@ -79,14 +79,15 @@ def _implicit_learner(parts: Parts) -> ImplicitLearner:
     require_types((value, ValueNetwork), (policy, GaussianPolicy), (critic, TwinQNetwork))
     require_types((critic.net, EnsembleMLP))
     obs_dim, *hidden, act_dim = sizes_of(policy.net)
-    of_critic = [weight.shape[1] for weight in critic.net.weights]
-    if sizes_of(value.net)[:-1] != [obs_dim, *hidden] or of_critic != [obs_dim + act_dim, *hidden]:
-        raise BackendError("it learns networks of the same widths")
+    _, *of_critics, _ = sizes_of(critic.net)
+    if sizes_of(value.net) != [obs_dim, *of_critics, 1]:
+        raise BackendError("it learns values and critics of the same widths")
     return make_rust_learner(
         ImplicitLearner,
         obs_dim,
         act_dim,
         hidden,
         critic.net.n_members,
+        critic_hidden=of_critics,
         log_std_bounds=policy.log_std_bounds,
     )

@@ -9,13 +9,10 @@ import numpy.typing as npt
 import torch
 from rlox.batches.transitions import TransitionBatch
 from rlox.errors import BackendError
-from rlox.nn import ReluMLP, TanhMLP
+from rlox.nn import MLP, EnsembleMLP
 from torch import nn
 
 LearnerT = TypeVar("LearnerT")
-
-ACTIVATIONS: dict[type[nn.Module], str] = {ReluMLP: "ReLU", TanhMLP: "tanh"}
-"""Of the perceptrons that the Rust learners compute."""
 
 HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 PARAMETER_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
@@ -107,14 +104,27 @@ def make_rust_learner(kind: Callable[..., LearnerT], *sizes: Any, **options: Any
         raise BackendError(str(error)) from None
 
 
-def sizes_of(mlp: Any, kind: type[nn.Module] = ReluMLP) -> list[int]:
-    """Return the sizes of the layers of a perceptron of class ``kind``, inputs first.
+def sizes_of(mlp: Any, *activations: str, activates_last: bool = False) -> list[int]:
+    """Return the sizes of the layers of a perceptron or of an ensemble of them, inputs first.
+
+    Args:
+        mlp: it.
+        activations: one of these it must have; of none, ReLU.
+        activates_last: whether its last layer must be a hidden one.
 
     Raises:
         BackendError: it is of another class, or of layers that are not plain ones.
     """
-    found = type(mlp)
-    if found is not kind or any(type(layer) is not nn.Linear for layer in mlp.layers):
-        raise BackendError(f"it learns perceptrons of plain linear layers with {ACTIVATIONS[kind]}")
-    shapes: Any = [layer.weight.shape for layer in mlp.layers]
-    return [shapes[0][1], *(n_out for n_out, _ in shapes)]
+    activations = activations or ("relu",)
+    shapes: list[Any] = []
+    if type(mlp) is EnsembleMLP:
+        shapes = [weight.shape[1:] for weight in mlp.weights]
+    elif type(mlp) is MLP and mlp.n_hidden == len(mlp.layers) - (not activates_last):
+        plain = all(type(layer) is nn.Linear for layer in mlp.layers)
+        shapes = [layer.weight.T.shape for layer in mlp.layers] if plain else []  # type: ignore[union-attr]
+    if not shapes or mlp.layer_norm or mlp.activation not in activations:
+        known = " or ".join(activations)
+        raise BackendError(
+            f"it learns perceptrons of plain linear layers with {known} and without layer_norm"
+        )
+    return [shapes[0][0], *(n_out for _, n_out in shapes)]

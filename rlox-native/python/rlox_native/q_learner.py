@@ -76,7 +76,8 @@ def _q_learner(network: nn.Module) -> QLearner:
         raise BackendError("it learns values, not the distributions of returns")
     require_plain(network)
     if type(network) is DuelingQNetwork:
-        sizes = [sizes_of(part) for part in (network.shared, network.value, network.advantage)]
+        sizes = [sizes_of(network.shared, activates_last=True)]
+        sizes += [sizes_of(stream) for stream in (network.value, network.advantage)]
         hidden, n_actions = sizes[0][-1], sizes[2][-1]
         expected = [sizes[0], [hidden, hidden, 1], [hidden, hidden, n_actions]]
     elif type(network) is DiscreteQNetwork:

@@ -58,10 +58,8 @@ REPLACED: dict[str, dict[str, str]] = {
     },
     "rlox.nn.devices": {"standard_normal": "", "uniform": ""},
     "rlox.nn.mlp": {
-        "TanhMLP": "self.forward",
-        "TanhMLP.forward": "",
-        "ReluMLP": "self.forward",
-        "ReluMLP.forward": "",
+        "MLP": "self.forward",
+        "MLP.forward": "",
         "EnsembleMLP": "self.forward",
         "EnsembleMLP.forward": "",
         "Memory": "self.forward",

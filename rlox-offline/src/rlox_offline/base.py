@@ -37,7 +37,14 @@ from rlox.learners.transitions import (
 from rlox.logging import LoggerCallback
 from rlox.losses import Scalar, make_objective
 from rlox.networks.predict import act, drawing_from
-from rlox.nn import FlatOptimizer, find_device, load_module_state, module_state, torch_threads
+from rlox.nn import (
+    FlatOptimizer,
+    Layers,
+    find_device,
+    load_module_state,
+    module_state,
+    torch_threads,
+)
 from rlox.training.hooks import Hooks
 from torch import Tensor, nn
 
@@ -384,7 +391,7 @@ class DatasetAlgorithm(OfflineAlgorithm):
             self.minibatches = self.drawn_from(self.dataset)
         generator = self.streams.torch("networks")
         networks = self.make_networks(
-            cfg.obs_dim, cfg.act_dim, hidden=cfg.hidden, generator=generator
+            cfg.obs_dim, cfg.act_dim, hidden=Layers.of(cfg), generator=generator
         )
         for network in networks.values():
             network.to(self.device)
@@ -406,8 +413,7 @@ class DatasetAlgorithm(OfflineAlgorithm):
         Args:
             obs_dim: size of an observation.
             act_dim: components of an action, or choices.
-            options: ``hidden``, the width of hidden layers, and ``generator``, the source of
-                weights.
+            options: ``hidden``, what layers are like, and ``generator``, the source of weights.
         """
 
     def make_objective(self) -> ReplayObjective:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pydantic import JsonValue
+from rlox.config.frames import Activation, ActorCriticConfig, NetworkConfig, activation
 from rlox.config.model import (
     BACKEND,
     DEVICE,
@@ -26,14 +27,6 @@ KOSTRIKOV = "Kostrikov et al. 2022"
 KUMAR = "Kumar et al. 2020"
 NAIR = "Nair et al. 2020"
 NAKAMOTO = "Nakamoto et al. 2023"
-
-HIDDEN = widths(256, source=f"{FUJIMOTO}, table 3")
-LEARNING_RATE = positive(3e-4, help="Adam's step size", source=f"{FUJIMOTO}, table 3")
-GAMMA = discount(0.99, help="discount factor γ", source=f"{FUJIMOTO}, table 3")
-TAU = discount(
-    0.005, help="share of the way that target networks go at each update",
-    source=f"{FUJIMOTO}, table 3",
-)  # fmt: skip
 
 
 class OfflineConfig(Config):
@@ -68,7 +61,36 @@ class OfflineConfig(Config):
     torch_threads: int | None = TORCH_THREADS
 
 
-class BCConfig(OfflineConfig):
+class LearnerConfig(OfflineConfig, NetworkConfig):
+    """Options of all of them."""
+
+    hidden: Widths = widths(256, source=f"{FUJIMOTO}, table 3")
+    activation: Activation = activation("relu", source=f"{FUJIMOTO}, table 3")
+    learning_rate: float = positive(3e-4, help="Adam's step size", source=f"{FUJIMOTO}, table 3")
+
+
+class ValueConfig(LearnerConfig):
+    """Options of those that learn values."""
+
+    gamma: float = discount(0.99, help="discount factor γ", source=f"{FUJIMOTO}, table 3")
+    tau: float = discount(
+        0.005, help="share of the way that target networks go at each update",
+        source=f"{FUJIMOTO}, table 3",
+    )  # fmt: skip
+
+
+class ControlConfig(ValueConfig, ActorCriticConfig):
+    """Options of those that learn policies of values."""
+
+    reward_scale: float = positive(
+        1.0, help="what the dataset's rewards are multiplied by", source="rlox"
+    )
+    reward_shift: float = option(
+        0.0, unit="scaled reward", help="what is then added to them", source="rlox"
+    )
+
+
+class BCConfig(LearnerConfig):
     """Options of behavioural cloning."""
 
     continuous: bool = flag(
@@ -80,26 +102,9 @@ class BCConfig(OfflineConfig):
         "one action, fitted by squared error; discrete policies always give probabilities",
         source="rlox",
     )  # fmt: skip
-    hidden: Widths = HIDDEN
-    learning_rate: float = LEARNING_RATE
 
 
-class CriticConfig(OfflineConfig):
-    """Options that the algorithms of a policy and critics share."""
-
-    hidden: Widths = HIDDEN
-    learning_rate: float = LEARNING_RATE
-    tau: float = TAU
-    gamma: float = GAMMA
-    reward_scale: float = positive(
-        1.0, help="what the dataset's rewards are multiplied by", source="rlox"
-    )
-    reward_shift: float = option(
-        0.0, unit="scaled reward", help="what is then added to them", source="rlox"
-    )
-
-
-class TD3BCConfig(CriticConfig):
+class TD3BCConfig(ControlConfig):
     """Options of TD3+BC."""
 
     alpha: float = positive(
@@ -119,7 +124,7 @@ class TD3BCConfig(CriticConfig):
     backend: str = BACKEND
 
 
-class IQLConfig(CriticConfig):
+class IQLConfig(ControlConfig):
     """Options of IQL."""
 
     expectile: float = option(
@@ -146,7 +151,7 @@ class IQLConfig(CriticConfig):
     backend: str = BACKEND
 
 
-class AWACConfig(CriticConfig):
+class AWACConfig(ControlConfig):
     """Options of AWAC."""
 
     awac_lambda: float = positive(
@@ -158,7 +163,7 @@ class AWACConfig(CriticConfig):
     )
 
 
-class CQLConfig(CriticConfig):
+class CQLConfig(ControlConfig):
     """Options of CQL(H) and of Cal-QL."""
 
     cql_alpha: float = coefficient(
@@ -202,10 +207,5 @@ class CQLConfig(CriticConfig):
     backend: str = BACKEND
 
 
-class FQEConfig(OfflineConfig):
+class FQEConfig(ValueConfig):
     """Options of fitted Q evaluation."""
-
-    hidden: Widths = HIDDEN
-    learning_rate: float = LEARNING_RATE
-    tau: float = TAU
-    gamma: float = GAMMA

@@ -6,7 +6,7 @@ from typing import cast
 
 import torch
 from gymnasium import spaces
-from rlox.nn import Hidden, ReluMLP, layer_widths
+from rlox.nn import Hidden, make_mlp
 from rlox.nn.layer_data import LayerData, chain, layer_data, mode
 from torch import Tensor, nn
 
@@ -32,7 +32,7 @@ class CategoricalPolicy(nn.Module):
         super().__init__()
         self.generator = generator
         self._actions = spaces.Discrete(n_actions)
-        self.net = ReluMLP((obs_dim, *layer_widths(hidden), n_actions), generator=generator)
+        self.net = make_mlp(obs_dim, hidden, n_actions, generator=generator)
 
     def deterministic(self, obs: Tensor) -> Tensor:
         """Return the most probable actions (B,) int64."""

@@ -14,13 +14,12 @@ constant inside the root (Bhatt et al. 2024, the authors' code).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812  # the field's name for it
 from rlox.nn.layer_data import LayerData, perceptron
-from rlox.nn.mlp import EnsembleMLP, Hidden, ReluMLP, layer_widths
+from rlox.nn.mlp import ACTIVATIONS, Hidden, make_mlp
 from torch import Tensor, nn
 
 R_MAX, D_MAX = 3.0, 5.0
@@ -89,34 +88,44 @@ class BatchRenorm(nn.Module):
 
 
 class RenormMLP(nn.Module):
-    """A ReLU perceptron with batch renormalization before every linear layer.
+    """A perceptron with batch renormalization before every linear layer.
 
     Args:
-        sizes: input size, hidden sizes, output size.
+        n_in: number of inputs.
+        hidden: width of both hidden layers, or widths of any number of them.
+        n_out: number of outputs.
         generator: source of the weights; ``None`` uses torch's global one.
         renorm: ``momentum`` and ``warm_up`` of :class:`BatchRenorm`.
     """
 
     def __init__(
-        self, sizes: Sequence[int], *, generator: torch.Generator | None = None, **renorm: Any
+        self,
+        n_in: int,
+        hidden: Hidden,
+        n_out: int,
+        *,
+        generator: torch.Generator | None = None,
+        **renorm: Any,
     ) -> None:
         super().__init__()
-        self.net = ReluMLP(sizes, generator=generator)
-        self.norms = nn.ModuleList(BatchRenorm(size, **renorm) for size in sizes[:-1])
+        self.net: Any = make_mlp(n_in, hidden, n_out, generator=generator)
+        sizes = [layer.in_features for layer in self.net.layers]
+        self.norms = nn.ModuleList(BatchRenorm(size, **renorm) for size in sizes)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return outputs (B, n_out) of inputs (B, n_in)."""
-        last = len(self.norms) - 1
+        last, activate = len(self.norms) - 1, ACTIVATIONS[self.net.activation]
         for i, (norm, layer) in enumerate(zip(self.norms, self.net.layers, strict=True)):
             inputs = layer(norm(inputs))
             if i < last:
-                inputs = inputs.relu()
+                inputs = activate(inputs)
         return inputs
 
     def layer_data(self) -> LayerData:
         """Describe the layers in evaluation mode; see :mod:`rlox.nn.layer_data`."""
         pairs: Any = zip(self.norms, self.net.layers, strict=True)
-        return perceptron([norm.folded(layer) for norm, layer in pairs], "relu")
+        layers = [norm.folded(layer) for norm, layer in pairs]
+        return perceptron(layers, self.net.activation, (), self.net.n_hidden)
 
 
 class RenormCritics(nn.Module):
@@ -142,17 +151,19 @@ class RenormCritics(nn.Module):
         **renorm: Any,
     ) -> None:
         super().__init__()
-        sizes = (obs_dim + act_dim, *layer_widths(hidden), 1)
-        self.net = EnsembleMLP(n_critics, sizes, generator=generator)
-        self.norms = nn.ModuleList(BatchRenorm(size, n_critics, **renorm) for size in sizes[:-1])
+        made: Any = {"n_members": n_critics, "critic": True, "generator": generator}
+        self.net: Any = make_mlp(obs_dim + act_dim, hidden, 1, **made)
+        sizes = [weight.shape[1] for weight in self.net.weights]
+        self.norms = nn.ModuleList(BatchRenorm(size, n_critics, **renorm) for size in sizes)
 
     def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
         """Return values (K, B) of observations (B, obs_dim) and actions (B, act_dim)."""
         inputs = torch.cat((obs, actions), -1)
         outputs, last = inputs.expand(self.net.n_members, *inputs.shape), len(self.norms) - 1
+        activate = ACTIVATIONS[self.net.activation]
         layers = zip(self.norms, self.net.weights, self.net.biases, strict=True)
         for i, (norm, weight, bias) in enumerate(layers):
             outputs = torch.baddbmm(bias, norm(outputs), weight)
             if i < last:
-                outputs = outputs.relu()
+                outputs = activate(outputs)
         return outputs.squeeze(-1)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from pydantic import model_validator
-from rlox.config.frames import ReplayConfig
+from rlox.config.frames import ActorCriticConfig, ReplayConfig
 from rlox.config.model import (
     COMPUTE_DTYPE,
+    MaybeWidths,
     ScheduleValue,
     Widths,
     changed,
@@ -159,7 +160,7 @@ class DQNConfig(ReplayConfig):
         return self.replace(epsilon=0.0 if self.noisy else EPSILON)
 
 
-class SACConfig(ReplayConfig):
+class SACConfig(ReplayConfig, ActorCriticConfig):
     """Options of SAC."""
 
     tau: float = probability(
@@ -189,7 +190,7 @@ class SACConfig(ReplayConfig):
     _check_entropy = model_validator(mode="after")(_refuse_target_entropy_that_is_not_kept)
 
 
-class DiscreteSACConfig(ReplayConfig):
+class DiscreteSACConfig(ReplayConfig, ActorCriticConfig):
     """Options of SAC for discrete actions."""
 
     train_freq: int = count(
@@ -222,7 +223,7 @@ class DiscreteSACConfig(ReplayConfig):
     _check_entropy = model_validator(mode="after")(_refuse_target_entropy_that_is_not_kept)
 
 
-class CrossQConfig(ReplayConfig):
+class CrossQConfig(ReplayConfig, ActorCriticConfig):
     """Options of CrossQ."""
 
     learning_rate: ScheduleValue = schedule(
@@ -241,7 +242,7 @@ class CrossQConfig(ReplayConfig):
         help="uniform actions and no learning until so many transitions are stored",
     )  # fmt: skip
     hidden: Widths = widths(256, of=" of the policy", source=f"{BHATT}, table 2")
-    critic_hidden: Widths = widths(2048, of=" of the critics", source=f"{BHATT}, table 2")
+    critic_hidden: MaybeWidths = widths(2048, of=" of the critics", source=f"{BHATT}, table 2")
     renorm_momentum: float = probability(
         0.99, help="share of the running statistics that stays with each gradient step",
         source=f"{BHATT}, table 2",
@@ -271,12 +272,14 @@ class CrossQConfig(ReplayConfig):
 
     @model_validator(mode="after")
     def _check_options(self) -> CrossQConfig:
+        if self.layer_norm:
+            raise ValueError("layer_norm must be False: batches are normalised; take SAC for that")
         if self.adam_beta1 == 1:
             raise ValueError("adam_beta1 must be below 1, got 1.0")
         return self
 
 
-class TD3Config(ReplayConfig):
+class TD3Config(ReplayConfig, ActorCriticConfig):
     """Options of TD3."""
 
     learning_rate: ScheduleValue = schedule(
@@ -308,7 +311,7 @@ class TD3Config(ReplayConfig):
     _check_noise = model_validator(mode="after")(_refuse_noise_std_without_noise)
 
 
-class DDPGConfig(ReplayConfig):
+class DDPGConfig(ReplayConfig, ActorCriticConfig):
     """Options of DDPG: TD3's without delay and target noise."""
 
     learning_rate: ScheduleValue = schedule(

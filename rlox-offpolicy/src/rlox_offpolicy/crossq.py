@@ -35,7 +35,7 @@ from rlox.networks.policies import (
     SquashedGaussianPolicy,
     find_encoder,
 )
-from rlox.nn import FlatOptimizer, Hidden, layer_widths
+from rlox.nn import FlatOptimizer, Hidden
 from rlox.replay.algorithm import Network, ReplayAlgorithm
 from rlox.spaces.rows import map_leaves
 from torch import Tensor, nn
@@ -138,15 +138,13 @@ class CrossQ(ReplayAlgorithm):
 
     def _make_policy(self, space: Any, size: int, hidden: Hidden, generator: Any) -> nn.Module:
         encoder, width = find_encoder(space, generator)
-        sizes = (width, *layer_widths(hidden), 2 * size)
-        net = RenormMLP(sizes, generator=generator, **self.config.renorm)
+        net = RenormMLP(width, hidden, 2 * size, generator=generator, **self.config.renorm)
         policy = SquashedGaussianPolicy(width, size, net=net, generator=generator)
         return policy if encoder is None else EncodedPolicy(encoder, policy)
 
     def _make_critics(self, space: Any, size: int, hidden: Hidden, generator: Any) -> nn.Module:
         encoder, width = find_encoder(space, generator)
-        cfg = self.config
-        made = RenormCritics(width, size, cfg.critic_hidden, generator=generator, **cfg.renorm)
+        made = RenormCritics(width, size, hidden, generator=generator, **self.config.renorm)
         return made if encoder is None else EncodedCritics(encoder, made)
 
     def prepare(self, name: str, network: nn.Module) -> None:

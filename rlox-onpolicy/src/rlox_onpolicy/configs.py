@@ -13,6 +13,7 @@ from rlox.config.frames import (
     NETWORK,
     NORMALIZE_OBSERVATIONS,
     RECURRENT,
+    ActorCriticConfig,
     ClippedSurrogateConfig,
     RolloutConfig,
     refuse_memory_size_without_memory,
@@ -26,7 +27,6 @@ from rlox.config.model import (
     SEED,
     TORCH_THREADS,
     VECTORIZATION,
-    Config,
     ScheduleValue,
     Widths,
     choice,
@@ -104,13 +104,14 @@ class HybridPPOConfig(PPOConfig):
     def _check_preprocessing(self) -> HybridPPOConfig:
         only = {
             "normalize_observations": False, "normalize_rewards": False, "clip_rewards": None,
-            "frame_stack": 1, "seq_len": None,
+            "frame_stack": 1, "seq_len": None, "critic_hidden": None, "activation": "tanh",
+            "layer_norm": False,
         }  # fmt: skip
         for name, value in only.items():
             if getattr(self, name) != value:
                 raise ValueError(
                     f"{name} must be {value}, got {getattr(self, name)}: the thread that collects "
-                    "preprocesses nothing; take PPO for that"
+                    "preprocesses nothing and has one kind of policy; take PPO for that"
                 )
         if self.env_kwargs:
             raise ValueError(
@@ -171,7 +172,7 @@ class A2CConfig(RolloutConfig):
         return self
 
 
-class ActorsConfig(Config):
+class ActorsConfig(ActorCriticConfig):
     """Base of the configs of algorithms that learn from actors' unrolls."""
 
     seed: int | None = SEED
@@ -231,7 +232,6 @@ class ActorsConfig(Config):
     max_grad_norm: float = positive(
         40.0, help="bound of the gradient's Euclidean norm", source=TORCHBEAST
     )
-    hidden: Widths = widths(64, source="rlox")
     network: Literal["auto", "mlp", "cnn"] = NETWORK
     recurrent: Literal["none", "lstm", "gru"] = RECURRENT
     memory_size: int = MEMORY_SIZE

@@ -18,6 +18,7 @@ from rlox.config.model import (
     TORCH_THREADS,
     VECTORIZATION,
     Config,
+    MaybeWidths,
     ScheduleValue,
     Widths,
     changed,
@@ -60,13 +61,41 @@ FRAME_STACK = count(
 )  # fmt: skip
 
 
+Activation = Literal["elu", "gelu", "leaky_relu", "relu", "silu", "tanh"]
+
+
+def activation(default: str, *, source: str) -> Any:
+    """Return the choice of an activation."""
+    return choice(default, help="function after each hidden layer", source=source)
+
+
+class NetworkConfig(Config):
+    """Options of the layers of default networks."""
+
+    hidden: Widths = widths(64, source=f"{SCHULMAN}, sec. 6.1")
+    activation: Activation = activation("tanh", source=f"{HUANG}, detail 2")
+    layer_norm: bool = flag(
+        False, help="normalise the outputs of each hidden layer before the activation",
+        source="Ba et al. 2016",
+    )  # fmt: skip
+
+
+class ActorCriticConfig(NetworkConfig):
+    """Options of the layers of default actors and critics."""
+
+    critic_hidden: MaybeWidths = option(
+        None, help="widths of critics and state values; None: as hidden", unit="units",
+        source="rlox",
+    )  # fmt: skip
+
+
 def refuse_memory_size_without_memory(config: Any) -> None:
     """Refuse the size of a memory that is not there."""
     if config.recurrent == "none" and changed(config, "memory_size"):
         raise ValueError("memory_size needs recurrent='lstm' or 'gru', got recurrent='none'")
 
 
-class RolloutConfig(Config):
+class RolloutConfig(ActorCriticConfig):
     """Base of the configs of algorithms that learn from rollouts; PPO's defaults."""
 
     schedule_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"learning_rate": (0.0, 1.0)}
@@ -87,7 +116,6 @@ class RolloutConfig(Config):
     max_grad_norm: float = positive(
         0.5, help="bound of the gradient's Euclidean norm", source=f"{HUANG}, detail 11"
     )
-    hidden: Widths = widths(64, source=f"{SCHULMAN}, sec. 6.1")
     network: Literal["auto", "mlp", "cnn"] = NETWORK
     recurrent: Literal["none", "lstm", "gru"] = RECURRENT
     memory_size: int = MEMORY_SIZE
@@ -203,7 +231,7 @@ MNIH = "Mnih et al. 2015"
 SCHAUL = "Schaul et al. 2016"
 
 
-class ReplayConfig(Config):
+class ReplayConfig(NetworkConfig):
     """What is learnt from and how often."""
 
     schedule_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {
@@ -256,6 +284,7 @@ class ReplayConfig(Config):
     )  # fmt: skip
     clip_rewards: float | None = CLIP_REWARDS
     hidden: Widths = widths(256, source=f"{HAARNOJA}, table 1")
+    activation: Activation = activation("relu", source=f"{HAARNOJA}, table 1")
     steps_per_iteration: int = count(
         1_000, unit="env steps", source="rlox",
         help="one row of metrics, and one chance to save or evaluate, this often",

@@ -65,11 +65,11 @@ NAMES: dict[Group, tuple[str, ...]] = {
         "reward_shift", "team_reward",
     ),
     "network": (
-        "bins", "blocks", "critic", "decoder_keys", "depth", "deter_dim", "distributional",
-        "dropout", "dueling", "encoder_keys", "hyper_size", "latent_dim", "lora_alpha",
-        "lora_dropout", "lora_rank", "lora_target_modules", "memory_size", "mixing_size", "n_atoms",
-        "n_quantiles", "network", "noisy", "noisy_std", "recurrent", "share_parameters", "size",
-        "stoch_classes", "stoch_dim",
+        "activation", "bins", "blocks", "critic", "decoder_keys", "depth", "deter_dim",
+        "distributional", "dropout", "dueling", "encoder_keys", "hyper_size", "latent_dim",
+        "layer_norm", "lora_alpha", "lora_dropout", "lora_rank", "lora_target_modules",
+        "memory_size", "mixing_size", "n_atoms", "n_quantiles", "network", "noisy", "noisy_std",
+        "recurrent", "share_parameters", "size", "stoch_classes", "stoch_dim",
     ),
     "speed": (
         "actor_backend", "amp_dtype", "backend", "bf16", "compile", "compute_dtype", "device",
@@ -204,6 +204,10 @@ def _read_widths(value: Any) -> Any:
 
 Widths = Annotated[int | tuple[int, ...], BeforeValidator(_read_widths)]
 """Type of :func:`widths`; in text they are separated by commas."""
+MaybeWidths = Annotated[
+    int | tuple[int, ...] | None,
+    BeforeValidator(lambda given: given if given is None else _read_widths(given)),
+]
 
 
 def widths(default: int, *, of: str = "", source: str) -> Any:
@@ -238,7 +242,12 @@ _NO_OPTIONS = dict.fromkeys(
 )
 """What to do instead with words that are often taken for options."""
 
-_NETWORKS = ("hidden_dim", "hidden_size", "hidden_sizes", "layers", "net_arch", "policy_kwargs")
+_LAYERS = ("hidden", "critic_hidden", "activation", "layer_norm")
+_NETWORKS = (
+    "activation_fn", "hidden_dim", "hidden_size", "hidden_sizes", "layers", "net_arch",
+    "policy_kwargs",
+)  # fmt: skip
+"""Others' names of what :data:`_LAYERS` are."""
 
 
 def _lines(error: ValidationError, cls: type[Config]) -> list[str]:
@@ -248,8 +257,9 @@ def _lines(error: ValidationError, cls: type[Config]) -> list[str]:
         value, cause = problem["input"], problem.get("ctx", {}).get("error")
         if problem["type"] == "extra_forbidden" and len(problem["loc"]) == 1:
             remedy = _NO_OPTIONS.get(name) or suggest(name, cls.model_fields)
-            if "hidden" in cls.model_fields and name in _NETWORKS:
-                remedy = "; widths of hidden layers are 'hidden', such as hidden=(64, 64)"
+            layers = [each for each in _LAYERS if each in cls.model_fields]
+            if layers and name in _NETWORKS:
+                remedy = f"; layers are made by {', '.join(layers)}, such as hidden=(64, 64)"
             lines.append(f"unknown option '{name}' for {cls.__name__}{remedy}")
         elif problem["type"] == "missing" and len(problem["loc"]) == 1:
             lines.append(f"option '{name}' is missing")

@@ -16,6 +16,8 @@ equal numbers |
 | linear | weight, bias | W x + b |
 | block_linear | weight, bias | a linear layer whose weight (K, n_in, n_out) has K blocks |
 | activation | function | elementwise, see :mod:`rlox.deployment.layers` |
+| layer_norm | weight, bias, eps | (x - mean x) / √(mean (x - mean x)² + eps) of the last \
+dimension, times the weight, and the bias |
 | rms_norm | weight, eps, axis | x / √(mean x² + eps) along the axis, times the weight |
 | normalize | mean, std | (x - mean) / std in float32 |
 | affine | scale, shift | scale x + shift in float64 |
@@ -205,6 +207,12 @@ def _rms_norm(layer: Layer, x: Array, step: Step) -> Array:
     return normed
 
 
+def _layer_norm(layer: Layer, x: Array, step: Step) -> Array:
+    centred = x - x.mean(-1, keepdims=True)
+    normed: Array = _rms_norm({**layer, "axis": -1}, centred, step) + layer["bias"]
+    return normed
+
+
 def _most_probable(layer: Layer, x: Array, step: Step) -> Array:
     hot = np.zeros_like(x)
     at = 0
@@ -308,6 +316,7 @@ LAYERS: dict[str, Callable[[Layer, Any, Step], Any]] = {
     "flatten": _flatten,
     "image": _image,
     "join": _join,
+    "layer_norm": _layer_norm,
     "linear": _linear,
     "max_pool": _max_pool,
     "mean": lambda layer, x, step: x.mean(-1),

@@ -25,9 +25,9 @@ class SeparatePerceptrons:
     """
 
     actor: Any
-    """:class:`rlox.nn.TanhMLP` from its inputs to the outputs of the action head."""
+    """:class:`rlox.nn.MLP` from its inputs to the outputs of the action head."""
     critic: Any
-    """:class:`rlox.nn.TanhMLP` from its inputs to one value."""
+    """:class:`rlox.nn.MLP` from its inputs to one value."""
     inputs: Callable[[Any], tuple[Tensor, Tensor]]
     """From observations of B steps to the inputs (B, n) of both; it has no parameters."""
     action_space: Any

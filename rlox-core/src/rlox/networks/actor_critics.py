@@ -7,7 +7,6 @@ layers, 0.01 in the policy's head and 1 in the value's (Huang et al. 2022, detai
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 from rlox.nn.distributions import ActionHead, Categorical, DiagonalGaussian, Distribution
 from rlox.nn.encoders import ConvolutionalEncoder, EncoderKind, make_encoder
 from rlox.nn.layer_data import LayerData, chain, layer_data, mode
-from rlox.nn.mlp import Hidden, Memory, MemoryKind, TanhMLP, layer_widths
+from rlox.nn.mlp import Hidden, Layers, Memory, MemoryKind, make_mlp
 
 
 class Policy(nn.Module, ABC):
@@ -109,10 +108,8 @@ class DiscretePolicy(Policy):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(generator=generator)
-        sizes = (obs_dim, *layer_widths(hidden))
         self._action_space = spaces.Discrete(n_actions)
-        self.actor = TanhMLP((*sizes, n_actions), output_gain=0.01, generator=generator)
-        self.critic = TanhMLP((*sizes, 1), output_gain=1.0, generator=generator)
+        self.actor, self.critic = _make_both(obs_dim, hidden, n_actions, generator)
 
     def encode(self, obs: Tensor) -> Tensor:
         """Return ``obs`` (B, obs_dim) float32."""
@@ -153,10 +150,8 @@ class ContinuousPolicy(Policy):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(generator=generator)
-        sizes = (obs_dim, *layer_widths(hidden))
         self._action_space = spaces.Box(-np.inf, np.inf, (act_dim,))
-        self.actor = TanhMLP((*sizes, act_dim), output_gain=0.01, generator=generator)
-        self.critic = TanhMLP((*sizes, 1), output_gain=1.0, generator=generator)
+        self.actor, self.critic = _make_both(obs_dim, hidden, act_dim, generator)
         self.log_std = nn.Parameter(torch.full((act_dim,), log_std))
 
     def encode(self, obs: Tensor) -> Tensor:
@@ -185,7 +180,7 @@ class ActorCriticPolicy(Policy):
         encoder: from observations to features, with the attribute ``output_size``; see
             :func:`rlox.nn.make_encoder`.
         action_space: of one env.
-        hidden: widths of the hidden layers between features and outputs; ``()`` makes it linear.
+        hidden: as of :class:`DiscretePolicy`, between features and outputs; ``()`` makes it linear.
         generator: source of the weights and of the sampled actions; ``None`` uses torch's global
             one.
 
@@ -197,16 +192,15 @@ class ActorCriticPolicy(Policy):
         self,
         encoder: nn.Module,
         action_space: spaces.Space[Any],
-        hidden: Sequence[int] = (64, 64),
+        hidden: Hidden = 64,
         *,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(generator=generator)
         self.encoder = encoder
         self.head = ActionHead(action_space)
-        sizes = (int(encoder.output_size), *hidden)  # type: ignore[arg-type]
-        self.actor = TanhMLP((*sizes, self.head.output_size), output_gain=0.01, generator=generator)
-        self.critic = TanhMLP((*sizes, 1), output_gain=1.0, generator=generator)
+        features: Any = encoder.output_size
+        self.actor, self.critic = _make_both(features, hidden, self.head.output_size, generator)
 
     def encode(self, obs: Any) -> Tensor:
         """Return the encoder's features."""
@@ -248,7 +242,7 @@ class RecurrentPolicy(nn.Module):
         action_space: of one env.
         kind: ``"lstm"`` or ``"gru"``.
         memory_size: units of each recurrent layer.
-        hidden: widths of the hidden layers after it.
+        hidden: as of :class:`DiscretePolicy`, after it.
         generator: source of the weights and of the sampled actions; ``None`` uses torch's global
             one.
 
@@ -263,7 +257,7 @@ class RecurrentPolicy(nn.Module):
         kind: MemoryKind,
         *,
         memory_size: int = 64,
-        hidden: Sequence[int] = (64,),
+        hidden: Hidden = (64,),
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -273,9 +267,7 @@ class RecurrentPolicy(nn.Module):
         features = int(encoder.output_size)  # type: ignore[arg-type]
         self.actor_memory = Memory(features, memory_size, kind, generator=generator)
         self.critic_memory = Memory(features, memory_size, kind, generator=generator)
-        sizes = (memory_size, *hidden)
-        self.actor = TanhMLP((*sizes, self.head.output_size), output_gain=0.01, generator=generator)
-        self.critic = TanhMLP((*sizes, 1), output_gain=1.0, generator=generator)
+        self.actor, self.critic = _make_both(memory_size, hidden, self.head.output_size, generator)
         self.state_size = 2 * self.actor_memory.state_size
         """Length of a state's row."""
 
@@ -334,6 +326,14 @@ class RecurrentPolicy(nn.Module):
         return chain(*(layer_data(part) for part in parts))
 
 
+def _make_both(n_in: int, hidden: Hidden, n_out: int, generator: torch.Generator | None) -> Any:
+    """Return actor and critic."""
+    return (
+        make_mlp(n_in, hidden, n_out, output_gain=0.01, generator=generator),
+        make_mlp(n_in, hidden, 1, critic=True, output_gain=1.0, generator=generator),
+    )
+
+
 def make_policy(
     observation_space: spaces.Space[Any],
     action_space: spaces.Space[Any],
@@ -366,7 +366,7 @@ def make_policy(
             action_space,
             recurrent,
             memory_size=memory_size,
-            hidden=layer_widths(hidden, 1),
+            hidden=Layers.expand(hidden, 1),
             generator=generator,
         )
     if network != "cnn" and _is_vector(observation_space):
@@ -377,7 +377,7 @@ def make_policy(
             return ContinuousPolicy(obs_dim, action_space.shape[0], hidden, generator=generator)
     encoder = make_encoder(observation_space, kind=network, generator=generator)
     # an image's features come from a layer of their own (Mnih et al. 2015)
-    layers = layer_widths(hidden, 0 if isinstance(encoder, ConvolutionalEncoder) else 2)
+    layers = Layers.expand(hidden, 0 if isinstance(encoder, ConvolutionalEncoder) else 2)
     return ActorCriticPolicy(encoder, action_space, layers, generator=generator)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -16,7 +17,7 @@ from rlox.errors import ConfigError
 from rlox.nn.devices import standard_normal
 from rlox.nn.encoders import make_encoder
 from rlox.nn.layer_data import LayerData, activation, chain, layer_data
-from rlox.nn.mlp import EnsembleMLP, Hidden, ReluMLP, layer_widths
+from rlox.nn.mlp import Hidden, Layers, layer_widths, make_mlp
 
 
 class DeterministicPolicy(nn.Module):
@@ -38,7 +39,7 @@ class DeterministicPolicy(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.net = ReluMLP((obs_dim, *layer_widths(hidden), act_dim), generator=generator)
+        self.net = make_mlp(obs_dim, hidden, act_dim, generator=generator)
 
     def forward(self, obs: Tensor) -> Tensor:
         """Return actions (B, act_dim) in [-1, 1] for observations (B, obs_dim)."""
@@ -83,7 +84,7 @@ class GaussianPolicy(nn.Module):
         super().__init__()
         self.generator = generator
         self.log_std_bounds = log_std_bounds
-        self.net = ReluMLP((obs_dim, *layer_widths(hidden), act_dim), generator=generator)
+        self.net = make_mlp(obs_dim, hidden, act_dim, generator=generator)
         self.log_std = nn.Parameter(torch.zeros(act_dim))
 
     def deterministic(self, obs: Tensor) -> Tensor:
@@ -143,8 +144,7 @@ class SquashedGaussianPolicy(nn.Module):
         super().__init__()
         self.generator = generator
         self.log_std_bounds = log_std_bounds
-        sizes = (obs_dim, *layer_widths(hidden), 2 * act_dim)
-        self.net = net or ReluMLP(sizes, generator=generator)
+        self.net = net or make_mlp(obs_dim, hidden, 2 * act_dim, generator=generator)
 
     def _mean_and_log_std(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         mean, log_std = self.net(obs).chunk(2, -1)
@@ -216,7 +216,7 @@ class QNetwork(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.net = ReluMLP((obs_dim + act_dim, *layer_widths(hidden), 1), generator=generator)
+        self.net = make_mlp(obs_dim + act_dim, hidden, 1, critic=True, generator=generator)
 
     def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
         """Return values (B, 1) of observations (B, obs_dim) and actions (B, act_dim)."""
@@ -244,8 +244,8 @@ class TwinQNetwork(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        sizes = (obs_dim + act_dim, *layer_widths(hidden), 1)
-        self.net = EnsembleMLP(n_critics, sizes, generator=generator)
+        options: Any = {"n_members": n_critics, "critic": True, "generator": generator}
+        self.net = make_mlp(obs_dim + act_dim, hidden, 1, **options)
 
     def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
         """Return values (K, B) of observations (B, obs_dim) and actions (B, act_dim)."""
@@ -277,8 +277,8 @@ class DiscreteQNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.n_atoms = n_atoms
-        sizes = (obs_dim, *layer_widths(hidden), n_actions * (n_atoms or 1))
-        self.net = ReluMLP(sizes, noisy_std=noisy_std, generator=generator)
+        outputs, noise = n_actions * (n_atoms or 1), {"noisy_std": noisy_std}
+        self.net = make_mlp(obs_dim, hidden, outputs, generator=generator, **noise)
 
     def forward(self, obs: Tensor) -> Tensor:
         """Return values (B, A), or numbers (B, A, n), of observations (B, obs_dim)."""
@@ -324,17 +324,19 @@ class DuelingQNetwork(nn.Module):
         super().__init__()
         self.n_atoms = n_atoms
         n = n_atoms or 1
-        *shared, own = layer_widths(hidden)
+        *shared, own = widths = layer_widths(hidden)
         if not shared:
-            raise ConfigError(f"hidden: dueling streams need two widths or more, got {hidden}")
+            raise ConfigError(f"hidden: dueling streams need two widths or more, got {widths}")
+        like = Layers.expand(hidden)
         noise: Any = {"noisy_std": noisy_std, "generator": generator}
-        self.shared = ReluMLP((obs_dim, *shared), **noise)
-        self.value = ReluMLP((shared[-1], own, n), **noise)
-        self.advantage = ReluMLP((shared[-1], own, n_actions * n), **noise)
+        self.shared = make_mlp(obs_dim, replace(like, hidden=shared), **noise)
+        stream = replace(like, hidden=(own,))
+        self.value = make_mlp(shared[-1], stream, n, **noise)
+        self.advantage = make_mlp(shared[-1], stream, n_actions * n, **noise)
 
     def forward(self, obs: Tensor) -> Tensor:
         """Return values (B, A), or numbers (B, A, n), of observations (B, obs_dim)."""
-        features = self.shared(obs).relu_()
+        features = self.shared(obs)
         value, advantages = self.value(features), self.advantage(features)
         if self.n_atoms is None:
             return value + advantages - advantages.mean(-1, keepdim=True)  # type: ignore[no-any-return]
@@ -349,7 +351,7 @@ class DuelingQNetwork(nn.Module):
             "advantage": layer_data(self.advantage),
             "atoms": self.n_atoms or 0,
         }
-        return chain(layer_data(self.shared), activation("relu"), streams)
+        return chain(layer_data(self.shared), streams)
 
 
 class ValueNetwork(nn.Module):
@@ -365,7 +367,7 @@ class ValueNetwork(nn.Module):
         self, obs_dim: int, hidden: Hidden = 256, *, generator: torch.Generator | None = None
     ) -> None:
         super().__init__()
-        self.net = ReluMLP((obs_dim, *layer_widths(hidden), 1), generator=generator)
+        self.net = make_mlp(obs_dim, hidden, 1, critic=True, generator=generator)
 
     def forward(self, obs: Tensor) -> Tensor:
         """Return values (B,) of observations (B, obs_dim)."""
@@ -475,7 +477,7 @@ def make_logits(
         SpaceError: the observations have no encoder.
     """
     encoder, size = find_encoder(observation_space, generator)
-    logits = ReluMLP((size, *layer_widths(hidden), n_actions), generator=generator)
+    logits = make_mlp(size, hidden, n_actions, generator=generator)
     return logits if encoder is None else nn.Sequential(encoder, logits)
 
 
@@ -500,7 +502,8 @@ def make_discrete_critics(
         SpaceError: the observations have no encoder.
     """
     encoder, size = find_encoder(observation_space, generator)
-    critics = EnsembleMLP(n_critics, (size, *layer_widths(hidden), n_actions), generator=generator)
+    options: Any = {"n_members": n_critics, "critic": True, "generator": generator}
+    critics = make_mlp(size, hidden, n_actions, **options)
     return critics if encoder is None else nn.Sequential(encoder, critics)
 
 

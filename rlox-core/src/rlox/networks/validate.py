@@ -10,6 +10,7 @@ import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any
 
 import gymnasium
@@ -21,8 +22,12 @@ from torch.nn.parameter import is_lazy
 
 from rlox.config.model import Config, changed
 from rlox.errors import ConfigError
+from rlox.nn.mlp import Layers
 from rlox.protocols import RecurrentActor
 from rlox.spaces.rows import ActionRows, ObservationRows, is_nested, leaf_spaces, map_leaves, split
+
+LAYER_OPTIONS = tuple(each.name for each in fields(Layers))
+"""The options of the layers of all default networks."""
 
 B = 3
 """Observations that a network is tried on; of two, (B, 2) could be mistaken for (2, B)."""

@@ -27,15 +27,16 @@ from rlox.nn.encoders import (
 )
 from rlox.nn.layer_data import LayerData, layer_data
 from rlox.nn.mlp import (
+    MLP,
     EnsembleMLP,
     Hidden,
+    Layers,
     Memory,
     MemoryKind,
     NoisyLinear,
-    ReluMLP,
-    TanhMLP,
     draw_noise,
     layer_widths,
+    make_mlp,
     orthogonal,
     silence,
 )
@@ -49,6 +50,7 @@ from rlox.nn.optimizers import (
 )
 
 __all__ = [
+    "MLP",
     "ActionHead",
     "AdaptiveClip",
     "Categorical",
@@ -63,13 +65,12 @@ __all__ = [
     "Hidden",
     "Joint",
     "LayerData",
+    "Layers",
     "Memory",
     "MemoryKind",
     "ModuleOptimizer",
     "NoisyLinear",
     "OneHotEncoder",
-    "ReluMLP",
-    "TanhMLP",
     "VectorEncoder",
     "draw_noise",
     "find_device",
@@ -82,6 +83,7 @@ __all__ = [
     "load_module_state",
     "load_parts_state",
     "make_encoder",
+    "make_mlp",
     "make_optimizer",
     "module_digest",
     "module_state",

@@ -62,11 +62,17 @@ def linear(layer: Any) -> LayerData:
     return {"layer": "linear", "weight": array(layer.weight), "bias": bias}
 
 
-def perceptron(layers: Sequence[Any], function: str) -> LayerData:
-    """Describe linear layers with an activation between them."""
-    described = [linear(layers[0])]
-    for layer in layers[1:]:
-        described += [activation(function), linear(layer)]
+def layer_norm(layer: Any) -> LayerData:
+    """Describe a ``LayerNorm`` of the last dimension."""
+    numbers = {"weight": array(layer.weight), "bias": array(layer.bias)}
+    return {"layer": "layer_norm", "eps": layer.eps, **numbers}
+
+
+def perceptron(layers: Sequence[Any], function: str, norms: Sequence[Any], n: int) -> LayerData:
+    """Describe linear layers with an activation after the first ``n``, and norms before it."""
+    described = [linear(each) for each in layers]
+    for i in reversed(range(n)):
+        described[i + 1 : i + 1] = [*map(layer_norm, norms[i : i + 1]), activation(function)]
     return chain(*described)
 
 
@@ -93,7 +99,8 @@ def layer_data(module: Any) -> LayerData:
 
     Args:
         module: has a method ``layer_data()``, or is a ``torch.nn.Sequential`` of modules that can
-            be described, a ``Linear``, a ``Flatten`` of all dimensions, or an activation.
+            be described, a ``Linear``, a ``Flatten`` of all dimensions, a ``LayerNorm`` of the last
+            one, or an activation.
 
     Raises:
         ExportError: it is none of these, or inherits its method.
@@ -107,12 +114,12 @@ def layer_data(module: Any) -> LayerData:
             f"{kind.__name__} inherits layer_data(), which describes the class that it derives "
             "from; give it one of its own"
         )
-    if kind is nn.Sequential:
-        return chain(*(layer_data(each) for each in module))
+    if kind in (nn.Sequential, nn.Identity):
+        return chain(*(layer_data(each) for each in module.children()))
     if kind is nn.Linear:
         return linear(module)
-    if kind is nn.Identity:
-        return chain()
+    if kind is nn.LayerNorm and module.bias is not None and len(module.normalized_shape) == 1:
+        return layer_norm(module)
     if kind is nn.Flatten and (module.start_dim, module.end_dim) == (1, -1):
         return {"layer": "flatten", "divide_by": 1.0}
     if kind in FUNCTIONS:

@@ -1,13 +1,15 @@
 """Multi-layer perceptrons and their layers, noisy ones included; layers with a memory.
 
-Weights and biases of ReLU networks are uniform in ±1/√fan-in, which is what ``torch.nn.Linear``
-draws and what the published implementations of the off-policy algorithms start from.
+Weights and biases are uniform in ±1/√fan-in where they are not orthogonal, which is what
+``torch.nn.Linear`` draws and what the published implementations of the off-policy algorithms start
+from.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any, Literal, TypeVar, cast
 
@@ -137,52 +139,51 @@ def orthogonal(
     return layer  # type: ignore[no-any-return]
 
 
-Hidden = int | Sequence[int]
-"""Width of two hidden layers, or widths of any number of them."""
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "elu": F.elu,
+    "gelu": F.gelu,
+    "leaky_relu": F.leaky_relu,
+    "relu": torch.relu_,
+    "silu": F.silu,
+    "tanh": torch.tanh_,
+}
+"""By the names that :data:`rlox.config.frames.Activation` has; they may write over their input."""
+
+
+@dataclass(frozen=True)
+class Layers:
+    """What default networks are made of; a config has fields of these names."""
+
+    hidden: int | Sequence[int]
+    """Width of two hidden layers, or widths of any number of them."""
+    critic_hidden: int | Sequence[int] | None = None
+    """The same of critics and state values; ``None``: as ``hidden``."""
+    activation: str | None = None
+    """Of :data:`ACTIVATIONS`; ``None``: tanh where weights are orthogonal, else ReLU."""
+    layer_norm: bool = False
+    """Whether the outputs of hidden layers are normalised before the activation."""
+
+    @classmethod
+    def of(cls, config: Any) -> Layers:
+        """Return what a config says; it may lack all fields but ``hidden``."""
+        return cls(**{each.name: getattr(config, each.name, each.default) for each in fields(cls)})
+
+    @classmethod
+    def expand(cls, hidden: Hidden, n: int = 2) -> Layers:
+        """Return layers with the width of each one, of critics too; a number is that of ``n``."""
+        like = hidden if isinstance(hidden, Layers) else cls(hidden)
+        both = [like.hidden, like.hidden if like.critic_hidden is None else like.critic_hidden]
+        own, critic = ((each,) * n if isinstance(each, int) else tuple(each) for each in both)
+        return replace(like, hidden=own, critic_hidden=critic)
+
+
+Hidden = int | Sequence[int] | Layers
+"""Width of two hidden layers, widths of any number of them, or these and more."""
 
 
 def layer_widths(hidden: Hidden, layers: int = 2) -> tuple[int, ...]:
     """Return the widths of hidden layers; a number is the width of so many layers."""
-    return (hidden,) * layers if isinstance(hidden, int) else tuple(hidden)
-
-
-class TanhMLP(nn.Module):
-    """Linear layers with tanh between them, weights orthogonal and biases 0.
-
-    Args:
-        sizes: input size, hidden sizes, output size.
-        output_gain: scale of the last layer's weights; hidden layers have √2.
-        generator: source of the weights; ``None`` uses torch's global one.
-
-    Source:
-        Huang et al. 2022, "The 37 implementation details of PPO", detail 2.
-    """
-
-    def __init__(
-        self,
-        sizes: Sequence[int],
-        *,
-        output_gain: float,
-        generator: torch.Generator | None = None,
-    ) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList()
-        for n_in, n_out in pairwise(sizes):
-            last = len(self.layers) == len(sizes) - 2
-            gain = output_gain if last else math.sqrt(2)
-            self.layers.append(orthogonal(nn.Linear, n_in, n_out, gain=gain, generator=generator))
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Return outputs (B, n_out) of inputs (B, n_in)."""
-        # called as functions: for small networks calling modules costs as much as computing
-        *hidden, last = cast("Iterable[nn.Linear]", self.layers)
-        for layer in hidden:
-            inputs = F.linear(inputs, layer.weight, layer.bias).tanh_()
-        return F.linear(inputs, last.weight, last.bias)
-
-    def layer_data(self) -> LayerData:
-        """Describe the layers; see :mod:`rlox.nn.layer_data`."""
-        return perceptron(self.layers, "tanh")  # type: ignore[arg-type]
+    return tuple(Layers.expand(hidden, layers).hidden)  # type: ignore[arg-type]
 
 
 def _uniform(parameter: Tensor, fan_in: int, generator: torch.Generator | None) -> None:
@@ -197,61 +198,117 @@ def _linear(n_in: int, n_out: int, generator: torch.Generator | None) -> nn.Line
     return layer
 
 
-class ReluMLP(nn.Module):
-    """Linear layers with ReLU between them.
+class MLP(nn.Module):
+    """Linear layers with an activation between them.
 
     Args:
         sizes: input size, hidden sizes, output size.
+        activation: of :data:`ACTIVATIONS`.
+        layer_norm: whether hidden outputs are normalised before it.
+        activates_last: whether the last layer is a hidden one too.
+        output_gain: weights are orthogonal, those of the last layer scaled by this, of hidden
+            layers by √2, and biases 0; ``None``: all are uniform in ±1/√fan-in.
         noisy_std: σ₀ of the layers, which are :class:`rlox.nn.NoisyLinear`; ``None`` adds no noise.
         generator: source of the weights; ``None`` uses torch's global one.
+
+    Source:
+        Huang et al. 2022, "The 37 implementation details of PPO", detail 2.
     """
 
     def __init__(
         self,
         sizes: Sequence[int],
         *,
+        activation: str = "relu",
+        layer_norm: bool = False,
+        activates_last: bool = False,
+        output_gain: float | None = None,
         noisy_std: float | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
+        self.activation, self.layer_norm = activation, layer_norm
+        self.n_hidden = len(sizes) - (1 if activates_last else 2)
         self.layers = nn.ModuleList()
         for n_in, n_out in pairwise(sizes):
-            if noisy_std is None:
-                self.layers.append(_linear(n_in, n_out, generator))
+            layer: nn.Module
+            if output_gain is not None:
+                gain = math.sqrt(2) if len(self.layers) < self.n_hidden else output_gain
+                layer = orthogonal(nn.Linear, n_in, n_out, gain=gain, generator=generator)
+            elif noisy_std is not None:
+                layer = NoisyLinear(n_in, n_out, std=noisy_std, generator=generator)
             else:
-                self.layers.append(NoisyLinear(n_in, n_out, std=noisy_std, generator=generator))
+                layer = _linear(n_in, n_out, generator)
+            self.layers.append(layer)
+        hidden = sizes[1 : self.n_hidden + 1] if layer_norm else ()
+        self.norms = nn.ModuleList(nn.LayerNorm(size) for size in hidden)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return outputs (B, n_out) of inputs (B, n_in)."""
         # called as functions: for small networks calling modules costs as much as computing
-        *hidden, last = cast("Iterable[nn.Linear]", self.layers)
-        for layer in hidden:
-            inputs = F.linear(inputs, layer.weight, layer.bias).relu_()
-        return F.linear(inputs, last.weight, last.bias)
+        activate, layers = ACTIVATIONS[self.activation], cast("Iterable[nn.Linear]", self.layers)
+        for i, layer in enumerate(layers):
+            inputs = F.linear(inputs, layer.weight, layer.bias)
+            if i < self.n_hidden:
+                inputs = activate(self.norms[i](inputs) if self.layer_norm else inputs)
+        return inputs
 
     def layer_data(self) -> LayerData:
         """Describe the layers; see :mod:`rlox.nn.layer_data`."""
-        return perceptron(self.layers, "relu")  # type: ignore[arg-type]
+        return perceptron(self.layers, self.activation, self.norms, self.n_hidden)
+
+
+def make_mlp(
+    n_in: int, hidden: Hidden, *n_out: int, critic: bool = False, **options: Any
+) -> MLP | EnsembleMLP:
+    """Return a perceptron with hidden layers as they are asked for.
+
+    Args:
+        n_in: number of inputs.
+        hidden: see :data:`Hidden`.
+        n_out: number of outputs; of none, the last hidden layer's are the outputs.
+        critic: whether it has the layers of critics.
+        options: of the class; ``n_members`` makes an :class:`EnsembleMLP`.
+    """
+    like = Layers.expand(hidden)
+    widths: Any = like.critic_hidden if critic else like.hidden
+    activation = like.activation or ("tanh" if "output_gain" in options else "relu")
+    make: Any = EnsembleMLP if "n_members" in options else MLP
+    if not n_out:
+        options["activates_last"] = True
+    common = {"activation": activation, "layer_norm": like.layer_norm}
+    return make(sizes=(n_in, *widths, *n_out), **common, **options)  # type: ignore[no-any-return]
 
 
 class EnsembleMLP(nn.Module):
-    """K independent ReLU perceptrons of one size, computed by batched products.
+    """K independent perceptrons of one size, computed by batched products.
 
     Args:
         n_members: K.
         sizes: input size, hidden sizes, output size, of each.
+        activation: as of :class:`MLP`.
+        layer_norm: as of :class:`MLP`.
         generator: source of the weights; ``None`` uses torch's global one.
     """
 
     def __init__(
-        self, n_members: int, sizes: Sequence[int], *, generator: torch.Generator | None = None
+        self,
+        n_members: int,
+        sizes: Sequence[int],
+        *,
+        activation: str = "relu",
+        layer_norm: bool = False,
+        generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.n_members = n_members
+        self.activation, self.layer_norm = activation, layer_norm
         self.weights = nn.ParameterList()
         """Per layer (K, n_in, n_out)."""
         self.biases = nn.ParameterList()
         """Per layer (K, 1, n_out)."""
+        self.norms = nn.ParameterList()
+        """Per normalised layer, scale and shift (2, K, 1, n_out)."""
         for n_in, n_out in pairwise(sizes):
             weight = nn.Parameter(torch.empty(n_members, n_in, n_out))
             bias = nn.Parameter(torch.empty(n_members, 1, n_out))
@@ -259,13 +316,21 @@ class EnsembleMLP(nn.Module):
             _uniform(bias, n_in, generator)
             self.weights.append(weight)
             self.biases.append(bias)
+        for size in sizes[1:-1] if layer_norm else ():
+            scale = torch.ones(n_members, 1, size)
+            self.norms.append(torch.stack((scale, torch.zeros_like(scale))))
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the members' outputs (K, B, n_out) of the same inputs (B, n_in)."""
         outputs = inputs.expand(self.n_members, *inputs.shape)
+        activate = ACTIVATIONS[self.activation]
         *hidden, last = zip(self.weights, self.biases, strict=True)
-        for weight, bias in hidden:
-            outputs = torch.baddbmm(bias, outputs, weight).relu_()
+        for i, (weight, bias) in enumerate(hidden):
+            outputs = torch.baddbmm(bias, outputs, weight)
+            if self.layer_norm:
+                scale, shift = self.norms[i]
+                outputs = F.layer_norm(outputs, outputs.shape[-1:]) * scale + shift
+            outputs = activate(outputs)
         return torch.baddbmm(last[1], outputs, last[0])
 
 

@@ -39,7 +39,7 @@ from rlox.logging import LoggerCallback
 from rlox.losses import AddedLosses, Losses, Scalar, make_metrics, make_objective, mean_by_name
 from rlox.networks.predict import drawing_from
 from rlox.networks.validate import B, Shape, example_observations, try_network
-from rlox.nn import FlatOptimizer, load_parts_state, parts_state
+from rlox.nn import FlatOptimizer, Layers, load_parts_state, parts_state
 from rlox.protocols import ExplorationStrategy
 from rlox.replay.building import Given, make_replay, resolve
 from rlox.replay.exploration import EpsilonGreedy, make_noise
@@ -253,7 +253,7 @@ class ReplayAlgorithm(Algorithm):
         Args:
             space: of the observations.
             size: components of an action, or choices.
-            sizes: ``hidden``, the width of hidden layers, and ``generator``, the source of weights.
+            sizes: ``hidden``, what layers are like, and ``generator``, the source of weights.
         """
 
     def make_objective(self, size: int) -> ReplayObjective:
@@ -375,7 +375,7 @@ class ReplayAlgorithm(Algorithm):
     def _learning_networks(self, own: Mapping[str, Any]) -> dict[str, Any]:
         """Return the networks that learn, on their device; the user's own have been tried."""
         space, stream = self.replay.env.observation_space, self.streams.torch("policy")
-        sizes = {"hidden": self.config.hidden, "generator": stream}
+        sizes = {"hidden": Layers.of(self.config), "generator": stream}
         networks = {}
         for name, wanted in self.make_networks(space, self.n_actions, **sizes).items():
             if not isinstance(wanted, Network) or isinstance(wanted.make, nn.Module):

@@ -15,7 +15,7 @@ from rlox.config.schedules import Schedules
 from rlox.envs.make import fit_env_count
 from rlox.envs.running import RunningEnvs
 from rlox.errors import ConfigError
-from rlox.networks.validate import refuse_network_options
+from rlox.networks.validate import LAYER_OPTIONS, refuse_network_options
 from rlox.nn import find_device
 from rlox.protocols import PrioritizedBuffer, VecEnv
 from rlox.registry import get_registry
@@ -24,7 +24,7 @@ from rlox.replay.codecs import ReplayObservations, make_actions
 from rlox.replay.goals import find_goals
 from rlox.replay.loop import ReplayLoop
 
-NETWORK_OPTIONS = ("hidden", "critic_hidden", "dueling", "noisy_std")
+NETWORK_OPTIONS = (*LAYER_OPTIONS, "dueling", "noisy_std")
 """The options of the default networks."""
 
 OF_MADE_PARTS = {"buffer": ("buffer_size", "buffers"), "exploration": ("noise_std", "noise")}

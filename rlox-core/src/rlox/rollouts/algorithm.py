@@ -41,9 +41,10 @@ from rlox.losses import (
 )
 from rlox.networks.actor_critics import make_policy
 from rlox.networks.predict import predict, predict_with_memory
-from rlox.networks.validate import refuse_network_options, require_actor, try_actor
+from rlox.networks.validate import LAYER_OPTIONS, refuse_network_options, require_actor, try_actor
 from rlox.nn import (
     FlatOptimizer,
+    Layers,
     find_device,
     layer_data,
     load_module_state,
@@ -61,7 +62,7 @@ ConfigT = TypeVar("ConfigT", bound=Config)
 PolicyMaker = Callable[[Space[Any], Space[Any]], nn.Module]
 """From the observation space and the action space of one env to a policy."""
 
-NETWORK_OPTIONS = ("recurrent", "memory_size", "network", "hidden")
+NETWORK_OPTIONS = ("recurrent", "memory_size", "network", *LAYER_OPTIONS)
 """The options of the default networks."""
 
 
@@ -220,8 +221,8 @@ class RolloutAlgorithm(Algorithm):
         generator = self.streams.torch("policy")
         policy: Any = given
         if given is None:
-            names = {name: getattr(cfg, name) for name in NETWORK_OPTIONS}
-            policy = make_policy(*spaces, **names, generator=generator)
+            names = {name: getattr(cfg, name) for name in ("recurrent", "memory_size", "network")}
+            policy = make_policy(*spaces, hidden=Layers.of(cfg), **names, generator=generator)
         elif callable(given) and not isinstance(given, nn.Module):
             policy = given(*spaces)
         require_actor(policy)

@@ -65,11 +65,11 @@ pub struct ActorCritic {
 }
 
 impl ActorCritic {
-    /// Two networks with hidden layers of these sizes and tanh between them.
+    /// Two networks with hidden layers of these sizes, each its own, and tanh between them.
     ///
     /// # Errors
     /// [`KernelError::Range`] for a size outside `[1, 16384]`.
-    pub fn new(obs_dim: usize, hidden: &[usize], head: Head) -> Result<Self> {
+    pub fn new(obs_dim: usize, hidden: [&[usize]; 2], head: Head) -> Result<Self> {
         Self::of([obs_dim; 2], hidden, head, head.n_deviations(), Network::new)
     }
 
@@ -78,7 +78,7 @@ impl ActorCritic {
     ///
     /// # Errors
     /// [`KernelError::Range`] for a size outside `[1, 16384]`.
-    pub fn apart(seen: [usize; 2], hidden: &[usize], head: Head) -> Result<Self> {
+    pub fn apart(seen: [usize; 2], hidden: [&[usize]; 2], head: Head) -> Result<Self> {
         let mut shape = Self::of(seen, hidden, head, head.n_deviations(), Network::new)?;
         shape.obs_dim = seen[0] + seen[1];
         shape.actor = shape.actor.within(0, shape.obs_dim);
@@ -90,33 +90,31 @@ impl ActorCritic {
     ///
     /// # Errors
     /// [`KernelError::Range`] for a size outside `[1, 16384]`.
-    pub fn relu(obs_dim: usize, hidden: &[usize], head: Head) -> Result<Self> {
+    pub fn relu(obs_dim: usize, hidden: [&[usize]; 2], head: Head) -> Result<Self> {
         let network = |sizes: &[usize], at| Network::relu(Layer::linear(sizes, at));
         Self::of([obs_dim; 2], hidden, head, head.n_deviations(), network)
     }
 
-    /// Two networks with tanh, behind an LSTM layer of so many units each: see `rlox.networks`.
+    /// Two networks with tanh, behind an LSTM layer of so many units each or one that they share.
     ///
     /// # Errors
     /// [`KernelError::Range`] for a size outside `[1, 16384]`.
-    pub fn recurrent(obs_dim: usize, units: usize, hidden: &[usize], head: Head) -> Result<Self> {
-        let of_actor = Lstm::new(obs_dim, units, head.n_deviations());
-        let of_critic = Lstm::new(obs_dim, units, of_actor.end());
-        Self::behind(Layers::Own([of_actor, of_critic]), obs_dim, units, hidden, head)
-    }
-
-    /// Two networks with tanh, behind one LSTM layer of so many units.
-    ///
-    /// # Errors
-    /// [`KernelError::Range`] for a size outside `[1, 16384]`.
-    pub fn with_shared_memory(
+    pub fn recurrent(
         obs_dim: usize,
         units: usize,
-        hidden: &[usize],
+        shared: bool,
+        hidden: [&[usize]; 2],
         head: Head,
     ) -> Result<Self> {
-        let shared = Lstm::new(obs_dim, units, head.n_deviations());
-        Self::behind(Layers::Shared(shared), obs_dim, units, hidden, head)
+        check_width("obs_dim", obs_dim)?;
+        check_width("memory_size", units)?;
+        let first = Lstm::new(obs_dim, units, head.n_deviations());
+        let second = Lstm::new(obs_dim, units, first.end());
+        let memories = if shared { Layers::Shared(first) } else { Layers::Own([first, second]) };
+        let end = if shared { first.end() } else { second.end() };
+        let network = |sizes: &[usize], at| Network::new(sizes, at).within(0, row_stride(units));
+        let shape = Self::of([units; 2], hidden, head, end, network)?;
+        Ok(Self { obs_dim, memories: Some(memories), ..shape })
     }
 
     /// The same networks with a categorical policy of several choices at once, each of so many
@@ -132,24 +130,9 @@ impl ActorCritic {
         Ok(Self { choices: choices.to_vec(), ..self })
     }
 
-    fn behind(
-        memories: Layers<Lstm>,
-        obs_dim: usize,
-        units: usize,
-        hidden: &[usize],
-        head: Head,
-    ) -> Result<Self> {
-        check_width("obs_dim", obs_dim)?;
-        check_width("memory_size", units)?;
-        let network = |sizes: &[usize], at| Network::new(sizes, at).within(0, row_stride(units));
-        let end = memories.as_slice().iter().map(|lstm| lstm.end()).max().unwrap_or(0);
-        let shape = Self::of([units; 2], hidden, head, end, network)?;
-        Ok(Self { obs_dim, memories: Some(memories), ..shape })
-    }
-
     fn of(
         seen: [usize; 2],
-        hidden: &[usize],
+        hidden: [&[usize]; 2],
         head: Head,
         offset: usize,
         network: impl Fn(&[usize], usize) -> Network,
@@ -157,12 +140,12 @@ impl ActorCritic {
         check_width("obs_dim", seen[0])?;
         check_width("critic_dim", seen[1])?;
         check_width("actions", head.width())?;
-        for &width in hidden {
+        for width in hidden.concat() {
             check_width("hidden", width)?;
         }
-        let sizes = |inputs, outputs| [&[inputs], hidden, &[outputs]].concat();
-        let actor = network(&sizes(seen[0], head.n_outputs()), offset);
-        let critic = network(&sizes(seen[1], 1), actor.end());
+        let sizes = |k: usize, outputs| [&[seen[k]], hidden[k], &[outputs]].concat();
+        let actor = network(&sizes(0, head.n_outputs()), offset);
+        let critic = network(&sizes(1, 1), actor.end());
         let choices = if let Head::Categorical(n) = head { vec![n] } else { Vec::new() };
         Ok(Self { obs_dim: seen[0], head, choices, memories: None, actor, critic })
     }

@@ -29,12 +29,18 @@ struct Case {
     returns: Vec<f64>,
 }
 
+/// The widths of the critic, which differ from the policy's.
+fn reversed(hidden: &[usize]) -> Vec<usize> {
+    hidden.iter().rev().copied().collect()
+}
+
 impl Case {
     fn new(obs_dim: usize, hidden: &[usize], head: Head, rows: usize, seed: u64) -> Self {
         // each pair as it comes: a policy's own deviations with ReLU, else tanh
         let scaled = matches!(head, Head::ScaledGaussian(_));
         let make = if scaled { ActorCritic::relu } else { ActorCritic::new };
-        Self::of(make(obs_dim, hidden, head).unwrap(), None, hidden, rows, seed)
+        let shape = make(obs_dim, [hidden, &reversed(hidden)], head);
+        Self::of(shape.unwrap(), None, hidden, rows, seed)
     }
 
     /// A policy of several choices at once.
@@ -45,14 +51,15 @@ impl Case {
         rows: usize,
         seed: u64,
     ) -> Self {
-        let shape = ActorCritic::new(obs_dim, hidden, Head::Categorical(choices.iter().sum()));
+        let head = Head::Categorical(choices.iter().sum());
+        let shape = ActorCritic::new(obs_dim, [hidden, &reversed(hidden)], head);
         let shape = shape.unwrap().with_choices(choices).unwrap();
         Self::of(shape, None, hidden, rows, seed)
     }
 
     /// What the value network sees begins behind what the policy sees.
     fn apart(seen: [usize; 2], hidden: &[usize], head: Head, rows: usize, seed: u64) -> Self {
-        let shape = ActorCritic::apart(seen, hidden, head).unwrap();
+        let shape = ActorCritic::apart(seen, [hidden, &reversed(hidden)], head).unwrap();
         Self::of(shape, Some(seen[0]), hidden, rows, seed)
     }
 
@@ -163,7 +170,7 @@ impl Case {
         let activation = if scaled { |x: f64| x.max(0.0) } else { f64::tanh };
         let (seen, judged) = self.apart.map_or((obs, obs), |at| obs.split_at(at));
         let (outputs, rest) = mlp(networks, seen, &self.hidden, n_outputs, activation);
-        let (value, rest) = mlp(rest, judged, &self.hidden, 1, activation);
+        let (value, rest) = mlp(rest, judged, &reversed(&self.hidden), 1, activation);
         assert!(rest.is_empty());
         if let Head::Categorical(_) = self.shape.head() {
             let choices = self.shape.choices();
@@ -418,7 +425,7 @@ fn each_choice_has_its_own_actions() {
     let error = learner.differentiate(&case.parameters, case.batch(), clipped()).unwrap_err();
     let expected = KernelError::Action { index: Some(4), n_actions: 2, value: 2 };
     assert_eq!(error, expected);
-    let shape = ActorCritic::new(3, &[8], Head::Categorical(5)).unwrap();
+    let shape = ActorCritic::new(3, [&[8]; 2], Head::Categorical(5)).unwrap();
     assert!(matches!(shape.clone().with_choices(&[2, 2]), Err(KernelError::Shape { .. })));
     assert!(matches!(shape.with_choices(&[5, 0]), Err(KernelError::Range { .. })));
 }

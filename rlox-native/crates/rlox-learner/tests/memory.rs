@@ -37,7 +37,7 @@ impl Case {
         [length, count]: [usize; 2],
         seed: u64,
     ) -> Self {
-        let shape = ActorCritic::recurrent(obs_dim, units, hidden, head).unwrap();
+        let shape = ActorCritic::recurrent(obs_dim, units, false, [hidden; 2], head).unwrap();
         Self::of(shape, units, hidden, [length, count], seed)
     }
 
@@ -205,8 +205,7 @@ proptest! {
         shared in any::<bool>(),
         seed in any::<u64>(),
     ) {
-        let new = if shared { ActorCritic::with_shared_memory } else { ActorCritic::recurrent };
-        let shape = new(obs_dim, units, &hidden, head).unwrap();
+        let shape = ActorCritic::recurrent(obs_dim, units, shared, [&hidden; 2], head).unwrap();
         let case = Case::of(shape, units, &hidden, [length, count], seed);
         let mut learner = Learner::new(case.shape.clone());
         learner.differentiate(&case.parameters, case.batch(), LOSS).unwrap();
@@ -278,8 +277,9 @@ fn what_is_no_sequence_is_refused() {
 /// Step by step in single precision: values and probabilities of the most probable actions.
 #[test]
 fn acting_remembers_as_learning_does() {
-    for new in [ActorCritic::recurrent, ActorCritic::with_shared_memory] {
-        acts_as_it_learns(new(3, 20, &[8], Head::Categorical(3)).unwrap());
+    for shared in [false, true] {
+        let shape = ActorCritic::recurrent(3, 20, shared, [&[8]; 2], Head::Categorical(3));
+        acts_as_it_learns(shape.unwrap());
     }
 }
 

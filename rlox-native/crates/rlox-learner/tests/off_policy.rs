@@ -67,8 +67,8 @@ fn sizes_out_of_range_are_refused() {
     assert!(QNetwork::plain(4, &[0], 2).is_err());
     assert!(QNetwork::dueling(4, 1 << 15, 2).is_err());
     let actor = Actor::SquashedGaussian { log_std_bounds: [-20.0, 2.0] };
-    assert!(ContinuousLearner::new(3, 0, &[8], actor, 2).is_err());
-    assert!(ContinuousLearner::new(3, 1, &[8], actor, 0).is_err());
+    assert!(ContinuousLearner::new(3, 0, [&[8]; 2], actor, 2).is_err());
+    assert!(ContinuousLearner::new(3, 1, [&[8]; 2], actor, 0).is_err());
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_gaussian_policy_needs_noise_and_a_deterministic_one_does_not() {
         (Actor::Deterministic, true),
         (Actor::SquashedGaussian { log_std_bounds: [-20.0, 2.0] }, false),
     ] {
-        let mut learner = ContinuousLearner::new(3, 1, &[8], actor, 2).unwrap();
+        let mut learner = ContinuousLearner::new(3, 1, [&[8]; 2], actor, 2).unwrap();
         let policy = vec![0.1; learner.n_policy_parameters()];
         let mut critics = vec![0.1; learner.n_critic_parameters()];
         let target = critics.clone();
@@ -106,7 +106,7 @@ fn actions_come_row_by_row_whatever_the_number_of_rows() {
     let mut actions = vec![-1; MANY];
     learner.act(&parameters, &obs, &mut actions).unwrap();
     assert!(actions.iter().any(|&action| action != actions[0]));
-    let mut policy = ContinuousLearner::new(3, 2, &[20], GAUSSIAN, 2).unwrap();
+    let mut policy = ContinuousLearner::new(3, 2, [&[20]; 2], GAUSSIAN, 2).unwrap();
     let weights = numbers(policy.n_policy_parameters(), 3);
     let noise = numbers(MANY * 2, 4);
     let mut chosen = vec![9.0; MANY * 2];
@@ -205,7 +205,8 @@ fn step_policy(
 
 #[test]
 fn a_policy_learns_only_from_the_smallest_value() {
-    let new = |n_critics| ContinuousLearner::new(3, 1, &[20, 20], GAUSSIAN, n_critics).unwrap();
+    let new =
+        |n_critics| ContinuousLearner::new(3, 1, [&[20, 20]; 2], GAUSSIAN, n_critics).unwrap();
     let (mut one, mut two) = (new(1), new(2));
     let policy = numbers(one.n_policy_parameters(), 3);
     let critic = numbers(one.n_critic_parameters(), 4);
@@ -233,7 +234,7 @@ fn a_policy_learns_only_from_the_smallest_value() {
 
 #[test]
 fn what_a_learner_did_before_does_not_matter() {
-    let new = || ContinuousLearner::new(3, 1, &[20, 20], GAUSSIAN, 2).unwrap();
+    let new = || ContinuousLearner::new(3, 1, [&[20, 20]; 2], GAUSSIAN, 2).unwrap();
     let mut used = new();
     let mut policy = numbers(used.n_policy_parameters(), 3);
     let mut critics = numbers(used.n_critic_parameters(), 4);
@@ -254,7 +255,7 @@ fn what_a_learner_did_before_does_not_matter() {
 
 #[test]
 fn a_critic_that_is_no_number_is_not_hidden_by_another() {
-    let mut learner = ContinuousLearner::new(3, 1, &[20], GAUSSIAN, 2).unwrap();
+    let mut learner = ContinuousLearner::new(3, 1, [&[20]; 2], GAUSSIAN, 2).unwrap();
     let policy = numbers(learner.n_policy_parameters(), 3);
     for lost in [1, 2] {
         let mut critics = numbers(learner.n_critic_parameters(), 4);
@@ -267,7 +268,7 @@ fn a_critic_that_is_no_number_is_not_hidden_by_another() {
 
 #[test]
 fn implicit_q_learning_refuses_what_does_not_fit() {
-    assert!(ImplicitLearner::new(3, 1, &[0], 2, [-5.0, 2.0]).is_err());
+    assert!(ImplicitLearner::new(3, 1, [&[0]; 2], 2, [-5.0, 2.0]).is_err());
     let fine = ImplicitLosses { expectile: 0.7, temperature: 3.0, max_weight: 100.0 };
     let with = |change: fn(&mut ImplicitLosses)| {
         let mut losses = fine;
@@ -282,7 +283,7 @@ fn implicit_q_learning_refuses_what_does_not_fit() {
         (with(|losses| losses.temperature = f64::NAN), 70, 70, false),
         (with(|losses| losses.max_weight = -1.0), 70, 70, false),
     ] {
-        let mut learner = ImplicitLearner::new(3, 1, &[20, 20], 2, [-5.0, 2.0]).unwrap();
+        let mut learner = ImplicitLearner::new(3, 1, [&[20, 20]; 2], 2, [-5.0, 2.0]).unwrap();
         let mut parameters = learner.n_parameters().map(|n| numbers(n, 1));
         let before = parameters.clone();
         let mut first = parameters.clone().map(|values| vec![0.0; values.len()]);

@@ -53,8 +53,8 @@ fn updates_of_an_actor_critic() {
         check(|| {
             let hidden = [70, 37];
             let shape = match units {
-                None => ActorCritic::new(5, &hidden, head).unwrap(),
-                Some(units) => ActorCritic::recurrent(5, units, &hidden, head).unwrap(),
+                None => ActorCritic::new(5, [&hidden; 2], head).unwrap(),
+                Some(units) => ActorCritic::recurrent(5, units, false, [&hidden; 2], head).unwrap(),
             };
             let states = numbers(shape.state_size() * ROWS / LENGTH, 7);
             let starts: Vec<u8> = (0..ROWS).map(|row| u8::from(row % 13 == 0)).collect();
@@ -139,7 +139,7 @@ fn steps_of_critics_and_policy() {
         ([40, 30], Actor::Deterministic),
     ] {
         check(|| {
-            let mut learner = ContinuousLearner::new(3, 2, &hidden, actor, 3).unwrap();
+            let mut learner = ContinuousLearner::new(3, 2, [&hidden; 2], actor, 3).unwrap();
             let mut policy = numbers(learner.n_policy_parameters(), 1);
             let mut critics = numbers(learner.n_critic_parameters(), 2);
             let mut target = numbers(critics.len(), 3);
@@ -206,7 +206,7 @@ fn steps_of_action_values() {
 fn steps_of_implicit_q_learning() {
     const ROWS: usize = 270;
     check(|| {
-        let mut learner = ImplicitLearner::new(3, 2, &[70, 70], 3, [-5.0, 2.0]).unwrap();
+        let mut learner = ImplicitLearner::new(3, 2, [&[70, 70]; 2], 3, [-5.0, 2.0]).unwrap();
         let [n_value, n_policy, n_critics] = learner.n_parameters();
         let target = numbers(n_critics, 1);
         let mut parts: Vec<_> = [n_value, n_policy, n_critics]

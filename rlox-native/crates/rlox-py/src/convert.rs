@@ -140,6 +140,11 @@ pub(crate) fn parse_hidden(object: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
     Ok(widths)
 }
 
+/// The widths of critics, if they have their own.
+pub(crate) fn parse_critic_hidden(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<usize>>> {
+    if object.is_none() { Ok(None) } else { parse_hidden(object).map(Some) }
+}
+
 /// How many gradient steps have been taken.
 pub(crate) fn parse_step(object: &Bound<'_, PyAny>) -> PyResult<u64> {
     parse_count(object, "step").map(|step| step as u64)

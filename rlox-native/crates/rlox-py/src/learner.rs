@@ -14,7 +14,8 @@ use rlox_learner::{
 };
 
 use crate::convert::{
-    as_real_array, check_shape, output_array, parse_hidden, parse_step, real, real_array,
+    as_real_array, check_shape, output_array, parse_critic_hidden, parse_hidden, parse_step, real,
+    real_array,
 };
 use crate::env::VecEnv;
 use crate::errors::raise;
@@ -38,7 +39,7 @@ impl ActorCriticLearner {
     #[expect(clippy::needless_pass_by_value, reason = "what Python gives is owned")]
     #[pyo3(signature = (
         obs_dim, hidden, *, n_actions=None, choices=None, act_dim=None, critic_dim=None, memory_size=None,
-        shared_memory=false, scaled=false, activation="tanh"
+        shared_memory=false, scaled=false, activation="tanh", critic_hidden=None
     ))]
     fn new(
         obs_dim: usize,
@@ -51,11 +52,13 @@ impl ActorCriticLearner {
         shared_memory: bool,
         scaled: bool,
         activation: &str,
+        #[pyo3(from_py_with = parse_critic_hidden)] critic_hidden: Option<Vec<usize>>,
     ) -> PyResult<Self> {
+        let hidden = [&hidden[..], critic_hidden.as_deref().unwrap_or(&hidden)];
         let actions = (n_actions, choices.as_deref(), act_dim, scaled);
         let memory = memory_size.map(|units| (units, shared_memory));
         let (shape, form) =
-            parse_networks(obs_dim, &hidden, actions, (critic_dim, memory), activation)?;
+            parse_networks(obs_dim, hidden, actions, (critic_dim, memory), activation)?;
         Ok(Self { learner: Mutex::new(Learner::new(shape.clone())), shape, form })
     }
 

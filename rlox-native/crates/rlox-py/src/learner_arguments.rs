@@ -20,7 +20,7 @@ type MemoryArguments = Option<(usize, bool)>;
 /// Returns the networks and the form of the actions.
 pub(crate) fn parse_networks(
     obs_dim: usize,
-    hidden: &[usize],
+    hidden: [&[usize]; 2],
     actions: ActionArguments<'_>,
     (critic_dim, memory): (Option<usize>, MemoryArguments),
     activation: &str,
@@ -35,9 +35,7 @@ pub(crate) fn parse_networks(
         ("tanh", Some(critic_dim), None) => ActorCritic::apart([obs_dim, critic_dim], hidden, head),
         ("tanh", None, Some((units, shared))) => {
             check_memory(obs_dim, units)?;
-            let with_memory =
-                if shared { ActorCritic::with_shared_memory } else { ActorCritic::recurrent };
-            with_memory(obs_dim, units, hidden, head)
+            ActorCritic::recurrent(obs_dim, units, shared, hidden, head)
         }
         ("tanh", Some(_), Some(_)) => {
             let text = "give either critic_dim or memory_size: with a memory both see the same";

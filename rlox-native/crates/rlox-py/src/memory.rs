@@ -34,16 +34,19 @@ pub(crate) fn check_memory(inputs: usize, units: usize) -> PyResult<()> {
     check_room("memory_size", &units, bytes, "; take fewer units")
 }
 
-/// Refuses `networks` of these layers, inputs first, that there is no room for.
+/// Refuses `networks` of such layers, of a policy's or of a critic's, that there is no room for.
 pub(crate) fn check_networks(
     inputs: usize,
-    hidden: &[usize],
+    hidden: [&[usize]; 2],
     outputs: usize,
     networks: usize,
 ) -> PyResult<()> {
-    let sizes = [&[inputs], hidden, &[outputs]].concat();
-    let pairs = sizes.iter().zip(sizes.iter().skip(1));
-    let weights = pairs.fold(0_usize, |sum, (a, b)| sum.saturating_add(a.saturating_mul(*b)));
-    let numbers = weights.saturating_mul(networks).saturating_mul(COPIES);
-    check_room("hidden", &hidden, numbers.saturating_mul(size_of::<f32>()), "; take fewer units")
+    for hidden in hidden {
+        let sizes = [&[inputs], hidden, &[outputs]].concat();
+        let pairs = sizes.iter().zip(sizes.iter().skip(1));
+        let weights = pairs.fold(0_usize, |sum, (a, b)| sum.saturating_add(a.saturating_mul(*b)));
+        let bytes = weights.saturating_mul(networks).saturating_mul(COPIES * size_of::<f32>());
+        check_room("hidden", &hidden, bytes, "; take fewer units")?;
+    }
+    Ok(())
 }

@@ -363,6 +363,11 @@ class GraphBuilder:
         root = self.node("Sqrt", self.node("Add", mean, self.constant(layer["eps"], np.float32)))
         return self.node("Mul", self.node("Div", x, root), self.constant(layer["weight"]))
 
+    def _layer_norm(self, layer: Layer, x: str) -> str:
+        centred = self.node("Sub", x, self.node("ReduceMean", x, axes=[-1], keepdims=1))
+        normed = self._rms_norm({**layer, "axis": -1}, centred)
+        return self.node("Add", normed, self.constant(layer["bias"]))
+
     def _activation(self, layer: Layer, x: str) -> str:
         function = layer["function"]
         if function in ("bounded", "symlog"):

@@ -96,7 +96,7 @@ pub struct ContinuousLearner {
 }
 
 impl ContinuousLearner {
-    /// A learner of networks with hidden layers of these sizes.
+    /// A learner of networks with hidden layers of these sizes, the policy's and the critics'.
     ///
     /// # Errors
     /// [`KernelError::Range`](rlox_kernels::KernelError::Range) for a size outside `[1, 16384]`,
@@ -104,17 +104,18 @@ impl ContinuousLearner {
     pub fn new(
         obs_dim: usize,
         act_dim: usize,
-        hidden: &[usize],
+        hidden: [&[usize]; 2],
         actor: Actor,
         n_critics: usize,
     ) -> Result<Self> {
-        check_sizes(&[("obs_dim", obs_dim), ("act_dim", act_dim), ("critics", n_critics)], hidden)?;
+        let named = [("obs_dim", obs_dim), ("act_dim", act_dim), ("critics", n_critics)];
+        check_sizes(&named, &hidden.concat())?;
         if let Actor::SquashedGaussian { log_std_bounds } = actor {
             check_log_std_bounds(log_std_bounds)?;
         }
-        let sizes = [&[obs_dim], hidden, &[actor.n_outputs(act_dim)]].concat();
+        let sizes = [&[obs_dim], hidden[0], &[actor.n_outputs(act_dim)]].concat();
         let policy = Network::relu(Layer::linear(&sizes, 0));
-        let critics = ensemble(&[&[obs_dim + act_dim], hidden, &[1]].concat(), n_critics);
+        let critics = ensemble(&[&[obs_dim + act_dim], hidden[1], &[1]].concat(), n_critics);
         let n_critic_parameters = critics.last().map_or(0, Network::end);
         let zeros = |n: usize| vec![0.0; n];
         Ok(Self {

@@ -82,7 +82,7 @@ pub struct ImplicitLearner {
 }
 
 impl ImplicitLearner {
-    /// A learner of networks with hidden layers of these sizes.
+    /// A learner of networks with hidden layers of these sizes, the policy's and the others'.
     ///
     /// # Errors
     /// [`KernelError::Range`](rlox_kernels::KernelError::Range) for a size outside `[1, 16384]`,
@@ -90,16 +90,17 @@ impl ImplicitLearner {
     pub fn new(
         obs_dim: usize,
         act_dim: usize,
-        hidden: &[usize],
+        hidden: [&[usize]; 2],
         n_critics: usize,
         log_std_bounds: [f64; 2],
     ) -> Result<Self> {
-        check_sizes(&[("obs_dim", obs_dim), ("act_dim", act_dim), ("critics", n_critics)], hidden)?;
+        let named = [("obs_dim", obs_dim), ("act_dim", act_dim), ("critics", n_critics)];
+        check_sizes(&named, &hidden.concat())?;
         check_log_std_bounds(log_std_bounds)?;
-        let sizes = |inputs: usize, outputs: usize| [&[inputs], hidden, &[outputs]].concat();
-        let value = Network::relu(Layer::linear(&sizes(obs_dim, 1), 0));
-        let policy = Network::relu(Layer::linear(&sizes(obs_dim, act_dim), act_dim));
-        let critics = ensemble(&sizes(obs_dim + act_dim, 1), n_critics);
+        let [own, of_values] = hidden;
+        let value = Network::relu(Layer::linear(&[&[obs_dim], of_values, &[1]].concat(), 0));
+        let policy = Network::relu(Layer::linear(&[&[obs_dim], own, &[act_dim]].concat(), act_dim));
+        let critics = ensemble(&[&[obs_dim + act_dim], of_values, &[1]].concat(), n_critics);
         Ok(Self {
             obs_dim,
             act_dim,

@@ -8,7 +8,9 @@ use pyo3::types::PyDict;
 use rlox_learner::off_policy::{self as kernels, Actor, Cloning, PolicyStep, Samples, ValueStep};
 
 use super::{Adam, BatchArrays};
-use crate::convert::{check_shape, output_array, parse_hidden, real, real_array};
+use crate::convert::{
+    check_shape, output_array, parse_critic_hidden, parse_hidden, real, real_array,
+};
 use crate::errors::raise;
 use crate::locks::lock;
 use crate::memory::check_networks;
@@ -28,21 +30,23 @@ pub(crate) struct ContinuousLearner {
 impl ContinuousLearner {
     #[new]
     #[expect(clippy::needless_pass_by_value, reason = "what Python gives is owned")]
-    #[pyo3(signature = (obs_dim, act_dim, hidden, n_critics, *, log_std_bounds=None))]
+    #[pyo3(signature = (obs_dim, act_dim, hidden, n_critics, *, log_std_bounds=None, critic_hidden=None))]
     fn new(
         obs_dim: usize,
         act_dim: usize,
         #[pyo3(from_py_with = parse_hidden)] hidden: Vec<usize>,
         n_critics: usize,
         log_std_bounds: Option<[f64; 2]>,
+        #[pyo3(from_py_with = parse_critic_hidden)] critic_hidden: Option<Vec<usize>>,
     ) -> PyResult<Self> {
         let actor = match log_std_bounds {
             Some(log_std_bounds) => Actor::SquashedGaussian { log_std_bounds },
             None => Actor::Deterministic,
         };
         let inputs = obs_dim.saturating_add(act_dim);
-        check_networks(inputs, &hidden, 2, n_critics.saturating_add(2))?;
-        let learner = kernels::ContinuousLearner::new(obs_dim, act_dim, &hidden, actor, n_critics);
+        let hidden = [&hidden[..], critic_hidden.as_deref().unwrap_or(&hidden)];
+        check_networks(inputs, hidden, 2, n_critics.saturating_add(2))?;
+        let learner = kernels::ContinuousLearner::new(obs_dim, act_dim, hidden, actor, n_critics);
         let learner = Mutex::new(learner.map_err(raise)?);
         Ok(Self { learner, n_critics, obs_dim, act_dim })
     }

@@ -10,7 +10,7 @@ use rlox_learner::off_policy::{
 };
 
 use super::{Adam, BatchArrays};
-use crate::convert::{parse_hidden, real, real_array};
+use crate::convert::{parse_critic_hidden, parse_hidden, real, real_array};
 use crate::errors::raise;
 use crate::locks::lock;
 use crate::memory::check_networks;
@@ -28,17 +28,19 @@ pub(crate) struct ImplicitLearner {
 impl ImplicitLearner {
     #[new]
     #[expect(clippy::needless_pass_by_value, reason = "what Python gives is owned")]
-    #[pyo3(signature = (obs_dim, act_dim, hidden, n_critics, *, log_std_bounds))]
+    #[pyo3(signature = (obs_dim, act_dim, hidden, n_critics, *, log_std_bounds, critic_hidden=None))]
     fn new(
         obs_dim: usize,
         act_dim: usize,
         #[pyo3(from_py_with = parse_hidden)] hidden: Vec<usize>,
         n_critics: usize,
         log_std_bounds: [f64; 2],
+        #[pyo3(from_py_with = parse_critic_hidden)] critic_hidden: Option<Vec<usize>>,
     ) -> PyResult<Self> {
         let inputs = obs_dim.saturating_add(act_dim);
-        check_networks(inputs, &hidden, 2, n_critics.saturating_add(2))?;
-        let learner = Kernel::new(obs_dim, act_dim, &hidden, n_critics, log_std_bounds);
+        let hidden = [&hidden[..], critic_hidden.as_deref().unwrap_or(&hidden)];
+        check_networks(inputs, hidden, 2, n_critics.saturating_add(2))?;
+        let learner = Kernel::new(obs_dim, act_dim, hidden, n_critics, log_std_bounds);
         let learner = Mutex::new(learner.map_err(raise)?);
         Ok(Self { learner, n_critics, act_dim })
     }

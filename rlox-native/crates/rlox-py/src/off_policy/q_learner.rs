@@ -33,7 +33,7 @@ impl QLearner {
         n_actions: usize,
         dueling: bool,
     ) -> PyResult<Self> {
-        check_networks(obs_dim, &hidden, n_actions, 1)?;
+        check_networks(obs_dim, [&hidden; 2], n_actions, 1)?;
         let shape = match (dueling, hidden.as_slice()) {
             (true, &[width]) => QNetwork::dueling(obs_dim, width, n_actions),
             (true, _) => {

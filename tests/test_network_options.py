@@ -1,0 +1,121 @@
+"""The options of the default networks: in every loop, in files, on the command line, in Rust."""
+
+import numpy as np
+import pytest
+import rlox
+import yaml
+from rlox.cli.app import build_app
+from rlox.errors import BackendError, ConfigError
+from rlox.networks import TwinQNetwork
+from rlox.nn import MLP, EnsembleMLP
+from small_algorithms import ALGORITHMS, ON_DATA, TEAMS, build, dataset, env_of
+from torch import nn
+from typer.testing import CliRunner
+
+OTHERS = ("dreamer_v3", "rl8_ppo", "rl8_recurrent_ppo", "fqe", "qmix")
+"""Without the options, without a policy, or, as QMIX, with VDN's and a mixing network's own."""
+NAMES = [name for name in ALGORITHMS if name not in OTHERS]
+WITHOUT_CRITIC = ("bc", "dqn", "independent_q", "vdn")
+
+
+def perceptrons(algorithm):
+    """Return all of an algorithm's."""
+    held = [*vars(algorithm).values(), *vars(getattr(algorithm, "parts", object)).values()]
+    held += [each for part in held if type(part) is dict for each in part.values()]
+    modules = [m for each in held if isinstance(each, nn.Module) for m in each.modules()]
+    return [m for m in modules if isinstance(m, (MLP, EnsembleMLP))]
+
+
+def widths_of(mlp):
+    """Return the widths of hidden layers."""
+    if isinstance(mlp, EnsembleMLP):
+        return tuple(weight.shape[2] for weight in mlp.weights)[:-1]
+    return tuple(layer.out_features for layer in mlp.layers)[: mlp.n_hidden]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_networks_are_as_asked_for_and_act_alike_from_files(name, tmp_path):
+    """Their shapes; they learn; a checkpoint, a policy file and ONNX act as the algorithm does."""
+    pytest.importorskip("onnxruntime")
+    options = {"hidden": (12, 9, 8), "activation": "silu", "layer_norm": name != "crossq"}
+    if name not in WITHOUT_CRITIC:
+        options["critic_hidden"] = (10, 7)
+    algorithm = build(name, **options)
+    widths = {options["hidden"], options.get("critic_hidden", options["hidden"])}
+    assert {widths_of(m) for m in perceptrons(algorithm)} == widths
+    like = {(m.activation, m.layer_norm) for m in perceptrons(algorithm)}
+    assert like == {("silu", name != "crossq")}
+    algorithm.train(64)
+    obs = np.random.default_rng(0).uniform(-1, 1, (50, 3)).astype(np.float32)
+    expected = algorithm.predict(obs)
+    for suffix in ("rlox", "onnx"):
+        path = tmp_path / f"policy.{suffix}"
+        rlox.export(algorithm, path, agent="left" if name in TEAMS else None)
+        acted = rlox.load_policy(path).predict(obs)
+        np.testing.assert_allclose(acted, expected, rtol=1e-4, atol=1e-5)
+    algorithm.save(tmp_path / "saved.safetensors")
+    data = {"dataset": dataset()} if name in ON_DATA else {"env_id": env_of(name)}
+    with type(algorithm).from_checkpoint(tmp_path / "saved.safetensors", **data) as restored:
+        np.testing.assert_array_equal(restored.predict(obs), expected)
+
+
+@pytest.mark.parametrize("name", ["ppo", "sac", "dqn", "iql", "mappo"])
+def test_what_rust_does_not_learn_is_torchs(name):
+    """Which says why; asking for Rust is an error."""
+    for options, reason in (
+        ({"layer_norm": True}, "without layer_norm"),
+        ({"activation": "elu"}, "plain linear layers with"),
+    ):
+        with build(name, **options) as algorithm:
+            assert algorithm.learner.backend == "torch"
+            assert reason in algorithm.learner.reason
+        with pytest.raises(BackendError, match=reason):
+            build(name, backend="native", **options)
+
+
+def test_rust_learns_critics_of_their_own_and_relu():
+    """The numbers are compared in the tests of its learners."""
+    with build("ppo", activation="relu", critic_hidden=(5, 6, 7)) as ppo:
+        assert ppo.learner.backend == "native"
+    with build("iql", critic_hidden=(5,)) as iql:
+        assert iql.learner.backend == "native"
+
+
+def test_the_command_line_has_them(tmp_path):
+    """As flags; the config of the run says what was asked for."""
+    asked = ["--hidden", "16", "--critic-hidden", "32,24,", "--activation", "relu", "--layer-norm"]
+    command = ["train", "ppo", "--env", "CartPole-v1", "--total-timesteps", "1024", *asked]
+    done = CliRunner().invoke(build_app(), [*command, "--run-dir", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    found = yaml.safe_load((tmp_path / "config.yaml").read_text())
+    assert found["critic_hidden"] == [32, 24]
+    assert (found["activation"], found["layer_norm"]) == ("relu", True)
+
+
+def test_wrong_options_are_refused():
+    """With the options that there are, under whatever name others have them."""
+    with pytest.raises(ConfigError, match="activation: expected 'elu', 'gelu'"):
+        build("ppo", activation="swish")
+    with pytest.raises(ConfigError, match="critic_hidden: expected one or more widths"):
+        build("sac", critic_hidden=[])
+    with pytest.raises(ConfigError, match="made by hidden, critic_hidden, activation, layer_norm"):
+        build("td3", activation_fn="relu")
+    with pytest.raises(ConfigError, match="activation must be tanh, got relu"):
+        rlox.make("hybrid_ppo", env="CartPole-v1", activation="relu")
+    with pytest.raises(ConfigError, match="layer_norm must be False"):
+        build("crossq", layer_norm=True)
+    with pytest.raises(ConfigError, match="activation is of the default networks"):
+        rlox.make("dqn", env="CartPole-v1", network=nn.Linear(4, 2), activation="tanh")
+    with pytest.raises(ConfigError, match="dueling streams need"):
+        build("dqn", dueling=True, hidden=(8,))
+    assert TwinQNetwork(3, 1, 8).net.activation == "relu"
+
+
+def test_a_sequential_of_known_layers_is_exported(tmp_path):
+    """With the normalisation too; its actions are those of torch."""
+    layers = [nn.Linear(3, 8), nn.LayerNorm(8), nn.ELU(), nn.Linear(8, 1), nn.Tanh()]
+    algorithm = build("td3", policy=nn.Sequential(*layers))
+    rlox.export(algorithm, tmp_path / "policy.rlox")
+    obs = np.random.default_rng(0).uniform(-1, 1, (50, 3)).astype(np.float32)
+    acted = rlox.load_policy(tmp_path / "policy.rlox").predict(obs)
+    np.testing.assert_allclose(acted, algorithm.predict(obs), rtol=1e-4, atol=1e-5)
