@@ -30,7 +30,7 @@ def test_the_backend_keeps_the_contract() -> None:
 
 
 def test_frames_rewards_and_ends_are_gymnasiums() -> None:
-    """Every frame is that of gymnasium's AtariPreprocessing, the last one of a game too."""
+    """Every frame equals gymnasium's AtariPreprocessing, the last one of a game too."""
     pytest.importorskip("cv2")
     from gymnasium.wrappers import AtariPreprocessing
 
@@ -87,14 +87,14 @@ def test_the_number_of_threads_changes_no_bit() -> None:
 
 
 def test_seeds_of_any_size_are_taken() -> None:
-    """Seeds differ in what they begin, and those beyond 32 bits are taken."""
+    """Different seeds begin different games, and seeds beyond 32 bits are accepted."""
     first, second = (AtariVecEnv("ALE/Breakout-v5", 2) for _ in range(2))
     assert np.array_equal(first.reset_all([7, 2**63 - 1]), second.reset_all([7, 2**63 - 1]))
     assert not np.array_equal(*first.reset_all([0, 1]))
 
 
 def test_arguments_reach_the_games() -> None:
-    """Stack, size and colours are what was asked for; the rest is that of gymnasium's ids."""
+    """Stack, size and colours are as requested; the rest has the defaults of gymnasium's ids."""
     kwargs = {"stack_num": 2, "img_height": 42, "img_width": 40, "grayscale": False}
     env = make_vec_env("ALE/Pong-v5", n_envs=2, env_kwargs=kwargs)
     assert env.reset_all(0).shape == (2, 2, 42, 40, 3)
@@ -114,26 +114,26 @@ def test_arguments_reach_the_games() -> None:
     ],
 )
 def test_wrong_games_and_arguments_are_named(env_id, kwargs, message) -> None:
-    """Errors name the value and what there is."""
+    """Errors name the value and the valid ones."""
     with pytest.raises(EnvError, match=message):
         make_vec_env(env_id, backend="ale", env_kwargs=kwargs)
 
 
 def test_other_ids_are_not_of_the_backend() -> None:
-    """The backend names what its ids begin with."""
+    """The error names the prefix of the backend's ids."""
     with pytest.raises(EnvError, match="'ale' has no 'CartPole-v1'; it has ALE/…"):
         make_vec_env("CartPole-v1", backend="ale")
 
 
 def test_without_ale_the_remedy_is_named(monkeypatch) -> None:
-    """The error has the command that installs it."""
+    """The error holds the command that installs it."""
     monkeypatch.setitem(sys.modules, "ale_py", None)
     with pytest.raises(MissingDependencyError, match=r'pip install "rlox-core\[atari\]"'):
         make_vec_env("ALE/Pong-v5")
 
 
 def test_evaluations_play_whole_games() -> None:
-    """``episodic_life`` is of training alone, and options are asked for by name."""
+    """``episodic_life`` applies to training alone, and options are passed by name."""
     pytest.importorskip("rlox_onpolicy")
     options = {"n_envs": 2, "n_steps": 8, "n_epochs": 1, "seed": 0}
     with rlox.make("ppo", env="ALE/Breakout-v5", **options, env_backend="ale",

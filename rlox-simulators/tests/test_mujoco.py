@@ -56,7 +56,7 @@ def test_the_backend_keeps_the_contract(env_id) -> None:
 
 
 def require_equal(env_id: str, kwargs: dict[str, Any], n_envs: int, n_steps: int) -> None:
-    """Step the task's envs and gymnasium's alike, and compare all that they return."""
+    """Step the task's envs and gymnasium's alike, and compare all returned values."""
     pytest.importorskip("imageio")
     ours = make_vec_env(env_id, n_envs=n_envs, backend="mujoco", env_kwargs=kwargs)
     theirs = make_vec_env(env_id, n_envs=n_envs, backend="gymnasium", env_kwargs=kwargs)
@@ -75,7 +75,7 @@ def require_equal(env_id: str, kwargs: dict[str, Any], n_envs: int, n_steps: int
 
 @pytest.mark.parametrize(("env_id", "kwargs"), CASES)
 def test_tasks_are_gymnasiums(env_id, kwargs) -> None:
-    """Spaces, resets, observations, rewards and ends, with the defaults and with others."""
+    """Spaces, resets, observations, rewards and ends, with default and other arguments."""
     require_equal(env_id, kwargs, n_envs=2, n_steps=50)
 
 
@@ -88,7 +88,7 @@ def test_tasks_are_gymnasiums_over_whole_episodes(env_id, kwargs) -> None:
 
 
 def test_episodes_are_cut_at_gymnasiums_limit() -> None:
-    """The last observation is that of the step, the next one that of a new episode."""
+    """``final_obs`` belongs to the cut episode, ``obs`` to the new one."""
     env = make_vec_env("Reacher-v5", n_envs=2, backend="mujoco")
     env.reset_all(0)
     for t, actions in enumerate(actions_of(env, 50), start=1):
@@ -110,7 +110,7 @@ def test_the_number_of_threads_changes_no_bit() -> None:
 
 
 def test_every_argument_of_the_tasks_is_registered() -> None:
-    """``backend="auto"`` takes an id with any of them, and passes those of cameras on."""
+    """``backend="auto"`` accepts any of them, and leaves camera arguments to gymnasium."""
     spec = registry.get_registry().get("rlox_env_backends", "mujoco").spec
     assert set(spec.env_ids) == set(TASKS)
     assert set(spec.env_kwargs) == {f.name for task in TASKS.values() for f in fields(task)}
@@ -129,7 +129,7 @@ def test_every_argument_of_the_tasks_is_registered() -> None:
     ],
 )
 def test_wrong_arguments_are_named(kwargs, message) -> None:
-    """Errors name the value and what there is."""
+    """Errors name the value and the valid ones."""
     with pytest.raises(EnvError, match=message):
         make_vec_env("HalfCheetah-v5", n_envs=2, backend="mujoco", env_kwargs=kwargs)
 
@@ -139,7 +139,7 @@ def test_wrong_arguments_are_named(kwargs, message) -> None:
     [({}, "MuJoCo is not installed"), ({"mujoco": "3.3.2"}, "MuJoCo 3.3.2 has no batches")],
 )
 def test_without_batches_gymnasiums_env_is_taken(monkeypatch, installed, reason) -> None:
-    """``auto`` says why, and the backend by name raises with the remedy."""
+    """``auto`` gives the reason; choosing the backend by name raises with the remedy."""
     from rlox_simulators.mujoco import vec_env
 
     def version(name: str) -> str:
@@ -156,7 +156,7 @@ def test_without_batches_gymnasiums_env_is_taken(monkeypatch, installed, reason)
 
 
 def test_forces_are_of_contacts_equalities_and_what_is_given(tmp_path) -> None:
-    """One is in the air and pulled, one in the air, one on the ground; then two are tied."""
+    """Simulations: in the air and pulled, in the air, on the ground; then two bodies are tied."""
     import mujoco
 
     free = '<body name="{}" pos="{} 0 1"><freejoint/><geom size="0.1"/></body>'
@@ -201,7 +201,7 @@ class Balance:
         return sims.qpos[:, :1].copy()
 
     def reward(self, sims, actions, velocity):
-        """Pay what the cart moves by."""
+        """Pay the cart's velocity."""
         return velocity[:, 0]
 
     def terminated(self, sims):
@@ -214,7 +214,7 @@ class Balance:
 
 
 def test_a_task_of_ones_own() -> None:
-    """Velocities are of positions, limits are the env's, and the state is complete."""
+    """Velocities are the positions' changes, the step limit is kept, and the state is complete."""
     env = MujocoVecEnv(Balance(), 2, max_episode_steps=9)
     before = env.reset_all(3)
     assert env.observation_space == gymnasium.spaces.Box(-np.inf, np.inf, (7,), np.float64)
@@ -229,7 +229,7 @@ def test_a_task_of_ones_own() -> None:
 
 
 def test_ppo_resumes_exactly(tmp_path) -> None:
-    """A run that was saved in the middle of episodes goes on as if it had not stopped."""
+    """A run saved in the middle of episodes goes on as if it had not stopped."""
     pytest.importorskip("rlox_onpolicy")
     options = {"n_envs": 2, "n_steps": 16, "batch_size": 16, "n_epochs": 1, "seed": 0}
     with rlox.make("ppo", env="Walker2d-v5", env_backend="mujoco", **options) as straight:

@@ -25,12 +25,12 @@ def fixture_envs() -> Iterator[Any]:
 
 
 def test_the_backend_keeps_the_contract() -> None:
-    """Of every env backend."""
+    """The contract of every env backend."""
     check_env_backend("envpool", "CartPole-v1")
 
 
 def test_episodes_end_in_the_step_that_ends_them(envs: Any) -> None:
-    """With the true last observation, and the first of the next episode beside it."""
+    """A step returns the true last observation and the first of the next episode."""
     seen = envs.reset_all(seed=1)
     lengths, ended = np.zeros(3, np.int64), 0
     for _ in range(200):
@@ -50,7 +50,7 @@ def test_episodes_end_in_the_step_that_ends_them(envs: Any) -> None:
 
 
 def test_truncation_is_no_termination() -> None:
-    """Where EnvPool's own limit cuts an episode."""
+    """EnvPool's own step limit truncates an episode."""
     envs = make_vec_env(
         "Pendulum-v1", n_envs=2, backend="envpool", env_kwargs={"max_episode_steps": 5}
     )
@@ -84,7 +84,7 @@ def test_physics_are_those_of_gymnasium() -> None:
         step = envs.step_all(action)
         expected, reward, *_ = theirs.step(action[0])
         np.testing.assert_allclose(step["obs"][0], expected, rtol=1e-6, atol=1e-8)
-        # the place that the speed is measured from is not observed
+        # the position that the speed is measured from is not observed
         assert step["rewards"][0] == pytest.approx(reward, rel=1e-4)
     envs.close()
 
@@ -97,7 +97,7 @@ def test_physics_are_those_of_gymnasium() -> None:
     ],
 )
 def test_wrong_envs_are_named(env_id: str, arguments: Any, message: str) -> None:
-    """Before anything runs."""
+    """The errors come before anything runs."""
     with pytest.raises(EnvError, match=message):
         make_vec_env(env_id, n_envs=1, backend="envpool", env_kwargs=arguments)
 

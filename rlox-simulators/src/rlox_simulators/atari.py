@@ -32,20 +32,20 @@ PREPROCESSING: dict[str, Any] = {
     "continuous": False,
     "continuous_action_threshold": 0.5,
 }
-"""Arguments of the envs and their defaults: the first four are those of ``gymnasium.make`` for the
-ids ``ALE/…-v5``, the rest those of Mnih et al. 2015."""
+"""Arguments of the envs and their defaults: the first four as in ``gymnasium.make`` for the ids
+``ALE/…-v5``, the rest as in Mnih et al. 2015."""
 
 
 class AtariOptions(Config):
-    """How Atari games are stepped and learnt from; what they look like is in ``env_kwargs``."""
+    """Options for stepping and learning Atari games; ``env_kwargs`` sets the games themselves."""
 
     episodic_life: bool = flag(
         False, source="Mnih et al. 2015",
-        help="learn as if an episode ended with each life; scores and evaluations are of games",
+        help="treat each lost life as an episode's end in learning; scores are of whole games",
     )  # fmt: skip
     emulator_threads: int | None = count(
         None, unit="threads", source="rlox",
-        help="threads that step the games; None: as many as cores, at most n_envs",
+        help="threads that step the games; None: one per core, at most n_envs",
     )  # fmt: skip
 
     def for_evaluation(self) -> AtariOptions:
@@ -57,8 +57,8 @@ class AtariVecEnv:
     """N copies of an Atari game, with the game's own rewards.
 
     Observations are ``(stack_num, img_height, img_width)`` uint8, the newest frame last: grey,
-    the maximum of the last two of ``frameskip`` frames, resized by area averages. The number of
-    threads changes no bit. There is no state to save, so a resumed run begins new games.
+    the maximum of the last two of ``frameskip`` frames, resized by area averages. Results do not
+    depend on the number of threads. States cannot be saved, so a resumed run begins new games.
 
     Args:
         env_id: ``"ALE/Pong-v5"``.
@@ -140,7 +140,7 @@ class AtariVecEnv:
         }
         ended = step["terminated"] | step["truncated"]
         if ended.any():
-            # a game that goes on has counted further; ALE has no final frames for it
+            # after a lost life the frame count goes on; ALE has final frames of whole games only
             life_lost = ended & (frames > self._frames)
             over = ended & ~life_lost
             if over.any():
@@ -168,7 +168,7 @@ def make_vec_env(
 
 
 def _game(env_id: str) -> str:
-    """Return what ALE calls the game of an id."""
+    """Return ALE's name for the game of an id."""
     try:
         import ale_py
     except ModuleNotFoundError:
@@ -193,7 +193,7 @@ def _build(env_id: str, game: str, n_envs: int, **arguments: Any) -> Any:
     from ale_py.vector_env import AtariVectorEnv
 
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # what it warns of, such as a missing ROM, it fails at
+        warnings.simplefilter("error")  # ALE warns before it fails, e.g. about a missing ROM
         try:
             return AtariVectorEnv(
                 game, n_envs, reward_clipping=False, autoreset_mode="SameStep", **arguments

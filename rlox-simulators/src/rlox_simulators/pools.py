@@ -21,29 +21,29 @@ from rlox_simulators.seeds import seeds_of_32_bits
 
 
 class PoolOptions(Config):
-    """How EnvPool's envs are stepped; what they are is in ``env_kwargs``."""
+    """Options for stepping EnvPool's envs; ``env_kwargs`` sets the envs themselves."""
 
     pool_threads: int | None = count(
         None, unit="threads", source="rlox",
-        help="threads that step the envs; None: as many as cores, at most n_envs",
+        help="threads that step the envs; None: one per core, at most n_envs",
     )  # fmt: skip
 
 
 class PoolVecEnv:
-    """N copies of an env of EnvPool.
+    """N copies of an EnvPool env.
 
-    EnvPool resets a copy in the step after its last one. Here that step is taken at once, for the
-    copies that ended alone, so that a step returns the first observations of the next episodes
-    beside the true last ones. There is no state to save: a resumed run begins new episodes.
+    EnvPool resets a copy in the step after its episode's last. Here the ended copies take that
+    step at once, so that one step returns the true last observations and the first of the next
+    episodes. States cannot be saved: a resumed run begins new episodes.
 
     Args:
         env_id: one of ``envpool.list_all_envs()``, such as ``"HalfCheetah-v5"``.
         n_envs: N.
         options: see :class:`PoolOptions`.
-        arguments: of ``envpool.make_gymnasium``, such as ``frame_skip``.
+        arguments: keywords of ``envpool.make_gymnasium``, such as ``frame_skip``.
 
     Raises:
-        EnvError: EnvPool has no such env, or refuses an argument, or observations are nested.
+        EnvError: EnvPool has no such env, refuses an argument, or the observations are nested.
         MissingDependencyError: EnvPool is not installed.
 
     Source:
@@ -64,7 +64,7 @@ class PoolVecEnv:
         if env_id not in known:
             raise EnvError(
                 f"EnvPool has no '{env_id}'{suggest(env_id, known)}; "
-                "envpool.list_all_envs() lists what it has"
+                "envpool.list_all_envs() lists its envs"
             )
         threads = (options or PoolOptions()).pool_threads
         self._env_id, self._n_envs = env_id, n_envs
@@ -75,8 +75,8 @@ class PoolVecEnv:
         if is_nested(self.observation_space):
             self._env.close()
             raise EnvError(
-                f"EnvPool's '{env_id}' has observations {self.observation_space}; those of one "
-                "array can be stepped, so take env_backend='gymnasium'"
+                f"EnvPool's '{env_id}' has observations {self.observation_space}; this backend "
+                "steps those of one array only, so take env_backend='gymnasium'"
             )
         self._batch = batch_space(self.action_space, n_envs)
         self._started = False
@@ -87,7 +87,7 @@ class PoolVecEnv:
             return self._library.make_gymnasium(
                 self._env_id, num_envs=self._n_envs, **self._arguments, **seeds
             )
-        except Exception as error:  # of EnvPool's parser, its env, or its C++
+        except Exception as error:  # raised by EnvPool's parser, its env, or its C++
             raise EnvError(
                 f"'{self._env_id}' cannot be built by EnvPool with {self._arguments}: {error}"
             ) from error
@@ -112,7 +112,7 @@ class PoolVecEnv:
     def reset_all(self, seed: int | Sequence[int] | None = None) -> npt.NDArray[Any]:
         """Begin new episodes; see :class:`rlox.protocols.VecEnv`.
 
-        EnvPool takes seeds when envs are made, so with a seed they are made again.
+        EnvPool takes seeds only at construction, so a seed rebuilds the envs.
         """
         if seed is not None:
             self._env.close()
@@ -141,7 +141,7 @@ class PoolVecEnv:
         }
         ended = np.flatnonzero(step["terminated"] | step["truncated"])
         if len(ended):
-            # this step resets; its actions are not looked at
+            # this step resets and ignores its actions
             first, *_ = self._env.step(batch[ended], ended.astype(np.int32))
             step["obs"] = obs.copy()
             step["obs"][ended] = first
@@ -154,7 +154,7 @@ class PoolVecEnv:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Ignore that gymnasium has to round the bounds of EnvPool's spaces."""
+    """Silence gymnasium's warnings about rounded bounds of EnvPool's spaces."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*precision lowered by casting")
         yield

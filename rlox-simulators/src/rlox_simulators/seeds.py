@@ -14,7 +14,7 @@ def seeds_of_32_bits(seed: int | Sequence[int], n_envs: int) -> npt.NDArray[np.i
     """Return a seed (N,) per env, each below 2³¹ - 1.
 
     Args:
-        seed: an integer s gives env i the seed s + i; a sequence gives each its own.
+        seed: an integer s gives env i the seed s + i; a sequence has one seed per env.
         n_envs: number of envs N.
     """
     each = [seed + i for i in range(n_envs)] if isinstance(seed, (int, np.integer)) else seed

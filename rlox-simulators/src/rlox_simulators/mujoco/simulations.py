@@ -18,8 +18,8 @@ T = TypeVar("T")
 class Simulations:
     """N simulations of a model, stepped together on MuJoCo's threads.
 
-    Derived fields such as ``xpos`` are those of the state before the last of a step's substeps, as
-    ``mj_step`` leaves them. The number of threads changes no bit.
+    Derived fields such as ``xpos`` belong to the state before a step's last substep, as ``mj_step``
+    leaves them. Results do not depend on the number of threads.
 
     Args:
         xml_file: a path that begins with ``.``, ``~`` or the root, or the name of one of
@@ -30,7 +30,7 @@ class Simulations:
         threads: threads that step.
 
     Raises:
-        EnvError: the file does not exist, or is no model.
+        EnvError: the file does not exist, or is not a model.
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class Simulations:
         try:
             self.model = mujoco.MjModel.from_xml_path(str(path))
         except ValueError as error:
-            raise EnvError(f"{path} is no model of MuJoCo: {error}") from error
+            raise EnvError(f"{path} is not a MuJoCo model: {error}") from error
         self._mujoco = mujoco
         self._failure = batch.SimulationError
-        # the data of every simulation is kept only where one more call reads it
+        # every simulation's data is kept only for contact forces, which another call computes
         self._batch = batch.Batch(self.model, n, threads, persistent=contact_forces)
         self._frame_skip = frame_skip
         self.dt: float = self.model.opt.timestep * frame_skip
@@ -58,13 +58,13 @@ class Simulations:
         """(N, nv) velocities."""
         before = mujoco.mj_stateSize(self.model, mujoco.mjtState.mjSTATE_TIME)
         self.qpos_qvel: Array = self.state[:, before : before + self.model.nq + self.model.nv]
-        """(N, nq + nv) positions and velocities side by side, as states hold them."""
+        """(N, nq + nv) positions and velocities, adjacent as in states."""
         self.ctrl: Array = self._batch.bind("ctrl")
         """(N, nu) controls of the last step."""
         self.cfrc_ext: Array = np.zeros((n, self.model.nbody, 6))
         """(N, nbody, 6) contact forces on bodies, zeros in new episodes as in gymnasium's envs."""
         self._data = mujoco.MjData(self.model) if contact_forces else None
-        # what forces on bodies come from: contacts, equalities, and forces that are given
+        # sources of forces on bodies: contacts, equalities, and forces set from outside
         sources = ("ncon", "ne", "xfrc_applied") if contact_forces else ()
         self._sources = [self._batch.bind(name) for name in sources]
         self._bodies: dict[str | int, Array] = {}
@@ -77,12 +77,12 @@ class Simulations:
 
     @property
     def state(self) -> Array:
-        """(N, size) everything that determines what follows, in MuJoCo's order."""
+        """(N, size) full physics state, in MuJoCo's order."""
         rows: Array = self._batch.state
         return rows
 
     def field(self, name: str) -> Array:
-        """Return (N, ...) values of a field of ``MjData``; ask for it before the first step."""
+        """Return (N, ...) values of an ``MjData`` field; bind it before the first step."""
         values: Array = self._batch.bind(name)
         return values
 
@@ -102,10 +102,10 @@ class Simulations:
         return values
 
     def once(self, name: str, compute: Callable[[Simulations], T]) -> T:
-        """Return what a function says of the simulations, called once until they change.
+        """Return a function's value for the simulations, cached until they change.
 
         Args:
-            name: the value's, among all that are asked for.
+            name: cache key.
             compute: the function.
         """
         if name not in self._known:
@@ -131,7 +131,7 @@ class Simulations:
     def _compute_forces(self, data: Any) -> None:
         contacts, equalities, given = self._sources
         self.cfrc_ext[...] = 0.0
-        # without a source they are zeros, and most steps of what runs or jumps have none
+        # without a source forces are zero, as in most steps of running or jumping
         rows = range(self.n) if given.any() else (contacts + equalities).nonzero()[0]
         for row in rows:
             self._batch.get_data(row, data)
@@ -139,7 +139,7 @@ class Simulations:
             self.cfrc_ext[row] = data.cfrc_ext
 
     def restore(self, state: Array) -> None:
-        """Go on from what :attr:`state` was."""
+        """Go on from a saved :attr:`state`."""
         self._known.clear()
         self.state[...] = state
 
@@ -153,7 +153,7 @@ class Simulations:
 
 
 def _find(xml_file: str) -> Path:
-    """Return where a model is, as gymnasium looks for it."""
+    """Return a model's path, searched for as gymnasium does."""
     assets = Path(gymnasium.__file__).parent / "envs/mujoco/assets"
     path = Path(xml_file).expanduser() if xml_file[:1] in "./~" else assets / xml_file
     if not path.is_file():

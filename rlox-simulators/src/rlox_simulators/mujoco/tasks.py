@@ -16,13 +16,13 @@ Range = tuple[float, float]
 
 
 def squares(values: Array) -> Array:
-    """(N,) sums of squares of rows, in NumPy's order for one row."""
+    """(N,) sums of squares of rows, added in NumPy's order for a single row."""
     total: Array = np.add.reduce(np.square(values.reshape(len(values), -1)), axis=-1)
     return total
 
 
 def clipped(values: Array, low: float, high: float) -> Array:
-    """Values within bounds, as ``np.clip``, which takes several times as long for few."""
+    """Values within bounds; for small arrays several times as fast as ``np.clip``."""
     within: Array = np.minimum(np.maximum(values, low), high)
     return within
 
@@ -35,14 +35,14 @@ def between(low_high: Range, values: Array) -> Mask:
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyTask:
-    """What the tasks have in common: no end, and uniform noise at the beginning."""
+    """Base of the tasks: it never ends, and begins with uniform noise."""
 
     xml_file: str
     frame_skip: int
     reset_noise_scale: float = 0.1
     contact_forces: ClassVar[bool] = False
     normal_velocities: ClassVar[bool] = False
-    """Whether the first velocities are normal."""
+    """Whether the first velocities are drawn from a normal distribution."""
 
     def position(self, simulations: Simulations) -> Array:
         return np.zeros((simulations.n, 0))
@@ -60,7 +60,7 @@ class NoisyTask:
 
 
 class Healthy:
-    """Ends where :meth:`healthy` is false, if it shall."""
+    """Ends where :meth:`healthy` is false, if ``terminate_when_unhealthy``."""
 
     terminate_when_unhealthy: bool
 
@@ -68,7 +68,7 @@ class Healthy:
         raise NotImplementedError
 
     def is_healthy(self, simulations: Simulations) -> Mask:
-        """:meth:`healthy`, which rewards and ends share."""
+        """:meth:`healthy`, computed once for rewards and ends."""
         return simulations.once("healthy", self.healthy)
 
     def terminated(self, simulations: Simulations) -> Mask:
@@ -131,17 +131,17 @@ class InvertedDoublePendulum(NoisyTask):
 
 @dataclass(frozen=True, kw_only=True)
 class Runner(NoisyTask):
-    """Rewards running along x, and charges for controls."""
+    """Rewards speed along x, minus a cost of controls."""
 
     forward_reward_weight: float = 1.0
     ctrl_cost_weight: float = 0.1
     exclude_current_positions_from_observation: bool = True
     skipped: ClassVar[int] = 1
-    """Positions that are left out of observations."""
+    """Number of leading positions left out of observations."""
 
     @property
     def first(self) -> int:
-        """Number of the first position that is observed."""
+        """Index of the first observed position."""
         return self.skipped if self.exclude_current_positions_from_observation else 0
 
     def position(self, simulations: Simulations) -> Array:
@@ -160,7 +160,7 @@ class Runner(NoisyTask):
 
 @dataclass(frozen=True, kw_only=True)
 class HalfCheetah(Runner):
-    """A cheetah in two dimensions runs."""
+    """A cheetah runs in two dimensions."""
 
     xml_file: str = "half_cheetah.xml"
     frame_skip: int = 5
@@ -179,7 +179,7 @@ class Swimmer(Runner):
 
 @dataclass(frozen=True, kw_only=True)
 class Hopping(Healthy, Runner):
-    """Ends where it falls, and rewards every step before."""
+    """Rewards every step until a fall, which ends it."""
 
     frame_skip: int = 4
     ctrl_cost_weight: float = 1e-3
@@ -200,7 +200,7 @@ class Hopping(Healthy, Runner):
 
 @dataclass(frozen=True, kw_only=True)
 class Hopper(Hopping):
-    """A leg in two dimensions hops, and ends where it falls."""
+    """A leg hops in two dimensions until it falls."""
 
     xml_file: str = "hopper.xml"
     healthy_state_range: Range = (-100.0, 100.0)
@@ -217,7 +217,7 @@ class Hopper(Hopping):
 
 @dataclass(frozen=True, kw_only=True)
 class Walker2d(Hopping):
-    """Two legs in two dimensions walk, and end where they fall."""
+    """Two legs walk in two dimensions until they fall."""
 
     xml_file: str = "walker2d_v5.xml"
     healthy_z_range: Range = (0.8, 2.0)
@@ -230,7 +230,7 @@ class Walker2d(Hopping):
 
 @dataclass(frozen=True, kw_only=True)
 class Ant(Healthy, Runner):
-    """Four legs in three dimensions walk; contact forces are seen and charged for."""
+    """Four legs walk in three dimensions; contact forces are observed and cost reward."""
 
     xml_file: str = "ant.xml"
     frame_skip: int = 5
@@ -276,7 +276,7 @@ class Ant(Healthy, Runner):
 
 @dataclass(frozen=True, kw_only=True)
 class Person(NoisyTask):
-    """What is seen of the humanoid."""
+    """Observations of the humanoid."""
 
     frame_skip: int = 5
     ctrl_cost_weight: float = 0.1
@@ -304,7 +304,7 @@ class Person(NoisyTask):
 
 @dataclass(frozen=True, kw_only=True)
 class Humanoid(Healthy, Person):
-    """A humanoid walks, and ends where it falls."""
+    """A humanoid walks until it falls."""
 
     xml_file: str = "humanoid.xml"
     forward_reward_weight: float = 1.25
@@ -351,7 +351,7 @@ class HumanoidStandup(Person):
 
 
 def lengths(vectors: Array) -> Array:
-    """(N,) lengths of rows, one at a time: NumPy has another order for arrays."""
+    """(N,) lengths of rows, one at a time: NumPy sums arrays in another order."""
     return np.array([np.linalg.norm(vector) for vector in vectors])
 
 

@@ -25,7 +25,7 @@ Array = npt.NDArray[Any]
 
 
 class MujocoTask(Protocol):
-    """A task for :class:`rlox_simulators.mujoco.MujocoVecEnv`, with all N simulations at once."""
+    """A task for :class:`rlox_simulators.mujoco.MujocoVecEnv`, computed for all N simulations."""
 
     xml_file: str
     """The model; see :class:`rlox_simulators.mujoco.Simulations`."""
@@ -46,7 +46,7 @@ class MujocoTask(Protocol):
         Args:
             simulations: after the step.
             actions: (N, nu) float32.
-            velocity: (N, k) what the positions changed by in the step, per second.
+            velocity: (N, k) the step's change of the positions, per second.
         """
 
     def terminated(self, simulations: Simulations) -> npt.NDArray[np.bool_]:
@@ -66,7 +66,7 @@ WORD = 2**64
 
 
 class MujocoOptions(Config):
-    """How MuJoCo's envs are stepped."""
+    """Options for stepping MuJoCo's envs."""
 
     physics_threads: int | None = count(
         None, unit="threads", source="rlox",
@@ -77,13 +77,13 @@ class MujocoOptions(Config):
 class MujocoVecEnv:
     """N copies of a MuJoCo task, stepped on MuJoCo's threads.
 
-    The number of threads changes no bit, and the state is complete: a resumed run goes on exactly.
+    Results do not depend on the number of threads. The state is complete: runs resume exactly.
 
     Args:
         task: a task of :data:`rlox_simulators.mujoco.TASKS`, or one of your own.
         n_envs: N.
         max_episode_steps: steps after which an episode is truncated; ``None``: never.
-        threads: threads that step; ``None``: half as many as logical cores, at most N.
+        threads: threads that step; ``None``: half the logical cores, at most N.
 
     Raises:
         EnvError: the model cannot be loaded, or lacks what the task needs.
@@ -120,7 +120,7 @@ class MujocoVecEnv:
         self._action_space = gymnasium.spaces.Box(low, high, dtype=np.float32)
         self._batch_of_actions = batch_space(self._action_space, n_envs)
         self._position = task.position(self._simulations)
-        # fields are up to date from the first step after they were first asked for
+        # bind all fields now: a field is up to date from the first step after its binding
         actions = np.zeros((n_envs, model.nu), np.float32)
         task.reward(self._simulations, actions, np.zeros_like(self._position))
         task.terminated(self._simulations)
@@ -186,7 +186,7 @@ class MujocoVecEnv:
         """Restore the state of all envs.
 
         Raises:
-            EnvError: it is of another number of envs, or of another model.
+            EnvError: the state belongs to another number of envs or another model.
         """
         expected = {name: value.shape for name, value in self.state().items()}
         got = {name: np.shape(value) for name, value in state.items()}
@@ -236,9 +236,9 @@ def make_vec_env(
 
 
 def unavailable() -> str:
-    """Return why MuJoCo's batches cannot be used here; nothing if they can."""
+    """Return the reason why MuJoCo's batches cannot be used here, or an empty string."""
     remedy = f'pip install "{requirement("mujoco")}" (with Python 3.11 or newer)'
-    for name in ("mujoco-core", "mujoco"):  # 4.0 is of two distributions
+    for name in ("mujoco-core", "mujoco"):  # 4.0 comes as two distributions
         try:
             found = version(name)
         except PackageNotFoundError:
