@@ -46,7 +46,7 @@ def test_equals_ppo_with_one_epoch_of_one_minibatch(env: str, normalize_advantag
     learner._task = replace(learner._task, optimizer=optimizer)
     for algorithm in (a2c, ppo):
         algorithm.train(4 * 16)
-    # the minibatch is shuffled, so sums over it are taken in another order
+    # the minibatch is shuffled, so its sums are added in another order
     torch.testing.assert_close(a2c.optimizer.parameters, optimizer.parameters, rtol=1e-4, atol=1e-5)
 
 

@@ -1,4 +1,4 @@
-"""Actions of policies of one's own, in the shape of their space."""
+"""Actions of custom policies, in the shape of their space."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch.distributions import Independent, Normal
 
 
 class Shaped(nn.Module):
-    """Acts with numbers of a shape, whatever it sees."""
+    """Acts with arrays of a given shape and ignores observations."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Shaped(nn.Module):
 
 @pytest.mark.parametrize("shape", [(), (2,), (2, 3)])
 def test_actions_may_have_the_shape_of_their_space(shape: tuple[int, ...]) -> None:
-    """As well as be rows of rlox.spaces.rows."""
+    """Both this shape and the rows of rlox.spaces.rows are accepted."""
 
     def make() -> Any:
         env = gymnasium.make("Pendulum-v1")

@@ -26,7 +26,7 @@ def test_passes_the_conformance_suite() -> None:
 
 
 def test_resuming_is_exact_with_memory_and_moments() -> None:
-    """With more unrolls than actors, and a target network that is older than the policy."""
+    """With more unrolls than actors, and a target network older than the policy."""
     options = {"recurrent": "lstm", "memory_size": 8, "normalize_observations": True}
     options |= {"unrolls_per_update": 3, "target_update_interval": 3, "queue_size": 3}
     assert rlox.testing.check_resume("appo", **SMALL, **options) is None
@@ -53,7 +53,7 @@ def moved(policy: Any, by: float = 0.3) -> Any:
 
 
 def test_with_fresh_weights_and_gae_the_batch_is_ppos() -> None:
-    """The target policy is the one that acted."""
+    """The target policy is the acting one."""
     unroll, policy = collected()
     batch, ratios = TargetPolicy(0.99, "gae", 0.9).batch(unroll, policy)
     expected = estimate_advantages(unroll, policy, 0.99, 0.9)
@@ -88,7 +88,7 @@ def test_the_ratio_is_the_papers(bound: float) -> None:
 
 
 def test_vtrace_corrects_for_old_weights_and_gae_does_not() -> None:
-    """The ratios of target policy and actors decide the advantages of the former alone."""
+    """Only V-trace's advantages depend on the ratios of target policy and actors."""
     unroll, acted = collected()
     target = moved(acted)
     batch, _ = TargetPolicy(0.9, "vtrace").batch(unroll, target)
@@ -96,13 +96,13 @@ def test_vtrace_corrects_for_old_weights_and_gae_does_not() -> None:
     ratios = (gae.log_probs - unroll.log_probs.flatten()).exp().view(32, 3)[-1]
     last = unroll.terminated[-1] | unroll.truncated[-1]
     assert not last.any()
-    # of the last step, V-trace's advantage is the clipped ratio times that without a ratio
+    # in the last step, V-trace's advantage is the clipped ratio times GAE's
     expected = ratios.clamp(max=1.0) * gae.advantages.view(32, 3)[-1]
     torch.testing.assert_close(batch.advantages.view(32, 3)[-1], expected)
 
 
 def test_the_target_network_follows_every_k_updates() -> None:
-    """It is the policy before updates 0, k, 2k, and rests in between."""
+    """It copies the policy before updates 0, k, 2k, ... and is fixed in between."""
     with APPO("CartPole-v1", seed=0, target_update_interval=3, **SMALL) as appo:
         before, targets = [], []
         for _ in range(5):
@@ -118,7 +118,7 @@ def test_the_target_network_follows_every_k_updates() -> None:
     ("options", "message"),
     [
         ({"batch_size": 65}, "batch_size 65 exceeds the 64 rows of an update"),
-        ({"batch_size": 24, "recurrent": "gru"}, "no multiple of n_steps 16"),
+        ({"batch_size": 24, "recurrent": "gru"}, "not a multiple of n_steps 16"),
         ({"batch_size": 21}, "a minibatch of one of the update's 64 rows"),
     ],
 )

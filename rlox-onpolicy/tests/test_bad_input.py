@@ -1,4 +1,4 @@
-"""Wrong calls of PPO, one a row: each is refused before any work, with what is wrong."""
+"""Wrong calls of PPO, one a row: each raises before any work and names the fault."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _workplace(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_wrong_call_is_refused_before_any_work(
     call: Callable[[], Any], error: type[Exception], text: str
 ) -> None:
-    """With this error and text, and nothing is written."""
+    """The error and its text are as given, and nothing is written."""
     with pytest.raises(error, match=re.escape(text)) as caught:
         call()
     assert type(caught.value) is error

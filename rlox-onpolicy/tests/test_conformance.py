@@ -1,6 +1,6 @@
-"""PPO passes ``rlox.testing``, and ``rlox.testing`` catches what it is there to catch.
+"""PPO passes ``rlox.testing``, and ``rlox.testing`` catches planted faults.
 
-Every mutant below is PPO, a vector env or a logger with one planted fault; the check named beside
+Every mutant below is PPO, a vector env or a logger with one planted fault; the check named next to
 it must fail and say why.
 """
 
@@ -47,7 +47,7 @@ Plant = Callable[..., None]
     ],
 )  # fmt: skip
 def test_ppo_conforms(options: dict[str, Any]) -> None:
-    """No check is left out; memory, moments and frames are saved and restored with the rest."""
+    """No check is left out; memory, moments and frames are saved and restored too."""
     assert rlox.testing.check_algorithm("ppo", **{**SMALL, **options}) == {}
 
 
@@ -321,7 +321,7 @@ def test_check_config_round_trip_catches_an_option_that_is_not_written(plant: Pl
     """An option that the file lacks comes back as its default."""
 
     class LossyConfig(PPOConfig):
-        """Options of which one is not written."""
+        """Options, one of which is not written."""
 
         hidden: int = PPOConfig.model_fields["hidden"].merge_field_infos(
             PPOConfig.model_fields["hidden"], exclude=True
@@ -333,7 +333,7 @@ def test_check_config_round_trip_catches_an_option_that_is_not_written(plant: Pl
 
 
 class VecEnvOf(GymVecEnv):
-    """CartPole as gymnasium has it, to be given a fault."""
+    """Gymnasium's CartPole; subclasses plant faults."""
 
     def __init__(self, env_id: str, *, n_envs: int, env_kwargs: Any) -> None:
         super().__init__(env_id, n_envs, env_kwargs=env_kwargs)

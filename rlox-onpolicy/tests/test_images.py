@@ -1,4 +1,4 @@
-"""Learning from rendered images: a small gridworld, alone and beside other observations."""
+"""Learning from rendered images: a small gridworld, alone and with other observations."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Gridworld(gymnasium.Env[Any, Any]):
     """Walk from the middle to the goal; 1 for reaching it, -0.1 for each step before.
 
     Args:
-        layout: ``"picture"`` of both, or ``"dict"`` for the walker's picture and the goal's place
-            apart.
+        layout: ``"picture"``: one image of walker and goal; ``"dict"``: the walker's image and the
+            goal's position separately.
     """
 
     action_space = spaces.Discrete(4)
@@ -61,7 +61,7 @@ class Gridworld(gymnasium.Env[Any, Any]):
 
 @pytest.mark.slow
 def test_a_gridworld_is_learnt_from_its_pictures() -> None:
-    """The best policy gets 0.85; one that walks at random reaches the goal half the time."""
+    """The best policy gets 0.85; a random walk reaches the goal half the time."""
     options: dict[str, Any] = {"n_steps": 64, "batch_size": 128, "n_epochs": 4, "gamma": 0.9}
     # at a constant step size the policy forgets one of the goals now and then
     options |= {"ent_coef": 0.01, "learning_rate": "linear(0.003, 0)"}
@@ -76,7 +76,7 @@ def test_a_gridworld_is_learnt_from_its_pictures() -> None:
 
 
 def test_rollouts_in_half_precision_act_with_the_newest_parameters() -> None:
-    """What was converted for one rollout is not kept for the next."""
+    """Parameters converted for one rollout are not reused in the next."""
     options: dict[str, Any] = {"n_steps": 16, "compute_dtype": "bfloat16", "learning_rate": 0.02}
     with PPO(Gridworld, **options, seed=0) as ppo:
         before = copy.deepcopy(ppo.policy)

@@ -26,7 +26,7 @@ def test_passes_the_conformance_suite() -> None:
 
 
 def test_resuming_is_exact_with_a_memory_and_uneven_updates() -> None:
-    """More unrolls than actors, each with its first state, and some under way when it is saved."""
+    """More unrolls than actors, each with its first state, and some unfinished when saved."""
     options = {**SMALL, "recurrent": "lstm", "memory_size": 8, "unrolls_per_update": 3}
     options |= {"queue_size": 3, "loss_reduction": "sum"}
     assert rlox.testing.check_resume("impala", **options) is None
@@ -34,7 +34,7 @@ def test_resuming_is_exact_with_a_memory_and_uneven_updates() -> None:
 
 @pytest.mark.parametrize(("queue_size", "lags"), [(0, (0, 0)), (3, (1, 2)), (4, (2, 2))])
 def test_the_lag_follows_from_the_queue(queue_size: int, lags: tuple[int, int]) -> None:
-    """Once the queue is full, unrolls are as old as it is long."""
+    """Once the queue is full, the age of unrolls is its length."""
     with IMPALA("CartPole-v1", seed=0, queue_size=queue_size, **SMALL) as impala:
         metrics = impala.train(6 * 64)
         assert impala.clock.iterations == 6
@@ -43,7 +43,7 @@ def test_the_lag_follows_from_the_queue(queue_size: int, lags: tuple[int, int]) 
 
 
 def test_actor_and_version_of_each_unroll_are_fixed() -> None:
-    """Unroll k is actor k mod A's, with the weights of max(0, ceil((k + 1 - Q) / U) - 1)."""
+    """Unroll k is actor k mod A's, with weights version max(0, ceil((k + 1 - Q) / U) - 1)."""
     kept: list[tuple[int, int, int]] = []
     with IMPALA("CartPole-v1", seed=0, **{**SMALL, "n_actors": 3}, unrolls_per_update=2,
                 queue_size=3) as impala:  # fmt: skip
@@ -62,7 +62,7 @@ def test_actor_and_version_of_each_unroll_are_fixed() -> None:
 
 
 def test_arrival_drops_what_is_too_old() -> None:
-    """Whoever is ready comes first; unrolls beyond max_lag are counted and not learned from."""
+    """The first ready actor is served first; unrolls beyond max_lag are counted and dropped."""
     options = {**SMALL, "order": "arrival", "queue_size": 6, "max_lag": 1}
     with IMPALA("CartPole-v1", seed=0, **options) as impala:
         metrics = impala.train(12 * 64)
@@ -73,7 +73,7 @@ def test_arrival_drops_what_is_too_old() -> None:
 
 @pytest.mark.parametrize("n_envs", [1, 4])
 def test_another_number_of_envs_goes_on(tmp_path: Path, n_envs: int) -> None:
-    """New episodes begin, and unrolls of the old number are dropped."""
+    """New episodes begin, and unrolls of the old number of envs are dropped."""
     with IMPALA("CartPole-v1", seed=0, **SMALL) as impala:
         impala.train(256)
         impala.save(tmp_path / "impala.safetensors")
@@ -83,7 +83,7 @@ def test_another_number_of_envs_goes_on(tmp_path: Path, n_envs: int) -> None:
 
 
 class Paying(gymnasium.Env[Any, Any]):
-    """Three steps that pay 0.5, 7 and -9, or the nearest within the bound."""
+    """Three steps that pay 0.5, 7 and -9, clipped to the bound."""
 
     observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
@@ -106,7 +106,7 @@ class Paying(gymnasium.Env[Any, Any]):
 
 
 def test_envs_that_are_objects_give_the_number_of_actors() -> None:
-    """A list of vector envs has one for each actor, one vector env is one actor's."""
+    """A list has one vector env per actor; a single vector env makes one actor."""
     envs = [make_vec_env("CartPole-v1", n_envs=3) for _ in range(2)]
     with IMPALA(envs, n_steps=4) as impala:
         assert (impala.config.n_actors, impala.config.n_envs) == (2, 3)
@@ -136,7 +136,7 @@ def test_contradictions_are_refused(env: Any, options: dict[str, Any], message: 
 
 
 def test_a_checkpoint_of_other_actors_does_not_fit(tmp_path: Path) -> None:
-    """Their number is part of the state."""
+    """The number of actors is part of the state."""
     path = tmp_path / "impala.rlox"
     with IMPALA("CartPole-v1", **SMALL) as impala:
         impala.train(1)
@@ -146,7 +146,7 @@ def test_a_checkpoint_of_other_actors_does_not_fit(tmp_path: Path) -> None:
 
 
 def test_added_losses_and_objectives_get_the_unroll() -> None:
-    """A loss of the user's own is a function of policy and unroll."""
+    """A custom loss is a function of policy and unroll."""
 
     def small_weights(policy: Any, unroll: Unroll) -> torch.Tensor:
         assert unroll.obs.shape == (17, 4, 4)
@@ -158,7 +158,7 @@ def test_added_losses_and_objectives_get_the_unroll() -> None:
 
 
 def test_envs_without_a_state_begin_new_episodes(tmp_path: Path) -> None:
-    """Returns do not run on from the episodes of before; nothing is counted twice."""
+    """Returns start anew, and nothing is counted twice."""
     path = tmp_path / "impala.rlox"
     options = {**SMALL, "env_backend": "gymnasium", "queue_size": 2}
     with IMPALA("CartPole-v1", seed=0, **options) as impala:
@@ -174,7 +174,7 @@ def test_envs_without_a_state_begin_new_episodes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["impala", "appo"])
 def test_clipped_rewards_are_learnt_from_and_not_reported(name: str) -> None:
-    """Parameters equal those from an env that pays clipped rewards; returns are the env's."""
+    """Parameters equal those of training on clipped rewards; returns stay the env's."""
     learnt = []
     for env, clip, mean_return in ((Paying, 1.0, -1.5), (lambda: Paying(1.0), None, 0.5)):
         with rlox.make(name, env=env, seed=0, clip_rewards=clip, **SMALL) as algorithm:

@@ -15,11 +15,11 @@ from rlox_onpolicy.ppo import PPO
 
 MENUS = np.array([[1, 0, 1, 0, 0], [0, 1, 0, 1, 0], [0, 0, 0, 0, 1], [1, 1, 0, 0, 1]], np.int8)
 BEST = np.array([2, 1, 4, 0])
-"""What each of four guests may order, and what pleases; nothing else is on the menu."""
+"""Allowed orders of each of four guests, and the pleasing one; all others are forbidden."""
 
 
 class Menus(gymnasium.Env[Any, Any]):
-    """Serve eight guests, each from their own menu; ordering anything else is an error.
+    """Serve eight guests, each from their own menu; any other order is an error.
 
     Args:
         two: two waiters order for the same guest.
@@ -59,7 +59,7 @@ SMALL: dict[str, Any] = {"n_envs": 4, "n_steps": 32, "hidden": 32}
 
 
 def test_a_masked_task_is_learnt_without_a_forbidden_action() -> None:
-    """The env would fail at one; a perfect policy gets 8, a random legal one 4.7."""
+    """A forbidden action makes the env fail; a perfect policy gets 8, a random legal one 4.7."""
     options = {**SMALL, "batch_size": 32, "n_epochs": 4, "learning_rate": 5e-3}
     with PPO(lambda: Menus(two=True), **options) as learner:
         assert learner.train(128)["mean_reward"] < 6.5
@@ -70,7 +70,7 @@ def test_a_masked_task_is_learnt_without_a_forbidden_action() -> None:
 
 @pytest.mark.parametrize("two", [False, True])
 def test_the_learner_sees_the_masks_that_the_actor_saw(two: bool) -> None:
-    """Ratios are 1 before the first step, and forbidden choices have no probability."""
+    """Ratios are 1 before the first step, and forbidden actions have probability 0."""
     with PPO(lambda: Menus(two), **SMALL, batch_size=32) as ppo:
         batch = ppo.collector.collect(ppo.policy, 32)
         assert batch.action_masks is not None
@@ -87,7 +87,7 @@ def test_the_learner_sees_the_masks_that_the_actor_saw(two: bool) -> None:
 
 
 def test_predict_takes_masks() -> None:
-    """Of one action and of a batch; without a mask everything is possible."""
+    """For one action and for a batch; without a mask all actions are possible."""
     with PPO(Menus, **SMALL, batch_size=32) as ppo:
         only = np.eye(5, dtype=np.int8)
         for wanted in range(5):
@@ -103,7 +103,7 @@ def test_predict_takes_masks() -> None:
 
 
 def test_predict_reads_the_mask_in_an_observation() -> None:
-    """An env that gives it there needs no argument."""
+    """A mask within the observation needs no argument."""
 
     class Inside(gymnasium.Wrapper[Any, Any, Any, Any]):
         def __init__(self) -> None:
@@ -128,7 +128,7 @@ def test_predict_reads_the_mask_in_an_observation() -> None:
 
 
 def test_a_policy_without_masks_is_refused_on_a_masked_env() -> None:
-    """It would do what is forbidden."""
+    """Such a policy would take forbidden actions."""
 
     class Blind(torch.nn.Module):
         def __init__(self) -> None:

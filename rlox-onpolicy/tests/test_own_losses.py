@@ -1,4 +1,4 @@
-"""Losses of a user's own: added terms and whole objectives."""
+"""Custom losses: added terms and whole objectives."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_an_added_loss_is_minimised_and_logged(make: Callable[..., Any]) -> None
 
 
 def test_an_unknown_part_is_refused() -> None:
-    """The parts are named."""
+    """The error names the parts."""
     with pytest.raises(ConfigError, match="names the part 'actor'; there are policy"):
         PPO("CartPole-v1", added_losses={"actor": small_logits})
 
@@ -86,7 +86,7 @@ def test_an_added_loss_called_like_a_metric_is_refused() -> None:
 
 
 def test_a_checkpoint_wants_its_added_losses(tmp_path: Path) -> None:
-    """A missing one is an error with the remedy, a new one too; the same one resumes."""
+    """A missing or a new one is an error with the remedy; the same one resumes."""
     make = MAKERS["ppo"]
     path, losses = tmp_path / "run.safetensors", {"policy": small_logits}
     options = {"added_losses": losses, "learning_rate": 1e-3}
@@ -100,14 +100,14 @@ def test_a_checkpoint_wants_its_added_losses(tmp_path: Path) -> None:
     make().save(plain)
     with pytest.raises(CheckpointError, match=r"added losses none, got \['policy.small_logits'\]"):
         type(half).from_checkpoint(plain, added_losses=losses)
-    pytest.importorskip("rlox_native", reason="its envs are the ones that can save their state")
+    pytest.importorskip("rlox_native", reason="only its envs can save their state")
     rest = type(half).from_checkpoint(path, added_losses=losses)
     rest.train(64)
     assert torch.equal(whole.optimizer.parameters, rest.optimizer.parameters)
 
 
 def test_an_objective_of_ones_own_is_minimised_and_its_terms_are_logged() -> None:
-    """Known terms are the algorithm's metrics, others are metrics beside them."""
+    """Known terms become the algorithm's metrics, others additional ones."""
     objective = Regularized(clip_eps=0.2, vf_coef=0.5, ent_coef=0.0)
     ppo = MAKERS["ppo"](objective=objective)
     metrics = ppo.train(32)
@@ -122,14 +122,14 @@ def test_an_objective_of_ones_own_is_minimised_and_its_terms_are_logged() -> Non
 
 
 def test_terms_that_an_objective_does_not_report_are_nan() -> None:
-    """PPO with A2C's loss has no approximate KL."""
+    """With A2C's loss PPO has no approximate KL."""
     metrics = MAKERS["ppo"](objective=PolicyGradient(0.5)).train(32)
     assert metrics["approx_kl"] != metrics["approx_kl"]
     assert metrics["value_loss"] > 0
 
 
 def test_target_kl_needs_the_term() -> None:
-    """The error names it."""
+    """The error names the missing term."""
     ppo = MAKERS["ppo"](objective=PolicyGradient(0.5), backend="torch", target_kl=0.1)
     with pytest.raises(ConfigError, match="reports approx_kl, got PolicyGradientTerms"):
         ppo.train(32)
@@ -146,7 +146,7 @@ def test_target_kl_needs_the_term() -> None:
 def test_options_of_the_loss_are_refused_beside_an_objective(
     options: dict[str, Any], name: str
 ) -> None:
-    """They would be ignored."""
+    """The options would be ignored."""
     with pytest.raises(ConfigError, match=f"{name} is a number of the algorithm's own objective"):
         MAKERS["ppo"](objective=Regularized(0.2, 0.5, 0.0), **options)
     with pytest.raises(TypeError, match="objective must have a method loss"):
@@ -154,7 +154,7 @@ def test_options_of_the_loss_are_refused_beside_an_objective(
 
 
 def test_a_checkpoint_wants_its_objective(tmp_path: Path) -> None:
-    """By its class's name, with the remedy."""
+    """The error gives the class's name and the remedy."""
     path, objective = tmp_path / "run.safetensors", Regularized(0.2, 0.5, 0.0)
     ppo = MAKERS["ppo"](objective=objective)
     ppo.train(32)

@@ -1,4 +1,4 @@
-"""Policies of one's own: tried before any step, and refused where their outputs do not fit."""
+"""Custom policies: tried before any step, and refused if their outputs do not fit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALGORITHMS = [(PPO, PPO_SMALL), (A2C, SMALL)]
 
 
 class Wrong(nn.Module):
-    """A policy one of whose outputs gets another shape."""
+    """A policy with one output of a wrong shape."""
 
     def __init__(self, method: str, output: int | None, shape: tuple[int, ...]) -> None:
         super().__init__()
@@ -66,13 +66,13 @@ class Wrong(nn.Module):
     ],
 )
 def test_other_shapes_are_refused(method: str, output: int | None, expected: str) -> None:
-    """The error names the method, what it must return and what came."""
+    """The error names the method, the expected shapes and the returned ones."""
     with pytest.raises(ConfigError, match=rf"policy\.{method} must return {expected}"):
         A2C("CartPole-v1", policy=Wrong(method, output, (-1, 1)), **SMALL)
 
 
 def test_a_policy_of_other_observations_is_refused() -> None:
-    """What it fails with is in the text, and one tensor is no pair."""
+    """The error quotes the policy's failure; a single tensor is not taken for a pair."""
     with pytest.raises(ConfigError, match=r"get_action_and_logprob fails on 3 obs.* cannot be mul"):
         PPO("CartPole-v1", policy=DiscretePolicy(3, 2), **PPO_SMALL)
     policy: Any = DiscretePolicy(4, 2)
@@ -82,7 +82,7 @@ def test_a_policy_of_other_observations_is_refused() -> None:
 
 
 class Forgets(RecurrentPolicy):
-    """A policy with a memory, whose state or whose log-probabilities have a wrong shape."""
+    """A policy with a memory, whose state or log-probabilities have a wrong shape."""
 
     wrong = "step"
 
@@ -117,7 +117,7 @@ def test_a_memory_is_tried_too(wrong: str, message: str) -> None:
 
 
 class Drawing(Wrong):
-    """A policy that draws from a stream of its own, from torch's, drops units, and counts."""
+    """A policy with its own random stream that also uses torch's, dropout and a counter."""
 
     calls: Tensor
     total: Tensor
@@ -138,7 +138,7 @@ class Drawing(Wrong):
 
 
 def test_trying_a_policy_disturbs_nothing() -> None:
-    """Neither its random streams, nor torch's, nor its buffers; it acts in evaluation mode."""
+    """Its random streams, torch's and its buffers stay; it acts in evaluation mode."""
     policy = Drawing()
     policy.drop.eval()
     total = policy.total
@@ -167,7 +167,7 @@ class Normalised(Wrong):
 def test_a_policy_is_in_training_mode_in_updates_alone(
     algorithm: Any, options: dict[str, Any]
 ) -> None:
-    """Its normalisation takes a single env, and predictions repeat; what is frozen stays so."""
+    """Batch normalisation accepts a single env, predictions repeat, frozen parts stay frozen."""
     policy = Normalised()
     policy.frozen.eval()
     modes = list[tuple[bool, bool]]()
@@ -185,7 +185,7 @@ def test_a_policy_is_in_training_mode_in_updates_alone(
 
 @pytest.mark.parametrize("backend", ["thread", pytest.param("process", marks=pytest.mark.slow)])
 def test_actors_act_with_the_learners_buffers(backend: str) -> None:
-    """Batch normalisation takes the moments that the learner's policy has now."""
+    """Batch normalisation uses the current moments of the learner's policy."""
     options = {"n_actors": 1, "n_envs": 2, "n_steps": 16, "seed": 0, "actor_backend": backend}
     policy = Normalised()
     policy.register_buffer("scale", torch.ones(2, dtype=torch.bfloat16))
@@ -200,7 +200,7 @@ def test_actors_act_with_the_learners_buffers(backend: str) -> None:
 
 
 def test_masks_that_must_be_given_are() -> None:
-    """Whether the env masks shows at its first reset only."""
+    """The first reset is the earliest sign that the env gives masks."""
     seen: list[Any] = []
 
     class Masked(DiscretePolicy):
@@ -219,7 +219,7 @@ def test_masks_that_must_be_given_are() -> None:
 def test_options_of_the_default_networks_are_refused(
     algorithm: Any, options: dict[str, Any], option: dict[str, Any], tmp_path: Any
 ) -> None:
-    """By keyword or in a config, and beside a checkpoint; not those that a checkpoint brings."""
+    """By keyword, in a config, or with a checkpoint; options saved in the checkpoint are fine."""
     ((name, value),) = option.items()
     message = rf"{name} is of the default networks, got {name}='?{value}'? and networks of your"
     made = {**options, **option}

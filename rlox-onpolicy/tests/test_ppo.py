@@ -1,4 +1,4 @@
-"""PPO as a whole: what it learns from, what it reports, what it refuses."""
+"""PPO as a whole: its inputs, its metrics, its errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def make(env: Any = "CartPole-v1", **options: Any) -> PPO:
 
 
 def test_iterations_of_ones_own_need_an_end_of_the_schedules() -> None:
-    """A line to the end of a training is refused where none runs; else all rounds learn."""
+    """A linear schedule needs a running training with an end; otherwise all rounds learn."""
     ppo = make(learning_rate="linear(1e-3, 0)")
     with pytest.raises(
         ConfigError, match=r"^learning_rate=linear\(0.001, 0.0\) goes on to the end"
@@ -70,7 +70,7 @@ def test_predict_stays_within_asymmetric_bounds() -> None:
 
 
 def test_a_vector_env_trains_with_its_own_number_of_envs() -> None:
-    """A gymnasium vector env brings its size."""
+    """``n_envs`` follows the size of a gymnasium vector env."""
     env = gymnasium.make_vec("CartPole-v1", num_envs=3, vectorization_mode="sync")
     ppo = PPO(env, n_steps=16, batch_size=16)
     assert ppo.collector.env.n_envs == ppo.config.n_envs == 3
@@ -84,7 +84,7 @@ def test_batch_size_is_checked_against_the_real_number_of_envs() -> None:
 
 
 def test_batch_size_left_out_fits_a_small_rollout(tmp_path: Path) -> None:
-    """The config holds the rollout's size, checkpoints too; a longer rollout has the default."""
+    """Config and checkpoint hold the rollout's size; a longer rollout uses the default."""
     ppo = PPO("CartPole-v1", n_envs=2, n_steps=32, n_epochs=2)
     assert ppo.config.batch_size == 64
     ppo.train(128)

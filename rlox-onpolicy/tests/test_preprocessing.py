@@ -21,7 +21,7 @@ EVERYTHING: dict[str, Any] = {
 
 
 class Numbered(gymnasium.Env[Any, Any]):
-    """Observes the number of the step; rewards 2, episodes of five steps, cut."""
+    """Observes the step's number; rewards of 2, episodes truncated after five steps."""
 
     observation_space = spaces.Box(0, 9, (1,))
     action_space = spaces.Discrete(2)
@@ -38,7 +38,7 @@ class Numbered(gymnasium.Env[Any, Any]):
 
 
 class Newest(torch.nn.Module):
-    """Values what is seen at its newest frame."""
+    """Values an observation by its newest frame."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class Newest(torch.nn.Module):
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
 def test_stacks_end_with_their_episode(mode: AutoresetMode) -> None:
-    """Over rollouts that end within episodes; cuts are valued by the episode's own frames."""
+    """Rollouts end within episodes; truncations are valued by the episode's own frames."""
     envs = SyncVectorEnv([Numbered] * 2, autoreset_mode=mode)
     with PPO(envs, policy=Newest(), n_steps=7, batch_size=14, frame_stack=3, gamma=0.5,
              gae_lambda=0.0) as ppo:  # fmt: skip
@@ -135,7 +135,7 @@ class Recall(gymnasium.Env[Any, Any]):
 
 
 def test_frames_let_a_policy_without_memory_remember() -> None:
-    """Three frames hold the number to the end of an episode; with one, 5/3 is the most."""
+    """Three frames hold the number until the episode's end; one frame earns at most 5/3."""
     options: dict[str, Any] = {**SMALL, "hidden": 32, "n_epochs": 6, "learning_rate": 5e-3}
     with PPO(Recall, **options, frame_stack=3) as ppo:
         ppo.train(4_096)
@@ -146,7 +146,7 @@ def test_frames_let_a_policy_without_memory_remember() -> None:
     ("option", "saved"), [("normalize_observations", False), ("normalize_rewards", True)]
 )
 def test_checkpoint_keeps_what_is_normalized(tmp_path: Path, option: str, saved: bool) -> None:
-    """The networks know the one scale or the other; the error names the option."""
+    """The networks were trained on one scale; the error names the option."""
     with PPO("CartPole-v1", **SMALL, **{option: saved}) as ppo:
         ppo.save(tmp_path / "ppo.safetensors")
     with pytest.raises(CheckpointError) as caught:

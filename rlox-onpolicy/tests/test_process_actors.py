@@ -1,4 +1,4 @@
-"""Actors in processes: the same unrolls as threads, errors, restarts, and nothing left of them."""
+"""Actors in processes: the same unrolls as threads, errors, restarts, and no leftovers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_actor_backends_conform(name: str) -> None:
 
 @pytest.fixture(name="memory")
 def fixture_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder for the files of shared arrays, that no other process writes to."""
+    """Return a folder for shared arrays' files that no other process writes to."""
     memory = tmp_path / "memory"
     memory.mkdir()
     monkeypatch.setattr(process, "IN_MEMORY", memory)
@@ -37,7 +37,7 @@ def fixture_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_processes_train_as_threads_do(tmp_path: Path, memory: Path) -> None:
-    """Bit for bit, with moments that travel, through a checkpoint, and nothing is left behind."""
+    """Bit for bit, with shared moments and a checkpoint, and nothing is left behind."""
     options = {**SMALL, "normalize_observations": True, "queue_size": 2}
     path = tmp_path / "impala.rlox"
     states, pids = [], []
@@ -59,7 +59,7 @@ def test_processes_train_as_threads_do(tmp_path: Path, memory: Path) -> None:
 
 
 class Breaks(gymnasium.Env):
-    """An env that breaks in its tenth step, if it is asked to."""
+    """An env that breaks in its tenth step, on request."""
 
     observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
@@ -82,7 +82,7 @@ class Breaks(gymnasium.Env):
 
 @pytest.mark.parametrize("backend", ["thread", "process"])
 def test_an_error_of_an_env_arrives_with_its_traceback(backend: str) -> None:
-    """Of its own class; of a process, the env's source line is in the cause."""
+    """The class is kept; from a process, the cause holds the env's source line."""
     options = {**SMALL, "n_actors": 1, "actor_backend": backend}
     with IMPALA(Breaks, **options) as impala:
         with pytest.raises(ZeroDivisionError, match="the wheel came off") as caught:
@@ -107,7 +107,7 @@ def test_a_killed_actor_begins_again(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.slow
 def test_spares_replace_an_actor_that_is_given_up() -> None:
-    """By arrival, training goes on as long as min_workers live."""
+    """With order "arrival", training goes on as long as min_workers live."""
     options = {**SMALL, "actor_backend": "process", "max_restarts": 0, "min_workers": 1}
     with IMPALA("CartPole-v1", **options) as impala:
         impala.train(1)
@@ -121,7 +121,7 @@ def test_spares_replace_an_actor_that_is_given_up() -> None:
 
 @pytest.mark.slow
 def test_ctrl_c_leaves_nothing(tmp_path: Path, memory: Path) -> None:
-    """Neither a process nor a file in shared memory, with unrolls under way."""
+    """No process and no file in shared memory remain, with unrolls under way."""
     script = tmp_path / "train.py"
     script.write_text(
         "import pathlib\n"

@@ -16,7 +16,7 @@ from rlox.algorithms import PPO
 from rlox.testing import run_in_ranks
 from rlox.training import checkpoint
 
-pytestmark = pytest.mark.timeout(600)  # of two interpreters that import torch on a busy machine
+pytestmark = pytest.mark.timeout(600)  # two interpreters import torch on a busy machine
 
 STEP = """
 import json, sys
@@ -104,13 +104,13 @@ STEPS = {
 
 
 def require_success(done: list[subprocess.CompletedProcess[str]]) -> None:
-    """Show what the first failing rank printed."""
+    """Show the output of the first failing rank."""
     for rank, process in enumerate(done):
         assert process.returncode == 0, f"rank {rank}: {process.stderr}"
 
 
 def trained(path: Path, size: int, *works: dict[str, Any], **steps: Any) -> list[list[Any]]:
-    """Return what each rank reports of some trainings, one after the other, after some steps."""
+    """Return each rank's reports on some trainings, one after the other, after some steps."""
     arguments = str(path), json.dumps(steps), json.dumps(works)
     require_success(run_in_ranks(STEP + TRAIN, *arguments, size=size))
     found = [json.loads(Path(f"{path}-{r}.json").read_text(encoding="utf-8")) for r in range(size)]
@@ -128,11 +128,11 @@ ACTORS = {
 
 
 def test_two_ranks_train_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They take one rank's steps with half its envs each, and keep one policy.
+    """They take the steps of one rank, with half its envs each, and keep one policy.
 
-    It is one after many steps and epochs cut at a target KL, and one rank goes on with it. Seed,
-    counts, moments and evaluations are the same on both ranks; what they draw is not. A stop on one
-    rank is a stop on all, at the end of the iteration in which a callback asked for it.
+    The policy is the same after many steps and epochs cut at a target KL, and one rank goes on with
+    it. Seed, counts, moments and evaluations are equal on both ranks; random draws are not. A stop
+    on one rank stops all, at the end of the iteration in which a callback asked for it.
     """
     saved = str(tmp_path / "saved.rlox")
     works: list[dict[str, Any]] = [
@@ -169,9 +169,9 @@ def test_two_ranks_train_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.slow
 def test_a_signal_at_one_rank_interrupts_all(tmp_path: Path) -> None:
-    """Rank 0, which got none, saves all ranks' parts and records no finished run.
+    """Rank 0, which got no signal, saves all ranks' parts and records no finished run.
 
-    A signal that a rank gets twice, from the terminal and from ``torchrun``, is one.
+    A signal received twice, from the terminal and from ``torchrun``, counts once.
     """
     code = (
         "import os, signal, sys\n"
@@ -205,7 +205,7 @@ def test_a_signal_at_one_rank_interrupts_all(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="/proc is Linux's")
 def test_no_thread_outlives_the_ranks() -> None:
-    """Gloo's would abort Python's exit now and then; what is imported meanwhile keeps no group."""
+    """Gloo's threads sometimes abort Python's exit; a later import must not keep the group."""
     code = (
         "import os\n"
         "from rlox.ranks import join_ranks, leave_ranks\n"

@@ -1,4 +1,4 @@
-"""Policies with a memory: what they remember, when they forget, and what they learn from."""
+"""Policies with a memory: remembering, forgetting, and their sequences in learning."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ PPO_SMALL: dict[str, Any] = {**SMALL, "batch_size": 32, "n_epochs": 2}
 
 
 class Recall(gymnasium.Env[Any, Any]):
-    """Show a number once, then ask for it three times; only what was shown is ever rewarded.
+    """Show a number once, then ask for it three times; only that number is rewarded.
 
-    Episodes are ended by a termination or by a cut, in turn, and their lengths vary.
+    Episodes are terminated or truncated, in turn, and their lengths vary.
 
     Args:
         masked: masks forbid the action after the number shown.
@@ -60,7 +60,7 @@ class Recall(gymnasium.Env[Any, Any]):
 def test_the_learner_replays_what_the_actor_remembered(
     kind: str, masked: bool, algorithm: Any
 ) -> None:
-    """Ratios are 1 and values the same before any step, across ends of episodes and rollouts."""
+    """Before any step ratios are 1 and values equal, across ends of episodes and rollouts."""
     options = PPO_SMALL if algorithm is PPO else SMALL
     with algorithm(lambda: Recall(masked), recurrent=kind, **options) as learner:
         for _ in range(3):
@@ -70,14 +70,14 @@ def test_the_learner_replays_what_the_actor_remembered(
                 log_probs, _, values = evaluate_actions(learner.policy, rows)
                 torch.testing.assert_close(log_probs, rows.log_probs, atol=1e-5, rtol=1e-5)
                 torch.testing.assert_close(values, rows.values, atol=1e-5, rtol=1e-5)
-        # the memory matters at all
+        # proof that the memory matters
         batch.episode_starts.fill_(True)
         values = evaluate_actions(learner.policy, batch)[2]
         assert not torch.allclose(values, batch.values, atol=1e-4)
 
 
 def test_minibatches_are_whole_sequences() -> None:
-    """Each env's steps stay together and in order, every row comes once."""
+    """Each env's steps stay together and in order, and every row occurs once."""
     with PPO(Recall, recurrent="gru", **PPO_SMALL) as ppo:
         batch = ppo.collector.collect(ppo.policy, 16)
         rows = torch.arange(64, dtype=torch.float32)
@@ -91,7 +91,7 @@ def test_minibatches_are_whole_sequences() -> None:
 
 
 class Oracle(torch.nn.Module):
-    """Remembers how many observations of the episode it has seen; its value is that number."""
+    """Counts the episode's observations; its value is the count."""
 
     state_size = 1
 
@@ -128,7 +128,7 @@ class Fixed:
 def test_memories_are_empty_where_episodes_begin_and_whole_where_they_are_cut(
     mode: AutoresetMode,
 ) -> None:
-    """Values are counted by hand, over rollouts that end within episodes."""
+    """Values match a count by hand, over rollouts that end within episodes."""
     policy: Any = Oracle()
     assert isinstance(policy, RecurrentActor)
     envs = SyncVectorEnv([Recall, Recall], autoreset_mode=mode)
@@ -159,7 +159,7 @@ def test_memories_are_empty_where_episodes_begin_and_whole_where_they_are_cut(
     ("kind", "seq_len"), [("lstm", None), pytest.param("gru", 8, marks=pytest.mark.slow)]
 )
 def test_what_must_be_remembered_is_learnt(kind: Any, seq_len: int | None) -> None:
-    """A policy without a memory cannot distinguish the numbers; some sequences begin within."""
+    """Only a memory can distinguish the numbers; some sequences begin within episodes."""
     sizes = {"n_envs": 8, "n_steps": 16, "hidden": 32, "gamma": 0.5, "ent_coef": 0.01, "seed": 0}
     options = {"batch_size": 64, "learning_rate": 5e-3, "n_epochs": 6, "memory_size": 32}
     with PPO(Recall, recurrent=kind, seq_len=seq_len, **sizes, **options) as learner:
@@ -169,7 +169,7 @@ def test_what_must_be_remembered_is_learnt(kind: Any, seq_len: int | None) -> No
 
 
 def test_predict_carries_the_memory() -> None:
-    """Acting step by step is what the collector does, for one env and for several."""
+    """Acting step by step equals the collector, for one env and for several."""
     with PPO(Recall, recurrent="lstm", **PPO_SMALL) as ppo:
         ppo.train(64)
         obs = [0, 3, 3, 1, 3]
@@ -201,7 +201,7 @@ def test_predict_carries_the_memory() -> None:
 
 
 def test_predict_without_state_takes_each_observation_for_a_first_one() -> None:
-    """The action comes alone, as from any other policy."""
+    """The action is returned alone, as from any other policy."""
     with PPO(Recall, recurrent="lstm", **PPO_SMALL) as ppo:
         assert type(ppo.predict(0)) is int
         assert ppo.predict(0) == ppo.predict(0, state=None)[0]
@@ -210,7 +210,7 @@ def test_predict_without_state_takes_each_observation_for_a_first_one() -> None:
 
 
 def test_sequences_start_from_the_states_that_were_met() -> None:
-    """Parts of 4 steps have the values met while acting, and every row keeps its place."""
+    """Parts of 4 steps have the values of acting, and every row keeps its place."""
     with PPO(Recall, recurrent="lstm", seq_len=4, **{**PPO_SMALL, "batch_size": 20}) as ppo:
         for _ in range(3):
             unroll = ppo.collector.unroll(ppo.policy, 16)
@@ -232,7 +232,7 @@ def test_sequences_start_from_the_states_that_were_met() -> None:
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
 def test_gradients_end_where_sequences_begin(kind: str) -> None:
-    """They are those of stepping by hand with a state that is detached every 4 steps."""
+    """Gradients equal those of stepping by hand with a state detached every 4 steps."""
     with PPO(Recall, recurrent=kind, seq_len=4, **PPO_SMALL) as ppo:
         policy = ppo.policy
         batch = ppo.collector.collect(policy, 16)

@@ -25,7 +25,7 @@ ALGORITHMS: dict[type[Any], dict[str, Any]] = {
 
 
 class Anything(gymnasium.Env[Any, Any]):
-    """Observes and takes anything; episodes of five steps, every other one cut instead of ended."""
+    """Any spaces; episodes of five steps, every other one truncated instead of terminated."""
 
     def __init__(self, observation_space: spaces.Space[Any], action_space: spaces.Space[Any]):
         self.observation_space, self.action_space = observation_space, action_space
@@ -39,7 +39,7 @@ class Anything(gymnasium.Env[Any, Any]):
         return self.observation_space.sample(), {}
 
     def step(self, action: Any) -> Any:
-        """Refuse what is no action."""
+        """Refuse values outside the action space."""
         assert self.action_space.contains(action), (self.action_space, action)
         self.steps += 1
         over, cut = self.steps == 5, self.episodes % 2 == 0
@@ -80,7 +80,7 @@ def nested(leaves: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     )
 
 
-# gymnasium's vector envs pass numbers on as NumPy's scalars, and its boxes warn of them
+# gymnasium's vector envs pass NumPy scalars on, and its `Box` warns about them
 @pytest.mark.filterwarnings("ignore:.*Casting input x to numpy array")
 @settings(
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
@@ -98,7 +98,7 @@ def test_any_space_trains_acts_and_is_restored(
     action_space: spaces.Space[Any],
     extras: dict[str, Any],
 ) -> None:
-    """Two iterations, actions of the space for one observation and batches, equal once restored."""
+    """After two iterations single and batched actions fit their space; restoring keeps them."""
 
     def make() -> Anything:
         return Anything(observation_space, action_space)

@@ -24,8 +24,8 @@ def paper_targets(
 ) -> tuple[Any, Any]:  # fmt: skip
     """Return vs and advantages by summing eq. 1 as it is written, for one env, in float64.
 
-    ``next_values[t]`` is the value of what step t led to (0 after a termination), ``goes_on[t]``
-    whether the episode goes on after it.
+    ``next_values[t]`` is the value of step t's next observation (0 after a termination),
+    ``goes_on[t]`` whether the episode goes on after it.
     """
     ratios = np.exp(np.asarray(log_rhos, np.float64))
     rho, c = np.minimum(rho_bar, ratios), np.minimum(c_bar, ratios)
@@ -94,7 +94,7 @@ def make_double_policy() -> DiscretePolicy:
 
 
 def reference_loss(policy: DiscretePolicy, unroll: Unroll, objective: VTraceActorCritic) -> Any:
-    """Return the loss of the mean, env by env, from :func:`paper_targets`."""
+    """Return the mean loss, env by env, from :func:`paper_targets`."""
     total: Any = 0.0
     found = {(1, 1): 0, (4, 2): 1}
     for env in range(N):
@@ -125,7 +125,7 @@ def reference_loss(policy: DiscretePolicy, unroll: Unroll, objective: VTraceActo
 @pytest.mark.parametrize("pg_rho_bar", [1.0, 0.6, 2.0])
 @pytest.mark.parametrize("loss_reduction", ["mean", "sum"])
 def test_loss_and_gradient_equal_the_reference(pg_rho_bar: float, loss_reduction: Any) -> None:
-    """Of one update, in double precision, with truncations, to 1e-9."""
+    """One update in double precision, with truncations, agrees to 1e-9."""
     unroll, policy = random_unroll(np.random.default_rng(3)), make_double_policy()
     objective = VTraceActorCritic(
         gamma=0.9, vf_coef=0.4, ent_coef=0.02, rho_bar=0.8, c_bar=0.7, pg_rho_bar=pg_rho_bar,
@@ -143,7 +143,7 @@ def test_loss_and_gradient_equal_the_reference(pg_rho_bar: float, loss_reduction
 
 
 def test_values_of_the_actor_are_not_read() -> None:
-    """Targets are of the learner's current values, whatever the actor estimated."""
+    """Targets use the learner's current values, not the actor's estimates."""
     unroll, policy = random_unroll(np.random.default_rng(5)), make_double_policy()
     objective = VTraceActorCritic(gamma=0.9, vf_coef=0.4)
     stale = replace(
@@ -154,7 +154,7 @@ def test_values_of_the_actor_are_not_read() -> None:
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
 def test_memory_is_replayed_to_final_observations(kind: Any) -> None:
-    """What follows a truncation is seen with the episode's memory, what follows a reset without."""
+    """Final observations of truncations use the episode's memory, first ones after resets none."""
     rng = np.random.default_rng(7)
     box = spaces.Box(-1, 1, (OBS,), np.float32)
     policy: Any = make_policy(box, spaces.Discrete(ACTIONS), recurrent=kind, memory_size=5)
@@ -214,7 +214,7 @@ def test_unrolls_of_different_lengths_are_not_joined() -> None:
 
 
 def test_arrays_of_an_unroll_make_it_again() -> None:
-    """Nested observations, memory, masks, moments and numbers included."""
+    """Nested observations, memory, masks, moments and plain numbers are included."""
     rng = np.random.default_rng(10)
     unroll = random_unroll(rng)
     unroll = replace(

@@ -9,7 +9,7 @@ Deviations from the paper:
     2. advantages are GAE's, which for λ = 1 are the paper's n-step ones;
     3. the gradient's norm is clipped;
     4. policy and value function share no parameters;
-    5. if an episode was truncated, the value of its true final observation is bootstrapped from.
+    5. truncated episodes bootstrap from the value of their true final observation.
 
 The loss is :class:`rlox.losses.PolicyGradient`, the order of an iteration
 :meth:`rlox.rollouts.RolloutAlgorithm.iterate`.
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class A2CMetrics(RolloutMetrics):
-    """What one iteration reports."""
+    """Metrics of one iteration."""
 
     explained_variance: float
     """1 - Var(returns - values) / Var(returns) of the rollout; NaN for constant returns."""
@@ -59,6 +59,6 @@ class A2C(RolloutAlgorithm):
         def __init__(self, env_id: Any, *given: Any, **options: Unpack[A2CArguments]) -> None: ...
 
     def make_optimizer(self) -> Any:
-        """Return what makes RMSprop."""
+        """Return a factory of RMSprop."""
         alpha, eps = self.config.rmsprop_alpha, self.config.rmsprop_eps
         return partial(torch.optim.RMSprop, alpha=alpha, eps=eps)

@@ -1,4 +1,4 @@
-"""The frame of algorithms that learn from the unrolls of actors."""
+"""The frame of algorithms that learn from actors' unrolls."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from rlox_onpolicy.configs import ActorsConfig
 
 @dataclass(frozen=True, kw_only=True)
 class ActorMetrics(RolloutMetrics):
-    """What one iteration reports of actors."""
+    """Metrics of one iteration about its actors."""
 
     lag_min: float
-    """Updates between the weights that acted and those that learn, over the unrolls."""
+    """Age in updates of the weights that acted: least, mean and greatest over the unrolls."""
     lag_mean: float
     lag_max: float
     queue: float
-    """Unrolls that were ready and wait for the next updates."""
+    """Unrolls ready for the next updates."""
     unrolls_dropped: float
-    """So far, for a lag beyond ``max_lag``."""
+    """Total so far, for a lag beyond ``max_lag``."""
     restarts: float
-    """Of actors so far."""
+    """Total restarts of actors so far."""
 
 
 class ActorAlgorithm(RolloutAlgorithm):
@@ -42,10 +42,10 @@ class ActorAlgorithm(RolloutAlgorithm):
         env_id: a gymnasium id, a callable that makes an env, an env or a vector env (one actor), or
             a list of vector envs, one for each actor.
         policy: see :class:`rlox.rollouts.RolloutAlgorithm`; actors act with copies of it.
-        callbacks: hooks into training; ``on_step`` comes when an unroll has arrived.
+        callbacks: hooks into training; ``on_step`` is called when an unroll has arrived.
         worker_addresses: ``host:port`` of env workers that serve ``env_id``
-            (``env_backend="grpc"``), divided evenly among the actors, or a text of them separated
-            by commas; ``None``: the envs are built here. Checkpoints do not hold them.
+            (``env_backend="grpc"``), as a sequence or separated by commas, divided evenly among
+            the actors; ``None``: the envs are built here. Checkpoints do not hold them.
     """
 
     config_class: ClassVar[type[ActorsConfig]]
@@ -67,7 +67,7 @@ class ActorAlgorithm(RolloutAlgorithm):
         }
 
     def make_collector(self) -> ActorRollouts:
-        """Return actors that are yet to begin."""
+        """Return the actors, not yet started."""
         cfg = self.config
         self.actors = ActorRollouts(
             self.env_source,
@@ -109,27 +109,27 @@ class ActorAlgorithm(RolloutAlgorithm):
         )
 
     def iterate(self, hooks: Hooks) -> Any:
-        """Take the unrolls that actors have collected, and learn from them."""
+        """Take collected unrolls and learn from them."""
         metrics = super().iterate(hooks)
         self.actors.version += 1
         return metrics
 
     def rollout(self, hooks: Hooks) -> tuple[Any, dict[str, float]]:
-        """Return the unrolls of an update side by side."""
+        """Return the joined unrolls of an update."""
         seen = dict(vars(self.actors.gather(self, hooks)))
         return on_device(join_unrolls(seen.pop("unrolls")), self.device), seen
 
 
 def fit_to_envs(config: ActorsConfig, env: Any) -> ActorsConfig:
-    """Return the config with the numbers of actors and envs that ``env`` is, if that is fixed.
+    """Return the config with the numbers of actors and envs that ``env`` fixes, if any.
 
     Args:
-        config: of the algorithm.
-        env: what the user passed as env.
+        config: the algorithm's.
+        env: the user's ``env`` argument.
 
     Raises:
-        ConfigError: another number of actors was chosen, envs of several actors differ in number,
-            or they are objects that only a thread can step.
+        ConfigError: another number of actors was chosen, the actors' vector envs differ in size,
+            or the envs are objects that only a thread can step.
     """
     several = isinstance(env, (list, tuple))
     counts = [fixed_env_count(each) for each in (env if several else [env])]
@@ -145,7 +145,7 @@ def fit_to_envs(config: ActorsConfig, env: Any) -> ActorsConfig:
     if config.actor_backend != "thread":
         raise ConfigError(
             f"actor_backend '{config.actor_backend}' builds its envs elsewhere, got a "
-            f"{type(env[0] if several else env).__name__}; pass an id or a callable, or take "
+            f"{type(env[0] if several else env).__name__}; pass an id or a callable, or use "
             "actor_backend='thread'"
         )
     chosen = {"n_actors": len(counts), "n_envs": counts[0]}
@@ -159,11 +159,11 @@ def fit_to_envs(config: ActorsConfig, env: Any) -> ActorsConfig:
 
 
 def worker_options(env_id: Any, addresses: Sequence[str] | str | None) -> dict[str, Any]:
-    """Return the options of envs that workers step; none without addresses.
+    """Return the options of envs that workers step; an empty dict without addresses.
 
     Args:
-        env_id: what the workers must serve.
-        addresses: ``host:port`` of each, or a text of them separated by commas.
+        env_id: id of the env that the workers serve.
+        addresses: ``host:port`` of each, or one text separated by commas.
 
     Raises:
         ConfigError: the env has no id.

@@ -1,7 +1,7 @@
 """APPO: asynchronous PPO with a target network (Luo et al. 2020).
 
-Actors collect unrolls of T steps with policies μ that may be older than the learner's π, as
-IMPALA's do. Every k updates the target policy π_t becomes π. Each update joins U unrolls, estimates
+As in IMPALA, actors collect unrolls of T steps with policies μ that may be older than the learner's
+π. Every k updates the target policy π_t becomes π. Each update joins U unrolls, estimates
 advantages A and value targets G by V-trace or GAE with the values of π_t, and takes K epochs of
 minibatch steps on
 
@@ -9,11 +9,11 @@ minibatch steps on
     r    = min(μ/π_t, β) π/μ
 
 Deviations from the paper, IMPACT:
-    1. there is no circular buffer: unrolls are learnt from in one update, for ``n_epochs``;
+    1. there is no circular buffer: each unroll serves one update, for ``n_epochs``;
     2. V-trace is RLlib's default, with the ratios π_t/μ; the paper's GAE is ``advantages="gae"``;
-    3. V-trace's targets are of π_t's values, where RLlib takes those of π;
-    4. where an episode was truncated, the target network's value of its true final observation is
-       bootstrapped from, and the trace ends there;
+    3. V-trace's targets use π_t's values, where RLlib uses π's;
+    4. truncated episodes bootstrap from the target network's value of their true final observation,
+       and the trace ends there;
     5. advantages are standardised within each minibatch, as in Sample Factory;
     6. policy and value function of vectors share no parameters; the KL penalty is left out.
 
@@ -45,17 +45,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class APPOMetrics(ActorMetrics):
-    """What one iteration reports; losses are means over its minibatches."""
+    """Metrics of one iteration; losses are means over its minibatches."""
 
     approx_kl: float
-    """Schulman's k3 estimate of KL(old policy, policy) in nats; the old one is that of the ratio's
+    """Schulman's k3 estimate of KL(old policy, policy) in nats; the old policy is the ratio's
     denominator."""
     clip_fraction: float
     """Share of steps whose ratio lay outside the clip range."""
     explained_variance: float
     """1 - Var(returns - values) / Var(returns) of the unrolls; NaN for constant returns."""
     mean_abs_log_rho: float
-    """Mean absolute difference of log π_t and log μ, of the target policy and that which acted."""
+    """Mean absolute difference of log π_t and log μ, of the target and the acting policy."""
     clipped_fraction: float
     """Share of steps whose ratio π_t/μ exceeds ``rho_bar``."""
 
@@ -88,7 +88,7 @@ class APPO(ActorAlgorithm):
         super()._complete()
 
     def rollout(self, hooks: Hooks) -> tuple[RolloutBatch, dict[str, float]]:
-        """Return the steps of an update's unrolls as they are learnt from near the target."""
+        """Return the batch of an update, with ratios near the target policy."""
         if self.actors.version % self.config.target_update_interval == 0:
             polyak_update(self.policy, self.target, tau=1.0)
         unroll, seen = super().rollout(hooks)
@@ -96,7 +96,7 @@ class APPO(ActorAlgorithm):
         return batch, {**seen, **ratios, "explained_variance": batch.explained_variance()}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return policies, optimiser, actors, and the unrolls that they have collected."""
+        """Return policies, optimiser, actors, and their collected unrolls."""
         return {**super().state_dict(), "target": module_state(self.target)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

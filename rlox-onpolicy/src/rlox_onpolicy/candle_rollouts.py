@@ -24,7 +24,7 @@ COLUMNS = (
 """What a batch is of, besides observations."""
 
 TOLERANCE = 1e-5
-"""Of log-probabilities and values that candle and torch compute from the same weights."""
+"""Allowed difference of log-probabilities and values between candle and torch, same weights."""
 
 
 class CandleRollouts:
@@ -37,12 +37,11 @@ class CandleRollouts:
         hidden: width of the policy's hidden layers.
         gamma: discount in [0, 1].
         gae_lambda: trace decay λ in [0, 1].
-        overlap: collect the next rollout while the last is learned from; it is then acted with
-            the weights of one sync before.
+        overlap: collect the next rollout during learning, with the weights of one sync before.
         device: device of the batches.
 
     Raises:
-        EnvError: ``env_id`` is no id of a native env.
+        EnvError: ``env_id`` is not the id of a native env.
         MissingDependencyError: rlox-candle is not installed.
     """
 
@@ -62,10 +61,10 @@ class CandleRollouts:
             raise EnvError(
                 f"env must be the id of a native env, got {type(env_id).__name__}; PPO takes others"
             )
-        self._make = rlox.CandleCollector  # before any work: raises if it is not installed
+        self._make = rlox.CandleCollector  # raises before any work if it is not installed
         if kernel("compute_gae_time_major").__module__ != "rlox_native._native":
             raise BackendError(
-                "candle estimates advantages by rlox's GAE, which was edited; use ppo"
+                "candle estimates advantages by rlox's GAE, whose code was edited; use ppo"
             )
         self.env = make_vec_env(env_id, n_envs=n_envs, backend="native")
         self.observation_space = self.env.observation_space
@@ -94,13 +93,13 @@ class CandleRollouts:
         Args:
             policy: a default policy of :mod:`rlox.networks.actor_critics`.
             n_steps: steps T per env, the same in all calls.
-            on_step: called T times with N, when the rollout has arrived.
+            on_step: called T times with N, once the rollout has arrived.
 
         Returns:
             A batch of T*N rows.
 
         Raises:
-            RuntimeError: the thread failed, or candle and torch disagree about the policy.
+            RuntimeError: the thread failed, or candle and torch compute different outputs.
         """
         collector = self._sync(policy, n_steps)
         batch = collector.recv()
@@ -122,7 +121,7 @@ class CandleRollouts:
         )
 
     def _sync(self, policy: Any, n_steps: int) -> rlox.CandleCollector:
-        """Return the collector, with the policy's weights, once it is known to act alike."""
+        """Give the collector the policy's weights, check that it acts alike, and return it."""
         weights = torch.nn.utils.parameters_to_vector(policy.parameters()).cpu().numpy()
         if self._collector is None:
             self._collector = self._make(
@@ -144,7 +143,7 @@ class CandleRollouts:
         return self._collector
 
     def _probe_steps(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """Return four steps to compare candle and torch on."""
+        """Return four steps for comparing candle with torch."""
         rng = np.random.default_rng(0)
         obs_shape, action_space = self.env.observation_space.shape, self.env.action_space
         assert obs_shape is not None
@@ -170,7 +169,7 @@ class CandleRollouts:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the state; without that of as many envs new episodes begin, of other seeds."""
+        """Restore the state; for another number of envs begin new episodes with other seeds."""
         self.close()
         as_many = self.statistics.fits(state["statistics"])
         self._collector, self._resumed = None, state["env"] if as_many else None

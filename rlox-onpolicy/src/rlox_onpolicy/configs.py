@@ -55,12 +55,12 @@ class PPOConfig(ClippedSurrogateConfig):
 
     seq_len: int | None = count(
         None, unit="env steps", source="Williams and Peng 1990",
-        help="steps that gradients of a memory go back through; None: the rollout's",
+        help="steps that gradients go back through a memory; None: the whole rollout",
     )  # fmt: skip
 
     @property
     def steps_of_sequence(self) -> tuple[str, int]:
-        """Name and value of the option that says how long the sequences of a memory are."""
+        """Name and value of the option that sets the length of a memory's sequences."""
         return super().steps_of_sequence if self.seq_len is None else ("seq_len", self.seq_len)
 
     @model_validator(mode="after")
@@ -74,20 +74,20 @@ class PPOConfig(ClippedSurrogateConfig):
 
 
 class HybridPPOConfig(PPOConfig):
-    """Options of HybridPPO: PPO's, as far as the default policies and native envs go."""
+    """Options of HybridPPO: PPO's, limited to the default policies and native envs."""
 
     n_envs: int = count(16, unit="envs", help="number of envs N stepped together", source="rlox")
     hidden: int = count(
         64, unit="units", help="width of both hidden layers of the policy in Rust", source="rlox"
     )
     network: Literal["auto", "mlp"] = choice(
-        "auto", help="both are two tanh MLPs, for vector observations", source="rlox"
+        "auto", help="either value: two tanh MLPs, for vector observations", source="rlox"
     )
     recurrent: Literal["none"] = choice(
         "none", help="the policy that acts in Rust has no memory", source="rlox"
     )
     env_backend: Literal["native"] = choice(
-        "native", help="the envs that a Rust thread can step", source="rlox"
+        "native", help="envs that a Rust thread can step", source="rlox"
     )
     compute_dtype: Literal["float32"] = choice(
         "float32", help="the policy that acts in Rust has no convolutions", source="rlox"
@@ -110,7 +110,7 @@ class HybridPPOConfig(PPOConfig):
         for name, value in only.items():
             if getattr(self, name) != value:
                 raise ValueError(
-                    f"{name} must be {value}, got {getattr(self, name)}: the thread that collects "
+                    f"{name} must be {value}, got {getattr(self, name)}: the collecting thread "
                     "preprocesses nothing and has one kind of policy; take PPO for that"
                 )
         if self.env_kwargs:
@@ -186,17 +186,17 @@ class ActorsConfig(ActorCriticConfig):
         source=f"rlox; 100 in {SCALABLE_AGENT}",
     )  # fmt: skip
     unrolls_per_update: int | None = count(
-        None, unit="unrolls", help="unrolls U of an update; None takes one of each actor",
+        None, unit="unrolls", help="unrolls U of an update; None: one per actor",
         source=f"rlox; 8 in {TORCHBEAST}",
     )  # fmt: skip
     actor_backend: str = option(
-        "thread", help="where actors collect: thread, process, or what a plugin registers",
+        "thread", help="where actors collect: thread, process, or a plugin's registered name",
         unit="name", source="rlox", min_length=1, selects="rlox_actor_backends",
     )  # fmt: skip
     order: Literal["auto", "fixed", "arrival"] = choice(
         "auto", source="rlox",
-        help="unrolls in an order that one seed fixes, or as they come; auto takes arrival where "
-        "actors may be lost, else fixed",
+        help="order of unrolls: fixed by the seed, or by arrival; auto is arrival where actors may "
+        "be lost, else fixed",
     )  # fmt: skip
     queue_size: int = count(
         0, ge=0, unit="unrolls", source="rlox; 1 in " + SCALABLE_AGENT,
@@ -204,18 +204,18 @@ class ActorsConfig(ActorCriticConfig):
     )  # fmt: skip
     max_lag: int | None = count(
         None, ge=0, unit="gradient steps", source="rlox",
-        help="unrolls of older weights are dropped; None drops none",
+        help="drop unrolls of weights older than this; None: keep all",
     )  # fmt: skip
     min_workers: int | None = count(
-        None, unit="actors", help="fewer living actors are an error; None: all must live",
+        None, unit="actors", help="least number of living actors, else an error; None: all",
         source="rlox",
     )  # fmt: skip
     worker_timeout: float = positive(
         60.0, unit="seconds", source="rlox",
-        help="time an actor elsewhere has for one step of its envs; then it begins again",
+        help="time limit of a remote actor for one step of its envs; then it is restarted",
     )  # fmt: skip
     max_restarts: int = count(
-        3, ge=0, unit="restarts", help="how often each actor elsewhere may begin again",
+        3, ge=0, unit="restarts", help="restarts allowed for each remote actor",
         source="rlox",
     )  # fmt: skip
     gamma: float = discount(0.99, help="discount factor γ", source=SCALABLE_AGENT)
@@ -303,7 +303,7 @@ class IMPALAConfig(ActorsConfig):
         source=f"rlox; 2.5e-4 in {SCALABLE_AGENT}",
     )
     loss_reduction: Literal["mean", "sum"] = choice(
-        "mean", help="over an update's steps; a norm of 40 is meant for sums",
+        "mean", help="over an update's steps; the default max_grad_norm of 40 suits sums",
         source=f"RLlib; sum in {ESPEHOLT}",
     )  # fmt: skip
 
@@ -325,7 +325,7 @@ class APPOConfig(ActorsConfig):
     )
     advantages: Literal["vtrace", "gae"] = choice(
         "vtrace", source=f"{RLLIB}: vtrace; GAE in {SAMPLE_FACTORY}",
-        help="how advantages and targets follow from the target network's values; gae does not "
+        help="estimator of advantages and targets from the target network's values; gae does not "
         "correct for old weights",
     )  # fmt: skip
     gae_lambda: float = discount(
@@ -336,7 +336,7 @@ class APPOConfig(ActorsConfig):
         source=RLLIB,
     )  # fmt: skip
     ratio_bound: float = option(
-        2.0, help="bound β of μ/π_target, the part of the ratio that the actors' policy has",
+        2.0, help="bound β of the ratio μ/π_target, of the actors' policy and the target",
         unit="1", source=f"{LUO}, eq. 4; 2 in {RLLIB}", ge=1.0,
     )  # fmt: skip
     n_epochs: int = count(
@@ -344,7 +344,7 @@ class APPOConfig(ActorsConfig):
     )
     batch_size: int = count(
         256, unit="rows",
-        help="minibatch size, at most the update's; an epoch's last has the remainder",
+        help="minibatch size, at most the update's; an epoch's last may be smaller",
         source="rlox",
     )  # fmt: skip
     learning_rate: ScheduleValue = schedule(
@@ -378,7 +378,7 @@ class APPOConfig(ActorsConfig):
     def _check_batch(self) -> APPOConfig:
         rows = self.update_size * self.n_envs * self.n_steps
         if "batch_size" not in self.model_fields_set and self.batch_size > rows:
-            # past the model, which is frozen and would count the option as given
+            # around pydantic: the model is frozen, and would record the option as given
             self.__dict__["batch_size"] = rows
         if self.batch_size > rows:
             raise ValueError(
@@ -388,7 +388,7 @@ class APPOConfig(ActorsConfig):
             )
         if self.recurrent != "none" and self.batch_size % self.n_steps:
             raise ValueError(
-                f"batch_size {self.batch_size} is no multiple of n_steps {self.n_steps}; the "
+                f"batch_size {self.batch_size} is not a multiple of n_steps {self.n_steps}; the "
                 "minibatches of a recurrent policy are whole sequences"
             )
         if self.normalize_advantages and 1 in (self.batch_size, rows % self.batch_size):

@@ -1,11 +1,11 @@
 """PPO with rollouts collected in Rust by candle.
 
-The algorithm is that of :mod:`rlox_onpolicy.ppo`; what differs is who collects. By default the
-thread that collects rests while torch learns, and every batch is of the newest weights. With
-``overlap`` it collects the next rollout meanwhile, so that from the second iteration on
+The algorithm is :mod:`rlox_onpolicy.ppo`; only the collector differs. By default the collecting
+thread rests while torch learns, so every batch comes from the newest weights. With ``overlap``
+it collects the next rollout meanwhile, so that from the second iteration on
 
-    1. batches are of the weights of one iteration before; PPO's ratio, whose denominator is the
-       policy that acted, accounts for that as it does for its own epochs.
+    1. batches come from the weights of one iteration before; PPO's ratio accounts for that as for
+       its own epochs, because its denominator is the policy that acted.
 
 Checkpoints resume exactly by default; with ``overlap`` a resumed training begins new episodes.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class HybridPPOMetrics(PPOMetrics):
-    """What one iteration reports: PPO's metrics, and the age of the weights that acted."""
+    """Metrics of one iteration: PPO's, and the age of the weights that acted."""
 
     weights_staleness: float
     """Iterations between the weights that collected the batch and the newest: 0 or 1."""
@@ -44,11 +44,11 @@ class HybridPPO(RolloutAlgorithm):
 
     Args:
         env_id: id of a native env.
-        callbacks: hooks into training; ``on_step`` comes when a rollout has arrived.
+        callbacks: hooks into training; ``on_step`` is called when a rollout has arrived.
 
     Raises:
-        ConfigError: there is a ``policy``.
-        EnvError: ``env_id`` is no id of a native env.
+        ConfigError: a ``policy`` was passed.
+        EnvError: ``env_id`` is not the id of a native env.
         MissingDependencyError: rlox-candle is not installed.
     """
 
@@ -59,7 +59,7 @@ class HybridPPO(RolloutAlgorithm):
     metrics_class = HybridPPOMetrics
     arguments = ("env_id", "n_envs", "seed", "hidden", "logger", "callbacks")
     _iterating = _collecting = _waited = 0.0
-    """Seconds, the last of the present iteration."""
+    """Seconds; the first two are totals, the last belongs to the current iteration."""
     if TYPE_CHECKING:
 
         def __init__(
@@ -72,7 +72,7 @@ class HybridPPO(RolloutAlgorithm):
         return super()._make_policy(given)
 
     def make_collector(self) -> CandleRollouts:
-        """Return the thread that collects."""
+        """Return the collecting thread."""
         cfg = self.config
         return CandleRollouts(
             self.env_source,
@@ -94,7 +94,7 @@ class HybridPPO(RolloutAlgorithm):
         return metrics
 
     def rollout(self, hooks: Hooks) -> tuple[RolloutBatch, dict[str, float]]:
-        """Return what the thread has collected."""
+        """Return the rollout that the thread collected."""
         started = time.perf_counter()
         batch = self.collector.collect(self.policy, self.config.n_steps, hooks.env_step)
         self._waited = time.perf_counter() - started
@@ -104,12 +104,12 @@ class HybridPPO(RolloutAlgorithm):
         }
 
     def timing_summary(self) -> dict[str, float]:
-        """Return how long this object waited for rollouts and how long it learned.
+        """Return the time spent waiting for rollouts and learning.
 
         Returns:
             ``collection_s`` and ``training_s`` in seconds, ``collection_pct`` and ``training_pct``
-            in percent of the two; zeros before the first iteration. With ``overlap`` only what was
-            waited for counts as collection.
+            in percent of their sum; zeros before the first iteration. With ``overlap`` only the
+            wait for a rollout counts as collection.
         """
         total, collecting = self._iterating, self._collecting
         percent = 100 / total if total else 0.0

@@ -5,14 +5,14 @@ joins U unrolls and takes one step on
 
     loss = -mean A log π(a|s) + c_v mean (V - vs)² - c_e mean H
 
-with V-trace's targets vs and advantages A (eq. 1 and sec. 4.2) of the learner's current values and
-probabilities. Actors send observations, actions and log μ(a|s); no value of theirs is used.
+with V-trace's targets vs and advantages A (eq. 1 and sec. 4.2) from the learner's current values
+and probabilities. Actors send observations, actions and log μ(a|s); their values are not used.
 
 Deviations from the paper:
-    1. the loss is a mean over the steps, as in RLlib; ``loss_reduction="sum"`` is the paper's, for
-       which a norm of 40 is meant;
-    2. where an episode was truncated, the current value of its true final observation is
-       bootstrapped from, and the trace ends there;
+    1. the loss is a mean over the steps, as in RLlib; ``loss_reduction="sum"`` is the paper's, with
+       its gradient norm of 40;
+    2. truncated episodes bootstrap from the current value of their true final observation, and the
+       trace ends there;
     3. policy and value function of vectors share no parameters;
     4. rewards are clipped only on demand; weight decay and population based training are left out.
 
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class IMPALAMetrics(ActorMetrics):
-    """What one iteration reports; losses and entropy are means over its steps."""
+    """Metrics of one iteration; losses and entropy are means over its steps."""
 
     mean_abs_log_rho: float
-    """Mean absolute difference of log π and log μ, of the policies that learn and that acted."""
+    """Mean absolute difference of log π and log μ, of the learning and the acting policy."""
     clipped_fraction: float
     """Share of steps whose ratio π/μ exceeds ``rho_bar``."""
 
@@ -52,7 +52,7 @@ class IMPALA(ActorAlgorithm):
     """Actors in threads or processes, and a learner that corrects their lag by V-trace.
 
     The arguments are those of :class:`rlox_onpolicy.actors.ActorAlgorithm`, with the options of
-    :class:`IMPALAConfig`. An ``objective`` and ``added_losses`` get a whole
+    :class:`IMPALAConfig`. An ``objective`` and ``added_losses`` receive a whole
     :class:`rlox.batches.rollout.Unroll`. ``learning_rate`` and ``ent_coef`` may be schedules.
     """
 
@@ -73,6 +73,6 @@ class IMPALA(ActorAlgorithm):
         ) -> None: ...
 
     def make_optimizer(self) -> Any:
-        """Return what makes RMSprop."""
+        """Return a factory of RMSprop."""
         alpha, eps = self.config.rmsprop_alpha, self.config.rmsprop_eps
         return partial(torch.optim.RMSprop, alpha=alpha, eps=eps)

@@ -6,10 +6,10 @@ from rlox.registry.specs import AlgorithmSpec, PresetsSpec, hookimpl
 
 ALGORITHMS = (
     ("A2C", "a2c", "Synchronous advantage actor-critic.", "1602.01783"),
-    ("APPO", "appo", "PPO's surrogate near a target network, on the unrolls of actors.",
+    ("APPO", "appo", "PPO's surrogate near a target network, on actors' unrolls.",
      "1912.00167"),
     ("HybridPPO", "hybrid_ppo", "PPO on native envs, collected by a Rust thread.", "1707.06347"),
-    ("IMPALA", "impala", "Actors beside a learner that corrects their lag by V-trace.",
+    ("IMPALA", "impala", "Actors, and a learner that corrects their lag by V-trace.",
      "1802.01561"),
     ("PPO", "ppo", "Proximal policy optimisation with the clipped surrogate.", "1707.06347"),
 )  # fmt: skip

@@ -7,7 +7,7 @@ Deviations from the paper, all from common implementations (Huang et al. 2022):
     1. advantages are standardised within each minibatch;
     2. the gradient's norm is clipped;
     3. policy and value function share no parameters;
-    4. if an episode was truncated, the value of its true final observation is bootstrapped from;
+    4. truncated episodes bootstrap from the value of their true final observation;
     5. optional: value clip, dual clip (Ye et al. 2020), stop at a target KL.
 
 Eq. 9 is :class:`rlox.losses.ClippedSurrogate`, the order of an iteration
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PPOMetrics(RolloutMetrics):
-    """What one iteration reports; losses are means over its minibatches."""
+    """Metrics of one iteration; losses are means over its minibatches."""
 
     approx_kl: float
     """Schulman's k3 estimate of KL(old policy, policy) in nats."""

@@ -1,4 +1,4 @@
-"""V-trace: targets of unrolls, the loss that uses them, and a target policy."""
+"""V-trace: targets of unrolls, their loss, and a target policy."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from rlox.spaces.rows import map_leaves
 from torch import Tensor
 
 ROUNDING = 1e-5
-"""Of log-probabilities that two backends compute from the same weights."""
+"""Rounding difference between two backends' log-probabilities from the same weights."""
 
 
 @dataclass(frozen=True)
 class VTraceTerms:
-    """The parts of the loss and what is watched beside it; scalars without gradient.
+    """The parts of the loss and two monitored statistics; scalars without gradient.
 
     The losses and the entropy are means over the steps, whatever the reduction.
     """
@@ -31,20 +31,19 @@ class VTraceTerms:
     value_loss: Tensor
     entropy: Tensor
     mean_abs_log_rho: Tensor
-    """Mean absolute difference of log π and log μ in nats: how far the policy has moved since."""
+    """Mean absolute difference of log π and log μ in nats: the policy's move since acting."""
     clipped_fraction: Tensor
     """Share of steps whose ratio exceeds ρ̄ by more than rounding."""
 
 
 @dataclass(frozen=True)
 class VTraceActorCritic:
-    """The loss of IMPALA, of T steps of N envs that policies μ collected and π learns from.
+    """IMPALA's loss on T steps of N envs, collected by policies μ and learned from by π.
 
         loss = Σ [ -A_t log π(a_t|s_t) + c_v (V(s_t) - vs_t)² - c_e H ]
 
-    vs_t and A_t are those of :func:`rlox.kernels.reference.compute_vtrace`, of the current values
-    V, and no gradient passes through them. The sum is divided by TN where the reduction is
-    ``"mean"``.
+    vs_t and A_t come from :func:`rlox.kernels.reference.compute_vtrace` with the current values V,
+    and no gradient passes through them. With the reduction ``"mean"`` the sum is divided by TN.
 
     Source:
         Espeholt et al. 2018, sec. 4.2, with the value loss of openai/baselines a2c: the paper's
@@ -58,13 +57,13 @@ class VTraceActorCritic:
     ent_coef: float = 0.0
     """Weight c_e of the entropy bonus, in 1/nats."""
     rho_bar: float = 1.0
-    """Bound ρ̄ of the ratios π/μ in the targets; decides which policy's values are learned."""
+    """Bound ρ̄ of the ratios π/μ in the targets; determines which policy's values are learned."""
     c_bar: float = 1.0
-    """Bound c̄ of the ratios that pass corrections back; decides how fast they are learned."""
+    """Bound c̄ of the ratios that pass corrections back; determines how fast they are learned."""
     pg_rho_bar: float = 1.0
     """Bound of the ratios in the advantages."""
     loss_reduction: Literal["mean", "sum"] = "mean"
-    """Over the TN steps."""
+    """Reduction over the TN steps."""
 
     def loss(self, policy: Any, minibatch: Unroll) -> tuple[Tensor, VTraceTerms]:
         """Return the loss of an unroll's steps and its terms."""
@@ -104,13 +103,13 @@ def vtrace_targets(
     next_values: Tensor,
     final_values: npt.NDArray[Any],
 ) -> tuple[Tensor, Tensor]:
-    """Return V-trace's targets of the values, and its advantages, each (T, N).
+    """Return V-trace's value targets and advantages, each (T, N).
 
     Args:
         numbers: the discount, and the bounds of the ratios.
         unroll: T steps of N envs.
         log_rhos: (T, N) log π - log μ, without gradient.
-        values: (T, N) of π, without gradient.
+        values: (T, N) values by π, without gradient.
         next_values: (N,), see :func:`values_beyond`.
         final_values: (T, N), see there.
     """
@@ -129,7 +128,7 @@ def vtrace_targets(
     )
     on_device = [torch.from_numpy(array).to(values) for array in (vs, advantages)]
     if numbers.pg_rho_bar != numbers.rho_bar:
-        # the kernel's advantages have the ratios of the targets
+        # the kernel's advantages are clipped at the targets' bound
         bounds = [math.log(bound) for bound in (numbers.pg_rho_bar, numbers.rho_bar)]
         wanted, given = (log_rhos.clamp(max=bound) for bound in bounds)
         on_device[1] = on_device[1] * (wanted - given).exp()
@@ -138,15 +137,15 @@ def vtrace_targets(
 
 @torch.no_grad()
 def values_beyond(policy: Any, unroll: Unroll) -> tuple[Tensor, npt.NDArray[Any]]:
-    """Return values of what the steps led to that is no row of the unroll.
+    """Return values of the observations that follow the unroll's rows.
 
     Args:
         policy: with a value function.
         unroll: T steps of N envs.
 
     Returns:
-        (N,) of the observations to act on next, and (T, N) of the true final observations where an
-        episode was truncated, 0 elsewhere.
+        (N,) values of the next observations, and (T, N) values of the true final observations where
+        an episode was truncated, 0 elsewhere.
     """
     final_values = np.zeros(unroll.rewards.shape, np.float64)
     next_obs = map_leaves(lambda leaf: leaf[-1], unroll.obs)
@@ -165,7 +164,7 @@ def _replayed_values(
 ) -> Tensor:
     """Return the values (N,) of the next observations, and fill in those of final ones.
 
-    The memory behind them is replayed step by step, as episodes that were truncated go on from it.
+    Values of truncated episodes need their memory, so it is replayed step by step.
     """
     state, starts = unroll.initial_state, unroll.episode_starts
     assert state is not None
@@ -189,14 +188,14 @@ def _replayed_values(
 
 @dataclass(frozen=True)
 class TargetPolicy:
-    """How steps that policies μ collected are learnt from near a target policy π_t.
+    """Batches for learning near a target policy π_t, from steps collected by policies μ.
 
     The surrogate of IMPACT and APPO has the ratio
 
         r = min(μ/π_t, β) π/μ = π / max(π_t, μ/β)
 
-    So PPO's clipped surrogate is this one, given a batch whose old log-probabilities are
-    max(log π_t, log μ - log β). If π_t is μ, it is PPO's own.
+    so it is PPO's clipped surrogate on a batch whose old log-probabilities are
+    max(log π_t, log μ - log β). If π_t is μ, it is PPO itself.
 
     Source:
         Luo et al. 2020, "IMPACT: importance weighted asynchronous architectures with clipped target
@@ -206,19 +205,19 @@ class TargetPolicy:
     gamma: float
     """Discount γ."""
     advantages: Literal["vtrace", "gae"] = "vtrace"
-    """V-trace's, with the ratios π_t/μ, or generalised estimates, which have none."""
+    """V-trace with the ratios π_t/μ, or generalised advantage estimates without ratios."""
     gae_lambda: float = 0.95
     """Trace decay λ of ``"gae"``."""
     ratio_bound: float = 2.0
     """β."""
     rho_bar: float = 1.0
-    """See :class:`rlox_onpolicy.vtrace.VTraceActorCritic`, as of the next two."""
+    """See :class:`rlox_onpolicy.vtrace.VTraceActorCritic`, also for the next two."""
     c_bar: float = 1.0
     pg_rho_bar: float = 1.0
 
     @torch.no_grad()
     def batch(self, unroll: Unroll, target: Any) -> tuple[RolloutBatch, dict[str, float]]:
-        """Return what the clipped surrogate learns from, with values of the target policy.
+        """Return a batch for the clipped surrogate, with values of the target policy.
 
         Args:
             unroll: T steps of N envs.
