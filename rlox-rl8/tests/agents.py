@@ -13,7 +13,7 @@ KINDS = tuple(NETWORKS)
 
 
 def small(kind, env=DiscreteDummyEnv, **options):
-    """Return an algorithm of 16 envs and 8 steps, whose memory goes on, on the CPU."""
+    """Return an algorithm of 16 envs and 8 steps on the CPU, whose memory is never reset."""
     given = {"num_envs": 16, "horizon": 8, "device": "cpu", "model_config": NETWORKS[kind]}
     if kind is RecurrentAlgorithmConfig:
         given |= {"seq_len": min(4, options.get("horizon", 8)), "seqs_per_state_reset": -1}
@@ -26,7 +26,7 @@ def parameters(algorithm):
 
 
 class Windows(DefaultDiscreteModel):
-    """Acts on the mean of the last three observations, and keeps what it saw."""
+    """Acts on the mean of the last three observations, and stores its views."""
 
     method: Any = "padded_rolling_window"
     seen: ClassVar[list[torch.Tensor]] = []

@@ -1,4 +1,4 @@
-"""An env whose first observation alone says which action is right."""
+"""An env whose first observation alone tells the right action."""
 
 import torch
 from rlox_rl8.env import Env
@@ -9,10 +9,10 @@ STEPS = 8
 
 
 class Cue(Env):
-    """Shows -1 or 1 in the first step after a reset and 0 later; pays 1 for the action it means.
+    """Shows -1 or 1 in the first step after a reset and 0 later; pays 1 for the matching action.
 
-    Whoever sees the present alone is paid for the first of 8 steps and for half of the others, 4.5
-    in the mean, whatever it does.
+    Without a memory, the best policy is right in the first of 8 steps and in half of the others:
+    4.5 in the mean.
     """
 
     max_horizon = STEPS
@@ -30,7 +30,7 @@ class Cue(Env):
         return self.cue.clone()
 
     def step(self, action):
-        """Pay 1 if the action, 0 or 1, is that of the cue."""
+        """Pay 1 if the action, 0 or 1, matches the cue."""
         right = (2 * action - 1) == self.cue
         out = {"obs": torch.zeros_like(self.cue), "rewards": right.float()}
         return TensorDict(out, batch_size=[self.num_envs], device=self.device)

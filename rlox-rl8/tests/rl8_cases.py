@@ -1,7 +1,7 @@
-"""Cases whose figures rlox and rl8 1.0 share; ``rl8_numbers.json`` has those of rl8.
+"""Cases with equal figures in rlox and rl8 1.0; ``rl8_numbers.json`` holds rl8's.
 
-Nothing is drawn by torch: weights, observations, and what is added to the buffer so that the bounds
-of the loss are met, come from NumPy; actions are modes, and minibatches are not shuffled.
+Torch draws nothing: weights, observations, and changes to the buffer that reach the loss's bounds
+come from NumPy; actions are modes, and minibatches are not shuffled.
 
     PYTHONPATH=<folder with rl8> python rlox-rl8/tests/rl8_cases.py
 
@@ -51,17 +51,17 @@ RECURRENT = {
 
 RESETTING = {KINDS[0]: ["defaults", "two horizons a reset", "one reset"]}
 RESETTING[KINDS[1]] = [*RESETTING[KINDS[0]], *RECURRENT]
-"""Of the options above, those on which resets of envs and states depend, by kind."""
+"""The options above that affect resets of envs and states, by kind."""
 
 
 def drawn(name, shape, scale=1.0):
-    """Return normal numbers that depend on a name alone."""
+    """Return normal numbers determined by a name."""
     rng = np.random.default_rng(list(name.encode()))
     return torch.from_numpy(scale * rng.normal(size=tuple(shape))).float()
 
 
 def line(base, discrete):
-    """Return a class of envs whose resets are the same: walkers on a line, paid by |position|."""
+    """Return a class of envs with fixed resets: walkers on a line, paid by |position|."""
 
     class Line(base):
         def __init__(self, num_envs, /, horizon=None, *, device="cpu"):
@@ -86,7 +86,7 @@ def line(base, discrete):
 
 
 def pieces(model):
-    """Return the parameters as rl8 has them: one layer for the mean, one for the deviation."""
+    """Return the parameters in rl8's layout: one layer for the mean, one for the deviation."""
     parameters = [p.detach() for p in model.parameters()]
     if hasattr(model, "head") and not model.head.discrete:
         weight, bias = parameters[4:6]
@@ -95,13 +95,13 @@ def pieces(model):
 
 
 def set_weights(model):
-    """Write weights that depend on their places alone."""
+    """Write weights determined by their positions."""
     for i, piece in enumerate(pieces(model)):
         piece.copy_(drawn(f"weight {i}", piece.shape, 0.4))
 
 
 BACKEND = "torch"
-"""Of rlox's algorithms."""
+"""Names of rlox's algorithms."""
 
 
 def made(package, kind, discrete, **options):
@@ -120,12 +120,12 @@ def made(package, kind, discrete, **options):
 
 
 def round_figures(package, kind, discrete, options):
-    """Return what three rounds of collecting and learning report, and the weights after each.
+    """Return the statistics of three rounds of collecting and learning, and the weights after each.
 
-    Each begins with the same weights, so that rounding is not carried from one to the next.
+    Each round begins with the same weights, so that rounding errors do not accumulate.
     """
     algorithm = made(package, kind, discrete, **options)
-    # the resets of two packages' validations count differently
+    # the packages' validations reset differently often
     algorithm.env.resets = 0
     figures = []
     for i in range(3):
@@ -139,7 +139,7 @@ def round_figures(package, kind, discrete, options):
         buffer["logp"][:, :-1] += drawn(f"logp {i}", buffer["logp"][:, :-1].shape, 0.2)
         buffer["values"] += drawn(f"values {i}", buffer["values"].shape, 0.3)
         learnt = algorithm.step()
-        # rl8's sums in the recurrent kind leave the first step out
+        # rl8's recurrent kind leaves the first step out of its sums
         kept = {k: v for k, v in collected.items() if "rewards" in k or k.startswith("env/")}
         stats = {**(kept if kind == KINDS[0] else {}), **learnt}
         found |= {k: float(v) for k, v in stats.items() if not k.startswith("profiling")}
@@ -151,7 +151,7 @@ def round_figures(package, kind, discrete, options):
 
 
 def call_figures(package, kind, options):
-    """Return how often four rounds call methods that were replaced on env and policy."""
+    """Return the number of calls in four rounds of methods replaced on env and policy."""
     algorithm = made(package, kind, True, **options)
     parts = [(algorithm.env, "reset"), (algorithm.env, "step")]
     parts += [(algorithm.policy, "init_states")] * (kind == KINDS[1])
@@ -188,7 +188,7 @@ def schedule_figures(package):
 
 
 def condition_figures(package):
-    """Return what conditions make of a series, call by call."""
+    """Return the results of conditions on a series, call by call."""
     module = importlib.import_module(f"{package}.conditions")
     series = [5.0, 4.0, 4.0, 4.0, 4.001, 3.0, 3.5, 3.2, 3.0, 6.0, 6.0, 6.0, 6.0, 7.0]
     conditions = {
@@ -251,7 +251,7 @@ def mask_figures(package):
 
 
 def module_figures(package):
-    """Return what modules compute, without dropout, with weights that their places give."""
+    """Return modules' outputs, without dropout, with weights determined by their positions."""
     modules = importlib.import_module(f"{package}.nn.modules")
     attention = importlib.import_module(f"{package}.nn.modules.attention")
     x, y = drawn("x", (2, 5, 8)), drawn("y", (2, 3, 8))

@@ -1,4 +1,4 @@
-"""Default models and distributions of every spec, and windows that recurrent models see."""
+"""Default models and distributions of every spec, and windows of recurrent models."""
 
 import pytest
 import torch
@@ -92,7 +92,7 @@ def test_what_is_rewarded_is_learnt(actions):
 
 
 def test_distributions_equal_torchs():
-    """Log-probabilities and entropies of switches and of numbers within bounds."""
+    """Log-probabilities and entropies of binary actions and of bounded numbers."""
     torch.manual_seed(1)
 
     class Given(torch.nn.Module):
@@ -120,7 +120,7 @@ def test_distributions_equal_torchs():
 
 
 def test_specs_without_a_model_are_refused():
-    """Integers that are neither choices nor images, and actions of two dimensions."""
+    """Integers that are neither categories nor images, and actions of two dimensions."""
     integers = specs.Unbounded(torch.Size([2, 2, 2]), dtype=torch.int32)
     with pytest.raises(TypeError, match="do not take these observations"):
         Model.default_model_cls(integers, ACTIONS["choices"])
@@ -163,7 +163,7 @@ class Counting(Env):
 
 
 def test_recurrent_models_see_windows():
-    """A sequence's first window reaches into the sequence before it, and the ratio begins at 1."""
+    """A sequence's first window reaches into the previous sequence, and the ratio begins at 1."""
     torch.manual_seed(0)
     algorithm = small(
         RecurrentAlgorithmConfig, Counting, model_cls=Windows, model_config=None, num_envs=2,

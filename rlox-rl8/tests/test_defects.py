@@ -1,4 +1,4 @@
-"""What rl8 1.0 does wrong, and code written for it would not miss; further ones in other files."""
+"""Defects of rl8 1.0 that no code needs, fixed here; more are in other files."""
 
 import copy
 
@@ -19,7 +19,7 @@ from tensordict import TensorDict
 
 
 def test_the_device_asked_for_is_taken(monkeypatch):
-    """On a machine with CUDA too, where rl8 takes that whatever was asked; "auto" takes it."""
+    """Also on a machine with CUDA, which rl8 always uses; here only "auto" does."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert automatic_device() == "cuda"
     algorithm = small(AlgorithmConfig)
@@ -30,7 +30,7 @@ def test_the_device_asked_for_is_taken(monkeypatch):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("options", [{"horizon": 1}, {"num_envs": 1}], ids=str)
 def test_one_step_and_one_env_have_statistics(kind, options):
-    """A horizon of one step collects, and the deviation of one env's returns is no NaN."""
+    """A horizon of one step collects, and the deviation of one env's returns is not NaN."""
     algorithm = small(kind, **options)
     stats = {**algorithm.collect(), **algorithm.step()}
     assert all(value == value for value in stats.values())
@@ -38,8 +38,8 @@ def test_one_step_and_one_env_have_statistics(kind, options):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_freed_memory_is_kept_without_a_training_of_rlox(kind):
-    """A loop of your own calls ``collect`` and ``step`` alone, and nothing else sees to it."""
-    keep_freed_memory.cache_clear()  # whoever trained in this process has set it
+    """A custom loop calls only ``collect`` and ``step``, so the algorithm itself must do it."""
+    keep_freed_memory.cache_clear()  # an earlier training in this process has set it
     algorithm = small(kind)
     algorithm.collect()
     algorithm.step()
@@ -83,7 +83,7 @@ def test_a_model_that_fails_leaves_gradients_and_modes_on():
 
 
 def test_a_compiled_model_is_taken():
-    """A module that torch.compile wraps has no length, which rl8 asks for."""
+    """A module wrapped by torch.compile has no length, which rl8 needs."""
     env = DiscreteDummyEnv(4)
     model = DefaultDiscreteModel(env.observation_spec, env.action_spec, hiddens=(8,))
     compiled = torch.compile(model, backend="eager")
@@ -94,7 +94,7 @@ def test_a_compiled_model_is_taken():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_policy_that_learnt_can_be_copied(kind):
-    """The value of the last call, with its graph, is not part of a copy."""
+    """A copy leaves out the last call's value and its graph."""
     algorithm = small(kind)
     algorithm.collect()
     algorithm.step()
@@ -105,7 +105,7 @@ def test_a_policy_that_learnt_can_be_copied(kind):
 
 @pytest.mark.parametrize("suffix", [".yml", ".yaml", ".json"])
 def test_files_name_modules_that_are_not_imported_yet(suffix, tmp_path, monkeypatch):
-    """A submodule of a package, found from the working directory."""
+    """A submodule of a package is found from the working directory."""
     package = tmp_path / "somewhere" / "inside"
     package.mkdir(parents=True)
     (package / "envs.py").write_text("from rlox.rl8.env import DiscreteDummyEnv as Mine\n")
@@ -118,7 +118,7 @@ def test_files_name_modules_that_are_not_imported_yet(suffix, tmp_path, monkeypa
 
 
 def test_modules_take_what_they_should():
-    """In-place activations that cannot be, odd widths, and unknown methods of views."""
+    """Activations that cannot work in place, odd widths, and unknown methods of views."""
     assert MLP(3, (4, 4), activation_fn="tanh", inplace=True)(torch.zeros(2, 3)).shape == (2, 4)
     assert PositionalEmbedding(7, 5)(torch.zeros(2, 5, 7)).shape == (2, 5, 7)
     method = "window"
@@ -128,6 +128,6 @@ def test_modules_take_what_they_should():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_more_envs_than_memory_are_refused(kind):
-    """Before anything is taken: the system would end the process later."""
+    """The error comes before any allocation; later the system would kill the process."""
     with pytest.raises(MemoryLimitError, match="num_envs = 1000000000000"):
         small(kind, num_envs=10**12)

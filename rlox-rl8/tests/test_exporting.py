@@ -1,4 +1,4 @@
-"""Exported policies of batched envs act as the agents that they come from."""
+"""Exported policies of batched envs act like their agents."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ OPTIONS = {"n_envs": 8, "horizon": 32, "seed": 0}
 
 @pytest.mark.parametrize(("env", "layers"), [(DiscreteDummyEnv, 1), (ContinuousDummyEnv, 2)])
 def test_memory_is_that_of_the_agent(env, layers, tmp_path):
-    """Over episodes of 20 observations in 16 envs, with both kinds of actions."""
+    """Actions agree over episodes of 20 observations in 16 envs, of both kinds."""
     parts = {"model_config": {"hidden_size": 16, "num_layers": layers}}
     with rlox.make("rl8_recurrent_ppo", env=env, parts=parts, **OPTIONS) as algorithm:
         algorithm.train(64)
@@ -31,7 +31,7 @@ def test_memory_is_that_of_the_agent(env, layers, tmp_path):
 
 
 def test_another_distribution_is_refused(tmp_path):
-    """The error names it; no file is made."""
+    """The error names the distribution; no file is written."""
     parts = {"distribution_cls": SquashedNormal}
     with (
         rlox.make("rl8_ppo", env=ContinuousDummyEnv, parts=parts, **OPTIONS) as algorithm,

@@ -1,4 +1,4 @@
-"""A backend that collects and learns without torch does what torch does."""
+"""A backend that collects and learns without torch gives torch's results."""
 
 from functools import partial
 from types import SimpleNamespace
@@ -57,7 +57,7 @@ def test_a_horizon_in_one_call_is_that_of_single_steps(env_id, deterministic):
         stats = [algorithm.collect(deterministic=deterministic) for _ in range(3)]
         found.append((stats, torch.rand(1)))
     assert len(calls) == 3
-    assert torch.equal(found[0][1], found[1][1])  # as many draws
+    assert torch.equal(found[0][1], found[1][1])  # the same number of draws
     for key in fast.buffer.keys() - {"advantages", "returns"}:
         one, other = fast.buffer[key][:, :-1], slow.buffer[key][:, :-1]
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3, msg=key)
@@ -69,14 +69,14 @@ def test_a_horizon_in_one_call_is_that_of_single_steps(env_id, deterministic):
 
 
 def require_same_horizons(fast, slow, deterministic, keys):
-    """Collect three horizons with either, and require as many draws and equal last ones."""
+    """Collect three horizons with either, and require equal numbers of draws and last horizons."""
     draws = []
     for algorithm in (fast, slow):
         torch.manual_seed(2)
         for _ in range(3):
             algorithm.collect(deterministic=deterministic)
         draws.append(torch.rand(1))
-    assert torch.equal(*draws)  # as many
+    assert torch.equal(*draws)  # the same number
     assert fast._lane is fast.fast
     for key in keys:
         one, other = fast.buffer[key][:, :-1], slow.buffer[key][:, :-1]
@@ -105,19 +105,19 @@ def test_a_memory_acts_as_that_of_torch(env, deterministic):
     ("env", "deterministic"), [(DiscreteDummyEnv, True), (ContinuousDummyEnv, False)]
 )
 def test_a_policy_acts_as_that_of_torch_on_any_env(env, deterministic):
-    """Equal within rounding over three horizons, as many random draws included."""
+    """Equal within rounding over three horizons, and so is the number of random draws."""
     fast, slow = (built(env, backend) for backend in ("native", "torch"))
     assert fast.fast.acts()
     assert not fast.fast.steps_envs()
     require_same_horizons(fast, slow, deterministic, ("obs", "actions", "logp", "rewards"))
     torch.testing.assert_close(fast.buffer["values"], slow.buffer["values"], rtol=1e-4, atol=1e-4)
-    fast.validate()  # whose one step is the policy's own
+    fast.validate()  # its single step uses the policy itself
     assert fast._lane is None
 
 
 @pytest.mark.parametrize("kind", [{}, REMEMBERS])
 def test_parameters_are_copied_once_while_nothing_can_change_them(kind, monkeypatch):
-    """A callback between steps may change them, so that each step then reads them."""
+    """With a callback between steps, which may change them, each step reads them anew."""
     from rlox_native.actor_critics import NativePerceptrons
 
     copied = []
@@ -152,7 +152,7 @@ def test_parameters_are_copied_once_while_nothing_can_change_them(kind, monkeypa
 )
 def test_gradients_are_those_of_torch(kind, env, options, monkeypatch):
     """Statistics and weights after two rounds are equal within 1e-5; a stop leaves no gradient."""
-    if kind and "sgd_minibatch_size" in options:  # of sequences, so that some come in parts
+    if kind and "sgd_minibatch_size" in options:  # counts sequences; some come in parts
         options = {**options, "sgd_minibatch_size": 48}
     monkeypatch.setattr("rlox_rl8.losses.MICRO_BATCH", 35)
     fast, slow = (built(env, backend, **kind, **options) for backend in ("native", "torch"))
@@ -164,7 +164,7 @@ def test_gradients_are_those_of_torch(kind, env, options, monkeypatch):
     if kind:
         fast._states, fast._starts = slow._states, slow._starts
     fast.state.reward_scale = slow.state.reward_scale
-    fast.loss_and_terms = fast.loss_and_terms  # an attribute that was set, to the same
+    fast.loss_and_terms = fast.loss_and_terms  # set to the same object
     assert fast.fast.learns()
     found = []
     for algorithm in (fast, slow):
@@ -178,7 +178,7 @@ def test_gradients_are_those_of_torch(kind, env, options, monkeypatch):
 
 
 def test_gradients_of_sequences_are_the_same_bits_on_any_number_of_threads(request):
-    """Wide enough for products that are shared by threads."""
+    """The layers are wide enough for threads to share the products."""
     request.addfinalizer(partial(native.set_num_threads, native.get_num_threads()))
     wide = {**REMEMBERS, "model_config": {"hidden_size": 256}, "num_envs": 64}
     found = []
@@ -217,7 +217,7 @@ def test_what_was_replaced_is_called():
 
 
 def test_a_backend_that_cannot_is_refused_by_name():
-    """``auto`` takes torch then."""
+    """With ``auto`` torch is used instead."""
     options = {"model_config": {"hiddens": (8,), "activation_fn": "gelu"}}
     assert built(DiscreteDummyEnv, "auto", **options).fast is None
     with pytest.raises(BackendError, match="'native' cannot do this: it knows ReLU and tanh"):

@@ -1,4 +1,4 @@
-"""A run that is seeded uses no global stream, and leaves those of its caller as they were."""
+"""A seeded run uses no global random stream, and leaves its caller's unchanged."""
 
 import random
 
@@ -34,7 +34,7 @@ def run(name, env):
     ("name", "env"), [("rl8_ppo", "CartPole-v1"), ("rl8_recurrent_ppo", DiscreteDummyEnv)]
 )
 def test_no_global_stream_is_disturbed(name, env):
-    """Making, training, acting and evaluating leave all three as they were, and do not use them."""
+    """Making, training, acting and evaluating neither use nor change any of the three."""
     found = []
     for seed in (0, 1):
         torch.manual_seed(seed)

@@ -54,13 +54,13 @@ def collected(**options):
 
 
 def test_states_begin_with_episodes():
-    """Values and final values are those of stepping one env at a time by hand."""
+    """Values and final values equal those of stepping one env at a time by hand."""
     agent, states = collected()
     store, model = agent._storage, agent.policy.model
     assert store["terminated"][:-1].any()
     assert store["truncated"][:-1].any()
     for env in range(4):
-        # the flags of the horizon before are gone
+        # the previous horizon's flags are gone
         state = agent._starts[0][env : env + 1]
         carried = states[env : env + 1]
         assert torch.equal(state["cell_states"], carried["cell_states"]) or not (
@@ -83,7 +83,7 @@ def test_states_begin_with_episodes():
 
 
 def test_the_learner_replays_what_was_remembered():
-    """The divergence of the first gradient is 0, which one without ends would not have."""
+    """The first gradient's divergence is 0; ignoring ends would make it positive."""
     agent, _ = collected(num_sgd_iters=1)
     assert abs(agent.step()["monitors/kl_div"]) < 1e-8
     agent, _ = collected(num_sgd_iters=1)
@@ -99,7 +99,7 @@ def test_contract_on_a_gymnasium_env():
 
 @pytest.mark.slow
 def test_what_must_be_remembered_is_learnt():
-    """A policy without a memory is right once in three; episodes are cut and ended in between."""
+    """Without a memory a third of actions is right; episodes are truncated and terminated."""
     options = {**SMALL, "n_envs": 16, "gamma": 0.5, "learning_rate": 5e-3, "num_sgd_iters": 8}
     parts = {"model_config": {"hidden_size": 32}}
     with rlox.make("rl8_recurrent_ppo", env=Recall, seed=0, parts=parts, **options) as training:
@@ -109,7 +109,7 @@ def test_what_must_be_remembered_is_learnt():
 
 
 def test_predict_carries_states():
-    """Step by step it has the states of one call over all steps; a new episode forgets."""
+    """Single steps give the states of one call over all steps; a new episode resets them."""
     with rlox.make("rl8_recurrent_ppo", env="CartPole-v1", seed=0, **SMALL) as training:
         obs = np.random.default_rng(0).normal(size=(6, 3, 4)).astype(np.float32)
         state = None
@@ -124,5 +124,5 @@ def test_predict_carries_states():
         same = (state["hidden_states"] == fresh["hidden_states"]).flatten(1).all(1)
         assert same.tolist() == [True, False, True]
         assert training.predict(obs[0, 0], state=None)[0] == training.predict(obs[0, 0])
-        with pytest.raises(ValueError, match="state must be of 2 observations, got one of 3"):
+        with pytest.raises(ValueError, match="state must have 2 rows, one per obs, got 3"):
             training.predict(obs[0, :2], state=state)

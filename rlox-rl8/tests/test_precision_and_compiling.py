@@ -1,4 +1,4 @@
-"""Half precision and compiled code compute what the plain code does, within their errors."""
+"""Half precision and compiled code agree with plain code within their rounding errors."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from torchrl.data import Categorical, Unbounded
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 DEVICES = ["cpu", pytest.param("cuda", marks=GPU)]
 BFLOAT16_ERROR = 2**-8
-"""Of one rounding, relative."""
+"""Relative error of one rounding."""
 
 
 class Steered(Env):
@@ -56,7 +56,7 @@ def trained(kind, env, rounds=2, **options):
     ("kind", "env"), [(KINDS[0], ContinuousDummyEnv), (KINDS[1], DiscreteDummyEnv)]
 )
 def test_bfloat16_learns_what_single_precision_does(kind, env, device):
-    """Losses of one pass differ, by a few roundings of the networks' numbers at most."""
+    """Losses of one pass differ by at most a few roundings of the networks' numbers."""
     options = {"device": device, "rounds": 1, "num_sgd_iters": 1, "amp_dtype": "bfloat16"}
     full, (expected,) = trained(kind, env, **options)
     half, (found,) = trained(kind, env, enable_amp=True, **options)
@@ -70,7 +70,7 @@ def test_bfloat16_learns_what_single_precision_does(kind, env, device):
 
 
 def test_memories_run_in_single_precision_where_there_are_none_in_half(monkeypatch):
-    """As on processors without AVX-512, where torch fails at an LSTM in bfloat16."""
+    """Simulates processors without AVX-512, where torch fails at an LSTM in bfloat16."""
     monkeypatch.setattr("rlox_rl8.models._has_half_lstm", lambda: False)
     algorithm, (found,) = trained(
         RecurrentAlgorithmConfig, DiscreteDummyEnv, rounds=1, device="cpu", enable_amp=True
@@ -85,7 +85,7 @@ def test_memories_run_in_single_precision_where_there_are_none_in_half(monkeypat
 
 
 def test_only_networks_run_in_half_precision():
-    """Features are bfloat16 to the policy, and whole numbers that it returns stay as they are."""
+    """The policy receives bfloat16 features, and integers that it returns stay integers."""
     algorithm, _ = trained(AlgorithmConfig, DiscreteDummyEnv, device="cpu", enable_amp=True)
     assert algorithm.hparams.half is torch.bfloat16
     seen = []
@@ -100,13 +100,13 @@ def test_only_networks_run_in_half_precision():
     collected = len(seen)
     algorithm.step()
     assert {x.dtype for x in seen} == {torch.float32}
-    # bfloat16 keeps 8 bits, so that the rest of what was made of it is 0
+    # bfloat16 keeps 8 bits, so the other bits of numbers converted from it are 0
     learnt = torch.cat([x.flatten() for x in seen[collected:]])
     torch.testing.assert_close(learnt.bfloat16().float(), learnt, rtol=0, atol=0)
 
 
 @pytest.mark.slow
-# torch itself looks at those
+# torch itself causes these warnings
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
 @pytest.mark.filterwarnings("ignore:The CUDA Graph is empty:UserWarning")
 @pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning")
@@ -117,13 +117,13 @@ def test_only_networks_run_in_half_precision():
     [
         ("cpu", {}),
         pytest.param("cuda", {}, marks=GPU),
-        # a gradient outlives the graph that it is of
+        # a gradient outlives its graph
         pytest.param("cuda", {"accumulate_grads": True}, marks=GPU),
     ],
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_compiled_code_gives_the_same_numbers(kind, device, more):
-    """Env steps, losses and weights are equal within 1e-5, and a change of the env is seen."""
+    """Env steps, losses and weights are equal within 1e-5, and changes of the env take effect."""
     torch.compiler.reset()
     plain, expected = trained(kind, Steered, device=device, **more)
     fast, found = trained(kind, Steered, device=device, compile=True, **more)
@@ -138,7 +138,7 @@ def test_compiled_code_gives_the_same_numbers(kind, device, more):
 
 
 def test_replayed_steps_leave_the_env_what_it_got(monkeypatch):
-    """A graph begins at each step; what it wrote before is lost, but not in the env."""
+    """Each step replays a graph and overwrites its outputs, but the env's tensors stay valid."""
     written = []
     begun = []
 
@@ -184,7 +184,7 @@ def test_replayed_steps_leave_the_env_what_it_got(monkeypatch):
 
 
 def test_compiling_needs_a_compiler(monkeypatch):
-    """A missing one is reported as the algorithm is made."""
+    """A missing compiler is reported at construction."""
     monkeypatch.setattr("shutil.which", lambda name: None)
     with pytest.raises(BackendError, match="needs a C\\+\\+ compiler"):
         rlox.make("rl8_ppo", env=DiscreteDummyEnv, n_envs=4, compile=True, device="cpu")

@@ -1,4 +1,4 @@
-"""PPO on batched envs: numbers, defects that rl8 has, and rlox's contract."""
+"""PPO on batched envs: numbers, rl8's defects, and rlox's contract."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ class Dropping(DefaultDiscreteModel):
 
 
 def test_dropout_keeps_the_ratio_at_one():
-    """Collecting and learning run the model in the same mode, and leave its own."""
+    """Collecting and learning run the model in the same mode, and restore its own."""
     algorithm = small(AlgorithmConfig, model_cls=Dropping, model_config=None, num_sgd_iters=1)
     algorithm.collect()
     assert abs(algorithm.step()["monitors/kl_div"]) < 1e-6
@@ -30,9 +30,9 @@ def test_dropout_keeps_the_ratio_at_one():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_rewards_are_scaled_by_sums_that_begin_after_learning(kind):
-    """The scale of a horizon hardly depends on how many came since the reset, as in rl8.
+    """A horizon's scale hardly depends on the number of horizons since the reset, as in rl8.
 
-    Without learning, sums go on: two horizons are one long one.
+    Without learning, sums go on: two horizons equal one long horizon.
     """
     algorithm = small(kind, horizons_per_env_reset=-1, gamma=1.0)
     sums = []
@@ -58,7 +58,7 @@ def test_recurrent_statistics_count_the_first_step():
 
 
 def test_schedules_count_env_steps():
-    """A change at 128 env steps comes after one iteration of 16 envs and 8 steps."""
+    """A change at 128 env steps takes effect after one iteration of 16 envs and 8 steps."""
     algorithm = small(
         AlgorithmConfig, lr_schedule=[(0, 1e-3), (128, 1e-4)],
         entropy_coeff_schedule=[(0, 0.0), (256, 1.0)], entropy_coeff_schedule_kind="interp",
@@ -93,7 +93,7 @@ def test_wrong_numbers_are_refused(options, message):
 
 
 def test_negative_state_resets_mean_never():
-    """Any negative number; sequences must divide the horizon."""
+    """Any negative number works; sequences must divide the horizon."""
     algorithm = small(RecurrentAlgorithmConfig, seqs_per_state_reset=-3)
     calls = []
     init = algorithm.policy.init_states
@@ -145,7 +145,7 @@ def test_resumed_runs_are_the_same(name, tmp_path):
 
 
 def test_trainers():
-    """Two in one process; evaluation falls on resets, and conditions end the run."""
+    """Two trainers in one process; evaluations coincide with resets, and conditions end the run."""
     trainer = Trainer(small(AlgorithmConfig))
     stats = trainer.run(steps_per_eval=2, stop_conditions=[HitsUpperBound("env/steps", 512)])
     assert stats["env/steps"] == 512
@@ -158,7 +158,7 @@ def test_trainers():
 
 
 def test_stopped_collecting_begins_with_a_reset():
-    """A callback that stops a horizon leaves no half of it to learn from."""
+    """A horizon stopped by a callback is not learned from."""
     from rlox.callbacks import Callback
 
     class Stop(Callback):

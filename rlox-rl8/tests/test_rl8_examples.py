@@ -1,4 +1,4 @@
-"""The examples on batched envs learn what they say, in few iterations."""
+"""The examples on batched envs learn their tasks in few iterations."""
 
 import importlib.util
 from pathlib import Path
@@ -34,5 +34,5 @@ def test_pendulum_swings_up():
 
 @pytest.mark.parametrize("kind", ["mlp", "transformer", "lstm"])
 def test_trading_earns(kind):
-    """More than 0.08 in 32 steps; who always holds the asset earns 0 in the mean, without fees."""
+    """More than 0.08 in 32 steps; always holding the asset earns 0 in the mean, without fees."""
     assert example("rl8_trading").main(kind, steps=20) > 0.08

@@ -1,4 +1,4 @@
-"""Code written for rl8 1.0 finds its names, and calls them as before.
+"""Code written for rl8 1.0 finds its names and can call them as before.
 
 ``rl8_interface.json`` has the name, kind and default of each parameter, by module, name and method.
 """
@@ -14,13 +14,13 @@ RECORD = json.loads(Path(__file__).with_name("rl8_interface.json").read_text("ut
 
 
 def of(module, name, method):
-    """Return what rlox has under a name of rl8."""
+    """Return rlox's object under a name of rl8."""
     found = getattr(importlib.import_module(f"rlox.rl8.{module}".rstrip(".")), name)
     return getattr(found, method) if method else found
 
 
 def bind(module, name, method):
-    """Require that a call as rl8 has it is one of ours."""
+    """Require that rlox accepts a call of rl8."""
     ours = of(module, name, method)
     recorded = [each for each in RECORD[module][name][method] if "VAR" not in each[1]]
     if not recorded:
@@ -45,7 +45,7 @@ def bind(module, name, method):
 
 @pytest.mark.parametrize("module", RECORD)
 def test_calls_of_rl8_bind(module):
-    """Every parameter may be given as there, by place or by keyword, and has its default."""
+    """Every parameter has rl8's default and is accepted by position or keyword as there."""
     for name, methods in RECORD[module].items():
         for method in methods:
             bind(module, name, method)

@@ -1,4 +1,4 @@
-"""The figures of rl8 1.0.0 on the same data and weights, kept in a file; see ``rl8_cases``."""
+"""Comparison with rl8 1.0.0's figures on the same data and weights; see ``rl8_cases``."""
 
 import json
 
@@ -25,7 +25,7 @@ def near(found, expected, where):
 
 
 def test_every_case_has_numbers():
-    """And no others are kept."""
+    """The file has figures of every case and no others."""
     assert set(NUMBERS) == set(cases.CASES)
 
 
@@ -40,6 +40,6 @@ FASTEST = ("defaults", "accumulated minibatches", "divergence later", "states ac
 
 @pytest.mark.parametrize("name", [name for name in cases.CASES if name.endswith(FASTEST)])
 def test_numbers_of_the_fastest_backend_are_those_of_rl8(name, monkeypatch):
-    """The same, whatever is installed beside torch."""
+    """The same with the fastest installed backend."""
     monkeypatch.setattr(cases, "BACKEND", "auto")
     near(cases.CASES[name]("rlox.rl8"), NUMBERS[name], name)

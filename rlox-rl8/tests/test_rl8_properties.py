@@ -1,4 +1,4 @@
-"""Properties of collecting, learning and windows that hold for all sizes."""
+"""Properties of collecting, learning and windows for all sizes."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ examples = settings(derandomize=True)
 def test_accumulated_minibatches_make_the_gradient_of_all(
     kind: Any, env: Any, seed: int, parts: int, coeff: float, dual_clip: Any, normalize: bool
 ) -> None:
-    """One step of any number of accumulated minibatches is one step of the whole buffer."""
+    """A step of any number of accumulated minibatches equals a step of the whole buffer."""
     samples = 4 * 8 // (4 if kind is RecurrentAlgorithmConfig else 1)
     found = []
     for more in ({}, {"accumulate_grads": True, "sgd_minibatch_size": samples // parts}):
@@ -56,7 +56,7 @@ def test_accumulated_minibatches_make_the_gradient_of_all(
 def test_windows_are_the_last_steps(
     rows: int, steps: int, shift: int, shape: tuple[int, ...]
 ) -> None:
-    """Each window is, step by step, what came before; the last of all is that of the last step."""
+    """Each window holds the preceding steps; the last window is that of the last step."""
     x = torch.randn(rows, steps, *shape, generator=torch.Generator().manual_seed(steps))
     padded = ViewRequirement(shift=shift)
     rolling = ViewRequirement(shift=shift, method="rolling_window")

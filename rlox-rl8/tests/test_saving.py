@@ -1,4 +1,4 @@
-"""Saved policies act as before, and hold nothing that runs."""
+"""Saved policies act as before, and hold no code."""
 
 from types import SimpleNamespace
 
@@ -27,7 +27,7 @@ KINDS = {Policy: {"hiddens": [8]}, RecurrentPolicy: {"hidden_size": 8}}
 
 
 class Own(DefaultContinuousModel):
-    """A model of a user's."""
+    """A custom model."""
 
 
 def batch_of(spec, rows=4, steps=3):
@@ -48,7 +48,7 @@ def act(policy, batch):
     ("kind", "name"), [*((Policy, name) for name in SPECS), (RecurrentPolicy, "nested")]
 )
 def test_a_saved_policy_acts_as_before(kind, name, tmp_path):
-    """Of every spec, with specs and configuration from the file."""
+    """For every spec, with specs and configuration from the file."""
     observations, actions = SPECS[name]
     policy = kind(observations, actions, model_config=KINDS[kind])
     policy.save(tmp_path / "policy")
@@ -61,7 +61,7 @@ def test_a_saved_policy_acts_as_before(kind, name, tmp_path):
 
 
 def test_classes_of_ones_own_are_passed_in(tmp_path):
-    """The file names them, and nothing is imported by a name in a file."""
+    """The file names custom classes, but no name in a file is imported."""
     own = (VECTOR, specs.Unbounded(torch.Size([2])))
     policy = Policy(*own, model_cls=Own, model_config={"hiddens": [8]})
     policy.save(tmp_path / "policy")
@@ -80,25 +80,25 @@ def test_classes_of_ones_own_are_passed_in(tmp_path):
 
 
 def test_wrong_files_are_reported(tmp_path):
-    """Missing, cut, foreign, of the other kind, of another model."""
+    """Missing, truncated or foreign files, and files of the other kind or another model."""
     path = tmp_path / "policy"
     Policy(VECTOR, specs.Categorical(2, torch.Size([1])), model_config={"hiddens": [8]}).save(path)
     with pytest.raises(CheckpointError, match="holds a Policy, not a RecurrentPolicy"):
         RecurrentPolicy.load(path)
     larger = DefaultContinuousModel(VECTOR, specs.Unbounded(torch.Size([2])), hiddens=[16])
-    with pytest.raises(CheckpointError, match="is of another model"):
+    with pytest.raises(CheckpointError, match="belongs to another model"):
         Policy.load(path, model=larger)
     for content in (path.read_bytes()[:200], b"", b"\x80\x04."):
         (tmp_path / "other").write_bytes(content)
-        with pytest.raises(CheckpointError, match="is no policy"):
+        with pytest.raises(CheckpointError, match=r"is not an rlox\.rl8 policy"):
             Policy.load(tmp_path / "other")
-    with pytest.raises(CheckpointError, match="is no policy"):
+    with pytest.raises(CheckpointError, match=r"is not an rlox\.rl8 policy"):
         Policy.load(tmp_path / "none")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_models_for_mlflow_predict_any_number_of_rows(kind, tmp_path):
-    """B·T rows, and for a memory the states after them, which go on."""
+    """B·T rows, and for a memory the next states, which can be passed back."""
     pytest.importorskip("pandas")
     policy = kind(VECTOR, specs.Categorical(4, torch.Size([1])), model_config=KINDS[kind])
     model = policy.save(tmp_path / "policy")
@@ -121,7 +121,7 @@ def test_models_for_mlflow_predict_any_number_of_rows(kind, tmp_path):
 
 @pytest.mark.slow
 def test_mlflow_saves_and_loads_the_model(tmp_path):
-    """Through MLflow's own files, with a process's worth of its machinery."""
+    """Saving and loading go through MLflow's own files."""
     mlflow = pytest.importorskip("mlflow.pyfunc")
     pytest.importorskip("pandas")
     policy = Policy(VECTOR, specs.Categorical(4, torch.Size([1])), model_config={"hiddens": [8]})

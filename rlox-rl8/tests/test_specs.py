@@ -1,4 +1,4 @@
-"""Importing the family changes nothing for the rest of the process."""
+"""Importing the distribution does not affect the rest of the process."""
 
 import subprocess
 import sys
@@ -6,9 +6,9 @@ import sys
 import pytest
 
 
-@pytest.mark.slow  # to import torchrl takes seconds
+@pytest.mark.slow  # importing torchrl takes seconds
 def test_the_start_method_of_processes_stays():
-    """Torchrl sets it when it is imported; a user's own processes must not notice."""
+    """Torchrl sets it at import, which must not affect a user's own processes."""
     code = (
         "import multiprocessing\n"
         "import rlox_rl8.algorithms\n"

@@ -1,4 +1,4 @@
-"""Trainers log into the run that their caller has begun in MLflow."""
+"""Trainers log into their caller's active MLflow run."""
 
 import pytest
 from agents import small
@@ -7,10 +7,10 @@ from rlox_rl8.trainers import RecurrentTrainer, Trainer
 
 
 @pytest.mark.slow
-# of the library and of the database's
+# MLflow and its database library warn
 @pytest.mark.filterwarnings("ignore::Warning:mlflow", "ignore::Warning:sqlalchemy")
 def test_trainers_log_into_the_callers_mlflow_run(tmp_path):
-    """Under rl8's keys, over env steps; the run stays the caller's, also with two trainers."""
+    """Under rl8's keys, over env steps; the caller keeps the run, also with two trainers."""
     mlflow = pytest.importorskip("mlflow")
     pytest.importorskip("alembic")
     before = mlflow.get_tracking_uri()

@@ -24,7 +24,7 @@ SMALL = {"n_envs": 4, "horizon": 16, "sgd_minibatch_size": 32}
 
 
 class Scripted(gymnasium.Env[Any, Any]):
-    """Shows the step's number; ends after 3 steps, in turn by itself and by a limit."""
+    """Shows the step's number; after 3 steps it is terminated or truncated, in turn."""
 
     observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)
     action_space = spaces.Discrete(2)
@@ -49,7 +49,7 @@ class Scripted(gymnasium.Env[Any, Any]):
 
 
 def test_advantages_stop_at_ends():
-    """They are those of rlox's kernel."""
+    """Advantages equal those of rlox's kernel."""
     rng = np.random.default_rng(0)
     shape = (20, 3)
     rewards, final_values = rng.normal(size=(2, *shape)).astype(np.float32)
@@ -71,9 +71,9 @@ def test_advantages_stop_at_ends():
 
 
 def test_a_horizon_of_envs_that_end():
-    """Flags, values of what was cut, discounted returns and episode returns are the script's.
+    """Flags, values at truncations, discounted returns and episode returns are the script's.
 
-    The returns go on after learning, as other episodes do than those of all envs at once.
+    The returns go on after learning, unlike those of batched envs that are reset together.
     """
     config = AlgorithmConfig(horizon=7, num_envs=1, horizons_per_env_reset=-1, gamma=0.5)
     algorithm = config.build(tensor_env(Scripted))
@@ -123,7 +123,7 @@ def test_new_episodes_of_a_resumed_run_are_said(tmp_path):
     ],
 )
 def test_observations_become_tensors(space, shape):
-    """Choices are one-hot, all else are floats of the space's shape."""
+    """``Discrete`` is one-hot, all others are floats of the space's shape."""
 
     class Shown(Scripted):
         observation_space = space
@@ -153,7 +153,7 @@ def test_observations_become_tensors(space, shape):
     ],
 )
 def test_actions_reach_the_env_as_its_space_has_them(space, rows, expected):
-    """Choices begin at the space's start, and boxes are clipped."""
+    """``Discrete`` begins at the space's start, and ``Box`` is clipped."""
     taken = []
 
     class Listening(Scripted):
@@ -170,7 +170,7 @@ def test_actions_reach_the_env_as_its_space_has_them(space, rows, expected):
 
 
 def test_batched_env_as_a_vector_env():
-    """PPO trains on it; its horizon cuts the episodes, and the global stream is left alone."""
+    """PPO trains on it; its horizon truncates episodes, and the global stream is unchanged."""
     envs = TensorVecEnv(DiscreteDummyEnv, 4, 8)
     torch.manual_seed(5)
     expected = torch.get_rng_state()
@@ -188,13 +188,13 @@ def test_batched_env_as_a_vector_env():
 
 
 class Ending(DiscreteDummyEnv):
-    """Says that episodes end, and returns no flags."""
+    """Declares that episodes end, but returns no flags."""
 
     episodes_end = True
 
 
 class Speaking(Scripted):
-    """Takes texts."""
+    """Its actions are texts."""
 
     action_space: ClassVar[Any] = spaces.Text(3)
 
@@ -206,7 +206,7 @@ class Speaking(Scripted):
         (lambda: AlgorithmConfig(num_envs=2, model_cls=Windows).build(tensor_env("CartPole-v1")),
          ValueError, "has shift 2"),
         (lambda: tensor_env("NoSuchEnv-v0")(2), EnvError, "NoSuchEnv"),
-        (lambda: tensor_env(Speaking)(2), SpaceError, "neither a box nor choices"),
+        (lambda: tensor_env(Speaking)(2), SpaceError, "neither a Box nor discrete"),
         (lambda: tensor_env("CartPole-v1")(2).reset(config={"a": 1}), EnvError, "env_config"),
         (lambda: TensorVecEnv(tensor_env("CartPole-v1"), 2, 8), EnvError, "by themselves"),
         (lambda: TensorVecEnv(DiscreteDummyEnv, 2, 0), ValueError, "got 2 and 0"),
@@ -222,7 +222,7 @@ class Speaking(Scripted):
     ],
 )  # fmt: skip
 def test_wrong_calls(wrong, error, text):
-    """Each is one error that names what was given."""
+    """Each raises one error that names the wrong argument."""
     with pytest.raises(error, match=text):
         wrong()
 
@@ -236,14 +236,14 @@ def test_wrong_calls(wrong, error, text):
     ],
 )
 def test_minibatches_that_are_left_out_fit_any_number_of_envs(name, options, size):
-    """They are the greatest divisor of the buffer's samples up to 256, or 64 sequences."""
+    """The size is the greatest divisor of the buffer's samples up to 256, or 64 sequences."""
     with rlox.make(name, env=Scripted, seed=0, **options) as algorithm:
         assert algorithm.config.sgd_minibatch_size == size
         algorithm.train(1)
 
 
 def test_numbers_that_the_space_does_not_hold_are_an_error():
-    """One-hot vectors have no place for them."""
+    """One-hot vectors cannot represent them."""
     env = ScriptedVecEnv(2, spaces.Discrete(4), spaces.Discrete(2), odd=7, at=1)
     made = tensor_env(env)(2)
     made.reset()
@@ -252,7 +252,7 @@ def test_numbers_that_the_space_does_not_hold_are_an_error():
 
 
 def test_lost_envs_are_an_error():
-    """A horizon holds the steps of all copies, and nothing of a lost one may be learnt from."""
+    """A horizon holds the steps of all copies, and a lost one must not be learned from."""
 
     class Losing(GymVecEnv):
         def step_all(self, actions):
@@ -265,13 +265,13 @@ def test_lost_envs_are_an_error():
 
 
 class Standing:
-    """A batched env that inherits nothing."""
+    """A batched env without a base class."""
 
     def __init__(self, num_envs, horizon=None, *, device="cpu"):
         self.env = DiscreteDummyEnv(num_envs, horizon, device=device)
 
     def __getattr__(self, name):
-        if name == "fits_specs":  # of this package's own classes
+        if name == "fits_specs":  # only this package's own classes have it
             raise AttributeError(name)
         return getattr(self.env, name)
 
@@ -285,7 +285,7 @@ class Standing:
 
 
 def test_what_has_the_members_is_a_batched_env():
-    """The algorithms and the adapter take it; what lacks some is refused by their names."""
+    """The algorithms and the adapter accept it; an error names any missing members."""
     rlox.make("rl8_ppo", env=Standing, n_envs=4, horizon=8, device="cpu").train(64)
     assert TensorVecEnv(Standing, 2, 8).reset_all(0).shape == (2, 1)
 

@@ -1,4 +1,4 @@
-"""Envs that return something wrong, and one that goes on writing into what it returned."""
+"""Envs with wrong outputs, and one that overwrites tensors it has returned."""
 
 import pytest
 import rlox
@@ -11,7 +11,7 @@ from torchrl.data import Unbounded
 
 
 def changed(method, key, change):
-    """Return a class of envs, one method of which returns something changed."""
+    """Return a class of envs with a changed result of one method."""
 
     class Wrong(DiscreteDummyEnv):
         def reset(self, *, config=None):
@@ -57,14 +57,14 @@ def nan(x):
     ],
 )
 def test_each_is_one_error_that_names_the_method(env, message):
-    """As the algorithm is made, before anything is collected."""
+    """The error comes at construction, before anything is collected."""
     with pytest.raises(ValueError, match=message):
         small(AlgorithmConfig, env, num_envs=4)
 
 
 @pytest.mark.parametrize("key", ["obs", "rewards"])
 def test_a_late_nan_is_an_error_and_the_next_horizon_begins_with_a_reset(key):
-    """It names the method, and nothing is learnt from that horizon."""
+    """The error names the method, and the horizon is not learned from."""
 
     class Late(DiscreteDummyEnv):
         steps = 0
@@ -72,7 +72,7 @@ def test_a_late_nan_is_an_error_and_the_next_horizon_begins_with_a_reset(key):
         def step(self, action):
             out = super().step(action)
             self.steps += 1
-            if self.steps == 4:  # the first is the one that validates
+            if self.steps == 4:  # the first step is the validation's
                 out[key] = nan(out[key])
             return out
 
@@ -100,7 +100,7 @@ class Overwriting(DiscreteDummyEnv):
 
 
 def test_an_env_that_hands_out_its_own_state_is_collected_as_one_that_does_not():
-    """Buffer, evaluation and windows of the past are those of copies."""
+    """Buffer, evaluation and windows of the past equal those of an env that returns copies."""
     found = []
     for env in (Overwriting, DiscreteDummyEnv):
         algorithm = rlox.make(

@@ -1,6 +1,6 @@
-"""Tensor specs of torchrl, imported without a change of the process."""
+"""Tensor specs of torchrl, imported without side effects on the process."""
 
-# ruff: noqa: PLC0414  # the form in which type checkers take names as handed on
+# ruff: noqa: PLC0414  # type checkers take `x as x` for a re-export
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import torch
 
 @contextmanager
 def _same_start_method() -> Iterator[None]:
-    """Keep multiprocessing's start method, which torchrl makes ``"spawn"`` for the whole process.
+    """Keep multiprocessing's start method, which torchrl sets to ``"spawn"`` for the whole process.
 
-    A user's own processes, such as those of gymnasium's ``AsyncVectorEnv``, would be started so.
+    That would also change a user's own processes, such as gymnasium's ``AsyncVectorEnv``.
     """
     before = multiprocessing.get_start_method(allow_none=True)
     with warnings.catch_warnings():
@@ -38,9 +38,9 @@ with _same_start_method():
 
 
 def kind_of(spec: Any) -> Any:
-    """Return which of the classes above a spec is of; ``None`` of another.
+    """Return a spec's class among those above, or ``None``.
 
-    The order matters, as switches and choices of unequal numbers derive from ``Categorical``.
+    The order matters, because ``Binary`` and ``MultiCategorical`` derive from ``Categorical``.
     """
     kinds = (Composite, Binary, MultiCategorical, Categorical, Bounded, Unbounded)
     return next((kind for kind in kinds if isinstance(spec, kind)), None)
@@ -51,13 +51,13 @@ def require_rows(value: Any, spec: TensorSpec, n: int, name: str, device: torch.
 
     Args:
         value: a tensor or TensorDict.
-        spec: of one row.
-        n: rows.
-        name: of what returned it.
-        device: where it should be.
+        spec: one row's.
+        n: number of rows.
+        name: the returning method, for the error.
+        device: expected device.
 
     Raises:
-        ValueError: it does not fit.
+        ValueError: the value does not fit.
     """
     if isinstance(spec, Composite):
         for key in spec.keys():  # noqa: SIM118

@@ -1,10 +1,10 @@
 """Feed-forward and recurrent PPO on batched envs, with their configs.
 
-Each iteration collects T steps of B envs and takes E passes of minibatches up
+Each iteration collects T steps of B envs and takes E passes of minibatch steps up the gradient of
 
     L = mean L_π + c_H mean H - c_V mean L_V
 
-of :func:`rlox_rl8.losses.clipped_losses`, with generalised advantage estimates of rewards
+from :func:`rlox_rl8.losses.clipped_losses`, with generalised advantage estimates of rewards
 divided by the deviation of R_t = γ R_{t-1} + r_t over the horizon (Engstrom et al. 2020, sec. 3).
 """
 
@@ -42,7 +42,7 @@ Schedule = list[tuple[int, float]]
 
 @dataclass
 class Collecting:
-    """The policy and the envs; these come first."""
+    """Arguments for the policy and the envs, the first in order."""
 
     model: Any = None
     model_cls: Any = None
@@ -55,7 +55,7 @@ class Collecting:
 
 @dataclass
 class Sequences:
-    """What recurrent policies learn from; these follow."""
+    """Arguments for the sequences of recurrent policies, the second in order."""
 
     seq_len: int = 4
     seqs_per_state_reset: int = 8
@@ -63,7 +63,7 @@ class Sequences:
 
 @dataclass
 class Learning:
-    """The optimiser, the losses and the device; these come last."""
+    """Arguments for the optimiser, the losses and the device, the last in order."""
 
     optimizer_cls: type[torch.optim.Optimizer] = torch.optim.Adam
     optimizer_config: dict[str, Any] | None = None
@@ -95,13 +95,13 @@ class Learning:
 
 @dataclass
 class AlgorithmConfig(Learning, Collecting):
-    """Arguments of :class:`Algorithm`; the numbers are documented with ``rl8_ppo``'s options."""
+    """Arguments of :class:`Algorithm`; see ``rl8_ppo``'s options for the hyperparameters."""
 
     model: Model | None = None
     model_cls: ModelFactory | None = None
 
     def build(self, env_cls: EnvFactory) -> Algorithm:
-        """Return an algorithm for a class of envs, validated."""
+        """Return a validated algorithm for a class of envs."""
         algorithm = Algorithm(env_cls, config=self)
         algorithm.validate()
         return algorithm
@@ -115,8 +115,8 @@ class RecurrentAlgorithmConfig(Learning, Sequences, Collecting):
     model_cls: RecurrentModelFactory | None = None
 
     def build(self: Any, env_cls: EnvFactory | None = None) -> RecurrentAlgorithm:
-        """Return an algorithm for a class of envs, validated; on the class, with defaults."""
-        # on the class, the first argument is that of the envs
+        """Return a validated algorithm for a class of envs; called on the class, with defaults."""
+        # called on the class, the first argument is the class of envs
         config, envs = (RecurrentAlgorithmConfig(), self) if env_cls is None else (self, env_cls)
         algorithm = RecurrentAlgorithm(envs, config=config)
         algorithm.validate()
@@ -127,8 +127,8 @@ class Algorithm(GenericAlgorithmBase[AlgorithmHparams, AlgorithmState, Policy]):
     """Feed-forward PPO.
 
     Args:
-        env_cls: a class of :class:`rlox_rl8.Env`.
-        config: the rest; ``None`` takes the defaults.
+        env_cls: a subclass of :class:`rlox_rl8.Env`.
+        config: all other arguments; ``None``: the defaults.
 
     Raises:
         ValueError: a number is out of range.
@@ -171,11 +171,11 @@ class Algorithm(GenericAlgorithmBase[AlgorithmHparams, AlgorithmState, Policy]):
 class RecurrentAlgorithm(
     GenericAlgorithmBase[RecurrentAlgorithmHparams, RecurrentAlgorithmState, RecurrentPolicy]
 ):
-    """Recurrent PPO: gradients go back ``seq_len`` steps, from the states met while collecting.
+    """Recurrent PPO: gradients go back ``seq_len`` steps, to states stored while collecting.
 
     Args:
-        env_cls: a class of :class:`rlox_rl8.Env`.
-        config: the rest; ``None`` takes the defaults.
+        env_cls: a subclass of :class:`rlox_rl8.Env`.
+        config: all other arguments; ``None``: the defaults.
 
     Raises:
         ValueError: a number is out of range.
@@ -187,7 +187,7 @@ class RecurrentAlgorithm(
         state, config = RecurrentAlgorithmState(), config or RecurrentAlgorithmConfig()
         super().__init__(env_cls, config, state, RecurrentAlgorithmHparams, RecurrentPolicy)
         observed, past = self.buffer.select("obs"), self.policy.model.sees_past
-        # with views, all of the horizon so far
+        # views need the whole horizon so far
         begins = (0 if past else t for t in range(self.hparams.horizon + 1))
         self._observed = [observed[:, first : t + 1] for t, first in enumerate(begins)]
         self._forget()
@@ -200,7 +200,7 @@ class RecurrentAlgorithm(
         """States (B) at the start of each sequence of the buffer."""
 
     def _value(self, final: TensorDict, envs: Tensor) -> Tensor:
-        # the states are those of the episode that was cut, until the next step begins
+        # until the next step, the states still belong to the cut episode
         values: Tensor = self.policy.sample(final, self._states[envs], **ONLY_VALUES)[0]["values"]
         return values
 
@@ -213,7 +213,7 @@ class RecurrentAlgorithm(
         hparams = self.hparams
         if t == 0:
             self._starts = []
-        if self.ends is not None:  # at first by the flags of the horizon before
+        if self.ends is not None:  # step 0 reads the flags of the previous horizon
             begins = self.ends.ended(t - 1 if t else hparams.horizon - 1)[:, 0]
             self._states = begin_episodes(self.policy, self._states, begins)
         if t % hparams.seq_len:
@@ -247,15 +247,15 @@ class RecurrentAlgorithm(
     def _samples(self) -> TensorDict:
         hparams = self.hparams
         past = self.buffer[:, :-1].select("obs", "actions", "logp", "advantages", "returns")
-        if self.policy.model.sees_past:  # before sequences are cut, whose windows begin earlier
+        if self.policy.model.sees_past:  # windows reach back before the start of a sequence
             past["views"] = self.policy.views(past)
         if self.ends is not None:
             begins = self.ends.ended(slice(0, hparams.horizon)).roll(1, 0).transpose(0, 1)
             past["begins"] = begins.clone()
-            past["begins"][:, 0] = False  # which the states that were met know
+            past["begins"][:, 0] = False  # the stored states account for these already
         rows = past.reshape(-1, hparams.seq_len)
         starts: TensorDict = torch.stack(self._starts, 1).reshape(-1)
-        # one copy per sequence, found again by its number
+        # store one state per sequence, and look it up by the sequence's number
         rows["sequence"] = torch.arange(len(rows), device=hparams.device)[:, None].expand(
             -1, hparams.seq_len
         )
@@ -263,7 +263,7 @@ class RecurrentAlgorithm(
         return rows
 
     def first_states(self, samples: TensorDict) -> TensorDict:
-        """Return the states (n) that were met before sequences (n, L)."""
+        """Return the stored states (n) before sequences (n, L)."""
         found: TensorDict = self._flat_starts[samples["sequence"][:, 0]]
         return found
 
@@ -280,7 +280,7 @@ class RecurrentAlgorithm(
         return torch.stack(outs, 1).flatten(0, 1)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what training changes, with the policy's states."""
+        """Return all state that training changes, including the policy's states."""
         starts = [arrays_of(start) for start in self._starts]
         return {**super().state_dict(), "states": arrays_of(self._states), "starts": starts}
 

@@ -1,6 +1,6 @@
 """The frame of PPO on batched envs in rlox: its env and config, iterations, actions and state.
 
-:class:`rlox_rl8.engine.GenericAlgorithmBase` is what collects and learns.
+:class:`rlox_rl8.engine.GenericAlgorithmBase` collects and learns.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ VEC_DEFAULTS = {
     "gamma": 0.99,
     "sgd_minibatch_size": 256,
 }
-"""Options of envs whose episodes end, unless they are given; the size of minibatches is the most
-that is taken, see :func:`fit_to_env`."""
+"""Default options for envs whose episodes end; the minibatch size is an upper bound, see
+:func:`fit_to_env`."""
 
 RECURRENT_DEFAULTS = {"sgd_minibatch_size": 64, "seqs_per_state_reset": -1}
-"""Those of recurrent policies, whose states begin with episodes."""
+"""The same for recurrent policies, whose states are reset with episodes."""
 
 
 @dataclass(frozen=True)
 class RL8Metrics:
-    """One iteration's report."""
+    """Metrics of one iteration."""
 
     mean_reward: float
-    """Mean sum of a horizon's rewards over the envs; of envs whose episodes end, mean return of the
-    last 100 of them."""
+    """Mean over envs of a horizon's summed rewards; if episodes end, mean return of the last 100
+    episodes."""
     policy_loss: float
     value_loss: float
     entropy: float
-    """In nats; 0 if its weight is."""
+    """In nats; 0 if its weight is 0."""
     approx_kl: float
     """In nats."""
 
@@ -65,19 +65,19 @@ class BatchedPPO(Algorithm):
     """PPO on batched envs.
 
     Args:
-        env: a class of :class:`rlox_rl8.Env`, or ``"module:Class"``; or what ``ppo`` takes, such as
-            a gymnasium id.
+        env: a subclass of :class:`rlox_rl8.Env`, or ``"module:Class"``; or any env that ``ppo``
+            takes, such as a gymnasium id.
         config: a config of the algorithm's class, a mapping, or the path of a YAML or JSON file.
         callbacks: hooks into training.
         logger: receives the metrics of every iteration.
-        agent: trained instead of one made of the config.
-        parts: arguments of the agent's config that are no numbers, such as ``model_cls``,
+        agent: replaces the one built from the config.
+        parts: arguments of the agent's config that rlox's config lacks, such as ``model_cls``,
             ``distribution_cls``, ``optimizer_cls`` and schedules.
-        options: of the config, which win over ``config``.
+        options: options of the config; they override ``config``.
 
     Raises:
-        ConfigError: ``env`` is none of these, or an option is out of range.
-        SpaceError: the env's spaces have no tensors of one shape.
+        ConfigError: ``env`` has another type, or an option is out of range.
+        SpaceError: the env's spaces cannot be tensors of one shape.
     """
 
     agent_config: ClassVar[Any]
@@ -112,10 +112,10 @@ class BatchedPPO(Algorithm):
         self.optimizers = {"policy": agent.flat}
 
     def _agent_config(self, parts: Mapping[str, Any] | None) -> Any:
-        """Return the agent's config with the numbers of this one's."""
+        """Return the agent's config with the hyperparameters of this config."""
         names = set(self.agent_config.__dataclass_fields__)
         options = self.config.to_dict()
-        # others are of the run, and of the env backend
+        # the other options belong to the run and the env backend
         numbers = {name: value for name, value in options.items() if name in names}
         numbers["num_envs"] = options["n_envs"]
         given, known = dict(parts or {}), sorted(names - set(numbers))
@@ -155,11 +155,10 @@ class BatchedPPO(Algorithm):
         """Return actions for observations, without a history of them.
 
         Args:
-            obs: one observation or a batch, nested as the observation space of an env of gymnasium
-                is.
+            obs: one observation or a batch, nested like a gymnasium env's observation space.
             deterministic: act with the mode.
-            state: of a recurrent policy, what was returned with the last actions; ``None`` begins
-                episodes. If it is left out, each observation is an episode's first.
+            state: a recurrent policy's state, returned with the last actions; ``None`` begins
+                episodes. If left out, each observation is taken for an episode's first.
             episode_start: bool or (B,) bools, whether an episode begins with the observation;
                 ``None``: none does.
 
@@ -167,7 +166,7 @@ class BatchedPPO(Algorithm):
             The action or actions; with ``state``, a pair of them and the next state.
 
         Raises:
-            ConfigError: the observations of a class of envs are several tensors.
+            ConfigError: a class of envs observes several tensors.
         """
         spec = self.agent.env.observation_spec
         if isinstance(self.agent.env, VecTensorEnv):
@@ -186,7 +185,7 @@ class BatchedPPO(Algorithm):
         before: Any = ()
         if state is not UNSET and state is not None:
             if len(state) != len(x):
-                raise ValueError(f"state must be of {len(x)} observations, got one of {len(state)}")
+                raise ValueError(f"state must have {len(x)} rows, one per obs, got {len(state)}")
             starts = np.broadcast_to(
                 np.asarray(False if episode_start is None else episode_start, bool), len(x)
             )
@@ -217,11 +216,11 @@ class BatchedPPO(Algorithm):
         """Run ``n_episodes`` copies from one reset to the next without learning.
 
         Args:
-            env: a class of envs; ``None`` takes the training's.
+            env: a class of envs; ``None``: the training's.
             n_episodes: copies, one episode each.
             deterministic: act with the mode of the policy.
-            seed: fixes all draws; ``None`` takes the run's.
-            max_steps: of an episode that ends by itself; the horizon bounds others.
+            seed: fixes all draws; ``None``: the run's.
+            max_steps: limit for episodes that end by themselves; the horizon limits others.
         """
         if self.agent.env.episodes_end:
             return super().run_episodes(
@@ -239,7 +238,7 @@ class BatchedPPO(Algorithm):
         with torch.random.fork_rng(), torch.no_grad():
             torch.manual_seed(self.streams.seeds("evaluation", 1)[0] if seed is None else seed)
             env = env_cls(n, steps, device=hparams.device)
-            obs = [env.reset(config=None).clone()]  # an env may go on writing into what it returned
+            obs = [env.reset(config=None).clone()]  # an env may reuse its returned tensors
             views = agent.policy.model.view_requirements.values()
             window, states = 1 + max((view.shift for view in views), default=0), None
             for t in range(steps):
@@ -268,10 +267,10 @@ class BatchedPPO(Algorithm):
 
 
 def fit_to_env(config: ConfigT, env: Any) -> ConfigT:
-    """Return the config with what is left out as an env whose episodes end needs it.
+    """Return the config with other defaults if the env's episodes end.
 
-    It is reset once, and has 32 copies, a discount of 0.99 and minibatches of 256 samples, or the
-    greatest divisor of the buffer's samples below that; rl8's numbers are for thousands of copies
+    Such an env is reset once, and has 32 copies, a discount of 0.99 and minibatches of 256 samples
+    or the greatest smaller divisor of the buffer's samples; rl8's defaults suit thousands of copies
     that are reset together.
     """
     if not is_vec_source(env):

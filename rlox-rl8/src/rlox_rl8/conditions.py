@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 Condition = Callable[[Mapping[str, Any]], bool]
-"""Returns from one step's statistics whether to stop."""
+"""A function of one step's statistics that returns whether to stop."""
 
 
 class And:
-    """All of several conditions; each sees every step.
+    """Conjunction of conditions; each is called at every step.
 
     Args:
         conditions: at least one.
@@ -47,10 +47,10 @@ class HitsUpperBound:
 
 
 class Plateaus:
-    """A statistic stays within a relative tolerance of its last value, ``patience`` times running.
+    """A statistic stays within a relative tolerance of its last value, ``patience`` steps in a row.
 
     Args:
-        key: of the statistic.
+        key: the statistic's name.
         patience: steps in a row.
         rtol: relative tolerance.
     """
@@ -73,7 +73,7 @@ class StopsDecreasing:
     """A statistic has not fallen below its least value for ``patience`` steps.
 
     Args:
-        key: of the statistic.
+        key: the statistic's name.
         patience: steps in a row.
     """
 

@@ -39,7 +39,7 @@ class RL8PPOConfig(Config):
     )  # fmt: skip
     learning_rate: float = positive(1e-3, help="the optimiser's step size", source=RL8)
     accumulate_grads: bool = flag(
-        False, help="add the gradients of all minibatches of a pass to one step", source=RL8
+        False, help="add up the gradients of a pass's minibatches for one step", source=RL8
     )
     enable_amp: bool = flag(False, help="learn in half precision", source=RL8)
     entropy_coeff: float = coefficient(0.0, help="weight c_H of the entropy", source=PPO)
@@ -49,8 +49,8 @@ class RL8PPOConfig(Config):
     gamma: float = option(0.95, help="discount factor γ", unit="1", source=RL8, gt=0.0, le=1.0)
     sgd_minibatch_size: int | None = count(
         None, unit="samples", source=RL8,
-        help="samples of a minibatch; left out: all of them, or of envs whose episodes end the "
-        "greatest divisor of their number up to 256 (64 sequences of a recurrent policy)",
+        help="samples of a minibatch; left out: all, or if episodes end the greatest divisor of "
+        "their number up to 256 (64 sequences of a recurrent policy)",
     )  # fmt: skip
     num_sgd_iters: int = count(4, help="passes over the samples", unit="passes", source=RL8)
     shuffle_minibatches: bool = flag(True, help="shuffle samples in each pass", source=RL8)

@@ -18,11 +18,11 @@ ScheduleKind = Literal["interp", "step"]
 """Interpolate between the points of a schedule, or jump and hold."""
 
 AmpDtype = Literal["auto", "float16", "bfloat16"]
-"""What networks learn in under ``enable_amp``; auto is bfloat16 on a CPU, else float16."""
+"""Networks' dtype under ``enable_amp``; auto is bfloat16 on a CPU, else float16."""
 
 
 OPTIONS = RL8RecurrentPPOConfig.model_fields.keys() - {"device", "horizon"}
-"""Numbers whose ranges are those of rlox's options; a horizon may be longer here."""
+"""Hyperparameters checked by rlox's options; a horizon may be longer here."""
 
 
 class DataKeys:
@@ -61,8 +61,8 @@ CollectStats = TypedDict(
         "rewards/std": float,
     },
 )
-"""Statistics of one ``collect()``: undiscounted sums of rewards in this horizon per env, and
-rewards."""
+"""Statistics of one ``collect()``: ``returns`` are each env's undiscounted sums of rewards in this
+horizon."""
 
 StepStats = TypedDict(
     "StepStats",
@@ -97,15 +97,15 @@ EvalCollectStats = TypedDict(  # type: ignore[misc]
 
 
 class TrainStats(CollectStats, MemoryStats, StepStats, TrainerState):
-    """All that a trainer's step returns."""
+    """All statistics of a trainer's step."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlgorithmHparams:
-    """Numbers that stay constant throughout training; see :class:`rlox_rl8.AlgorithmConfig`."""
+    """Constants of a training; see :class:`rlox_rl8.AlgorithmConfig`."""
 
     unit: ClassVar[str] = "transitions"
-    """What minibatches are counted in."""
+    """Unit of minibatch sizes."""
 
     accumulate_grads: bool
     amp_dtype: AmpDtype = "auto"
@@ -136,7 +136,7 @@ class AlgorithmHparams:
 
     @property
     def half(self) -> torch.dtype:
-        """What networks learn in under ``enable_amp``."""
+        """Networks' dtype under ``enable_amp``."""
         if self.amp_dtype == "auto":
             return torch.bfloat16 if self.device_type == "cpu" else torch.float16
         return torch.bfloat16 if self.amp_dtype == "bfloat16" else torch.float16
@@ -155,7 +155,7 @@ class AlgorithmHparams:
         """Check ranges and combinations.
 
         Raises:
-            ConfigError: one is out of range, or two exclude each other.
+            ConfigError: a number is out of range, or two options exclude each other.
         """
         for name in ("num_envs", "horizon"):
             if getattr(self, name) < 1:

@@ -17,7 +17,7 @@ class Distribution(ABC):
     """A distribution of actions.
 
     Args:
-        features: what the model returned, a TensorDict of N rows.
+        features: the model's output, a TensorDict of N rows.
         model: the model, if the distribution needs it.
     """
 
@@ -32,7 +32,7 @@ class Distribution(ABC):
 
     @staticmethod
     def default_dist_cls(action_spec: specs.TensorSpec, /) -> type[Distribution]:
-        """Return the class for a spec of actions.
+        """Return the default class for a spec of actions.
 
         Raises:
             TypeError: there is none; pass ``distribution_cls=``.
@@ -70,7 +70,7 @@ class Distribution(ABC):
 
 
 class TorchDistributionWrapper(Distribution):
-    """A distribution of torch, summed over the last dimension of actions."""
+    """One of torch's distributions, summed over the last dimension of actions."""
 
     dist: torch.distributions.Distribution
 
@@ -95,8 +95,8 @@ class TorchDistributionWrapper(Distribution):
 class Categorical(TorchDistributionWrapper):
     """Discrete actions from ``logits`` (N, A, n).
 
-    One draw from the same random numbers as torch's distribution, whose checks of the
-    probabilities take longer than a small model.
+    It draws like torch's distribution, from the same random numbers, without torch's checks of
+    the probabilities, which take longer than a small model.
     """
 
     def __init__(self, features: TensorDict, model: nn.Module | None = None, /) -> None:
@@ -128,9 +128,9 @@ class Categorical(TorchDistributionWrapper):
 
 
 class MultiCategorical(Distribution):
-    """Choices of unequal numbers from ``logits`` (N, n_1 + ... + n_A).
+    """Categories of unequal counts from ``logits`` (N, n_1 + ... + n_A).
 
-    The model's ``action_spec`` is a ``MultiCategorical``, which has the numbers.
+    The model's ``action_spec`` is a ``MultiCategorical``, which holds the counts.
     """
 
     def __init__(self, features: TensorDict, model: nn.Module | None = None, /) -> None:
@@ -163,14 +163,14 @@ class MultiCategorical(Distribution):
 
 
 class Bernoulli(TorchDistributionWrapper):
-    """Switches from ``logits`` (N, A), as int8."""
+    """Binary actions from ``logits`` (N, A), as int8."""
 
     def __init__(self, features: TensorDict, model: nn.Module | None = None, /) -> None:
         super().__init__(features, model)
         self.dist = torch.distributions.Bernoulli(logits=features["logits"], validate_args=False)
 
     def deterministic_sample(self) -> Tensor:
-        """Return the mode; 0 where both are as probable."""
+        """Return the mode; 0 where both values are equally probable."""
         logits: Tensor = self.features["logits"]
         return (logits > 0).to(torch.int8)
 
@@ -184,9 +184,9 @@ class Bernoulli(TorchDistributionWrapper):
 
 
 class BoundedBeta(Distribution):
-    """Numbers within bounds, from ``alpha`` and ``beta`` above 1, both (N, A).
+    """Bounded numbers, from ``alpha`` and ``beta`` above 1, both (N, A).
 
-    The model's ``action_spec`` is a ``Bounded``, which has the bounds.
+    The model's ``action_spec`` is a ``Bounded``, which holds the bounds.
 
     Source:
         Chou et al. 2017, "Improving stochastic policy gradients in continuous control with deep
@@ -257,5 +257,5 @@ class SquashedNormal(Normal):
         return (logp.sum(-1, keepdim=True)) - (1 - samples**2 + eps).log().sum(-1, keepdim=True)
 
     def entropy(self) -> Tensor:
-        """Raise, for it has no closed form."""
+        """Raise, because there is no closed form."""
         raise NotImplementedError("SquashedNormal has no entropy; leave entropy_coeff at 0")

@@ -19,7 +19,7 @@ def begin_episodes(policy: Any, states: TensorDict, begins: Tensor) -> TensorDic
     """Return states (B), initial ones where an episode begins.
 
     Args:
-        policy: has the initial states.
+        policy: gives the initial states.
         states: (B)
         begins: (B) bool.
     """
@@ -35,12 +35,12 @@ def begin_episodes(policy: Any, states: TensorDict, begins: Tensor) -> TensorDic
 
 
 class Ends:
-    """Which steps of a storage (T + 1, B) ended an episode, and what a cut episode was worth.
+    """Ends of episodes in a storage (T + 1, B), and final values of truncated ones.
 
     Args:
         storage: with the entries of :meth:`spec`.
-        value: from the final observations (n, 1) of cut episodes, and which of the B envs they are
-            of, to their values (n, 1).
+        value: maps the final observations (n, 1) of truncated episodes, and a mask of their envs
+            (B), to their values (n, 1).
     """
 
     def __init__(self, storage: TensorDict, value: Callable[[TensorDict, Tensor], Tensor]) -> None:
@@ -68,7 +68,7 @@ class Ends:
         return Composite(**flags, final_values=Unbounded(one, device=device))
 
     def store(self, t: int, out: TensorDict) -> None:
-        """Keep what step ``t`` of all envs returned."""
+        """Store the ends that step ``t`` of all envs returned."""
         store = self._storage
         for name in FLAGS:
             store[name][t] = out[name]
@@ -83,11 +83,11 @@ class Ends:
         return ended
 
     def begun(self, carried: Tensor, t: int, resets: bool) -> Tensor:
-        """Return what discounted returns (B, 1) go on with at step ``t``: 0 in new episodes.
+        """Return the discounted returns (B, 1) carried into step ``t``, 0 in new episodes.
 
         Args:
-            carried: of the step before.
-            t: in the horizon.
+            carried: discounted returns of the step before.
+            t: step of the horizon.
             resets: whether the horizon began with a reset.
         """
         if t == 0 and resets:
@@ -108,5 +108,5 @@ class Ends:
         self.statistics.add(rewards, ended)
 
     def of_horizon(self) -> dict[str, Tensor]:
-        """Return flags and final values (T, B, 1), as advantages are estimated with."""
+        """Return flags and final values (T, B, 1) for the estimation of advantages."""
         return {name: self._storage[name][:-1] for name in (*FLAGS, "final_values")}

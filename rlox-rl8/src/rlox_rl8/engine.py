@@ -51,29 +51,29 @@ StateT = TypeVar("StateT", bound=AlgorithmState)
 PolicyT = TypeVar("PolicyT", bound=GenericPolicyBase)
 
 MEMBERS = ("num_envs", "device", "observation_spec", "action_spec", "episodes_end", "reset", "step")
-"""Of a :class:`rlox.protocols.TensorEnv`."""
+"""Members of a :class:`rlox.protocols.TensorEnv`."""
 
 REMEDY = "take fewer envs or a shorter horizon"
 
 
 def automatic_device() -> str:
-    """Return what ``device="auto"`` takes."""
+    """Return the device of ``device="auto"``."""
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def step_envs(env: TensorEnv, actions: Any) -> Any:
-    """Step envs through the object, whose method may be replaced."""
+    """Step envs; the method is looked up on the object, because it may be replaced."""
     return env.step(actions)
 
 
 class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
-    """PPO over one storage (T + 1, B) on the env's device, which lives as long as this.
+    """PPO over one storage (T + 1, B) on the env's device, allocated once.
 
-    A subclass supplies what differs between feed-forward and recurrent policies.
+    Subclasses supply the differences between feed-forward and recurrent policies.
 
     Args:
         env_cls: see :class:`rlox_rl8.Algorithm`.
-        config: the same.
+        config: see there.
         state: counters.
         hparams_cls: class of the hyperparameters.
         policy_cls: class of the policy.
@@ -86,7 +86,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
     buffer: TensorDict
     """(B, T + 1) views of the storage; row T of ``obs`` is the last observation."""
     buffer_spec: Composite
-    """Of one transition of one env."""
+    """Spec of one transition of one env."""
 
     def __init__(
         self, env_cls: Any, config: Any, state: StateT, hparams_cls: Any, policy_cls: Any
@@ -104,7 +104,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         self.hparams = hparams = hparams_cls(**given)
         hparams.validate()
         n, horizon = hparams.num_envs, hparams.horizon
-        numbers = n * (horizon + 1) * (5 + hparams.normalize_rewards)  # which every env has
+        numbers = n * (horizon + 1) * (5 + hparams.normalize_rewards)  # least for any env
         require_memory_for("num_envs", n, 4 * numbers, REMEDY)
         self.env = env = env_cls(n, horizon, device=device)
         _require_members(env)
@@ -116,7 +116,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         self.flat = ModuleOptimizer(
             self.policy.model, make_optimizer, max_grad_norm=hparams.max_grad_norm
         )
-        """What takes the steps of the optimiser: gradients clipped, then unscaled."""
+        """Takes the optimiser's steps: gradients clipped, then unscaled."""
         self.optimizer = self.flat.torch_optimizer
         self.lr_scheduler = LRScheduler(
             self.optimizer, schedule=config.lr_schedule, kind=config.lr_schedule_kind
@@ -133,13 +133,13 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         self.step_envs: Callable[[TensorEnv, Any], Any] = step_envs
         if hparams.compile:
             self.step_envs = compiled(step_envs, device, [env])
-            # an LSTM is left out of torch's graphs, and those around it take longer than plain code
+            # torch's graphs leave an LSTM out, and the graphs around it are slower than plain code
             remembers = any(isinstance(part, nn.RNNBase) for part in self.policy.model.modules())
             if not (remembers and device.type == "cuda"):
                 self.loss_and_terms = compiled(loss_and_terms, device)
         self._allocate()
         self.fast = FastLane.of(self, config.backend)
-        """What a backend does in the place of torch."""
+        """Work that a backend does instead of torch."""
 
     def _allocate(self) -> None:
         keep_freed_memory()
@@ -162,13 +162,13 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         self.buffer = self._storage.apply(lambda x: x.transpose(0, 1), batch_size=[n, steps])
         self.ends = Ends(self._storage, self._value) if self.env.episodes_end else None
         self.random: Callable[[], AbstractContextManager[None]] = nullcontext
-        """Installs the run's random stream; the global one is drawn from unless this is set."""
+        """Installs the run's random stream; by default draws come from the global one."""
         self.hooks: Hooks | None = None
-        """Of the training whose iteration runs; they hear of steps of envs and of the optimiser."""
+        """Hooks of the running iteration, called at steps of the envs and of the optimiser."""
         self._lane: FastLane | None = None
-        """What acts in the policy's place in the horizon that is collected."""
+        """Acts in place of the policy in the current horizon."""
         self._whole = True
-        """Whether the last horizon was collected to its end."""
+        """Whether the last horizon is complete."""
 
     @property
     def horizons_per_env_reset(self) -> int:
@@ -199,12 +199,12 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
     def _act(self, t: int, deterministic: bool, *, last: bool = False) -> Acted:
         """Return actions, logp and values at step ``t``; only values at the ``last``.
 
-        There may be no values before the last, if those of all steps are in the storage after it.
+        Earlier values may be left out, if the last call writes those of all steps to the storage.
         """
 
     @abstractmethod
     def _samples(self) -> TensorDict:
-        """Return what is learnt from, one row per unit of minibatches."""
+        """Return the samples to learn from, one row per unit of minibatches."""
 
     @abstractmethod
     def _forward(self, samples: TensorDict) -> TensorDict:
@@ -230,11 +230,11 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         """Collect one horizon into :attr:`buffer`, for :meth:`step` to learn from.
 
         Args:
-            env_config: of the env's reset, if one is due.
+            env_config: passed to the env's reset, if one is due.
             deterministic: act with the mode of the policy.
 
         Raises:
-            ValueError: observations or rewards are not finite, or of a wrong shape.
+            ValueError: observations or rewards are not finite, or have a wrong shape.
         """
         with self.random(), self.policy.mode(False):
             return self._collect(env_config, deterministic)
@@ -249,7 +249,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
             carried[0] = 0.0 if resets else carried[-1]
         self._whole = False
         self.state.buffered = False
-        # somebody who is called between steps may change parameters
+        # callbacks between steps may change parameters
         heard = self.hooks is not None and self.hooks.step_listened
         if self.fast is not None and not heard and self.fast.steps_envs():
             self.fast.collect(deterministic, resets)
@@ -267,7 +267,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         return stats
 
     def begun(self, t: int, resets: bool) -> Tensor:
-        """Return the discounted returns (B, 1) that go on at step ``t``."""
+        """Return the discounted returns (B, 1) carried into step ``t``."""
         carried: Tensor = self._storage["reversed_discounted_returns"][t]
         return carried if self.ends is None else self.ends.begun(carried, t, resets)
 
@@ -371,7 +371,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         numbers = torch.stack([totals[key] for key in TERMS]).tolist()
         stats |= {key: number / count for key, number in zip(TERMS, numbers, strict=True)}
         if hparams.normalize_rewards and self.ends is None:
-            # copies are reset together: if sums went on, scales would change with the next reset
+            # copies are reset together: without this, the scale would change at each reset
             store["reversed_discounted_returns"][-1] = 0.0
         self.state.buffered = False
         self.state.transitions += hparams.num_envs * hparams.horizon
@@ -381,7 +381,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         return stats  # type: ignore[no-any-return]
 
     def _minibatches(self, samples: TensorDict) -> Iterator[TensorDict]:
-        """Yield the minibatches of all passes; a lone one is neither copied nor shuffled."""
+        """Yield the minibatches of all passes; a single one is neither copied nor shuffled."""
         hparams = self.hparams
         for _ in range(hparams.num_sgd_iters):
             if hparams.num_minibatches == 1:  # its order has no effect
@@ -393,21 +393,21 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
             yield from (samples[rows] for rows in torch.split(order, hparams.sgd_minibatch_size))
 
     def _add_gradient(self, minibatch: TensorDict, accumulated: int) -> dict[str, Tensor]:
-        """Add the gradient of a minibatch and return its terms, or stop before at a high KL.
+        """Add the gradient of a minibatch and return its terms, or stop first if the KL is high.
 
         Args:
             minibatch: (N, ...) samples.
             accumulated: number of minibatches of one gradient step.
 
         Returns:
-            Means by the names of :data:`TERMS`, and ``stopped`` if there was no gradient.
+            Means by the names of :data:`TERMS`, and ``stopped`` if no gradient was added.
         """
         hparams, coeff = self.hparams, self.entropy_scheduler.coeff
         rows = size = len(minibatch)
         fast = self.fast if self.fast is not None and self.fast.learns() else None
-        # the divergence of the whole minibatch decides whether there is a gradient at all
+        # whether a gradient is added depends on the divergence of the whole minibatch
         whole = hparams.target_kl_div is not None or (fast is not None and not fast.needs_parts)
-        if not whole and hparams.device_type == "cpu":  # a GPU is idle while parts begin
+        if not whole and hparams.device_type == "cpu":  # on a GPU, launching parts costs time
             per_row = minibatch["logp"].numel() // rows
             size = max(micro_batch(self.policy.model) // per_row, 1)
         totals: dict[str, Tensor] = {}
@@ -469,7 +469,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
             require_rows(out[key], specs[like], n, f"{name}.step {key}", device)
 
     def _forget(self) -> None:
-        """Drop what :meth:`validate` left."""
+        """Drop the traces of :meth:`validate`."""
 
     @property
     def _leaves(self) -> list[str]:
@@ -478,7 +478,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         return [str(key) for key in spec.keys()] if hasattr(spec, "keys") else []  # noqa: SIM118
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what training changes, as arrays and plain values."""
+        """Return all state that training changes, as arrays and plain values."""
         env = self.env
         return {
             "model": module_state(self.policy.model),
@@ -497,10 +497,10 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned; an env that it does not fit is reset first.
+        """Restore a :meth:`state_dict`; if it does not fit the env, the env is reset first.
 
         Raises:
-            CheckpointError: the state is of another model or env.
+            CheckpointError: the state belongs to another model or env.
         """
         require_same_leaves(state.get("leaves"), self._leaves)
         load_module_state(self.policy.model, state["model"])
@@ -512,7 +512,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         for name, value in state["counters"].items():
             setattr(self.state, name, value)
         copy_arrays(state["storage"], self._storage)
-        # only envs of one kind take some states
+        # some states fit only envs of one kind
         fits = state.get("env_kind", "") == getattr(self.env, "state_kind", "")
         exact = state["env"] is not None and fits and hasattr(self.env, "load_state_dict")
         if exact:
@@ -528,10 +528,10 @@ def arrays_of(data: TensorDict) -> dict[str, Any]:
 
 
 def copy_arrays(saved: Mapping[str, Any], into: TensorDict) -> TensorDict:
-    """Copy what :func:`arrays_of` returned into a TensorDict, and return it.
+    """Copy the result of :func:`arrays_of` into a TensorDict, and return it.
 
     Raises:
-        CheckpointError: an array is of another shape.
+        CheckpointError: an array has another shape.
     """
     for key, value in saved.items():
         target, found = into[tuple(key.split("/"))], torch.from_numpy(np.array(value))

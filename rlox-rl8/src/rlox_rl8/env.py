@@ -22,10 +22,10 @@ ActionSpecT = TypeVar("ActionSpecT", bound=TensorSpec)
 class Env(ABC):
     """B copies of an env in one object; all of them are reset together.
 
-    It is a :class:`rlox.protocols.TensorEnv`, and so is a class with the same members.
+    It is a :class:`rlox.protocols.TensorEnv`; so is any class with the same members.
     A subclass sets :attr:`observation_spec` and :attr:`action_spec` in its constructor, both
     without the dimension of copies. It may have ``state_dict()`` and ``load_state_dict(state)``
-    of arrays; checkpoints then go on in the middle of its horizon.
+    of arrays; checkpoints then resume in the middle of a horizon.
 
     Args:
         num_envs: copies B.
@@ -33,7 +33,7 @@ class Env(ABC):
         device: of all its tensors.
 
     Raises:
-        ValueError: ``num_envs`` or ``horizon`` exceeds what the env can do.
+        ValueError: ``num_envs`` or ``horizon`` exceeds the env's maximum.
     """
 
     max_horizon: ClassVar[int | None] = None
@@ -42,10 +42,10 @@ class Env(ABC):
     """Most copies; ``None`` has no bound."""
     episodes_end: ClassVar[bool] = False
     """Whether a copy is reset in the step that ends its episode. :meth:`step` then also returns
-    ``terminated`` and ``truncated`` (B, 1), bool, and ``final_obs``, the observations that the step
-    led to; ``obs`` of copies whose episode ended are the first of the next."""
+    ``terminated`` and ``truncated`` (B, 1), bool, and ``final_obs``, the observations before any
+    reset; ``obs`` then holds the first observation of the next episode."""
     fits_specs: ClassVar[bool] = False
-    """Whether observations are made to fit the spec, so that validating takes no step."""
+    """Whether observations fit the spec by construction; validation then takes no step."""
     observation_spec: TensorSpec
     action_spec: TensorSpec
 
@@ -74,7 +74,7 @@ class Env(ABC):
 
 
 class GenericEnv(Env, Generic[ObservationSpecT, ActionSpecT]):
-    """An env with the types of its specs."""
+    """An env whose specs are typed."""
 
     observation_spec: ObservationSpecT
     action_spec: ActionSpecT
@@ -96,7 +96,7 @@ class DummyEnv(Env):
     """
 
     action_kind: ClassVar[Any]
-    """Makes the spec of actions."""
+    """Class or function that makes the spec of actions."""
 
     def __init__(
         self, num_envs: int, /, horizon: int | None = None, *, device: Device = "cpu"
@@ -115,7 +115,7 @@ class DummyEnv(Env):
         return self.state.clone()
 
     def move(self, distance: Tensor) -> TensorDict:
-        """Add a distance (B, 1) and return what :meth:`step` does."""
+        """Add a distance (B, 1) and return the result of :meth:`step`."""
         self.state = self.state + distance
         out = {"obs": self.state.clone(), "rewards": -self.state.abs()}
         return TensorDict(out, batch_size=[self.num_envs], device=self.device)

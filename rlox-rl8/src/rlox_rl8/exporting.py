@@ -1,4 +1,4 @@
-"""Policies of default models as data that act without torch."""
+"""Policies of default models as data, which act without torch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def describe_policy(name: str, agent: Any) -> PolicyData:
         agent: an :class:`rlox_rl8.Algorithm` or an :class:`rlox_rl8.RecurrentAlgorithm`.
 
     Raises:
-        ExportError: the model or the distribution is none of the defaults, or is a beta
+        ExportError: the model or the distribution is not a default one, or is a beta
             distribution.
     """
     policy, env = agent.policy, agent.env
@@ -43,7 +43,7 @@ def describe_policy(name: str, agent: Any) -> PolicyData:
     if type(model) not in models.DEFAULTS or not usual or model.head.kind is specs.Bounded:
         raise ExportError(
             f"{type(model).__name__} with {policy.distribution_cls.__name__} cannot be described "
-            "in a policy file; the default models with their default distributions can, but for "
+            "in a policy file; the default models with their default distributions can, except "
             "the beta distribution of bounded actions"
         )
     if isinstance(env, VecTensorEnv):
@@ -58,7 +58,7 @@ def describe_policy(name: str, agent: Any) -> PolicyData:
 
 
 def _encoder(space: Space, encoder: Any) -> LayerData:
-    """Describe how observations become features; the models see choices of envs as one-hots."""
+    """Describe the encoder of observations; ``Discrete`` observations become one-hot vectors."""
     if is_nested(space):
         leaves = leaf_spaces(space)
         parts = dict(zip(encoder.names, encoder.encoders, strict=True))

@@ -12,14 +12,14 @@ from torch.nn import functional as F  # noqa: N812
 TERMS = ("losses/entropy", "losses/policy", "losses/vf", "losses/total", "monitors/kl_div")
 
 MICRO_BATCH = 2048
-"""Rows of one forward and backward pass on the CPU: activations stay in the processor's caches."""
+"""Rows of one forward and backward pass on the CPU: activations fit in the processor's caches."""
 
 WIDTH = 256
-"""Inputs of the widest layer up to which there may be more rows, as many as make the same."""
+"""Width of the widest layer for :data:`MICRO_BATCH` rows; narrower models take more rows."""
 
 
 def deviation(x: Tensor) -> Tensor:
-    """Return the unbiased deviation; 0 of a lone number."""
+    """Return the unbiased deviation; 0 for a single number."""
     return x.std() if x.numel() > 1 else torch.zeros((), device=x.device)
 
 
@@ -38,17 +38,17 @@ def estimate_advantages(
 
         δ_t = r_t / (s + 1e-8) + γ V_{t+1} - V_t,  A_t = δ_t + γ λ A_{t+1},  A_T = 0
 
-    V_{t+1} is 0 after a termination and the value of the true final observation after a truncation,
-    and neither lets A_{t+1} pass.
+    After a termination V_{t+1} is 0, after a truncation it is the value of the true final
+    observation; in either case A_{t+1} is left out.
 
     Args:
-        rewards: (T, ...) time-major, left as they are.
+        rewards: (T, ...) time-major, not modified.
         values: (T + 1, ...).
         gamma: γ.
         gae_lambda: λ.
-        reward_scale: s; 1 takes rewards as they are.
-        terminated: (T, ...) bool; ``None``: no task ends.
-        truncated: (T, ...) bool; ``None``: no episode is cut.
+        reward_scale: s; 1 leaves rewards unscaled.
+        terminated: (T, ...) bool; ``None``: no terminations.
+        truncated: (T, ...) bool; ``None``: no truncations.
         final_values: (T, ...), read where truncated.
 
     Returns:
@@ -81,9 +81,9 @@ def estimate_advantages(
 def advantages_and_returns(
     rewards: Tensor, values: Tensor, *, normalize: bool, **given: Any
 ) -> tuple[Tensor, Tensor]:
-    """Return advantages, standardised if asked for, and returns (T, ...) of advantages before that.
+    """Return advantages and returns (T, ...); ``normalize`` standardises the advantages alone.
 
-    The arguments are those of :func:`estimate_advantages`.
+    The other arguments are those of :func:`estimate_advantages`.
     """
     advantages = estimate_advantages(rewards, values, **given)
     returns = advantages + values[:-1]
@@ -97,7 +97,7 @@ class PPOLosses(NamedTuple):
 
     entropy: Tensor
     policy: Tensor
-    """The surrogate that is maximised."""
+    """The surrogate, to be maximised."""
     vf: Tensor
     total: Tensor
     kl_div: Tensor
@@ -118,7 +118,7 @@ def clipped_losses(
     entropy_coeff: float = 0.0,
     dual_clip_param: float | None = None,
 ) -> PPOLosses:
-    """Return the loss of PPO whose value loss, not the value's change, is bounded.
+    """Return PPO's losses, with a bound on the value loss instead of the value's change.
 
         L_π = mean min(A r, A clip(r, 1 - c, 1 + c)), and max(·, d A) where A < 0
         L_V = mean min(smooth_l1(V, G), v)
@@ -130,7 +130,7 @@ def clipped_losses(
         logp: (N, 1) log π(a|s).
         values: (N, 1) V(s).
         entropy: (N, 1), or ``None`` if its weight is 0.
-        old_logp: (N, 1) of the policy that acted.
+        old_logp: (N, 1) by the acting policy.
         advantages: (N, 1) A.
         returns: (N, 1) G.
         clip_param: c.
@@ -169,7 +169,7 @@ def loss_and_terms(
     Under ``enable_amp`` networks run in half precision, and the losses of their outputs in single.
 
     Args:
-        algorithm: whose policy learns.
+        algorithm: owner of the learning policy.
         samples: (N) transitions, or (N, L) sequences.
         coeff: weight of the entropy.
     """
@@ -198,11 +198,11 @@ def loss_and_terms(
 
 
 def micro_batch(model: Any) -> int:
-    """Return the rows of a pass both ways on a CPU; of narrow layers 4 times as many at most.
+    """Return the rows of a forward and backward pass on a CPU; at most 4 times more if narrow.
 
     Args:
-        model: whose matrices say how wide its layers are; with other parameters, such as those of
-            convolutions, they do not.
+        model: its matrices give the widths of layers; other parameters, such as those of
+            convolutions, count as :data:`WIDTH`.
     """
     shapes = [p.shape for p in model.parameters()]
     widest = max((shape[-1] if len(shape) < 3 else WIDTH for shape in shapes if len(shape) > 1),

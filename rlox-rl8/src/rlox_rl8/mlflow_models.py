@@ -16,10 +16,10 @@ from tensordict import TensorDict
 
 
 def _parent() -> Any:
-    """Return MLflow's parent of models; they act without it too."""
+    """Return MLflow's base class of models, or ``object`` without MLflow."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # MLflow warns of classes of its own
+            warnings.simplefilter("ignore")  # MLflow warns about its own classes
             return importlib.import_module("mlflow.pyfunc").PythonModel
     except ModuleNotFoundError:
         return object
@@ -29,21 +29,21 @@ PythonModel: Any = _parent()
 
 
 class _SavedPolicy(PythonModel):  # type: ignore[misc]
-    """Parent of both kinds.
+    """Base of both kinds.
 
     Args:
-        classes: ``model_cls`` and ``distribution_cls`` of the policy, if they are one's own.
+        classes: ``model_cls`` and ``distribution_cls`` of the policy, if they are custom.
     """
 
     kind: str
-    """Class of the policy, which imports this module."""
+    """Class of the policy, by name because its module imports this one."""
 
     def __init_subclass__(cls, **arguments: Any) -> None:
-        """Leave out MLflow's own, which warns that nested arrays are no list of a type."""
+        """Skip MLflow's own hook, which warns that nested arrays are not a typed list."""
 
     @property
     def predict_type_hints(self) -> Any:
-        """No types; MLflow would look for columns of a table in them."""
+        """No types, because MLflow would derive table columns from them."""
         return SimpleNamespace(input=None, output=None)
 
     def __init__(self, **classes: Any) -> None:
@@ -78,8 +78,8 @@ class MLflowPolicyModel(_SavedPolicy):
         """Return a data frame of B·T rows: ``actions``, ``logp`` and ``values``.
 
         Args:
-            context: of MLflow, unused.
-            model_input: ``obs``, arrays (B, T, ...) nested as the observations are.
+            context: MLflow's, unused.
+            model_input: ``obs``, arrays (B, T, ...) nested like the observations.
             params: unused.
         """
         out = self.policy.sample(
@@ -95,12 +95,12 @@ class MLflowRecurrentPolicyModel(_SavedPolicy):
     kind = "rlox_rl8.policies:RecurrentPolicy"
 
     def predict(self, context: Any, model_input: Any, params: dict[str, Any] | None = None) -> Any:
-        """Return two data frames: that of a feed-forward policy, and the states in B rows.
+        """Return two data frames: the one of a feed-forward policy, and B rows of states.
 
         Args:
-            context: of MLflow, unused.
-            model_input: ``obs``, arrays (B, T, ...); and ``states``, arrays (B, ...) by name, which
-                were returned before, or none at the beginning.
+            context: MLflow's, unused.
+            model_input: ``obs``, arrays (B, T, ...); and ``states``, arrays (B, ...) by name from
+                the previous call, or none at the beginning.
             params: unused.
         """
         batch, states = self._batch(model_input["obs"]), model_input.get("states")

@@ -1,4 +1,4 @@
-"""Models of policies and values, and the default ones by the specs of an env."""
+"""Models of policies and values, and defaults for an env's specs."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ ActionSpecT = TypeVar("ActionSpecT", bound=TensorSpec)
 
 
 class GenericModelBase(Module[P, T]):
-    """Parent of both kinds.
+    """Base of both kinds.
 
     Args:
-        observation_spec: of one env.
-        action_spec: of one env.
+        observation_spec: spec of one env.
+        action_spec: spec of one env.
         config: options of a subclass.
     """
 
@@ -44,7 +44,7 @@ class GenericModelBase(Module[P, T]):
         self.action_spec = action_spec
         self.config = config
         self.view_requirements: dict[Any, ViewRequirement] = {"obs": ViewRequirement(shift=0)}
-        """By entry, a key or a tuple of them, how much of the past the model sees."""
+        """Visible past of each entry; an entry is a key or a tuple of keys."""
 
     @property
     def sees_past(self) -> bool:
@@ -63,18 +63,18 @@ class GenericModelBase(Module[P, T]):
 
     @property
     def drop_size(self) -> int:
-        """Steps of each env that have no view: the most of all requirements."""
+        """Steps of each env without a view: the maximum over all requirements."""
         return max((view.drop_size for view in self.view_requirements.values()), default=0)
 
     def validate_view_requirements(self) -> None:
-        """Check that all views leave out as many steps.
+        """Check that all views leave out the same number of steps.
 
         Raises:
-            ValueError: they do not, so that their rows would not fit together.
+            ValueError: the numbers differ, so the views' rows would not match.
         """
         dropped = {str(key): view.drop_size for key, view in self.view_requirements.items()}
         if len(set(dropped.values())) > 1:
-            raise ValueError(f"view requirements must leave out as many steps each, got {dropped}")
+            raise ValueError(f"view requirements must drop equally many steps, got {dropped}")
 
     @property
     def device(self) -> torch.device:
@@ -93,7 +93,7 @@ class GenericModelBase(Module[P, T]):
         return moved
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what copies and files hold: all but tensors of the last call with their graph."""
+        """Return the state for copies and files: all except tensors with a graph."""
         return {
             key: None if isinstance(value, Tensor) and value.grad_fn is not None else value
             for key, value in self.__dict__.items()
@@ -101,11 +101,11 @@ class GenericModelBase(Module[P, T]):
 
     @abstractmethod
     def value_function(self) -> Tensor:
-        """Return the values (N, 1) that belong to the last call."""
+        """Return the values (N, 1) of the last call."""
 
 
 class Model(GenericModelBase[[TensorDict], TensorDict]):
-    """A feed-forward model; ``view_requirements`` says which past observations it sees."""
+    """A feed-forward model; ``view_requirements`` sets the past observations that it sees."""
 
     @abstractmethod
     def forward(self, batch: TensorDict, /) -> TensorDict:
@@ -123,10 +123,9 @@ class Model(GenericModelBase[[TensorDict], TensorDict]):
 
 
 class RecurrentModel(GenericModelBase[[TensorDict, TensorDict], tuple[TensorDict, TensorDict]]):
-    """A model with states, which ``state_spec`` describes for one env.
+    """A model with states; ``state_spec`` describes those of one env.
 
-    Where ``view_requirements`` reach back, it is called with the views (B, T) in place of the
-    batch.
+    If ``view_requirements`` reach back, it is called with the views (B, T) instead of the batch.
     """
 
     state_spec: specs.Composite
@@ -136,7 +135,7 @@ class RecurrentModel(GenericModelBase[[TensorDict, TensorDict], tuple[TensorDict
         """Return features of B·T rows and the states (B) after T steps of a batch (B, T)."""
 
     def init_states(self, n: int, /) -> TensorDict:
-        """Return the states that n sequences start from; 0 unless overridden."""
+        """Return the initial states of n sequences; 0 unless overridden."""
         states: TensorDict = self.state_spec.expand(n, *self.state_spec.shape).zero()
         return states
 
@@ -150,14 +149,14 @@ class RecurrentModel(GenericModelBase[[TensorDict, TensorDict], tuple[TensorDict
 
 
 class GenericModel(Model, Generic[ObservationSpecT, ActionSpecT]):
-    """A feed-forward model whose specs type checkers know."""
+    """A feed-forward model whose specs are typed."""
 
     observation_spec: ObservationSpecT
     action_spec: ActionSpecT
 
 
 class GenericRecurrentModel(RecurrentModel, Generic[ObservationSpecT, ActionSpecT]):
-    """A recurrent model whose specs type checkers know."""
+    """A recurrent model whose specs are typed."""
 
     observation_spec: ObservationSpecT
     action_spec: ActionSpecT
@@ -186,8 +185,8 @@ def default_models(
 ) -> tuple[type[Model], type[RecurrentModel]]:
     """Return the default classes, feed-forward and recurrent, for an env's specs.
 
-    Observations are numbers, choices, switches, images of uint8, or a ``Composite`` of these;
-    actions one dimension of choices, switches or numbers, bounded or not.
+    Observations are floats, categorical or binary entries, uint8 images, or a ``Composite`` of
+    these; actions have one dimension of categories, binary entries or floats, bounded or not.
 
     Raises:
         TypeError: there is none; pass ``model_cls=``.
@@ -214,7 +213,7 @@ def layers_of(
 ) -> tuple[tuple[nn.Linear, ...], tuple[nn.Linear, ...], type[nn.Module], nn.LSTM | None] | None:
     """Return policy's and value's layers, the activation and the memory of a default model.
 
-    ``None`` of any other, and of one that does not see a single vector of numbers.
+    Return ``None`` for another model, or one whose observations are not a single float vector.
     """
     if type(model) not in DEFAULTS:
         return None
@@ -224,7 +223,7 @@ def layers_of(
         specs.Unbounded,
     ):
         return None
-    if isinstance(model, _LSTM):  # without hidden layers, whose activation this would be
+    if isinstance(model, _LSTM):  # no hidden layers, so the activation is arbitrary
         return (model.head.linear,), (model.vf,), nn.Tanh, model.lstm
     value: Any = model.vf
     actor, critic = list(model.latents), list(value[0])
@@ -236,7 +235,7 @@ def layers_of(
 
 
 class _Encoder(nn.Module):
-    """Features (N, size) of observations (N, ...); a vector of numbers is its own."""
+    """Features (N, size) of observations (N, ...); float vectors pass unchanged."""
 
     def __init__(self, spec: TensorSpec) -> None:
         super().__init__()
@@ -259,7 +258,7 @@ class _Encoder(nn.Module):
 
 
 class _Head(nn.Module):
-    """Features of actions from latent vectors, near 0 at first."""
+    """Features of actions from latent vectors, initially near 0."""
 
     def __init__(self, width: int, action_spec: Any, bias: bool = True) -> None:
         super().__init__()
@@ -347,7 +346,7 @@ class DefaultDiscreteModel(_Perceptrons):
 class DefaultContinuousModel(_Perceptrons):
     """Perceptrons for continuous actions.
 
-    Unbounded ones are normal, with deviations in [1/e, e]; bounded ones are of a beta distribution.
+    Unbounded ones are normal, with deviations in [1/e, e]; bounded ones have a beta distribution.
 
     Args:
         hiddens: widths.

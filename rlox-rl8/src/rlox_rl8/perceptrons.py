@@ -18,19 +18,19 @@ from rlox_rl8.policies import Policy, RecurrentPolicy
 from rlox_rl8.vec_envs import VecTensorEnv
 
 DRAWS: dict[Any, Any] = {Categorical: Tensor.exponential_, Normal: Tensor.normal_}
-"""Of each distribution: what its ``sample`` draws for its numbers."""
+"""In-place draws of noise in each distribution's ``sample``."""
 
 STORED = {"logp": "log_probs", "rewards": "rewards", "terminated": "terminated",
           "truncated": "truncated", "final_values": "final_values"}  # fmt: skip
-"""Entries of a storage, and what the backend calls them."""
+"""Entries of a storage, and the backend's names for them."""
 
 
 class FastLane:
-    """What a backend does of an algorithm's work, as long as nothing of it was replaced.
+    """An algorithm's work done by a backend, as long as no part of it is replaced.
 
     Args:
-        algorithm: whose model and envs are known to it.
-        task: of the model and the envs.
+        algorithm: its model and envs are supported by the backend.
+        task: the task of its model and envs.
         backend: name of a learner backend, or ``"auto"``.
 
     Raises:
@@ -44,7 +44,7 @@ class FastLane:
         self.perceptrons: Perceptrons = found[0]
         self.backend = f"{found[1]} ({found[2]})"
         self.needs_parts = task.memory is not None
-        """Whether a minibatch should come in parts; rows without a memory go block by block."""
+        """Whether to pass minibatches in parts; without a memory the backend splits them itself."""
         self._noise: Tensor | None = None
 
     @classmethod
@@ -53,10 +53,10 @@ class FastLane:
 
         Args:
             algorithm: with its policy and env.
-            backend: ``"torch"``, a backend that must do it, or ``"auto"``.
+            backend: ``"torch"``, the name of a required backend, or ``"auto"``.
 
         Raises:
-            BackendError: the backend of this name cannot do it.
+            BackendError: the named backend cannot do the work.
         """
         if backend == "torch":
             return None
@@ -69,7 +69,7 @@ class FastLane:
             return None
 
     def acts(self) -> bool:
-        """Return whether :meth:`act` and :meth:`recall` do what the policy's own code would."""
+        """Return whether :meth:`act` and :meth:`recall` equal the policy's own code."""
         policy = self._algorithm.policy
         replaced = {"sample", "init_states"} & vars(policy).keys()
         if policy.model is not self._task.model or replaced or policy.distribution_cls not in DRAWS:
@@ -81,7 +81,7 @@ class FastLane:
         return True
 
     def steps_envs(self) -> bool:
-        """Return whether :meth:`collect` does what the loop over steps would."""
+        """Return whether :meth:`collect` equals the loop over steps."""
         env = self._algorithm.env
         return (
             self._task.envs is not None
@@ -91,7 +91,7 @@ class FastLane:
         )
 
     def learns(self) -> bool:
-        """Return whether :meth:`differentiate` does what torch would."""
+        """Return whether :meth:`differentiate` equals torch."""
         algorithm = self._algorithm
         return (
             algorithm.loss_and_terms is self._loss
@@ -101,17 +101,17 @@ class FastLane:
         )
 
     def collect(self, deterministic: bool, resets: bool) -> None:
-        """Fill the algorithm's storage, whose first observations are there, with one call.
+        """Fill the algorithm's storage from its first observations with one call.
 
-        Its draws are those of the loop over steps.
+        Random draws equal those of the loop over steps.
 
         Args:
-            deterministic: take the modes.
+            deterministic: act with the modes.
             resets: whether the horizon began with a reset.
         """
         algorithm, store = self._algorithm, self._algorithm._storage
         carried = store.get("reversed_discounted_returns", None)
-        # by flags that are overwritten now
+        # reads flags that are overwritten below
         first = None if carried is None else algorithm.begun(0, resets)
         steps, n = store["rewards"].shape[0] - 1, store["rewards"].shape[1]
         rows = {name: store[key][:-1, :, 0].numpy() for key, name in STORED.items()}
@@ -131,8 +131,8 @@ class FastLane:
         """Return actions and logp (B) at step ``t`` without a memory.
 
         Args:
-            t: in the horizon, whose observations up to then are in the algorithm's storage.
-            deterministic: take the modes.
+            t: step of the horizon; observations up to it are in the algorithm's storage.
+            deterministic: act with the modes.
             last: return values instead, after writing those of all steps.
         """
         store = self._algorithm._storage
@@ -144,13 +144,13 @@ class FastLane:
     def recall(
         self, obs: Tensor, states: TensorDict, deterministic: bool, last: bool
     ) -> tuple[dict[str, Tensor], TensorDict]:
-        """Return actions, logp and values (B), only values at the ``last``, and states after.
+        """Return actions, logp and values (B), and the next states; only values at the ``last``.
 
         Args:
             obs: (B, D)
             states: (B) before them.
-            deterministic: take the modes.
-            last: whether only values are asked for.
+            deterministic: act with the modes.
+            last: whether only values are needed.
         """
         flat = _flat_states(states).numpy()
         after = self.perceptrons.remember(obs.contiguous().numpy(), flat)
@@ -177,7 +177,7 @@ class FastLane:
         if self._noise is None or len(self._noise) != steps:
             self._noise = torch.empty(steps, n, width)
         draw = DRAWS[self._algorithm.policy.distribution_cls]
-        for step in self._noise:  # in as many calls as the distribution makes
+        for step in self._noise:  # one call per step, as in the distribution
             draw(step)
         return self._noise.numpy()
 
@@ -214,7 +214,7 @@ class FastLane:
         arrays = {name: row.contiguous().numpy() for name, row in rows.items()}
         means = self.perceptrons.differentiate(arrays, objective)
         terms = {
-            "losses/entropy": means["entropy"] * bool(objective.ent_coef),  # else nobody asks
+            "losses/entropy": means["entropy"] * bool(objective.ent_coef),  # torch skips it at 0
             "losses/policy": -means["policy_loss"],
             "losses/vf": means["value_loss"],
             "monitors/kl_div": means["approx_kl"],
@@ -231,7 +231,7 @@ def task_of(algorithm: Any) -> PerceptronTask:
     """Return the task of an algorithm with a default model.
 
     Raises:
-        BackendError: its policy is another, or it is to be compiled or runs elsewhere.
+        BackendError: the policy is not a default one, or is to be compiled or runs elsewhere.
     """
     policy, hparams = algorithm.policy, algorithm.hparams
     if type(policy) not in (Policy, RecurrentPolicy) or policy.distribution_cls not in DRAWS:
@@ -255,7 +255,7 @@ def task_of(algorithm: Any) -> PerceptronTask:
 
 
 def _native_envs(env: Any) -> Any:
-    """Return the vector env within, if its arrays and tensors are the same numbers."""
+    """Return the wrapped vector env, if its arrays equal the tensors."""
     if type(env) is not VecTensorEnv:
         return None
     seen, acted = env.envs.observation_space, env.envs.action_space
@@ -266,5 +266,5 @@ def _native_envs(env: Any) -> Any:
 
 
 def _flat_states(states: TensorDict) -> Tensor:
-    """Return the states (n) of one layer as the backend's (n, 2 H)."""
+    """Return the states (n) of one layer in the backend's layout (n, 2 H)."""
     return torch.cat([states["hidden_states"], states["cell_states"]], -1)[:, 0]

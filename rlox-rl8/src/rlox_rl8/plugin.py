@@ -19,7 +19,7 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
     )
     yield AlgorithmSpec(
         name="rl8_recurrent_ppo",
-        summary="The same with recurrent policies and truncated backpropagation through time.",
+        summary="rl8_ppo with recurrent policies and truncated backpropagation through time.",
         config="rlox_rl8.configs:RL8RecurrentPPOConfig",
         factory="rlox_rl8.rl8_recurrent_ppo:RL8RecurrentPPO",
         paper=PAPER,

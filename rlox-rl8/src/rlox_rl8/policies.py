@@ -1,4 +1,4 @@
-"""Policies: a model with a distribution of actions, and files of them in which nothing runs."""
+"""Policies: a model with a distribution of actions, and policy files without code."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ def __getattr__(name: str) -> Any:
 
 
 class GenericPolicyBase:
-    """Parent of both kinds.
+    """Base of both kinds.
 
     Args:
-        observation_spec: of one env.
-        action_spec: of one env.
+        observation_spec: spec of one env.
+        action_spec: spec of one env.
         model: a model, or ``None`` to make one.
-        model_cls: makes it; ``None`` takes the default for the specs.
-        model_config: its options.
-        distribution_cls: of actions; ``None`` takes the default for the spec.
-        device: of the model.
+        model_cls: its class; ``None``: the default for the specs.
+        model_config: options of the class.
+        distribution_cls: class of the actions' distribution; ``None``: the default for the spec.
+        device: the model's device.
 
     Raises:
         ValueError: both ``model`` and ``model_cls`` are given.
-        TypeError: the specs have no defaults.
+        TypeError: there are no defaults for the specs.
     """
 
     default: Any
@@ -81,16 +81,16 @@ class GenericPolicyBase:
         self.distribution_cls = distribution_cls or Distribution.default_dist_cls(action_spec)
         self.device = torch.device(device)
         self._entered: bool | None = None
-        """Whether gradients are wanted in the block of :meth:`mode` that runs."""
+        """Whether the running block of :meth:`mode` needs gradients; ``None`` outside."""
 
     @contextmanager
     def mode(self, requires_grad: bool) -> Iterator[None]:
-        """Run the model as in evaluation; every module's mode is as before after the block.
+        """Run the model in evaluation mode, and restore every module's mode after the block.
 
-        Calls of ``sample`` in the block find the mode set, which takes as long as a small model.
+        ``sample`` in the block skips setting the mode, which takes as long as a small model.
 
         Args:
-            requires_grad: whether gradients are wanted.
+            requires_grad: whether gradients are needed.
         """
         if self._entered is requires_grad:
             yield
@@ -133,13 +133,13 @@ class GenericPolicyBase:
     def save(self, path: str | os.PathLike[str], /) -> Any:
         """Write the policy's parameters, specs and the names of its classes to a file.
 
-        The file holds nothing that runs; :meth:`load` reads it.
+        The file holds no code; :meth:`load` reads it.
 
         Args:
             path: of the file.
 
         Returns:
-            What MLflow's ``pyfunc.save_model(python_model=..., artifacts={"policy": path})`` takes.
+            Model for MLflow's ``pyfunc.save_model(python_model=..., artifacts={"policy": path})``.
         """
         from rlox_rl8 import mlflow_models  # MLflow takes seconds to import
 
@@ -181,14 +181,14 @@ class GenericPolicyBase:
 
         Args:
             path: of the file.
-            model: takes the parameters, if it is of a class of one's own.
-            model_cls: makes that model, with the configuration in the file.
-            distribution_cls: of actions, if it is of a class of one's own.
-            device: of the model.
+            model: receives the parameters, if its class is custom.
+            model_cls: makes that model instead, with the configuration in the file.
+            distribution_cls: class of the actions' distribution, if it is custom.
+            device: the model's device.
 
         Raises:
-            CheckpointError: the file is missing, damaged or foreign, or of another kind or model.
-            ConfigError: it is of a class of one's own, and none is given.
+            CheckpointError: the file is missing, damaged, foreign, or of another kind or model.
+            ConfigError: the file names a custom class, and none is given.
         """
         header, tensors = _read(path)
         if header["kind"] != cls.__name__:
@@ -209,7 +209,7 @@ class GenericPolicyBase:
         try:
             policy.model.load_state_dict(tensors)
         except RuntimeError as error:
-            raise CheckpointError(f"'{path}' is of another model: {error}") from None
+            raise CheckpointError(f"'{path}' belongs to another model: {error}") from None
         return policy
 
     def to(self, device: Device, /) -> Any:
@@ -239,18 +239,18 @@ class Policy(GenericPolicyBase):
         return_values: bool = False,
         return_views: bool = False,
     ) -> TensorDict:
-        """Return features and what is asked for.
+        """Return features and the requested outputs.
 
         Args:
             batch: (B, T) with observations; or with ``views`` made before.
             kind: rows for the last step, (B), or for all steps, (B·T).
-            deterministic: take the mode of the distribution.
-            inplace: write the outputs into ``batch`` if it has as many rows.
+            deterministic: use the mode of the distribution.
+            inplace: write the outputs into ``batch`` if its number of rows fits.
             requires_grad: keep the graph.
-            return_actions: whether ``actions`` are drawn.
-            return_logp: whether ``logp`` (., 1) of them is there.
-            return_values: whether ``values`` (., 1) are there.
-            return_views: whether the model's ``views`` are there.
+            return_actions: whether to return ``actions``.
+            return_logp: whether to return the actions' ``logp`` (., 1).
+            return_values: whether to return ``values`` (., 1).
+            return_views: whether to return the model's ``views``.
         """
         with self.mode(requires_grad):
             made = "views" in batch.keys()  # noqa: SIM118  # a TensorDict iterates over rows
@@ -275,7 +275,7 @@ class RecurrentPolicy(GenericPolicyBase):
         return self.model.state_spec
 
     def init_states(self, n: int, /) -> TensorDict:
-        """Return the states that n sequences start from."""
+        """Return the initial states of n sequences."""
         return self.model.init_states(n)
 
     def views(self, batch: TensorDict, /) -> TensorDict:
@@ -284,7 +284,7 @@ class RecurrentPolicy(GenericPolicyBase):
         return views.unflatten(0, batch.batch_size)
 
     def latest(self, batch: TensorDict, /) -> TensorDict:
-        """Return a batch (B, 1) of the last step of one (B, T), with the views that end there."""
+        """Return the last step (B, 1) of a batch (B, T), with its views."""
         if not self.model.sees_past:
             return batch[:, -1:]
         views = self.model.apply_view_requirements(batch, kind="last")[:, None]
@@ -303,17 +303,17 @@ class RecurrentPolicy(GenericPolicyBase):
         return_logp: bool = False,
         return_values: bool = False,
     ) -> tuple[TensorDict, TensorDict]:
-        """Return features and what is asked for (B·T), and the states (B) after the last step.
+        """Return features and the requested outputs (B·T), and the states (B) after the last step.
 
         Args:
             batch: (B, T) with observations; or with ``views`` (B, T) made before.
-            states: (B) before the first step; ``None`` takes initial ones.
-            deterministic: take the mode of the distribution.
-            inplace: write the outputs into ``batch`` if it has as many rows.
+            states: (B) before the first step; ``None``: initial ones.
+            deterministic: use the mode of the distribution.
+            inplace: write the outputs into ``batch`` if its number of rows fits.
             requires_grad: keep the graph.
-            return_actions: whether ``actions`` are drawn.
-            return_logp: whether ``logp`` is there.
-            return_values: whether ``values`` are there.
+            return_actions: whether to return ``actions``.
+            return_logp: whether to return ``logp``.
+            return_values: whether to return ``values``.
         """
         with self.mode(requires_grad):
             if states is None:
@@ -338,7 +338,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, torch
         header = json.loads(json.loads(content[8 : 8 + size])["__metadata__"][KEY])
         version = header["format_version"]
     except (OSError, SafetensorError, LookupError, TypeError, ValueError) as error:
-        raise CheckpointError(f"'{path}' is no policy of rlox.rl8 or is damaged: {error}") from None
+        raise CheckpointError(f"'{path}' is not an rlox.rl8 policy, or damaged: {error}") from None
     if version != FORMAT_VERSION:
         raise CheckpointError(
             f"'{path}' has format version {version!r}, this rlox reads {FORMAT_VERSION}; upgrade"
@@ -350,7 +350,7 @@ def _known(module: Any, name: str, what: str, path: Any) -> Any:
     found = getattr(module, name) if name in module.__all__ else None
     if not isinstance(found, type):
         raise ConfigError(
-            f"'{path}' is of the {what} class '{name}', which is not rlox's; pass {what}_cls="
+            f"'{path}' names the {what} class '{name}', which is not rlox's; pass {what}_cls="
         )
     return found
 

@@ -7,10 +7,10 @@ down the gradient of
     L_π = min(A r, A clip(r, 1 - c, 1 + c)),  r = π(a|s) / π_old(a|s).
 
 Deviations from the paper:
-    1. the value loss is smooth and is itself bounded by v, where its gradient ends;
+    1. the value loss is smooth and bounded by v; above v it has no gradient;
     2. rewards are divided by the deviation of the reversed discounted returns;
-    3. batched envs never end; all are reset after a fixed number of horizons, and V bootstraps
-       there. Other envs are reset as their episodes end;
+    3. batched envs never end; all are reset after a fixed number of horizons, where V bootstraps.
+       Other envs are reset when their episodes end;
     4. if d is given, L_π is at least d A where A < 0 (Ye et al. 2020);
     5. learning stops above 1.5 times a target divergence.
 """

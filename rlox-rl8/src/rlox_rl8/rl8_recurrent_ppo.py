@@ -6,14 +6,14 @@ down the gradient of
     loss = c_V mean min(smooth_l1(V, G), v) - mean L_π - c_H mean H,
     L_π = min(A r, A clip(r, 1 - c, 1 + c)),  r = π(a|s) / π_old(a|s).
 
-Samples are sequences of ``seq_len`` steps; each starts from the state met while collecting, and its
-gradient ends there.
+Samples are sequences of ``seq_len`` steps; each starts from the state stored while collecting,
+which gets no gradient.
 
 Deviations from the paper:
-    1. the value loss is smooth and is itself bounded by v, where its gradient ends;
+    1. the value loss is smooth and bounded by v; above v it has no gradient;
     2. rewards are divided by the deviation of the reversed discounted returns;
-    3. batched envs never end; all are reset after a fixed number of horizons, and V bootstraps
-       there. Other envs are reset as their episodes end;
+    3. batched envs never end; all are reset after a fixed number of horizons, where V bootstraps.
+       Other envs are reset when their episodes end;
     4. if d is given, L_π is at least d A where A < 0 (Ye et al. 2020);
     5. learning stops above 1.5 times a target divergence.
 """

@@ -19,7 +19,7 @@ class Scheduler(Protocol):
 
 
 class ConstantScheduler:
-    """The same value always."""
+    """A constant value."""
 
     def __init__(self, value: float, /) -> None:
         self.value = value
@@ -33,10 +33,10 @@ class StepScheduler:
     """The value of the last point at or before the count.
 
     Args:
-        schedule: points (count, value); the first count is 0 and counts rise.
+        schedule: points (count, value) with rising counts from 0.
 
     Raises:
-        ValueError: the points are empty, unordered or begin elsewhere.
+        ValueError: the points are empty, unordered or do not begin at 0.
     """
 
     def __init__(self, schedule: Sequence[tuple[int, float]], /) -> None:
@@ -108,7 +108,7 @@ class LRScheduler:
     """Writes the learning rate into an optimiser's groups over env steps.
 
     Args:
-        optimizer: whose groups are written; without a schedule none is.
+        optimizer: its groups are written, unless there is no schedule.
         schedule: points (env steps, learning rate) or ``None``.
         kind: see :data:`rlox_rl8.data.ScheduleKind`.
     """

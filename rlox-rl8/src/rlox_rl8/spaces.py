@@ -1,4 +1,4 @@
-"""Specs of tensors from gymnasium's spaces, and the other way round."""
+"""Conversions between gymnasium's spaces and tensor specs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from rlox_rl8.data import Device
 
 
 def observation_spec(space: gymnasium.Space[Any], device: Device) -> TensorSpec:
-    """Return the spec of a space's observations as :func:`observe` gives them.
+    """Return the spec of a space's observations as returned by :func:`observe`.
 
     Raises:
-        SpaceError: they have no tensors of one shape.
+        SpaceError: they cannot be tensors of one shape.
     """
     if is_nested(space):
         leaves = leaf_spaces(space)
@@ -32,16 +32,16 @@ def observation_spec(space: gymnasium.Space[Any], device: Device) -> TensorSpec:
         shape = torch.Size(space.shape or (1,))
         dtype = torch.uint8 if space.dtype == np.uint8 and len(shape) > 1 else torch.float32
         return specs.Unbounded(shape, device=device, dtype=dtype)
-    raise SpaceError(f"observations of {space} have no tensors of one shape; use 'ppo' instead")
+    raise SpaceError(f"observations of {space} are not tensors of one shape; use 'ppo' instead")
 
 
 def observe(space: gymnasium.Space[Any], obs: Any, device: Device) -> Any:
-    """Return (N, ...) observations as tensors: choices one-hot, images as uint8, all else floats.
+    """Return (N, ...) observations as tensors: ``Discrete`` one-hot, images uint8, others float.
 
     Args:
         space: of one observation.
-        obs: arrays, of a nested space a dict of them by leaf name.
-        device: of the tensors.
+        obs: arrays; for a nested space a dict of arrays by leaf name.
+        device: the tensors' device.
     """
     if is_nested(space):
         leaves = {k: observe(s, obs[k], device) for k, s in leaf_spaces(space).items()}
@@ -60,7 +60,7 @@ def action_spec(space: gymnasium.Space[Any], device: Device) -> TensorSpec:
     """Return the spec of a space's actions, flattened.
 
     Raises:
-        SpaceError: they are neither a box nor choices.
+        SpaceError: the space is not ``Box``, ``Discrete``, ``MultiBinary`` or ``MultiDiscrete``.
     """
     if isinstance(space, spaces.Box):
         size = int(np.prod(space.shape, dtype=np.int64))
@@ -75,11 +75,11 @@ def action_spec(space: gymnasium.Space[Any], device: Device) -> TensorSpec:
             return specs.MultiCategorical(choices.tolist(), device=device)
         shape = torch.Size([len(choices)])
         return specs.Categorical(int(choices[0]), shape=shape, device=device)
-    raise SpaceError(f"actions of {space} are neither a box nor choices; use 'ppo' instead")
+    raise SpaceError(f"actions of {space} are neither a Box nor discrete; use 'ppo' instead")
 
 
 def space_of(spec: TensorSpec) -> gymnasium.Space[Any]:
-    """Return the space of a spec.
+    """Return gymnasium's space for a spec.
 
     Raises:
         SpaceError: there is none.
@@ -97,7 +97,7 @@ def space_of(spec: TensorSpec) -> gymnasium.Space[Any]:
         return spaces.Box(0, 255, shape, np.uint8)
     if kind is None or not spec.dtype.is_floating_point:
         raise SpaceError(
-            f"the spec {spec} has no space of gymnasium; floats, uint8, choices and switches do"
+            f"the spec {spec} has no gymnasium space; only float, uint8, discrete and binary do"
         )
     low, high = np.float32(-np.inf), np.float32(np.inf)
     if kind is specs.Bounded:

@@ -20,11 +20,11 @@ from rlox_rl8.rl8_recurrent_ppo import RL8RecurrentPPO
 from rlox_rl8.vec_envs import imported
 
 CLASSES = ("model_cls", "distribution_cls", "optimizer_cls")
-"""Arguments that a file names."""
+"""Arguments given by dotted names in a file."""
 
 
 class GenericTrainerBase:
-    """Parent of both kinds; see :class:`Trainer`."""
+    """Base of both kinds; see :class:`Trainer`."""
 
     kind: Any
 
@@ -42,7 +42,7 @@ class GenericTrainerBase:
         """Collect and learn once through rlox's loop, log, and return all statistics.
 
         Args:
-            env_config: of the env's reset, if one is due.
+            env_config: passed to the env's reset, if one is due.
         """
         memory = self.algorithm.memory_stats()
         self.training.env_config = env_config
@@ -61,7 +61,7 @@ class GenericTrainerBase:
         """Collect from one reset to the next without learning, and return ``eval/`` statistics.
 
         Args:
-            env_config: of the env's reset.
+            env_config: passed to the env's reset.
             deterministic: act with the mode of the policy.
 
         Raises:
@@ -70,7 +70,7 @@ class GenericTrainerBase:
         algorithm, every = self.algorithm, self.algorithm.horizons_per_env_reset
         if every > 0 and algorithm.state.horizons % every:
             raise RuntimeError(
-                f"{type(self).__name__}.eval is for resets of the env, every {every} horizons; "
+                f"{type(self).__name__}.eval works at resets of the env, every {every} horizons; "
                 f"{algorithm.state.horizons} were collected"
             )
         if every < 0 and env_config is not None and algorithm.state.horizons:
@@ -99,14 +99,14 @@ class GenericTrainerBase:
         """Train until a condition holds, and return the last statistics.
 
         Args:
-            env_config: of resets while training.
-            eval_env_config: of resets while evaluating.
-            steps_per_eval: steps between evaluations; ``None`` evaluates never.
-            stop_conditions: each sees every step's statistics, with the last evaluation's.
-            max_steps: most steps; ``None`` has no bound.
+            env_config: passed to resets in training.
+            eval_env_config: passed to resets in evaluation.
+            steps_per_eval: steps between evaluations; ``None``: no evaluations.
+            stop_conditions: called with every step's statistics and the last evaluation's.
+            max_steps: maximum number of steps; ``None``: unbounded.
 
         Raises:
-            ValueError: nothing would end it, or evaluations do not fall on resets.
+            ValueError: no argument ends the training, or evaluations do not coincide with resets.
         """
         if not stop_conditions and max_steps is None:
             raise ValueError("nothing ends this training; pass stop_conditions or max_steps")
@@ -142,7 +142,7 @@ def _of_active_run(params: Mapping[str, Any]) -> LoggerCallback | None:
 
 
 def _reduce(key: str, values: Sequence[float]) -> float:
-    """Return one number of several horizons: deviations by their root mean square."""
+    """Combine a statistic of several horizons; deviations by their root mean square."""
     match key.rpartition("/")[2]:
         case "min":
             return min(values)
@@ -160,8 +160,8 @@ class Trainer(GenericTrainerBase):
 
     Args:
         algorithm: from :meth:`rlox_rl8.AlgorithmConfig.build`.
-        logger: receives all statistics, by env steps; ``None`` takes MLflow's active run, if there
-            is one, which gets :attr:`rlox_rl8.Algorithm.params` and rl8's keys.
+        logger: receives all statistics, by env steps; ``None``: MLflow's active run, if any, with
+            :attr:`rlox_rl8.Algorithm.params` and rl8's keys.
     """
 
     kind = RL8PPO
@@ -175,12 +175,12 @@ class RecurrentTrainer(GenericTrainerBase):
 
 @dataclass
 class TrainConfig:
-    """A trainer's parts, as a file has them.
+    """A trainer's parts, as given in a file.
 
     Args:
         env_cls: a class of envs.
         algorithm_config: arguments of the algorithm's config.
-        recurrent: whether the algorithm is.
+        recurrent: whether the algorithm is recurrent.
     """
 
     env_cls: Any
@@ -196,7 +196,7 @@ class TrainConfig:
 
     @classmethod
     def from_file(cls, path: str | Path) -> TrainConfig:
-        """Read a YAML or JSON file; classes are dotted names, which are imported.
+        """Read a YAML or JSON file; classes are given by dotted names and imported.
 
         Raises:
             ConfigError: the file or a name is wrong.

@@ -29,7 +29,7 @@ from rlox_rl8.spaces import action_spec, observation_spec, observe, space_of
 Array = npt.NDArray[Any]
 
 STEPPED: dict[str, Any] = {"rewards": np.float32, "terminated": bool, "truncated": bool}
-"""Numbers (B,) of a step, and what they are as tensors."""
+"""Entries (B,) of a step, and their dtypes as tensors."""
 
 
 def tensor_env(
@@ -38,7 +38,7 @@ def tensor_env(
     env_kwargs: Mapping[str, Any] | None = None,
     backend: str | Selection = "auto",
 ) -> EnvFactory:
-    """Return a class of batched envs, as :class:`VecTensorEnv` with its arguments bound.
+    """Return a factory of batched envs: :class:`VecTensorEnv` with bound arguments.
 
     Args:
         source: a gymnasium or native id, a callable that makes an env, an env or a vector env.
@@ -54,8 +54,8 @@ def tensor_env(
 class VecTensorEnv(Env):
     """Gymnasium's or native envs as tensors; each copy is reset in the step that ends its episode.
 
-    Observations of discrete spaces are one-hot rows, those of binary spaces floats. Actions of
-    boxes are clipped to their bounds.
+    Observations of ``Discrete`` spaces are one-hot rows, those of ``MultiBinary`` floats. Actions
+    of a ``Box`` are clipped to its bounds.
 
     Args:
         source: see :func:`tensor_env`.
@@ -67,7 +67,7 @@ class VecTensorEnv(Env):
 
     Raises:
         EnvError: the env cannot be built.
-        SpaceError: a space has no tensors of one shape.
+        SpaceError: a space cannot be tensors of one shape.
     """
 
     episodes_end: ClassVar[bool] = True
@@ -96,7 +96,7 @@ class VecTensorEnv(Env):
         """Reset all copies; the first seeds come from torch's global generator.
 
         Raises:
-            EnvError: there is a config, which these envs do not take.
+            EnvError: a config was given, which these envs do not accept.
             SpaceError: the envs mask actions.
         """
         if config:
@@ -106,22 +106,22 @@ class VecTensorEnv(Env):
         obs = self.envs.reset_all(seed)
         self._steps.check_reset(obs)
         if self._steps.action_masks() is not None:
-            raise SpaceError("the env masks actions, which rl8's policies do not heed; use 'ppo'")
+            raise SpaceError("the env masks actions, which rl8's policies ignore; use 'ppo'")
         return self.observe(obs)
 
     def step(self, action: Tensor | TensorDict) -> TensorDict:
-        """Step all copies and return also ``terminated``, ``truncated`` and ``final_obs``.
+        """Step all copies; the result adds ``terminated``, ``truncated`` and ``final_obs``.
 
         Raises:
-            EnvError: the step has not what :class:`rlox.protocols.VecEnvStep` says.
-            WorkerLostError: envs were lost, which a horizon of all copies cannot leave out.
+            EnvError: the step does not follow :class:`rlox.protocols.VecEnvStep`.
+            WorkerLostError: envs were lost, and a horizon must hold all copies.
         """
         assert isinstance(action, Tensor)
         step = self.envs.step_all(self.actions(action.cpu().numpy()))
         if "lost" in step and step["lost"].any():
             raise WorkerLostError(
-                f"{np.count_nonzero(step['lost'])} of {self.num_envs} envs were lost and began "
-                "again, and a horizon cannot leave them out; go on from a checkpoint (rlox resume)"
+                f"{np.count_nonzero(step['lost'])} of {self.num_envs} envs were lost and restarted "
+                "within a horizon, which needs all; go on from a checkpoint (rlox resume)"
             )
         self._steps.check(step)
         out = {key: self.observe(step[key]) for key in ("obs", "final_obs")}
@@ -134,15 +134,15 @@ class VecTensorEnv(Env):
         """Return observations of any number of envs as tensors.
 
         Args:
-            obs: (N, *shape), of a nested space a dict of them by leaf name.
+            obs: (N, *shape); for a nested space a dict of such arrays by leaf name.
         """
         return observe(self.envs.observation_space, obs, self.device)
 
     def actions(self, rows: Array) -> Array:
-        """Return (N, ...) actions as the envs take them.
+        """Return (N, ...) actions in the envs' form.
 
         Args:
-            rows: (N, columns) as the policy gives them.
+            rows: (N, columns) from the policy.
         """
         space: Any = self.envs.action_space
         if isinstance(space, spaces.Discrete):
@@ -153,17 +153,17 @@ class VecTensorEnv(Env):
         return shaped.astype(space.dtype)
 
     def close(self) -> None:
-        """Free the envs that were made here."""
+        """Close the envs if they were made here."""
         if self._owned:
             self.envs.close()
 
     def state_dict(self) -> dict[str, Any] | None:
-        """Return the envs' state; ``None`` if they have none, so that new episodes begin."""
+        """Return the envs' state; ``None`` without one, and then new episodes begin."""
         return (self.envs.state() or None) if isinstance(self.envs, StatefulVecEnv) else None
 
     @property
     def state_kind(self) -> str:
-        """Whose state it is: only envs of the same kind take it."""
+        """Kind of the state; only envs of the same kind accept it."""
         if not isinstance(self.envs, StatefulVecEnv):
             return "none"
         return getattr(self.envs, "state_kind", "")
@@ -180,14 +180,14 @@ class TensorVecEnv:
     """A batched env as a vector env of rlox; its horizon truncates the episodes of all copies.
 
     Args:
-        env_cls: a class of :class:`rlox_rl8.Env`.
+        env_cls: a subclass of :class:`rlox_rl8.Env`.
         n_envs: copies N.
         horizon: steps of an episode.
         device: of the env's tensors.
-        config: of every reset.
+        config: passed to every reset.
 
     Raises:
-        SpaceError: a spec has no space of gymnasium.
+        SpaceError: a spec has no gymnasium space.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class TensorVecEnv:
         self.action_space = space_of(self.env.action_spec)
 
     def reset_all(self, seed: Any = None) -> Any:
-        """Reset all copies, with draws from a stream of this object; see ``VecEnv``."""
+        """Reset all copies, with draws from this object's own stream; see ``VecEnv``."""
         if seed is not None:
             first = int(seed if np.ndim(seed) == 0 else seed[0])
             self._generator = torch.Generator().manual_seed(first).get_state()
@@ -255,10 +255,10 @@ class TensorVecEnv:
 
 
 def imported(module: str, name: str) -> Any:
-    """Return what a module has under a name.
+    """Return an attribute of a module, which is imported first.
 
     Raises:
-        ConfigError: it has nothing, or there is no module.
+        ConfigError: the module or the attribute does not exist.
     """
     try:
         return getattr(importlib.import_module(module), name)
@@ -270,12 +270,12 @@ def find_env(env: Any, config: Any) -> Any:
     """Return a class of batched envs.
 
     Args:
-        env: such a class, or ``"module:Class"``, or a function with its arguments; or what ``ppo``
-            takes: an id, a callable without arguments that makes an env, an env or a vector env.
-        config: says how the latter are made.
+        env: such a class, ``"module:Class"``, or a function with the class's arguments; or an id,
+            a callable without arguments that makes an env, an env or a vector env, as in ``ppo``.
+        config: options for making the latter.
 
     Raises:
-        ConfigError: it is no env, or ``env_kwargs`` or ``env_backend`` are given for a class.
+        ConfigError: ``env`` is neither, or a class got ``env_kwargs`` or ``env_backend``.
     """
     if is_vec_source(env):
         return tensor_env(
@@ -299,7 +299,7 @@ def find_env(env: Any, config: Any) -> Any:
 
 
 def is_vec_source(env: Any) -> bool:
-    """Return whether an env is one for :func:`rlox.envs.make_vec_env`."""
+    """Return whether :func:`rlox.envs.make_vec_env` accepts an env."""
     if isinstance(env, str):
         return ":" not in env
     if inspect.isclass(env):
@@ -310,6 +310,6 @@ def is_vec_source(env: Any) -> bool:
         return False
     try:
         inspect.signature(env).bind()
-    except (TypeError, ValueError):  # it needs arguments, as a batched env does
+    except (TypeError, ValueError):  # needs arguments, like a batched env
         return False
     return True

@@ -1,4 +1,4 @@
-"""Windows of past observations that a model asks for."""
+"""Windows of past observations for models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ViewKind = Literal["last", "all"]
 """The view at the last step, or at every step."""
 
 ViewMethod = Literal["padded_rolling_window", "rolling_window"]
-"""Windows padded at the front, or filled there with the first step."""
+"""Pad windows at the front with zeros and a mask, or with the first step."""
 
 
 def rolling_window(x: Tensor, size: int, /, *, step: int = 1) -> Tensor:
@@ -21,11 +21,11 @@ def rolling_window(x: Tensor, size: int, /, *, step: int = 1) -> Tensor:
 
 
 def pad_whole_sequence(x: Tensor, size: int, /) -> TensorDict:
-    """Return a sequence padded at the front, so that it has a window of ``size`` at each step.
+    """Return a sequence padded at the front, for a window of ``size`` at each step.
 
     Args:
         x: (B, T, ...).
-        size: of the windows, W.
+        size: window size W.
 
     Returns:
         (B, W - 1 + T) with ``inputs``, 0 where padded, and ``padding_mask``, true there.
@@ -61,7 +61,7 @@ class View(Protocol):
 
     @staticmethod
     def drop_size(size: int, /) -> int:
-        """Return how many steps of each env have no window."""
+        """Return the number of steps of each env without a window."""
 
 
 class RollingWindow:
@@ -77,7 +77,7 @@ class RollingWindow:
 
     @staticmethod
     def apply_last(x: Any, size: int, /) -> Any:
-        """Return (B, size, ...), or fewer steps if there are not as many."""
+        """Return (B, size, ...), or fewer steps if the batch is shorter."""
         return x[:, -size:]
 
     @staticmethod
@@ -112,7 +112,7 @@ class PaddedRollingWindow:
 
 
 class FilledRollingWindow(PaddedRollingWindow):
-    """Windows without a mask, in which the first step stands for those before it."""
+    """Windows without a mask, padded at the front with the first step."""
 
     @staticmethod
     def apply_all(x: Any, size: int, /) -> Any:
@@ -130,10 +130,10 @@ def _filled(x: Any, count: int) -> Any:
 
 
 class ViewRequirement:
-    """How much of the past a model sees of one entry.
+    """Visible past of one entry.
 
     Args:
-        shift: steps of the past beside the present; 0 takes the entry as it is.
+        shift: past steps in addition to the present; 0 passes the entry unchanged.
         method: ``"padded_rolling_window"`` gives ``inputs`` and ``padding_mask``;
             ``"rolling_window"`` repeats the first step at the front instead, without a mask.
 
@@ -155,7 +155,7 @@ class ViewRequirement:
 
     @property
     def drop_size(self) -> int:
-        """Steps of each env that have no view."""
+        """Steps of each env without a view."""
         return self.method.drop_size(self.shift + 1)
 
     def apply_last(self, key: str | tuple[str, ...], batch: TensorDict, /) -> Any:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rlox_rl8.distributions import Distribution
 
 SkipKind = Literal["residual", "cat"] | None
-"""Add, join, or take the output alone."""
+"""Add, concatenate, or use the output alone."""
 
 
 def generalized_advantage_estimate(
@@ -28,20 +28,20 @@ def generalized_advantage_estimate(
     return_returns: bool = True,
     reward_scale: float = 1.0,
 ) -> TensorDict:
-    """Return advantages, and returns, of a batch; see :func:`rlox_rl8.losses.estimate_advantages`.
+    """Return advantages and returns of a batch; see :func:`rlox_rl8.losses.estimate_advantages`.
 
     Args:
-        batch: (B, T + 1) with ``rewards`` and ``values``; row T has the last value alone. Rewards
-            are left as they are.
+        batch: (B, T + 1) with ``rewards`` and ``values``; row T holds only the last value. Rewards
+            are not modified.
         gae_lambda: λ.
         gamma: γ.
         inplace: write into ``batch`` and return it.
-        normalize_advantages: take off the mean over T and B and divide by the deviation.
-        return_returns: whether ``returns`` are there, of advantages before they are normalised.
-        reward_scale: what rewards are divided by.
+        normalize_advantages: subtract the mean over T and B and divide by the deviation.
+        return_returns: whether to add ``returns``, from advantages before normalisation.
+        reward_scale: divisor of rewards.
 
     Returns:
-        (B, T + 1) with ``advantages`` and ``returns``, whose row T is 0 and the last value.
+        (B, T + 1) with ``advantages`` (0 in row T) and ``returns`` (the last value in row T).
     """
     rewards, values = (batch[key].transpose(0, 1) for key in ("rewards", "values"))
     advantages, returns = advantages_and_returns(
@@ -76,7 +76,7 @@ def ppo_losses(
     Args:
         buffer_batch: (N) with ``actions``, ``logp``, ``advantages`` and ``returns``.
         sample_batch: (N) with ``values``.
-        sample_distribution: of the actions, under the policy that learns.
+        sample_distribution: of the actions, under the learning policy.
         clip_param: bound of the ratio.
         dual_clip_param: bound of the surrogate where advantages are negative; ``None``: none.
         entropy_coeff: weight of the entropy.
@@ -130,7 +130,7 @@ def masked_avg(
 
 
 def masked_max(x: Tensor, /, *, mask: Tensor | None = None, dim: int = 1) -> tuple[Tensor, Tensor]:
-    """Return the greatest entries of ``x`` (B, T, ...) where ``mask`` is true, and their places.
+    """Return the greatest entries of ``x`` (B, T, ...) where ``mask`` is true, and their indices.
 
     Both keep ``dim``.
     """
@@ -141,7 +141,7 @@ def masked_max(x: Tensor, /, *, mask: Tensor | None = None, dim: int = 1) -> tup
 def masked_categorical_sample(
     x: Tensor, /, *, mask: Tensor | None = None, dim: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """Return entries of logits ``x`` (B, T), drawn where ``mask`` is true, and their places."""
+    """Return entries of logits ``x`` (B, T), drawn where ``mask`` is true, and their indices."""
     x = _masked(x, mask)
     dist: Any = torch.distributions.Categorical(logits=x)
     places = dist.sample().unsqueeze(-1)
@@ -162,16 +162,16 @@ def masked_log_softmax(x: Tensor, /, *, mask: Tensor | None = None, dim: int = -
 
 
 def skip_connection(x: Tensor, y: Tensor, /, *, kind: Any = "cat", dim: int = -1) -> Tensor:
-    """Return input ``x`` and output ``y`` joined.
+    """Return input ``x`` and output ``y`` combined.
 
     Args:
         x: input.
         y: output.
-        kind: ``"residual"`` adds, ``"cat"`` joins along ``dim``, ``None`` takes the output.
+        kind: ``"residual"`` adds, ``"cat"`` concatenates along ``dim``, ``None`` returns ``y``.
         dim: see ``kind``.
 
     Raises:
-        ValueError: the kind is another.
+        ValueError: the kind is unknown.
     """
     if kind not in ("residual", "cat", None):
         raise ValueError(f"kind must be 'residual', 'cat' or None, got {kind!r}")

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Module(ABC, Generic[P, T], nn.Module):
-    """A module that type checkers know the arguments and the result of.
+    """A module with typed arguments and result.
 
     ``Module[[Tensor], Tensor]`` takes a tensor and returns one.
     """
@@ -31,7 +31,7 @@ class Module(ABC, Generic[P, T], nn.Module):
 
     @abstractmethod
     def forward(self, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return what the module computes."""
+        """Return the module's output."""
 
 
 class SquaredReLU(Module[[Tensor], Tensor]):
@@ -52,19 +52,19 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
 }  # fmt: skip
 
 KEPT = frozenset({"hard_sigmoid", "hard_swish", "mish", "swish"})
-"""Activations whose gradient needs their input: they may not overwrite it."""
+"""Activations whose gradient needs their input, so they may not overwrite it."""
 
 
 def get_activation(name: str, /, **params: Any) -> nn.Module:
     """Return the activation called ``name``.
 
     Args:
-        name: of the activation.
-        params: arguments of its class. ``inplace=True`` overwrites the input, if the activation
-            can without harm to the gradient; the others ignore it.
+        name: the activation's name.
+        params: arguments of its class. ``inplace=True`` overwrites the input where the gradient
+            allows it, and is ignored elsewhere.
 
     Raises:
-        ValueError: there is none.
+        ValueError: the name is unknown.
     """
     if name not in ACTIVATIONS:
         raise ValueError(f"activation must be one of {sorted(ACTIVATIONS)}, got {name!r}")
@@ -82,7 +82,7 @@ class MLP(nn.Sequential, Module[[Tensor], Tensor]):
         input_dim: width of the input.
         hiddens: widths of the layers.
         activation_fn: see :func:`get_activation`.
-        norm_layer: class put before each activation, such as ``torch.nn.LayerNorm``.
+        norm_layer: class of a layer before each activation, such as ``torch.nn.LayerNorm``.
         bias: whether layers have one.
         dropout: probability after each activation.
         inplace: see :func:`get_activation`.
@@ -114,12 +114,12 @@ class MLP(nn.Sequential, Module[[Tensor], Tensor]):
 
 
 class PositionalEmbedding(Module[[Tensor], Tensor]):
-    """Adds sines and cosines of the place; widths may be odd.
+    """Adds sines and cosines of the position; widths may be odd.
 
     Args:
         embed_dim: width.
         max_len: longest sequence.
-        dropout: probability after it.
+        dropout: dropout probability after the addition.
 
     Source:
         Vaswani et al. 2017, "Attention is all you need", sec. 3.5.
@@ -139,21 +139,21 @@ class PositionalEmbedding(Module[[Tensor], Tensor]):
         self.register_buffer("pe", table)
 
     def forward(self, x: Tensor, /) -> Tensor:
-        """Return ``x`` (B, T, embed_dim) with its places."""
+        """Return ``x`` (B, T, embed_dim) plus the embedding."""
         out: Tensor = self.dropout(x + self.pe[:, : x.shape[1]])
         return out
 
 
 class SequentialSkipConnection(Module[[Tensor, Tensor], Tensor]):
-    """Joins an input with the output of a layer, then with those of the modules appended.
+    """Combines an input with a layer's output, then with those of appended modules.
 
     Args:
         embed_dim: width of all.
-        kind: ``"residual"`` adds; ``"cat"`` joins, and a linear layer returns to the width;
-            ``None`` takes the output alone.
+        kind: ``"residual"`` adds; ``"cat"`` concatenates, and a linear layer restores the width;
+            ``None`` uses the output alone.
 
     Raises:
-        ValueError: the kind is another.
+        ValueError: the kind is unknown.
     """
 
     kind: SkipKind
@@ -169,12 +169,12 @@ class SequentialSkipConnection(Module[[Tensor, Tensor], Tensor]):
         return nn.Linear(2 * self._width, self._width) if self.kind == "cat" else nn.Identity()
 
     def append(self, module: nn.Module, /) -> int:
-        """Append a module of the width, and return :attr:`out_features`."""
+        """Append a module of the same width, and return :attr:`out_features`."""
         self._layers += [module, self._fan_in()]
         return self.out_features
 
     def forward(self, x: Tensor, y: Tensor, /) -> Tensor:
-        """Return an input ``x`` and an output ``y`` joined, through all modules."""
+        """Combine an input ``x`` and an output ``y``, and pass them through all modules."""
         first, *others = self._layers
         out: Tensor = first(skip_connection(x, y, kind=self.kind))
         for module, fan_in in zip(others[::2], others[1::2], strict=True):
@@ -193,7 +193,7 @@ class SequentialSkipConnection(Module[[Tensor, Tensor], Tensor]):
 
 
 class _Attention(Module[P, Tensor]):
-    """Parent of both kinds; arguments are those of :class:`CrossAttention`."""
+    """Base of both kinds; arguments are those of :class:`CrossAttention`."""
 
     norms: ClassVar[tuple[str, ...]]
     """Names of the layers that normalise the inputs."""
@@ -241,11 +241,11 @@ class CrossAttention(_Attention[[Tensor, Tensor, Tensor | None, Tensor | None]])
 
     Args:
         embed_dim: width.
-        num_heads: heads, which divide it.
-        hidden_dim: of the perceptron.
+        num_heads: number of heads, a divisor of the width.
+        hidden_dim: width of the perceptron's hidden layer.
         activation_fn: see :func:`rlox_rl8.nn.get_activation`.
-        attention_dropout: probability of attention weights.
-        hidden_dropout: probability within the perceptron.
+        attention_dropout: dropout probability of attention weights.
+        hidden_dropout: dropout probability within the perceptron.
         skip_kind: see :class:`SequentialSkipConnection`.
     """
 
@@ -260,7 +260,7 @@ class CrossAttention(_Attention[[Tensor, Tensor, Tensor | None, Tensor | None]])
         key_padding_mask: Tensor | None = None,
         attention_mask: Tensor | None = None,
     ) -> Tensor:
-        """Return (B, Q, embed_dim) of queries (B, Q, ...) and keys (B, K, ...).
+        """Return (B, Q, embed_dim) for queries (B, Q, ...) and keys (B, K, ...).
 
         Masks (B, K) and (Q, K) are true where attention is forbidden.
         """
@@ -290,9 +290,9 @@ class SelfAttentionStack(Module[[Tensor, Tensor | None, Tensor | None], Tensor])
     """Several layers of self-attention.
 
     Args:
-        module: the layer, of which each gets a copy.
-        num_layers: layers.
-        share_parameters: whether all are the layer itself.
+        module: the layer; each is a copy of it.
+        num_layers: number of layers.
+        share_parameters: use the layer itself instead of copies.
     """
 
     def __init__(
@@ -316,7 +316,7 @@ class SelfAttentionStack(Module[[Tensor, Tensor | None, Tensor | None], Tensor])
 
 
 class PointerNetwork(Module[[Tensor, Tensor, Tensor | None], Tensor]):
-    """Which element of a sequence another sequence's elements point to.
+    """Pointers from each element of one sequence to the elements of another.
 
     Args:
         embed_dim: width of both.
@@ -337,9 +337,9 @@ class PointerNetwork(Module[[Tensor, Tensor, Tensor | None], Tensor]):
         """Return log-probabilities (B, D, E).
 
         Args:
-            decoder_out: (B, D, embed_dim), which points.
-            encoder_out: (B, E, embed_dim), which is pointed to.
-            mask: (B, D, E), true where an element may be pointed to; ``None``: everywhere.
+            decoder_out: (B, D, embed_dim), the pointing elements.
+            encoder_out: (B, E, embed_dim), the targets.
+            mask: (B, D, E), true for allowed targets; ``None``: all.
         """
         blended = torch.tanh(self.W2(decoder_out)[:, :, None] + self.W1(encoder_out)[:, None])
         return masked_log_softmax(self.VT(blended).squeeze(-1), mask=mask)
@@ -399,12 +399,12 @@ class PerceiverLayer(Module[[Tensor, Tensor, Tensor | None, Tensor | None], Tens
 
 
 class PerceiverIOLayer(Module[[Tensor, Tensor, Tensor | None, Tensor | None], Tensor]):
-    """A perceiver whose latent vectors a learnt array of another length attends to.
+    """A perceiver with an output of another length: a learnt array attends to its latent vectors.
 
     Args:
         embed_dim: width.
         output_seq_dim: length O of the output.
-        num_heads: see :class:`PerceiverLayer`, as are the others.
+        num_heads: see :class:`PerceiverLayer`, also for the others.
         hidden_dim: of the perceptrons.
         num_layers: layers of self-attention.
         activation_fn: see :func:`rlox_rl8.nn.get_activation`.
