@@ -1,4 +1,4 @@
-"""Lets the tests import the module beside them; property tests pass on a machine of any speed."""
+"""Let tests import modules of their folder, and property tests run on slow machines."""
 
 import sys
 from pathlib import Path

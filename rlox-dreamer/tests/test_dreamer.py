@@ -1,4 +1,4 @@
-"""DreamerV3 as a user has it: spaces, resume, options, what it stores and what it refuses."""
+"""DreamerV3 from a user's view: spaces, resume, options, stored rows and errors."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from rlox_dreamer.losses import two_hot_loss
 
 
 class Scripted(gym.Env[Any, Any]):
-    """Counts its steps; ends after some, and truncates every other episode."""
+    """Counts its steps; episodes of a fixed length are terminated or truncated, in turn."""
 
     def __init__(self, observation_space=None, action_space=None, length=7, bad_step=None):
         self.observation_space = observation_space or spaces.Box(-1e6, 1e6, (2,))
@@ -54,7 +54,7 @@ def stored(algo):
 
 
 def test_it_passes_the_conformance_suite():
-    """Exact resume included."""
+    """The suite includes exact resume."""
     check_algorithm("dreamer_v3", "Pendulum-v1", **SMALL, save_replay_buffer=True)
 
 
@@ -79,7 +79,7 @@ def test_it_trains_on_any_space(observation, action):
 
 
 def test_rows_are_what_the_env_showed():
-    """Rewards with the observation they led to, ends with a row of their own, no reset reward."""
+    """Rewards are stored with the next observation, ends have their own row, resets no reward."""
     algo = DreamerV3(Scripted, **{**SMALL, "learning_starts": 200})
     algo.train(100)
     count = len(algo.replay.buffer)
@@ -97,7 +97,7 @@ def test_rows_are_what_the_env_showed():
 
 
 def test_written_states_are_those_of_the_batch():
-    """After an update the buffer holds the states that the model has of the drawn rows."""
+    """After an update the buffer holds the model's states of the drawn rows."""
     algo = DreamerV3(Scripted, **SMALL)
     algo.train(40)
     batch = algo.replay.draw()
@@ -105,7 +105,7 @@ def test_written_states_are_those_of_the_batch():
     marks, stoch = torch.rand(*shape, SMALL["deter_dim"]), torch.full((*shape, 3), 2)
     algo.replay.give_back(batch, StepResult({}, outputs={"deter": marks, "stoch": stoch}))
     buffer = algo.replay.buffer
-    slots = batch.indices % buffer.capacity  # of one env
+    slots = batch.indices % buffer.capacity  # with one env
     # a row drawn twice holds the last one
     rows = stored(algo)
     np.testing.assert_array_equal(rows["stoch"][slots], 2)
@@ -121,7 +121,7 @@ def test_observations_are_normalised_when_they_are_seen(tmp_path):
     algo.train(80)
     buffer = algo.replay.buffer
     rows = stored(algo)
-    # what was acted on; final observations are stored beside
+    # acting leaves out final observations, which are stored too
     seen = rows["obs"][~rows["is_last"]].astype(np.float64)
     batch = algo.replay.draw_sequences(64, 5, seed=0)
     raw = buffer.sample(64, 5, 0)["obs"][:, 1:].swapaxes(0, 1)
@@ -139,7 +139,7 @@ def test_observations_are_normalised_when_they_are_seen(tmp_path):
 
 
 def test_updates_follow_the_ratio_whatever_the_number_of_envs():
-    """Replayed steps over env steps, counted once learning has started."""
+    """The ratio is replayed steps per env step, counted from the start of learning."""
     for n_envs in (1, 3):
         algo = DreamerV3(
             Scripted, n_envs=n_envs, **{**SMALL, "train_ratio": 5.0, "steps_per_iteration": 60}
@@ -151,7 +151,7 @@ def test_updates_follow_the_ratio_whatever_the_number_of_envs():
 
 
 def test_prediction_remembers_what_it_is_given():
-    """With the state of the step before, as in an evaluation, or as an episode's first step."""
+    """With the previous step's state as in an evaluation, or as an episode's first step."""
     algo = DreamerV3("CartPole-v1", **SMALL)
     algo.train(40)
     obs = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
@@ -178,7 +178,7 @@ def test_imagination_leaves_the_world_model_alone():
 
 
 def test_bfloat16_trains_float32_parameters():
-    """Products are reduced, parameters and losses are not."""
+    """Products are in bfloat16, parameters and losses are not."""
     algo = DreamerV3("CartPole-v1", **{**SMALL, "compute_dtype": "bfloat16"})
     assert np.isfinite(algo.train(60)["model_loss"])
     assert {p.dtype for p in algo.model.parameters()} == {torch.float32}
@@ -187,7 +187,7 @@ def test_bfloat16_trains_float32_parameters():
 
 @pytest.mark.parametrize("size", ["debug", max(SIZES)])
 def test_sizes_are_options_that_given_ones_win_over(size):
-    """The resolved config says all of them."""
+    """The resolved config holds all of them."""
     config = DreamerV3Config(size=size)
     assert {name: getattr(config, name) for name in SIZES[size]} == SIZES[size]
     assert DreamerV3Config(size=size, units=32).units == 32
@@ -221,13 +221,13 @@ def test_presets_set_the_published_numbers(preset):
     ],
 )
 def test_contradictory_options_are_refused(options, said):
-    """Before any work."""
+    """The error comes before any work."""
     with pytest.raises(ConfigError, match=said):
         DreamerV3("CartPole-v1", **{**SMALL, **options})
 
 
 def test_the_size_of_features_is_computed(caplog):
-    """Whatever is given, which is said once."""
+    """A given value is ignored, with a single warning."""
     with DreamerV3("CartPole-v1", latent_dim=-3, **SMALL) as agent:
         assert agent.latent_dim == -3
     assert [record.message for record in caplog.records] == [
@@ -245,14 +245,14 @@ def test_the_size_of_features_is_computed(caplog):
     ],
 )
 def test_hostile_envs_are_refused(env, error, said):
-    """Each names what is wrong and the remedy."""
+    """Each error names the fault and the remedy."""
     with pytest.raises(error, match=said):
         DreamerV3(env, **SMALL).train(60)
 
 
 @pytest.mark.parametrize(("length", "rows"), [(1, 30), (3, 8), (50, 30)])
 def test_episodes_may_be_shorter_or_longer_than_sequences(length, rows):
-    """One step, a buffer of fewer rows than a batch, and more steps than the buffer's share."""
+    """Episodes of one step, a buffer smaller than a batch, and episodes longer than a stream."""
     algo = DreamerV3(
         lambda: Scripted(length=length), **{**SMALL, "buffer_size": rows, "learning_starts": 8}
     )
@@ -261,7 +261,7 @@ def test_episodes_may_be_shorter_or_longer_than_sequences(length, rows):
 
 
 def test_normalising_cannot_be_switched_on_between(tmp_path):
-    """Networks that were trained on the env's own numbers would see others."""
+    """Networks trained on raw observations would suddenly see scaled ones."""
     algo = DreamerV3("CartPole-v1", **SMALL, normalize_observations=False)
     algo.train(20)
     algo.save(tmp_path / "a.rlox")
@@ -271,7 +271,7 @@ def test_normalising_cannot_be_switched_on_between(tmp_path):
 
 
 def in_float64():
-    """Return an algorithm with replayed episodes, of both ends, and random values."""
+    """Return an algorithm with replayed episodes, terminated and truncated, and random values."""
     algo = DreamerV3(Scripted, seed=3, **SMALL)
     algo.train(60)
     algo.model.double()
@@ -304,13 +304,13 @@ def test_the_replayed_loss_equals_its_formula():
             if batch.is_last[t, b]:
                 continue
             log_probs = value(features[t, b])
-            for target in (following, 0.0):  # the slow critic says 0
+            for target in (following, 0.0):  # the slow critic predicts 0
                 losses[-1] += two_hot_loss(log_probs, torch.tensor(target), value.bins).item()
     assert got.item() == pytest.approx(np.mean(losses), rel=1e-5)
 
 
 def test_the_replayed_gradient_reaches_the_states():
-    """By finite differences, and none at the steps that end an episode."""
+    """It equals finite differences, and is 0 at the steps that end an episode."""
     algo = in_float64()
     batch = algo.replay.draw_sequences(3, 6, seed=1)
     generator = torch.Generator().manual_seed(1)

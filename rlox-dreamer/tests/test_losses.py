@@ -20,7 +20,7 @@ from torch.nn import functional
 
 @pytest.mark.parametrize("count", [255, 41, 40])
 def test_bins_are_symmetric_and_span_symexp_of_20(count):
-    """Eq. 10: symexp(-20 … 20), mirrored exactly."""
+    """The bins are symexp(-20 … 20), eq. 10, exactly mirrored."""
     bins = symexp_bins(count)
     assert len(bins) == count
     assert torch.equal(bins, -bins.flip(0))
@@ -46,7 +46,7 @@ def test_two_hot_weights_average_to_the_value(x):
 
 
 def test_values_beyond_the_bins_get_the_outermost_one():
-    """A value that no bin reaches is no extrapolation."""
+    """Values beyond the bins are not extrapolated."""
     bins = torch.tensor([-1.0, 0.0, 1.0])
     weights = torch.stack([two_hot(x, bins) for x in (-5.0, 7.0, 1.0)])
     assert torch.equal(weights, torch.tensor([[1.0, 0, 0], [0, 0, 1], [0, 0, 1]]))
@@ -54,13 +54,13 @@ def test_values_beyond_the_bins_get_the_outermost_one():
 
 @pytest.mark.parametrize("count", [255, 40])
 def test_equal_logits_predict_exactly_zero(count):
-    """A sum from left to right would leave a rounding error of thousands."""
+    """Plain summation from left to right would leave a rounding error of thousands."""
     probs = functional.softmax(torch.zeros(3, count), -1)
     assert (two_hot_mean(probs, symexp_bins(count)) == 0).all()
 
 
 def test_unimix_gives_every_class_its_floor():
-    """0.01 / C, however sure the logits are; the probabilities still sum to 1."""
+    """The floor 0.01 / C holds for any logits; the probabilities still sum to 1."""
     probs = mixed_probs(torch.tensor([[50.0, 0, 0, -50]]), 0.01)
     assert probs.sum().item() == pytest.approx(1)
     assert probs.min().item() == pytest.approx(0.0025, rel=1e-5)
@@ -71,7 +71,7 @@ def test_unimix_gives_every_class_its_floor():
 
 @pytest.mark.parametrize("share", [0.0, 0.01])
 def test_mixed_probabilities_have_their_gradient(share):
-    """By finite differences, with a gradient into some of the outputs only."""
+    """Compared with finite differences, with gradients into only some outputs."""
     logits = torch.randn(3, 4, generator=torch.Generator().manual_seed(0)).double()
     assert torch.autograd.gradcheck(
         lambda x: mixed_probs(x, share), (logits.requires_grad_(),), raise_exception=True
@@ -79,7 +79,7 @@ def test_mixed_probabilities_have_their_gradient(share):
 
 
 def test_samples_pass_the_gradient_of_their_probabilities():
-    """Straight-through: the value is one-hot, the gradient that of the probabilities."""
+    """Straight-through: values are one-hot, gradients those of the probabilities."""
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(5, 4, generator=generator, dtype=torch.float64, requires_grad=True)
     weights, more = torch.randn(2, 5, 4, generator=generator, dtype=torch.float64)
@@ -124,7 +124,7 @@ def test_lambda_returns_equal_a_loop(lam):
 
 
 def test_one_hot_draws_follow_the_distribution():
-    """Uniform numbers choose classes by the inverse of the distribution function."""
+    """Uniform numbers choose classes through the inverse distribution function."""
     probs = torch.tensor([0.2, 0.0, 0.5, 0.3])
     noise = (torch.arange(1000) + 0.5) / 1000
     drawn = draw_one_hot(probs.expand(1000, 4), noise)

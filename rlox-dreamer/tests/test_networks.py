@@ -1,4 +1,4 @@
-"""Networks and their optimiser by formulas: the recurrent model, the decoder, LaProp."""
+"""Networks and optimiser against formulas: the recurrent model, the decoder, LaProp."""
 
 from functools import partial
 
@@ -45,7 +45,7 @@ def test_block_layer_equals_a_dense_one_with_masked_weights():
 
 @pytest.mark.parametrize("axes", [(5,), (2, 5)])
 def test_norm_and_silu_have_their_gradient(axes):
-    """By finite differences, with one scale and with one for each of several branches."""
+    """Compared with finite differences, with one scale and with one for each branch."""
     x, weight = rand(3, 2, 5).requires_grad_(), rand(*axes, seed=2).requires_grad_()
     expected = functional.silu(_norm(x, weight))
     torch.testing.assert_close(norm_silu(x, weight), expected)
@@ -82,7 +82,7 @@ def test_one_step_of_the_recurrence_equals_the_formulas():
 
 
 def test_the_recurrence_has_its_gradient():
-    """By finite differences, through the gates, into the state and the actions' share."""
+    """Compared with finite differences, through the gates, into the state and actions' share."""
     net, stoch = make(), rand(3, 3, 4, seed=2)
 
     def step(deter, embedded):
@@ -93,7 +93,7 @@ def test_the_recurrence_has_its_gradient():
 
 
 def test_the_posterior_equals_its_formula():
-    """One hidden layer on the deterministic state and the tokens, and 1 % of the uniform share."""
+    """One hidden layer on the deterministic state and the tokens, mixed with 1 % uniform."""
     net = make()
     deter, tokens = rand(3, 8) - 0.5, rand(3, 6, seed=2) - 0.5
     logits = net.posterior_logits(deter, net.project(tokens), net.shares())
@@ -111,7 +111,7 @@ def test_the_posterior_equals_its_formula():
 
 
 def test_the_prior_equals_its_formula():
-    """Two hidden layers on the deterministic state, and 1 % of the uniform share."""
+    """Two hidden layers on the deterministic state, mixed with 1 % uniform."""
     net = make()
     deter = rand(3, 8) - 0.5
     hidden = deter
@@ -125,7 +125,7 @@ def test_the_prior_equals_its_formula():
 
 
 def test_a_reset_within_a_sequence_equals_two_sequences():
-    """Neither state nor action from before an episode reaches it; other envs go on."""
+    """A new episode ignores the state and action before it; other envs go on."""
     net = make()
     tokens, actions, noise = rand(6, 2, 6), rand(6, 2, 2, seed=2), rand(6, 2, 3, seed=3)
     none = torch.zeros(6, 2, dtype=torch.bool)
@@ -144,7 +144,7 @@ def test_a_reset_within_a_sequence_equals_two_sequences():
 
 
 def test_imagined_steps_follow_the_prior():
-    """A state one step on is the recurrence and a sample of the prior."""
+    """The next state is the recurrence and a sample of the prior."""
     net = make()
     latent = Latent(rand(3, 8), rand(3, 3, 4, seed=2))
     for k in range(3):
@@ -158,7 +158,7 @@ def test_imagined_steps_follow_the_prior():
 
 @pytest.mark.parametrize(("inputs", "outputs", "size"), [(8, 3, (4, 4)), (3, 5, (1, 6))])
 def test_a_doubled_convolution_equals_doubling_and_a_convolution(inputs, outputs, size):
-    """Values and gradients of image, weights and bias."""
+    """Values, and gradients of image, weights and bias, agree."""
     torch.manual_seed(0)
     conv = nn.Conv2d(inputs, outputs, 5, padding=2).double()
     image = torch.randn(2, inputs, *size, dtype=torch.double, requires_grad=True)
@@ -211,7 +211,7 @@ def test_laprop_with_agc_equals_numpy():
     ("options", "named"), [({"lr": -1}, "lr"), ({"betas": (1, 0)}, "betas"), ({"eps": 0}, "eps")]
 )
 def test_impossible_options_are_named(options, named):
-    """Each with its range."""
+    """Each error gives the option's range."""
     with pytest.raises(ValueError, match=named):
         LaProp([torch.zeros(1)], **options)
 

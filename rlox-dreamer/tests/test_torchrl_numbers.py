@@ -1,8 +1,8 @@
-"""The pure functions of DreamerV3 against numbers that torchrl computed of the same inputs.
+"""The pure functions of DreamerV3 against torchrl's numbers for the same inputs.
 
-They are those of its ``symlog``, ``two_hot_decode``, ``two_hot_cross_entropy``,
+The numbers come from its ``symlog``, ``two_hot_decode``, ``two_hot_cross_entropy``,
 ``categorical_kl_terms`` (1 free nat, 1 % mixed in), ``_replay_value_target`` (horizon 333, λ 0.95)
-and ``PercentileValueNorm``, with inputs that are rounded to 4 digits.
+and ``PercentileValueNorm``, with inputs rounded to 4 digits.
 """
 
 import json
@@ -33,17 +33,17 @@ def given(name):
 
 
 def assert_same(got, name, atol=1e-6):
-    """Compare with torchrl's number, within 1e-5 of it."""
+    """Compare with torchrl's number, within a relative 1e-5."""
     torch.testing.assert_close(got, torch.tensor(NUMBERS[name]), rtol=1e-5, atol=atol)
 
 
 def test_symlog():
-    """Of values from 0 to ±10⁷."""
+    """Values from 0 to ±10⁷."""
     assert_same(symlog(given("targets")), "symlog")
 
 
 def test_two_hot_loss():
-    """Bins at symexp of -20 … 20, and targets that are no logarithms."""
+    """Bins at symexp of -20 … 20, and targets that are not logarithms."""
     log_probs = functional.log_softmax(given("head_logits"), -1)
     assert_same(two_hot_loss(log_probs, given("targets"), symexp_bins(255)), "two_hot_loss")
 
@@ -56,7 +56,7 @@ def test_two_hot_mean():
 
 @pytest.mark.parametrize("name", ["prior_logits", "near_logits"])
 def test_kl_terms_and_their_gradients(name):
-    """Far apart, and closer than the free nat of a state, where there is no gradient."""
+    """Distributions far apart, and closer than the free nat, where there is no gradient."""
     near = name == "near_logits"
     post = (0 * given(name) if near else given("post_logits")).requires_grad_()
     prior = given(name).requires_grad_()
@@ -75,7 +75,7 @@ def test_kl_terms_and_their_gradients(name):
 
 
 def test_replay_returns():
-    """With an episode that the task ends, and one that a time limit ends."""
+    """With one terminated and one truncated episode."""
     returns = replay_returns(
         given("rewards"), given("terminal"), given("last"), given("values"), 1 - 1 / 333, 0.95
     )

@@ -1,4 +1,4 @@
-"""Open-loop videos: what they show, what they leave alone, and the event file that has them."""
+"""Open-loop videos: their frames, no effect on training, and their event file."""
 
 from io import BytesIO
 from typing import Any
@@ -18,7 +18,7 @@ VIDEO = {"every": 20, "n_sequences": 2, "context": 3, "horizon": 4}
 
 
 class Stripes(gym.Env[Any, Any]):
-    """Each step's image has a colour of its own; the last actions are a stripe."""
+    """Each step's image has its own colour, with a stripe for the last action."""
 
     def __init__(self, shape=(16, 20, 3), nested=False):
         image = spaces.Box(0, 255, shape, np.uint8)
@@ -43,7 +43,7 @@ class Stripes(gym.Env[Any, Any]):
 
 
 class Recorder(LoggerCallback):
-    """Keeps videos."""
+    """Stores videos."""
 
     def __init__(self):
         self.videos = []
@@ -53,7 +53,7 @@ class Recorder(LoggerCallback):
 
 
 def test_a_frame_is_the_true_image_the_models_and_their_difference():
-    """The true one is the stored row, and the difference is 128 where they agree."""
+    """The true image is the stored row, and the difference is 128 where both agree."""
     algo = DreamerV3(Stripes, **SMALL)
     algo.train(60)
     frames = OpenLoopVideo(**VIDEO).film(algo)
@@ -67,13 +67,13 @@ def test_a_frame_is_the_true_image_the_models_and_their_difference():
 
 
 def test_imagined_steps_see_actions_and_no_images():
-    """Other images after the context change nothing, other actions and context images do."""
+    """Changed images after the context have no effect, changed actions and context images do."""
     algo = DreamerV3(Stripes, **SMALL)
     algo.train(100)
     video, buffer = OpenLoopVideo(**VIDEO), algo.replay.buffer
     shown = video.film(algo)[:, 16:32]
     drawn = buffer.sample(2, 7, seed=0)["indices"][:, 1:]
-    # the sequences must not share rows, or one's context is the other's later step
+    # with shared rows, one sequence's context would be another's later step
     assert not np.intersect1d(drawn[0], drawn[1]).size
     assert buffer.n_envs == 1
     later, context = drawn[:, 3:].reshape(-1), drawn[:, :3].reshape(-1)
@@ -100,7 +100,7 @@ def test_imagined_steps_see_actions_and_no_images():
 
 
 def test_training_is_the_same_with_and_without():
-    """Bit for bit, since the draw has a seed of its own."""
+    """Bit for bit, because the draw has its own seed."""
     seen = Recorder()
     with_video = DreamerV3(Stripes, **SMALL, logger=seen, callbacks=[OpenLoopVideo(**VIDEO)])
     without = DreamerV3(Stripes, **SMALL)
@@ -115,7 +115,7 @@ def test_training_is_the_same_with_and_without():
 
 
 def test_it_waits_for_sequences_that_are_long_enough():
-    """Nothing is logged before, and no error raised."""
+    """Until then nothing is logged, and no error is raised."""
     seen, video = Recorder(), OpenLoopVideo(20, 2, 5, 50)
     algo = DreamerV3(lambda: Stripes(nested=True), **SMALL, logger=seen, callbacks=[video])
     algo.train(60)
@@ -125,7 +125,7 @@ def test_it_waits_for_sequences_that_are_long_enough():
 
 @pytest.mark.parametrize(("shape", "expected"), [((16, 16), (48, 32)), ((4, 18, 16), (54, 32))])
 def test_grey_and_stacked_images(shape, expected):
-    """Grey in RGB; of stacked frames the last."""
+    """Grey images are shown in RGB; from stacked frames the last one is."""
     algo = DreamerV3(lambda: Stripes(shape), **SMALL)
     algo.train(40)
     frames = OpenLoopVideo(**VIDEO).film(algo)
@@ -135,7 +135,7 @@ def test_grey_and_stacked_images(shape, expected):
 
 
 def test_tensorboard_plays_it(tmp_path):
-    """The event file, read back, has a GIF with every frame of the step's video."""
+    """The event file holds a GIF with every frame of the step's video."""
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     image = pytest.importorskip("PIL.Image")
     from rlox.logging import LoggerList, TensorBoardLogger
@@ -162,7 +162,7 @@ def test_tensorboard_plays_it(tmp_path):
 
 
 def test_what_cannot_be_shown_is_refused():
-    """Before any step, with the remedy."""
+    """The error comes before any step, with the remedy."""
     logger = Recorder()
     for env, video, error, said in [
         ("CartPole-v1", OpenLoopVideo(**VIDEO), SpaceError, r"needs an image.*'vector', \(4,\)"),

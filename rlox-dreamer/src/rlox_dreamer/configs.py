@@ -54,7 +54,7 @@ SIZES: Mapping[str, Mapping[str, int]] = {
     "200m": _size(8192, 1024, 64, 64),
     "400m": _size(12288, 1536, 96, 96),
 }
-"""Options that each size stands for; ``debug`` is small enough for tests and simple tasks."""
+"""Options set by each size; ``debug`` is small enough for tests and simple tasks."""
 
 
 class DreamerV3Config(Config):
@@ -68,7 +68,7 @@ class DreamerV3Config(Config):
         1, unit="envs", help="number of envs N stepped together", source=f"{CODE}, atari100k"
     )
     size: Size = choice(
-        "debug", help="size of all networks; options that are given win",
+        "debug", help="size of all networks; options given explicitly override it",
         source=f"{HAFNER}, table 3",
     )  # fmt: skip
     deter_dim: int = count(
@@ -106,21 +106,21 @@ class DreamerV3Config(Config):
         help="bins of predicted rewards and values",
     )
     encoder_keys: tuple[str, ...] | None = option(
-        None, help="leaves of nested observations that are seen; None sees all", unit="names",
+        None, help="leaves of nested observations to encode; None: all", unit="names",
         source=CODE,
     )  # fmt: skip
     decoder_keys: tuple[str, ...] | None = option(
-        None, help="leaves that are reconstructed; None takes all", unit="names", source=CODE
+        None, help="leaves to reconstruct; None: all", unit="names", source=CODE
     )
     unimix: float = probability(
         0.01, help="share of the uniform distribution in the state's categoricals", source=HAFNER
     )
     policy_unimix: float = probability(
-        0.01, help="the same of a discrete policy; the authors' code has 0", source=HAFNER
+        0.01, help="the same in a discrete policy; the authors' code has 0", source=HAFNER
     )
     normalize_observations: bool = flag(
         True, source="rlox; the paper and the presets do not",
-        help="boxes of floats lose their running mean and are divided by their deviation",
+        help="subtract the running mean from float observations and divide by their deviation",
     )  # fmt: skip
     imagination_horizon: int = count(
         5, unit="steps", help="imagined steps from every replayed state", source=MISSION
@@ -139,7 +139,7 @@ class DreamerV3Config(Config):
         help="updates per env step, times batch_size times seq_len", source=CODE,
     )  # fmt: skip
     learning_starts: int = count(
-        1_000, ge=0, unit="env steps", help="no learning until so many steps are stored",
+        1_000, ge=0, unit="env steps", help="stored steps before learning begins",
         source=MISSION,
     )  # fmt: skip
     learning_rate: ScheduleValue = schedule(3e-4, help="LaProp's step size", source=MISSION)
@@ -148,46 +148,44 @@ class DreamerV3Config(Config):
         source=f"{CODE}, which has 1000",
     )  # fmt: skip
     agc: float = positive(
-        0.3, help="bound of a parameter's gradient, as a share of its own norm", source=CODE
+        0.3, help="bound of a gradient's norm, as a share of its parameter's norm", source=CODE
     )
     gamma: float = discount(0.99, help="discount factor γ", source=MISSION)
     return_lambda: float = discount(0.95, help="λ of the returns", source=HAFNER)
     entropy: float = coefficient(3e-4, unit="per nat", help="entropy bonus η", source=HAFNER)
     kl_balance: float = probability(
-        0.8, help="weight of the dynamics loss; 1 minus it that of the representation loss",
+        0.8, help="weight w of the dynamics loss; the representation loss has 1 - w",
         source=MISSION,
     )  # fmt: skip
     dyn_scale: float | None = coefficient(
-        None, help="weight of the dynamics loss; None takes kl_balance", source=HAFNER
+        None, help="weight of the dynamics loss; None: kl_balance", source=HAFNER
     )
     rep_scale: float | None = coefficient(
-        None, help="weight of the representation loss; None takes 1 - kl_balance", source=HAFNER
+        None, help="weight of the representation loss; None: 1 - kl_balance", source=HAFNER
     )
     free_nats: float = coefficient(
-        1.0, unit="nats", help="a state's divergence that costs nothing", source=HAFNER
+        1.0, unit="nats", help="divergence per state without cost", source=HAFNER
     )
     slow_rate: float = probability(
-        0.02, help="share of the critic in each update of the slow critic", source=HAFNER
+        0.02, help="the critic's share in each update of the slow critic", source=HAFNER
     )
-    slow_target: bool = flag(
-        False, help="returns are bootstrapped from the slow critic", source=CODE
-    )
+    slow_target: bool = flag(False, help="bootstrap returns from the slow critic", source=CODE)
     replay_value_scale: float = coefficient(
         0.3, help="weight of the critic's loss on replayed rewards", source=HAFNER
     )
     replay_context: bool = flag(
-        True, help="sequences start from stored states, which are written back; else from 0",
+        True, help="start sequences from stored states, updated after learning; else from 0",
         source=CODE,
     )  # fmt: skip
     online_queue: bool = flag(
-        True, help="new sequences are drawn once before any other", source=HAFNER
+        True, help="draw each new sequence once before any other", source=HAFNER
     )
     steps_per_iteration: int = count(
         500, unit="env steps", source="rlox",
-        help="one row of metrics, and one chance to save or evaluate, this often",
+        help="interval of metrics, and of opportunities to save or evaluate",
     )  # fmt: skip
     save_replay_buffer: bool = flag(
-        False, help="checkpoints hold the replay buffer, so that resuming is exact", source="rlox"
+        False, help="save the replay buffer in checkpoints, for exact resuming", source="rlox"
     )
     compute_dtype: Literal["float32", "bfloat16"] = choice(
         "float32", help="precision of the networks; parameters are float32", source=CODE
@@ -200,21 +198,21 @@ class DreamerV3Config(Config):
     torch_threads: int | None = TORCH_THREADS
     latent_dim: int | None = option(
         None, unit="numbers", source=MISSION,
-        help="ignored: the size of the features, which deter_dim and others say",
+        help="ignored: the size of the features follows from deter_dim and others",
     )  # fmt: skip
     obs_dim: int | None = count(
-        None, unit="numbers", help="numbers of an observation; derived, and checked if given",
+        None, unit="numbers", help="size of an observation; derived, and checked if given",
         source=MISSION,
     )  # fmt: skip
     n_actions: int | None = count(
-        None, unit="actions", help="actions, or numbers of one; derived, and checked if given",
+        None, unit="actions", help="number of actions, or size of one; derived, checked if given",
         source=MISSION,
     )  # fmt: skip
 
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, values: Any) -> Any:
-        """Options that are given win over the size."""
+        """Let explicit options override the size's."""
         if not isinstance(values, Mapping) or "size" not in values:
             return values
         return {**SIZES.get(values["size"], {}), **values}

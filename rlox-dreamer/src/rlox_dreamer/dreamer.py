@@ -2,22 +2,22 @@
 
 Every update draws sequences of T rows and, in this order,
 
-    world model   h_t, z_t from the rows; from them observation, reward and continuation
+    world model   h_t, z_t from the rows; observation, reward and continuation from h_t, z_t
                   L = L_pred + β_dyn max(1, KL[sg(q) || p]) + β_rep max(1, KL[q || sg(p)]) eq. 4, 5
     imagination   H steps of the policy in the model, from every replayed state
     critic        two-hot cross-entropy to λ-returns, imagined and replayed                eq. 7, 10
-    actor         REINFORCE with the advantage over S, the range of returns                eq. 6, 8
+    actor         REINFORCE with the advantage divided by S, the range of returns          eq. 6, 8
 
-and minimises the sum with one LaProp step behind adaptive gradient clipping.
+and minimises the sum with one LaProp step after adaptive gradient clipping.
 
-Deviations from the paper (numbers 1 to 4 are the authors' newest code):
-    1. LaProp and AGC in the place of Adam and clipping by the norm;
+Deviations from the paper (1 to 4 follow the authors' newest code):
+    1. LaProp and AGC instead of Adam and clipping by the norm;
     2. a block-diagonal GRU with RMSNorm and SiLU;
-    3. sequences start from stored states, which are written back after every update;
+    3. sequences start from stored states, which every update overwrites with new ones;
     4. the fast critic bootstraps returns; the slow one regularises it;
-    5. ``policy_unimix`` mixes discrete policies as the paper says; the authors' code does not;
+    5. ``policy_unimix`` mixes discrete policies as in the paper; the authors' code does not;
     6. observations are normalised, so that small numbers count as much as large ones;
-    7. default sizes and rates are small; ``preset`` has the published ones, and no 6.
+    7. default sizes and rates are small; ``preset`` has the published ones, without 6.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class DreamerV3Metrics(RolloutMetrics):
-    """What one iteration reports; losses are means over its updates, NaN without any.
+    """Metrics of one iteration; losses are means over its updates, NaN without any.
 
-    Those of policy and value, and the entropy, are of imagined rollouts.
+    The losses of policy and value, and the entropy, come from imagined rollouts.
     """
 
     model_loss: float
-    """Sum of the world model's losses, weighted."""
+    """Weighted sum of the world model's losses."""
     reconstruction_loss: float
     reward_loss: float
     continue_loss: float
@@ -75,19 +75,19 @@ class DreamerV3Metrics(RolloutMetrics):
     representation_kl: float
     """Representation loss in nats, at least ``free_nats``."""
     replay_value_loss: float
-    """On replayed rewards."""
+    """The critic's loss on replayed rewards."""
     imagined_return: float
     """Mean λ-return of imagination."""
     return_scale: float
-    """S, which advantages are divided by."""
+    """S, the divisor of advantages."""
 
 
 @dataclass(frozen=True)
 class Dreaming(ReplayObjective):
-    """World model, critic and actor, with one step of all; see the options of the same names.
+    """Joint gradient step of world model, critic and actor; see the options of the same names.
 
-    It acts on pairs of observations and memories (N, M), and returns the memories after: the
-    model's state and the action taken there. A memory is 0 where an episode begins.
+    Acting maps observations and memories (N, M) to new memories: the model's state and the action
+    taken there. A memory is 0 where an episode begins.
     """
 
     imagination_horizon: int
@@ -180,7 +180,7 @@ class Dreaming(ReplayObjective):
         )
 
     def start(self, net: Networks, batch: SequenceBatch) -> Latent:
-        """Return the states before a batch: those that were stored, or 0."""
+        """Return a batch's initial states: the stored ones, or 0."""
         if self.replay_context:
             return net.rssm.restored(batch.context_deter, batch.context_stoch)
         return net.rssm.initial(len(batch.context_deter))
@@ -193,7 +193,7 @@ class Dreaming(ReplayObjective):
         Args:
             net: the networks.
             batch: the sequences.
-            features: (T, B, F) of their states.
+            features: (T, B, F) of the sequences' states.
             first: (T B,) first imagined return from each state.
         """
         targets = replay_returns(
@@ -235,7 +235,7 @@ class Dreaming(ReplayObjective):
             return torch.cat([features, chosen], -1)
 
     def precision(self, device: torch.device) -> torch.autocast:
-        """Return the context that networks compute in."""
+        """Return the autocast context for the networks."""
         reduced = self.compute_dtype == "bfloat16"
         return torch.autocast(device.type, torch.bfloat16, enabled=reduced)
 
@@ -261,7 +261,7 @@ class DreamerV3(ReplayAlgorithm):
         ) -> None: ...
 
     def make_replay(self, given: Given) -> Experience:
-        """Return envs and the buffer of their streams."""
+        """Return the envs and their replay buffer."""
         return make_experience(self, given)
 
     def make_networks(self, space: Any, size: int, **sizes: Any) -> dict[str, Network]:
@@ -273,7 +273,7 @@ class DreamerV3(ReplayAlgorithm):
         return {"model": Network(partial(Networks, self.replay.env, self.config, generator))}
 
     def make_optimizer(self, name: str, network: nn.Module, **options: Any) -> FlatOptimizer:
-        """Return LaProp behind adaptive clipping."""
+        """Return LaProp with adaptive gradient clipping."""
         return FlatOptimizer(network, partial(LaProp), clip=AdaptiveClip(self.config.agc))
 
     def step_size(self) -> float:
@@ -293,12 +293,12 @@ class DreamerV3(ReplayAlgorithm):
         """Return an action for one observation, or actions for a batch.
 
         Args:
-            obs: one observation or a batch (B, *shape), nested as the observation space is.
-            deterministic: the modes of state and policy; else samples.
-            state: what this method returned with the last actions; ``None`` begins episodes, and
-                of neither no state is returned.
+            obs: one observation or a batch (B, *shape), nested like the observation space.
+            deterministic: use the modes of state and policy; else samples.
+            state: the state returned with the last actions; ``None`` begins episodes. If left out,
+                episodes begin too, and no state is returned.
             episode_start: bool or (B,) bools, whether an episode begins with the observation;
-                ``None`` if none does.
+                ``None``: none does.
 
         Raises:
             ValueError: an argument has another shape.

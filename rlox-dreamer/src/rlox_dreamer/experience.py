@@ -38,22 +38,22 @@ from rlox_dreamer.observations import by_name
 Array = npt.NDArray[Any]
 
 OBS = "obs"
-"""Prefix of the fields that hold an observation's leaves."""
+"""Prefix of the fields of an observation's leaves."""
 
 FLAGS = ("is_first", "is_last", "is_terminal")
-"""Fields that say where in its episode a row is."""
+"""Fields that locate a row in its episode."""
 
 
 @dataclass(frozen=True)
 class SequenceBatch:
-    """T consecutive rows of B streams, time-major, and the states before them."""
+    """T consecutive rows of B streams, time-major, and their initial states."""
 
     obs: Any
-    """(T, B, *shape) by leaf name, as the networks see them."""
+    """(T, B, *shape) by leaf name, in the networks' form."""
     actions: Tensor
-    """(T, B, A) that led to the observations."""
+    """(T, B, A), each before its observation."""
     rewards: Tensor
-    """(T, B) that they paid."""
+    """(T, B) of these actions."""
     is_first: Tensor
     """(T, B) bool."""
     is_last: Tensor
@@ -61,25 +61,25 @@ class SequenceBatch:
     is_terminal: Tensor
     """(T, B) bool, whether the task ended."""
     context_deter: Tensor
-    """(B, D) state after the row before."""
+    """(B, D) deterministic state after the previous row."""
     context_stoch: Tensor
-    """(B, S) classes of it."""
+    """(B, S) classes of its stochastic state."""
     indices: Array
-    """(B, T) of the rows."""
+    """(B, T) indices of the rows."""
 
 
 class Experience(Replay):
     """N running envs and the streams of their rows.
 
-    Rows hold observations as the env gives them; they are normalised when they are seen. What acts
-    gets pairs of observations (N, *shape) by leaf name and memories (N, M), and returns memories:
-    model states, whose stochastic part is one-hot, and actions.
+    Rows hold the env's own observations; they are normalised on the way to the networks. The acting
+    function maps observations (N, *shape) by leaf name and memories (N, M) to new memories: model
+    states, with a one-hot stochastic part, and actions.
 
     Args:
         envs: the running envs.
         buffer: with the fields of :func:`row_fields`.
-        actions: of the envs.
-        preprocessor: normalises; ``None`` leaves observations as they are.
+        actions: codec of the envs' actions.
+        preprocessor: normalises observations; ``None`` leaves them unchanged.
         clock: the run's clock.
         config: sizes, replay ratio and rhythm.
     """
@@ -112,7 +112,7 @@ class Experience(Replay):
             yield
 
     def see(self, obs: Any) -> Any:
-        """Return what the networks see of observations (N, *shape) by leaf name."""
+        """Return the networks' inputs for observations (N, *shape) by leaf name."""
         seen = obs if self.preprocessor is None else self.preprocessor.begin(obs)
         return map_leaves(self._tensor, seen)
 
@@ -120,9 +120,9 @@ class Experience(Replay):
         """Let the policy act once in every env, and store the rows; see :meth:`count_step`.
 
         Args:
-            choose: from observations and memories to the memories after.
+            choose: maps observations and memories to the next memories.
             hooks: called after the vector step.
-            learner: not needed here.
+            learner: unused.
 
         Raises:
             EnvError: an env returned a number that is not finite.
@@ -132,7 +132,7 @@ class Experience(Replay):
         if self.preprocessor is not None:
             self.preprocessor.take_in(obs)
         first, nothing = self.collector.episode_start, self.collector.nothing
-        # nothing precedes an episode's first row, also where a failed step has cut the one before
+        # an episode's first row has no predecessor, even after an episode cut by a failed step
         before = np.where(first[:, None], np.float32(0), self._memory)
         reward = np.where(first, np.float32(0), self._reward)
         after = choose((self.see(obs), self._tensor(before)))
@@ -145,7 +145,7 @@ class Experience(Replay):
         self.count_step(self.n_envs, hooks)
 
     def _push_ends(self, envs: Array, step: Mapping[str, Any], after: Array) -> None:
-        """Store the rows of final observations; no row follows that needs their states."""
+        """Store the rows of final observations; their states are never needed."""
         final = map_leaves(lambda leaf: leaf[envs], self._rows.stored(step["final_obs"]))
         no, yes = np.zeros(len(envs), np.bool_), np.ones(len(envs), np.bool_)
         flags = (no, yes, np.asarray(step["terminated"])[envs])
@@ -173,7 +173,7 @@ class Experience(Replay):
         self.buffer.push(rows, envs)
 
     def _split(self, memory: Array) -> list[Array]:
-        """Return the parts (N, D), (N, S C) and (N, A) of memories."""
+        """Split memories into (N, D), (N, S C) and (N, A)."""
         return np.split(memory, self._parts, -1)
 
     def can_draw(self) -> bool:
@@ -182,7 +182,7 @@ class Experience(Replay):
 
     def has_sequences(self, length: int) -> bool:
         """Return whether sequences of ``length`` rows can be drawn."""
-        # a stream has a row for each of its env's steps at least
+        # a stream has at least one row for each of its env's steps
         return bool(self._stored // self.n_envs > length)
 
     def draw(self, learner: Any = None) -> SequenceBatch:
@@ -190,11 +190,11 @@ class Experience(Replay):
         return self.draw_sequences(self.config.batch_size, self.config.seq_len)
 
     def draw_sequences(self, count: int, length: int, seed: int | None = None) -> SequenceBatch:
-        """Return ``count`` sequences of ``length`` rows; a seed leaves the next batches alone."""
+        """Return ``count`` sequences of ``length`` rows; with a seed later draws do not change."""
         drawn = self.buffer.sample(count, length, seed)
 
         def sequence(name: str) -> Array:
-            """Return (T, B, ...) of (B, T + 1, ...), without the context."""
+            """Return (T, B, ...) from (B, T + 1, ...), without the context."""
             return np.ascontiguousarray(drawn[name][:, 1:].swapaxes(0, 1))
 
         leaves = {
@@ -219,7 +219,7 @@ class Experience(Replay):
         )
 
     def give_back(self, batch: SequenceBatch, learnt: StepResult) -> None:
-        """Store the states that the model newly has of a batch's rows."""
+        """Store the model's new states of a batch's rows."""
         if self.config.replay_context and learnt.outputs is not None:
             fields = {name: part.cpu().numpy() for name, part in learnt.outputs.items()}
             self.buffer.update(batch.indices, fields)
@@ -227,7 +227,7 @@ class Experience(Replay):
     def predict(
         self, choose: Choose, obs: Any, state: npt.ArrayLike | None, episode_start: Any
     ) -> tuple[Any, Array]:
-        """Return actions and the memories after; see ``DreamerV3.predict``."""
+        """Return actions and the next memories; see ``DreamerV3.predict``."""
         batch, single = self._rows.batch(obs)
         count = len(next(iter(by_name(batch).values())))
         memory = memory_of(state, (count, self._memory.shape[1]), episode_start)
@@ -247,7 +247,7 @@ class Experience(Replay):
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the envs, their memories and, if it is to be saved, the buffer."""
+        """Return the envs' state, their memories and, with ``save_replay_buffer``, the buffer."""
         return {
             **super().state_dict(),
             "memory": self._memory.copy(),
@@ -256,7 +256,7 @@ class Experience(Replay):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> bool:
-        """Restore them; see :meth:`Replay.load_state_dict`."""
+        """Restore the state; see :meth:`Replay.load_state_dict`."""
         normalizes = self.preprocessor is not None
         require_same_option("normalize_observations", state["moments"] is not None, normalizes)
         if self.preprocessor is not None:
@@ -268,12 +268,12 @@ class Experience(Replay):
 
 
 def make_experience(algorithm: Algorithm, given: Given) -> Experience:
-    """Return the envs and the replay buffer of an algorithm, which its close frees.
+    """Return an algorithm's envs and replay buffer; closing the algorithm frees them.
 
     Raises:
         ConfigError: the buffer stores no sequences, or an option contradicts the env.
         EnvError: the env cannot be built.
-        SpaceError: the env has actions of no known kind.
+        SpaceError: the action space is not supported.
     """
     cfg, envs = algorithm.config, make_envs(algorithm)
     actions = ActionCodec(envs.env.action_space)
@@ -293,7 +293,7 @@ def make_experience(algorithm: Algorithm, given: Given) -> Experience:
 
 
 def row_fields(cfg: DreamerV3Config, env: VecEnv, actions: ActionCodec) -> dict[str, Any]:
-    """Return shape and dtype of the fields of a row."""
+    """Return shape and dtype of a row's fields."""
     leaves = by_name(ObservationRows(env.observation_space).empty(1))
     return {
         **{f"{OBS}{name}": (leaf.shape[1:], leaf.dtype) for name, leaf in leaves.items()},
@@ -306,7 +306,7 @@ def row_fields(cfg: DreamerV3Config, env: VecEnv, actions: ActionCodec) -> dict[
 
 
 def _preprocessor(cfg: DreamerV3Config, env: VecEnv) -> Preprocessor | None:
-    """Return what normalises boxes of floats; ``None`` if there are none, or they stay as is."""
+    """Return a normaliser of float ``Box`` leaves; ``None`` without any, or if switched off."""
     leaves = leaf_spaces(env.observation_space).values()
     floats = any(isinstance(leaf, Box) and leaf.dtype.kind == "f" for leaf in leaves)
     if not (cfg.normalize_observations and floats):

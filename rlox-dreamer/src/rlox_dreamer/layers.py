@@ -1,4 +1,4 @@
-"""Layers of DreamerV3's networks: RMSNorm, block-diagonal linear layers, their initial weights."""
+"""Layers of DreamerV3's networks: RMSNorm, block-diagonal linear layers, initial weights."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ EPS = 1e-4
 """Added to the mean square in RMSNorm."""
 
 STD_OF_TRUNCATED = 0.87962566103423978
-"""Standard deviation of a standard normal number that is cut off at ±2."""
+"""Standard deviation of the standard normal distribution truncated at ±2."""
 
 
 def at_least_float32(x: Tensor) -> Tensor:
-    """Return numbers in float32, or in float64 if they are."""
+    """Return float64 unchanged, and all else as float32."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
@@ -28,7 +28,7 @@ def at_least_float32(x: Tensor) -> Tensor:
 def truncated_normal_(
     weight: Tensor, fan_in: int, scale: float, generator: torch.Generator
 ) -> None:
-    """Fill a weight with normal numbers within two deviations, of deviation ``scale`` / √fan-in."""
+    """Fill a weight from a normal truncated at two deviations, with deviation scale / √fan_in."""
     if scale == 0:
         weight.zero_()
         return
@@ -52,7 +52,7 @@ def _inverse_rms(x: Tensor, eps: float) -> Tensor:
 
 
 class _NormSilu(torch.autograd.Function):
-    """RMSNorm and SiLU in few passes over the rows, which is most of a small model's time."""
+    """RMSNorm and SiLU in few passes over the rows, which dominate a small model's time."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -79,8 +79,8 @@ def norm_silu(x: Tensor, weight: Tensor, eps: float = EPS) -> Tensor:
     """Return silu(RMSNorm(x)) of features (..., n), computed in the precision of the scale.
 
     Args:
-        x: features; the mean square is that of the last axis.
-        weight: (..., n) their scale, of as many axes as there are at the end of ``x``.
+        x: features; the mean square is over the last axis.
+        weight: (..., n) their scale; its axes are the last ones of ``x``.
         eps: added to the mean square.
 
     Source:
@@ -118,7 +118,7 @@ class NormSilu(nn.Module):
         return self.along(-1)
 
     def along(self, axis: int, *behind: int) -> LayerData:
-        """Describe the layer over another axis, behind which there are dimensions ``behind``."""
+        """Describe the layer over another axis, which is followed by dimensions ``behind``."""
         weight = array(self.weight).reshape(-1, *behind)
         norm = {"layer": "rms_norm", "weight": weight, "eps": EPS, "axis": axis}
         return chain(norm, activation("silu"))
@@ -132,7 +132,7 @@ class BlockLinear(nn.Module):
         outputs: number of outputs, a multiple of ``blocks``.
         blocks: K.
         generator: source of the weights.
-        scale: factor of their deviation 1 / √(inputs / K).
+        scale: factor on the weights' deviation 1 / √(inputs / K).
     """
 
     def __init__(
@@ -151,11 +151,11 @@ class BlockLinear(nn.Module):
         truncated_normal_(self.weight.data, inputs // blocks, scale, generator)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (B, outputs) of (B, inputs)."""
+        """Return (B, outputs) for (B, inputs)."""
         return self.by_block(x).transpose(0, 1).flatten(1)
 
     def by_block(self, x: Tensor) -> Tensor:
-        """Return (K, B, outputs / K) of (B, inputs)."""
+        """Return (K, B, outputs / K) for (B, inputs)."""
         rows = x.reshape(len(x), self.blocks, -1).transpose(0, 1)
         bias = self.bias.view(self.blocks, 1, -1)
         return torch.baddbmm(bias.to(x.dtype), rows, self.weight.to(x.dtype))
@@ -175,7 +175,7 @@ class Hidden(nn.Module):
         self.norm = NormSilu(units)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (..., units) of (..., inputs)."""
+        """Return (..., units) for (..., inputs)."""
         active: Tensor = self.norm(self.linear(x))
         return active
 
@@ -193,7 +193,7 @@ def mlp(
     outputs: int | None = None,
     scale: float = 1.0,
 ) -> nn.Sequential:
-    """Return hidden layers, and a linear one behind them if there are ``outputs``.
+    """Return hidden layers, followed by a linear layer if there are ``outputs``.
 
     Args:
         inputs: number of inputs.
@@ -201,7 +201,7 @@ def mlp(
         layers: number of hidden layers.
         generator: source of the weights.
         outputs: number of outputs; ``None`` ends with the last hidden layer.
-        scale: of the output layer's weights.
+        scale: factor on the output layer's weights.
     """
     sizes = [inputs] + [units] * layers
     parts: list[nn.Module] = [Hidden(a, b, generator) for a, b in pairwise(sizes)]

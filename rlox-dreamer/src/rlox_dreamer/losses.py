@@ -46,8 +46,8 @@ def _neighbours(x: Tensor, bins: Tensor) -> tuple[Tensor, Tensor]:
 def two_hot_loss(log_probs: Tensor, targets: Tensor, bins: Tensor) -> Tensor:
     """Return the cross-entropy (...) of log-probabilities (..., K) to the two-hot targets (...).
 
-    They have weight on the two bins nearest to the value, whose mean it is; values beyond the bins
-    on the outermost one.
+    A two-hot target weights the two nearest bins so that their mean is the value; a value beyond
+    the bins weights the outermost one.
 
     Source:
         Hafner et al. 2025, eq. 10 and 11.
@@ -61,8 +61,7 @@ def two_hot_loss(log_probs: Tensor, targets: Tensor, bins: Tensor) -> Tensor:
 def two_hot_mean(probs: Tensor, bins: Tensor) -> Tensor:
     """Return the mean (...) of the bins under probabilities (..., K).
 
-    A bin's probability is taken from that of its mirror image first, so that equal ones give
-    exactly 0.
+    Probabilities of mirrored bins are subtracted first, so that equal ones give exactly 0.
     """
     half = probs.shape[-1] // 2
     surplus = probs[..., -half:] - probs[..., :half].flip(-1)
@@ -70,16 +69,16 @@ def two_hot_mean(probs: Tensor, bins: Tensor) -> Tensor:
 
 
 class _Categorical(torch.autograd.Function):
-    """Probabilities with a uniform share, and samples that pass their gradient on.
+    """Probabilities with a uniform share, and straight-through samples.
 
-    PyTorch's softmax and its index operations take a CPU ten times as long where classes are few.
+    With few classes, PyTorch's softmax and index operations take ten times as long on a CPU.
     """
 
     @staticmethod
     def forward(
         ctx: Any, logits: Tensor, share: float, noise: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Return probabilities and samples, or no samples without noise."""
+        """Return probabilities and samples; without noise, no samples."""
         powers = (logits - logits.amax(-1, keepdim=True)).exp_()
         soft = powers.div_(powers.sum(-1, keepdim=True))
         ctx.save_for_backward(soft)
@@ -89,7 +88,7 @@ class _Categorical(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        """Return the gradient of the logits; that of samples counts as one of probabilities."""
+        """Return the gradient of the logits; samples' gradients are added to probabilities'."""
         (soft,) = ctx.saved_tensors
         of_probs, of_samples = gradients
         total = of_probs + of_samples if of_samples.numel() else of_probs
@@ -103,7 +102,7 @@ def mixed_probs(logits: Tensor, share: float) -> Tensor:
 
     Args:
         logits: (..., C).
-        share: ε of the uniform one; every class has at least the probability ε / C.
+        share: share ε of the uniform distribution; every class has at least probability ε / C.
 
     Source:
         Hafner et al. 2025, methods, "Robust world model learning".
@@ -120,7 +119,7 @@ def sample_mixed(logits: Tensor, share: float, noise: Tensor) -> tuple[Tensor, T
 
     Args:
         logits: (..., C).
-        share: of the uniform distribution.
+        share: share of the uniform distribution.
         noise: (...) uniform in [0, 1).
 
     Source:
@@ -158,8 +157,8 @@ def kl_terms(post: Tensor, prior: Tensor, free_nats: float) -> tuple[Tensor, Ten
 
     Args:
         post: (..., S, C) log-probabilities of S categoricals, given the observation.
-        prior: (..., S, C) those that the model predicts without it.
-        free_nats: a state's divergence below which there is nothing to learn, after summing S.
+        prior: (..., S, C) the model's predictions without it.
+        free_nats: divergence, summed over S, up to which there is no gradient.
 
     Source:
         Hafner et al. 2025, eq. 5.
@@ -176,7 +175,7 @@ def _kl(p: Tensor, q: Tensor) -> Tensor:
 def lambda_returns(
     rewards: Tensor, discounts: Tensor, values: Tensor, lam: float, last: Tensor | None = None
 ) -> Tensor:
-    """Return λ-returns (T, B) of T + 1 steps.
+    """Return λ-returns (T, B) for T + 1 steps.
 
         R_t = r_{t+1} + c_{t+1} ((1 - λ) v_{t+1} + λ R_{t+1}),  R_T = v_T
 
@@ -185,8 +184,8 @@ def lambda_returns(
         discounts: (T + 1, B) c, 0 where the task ended.
         values: (T + 1, B).
         lam: λ.
-        last: (T + 1, B) bool, whether the episode ends with the step, beyond which no return is
-            followed; ``None`` if none ends.
+        last: (T + 1, B) bool, whether the episode ends with the step, where returns stop;
+            ``None``: no episode ends.
 
     Source:
         Hafner et al. 2025, eq. 7.
@@ -207,7 +206,7 @@ def lambda_returns(
 def policy_loss(
     log_probs: Tensor, entropy: Tensor, advantages: Tensor, weights: Tensor, entropy_scale: float
 ) -> Tensor:
-    """Return the REINFORCE loss (H, N), for discrete and continuous actions alike.
+    """Return the REINFORCE loss (H, N) for discrete or continuous actions.
 
         -w_t (A_t / S log π(a_t|s_t) + η H[π(·|s_t)])
 
@@ -215,7 +214,7 @@ def policy_loss(
         log_probs: (H, N).
         entropy: (H, N) in nats.
         advantages: (H, N) already divided by the return scale S.
-        weights: (H, N) probability that the trajectory still goes on, discounted.
+        weights: (H, N) discounted probability that the trajectory has not ended.
         entropy_scale: η.
 
     Source:
@@ -233,7 +232,7 @@ def replay_returns(
     gamma: float,
     lam: float,
 ) -> Tensor:
-    """Return λ-returns (T - 1, B) of replayed rewards.
+    """Return λ-returns (T - 1, B) from replayed rewards.
 
     Args:
         rewards: (T, B), paid on arriving at a step.
@@ -269,7 +268,7 @@ class ReturnScale(nn.Module):
         self.register_buffer("shares", torch.tensor([0.05, 0.95]), persistent=False)
 
     def update(self, returns: Tensor) -> Tensor:
-        """Take in a batch of returns of any shape, and return S."""
+        """Update the averages with returns of any shape, and return S."""
         low, high = torch.quantile(returns.detach().flatten().float(), self.shares)
         self.low.lerp_(low, self.rate)
         self.high.lerp_(high, self.rate)

@@ -1,4 +1,4 @@
-"""The networks of DreamerV3: heads of numbers and actions, and all networks in one module."""
+"""The networks of DreamerV3: heads for numbers and actions, and one module of all networks."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ STD_BOUNDS = (0.1, 1.0)
 
 
 class TwoHotHead(nn.Module):
-    """Predicts a number as the mean of symexp-spaced bins; at first exactly 0.
+    """Predicts a number as the mean of symexp-spaced bins; initially exactly 0.
 
     Args:
         features: size of the inputs.
         units: width of the hidden layers.
-        layers: their number.
+        layers: number of hidden layers.
         bins: number of bins K.
         generator: source of the weights.
     """
@@ -77,13 +77,13 @@ class TwoHotHead(nn.Module):
 
 
 class ActionCodec:
-    """Actions as the model sees them: one-hot, or a box's numbers in [-1, 1].
+    """The model's form of actions: one-hot, or a ``Box`` scaled to [-1, 1].
 
     Args:
         space: of one env's action.
 
     Raises:
-        SpaceError: a box is not bounded, or a leaf is of another kind.
+        SpaceError: a ``Box`` is not bounded, or the space is nested.
     """
 
     def __init__(self, space: gymnasium.Space[Any]) -> None:
@@ -95,9 +95,9 @@ class ActionCodec:
             )
         leaf = self.rows.leaves[0]
         self.sizes = list(leaf.sizes)
-        """Choices of each discrete number; empty for a box."""
+        """Number of choices of each discrete entry; empty for a ``Box``."""
         self.size = sum(leaf.sizes) if leaf.sizes else leaf.columns
-        """Numbers A of an action."""
+        """Size A of an encoded action."""
         self._flat = isinstance(space, spaces.Discrete)
         if isinstance(leaf.space, spaces.Box):
             low, high = (b.astype(np.float32).ravel() for b in (leaf.space.low, leaf.space.high))
@@ -109,7 +109,7 @@ class ActionCodec:
             self._center, self._half_range = (low + high) / 2, (high - low) / 2
 
     def to_env(self, actions: npt.NDArray[np.float32]) -> Any:
-        """Return actions (B, A) as the envs take them."""
+        """Return actions (B, A) in the envs' form."""
         if not self.sizes:
             return self.rows.to_env(self._center + self._half_range * actions.clip(-1, 1))
         parts = np.split(actions, np.cumsum(self.sizes)[:-1], -1)
@@ -127,13 +127,13 @@ class ActionCodec:
 
 
 class PolicyHead(nn.Module):
-    """Actions for features: categoricals with a uniform share, or bounded normals.
+    """Actions for features: categoricals with a uniform share, or normals with bounded means.
 
     Args:
-        actions: of the env.
+        actions: codec of the env's actions.
         features: size of the inputs.
         units: width of the hidden layers.
-        layers: their number.
+        layers: number of hidden layers.
         mix: share of the uniform distribution in categoricals.
         generator: source of the weights.
     """
@@ -158,7 +158,7 @@ class PolicyHead(nn.Module):
         return at_least_float32(self.net(features))
 
     def noise(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-        """Return what :meth:`sample` draws with, (*shape, noise_size)."""
+        """Return the random numbers for :meth:`sample`, (*shape, noise_size)."""
         draw = torch.rand if self.sizes else torch.randn
         return draw((*shape, self.noise_size), generator=generator)
 
@@ -200,7 +200,7 @@ class PolicyHead(nn.Module):
 
         Args:
             parameters: (..., outputs).
-            actions: (..., A) as :meth:`sample` returned them.
+            actions: (..., A) from :meth:`sample`.
         """
         if not self.sizes:
             mean, std = self._normal(parameters)
@@ -218,10 +218,10 @@ class PolicyHead(nn.Module):
 
 
 class Networks(nn.Module):
-    """World model, actor and critic with its slow copy; one optimiser moves all the others.
+    """World model, actor and critic, which one optimiser trains, and a slow copy of the critic.
 
     Args:
-        env: whose observations and actions they fit.
+        env: defines observations and actions.
         cfg: sizes.
         generator: source of the weights.
     """
@@ -251,14 +251,14 @@ class Networks(nn.Module):
         self.return_scale = ReturnScale()
 
     def remembered(self, memory: Tensor) -> tuple[Latent, Tensor]:
-        """Return the states and the actions (N, A) of memories (N, D + S C + A)."""
+        """Split memories (N, D + S C + A) into states and actions (N, A)."""
         shape = (self.rssm.stoch, self.rssm.classes)
         sizes = [self.rssm.deter, math.prod(shape), self.actions.size]
         deter, stoch, actions = torch.split(memory, sizes, -1)
         return Latent(deter, stoch.reshape(-1, *shape)), actions
 
     def layer_data(self) -> LayerData:
-        """Describe what acts: encoder, dynamics and policy; see :mod:`rlox.nn.layer_data`."""
+        """Describe the acting parts: encoder, dynamics, policy; see :mod:`rlox.nn.layer_data`."""
         step = self.rssm.layer_data(self.actions.size, self.policy.layer_data())
         return chain(self.encoder.layer_data(), step, self.actions.layer_data())
 
@@ -274,7 +274,7 @@ class Networks(nn.Module):
             generator: source of actions and states.
 
         Returns:
-            Features (H + 1, N, F), and the actions (H + 1, N, A) that the policy took there.
+            Features (H + 1, N, F), and the policy's actions there (H + 1, N, A).
         """
         count, device = len(start.deter), start.deter.device
         draws = self.policy.noise((horizon + 1, count), generator).to(device)
@@ -289,7 +289,7 @@ class Networks(nn.Module):
         return torch.stack(features), torch.stack(actions)
 
     def encode(self, obs: Any) -> Tensor:
-        """Return tokens (T, B, token_size) of observations (T, B, *shape) by leaf name."""
+        """Return tokens (T, B, token_size) for observations (T, B, *shape) by leaf name."""
         steps, count = next(iter(by_name(obs).values())).shape[:2]
         tokens: Tensor = self.encoder(map_leaves(lambda leaf: leaf.flatten(0, 1), obs))
         return tokens.view(steps, count, -1)

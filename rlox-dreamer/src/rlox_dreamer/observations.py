@@ -1,4 +1,4 @@
-"""Observations: their leaves, the encoder of vectors, classes and images, and the decoder."""
+"""Leaves of observations, and the encoder and decoder of vectors, classes and images."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rlox_dreamer.layers import NormSilu, dense, mlp, truncated_normal_
 from rlox_dreamer.losses import symlog
 
 SMALLEST = 16
-"""Pixels of an image's shorter side that convolutions can halve twice."""
+"""Least pixels of an image's shorter side, which convolutions halve twice."""
 
 MULTIPLES = (2, 3, 4, 4)
 """Channels of the convolutions, in units of ``depth``."""
@@ -36,7 +36,7 @@ class Leaf:
     kind: Literal["vector", "classes", "image"]
     shape: tuple[int, ...]
     sizes: tuple[int, ...] = ()
-    """Classes of each number of a ``"classes"`` leaf."""
+    """Number of classes of each entry of a ``"classes"`` leaf."""
     first: int = 0
     """Number of a ``Discrete`` space that is class 0."""
     channels_first: bool = False
@@ -44,11 +44,11 @@ class Leaf:
 
     @property
     def width(self) -> int:
-        """Inputs of a vector or of the one-hots of classes."""
+        """Number of inputs: a vector's entries, or one per class."""
         return sum(self.sizes) if self.sizes else math.prod(self.shape)
 
     def image(self, pixels: Tensor) -> Tensor:
-        """Return (B, C, H, W) in [0, 1] of an image leaf (B, *shape)."""
+        """Return an image leaf (B, *shape) as (B, C, H, W) in [0, 1]."""
         pixels = pixels.float() / 255
         if len(self.shape) == 2:
             return pixels.unsqueeze(1)
@@ -69,13 +69,13 @@ class Leaf:
         return self.shape[1], self.shape[2]
 
     def rows(self, values: Tensor) -> Tensor:
-        """Return inputs (B, width) of a vector leaf, symlog, or of classes, one-hot."""
+        """Return inputs (B, width): symlog of a vector leaf, or one-hot classes."""
         if self.kind == "vector":
             return symlog(values.float().flatten(1))
         return torch.cat(self._one_hots(values), -1)
 
     def classes(self, values: Tensor) -> Tensor:
-        """Return the class of each number, (B, n)."""
+        """Return the class of each entry, (B, n)."""
         return values.long().reshape(len(values), -1) - self.first
 
     def layer_data(self) -> LayerData:
@@ -95,15 +95,15 @@ class Leaf:
 def observation_leaves(
     space: gymnasium.Space[Any], keys: Sequence[str] | None, what: str
 ) -> list[Leaf]:
-    """Return the leaves of an observation space that are seen.
+    """Return the selected leaves of an observation space.
 
     Args:
         space: of one env.
-        keys: names of leaves; ``None`` takes all.
-        what: the option that ``keys`` comes from, for errors.
+        keys: names of leaves; ``None``: all.
+        what: the option behind ``keys``, for errors.
 
     Raises:
-        ConfigError: there is no leaf of a name, or none is taken.
+        ConfigError: a name is not a leaf's, or no leaf is selected.
         SpaceError: an image is too small.
     """
     leaves = leaf_spaces(space)
@@ -124,7 +124,7 @@ def observation_leaves(
 def _leaf(name: str, space: gymnasium.Space[Any]) -> Leaf:
     shape = tuple(space.shape or ())
     if isinstance(space, spaces.Discrete):
-        # observation rows keep the env's own numbers
+        # stored observations keep the env's own numbers
         return Leaf(name, "classes", shape, (int(space.n),), int(space.start))
     if isinstance(space, spaces.MultiDiscrete) and not np.any(space.start):
         return Leaf(name, "classes", shape, tuple(space.nvec.flatten().tolist()))
@@ -141,12 +141,12 @@ def _leaf(name: str, space: gymnasium.Space[Any]) -> Leaf:
 
 
 def by_name(obs: Any) -> Mapping[str, Any]:
-    """Return observations by leaf name; an array alone is the leaf without a name."""
+    """Return observations by leaf name; a single array is the leaf ``""``."""
     return obs if isinstance(obs, Mapping) else {"": obs}
 
 
 def stages_of(resolution: tuple[int, int]) -> int:
-    """Return how often images are halved: to 3 pixels of the shorter side, at most four times."""
+    """Return the number of halvings: until the shorter side has 3 pixels, at most four."""
     stages = 0
     while stages < len(MULTIPLES) and min(resolution) / 2 ** (stages + 1) >= 3:
         stages += 1
@@ -170,7 +170,7 @@ class Halving(nn.Module):
         self.norm = NormSilu(outputs)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (B, outputs, H / 2, W / 2) of (B, inputs, H, W)."""
+        """Return (B, outputs, H / 2, W / 2) for (B, inputs, H, W)."""
         x = functional.max_pool2d(self.conv(x), 2)
         normed: Tensor = self.norm(x.permute(0, 2, 3, 1))
         return normed.permute(0, 3, 1, 2)
@@ -183,7 +183,7 @@ class Halving(nn.Module):
 
 
 class ImageEncoder(nn.Module):
-    """Convolutions that halve an image until its shorter side has 3 to 5 pixels, or four times."""
+    """Convolutions that halve an image to 3 to 5 pixels of its shorter side, at most four times."""
 
     def __init__(self, leaf: Leaf, depth: int, generator: torch.Generator) -> None:
         super().__init__()
@@ -195,7 +195,7 @@ class ImageEncoder(nn.Module):
         self.output_size = sizes[-1] * height * width // 4**stages
 
     def forward(self, image: Tensor) -> Tensor:
-        """Return (B, output_size) of (B, C, H, W) in [0, 1]."""
+        """Return (B, output_size) for (B, C, H, W) in [0, 1]."""
         x = (image - 0.5).contiguous(memory_format=torch.channels_last)
         if any(self.padding):
             x = functional.pad(x, self.padding)
@@ -216,19 +216,19 @@ class ImageEncoder(nn.Module):
 
 
 def padded(resolution: tuple[int, int], stages: int) -> tuple[int, int]:
-    """Return height and width, rounded up to what can be halved so often."""
+    """Return height and width, rounded up to multiples of 2^``stages``."""
     unit = 2**stages
     height, width = (-(-n // unit) * unit for n in resolution)
     return height, width
 
 
 class Encoder(nn.Module):
-    """From observations to tokens.
+    """Encoder of observations as tokens.
 
     Args:
-        leaves: what is seen.
+        leaves: the encoded leaves.
         units: width of the hidden layers of vectors.
-        layers: their number.
+        layers: number of these layers.
         depth: unit of channels.
         generator: source of the weights.
     """
@@ -251,7 +251,7 @@ class Encoder(nn.Module):
         self.output_size = image_sizes + (units if width else 0)
 
     def forward(self, obs: Any) -> Tensor:
-        """Return tokens (B, output_size) of observations (B, *shape) by leaf name."""
+        """Return tokens (B, output_size) for observations (B, *shape) by leaf name."""
         named, parts = by_name(obs), []
         if self.vectors is not None:
             rows = [leaf.rows(named[leaf.name]) for leaf in self.leaves if leaf.kind != "image"]
@@ -273,17 +273,17 @@ class Encoder(nn.Module):
 
 
 def _leaf_data(leaves: Sequence[Leaf]) -> LayerData:
-    """Describe inputs side by side; an observation that is an array is the leaf without a name."""
+    """Describe joined inputs; an observation of a single array is the leaf ``""``."""
     if leaves[0].name == "":
         return leaves[0].layer_data()
     return {"layer": "join", "leaves": [[leaf.name, leaf.layer_data()] for leaf in leaves]}
 
 
 def doubled_convolution(x: Tensor, conv: nn.Conv2d) -> Tensor:
-    """Return a 5x5 convolution of an image that is doubled by nearest neighbours.
+    """Return a 5x5 convolution of an image doubled by nearest neighbours.
 
-    Of the 25 pixels under the kernel, those that copy one pixel share one product with the sum of
-    their weights: each of the four pixels that a pixel becomes has a 3x3 convolution of its own.
+    Copies of one pixel under the kernel need only one product with the sum of their weights. So
+    each of a pixel's four copies has its own 3x3 convolution of the original image.
 
     Args:
         x: (B, inputs, H, W).
@@ -301,7 +301,7 @@ def doubled_convolution(x: Tensor, conv: nn.Conv2d) -> Tensor:
 
 
 def _of_copies(weight: Tensor, axis: int) -> Tensor:
-    """Return (2, ..., 3, ...) weights of the first and of the second copy of a pixel."""
+    """Return (2, ..., 3, ...) weights for the first and the second copy of a pixel."""
     a, b, c, d, e = weight.unbind(axis)
     return torch.stack([torch.stack([a + b, c + d, e], axis), torch.stack([a, b + c, d + e], axis)])
 
@@ -315,13 +315,13 @@ class Doubling(nn.Module):
         self.norm = NormSilu(outputs)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (B, outputs, 2 H, 2 W) of (B, inputs, H, W)."""
+        """Return (B, outputs, 2 H, 2 W) for (B, inputs, H, W)."""
         normed: Tensor = self.norm(doubled_convolution(x, self.conv))
         return normed.permute(0, 3, 1, 2)
 
 
 class ImageDecoder(nn.Module):
-    """Nearest-neighbour doubling and convolutions, up to an image of sigmoids."""
+    """Nearest-neighbour doubling and convolutions, up to an image behind a sigmoid."""
 
     def __init__(self, leaf: Leaf, features: int, depth: int, generator: torch.Generator) -> None:
         super().__init__()
@@ -336,7 +336,7 @@ class ImageDecoder(nn.Module):
         self.last = convolution(sizes[-1], leaf.channels, generator)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Return (B, C, H, W) in [0, 1] of (B, features)."""
+        """Return (B, C, H, W) in [0, 1] for (B, features)."""
         channels, height, width = self.first
         x = self.start(features).view(-1, height, width, channels)
         x = self.start_norm(x).permute(0, 3, 1, 2)
@@ -348,10 +348,10 @@ class ImageDecoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """From features to the loss of reconstructed observations.
+    """Decoder of features as observations, with its loss.
 
     Args:
-        leaves: what is reconstructed.
+        leaves: the reconstructed leaves.
         features: size of the features.
         units: see :class:`Encoder`.
         layers: see there.
@@ -384,7 +384,7 @@ class Decoder(nn.Module):
     def forward(self, features: Tensor) -> dict[str, Tensor]:
         """Return predictions by leaf name for (B, features).
 
-        Of a vector its symlog (B, n), of classes logits (B, Σ n), of an image (B, C, H, W).
+        A vector's is its symlog (B, n), the classes' are logits (B, Σ n), an image's (B, C, H, W).
         """
         predicted: dict[str, Tensor] = {}
         if self.vectors is not None:
@@ -400,9 +400,9 @@ class Decoder(nn.Module):
         return predicted
 
     def loss(self, features: Tensor, obs: Any) -> Tensor:
-        """Return the reconstruction loss (B,), summed over numbers, pixels and leaves.
+        """Return the reconstruction loss (B,), summed over entries, pixels and leaves.
 
-        Squared error of symlog numbers and of pixels in [0, 1], cross-entropy of classes.
+        Squared error for symlog entries and pixels in [0, 1], cross-entropy for classes.
 
         Args:
             features: (B, features).

@@ -10,11 +10,11 @@ from torch import Tensor
 
 
 class LaProp(torch.optim.Optimizer):
-    """Momentum of gradients that were divided by their root mean square before, elementwise.
+    """Momentum of gradients divided by their root mean square, elementwise.
 
         v ← β₂ v + (1 - β₂) g²,  m ← β₁ m + (1 - β₁) g / (√v̂ + ε),  θ ← θ - α m̂
 
-    where the hats stand for bias correction.
+    where hats denote bias correction.
 
     Args:
         params: parameters to move.

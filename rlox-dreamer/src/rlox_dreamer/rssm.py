@@ -4,7 +4,7 @@
     posterior             z_t ~ q(z_t | h_t, x_t)
     prior                 ẑ_t ~ p(ẑ_t | h_t)
 
-Source: Hafner et al. 2025, eq. 3; the architecture is that of the authors' code of 2025.
+Source: Hafner et al. 2025, eq. 3; the architecture follows the authors' code of 2025.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Latent(NamedTuple):
     """(..., S, C) one-hot samples."""
 
     def features(self) -> Tensor:
-        """Return (..., D + S C), what heads and the decoder see."""
+        """Return (..., D + S C), the inputs of heads and decoder."""
         return torch.cat([self.deter, self.stoch.flatten(-2)], -1)
 
     def detach(self) -> Latent:
@@ -46,15 +46,15 @@ class Latent(NamedTuple):
         return Latent(self.deter.detach(), self.stoch.detach())
 
     def masked(self, keep: Tensor) -> Latent:
-        """Return the state, 0 in the rows (B,) that are not kept."""
+        """Return the state, set to 0 in rows where ``keep`` (B,) is 0."""
         return Latent(self.deter * keep[:, None], self.stoch * keep[:, None, None])
 
 
 class Shares(NamedTuple):
-    """What all steps of a sequence use of the parameters; taken once, it has one gradient."""
+    """Parts of parameters that all steps of a sequence share; sliced once for one gradient."""
 
     scales: Tensor
-    """(2, hidden) of the norms of both branches of the state."""
+    """(2, hidden) norm scales of the state's two branches."""
     core: Tensor
     """(D, 2 hidden) weights of both branches in the recurrence's first layer."""
     post: Tensor
@@ -65,8 +65,8 @@ class RSSM(nn.Module):
     """The model's dynamics.
 
     Args:
-        action_size: numbers of an action A.
-        token_size: numbers of an encoded observation.
+        action_size: size A of an action.
+        token_size: size of an encoded observation.
         deter: size D of the deterministic state, a multiple of ``blocks``.
         stoch: number S of categoricals.
         classes: classes C of each.
@@ -96,8 +96,8 @@ class RSSM(nn.Module):
         self.from_deter = Hidden(deter, hidden, generator)
         self.from_stoch = Hidden(flat, hidden, generator)
         self.from_action = Hidden(action_size, hidden, generator)
-        # every block sees its own part of the state and all of the rest: a block-diagonal and a
-        # dense layer, whose sum is one block-diagonal layer over copies of the rest
+        # every block sees its own part of the state and all other inputs: a block-diagonal plus a
+        # dense layer, equal to one block-diagonal layer over copies of the other inputs
         own, shared = deter // blocks, 3 * hidden
         self.core_own = BlockLinear(
             deter, deter, blocks, generator, scale=math.sqrt(own / (own + shared))
@@ -119,7 +119,7 @@ class RSSM(nn.Module):
         )
 
     def restored(self, deter: Tensor, classes: Tensor) -> Latent:
-        """Return the state that was stored as (B, D) and the classes (B, S) of its categoricals."""
+        """Return the state stored as (B, D) and its categoricals' classes (B, S)."""
         return Latent(deter, functional.one_hot(classes.long(), self.classes).to(deter.dtype))
 
     def prior(self, deter: Tensor) -> Tensor:
@@ -133,15 +133,15 @@ class RSSM(nn.Module):
     def embed_actions(self, actions: Tensor) -> Tensor:
         """Return the share (..., D) of actions (..., A) in the recurrence's first layer.
 
-        Numbers beyond ±1 are divided by their size. The share of all steps is one product; the
-        state's has to wait for the step before.
+        Numbers beyond ±1 are clipped to ±1. One product serves all steps, unlike the state's
+        share, which depends on the step before.
         """
         bounded = actions / actions.detach().abs().clamp(min=1.0)
         weight, bias = self.core_shared.weight[:, -self.hidden :], self.core_shared.bias
         return functional.linear(self.from_action(bounded), weight, bias)
 
     def shares(self) -> Shares:
-        """Return what all steps of a sequence use of the parameters."""
+        """Return the parts of parameters that all steps of a sequence share."""
         return Shares(
             torch.stack([self.from_deter.norm.weight, self.from_stoch.norm.weight]),
             self.core_shared.weight[:, : -self.hidden],
@@ -149,11 +149,11 @@ class RSSM(nn.Module):
         )
 
     def next_deter(self, latent: Latent, embedded: Tensor, shares: Shares) -> Tensor:
-        """Return the deterministic state (B, D) one step on.
+        """Return the next deterministic state (B, D).
 
         Args:
-            latent: of B steps.
-            embedded: (B, D) of actions, see :meth:`embed_actions`.
+            latent: B states.
+            embedded: (B, D) embedded actions, see :meth:`embed_actions`.
             shares: see :meth:`shares`.
         """
         deter = latent.deter
@@ -169,7 +169,7 @@ class RSSM(nn.Module):
     def project(self, tokens: Tensor) -> Tensor:
         """Return the share (..., hidden) of tokens (..., token_size) in the posterior's layer.
 
-        That of all steps is one product; the state's has to wait for the step before.
+        One product serves all steps, unlike the state's share, which depends on the step before.
         """
         return functional.linear(tokens, self.post_in.weight[:, self.deter :], self.post_in.bias)
 
@@ -185,11 +185,11 @@ class RSSM(nn.Module):
         return self._wide(self.post_out(x))
 
     def layer_data(self, actions: int, policy: LayerData) -> LayerData:
-        """Describe a step from a state to the next, its posterior's mode, and the action there.
+        """Describe a step to the next state, with its posterior's mode, and the action there.
 
         Args:
-            actions: numbers A of an action.
-            policy: from states (B, D + S C) to actions (B, A); see :mod:`rlox.nn.layer_data`.
+            actions: size A of an action.
+            policy: maps states (B, D + S C) to actions (B, A); see :mod:`rlox.nn.layer_data`.
         """
         modes = {"layer": "most_probable", "sizes": [self.classes] * self.stoch}
         posterior = chain(
@@ -215,11 +215,11 @@ class RSSM(nn.Module):
         """Return the states of T steps, and the posterior's log-probabilities (T, B, S, C).
 
         Args:
-            start: of B sequences, before their first step.
+            start: states of B sequences before their first step.
             tokens: (T, B, token_size) encoded observations.
-            actions: (T, B, A) that led to the steps.
-            is_first: (T, B) bool, whether an episode begins with the step, which neither the state
-                nor the action before may reach.
+            actions: (T, B, A), each before its step.
+            is_first: (T, B) bool, whether an episode begins with the step; the previous state and
+                action are then masked.
             noise: (T, B, S) uniform in [0, 1).
         """
         keep = (~is_first).to(actions.dtype)
@@ -240,10 +240,10 @@ class RSSM(nn.Module):
     def imagine_step(
         self, latent: Latent, actions: Tensor, noise: Tensor, shares: Shares | None = None
     ) -> Latent:
-        """Return the state one step on, without an observation.
+        """Return the next state without an observation.
 
         Args:
-            latent: of B steps.
+            latent: B states.
             actions: (B, A).
             noise: (B, S) uniform in [0, 1).
             shares: see :meth:`shares`; ``None`` computes them.

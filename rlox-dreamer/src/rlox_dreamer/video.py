@@ -23,24 +23,24 @@ from rlox_dreamer.rssm import Latent
 
 
 class OpenLoopVideo(Callback):
-    """Log what DreamerV3's world model predicts of replayed images, beside what was seen.
+    """Log DreamerV3's predictions of replayed images next to the true ones.
 
-    At the end of the iteration that reaches or passes each multiple of ``every``, or of the first
-    one after it at which the replay has sequences long enough. The training does not notice: the
-    draw has a seed of its own. The logger gets the video ``open_loop/<leaf>``, or ``open_loop`` if
-    an observation is one image.
+    A video is due at the end of the iteration that reaches or passes a multiple of ``every``, and
+    waits until the replay has sequences long enough. It does not affect the training, because its
+    draws have their own seed. It is logged as ``open_loop/<leaf>``, or ``open_loop`` if an
+    observation is a single image.
 
     Args:
         every: env steps between videos.
-        n_sequences: replayed sequences, side by side.
-        context: first steps, which the model sees and reconstructs.
+        n_sequences: replayed sequences, shown next to each other.
+        context: first steps, which the model observes and reconstructs.
         horizon: further steps, which it imagines from the recorded actions alone.
-        leaf: name of the image in nested observations; ``None`` takes the first one.
+        leaf: name of the image in nested observations; ``None``: the first image.
         fps: frames per second.
-        seed: of the draw of sequences and of the model's samples.
+        seed: fixes the drawn sequences and the model's samples.
 
     Raises:
-        TypeError: an option that counts is no integer.
+        TypeError: a count is not an integer.
         ValueError: an option is out of range.
 
     Source:
@@ -68,7 +68,7 @@ class OpenLoopVideo(Callback):
         self._waiting = False
 
     def on_training_start(self, **kwargs: Any) -> None:
-        """Count from the algorithm's present env step.
+        """Count from the algorithm's current env step.
 
         Raises:
             SpaceError: the decoder reconstructs no image.
@@ -105,8 +105,8 @@ class OpenLoopVideo(Callback):
     def film(self, algo: DreamerV3) -> npt.NDArray[np.uint8]:
         """Return the frames (context + horizon, 3 height, n_sequences width, 3), RGB.
 
-        From top to bottom the true image, the model's, and half their difference around grey. Of
-        stacked frames it is the last one.
+        From top to bottom: the true image, the model's, and half their difference around grey. From
+        stacked frames the last one is shown.
 
         Raises:
             SpaceError: the decoder reconstructs no image.
@@ -134,7 +134,7 @@ class OpenLoopVideo(Callback):
         return pixels
 
     def _image(self, algo: object) -> Leaf:
-        """Return the leaf that is shown."""
+        """Return the leaf to show."""
         if not isinstance(algo, DreamerV3):
             raise TypeError(
                 f"OpenLoopVideo needs the world model of DreamerV3, got {type(algo).__name__}"
@@ -160,15 +160,15 @@ class OpenLoopVideo(Callback):
 def predict_open_loop(
     net: Networks, start: Latent, batch: SequenceBatch, context: int, noise: Tensor
 ) -> Latent:
-    """Return the states of T steps, of which only the first ones see their observations.
+    """Return the states of T steps, where only the first ones observe.
 
-    An episode that begins later starts from the state before any observation, as in learning.
+    An episode that begins later starts from the initial state, as in learning.
 
     Args:
         net: the world model.
-        start: states before the B sequences.
-        batch: T steps of them.
-        context: steps whose observations are seen, at least 1.
+        start: initial states of the B sequences.
+        batch: T steps of the sequences.
+        context: number of observed steps, at least 1.
         noise: (T, B, S) uniform in [0, 1).
     """
     actions, is_first = batch.actions, batch.is_first
