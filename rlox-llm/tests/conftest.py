@@ -1,4 +1,4 @@
-"""Lets the tests import the modules beside them."""
+"""Let tests import modules of their folder."""
 
 import sys
 from pathlib import Path

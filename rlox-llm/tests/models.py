@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class TinyLM(nn.Module):
-    """The model of the documents: its own generate takes the likeliest token."""
+    """The documents' model: its own generate takes the likeliest token."""
 
     def __init__(self, vocab_size=100, dim=32):
         super().__init__()
@@ -28,7 +28,7 @@ class TinyLM(nn.Module):
 
 
 class Bandit(nn.Module):
-    """Logits that depend on nothing."""
+    """Constant logits."""
 
     def __init__(self, n=2):
         super().__init__()
@@ -42,7 +42,7 @@ class Replay:
     """A sampler of fixed completions.
 
     Args:
-        answer: from the prompts to the token ids of all their completions.
+        answer: maps prompts to the token ids of all their completions.
     """
 
     in_process = True
@@ -60,21 +60,21 @@ class Replay:
 
 
 def keep_gradients(algorithm):
-    """Return where the gradients of each step are kept from now on, instead of being applied."""
+    """Store the gradients of each step instead of applying them, and return the store."""
     optimizer, kept = algorithm.optimizers["model"], list[Tensor]()
     optimizer.apply = lambda rate: kept.append(optimizer.gradients.clone())
     return kept
 
 
 def seeded(seed, make):
-    """Return a model whose weights the seed fixes."""
+    """Return a model with weights fixed by the seed."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return make()
 
 
 def of_transformers(name, seed=0, kind="ForCausalLM", **options):
-    """Return a model of transformers, built from a config."""
+    """Return a transformers model, built from a config."""
     transformers = pytest.importorskip("transformers")
     config = getattr(transformers, f"{name}Config")(
         **{"vocab_size": 20, "eos_token_id": None, "bos_token_id": None, **options}
@@ -83,7 +83,7 @@ def of_transformers(name, seed=0, kind="ForCausalLM", **options):
 
 
 def tiny_lm(seed=0, vocab_size=20):
-    """Return the model of the documents, smaller."""
+    """Return the documents' model, smaller."""
     return seeded(seed, lambda: TinyLM(vocab_size, 8))
 
 
@@ -103,7 +103,7 @@ def gpt2(seed=0, **options):
 
 
 def of_limited_reach(kind, seed=0):
-    """Return a model of transformers with a layer that sees 6 tokens, or that has a state."""
+    """Return a transformers model with a layer that sees only 6 tokens, or that has a state."""
     attention = {"intermediate_size": 32, "num_attention_heads": 2, "num_key_value_heads": 2,
                  "max_position_embeddings": 64}  # fmt: skip
     made = {
@@ -117,7 +117,7 @@ def of_limited_reach(kind, seed=0):
 
 
 def with_adapter(model, **options):
-    """Return a model of peft, with a new adapter on all layers."""
+    """Return a peft model, with a new adapter on all layers."""
     peft = pytest.importorskip("peft")
     settings = peft.LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM", **options)
     return peft.get_peft_model(model, settings)
@@ -135,7 +135,7 @@ def make_grpo(model=None, reward_fn=count_sevens, **options):
 
 
 def weights(algorithm):
-    """Return a copy of all that is trained."""
+    """Return a copy of all trained weights."""
     return torch.cat([p.detach().flatten() for p in algorithm.model.parameters()]).clone()
 
 
@@ -148,7 +148,7 @@ TEMPLATE = (
 
 
 def letter_tokenizer():
-    """Return a tokenizer of single letters with a chat template, trained on nothing."""
+    """Return a tokenizer of single letters with a chat template, without training."""
     tokenizers = pytest.importorskip("tokenizers")
     transformers = pytest.importorskip("transformers")
     tokens = ["<pad>", "<eos>", "=", *LETTERS]
@@ -170,7 +170,7 @@ def save_folder(folder, seed=0, **options):
 
 
 def sharpened(model, factor=8.0):
-    """Return a model whose tokens depend on what came before, unlike those of small weights."""
+    """Return a model with weights large enough for tokens to depend on earlier ones."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.dim() == 2 and "lora" not in name:

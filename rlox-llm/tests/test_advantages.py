@@ -1,4 +1,4 @@
-"""Advantages within groups, of completions that may have no reward."""
+"""Advantages within groups, with completions that may lack a reward."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ REWARDS = np.array([0.9, NAN, 0.7, 0.1, 0.5, NAN, NAN, 0.5, NAN, NAN, 1.0, NAN])
 @pytest.mark.parametrize("leave_one_out", [False, True])
 @pytest.mark.parametrize("scale", ["group", "batch", "none"])
 def test_what_got_no_reward_counts_in_no_mean(scale, leave_one_out):
-    """By NumPy, group by group."""
+    """Advantages equal NumPy's, group by group."""
     everything = REWARDS[~np.isnan(REWARDS)]
     expected = np.zeros(12)
     for start in (0, 4, 8):
@@ -34,14 +34,14 @@ def test_what_got_no_reward_counts_in_no_mean(scale, leave_one_out):
 
 
 def test_groups_are_flat_by_the_rewards_that_are_there():
-    """One reward alone, or none, makes a flat group."""
+    """A group with one reward or none is flat."""
     assert flat_groups(REWARDS, 4) == pytest.approx(2 / 3)
     assert flat_groups(np.array([NAN, NAN, 1.0, 2.0]), 2) == 0.5
     assert flat_groups(np.array([0.0, 1.0, 1.0, 1.0]), 2) == 0.5
 
 
 def test_algorithms_leave_out_what_got_no_reward():
-    """In learning, in evaluations, and of N completions."""
+    """In learning, in evaluations, and in best-of-N."""
 
     def reward_fn(completions, prompts):
         return [float(row[-1]) if row[-1] else None for row in completions]

@@ -1,4 +1,4 @@
-"""The algorithms for language models as any user calls them."""
+"""The algorithms for language models from a user's view."""
 
 import copy
 
@@ -81,7 +81,7 @@ def test_steps_equal_a_training():
     [(tiny_lm, {}), (llama, {"temperature": 0.7, "top_k": 5, "top_p": 0.9}), (gpt2, {})],
 )
 def test_sampled_log_probabilities_are_those_that_are_learnt_from(make_model, sampling):
-    """Whatever model samples, in ragged batches, with an EOS."""
+    """For every sampling model, in ragged batches, with an EOS."""
     model = CausalModel(make_model(), "model")
     prompts = [torch.tensor(row) for row in ([1, 2, 3], [4], [5, 6, 7])]
     options = Sampling(6, eos=(3, 11), **sampling)
@@ -105,14 +105,14 @@ def test_sampled_log_probabilities_are_those_that_are_learnt_from(make_model, sa
     ids=["tiny_lm", "llama", "gpt2"],
 )
 def test_the_first_ratio_is_one(make_model, sampling, n_steps):
-    """Old log-probabilities are computed as the new ones are, with gradient or without."""
+    """Old log-probabilities are computed like the new ones, with gradient or without."""
     algorithm = grpo(
         make_model(), num_iterations=n_steps, kl_coef=0.0, eos_token_id=3, epsilon=0.0,
         micro_batch_size=5, **sampling,
     )  # fmt: skip
     rollout = algorithm._roll_out(algorithm.parse([[1, 2, 3], [4], [5, 6]]))
     sums = algorithm._update(rollout)
-    assert sums["clip_fraction"] == 0.0  # of ratios that may not differ from 1 at all
+    assert sums["clip_fraction"] == 0.0  # although any difference from 1 would be clipped
 
 
 def test_global_generators_stay_as_they_are():
@@ -132,7 +132,7 @@ def test_global_generators_stay_as_they_are():
 
 
 def test_rewards_may_be_bfloat16_with_a_gradient():
-    """And NumPy's truth values prefer a row."""
+    """NumPy's truth values may answer preferences, too."""
     grpo = GRPO(
         tiny_lm(), None, lambda c, p: torch.ones(len(c), dtype=torch.bfloat16, requires_grad=True),
         kl_coef=0.0, sampler="rlox",
@@ -143,7 +143,7 @@ def test_rewards_may_be_bfloat16_with_a_gradient():
 
 
 def test_accumulation_changes_nothing():
-    """Eight rows at once, or four times two."""
+    """Eight rows at once equal four times two."""
     for loss_type in ("dapo", "luspo"):
         whole, parts = grpo(loss_type=loss_type), grpo(loss_type=loss_type, micro_batch_size=2)
         a, b = (algorithm.train_step(PROMPTS) for algorithm in (whole, parts))

@@ -109,7 +109,7 @@ def test_an_interrupted_training_is_finished_as_if_nothing_had_happened(
 
 
 def test_a_run_is_evaluated_and_exported(workplace, rlox_command):
-    """What is exported is what was trained, adapter and all, and completes prompts."""
+    """The export equals the trained model with its adapter, and completes prompts."""
     command = GRPO_COMMAND + "--run-dir run --lora-rank 2"
     code, _, err = rlox_command(command)
     assert code == 0, err
@@ -154,7 +154,7 @@ def test_a_run_is_evaluated_and_exported(workplace, rlox_command):
 
 
 def test_commands_name_what_is_missing(workplace, rlox_command):
-    """One line and exit code 2."""
+    """Errors are one line with exit code 2."""
     cases = {
         "llm generate model": "there is nothing to complete",
         "llm generate model --prompt ab= --best-of 2": "--best-of needs --reward",

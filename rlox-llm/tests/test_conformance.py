@@ -1,4 +1,4 @@
-"""The algorithms pass the checks that core has for a third party's."""
+"""The algorithms pass core's checks for third parties' algorithms."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ PROMPTS = torch.arange(30).reshape(10, 3) % 20
 
 
 def arguments_of(name, make_model):
-    """Return small ones."""
+    """Return small arguments of an algorithm."""
     common = {"model": make_model(), "learning_rate": 0.01}
     if name == "sft":
         rows = [{"prompt": row, "completion": row.flip(0)} for row in PROMPTS]
@@ -30,5 +30,5 @@ def arguments_of(name, make_model):
 )
 @pytest.mark.parametrize("check", LANGUAGE_CHECKS)
 def test_conformance(check, name, make_model):
-    """With a module of one's own and a model of transformers."""
+    """With a custom module and a transformers model."""
     check(name, lambda: arguments_of(name, make_model))

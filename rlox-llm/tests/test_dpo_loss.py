@@ -80,7 +80,7 @@ FORMULAS = {
 
 
 def test_every_loss_has_a_formula():
-    """A new one needs its own."""
+    """A new loss needs its own formula here."""
     assert set(FORMULAS) == {spec.name for spec in rlox_preference_losses()}
 
 
@@ -111,6 +111,6 @@ def test_loss_is_the_formula(loss_type):
     ],
 )
 def test_wrong_calls_are_refused(change, message):
-    """Before anything is broadcast."""
+    """The error comes before any broadcast."""
     with pytest.raises(ValueError, match=message):
         dpo_loss(**{**sums(), **change})

@@ -1,4 +1,4 @@
-"""Which tokens go through a model of transformers, and of which of them logits are computed."""
+"""Tokens that go through a transformers model, and those whose logits are computed."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ PROMPTS = [torch.arange(LONGEST), torch.arange(7)]
 
 
 def counting(model):
-    """Return where the places are counted that a model computes from now on."""
+    """Count the positions that a model computes from now on, and return the counts."""
     seen = {"tokens": 0, "logits": 0}
 
     def tokens(module, given):
@@ -30,19 +30,19 @@ def counting(model):
 
 
 def test_prompts_go_once_through_the_model_for_all_their_completions():
-    """In learning; of what comes before the completions no logits are computed."""
+    """In learning, tokens before the completions get no logits."""
     model = llama()
     seen = counting(model)
     prompts = [prompt for prompt in PROMPTS for _ in range(GROUP)]
     tokens, mask = torch.ones(N, T, dtype=torch.long), torch.ones(N, T, dtype=torch.bool)
     CausalModel(model, "model").logps(prompts, tokens, mask)
     assert seen["tokens"] == len(PROMPTS) * (LONGEST - 1) + N * T
-    assert seen["logits"] == len(PROMPTS) + N * T  # one of a prefix is the least one can ask for
+    assert seen["logits"] == len(PROMPTS) + N * T  # a prefix needs at least one
 
 
 @pytest.mark.parametrize("eos", [(), (3, 5, 8, 13)])
 def test_sampling_runs_prompts_once_and_drops_what_has_ended(eos):
-    """A pass takes one token of each completion that goes on."""
+    """A pass processes one token of each unfinished completion."""
     model = sharpened(llama(), 3.0)
     seen = counting(model)
     causal = CausalModel(model, "model")
@@ -58,7 +58,7 @@ RAGGED = [torch.arange(n) % 19 + 1 for n in (2, 17, 9, 1)]
 
 
 def one_by_one(model, prompts, tokens):
-    """Return the log-probabilities of completions, each row alone and whole."""
+    """Return the log-probabilities of completions, from each whole row alone."""
     found = []
     for prompt, completion in zip(prompts, tokens, strict=True):
         with torch.no_grad():
@@ -70,7 +70,7 @@ def one_by_one(model, prompts, tokens):
 
 @pytest.mark.parametrize("kind", ["sliding", "conv", "state"])
 def test_layers_of_limited_reach_see_no_padding(kind):
-    """Learning and sampling have the probabilities of single rows, if prompts differ in length."""
+    """Learning and sampling with prompts of several lengths give single rows' probabilities."""
     model = sharpened(of_limited_reach(kind), 2.0)
     causal = CausalModel(model, "model")
     assert not causal.generates
@@ -88,7 +88,7 @@ def test_layers_of_limited_reach_see_no_padding(kind):
 
 
 def test_a_generate_of_no_module_is_the_models_own():
-    """Such as of a class that was made in a notebook's or a document's code."""
+    """Such as a method of a class defined in a notebook or a document."""
 
     class Generating(nn.Embedding):
         def forward(self, tokens):
@@ -102,7 +102,7 @@ def test_a_generate_of_no_module_is_the_models_own():
 
 
 def test_rows_within_a_sliding_window_share_their_prompts():
-    """Where the window has no effect, prompts go once through the model."""
+    """If the window has no effect, prompts go through the model once."""
     model = of_limited_reach("sliding")
     seen = counting(model)
     prompts = [RAGGED[0], RAGGED[0], RAGGED[3], RAGGED[3]]
@@ -114,7 +114,7 @@ def test_rows_within_a_sliding_window_share_their_prompts():
 
 
 def test_gradient_checkpointing_leaves_sampling_its_cache():
-    """The samples and the gradient are those without it."""
+    """Samples and gradient equal those without it."""
 
     def learnt(**options):
         grpo = make_grpo(sharpened(llama()), max_new_tokens=4, **options)

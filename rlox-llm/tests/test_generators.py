@@ -1,4 +1,4 @@
-"""Samplers outside the training: the protocol, a fake vLLM, and a fake server of it."""
+"""Samplers outside the training: the protocol, a fake vLLM, and a fake vLLM server."""
 
 import copy
 import dataclasses
@@ -24,7 +24,7 @@ PROMPTS = torch.arange(12).reshape(4, 3)
 
 
 class Engine:
-    """A sampler with a copy of the weights, whose log-probabilities are a little off."""
+    """A sampler with a copy of the weights and slightly wrong log-probabilities."""
 
     in_process = False
 
@@ -51,7 +51,7 @@ class Engine:
 
 
 def test_transformers_samples_from_the_policy_alone():
-    """What the model's generation config adds is left out, and stands there afterwards."""
+    """The model's generation config is ignored, and restored afterwards."""
     model = sharpened(llama(eos_token_id=3, pad_token_id=0))
     given = [[1, 2, 4], [5]], 3, Sampling(max_new_tokens=6, eos=(3,), seed=5)
     expected = TransformersGenerator(CausalModel(model, "model")).generate(*given)
@@ -65,7 +65,7 @@ def test_transformers_samples_from_the_policy_alone():
 
 
 def grpo(**options):
-    """Return a GRPO that an engine samples for."""
+    """Return a GRPO with an engine as its sampler."""
     model = tiny_lm()
     engine = Engine(model, **options.pop("defects", {}))
     return make_grpo(model, generator=engine, **options)
@@ -80,7 +80,7 @@ def require_same_rewards(one, other):
 
 
 def test_an_engine_samples_with_the_weights_of_now():
-    """It learns as with rlox's own sampler; the ratio to the engine is logged."""
+    """Learning equals that with rlox's own sampler; the ratio to the engine is logged."""
     by_engine = grpo(learning_rate=0.05)
     model = tiny_lm()
     alone = make_grpo(model, learning_rate=0.05)
@@ -93,7 +93,7 @@ def test_an_engine_samples_with_the_weights_of_now():
 
 
 def test_completions_that_an_engine_finds_too_unlikely_are_left_out():
-    """Ratios weigh completions up to 3, as in TRL; beyond, their weight is 0."""
+    """Ratios up to 3 weight completions, as in TRL; beyond, the weight is 0."""
     algorithm = grpo(defects={"shift": -0.05})
     rollout = algorithm._roll_out(algorithm.parse(PROMPTS))
     expected = np.exp(0.05 * rollout.completions.lengths.numpy())
@@ -103,7 +103,7 @@ def test_completions_that_an_engine_finds_too_unlikely_are_left_out():
 
 
 def test_an_engines_ratio_weighs_the_loss_but_not_the_kl():
-    """By hand, for two completions of one token."""
+    """Loss and KL equal a computation by hand, for two completions of one token."""
     logps = torch.tensor([[-1.0], [-2.0]], dtype=torch.float64)
     ratio, advantages = torch.tensor([1.5, 0.0]).double(), torch.tensor([1.0, 2.0]).double()
     loss, _ = grpo_loss(logps, None, logps - 0.1, advantages, torch.ones(2, 1), beta=0.2,
@@ -124,9 +124,9 @@ def test_an_engines_ratio_weighs_the_loss_but_not_the_kl():
     ],
 )
 def test_an_engine_that_does_not_what_was_asked_is_refused(defects, message):
-    """Before anything is learnt from it."""
+    """The error comes before any learning."""
     algorithm = grpo(defects=defects)
-    if "stale" in defects:  # at the first step there is nothing to be behind of
+    if "stale" in defects:  # weights can be stale from the second step on
         algorithm.train_step(PROMPTS)
     with pytest.raises(ValueError, match=message):
         algorithm.train_step(PROMPTS)
@@ -134,7 +134,7 @@ def test_an_engine_that_does_not_what_was_asked_is_refused(defects, message):
 
 @pytest.mark.parametrize("option", [{"top_p": 0.9}, {"top_k": 3}, {"loss_type": "vespo"}])
 def test_options_that_do_not_go_with_an_engine_are_refused(option):
-    """Its log-probabilities are of what is left of the vocabulary."""
+    """With them, an engine's log-probabilities are those of a part of the vocabulary."""
     with pytest.raises(ConfigError, match="engine"):
         grpo(**option)
 
@@ -149,7 +149,7 @@ def test_every_algorithm_takes_a_generator():
 
 
 class FakeLLM:
-    """vLLM's ``LLM`` as far as it is used, sampling with rlox."""
+    """The used parts of vLLM's ``LLM``, sampling with rlox."""
 
     def __init__(self, model, logprobs_mode="processed_logprobs"):
         self.copy = copy.deepcopy(model)
@@ -185,7 +185,7 @@ class FakeLLM:
 
 
 def answers_of(model, prompts, asked):
-    """Return tokens, log-probabilities and reasons of what was asked in vLLM's words."""
+    """Return tokens, log-probabilities and reasons for a request in vLLM's form."""
     params = Sampling(
         asked["max_tokens"], temperature=asked["temperature"], top_p=asked["top_p"],
         eos=tuple(asked["stop_token_ids"]), seed=asked["seed"],
@@ -196,7 +196,7 @@ def answers_of(model, prompts, asked):
 
 @pytest.fixture(name="fake_vllm")
 def fixture_fake_vllm(monkeypatch):
-    """Put a module ``vllm`` in the place of the real one."""
+    """Replace the module ``vllm``."""
     fake = types.ModuleType("vllm")
     fake.SamplingParams = types.SimpleNamespace
     fake.LLM = lambda model, logprobs_mode: FakeLLM(llama(), logprobs_mode)
@@ -205,7 +205,7 @@ def fixture_fake_vllm(monkeypatch):
 
 @pytest.mark.usefixtures("fake_vllm")
 def test_vllm_gets_token_ids_and_weights():
-    """And its completions are learnt from as rlox's own."""
+    """Learning from its completions equals learning from rlox's own."""
     model, other = llama(), llama()
     llm = FakeLLM(llama(3))
     by_vllm = make_grpo(model, generator=VLLMGenerator(llm))
@@ -222,7 +222,7 @@ def test_vllm_gets_token_ids_and_weights():
 
 @pytest.fixture(name="server")
 def fixture_server():
-    """Run a server with the endpoints of ``vllm serve`` that are used."""
+    """Run a server with the used endpoints of ``vllm serve``."""
     transformers = pytest.importorskip("transformers")
     state = types.SimpleNamespace(model=llama(3), calls=[], token_ids=True)
 
@@ -263,7 +263,7 @@ def fixture_server():
 
 
 def test_a_server_gets_token_ids_and_a_folder_of_weights(server, tmp_path):
-    """And its completions are learnt from as rlox's own."""
+    """Learning from its completions equals learning from rlox's own."""
     model = sharpened(llama(), 2.0)
     other = copy.deepcopy(model)
     engine = VLLMServerGenerator(server.url, model, tmp_path / "weights", name="policy")
@@ -279,7 +279,7 @@ def test_a_server_gets_token_ids_and_a_folder_of_weights(server, tmp_path):
 
 
 def test_a_server_that_fails_is_named(server, tmp_path):
-    """With what it was asked."""
+    """The error names the server and the request."""
     engine = VLLMServerGenerator(f"{server.url}/fails", llama(), tmp_path, name="policy")
     with pytest.raises(BackendError, match="failed at /pause: HTTP Error 500"):
         engine.sync([], 0)

@@ -1,4 +1,4 @@
-"""Decoding by graphs of fixed shapes: the completions of decoding with a cache that grows."""
+"""Decoding with graphs of fixed shapes gives the completions of decoding with a growing cache."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ PROMPTS = [[1, 2, 3, 4, 5], [4], [5, 6, 7]]
 
 
 def uncaptured(step):
-    """Return the step itself, after taking it once as a capture does."""
+    """Return the step itself, after taking it once like a capture."""
     step()
     return step
 
@@ -41,7 +41,7 @@ def samplers(make_model, device):
     ],
 )
 def test_graphs_sample_what_the_growing_cache_samples(make_model, device, more):
-    """Also for other prompts, after the weights have learnt in place, and for another number."""
+    """Also for other prompts, after weights have changed in place, and for another number."""
     model, by_graph, plain = samplers(make_model, device)
     made = []
     for seed, prompts, n in ((0, PROMPTS, 4), (1, PROMPTS[::-1], 4), (2, PROMPTS[:2], 4),
@@ -60,7 +60,7 @@ def test_graphs_sample_what_the_growing_cache_samples(make_model, device, more):
 
 
 def test_a_model_that_a_graph_does_not_fit_is_sampled_without(recwarn):
-    """One whose positions count what the cache holds would be sampled wrongly."""
+    """A model that counts the cache's positions would be sampled wrongly."""
 
     class Counting(torch.nn.Module):
         """A llama whose logits depend on the length of its cache."""

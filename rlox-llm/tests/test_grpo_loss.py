@@ -93,7 +93,7 @@ def by_loops(
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_loss_is_the_formula(case):
-    """In double precision, whatever stands outside the mask."""
+    """In double precision, with any values outside the mask."""
     batch = tensors()
     expected = by_loops(batch, **case)
     found, _ = grpo_loss(**batch, max_completion_length=8, **case)
@@ -110,7 +110,7 @@ def test_loss_is_the_formula(case):
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_parts_of_a_batch_add_up(case):
-    """With the counts of the whole batch, whatever the loss."""
+    """With the counts of the whole batch, for every loss."""
     batch = tensors()
     whole, _ = grpo_loss(**batch, max_completion_length=8, **case)
     counts = {"num_tokens": sum(LENGTHS), "num_completions": 6, "max_completion_length": 8}
@@ -156,6 +156,6 @@ def test_estimators_of_the_divergence(estimator, expected):
     ],
 )
 def test_wrong_calls_are_refused(change, message):
-    """Before anything is broadcast."""
+    """The error comes before any broadcast."""
     with pytest.raises(ValueError, match=message):
         grpo_loss(**{**tensors(), **change})

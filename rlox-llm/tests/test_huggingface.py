@@ -1,4 +1,4 @@
-"""Models, tokenizers, adapters and datasets of Hugging Face, all made here."""
+"""Hugging Face's models, tokenizers, adapters and datasets, all made here."""
 
 import copy
 import json
@@ -34,7 +34,7 @@ CHAT = [{"role": "user", "content": "ab"}]
 
 
 def same_letters(completions, prompts, texts, answer):
-    """Reward letters at their place."""
+    """Reward letters in the right position."""
     pairs = zip(texts, answer, strict=True)
     return [sum(a == b for a, b in zip(t, right, strict=False)) for t, right in pairs]
 
@@ -66,7 +66,7 @@ def test_a_folder_is_a_model_a_tokenizer_and_a_reference(folder):
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet", "saved", "object"])
 def test_datasets_are_files_folders_and_objects(suffix, tmp_path, folder):
-    """JSONL, Parquet, what ``datasets`` saved, and its objects."""
+    """JSONL, Parquet, folders saved by ``datasets``, and its objects."""
     datasets = pytest.importorskip("datasets")
     given = tmp_path / f"rows{suffix}"
     made = datasets.Dataset.from_list(ROWS)
@@ -85,7 +85,7 @@ def test_datasets_are_files_folders_and_objects(suffix, tmp_path, folder):
 
 
 def test_chats_go_through_the_template(folder):
-    """As prompts, and as completions of pairs and examples."""
+    """Chats as prompts, and as completions of pairs and examples."""
     grpo = make_grpo(folder)
     assert grpo.parse([CHAT])[0].ids.tolist() == [3, 4, 2]
     answer = [{"role": "assistant", "content": "ba"}]
@@ -113,7 +113,7 @@ def test_supervised_fine_tuning_learns_by_heart(folder):
 
 @pytest.mark.parametrize("kind", ["grpo", "dpo"])
 def test_an_adapter_is_trained_saved_and_resumed(kind, folder, tmp_path):
-    """The base stays; N + save + N is 2 N, dropout too; the reference is without the adapter."""
+    """The base stays; N + save + N equals 2 N, dropout too; the reference has no adapter."""
 
     def make(path=None):
         if kind == "dpo":
@@ -169,7 +169,7 @@ def test_another_base_than_the_adapters_is_refused(folder, tmp_path):
 
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 def test_a_model_of_peft_is_its_own_reference_while_new():
-    """One that was trained needs another."""
+    """A trained adapter needs a separate reference."""
     model = with_adapter(llama())
     dpo = DPO(model, learning_rate=0.1)
     prompts = torch.arange(12).reshape(4, 3)
@@ -215,7 +215,7 @@ def test_layouts_agree(make_model, layout):
 
 @pytest.mark.parametrize("make_model", [llama, gpt2])
 def test_prompts_sampled_together_are_those_sampled_alone(make_model):
-    """Greedy completions of ragged prompts, which an EOS ends at different tokens."""
+    """Greedy completions of ragged prompts agree, with an EOS at different tokens."""
     model = CausalModel(sharpened(make_model()), "model")
     prompts = [torch.tensor(row) for row in ([1, 2, 3, 4, 5], [4], [5, 6, 7])]
     params = Sampling(6, eos=(3, 11, 7), greedy=True)
@@ -233,7 +233,7 @@ def test_prompts_sampled_together_are_those_sampled_alone(make_model):
 
 
 def test_gradient_checkpointing_and_bfloat16_change_little():
-    """The same step but for rounding, with checkpointing exactly."""
+    """The step is the same up to rounding, and exactly the same with checkpointing."""
     prompts = torch.arange(12).reshape(4, 3)
     base = sharpened(llama())
 
@@ -255,7 +255,7 @@ def test_gradient_checkpointing_and_bfloat16_change_little():
 
 
 def test_a_sequence_classifier_rewards():
-    """Its only logit, of prompt and completion without filling; with its own tokenizer, of text."""
+    """The reward is its only logit for prompt and completion without padding, or their text."""
     classifier = of_transformers(
         "Llama", kind="ForSequenceClassification", hidden_size=16, intermediate_size=32,
         num_hidden_layers=1, num_attention_heads=2, num_labels=1, pad_token_id=0,
@@ -293,7 +293,7 @@ WRONG = [
      lambda f: make_grpo(llama(), lambda c, p, texts: 0).train_step([[1]]),
      ConfigError, "texts of completions needs a tokenizer"),
     ("a chat after a text", lambda f: SFT(f).train_step([{"prompt": "a", "completion": CHAT}]),
-     ConfigError, "is a chat, so that its prompt must be one"),
+     ConfigError, "is a chat, so its prompt must be one"),
     ("layout of another model", lambda f: SFT(tiny_lm(), layout="packed"), ConfigError,
      "layout='packed' needs a causal model of transformers"),
     ("sampler of another model",
@@ -316,13 +316,13 @@ WRONG = [
     ("call", "kind", "message"), [case[1:] for case in WRONG], ids=[case[0] for case in WRONG]
 )
 def test_wrong_call(call, kind, message, folder):
-    """The text says what was expected."""
+    """The message says what was expected."""
     with pytest.raises(kind, match=message):
         call(folder)
 
 
 def test_lines_end_at_newlines_alone(tmp_path):
-    """A separator of Unicode belongs to its text, a BOM to no row; errors name the line."""
+    """Unicode separators belong to their text, a BOM to no row; errors name the line."""
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"prompt": "a\xe2\x80\xa8b"}\r\n\n{"prompt": "c"}\n')
     assert read_rows(path) == [{"prompt": "a\u2028b"}, {"prompt": "c"}]

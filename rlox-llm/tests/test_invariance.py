@@ -1,4 +1,4 @@
-"""Changes of form that change no loss and no gradient, and options that change what they say."""
+"""Changes of form that affect neither loss nor gradient, and the effects of options."""
 
 import copy
 
@@ -18,7 +18,7 @@ def answers(prompts):
 
 
 def other_model(model):
-    """Return a reference of the kind of a model."""
+    """Return a reference of a model's kind."""
     return sharpened({"LlamaForCausalLM": llama, "GPT2LMHeadModel": gpt2}[type(model).__name__](1))
 
 
@@ -35,7 +35,7 @@ def step(prompts, model=None, **options):
 
 
 def padded(side):
-    """Return prompts as a tokenizer fills them up."""
+    """Return prompts padded like a tokenizer's."""
     ids, mask = torch.full((4, 5), 19), torch.zeros(4, 5, dtype=torch.long)
     for i, row in enumerate(ROWS):
         place = slice(5 - len(row), 5) if side == "left" else slice(0, len(row))
@@ -55,7 +55,7 @@ def padded(side):
     ids=["left", "right", "order", "4 × 2", "3 + 3 + 2"],
 )
 def test_form_changes_nothing(make_model, loss_type, prompts, options):
-    """Padding on either side, order and accumulation."""
+    """Padding on either side, order and accumulation have no effect."""
     model = sharpened(make_model())
     metrics, gradients = step(ROWS, copy.deepcopy(model), loss_type=loss_type)
     others, other_gradients = step(prompts, model, loss_type=loss_type, **options)
@@ -66,7 +66,7 @@ def test_form_changes_nothing(make_model, loss_type, prompts, options):
 
 
 def by_single_rows(model, reference, beta):
-    """Return GRPO's loss and KL from rows that go through the models alone, without filling."""
+    """Return GRPO's loss and KL from rows that go through the models alone, without padding."""
     losses, kls = [], []
     for prompt in ROWS:
         completions = COMPLETIONS[prompt[0]]
@@ -88,7 +88,7 @@ def by_single_rows(model, reference, beta):
 
 @pytest.mark.parametrize(("make_model", "side"), [(llama, "right"), (gpt2, "left")])
 def test_filled_up_prompts_give_the_numbers_of_single_rows(make_model, side):
-    """With learnt positions too, which TRL counts from the filling on the left."""
+    """Also with learnt positions, which TRL counts from the padding on the left."""
     model = sharpened(make_model()).eval()
     expected, kl = by_single_rows(model, other_model(model).eval(), 0.1)
     gradients = torch.autograd.grad(expected, list(model.parameters()))
@@ -105,7 +105,7 @@ def test_filled_up_prompts_give_the_numbers_of_single_rows(make_model, side):
     ids=str,
 )
 def test_form_changes_nothing_of_pairs_and_examples(factory, change):
-    """Rows of different lengths, in parts, packed, or in another order."""
+    """Rows of different lengths: in parts, packed, or in another order."""
     rows = [
         {"prompt": row, "chosen": row[::-1] * 2, "rejected": [3], "completion": [4, *row]}
         for row in ROWS * 2
@@ -127,7 +127,7 @@ def test_form_changes_nothing_of_pairs_and_examples(factory, change):
 
 
 def test_flat_groups_can_be_left_out_of_the_work():
-    """Loss and gradient stay; one group of four is flat, and all of them may be."""
+    """Loss and gradient stay, with one flat group of four, or with all flat."""
     metrics, gradients = step(ROWS, kl_coef=0.0)
     others, other_gradients = step(ROWS, kl_coef=0.0, filter_flat_groups=True)
     assert metrics["flat_groups"] == 0.25
@@ -140,7 +140,7 @@ def test_flat_groups_can_be_left_out_of_the_work():
 
 
 def test_a_reference_follows_the_policy():
-    """Every so many gradient steps a part of the way; a checkpoint holds where it is."""
+    """It moves a part of the way at fixed intervals, and checkpoints hold its weights."""
     model, reference = tiny_lm(), tiny_lm(1)
     grpo = GRPO(
         model, reference, count_sevens, learning_rate=0.01, sampler="rlox", sync_ref_model=True,
@@ -156,7 +156,7 @@ def test_a_reference_follows_the_policy():
 
 
 def test_references_run_once_or_at_every_step():
-    """With the same numbers; the reference may then be anything."""
+    """Both give the same numbers; after the single run the reference is not used."""
     pairs = [{"prompt": row, "chosen": [7, 7], "rejected": [3]} for row in ROWS]
     trained = []
     for precompute in (False, True):

@@ -1,4 +1,4 @@
-"""What the algorithms learn, and what best-of-N samples, where the truth is known."""
+"""Learning, and best-of-N sampling, on tasks with known solutions."""
 
 import math
 import warnings
@@ -37,7 +37,7 @@ def test_the_gradient_on_the_bandit_is_exact(n_right):
         generator=Replay(lambda prompts: [[token] for token in tokens]),
     )  # fmt: skip
     kept = keep_gradients(grpo)
-    with warnings.catch_warnings():  # of groups whose completions are all the same
+    with warnings.catch_warnings():  # about groups of equal completions
         warnings.simplefilter("ignore")
         grpo.train_step([[0]])
     rewards = np.array(tokens, np.float64)
@@ -48,7 +48,7 @@ def test_the_gradient_on_the_bandit_is_exact(n_right):
 
 
 def test_dpo_ranks_the_pairs_it_learnt():
-    """All of them, from about half before."""
+    """The accuracy rises from about half to all pairs."""
     rng = np.random.default_rng(0)
     rows = rng.integers(0, 20, (3, 24, 4))
     pairs = [{"prompt": p, "chosen": c, "rejected": r} for p, c, r in zip(*rows, strict=True)]
@@ -58,7 +58,7 @@ def test_dpo_ranks_the_pairs_it_learnt():
 
 
 def test_online_dpo_is_preferred_to_its_reference():
-    """Where more sevens are better."""
+    """The preference is for more sevens."""
 
     def better(pairs):
         return [int((b == 7).sum() > (a == 7).sum()) for a, b in pairs]

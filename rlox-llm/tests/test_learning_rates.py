@@ -13,17 +13,17 @@ PAIRS = [{"prompt": [1, 2], "chosen": [7], "rejected": [8 + i]} for i in range(4
 
 
 def sft(**options):
-    """Return one gradient step an epoch."""
+    """Return an SFT with one gradient step an epoch."""
     return SFT(tiny_lm(), dataset=ROWS, **options)
 
 
 def dpo(**options):
-    """Return one gradient step an epoch."""
+    """Return a DPO with one gradient step an epoch."""
     return DPO(tiny_lm(), tiny_lm(), dataset=PAIRS, **options)
 
 
 def grpo(**options):
-    """Return two gradient steps an epoch."""
+    """Return a GRPO with two gradient steps an epoch."""
     return make_grpo(dataset=PROMPTS, num_iterations=2, **options)
 
 
@@ -31,14 +31,14 @@ MAKERS = [dpo, grpo]
 
 
 class Rates(Callback):
-    """Keeps the learning rate of every iteration, and stops after some."""
+    """Stores the learning rate of every iteration, and may stop after some."""
 
     def __init__(self, stop_after=None):
         self.rates = []
         self._stop_after = stop_after
 
     def on_iteration_end(self, **context):
-        """Keep one."""
+        """Store one."""
         self.rates.append(context["metrics"]["learning_rate"])
         return self._stop_after is None or len(self.rates) < self._stop_after
 
@@ -56,7 +56,7 @@ def test_a_line_ends_with_the_training(make):
 
 
 def test_an_interrupted_line_goes_on(tmp_path):
-    """To the end that it had, bit for bit."""
+    """It goes on to its original end, bit for bit."""
     whole, first = Rates(), Rates(stop_after=2)
     uninterrupted = sft(learning_rate="linear(0.01, 0)", batch_size=2, seed=3, callbacks=whole)
     uninterrupted.train(ROWS, n_epochs=2)

@@ -1,4 +1,4 @@
-"""The options that users of TRL look for, by its names, and tables of completions."""
+"""Options under TRL's names, and tables of completions."""
 
 import pytest
 import torch
@@ -19,17 +19,17 @@ GRPO_OPTIONS = {
     "gradient_checkpointing": False, "bf16": True, "log_completions": True,
     "num_completions_to_print": 3, "max_grad_norm": 0.5, "learning_rate": 1e-3,
 }  # fmt: skip
-"""Those of TRL's ``GRPOConfig``, with other values than the defaults where they go together."""
+"""Options of TRL's ``GRPOConfig``, with values that differ from the defaults where compatible."""
 
 OURS = {
     "prompts_per_rollout": 2, "leave_one_out": True, "kl_estimator": "k2", "eos_token_id": (3, 4),
     "pad_token_id": 0,
 }  # fmt: skip
-"""Further ones, which TRL has elsewhere or under another name."""
+"""Further options, which TRL has elsewhere or under another name."""
 
 
 class Tables(LoggerCallback):
-    """Keeps tables."""
+    """Stores tables."""
 
     def __init__(self):
         self.found = []
@@ -52,7 +52,7 @@ def test_every_option_holds_in_one_training():
 
 
 def test_lengths_have_one_name_at_a_time():
-    """TRL's name is another for the same option."""
+    """TRL's name is an alias of the option."""
     assert OnlineDPOConfig(max_completion_length=3).max_new_tokens == 3
     assert GRPOConfig(max_completion_length=3).replace(seed=1).max_new_tokens == 3
     with pytest.raises(ConfigError, match="TRL's name of max_new_tokens, got max_new_tokens=4"):
@@ -62,7 +62,7 @@ def test_lengths_have_one_name_at_a_time():
 
 
 def test_completions_are_logged_as_tables():
-    """With rewards and advantages, or with what is preferred; only if asked for."""
+    """With rewards and advantages, or with preferences, and only on request."""
     tables = Tables()
     grpo = make_grpo(
         logger=tables, log_completions=True, num_completions_to_print=6, max_new_tokens=2

@@ -1,4 +1,4 @@
-"""Tokens that end completions and fill rows up, wherever models and tokenizers name them."""
+"""EOS and padding tokens, from models, tokenizers and options."""
 
 import pytest
 import tokenizers
@@ -20,7 +20,7 @@ PROMPTS = [[1, 2, 3], [4]]
 
 
 def test_each_of_several_eos_ends_a_completion(tmp_path):
-    """As a generation config of a chat model names them."""
+    """As in the generation config of a chat model."""
     pytest.importorskip("transformers")
     folder = save_folder(tmp_path / "model")
     model = llama(vocab_size=11, eos_token_id=1, pad_token_id=0)
@@ -36,7 +36,7 @@ def test_each_of_several_eos_ends_a_completion(tmp_path):
 
 @pytest.mark.parametrize("own", [None, 4])
 def test_a_model_without_eos_takes_the_tokenizers(own):
-    """Its own comes first, and an option before both."""
+    """The model's own EOS comes first, and the option before both."""
     model = llama(vocab_size=11, eos_token_id=own)
     expected = (1,) if own is None else (own,)
     given = {"tokenizer": letter_tokenizer()}
@@ -52,7 +52,7 @@ def test_a_model_without_eos_takes_the_tokenizers(own):
     ids=["0", "the EOS", "the option"],
 )
 def test_rows_are_filled_up_before_their_prompts(options, filling):
-    """Without a padding token by the first EOS, or 0; completions come by name without filling."""
+    """Without a padding token, with the first EOS, or 0; ``completion_ids`` have no padding."""
     seen = {}
 
     def reward_fn(completions, prompts, completion_ids):
@@ -69,7 +69,7 @@ def test_rows_are_filled_up_before_their_prompts(options, filling):
 @pytest.mark.parametrize("pad", [9, 3], ids=["a token of its own", "the EOS"])
 @pytest.mark.parametrize("make", [llama, gpt2])
 def test_named_filling_is_not_learnt_from(make, pad):
-    """Prompts that are filled up on either side, completions on the right, as the rows alone."""
+    """Prompts padded on either side and completions on the right equal rows without padding."""
     model = sharpened(make(eos_token_id=3))
     dpo = DPO(model, make(seed=1, eos_token_id=3), pad_token_id=pad)
     prompts, chosen, rejected = [[1, 2, 4], [5]], [[6, 3], [7, 7, 8, 3]], [[8, 8, 3], [6, 3]]
@@ -94,7 +94,7 @@ def test_named_filling_is_not_learnt_from(make, pad):
     ],
 )  # fmt: skip
 def test_filling_that_is_the_eos_is_left_out_of_prompts(bos, row, prompt):
-    """No prompt ends with it, and one that is the BOS too stays at the beginning."""
+    """No prompt ends with it; if it is also the BOS, one stays at the beginning."""
     grpo = make_grpo(gpt2(eos_token_id=0, bos_token_id=bos), pad_token_id=0)
     if prompt:
         assert grpo.parse(torch.tensor([row]))[0].ids.tolist() == prompt
@@ -104,12 +104,12 @@ def test_filling_that_is_the_eos_is_left_out_of_prompts(bos, row, prompt):
 
 
 def test_prompts_do_not_end_and_completions_end_once():
-    """Whatever the tokenizer, its user and the chat template put behind a text."""
+    """Whatever the tokenizer, the user and the chat template append to a text."""
     tokenizer = letter_tokenizer()
     tokenizer.backend_tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
         single="$A <eos>", special_tokens=[("<eos>", 1)]
     )
-    behind = "{% if m.role == 'assistant' %}a{% endif %}{% endfor %}"  # as a line's end is
+    behind = "{% if m.role == 'assistant' %}a{% endif %}{% endfor %}"  # like a newline
     tokenizer.chat_template = tokenizer.chat_template.replace("{% endfor %}", behind)
     texts = Texts(tokenizer, (1,))
     assert tokenizer("ab")["input_ids"] == [3, 4, 1]

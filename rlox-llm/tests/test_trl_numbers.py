@@ -1,4 +1,4 @@
-"""Losses, metrics and gradients through whole models against the numbers of TRL 1.16."""
+"""Losses, metrics and gradients through whole models against TRL 1.16's numbers."""
 
 from itertools import product
 
@@ -18,12 +18,12 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureW
 
 
 def by_night(values, kept):
-    """Return parameters of which some are tested by night alone."""
+    """Return parameters, some of them for nightly tests only."""
     return [v if kept(v) else pytest.param(v, marks=pytest.mark.slow) for v in values]
 
 
 def test_there_are_numbers_of_every_case():
-    """A new case needs its own, and no number is of none."""
+    """Every case has numbers, and every number a case."""
     known = known_numbers()
     assert list(known["grpo"]) == [case.name for case in CASES]
     assert list(known["dpo"]) == [f"{kind}, {name}" for kind in PROMPTS for name in PAIR_LOSSES]
@@ -35,14 +35,14 @@ def test_there_are_numbers_of_every_case():
     ids=lambda case: case.name,
 )
 def test_grpo_through_a_model(case):
-    """Every loss, on and off the policy that sampled."""
+    """Every loss, on-policy and off-policy."""
     ours, _ = ours_grpo(case)
     require_close(ours, known_numbers()["grpo"][case.name])
 
 
 @pytest.mark.parametrize(("model", "layout"), [("llama", "packed"), ("gpt2", "padded")])
 def test_layouts_change_nothing(model, layout):
-    """Rows filled up, or packed."""
+    """With padded and with packed rows."""
     case = Case(model, off_policy=False)
     ours, _ = ours_grpo(case, layout)
     require_close(ours, known_numbers()["grpo"][case.name])
@@ -54,5 +54,5 @@ def test_layouts_change_nothing(model, layout):
     ids=", ".join,
 )
 def test_dpo_through_a_model(case):
-    """Every loss that TRL has too."""
+    """Every loss that TRL also has."""
     require_close(ours_dpo(*case), known_numbers()["dpo"][", ".join(case)])

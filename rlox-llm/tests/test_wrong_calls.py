@@ -1,4 +1,4 @@
-"""Wrong calls are refused with what was expected and what to do."""
+"""Errors of wrong calls state the expectation and the remedy."""
 
 import copy
 import math
@@ -20,12 +20,12 @@ def online(preference_fn, **options):
 
 
 def rewarding(answer):
-    """Return a GRPO whose reward function answers so."""
+    """Return a GRPO whose reward function returns ``answer``'s result."""
     return grpo(None, lambda completions, prompts: answer(completions))
 
 
 class Wrong(TinyLM):
-    """Its generate returns what a function makes of the prompts."""
+    """Its generate returns a function of the prompts."""
 
     def __init__(self, answer):
         super().__init__(20, 8)
@@ -71,7 +71,7 @@ CALLS = [
      r"must take \(completions, prompts, ...\) in this order"),
     ("rewards in TRL's order", lambda: grpo(None, lambda prompts, completions, **kwargs: [0.0]),
      ConfigError, r"must take \(completions, prompts, ...\) in this order"),
-    ("a reward that is no function", lambda: grpo(None, [1.0]), TypeError, "must be callable"),
+    ("a reward that is not a function", lambda: grpo(None, [1.0]), TypeError, "must be callable"),
     ("nan", lambda: rewarding(lambda c: [math.nan] * len(c)).train_step(PROMPTS),
      ValueError, "returned nan for completion 0, expected a finite number"),
     ("no reward function", lambda: GRPO(tiny_lm(), tiny_lm()), ConfigError, "needs reward_fn="),
@@ -91,7 +91,7 @@ CALLS = [
     ("prompts of text", lambda: grpo().train_step(["hello"]), ConfigError,
      "needs a tokenizer"),
     ("one text as prompts", lambda: grpo().train_step("hello"), DatasetError,
-     "a single text goes into a list"),
+     "put a single text into a list"),
     ("no prompts", lambda: grpo().train_step([]), ValueError, "at least one row"),
     ("an empty prompt", lambda: grpo().train_step([[1], []]), ValueError, r"prompts\[1\] is empty"),
     ("floats", lambda: grpo().train_step(torch.rand(2, 3)), TypeError, "must be integers"),
@@ -148,7 +148,7 @@ CALLS = [
     ("call", "kind", "message"), [case[1:] for case in CALLS], ids=[case[0] for case in CALLS]
 )
 def test_wrong_call(call, kind, message):
-    """The text says what was expected."""
+    """The message says what was expected."""
     with pytest.raises(kind, match=message):
         call()
 
@@ -171,7 +171,7 @@ def test_checkpoints_of_other_parts_are_refused(what, tmp_path):
 
 
 def test_a_closed_algorithm_trains_no_more():
-    """Neither by steps nor on rows."""
+    """Neither by steps nor on rows passed to it."""
     algorithm = grpo()
     algorithm.close()
     with pytest.raises(RuntimeError, match="was closed"):
@@ -181,7 +181,7 @@ def test_a_closed_algorithm_trains_no_more():
 
 
 def test_a_failed_reward_function_leaves_the_model_as_it_was():
-    """And the next step learns from the rows that it is given."""
+    """The next step then learns from its own rows."""
     answers = iter([[1.0], None])
 
     def reward_fn(completions, prompts):

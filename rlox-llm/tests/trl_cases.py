@@ -1,9 +1,9 @@
 """Small models, completions and options whose losses are compared with TRL's trainers.
 
-Weights are drawn by name from NumPy, so that they are the same whatever the versions of torch,
-transformers and peft; ``trl_numbers.json`` has what TRL 1.16 makes of them. Prompts differ in
-length, and some completions end with an EOS. GPT-2 gets prompts of one length: TRL passes no
-position ids under left padding, so that its numbers would depend on the padding.
+Weights are drawn by name from NumPy, so they do not depend on the versions of torch, transformers
+and peft; ``trl_numbers.json`` has TRL 1.16's numbers for them. Prompts differ in length, and some
+completions end with an EOS. GPT-2 gets prompts of equal length: TRL passes no position ids under
+left padding, so its numbers would depend on the padding.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ CISPO = {"loss_type": "cispo", "epsilon_high": 1.3}
 
 @dataclass(frozen=True)
 class Case:
-    """A loss of GRPO through a model."""
+    """A case of GRPO's loss through a model."""
 
     model: str
     options: dict[str, Any] = field(default_factory=dict)
-    """Under rlox's names, which are TRL's but for ``kl_coef``."""
+    """Under rlox's names, which are TRL's except for ``kl_coef``."""
     off_policy: bool = True
     """Whether the old log-probabilities are those of other weights."""
 
     @property
     def name(self):
-        """Return what the numbers are called."""
+        """Return the numbers' name."""
         said = ", ".join(f"{k}={v}" for k, v in self.options.items())
         return f"{self.model}, {'off' if self.off_policy else 'on'}-policy, {said or 'defaults'}"
 
@@ -88,9 +88,9 @@ PAIR_LOSSES = (
 
 
 def make_model(kind, seed=0):
-    """Return a model whose weights are drawn by their names and a seed, and matter.
+    """Return a model with sizeable weights, drawn by their names and a seed.
 
-    All adapters are put on one base.
+    All adapters have the same base.
     """
     special = {"vocab_size": VOCABULARY, "eos_token_id": EOS, "pad_token_id": PAD}
     if kind == "gpt2":
@@ -167,5 +167,5 @@ def ours_dpo(kind, loss_type):
 
 
 def known_numbers():
-    """Return TRL's figures of GRPO and DPO, by the names of the cases."""
+    """Return TRL's figures for GRPO and DPO, by the names of the cases."""
     return json.loads(NUMBERS.read_text("utf-8"))

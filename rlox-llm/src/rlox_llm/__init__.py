@@ -1,6 +1,6 @@
 """Algorithms for language models: GRPO, DPO, OnlineDPO, best-of-N, and their losses.
 
-Names resolve on first use, so that the registry and the command line load no torch.
+Names resolve on first use, so that the registry and the command line do not load torch.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Best-of-N sampling: the completion with the highest reward of N.
 
-It learns nothing. The KL divergence of what it samples from the model is at most
+It learns nothing. The KL divergence of its samples' distribution from the model's is at most
 log N - (N - 1) / N (Beirami et al. 2024, "Theoretical guarantees on the best-of-n alignment
 policy").
 """
@@ -29,14 +29,14 @@ class BestOfN:
     """Sample N completions of each prompt and return the best.
 
     Args:
-        model: maps token ids (B, L) to logits (B, L, V), or is a causal model of transformers, or
+        model: a module from token ids (B, L) to logits (B, L, V), a transformers causal model, or
             the folder of one.
         reward_fn: see :class:`rlox_llm.grpo.GRPO`.
         n: completions of each prompt.
-        max_new_tokens: most tokens of a completion.
-        tokenizer: one of transformers, for texts and chats; ``None`` takes that of the model's
+        max_new_tokens: maximum length of a completion.
+        tokenizer: a transformers tokenizer for texts and chats; ``None``: from the model's
             folder.
-        generator: who samples completions, in the place of ``sampler``.
+        generator: a sampler, used instead of ``sampler``.
         options: other options of :class:`rlox_llm.configs.SamplingConfig`, such as ``temperature``,
             ``eos_token_id`` and ``seed``.
 
@@ -74,7 +74,7 @@ class BestOfN:
                 :func:`rlox_llm.prompts.parse_prompts`.
 
         Returns:
-            (B, P + T) whole rows; shorter prompts are filled up on the left, shorter completions on
+            (B, P + T) whole rows; shorter prompts are padded on the left, shorter completions on
             the right.
         """
         rows = parse_prompts(prompts, self.policy.device, self.texts)

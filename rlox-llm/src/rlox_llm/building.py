@@ -1,6 +1,6 @@
 """Policies, references and tokenizers from modules, folders and adapters.
 
-Folders hold models and tokenizers of transformers, adapters are those of peft.
+Folders hold transformers models and tokenizers; adapters are peft's.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ ModuleOrFolder = nn.Module | str | Path
 
 @dataclass(frozen=True)
 class Model:
-    """What an algorithm for language models works with."""
+    """A language model with its tokenizer and special tokens."""
 
     policy: CausalModel
     eos: tuple[int, ...]
     """Tokens that end a completion."""
     texts: Texts
     pad: int
-    """Token that fills rows up: the config's, the model's, the tokenizer's, the first EOS, or 0,
-    which is only taken if nothing needs filling up or masks say what it is."""
+    """Padding token: the config's, the model's, the tokenizer's, the first EOS, or 0, which is used
+    only where rows need no padding or masks mark it."""
 
 
 def make_model(
@@ -42,13 +42,13 @@ def make_model(
 
     Args:
         model: a module, or its folder.
-        tokenizer: one, or its folder; ``None`` takes that of the model's folder.
-        config: of the algorithm.
-        streams: the weights of a new adapter are drawn from them.
+        tokenizer: a tokenizer, or its folder; ``None``: from the model's folder.
+        config: the algorithm's.
+        streams: random streams for the weights of a new adapter.
 
     Raises:
         ConfigError: there is no model or tokenizer, or the config's EOS is not in the vocabulary.
-        TypeError: the model is no module.
+        TypeError: the model is not a module.
     """
     if isinstance(model, (str, Path)):
         tokenizer = load_tokenizer(model) if tokenizer is None else tokenizer
@@ -57,15 +57,15 @@ def make_model(
         folder, tokenizer = tokenizer, load_tokenizer(tokenizer)
         if tokenizer is None:
             raise ConfigError(
-                f"'{folder}' holds no tokenizer; pass the folder of one, or a tokenizer of "
-                "transformers"
+                f"'{folder}' holds no tokenizer; pass the folder of one, or a transformers "
+                "tokenizer"
             )
     module = adapted(model, config, streams)
     policy = CausalModel(module, "model", bf16=config.bf16, layout=config.layout)
     eos = _eos(config, policy, tokenizer)
     pads = (config.pad_token_id, policy.pad, getattr(tokenizer, "pad_token_id", None), *eos, 0)
     pad = int(next(token for token in pads if token is not None))
-    # the config of a model whose tokenizer has no BOS may name one all the same
+    # a model's config may name a BOS even if the tokenizer has none
     bos = policy.bos if tokenizer is None else getattr(tokenizer, "bos_token_id", None)
     return Model(policy, eos, Texts(tokenizer, eos, config.pad_token_id, bos), pad)
 
@@ -81,16 +81,16 @@ def make_reference(
     """Return the reference of a policy.
 
     Args:
-        name: what errors call the algorithm.
-        policy: what is trained.
-        ref_model: a module, or its folder; ``None`` takes the policy without its new adapter, or
-            loads the policy's folder a second time.
-        model: what the policy was made of.
-        config: of the algorithm.
-        instead: the option that makes a reference needless, for the error.
+        name: the algorithm's name in errors.
+        policy: the trained model.
+        ref_model: a module, or its folder; ``None``: the policy without its new adapter, or a
+            second copy from the policy's folder.
+        model: the ``model`` argument of the policy.
+        config: the algorithm's.
+        instead: the option that makes a reference unnecessary, for the error.
 
     Raises:
-        ConfigError: there is none, or it is the policy.
+        ConfigError: there is no reference, or it is the policy itself.
     """
     module = policy.module
     options: dict[str, Any] = {"bf16": config.bf16, "layout": config.layout}
@@ -98,7 +98,7 @@ def make_reference(
         without = CausalModel(module, "ref_model", adapter_off=True, **options)
         if not _are_alike(policy, without):
             raise ConfigError(
-                "the model's adapter has been trained, so that the model without it is no "
+                "the model's adapter has been trained, so the model without it is not a valid "
                 "reference; pass ref_model=copy.deepcopy(model)"
             )
         return without
@@ -107,8 +107,8 @@ def make_reference(
         given = load_model(given, config.device).requires_grad_(False)
     elif not isinstance(given, nn.Module):
         raise ConfigError(
-            f"'{name}' needs ref_model=..., a frozen copy of the model, as copy.deepcopy(model) "
-            f"is{f', or {instead}' if instead else ''}, got {type(given).__name__}"
+            f"'{name}' needs ref_model=..., a frozen copy such as copy.deepcopy(model)"
+            f"{f', or {instead}' if instead else ''}, got {type(given).__name__}"
         )
     theirs = {id(p) for p in given.parameters()}
     if any(id(p) in theirs for p in module.parameters() if p.requires_grad):
@@ -148,19 +148,19 @@ def _eos(config: LanguageConfig, model: CausalModel, tokenizer: Any) -> tuple[in
 
 
 def load_model(folder: str | Path, device: str = "cpu") -> nn.Module:
-    """Return the causal model that a folder holds, in float32; nothing is downloaded.
+    """Return the causal model in a folder, in float32; nothing is downloaded.
 
     Adam's steps are too small for bfloat16 weights; the option ``bf16`` computes in bfloat16.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: the folder holds no causal model.
         MissingDependencyError: transformers is not installed.
     """
     transformers = import_extra("transformers", "a model from a folder", "hf")
     if not Path(folder).is_dir():
         raise ConfigError(
-            "model must be a module or a folder that save_pretrained of transformers wrote, there "
-            f"is no folder '{folder}'"
+            "model must be a module or a folder from save_pretrained of transformers, but there is "
+            f"no folder '{folder}'"
         )
     try:
         model: nn.Module = transformers.AutoModelForCausalLM.from_pretrained(
@@ -172,7 +172,7 @@ def load_model(folder: str | Path, device: str = "cpu") -> nn.Module:
 
 
 def load_tokenizer(folder: str | Path) -> Any:
-    """Return the tokenizer that a folder holds, or ``None``; nothing is downloaded.
+    """Return the tokenizer in a folder, or ``None``; nothing is downloaded.
 
     Raises:
         MissingDependencyError: transformers is not installed.
@@ -185,15 +185,15 @@ def load_tokenizer(folder: str | Path) -> Any:
 
 
 def is_adapted(module: Any) -> bool:
-    """Return whether a module is one of peft, with an adapter that can be switched off."""
+    """Return whether a module is a peft model, with an adapter that can be switched off."""
     return hasattr(module, "disable_adapter") and hasattr(module, "get_base_model")
 
 
 def adapted(module: Any, config: LanguageConfig, streams: SeedStreams) -> nn.Module:
-    """Return a model, with a new LoRA adapter and all else frozen if the config says so.
+    """Return a model; with ``lora_rank``, with a new LoRA adapter and all other weights frozen.
 
     Raises:
-        ConfigError: it has an adapter, or no layer that the config names.
+        ConfigError: it already has an adapter, or lacks the config's layers.
         MissingDependencyError: peft is not installed.
     """
     if config.lora_rank is None:
@@ -211,7 +211,7 @@ def adapted(module: Any, config: LanguageConfig, streams: SeedStreams) -> nn.Mod
     )
     try:
         with streams.as_global("adapter"), warnings.catch_warnings():
-            # peft asks transformers 5.23 by names that it deprecates
+            # peft uses names that transformers 5.23 deprecates
             warnings.filterwarnings("ignore", ".*gradient_checkpointing", FutureWarning)
             model: nn.Module = peft.get_peft_model(module, settings)
     except (AttributeError, ValueError) as error:
@@ -220,7 +220,7 @@ def adapted(module: Any, config: LanguageConfig, streams: SeedStreams) -> nn.Mod
 
 
 def merged(module: Any) -> Any:
-    """Return a model of transformers, with the adapter's weights, if it has one, in its own."""
+    """Return a transformers model, with any adapter merged into its weights."""
     return module.merge_and_unload() if is_adapted(module) else module
 
 

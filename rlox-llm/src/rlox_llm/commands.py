@@ -15,7 +15,7 @@ from rlox.errors import ConfigError
 Model = Annotated[
     str | None,
     typer.Option(
-        help="Folder of the model that was trained; left out: what the run's record says.",
+        help="Folder of the trained model; default: from the run's record.",
         metavar="FOLDER",
     ),
 ]
@@ -38,10 +38,10 @@ def export_command(
     model: Model = None,
     best: Annotated[
         bool,
-        typer.Option("--best", help="Of a run folder, take the best checkpoint by --eval-freq."),
+        typer.Option("--best", help="Use a run folder's best checkpoint, found by --eval-freq."),
     ] = False,
 ) -> None:
-    """Write a trained model and its tokenizer into a folder that transformers loads.
+    """Write a trained model and its tokenizer into a folder for transformers.
 
     An adapter is merged into the weights.
     """
@@ -73,18 +73,18 @@ def generate_command(
         typer.Option(help="Function that rewards completions.", metavar="MODULE:FUNCTION"),
     ] = None,
     max_new_tokens: Annotated[
-        int, typer.Option(help="Most tokens of a completion.", min=1, metavar="N")
+        int, typer.Option(help="Maximum length of a completion.", min=1, metavar="N")
     ] = 64,
-    temperature: Annotated[float, typer.Option(help="What logits are divided by.")] = 1.0,
+    temperature: Annotated[float, typer.Option(help="Divisor of logits.")] = 1.0,
     top_p: Annotated[
-        float, typer.Option(help="Sample of the likeliest tokens of this probability.")
+        float, typer.Option(help="Sample from the likeliest tokens of this total probability.")
     ] = 1.0,
     seed: Annotated[int, typer.Option(help="Fixes the samples.", min=0)] = 42,
     base_model: Annotated[
         str | None,
         typer.Option(
             "--model",
-            help="Of a checkpoint, the folder of the model that was trained.",
+            help="Folder of the trained model, for a checkpoint.",
             metavar="FOLDER",
         ),
     ] = None,
@@ -96,7 +96,7 @@ def generate_command(
     from rlox_llm.state import restore_model
 
     if best_of > 1 and reward is None:
-        raise ConfigError("--best-of needs --reward, the function that says which is the best")
+        raise ConfigError("--best-of needs --reward, a function that ranks completions")
     rows: list[Any] = list(prompt or [])
     rows += read_rows(dataset) if dataset is not None else []
     if not rows:
@@ -128,6 +128,6 @@ def _model_of(checkpoint: Path, given: str | None) -> str:
     found = given or parts_of_run(checkpoint).get("model")
     if found is None:
         raise ConfigError(
-            f"'{checkpoint}' lies in no run folder that names the model; pass its folder as --model"
+            f"'{checkpoint}' is not in a run folder that names the model; pass the model's --model"
         )
     return found

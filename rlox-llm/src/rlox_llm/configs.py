@@ -31,7 +31,7 @@ Tokens = int | tuple[int, ...] | None
 
 
 class LanguageConfig(Config):
-    """Options that all algorithms for language models have."""
+    """Options of all algorithms for language models."""
 
     schedule_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"learning_rate": (0.0, 1.0)}
 
@@ -39,40 +39,40 @@ class LanguageConfig(Config):
         1e-4, help="Adam's step size", source="rlox's documents"
     )
     max_grad_norm: float | None = positive(
-        1.0, help="Euclidean norm that gradients are scaled down to; `None`: never",
+        1.0, help="bound of the gradient's Euclidean norm; `None`: unbounded",
         source=TRL,
     )  # fmt: skip
     eos_token_id: Tokens = option(
         None, unit="token ids", source="transformers",
-        help="tokens that end a completion; `None`: those of the model's generation config, else "
-        "the tokenizer's",
+        help="tokens that end a completion; `None`: from the model's generation config, else the "
+        "tokenizer's",
     )  # fmt: skip
     pad_token_id: int | None = count(
         None, ge=0, unit="token id", source="transformers",
-        help="token that fills rows up; `None`: that of the model's config, else its first EOS",
+        help="padding token; `None`: from the model's config, else its first EOS",
     )  # fmt: skip
     micro_batch_size: int | None = count(
         None, unit="rows", source="rlox",
-        help="rows in one forward pass; the gradients of several add up; `None`: all",
+        help="rows in one forward pass; gradients of several passes add up; `None`: all",
     )  # fmt: skip
     dropout: bool = flag(
         False, help="whether dropout is active while learning", source="TRL's disable_dropout"
     )
     layout: Literal["auto", "padded", "shared_prefix", "packed"] = choice(
         "auto", source="rlox",
-        help="how rows go through a model of transformers while learning: each filled up, prompts "
-        "once for all their completions, or packed; auto: shared where prompts repeat",
+        help="form of rows in a transformers model while learning: padded, prompts once for all "
+        "their completions, or packed; auto: shared where prompts repeat",
     )  # fmt: skip
     bf16: bool = flag(
-        False, help="whether models compute in bfloat16; weights stay as they are", source=TRL
+        False, help="whether models compute in bfloat16; weights keep their dtype", source=TRL
     )
     gradient_checkpointing: bool = flag(
-        False, help="whether a model of transformers computes its activations twice to save memory",
+        False, help="whether a transformers model recomputes activations to save memory",
         source="Chen et al. 2016",
     )  # fmt: skip
     lora_rank: int | None = count(
         None, unit="ranks", source="Hu et al. 2021",
-        help="rank of a LoRA adapter that is trained instead of the weights; `None`: no adapter",
+        help="rank of a LoRA adapter, trained instead of the weights; `None`: no adapter",
     )  # fmt: skip
     lora_alpha: float | None = positive(
         None,
@@ -80,21 +80,21 @@ class LanguageConfig(Config):
         source="peft",
     )
     lora_dropout: float = probability(
-        0.0, help="dropout of the adapter's inputs, with dropout on", source="peft"
+        0.0, help="dropout of the adapter's inputs, if `dropout` is on", source="peft"
     )
     lora_target_modules: str | tuple[str, ...] = option(
-        "all-linear", help="layers that the adapter is put on: names, or a pattern", unit="name",
+        "all-linear", help="layers with an adapter: names, or a pattern", unit="name",
         source="peft",
     )  # fmt: skip
     device: str = option(
-        "cpu", help="torch device of models that are loaded from folders; others stay where they "
-        "are", unit="name", source="rlox", min_length=1,
+        "cpu", help="torch device of models loaded from folders; other models keep their device",
+        unit="name", source="rlox", min_length=1,
     )  # fmt: skip
     seed: int | None = SEED
     preset: str = PRESET
     torch_threads: int | None = count(
         None, unit="threads", source="rlox",
-        help="torch threads while training; `None`: leave torch's setting",
+        help="torch threads while training; `None`: torch's own setting",
     )  # fmt: skip
 
     @model_validator(mode="after")
@@ -102,7 +102,7 @@ class LanguageConfig(Config):
         for name in ("lora_alpha", "lora_dropout"):
             if self.lora_rank is None and getattr(self, name):
                 raise ValueError(
-                    f"{name}={getattr(self, name)} is of an adapter, and there is none; set "
+                    f"{name}={getattr(self, name)} needs an adapter, and there is none; set "
                     f"lora_rank, or leave {name} out"
                 )
         return self
@@ -112,32 +112,32 @@ class SamplingConfig(LanguageConfig):
     """Options of algorithms that sample completions."""
 
     max_new_tokens: int = count(
-        8, unit="tokens", help="most tokens of a completion", source="rlox's documents"
+        8, unit="tokens", help="maximum length of a completion", source="rlox's documents"
     )
     prompts_per_rollout: int = count(
-        32, unit="prompts", help="prompts of one iteration, if there are more", source="rlox"
+        32, unit="prompts", help="maximum number of prompts in one iteration", source="rlox"
     )
     sampler: Literal["auto", "rlox", "model", "transformers"] = choice(
         "auto", source="rlox",
-        help="who samples: rlox, the model's own generate, or that of transformers; auto: a "
-        "generate of the model's own, and rlox for models of transformers",
+        help="sampler: rlox, the model's own generate, or that of transformers; auto: the model's "
+        "own if it has one, else rlox",
     )  # fmt: skip
     temperature: float = positive(
-        1.0, help="what logits are divided by, sampling and learning", source=TRL
+        1.0, help="divisor of logits, in sampling and learning", source=TRL
     )
     top_k: int = count(
-        0, ge=0, unit="tokens", help="sample of the k likeliest; 0: of all", source=TRL
+        0, ge=0, unit="tokens", help="sample from the k likeliest; 0: from all", source=TRL
     )
     top_p: float = option(
-        1.0, help="sample of the likeliest tokens of this total probability", unit="1",
+        1.0, help="sample from the likeliest tokens of this total probability", unit="1",
         source="Holtzman et al. 2020", gt=0.0, le=1.0,
     )  # fmt: skip
     min_p: float = probability(
-        0.0, help="sample of the tokens at least this many times as likely as the likeliest",
+        0.0, help="sample from tokens with at least this share of the likeliest one's probability",
         source="Nguyen et al. 2024",
     )  # fmt: skip
     log_completions: bool = flag(
-        False, help="whether the logger gets a table of the completions of each iteration",
+        False, help="whether to log a table of each iteration's completions",
         source=TRL,
     )  # fmt: skip
     num_completions_to_print: int | None = count(
@@ -153,7 +153,7 @@ class SamplingConfig(LanguageConfig):
         if values.get("max_new_tokens", length) != length:
             raise ValueError(
                 f"max_completion_length={length} is TRL's name of max_new_tokens, got "
-                f"max_new_tokens={values['max_new_tokens']} too; leave one out"
+                f"max_new_tokens={values['max_new_tokens']} as well; leave one out"
             )
         others = {name: value for name, value in values.items() if name != "max_completion_length"}
         return {**others, "max_new_tokens": length}
@@ -162,8 +162,8 @@ class SamplingConfig(LanguageConfig):
     def _require_logged_completions(self) -> SamplingConfig:
         if self.num_completions_to_print is not None and not self.log_completions:
             raise ValueError(
-                f"num_completions_to_print={self.num_completions_to_print} is of a table that only "
-                "log_completions=True makes; set it, or leave num_completions_to_print out"
+                f"num_completions_to_print={self.num_completions_to_print} applies to a table that "
+                "only log_completions=True makes; set it, or leave num_completions_to_print out"
             )
         return self
 
@@ -175,7 +175,7 @@ class GRPOConfig(SamplingConfig):
         4, unit="completions", help="completions of each prompt", source="rlox's documents"
     )
     kl_coef: float = coefficient(
-        0.1, help="weight of the KL to the reference; 0: no reference is needed",
+        0.1, help="weight of the KL to the reference; 0: needs no reference",
         source="rlox's documents",
     )  # fmt: skip
     loss_type: str = option(
@@ -187,37 +187,37 @@ class GRPOConfig(SamplingConfig):
         "token", help="whether a ratio is a token's or a completion's", source="Zheng et al. 2025"
     )
     epsilon: float = coefficient(
-        0.2, help="how far a ratio may fall below 1", source=f"{SHAO}, eq. 3; {TRL}"
+        0.2, help="bound of a ratio's distance below 1", source=f"{SHAO}, eq. 3; {TRL}"
     )
     epsilon_high: float | None = coefficient(
-        None, help="how far a ratio may rise above 1, of cispo the largest ratio; `None`: epsilon",
+        None, help="bound of a ratio's distance above 1, in cispo of the ratio; `None`: epsilon",
         source="Yu et al. 2025",
     )  # fmt: skip
     delta: float | None = positive(
-        None, help="largest ratio at negative advantages too; `None`: unbounded", source=TRL
+        None, help="bound of the ratio, also at negative advantages; `None`: none", source=TRL
     )
     num_iterations: int = count(
         1, unit="gradient steps", help="gradient steps on each rollout", source=f"{SHAO}, alg. 1"
     )
     scale_rewards: Literal["group", "batch", "none"] = choice(
         "group", source=f"{SHAO}; Liu et al. 2025",
-        help="whose standard deviation divides the advantages",
+        help="set of rewards whose standard deviation divides advantages",
     )  # fmt: skip
     leave_one_out: bool = flag(
-        False, help="whether the baseline of a completion is the mean of the others of its group, "
+        False, help="whether a completion's baseline is the mean reward of its group's others, "
         "without division", source="Ahmadian et al. 2024",
     )  # fmt: skip
     reward_weights: tuple[float, ...] | None = option(
-        None, help="weights of several reward functions; `None`: 1 each", unit="1", source=TRL
+        None, help="weights of the reward functions; `None`: 1 each", unit="1", source=TRL
     )
     kl_estimator: Literal["k1", "k2", "k3"] = choice(
         "k3", help="estimator of the KL", source="Schulman 2020"
     )
     use_bias_correction_kl: bool = flag(
-        True, help="whether the importance ratio multiplies that estimate", source=TRL
+        True, help="whether to multiply the KL estimate by the importance ratio", source=TRL
     )
     entropy_coef: float = coefficient(
-        0.0, help="weight of the mean entropy per token, which the loss is lowered by",
+        0.0, help="weight of the mean entropy per token, subtracted from the loss",
         unit="1 / nats", source=TRL,
     )  # fmt: skip
     sync_ref_model: bool = flag(
@@ -226,7 +226,7 @@ class GRPOConfig(SamplingConfig):
         source=f"Gorbatovski et al. 2024; {TRL}",
     )
     ref_model_sync_steps: int = count(
-        512, unit="gradient steps", help="gradient steps from one move of it to the next",
+        512, unit="gradient steps", help="gradient steps between moves of the reference",
         source=TRL,
     )  # fmt: skip
     ref_model_mixup_alpha: float = probability(
@@ -234,15 +234,15 @@ class GRPOConfig(SamplingConfig):
     )
     engine_ratio_max: float = positive(
         3.0, source=TRL,
-        help="probability of a completion by that of the engine that sampled it, beyond which it "
-        "is left out; without an engine it has no effect",
+        help="bound of a completion's probability ratio to the sampling engine; beyond it, the "
+        "completion is left out; unused without an engine",
     )  # fmt: skip
     filter_flat_groups: bool = flag(
-        False, help="whether groups of equal rewards are left out of the forward and backward "
-        "pass, which changes no gradient and needs kl_coef=0", source="Yu et al. 2025",
+        False, help="whether to skip groups of equal rewards in the forward and backward pass, "
+        "which changes no gradient and needs kl_coef=0", source="Yu et al. 2025",
     )  # fmt: skip
     mask_truncated_completions: bool = flag(
-        False, help="whether completions without EOS are left out of the loss",
+        False, help="whether to leave completions without EOS out of the loss",
         source="Yu et al. 2025",
     )  # fmt: skip
 
@@ -276,7 +276,7 @@ class PreferenceConfig(LanguageConfig):
     """Options of losses of preference pairs."""
 
     beta: float = positive(
-        0.1, help="how strongly the policy is held to the reference",
+        0.1, help="strength of the pull to the reference",
         source="Rafailov et al. 2023",
     )  # fmt: skip
     loss_type: str = option(
@@ -285,7 +285,7 @@ class PreferenceConfig(LanguageConfig):
         "bco_pair, apo_zero, apo_down, exo_pair, aot, discopop, sigmoid_norm, or a plugin's",
     )  # fmt: skip
     label_smoothing: float = option(
-        0.0, help="probability that a preference is the wrong way round", unit="1",
+        0.0, help="probability that a preference is reversed", unit="1",
         source="Mitchell 2023", ge=0.0, lt=0.5,
     )  # fmt: skip
 
@@ -300,8 +300,8 @@ class DPOConfig(PreferenceConfig):
 
     batch_size: int = count(16, unit="pairs", help="pairs of one gradient step", source="rlox")
     precompute_ref_log_probs: bool = flag(
-        False, help="whether the reference runs once over the dataset, before training, and never "
-        "again", source=TRL,
+        False, help="whether the reference runs over the dataset only once, before training",
+        source=TRL,
     )  # fmt: skip
 
 
@@ -351,7 +351,7 @@ class BCOOptions(Config):
     """Options of the preference loss "bco_pair"."""
 
     bco_delta: float = option(
-        0.0, help="reward δ between those of chosen and rejected completions", unit="1",
+        0.0, help="reward δ between the chosen and the rejected completions'", unit="1",
         source=f"Jung et al. 2024, there a running mean of the rewards; {TRL}",
     )  # fmt: skip
 

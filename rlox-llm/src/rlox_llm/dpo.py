@@ -1,14 +1,14 @@
 """Direct preference optimisation (Rafailov et al. 2023, eq. 7).
 
-Each gradient step takes pairs of a chosen completion y_w and a rejected one y_l of a prompt x, and
-minimises
+Each gradient step minimises, on pairs of a chosen completion y_w and a rejected one y_l of a prompt
+x,
 
     -log σ(β (log π(y_w|x) / π_ref(y_w|x) - log π(y_l|x) / π_ref(y_l|x)))
 
 or another loss of :func:`rlox_llm.losses.dpo_loss`. Log-probabilities are summed over the tokens of
 the completions, not of the prompts.
 
-Deviation from the paper: Adam in place of RMSprop, without a warm-up of the step size.
+Deviation from the paper: Adam instead of RMSprop, without a warm-up of the step size.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class DPO(PreferenceAlgorithm):
     Args:
         ref_model: the reference, a frozen copy; ``None`` if the model has an adapter or comes from
             a folder.
-        dataset: pairs that ``train(n)`` takes, see :func:`rlox_llm.preference.parse_pairs`.
+        dataset: pairs for ``train(n)``, see :func:`rlox_llm.preference.parse_pairs`.
     """
 
     name = "dpo"
@@ -67,12 +67,12 @@ class DPO(PreferenceAlgorithm):
     def compute_loss(
         self, prompt: Any, chosen: Any, rejected: Any
     ) -> tuple[Tensor, dict[str, float]]:
-        """Return the loss, with gradient, and its metrics; nothing is learnt.
+        """Return the loss, with gradient, and its metrics, without learning.
 
         Args:
             prompt: (B, P) token ids, or B rows of any lengths.
             chosen: (B, C) the preferred completions; each ends with its first EOS.
-            rejected: (B, R) the others.
+            rejected: (B, R) the rejected completions.
         """
         pairs = zip_pairs(prompt, chosen, rejected, self.policy.device, self.texts)
         with self.learning():
@@ -81,7 +81,7 @@ class DPO(PreferenceAlgorithm):
         return loss, {"loss": float(loss.detach()), **metrics}
 
     def train_step(self, prompt: Any, chosen: Any, rejected: Any) -> dict[str, float]:
-        """Take one gradient step on pairs; arguments as of :meth:`compute_loss`."""
+        """Take one gradient step on pairs; arguments as in :meth:`compute_loss`."""
         return self.step_on(zip_pairs(prompt, chosen, rejected, self.policy.device, self.texts))
 
     def iterate(self, hooks: Hooks) -> DPOMetrics:

@@ -1,4 +1,4 @@
-"""Completions of prompts: how they are sampled, who samples them, and what is sampled."""
+"""Completions of prompts: sampling parameters, samplers, and their results."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from rlox_llm.tokens import Texts
 
 @dataclass(frozen=True)
 class Sampling:
-    """How completions are sampled.
+    """Sampling parameters.
 
     Args:
-        max_new_tokens: most tokens of a completion.
-        temperature: what logits are divided by.
-        top_k: sample of the k likeliest; 0 of all.
-        top_p: sample of the likeliest tokens of this total probability.
-        min_p: sample of the tokens at least this many times as likely as the likeliest.
+        max_new_tokens: maximum length of a completion.
+        temperature: divisor of logits.
+        top_k: sample from the k likeliest tokens; 0: from all.
+        top_p: sample from the likeliest tokens of this total probability.
+        min_p: sample from tokens with at least this share of the likeliest one's probability.
         eos: tokens that end a completion, and belong to it.
         greedy: take the likeliest token instead.
         seed: fixes the samples.
@@ -43,7 +43,7 @@ class Sampling:
 
     @classmethod
     def of(cls, config: LanguageConfig, eos: tuple[int, ...], greedy: bool = False) -> Sampling:
-        """Return what a config says; of one without options of sampling, at most 8 tokens."""
+        """Return a config's parameters; without sampling options, at most 8 tokens."""
         if not isinstance(config, SamplingConfig):
             return cls(8, eos=eos, greedy=greedy)
         options = ("max_new_tokens", "temperature", "top_k", "top_p", "min_p")
@@ -51,11 +51,11 @@ class Sampling:
 
     @property
     def filters(self) -> bool:
-        """Whether tokens are left out before sampling."""
+        """Whether some tokens are excluded from sampling."""
         return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
 
     def filtered(self, logits: Tensor) -> Tensor:
-        """Return logits (B, V) with those that are not sampled at -inf, as transformers does."""
+        """Return logits (B, V), -inf for excluded tokens, as in transformers."""
         if self.top_k and self.top_k < logits.shape[1]:
             least = logits.topk(self.top_k, dim=1).values[:, -1:]
             logits = logits.masked_fill(logits < least, -torch.inf)
@@ -71,7 +71,7 @@ class Sampling:
         return logits
 
     def draw(self, scaled: Tensor, uniform: Tensor) -> Tensor:
-        """Return one token (B,) per row, by the inverse of the distribution function.
+        """Return one token (B,) per row, by the inverse distribution function.
 
         Args:
             scaled: (B, V) logits divided by the temperature.
@@ -86,30 +86,30 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Rollouts:
-    """What a :class:`Generator` sampled, one after the other the completions of each prompt."""
+    """Samples of a :class:`Generator`; completions of one prompt are adjacent."""
 
     token_ids: list[list[int]]
-    """N completions without filling, each with its EOS."""
+    """N completions without padding, each with its EOS."""
     logprobs: list[list[float]] | None
-    """Of each token, at the sampling temperature; ``None`` if they are not known."""
+    """Each token's log-probability at the sampling temperature; ``None`` if unknown."""
     finish_reason: list[str]
     """``"stop"`` for an EOS, ``"length"`` for ``max_new_tokens``."""
     params: Sampling
-    """How they were sampled."""
+    """The sampling parameters."""
     version: int
-    """Gradient steps of the weights that sampled them."""
+    """Gradient steps of the sampling weights."""
 
 
 @runtime_checkable
 class Generator(Protocol):
-    """Who samples completions: this process, or an engine with a copy of the weights.
+    """A sampler of completions: this process, or an engine with a copy of the weights.
 
-    An engine outside has log-probabilities that differ from the training's by rounding, and more;
-    :class:`rlox_llm.grpo.GRPO` computes its own and weighs completions by the ratio.
+    An engine's log-probabilities differ from the training's, by rounding and more;
+    :class:`rlox_llm.grpo.GRPO` computes its own and weights completions by the ratio.
     """
 
     in_process: bool
-    """Whether it runs the very model that is trained."""
+    """Whether it runs the trained model itself."""
 
     def generate(self, prompts: Sequence[Sequence[int]], n: int, params: Sampling) -> Rollouts:
         """Sample ``n`` completions of each prompt.
@@ -117,32 +117,32 @@ class Generator(Protocol):
         Args:
             prompts: token ids.
             n: completions of each.
-            params: how to sample; the same ``seed`` gives the same samples.
+            params: sampling parameters; the same ``seed`` gives the same samples.
         """
 
     def sync(self, named_parameters: Iterable[tuple[str, Tensor]], version: int) -> None:
-        """Take the weights of now; they are those after ``version`` gradient steps."""
+        """Load the current weights, those after ``version`` gradient steps."""
 
 
 @dataclass(frozen=True)
 class Completions:
-    """Sampled completions, one after the other those of each prompt."""
+    """Sampled completions; those of one prompt are adjacent."""
 
     prompts: list[Tensor]
     """N rows of token ids (P_i,), each repeated for its completions."""
     tokens: Tensor
-    """(N, T) token ids; those outside :attr:`mask` mean nothing."""
+    """(N, T) token ids; meaningless outside :attr:`mask`."""
     mask: Tensor
-    """(N, T) True at the tokens of the completion, up to and with its first EOS."""
+    """(N, T) True at the tokens of the completion, including its first EOS."""
     logps: Tensor | None
     """(N, T) log-probabilities at the sampling temperature, over the whole vocabulary; ``None`` if
-    who sampled them does not say."""
+    the sampler does not return them."""
     ended: Tensor
     """(N,) whether an EOS ended the completion; True if there is no EOS token."""
     sampling: Sampling
-    """How they were sampled."""
+    """The sampling parameters."""
     version: int
-    """Gradient steps of the weights that sampled them."""
+    """Gradient steps of the sampling weights."""
 
     @property
     def lengths(self) -> Tensor:
@@ -150,10 +150,10 @@ class Completions:
         return self.mask.sum(1)
 
     def rows(self, pad: int) -> tuple[list[Tensor], Tensor]:
-        """Return what reward functions get: whole rows, and the prompts that they begin with.
+        """Return the arguments of reward functions: whole rows, and their prompts.
 
         Args:
-            pad: fills shorter prompts up on the left.
+            pad: padding token for the left side of shorter prompts.
 
         Returns:
             N rows of prompt and completion, and the prompts (N, P).
@@ -166,11 +166,11 @@ class Completions:
         return [torch.cat(pair) for pair in zip(prompts, kept, strict=True)], prompts
 
     def padded(self, pad: int) -> Tensor:
-        """Return whole rows (N, P + T), prompts filled up on the left, completions on the right."""
+        """Return whole rows (N, P + T), prompts padded on the left, completions on the right."""
         return torch.cat([self.rows(pad)[1], self.tokens.masked_fill(~self.mask, pad)], 1)
 
     def select(self, index: Tensor) -> Completions:
-        """Return the completions of the given places."""
+        """Return the completions at ``index``."""
         return replace(
             self,
             prompts=[self.prompts[i] for i in index.tolist()],
@@ -183,12 +183,12 @@ class Completions:
     def table(
         self, texts: Texts, columns: Mapping[str, Sequence[Any]], n_rows: int | None = None
     ) -> dict[str, list[Any]]:
-        """Return a table for loggers: of texts if there is a tokenizer, else of token ids.
+        """Return a table for loggers, with texts if there is a tokenizer, else token ids.
 
         Args:
             texts: turns token ids into texts.
             columns: further columns of N values, by name.
-            n_rows: the first so many completions; ``None``: all.
+            n_rows: number of completions, from the first; ``None``: all.
         """
 
         def read(ids: list[int]) -> str:
@@ -215,18 +215,18 @@ def complete(
     """Return ``n`` completions of each prompt, checked.
 
     Args:
-        generator: who samples.
-        model: what is trained; its weights go to the generator first.
+        generator: the sampler.
+        model: the trained model; its weights go to the generator first.
         prompts: rows of token ids.
-        sampling: how; its seed is drawn from ``stream``.
-        stream: of the run.
+        sampling: sampling parameters; the seed is drawn from ``stream``.
+        stream: the run's random stream.
         n: completions of each prompt.
         version: gradient steps of the weights.
 
     Raises:
         DatasetError: prompt and completion are longer than the model's context.
-        ValueError: the generator returned another number of completions, an empty one, those of
-            stale weights, or those of other sampling parameters.
+        ValueError: the generator returned another number of completions or an empty one, or used
+            stale weights or other sampling parameters.
     """
     _require_room(model, prompts, sampling)
     params = replace(sampling, seed=int(torch.randint(2**31, (), generator=stream)))
@@ -263,7 +263,7 @@ def _require_as_asked(found: Rollouts, n: int, params: Sampling, version: int) -
         raise ValueError(f"the generator must return {n} completions, got {len(found.token_ids)}")
     for i, row in enumerate(found.token_ids):
         if not row:
-            raise ValueError(f"completion {i} of the generator is empty; an EOS belongs to it")
+            raise ValueError(f"completion {i} of the generator is empty; it must hold its EOS")
         if found.logprobs is not None and len(found.logprobs[i]) != len(row):
             raise ValueError(
                 f"completion {i} of the generator has {len(row)} tokens and "
@@ -273,18 +273,18 @@ def _require_as_asked(found: Rollouts, n: int, params: Sampling, version: int) -
         asked, got = getattr(params, name), getattr(found.params, name)
         if asked != got:
             raise ValueError(
-                f"the generator sampled with {name}={got}, expected {asked}; what is learnt would "
-                "be of other probabilities"
+                f"the generator sampled with {name}={got}, expected {asked}; learning would use "
+                "wrong probabilities"
             )
     if found.version != version:
         raise ValueError(
             f"the generator has the weights of gradient step {found.version}, expected those of "
-            f"{version}; its sync(named_parameters, version) must take them"
+            f"{version}; its sync(named_parameters, version) must load them"
         )
 
 
 def warn_of_copies(done: Completions, group_size: int, *, own: bool) -> None:
-    """Warn if every prompt has the same completion over and over, which teaches nothing.
+    """Warn if all completions of each prompt are equal, which teaches nothing.
 
     Args:
         done: whole groups of completions.
@@ -302,7 +302,7 @@ def warn_of_copies(done: Completions, group_size: int, *, own: bool) -> None:
     )
     warnings.warn(
         f"all {group_size} completions of each prompt are the same, so that every advantage is 0 "
-        f"and the model learns nothing from rewards: {why}",
+        f"and rewards teach the model nothing: {why}",
         RuntimeWarning,
         stacklevel=3,
     )
@@ -312,8 +312,8 @@ def warn_of_truncation(done: Completions, *, masked: bool) -> None:
     """Warn that no completion ended by itself.
 
     Args:
-        done: completions, none of which an EOS ended.
-        masked: whether those are left out of the loss.
+        done: completions without an EOS.
+        masked: whether the loss leaves them out.
     """
     effect = "nothing is learnt from them" if masked else "the model never sees an end rewarded"
     warnings.warn(

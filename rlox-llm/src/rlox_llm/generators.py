@@ -1,4 +1,4 @@
-"""Samplers in this process: those of rlox, the model, and transformers."""
+"""Samplers in this process: rlox's, the model's own, and transformers'."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from rlox_llm.models import CausalModel
 
 
 def make_generator(sampler: str, model: CausalModel) -> Generator:
-    """Return the sampler that the option ``sampler`` names.
+    """Return the sampler of the option ``sampler``.
 
     Raises:
-        ConfigError: the model has no ``generate`` of that kind.
+        ConfigError: the model has no suitable ``generate``.
     """
     if sampler == "model" and not model.generates:
         raise ConfigError(
-            f"sampler='model' needs a generate(prompt_ids, max_new_tokens) of the "
-            f"{type(model.module).__name__}'s own; leave it at 'auto'"
+            f"sampler='model' needs a generate(prompt_ids, max_new_tokens), which the "
+            f"{type(model.module).__name__} does not define; leave it at 'auto'"
         )
     if sampler == "transformers":
         if not (model.takes_cache and hasattr(model.module, "generate")):
@@ -43,7 +43,7 @@ def make_generator(sampler: str, model: CausalModel) -> Generator:
 
 
 class _InProcess:
-    """A sampler with the model that is trained, whose weights need no copy."""
+    """A sampler with the trained model itself, whose weights need no copy."""
 
     in_process = True
 
@@ -52,13 +52,13 @@ class _InProcess:
         self.version = 0
 
     def sync(self, named_parameters: Iterable[tuple[str, Tensor]], version: int) -> None:
-        """Note which weights the model has."""
+        """Note the weights' version."""
         self.version = version
 
     def _rollouts(
         self, tokens: Tensor, lengths: Tensor, logps: Tensor | None, params: Sampling
     ) -> Rollouts:
-        """Return rollouts of completions (N, T), cut off behind their first EOS."""
+        """Return rollouts of completions (N, T), cut after their first EOS."""
         ends = torch.isin(tokens, _ids(params.eos, tokens.device))
         after = (ends.long().cumsum(1) - ends.long() == 0).sum(1)
         counts = torch.minimum(lengths, after).tolist()
@@ -71,16 +71,15 @@ class _InProcess:
 
 
 class RloxGenerator(_InProcess):
-    """Sampling by rlox, with a random stream of its own on the CPU.
+    """Sampling by rlox, with its own random stream on the CPU.
 
-    With a model of transformers each prompt goes through the model once for all its completions,
-    keys and values are written into a static cache, and completions that have ended are dropped
-    from the batch; on a GPU a step is replayed as a CUDA graph, in which they stay. Another model,
-    and one with layers that do not see all of a row, gets whole rows at each token, those of
-    prompts of one length together.
+    In a transformers model each prompt is processed once for all its completions, keys and values
+    go into a static cache, and ended completions leave the batch; on a GPU a step is replayed as
+    a CUDA graph, where they stay. Other models, and those with layers that do not see a whole row,
+    get whole rows for each token, batched by the length of prompts.
 
     Args:
-        model: samples.
+        model: the sampled model.
     """
 
     def __init__(self, model: CausalModel) -> None:
@@ -89,7 +88,7 @@ class RloxGenerator(_InProcess):
 
     @torch.no_grad()
     def generate(self, prompts: Sequence[Sequence[int]], n: int, params: Sampling) -> Rollouts:
-        """Sample ``n`` completions of each prompt, dropout off."""
+        """Sample ``n`` completions of each prompt, without dropout."""
         device, t = self.model.device, params.max_new_tokens
         rows = [torch.tensor(list(prompt), device=device) for prompt in prompts]
         total = len(rows) * n
@@ -114,7 +113,7 @@ class RloxGenerator(_InProcess):
 
 @dataclass(frozen=True)
 class _Sampled:
-    """N completions of up to T tokens, filled in token by token."""
+    """N completions of up to T tokens, sampled token by token."""
 
     params: Sampling
     draws: Tensor
@@ -127,15 +126,15 @@ class _Sampled:
     """(N,)"""
 
     def take(self, step: int, alive: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """Sample a token of each completion that goes on.
+        """Sample a token of each unfinished completion.
 
         Args:
-            step: how many each has.
-            alive: (B,) the places of these completions.
+            step: number of tokens so far.
+            alive: (B,) indices of these completions.
             logits: (B, V)
 
         Returns:
-            The tokens (B,), and which of the B completions go on still.
+            The tokens (B,), and the indices among the B of still unfinished completions.
         """
         scaled = logits / self.params.temperature
         last = self.params.draw(scaled, self.draws[step][alive])
@@ -150,7 +149,7 @@ class _Sampled:
 
 
 def _decode(model: CausalModel, prompts: Sequence[Tensor], n: int, made: _Sampled) -> None:
-    """Fill completions in, token by token with keys and values kept."""
+    """Sample completions token by token, with a cache of keys and values."""
     device, steps = made.tokens.device, made.tokens.shape[1]
     index = torch.arange(len(prompts), device=device).repeat_interleave(n)
     cache, seen, starts = prefill(model, prompts, index, steps)
@@ -174,7 +173,7 @@ def _decode(model: CausalModel, prompts: Sequence[Tensor], n: int, made: _Sample
 def _decode_whole_rows(
     model: CausalModel, prompts: Sequence[Tensor], n: int, made: _Sampled
 ) -> None:
-    """Fill completions in, with a pass over whole rows at each token."""
+    """Sample completions with a pass over whole rows for each token."""
     options: dict[str, Any] = {"use_cache": False} if model.takes_cache else {}
     if model.keeps_logits:
         options["logits_to_keep"] = 1
@@ -190,7 +189,7 @@ def _decode_whole_rows(
 
 
 def _by_length(prompts: Sequence[Sized]) -> list[list[int]]:
-    """Return the places of prompts, those of one length together."""
+    """Return the indices of prompts, grouped by length."""
     found: dict[int, list[int]] = {}
     for i, prompt in enumerate(prompts):
         found.setdefault(len(prompt), []).append(i)
@@ -200,16 +199,16 @@ def _by_length(prompts: Sequence[Sized]) -> list[list[int]]:
 class ModelGenerator(_InProcess):
     """Sampling by a model's own ``generate(prompt_ids, max_new_tokens)``.
 
-    Of the sampling parameters only ``max_new_tokens`` and ``eos`` hold. It finds torch's global
-    generator seeded, and does not say its log-probabilities.
+    Only the sampling parameters ``max_new_tokens`` and ``eos`` apply. Torch's global generator is
+    seeded before the call. Log-probabilities are not returned.
 
     Args:
-        model: has that method.
+        model: a model with that method.
     """
 
     @torch.no_grad()
     def generate(self, prompts: Sequence[Sequence[int]], n: int, params: Sampling) -> Rollouts:
-        """Sample ``n`` completions of each prompt, those of one length together."""
+        """Sample ``n`` completions of each prompt, batched by length."""
         device = self.model.device
         tokens = torch.zeros(len(prompts) * n, params.max_new_tokens, dtype=torch.long,
                              device=device)  # fmt: skip
@@ -249,15 +248,15 @@ class ModelGenerator(_InProcess):
 
 
 class TransformersGenerator(_InProcess):
-    """Sampling by the ``generate`` of transformers, prompts filled up on the left.
+    """Sampling by transformers' ``generate``, with prompts padded on the left.
 
     Args:
-        model: one of transformers.
+        model: a transformers model.
     """
 
     @torch.no_grad()
     def generate(self, prompts: Sequence[Sequence[int]], n: int, params: Sampling) -> Rollouts:
-        """Sample ``n`` completions of each prompt, dropout off."""
+        """Sample ``n`` completions of each prompt, without dropout."""
         model = self.model
         pad = model.pad if model.pad is not None else (params.eos[0] if params.eos else 0)
         width = max(len(prompt) for prompt in prompts)
@@ -290,10 +289,10 @@ def _ids(ids: tuple[int, ...], device: torch.device) -> Tensor:
 
 @contextmanager
 def _neutral(module: Any) -> Iterator[None]:
-    """Let ``generate`` of transformers sample from the policy that is learnt, and nothing else.
+    """Let transformers' ``generate`` sample from the plain policy.
 
-    A generation config has penalties, beams, suppressed tokens and least lengths, which the
-    arguments of ``generate`` leave as they are.
+    A generation config may set penalties, beams, suppressed tokens and least lengths, which the
+    arguments of ``generate`` do not override.
     """
     owners = [module, module.get_base_model()] if is_adapted(module) else [module]
     before = [owner.generation_config for owner in owners]
@@ -308,7 +307,7 @@ def _neutral(module: Any) -> Iterator[None]:
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Let code that draws from torch's global generator draw what ``seed`` fixes."""
+    """Seed torch's global generator in the block, and restore it."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         yield

@@ -1,4 +1,4 @@
-"""Decoding on a GPU by CUDA graphs, each a whole step."""
+"""Decoding on a GPU with CUDA graphs, one per step."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from rlox_llm.layouts import fixed_layers, prefill
 from rlox_llm.models import CausalModel
 
 WIDTH = 64
-"""Prompts are filled up to a multiple of so many tokens, so that others fit the same graph."""
+"""Prompts are padded to a multiple of this number of tokens, so that others fit the same graph."""
 
 GRAPHS = 2
-"""Graphs that are kept: completions for learning, and those of an evaluation."""
+"""Number of graphs to keep: for learning and for evaluation."""
 
 LOOKS = 16
-"""Steps between looks whether all completions have ended."""
+"""Steps between checks whether all completions have ended."""
 
 SHARE = 0.1
-"""Of the GPU's memory: a graph whose cache takes more is not kept until the next rollout."""
+"""Share of the GPU's memory: graphs with a larger cache are not kept for the next rollout."""
 
 
 def captured(step: Callable[[], None]) -> Callable[[], None]:
-    """Return what starts the kernels of a step as one CUDA graph, after taking the step once."""
+    """Take a step once, and return a function that replays it as one CUDA graph."""
     here: Any = torch.cuda.current_stream()
     aside: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     aside.wait_stream(here)
-    with torch.cuda.stream(aside):  # libraries take memory for a stream's first calls
+    with torch.cuda.stream(aside):  # libraries allocate memory in a stream's first calls
         step()
     here.wait_stream(aside)
     graph = torch.cuda.CUDAGraph()
@@ -42,15 +42,15 @@ def captured(step: Callable[[], None]) -> Callable[[], None]:
 
 
 class GraphDecoder:
-    """Samples completions of a model of transformers, with one graph for each token.
+    """Samples completions of a transformers model, replaying one graph per token.
 
-    A graph has fixed shapes and addresses: completions that have ended stay in it to the end, and
-    attention sees all places of the cache through a mask. Where graph and model disagree on the
-    first two tokens, or the model's step cannot be captured, the model is not sampled so again.
+    A graph has fixed shapes and addresses: ended completions stay in it, and attention covers all
+    positions of the cache through a mask. If graph and model disagree on the first two tokens, or
+    the model's step cannot be captured, graphs are not used again.
 
     Args:
-        model: keeps keys and values.
-        capture: what makes a graph of a step; tests have a function that returns the step.
+        model: a model with a cache of keys and values.
+        capture: turns a step into a graph; tests pass a function that returns the step.
     """
 
     def __init__(
@@ -73,18 +73,18 @@ class GraphDecoder:
         tokens: Tensor,
         logps: Tensor,
     ) -> Tensor | None:
-        """Fill completions in; return how many tokens of them are sampled, an EOS or not.
+        """Sample completions; return their numbers of sampled tokens, ignoring any EOS.
 
         Args:
             prompts: rows of token ids.
             n: completions of each.
-            params: how to sample.
+            params: sampling parameters.
             draws: (T, N, 1) uniform numbers.
             tokens: (N, T) written.
             logps: (N, T) written.
 
         Returns:
-            (N,), or ``None`` if the model cannot be sampled by graphs.
+            (N,), or ``None`` if the model does not support graphs.
         """
         if not self._usable:
             return None
@@ -108,7 +108,7 @@ class GraphDecoder:
     def _graph_for(
         self, prompts: Sequence[Tensor], n: int, params: Sampling, draws: Tensor
     ) -> _Graph:
-        """Return a graph that is ready to decode the prompts' completions."""
+        """Return a graph prepared for the prompts' completions."""
         model = self._model
         longest = max(len(prompt) for prompt in prompts) - 1
         self._width = max(self._width, -(-max(longest, 1) // WIDTH) * WIDTH)
@@ -141,9 +141,9 @@ class _Graph:
     """A step of decoding N rows, and the tensors that it reads and writes.
 
     Args:
-        model: decodes.
-        params: how to sample.
-        cache: of N rows, with room for T tokens behind W places.
+        model: the sampled model.
+        params: sampling parameters.
+        cache: cache of N rows, with room for T tokens behind W positions.
         draws: (T, N, 1).
     """
 
@@ -168,7 +168,7 @@ class _Graph:
         self._place = torch.zeros_like(self._taken)
 
     def is_large(self) -> bool:
-        """Return whether the cache takes much of a GPU's memory."""
+        """Return whether the cache takes more than :data:`SHARE` of a GPU's memory."""
         if self._draws.device.type != "cuda":
             return False
         size: int = sum(2 * layer.keys.nbytes for layer in self._layers)
@@ -176,15 +176,15 @@ class _Graph:
         return size > SHARE * whole
 
     def refill(self, cache: Any, index: Tensor) -> None:
-        """Take the keys and values of other prompts: rows of ``cache`` at ``index`` (N,)."""
+        """Copy the keys and values of other prompts: rows of ``cache`` at ``index`` (N,)."""
         for layer, new in zip(self._layers, cache.layers, strict=True):
             layer.refill(new, index)
 
     def begin(self, seen: Tensor, starts: Tensor, last: Tensor, draws: Tensor) -> None:
-        """Set all but the cache to what it is before the first token.
+        """Reset all tensors except the cache to their state before the first token.
 
         Args:
-            seen: (N, W) places of the cache that hold a token.
+            seen: (N, W) positions of the cache that hold a token.
             starts: (N,) the position of each prompt's last token.
             last: (N, 1) those tokens.
             draws: (T, N, 1).
@@ -205,7 +205,7 @@ class _Graph:
             self._last, self._blocked.index_fill_(3, self._place, 0.0), use_cache=True,
             position_ids=self._positions, past_key_values=self._cache,
         )  # fmt: skip
-        # not by logits_of, whose checks wait for the device
+        # logits_of is avoided, because its checks wait for the device
         logits: Tensor = output.logits[:, -1]
         scaled = logits.to(torch.promote_types(logits.dtype, torch.float32))
         scaled = scaled / self._params.temperature
@@ -218,13 +218,13 @@ class _Graph:
             count.add_(1)
 
     def require_agreement(self, prompts: Sequence[Tensor]) -> None:
-        """Sample two tokens of each row, and check that the model scores them as likely.
+        """Sample two tokens of each row, and check that the model gives them the same scores.
 
         Args:
             prompts: N rows of token ids; completions of one prompt share one tensor.
 
         Raises:
-            ValueError: it does not.
+            ValueError: the scores differ.
         """
         steps = min(2, len(self._draws))
         for _ in range(steps):
@@ -239,9 +239,9 @@ class _Graph:
             )
 
     def run(self, tokens: Tensor, logps: Tensor) -> Tensor:
-        """Sample into ``tokens`` and ``logps`` (N, T); return how many each row (N,) has of them.
+        """Sample into ``tokens`` and ``logps`` (N, T); return each row's number of tokens (N,).
 
-        Those behind a row's first EOS mean nothing.
+        Tokens after a row's first EOS are meaningless.
         """
         steps = tokens.shape[1]
         eos = torch.tensor(self._params.eos, dtype=torch.long, device=tokens.device)

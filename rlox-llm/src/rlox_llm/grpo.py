@@ -4,10 +4,10 @@ Each iteration samples G completions of each prompt and scores them; with r the 
 
     A_i = (r_i - mean(r)) / (std(r) + 1e-4)
 
-is the advantage of every token of completion i, and ``num_iterations`` Adam steps are taken on the
-loss of :func:`rlox_llm.losses.grpo_loss`.
+is the advantage of every token of completion i. Then ``num_iterations`` Adam steps minimise
+:func:`rlox_llm.losses.grpo_loss`.
 
-Deviations from the paper, all of them TRL's defaults:
+Deviations from the paper, all TRL's defaults:
 
 1. the loss is averaged over the tokens of the batch (``loss_type="dapo"``), not per completion;
 2. the KL estimate is multiplied by the importance ratio, whose gradient makes it unbiased;
@@ -44,17 +44,17 @@ if TYPE_CHECKING:
     from rlox_llm.option_types import GRPOArguments, Unpack
 
 EPS = 1e-4
-"""Added to standard deviations, as TRL does."""
+"""Added to standard deviations, as in TRL."""
 
 
 @dataclass(frozen=True)
 class GRPOMetrics:
-    """What one iteration reports; losses and ratios are means over its gradient steps."""
+    """Metrics of one iteration; losses and ratios are means over its gradient steps."""
 
     loss: float
-    """The loss; without a KL term and on the first step 0 by construction, or close to it."""
+    """The loss; in a first step without a KL term 0 by construction, or close to it."""
     mean_reward: float
-    """Mean reward of the sampled completions that got one."""
+    """Mean reward of the sampled completions with a reward."""
     kl: float
     """Mean estimate of the KL to the reference per token, in nats; 0 with ``kl_coef=0``."""
     reward_std: float
@@ -64,9 +64,9 @@ class GRPOMetrics:
     clip_fraction: float
     """Share of tokens, or completions, whose ratio the loss clips."""
     completion_length: float
-    """Mean tokens of a completion."""
+    """Mean length of a completion in tokens."""
     truncated: float
-    """Share of completions that no EOS ended; 0 if there is no EOS token."""
+    """Share of completions without an EOS; 0 if there is no EOS token."""
     learning_rate: float
     """Adam's step size."""
     optional: Mapping[str, float]
@@ -75,11 +75,11 @@ class GRPOMetrics:
 
 @dataclass(frozen=True)
 class GRPORollout:
-    """Completions of one iteration with what was made of them."""
+    """Completions of one iteration with the quantities computed from them."""
 
     completions: Completions
     rewards: npt.NDArray[np.float64]
-    """(N,), NaN for completions that no reward function rewards."""
+    """(N,), NaN for completions without a reward."""
     advantages: Tensor
     """(N,)"""
     mask: Tensor
@@ -87,13 +87,13 @@ class GRPORollout:
     ref_logps: Tensor | None
     """(N, T)"""
     old_logps: Tensor | None
-    """(N, T); ``None`` if one gradient step learns from all, so that every ratio is 1."""
+    """(N, T); ``None`` with a single gradient step, where every ratio is 1."""
     engine_ratio: Tensor | None
-    """(N,) probability of each completion by that of the engine that sampled it, 0 beyond
+    """(N,) ratio of each completion's probability to the sampling engine's, 0 beyond
     ``engine_ratio_max``; ``None`` if this process sampled."""
 
     def select(self, index: Tensor) -> GRPORollout:
-        """Return the completions of the given places."""
+        """Return the completions at ``index``."""
 
         def at(values: Tensor | None) -> Tensor | None:
             return None if values is None else values[index]
@@ -112,11 +112,11 @@ class GRPO(SamplingAlgorithm):
     Args:
         ref_model: the reference, a frozen copy; ``None`` if ``kl_coef`` is 0, or the model has an
             adapter or comes from a folder.
-        reward_fn: one function, or several, of N whole rows of token ids (prompt and completion)
-            and the prompts (N, P) they begin with; returns N rewards. See
+        reward_fn: one or several functions of N whole rows of token ids (prompt and completion)
+            and their prompts (N, P), which return N rewards. See
             :class:`rlox_llm.rewards.RewardFunctions`.
-        dataset: prompts that ``train(n)`` takes, see :func:`rlox_llm.prompts.parse_prompts`.
-        generator: who samples completions, in the place of ``sampler``.
+        dataset: prompts for ``train(n)``, see :func:`rlox_llm.prompts.parse_prompts`.
+        generator: a sampler, used instead of ``sampler``.
     """
 
     name = "grpo"
@@ -143,25 +143,25 @@ class GRPO(SamplingAlgorithm):
         return int(self.config.num_iterations)
 
     def prepare(self, given: Mapping[str, Any]) -> None:
-        """Keep reward functions and sampler, and find the loss."""
+        """Store reward functions and sampler, and find the loss."""
         cfg = self.config
         self.reward_fn = RewardFunctions(given["reward_fn"], cfg.reward_weights)
         self._loss = policy_loss(cfg.loss_type, selection(cfg, "loss_type").options)
         if cfg.sync_ref_model and self.reference is not None and self.reference.adapter_off:
             raise ConfigError(
-                "sync_ref_model moves a reference with weights of its own, and here it is the "
-                "model without its adapter; leave it out, or pass ref_model="
+                "sync_ref_model moves a reference with weights of its own, but this reference is "
+                "the model without its adapter; leave it out, or pass ref_model="
             )
         super().prepare(given)
         if not self.generator.in_process:
             if cfg.top_k or cfg.top_p < 1 or cfg.min_p:
                 raise ConfigError(
-                    "an engine's log-probabilities are those of the tokens that top_k, top_p and "
-                    "min_p leave, and no ratio to the model's can be taken; leave them out"
+                    "with top_k, top_p or min_p an engine's log-probabilities are those of the "
+                    "filtered tokens, without a ratio to the model's; leave them out"
                 )
             if cfg.loss_type == "vespo":
                 raise ConfigError(
-                    "loss_type='vespo' has no weights for completions of an engine; take 'dapo'"
+                    "loss_type='vespo' cannot weight an engine's completions; take 'dapo'"
                 )
         self._checked = self._truncation_reported = False
 
@@ -283,7 +283,7 @@ class GRPO(SamplingAlgorithm):
 
     @torch.no_grad()
     def _move_reference(self) -> None:
-        """Let the reference follow the policy a part of the way, if this step is one for it."""
+        """Move the reference towards the policy, if it is due at this step."""
         cfg, step = self.config, self.clock.gradient_steps + 1
         if cfg.sync_ref_model and step % cfg.ref_model_sync_steps == 0:
             assert self.ref_model is not None
@@ -308,15 +308,15 @@ def group_advantages(
 ) -> npt.NDArray[Any]:
     """Return the advantages (N,) of whole groups of completions.
 
-    Completions without a reward have an advantage of 0, and count neither in means nor in standard
-    deviations.
+    Completions without a reward have an advantage of 0, and means and standard deviations ignore
+    them.
 
     Args:
-        rewards: (N,), NaN where there is none.
-        group_size: completions of each prompt; one alone has an advantage of 0.
-        scale: whose sample standard deviation, plus 1e-4, divides deviations from the group's
-            mean: that of the ``"group"``, of the ``"batch"``, or ``"none"``.
-        leave_one_out: subtract the mean of the others of the group instead, and divide by nothing.
+        rewards: (N,), NaN without a reward.
+        group_size: completions of each prompt; a single one has an advantage of 0.
+        scale: deviations from the group's mean are divided by the sample standard deviation, plus
+            1e-4, of the ``"group"`` or the ``"batch"``, or not at all (``"none"``).
+        leave_one_out: subtract the mean of the group's other rewards instead, without division.
     """
     rewarded = ~np.isnan(rewards)
     if not rewarded.all():
@@ -339,10 +339,10 @@ def group_advantages(
 
 
 def flat_groups(rewards: npt.NDArray[np.float64], group_size: int) -> float:
-    """Return the share of groups whose rewards, as far as there are any, are all equal.
+    """Return the share of groups whose rewards are all equal, or missing.
 
     Args:
-        rewards: (N,), NaN where there is none.
+        rewards: (N,), NaN without a reward.
         group_size: completions of each prompt.
     """
     groups = rewards.reshape(-1, group_size)

@@ -41,27 +41,27 @@ from rlox_llm.state import (
 
 
 class LanguageAlgorithm(Algorithm):
-    """An algorithm that trains a language model on rows of a dataset, or on rows that it is given.
+    """An algorithm that trains a language model on rows of a dataset, or on rows passed to it.
 
     A subclass supplies :meth:`parse`, :meth:`iterate`, which learns from :meth:`next_rows`, and
     :meth:`judge`.
 
     Args:
-        model: maps token ids (B, L) to logits (B, L, V), or is a causal model of transformers, or
-            the folder of one. Its parameters are trained in place; with ``lora_rank``, those of a
-            new adapter are.
-        dataset: rows that ``train(n)`` learns from.
-        tokenizer: one of transformers, for texts and chats; ``None`` takes that of the model's
-            folder, if it has one.
+        model: a module from token ids (B, L) to logits (B, L, V), a transformers causal model, or
+            the folder of one. Its parameters are trained in place; with ``lora_rank``, only those
+            of a new adapter.
+        dataset: rows for ``train(n)``.
+        tokenizer: a transformers tokenizer for texts and chats; ``None``: from the model's folder,
+            if it has one.
         schedules: callables ``gradient_steps -> value`` for ``learning_rate``, not saved.
         config: an object of the algorithm's config class, a mapping, or the path of a YAML or JSON
             file.
         callbacks: hooks into training.
         logger: receives the metrics.
         options: the arguments of :attr:`takes` and :attr:`functions`, and options of the config,
-            which win over ``config``. ``ref_model`` is the reference, which nothing trains, as
-            module or folder; without it, a model with a LoRA adapter has it switched off, and one
-            from a folder is loaded a second time, if a reference is needed.
+            which override ``config``. ``ref_model`` is the reference, a module or folder that is
+            not trained. If one is needed and not given, it is the model with its LoRA adapter
+            switched off, or a second copy loaded from the model's folder.
 
     Raises:
         ConfigError: an option is unknown or out of range, nothing can be trained, the reference is
@@ -75,11 +75,11 @@ class LanguageAlgorithm(Algorithm):
     takes: ClassVar[tuple[str, ...]] = ("ref_model",)
     """Further arguments of the constructor."""
     functions: ClassVar[Mapping[str, str]] = {}
-    """Functions that must be given, by argument, and what they are, for the error."""
+    """Required functions by argument, with descriptions for the error."""
     rows_option: ClassVar[str] = "batch_size"
-    """The option that says how many rows an iteration learns from at most."""
+    """The option for the maximum number of rows in an iteration."""
     without_reference: ClassVar[str] = ""
-    """The option that makes a reference needless, for the error."""
+    """The option that makes a reference unnecessary, for the error."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class LanguageAlgorithm(Algorithm):
 
     @property
     def rows_at_once(self) -> int:
-        """Most rows of one iteration."""
+        """Maximum number of rows in one iteration."""
         return int(getattr(self.config, self.rows_option))
 
     @property
@@ -149,11 +149,11 @@ class LanguageAlgorithm(Algorithm):
         return self.schedules.value("learning_rate", self.clock.steps, self.clock.target)
 
     def prepare(self, given: Mapping[str, Any]) -> None:
-        """Keep the arguments of :attr:`takes` and :attr:`functions`; the models are there."""
+        """Store the arguments of :attr:`takes` and :attr:`functions`, once the models exist."""
 
     @abstractmethod
     def parse(self, rows: Any) -> Sequence[Any]:
-        """Return what the user passed as rows of the kind that :meth:`iterate` learns from."""
+        """Return a user's rows in the form for :meth:`iterate`."""
 
     def train(
         self, prompts: Any = None, n_epochs: int | None = None, *,
@@ -162,16 +162,16 @@ class LanguageAlgorithm(Algorithm):
         """Train and return the last iteration's metrics.
 
         Args:
-            prompts: rows to train on, which become the dataset. Or a number of gradient steps over
+            prompts: rows to train on, which become the dataset; or a number of gradient steps over
                 the dataset, rounded up to whole iterations.
-            n_epochs: how often each row is taken; ``None``: once, if rows are passed. Without any
-                of the three arguments, the training that a checkpoint interrupted is finished.
-            n_gradient_steps: the number of gradient steps by name.
+            n_epochs: passes over the rows; ``None``: one, if rows are passed. Without any of the
+                three arguments, the interrupted training of a checkpoint is finished.
+            n_gradient_steps: the number of gradient steps, by keyword.
 
         Raises:
             ConfigError: there is no dataset.
             TypeError: a number of gradient steps is given with rows or epochs.
-            ValueError: a number is not positive, or there is nothing to finish.
+            ValueError: a number is not positive, or there is no training to finish.
         """
         if isinstance(prompts, Integral):
             if n_gradient_steps is not None:
@@ -180,8 +180,8 @@ class LanguageAlgorithm(Algorithm):
             prompts = None
         if n_gradient_steps is not None and (prompts is not None or n_epochs is not None):
             raise TypeError(
-                f"n_gradient_steps={n_gradient_steps} is for the constructor's dataset, and goes "
-                "with neither rows to train on nor n_epochs=; leave one out"
+                f"n_gradient_steps={n_gradient_steps} is for the constructor's dataset, and "
+                "excludes rows to train on and n_epochs=; leave one out"
             )
         if n_epochs is not None or prompts is not None:
             n_epochs = require_integer("n_epochs", 1 if n_epochs is None else n_epochs, at_least=1)
@@ -196,12 +196,12 @@ class LanguageAlgorithm(Algorithm):
         return super().train(n_gradient_steps)
 
     def step_on(self, rows: Sequence[Any]) -> dict[str, float]:
-        """Run one iteration on rows, all of them at once, and return its metrics.
+        """Run one iteration on all rows at once, and return its metrics.
 
         Callbacks and the logger are called as in a training, without its start and end.
 
         Raises:
-            ConfigError: the learning rate goes on to the end of a training, and none runs.
+            ConfigError: the learning rate depends on a training's end, and no training runs.
             RuntimeError: the algorithm is closed.
         """
         if self._closed:
@@ -222,11 +222,11 @@ class LanguageAlgorithm(Algorithm):
         return [self._dataset[index] for index in chosen]
 
     def evaluate(self, prompts: Any = None, **options: Any) -> float:  # type: ignore[override]
-        """Return the mean return over rows, see :meth:`run_episodes`; nothing is learnt.
+        """Return the mean return over rows, without learning; see :meth:`run_episodes`.
 
         Args:
-            prompts: rows; ``None`` takes the dataset's.
-            options: of :meth:`run_episodes`.
+            prompts: rows; ``None``: the dataset's.
+            options: options of :meth:`run_episodes`.
         """
         options = {"deterministic": False, "n_episodes": None, **options}
         return self.run_episodes(prompts, **options).mean_return
@@ -243,11 +243,11 @@ class LanguageAlgorithm(Algorithm):
         """Return the return of each row, and its length in tokens, without learning.
 
         Args:
-            env: rows; ``None`` takes the dataset's.
-            n_episodes: how many, from the first, and over again; ``None`` takes each once.
-            deterministic: take the likeliest tokens instead of sampling.
-            seed: fixes the samples; ``None`` takes the run's.
-            max_steps: not used: ``max_new_tokens`` bounds a completion.
+            env: rows; ``None``: the dataset's.
+            n_episodes: number of rows, from the first, repeating if needed; ``None``: each once.
+            deterministic: use the likeliest tokens instead of sampling.
+            seed: fixes the samples; ``None``: the run's.
+            max_steps: unused, because ``max_new_tokens`` bounds a completion.
         """
         return self.judge(self.evaluated_rows(env, n_episodes), deterministic, seed)
 
@@ -256,7 +256,7 @@ class LanguageAlgorithm(Algorithm):
         """Return the return of each row, and its length in tokens; see :meth:`run_episodes`."""
 
     def evaluated_rows(self, rows: Any, n_episodes: int | None) -> Sequence[Any]:
-        """Return the rows of an evaluation; without any, a ConfigError is raised."""
+        """Return the rows of an evaluation, or raise a ConfigError without any."""
         found = self._dataset if rows is None else self.parse(rows)
         if found is None:
             raise ConfigError(f"'{self.name}' was made without a dataset; pass rows to evaluate on")
@@ -266,7 +266,7 @@ class LanguageAlgorithm(Algorithm):
         return [found[i % len(found)] for i in range(count)]
 
     def evaluation_generator(self, seed: int | None) -> torch.Generator:
-        """Return a generator for an evaluation; the training draws nothing from it."""
+        """Return a random generator for an evaluation, separate from the training's."""
         if seed is None:
             seed = self.streams.seeds("evaluation", 1)[0]
         return torch.Generator().manual_seed(require_integer("seed", seed, at_least=0))
@@ -278,8 +278,8 @@ class LanguageAlgorithm(Algorithm):
 
         Args:
             obs: prompts.
-            deterministic: take the likeliest tokens; a model's own ``generate`` decides itself.
-            max_new_tokens: most tokens of a completion; ``None``: the option, 8 if there is none.
+            deterministic: use the likeliest tokens; a model's own ``generate`` ignores this.
+            max_new_tokens: maximum length of a completion; ``None``: the option's value, or 8.
         """
         sampling = Sampling.of(self.config, self.eos, deterministic)
         if max_new_tokens is not None:
@@ -291,7 +291,7 @@ class LanguageAlgorithm(Algorithm):
         return complete(generator, self.policy, rows, sampling, stream).padded(self.pad)
 
     def count(self, hooks: Hooks, prompts: int, completions: int, tokens: int) -> None:
-        """Report what an iteration learnt from."""
+        """Report an iteration's counts."""
         for name, n in zip(self.counters, (prompts, completions, tokens), strict=True):
             hooks.count(name, n)
 
@@ -301,9 +301,9 @@ class LanguageAlgorithm(Algorithm):
         """Take one gradient step; return the learning rate and sums of numbers by name.
 
         Args:
-            n: rows.
-            loss_of: returns, of the rows in their places, the loss and numbers; those of all parts
-                add up to those of all rows.
+            n: number of rows.
+            loss_of: returns the loss and numbers by name for a slice of the rows; those of all
+                slices must add up to those of all rows.
         """
         optimizer, sums = self.optimizers["model"], {"learning_rate": self.learning_rate}
         with self.learning():
@@ -316,7 +316,7 @@ class LanguageAlgorithm(Algorithm):
         return sums
 
     def learning(self) -> ExitStack:
-        """Return a context with dropout as configured, drawn from the run's streams."""
+        """Return a context for learning, with dropout as configured from the run's streams."""
         stack = ExitStack()
         stack.enter_context(self.policy.mode(self.config.dropout))
         if self.config.dropout:
@@ -324,12 +324,12 @@ class LanguageAlgorithm(Algorithm):
         return stack
 
     def chunks(self, n: int) -> list[slice]:
-        """Return the parts of ``n`` rows that are learnt from in one forward pass each."""
+        """Split ``n`` rows into parts for one forward pass each."""
         size = self.config.micro_batch_size or max(n, 1)
         return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is trained, digests of what is frozen, and the place in the dataset."""
+        """Return trained weights, digests of frozen ones, optimisers, and the rows' order."""
         moves = getattr(self.config, "sync_ref_model", False)
         return {
             "model": trained_state(self.model),
@@ -339,10 +339,10 @@ class LanguageAlgorithm(Algorithm):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned.
+        """Restore a :meth:`state_dict`.
 
         Raises:
-            CheckpointError: model, reference or dataset are others.
+            CheckpointError: model, reference or dataset differ.
         """
         load_reference_state(self.reference, state["reference"])
         if state["order"] is not None and self._order is not None:
@@ -357,15 +357,15 @@ class LanguageAlgorithm(Algorithm):
 
 
 class SamplingAlgorithm(LanguageAlgorithm):
-    """An algorithm that learns from completions of prompts, which it samples."""
+    """An algorithm that samples completions of prompts and learns from them."""
 
     takes = ("ref_model", "generator")
     rows_option = "prompts_per_rollout"
     generator: Generator
-    """Who samples completions: what was given in the place of ``sampler``, or what that names."""
+    """The sampler: the argument ``generator``, or the one of the option ``sampler``."""
 
     def prepare(self, given: Mapping[str, Any]) -> None:
-        """Make the sampler if none is given."""
+        """Make the sampler, unless one is given."""
         self.sampling = Sampling.of(self.config, self.eos)
         self.generator = given["generator"] or make_generator(self.config.sampler, self.policy)
 
@@ -378,7 +378,7 @@ class SamplingAlgorithm(LanguageAlgorithm):
         return self.step_on(self.parse(prompts))
 
     def sample(self, prompts: Sequence[Prompt], n: int) -> Completions:
-        """Return ``n`` completions of each prompt to learn from."""
+        """Return ``n`` completions of each prompt for learning."""
         return complete(
             self.generator, self.policy, [prompt.ids for prompt in prompts], self.sampling,
             self.streams.torch("completions"), n, version=self.clock.gradient_steps,
@@ -391,7 +391,7 @@ class SamplingAlgorithm(LanguageAlgorithm):
         deterministic: bool,
         stream: torch.Generator,
     ) -> Completions:
-        """Return a completion of each prompt by a model, sampled in this process."""
+        """Return one completion of each prompt by a model, sampled in this process."""
         sampling = Sampling.of(self.config, self.eos, deterministic)
         generator = make_generator(self.config.sampler, model)
         return complete(generator, model, [prompt.ids for prompt in prompts], sampling, stream)
@@ -399,10 +399,10 @@ class SamplingAlgorithm(LanguageAlgorithm):
     def hand_on_completions(
         self, hooks: Hooks, done: Completions, columns: Mapping[str, Sequence[Any]]
     ) -> None:
-        """Hand completions to the logger as the table ``completions``, if it is to get one.
+        """Pass completions to the logger as the table ``completions``, with ``log_completions``.
 
         Args:
-            hooks: of the iteration.
+            hooks: the iteration's.
             done: N completions.
             columns: further columns of N values, by name.
         """

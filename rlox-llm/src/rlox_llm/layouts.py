@@ -1,11 +1,11 @@
 """Layouts of prompts and completions in a forward pass, and static caches for sampling.
 
 Each layout's function returns the logits (N, T, V) from which the T tokens of N completions were
-drawn. They agree to rounding; what they cost differs:
+drawn. They agree to rounding but differ in cost:
 
-    padded          N rows of P + T tokens, filled up on the right
+    padded          N rows of P + T tokens, padded on the right
     shared_prefix   each prompt once, and N rows of T tokens that attend to its keys and values
-    packed          rows one after the other in as few long rows as hold them, without filling
+    packed          rows concatenated into the fewest possible long rows, without padding
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 SHORTER = 3
-"""How many times as few tokens two passes must have, for a GPU to take less time for them."""
+"""Factor by which two passes must have fewer tokens than one, to be faster on a GPU."""
 
 
 class Forwards(Protocol):
-    """What a forward pass needs of a :class:`rlox_llm.models.CausalModel`."""
+    """The parts of a :class:`rlox_llm.models.CausalModel` that forward passes use."""
 
     module: nn.Module
     bf16: bool
@@ -34,17 +34,17 @@ class Forwards(Protocol):
     keeps_logits: bool
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, **options: Any) -> Any:
-        """Return what the module returns."""
+        """Return the module's output."""
 
     def logits_of(self, output: Any, ids: Tensor, kept: int | None = None) -> Tensor:
         """Return the logits of an output."""
 
     def last_logits(self, output: Any, ids: Tensor, kept: int) -> Tensor:
-        """Return those of the last places."""
+        """Return the logits of the last positions."""
 
 
 def padded(model: Forwards, prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor) -> Tensor:
-    """Return the logits by one row for each completion."""
+    """Return the logits with one row per completion."""
     ids, rows_mask, starts = _join(prompts, tokens, mask)
     options: dict[str, Any] = {"use_cache": False} if model.takes_cache else {}
     before = min(len(prompt) for prompt in prompts) - 1
@@ -65,19 +65,19 @@ def prefill(
     *,
     width: int = 0,
 ) -> tuple[Any, Tensor, Tensor]:
-    """Run all of each prompt but its last token, and return what N completions attend to.
+    """Run each prompt without its last token, and return the cache for N completions.
 
     Args:
-        model: one of transformers.
+        model: a transformers model.
         prompts: rows of token ids.
         index: (N,) the prompt of each completion.
-        room: most tokens that will be added, for a static cache, through which no gradient flows;
-            ``None``: the cache grows.
-        width: least P - 1, filled up behind the prompts.
+        room: maximum number of tokens to add, for a static cache without gradients; ``None``: the
+            cache grows.
+        width: least P - 1, padded behind the prompts.
 
     Returns:
-        The cache of N rows, ``None`` if it would have no places; the mask (N, P - 1) of its
-        places that hold a token; and the position (N,) of each prompt's last token.
+        The cache of N rows, ``None`` if it would be empty; the mask (N, P - 1) of its positions
+        that hold a token; and the position (N,) of each prompt's last token.
     """
     longest = max(len(prompt) for prompt in prompts) - 1
     width = max(width, longest)
@@ -90,7 +90,7 @@ def prefill(
     if width == 0:
         return None, seen[index], lengths[index]
     kept = {"logits_to_keep": 1} if model.keeps_logits else {}
-    # a prefix without tokens has a place to attend to here, which nothing attends to later
+    # an empty prefix attends to one dummy position here, which is masked later
     output = model.forward(
         ids, places < lengths.clamp(min=1)[:, None], use_cache=True,
         position_ids=places.clamp(max=max(longest - 1, 0)).expand_as(ids), **kept,
@@ -106,11 +106,10 @@ def prefill(
 def shared_prefix(
     model: Forwards, prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor
 ) -> Tensor:
-    """Return the logits by one pass over the prompts and one over the completions.
+    """Return the logits with one pass over the prompts and one over the completions.
 
-    Gradients flow through the keys and values of the prompts. All of a prompt but its last token is
-    the prefix; the last one begins the row of each completion, so that no logits are computed of
-    the prefix.
+    Gradients flow through the keys and values of the prompts. The prefix is a prompt without its
+    last token, which begins the row of each completion, so that the prefix needs no logits.
     """
     device = tokens.device
     unique = {id(prompt): prompt for prompt in prompts}
@@ -131,8 +130,8 @@ def shared_prefix(
 def sharing_pays(prompts: Sequence[Tensor], tokens: Tensor) -> bool:
     """Return whether :func:`shared_prefix` is faster than :func:`padded`.
 
-    On a CPU it is wherever completions share a prompt. On a GPU a pass of few tokens takes as long
-    as starting its kernels.
+    On a CPU it is faster if completions share a prompt. On a GPU, starting kernels dominates a pass
+    of few tokens.
     """
     unique = {id(prompt): len(prompt) for prompt in prompts}
     if len(unique) == len(prompts) or tokens.device.type == "cpu":
@@ -142,7 +141,7 @@ def sharing_pays(prompts: Sequence[Tensor], tokens: Tensor) -> bool:
 
 
 def packed(model: Forwards, prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor) -> Tensor:
-    """Return the logits by rows that hold several completions with their prompts."""
+    """Return the logits with rows that hold several prompts and completions."""
     device = tokens.device
     rows = [torch.cat([p, t[m]]) for p, t, m in zip(prompts, tokens, mask, strict=True)]
     bins = rlox.pack_sequences([row.numpy(force=True) for row in rows], max(map(len, rows)))
@@ -168,11 +167,10 @@ def packed(model: Forwards, prompts: Sequence[Tensor], tokens: Tensor, mask: Ten
 
 
 def _join(prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return rows of prompt and completion, filled up on the right.
+    """Return rows of prompt and completion, padded on the right.
 
     Returns:
-        Token ids (N, L), the mask (N, L) of what is no filling, and the lengths (N,) of the
-        prompts.
+        Token ids (N, L), the mask (N, L) of real tokens, and the lengths (N,) of the prompts.
     """
     starts = torch.tensor([len(prompt) for prompt in prompts], device=tokens.device)
     ids = pad_sequence(list(prompts), batch_first=True)
@@ -185,15 +183,15 @@ def _join(prompts: Sequence[Tensor], tokens: Tensor, mask: Tensor) -> tuple[Tens
 
 
 def _with_room(found: Any, index: Tensor, room: int) -> None:
-    """Repeat the rows of a cache, and let its layers take further tokens without copying.
+    """Repeat the rows of a cache, and let its layers append tokens without copying.
 
-    Layers that keep all keys get tensors that hold the tokens to come; others, such as those of
-    sliding windows, stay of their kind.
+    Layers that keep all keys get tensors with room for the new tokens; others, such as those of
+    sliding windows, keep their class.
 
     Args:
-        found: a cache of transformers with P rows, changed in place.
-        index: (N,) the row of each of the new rows.
-        room: most tokens that will be added.
+        found: a transformers cache with P rows, changed in place.
+        index: (N,) the source row of each new row.
+        room: maximum number of tokens to add.
     """
     dynamic, static = _classes()
     for place, layer in enumerate(found.layers):
@@ -204,10 +202,10 @@ def _with_room(found: Any, index: Tensor, room: int) -> None:
 
 
 def fixed_layers(found: Any) -> list[Any]:
-    """Return the layers of a cache with room, each of which can be fixed in size.
+    """Return the layers of a cache with room, if all can be fixed in size.
 
     Raises:
-        NotImplementedError: there is one of another kind.
+        NotImplementedError: a layer has another class.
     """
     for layer in found.layers:
         if type(layer) is not _classes()[1]:
@@ -217,17 +215,17 @@ def fixed_layers(found: Any) -> list[Any]:
 
 @functools.cache
 def _classes() -> tuple[type[Any], type[Any]]:
-    """Return the class of layers that grow by copying, and that of layers that do not."""
+    """Return the classes of layers that grow by copying and of layers with room."""
     base: Any = importlib.import_module("transformers.cache_utils").DynamicLayer
 
     class StaticLayer(base):  # type: ignore[misc]
         """Keys and values at the beginning of tensors with room for more."""
 
         place: Tensor | None
-        """Where the next token goes, if the layer shows all of its room; it does not move then."""
+        """Position of the next token while the layer shows all of its room at fixed addresses."""
 
         def __init__(self, layer: Any, index: Tensor, room: int) -> None:
-            # as an initialised layer stands; the arguments of initialising differ by version
+            # copy an initialised layer's state: constructor arguments differ by version
             self.__dict__.update(layer.__dict__)
             self.place = None
             self._keys, self._values = (_enlarged(x, index, room)
@@ -251,15 +249,15 @@ def _classes() -> tuple[type[Any], type[Any]]:
             return self.keys, self.values
 
         def fix(self, place: Tensor) -> None:
-            """Show all of the room from now on, and put tokens where ``place`` (1,) says."""
-            if self.place is None:  # what a mask hides is multiplied by 0, and must not be NaN
+            """Show all of the room from now on, and write tokens at ``place`` (1,)."""
+            if self.place is None:  # masked values are multiplied by 0, and must not be NaN
                 for room in (self._keys, self._values):
                     room[:, :, self.keys.shape[2] :] = 0
             self.place = place
             self._show(self._keys.shape[2])
 
         def refill(self, layer: Any, index: Tensor) -> None:
-            """Take the rows of another layer at ``index``, as when this one was made."""
+            """Copy the rows of another layer at ``index``, as in the constructor."""
             length = layer.keys.shape[2]
             self._keys[:, :, :length] = layer.keys[index]
             self._values[:, :, :length] = layer.values[index]

@@ -1,4 +1,4 @@
-"""Causal language models as the algorithms use them: logits, log-probabilities, mode."""
+"""Causal language models for the algorithms: logits, log-probabilities, mode."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from torch.nn.functional import cross_entropy
 from rlox_llm.layouts import packed, padded, shared_prefix, sharing_pays
 
 UNLIMITED = ("full_attention", "attention", "moe", "sparse", "dense")
-"""Layers that see the whole row, and those that see a single token."""
+"""Kinds of layers that see the whole row, or only a single token."""
 
 
 @dataclass(frozen=True)
 class Scores:
-    """What a model says of the tokens of completions, 0 outside their mask."""
+    """A model's scores of completions' tokens, 0 outside their mask."""
 
     logps: Tensor
     """(N, T) log-probabilities in nats."""
     entropies: Tensor | None
-    """(N, T) entropies of the distributions that they were drawn from, if asked for."""
+    """(N, T) entropies of the tokens' distributions, if requested."""
     likeliest: Tensor | None = None
-    """(N, T) whether a token is as likely as any other at its place, if asked for."""
+    """(N, T) whether no other token is likelier in its position, if requested."""
 
 
 class CausalModel:
-    """A module with ``forward(input_ids) -> logits``, or one of transformers.
+    """A module with ``forward(input_ids) -> logits``, or a transformers model.
 
-    Rows are filled up on the right, where tokens of a causal model do not see the filling, and
-    position ids count from each row's first token: both kinds of model give the same numbers
-    whatever else is in the batch.
+    Rows are padded on the right, where a causal model's tokens do not see the padding, and position
+    ids count from each row's first token. So both kinds of model give numbers that do not depend on
+    other rows of the batch.
 
     Args:
         module: the model.
-        name: what errors call it.
+        name: its name in errors.
         adapter_off: switch the module's LoRA adapter off whenever it runs.
-        bf16: run it in bfloat16; its log-probabilities are float32 all the same.
-        layout: how rows go through it, see :mod:`rlox_llm.layouts`.
+        bf16: run it in bfloat16; log-probabilities are float32 all the same.
+        layout: form of rows, see :mod:`rlox_llm.layouts`.
 
     Raises:
-        TypeError: it is no module.
-        ConfigError: it has no parameters, or is no model that the layout works with.
+        TypeError: ``module`` is not a torch module.
+        ConfigError: it has no parameters, or does not support the layout.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class CausalModel:
         generate = getattr(inner, "generate", None)
         of_transformers = str(getattr(generate, "__module__", "")).startswith("transformers.")
         self.generates = callable(generate) and not self.takes_cache and not of_transformers
-        """Whether it has a ``generate`` of its own, not that of transformers."""
+        """Whether it has its own ``generate``, not that of transformers."""
         config: Any = _text_config(module)
         self.context: int | None = getattr(config, "max_position_embeddings", None)
         generation: Any = getattr(module, "generation_config", None)
@@ -89,7 +89,7 @@ class CausalModel:
         self.pad: int | None = getattr(config, "pad_token_id", None)
         self.bos: int | None = getattr(config, "bos_token_id", None)
         self.vocabulary = _vocabulary(inner)
-        """Number of tokens that it knows; ``None`` if only its forward pass shows it."""
+        """Size of the vocabulary; ``None`` if only the forward pass shows it."""
         self._aware = self.takes_mask and self.takes_positions and self.takes_cache
         if layout not in ("auto", "padded") and not self._aware:
             raise ConfigError(
@@ -108,7 +108,7 @@ class CausalModel:
     def sees_all_of(self, n_tokens: int | None) -> bool:
         """Return whether every layer sees all of a row of ``n_tokens``; ``None``: of any length.
 
-        If not, padding in a cache changes what a layer sees, and rows go through it whole.
+        If not, padding in a cache changes a layer's view, and rows are processed whole.
         """
         return self._reach is None or (n_tokens is not None and n_tokens <= self._reach.tokens)
 
@@ -121,7 +121,7 @@ class CausalModel:
         """Switch dropout on or off in the block, and back after it."""
         before = {part: part.training for part in self.module.modules()}
         self.module.train(training)
-        # layers of transformers recompute in training alone, and then keep no cache for sampling
+        # transformers' layers recompute only in training mode, which disables the sampling cache
         for part in before if torch.is_grad_enabled() else ():
             if getattr(part, "gradient_checkpointing", False):
                 part.training = True
@@ -132,14 +132,14 @@ class CausalModel:
                 part.training = was
 
     def checkpoint_gradients(self) -> None:
-        """Keep the activations of no layer, and compute them again in the backward pass.
+        """Recompute all layers' activations in the backward pass instead of keeping them.
 
         Raises:
-            ConfigError: it is no model of transformers.
+            ConfigError: it is not a transformers model.
         """
         module: Any = self.module
         for name in ("activation_checkpointing_enable", "gradient_checkpointing_enable"):
-            enable = getattr(module, name, None)  # the first since transformers 5.23
+            enable = getattr(module, name, None)  # the first name since transformers 5.23
             if enable is not None:
                 enable(**{name.replace("enable", "kwargs"): {"use_reentrant": False}})
                 break
@@ -148,13 +148,13 @@ class CausalModel:
                 f"gradient_checkpointing needs a model of transformers, got "
                 f"{type(module).__name__}; checkpoint in its forward, and leave the option out"
             )
-        self.layout = "padded"  # a cache would keep what is to be recomputed
+        self.layout = "padded"  # a cache would keep tensors that are to be recomputed
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, **options: Any) -> Any:
-        """Return what the module returns for token ids.
+        """Return the module's output for token ids.
 
         Raises:
-            ValueError: it cannot take one of the ids.
+            ValueError: an id is outside the module's range.
         """
         if self.takes_mask and mask is not None:
             options["attention_mask"] = mask.long() if mask.dim() == 2 else mask
@@ -174,16 +174,16 @@ class CausalModel:
         """Return the logits of the module's output for ``ids`` (B, L).
 
         Args:
-            output: what :meth:`forward` returned.
+            output: result of :meth:`forward`.
             ids: (B, L)
-            kept: how many of the last places it was asked for; ``None``: all.
+            kept: number of last positions that the output holds; ``None``: all.
 
         Returns:
-            (B, ``kept``, V), in float32 if they are of less.
+            (B, ``kept``, V), at least in float32.
 
         Raises:
-            TypeError: there are none.
-            ValueError: they have another shape.
+            TypeError: the output has no logits.
+            ValueError: the logits have another shape.
         """
         logits = getattr(output, "logits", output)
         if not isinstance(logits, Tensor):
@@ -205,7 +205,7 @@ class CausalModel:
         return logits if logits.dtype == torch.float64 else logits.float()
 
     def last_logits(self, output: Any, ids: Tensor, kept: int) -> Tensor:
-        """Return the logits (B, ``kept``, V) of the last places; see :meth:`logits_of`."""
+        """Return the logits (B, ``kept``, V) of the last positions; see :meth:`logits_of`."""
         if self.keeps_logits:
             return self.logits_of(output, ids, kept)
         return self.logits_of(output, ids)[:, -kept:]
@@ -233,9 +233,9 @@ class CausalModel:
                 share one tensor.
             tokens: (N, T) their completions.
             mask: (N, T) True at the tokens of the completions, which come first.
-            temperature: what logits are divided by.
-            entropies: whether to compute them too.
-            likeliest: whether to say which tokens are the likeliest.
+            temperature: divisor of logits.
+            entropies: whether to return entropies.
+            likeliest: whether to return which tokens are the likeliest.
 
         Raises:
             DatasetError: a row is longer than the model's context.
@@ -269,7 +269,7 @@ class CausalModel:
         if self.context is None:
             return
         if max(len(prompt) for prompt in prompts) + mask.shape[1] <= self.context:
-            return  # whatever the mask is, whose sums are to be fetched from a device
+            return  # fits with any mask; its sums would have to be fetched from the device
         lengths = zip(prompts, mask.sum(1).tolist(), strict=True)
         longest = max(len(prompt) + n for prompt, n in lengths)
         if longest > self.context:
@@ -282,7 +282,7 @@ class CausalModel:
 def _vocabulary(module: Any) -> int | None:
     try:
         return getattr(module.get_input_embeddings(), "num_embeddings", None)
-    except (AttributeError, NotImplementedError):  # not of transformers, or without a table
+    except (AttributeError, NotImplementedError):  # not transformers', or without an embedding
         return None
 
 
@@ -298,23 +298,23 @@ def _tuple(ids: Any) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class _Reach:
-    """How far back the layer of a model sees that sees least.
+    """Shortest view among a model's layers.
 
-    Behind padding in a cache such a layer sees other tokens than without it, so that rows longer
-    than the reach go through the model whole.
+    With padding in a cache such a layer sees other tokens than without, so rows longer than the
+    reach are processed whole.
     """
 
     kind: str
-    """The kind of the layer, as transformers calls it."""
+    """The layer's kind in transformers."""
     tokens: int
-    """Length of rows that the layer sees all of; 0 of layers with a state."""
+    """Longest row that the layer sees completely; 0 for layers with a state."""
 
 
 def _limited_reach(module: Any) -> _Reach | None:
     """Return the shortest reach of a model's layers, ``None`` if all of them see whole rows.
 
     Args:
-        module: a model; only those with a config of transformers have layers of limited reach.
+        module: a model; only those with a transformers config can have layers of limited reach.
     """
     config: Any = _text_config(module)
     if not hasattr(config, "get_text_config"):
@@ -339,7 +339,7 @@ def _limited_reach(module: Any) -> _Reach | None:
 
 
 def _text_config(module: Any) -> Any:
-    """Return the config of a model's language part; one that is not of transformers as it is."""
+    """Return the config of a model's language part; configs other than transformers' unchanged."""
     config = getattr(module, "config", None)
     find = getattr(config, "get_text_config", None)
     return config if find is None else find(decoder=True)

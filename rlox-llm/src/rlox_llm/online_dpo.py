@@ -3,7 +3,7 @@
 Each iteration samples two completions of each prompt, asks a preference function which one is
 better, and takes one gradient step on DPO's loss of these pairs.
 
-Deviation from the paper: the preference function is any function, not a language model.
+Deviation from the paper: the preference function may be any function, not only a language model.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OnlineDPOMetrics(DPOMetrics):
-    """What one iteration reports; preferred completions are chosen, the others rejected."""
+    """Metrics of one iteration; preferred completions are chosen, the others rejected."""
 
     completion_length: float
-    """Mean tokens of a completion."""
+    """Mean length of a completion in tokens."""
     same_pairs: float
-    """Share of pairs of twice the same completion, which teach nothing."""
+    """Share of pairs with two equal completions, which teach nothing."""
 
 
 @final
@@ -44,10 +44,10 @@ class OnlineDPO(PreferenceAlgorithm, SamplingAlgorithm):
     Args:
         ref_model: the reference, a frozen copy; ``None`` if the model has an adapter or comes from
             a folder.
-        preference_fn: gets one pair of whole rows of token ids per prompt, and answers 0 if the
-            first is better, 1 if the second is.
-        dataset: prompts that ``train(n)`` takes.
-        generator: who samples completions, in the place of ``sampler``.
+        preference_fn: gets a list with one pair of whole rows of token ids per prompt, and returns
+            for each pair 0 if the first row is better, 1 if the second is.
+        dataset: prompts for ``train(n)``.
+        generator: a sampler, used instead of ``sampler``.
     """
 
     name = "online_dpo"
@@ -63,7 +63,7 @@ class OnlineDPO(PreferenceAlgorithm, SamplingAlgorithm):
         def __init__(self, *given: Any, **options: Unpack[OnlineDPOArguments]) -> None: ...
 
     def prepare(self, given: Mapping[str, Any]) -> None:
-        """Keep the preference function."""
+        """Store the preference function."""
         super().prepare(given)
         self.preference_fn = given["preference_fn"]
         if not callable(self.preference_fn):

@@ -1,4 +1,4 @@
-"""Preference pairs of completions, and the base of DPO and OnlineDPO, which learn from them."""
+"""Preference pairs of completions, and the base of DPO and OnlineDPO."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rlox_llm.tokens import Texts
 
 @dataclass(frozen=True)
 class DPOMetrics:
-    """What one gradient step on preference pairs reports."""
+    """Metrics of one gradient step on preference pairs."""
 
     loss: float
     """The loss."""
@@ -48,8 +48,8 @@ class Pair:
     chosen: Tensor
     rejected: Tensor
     ref_logps: tuple[float, float] | None = None
-    """Log-probabilities of the chosen and the rejected completion under the reference, if they were
-    computed before."""
+    """Log-probabilities of the chosen and the rejected completion under the reference, if
+    precomputed."""
 
 
 def parse_pairs(pairs: Any, device: torch.device, texts: Texts) -> list[Pair]:
@@ -59,11 +59,11 @@ def parse_pairs(pairs: Any, device: torch.device, texts: Texts) -> list[Pair]:
         pairs: :class:`rlox.DPOPair` objects; mappings with the keys ``prompt``, ``chosen`` and
             ``rejected``, each token ids, a text or a chat; or a path or dataset of such mappings,
             see :func:`rlox_llm.prompts.read_rows`.
-        device: where the token ids are to be.
+        device: device of the token ids.
         texts: turns texts and chats into token ids.
 
     Raises:
-        ConfigError: there is text and no tokenizer.
+        ConfigError: a text has no tokenizer.
         DatasetError: the file cannot be read, or a pair lacks a column.
         TypeError: something else was passed.
         ValueError: there is no pair, or one is empty.
@@ -97,7 +97,7 @@ def zip_pairs(
 ) -> list[Pair]:
     """Return the pairs of three batches of B rows each.
 
-    A completion ends with its first EOS; what follows it is filling.
+    A completion ends with its first EOS; tokens after it are padding.
 
     Raises:
         ValueError: the numbers of rows differ.
@@ -121,16 +121,16 @@ def _ended(row: Tensor, eos: tuple[int, ...]) -> Tensor:
 
 
 class PreferenceAlgorithm(LanguageAlgorithm):
-    """An algorithm whose gradient steps are on the loss of preference pairs."""
+    """An algorithm that minimises a loss of preference pairs."""
 
     needs_reference: ClassVar[bool] = True
     reference: CausalModel
 
     def prepare(self, given: Mapping[str, Any]) -> None:
-        """Find the loss, and refuse options that do not go with it.
+        """Find the loss, and check the options against it.
 
         Raises:
-            ConfigError: there are some.
+            ConfigError: an option contradicts the loss.
         """
         cfg = self.config
         if cfg.loss_type == "exo_pair" and not cfg.label_smoothing:
@@ -138,14 +138,14 @@ class PreferenceAlgorithm(LanguageAlgorithm):
         adds_up = get_registry().get("rlox_preference_losses", cfg.loss_type).spec.adds_up
         if not adds_up and cfg.micro_batch_size is not None:
             raise ConfigError(
-                f"loss_type='{cfg.loss_type}' compares the pairs of a batch and cannot be learnt "
-                "in parts; leave out micro_batch_size"
+                f"loss_type='{cfg.loss_type}' compares the pairs of a batch, which cannot be split "
+                "into parts; leave out micro_batch_size"
             )
         self._loss = preference_loss(cfg.loss_type, selection(cfg, "loss_type").options)
         super().prepare(given)
 
     def pairs_loss(self, pairs: Sequence[Pair]) -> tuple[Tensor, PreferenceTerms]:
-        """Return the loss of preference pairs and what it is made of."""
+        """Return the loss of preference pairs and its terms."""
         cfg = self.config
         return dpo_loss(
             **self.pairs_logps(pairs), loss_type=self._loss, beta=cfg.beta,
@@ -153,7 +153,7 @@ class PreferenceAlgorithm(LanguageAlgorithm):
         )  # fmt: skip
 
     def pairs_logps(self, pairs: Sequence[Pair]) -> dict[str, Any]:
-        """Return log-probabilities and lengths (B,) of completions, as ``dpo_loss`` takes them.
+        """Return log-probabilities and lengths (B,) of completions, the arguments of ``dpo_loss``.
 
         Chosen and rejected completions go through each model in one pass.
         """
@@ -179,8 +179,8 @@ class PreferenceAlgorithm(LanguageAlgorithm):
         """Return pairs that hold their log-probabilities under the reference.
 
         Args:
-            pairs: of a dataset.
-            at_once: pairs of one forward pass.
+            pairs: pairs of a dataset.
+            at_once: number of pairs in one forward pass.
         """
         found = []
         for start in range(0, len(pairs), at_once):

@@ -1,4 +1,4 @@
-"""Rows of datasets, from files too; prompts as token ids, and their order in training."""
+"""Rows of datasets and files, prompts as token ids, and their order in training."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ LINES = (".jsonl", ".json", ".ndjson")
 
 @dataclass(frozen=True, eq=False)
 class Prompt:
-    """A prompt with what its dataset says of it."""
+    """A prompt with its dataset's columns."""
 
     ids: Tensor
     """(L,) token ids."""
     columns: Mapping[str, Any] = field(default_factory=dict)
-    """The columns of its row by name, for reward functions that ask for them."""
+    """The columns of its row by name, for reward functions."""
 
 
 def parse_prompts(rows: Any, device: torch.device, texts: Texts) -> list[Prompt]:
     """Return prompts.
 
     Args:
-        rows: what :func:`parse_rows` takes; texts or chats; mappings with a ``prompt``, which is
-            one of these, and further columns; a path or dataset of such mappings, see
+        rows: rows for :func:`parse_rows`; texts or chats; mappings with one of these as ``prompt``,
+            and further columns; or a path or dataset of such mappings, see
             :func:`read_rows`.
-        device: where the token ids are to be.
+        device: device of the token ids.
         texts: turns texts and chats into token ids.
 
     Raises:
-        ConfigError: there is text and no tokenizer.
+        ConfigError: a text has no tokenizer.
         DatasetError: the file cannot be read, or a row has no prompt.
         TypeError: something else was passed.
         ValueError: there is no prompt, or an empty one.
@@ -55,7 +55,7 @@ def parse_prompts(rows: Any, device: torch.device, texts: Texts) -> list[Prompt]
             require_columns(f"prompts[{i}]", columns, ("prompt",))
             given = columns["prompt"]
             ids = texts.prompt(f"prompts[{i}]", given)
-            # a tokenizer fills nothing up here
+            # a tokenizer adds no padding here
             filled = texts if ids is given else None
             found.append(Prompt(token_row(f"prompts[{i}]", ids, device, filled), dict(columns)))
         return found
@@ -63,10 +63,10 @@ def parse_prompts(rows: Any, device: torch.device, texts: Texts) -> list[Prompt]
 
 
 def require_columns(what: str, row: Mapping[str, Any], names: Sequence[str]) -> None:
-    """Refuse a row without one of its columns.
+    """Check that a row has all columns.
 
     Raises:
-        DatasetError: one is missing, or holds ``None``.
+        DatasetError: a column is missing, or holds ``None``.
     """
     for name in names:
         if name not in row:
@@ -83,9 +83,9 @@ def parse_completions(
     """Return the token ids of a row's prompt, and of the completions in ``columns``.
 
     Raises:
-        ConfigError: there is text and no tokenizer.
+        ConfigError: a text has no tokenizer.
         DatasetError: a column is missing, or holds ``None``.
-        ValueError: one is empty.
+        ValueError: prompt or completion is empty.
     """
     require_columns(what, row, ("prompt", *columns))
     prompt = row["prompt"]
@@ -107,14 +107,14 @@ def require_fit(
     completions: Sequence[Tensor] = (),
     max_new_tokens: int = 0,
 ) -> None:
-    """Refuse a row that a model cannot take.
+    """Check that a row fits a model.
 
     Args:
-        model: it.
-        what: what errors call the row.
+        model: the model.
+        what: the row's name in errors.
         prompt: token ids (L,).
         completions: token ids of each.
-        max_new_tokens: most tokens that are sampled after the prompt.
+        max_new_tokens: maximum number of sampled tokens after the prompt.
 
     Raises:
         DatasetError: a token is not in the vocabulary, or the row is longer than the context.
@@ -123,7 +123,7 @@ def require_fit(
     if model.vocabulary is not None and highest >= model.vocabulary:
         raise DatasetError(
             f"{what} holds the token id {highest}, which lies outside the vocabulary of the "
-            f"{model.name}, {model.vocabulary} tokens; take the tokenizer of the model"
+            f"{model.name}, {model.vocabulary} tokens; use the model's tokenizer"
         )
     length = len(prompt) + max(map(len, completions), default=0)
     if model.context is not None and length + max_new_tokens > model.context:
@@ -144,7 +144,7 @@ def fitting_prompts(
     """Return prompts with equal columns that leave a model room for ``max_new_tokens`` tokens.
 
     Raises:
-        DatasetError: columns differ; else see :func:`require_fit` and :func:`parse_prompts`.
+        DatasetError: columns differ; see also :func:`require_fit` and :func:`parse_prompts`.
     """
     found = parse_prompts(rows, model.device, texts)
     for i, prompt in enumerate(found):
@@ -163,15 +163,15 @@ def parse_rows(
     """Return rows of token ids of any lengths, (L_i,) each.
 
     Args:
-        what: what errors call them.
-        rows: token ids (N, L); sequences of token ids; or the ``input_ids`` with the
-            ``attention_mask`` of a tokenizer, filled up on either side.
-        device: where the rows are to be.
-        texts: knows what rows are filled up with.
+        what: the rows' name in errors.
+        rows: token ids (N, L); sequences of token ids; or a tokenizer's ``input_ids`` with
+            ``attention_mask``, padded on either side.
+        device: device of the rows.
+        texts: knows the padding token.
         completion: whether the rows are completions.
 
     Raises:
-        TypeError: there are no integers.
+        TypeError: the rows are not integers.
         ValueError: there is no row, an empty one, or a negative id.
     """
     given = rows if isinstance(rows, Mapping) else {}
@@ -192,7 +192,7 @@ def parse_rows(
     if isinstance(rows, str) or not isinstance(rows, (Sequence, Tensor, np.ndarray)):
         raise TypeError(
             f"{what} must be token ids (N, L) or a list of rows of them, got {type(rows).__name__}"
-            "; texts go through a tokenizer first"
+            "; tokenize texts first"
         )
     if len(rows) == 0:
         raise ValueError(f"{what} must hold at least one row, got none")
@@ -205,11 +205,11 @@ def parse_rows(
 def token_row(
     what: str, row: Any, device: torch.device, texts: Texts | None, *, completion: bool = False
 ) -> Tensor:
-    """Return one row of token ids (L,), without the filling that ``texts`` knows.
+    """Return one row of token ids (L,), without padding known to ``texts``.
 
     Raises:
-        TypeError: there are no integers.
-        ValueError: it is empty or not flat, or an id is negative.
+        TypeError: the row is not of integers.
+        ValueError: the row is empty or not flat, or an id is negative.
     """
     if isinstance(row, str):
         raise TypeError(f"{what} must hold token ids, got text; use a tokenizer first")
@@ -228,22 +228,22 @@ def token_row(
 
 
 def padded_completions(rows: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Return rows of token ids filled up on the right (N, T), and the mask of the tokens."""
+    """Return rows of token ids padded on the right (N, T), and the mask of real tokens."""
     tokens = torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True)
     lengths = torch.tensor([len(row) for row in rows], device=tokens.device)
     return tokens, torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
 
 
 def read_rows(rows: Any) -> Any:
-    """Return the rows of a file or of a dataset as a list of mappings; other rows as they are.
+    """Return the rows of a file or of a dataset as a list of mappings; other rows unchanged.
 
     Args:
         rows: the path of a JSONL file (``.jsonl``, ``.json``), of a Parquet file (``.parquet``) or
-            of a folder that ``datasets`` saved; a ``datasets.Dataset``; or anything else.
+            of a folder saved by ``datasets``; a ``datasets.Dataset``; or other rows.
 
     Raises:
-        DatasetError: there is no such file, or it cannot be read.
-        MissingDependencyError: reading it takes ``datasets``, which is not installed.
+        DatasetError: the file does not exist, or cannot be read.
+        MissingDependencyError: reading it needs ``datasets``, which is not installed.
     """
     if isinstance(rows, (str, Path)):
         return _read(Path(rows))
@@ -255,14 +255,14 @@ def read_rows(rows: Any) -> Any:
 def _read(path: Path) -> list[Any]:
     if not path.exists():
         raise DatasetError(
-            f"dataset '{path}' does not exist; expected the path of a JSONL or Parquet file; a "
-            "single text goes into a list"
+            f"dataset '{path}' does not exist; expected the path of a JSONL or Parquet file; put a "
+            "single text into a list"
         )
     try:
         read = _lines if path.is_file() and path.suffix in LINES else _with_datasets
         found = read(path)
     except (OSError, ValueError) as error:
-        raise DatasetError(f"'{path}' is no JSONL or Parquet file: {error}") from None
+        raise DatasetError(f"'{path}' is not a JSONL or Parquet file: {error}") from None
     for i, row in enumerate(found):
         if not isinstance(row, Mapping):
             raise DatasetError(
@@ -272,7 +272,7 @@ def _read(path: Path) -> list[Any]:
 
 
 def _lines(path: Path) -> list[Any]:
-    """Return what the lines hold; str.splitlines() would split at characters of texts, too."""
+    """Return the lines' objects; str.splitlines() would also split at characters within texts."""
     found = []
     for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), 1):
         if line.strip():
@@ -294,11 +294,11 @@ def _with_datasets(path: Path) -> list[Any]:
 
 
 class RowOrder:
-    """In which order rows are taken: as they are if all fit, else a new permutation each epoch.
+    """Order of rows in training: unchanged if all fit at once, else a new permutation each epoch.
 
     Args:
         n_rows: number of rows.
-        at_once: rows of one iteration.
+        at_once: number of rows in one iteration.
     """
 
     def __init__(self, n_rows: int, at_once: int) -> None:
@@ -313,7 +313,7 @@ class RowOrder:
         return -(-self.n_rows // self.at_once)
 
     def next(self, generator: np.random.Generator) -> list[int]:
-        """Return the indices of the next rows; the last of an epoch may be fewer."""
+        """Return the indices of the next rows; an epoch's last call may return fewer."""
         if self.n_rows <= self.at_once:
             return list(range(self.n_rows))
         if self._taken >= len(self._permutation):
@@ -330,11 +330,11 @@ class RowOrder:
         """Restore the place in the epoch.
 
         Raises:
-            CheckpointError: the rows are others.
+            CheckpointError: the number of rows differs.
         """
         if int(state["n_rows"]) != self.n_rows:
             raise CheckpointError(
-                f"the training was interrupted in a dataset of {state['n_rows']} rows, got one of "
+                f"the interrupted training had a dataset of {state['n_rows']} rows, got one of "
                 f"{self.n_rows}; pass the same dataset="
             )
         self._permutation = np.asarray(state["permutation"], np.int64)

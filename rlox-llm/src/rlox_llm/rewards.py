@@ -1,4 +1,4 @@
-"""Calls of reward and preference functions, and checks of what they return."""
+"""Calls of reward and preference functions, and checks of their results."""
 
 from __future__ import annotations
 
@@ -19,21 +19,20 @@ RewardFn = Callable[..., Any]
 
 
 class RewardFunctions:
-    """One reward function, or several whose weighted rewards add up.
+    """One reward function, or several with weighted rewards that add up.
 
-    A function is called with N whole rows of token ids, prompt and completion, and the prompts
-    (N, P) that they begin with. It also gets, one of each for a completion, what it names as an
-    argument: ``prompt_ids`` and ``completion_ids``, either alone and without filling; ``texts`` of
-    completions, ``row_texts`` of prompts with completions; and the columns of the dataset.
-    ``**kwargs`` stands for all columns.
+    A function is called with N whole rows of token ids, prompt and completion, and their prompts
+    (N, P). Further arguments are filled by their names, with one entry per completion:
+    ``prompt_ids`` and ``completion_ids``, without padding; ``texts`` of completions; ``row_texts``
+    of prompts with completions; and the columns of the dataset. ``**kwargs`` receives all columns.
 
     Args:
-        functions: one or several; a sequence classifier of transformers is one, whose only logit
-            is the reward.
-        weights: one per function; ``None`` weighs all with 1.
+        functions: one or several; may be a transformers sequence classifier, whose only logit is
+            the reward.
+        weights: one per function; ``None``: all 1.
 
     Raises:
-        TypeError: one cannot be called.
+        TypeError: a function is not callable.
         ConfigError: there is none, one does not take rows and prompts, or the weights do not fit.
     """
 
@@ -64,18 +63,18 @@ class RewardFunctions:
         columns: Sequence[Mapping[str, Any]] = (),
         texts: Texts | None = None,
     ) -> npt.NDArray[np.float64]:
-        """Return the rewards (N,) of completions, NaN for those that no function rewards.
+        """Return the rewards (N,) of completions, NaN for those without any reward.
 
-        A function may return ``None`` for a row, which then counts nothing of it.
+        A function may return ``None`` for a row, to which it then adds nothing.
 
         Args:
-            completions: N of them.
-            pad: fills shorter prompts up.
-            columns: N rows of the dataset, by column; empty: it has no columns.
+            completions: N completions.
+            pad: padding token for shorter prompts.
+            columns: N rows of the dataset, by column; empty without columns.
             texts: turns token ids into texts.
 
         Raises:
-            ConfigError: a function asks for texts or columns that are not there.
+            ConfigError: a function has an argument for missing texts or columns.
             TypeError: a function returns no numbers.
             ValueError: a function returns another number of rewards, or one that is not finite, or
                 no completion got a reward.
@@ -97,14 +96,14 @@ class RewardFunctions:
 
 
 class ClassifierReward:
-    """A sequence classifier of transformers as a reward function: its only logit is the reward.
+    """A transformers sequence classifier as a reward function: its only logit is the reward.
 
     Args:
-        model: it takes the token ids of the model that is trained, unless there is a tokenizer.
-        tokenizer: its own, if it has other token ids; it then reads the texts of whole rows.
+        model: gets the trained model's token ids, unless there is a tokenizer.
+        tokenizer: the classifier's own, if its token ids differ; it then reads the texts of rows.
 
     Raises:
-        ConfigError: it has another number of logits than one.
+        ConfigError: the classifier has more or less than one logit.
     """
 
     def __init__(self, model: nn.Module, tokenizer: Any = None) -> None:
@@ -137,7 +136,7 @@ class ClassifierReward:
             read = [self.tokenizer(text)["input_ids"] for text in row_texts or ()]
             rows = [torch.tensor(ids) for ids in read]
         self.model.eval()
-        try:  # one by one: how classifiers find the last token of a filled-up row differs
+        try:  # one by one: classifiers differ in finding the last token of a padded row
             logits = [self.model(row[None].to(device)).logits.reshape(1) for row in rows]
         finally:
             self.model.train(was)
@@ -150,16 +149,16 @@ def _asked_for(
     columns: Sequence[Mapping[str, Any]],
     texts: Texts,
 ) -> dict[str, Any]:
-    """Return what a function names as arguments beside rows and prompts.
+    """Return a function's arguments after rows and prompts, by name.
 
     Args:
         function: the function.
-        parts: prompts and completions, without filling.
-        columns: of the dataset.
+        parts: prompts and completions, without padding.
+        columns: columns of the dataset.
         texts: turns token ids into texts.
 
     Raises:
-        ConfigError: a name without a default is no column.
+        ConfigError: an argument without a default is not a column.
     """
     known = [name for name in columns[0] if all(name in row for row in columns)] if columns else []
     given: dict[str, Any] = {}
@@ -198,10 +197,10 @@ def _names(function: RewardFn) -> Mapping[str, inspect.Parameter]:
 
 
 def _require_two_arguments(function: RewardFn) -> None:
-    """Refuse functions that take rows and prompts by name, or prompts first, as TRL's do.
+    """Check that a function takes rows, then prompts by position, unlike TRL's.
 
     Raises:
-        ConfigError: it is one of these.
+        ConfigError: it does not.
     """
     parameters = _names(function).values()
     if not parameters:
@@ -215,9 +214,9 @@ def _require_two_arguments(function: RewardFn) -> None:
     ):
         raise ConfigError(
             f"reward_fn '{_name(function)}' must take (completions, prompts, ...) in this order, "
-            "whole rows of token ids and the prompts that they begin with, got "
-            f"({', '.join(str(p) for p in parameters)}); for the texts of the completions alone, "
-            f"as TRL passes them, write def {_name(function)}(completions, prompts, texts)"
+            "whole rows of token ids and their prompts, got "
+            f"({', '.join(str(p) for p in parameters)}); for texts of completions alone, as in "
+            f"TRL, write def {_name(function)}(completions, prompts, texts)"
         )
 
 
@@ -257,7 +256,7 @@ def _checked(function: RewardFn, rewards: Any, n: int) -> npt.NDArray[np.float64
 
 
 def _is_listed(answers: Any) -> bool:
-    """Return whether there are answers in an order; a set has none, a dict gives its keys."""
+    """Return whether answers are ordered; a set is not, and a dict would yield its keys."""
     others = str, bytes, bytearray, Mapping, Set
     return hasattr(answers, "__len__") and not isinstance(answers, others)
 
@@ -266,7 +265,7 @@ def preferences(
     preference_fn: Callable[[list[tuple[Tensor, Tensor]]], Any],
     pairs: list[tuple[Tensor, Tensor]],
 ) -> list[int]:
-    """Return which row of each pair is better, 0 or 1.
+    """Return the index of each pair's better row, 0 or 1.
 
     Raises:
         TypeError: the function returns no list.

@@ -1,7 +1,7 @@
 """Supervised fine-tuning: a language model learns completions of prompts by heart.
 
-Each gradient step minimises the negative log-likelihood -log π(y|x) of the completions y of its
-rows, averaged over their tokens; those of the prompts x do not count. It is the start of the other
+Each gradient step minimises the negative log-likelihood -log π(y|x) of its rows' completions y,
+averaged over their tokens; tokens of the prompts x do not count. It usually precedes the other
 algorithms (Ouyang et al. 2022, "Training language models to follow instructions", sec. 3).
 """
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SFTMetrics:
-    """What one gradient step reports."""
+    """Metrics of one gradient step."""
 
     loss: float
-    """Mean negative log-likelihood of a token of the completions, in nats."""
+    """Mean negative log-likelihood per token of the completions, in nats."""
     token_accuracy: float
-    """Share of these tokens that are the likeliest at their place."""
+    """Share of these tokens that are the likeliest in their position."""
     learning_rate: float
     """Adam's step size."""
 
@@ -52,8 +52,8 @@ class SFT(LanguageAlgorithm):
     """Supervised fine-tuning of a language model.
 
     Args:
-        dataset: rows that ``train(n)`` takes: mappings with a ``prompt`` and a ``completion``, each
-            token ids, a text or a chat; or the path of a JSONL or Parquet file of them.
+        dataset: rows for ``train(n)``: mappings with a ``prompt`` and a ``completion``, each token
+            ids, a text or a chat; or the path of a JSONL or Parquet file of such rows.
     """
 
     name = "sft"
@@ -70,7 +70,7 @@ class SFT(LanguageAlgorithm):
 
         Raises:
             DatasetError: a row has no prompt and completion, or does not fit the model.
-            TypeError: a row is no mapping.
+            TypeError: a row is not a mapping.
             ValueError: there is no row, or one is empty.
         """
         rows = read_rows(rows)
@@ -121,7 +121,7 @@ class SFT(LanguageAlgorithm):
 
     @torch.no_grad()
     def judge(self, rows: Any, deterministic: bool, seed: int | None) -> EvaluationResult:
-        """Return the mean log-likelihood of a token of each completion, in nats."""
+        """Return each completion's mean log-likelihood per token, in nats."""
         with self.policy.mode(training=False):
             found = [float(self._score([row]).logps.mean()) for row in rows]
         return EvaluationResult(np.array(found), np.array([len(row.completion) for row in rows]))

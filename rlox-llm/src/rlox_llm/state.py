@@ -1,4 +1,4 @@
-"""Checkpoints of language models: trained weights, digests of frozen ones; models out of them."""
+"""Checkpoints of language models, with trained weights and digests of frozen ones, and exports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rlox_llm.models import CausalModel
 
 
 class _Part:
-    """The part of a module's state with the given names, in the module's own tensors."""
+    """The frozen or the trained part of a module's state, as the module's own tensors."""
 
     def __init__(self, module: nn.Module, *, frozen: bool) -> None:
         fixed = {
@@ -36,17 +36,17 @@ class _Part:
 
 
 def trained_state(module: nn.Module) -> dict[str, Any]:
-    """Return trainable parameters and buffers as arrays, and the digest of the rest."""
+    """Return trainable parameters and buffers as arrays, and a digest of all others."""
     trained: Any = _Part(module, frozen=False)
     frozen: Any = _Part(module, frozen=True)
     return {"trained": module_state(trained), "frozen": module_digest(frozen)}
 
 
 def load_trained_state(module: nn.Module, name: str, state: Mapping[str, Any]) -> None:
-    """Restore what :func:`trained_state` returned.
+    """Restore a :func:`trained_state`.
 
     Raises:
-        CheckpointError: the module is another, or its frozen weights are.
+        CheckpointError: the module or its frozen weights differ.
     """
     trained: Any = _Part(module, frozen=False)
     frozen: Any = _Part(module, frozen=True)
@@ -55,17 +55,17 @@ def load_trained_state(module: nn.Module, name: str, state: Mapping[str, Any]) -
 
 
 def reference_state(reference: CausalModel | None, *, moves: bool) -> Any:
-    """Return the digest of a reference, its weights if it moves, or ``None``."""
+    """Return a reference's digest, its weights if it moves, or ``None`` without own weights."""
     if reference is None or reference.adapter_off:
         return None
     return module_state(reference.module) if moves else module_digest(reference.module)
 
 
 def load_reference_state(reference: CausalModel | None, state: Any) -> None:
-    """Restore what :func:`reference_state` returned; of a digest, check it.
+    """Restore a :func:`reference_state`; a digest is checked.
 
     Raises:
-        CheckpointError: the reference is another.
+        CheckpointError: the reference differs.
     """
     if state is None or reference is None:
         return
@@ -78,11 +78,11 @@ def load_reference_state(reference: CausalModel | None, state: Any) -> None:
 def restore_model(checkpoint: Path, folder: str | Path) -> Any:
     """Return the model of a checkpoint, its adapter merged into the weights.
 
-    Neither reward functions nor the reference nor the dataset are needed.
+    It needs no reward function, reference or dataset.
 
     Args:
-        checkpoint: of an algorithm for language models.
-        folder: that of the model that was trained.
+        checkpoint: a checkpoint of an algorithm for language models.
+        folder: folder of the trained model.
 
     Raises:
         CheckpointError: it is another algorithm's, or the folder holds another model.
@@ -98,7 +98,7 @@ def restore_model(checkpoint: Path, folder: str | Path) -> Any:
         rank = config.lora_rank
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise CheckpointError(
-            f"checkpoint '{checkpoint}' holds no language model; it is of '{name}'"
+            f"checkpoint '{checkpoint}' holds no language model; its algorithm is '{name}'"
         ) from error
     model = load_model(folder)
     if rank is not None:
@@ -111,8 +111,8 @@ def export_model(checkpoint: Path, folder: str | Path, target: Path) -> int:
     """Write a checkpoint's model and its tokenizer; return the number of parameters.
 
     Args:
-        checkpoint: of an algorithm for language models.
-        folder: that of the model that was trained.
+        checkpoint: a checkpoint of an algorithm for language models.
+        folder: folder of the trained model.
         target: folder to write to.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Texts and chats as token ids, by a tokenizer of transformers."""
+"""Texts and chats as token ids, with a transformers tokenizer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOTHING_ADDED = {"add_special_tokens": False}
 
 
 def _ends_of(ids: Sequence[int], ends: Collection[int]) -> int:
-    """Return how many of the last tokens are such ends."""
+    """Return the number of trailing tokens that are in ``ends``."""
     return next((n for n, token in enumerate(reversed(ids)) if token not in ends), len(ids))
 
 
@@ -27,14 +27,14 @@ def is_chat(value: Any) -> bool:
 
 
 class Texts:
-    """Texts and chats in and out of token ids.
+    """Conversion between texts or chats and token ids.
 
     Args:
-        tokenizer: one of transformers; ``None`` has no texts.
-        eos: the tokens that end a completion; the first of them is put behind completions that are
-            given as text.
-        filling: the token that rows of token ids are filled up with on either side, if their
-            user has named one.
+        tokenizer: a transformers tokenizer; ``None``: texts are refused.
+        eos: the tokens that end a completion; the first one is appended to completions given as
+            text.
+        filling: the user's padding token, which may stand on either side of rows of token ids; or
+            ``None``.
         bos: the token that a prompt may begin with.
     """
 
@@ -51,11 +51,11 @@ class Texts:
         self.bos = bos
 
     def without_filling(self, row: Tensor, *, completion: bool) -> Tensor:
-        """Return token ids (L,) without filling.
+        """Return token ids (L,) without padding.
 
-        Where it is an EOS too, the first behind a completion counts. Where it is the BOS too, the
-        last before a prompt counts, as nothing tells the two apart. The row is empty if it holds
-        nothing else.
+        If the padding token is also an EOS, the first one after a completion is kept. If it is
+        also the BOS, the last one before a prompt is kept, because the two look the same. A row of
+        padding alone becomes empty.
         """
         if self.filling is None:
             return row
@@ -67,13 +67,13 @@ class Texts:
         return row[max(int(kept[0]) - begins, 0) : int(kept[-1]) + 1 + ends]
 
     def prompt(self, what: str, value: Any) -> Any:
-        """Return the token ids of a text or chat; anything else as it is.
+        """Return the token ids of a text or chat; other values unchanged.
 
         A chat goes through the tokenizer's chat template, with the beginning of an answer. An EOS
-        that the tokenizer puts behind every text is left out.
+        that the tokenizer appends to every text is removed.
 
         Raises:
-            ConfigError: there is no tokenizer, or a chat and no template.
+            ConfigError: there is no tokenizer, or no template for a chat.
         """
         if is_chat(value):
             return self._chat(what, value, add_generation_prompt=True)
@@ -86,29 +86,29 @@ class Texts:
         return value
 
     def completion(self, what: str, prompt: Any, value: Any) -> Any:
-        """Return the token ids of a completion, one EOS behind those of a text.
+        """Return the token ids of a completion; texts get one EOS at the end.
 
         Args:
-            what: what errors call it.
-            prompt: as it was given; a chat's completion is one or more messages, whose tokens are
-                what they add to the chat.
-            value: a text, messages, or token ids, which stay as they are.
+            what: its name in errors.
+            prompt: the prompt as given; a chat's completion is one or more messages, and its tokens
+                are those added to the chat.
+            value: a text, messages, or token ids, which are returned unchanged.
 
         Raises:
-            ConfigError: as of :meth:`prompt`, or the template writes another prompt beside them.
+            ConfigError: see :meth:`prompt`; or the template changes the prompt before an answer.
         """
         if is_chat(value):
             if not is_chat(prompt):
-                raise ConfigError(f"{what} is a chat, so that its prompt must be one, got text")
+                raise ConfigError(f"{what} is a chat, so its prompt must be one, got text")
             before = self._chat(what, prompt, add_generation_prompt=True)
             whole = self._chat(what, [*prompt, *value], add_generation_prompt=False)
             if whole[: len(before)] != before:
                 raise ConfigError(
-                    f"{what}: the chat template writes the prompt in another way when an answer "
-                    "follows, so that their tokens cannot be parted"
+                    f"{what}: the chat template writes the prompt differently before an answer, so "
+                    "their tokens cannot be separated"
                 )
             ids = whole[len(before) :]
-            # what a template writes behind the last EOS, such as a line's end, nobody samples
+            # tokens after the last EOS, such as a template's newline, are never sampled
             last = max((i for i, token in enumerate(ids) if token in self.eos), default=len(ids))
             return ids[: last + 1]
         if isinstance(value, str):
@@ -139,7 +139,7 @@ class Texts:
     def _required(self, what: str, kind: str) -> Any:
         if self.tokenizer is None:
             raise ConfigError(
-                f"{what} needs a tokenizer, as {kind} is no token ids; pass tokenizer=, or a "
-                "folder with one as the model"
+                f"{what} needs a tokenizer, because it is {kind}; pass tokenizer=, or a model "
+                "folder with a tokenizer"
             )
         return self.tokenizer

@@ -1,4 +1,4 @@
-"""Sampling by vLLM, in this process or behind its HTTP server."""
+"""Sampling with vLLM, in this process or through its HTTP server."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from rlox_llm.building import is_adapted
 from rlox_llm.generation import Rollouts, Sampling
 
 PROCESSED = "processed_logprobs"
-"""The log-probabilities that training compares with: those at the sampling temperature."""
+"""Log-probabilities at the sampling temperature, which training compares with."""
 
 
 class VLLMGenerator:
-    """Sampling by an ``LLM`` of vLLM in this process; it copies the weights before each rollout.
+    """Sampling with a vLLM ``LLM`` in this process; weights are copied before each rollout.
 
     Args:
-        llm: one made with ``logprobs_mode="processed_logprobs"``; or the folder of a model.
-        options: of ``vllm.LLM``, if ``llm`` is a folder.
+        llm: an ``LLM`` with ``logprobs_mode="processed_logprobs"``, or the folder of a model.
+        options: options of ``vllm.LLM``, if ``llm`` is a folder.
 
     Raises:
-        ConfigError: its log-probabilities are others.
+        ConfigError: the ``LLM`` has another ``logprobs_mode``.
         MissingDependencyError: vLLM is not installed.
     """
 
@@ -53,17 +53,17 @@ class VLLMGenerator:
         self.version = -1
 
     def sync(self, named_parameters: Iterable[tuple[str, Tensor]], version: int) -> None:
-        """Load the weights, unless it has those of that version.
+        """Load the weights, unless that version is loaded.
 
         Raises:
-            ConfigError: the model has an adapter of peft, whose names vLLM does not know.
+            ConfigError: the model has a peft adapter, whose names vLLM does not know.
         """
         if version == self.version:
             return
         pairs = [(name, parameter.detach()) for name, parameter in named_parameters]
         if any("lora_" in name for name, _ in pairs):
             raise ConfigError(
-                "vLLM takes the weights of a whole model, and this one has an adapter; sample with "
+                "vLLM needs the weights of a whole model, and this one has an adapter; sample with "
                 "sampler='rlox'"
             )
         self.llm.apply_model(lambda model: model.load_weights(pairs))
@@ -86,16 +86,15 @@ class VLLMGenerator:
 
 
 class VLLMServerGenerator:
-    """Sampling by ``vllm serve`` over HTTP.
+    """Sampling with ``vllm serve`` over HTTP.
 
-    The server is started with ``--logprobs-mode processed_logprobs`` and
-    ``VLLM_SERVER_DEV_MODE=1``. Weights travel through a folder that both see, which the server is
-    asked to read.
+    Start the server with ``--logprobs-mode processed_logprobs`` and ``VLLM_SERVER_DEV_MODE=1``. It
+    reads new weights from a folder that both processes can access.
 
     Args:
-        url: of the server, ``"http://localhost:8000"``.
-        model: the module that is trained, with ``save_pretrained``.
-        folder: where weights are written.
+        url: the server's address, such as ``"http://localhost:8000"``.
+        model: the trained module, with ``save_pretrained``.
+        folder: folder for the weights.
         name: the server's name of the model.
         timeout: seconds to wait for an answer.
 
@@ -121,10 +120,10 @@ class VLLMServerGenerator:
         self.version = -1
 
     def sync(self, named_parameters: Iterable[tuple[str, Tensor]], version: int) -> None:
-        """Write the weights, and let the server read them, unless it has those of that version.
+        """Write the weights for the server and let it read them, unless that version is loaded.
 
         Raises:
-            BackendError: the server refuses.
+            BackendError: the server returns an error.
         """
         if version == self.version:
             return
@@ -142,7 +141,7 @@ class VLLMServerGenerator:
         """Sample ``n`` completions of each prompt.
 
         Raises:
-            BackendError: the server refuses, or answers without token ids.
+            BackendError: the server returns an error, or no token ids.
         """
         answer = self._post(
             "v1/completions",
@@ -158,7 +157,7 @@ class VLLMServerGenerator:
         choices = sorted(answer.get("choices", ()), key=lambda choice: choice["index"])
         if any(choice.get("token_ids") is None for choice in choices):
             raise BackendError(
-                f"the server at {self.url} returns no token ids; vLLM does from 0.10.2 on"
+                f"the server at {self.url} returns no token ids; use vLLM 0.10.2 or newer"
             )
         return Rollouts(
             [list(choice["token_ids"]) for choice in choices],
@@ -197,7 +196,7 @@ def _settings(params: Sampling) -> dict[str, Any]:
         "min_p": params.min_p,
         "stop_token_ids": list(params.eos),
         "seed": params.seed,
-        # or the server takes what the model's generation config says, which is another policy
+        # override the model's generation config, which would sample from another policy
         "ignore_eos": True,
         "min_tokens": 0,
         "repetition_penalty": 1.0,

@@ -1,8 +1,8 @@
-"""Losses of preference pairs: those that are registered by name, and their mean.
+"""Losses of preference pairs, registered by name, and their mean.
 
 Each returns one number per pair; c and r are the log-ratios log π - log π_ref of the chosen and of
-the rejected completion, d = c - r, L their lengths, and ε is the ``label_smoothing``. A plugin adds
-losses by the hook ``rlox_preference_losses``. Sources:
+the rejected completion, d = c - r, L their lengths, and ε is the ``label_smoothing``. Plugins add
+losses through the hook ``rlox_preference_losses``. Sources:
 Rafailov et al. 2023 (sigmoid), Zhao et al. 2023 (hinge), Azar et al. 2023 (ipo), Ray Chowdhury et
 al. 2024 (robust), Mitchell 2023 (cdpo), Wu et al. 2024 (sppo_hard), Chen et al. 2024 (nca_pair),
 Jung et al. 2024 (bco_pair), D'Oosterlinck et al. 2024 (apo), Ji et al. 2024 (exo_pair), Melnyk et
@@ -27,25 +27,25 @@ from rlox_llm.losses.registered import registered_loss, require_shapes
 
 @dataclass(frozen=True)
 class PreferenceBatch:
-    """What a loss of the hook ``rlox_preference_losses`` gets: B pairs of completions.
+    """Argument of losses of the hook ``rlox_preference_losses``: B pairs of completions.
 
-    It returns one number per pair, (B,).
+    A loss returns one number per pair, (B,).
     """
 
     policy_chosen: Tensor
     """(B,) log-probabilities of the chosen completions under the policy, with gradient, in nats."""
     policy_rejected: Tensor
-    """(B,) the same of the rejected ones."""
+    """(B,) the same for the rejected ones."""
     ref_chosen: Tensor
-    """(B,) the same of the chosen ones under the reference."""
+    """(B,) the same for the chosen ones under the reference."""
     ref_rejected: Tensor
-    """(B,) the same of the rejected ones under the reference."""
+    """(B,) the same for the rejected ones under the reference."""
     beta: float
-    """β, how strongly the policy is held to the reference."""
+    """β, the strength of the pull to the reference."""
     label_smoothing: float
     """ε, the probability that a label is wrong."""
     lengths: tuple[Tensor, Tensor] | None = None
-    """Tokens (B,) of the chosen and of the rejected completions; training always has them."""
+    """Token counts (B,) of the chosen and the rejected completions; always there in training."""
 
     @property
     def chosen(self) -> Tensor:
@@ -120,7 +120,7 @@ def nca_pair(batch: PreferenceBatch) -> Tensor:
 
 
 def bco_pair(batch: PreferenceBatch, *, options: BCOOptions) -> Tensor:
-    """Return -log σ(β c - δ) - log σ(-(β r - δ)), δ a reward in the middle."""
+    """Return -log σ(β c - δ) - log σ(-(β r - δ)), with a reward δ between both."""
     c, r = batch.beta * batch.chosen, batch.beta * batch.rejected
     return -logsigmoid(c - options.bco_delta) - logsigmoid(-(r - options.bco_delta))
 
@@ -150,7 +150,7 @@ def exo_pair(batch: PreferenceBatch) -> Tensor:
 
 
 def aot(batch: PreferenceBatch) -> Tensor:
-    """Return :func:`cdpo` of the differences sorted over the batch, policy and reference apart."""
+    """Return :func:`cdpo` of differences sorted over the batch, separately for both models."""
     policy = batch.policy_chosen - batch.policy_rejected
     reference = batch.ref_chosen - batch.ref_rejected
     sorted_difference = policy.sort(0).values - reference.sort(0).values
@@ -169,16 +169,16 @@ def sigmoid_norm(batch: PreferenceBatch) -> Tensor:
 
 
 def preference_loss(name: str, options: Any = None) -> Callable[[PreferenceBatch], Tensor]:
-    """Return the registered loss of a name, which refuses to return what it must not.
+    """Return the registered loss of a name, with a check of its output.
 
     Args:
-        name: that of a function of this module, or of a plugin.
-        options: the loss's own options, such as :class:`rlox_llm.configs.DiscoPOPOptions`; ``None``
-            takes their defaults.
+        name: name of a function of this module, or of a plugin.
+        options: the loss's own options, such as :class:`rlox_llm.configs.DiscoPOPOptions`;
+            ``None``: their defaults.
 
     Raises:
         ValueError: no loss of that name is registered.
-        PluginError: it is broken.
+        PluginError: the plugin's loss is broken.
     """
     function = registered_loss("rlox_preference_losses", name, options)
 
@@ -196,12 +196,12 @@ def preference_loss(name: str, options: Any = None) -> Callable[[PreferenceBatch
 
 @dataclass(frozen=True)
 class PreferenceTerms:
-    """What a loss of preference pairs is made of, as detached scalars."""
+    """Terms of a loss of preference pairs, as detached scalars."""
 
     chosen_reward: Tensor
-    """Mean of β (log π - log π_ref) of the chosen completions."""
+    """Mean of β (log π - log π_ref) over the chosen completions."""
     rejected_reward: Tensor
-    """The same of the rejected completions."""
+    """The same over the rejected completions."""
     accuracy: Tensor
     """Share of pairs whose chosen completion has the higher reward."""
     margin: Tensor
@@ -221,29 +221,29 @@ def dpo_loss(
     label_smoothing: float = 0.0,
     options: Any = None,
 ) -> tuple[Tensor, PreferenceTerms]:
-    """Return the mean loss of preference pairs and what it is made of.
+    """Return the mean loss of preference pairs and its terms.
 
     Args:
         policy_chosen: (B,) log-probabilities of the chosen completions under the policy, summed
             over their tokens, in nats, with gradient.
-        policy_rejected: (B,) the same of the rejected completions.
-        ref_chosen: (B,) the same of the chosen completions under the reference.
-        ref_rejected: (B,) the same of the rejected completions under the reference.
-        chosen_len: (B,) tokens of the chosen completions, for ipo and sigmoid_norm.
-        rejected_len: (B,) tokens of the rejected completions.
-        loss_type: a name of :mod:`rlox_llm.losses.pairwise` or of a plugin, or what
-            :func:`preference_loss` returned.
-        beta: β, how strongly the policy is held to the reference.
+        policy_rejected: (B,) the same for the rejected completions.
+        ref_chosen: (B,) the same for the chosen completions under the reference.
+        ref_rejected: (B,) the same for the rejected completions under the reference.
+        chosen_len: (B,) token counts of the chosen completions, for ipo and sigmoid_norm.
+        rejected_len: (B,) token counts of the rejected completions.
+        loss_type: a name of :mod:`rlox_llm.losses.pairwise` or of a plugin, or a result of
+            :func:`preference_loss`.
+        beta: β, the strength of the pull to the reference.
         label_smoothing: ε, the probability that a label is wrong, below 0.5; exo_pair needs it.
-        options: the loss's own options, such as :class:`rlox_llm.configs.DiscoPOPOptions`; ``None``
-            takes their defaults.
+        options: the loss's own options, such as :class:`rlox_llm.configs.DiscoPOPOptions`;
+            ``None``: their defaults.
 
     Returns:
         The scalar loss and its :class:`PreferenceTerms`.
 
     Raises:
         ValueError: the name is unknown, shapes differ, a number is out of its range, or lengths
-            that the loss needs are missing.
+            are missing that the loss needs.
     """
     if policy_chosen.dim() != 1:
         raise ValueError(f"policy_chosen must have shape (B,), got {tuple(policy_chosen.shape)}")

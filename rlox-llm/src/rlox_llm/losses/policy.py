@@ -1,9 +1,9 @@
-"""Losses of sampled completions: those that are registered by name, and what is made of them.
+"""Losses of sampled completions: registered losses of tokens, and their average.
 
-A registered loss makes losses of tokens from the ratio ρ = π / π_old of a token, or with
-``importance_sampling_level="sequence"`` of the geometric mean over its completion (GSPO, Zheng et
-al. 2025). To these, :func:`grpo_loss` adds β times an estimate of the KL to the reference, and
-averages all as the loss says. A plugin adds losses by the hook ``rlox_policy_losses``.
+A registered loss computes losses of tokens from the ratio ρ = π / π_old of each token, or, with
+``importance_sampling_level="sequence"``, its geometric mean over the completion (GSPO, Zheng et al.
+2025). :func:`grpo_loss` adds β times an estimate of the KL to the reference, and averages all as
+the loss specifies. Plugins add losses through the hook ``rlox_policy_losses``.
 
 A is the advantage, and sg stops the gradient. Sources: Shao et al. 2024 (grpo), Liu et al. 2025
 (dr_grpo), Yu et al. 2025 (dapo), MiniMax 2025 (cispo), Gao et al. 2025 (sapo); the numbers are
@@ -32,24 +32,24 @@ LEVELS = ("token", "sequence")
 AVERAGES = ("tokens", "completions", "sums", "length")
 
 LOWEST_LOG_WEIGHT = -18.420680743952367
-"""log 1e-8, below which VESPO cuts off the log-weight of a completion."""
+"""log 1e-8, the lower bound of a completion's log-weight in VESPO."""
 
 HIGHEST_LOG_WEIGHT = 20.0
-"""Above which VESPO cuts it off, and each token's log-ratio in it."""
+"""Upper bound of the log-weight in VESPO, and of each token's absolute log-ratio in it."""
 
 KL_ESTIMATORS: dict[str, Callable[[Tensor], Tensor]] = {
     "k1": lambda r: -r,
     "k2": lambda r: r.square() / 2,
     "k3": lambda r: r.expm1() - r,
 }
-"""From r = log q - log p to the estimate, by name."""
+"""Functions of r = log q - log p that return the estimate, by name."""
 
 
 @dataclass(frozen=True)
 class PolicyBatch:
-    """What a loss of the hook ``rlox_policy_losses`` gets: B sampled completions of up to T tokens.
+    """Argument of losses of the hook ``rlox_policy_losses``: B completions of up to T tokens.
 
-    The KL to the reference, the mask and the average are not its concern.
+    A loss ignores the KL to the reference, the mask and the average.
     """
 
     logps: Tensor
@@ -64,29 +64,29 @@ class PolicyBatch:
     mask: Tensor
     """(B, T) 1 at the tokens of the completions, else 0."""
     epsilon: float
-    """How far a ratio may fall below 1."""
+    """Bound of a ratio's distance below 1."""
     epsilon_high: float
-    """How far it may rise above 1."""
+    """Bound of a ratio's distance above 1."""
     delta: float | None
-    """Largest ratio at negative advantages too; ``None``: no bound."""
+    """Bound of the ratio, also at negative advantages; ``None``: none."""
 
 
 @dataclass(frozen=True)
 class TokenLosses:
-    """What a loss of the hook ``rlox_policy_losses`` returns."""
+    """Result of a loss of the hook ``rlox_policy_losses``."""
 
     values: Tensor
-    """(B, T), or what broadcasts to it, the loss of each token."""
+    """(B, T) or (B, 1), the loss of each token."""
     clipped: Tensor | None = None
-    """(B, T) or (B, 1) whether the loss clips a ratio, for the metric; ``None``: it clips none."""
+    """(B, T) or (B, 1) whether the loss clips a ratio, for the metric; ``None``: no clipping."""
     average: str = "tokens"
     """``"tokens"``: over all tokens of the batch; ``"completions"``: over the tokens of each
-    completion, then over completions; ``"sums"``: of the sums over each completion; ``"length"``:
-    of these sums, divided by the greatest length."""
+    completion, then over completions; ``"sums"``: over completions of their sums; ``"length"``:
+    these sums' average, divided by the greatest length."""
 
 
 def _clipped(batch: PolicyBatch, average: str) -> TokenLosses:
-    """Return -min(ρ A, clip(ρ, 1 - ε, 1 + ε_high) A), and where it is clipped."""
+    """Return -min(ρ A, clip(ρ, 1 - ε, 1 + ε_high) A) and the clipped positions."""
     ratio, adv = batch.ratio, batch.advantages
     low, high = 1 - batch.epsilon, 1 + batch.epsilon_high
     bounded = ratio if batch.delta is None else ratio.clamp(max=batch.delta)
@@ -111,7 +111,7 @@ def dapo(batch: PolicyBatch) -> TokenLosses:
 
 
 def dr_grpo(batch: PolicyBatch) -> TokenLosses:
-    """Return the clipped objective, whose sums are divided by the greatest length."""
+    """Return the clipped objective, summed and divided by the greatest length."""
     return _clipped(batch, "length")
 
 
@@ -128,7 +128,7 @@ def cispo(batch: PolicyBatch) -> TokenLosses:
 
 
 def sapo(batch: PolicyBatch, *, options: SAPOOptions) -> TokenLosses:
-    """Return -4/τ σ(τ (ρ - 1)) A with τ by the sign of A, averaged as of :func:`grpo`."""
+    """Return -4/τ σ(τ (ρ - 1)) A with τ by the sign of A, averaged as in :func:`grpo`."""
     adv = batch.advantages
     tau = _by_sign(adv, adv > 0, options.sapo_temperature_pos, options.sapo_temperature_neg)
     losses = -4 / tau * torch.sigmoid(tau * (batch.ratio - 1)) * adv
@@ -138,9 +138,8 @@ def sapo(batch: PolicyBatch, *, options: SAPOOptions) -> TokenLosses:
 def vespo(batch: PolicyBatch, *, options: VESPOOptions) -> TokenLosses:
     """Return -sg[φ(w)] A log π, a soft replacement of clipping.
 
-    With w = Π_t π(t) / π_old(t) the importance weight of the whole completion and k, λ chosen by
-    the sign of its advantage, φ(w) = w^k exp(λ (1 - w)) is 1 at w = 1 and falls to 0 on both sides
-    far from it.
+    With w = Π_t π(t) / π_old(t), the importance weight of the whole completion, and k, λ chosen by
+    the sign of its advantage, φ(w) = w^k exp(λ (1 - w)) is 1 at w = 1 and falls to 0 on both sides.
     """
     with torch.no_grad():
         bounded = batch.log_ratios.clamp(-HIGHEST_LOG_WEIGHT, HIGHEST_LOG_WEIGHT)
@@ -171,22 +170,22 @@ def kl_per_token(logps: Tensor, ref_logps: Tensor, estimator: str = "k3") -> Ten
         (B, T) estimates in nats.
 
     Raises:
-        ValueError: there is no estimator of that name.
+        ValueError: the estimator is unknown.
     """
     return KL_ESTIMATORS[require_name("kl_estimator", estimator, KL_ESTIMATORS)](ref_logps - logps)
 
 
 def policy_loss(name: str, options: Any = None) -> Callable[[PolicyBatch], TokenLosses]:
-    """Return the registered loss of a name, which refuses to return what it must not.
+    """Return the registered loss of a name, with a check of its output.
 
     Args:
-        name: that of a function of this module, or of a plugin.
-        options: the loss's own options, such as :class:`rlox_llm.configs.SAPOOptions`; ``None``
-            takes their defaults.
+        name: name of a function of this module, or of a plugin.
+        options: the loss's own options, such as :class:`rlox_llm.configs.SAPOOptions`; ``None``:
+            their defaults.
 
     Raises:
         ValueError: no loss of that name is registered.
-        PluginError: it is broken.
+        PluginError: the plugin's loss is broken.
     """
     function = registered_loss("rlox_policy_losses", name, options)
 
@@ -210,7 +209,7 @@ def policy_loss(name: str, options: Any = None) -> Callable[[PolicyBatch], Token
 
 @dataclass(frozen=True)
 class PolicyTerms:
-    """What a loss of sampled completions is made of, as detached scalars."""
+    """Terms of a loss of sampled completions, as detached scalars."""
 
     kl: Tensor
     """Mean estimate of the KL to the reference over tokens, in nats; 0 without a reference."""
@@ -241,34 +240,34 @@ def grpo_loss(
     engine_ratio: Tensor | None = None,
     options: Any = None,
 ) -> tuple[Tensor, PolicyTerms]:
-    """Return the loss of sampled completions and what it is made of.
+    """Return the loss of sampled completions and its terms.
 
     Args:
         logps: (B, T) log-probabilities of the sampled tokens, with gradient, in nats.
-        old_logps: (B, T) the same when they were sampled; ``None`` takes ``logps``, so that the
-            ratio is exactly 1.
+        old_logps: (B, T) the same at sampling time; ``None``: ``logps``, so that the ratio is
+            exactly 1.
         ref_logps: (B, T) the same under the reference; ``None`` if ``beta`` is 0.
         advantages: (B,)
-        mask: (B, T) 1 or True at the tokens of the completion, up to and with its first EOS.
-        loss_type: a name of :mod:`rlox_llm.losses.policy` or of a plugin, or what
-            :func:`policy_loss` returned.
+        mask: (B, T) 1 or True at the tokens of the completion, including its first EOS.
+        loss_type: a name of :mod:`rlox_llm.losses.policy` or of a plugin, or a result of
+            :func:`policy_loss`.
         importance_sampling_level: whether a ratio is a token's or a completion's.
-        epsilon: how far a ratio may fall below 1.
-        epsilon_high: how far it may rise above 1; ``None`` takes ``epsilon``. For cispo, the
-            largest ratio itself.
-        delta: largest ratio at negative advantages too; ``None`` sets no bound.
+        epsilon: bound of a ratio's distance below 1.
+        epsilon_high: bound of its distance above 1; ``None``: ``epsilon``. In cispo, the largest
+            ratio itself.
+        delta: bound of the ratio, also at negative advantages; ``None``: none.
         beta: weight of the KL to the reference.
         kl_estimator: a name of :data:`rlox_llm.losses.KL_ESTIMATORS`.
-        use_bias_correction_kl: multiply the estimate by the ratio, whose gradient makes that of
-            the estimate unbiased.
-        max_completion_length: the length dr_grpo divides by; ``None`` takes T.
-        num_tokens: tokens of the whole batch, for losses that are averaged over tokens; ``None``
-            counts ``mask``. Losses of parts of a batch then add up to that of the batch.
-        num_completions: completions of the whole batch for the other losses, in the same way.
-        engine_ratio: (B,) weights of the completions, without gradient: π_old by the probability
-            under the engine that sampled them; ``None`` weighs all with 1. Not for vespo.
-        options: the loss's own options, such as :class:`rlox_llm.configs.SAPOOptions`; ``None``
-            takes their defaults.
+        use_bias_correction_kl: multiply the estimate by the ratio, whose gradient makes the
+            estimate's gradient unbiased.
+        max_completion_length: divisor of dr_grpo; ``None``: T.
+        num_tokens: tokens of the whole batch, for losses averaged over tokens; ``None``: counted
+            from ``mask``. With it, losses of a batch's parts add up to the batch's.
+        num_completions: completions of the whole batch, the same for the other losses.
+        engine_ratio: (B,) weights of the completions, without gradient: π_old divided by the
+            sampling engine's probability; ``None``: 1 for all. Not for vespo.
+        options: the loss's own options, such as :class:`rlox_llm.configs.SAPOOptions`; ``None``:
+            their defaults.
 
     Returns:
         The scalar loss and its :class:`PolicyTerms`.
@@ -329,7 +328,7 @@ def grpo_loss(
 
 
 def _mean(values: Tensor, weights: Tensor) -> Tensor:
-    """Return the mean over tokens; of values (B, 1) that over completions."""
+    """Return the mean over tokens; for values (B, 1), the mean over completions."""
     if values.shape != weights.shape:
         weights = (weights.sum(1, keepdim=True) > 0).to(weights.dtype)
     return (values * weights).sum() / weights.sum().clamp(min=1.0)

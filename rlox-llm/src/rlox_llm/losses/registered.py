@@ -1,4 +1,4 @@
-"""Losses found by their registered names, and checks of what losses are given."""
+"""Losses by their registered names, and checks of their arguments."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def registered_loss(hook: str, name: str, options: Any = None) -> Callable[[Any]
     Args:
         hook: ``"rlox_policy_losses"`` or ``"rlox_preference_losses"``.
         name: its registered name.
-        options: an instance of the model of its own options; ``None`` takes their defaults.
+        options: an instance of the loss's options model; ``None``: its defaults.
 
     Raises:
         ValueError: no loss of that name is registered.
-        PluginError: it is broken.
+        PluginError: the loss is broken.
     """
     try:
         registered = get_registry().get(hook, name)
@@ -34,12 +34,12 @@ def registered_loss(hook: str, name: str, options: Any = None) -> Callable[[Any]
         options = model()
     loss = function if options is None else partial(function, options=options)
     try:
-        with suppress(ValueError):  # compiled code need not expose its signature
+        with suppress(ValueError):  # compiled code may lack a signature
             inspect.signature(loss).bind(None)
     except TypeError as error:
         raise registered.broken(
-            f"'{registered.spec.factory}' must be callable with (batch), and the keyword options "
-            f"if the spec names a model of them: {error}"
+            f"'{registered.spec.factory}' must be callable with (batch), and with the keyword "
+            f"options if the spec names a model of options: {error}"
         ) from None
     return loss
 
@@ -48,7 +48,7 @@ def require_name(option: str, value: str, known: Iterable[str]) -> str:
     """Return ``value`` if it is one of ``known``.
 
     Raises:
-        ValueError: it is not; the text has the known ones.
+        ValueError: it is not; the message lists the known names.
     """
     names = list(known)
     if value not in names:
@@ -59,7 +59,7 @@ def require_name(option: str, value: str, known: Iterable[str]) -> str:
 
 
 def require_shapes(shape: tuple[int, ...], tensors: Mapping[str, Tensor | None]) -> None:
-    """Refuse tensors of another shape, which would broadcast in silence.
+    """Check shapes of tensors, because other shapes might broadcast silently.
 
     Raises:
         ValueError: a tensor has another shape than ``shape``.
