@@ -153,7 +153,7 @@ def test_the_first_advantages_are_the_policys():
             "CartPole-v1",
             {"frame_stack": 2},
             ConfigError,
-            "frame_stack must be 1, got 2: the thread",
+            "frame_stack must be 1, got 2: the collecting thread",
         ),
         ("CartPole-v1", {"overlaps": True}, ConfigError, "overlap"),
     ],

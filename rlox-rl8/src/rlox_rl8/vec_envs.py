@@ -120,8 +120,8 @@ class VecTensorEnv(Env):
         step = self.envs.step_all(self.actions(action.cpu().numpy()))
         if "lost" in step and step["lost"].any():
             raise WorkerLostError(
-                f"{np.count_nonzero(step['lost'])} of {self.num_envs} envs were lost and restarted "
-                "within a horizon, which needs all; go on from a checkpoint (rlox resume)"
+                f"{np.count_nonzero(step['lost'])} of {self.num_envs} envs were lost and replaced; "
+                "a horizon cannot leave them out; go on from a checkpoint (rlox resume)"
             )
         self._steps.check(step)
         out = {key: self.observe(step[key]) for key in ("obs", "final_obs")}
