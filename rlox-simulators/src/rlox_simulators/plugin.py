@@ -22,7 +22,7 @@ def rlox_env_backends() -> Iterable[EnvBackendSpec]:
     )  # fmt: skip
     yield EnvBackendSpec(
         name="envpool",
-        summary="EnvPool's envs on its own threads; never chosen by itself.",
+        summary="Envs of EnvPool on its own threads; used only if named.",
         factory="rlox_simulators.pools:make_vec_env",
         options="rlox_simulators.pools:PoolOptions",
         priority=-1,
