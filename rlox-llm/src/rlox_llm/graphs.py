@@ -168,7 +168,7 @@ class _Graph:
         self._place = torch.zeros_like(self._taken)
 
     def is_large(self) -> bool:
-        """Return whether the cache takes more than :data:`SHARE` of a GPU's memory."""
+        """Return whether the cache takes more than ``SHARE`` of a GPU's memory."""
         if self._draws.device.type != "cuda":
             return False
         size: int = sum(2 * layer.keys.nbytes for layer in self._layers)

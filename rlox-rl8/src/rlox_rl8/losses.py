@@ -15,7 +15,7 @@ MICRO_BATCH = 2048
 """Rows of one forward and backward pass on the CPU: activations fit in the processor's caches."""
 
 WIDTH = 256
-"""Width of the widest layer for :data:`MICRO_BATCH` rows; narrower models take more rows."""
+"""Width of the widest layer for ``MICRO_BATCH`` rows; narrower models take more rows."""
 
 
 def deviation(x: Tensor) -> Tensor:
@@ -202,7 +202,7 @@ def micro_batch(model: Any) -> int:
 
     Args:
         model: its matrices give the widths of layers; other parameters, such as those of
-            convolutions, count as :data:`WIDTH`.
+            convolutions, count as ``WIDTH``.
     """
     shapes = [p.shape for p in model.parameters()]
     widest = max((shape[-1] if len(shape) < 3 else WIDTH for shape in shapes if len(shape) > 1),
