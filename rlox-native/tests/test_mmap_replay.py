@@ -208,7 +208,7 @@ def test_foreign_files_stay_untouched(tmp_path):
     path = tmp_path / "thesis.txt"
     path.write_text("five years of work" * 99)
     for keep in (False, True):
-        with pytest.raises(OSError, match="no replay buffer's, or is damaged; choose another"):
+        with pytest.raises(OSError, match="is not a replay buffer, or is damaged; choose"):
             MmapReplayBuffer(2, 20, 3, 1, path, keep)
     assert path.read_text() == "five years of work" * 99
 
@@ -218,7 +218,7 @@ def test_foreign_files_stay_untouched(tmp_path):
         with pytest.raises(OSError, match="is in use by another buffer"):
             MmapReplayBuffer(2, 20, 3, 1, path, keep=True)
     for sizes in ((3, 20, 3, 1), (2, 21, 3, 1), (2, 20, 4, 1), (2, 20, 3, 2)):
-        with pytest.raises(OSError, match="other sizes or types than were asked for"):
+        with pytest.raises(OSError, match="other sizes or types than requested"):
             MmapReplayBuffer(*sizes, path, keep=True)
     with pytest.raises(OSError, match="other value of keep"):
         MmapReplayBuffer(2, 20, 3, 1, path)
@@ -431,6 +431,6 @@ def test_a_path_that_is_refused_stays(tmp_path):
     """Of whatever kind it is."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    with pytest.raises(OSError, match="is no regular file"):
+    with pytest.raises(OSError, match="is not a regular file"):
         MmapReplayBuffer(2, 9, 3, 1, path)
     assert path.exists()

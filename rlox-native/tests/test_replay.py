@@ -292,9 +292,9 @@ def test_impossible_types_and_seeds_are_refused(cls):
         ({"obs": np.zeros((5, 3))}, r"obs must have shape \(4, 3\)"),
         ({"obs": np.full((4, 3), np.nan, np.float32)}, "obs must be finite"),
         ({"has_next_obs": np.zeros(3, bool)}, "has_next_obs must have length 4"),
-        ({"position": np.array([3], np.uint64)}, "position is no valid state"),
-        ({"position": np.array([2**64 - 1], np.uint64)}, "position is no valid state"),
-        ({"rng": np.zeros(6, np.uint64)}, "rng is no valid state"),
+        ({"position": np.array([3], np.uint64)}, "position is not a valid state"),
+        ({"position": np.array([2**64 - 1], np.uint64)}, "position is not a valid state"),
+        ({"rng": np.zeros(6, np.uint64)}, "rng is not a valid state"),
         ({"surplus": np.zeros(1)}, "state must have the keys obs"),
     ],
 )

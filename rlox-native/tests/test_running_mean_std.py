@@ -70,7 +70,7 @@ def test_a_wrong_batch_changes_nothing(batch, message):
         ({"mean": np.zeros(2)}, "mean must have"),
         ({"mean": np.full(3, np.inf)}, "mean must be finite"),
         ({"squares": np.full(3, -1.0)}, "a sum of squares is not negative"),
-        ({"count": 0}, "count is no valid state: where nothing was seen"),
+        ({"count": 0}, "count is not a valid state: where nothing was seen"),
     ],
 )
 def test_what_is_no_state_is_refused(change, message):

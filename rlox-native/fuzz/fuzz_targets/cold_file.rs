@@ -1,4 +1,4 @@
-//! Any damage to the file of a tiered buffer: refused, or everything in it is as it was.
+//! Any damage to the file of a tiered buffer: refused, or its content is unchanged.
 
 #![no_main]
 
@@ -17,7 +17,7 @@ const LAYOUT: Layout =
 static PATH: LazyLock<PathBuf> =
     LazyLock::new(|| std::env::temp_dir().join(format!("rlox-fuzz-{}", std::process::id())));
 
-/// A file of nine transitions, of which each has one number everywhere.
+/// A file of nine transitions, each filled with one number.
 static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let numbers: Vec<f32> = (0_u8..9).map(f32::from).collect();
     let mut buffer = open().unwrap();
@@ -38,7 +38,7 @@ fn open() -> rlox_kernels::Result<TieredReplay> {
     TieredReplay::open(LAYOUT, 2, &PATH, true, Stream::from_seed(0))
 }
 
-// Bytes to change, at places in the file, and to what length it is cut.
+// Places and values of changed bytes, and the length that the file is cut to.
 fuzz_target!(|input: (Vec<(u16, u8)>, Option<u16>)| {
     let (changes, length) = input;
     let mut file = WHOLE.clone();
@@ -63,7 +63,7 @@ fuzz_target!(|input: (Vec<(u16, u8)>, Option<u16>)| {
             discounts: None,
         },
     );
-    // A file that was cut to nothing is that of a new buffer.
+    // An empty file opens as a new buffer.
     assert_eq!(drawn.is_ok(), !buffer.is_empty());
     if drawn.is_ok() {
         assert!(arrays.iter().all(|array| *array == arrays[0]));

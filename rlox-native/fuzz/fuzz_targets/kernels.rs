@@ -1,4 +1,4 @@
-//! Any lengths and numbers: no panic, and what is refused is left as it was.
+//! Any lengths and numbers: no panic, and refused outputs are left unchanged.
 
 #![no_main]
 
@@ -16,7 +16,7 @@ use rlox_kernels::vtrace::{Targets, Truncation, vtrace};
 #[derive(Debug, Arbitrary)]
 struct Input {
     rewards: Vec<f32>,
-    /// How much longer each of the other arrays is; mostly not at all.
+    /// Excess length of each of the other arrays, mostly 0.
     longer: [u8; 6],
     n_envs: u8,
     flags: u64,

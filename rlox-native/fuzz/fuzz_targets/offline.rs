@@ -1,6 +1,6 @@
-//! Any recording and any draws from it: no panic, and what is drawn are pieces of episodes.
+//! Any recording and any draws from it: no panic, and draws are pieces of episodes.
 //!
-//! Observations and actions are the numbers of the transitions.
+//! Observations and actions hold the transitions' numbers.
 
 #![no_main]
 

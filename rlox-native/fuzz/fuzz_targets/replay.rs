@@ -1,6 +1,6 @@
-//! Any calls on the buffers in memory: no panic, and what is drawn has been pushed.
+//! Any calls on the in-memory buffers: no panic, and drawn transitions have been pushed.
 //!
-//! Transitions differ in their rewards alone; observations are 0.5 everywhere.
+//! Transitions differ only in their rewards; observations are all 0.5.
 
 #![no_main]
 
@@ -26,7 +26,7 @@ struct Input {
 
 #[derive(Debug, Arbitrary)]
 enum Call {
-    /// Rewards, one per transition; whether ends and next observations are given too.
+    /// Rewards, one per transition, and whether ends and next observations are given too.
     Push {
         rewards: Vec<f32>,
         ends: u64,
@@ -47,7 +47,7 @@ enum Call {
         indices: Vec<u64>,
         priorities: Vec<f64>,
     },
-    /// A saved state, of which parts are changed.
+    /// A saved state with changed parts.
     Restore {
         position: Option<u16>,
         unknown: u64,
@@ -221,7 +221,7 @@ impl Arrays {
         }
     }
 
-    /// All was written, or nothing.
+    /// Checks that all was written, or nothing.
     fn check(&self, drawn: bool, next_obs: bool) {
         let observed = |values: &[f32]| values.iter().all(|&x| x == 0.5 || x == 0.0);
         if drawn {

@@ -1,6 +1,6 @@
-//! Any calls on the buffer of streams: no panic, and what is drawn are consecutive rows of one stream.
+//! Any calls on the stream buffer: no panic, and draws are consecutive rows of one stream.
 //!
-//! The first field of a row is its number in its stream, the second what is written back.
+//! The first field of a row is its number in its stream, the second is written back.
 
 #![no_main]
 
@@ -20,12 +20,12 @@ struct Input {
 
 #[derive(Debug, Arbitrary)]
 enum Call {
-    /// One row to each of some streams, of which one may not exist or be named twice.
+    /// One row to each of some streams, one of which may not exist or be repeated.
     Push {
         envs: Vec<u8>,
         too_short: bool,
     },
-    /// Without a length, that of the sequences that are drawn once.
+    /// Without a length, that of the sequences drawn once.
     Sample {
         n: u8,
         length: Option<u8>,
@@ -38,7 +38,7 @@ enum Call {
         value: u8,
         too_short: bool,
     },
-    /// The runs that changed since a mark, copied.
+    /// Copies of the ranges changed since a mark.
     Changed {
         since: u64,
     },
@@ -46,7 +46,7 @@ enum Call {
         start: u8,
         stop: u8,
     },
-    /// A saved state, of which parts are changed.
+    /// A saved state with changed parts.
     Restore {
         totals: Option<Vec<u64>>,
         queued: Option<Vec<u64>>,
@@ -54,13 +54,13 @@ enum Call {
     },
 }
 
-/// What a buffer must hold, as far as the calls decide it.
+/// The expected content of a buffer, as far as the calls determine it.
 struct Model {
     ring: u64,
     totals: Vec<u64>,
-    /// The second field of every row that each stream has had.
+    /// The second field of every row ever pushed to each stream.
     values: Vec<Vec<u8>>,
-    /// Whether rows are still where their numbers say: a state with other totals moves them.
+    /// Whether rows are still at the places of their numbers: a state with other totals moves them.
     known: bool,
 }
 

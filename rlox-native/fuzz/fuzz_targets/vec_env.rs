@@ -1,4 +1,4 @@
-//! Any states and actions of vector envs: no panic, and what is refused changes nothing.
+//! Any states and actions of vector envs: no panic, and refused ones change nothing.
 
 #![no_main]
 
@@ -20,13 +20,13 @@ enum Call {
     Reset {
         seed: u64,
     },
-    /// Actions, mostly as many as there are envs and of the kind that they take.
+    /// Actions, mostly one per env and of the right kind.
     Step {
         actions: Vec<(u8, f32)>,
         other_kind: bool,
         too_long: bool,
     },
-    /// The envs' own state, of which parts are changed.
+    /// The envs' own state with changed parts.
     Restore {
         physics: Vec<(u8, f64)>,
         elapsed: Vec<(u8, u32)>,
@@ -64,7 +64,7 @@ fuzz_target!(|input: Input| {
                 let restored = envs.set_state(&state).is_ok();
                 assert!(!restored || !too_long);
                 let after = envs.state();
-                // Of the physics, a flag may be any number but is exported as 0 or 1.
+                // A flag in the physics may be any number but is exported as 0 or 1.
                 let other =
                     |state: &VecEnvState| (state.elapsed.clone(), state.rng.clone(), state.started);
                 assert!(!restored || other(&after) == other(&state));
@@ -112,7 +112,7 @@ fn step(envs: &mut dyn VectorEnv, given: &[(u8, f32)], other_kind: bool, too_lon
     }
 }
 
-/// Changes numbers of a state at places of it.
+/// Changes numbers of a state at given places.
 fn set<T: Copy>(numbers: &mut [T], changes: &[(u8, T)]) {
     for &(place, number) in changes {
         let place = usize::from(place) % numbers.len();

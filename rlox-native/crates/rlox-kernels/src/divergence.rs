@@ -3,8 +3,8 @@
 //! `p` is the policy, `q` the reference. All sums are in double precision. Blocks of tokens or of
 //! sequences are divided among threads if there is enough to do ([`crate::threads`]).
 //!
-//! - [`token_kl`]: `Σ p (log p - log q)`, which is KL(p ‖ q) where the tokens are a whole vocabulary,
-//!   and neither that nor an estimate of it where they were sampled.
+//! - [`token_kl`]: `Σ p (log p - log q)`: KL(p ‖ q) if the tokens are a whole vocabulary; for
+//!   sampled tokens neither that nor an estimate of it.
 //! - [`token_kl_schulman`]: `Σ (q/p - 1 - log(q/p))` over tokens sampled from p, the estimator k3:
 //!   unbiased, and no term is negative.
 //!
@@ -14,8 +14,8 @@ use crate::error::{Result, check_len, check_parts, check_size};
 use crate::number::Float;
 use crate::threads::Meter;
 
-/// Tokens that a thread works on before it takes the next ones, or one sequence of more. Long sums
-/// are sums of the sums of so many tokens, on one thread too.
+/// Tokens per block of a thread's work; a longer sequence is a block of its own. Long sums add up
+/// the sums of blocks, on one thread too.
 const BLOCK: usize = 4096;
 
 static COST: Meter = Meter::new();
@@ -45,7 +45,7 @@ fn schulman_term(p: f64, q: f64) -> f64 {
     r.exp_m1() - r
 }
 
-/// [`token_kl`] of sequences of `seq_len` tokens each, one after the other, into one number each.
+/// [`token_kl`] of each of several sequences of `seq_len` tokens, stored one after the other.
 ///
 /// # Errors
 /// [`Parts`](crate::KernelError::Parts) and [`Shape`](crate::KernelError::Shape) where a length
@@ -59,7 +59,7 @@ pub fn batch_token_kl<F: Float>(
     per_sequence(log_p, log_q, seq_len, kl, kl_term)
 }
 
-/// [`token_kl_schulman`] of sequences, as [`batch_token_kl`] has them.
+/// [`token_kl_schulman`] of each sequence, laid out as for [`batch_token_kl`].
 ///
 /// # Errors
 /// [`Parts`](crate::KernelError::Parts) and [`Shape`](crate::KernelError::Shape) where a length
@@ -85,7 +85,7 @@ fn total<F: Float>(log_p: &[F], log_q: &[F], term: impl Fn(f64, f64) -> f64 + Sy
 /// The sum of the terms of at most [`BLOCK`] tokens.
 fn block_sum<F: Float>(log_p: &[F], log_q: &[F], term: impl Fn(f64, f64) -> f64) -> f64 {
     let terms = log_p.iter().zip(log_q).map(|(p, q)| term(p.to_f64(), q.to_f64()));
-    // From 0 on: the sum of no floats is -0.0.
+    // Starts from 0, because an empty float sum is -0.0.
     terms.fold(0.0, |sum, term| sum + term)
 }
 

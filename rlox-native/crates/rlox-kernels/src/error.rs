@@ -5,10 +5,10 @@ use std::fmt;
 /// Result of every fallible function of the crate.
 pub type Result<T> = std::result::Result<T, KernelError>;
 
-/// What a caller can get wrong, with the values that are needed to put it right.
+/// Mistakes of a caller, with the values needed to correct them.
 ///
-/// `name` is the argument that is wrong, `got` and `value` are what it has, and `like` is the argument
-/// or quantity that sets what it must have. `index` is `None` if there is only one.
+/// `name` is the wrong argument, `got` and `value` are its content, and `like` is the argument or
+/// quantity that determines the right one. `index` is `None` if there is only one element.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "a variant's message says what its fields are")]
@@ -21,7 +21,7 @@ pub enum KernelError {
         Shape(got)
     )]
     Shape { name: &'static str, expected: Vec<usize>, like: &'static str, got: Vec<usize> },
-    /// An array is no whole number of parts.
+    /// An array's length is not a multiple of its parts' size.
     #[error("{name} must hold whole {parts} of {size_name} = {size}, got {got} numbers")]
     Parts {
         name: &'static str,
@@ -33,10 +33,10 @@ pub enum KernelError {
     /// A number lies outside its closed range.
     #[error("{name} must lie in [{}, {}], got {}", Number(*low), Number(*high), Number(*value))]
     Range { name: &'static str, low: f64, high: f64, value: f64 },
-    /// A number lies outside its range, to which the upper bound does not belong.
+    /// A number lies outside its range, which excludes the upper bound.
     #[error("{name} must lie in [{}, {}), got {}", Number(*low), Number(*bound), Number(*value))]
     Below { name: &'static str, low: f64, bound: f64, value: f64 },
-    /// Two bounds are no interval.
+    /// Two bounds do not form an interval.
     #[error(
         "{name} must be finite and the first at most the second, got ({}, {})",
         Number(*low),
@@ -52,10 +52,10 @@ pub enum KernelError {
     /// An array has elements of another type.
     #[error("{name} must have dtype {expected}, got {got}")]
     DType { name: &'static str, expected: &'static str, got: &'static str },
-    /// There is no such place.
+    /// An index is out of range.
     #[error("{name}[{place}] must lie in [0, {len}), got {value}")]
     Index { name: &'static str, place: usize, value: i128, len: usize },
-    /// A place is named more than once.
+    /// An index is given more than once.
     #[error("{name} must name each stream once, got {value} twice")]
     Twice { name: &'static str, value: usize },
     /// No stream of a buffer is long enough for a sequence.
@@ -65,7 +65,7 @@ pub enum KernelError {
         length.saturating_add(1)
     )]
     ShortStreams { length: usize, stored: usize },
-    /// A number from which no priority follows.
+    /// A number that does not yield a priority.
     #[error(
         "{} must be finite and at most {:e} in size, got {}",
         Element("priorities", "priority", *index),
@@ -73,19 +73,19 @@ pub enum KernelError {
         Number(*value)
     )]
     Priority { index: Option<usize>, value: f64 },
-    /// The steps of some envs are missing.
+    /// Steps of some envs are missing.
     #[error(
         "a buffer of n_envs = {n_envs} stores one step of every env after the other, so transitions \
          come in multiples of {n_envs}, got {got}; push the steps of all envs with one push_batch"
     )]
     Envs { n_envs: usize, got: usize },
-    /// Two goals lie in the same numbers of an observation.
+    /// Two goals overlap in an observation.
     #[error(
         "achieved_goal and desired_goal must not overlap, got goals of {len} numbers at {achieved} \
          and {desired}"
     )]
     GoalsOverlap { achieved: usize, desired: usize, len: usize },
-    /// A recording stops within an episode.
+    /// A recording ends within an episode.
     #[error(
         "the last transition, {last}, ends no episode; set truncated[{last}] where the recording \
          stopped within one"
@@ -105,10 +105,10 @@ pub enum KernelError {
     /// An action mask allows no action.
     #[error("action_masks[{row}] allows no action")]
     NoChoice { row: usize },
-    /// An action was taken that its mask does not allow.
+    /// An action is not allowed by its mask.
     #[error("action_masks[{row}] does not allow actions[{row}] = {action}")]
     Forbidden { row: usize, action: i64 },
-    /// An env cannot be made, or is not what it says.
+    /// An env cannot be made, or contradicts its own spec.
     #[error("cannot make the env '{env_id}': {reason}")]
     Env { env_id: String, reason: String },
     /// Discrete actions were given to a continuous env, or the reverse.
@@ -117,8 +117,8 @@ pub enum KernelError {
     /// The call is not allowed in this state of the object.
     #[error("{0}")]
     State(#[from] StateError),
-    /// A saved state cannot have come from this kind of object.
-    #[error("{name} is no valid state: {reason}")]
+    /// A saved state is invalid for this kind of object.
+    #[error("{name} is not a valid state: {reason}")]
     Corrupt { name: &'static str, reason: &'static str },
     /// No env has this name.
     #[error(
@@ -127,28 +127,28 @@ pub enum KernelError {
         known.join(", ")
     )]
     UnknownEnv { id: String, nearest: Option<&'static str>, known: &'static [&'static str] },
-    /// The operating system could not do something with a file.
+    /// A file operation of the operating system failed.
     #[error("cannot {action} '{path}': {reason}")]
     Io { action: &'static str, path: String, code: Option<i32>, reason: String },
-    /// A file is not what it should be.
+    /// A file has the wrong content or kind.
     #[error("'{path}' {reason}")]
     File { path: String, reason: &'static str },
-    /// Memory for an object of the requested size could not be had.
+    /// Memory for an object of the requested size cannot be allocated.
     #[error("not enough memory for {name} = {requested}")]
     OutOfMemory { name: &'static str, requested: usize },
-    /// An argument asks for more memory than there is.
+    /// An argument requires more memory than is available.
     #[error(
         "not enough memory for {name} = {value}: it would take {}, and {} are available{remedy}",
         Gib(*bytes),
         Gib(*available)
     )]
     NoRoom { name: &'static str, value: String, bytes: u64, available: u64, remedy: &'static str },
-    /// The operating system gave no random numbers to seed from.
+    /// The operating system has no source of randomness.
     #[error("the operating system gave no entropy; pass a seed")]
     NoEntropy,
 }
 
-/// Calls that come in the wrong order.
+/// Calls in the wrong order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "a variant's message says what its fields are")]
@@ -171,7 +171,7 @@ pub enum StateError {
     /// A buffer was sampled before anything was pushed.
     #[error("the buffer is empty; push a transition before sampling")]
     EmptyBuffer,
-    /// Next observations were asked of a buffer that does not have all of them.
+    /// Next observations were requested from a buffer that lacks some of them.
     #[error(
         "the buffer holds transitions that were pushed without next_obs, so there is nothing to \
          bootstrap from; push next_obs with every transition"
@@ -179,7 +179,7 @@ pub enum StateError {
     NextObsUnknown,
 }
 
-/// Checks that `got` is `expected`, the length of the argument `like`.
+/// Checks that `got` equals `expected`, the length of the argument `like`.
 ///
 /// # Errors
 /// [`KernelError::Shape`].
@@ -195,7 +195,7 @@ pub fn check_len(
     Err(KernelError::Shape { name, expected: vec![expected], like, got: vec![got] })
 }
 
-/// Checks that `got` numbers are whole `parts` of `size` each, which is not 0.
+/// Checks that `got` numbers form whole `parts` of `size` each; `size` is not 0.
 pub(crate) fn check_parts(
     name: &'static str,
     got: usize,
@@ -221,7 +221,7 @@ pub fn check_range(name: &'static str, value: f64, low: f64, high: f64) -> Resul
     Err(KernelError::Range { name, low, high, value })
 }
 
-/// Checks that a size lies in `[1, most]`; `usize::MAX` stands for any.
+/// Checks that a size lies in `[1, most]`; `usize::MAX` means no upper bound.
 ///
 /// # Errors
 /// [`KernelError::Range`].
@@ -231,7 +231,7 @@ pub fn check_size(name: &'static str, size: usize, most: usize) -> Result<()> {
     check_range(name, size as f64, 1.0, high)
 }
 
-/// Checks that `value` is a finite number that is not negative.
+/// Checks that `value` is finite and not negative.
 ///
 /// # Errors
 /// [`KernelError::Range`].
@@ -249,7 +249,7 @@ impl fmt::Display for Number {
     }
 }
 
-/// Prints a number of bytes as people read it.
+/// Prints a number of bytes for people.
 struct Gib(u64);
 
 impl fmt::Display for Gib {
@@ -259,7 +259,7 @@ impl fmt::Display for Gib {
     }
 }
 
-/// What a shape of so many axes is called.
+/// The word for a shape of this number of axes.
 fn noun(shape: &[usize]) -> &'static str {
     if shape.len() == 1 { "length" } else { "shape" }
 }
@@ -281,7 +281,7 @@ impl fmt::Display for Shape<'_> {
     }
 }
 
-/// Prints the plural with an index, or the singular.
+/// Prints the plural name with an index, or the singular name.
 struct Element(&'static str, &'static str, Option<usize>);
 
 impl fmt::Display for Element {

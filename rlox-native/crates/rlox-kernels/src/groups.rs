@@ -1,4 +1,4 @@
-//! Advantages of completions relative to the others of their group.
+//! Advantages of completions relative to their group.
 //!
 //! `A_i = (r_i - mean(r)) / (std(r) + ε)` over the group of completions of one prompt.
 //!
@@ -6,18 +6,18 @@
 //! "Understanding R1-Zero-Like Training", 2025 (Dr. GRPO).
 //!
 //! Blocks of groups are divided among threads if there is enough to do ([`crate::threads`]); the
-//! standard deviation of all rewards is the calling thread's.
+//! standard deviation of all rewards is computed on the calling thread.
 
 use crate::error::{KernelError, Result, check_len, check_parts, check_range};
 use crate::number::Float;
 use crate::threads::Meter;
 
-/// Rewards that a thread works on before it takes the next ones, or one group of more.
+/// Rewards per block of a thread's work; a larger group is a block of its own.
 const BLOCK: usize = 4096;
 
 static COST: Meter = Meter::new();
 
-/// What the deviations from the group's mean are divided by.
+/// Divisor of the deviations from the group's mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     /// The standard deviation of the group.
@@ -31,7 +31,7 @@ pub enum Scale {
 /// How advantages are scaled.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Normalization {
-    /// What the deviations are divided by.
+    /// Divisor of the deviations.
     pub scale: Scale,
     /// Delta degrees of freedom: 0 for the population's standard deviation, 1 for the sample's.
     pub ddof: usize,
@@ -41,7 +41,7 @@ pub struct Normalization {
 
 /// Writes the advantages of groups of `group_size` rewards, one group after the other.
 ///
-/// Groups of equal rewards have advantages of 0, and so has a group of one.
+/// Groups of equal rewards and groups of one have advantages of 0.
 ///
 /// # Errors
 /// [`KernelError::Range`] for a `group_size` of 0, a `ddof` that leaves no degree of freedom, or an
@@ -85,8 +85,8 @@ pub fn group_advantages<F: Float>(
     Ok(())
 }
 
-/// Checks that `ddof` leaves a degree of freedom to `len` elements. One alone, whose deviation is 0
-/// however it is counted, takes any.
+/// Checks that `ddof` leaves a degree of freedom to `len` elements. A single element, whose
+/// deviation is 0 anyway, accepts any `ddof`.
 #[expect(clippy::cast_precision_loss, reason = "only for the message")]
 pub(crate) fn check_ddof(ddof: usize, len: usize) -> Result<()> {
     if len > 1 && ddof >= len {
@@ -104,8 +104,8 @@ pub(crate) struct Moments {
 }
 
 impl Moments {
-    /// In two passes, relative to the first element: exact for equal elements, and no cancellation
-    /// where the mean is large. Too few elements have a deviation of 0.
+    /// Computed in two passes, relative to the first element: exact for equal elements, without
+    /// cancellation if the mean is large. Too few elements have a deviation of 0.
     #[expect(clippy::cast_precision_loss, reason = "no array has 2^53 elements")]
     pub(crate) fn of<F: Float>(elements: &[F], ddof: usize) -> Self {
         let Some(origin) = elements.first().map(|first| first.to_f64()) else {
@@ -119,7 +119,7 @@ impl Moments {
         Self { mean, std: (squares / freedom).sqrt() }
     }
 
-    /// `1 / (std + eps)`, or 0 where the elements are equal.
+    /// `1 / (std + eps)`, or 0 for equal elements.
     pub(crate) fn inverse_std(self, eps: f64) -> f64 {
         if self.std == 0.0 { 0.0 } else { (self.std + eps).recip() }
     }

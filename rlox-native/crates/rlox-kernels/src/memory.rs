@@ -1,7 +1,7 @@
-//! Memory that is left, asked before it is reserved.
+//! Free memory, checked before memory is reserved.
 //!
-//! The system promises more memory than it has, and ends the process when the promises are called
-//! in: hours into a training, as a buffer fills. Where it does refuse, Rust ends the process too.
+//! The system promises more memory than it has and kills the process once the memory is used: hours
+//! into a training, as a buffer fills. If it refuses, Rust ends the process too.
 
 use std::fmt::Debug;
 use std::fs::read_to_string;
@@ -10,13 +10,13 @@ use sysinfo::System;
 
 use crate::error::{KernelError, Result};
 
-/// Characters of a value in a message at most.
+/// Most characters of a value in a message.
 const LONGEST_VALUE: usize = 80;
 
-/// Checks that there is room for what an argument asks for; the `remedy` ends the message.
+/// Checks that memory suffices for an argument; the `remedy` ends the message.
 ///
 /// # Errors
-/// [`KernelError::NoRoom`] where the machine, the container or a limit of the process has none.
+/// [`KernelError::NoRoom`] if the machine, the container or a limit of the process has too little.
 pub fn check_room(
     name: &'static str,
     value: &dyn Debug,
@@ -51,16 +51,16 @@ pub fn filled<T: Clone>(
     Ok(filled)
 }
 
-/// Bytes that can be had without taking them from another process.
+/// Bytes available without taking them from another process.
 #[must_use]
 pub fn available() -> u64 {
     let mut system = System::new();
     system.refresh_memory();
     let of_machine = system.available_memory().saturating_add(system.free_swap());
     let left = match (of_machine, system.cgroup_limits()) {
-        // A system that reports nothing forbids nothing.
+        // A system that reports nothing sets no limit.
         (0, _) => u64::MAX,
-        // Not its free memory, which does not count what files are cached in.
+        // Not its free memory, which excludes the cache of files.
         (_, Some(container)) => {
             of_machine.min(container.total_memory.saturating_sub(container.rss))
         }
@@ -69,7 +69,7 @@ pub fn available() -> u64 {
     left.min(address_space_left().unwrap_or(u64::MAX))
 }
 
-/// Bytes that a limit of the process's address space leaves; `None` where there is no limit.
+/// Bytes left under the limit of the process's address space; `None` without a limit.
 fn address_space_left() -> Option<u64> {
     let limits = read_to_string("/proc/self/limits").ok()?;
     let limit: u64 = number_after("Max address space", &limits)?;
@@ -78,7 +78,7 @@ fn address_space_left() -> Option<u64> {
     Some(limit.saturating_sub(taken))
 }
 
-/// The number behind a line's first words.
+/// The number after a line's first words.
 fn number_after(words: &str, text: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(words))?;
     rest.split_whitespace().next()?.parse().ok()

@@ -1,14 +1,13 @@
-//! Means and variances: of a stream, in batches, and of one array.
+//! Means and variances of a stream of batches and of one array.
 
 use crate::error::{KernelError, Result, check_len, check_range};
 use crate::groups::{Moments, check_ddof};
 use crate::number::Float;
 
-/// Mean and variance of a stream of vectors, seen once and kept in no more than three numbers per
-/// component.
+/// Mean and variance of a stream of vectors, in one pass and at most three numbers per component.
 ///
-/// Batches and whole streams are joined exactly, up to rounding: what was seen, not how it was
-/// divided, decides the result.
+/// Batches and whole streams are merged exactly, up to rounding: the result does not depend on how
+/// the vectors were divided.
 ///
 /// Source: Chan, Golub, `LeVeque`, "Algorithms for Computing the Sample Variance", The American
 /// Statistician, 1983, equation 2.1b.
@@ -21,17 +20,17 @@ pub struct RunningMoments {
 }
 
 impl RunningMoments {
-    /// Moments of nothing yet, for vectors of `dim` components.
+    /// Empty moments for vectors of `dim` components.
     #[must_use]
     pub fn new(dim: usize) -> Self {
         Self { count: 0, mean: vec![0.0; dim], squares: vec![0.0; dim] }
     }
 
-    /// Moments that were saved: how many vectors, their mean, and the sums of squared deviations.
+    /// Saved moments: the number of vectors, their mean, and the sums of squared deviations.
     ///
     /// # Errors
     /// [`KernelError::Shape`] where the lengths differ, [`KernelError::NonFinite`], and
-    /// [`KernelError::Corrupt`] for a negative sum of squares, and for moments of nothing but 0.
+    /// [`KernelError::Corrupt`] for a negative sum of squares or nonzero moments of no vectors.
     pub fn from_parts(count: u64, mean: Vec<f64>, squares: Vec<f64>) -> Result<Self> {
         check_len("squares", squares.len(), "mean", mean.len())?;
         check_finite("mean", &mean)?;
@@ -47,7 +46,7 @@ impl RunningMoments {
         Ok(Self { count, mean, squares })
     }
 
-    /// How many vectors were seen.
+    /// Number of vectors seen.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
@@ -75,11 +74,11 @@ impl RunningMoments {
         self.squares.iter().map(|sum| sum / self.count as f64).collect()
     }
 
-    /// Takes in a batch of `batch.len() / dim` vectors, one after the other.
+    /// Adds a batch of `batch.len() / dim` vectors, one after the other.
     ///
     /// # Errors
     /// [`KernelError::Shape`] for an incomplete vector, [`KernelError::NonFinite`],
-    /// [`KernelError::Variance`]; nothing is taken in then.
+    /// [`KernelError::Variance`]; nothing is added then.
     #[expect(clippy::cast_precision_loss, reason = "no batch has 2^53 vectors")]
     pub fn update<F: Float>(&mut self, batch: &[F]) -> Result<()> {
         let dim = self.mean.len().max(1);
@@ -106,11 +105,11 @@ impl RunningMoments {
         self.join(other, "batch")
     }
 
-    /// Takes in all that `other` has seen.
+    /// Adds the vectors that `other` has seen.
     ///
     /// # Errors
-    /// [`KernelError::Shape`] where the vectors of the two differ in length,
-    /// [`KernelError::Variance`]; nothing is taken in then.
+    /// [`KernelError::Shape`] if the two differ in the length of vectors,
+    /// [`KernelError::Variance`]; nothing is added then.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         check_len("other", other.mean.len(), "this", self.mean.len())?;
         if other.count == 0 {
@@ -119,7 +118,7 @@ impl RunningMoments {
         self.join(other.clone(), "other")
     }
 
-    /// Takes in the moments of the argument `name`, of one vector at least.
+    /// Adds the moments of the argument `name`, which has at least one vector.
     #[expect(clippy::cast_precision_loss, reason = "no stream has 2^53 vectors")]
     fn join(&mut self, mut other: Self, name: &'static str) -> Result<()> {
         let count = self.count.saturating_add(other.count);
@@ -151,7 +150,7 @@ fn check_finite(name: &'static str, values: &[f64]) -> Result<()> {
     }
 }
 
-/// Writes `(x - mean) / (std + eps)`; equal elements, and one alone, become 0.
+/// Writes `(x - mean) / (std + eps)`; equal elements or a single one become 0.
 ///
 /// # Errors
 /// [`KernelError::Range`] for an `eps` that is negative or not finite, or a `ddof` that leaves no

@@ -23,8 +23,8 @@ pub trait Float:
     #[must_use]
     fn exp(self) -> Self;
 
-    /// `chosen` where `condition` holds and `other` elsewhere, without a branch: a loop over
-    /// selections of bits works on whole vectors, a loop over branches does not.
+    /// `chosen` if `condition` holds, else `other`, without a branch: a loop of bit selections is
+    /// vectorised, a loop of branches is not.
     #[must_use]
     fn select(condition: bool, chosen: Self, other: Self) -> Self;
 }

@@ -3,26 +3,26 @@
 use crate::error::{KernelError, Result, check_size};
 use crate::memory::filled;
 
-/// Which row each sequence is in.
+/// The assignment of sequences to rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packing {
-    /// The sequences in the order in which the rows hold them.
+    /// The sequences in their order in the rows.
     pub order: Vec<usize>,
     /// The row of each entry of `order`; never decreases.
     pub rows: Vec<usize>,
-    /// How many rows there are.
+    /// Number of rows.
     pub n_rows: usize,
-    /// What was packed.
+    /// Lengths of the packed sequences.
     lengths: Vec<usize>,
     max_len: usize,
 }
 
 /// Packs sequences of the given lengths into rows of `max_len` by first-fit decreasing: the longest
-/// first, each into the first row with room for it, equal ones in their order. At most 11/9 of the
-/// fewest possible rows, and one more.
+/// first, each into the first row with room for it, equal ones in their order. Uses at most 11/9 of
+/// the fewest possible rows plus one.
 ///
 /// Source: Johnson, "Near-Optimal Bin Packing Algorithms", 1973; the bound is Dósa's, 2007, with
-/// 6/9 for the one more.
+/// 6/9 instead of one.
 ///
 /// # Errors
 /// [`KernelError::Range`] for a length outside `[1, max_len]`.
@@ -39,8 +39,8 @@ pub fn pack(lengths: &[usize], max_len: usize) -> Result<Packing> {
     Ok(Packing { order, rows, n_rows, lengths: lengths.to_vec(), max_len })
 }
 
-/// The room left in each row, as a binary tree of maxima: the first row with room for a sequence is
-/// found in as many steps as the tree is high.
+/// The room left in each row, as a binary tree of maxima: finding the first row with room for a
+/// sequence takes one step per level.
 struct Rooms {
     /// Node 1 is the root, node i has the children 2i and 2i + 1, the second half are the rows.
     largest: Vec<usize>,
@@ -51,8 +51,8 @@ impl Rooms {
         Self { largest: vec![room; 2 * n_rows.next_power_of_two()] }
     }
 
-    /// Takes `length` from the first row that has it, and returns the row. There are as many rows
-    /// as sequences, so one always has.
+    /// Takes `length` from the first row with that room, and returns the row. One always has it, as
+    /// the number of rows is that of the sequences.
     fn take_first(&mut self, length: usize) -> usize {
         let first_row = self.largest.len() / 2;
         let mut node = 1;
@@ -75,19 +75,19 @@ impl Rooms {
 /// Rows of equal length, one after the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rows {
-    /// What the rows hold.
+    /// Content of the rows.
     pub packed: Vec<i64>,
-    /// Whether a place is taken.
+    /// Whether a place holds a token.
     pub masks: Vec<bool>,
-    /// The position of each place within its sequence; 0 where there is none.
+    /// The position of each place within its sequence; 0 for padding.
     pub positions: Vec<i64>,
-    /// Where each sequence begins, and the last ends, when the padding is left out.
+    /// Start of each sequence, and end of the last, without the padding.
     pub cu_seqlens: Vec<i32>,
 }
 
 impl Packing {
-    /// The rows of the sequences that were packed: `token(sequence, position)` is what they hold, and
-    /// `padding` the rest.
+    /// Fills the rows with `token(sequence, position)` for each packed sequence, and with `padding`
+    /// elsewhere.
     ///
     /// # Errors
     /// [`KernelError::OutOfMemory`] for more places than 32-bit offsets reach.

@@ -1,12 +1,12 @@
-//! Returns that a value function regresses on: discounted sums, over n steps, and λ-returns.
+//! Regression targets of a value function: discounted, n-step and λ-returns.
 //!
 //! With `V'_t` the value of the state that step t led to (0 after termination, the value of the
 //! final observation after truncation, `V(s_{t+1})` otherwise):
 //!
-//! - discounted: `G_t = r_t + γ G_{t+1}`, and `r_t + γ V'_t` where the episode or the rollout ends;
-//! - n-step: `G_t = r_t + γ r_{t+1} + … + γ^{m-1} r_{t+m-1} + γ^m V'_{t+m-1}`, where m is n, or less
-//!   where the episode or the rollout ends before;
-//! - λ-return: `G_t = r_t + γ ((1 - λ) V(s_{t+1}) + λ G_{t+1})`, and as above at ends.
+//! - discounted: `G_t = r_t + γ G_{t+1}`, and `r_t + γ V'_t` at an end of episode or rollout;
+//! - n-step: `G_t = r_t + γ r_{t+1} + … + γ^{m-1} r_{t+m-1} + γ^m V'_{t+m-1}`, where m is n, or
+//!   less if the episode or the rollout ends before;
+//! - λ-return: `G_t = r_t + γ ((1 - λ) V(s_{t+1}) + λ G_{t+1})`, at ends as above.
 //!
 //! Source: Sutton and Barto, "Reinforcement Learning: An Introduction", 2nd edition, 2018, equations
 //! 3.9, 7.1 and 12.2, the last in its recursive form.
@@ -16,10 +16,10 @@ use crate::gae::Discount;
 use crate::number::{Flag, Float};
 use crate::rollout::TimeMajor;
 
-/// Writes discounted returns; `input.values` has a length, and is not read.
+/// Writes discounted returns; only the length of `input.values` is used.
 ///
 /// # Errors
-/// [`Shape`](crate::KernelError::Shape) where a length does not fit,
+/// [`Shape`](crate::KernelError::Shape) if a length does not fit,
 /// [`Range`](crate::KernelError::Range) for `gamma` outside `[0, 1]`.
 pub fn discounted_returns<F: Float, D: Flag>(
     input: &TimeMajor<'_, F, D>,
@@ -33,7 +33,7 @@ pub fn discounted_returns<F: Float, D: Flag>(
 /// Writes λ-returns.
 ///
 /// # Errors
-/// [`Shape`](crate::KernelError::Shape) where a length does not fit.
+/// [`Shape`](crate::KernelError::Shape) if a length does not fit.
 pub fn lambda_returns<F: Float, D: Flag>(
     input: &TimeMajor<'_, F, D>,
     discount: Discount,
@@ -47,7 +47,7 @@ pub fn lambda_returns<F: Float, D: Flag>(
 }
 
 /// Writes `r_t + γ blend(V(s_{t+1}), G_{t+1})`, last row first; at ends the successor's value
-/// stands for both.
+/// replaces both.
 fn backwards<F: Float, D: Flag>(
     input: &TimeMajor<'_, F, D>,
     gamma: F,
@@ -75,7 +75,7 @@ fn backwards<F: Float, D: Flag>(
 /// Writes n-step returns.
 ///
 /// # Errors
-/// [`Shape`](crate::KernelError::Shape) where a length does not fit,
+/// [`Shape`](crate::KernelError::Shape) if a length does not fit,
 /// [`Range`](crate::KernelError::Range) for `gamma` outside `[0, 1]` or `n` of 0.
 pub fn n_step_returns<F: Float, D: Flag>(
     input: &TimeMajor<'_, F, D>,
@@ -88,8 +88,8 @@ pub fn n_step_returns<F: Float, D: Flag>(
     let n_steps = input.check()?;
     check_len("returns", returns.len(), "rewards", input.rewards.len())?;
     let (n_envs, gamma) = (input.last_values.len(), F::from_f64(gamma));
-    // Pass k turns (k-1)-step returns into k-step ones, earliest row first, so that the row after
-    // still has those of the pass before. Row 0 of the passes is the value itself.
+    // Pass k turns (k-1)-step returns into k-step ones, earliest row first, so that the next row
+    // still has those of the previous pass. Pass 0 is the value itself.
     for pass in 0..n.min(n_steps) {
         for step in 0..n_steps {
             let last = step + 1 == n_steps;

@@ -1,7 +1,7 @@
 //! NumPy's default random generator, bit for bit.
 //!
-//! `Pcg64::from_seed(s)` draws what `numpy.random.Generator(PCG64(SeedSequence(s)))` draws, which is
-//! `numpy.random.default_rng(s)` and what gymnasium seeds an env with.
+//! `Pcg64::from_seed(s)` draws the numbers of `numpy.random.Generator(PCG64(SeedSequence(s)))`,
+//! which is `numpy.random.default_rng(s)` and an env's generator in gymnasium.
 //!
 //! Sources: M. E. O'Neill, "PCG: A Family of Simple Fast Space-Efficient Statistically Good
 //! Algorithms for Random Number Generation", 2014 (PCG XSL RR 128/64); M. E. O'Neill, "Developing a
@@ -29,10 +29,10 @@ impl Pcg64 {
         if high == 0 { Self::from_entropy(&[low]) } else { Self::from_entropy(&[low, high]) }
     }
 
-    /// A stream of its own, seeded with 128 bits from the operating system.
+    /// A new stream, seeded with 128 bits from the operating system.
     ///
     /// # Errors
-    /// [`KernelError::NoEntropy`] where the operating system has no source of randomness.
+    /// [`KernelError::NoEntropy`] if the operating system has no source of randomness.
     pub fn from_os() -> Result<Self> {
         let mut words = [0_u32; 4];
         for word in &mut words {
@@ -41,8 +41,8 @@ impl Pcg64 {
         Ok(Self::from_entropy(&words))
     }
 
-    /// The stream of `PCG64(SeedSequence(n))`, `entropy` being the 32-bit words of `n`, lowest first, 4 at
-    /// most.
+    /// The stream of `PCG64(SeedSequence(n))`; `entropy` holds the 32-bit words of `n`, lowest
+    /// first, at most 4.
     #[must_use]
     pub fn from_entropy(entropy: &[u32]) -> Self {
         let [state_high, state_low, stream_high, stream_low] = seed_sequence::generate(entropy);
@@ -83,7 +83,7 @@ impl Pcg64 {
         [state_high, state_low, increment_high, increment_low]
     }
 
-    /// The generator whose [`Pcg64::to_words`] these are.
+    /// Restores a generator from [`Pcg64::to_words`].
     ///
     /// # Errors
     /// [`KernelError::Corrupt`] for an even increment, which no generator has.

@@ -1,12 +1,12 @@
-//! Rollouts as the kernels see them: one row of envs after the other.
+//! Rollouts in the kernels' layout: one row of envs after the other.
 
 use std::ops::Range;
 
 use crate::error::{Result, check_len};
 use crate::number::{Flag, Float};
 
-/// A rollout of `n_steps` rows of `n_envs`: element `(t, env)` is at `t * n_envs + env`. One
-/// trajectory is the case of one env.
+/// A rollout of `n_steps` rows of `n_envs`: element `(t, env)` is at `t * n_envs + env`. A single
+/// trajectory has one env.
 #[derive(Debug, Clone, Copy)]
 pub struct TimeMajor<'a, F, D> {
     /// Rewards, `n_steps * n_envs`.
@@ -17,15 +17,15 @@ pub struct TimeMajor<'a, F, D> {
     pub terminated: &'a [D],
     /// Whether the episode was cut after step t, `n_steps * n_envs`.
     pub truncated: &'a [D],
-    /// V of the episode's true last observation, `n_steps * n_envs`; counts only where truncated
-    /// and not terminated, and may hold anything elsewhere.
+    /// V of the episode's true last observation, `n_steps * n_envs`; read only where truncated and
+    /// not terminated, arbitrary elsewhere.
     pub final_values: &'a [F],
     /// V of the observation after the last step, `n_envs`.
     pub last_values: &'a [F],
 }
 
 impl<'a, F: Float, D: Flag> TimeMajor<'a, F, D> {
-    /// The elements `at`, each followed by one of `next_values`.
+    /// The elements `at`, with `next_values` as the values after them.
     pub(crate) fn elements(&self, at: Range<usize>, next_values: &'a [F]) -> Self {
         Self {
             rewards: &self.rewards[at.clone()],
@@ -37,7 +37,7 @@ impl<'a, F: Float, D: Flag> TimeMajor<'a, F, D> {
         }
     }
 
-    /// The number of steps, once every length fits.
+    /// Checks every length and returns the number of steps.
     pub(crate) fn check(&self) -> Result<usize> {
         let (len, n_envs) = (self.rewards.len(), self.last_values.len());
         let n_steps = len.checked_div(n_envs).unwrap_or(0);
@@ -49,14 +49,14 @@ impl<'a, F: Float, D: Flag> TimeMajor<'a, F, D> {
         Ok(n_steps)
     }
 
-    /// Whether the episode ended, for either reason, in the step of element `at`.
+    /// Whether the episode was terminated or truncated in the step of element `at`.
     #[inline]
     pub(crate) fn ends(&self, at: usize) -> bool {
         self.terminated[at].is_set() | self.truncated[at].is_set()
     }
 
-    /// What the state that the step of element `at` led to is worth: 0 after termination, the
-    /// value of the final observation after truncation, and `next` otherwise.
+    /// Value of the state after the step of element `at`: 0 after termination, the value of the
+    /// final observation after truncation, and `next` otherwise.
     #[inline]
     pub(crate) fn successor(&self, at: usize, next: F) -> F {
         let (terminated, truncated) = (self.terminated[at].is_set(), self.truncated[at].is_set());
@@ -64,13 +64,13 @@ impl<'a, F: Float, D: Flag> TimeMajor<'a, F, D> {
     }
 }
 
-/// What the state that a step led to is worth; see [`TimeMajor::successor`].
+/// Value of the state after a step; see [`TimeMajor::successor`].
 #[inline]
 pub(crate) fn successor<F: Float>(terminated: bool, truncated: bool, last: F, next: F) -> F {
     F::select(terminated, F::default(), F::select(truncated, last, next))
 }
 
-/// The rows of each block of `width` envs, the last of which may have fewer.
+/// The rows of each block of `width` envs; the last block may be narrower.
 pub(crate) fn columns<F>(elements: &mut [F], n_envs: usize, width: usize) -> Vec<Vec<&mut [F]>> {
     let n_steps = elements.len() / n_envs;
     let mut blocks: Vec<_> =

@@ -1,16 +1,16 @@
 //! V-trace targets and advantages.
 //!
-//! With `ρ_t = min(ρ̄, π/μ)` and `c_t = min(c̄, π/μ)` for the ratio of the policy that learns to the
-//! one that acted:
+//! With `ρ_t = min(ρ̄, π/μ)` and `c_t = min(c̄, π/μ)` for the probability ratio of the learning
+//! policy π to the acting policy μ:
 //!
 //! ```text
 //! vs_t = V_t + ρ_t (r_t + γ V'_t - V_t) + γ c_t (vs_{t+1} - V_{t+1})
 //! A_t  = ρ_t (r_t + γ vs'_t - V_t)
 //! ```
 //!
-//! `V'_t` and `vs'_t` belong to the state that the step led to: 0 after termination, the value of
-//! the final observation after truncation, row t + 1's otherwise. The correction by row t + 1 stops
-//! at both. Blocks of envs are divided among threads if there is enough to do ([`crate::threads`]).
+//! `V'_t` and `vs'_t` belong to the state after the step: 0 after termination, the value of the
+//! final observation after truncation, row t + 1's otherwise. At both, the correction by row t + 1
+//! stops. Blocks of envs are divided among threads if there is enough to do ([`crate::threads`]).
 //!
 //! Source: Espeholt et al., "IMPALA: Scalable Distributed Deep-RL with Importance Weighted
 //! Actor-Learner Architectures", ICML 2018, equation 1, remark 1 and section 4.2.
@@ -20,34 +20,34 @@ use crate::number::{Flag, Float};
 use crate::rollout::{TimeMajor, columns};
 use crate::threads::{self, Meter};
 
-/// Envs that a thread works on before it takes the next ones.
+/// Envs per block of a thread's work.
 const BLOCK: usize = 64;
 
 static COST: Meter = Meter::new();
 
-/// Where V-trace truncates the ratio of the policies.
+/// V-trace's truncations of the policies' ratio.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Truncation {
-    /// ρ̄, which decides what value function is learned.
+    /// ρ̄, which determines the learned value function.
     pub rho_bar: f64,
-    /// c̄, which decides how fast; the paper has it at most ρ̄.
+    /// c̄, which determines the speed of learning; at most ρ̄ in the paper.
     pub c_bar: f64,
 }
 
-/// Where [`vtrace`] writes: both slices as long as the rewards.
+/// Outputs of [`vtrace`], both as long as the rewards.
 #[derive(Debug)]
 pub struct Targets<'a, F> {
     /// `vs_t`, the value function's targets.
     pub vs: &'a mut [F],
-    /// `A_t`, what weighs the policy's gradient.
+    /// `A_t`, the weights of the policy gradient.
     pub pg_advantages: &'a mut [F],
 }
 
-/// Computes targets and advantages of a rollout acted by another policy; `log_rhos` has
-/// `log(π/μ)` of every step.
+/// Computes targets and advantages of a rollout by another policy; `log_rhos` holds every step's
+/// `log(π/μ)`.
 ///
 /// # Errors
-/// [`KernelError::Shape`](crate::KernelError::Shape) where a length does not fit,
+/// [`KernelError::Shape`](crate::KernelError::Shape) if a length does not fit,
 /// [`KernelError::Range`](crate::KernelError::Range) for `gamma` outside `[0, 1]` or a negative
 /// truncation.
 pub fn vtrace<F: Float, D: Flag>(
@@ -99,7 +99,7 @@ struct Factors<F> {
     c_bar: F,
 }
 
-/// Writes the `rows` of `vs` and of the advantages of some envs, which `first` is the first of.
+/// Writes the `rows` of `vs` and of the advantages for consecutive envs from `first` on.
 fn trace<'o, F: Float + 'o, D: Flag>(
     input: &TimeMajor<'_, F, D>,
     log_rhos: &[F],
@@ -131,7 +131,7 @@ fn trace<'o, F: Float + 'o, D: Flag>(
     }
 }
 
-/// The smaller of the two; a ratio that is not a number stays one.
+/// The smaller of the two; a NaN ratio stays NaN.
 #[inline]
 fn at_most<F: Float>(ratio: F, bound: F) -> F {
     if ratio > bound { bound } else { ratio }

@@ -1,4 +1,4 @@
-//! Vector envs of this and of a foreign kind of env; Python compares them with gymnasium's, bit for bit.
+//! Vector envs of native and foreign envs; Python compares them with gymnasium's, bit for bit.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -43,15 +43,15 @@ impl Arrays {
     }
 }
 
-// One row of actions, of whichever kind the env takes.
+// One row of actions of the kind that the env takes.
 enum Row {
     Discrete(Vec<i64>),
     Continuous(Vec<f32>),
 }
 
 impl Row {
-    // `unit` in [-1, 1] chooses among discrete actions, and goes half beyond the upper bound of
-    // continuous ones, but only half way to the lower: the clamped and the free are both covered.
+    // Maps `unit` in [-1, 1] to discrete actions, or to continuous ones from half the lower bound
+    // to 1.5 times the upper: clamped and free actions are both covered.
     fn of(spec: &EnvSpec, units: &[f32]) -> Self {
         match &spec.action_space {
             ActionSpace::Discrete { n } => {
@@ -131,11 +131,11 @@ fn an_episode_must_be_reset_before_and_after() {
     assert!(episode.step(0, &mut obs).is_ok());
 }
 
-// A point that the action moves; an env as another crate would write it.
+// A point moved by the action: an env as another crate would write it.
 #[derive(Debug, Clone, Default)]
 struct Drift {
     at: [f32; 2],
-    /// Bounds that do not belong to a component.
+    /// Number of bounds without a component.
     excess: usize,
 }
 
@@ -224,7 +224,7 @@ fn impossible_numbers_of_envs_are_refused() {
     }
 }
 
-// A point in double precision whose number of components comes at run time.
+// A point in double precision with a number of components set at run time.
 struct Space(Vec<f64>);
 
 impl Space {
@@ -308,5 +308,5 @@ fn an_env_that_cannot_be_made_says_why() {
     let error = VecEnv::new(2, || Space::new(0)).err().unwrap();
     assert!(matches!(error, KernelError::Env { .. }), "{error}");
     let error = VecEnv::new(2, || Ok(Drift { excess: 1, ..Drift::default() })).err().unwrap();
-    assert!(error.to_string().contains("as the env's OBS_DIM says"), "{error}");
+    assert!(error.to_string().contains("obs_low must have OBS_DIM elements"), "{error}");
 }

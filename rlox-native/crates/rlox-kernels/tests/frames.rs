@@ -23,7 +23,7 @@ fn layout(capacity: usize, n_envs: usize, frames: usize) -> Layout {
     }
 }
 
-/// Stacks of numbered frames, as an env with a frame stack gives them: the first frame fills a stack.
+/// Stacks of numbered frames, as from an env with a frame stack: the first frame fills a stack.
 struct Stacks {
     frames: i32,
     stack: [i32; STACK],
@@ -47,7 +47,7 @@ fn pixels(stacks: &[[i32; STACK]]) -> Vec<i32> {
     stacks.iter().flatten().flat_map(|&frame| [frame, -frame]).collect()
 }
 
-/// What is in a buffer, by slot: observations and next observations.
+/// Content of a buffer, by slot: observations and next observations.
 fn contents(buffer: &UniformReplay) -> (Vec<i32>, Vec<i32>) {
     let n = buffer.ring().len();
     let (mut obs, mut next_obs) = (vec![7; 2 * STACK * n], vec![7; 2 * STACK * n]);
@@ -80,7 +80,7 @@ fn push(buffer: &mut UniformReplay, obs: &[i32], next_obs: &[i32]) {
 }
 
 proptest! {
-    /// Envs whose episodes end here and there; a ring that comes round; a buffer filled again.
+    /// Episodes of varying length; a ring that wraps around; a buffer filled again.
     #[test]
     fn every_frame_of_a_stack_is_stored_once(
         capacity in 1_usize..20,
@@ -133,7 +133,7 @@ proptest! {
         prop_assert_eq!(contents(&shared), (obs, next_obs));
     }
 
-    /// Frames in any order, few of them, so that they are found again where nobody looks for them.
+    /// Few frames in any order, so that they reappear in unexpected places.
     #[test]
     fn nothing_is_lost_where_observations_are_no_stacks(
         capacity in 1_usize..6,
@@ -159,8 +159,8 @@ fn observations_that_are_not_whole_frames_are_refused() {
     assert!(matches!(error, KernelError::Shape { name: "obs_dim", .. }), "{error}");
 }
 
-// A stack of four frames of 84 x 84 bytes: 7056 of them are new with each transition, and the numbers
-// of the frames, the reward and the flags are 64 bytes.
+// A stack of four frames of 84 x 84 bytes: each transition adds 7056 bytes of frame, and 64 bytes
+// of frame numbers, reward and flags.
 #[test]
 fn a_transition_takes_the_memory_of_a_frame() {
     let layout = Layout {

@@ -1,7 +1,7 @@
-//! Arguments that Python cannot pass, because the binding checks or makes them: refused, no panic.
+//! Arguments that Python cannot pass, as the binding checks or makes them: errors, not panics.
 //!
-//! The numbers of the kernels and buffers, and every refusal that Python can meet, are tested from
-//! there, through the same code.
+//! Results of kernels and buffers, and all errors that Python can cause, are tested from Python,
+//! through the same code.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,4 +1,4 @@
-//! Envs of several agents: physics of `simple_spread`, one or many copies, states, refusals.
+//! Multi-agent envs: physics of `simple_spread`, one or many copies, states, refusals.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -19,7 +19,7 @@ fn options(n_agents: i64, local_ratio: f64) -> Vec<(String, OptionValue)> {
     ]
 }
 
-/// What a step wrote.
+/// Output of a step.
 #[derive(Debug, Clone, PartialEq)]
 struct Written {
     obs: Vec<f32>,
@@ -33,7 +33,7 @@ struct Written {
 }
 
 impl Written {
-    /// Buffers full of what a step must overwrite.
+    /// Buffers full of values that a step must overwrite.
     fn new(envs: &dyn TeamVectorEnv) -> Self {
         let (n, spec) = (envs.n_envs(), envs.spec());
         let rows = n * spec.n_agents();
@@ -73,7 +73,7 @@ impl Written {
     }
 }
 
-/// One env in the state that `places` of agents, velocities and landmarks are.
+/// One env in the state `places`: agents, velocities and landmarks.
 fn env_at(places: &[f64], local_ratio: f64) -> SimpleSpread {
     let n_agents = i64::try_from(places.len() / 6).unwrap();
     let mut env = SimpleSpread::new(&options(n_agents, local_ratio)).unwrap();
@@ -96,7 +96,7 @@ fn places() -> impl Strategy<Value = Vec<f64>> {
     })
 }
 
-/// Agents so near that all of them touch.
+/// Agents close enough that all of them touch.
 fn crowds() -> impl Strategy<Value = Vec<f64>> {
     places().prop_map(|places| {
         let n = places.len() / 3;
@@ -112,8 +112,8 @@ fn stepped(env: &mut SimpleSpread, moves: &[i64]) -> Vec<f64> {
 }
 
 proptest! {
-    /// What an agent is pushed with, another one is pushed back with: the sum of all velocities shrinks
-    /// as that of one would.
+    /// Each push has an equal opposite one: the sum of all velocities shrinks like that of a single
+    /// agent.
     #[test]
     fn contacts_keep_the_momentum(places in crowds()) {
         let n = places.len() / 6;
@@ -152,7 +152,7 @@ proptest! {
         prop_assert_eq!([one[0], one[1], one[2], one[3]], [two[0], two[1], two[4], two[5]]);
     }
 
-    /// A mirrored world steps to the mirrored world, with the same pay.
+    /// A mirrored world steps to the mirrored world, with the same rewards.
     #[test]
     fn mirrored_worlds_stay_mirrored(places in crowds(), moves in prop::collection::vec(0_i64..5, 6)) {
         let n = places.len() / 6;
@@ -182,7 +182,7 @@ proptest! {
         }
     }
 
-    /// A continuous action of all in one direction is the discrete one.
+    /// A continuous action with a full share in one direction equals the discrete one.
     #[test]
     fn whole_shares_are_discrete_moves(places in places(), moves in prop::collection::vec(0_i64..5, 6)) {
         let n = places.len() / 6;
@@ -325,7 +325,7 @@ fn unknown_ids_options_and_numbers_are_refused() {
     assert!(matches!(make_team_vec(ID, 0, &[]), Err(KernelError::Range { name: "n", .. })));
 }
 
-/// An env whose sizes are given at run time, of double precision, without a state for a critic.
+/// An env with sizes set at run time, double precision and no critic state.
 struct Counter {
     agents: usize,
     count: f64,

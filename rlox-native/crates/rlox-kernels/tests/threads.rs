@@ -15,10 +15,10 @@ use rlox_kernels::rng::Pcg64;
 use rlox_kernels::threads::{LEAST_WORK, set_least_work, set_limit};
 use rlox_kernels::vtrace::{Targets, Truncation, vtrace};
 
-/// The settings are the process's.
+/// The settings belong to the process.
 static SETTINGS: Mutex<()> = Mutex::new(());
 
-/// What `kernel` returns on 1, 2, 3 and 8 threads, with however little work.
+/// Results of `kernel` on 1, 2, 3 and 8 threads, even with little work.
 fn on_threads<T>(kernel: impl Fn() -> T) -> Vec<T> {
     let _guard = SETTINGS.lock().unwrap_or_else(PoisonError::into_inner);
     set_least_work(0);
@@ -44,7 +44,7 @@ fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
-/// A replay buffer's random content, and where draws of it are written.
+/// A replay buffer's random content, and the output of its draws.
 struct Rows {
     layout: Layout,
     obs: Vec<f32>,
@@ -104,7 +104,7 @@ impl Rows {
     }
 }
 
-/// A layout of observations of so many numbers, and how many rows several blocks of it have.
+/// A layout with `obs` numbers per observation, and the number of rows in several of its blocks.
 fn wide(obs: usize, capacity: usize, n_step: NStep, frames: usize) -> (Layout, usize) {
     let field = |len| Field { dtype: DType::F32, len };
     let layout = Layout { capacity, obs: field(obs), action: field(1), n_step, frames };
@@ -243,7 +243,7 @@ proptest! {
         for result in &results {
             prop_assert!(result == &results[0]);
         }
-        // A sequence alone is summed as it is among others.
+        // A single sequence is summed as among others.
         let alone = p.chunks(seq_len).zip(q.chunks(seq_len)).map(|(p, q)| {
             let total = divergence::token_kl(p, q).expect("equal lengths");
             #[expect(clippy::cast_possible_truncation, reason = "as the kernel rounds")]

@@ -1,4 +1,4 @@
-//! The file of a buffer: damage at any byte of what is read.
+//! The file of a buffer: damage at any byte that is read.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

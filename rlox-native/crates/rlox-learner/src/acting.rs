@@ -14,45 +14,45 @@ use super::update::Learner;
 use rlox_kernels::error::{KernelError, Result, check_len};
 use rlox_kernels::rng::Pcg64;
 
-/// Where actions go: those of one step of N envs, or T × N of a rollout.
+/// Output buffer of actions: N for a step of N envs, or T × N for a rollout.
 #[derive(Debug)]
 pub enum ActionBuffer<'a> {
     /// N × choices.
     Discrete(&'a mut [i64]),
-    /// N × `act_dim`, as sampled: the envs get them clipped to their bounds.
+    /// N × `act_dim`, as sampled: the envs receive them clipped to their bounds.
     Continuous(&'a mut [f32]),
 }
 
-/// Where the actions of N observations go, and which of them are possible.
+/// A request for the actions of N observations, with optional masks.
 #[derive(Debug)]
 pub struct ActionRequest<'a> {
-    /// N × `obs_dim`; of a policy with a memory, the N states after the observations.
+    /// N × `obs_dim`; for a policy with a memory, the N states after the observations.
     pub obs: &'a [f32],
-    /// Of a categorical policy, N × actions, zero for what must not be chosen; `None` if all may.
+    /// For a categorical policy, N × actions, zero for forbidden ones; `None` allows all.
     pub masks: Option<&'a [u8]>,
-    /// As sampled.
+    /// The actions, as sampled.
     pub actions: ActionBuffer<'a>,
     /// Log-probabilities of the actions, N.
     pub log_probs: &'a mut [f32],
 }
 
-/// Where the randomness of actions comes from.
+/// Source of the actions' randomness.
 #[derive(Debug)]
 pub enum Draws<'a> {
-    /// A generator. A categorical policy takes one number u in [0, 1) from it and the first action
-    /// whose cumulative probability exceeds u. A Gaussian one takes two, u and v, for each component:
+    /// A generator. A categorical policy draws one number u in [0, 1) and takes the first action
+    /// whose cumulative probability exceeds u. A Gaussian one draws two, u and v, per component:
     /// √(-2 ln(1 - u)) cos 2πv, by Box and Muller 1958.
     Stream(&'a mut Pcg64),
-    /// Numbers drawn before, as many as the head's width for each observation in turn: standard
-    /// normal ones, or exponential ones, of which a categorical policy takes the action with the
-    /// largest probability over its number, the first arrival of so many clocks.
+    /// Numbers drawn in advance, one row of the head's width per observation: standard normal, or
+    /// exponential for a categorical policy, which takes the action with the largest ratio of
+    /// probability to number: the first of competing exponential clocks.
     Given(&'a [f32]),
-    /// Nothing is drawn: the mode.
+    /// No randomness: the mode.
     Mode,
 }
 
 impl Draws<'_> {
-    /// Checks that there are numbers for so many observations.
+    /// Checks that there are numbers for `rows` observations.
     pub(super) fn check(&self, rows: usize, width: usize) -> Result<()> {
         let Self::Given(numbers) = self else { return Ok(()) };
         check_len("noise", numbers.len(), "log_probs * actions", rows * width)
@@ -90,11 +90,10 @@ impl Draws<'_> {
 }
 
 impl Learner<f32> {
-    /// Draws an action for each observation in turn, with the parameters that are held if none are
-    /// given.
+    /// Draws an action for each observation in turn, with the held parameters if none are given.
     ///
     /// # Errors
-    /// [`KernelError`] where a length does not fit, no parameters are there, or a row of masks leaves nothing to choose.
+    /// [`KernelError`] if a length does not fit, parameters are missing or a mask allows nothing.
     pub fn act(
         &mut self,
         parameters: Option<&[f32]>,
@@ -131,11 +130,11 @@ impl Learner<f32> {
     }
 
     /// Copies parameters for [`act`](Self::act), [`values`](Self::values) and
-    /// [`remember`](Self::remember), which take them if they are given none. Any call with parameters
-    /// forgets them.
+    /// [`remember`](Self::remember), which use them if called without parameters. Any call with
+    /// parameters discards them.
     ///
     /// # Errors
-    /// [`KernelError::Shape`] where the length does not fit.
+    /// [`KernelError::Shape`] if the length does not fit.
     pub fn hold(&mut self, parameters: &[f32]) -> Result<()> {
         self.check_parameters(Some(parameters))?;
         self.packed.load(&self.shape, parameters);
@@ -149,7 +148,7 @@ impl Learner<f32> {
         match given {
             Some(given) => check_len("parameters", given.len(), "the networks", expected),
             None if self.packed.held => Ok(()),
-            None => check_len("parameters", 0, "the networks, for none are held", expected),
+            None => check_len("parameters", 0, "the networks, as none are held", expected),
         }
     }
 }
@@ -275,7 +274,7 @@ impl Learner<f32> {
     }
 }
 
-/// What network `which`, 0 for the policy's, sees: observations, or the outputs of its memory in the
+/// Input of network `which`, 0 for the policy's: observations, or the outputs of its memory in the
 /// states after them.
 pub(super) fn seen<'a, F: Real>(
     memory: &'a mut Option<Memory<F>>,
@@ -285,8 +284,8 @@ pub(super) fn seen<'a, F: Real>(
     memory.as_mut().map_or(obs, |memory| memory.recall(which, obs))
 }
 
-/// The first action whose cumulative probability exceeds `u`; where rounding leaves none, the last
-/// one that is possible.
+/// The first action whose cumulative probability exceeds `u`; if rounding leaves none, the last
+/// possible one.
 fn draw(probabilities: &[f32], u: f64) -> usize {
     let mut sum = 0.0;
     let mut last = 0;
@@ -302,7 +301,7 @@ fn draw(probabilities: &[f32], u: f64) -> usize {
     last
 }
 
-/// The place of the largest number, the first of several.
+/// The index of the largest number, the first if several are equal.
 fn largest(numbers: impl Iterator<Item = f32>) -> usize {
     let found = numbers.enumerate().reduce(|best, next| if next.1 > best.1 { next } else { best });
     found.map_or(0, |(place, _)| place)

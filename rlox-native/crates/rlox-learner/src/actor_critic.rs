@@ -5,58 +5,58 @@ use super::memory::{Layers, Lstm};
 use super::network::Network;
 use rlox_kernels::error::{KernelError, Result, check_len, check_size};
 
-/// The actions that a policy draws from a distribution, and the distribution.
+/// The policy's distribution and its actions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Head {
-    /// One of so many actions, by logits.
+    /// One of several actions, by logits.
     Categorical(usize),
-    /// A vector of so many components, by a Gaussian with a mean that depends on the observation
+    /// A vector of several components, by a Gaussian with a mean that depends on the observation
     /// and a logarithmic deviation that does not.
     Gaussian(usize),
-    /// A vector of so many components, by a Gaussian whose means and logarithmic deviations both
-    /// depend on the observation; the latter are tanh of an output.
+    /// A vector of several components, by a Gaussian whose means and logarithmic deviations both
+    /// depend on the observation; the deviations are tanh of an output.
     ScaledGaussian(usize),
 }
 
 impl Head {
-    /// How many actions there are to choose from, or components of one.
+    /// Number of actions, or of components of an action.
     #[must_use]
     pub fn width(self) -> usize {
         let (Self::Categorical(width) | Self::Gaussian(width) | Self::ScaledGaussian(width)) = self;
         width
     }
 
-    /// How many outputs the policy network has.
+    /// Number of outputs of the policy network.
     pub(super) fn n_outputs(self) -> usize {
         if let Self::ScaledGaussian(width) = self { 2 * width } else { self.width() }
     }
 
-    /// How many logarithmic deviations are parameters.
+    /// Number of logarithmic deviations among the parameters.
     pub(super) fn n_deviations(self) -> usize {
         if let Self::Gaussian(width) = self { width } else { 0 }
     }
 
-    /// How many flags an action mask has.
+    /// Number of flags of an action mask.
     pub(super) fn n_masked(self) -> usize {
         if let Self::Categorical(width) = self { width } else { 0 }
     }
 }
 
-/// The largest size of a layer: far above any use, far below what exhausts memory.
+/// The largest size of a layer: far above any use, far below exhausting memory.
 const MAX_WIDTH: usize = 1 << 14;
 
 /// The shape of an actor-critic and the order of its parameters in one flat array.
 ///
-/// A Gaussian policy's log standard deviations come first; then the memories of the policy and of the
-/// value, or that of both, if there are any; then the policy network and the value network, each
-/// layer by layer, weights `outputs` × `inputs` before biases. That is the order of `rlox.networks`'
-/// torch modules.
+/// A Gaussian policy's log standard deviations come first; then the memories of the policy and of
+/// the value, or their shared one, if any; then the policy network and the value network, each
+/// layer by layer, weights `outputs` × `inputs` before biases. The torch modules of `rlox.networks`
+/// have the same order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActorCritic {
     pub(super) obs_dim: usize,
     pub(super) head: Head,
-    /// Of a categorical policy: how many actions each of its choices is of, beside each other in its
-    /// outputs.
+    /// For a categorical policy: number of actions of each choice; their outputs lie next to each
+    /// other.
     pub(super) choices: Vec<usize>,
     /// LSTM layers in front of the two networks.
     pub(super) memories: Option<Layers<Lstm>>,
@@ -73,8 +73,8 @@ impl ActorCritic {
         Self::of([obs_dim; 2], hidden, head, head.n_deviations(), Network::new)
     }
 
-    /// The same networks with inputs of their own: an observation is what the policy sees, and
-    /// behind it what the value network sees.
+    /// The same networks with separate inputs: an observation is the policy's input followed by the
+    /// value network's.
     ///
     /// # Errors
     /// [`KernelError::Range`] for a size outside `[1, 16384]`.
@@ -95,7 +95,7 @@ impl ActorCritic {
         Self::of([obs_dim; 2], hidden, head, head.n_deviations(), network)
     }
 
-    /// Two networks with tanh, behind an LSTM layer of so many units each or one that they share.
+    /// Two networks with tanh, each behind an LSTM layer of `units` units, or behind a shared one.
     ///
     /// # Errors
     /// [`KernelError::Range`] for a size outside `[1, 16384]`.
@@ -117,11 +117,11 @@ impl ActorCritic {
         Ok(Self { obs_dim, memories: Some(memories), ..shape })
     }
 
-    /// The same networks with a categorical policy of several choices at once, each of so many
-    /// actions: independent ones, given the observation.
+    /// The same networks with a categorical policy of several choices at once, independent given
+    /// the observation, each with its number of actions.
     ///
     /// # Errors
-    /// [`KernelError`] for a size outside `[1, 16384]`, or if the head is not of all of them together.
+    /// [`KernelError`] for a size outside `[1, 16384]`, or if the head's width is not their sum.
     pub fn with_choices(self, choices: &[usize]) -> Result<Self> {
         for &size in choices {
             check_width("choices", size)?;
@@ -150,39 +150,39 @@ impl ActorCritic {
         Ok(Self { obs_dim: seen[0], head, choices, memories: None, actor, critic })
     }
 
-    /// Components of an observation: of both networks' inputs if they have inputs of their own.
+    /// Components of an observation: of both networks' inputs if those are separate.
     #[must_use]
     pub fn obs_dim(&self) -> usize {
         self.obs_dim
     }
 
-    /// Numbers that are remembered of an episode: 0 without a memory.
+    /// Size of the state remembered of an episode: 0 without a memory.
     #[must_use]
     pub fn state_size(&self) -> usize {
         let layers = self.memories.as_ref().map_or(&[][..], Layers::as_slice);
         layers.iter().map(|layer| layer.state_size()).sum()
     }
 
-    /// Numbers from which actions are drawn and values estimated: an observation, or with a memory
-    /// the state after it.
+    /// Size of the input of actions and values: an observation, or with a memory the state after
+    /// it.
     #[must_use]
     pub fn seen_dim(&self) -> usize {
         if self.memories.is_some() { self.state_size() } else { self.obs_dim }
     }
 
-    /// How many actions each choice of a categorical policy is of.
+    /// Number of actions of each choice of a categorical policy.
     #[must_use]
     pub fn choices(&self) -> &[usize] {
         &self.choices
     }
 
-    /// What the policy draws its actions from.
+    /// The policy's distribution.
     #[must_use]
     pub fn head(&self) -> Head {
         self.head
     }
 
-    /// How many parameters there are.
+    /// Number of parameters.
     #[must_use]
     pub fn n_parameters(&self) -> usize {
         self.critic.end()
@@ -193,17 +193,17 @@ pub(super) fn check_width(name: &'static str, width: usize) -> Result<()> {
     check_size(name, width, MAX_WIDTH)
 }
 
-/// The actions of a batch, as [`rlox_kernels::env::Actions`] has them, in the learner's arithmetic.
+/// The actions of a batch, as in [`rlox_kernels::env::Actions`], in the learner's precision.
 #[derive(Debug, Clone, Copy)]
 pub enum ActionRows<'a, F> {
     /// One integer per row and choice.
     Discrete(&'a [i64]),
-    /// So many components per row as the head has.
+    /// The head's number of components per row.
     Continuous(&'a [F]),
 }
 
 impl<F: num_traits::Float> ActionRows<'_, F> {
-    /// Checks that there is an action of the policy for each of `rows` rows.
+    /// Checks that each of `rows` rows has an action of the policy.
     pub(super) fn check(&self, shape: &ActorCritic, rows: usize) -> Result<()> {
         match (self, shape.head) {
             (Self::Discrete(actions), Head::Categorical(_)) => {
@@ -227,8 +227,8 @@ impl<F: num_traits::Float> ActionRows<'_, F> {
         }
     }
 
-    /// Checks that masks, a flag of each action of each choice a row, allow the discrete actions, all
-    /// of which exist.
+    /// Checks that the discrete actions exist and that masks, per row a flag for each action of
+    /// each choice, allow them.
     pub(super) fn check_allowed(&self, masks: &[u8], choices: &[usize]) -> Result<()> {
         let Self::Discrete(actions) = self else { return Ok(()) };
         let masks = masks.chunks_exact(choices.iter().sum());

@@ -14,7 +14,7 @@ use super::runs::Hidden;
 use super::workspace::Workspace;
 use super::{Batch, Real};
 
-/// The parameters in the order in which products read them.
+/// The parameters in the order of products.
 #[derive(Debug)]
 pub(super) struct PackedParameters<F> {
     pub(super) actor: Packed<F>,
@@ -50,7 +50,7 @@ impl<F: Real> PackedParameters<F> {
         load_each(shape.critic.helpers(BLOCK_ROWS), loads);
     }
 
-    /// Copies what actions are drawn from.
+    /// Copies the policy network and the log deviations.
     pub(super) fn load_policy(&mut self, shape: &ActorCritic, parameters: &[F]) {
         self.held = false;
         let deviations = self.log_std.len();
@@ -58,7 +58,7 @@ impl<F: Real> PackedParameters<F> {
         self.actor.load(&shape.actor, parameters);
     }
 
-    /// Copies what is remembered with.
+    /// Copies the parameters of the memory.
     pub(super) fn load_memory(&mut self, parameters: &[F]) {
         self.held = false;
         if let Some(memory) = &mut self.memory {
@@ -67,21 +67,21 @@ impl<F: Real> PackedParameters<F> {
     }
 }
 
-/// What all rows of a minibatch share.
+/// Common data of all rows of a minibatch.
 #[derive(Clone, Copy)]
 pub(super) struct Minibatch<'a, F> {
     pub(super) batch: Batch<'a, F>,
-    /// How many rows it has: what means are over.
+    /// Its number of rows, the divisor of means.
     pub(super) size: usize,
-    /// Mean and inverse deviation by which its advantages are standardised.
+    /// Mean and inverse deviation that standardise its advantages.
     pub(super) advantage_scale: (F, F),
     pub(super) loss: Loss,
 }
 
-/// Memory for a block of rows, and for the gradient gathered so far.
+/// Memory for a block of rows and for the gradient accumulated so far.
 #[derive(Debug)]
 pub(super) struct Block<F> {
-    /// Observations; with a memory, its outputs are what networks see.
+    /// Observations; with a memory, its outputs are the networks' inputs.
     inputs: Vec<F>,
     pub(super) memory: Option<Memory<F>>,
     pub(super) chosen: Chosen<F>,
@@ -158,7 +158,7 @@ impl<F: Real> Block<F> {
         self.terms
     }
 
-    /// Policy and value network on their way through a block of `rows` rows.
+    /// Passes of policy and value network through a block of `rows` rows.
     fn passes<'a>(
         &'a mut self,
         shape: &'a ActorCritic,
@@ -175,7 +175,7 @@ impl<F: Real> Block<F> {
         ([actor, critic], gradients)
     }
 
-    /// Copies the block's actions together, and its observations unless a memory has them.
+    /// Gathers the block's actions, and its observations unless a memory has them.
     fn gather(&mut self, shape: &ActorCritic, batch: &Batch<'_, F>, rows: &[i64]) {
         for (&row, input) in rows.iter().zip(self.inputs.chunks_exact_mut(shape.obs_dim)) {
             input.copy_from_slice(&batch.obs[index(row) * shape.obs_dim..][..shape.obs_dim]);
@@ -274,7 +274,7 @@ impl<F: Real> Block<F> {
     }
 }
 
-/// What the two networks see of a block of rows, and which gradients they compute.
+/// Inputs of the two networks for a block of rows, and the gradients that they compute.
 fn seen<'a, F: Real>(
     inputs: &'a [F],
     memory: &'a mut Option<Memory<F>>,

@@ -9,36 +9,36 @@ use super::linalg::{BLOCK_ROWS, padded};
 /// ½ ln 2π.
 const HALF_LOG_TAU: f64 = 0.918_938_533_204_672_7;
 
-/// The actions of the rows of a block, gathered.
+/// The gathered actions of a block's rows.
 #[derive(Debug, Clone)]
 pub(super) struct Chosen<F> {
-    /// Of a categorical policy: the actions of each row, one of each choice.
+    /// Categorical: the actions of each row, one per choice.
     pub(super) indices: Vec<usize>,
-    /// Of a Gaussian policy: the components of each row's action.
+    /// Gaussian: the components of each row's action.
     pub(super) components: Vec<F>,
-    /// Of a categorical policy: which actions were possible, in rows of the head's width.
+    /// Categorical: whether each action was possible, in rows of the head's width.
     pub(super) possible: Vec<bool>,
 }
 
-/// What is known of the policy's distribution in each row of a block.
+/// The policy's distribution in each row of a block.
 #[derive(Debug, Clone)]
 pub(super) struct Distribution<F> {
     head: Head,
-    /// Categorical: how many actions each choice is of.
+    /// Categorical: number of actions of each choice.
     choices: Vec<usize>,
     /// Categorical: log-probabilities of all actions. Gaussian: (a - μ) / σ. Rows of the head's
     /// width.
     table: Vec<F>,
     /// Categorical: the exponentials of `table`. Scaled Gaussian: ln σ of each row.
     probabilities: Vec<F>,
-    /// ln σ, and its gradient gathered so far.
+    /// ln σ and its gradient accumulated so far.
     pub(super) log_std: Vec<F>,
     pub(super) log_std_gradient: Vec<F>,
     /// ln π(a|s) of each row.
     pub(super) log_probs: Vec<F>,
     /// H[π(·|s)] of each row, in nats.
     pub(super) entropies: Vec<F>,
-    /// Categorical: that of each choice, in rows of choices.
+    /// Categorical: entropy of each choice, in rows of choices.
     entropies_of_choices: Vec<F>,
 }
 
@@ -62,7 +62,7 @@ impl<F: Real> Distribution<F> {
         }
     }
 
-    /// Computes log-probabilities and entropies from `outputs`, the policy network's, in rows of
+    /// Computes log-probabilities and entropies from the policy network's `outputs`, in rows of
     /// `stride`.
     #[inline(always)]
     pub(super) fn evaluate<S: Simd>(
@@ -243,7 +243,7 @@ impl<F: Real> Distribution<F> {
     }
 }
 
-/// Makes shifted logits and their exponentials log-probabilities and probabilities.
+/// Turns shifted logits and their exponentials into log-probabilities and probabilities.
 #[inline(always)]
 fn normalise_choice<F: Real>(log_probs: &mut [F], probabilities: &mut [F], possible: &[bool]) {
     for ((log_p, p), &possible) in log_probs.iter_mut().zip(probabilities.iter_mut()).zip(possible)
@@ -261,7 +261,7 @@ fn normalise_choice<F: Real>(log_probs: &mut [F], probabilities: &mut [F], possi
     }
 }
 
-/// ln N(a; μ, σ) of the standardised component z = (a - μ) / σ.
+/// ln N(a; μ, σ) for the standardised component z = (a - μ) / σ.
 pub(super) fn gaussian_log_prob<F: Real>(z: F, log_std: F) -> F {
     F::of(-0.5) * z * z - log_std - F::of(HALF_LOG_TAU)
 }

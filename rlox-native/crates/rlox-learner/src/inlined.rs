@@ -1,11 +1,11 @@
-//! Closures that are compiled for the machine's vectors.
+//! Closures compiled for the machine's vector instructions.
 
 use pulp::{Simd, WithSimd};
 
 /// Work for [`Simd::vectorize`] and `Arch::dispatch`.
 ///
-/// A closure that could be called several times is called once through a function which the compiler
-/// makes for it and need not inline; what is not inlined is compiled for the oldest machine.
+/// A closure that could be called repeatedly gets a generated wrapper that the compiler need not
+/// inline; code that is not inlined is compiled for the oldest machine.
 pub(crate) struct Inlined<W>(pub(crate) W);
 
 impl<T, W: FnMut() -> T> WithSimd for Inlined<W> {

@@ -1,17 +1,16 @@
-//! The updates of algorithms for small networks on a CPU, in one call each.
+//! Updates of algorithms for small networks on a CPU, each in one call.
 //!
-//! [`Learner::update`] takes every gradient step of an iteration: forward, loss, backward, clipping
-//! of the gradient's norm, and optimiser, minibatch after minibatch, on parameters that stay where
-//! the caller keeps them. [`Learner::collect`] steps native environments with the policy, and
-//! [`Learner::act`] draws actions for others. [`off_policy`] takes the gradient steps of algorithms
-//! with replay buffers.
+//! [`Learner::update`] takes all gradient steps of an iteration: forward, loss, backward, clipping
+//! of the gradient's norm and optimiser, minibatch after minibatch, on the caller's parameters in
+//! place. [`Learner::collect`] steps native environments with the policy; [`Learner::act`] draws
+//! actions for others. [`off_policy`] takes the gradient steps of algorithms with replay buffers.
 //!
 //! Slices in, slices out: every length and range is checked and reported as a
 //! [`KernelError`](rlox_kernels::KernelError); no function panics on its arguments.
 //!
-//! The rows of all networks that do not depend on each other are divided among
-//! [`rlox_kernels::threads`]; a gradient step of small networks, which takes a fifth of a millisecond,
-//! stays on one. No sum is divided, so results are the same bits.
+//! The rows of independent networks are divided among [`rlox_kernels::threads`]; a gradient step of
+//! small networks, which takes a fifth of a millisecond, stays on one thread. No sum is divided, so
+//! results do not depend on the number of threads, bit for bit.
 
 #![expect(
     clippy::inline_always,

@@ -3,7 +3,7 @@
 use super::linalg::{BLOCK_ROWS, Layer, PAD, Real, Rows, row_stride};
 use rlox_kernels::threads;
 
-/// What is applied to every hidden output.
+/// Activation of every hidden output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Activation {
     Tanh,
@@ -30,22 +30,22 @@ impl Activation {
     }
 }
 
-/// The shape of a network, and where its parameters are.
+/// The shape of a network and the places of its parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Network {
     pub(super) layers: Vec<Layer>,
     pub(super) activation: Activation,
-    /// Whether the last layer's outputs are activated too.
+    /// Whether the last layer has an activation too.
     pub(super) activates_last: bool,
     /// Elements from one row of inputs to the next.
     pub(super) input_stride: usize,
-    /// Where in a row the inputs begin.
+    /// Start of the inputs in a row.
     pub(super) input_offset: usize,
 }
 
 impl Network {
-    /// Layers of `torch.nn.Linear` of these sizes, inputs first, with tanh between them, whose
-    /// parameters begin at `offset`.
+    /// `torch.nn.Linear` layers of these sizes, inputs first, with tanh between them and parameters
+    /// from `offset` on.
     pub(super) fn new(sizes: &[usize], offset: usize) -> Self {
         Self::of(Layer::linear(sizes, offset), Activation::Tanh)
     }
@@ -55,12 +55,12 @@ impl Network {
         Self::of(layers, Activation::Relu).gated(1)
     }
 
-    /// The same network, if most rows' gradients go through one of its outputs, whichever.
+    /// The same network, for gradients that go through one, any one, of its outputs in most rows.
     pub(super) fn one_output_a_row(self) -> Self {
         self.gated(PAD)
     }
 
-    /// The same network with a gated layer before up to so many outputs.
+    /// The same network with a gated layer if it has at most `most_outputs` outputs.
     fn gated(mut self, most_outputs: usize) -> Self {
         if let [.., layer, last] = &mut self.layers[..] {
             layer.gated = last.outputs <= most_outputs && layer.can_be_gated();
@@ -73,12 +73,12 @@ impl Network {
         Self { layers, activation, activates_last: false, input_stride, input_offset: 0 }
     }
 
-    /// The same network, of inputs that begin at `offset` in rows of `stride` elements.
+    /// The same network with inputs that begin at `offset` in rows of `stride` elements.
     pub(super) fn within(self, offset: usize, stride: usize) -> Self {
         Self { input_stride: stride, input_offset: offset, ..self }
     }
 
-    /// Its inputs in so many rows.
+    /// Its inputs in `rows` rows.
     pub(super) fn inputs<'a, F>(&self, elements: &'a [F], rows: usize) -> Rows<'a, F> {
         let elements = elements.get(self.input_offset..).unwrap_or(&[]);
         Rows { elements, rows, stride: self.input_stride }
@@ -89,18 +89,18 @@ impl Network {
         self.layers.iter().find(|layer| layer.gated).map_or(0, |layer| layer.outputs)
     }
 
-    /// How many threads should help with so many rows.
+    /// Number of helpers for `rows` rows.
     pub(super) fn helpers(&self, rows: usize) -> usize {
         threads::product_helpers(self.multiply_adds(rows))
     }
 
-    /// Multiplications and additions of a way through the network, of a block of rows at most.
+    /// Multiplications and additions of a pass through the network, of at most a block of rows.
     pub(super) fn multiply_adds(&self, rows: usize) -> usize {
         let weights: usize = self.layers.iter().map(|layer| layer.inputs * layer.outputs).sum();
         rows.min(BLOCK_ROWS) * weights
     }
 
-    /// Where the parameters end.
+    /// End of the parameters.
     pub(super) fn end(&self) -> usize {
         self.layers.last().map_or(0, |layer| layer.end())
     }

@@ -1,9 +1,9 @@
-//! The objectives: what each row adds to the loss, and its gradient.
+//! The objectives: each row's part of the loss and its gradient.
 
 use super::Real;
 use rlox_kernels::error::{Result, check_range, check_weight};
 
-/// How the policy learns from advantages.
+/// The policy's objective.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Objective {
     /// PPO's clipped surrogate (Schulman et al. 2017, equation 7).
@@ -14,8 +14,8 @@ pub enum Objective {
         dual_clip: Option<f64>,
         /// The range of the value clip (openai/baselines ppo2).
         vf_clip_eps: Option<f64>,
-        /// Where there is one, the value loss of a row is not `(V - G)²` but Huber's, of slope 1 from
-        /// a distance of 1 on, and at most this, where its gradient ends.
+        /// If set, the value loss of a row is not `(V - G)²` but Huber's, with slope 1 from a
+        /// distance of 1 on, bounded by this value, where the gradient vanishes.
         vf_bound: Option<f64>,
     },
     /// `A ln π(a|s)` (Mnih et al. 2016).
@@ -25,7 +25,7 @@ pub enum Objective {
 /// The loss of a minibatch: `-mean objective + vf_coef mean (V - G)² - ent_coef mean H`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Loss {
-    /// How the policy learns.
+    /// The policy's objective.
     pub objective: Objective,
     /// Weight of the value loss, c₁.
     pub vf_coef: f64,
@@ -44,19 +44,19 @@ impl Loss {
             return Ok(());
         };
         check_weight("clip_eps", clip_eps)?;
-        // Below 1 it would bound the objective of rows whose ratio has not moved.
+        // Below 1 it would bound the objective even at a ratio of 1.
         dual_clip.map_or(Ok(()), |c| check_range("dual_clip", c, 1.0, f64::INFINITY))?;
         vf_bound.map_or(Ok(()), |bound| check_range("vf_bound", bound, 0.0, f64::INFINITY))?;
         vf_clip_eps.map_or(Ok(()), |range| check_range("vf_clip_eps", range, 0.0, f64::INFINITY))
     }
 }
 
-/// What is watched of a minibatch; means over its rows.
+/// Metrics of a minibatch, means over its rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Terms {
     /// The policy's part of the loss.
     pub policy_loss: f64,
-    /// The value's part of the loss, not weighted.
+    /// The value's unweighted part of the loss.
     pub value_loss: f64,
     /// In nats.
     pub entropy: f64,
@@ -84,10 +84,10 @@ impl Terms {
     }
 }
 
-/// One row: what the policies and the value function say about it, and what it teaches.
+/// Inputs of the loss for one row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row<F> {
-    /// The logarithm of π(a|s) over its value when the policy acted.
+    /// ln π(a|s) minus its value at the time of acting.
     pub(super) log_ratio: F,
     /// Its exponential.
     pub(super) ratio: F,
@@ -101,7 +101,7 @@ pub(super) struct Row<F> {
 }
 
 impl Objective {
-    /// The row's terms, and the derivatives of its policy loss by ln π and of its value loss by V.
+    /// The row's terms, the derivative of its policy loss by ln π and that of its value loss by V.
     #[inline(always)]
     pub(super) fn row<F: Real>(&self, row: Row<F>) -> (Terms, F, F) {
         let error = row.value - row.target;
@@ -117,7 +117,7 @@ impl Objective {
         };
         let clipped_ratio = row.ratio.max(F::of(1.0 - clip_eps)).min(F::of(1.0 + clip_eps));
         let (plain, clipped) = (row.advantage * row.ratio, row.advantage * clipped_ratio);
-        // The gradient flows where the minimum is the plain objective.
+        // The gradient flows if the minimum is the unclipped objective.
         let mut follows = plain <= clipped;
         let mut objective = if clipped < plain { clipped } else { plain };
         if let Some(bound) = dual_clip.map(|factor| F::of(factor) * row.advantage)
@@ -136,7 +136,7 @@ impl Objective {
         } else if let Some(range) = vf_clip_eps.map(F::of) {
             let change = row.value - row.old_value;
             let held = row.old_value + change.max(-range).min(range) - row.target;
-            // Within the range both errors are the same but for rounding, which must not decide.
+            // Within the range both errors are equal up to rounding, which must not decide.
             if change.abs() > range && held * held > error * error {
                 terms.value_loss = (held * held).widen();
                 value_gradient = F::zero();

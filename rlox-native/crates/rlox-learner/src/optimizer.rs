@@ -1,4 +1,4 @@
-//! Optimisers of a flat array of parameters, in torch's formulas.
+//! Optimisers for a flat array of parameters, with torch's formulas.
 
 use pulp::Simd;
 
@@ -8,7 +8,7 @@ use super::linalg::Gathered;
 use rlox_kernels::error::{KernelError, Result, check_len, check_range, check_weight};
 use rlox_kernels::threads;
 
-/// How parameters move along a gradient.
+/// Update formula of an optimiser.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Optimizer {
     /// Kingma and Ba 2015, algorithm 1, as `torch.optim.Adam`: `eps` is added to the root of the
@@ -33,7 +33,7 @@ impl Optimizer {
         let eps = match self {
             Self::Adam { betas, eps } => {
                 for (name, value) in ["betas[0]", "betas[1]"].into_iter().zip(betas) {
-                    // With 1 the bias correction would divide by 0.
+                    // A decay of 1 would make the bias correction divide by 0.
                     if !(0.0..1.0).contains(&value) {
                         return Err(KernelError::Below { name, low: 0.0, bound: 1.0, value });
                     }
@@ -48,7 +48,7 @@ impl Optimizer {
         check_weight("eps", eps)
     }
 
-    /// Its constants for the step after so many.
+    /// Its constants for the step after `steps` steps.
     fn constants<F: Real>(self, steps: u64, learning_rate: f64) -> Constants<F> {
         match self {
             Self::Adam { betas: [beta_1, beta_2], eps } => {
@@ -73,14 +73,14 @@ impl Optimizer {
     }
 }
 
-/// What an optimiser computes with, the same for all parameters.
+/// Constants of a step, equal for all parameters.
 #[derive(Debug, Clone, Copy)]
 struct Constants<F> {
-    /// What the first moment keeps and takes; of [`Optimizer::Adam`] alone.
+    /// Weights of the old and the new value in the first moment; only [`Optimizer::Adam`].
     first: Option<[F; 2]>,
-    /// What the second keeps and takes.
+    /// Weights of the old and the new value in the second moment.
     second: [F; 2],
-    /// Of the second moment's bias correction.
+    /// Inverse root of the second moment's bias correction.
     inverse_root: F,
     rate: F,
     eps: F,
@@ -123,28 +123,28 @@ impl<F> Place<'_, F> {
     fn split_off(&mut self, n: usize) -> Self {
         Self {
             parameters: self.parameters.split_off_mut(..n).unwrap_or_default(),
-            // [`Optimizer::RmsProp`] has none.
+            // Empty for [`Optimizer::RmsProp`].
             first: self.first.split_off_mut(..n).unwrap_or_default(),
             second: self.second.split_off_mut(..n).unwrap_or_default(),
         }
     }
 }
 
-/// How parameters move down a gradient.
+/// Settings of a gradient step.
 #[derive(Debug, Clone, Copy)]
 pub struct StepRule {
     /// The optimiser.
     pub optimizer: Optimizer,
     /// Step size.
     pub learning_rate: f64,
-    /// Bound of the gradient's Euclidean norm; `None`: not bounded.
+    /// Bound of the gradient's Euclidean norm; `None` for no bound.
     pub max_grad_norm: Option<f64>,
 }
 
-/// Parameters that learn, and what their optimiser keeps from step to step.
+/// Trained parameters and the state of their optimiser.
 #[derive(Debug)]
 pub struct Learnt<'a, F> {
-    /// In one array.
+    /// The parameters in one array.
     pub parameters: &'a mut [F],
     /// Running mean of the gradients; empty for [`Optimizer::RmsProp`].
     pub first: &'a mut [F],
@@ -152,7 +152,7 @@ pub struct Learnt<'a, F> {
     pub second: &'a mut [F],
     /// Steps taken.
     pub step: u64,
-    /// How they move.
+    /// Settings of their steps.
     pub rule: StepRule,
 }
 
@@ -174,16 +174,16 @@ impl<F: Real> Learnt<'_, F> {
         let first = if let Optimizer::Adam { .. } = optimizer { n_parameters } else { 0 };
         check_len("first moments", self.first.len(), "parameters", first)?;
         check_len("second moments", self.second.len(), "parameters", n_parameters)?;
-        // Up to where the bias corrections count in double precision.
+        // Up to the largest exact integer in double precision.
         #[expect(clippy::cast_precision_loss, reason = "a larger number stays larger")]
         check_range("step", self.step as f64, 0.0, (1_u64 << 53) as f64)
     }
 
-    /// Takes a step down `gradients`, parts of them side by side if there are `helpers`; returns by what
-    /// they are multiplied, as they are clipped.
+    /// Takes a step down `gradients`, in parallel parts if there are `helpers`; returns their
+    /// clipping factor.
     ///
-    /// The gradients of consecutive parts are read by the same thread, which has gathered them if they
-    /// were divided alike.
+    /// Consecutive parts are read by one thread, which has also computed their gradients if those
+    /// were divided equally.
     #[inline(always)]
     pub(super) fn step<'a, S: Simd>(
         &mut self,
@@ -198,7 +198,7 @@ impl<F: Real> Learnt<'_, F> {
         let parts: Vec<_> = gradients.into_iter().flat_map(Gathered::parts).collect();
         let norm = rule.max_grad_norm.map(|largest| (largest, norm(simd, helpers, &parts)));
         let factor = norm.map_or(F::one(), |(largest, norm)| F::of(largest / (norm + 1e-6)));
-        // A factor that is no number is taken, so that what went wrong is seen.
+        // A NaN factor is kept, so that the failure is visible.
         let factor = if factor >= F::one() { F::one() } else { factor };
         let constants: Constants<F> = rule.optimizer.constants(*step, rule.learning_rate);
         *step += 1;
@@ -219,7 +219,7 @@ impl<F: Real> Learnt<'_, F> {
     }
 }
 
-/// The parameters of each of `parts`, and their moments, out of `all`.
+/// The parameters and moments of each of `parts`, out of `all`.
 fn places<'a, F: Real>(parts: &[Gathered<'_, F>], mut all: Place<'a, F>) -> Vec<Place<'a, F>> {
     let mut order: Vec<usize> = (0..parts.len()).collect();
     order.sort_unstable_by_key(|&i| parts[i].first);
@@ -235,7 +235,7 @@ fn places<'a, F: Real>(parts: &[Gathered<'_, F>], mut all: Place<'a, F>) -> Vec<
     places.into_iter().map(|(_, place)| place).collect()
 }
 
-/// The Euclidean norm of all `parts`, computed side by side if there are `helpers`.
+/// The Euclidean norm of all `parts`, computed in parallel if there are `helpers`.
 #[inline(always)]
 fn norm<F: Real, S: Simd>(simd: S, helpers: usize, parts: &[Gathered<'_, F>]) -> f64 {
     let mut sums = vec![0.0; parts.len()];
@@ -250,7 +250,7 @@ fn norm<F: Real, S: Simd>(simd: S, helpers: usize, parts: &[Gathered<'_, F>]) ->
 
 #[inline(always)]
 fn sum_of_squares<F: Real>(gradients: Gathered<'_, F>) -> f64 {
-    // Sums in turn, so that the compiler works on whole vectors and none waits for the one before.
+    // Interleaved sums, so that the compiler uses whole vectors and no sum waits for another.
     const SUMS: usize = 64;
     let mut sums = [F::zero(); SUMS];
     gradients.each_run(

@@ -1,9 +1,9 @@
-//! Multi-layer perceptrons, forwards and backwards over a block of rows.
+//! Multi-layer perceptrons: forward and backward passes over a block of rows.
 //!
-//! Rows do not depend on each other on the way forward, nor on the way back to a layer's inputs:
-//! those of all networks that are asked for together are divided among threads, each of which takes
-//! its rows through all layers. The gradients of parameters, sums over all rows, come last, one
-//! network beside the other.
+//! Rows are independent in the forward pass and in the backward pass to a layer's inputs: the rows
+//! of all networks requested together are divided among threads, each of which takes its rows
+//! through all layers. Parameter gradients, sums over all rows, come last, with the networks in
+//! parallel.
 
 use pulp::{Arch, Simd};
 use rlox_kernels::threads;
@@ -17,25 +17,25 @@ use super::runs::{BackwardRows, ForwardRows, Hidden, rows_of, runs};
 use super::stretches::{GatedLayer, find_stretches};
 use super::workspace::Workspace;
 
-/// The parameters of a network in the order in which products read them.
+/// The parameters of a network in the order of products.
 #[derive(Debug)]
 pub(super) struct Packed<F> {
     pub(super) layers: Vec<PackedLayer<F>>,
 }
 
 impl<F: Real> Packed<F> {
-    /// For both directions, not as far as the inputs.
+    /// For both directions, without gradients of the inputs.
     pub(super) fn new(network: &Network) -> Self {
         let layers = network.layers.iter().enumerate();
         Self { layers: layers.map(|(l, &layer)| PackedLayer::new(layer, l > 0)).collect() }
     }
 
-    /// For both directions, the inputs' gradients included.
+    /// For both directions, with gradients of the inputs.
     pub(super) fn to_inputs(network: &Network) -> Self {
         Self { layers: network.layers.iter().map(|&layer| PackedLayer::new(layer, true)).collect() }
     }
 
-    /// For [`forward`] alone.
+    /// Only for [`forward`].
     pub(super) fn forward_only(network: &Network) -> Self {
         Self {
             layers: network.layers.iter().map(|&layer| PackedLayer::new(layer, false)).collect(),
@@ -51,7 +51,7 @@ impl<F: Real> Packed<F> {
     }
 }
 
-/// What [`load_each`] copies: each network's part of `parameters`.
+/// Input of [`load_each`]: each network's part of `parameters`.
 pub(super) fn loads<'a, F: Real>(
     packed: &'a mut [Packed<F>],
     networks: impl IntoIterator<Item = &'a Network>,
@@ -61,8 +61,8 @@ pub(super) fn loads<'a, F: Real>(
     networks.map(move |(packed, network)| (packed, network, parameters))
 }
 
-/// Copies the parts of several networks, layers side by side if there are `helpers`: a thread that
-/// helps is awake for what comes next.
+/// Copies the parts of several networks, layers in parallel if there are `helpers`; a helper stays
+/// awake for the next work.
 pub(super) fn load_each<'a, F: Real>(
     helpers: usize,
     loads: impl IntoIterator<Item = (&'a mut Packed<F>, &'a Network, &'a [F])>,
@@ -84,7 +84,7 @@ pub(super) fn load_each<'a, F: Real>(
     }
 }
 
-/// A network, and a block of up to [`BLOCK_ROWS`](super::linalg::BLOCK_ROWS) `rows` of `inputs`.
+/// A network and a block of up to [`BLOCK_ROWS`](super::linalg::BLOCK_ROWS) `rows` of `inputs`.
 #[derive(Debug)]
 pub(super) struct Pass<'a, F> {
     pub(super) network: &'a Network,
@@ -100,7 +100,7 @@ impl<F> Pass<'_, F> {
     }
 }
 
-/// Computes the outputs of `rows` rows of `inputs`; only [`Hidden::Kept`] outputs have a way back.
+/// Computes the outputs of `rows` rows of `inputs`; only [`Hidden::Kept`] outputs can go back.
 #[inline(always)]
 pub(super) fn forward<F: Real, S: Simd>(
     simd: S,
@@ -133,12 +133,12 @@ pub(super) fn forward_each<F: Real, S: Simd>(simd: S, passes: Vec<Pass<'_, F>>, 
     });
 }
 
-/// Up to so many rows, products with parameters as they lie take less time than these take to be copied
-/// into the order of larger products.
+/// Up to this number of rows, products with unpacked parameters take less time than packing the
+/// parameters for larger products.
 pub(super) const FEW_ROWS: usize = 4;
 
-/// Computes the outputs of up to [`FEW_ROWS`] rows of a network with `ReLU` whose `parameters` have not
-/// been copied; there is no way back.
+/// Computes the outputs of up to [`FEW_ROWS`] rows of a network with `ReLU` whose `parameters` are
+/// not packed, without a backward pass.
 #[inline(always)]
 pub(super) fn forward_few<F: Real, S: Simd>(
     simd: S,
@@ -162,7 +162,7 @@ pub(super) fn forward_few<F: Real, S: Simd>(
     ));
 }
 
-/// Which gradients [`backward`] computes besides those of the hidden outputs.
+/// Gradients that [`backward`] computes in addition to those of the hidden outputs.
 #[derive(Debug)]
 pub(super) enum Gradients<'a, F> {
     /// The parameters', added to the workspace's.
@@ -186,7 +186,7 @@ impl<F> Gradients<'_, F> {
     }
 }
 
-/// Goes back through the network with the rows last passed to [`forward`], given their
+/// Backpropagates the rows last passed to [`forward`] through the network, given their
 /// [`Workspace::output_gradient`].
 #[inline(always)]
 pub(super) fn backward<F: Real, S: Simd>(
@@ -201,7 +201,7 @@ pub(super) fn backward<F: Real, S: Simd>(
     backward_each(simd, vec![(Pass { network, packed, inputs, rows, workspace }, gradients)]);
 }
 
-/// Goes back through all `passes`, as [`backward`] does.
+/// Backpropagates through all `passes`, as [`backward`] does.
 #[inline(always)]
 pub(super) fn backward_each<F: Real, S: Simd>(
     simd: S,
@@ -214,7 +214,7 @@ pub(super) fn backward_each<F: Real, S: Simd>(
         find_stretches(network, gradients, *rows, &mut workspace.stretches);
     }
     if helpers == 0 {
-        // One network after the other, whose parameters and outputs then stay in the caches.
+        // One network after the other, to keep its parameters and outputs in the caches.
         for (pass, gradients) in &mut passes {
             BackwardRows::new(pass, gradients.of_inputs(), 1).run(simd);
             if gradients.of_parameters() {

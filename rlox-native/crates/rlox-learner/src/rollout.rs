@@ -1,4 +1,4 @@
-//! Rollouts: environments stepped with the policy's own actions.
+//! Rollouts: environments stepped with the policy's actions.
 
 use pulp::{Arch, Simd, WithSimd};
 
@@ -13,7 +13,7 @@ use super::update::Learner;
 use rlox_kernels::env::{ActionSpace, Actions, ObsType, StepBuffers, VectorEnv};
 use rlox_kernels::error::{KernelError, Result, check_len};
 
-/// Where a rollout of T steps of N envs goes, one row of envs after the other.
+/// Output of a rollout of T steps of N envs, one row of envs after the other.
 #[derive(Debug)]
 pub struct Rollout<'a> {
     /// Observations acted on, T × N × `obs_dim`.
@@ -22,23 +22,23 @@ pub struct Rollout<'a> {
     pub actions: ActionBuffer<'a>,
     /// Log-probabilities of the actions, T × N.
     pub log_probs: &'a mut [f32],
-    /// T × N.
+    /// Rewards, T × N.
     pub rewards: &'a mut [f32],
     /// Whether a step reached a terminal state, T × N.
     pub terminated: &'a mut [bool],
     /// Whether an episode was cut after a step, T × N.
     pub truncated: &'a mut [bool],
-    /// V of the final observation where an episode was cut, 0 elsewhere, T × N.
+    /// V of the final observation of truncated episodes, 0 elsewhere, T × N.
     pub final_values: &'a mut [f32],
 }
 
 impl Learner<f32> {
     /// Steps every env of `envs` with actions drawn from the policy until `rollout` is full.
     ///
-    /// Actions are drawn as by [`Learner::act`].
+    /// Actions are drawn as in [`Learner::act`].
     ///
     /// # Errors
-    /// [`KernelError`] where a length or a kind of action does not fit; nothing has changed then.
+    /// [`KernelError`] if a length or a kind of action does not fit; nothing changes then.
     pub fn collect(
         &mut self,
         parameters: &[f32],
@@ -53,11 +53,10 @@ impl Learner<f32> {
         Arch::new().dispatch(Collect { learner: self, envs, draws, obs, rollout, steps })
     }
 
-    /// Writes V of each row of `obs` into `values`, with the parameters that are held if none are
-    /// given.
+    /// Writes V of each row of `obs` into `values`, with the held parameters if none are given.
     ///
     /// # Errors
-    /// [`KernelError::Shape`] where a length does not fit, or no parameters are there.
+    /// [`KernelError::Shape`] if a length does not fit or parameters are missing.
     pub fn values(
         &mut self,
         parameters: Option<&[f32]>,
@@ -229,7 +228,7 @@ impl WithSimd for Collect<'_, '_, '_> {
     }
 }
 
-/// Writes `actions` held between the bounds of `space` into `clipped`.
+/// Writes `actions`, clipped to the bounds of `space`, into `clipped`.
 fn clip(actions: &[f32], space: &ActionSpace, clipped: &mut Vec<f32>) {
     clipped.clear();
     clipped.extend_from_slice(actions);

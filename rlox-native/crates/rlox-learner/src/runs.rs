@@ -1,4 +1,4 @@
-//! Runs of rows on their way through networks: what a thread does by itself.
+//! Runs of rows through networks: the work of a single thread.
 
 use pulp::Simd;
 
@@ -16,7 +16,7 @@ pub(super) fn rows_of<F>(elements: &[F], rows: usize, width: usize) -> Rows<'_, 
     Rows { elements: &elements[..rows * stride], rows, stride }
 }
 
-/// Computes the outputs of `rows` rows, into each layer's of `outputs`.
+/// Computes the outputs of `rows` rows, into each layer's part of `outputs`.
 #[inline(always)]
 fn forward_layers<F: Real, S: Simd>(
     simd: S,
@@ -26,8 +26,8 @@ fn forward_layers<F: Real, S: Simd>(
     rows: usize,
     outputs: &mut dyn Iterator<Item = &mut [F]>,
 ) {
-    // One function for all callers: a network's products compiled into each would double the time
-    // that the crate takes to build.
+    // One function for all callers: compiling a network's products into each would double the
+    // crate's build time.
     simd.vectorize(
         #[inline(always)]
         || {
@@ -50,20 +50,20 @@ fn forward_layers<F: Real, S: Simd>(
     );
 }
 
-/// What becomes of the outputs of hidden layers.
+/// Handling of hidden layers' outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hidden {
-    /// They stay for the way back.
+    /// They are kept for the backward pass.
     Kept,
-    /// The next rows' are written over them, so that they stay in the nearest cache.
+    /// The next rows overwrite them, which stays in the nearest cache.
     Overwritten,
 }
 
-/// So many rows go through all layers together: what a layer has written is in the nearest cache when
-/// the next one reads it.
+/// Rows that go through all layers together: a layer's outputs are still in the nearest cache when
+/// the next one reads them.
 const TOGETHER: usize = 64;
 
-/// Rows on their way forward.
+/// Rows of a forward pass.
 pub(super) struct ForwardRows<'a, F> {
     network: &'a Network,
     packed: &'a Packed<F>,
@@ -121,7 +121,7 @@ impl<F: Real> Divisible for ForwardRows<'_, F> {
     }
 }
 
-/// The first `rows` rows of every layer's matrix, which keeps the others.
+/// Splits off the first `rows` rows of every layer's matrix.
 fn split_off<'a, F>(
     network: &Network,
     matrices: &mut [&'a mut [F]],
@@ -131,8 +131,8 @@ fn split_off<'a, F>(
     parts.filter_map(|(m, layer)| m.split_off_mut(..rows * row_stride(layer.outputs))).collect()
 }
 
-/// Rows on their way back to the gradients with respect to all layers' outputs and, where there is room for
-/// them, to the inputs.
+/// Rows of a backward pass, which computes the gradients of all layers' outputs and, if there is
+/// room for them, of the inputs.
 pub(super) struct BackwardRows<'a, F> {
     network: &'a Network,
     packed: &'a Packed<F>,
@@ -140,10 +140,10 @@ pub(super) struct BackwardRows<'a, F> {
     outputs: Vec<&'a [F]>,
     deltas: Vec<&'a mut [F]>,
     of_inputs: Option<&'a mut [F]>,
-    /// The pass's, of which its `first` row on are these.
+    /// The stretches of the whole pass; these rows begin at its row `first`.
     stretches: &'a [Stretch],
     first: usize,
-    /// One for each part that these rows may be divided into.
+    /// A memory for each part that these rows may be divided into.
     gate_memories: &'a mut [GateMemory<F>],
 }
 
@@ -170,7 +170,7 @@ impl<'a, F: Real> BackwardRows<'a, F> {
 
     #[inline(always)]
     pub(super) fn run<S: Simd>(mut self, simd: S) {
-        // Behind gates all rows together, for which tables are made once.
+        // With gates all rows together, so that tables are computed once.
         let together = if self.stretches.is_empty() { TOGETHER } else { self.rows };
         while self.rows > 0 {
             let part = self.split_off(together.min(self.rows));
@@ -211,7 +211,7 @@ impl<'a, F: Real> BackwardRows<'a, F> {
                     masked_outer_inputs(simd, gated.gate(&stretch), packed_layer, memory, out);
                 }
             } else if !(network.layers[k].gated && gated) {
-                // of a gated layer, the factors are enough
+                // for a gated layer, the factors suffice
                 let mask = (network.activation == Activation::Relu).then_some(hidden.elements);
                 affine_backward_inputs(simd, layer, packed_layer, delta, mask, out);
                 if network.activation == Activation::Tanh {
@@ -253,7 +253,7 @@ impl<F: Real> Divisible for BackwardRows<'_, F> {
 pub(super) trait Divisible {
     fn rows(&self) -> usize;
 
-    /// How many rows lie before each place within them where they are best divided.
+    /// Row offsets at which these rows are best divided.
     fn seams(&self) -> Vec<usize> {
         Vec::new()
     }
@@ -262,12 +262,12 @@ pub(super) trait Divisible {
     fn split_off(&mut self, rows: usize) -> Self;
 }
 
-/// What a thread does once for some rows of a network, such as tables behind gates, takes as long as so
-/// many rows: runs differ by up to that if they can then end at seams.
+/// One-time work of a thread, such as the tables of gates, costs as much as this number of rows:
+/// runs may differ by up to that in order to end at seams.
 const NEAR: usize = 32;
 
-/// Divides the rows of all networks, one network after the other, into at most `n` runs of about as many
-/// rows each.
+/// Divides the rows of all networks, one network after the other, into at most `n` runs of about
+/// equal length.
 pub(super) fn runs<T: Divisible>(networks: Vec<T>, n: usize) -> Vec<Vec<T>> {
     let (mut seams, mut total) = (Vec::new(), 0);
     for network in &networks {
@@ -276,7 +276,7 @@ pub(super) fn runs<T: Divisible>(networks: Vec<T>, n: usize) -> Vec<Vec<T>> {
         seams.push(total);
     }
     let size = total.div_ceil(n);
-    // Ends that move by less than half a run stay apart.
+    // Ends that move by less than half a run never meet.
     let near = NEAR.min(size / 4);
     let (mut runs, mut at, mut end) = (Vec::with_capacity(n), 0, 0);
     for mut network in networks {
@@ -303,7 +303,7 @@ mod tests {
 
     use super::*;
 
-    /// Rows of a network by their numbers, and where they are best divided.
+    /// Row numbers of a network, and the offsets at which they are best divided.
     struct Numbers(Range<usize>, Vec<usize>);
 
     impl Divisible for Numbers {
@@ -322,7 +322,7 @@ mod tests {
         }
     }
 
-    /// The runs of networks of so many rows, which have these seams and their ends.
+    /// The runs of networks, given their numbers of rows and their seams.
     fn divided(networks: &[(usize, &[usize])], n: usize) -> Vec<Vec<(usize, usize)>> {
         let numbers = |&(rows, seams): &(usize, &[usize])| Numbers(0..rows, seams.to_vec());
         let runs = runs(networks.iter().map(numbers).collect(), n);

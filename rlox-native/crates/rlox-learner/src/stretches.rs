@@ -1,4 +1,4 @@
-//! Rows whose gradient goes through one output of a network.
+//! Rows with a gradient through a single output of a network.
 
 use std::ops::Range;
 
@@ -6,23 +6,23 @@ use super::linalg::{Gate, Layer, PAD, PackedLayer, Real, row_stride};
 use super::network::Network;
 use super::passes::Packed;
 
-/// A [`Gate`](super::linalg::Gate) of fewer rows takes more time than products: it makes tables for
-/// each output.
+/// With fewer rows a [`Gate`](super::linalg::Gate) is slower than products, as it computes tables
+/// for each output.
 const LEAST_ROWS: usize = 24;
 
-/// Consecutive rows whose gradient goes through the same output alone.
+/// Consecutive rows whose gradients go through the same single output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stretch {
     pub(super) output: usize,
     pub(super) rows: Range<usize>,
 }
 
-/// Writes the stretches of so many rows of `gradients`, those with respect to the outputs of a
-/// `network` with a gated layer; none where a row's gradient goes through several, or rows of an output
-/// are too few for a gate to pay.
+/// Writes the stretches of `rows` rows of `gradients`, those of the outputs of a `network` with a
+/// gated layer; none if a row's gradient goes through several outputs, or outputs have too few rows
+/// for a gate to pay.
 ///
-/// What a pass takes is decided here for all of its rows, so that it does not depend on how threads
-/// divide them.
+/// The decision covers all rows of a pass, so that it does not depend on their division among
+/// threads.
 pub(super) fn find_stretches<F: Real>(
     network: &Network,
     gradients: &[F],
@@ -59,20 +59,20 @@ pub(super) fn within(stretches: &[Stretch], rows: Range<usize>) -> impl Iterator
     parts.filter(|stretch| !stretch.rows.is_empty())
 }
 
-/// A gated layer with rows of its inputs and outputs, and what lies behind.
+/// A gated layer with rows of its inputs and outputs, and the layer after it.
 #[derive(Clone, Copy)]
 pub(super) struct GatedLayer<'a, F> {
     layer: Layer,
     inputs: &'a [F],
     outputs: &'a [F],
-    /// The layer behind, its parameters, and the gradients with respect to its outputs.
+    /// The next layer, its parameters, and the gradients of its outputs.
     next: Layer,
     packed_next: &'a PackedLayer<F>,
     gradients: &'a [F],
 }
 
 impl<'a, F: Real> GatedLayer<'a, F> {
-    /// Layer `l` of a network, with the `gradients` of the outputs of the layer behind.
+    /// Layer `l` of a network, with the `gradients` of the next layer's outputs.
     #[inline(always)]
     pub(super) fn new(
         network: &Network,

@@ -12,7 +12,7 @@ use super::objective::{Loss, Terms};
 use super::optimizer::Learnt;
 use rlox_kernels::error::{KernelError, Result, check_len, check_range, check_size};
 
-/// Epochs end where the approximate KL passes so many times the target (openai/spinningup ppo).
+/// Epochs end when the approximate KL exceeds the target by this factor (openai/spinningup ppo).
 const KL_TOLERANCE: f64 = 1.5;
 
 /// A rollout of R rows.
@@ -22,8 +22,8 @@ pub struct Batch<'a, F> {
     pub obs: &'a [F],
     /// Actions as the policy sampled them, for R rows.
     pub actions: ActionRows<'a, F>,
-    /// Of a categorical policy: which actions of its choices were possible, R × all of them, zero
-    /// for not; `None` where all always were.
+    /// For a categorical policy: whether each action of its choices was possible, R × all actions,
+    /// zero for not; `None` if all always were.
     pub masks: Option<&'a [u8]>,
     /// Log-probabilities under the policy that acted, R.
     pub log_probs: &'a [F],
@@ -33,12 +33,12 @@ pub struct Batch<'a, F> {
     pub advantages: &'a [F],
     /// The value function's targets, R.
     pub returns: &'a [F],
-    /// Of a policy with a memory, whose units of learning they are; `None` without.
+    /// Sequences, the units of learning of a policy with a memory; `None` without one.
     pub sequences: Option<Sequences<'a, F>>,
 }
 
 impl<F> Batch<'_, F> {
-    /// How many rows, or sequences, minibatches are made of.
+    /// Number of rows, or sequences, that minibatches are made of.
     fn n_units(&self) -> usize {
         let rows = self.log_probs.len();
         self.sequences.as_ref().map_or(rows, |sequences| rows / sequences.length)
@@ -52,7 +52,7 @@ impl<F> Batch<'_, F> {
     }
 }
 
-/// Which steps to take; with a memory, read sequences for rows.
+/// The steps to take; with a memory, sequences in place of rows.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan<'a> {
     /// The rows of each epoch, one epoch after the other, E × `epoch_rows`.
@@ -61,16 +61,16 @@ pub struct Plan<'a> {
     pub epoch_rows: usize,
     /// Rows of a minibatch; the last of an epoch has the remainder.
     pub batch_size: usize,
-    /// What a minibatch's gradient is of.
+    /// The loss of a minibatch.
     pub loss: Loss,
-    /// Ends the update before the step of a minibatch whose approximate KL passes 1.5 times this.
+    /// Ends the update before the step of a minibatch whose approximate KL exceeds 1.5 times this.
     pub target_kl: Option<f64>,
 }
 
-/// What an update did.
+/// Result of an update.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress {
-    /// Means over the minibatches, that at which the update ended included.
+    /// Means over the minibatches, including the one at which the update ended.
     pub terms: Terms,
     /// Gradient steps taken.
     pub steps: usize,
@@ -78,18 +78,18 @@ pub struct Progress {
 
 /// Takes gradient steps on the parameters of an actor-critic.
 ///
-/// It owns nothing but working memory: parameters and moments are the caller's.
+/// It owns only working memory: parameters and moments belong to the caller.
 #[derive(Debug)]
 pub struct Learner<F> {
     pub(super) shape: ActorCritic,
     pub(super) packed: PackedParameters<F>,
     pub(super) block: Block<F>,
-    /// What the last gradients were multiplied by, as they are clipped.
+    /// Clipping factor of the last gradients.
     factor: F,
 }
 
 impl<F: Real> Learner<F> {
-    /// A learner of actor-critics of this shape.
+    /// A learner for actor-critics of this shape.
     #[must_use]
     pub fn new(shape: ActorCritic) -> Self {
         let packed = PackedParameters::new(&shape);
@@ -112,8 +112,8 @@ impl<F: Real> Learner<F> {
     /// Takes the steps of `plan`.
     ///
     /// # Errors
-    /// [`KernelError`] for a length that does not fit, a row or an action that does not exist, and
-    /// numbers out of range; nothing has changed then.
+    /// [`KernelError`] for a length that does not fit, a row or an action that does not exist, or
+    /// numbers out of range; nothing changes then.
     pub fn update(
         &mut self,
         learnt: Learnt<'_, F>,
@@ -124,11 +124,11 @@ impl<F: Real> Learner<F> {
         Ok(Arch::new().dispatch(Update { learner: self, learnt, batch, plan }))
     }
 
-    /// Computes the gradient of the mean loss of a batch, one minibatch of its own, without a step.
+    /// Computes the gradient of the mean loss of a batch, as a single minibatch, without a step.
     ///
     /// # Errors
-    /// [`KernelError`] for a length that does not fit, an action that does not exist, and numbers out
-    /// of range.
+    /// [`KernelError`] for a length that does not fit, an action that does not exist, or numbers
+    /// out of range.
     pub fn differentiate(
         &mut self,
         parameters: &[F],
@@ -253,8 +253,8 @@ impl<F: Real> WithSimd for Differentiate<'_, F> {
     }
 }
 
-/// Mean and inverse deviation by which the advantages of `rows` are standardised; 0 and 1 where
-/// they are not to be.
+/// Mean and inverse deviation for standardising the advantages of `rows`; 0 and 1 to leave them
+/// unchanged.
 fn advantage_scale<F: Real>(advantages: &[F], rows: &[i64], loss: Loss) -> (F, F) {
     if !loss.normalize_advantages {
         return (F::zero(), F::one());
@@ -263,7 +263,7 @@ fn advantage_scale<F: Real>(advantages: &[F], rows: &[i64], loss: Loss) -> (F, F
     #[expect(clippy::cast_precision_loss, reason = "a minibatch is far below 2^53 rows")]
     let size = rows.len() as f64;
     let mean = values().sum::<f64>() / size;
-    let others = (size - 1.0).max(1.0); // one row alone is 0
+    let others = (size - 1.0).max(1.0); // a single row becomes 0
     let variance = values().map(|value| (value - mean).powi(2)).sum::<f64>() / others;
     (F::of(mean), F::of(1.0 / (variance.sqrt() + 1e-8)))
 }

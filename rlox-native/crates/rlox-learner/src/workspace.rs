@@ -5,22 +5,22 @@ use super::linalg::{Aligned, BLOCK_ROWS, GateMemory, Gathered, Layer, row_stride
 use super::network::Network;
 use super::stretches::Stretch;
 
-/// What one block of rows leaves behind on its way through a network.
+/// Activations and gradients of one block of rows in a network.
 #[derive(Debug)]
 pub(super) struct Workspace<F> {
     /// Per layer, [`BLOCK_ROWS`] rows of its outputs, after the activation.
     pub(super) outputs: Vec<Aligned<F>>,
     /// Gradients with respect to `outputs`.
     pub(super) deltas: Vec<Aligned<F>>,
-    /// Per layer: gradients of the weights, as [`Layer::gradient_shape`] has them.
+    /// Per layer: gradients of the weights, of [`Layer::gradient_shape`].
     pub(super) weight_gradients: Vec<Aligned<F>>,
     /// Per layer: gradients of the biases.
     pub(super) bias_gradients: Vec<Aligned<F>>,
-    /// Whether there are any yet.
+    /// Whether gradients have been computed yet.
     pub(super) has_gradients: bool,
-    /// The rows by the output through which they learn; empty where each may through several.
+    /// Rows grouped by the output that has their gradient; empty if a row may have several.
     pub(super) stretches: Vec<Stretch>,
-    /// Of as many parts of the rows as have gone back at the same time.
+    /// One for each part of the rows in the backward pass.
     pub(super) gate_memories: Vec<GateMemory<F>>,
 }
 
@@ -44,17 +44,17 @@ impl<F: Real> Workspace<F> {
         }
     }
 
-    /// The outputs of the rows that went forward last, in rows of [`Network::output_stride`].
+    /// The outputs of the last forward pass, in rows of [`Network::output_stride`].
     pub(super) fn output(&self) -> &[F] {
         self.outputs.last().map_or(&[], |last| last)
     }
 
-    /// Where the gradient with respect to [`Workspace::output`] goes before the way back.
+    /// Buffer of the gradient of [`Workspace::output`], filled before the backward pass.
     pub(super) fn output_gradient(&mut self) -> &mut [F] {
         self.deltas.last_mut().map_or(&mut [], |last| last)
     }
 
-    /// `n` of the outputs from `at` on, and where their gradients go.
+    /// `n` of the outputs from `at` on, and the buffer of their gradients.
     pub(super) fn output_and_gradient(&mut self, at: usize, n: usize) -> (&[F], &mut [F]) {
         match (self.outputs.last(), self.deltas.last_mut()) {
             (Some(outputs), Some(deltas)) => (&outputs[at..][..n], &mut deltas[at..][..n]),
@@ -82,14 +82,14 @@ impl<F: Real> Workspace<F> {
         layers.flat_map(|(&layer, (weights, biases))| Gathered::of_layer(layer, weights, biases))
     }
 
-    /// Multiplies the gradients gathered since the last [`Workspace::clear_gradients`] by `factor`.
+    /// Multiplies the gradients since the last [`Workspace::clear_gradients`] by `factor`.
     pub(super) fn scale_gradients(&mut self, factor: F) {
         for gradient in self.weight_gradients.iter_mut().chain(&mut self.bias_gradients) {
             gradient.iter_mut().for_each(|value| *value = *value * factor);
         }
     }
 
-    /// Forgets the gradients gathered so far.
+    /// Clears the accumulated gradients.
     pub(super) fn clear_gradients(&mut self) {
         self.has_gradients = false;
     }

@@ -1,4 +1,4 @@
-//! The learner against the loss it minimises, written down once more without blocks or vectors.
+//! The learner against the loss it minimises, implemented again without blocks or vectors.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -13,9 +13,9 @@ use rlox_learner::{
     Loss, Objective, Optimizer, Plan, Real, StepRule,
 };
 
-/// A rollout and parameters, drawn at random.
+/// A random rollout with random parameters.
 struct Case {
-    /// Where in an observation the value network's part begins, if it has its own.
+    /// Start of the value network's part in an observation, if it has its own.
     apart: Option<usize>,
     shape: ActorCritic,
     hidden: Vec<usize>,
@@ -36,7 +36,7 @@ fn reversed(hidden: &[usize]) -> Vec<usize> {
 
 impl Case {
     fn new(obs_dim: usize, hidden: &[usize], head: Head, rows: usize, seed: u64) -> Self {
-        // each pair as it comes: a policy's own deviations with ReLU, else tanh
+        // each supported pair: ReLU with deviations that depend on the observation, else tanh
         let scaled = matches!(head, Head::ScaledGaussian(_));
         let make = if scaled { ActorCritic::relu } else { ActorCritic::new };
         let shape = make(obs_dim, [hidden, &reversed(hidden)], head);
@@ -57,7 +57,7 @@ impl Case {
         Self::of(shape, None, hidden, rows, seed)
     }
 
-    /// What the value network sees begins behind what the policy sees.
+    /// The value network's input follows the policy's.
     fn apart(seen: [usize; 2], hidden: &[usize], head: Head, rows: usize, seed: u64) -> Self {
         let shape = ActorCritic::apart(seen, [hidden, &reversed(hidden)], head).unwrap();
         Self::of(shape, Some(seen[0]), hidden, rows, seed)
@@ -117,7 +117,7 @@ impl Case {
         }
     }
 
-    /// The loss of the rows `order`, straight from its definition.
+    /// The loss of the rows `order`, directly from its definition.
     fn loss(&self, parameters: &[f64], order: &[i64], loss: Loss) -> f64 {
         let order: Vec<usize> = order.iter().map(|&row| usize::try_from(row).unwrap()).collect();
         #[expect(clippy::cast_precision_loss, reason = "small")]
@@ -288,7 +288,7 @@ proptest! {
             };
             let analytic: f64 = gradient.iter().zip(&direction).map(|(g, d)| g * d).sum();
             let scale = 1.0 + gradient.iter().map(|g| g.abs()).sum::<f64>();
-            // a long step may pass a kink, of a ReLU or of a bound, that a short one does not
+            // a long step may cross a kink of a ReLU or of a bound that a short one does not
             let numeric = [1e-6, 1e-7, 1e-8].map(|step| (along(step) - along(-step)) / (2.0 * step));
             let agrees = |numeric: &f64| (numeric - analytic).abs() < 2e-6 * scale;
             prop_assert!(numeric.iter().any(agrees), "{numeric:?} {analytic}");
@@ -310,7 +310,7 @@ fn clipped() -> Loss {
     }
 }
 
-/// An update of `case` in single precision over `epochs` epochs; the parameters after it.
+/// The parameters after an update of `case` in single precision over `epochs` epochs.
 fn updated<F: Real>(case: &Case, epochs: usize, batch_size: usize) -> Vec<f64> {
     let convert = |values: &[f64]| -> Vec<F> { values.iter().map(|&x| F::of(x)).collect() };
     let rows = case.rows();
@@ -420,7 +420,7 @@ fn one_choice_is_a_categorical_policy() {
 #[test]
 fn each_choice_has_its_own_actions() {
     let mut case = Case::choosing(3, &[8], &[2, 3], 4, 2);
-    case.discrete[4] = 2; // the first choice of the third row, which is of two actions
+    case.discrete[4] = 2; // the first choice of the third row, which has two actions
     let mut learner = Learner::new(case.shape.clone());
     let error = learner.differentiate(&case.parameters, case.batch(), clipped()).unwrap_err();
     let expected = KernelError::Action { index: Some(4), n_actions: 2, value: 2 };

@@ -1,4 +1,4 @@
-//! Policies with a memory against an LSTM written down once more, step by step.
+//! Policies with a memory against another implementation of an LSTM, step by step.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -13,7 +13,7 @@ use rlox_learner::{
     Loss, Objective, Optimizer, Plan, Sequences, StepRule,
 };
 
-/// A rollout and parameters, drawn at random.
+/// A random rollout with random parameters.
 struct Case {
     shape: ActorCritic,
     units: usize,
@@ -159,8 +159,8 @@ impl Case {
     }
 }
 
-/// Takes in an observation: `state` is the hidden and the cell state, `memory` the parameters of
-/// `torch.nn.LSTM`.
+/// Updates `state`, the hidden and the cell state, by an observation; `memory` holds the parameters
+/// of `torch.nn.LSTM`.
 fn step(memory: &[f64], obs: &[f64], state: &mut [f64]) {
     let units = state.len() / 2;
     let (of_inputs, rest) = memory.split_at(4 * units * obs.len());
@@ -239,7 +239,7 @@ fn update(case: &Case, order: &[i64]) -> Result<Vec<f64>, KernelError> {
     Ok(learner.gradients())
 }
 
-/// Whatever their order, and weighted by how often each comes.
+/// In any order, and weighted by each one's frequency.
 #[test]
 fn minibatches_are_of_sequences() {
     let case = Case::new([3, 9], &[8], Head::Gaussian(2), [7, 4], 1);
@@ -323,7 +323,7 @@ fn acts_as_it_learns(shape: ActorCritic) {
     assert_eq!(given, held);
     let (mut one, mut other) = (states[..size].to_vec(), states[..size].to_vec());
     learner.remember(None, &obs[..3], &mut one).unwrap();
-    learner.remember(Some(&parameters), &obs[..3], &mut other).unwrap(); // and forgets them
+    learner.remember(Some(&parameters), &obs[..3], &mut other).unwrap(); // discards held ones
     assert_eq!(one, other);
     learner.values(None, &states[..2 * size], held).unwrap_err();
     let error = learner.remember(Some(&parameters), &obs[..6], &mut states[..size]).unwrap_err();

@@ -1,4 +1,4 @@
-//! Errors of the off-policy learners; their numbers are compared with torch's autograd from Python.
+//! Errors of the off-policy learners; Python compares their results with torch's autograd.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -27,7 +27,7 @@ fn batch(values: &[f32], rows: usize, obs_dim: usize) -> Transitions<'_> {
     }
 }
 
-/// Steps a network of 4 observations and 2 actions; the result, and whether parameters changed.
+/// Steps a network with 4 inputs and 2 actions; the result, and whether parameters changed.
 fn step_values(rows: usize, obs_dim: usize, actions: &[i64]) -> (Result<f64, KernelError>, bool) {
     let shape = QNetwork::plain(4, &[8], 2).unwrap();
     let mut parameters = vec![0.1; shape.n_parameters()];
@@ -91,7 +91,7 @@ fn a_gaussian_policy_needs_noise_and_a_deterministic_one_does_not() {
         let result = learner.step_values(learnt, batch, actions, step, &mut errors);
         assert_eq!(result.is_ok(), fine);
         assert_eq!(critics != target, fine);
-        // Critics that start alike err alike.
+        // Critics with equal parameters have equal errors.
         assert_eq!(errors[..5], errors[5..]);
     }
 }
@@ -117,7 +117,7 @@ fn actions_come_row_by_row_whatever_the_number_of_rows() {
         learner.act(&parameters, of_row, &mut action).unwrap();
         assert_eq!(action[0], actions[row], "{row}");
         policy.act(&weights, of_row, &noise[row * 2..][..2], &mut both).unwrap();
-        // Sums of a few rows are in another order.
+        // Sums of few rows have another order.
         let same = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-6;
         assert!(both.iter().zip(&chosen[row * 2..][..2]).all(same), "{row}");
     }
@@ -129,7 +129,7 @@ fn actions_come_row_by_row_whatever_the_number_of_rows() {
     assert!(policy.act(&weights[1..], &obs, &noise, &mut chosen).is_err());
 }
 
-/// The gradient of the mean loss of `rows` of 3 observations, on a network of so many units and actions.
+/// The gradient of the mean loss of `rows` with 3 inputs, for a network of the given size.
 fn value_gradients(hidden: &[usize], n_actions: u8, rows: Range<usize>) -> Vec<f32> {
     const ALL: usize = 300;
     let shape = QNetwork::plain(3, hidden, n_actions.into()).unwrap();
@@ -158,7 +158,7 @@ fn value_gradients(hidden: &[usize], n_actions: u8, rows: Range<usize>) -> Vec<f
 
 #[test]
 fn a_gradient_by_actions_is_the_mean_of_the_rows() {
-    // Enough rows of each action for gates, and rows one by one, which are too few for them.
+    // Enough rows per action for gates, and single rows, which are too few for them.
     for (hidden, n_actions, rows) in
         [(vec![70, 70], 2, 0..200), (vec![20, 100], 3, 7..300), (vec![64, 65], 5, 0..256)]
     {
@@ -181,13 +181,13 @@ fn a_gradient_by_actions_is_the_mean_of_the_rows() {
 const GAUSSIAN: Actor = Actor::SquashedGaussian { log_std_bounds: [-20.0, 2.0] };
 const ROWS: usize = 70;
 
-/// Numbers in [-0.5, 0.5) that look like chance.
+/// Pseudo-random numbers in [-0.5, 0.5).
 fn numbers(n: usize, seed: u64) -> Vec<f32> {
     let mut rng = rlox_kernels::rng::Pcg64::from_seed(seed);
     (0..n).map(|_| f32::of(rng.uniform(-0.5, 0.5))).collect()
 }
 
-/// Steps the policy of 3 observations and 1 action once; the policy then, and the loss.
+/// Steps a policy of 3 observed numbers and 1 action once; returns its parameters and the loss.
 fn step_policy(
     learner: &mut ContinuousLearner,
     policy: &[f32],
@@ -210,7 +210,7 @@ fn a_policy_learns_only_from_the_smallest_value() {
     let (mut one, mut two) = (new(1), new(2));
     let policy = numbers(one.n_policy_parameters(), 3);
     let critic = numbers(one.n_critic_parameters(), 4);
-    // Twice the same critic, layer by layer, but for the last bias, which is at the end.
+    // The same critic twice, layer by layer, except for the last bias, which is at the end.
     let sizes = [4 * 20, 20 * 20, 20, 20, 20, 1];
     let mut rest = critic.as_slice();
     let mut both = Vec::new();
@@ -227,7 +227,7 @@ fn a_policy_learns_only_from_the_smallest_value() {
         critics[last] += 100.0;
         assert_eq!(step_policy(&mut two, &policy, &critics), alone);
     }
-    // Where both are equal, each gets half of the gradient.
+    // If both are equal, each gets half of the gradient.
     let (shared, _) = step_policy(&mut two, &policy, &both);
     assert!(shared.iter().zip(&alone.0).all(|(a, b)| (a - b).abs() < 1e-5));
 }
@@ -238,7 +238,7 @@ fn what_a_learner_did_before_does_not_matter() {
     let mut used = new();
     let mut policy = numbers(used.n_policy_parameters(), 3);
     let mut critics = numbers(used.n_critic_parameters(), 4);
-    // One weight after the other changes: in each layer, and back to what it was.
+    // Changes one weight after the other, in each layer, and restores it.
     for at in [0, 3 * 20 + 20 + 399, policy.len() - 3] {
         for value in [policy[at] + 0.1, policy[at]] {
             policy[at] = value;

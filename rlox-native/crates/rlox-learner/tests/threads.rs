@@ -21,10 +21,10 @@ const RULE: StepRule = StepRule {
     max_grad_norm: Some(0.5),
 };
 
-/// The settings are the process's.
+/// The settings belong to the process.
 static SETTINGS: Mutex<()> = Mutex::new(());
 
-/// Checks that `steps` returns the same on 1, 2, 3 and 8 threads, with however little work.
+/// Checks that `steps` returns the same on 1, 2, 3 and 8 threads, even with little work.
 fn check(steps: impl Fn() -> Vec<f32>) {
     let _guard = SETTINGS.lock().unwrap_or_else(PoisonError::into_inner);
     set_least_work(0);
@@ -42,8 +42,8 @@ fn numbers(n: usize, seed: u64) -> Vec<f32> {
     (0..n).map(|_| rng.uniform(-0.5, 0.5) as f32).collect()
 }
 
-/// Minibatches of 300 and 100 rows: of several blocks, the last of which are not full; without a memory
-/// and with one of so many units.
+/// Minibatches of 300 and 100 rows, in several blocks, the last not full; without a memory and with
+/// one of various sizes.
 #[test]
 fn updates_of_an_actor_critic() {
     const ROWS: usize = 400;
@@ -130,7 +130,7 @@ impl Drawn {
     }
 }
 
-/// Three critics, with a gated layer and without.
+/// Three critics, with and without a gated layer.
 #[test]
 fn steps_of_critics_and_policy() {
     const ROWS: usize = 270;
@@ -176,7 +176,7 @@ fn steps_of_critics_and_policy() {
     }
 }
 
-/// With the two streams of a dueling network, which go side by side, and without.
+/// With and without the two streams of a dueling network, which run in parallel.
 #[test]
 fn steps_of_action_values() {
     const ROWS: usize = 270;
@@ -201,7 +201,7 @@ fn steps_of_action_values() {
     }
 }
 
-/// A state value, a policy whose deviations are parameters of their own, and three critics.
+/// A state value, a policy with deviations as parameters, and three critics.
 #[test]
 fn steps_of_implicit_q_learning() {
     const ROWS: usize = 270;

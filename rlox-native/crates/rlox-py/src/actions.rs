@@ -1,4 +1,4 @@
-//! The actions of a batch of envs, from what Python passes.
+//! The actions of a batch of envs, from Python arguments.
 
 use numpy::{
     PyArray1, PyArrayDescrMethods, PyArrayMethods, PyReadonlyArray1, PyUntypedArrayMethods,
@@ -11,7 +11,7 @@ use rlox_kernels::env::{ActionSpace, Actions};
 use crate::convert::{as_real_array, borrow, is_plain, type_name};
 use crate::replay::{Cells, Expected, read};
 
-/// One action per env. Arrays of the type that the envs take are read in place.
+/// One action per env. Arrays of the envs' action type are read in place.
 pub(crate) enum ActionArray<'py> {
     Integers(PyReadonlyArray1<'py, i64>),
     OwnedIntegers(Vec<i64>),
@@ -59,7 +59,7 @@ fn parse_integers<'py>(object: &Bound<'py, PyAny>) -> PyResult<ActionArray<'py>>
         let text = format!("actions must have 1 dimension, got {ndim}");
         return Err(PyValueError::new_err(text));
     }
-    // Through Python integers: a uint64 beyond int64 must be refused, not wrapped.
+    // Goes through Python integers: a uint64 beyond int64 must be refused, not wrapped.
     parse_items(array.call_method0("tolist")?.cast::<PyList>()?.iter())
 }
 
@@ -80,14 +80,14 @@ pub(crate) fn parse_action(object: &Bound<'_, PyAny>, index: Option<usize>) -> P
     object.extract().map_err(|error: PyErr| {
         let name = index.map_or_else(|| "action".to_owned(), |index| format!("actions[{index}]"));
         if error.is_instance_of::<PyOverflowError>(object.py()) {
-            PyValueError::new_err(format!("{name} is no action of the env, got {object}"))
+            PyValueError::new_err(format!("{name} is not an action of the env, got {object}"))
         } else {
             PyTypeError::new_err(format!("{name} must be an integer, got {}", type_name(object)))
         }
     })
 }
 
-/// Rows of `dim` components; rows of one may come without their axis.
+/// Rows of `dim` components; for one component the axis may be missing.
 fn parse_reals<'py>(
     object: &Bound<'py, PyAny>,
     n_envs: usize,

@@ -1,4 +1,4 @@
-//! The single env that is stepped by hand.
+//! A single env, stepped by hand.
 
 use std::sync::Mutex;
 
@@ -36,7 +36,7 @@ impl CartPole {
 
     /// Begin an episode and return its first observation, float32 (4,).
     ///
-    /// A seed restarts the random stream; without one the present stream goes on.
+    /// A seed restarts the random stream; without one the present stream continues.
     #[pyo3(signature = (seed=None))]
     fn reset<'py>(
         &self,

@@ -1,4 +1,4 @@
-//! Python objects to what kernels take.
+//! Conversion of Python objects to arguments of kernels.
 
 use numpy::{
     BorrowError, Element, PyArray, PyArrayDescrMethods, PyArrayMethods, PyReadonlyArray,
@@ -12,13 +12,13 @@ use rlox_kernels::KernelError;
 
 use crate::errors::raise;
 
-/// NumPy's one-letter names of the kinds of number that convert to a real one.
+/// NumPy's letters of the kinds that convert to real numbers.
 const REAL_KINDS: &[u8] = b"biuf";
 
-/// Hidden layers of a network at most.
+/// Largest number of hidden layers of a network.
 const MAX_LAYERS: usize = 1 << 8;
 
-/// `object` as a NumPy array of real numbers of any type; `name` is the argument in messages.
+/// `object` as a NumPy array of real numbers of any type; `name` is for messages.
 pub(crate) fn as_real_array<'py>(
     object: &Bound<'py, PyAny>,
     name: &str,
@@ -41,7 +41,7 @@ pub(crate) fn as_real_array<'py>(
     if REAL_KINDS.contains(&dtype.kind()) {
         return Ok(array);
     }
-    // An array of integers beyond 64 bits is one of objects.
+    // An array of integers beyond 64 bits has dtype object.
     let size = if dtype.kind() == b'O' { " that fit 64 bits" } else { "" };
     Err(PyTypeError::new_err(format!("{name} must hold real numbers{size}, got dtype {dtype}")))
 }
@@ -55,7 +55,7 @@ pub(crate) fn numpy_call<'py>(
     py.import(intern!(py, "numpy"))?.getattr(function)?.call1(args)
 }
 
-/// `object` as a contiguous array of `T`, itself where it is one already.
+/// `object` as a contiguous array of `T`, unchanged if it already is one.
 pub(crate) fn real_array<'py, T: Element, D: Dimension>(
     object: &Bound<'py, PyAny>,
     name: &str,
@@ -80,7 +80,7 @@ pub(crate) fn real_array<'py, T: Element, D: Dimension>(
     borrow(array.cast::<PyArray<T, D>>()?, name)
 }
 
-/// Checks that the argument `name` has the shape that `like` sets.
+/// Checks that the argument `name` has the shape `expected`, which `like` determines.
 pub(crate) fn check_shape(
     name: &'static str,
     got: &[usize],
@@ -94,7 +94,7 @@ pub(crate) fn check_shape(
     Err(raise(KernelError::Shape { name, expected, like, got }))
 }
 
-/// Whether the elements lie as Rust's slices do: contiguous in C order, and aligned.
+/// Whether the elements can be a Rust slice: contiguous in C order and aligned.
 pub(crate) fn is_plain(array: &Bound<'_, PyUntypedArray>) -> bool {
     array.is_c_contiguous() && array.is_aligned()
 }
@@ -106,7 +106,7 @@ pub(crate) fn borrow<'py, T: Element, D: Dimension>(
     array.try_readonly().map_err(|_| PyValueError::new_err(format!("{name} is being written to")))
 }
 
-/// A size: an integer of at least 1, from anything with `__index__` but a bool.
+/// A size: an integer of at least 1, from any object with `__index__` except a bool.
 pub(crate) fn parse_size(object: &Bound<'_, PyAny>, name: &str) -> PyResult<usize> {
     match parse_at_least(1, object, name)? {
         0 => Err(PyValueError::new_err(format!("{name} must be at least 1, got {object}"))),
@@ -114,12 +114,12 @@ pub(crate) fn parse_size(object: &Bound<'_, PyAny>, name: &str) -> PyResult<usiz
     }
 }
 
-/// A number of things: an integer of at least 0, from anything with `__index__` but a bool.
+/// A count: an integer of at least 0, from any object with `__index__` except a bool.
 pub(crate) fn parse_count(object: &Bound<'_, PyAny>, name: &str) -> PyResult<usize> {
     parse_at_least(0, object, name)
 }
 
-/// An integer that is not negative; `low` is for the message.
+/// A non-negative integer; `low` is for the message.
 fn parse_at_least(low: usize, object: &Bound<'_, PyAny>, name: &str) -> PyResult<usize> {
     if object.is_instance_of::<PyBool>() {
         return Err(PyTypeError::new_err(format!("{name} must be an integer, got bool")));
@@ -127,7 +127,7 @@ fn parse_at_least(low: usize, object: &Bound<'_, PyAny>, name: &str) -> PyResult
     object.extract().map_err(|error| no_integer(&error, object, name, low))
 }
 
-/// Widths of hidden layers. A sequence is asked for them one by one, as its length may be a lie.
+/// Widths of hidden layers, read one by one, because a sequence's length may be wrong.
 pub(crate) fn parse_hidden(object: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
     let mut widths = Vec::new();
     for width in object.try_iter()? {
@@ -145,7 +145,7 @@ pub(crate) fn parse_critic_hidden(object: &Bound<'_, PyAny>) -> PyResult<Option<
     if object.is_none() { Ok(None) } else { parse_hidden(object).map(Some) }
 }
 
-/// How many gradient steps have been taken.
+/// Number of gradient steps taken so far.
 pub(crate) fn parse_step(object: &Bound<'_, PyAny>) -> PyResult<u64> {
     parse_count(object, "step").map(|step| step as u64)
 }
@@ -165,7 +165,7 @@ pub(crate) fn parse_real(object: &Bound<'_, PyAny>, name: &str) -> PyResult<f64>
     })
 }
 
-/// Parsers of the real arguments of functions, each by its name.
+/// Parsers of real arguments, each with the argument's name.
 pub(crate) mod real {
     use super::{Bound, PyAny, PyResult, parse_real};
 
@@ -199,7 +199,7 @@ pub(crate) mod real {
     );
 }
 
-/// Why an object is no integer of at least `low` that fits a machine word.
+/// The error for an object that is not an integer from `low` to the largest machine word.
 fn no_integer(error: &PyErr, object: &Bound<'_, PyAny>, name: &str, low: usize) -> PyErr {
     if error.is_instance_of::<PyTypeError>(object.py()) {
         let text = format!("{name} must be an integer, got {}", type_name(object));
@@ -213,7 +213,7 @@ fn no_integer(error: &PyErr, object: &Bound<'_, PyAny>, name: &str, low: usize) 
     PyValueError::new_err(format!("{name} must be {bound}, got {object}"))
 }
 
-/// A seed: an integer in `[0, 2**64)`, from anything with `__index__` but a bool.
+/// A seed: an integer in `[0, 2**64)`, from any object with `__index__` except a bool.
 pub(crate) fn parse_seed(object: &Bound<'_, PyAny>) -> PyResult<u64> {
     let py = object.py();
     let is_bool = object.is_instance_of::<PyBool>();
@@ -245,7 +245,7 @@ pub(crate) fn parse_seeds(
         return Ok(Some((first..=last).collect()));
     };
     check_shape("seed", &[len], "the envs", &[n_envs])?;
-    // No more than promised: an iterator that lies about its length may have no end.
+    // Takes at most the promised number, as an iterator may be endless.
     let items = object.try_iter()?.take(n_envs);
     items.map(|item| parse_seed(&item?)).collect::<PyResult<_>>().map(Some)
 }
@@ -254,7 +254,7 @@ pub(crate) fn type_name(object: &Bound<'_, PyAny>) -> String {
     object.get_type().name().map_or_else(|_| "an object".to_owned(), |name| name.to_string())
 }
 
-/// `object` as the array a kernel writes into: exactly this type, shape and layout.
+/// `object` as a kernel's output array: exactly this type, shape and layout.
 pub(crate) fn output_array<'py, T: Element, D: Dimension>(
     object: &Bound<'py, PyAny>,
     name: &'static str,

@@ -26,21 +26,21 @@ pub(crate) fn native_env_ids() -> Vec<&'static str> {
 /// `n` native envs stepped together, each reset in the step that ends its episode.
 ///
 /// Env i is bit-identical to gymnasium's env of the same id and seed. Calls from several threads
-/// are done one after the other.
+/// run one after the other.
 #[pyclass(frozen, module = "rlox_native")]
 pub struct VecEnv {
-    // Taken only while the interpreter lock is released: whoever holds it then needs nothing else.
+    // Taken only with the interpreter lock released: its holder then needs no other lock.
     envs: Mutex<Box<dyn VectorEnv>>,
     spec: Arc<EnvSpec>,
     obs_type: ObsType,
     n_envs: usize,
-    // Made once, so that a space keeps the seed that a caller gives it.
+    // Created once, so that a space keeps the seed given by a caller.
     observation_space: PyOnceLock<Py<PyAny>>,
     action_space: PyOnceLock<Py<PyAny>>,
 }
 
 impl VecEnv {
-    /// The Python object of envs of any kind, those of another crate included.
+    /// The Python object for envs of any kind, including those of other crates.
     #[must_use]
     pub fn from_envs(envs: Box<dyn VectorEnv>) -> Self {
         let (spec, obs_type, n_envs) = (envs.spec().clone(), envs.obs_type(), envs.n_envs());
@@ -68,7 +68,7 @@ impl VecEnv {
     }
 }
 
-/// The arrays a step writes, borrowed for writing.
+/// The output arrays of a step, borrowed for writing.
 struct Outputs<'py> {
     obs: Numbers<'py>,
     rewards: PyReadwriteArray1<'py, f64>,
@@ -102,7 +102,7 @@ impl VecEnv {
         Ok(Self::from_envs(envs))
     }
 
-    /// How many envs there are.
+    /// Number of envs.
     #[getter]
     pub(crate) fn n_envs(&self) -> usize {
         self.n_envs
@@ -132,7 +132,7 @@ impl VecEnv {
 
     /// Begin an episode in every env and return the observations, float32 (n, `obs_dim`).
     ///
-    /// An integer s seeds env i with s + i, a sequence seeds each; without, every stream goes on.
+    /// An integer s seeds env i with s + i, a sequence seeds each; else every stream continues.
     #[pyo3(signature = (seed=None))]
     fn reset_all<'py>(
         &self,
@@ -153,10 +153,10 @@ impl VecEnv {
         Ok(array.object())
     }
 
-    /// Step every env with one of the `actions`, (n,) or (n, `action_dim`), and begin an episode where one ended.
+    /// Step every env with one of the `actions`, (n,) or (n, `action_dim`), and reset envs at an episode's end.
     ///
-    /// Return a dict of obs, rewards, terminated, truncated and `final_obs`; `final_obs` is what the
-    /// step itself led to, obs what to act on next.
+    /// Return a dict of obs, rewards, terminated, truncated and `final_obs`; `final_obs` is the
+    /// observation that the step led to, obs the one to act on next.
     fn step_all<'py>(
         &self,
         py: Python<'py>,
@@ -181,7 +181,7 @@ impl VecEnv {
         Ok(result)
     }
 
-    /// Do what `step_all` does, into arrays that are there already.
+    /// Do the same as `step_all`, into existing arrays.
     fn step_into<'py>(
         &self,
         py: Python<'py>,
@@ -192,7 +192,7 @@ impl VecEnv {
         truncated: &Bound<'py, PyAny>,
         final_obs: &Bound<'py, PyAny>,
     ) -> PyResult<()> {
-        // Before the flags are borrowed: converting an object runs its code, which may write to them.
+        // Before borrowing the flags: converting an object runs its code, which may write to them.
         let actions = self.parse_actions(actions)?;
         let (row, table) = ([self.n_envs], [self.n_envs, self.spec.obs_dim()]);
         let mut out = Outputs {
@@ -205,13 +205,13 @@ impl VecEnv {
         self.step(py, &actions, &mut out)
     }
 
-    /// Return a copy of all that decides how the envs go on, as a dict of arrays.
+    /// Return a copy of the envs' complete state, as a dict of arrays.
     fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let state = py.detach(|| self.lock().state());
         env_state::export(py, &state, &self.spec.id, self.spec.state_dim())
     }
 
-    /// Go on exactly from a `state()`; what no env can be in is refused and changes nothing.
+    /// Restore a `state()` exactly; an impossible one is refused and changes nothing.
     fn set_state(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
         let state = env_state::parse(state, &self.spec.id, self.spec.state_dim(), self.n_envs)?;
         py.detach(|| self.lock().set_state(&state)).map_err(raise)

@@ -1,4 +1,4 @@
-//! Arrays that envs write.
+//! Output arrays of envs.
 
 use numpy::{
     IxDyn, PyArray1, PyArray2, PyArrayDyn, PyArrayMethods, PyReadwriteArray1, PyReadwriteArray2,
@@ -60,7 +60,7 @@ pub(crate) struct ViewArrays<'py> {
 }
 
 impl<'py> ViewArrays<'py> {
-    /// Zeros for so many envs.
+    /// Zeros for `n_envs` envs.
     pub(crate) fn new(
         py: Python<'py>,
         spec: &TeamSpec,
@@ -78,7 +78,7 @@ impl<'py> ViewArrays<'py> {
     }
 }
 
-/// The arrays a step writes, borrowed for writing.
+/// The output arrays of a step, borrowed for writing.
 pub(crate) struct Outputs<'py> {
     pub(crate) next: ViewArrays<'py>,
     pub(crate) rewards: PyReadwriteArray2<'py, f64>,
@@ -89,7 +89,7 @@ pub(crate) struct Outputs<'py> {
 }
 
 impl<'py> Outputs<'py> {
-    /// Zeros for so many envs.
+    /// Zeros for `n_envs` envs.
     pub(crate) fn new(
         py: Python<'py>,
         spec: &TeamSpec,

@@ -1,4 +1,4 @@
-//! Saved states of a vector env: everything that decides how it goes on, as a dict of arrays.
+//! Saved, complete states of a vector env, as a dict of arrays.
 
 use numpy::ndarray::{Dimension, Ix1, Ix2};
 use numpy::{
@@ -40,7 +40,7 @@ pub(crate) fn parse(
     let Ok(state) = state.cast::<PyDict>() else {
         return Err(PyTypeError::new_err("state must be a dict of arrays"));
     };
-    // Checkpoints that are older than the key have none.
+    // Older checkpoints lack the key.
     let has_id = state.contains("env_id")?;
     if state.len() != 4 + usize::from(has_id) {
         return Err(PyValueError::new_err(format!(
@@ -72,7 +72,7 @@ fn shaped<'py, T: Element>(
     PyArray1::from_slice(py, elements).reshape(shape)
 }
 
-/// The array `state[key]`, which must have this type and so many axes.
+/// The array `state[key]`, which must have this type and number of axes.
 fn typed<'py, T: Element, D: Dimension>(
     state: &Bound<'py, PyDict>,
     key: &'static str,
@@ -104,7 +104,7 @@ fn saved_array<'py, T: Element, D: Dimension>(
     Ok(array.into_any())
 }
 
-/// The id of the envs whose state it is, as the bytes of an array.
+/// The id of the state's envs, stored as the bytes of an array.
 fn saved_id(state: &Bound<'_, PyDict>) -> PyResult<String> {
     let bytes = real_array::<u8, Ix1>(typed::<u8, Ix1>(state, "env_id")?.as_any(), "env_id")?;
     Ok(String::from_utf8_lossy(bytes.as_slice()?).into_owned())

@@ -1,30 +1,29 @@
-//! The one place where a kernel's error becomes a Python exception.
+//! Conversion of kernels' errors to Python exceptions, in this one place.
 
 use pyo3::exceptions::{PyMemoryError, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::panic::PanicException;
 use pyo3::prelude::*;
 use rlox_kernels::KernelError;
 
-/// Makes what a panic raises a `RuntimeError`, wherever in this extension module it panics.
+/// Makes every panic in this extension module raise a `RuntimeError`.
 ///
-/// `pyo3` catches every panic on its way to Python and raises a class of its own, which `except
-/// Exception` would let through.
+/// `pyo3` turns panics into an exception class of its own, which `except Exception` does not catch.
 ///
 /// # Errors
-/// An exception of Python where it does not let the class have another base.
+/// A Python exception if the class cannot get another base.
 pub fn make_panics_ordinary(py: Python<'_>) -> PyResult<()> {
     let class = py.get_type::<PanicException>();
     class.setattr("__bases__", (py.get_type::<PyRuntimeError>(),))
 }
 
-/// Panics, to show what becomes of it.
+/// Panics, for a test of the exception.
 #[pyfunction]
 #[pyo3(name = "_panic")]
 pub(crate) fn panic(text: &str) {
     panic!("{text}");
 }
 
-/// The exception for `error`, with the error's own words.
+/// The exception for `error`, with its message.
 #[expect(clippy::needless_pass_by_value, reason = "the signature that `map_err` takes")]
 #[must_use]
 pub fn raise(error: KernelError) -> PyErr {
@@ -34,7 +33,7 @@ pub fn raise(error: KernelError) -> PyErr {
         KernelError::OutOfMemory { .. } | KernelError::NoRoom { .. } => {
             PyMemoryError::new_err(text)
         }
-        // With the number, Python chooses the subclass.
+        // From the number, Python chooses the subclass.
         KernelError::Io { code: Some(code), .. } => PyOSError::new_err((code, text)),
         KernelError::NoEntropy | KernelError::File { .. } | KernelError::Io { .. } => {
             PyOSError::new_err(text)

@@ -1,7 +1,7 @@
 //! Arrays of flags, as bytes.
 //!
-//! A NumPy bool may hold any byte (`uint8_array.view(bool)`), a Rust one 0 or 1 only. So no array of
-//! bools is read as Rust's before its bytes have been looked at.
+//! A NumPy bool may hold any byte (`uint8_array.view(bool)`), a Rust one only 0 or 1. So an array
+//! of bools is never read as Rust's before its bytes have been checked.
 
 use std::slice;
 
@@ -32,7 +32,7 @@ impl<D: Dimension> MaskArray<'_, D> {
     }
 }
 
-/// `object` as a contiguous array of flags; any real number but zero is true.
+/// `object` as a contiguous array of flags; any nonzero real number is true.
 pub(crate) fn mask_array<'py, D: Dimension>(
     object: &Bound<'py, PyAny>,
     name: &str,
@@ -48,10 +48,10 @@ pub(crate) fn mask_array<'py, D: Dimension>(
     real_array(&array, name).map(MaskArray)
 }
 
-/// An array of flags that a kernel writes into, as [`output_array`] has others.
+/// A kernel's output array of flags; see [`output_array`] for other types.
 ///
-/// Every byte becomes what it stands for, so that the flags are as they were if the kernel writes
-/// nothing.
+/// Every byte becomes 0 or 1 of the same truth value, so the flags stay the same if the kernel
+/// writes nothing.
 #[expect(unsafe_code, reason = "asking NumPy for a view of bytes takes longer than a kernel")]
 pub(crate) fn output_flags<'py, D: Dimension>(
     object: &Bound<'py, PyAny>,

@@ -13,7 +13,7 @@ use crate::flags::mask_array;
 use crate::output::{Pair, filled_pair};
 use crate::precision::in_precision_of;
 
-/// The pair of arrays that the caller wants advantages and returns in.
+/// The caller's pair of arrays for advantages and returns.
 type Out<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 
 /// Estimate advantages and returns of one trajectory, arrays (T,) in float64.
@@ -47,7 +47,7 @@ pub(crate) fn compute_gae<'py>(
     })
 }
 
-/// Estimate advantages and returns of trajectories of `n_steps` each, one after the other in
+/// Estimate advantages and returns of trajectories of `n_steps` each, stored one after the other in
 /// arrays (`n_envs` * `n_steps`,), in float64.
 #[pyfunction]
 #[pyo3(signature = (rewards, values, dones, last_values, n_steps, gamma, lam, *, out=None))]
@@ -65,7 +65,7 @@ pub(crate) fn compute_gae_batched<'py>(
     env_major([rewards, values, dones, last_values], n_steps, discount, out)
 }
 
-/// Do what `compute_gae_batched` does, in float32.
+/// Do the same as `compute_gae_batched`, in float32.
 #[pyfunction]
 #[pyo3(signature = (rewards, values, dones, last_values, n_steps, gamma, lam, *, out=None))]
 pub(crate) fn compute_gae_batched_f32<'py>(

@@ -16,7 +16,7 @@ use crate::precision::in_precision_of;
 
 /// Compute the advantages of one group of rewards (G,).
 ///
-/// In float32 where `rewards` is, in float64 otherwise.
+/// In float32 if `rewards` is, in float64 otherwise.
 #[pyfunction]
 #[pyo3(signature = (rewards, *, ddof=0, eps=0.0, scale="group"))]
 pub(crate) fn compute_group_advantages<'py>(
@@ -91,7 +91,7 @@ pub(crate) fn compute_token_kl_schulman(
     in_precision_of!(log_p, |F| total::<F>(py, log_p, log_q, divergence::token_kl_schulman))
 }
 
-/// Do what `compute_token_kl` does for sequences of `seq_len` each, (B*L,) to (B,).
+/// Do the same as `compute_token_kl` for sequences of `seq_len` each, (B*L,) to (B,).
 #[pyfunction]
 pub(crate) fn compute_batch_token_kl<'py>(
     py: Python<'py>,
@@ -102,7 +102,7 @@ pub(crate) fn compute_batch_token_kl<'py>(
     in_precision_of!(log_p, |F| totals::<F>(py, log_p, log_q, seq_len, divergence::batch_token_kl))
 }
 
-/// Do what `compute_token_kl_schulman` does for sequences of `seq_len` each, (B*L,) to (B,).
+/// Do the same as `compute_token_kl_schulman` for sequences of `seq_len`, (B*L,) to (B,).
 #[pyfunction]
 pub(crate) fn compute_batch_token_kl_schulman<'py>(
     py: Python<'py>,

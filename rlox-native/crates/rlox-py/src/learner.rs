@@ -25,7 +25,7 @@ use crate::locks::lock;
 use crate::output::filled;
 use crate::replay::{Expected, read, vector};
 
-/// Takes the gradient steps of an iteration on arrays that the caller keeps.
+/// Takes the gradient steps of an iteration on the caller's arrays.
 #[pyclass(frozen, module = "rlox_native")]
 pub(crate) struct ActorCriticLearner {
     learner: Mutex<Learner<f32>>,
@@ -62,13 +62,13 @@ impl ActorCriticLearner {
         Ok(Self { learner: Mutex::new(Learner::new(shape.clone())), shape, form })
     }
 
-    /// How many numbers are remembered of an episode.
+    /// Size of the state remembered of an episode.
     #[getter]
     fn state_size(&self) -> usize {
         self.shape.state_size()
     }
 
-    /// How many parameters the two networks have.
+    /// Number of parameters of the two networks.
     #[getter]
     fn n_parameters(&self) -> usize {
         self.shape.n_parameters()
@@ -188,7 +188,7 @@ impl ActorCriticLearner {
         let objective = Objective::Clipped { clip_eps, dual_clip, vf_clip_eps: None, vf_bound };
         let loss = Loss { objective, vf_coef, ent_coef, normalize_advantages: false };
         let (masks, states, starts) = (None, initial_state, episode_starts);
-        let values = None; // which only a clip of the value's change reads
+        let values = None; // read only by a clip of the value's change
         let rows =
             Rows { obs, actions, log_probs, values, advantages, returns, masks, states, starts };
         let parameters = real_array::<f32, Ix1>(parameters, "parameters")?;
@@ -267,7 +267,7 @@ impl ActorCriticLearner {
         })
     }
 
-    /// Copy parameters for calls that are given none.
+    /// Copy parameters for calls without parameters.
     fn hold(&self, parameters: &Bound<'_, PyAny>) -> PyResult<()> {
         let parameters = real_array::<f32, Ix1>(parameters, "parameters")?;
         lock(&self.learner).hold(parameters.as_slice()?).map_err(raise)
@@ -328,7 +328,7 @@ impl ActorCriticLearner {
         Ok((actions, log_probs))
     }
 
-    /// Take in one observation per row of `state`; return the states after them.
+    /// Update each row of `state` by one observation; return the new states.
     #[pyo3(signature = (parameters, obs, state))]
     fn remember<'py>(
         &self,
@@ -372,7 +372,7 @@ impl ActorCriticLearner {
     }
 }
 
-/// The state of a generator, or numbers drawn before; with neither nothing is drawn.
+/// The state of a generator, or numbers drawn in advance; with neither nothing is drawn.
 type Source<'a, 'py> = (Option<&'a Bound<'py, PyAny>>, Option<&'a Bound<'py, PyAny>>);
 
 /// Calls `call` with the draws of a source, and advances its generator.
@@ -398,7 +398,7 @@ fn drawing<T>(
     }
 }
 
-/// Reads parameters, if there are some.
+/// Reads parameters, if given.
 fn read_parameters<'py>(
     parameters: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Option<PyReadonlyArray1<'py, f32>>> {

@@ -1,4 +1,4 @@
-//! What an actor-critic is made of and learns from, out of Python's arguments.
+//! Networks and data of an actor-critic, from Python arguments.
 
 use numpy::{Ix1, Ix2, PyReadonlyArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -11,10 +11,10 @@ use crate::flags::{MaskArray, mask_array};
 use crate::memory::{check_memory, check_networks};
 use crate::replay::{Cells, Expected, read, read_rows};
 
-/// What Python passes of the actions: `n_actions`, `choices`, `act_dim` and `scaled`.
+/// Arguments on actions: `n_actions`, `choices`, `act_dim` and `scaled`.
 type ActionArguments<'a> = (Option<usize>, Option<&'a [usize]>, Option<usize>, bool);
 
-/// What Python passes of a memory: its units, and whether policy and value share it.
+/// Arguments on a memory: its units, and whether policy and value share it.
 type MemoryArguments = Option<(usize, bool)>;
 
 /// Returns the networks and the form of the actions.
@@ -57,14 +57,14 @@ pub(crate) fn parse_networks(
     Ok((shape.map_err(raise)?, form))
 }
 
-/// What actions are in Python.
+/// Form of actions in Python.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ActionForm {
     /// An integer each.
     Integers,
-    /// A row of integers, one of each of so many choices.
+    /// A row of integers, one for each of several choices.
     Choices(usize),
-    /// A row of so many real numbers.
+    /// A row of several real numbers.
     Reals(usize),
 }
 
@@ -96,7 +96,7 @@ enum ActionArray<'py> {
 }
 
 impl<'py> ActionArray<'py> {
-    /// Reads as many actions as `log_probs` has rows.
+    /// Reads an action for each row of `log_probs`.
     fn read(form: ActionForm, actions: &Bound<'py, PyAny>, rows: usize) -> PyResult<Self> {
         match form {
             ActionForm::Integers => {
@@ -122,12 +122,12 @@ impl<'py> ActionArray<'py> {
     }
 }
 
-/// What Python passes of R rows of a rollout.
+/// R rows of a rollout, from Python arguments.
 pub(crate) struct Rows<'a, 'py> {
     pub(crate) obs: &'a Bound<'py, PyAny>,
     pub(crate) actions: &'a Bound<'py, PyAny>,
     pub(crate) log_probs: &'a Bound<'py, PyAny>,
-    /// The values before the rollout; without, the returns, as then no loss reads them.
+    /// The values before the rollout; if missing, no loss reads them and the returns stand in.
     pub(crate) values: Option<&'a Bound<'py, PyAny>>,
     pub(crate) advantages: &'a Bound<'py, PyAny>,
     pub(crate) returns: &'a Bound<'py, PyAny>,
@@ -136,7 +136,7 @@ pub(crate) struct Rows<'a, 'py> {
     pub(crate) starts: Option<&'a Bound<'py, PyAny>>,
 }
 
-/// The same, as arrays that are borrowed for reading.
+/// The same, as arrays borrowed for reading.
 pub(crate) struct BatchArrays<'py> {
     obs: PyReadonlyArray<'py, f32, Ix2>,
     actions: ActionArray<'py>,
@@ -149,7 +149,7 @@ pub(crate) struct BatchArrays<'py> {
 }
 
 impl<'py> BatchArrays<'py> {
-    /// Reads as many rows as there are log-probabilities.
+    /// Reads a row for each log-probability.
     pub(crate) fn read(
         shape: &ActorCritic,
         form: ActionForm,
@@ -192,7 +192,7 @@ impl<'py> BatchArrays<'py> {
     }
 }
 
-/// The states before sequences, and where episodes begin in them.
+/// The states before sequences, and the starts of episodes in them.
 struct SequenceArrays<'py> {
     length: usize,
     states: PyReadonlyArray<'py, f32, Ix2>,

@@ -36,7 +36,7 @@ mod team_arguments;
 mod team_env;
 mod threads;
 
-/// What an extension module of another crate wraps its own envs in.
+/// The wrapper of envs for extension modules of other crates.
 pub use env::VecEnv;
 pub use errors::{make_panics_ordinary, raise};
 pub use team_env::MultiAgentVecEnv;
@@ -85,7 +85,7 @@ mod _native {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         super::make_panics_ordinary(module.py())?;
-        // Not exported, as nobody has a use for it but a test.
+        // Not exported, because only a test uses it.
         module.setattr("_panic", wrap_pyfunction!(super::errors::panic, module)?)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }

@@ -1,4 +1,4 @@
-//! Waiting for an object that another thread uses.
+//! Waiting for an object used by another thread.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::{process, thread, time::Duration};
@@ -8,8 +8,8 @@ static FIRST: OnceLock<u32> = OnceLock::new();
 
 /// Locks `mutex`, even if a thread panicked while it held the lock.
 ///
-/// Best called with the interpreter lock released, so that whoever holds it needs nothing else. A
-/// forked child panics after 5 s, as who holds it may be a thread that only the parent has.
+/// Best called with the interpreter lock released, so that the holder needs no other lock. A forked
+/// child panics after 5 s, as the holder may be a thread that exists only in the parent.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     if process::id() != *FIRST.get_or_init(process::id) {
         for left in

@@ -1,16 +1,16 @@
-//! Whether what an object will take is there, asked before it is reserved.
+//! Checks of free memory before an object reserves it.
 
 use pyo3::prelude::*;
 use rlox_kernels::memory;
 
 use crate::errors::raise;
 
-/// Copies of a network's numbers that its learner keeps: gradients, and parameters, its target's too,
-/// as its products read them.
+/// Copies of a network's numbers in its learner: gradients, and parameters in the order of
+/// products, including the target's.
 const COPIES: usize = 4;
 
-/// Refuses what an argument makes so large that the machine, the container or a limit of the process
-/// has no room for it. The `remedy` ends the message.
+/// Refuses an argument that needs more memory than the machine, the container or a limit of the
+/// process has left. The `remedy` ends the message.
 pub(crate) fn check_room(
     name: &'static str,
     value: &dyn std::fmt::Debug,
@@ -20,13 +20,13 @@ pub(crate) fn check_room(
     memory::check_room(name, value, bytes, remedy).map_err(raise)
 }
 
-/// Refuses a buffer whose transitions, all `bytes` of them, there is no room for.
+/// Refuses a buffer if there is no room for its transitions of `bytes` bytes.
 pub(crate) fn check_transitions(name: &'static str, number: usize, bytes: usize) -> PyResult<()> {
     let remedy = "; take fewer, or store observations in a smaller dtype";
     check_room(name, &number, bytes, remedy)
 }
 
-/// Refuses the memories of a policy and of a value, of so many units each, that there is no room for.
+/// Refuses memories of policy and value, of `units` units each, if there is no room for them.
 pub(crate) fn check_memory(inputs: usize, units: usize) -> PyResult<()> {
     let gates = units.saturating_mul(4);
     let numbers = inputs.saturating_add(units).saturating_mul(gates).saturating_mul(2 * COPIES);

@@ -20,7 +20,7 @@ use crate::precision::in_precision_of;
 #[pyclass(frozen, module = "rlox_native")]
 pub(crate) struct RunningMeanStd {
     shape: Vec<usize>,
-    // Taken only while the interpreter lock is released: whoever holds it then needs nothing else.
+    // Taken only with the interpreter lock released: its holder then needs no other lock.
     moments: Mutex<RunningMoments>,
 }
 
@@ -37,7 +37,7 @@ impl RunningMeanStd {
         PyArray1::from_slice(py, elements).reshape(IxDyn(&self.shape))
     }
 
-    /// The last dimensions of `array` are those of one element; the one before counts them.
+    /// Checks that the last dimensions are an element's; the one before counts elements.
     fn check(&self, name: &'static str, shape: &[usize]) -> PyResult<()> {
         if shape.split_first().is_some_and(|(_, element)| element == self.shape) {
             return Ok(());
@@ -81,12 +81,12 @@ impl RunningMeanStd {
         let Some(dim) = dim.filter(|&dim| isize::try_from(dim.saturating_mul(8)).is_ok()) else {
             return Err(PyValueError::new_err("shape has too many elements"));
         };
-        // Mean and squares, and once more those of a batch.
+        // Mean and squares, and again those of a batch.
         check_room("shape", &shape, dim.saturating_mul(4 * 8), "")?;
         Ok(Self { shape, moments: Mutex::new(RunningMoments::new(dim)) })
     }
 
-    /// How many elements were seen.
+    /// Number of elements seen.
     #[getter]
     fn count(&self, py: Python<'_>) -> u64 {
         py.detach(|| self.lock().count())
@@ -106,7 +106,7 @@ impl RunningMeanStd {
         self.shaped(py, &variance)
     }
 
-    /// Take in a batch (B, *shape).
+    /// Add a batch (B, *shape).
     fn update(&self, py: Python<'_>, batch: &Bound<'_, PyAny>) -> PyResult<()> {
         in_precision_of!(batch, |F| {
             let batch = real_array::<F, IxDyn>(batch, "batch")?;
@@ -116,11 +116,11 @@ impl RunningMeanStd {
         })
     }
 
-    /// Take in all that `other` has seen.
+    /// Add all elements that `other` has seen.
     fn merge(&self, py: Python<'_>, other: &Bound<'_, Self>) -> PyResult<()> {
         let other = other.get();
         check_shape("other", &other.shape, "this", &self.shape)?;
-        // One lock at a time, so that two that are merged into each other cannot wait for ever.
+        // One lock at a time, so that two objects merged into each other cannot deadlock.
         py.detach(|| {
             let theirs = other.lock().clone();
             self.lock().merge(&theirs)
@@ -138,7 +138,7 @@ impl RunningMeanStd {
         Ok(state)
     }
 
-    /// Go on exactly from a `state()`; what cannot be one is refused and changes nothing.
+    /// Restore a `state()` exactly; an impossible one is refused and changes nothing.
     fn set_state(&self, py: Python<'_>, state: &Bound<'_, PyDict>) -> PyResult<()> {
         let count = entry(state, "count")?.extract().map_err(|_| {
             PyValueError::new_err("state['count'] must be an integer that is not negative")
@@ -156,7 +156,7 @@ impl RunningMeanStd {
 
 /// Standardise advantages of any shape to mean 0 and deviation 1; equal ones become 0.
 ///
-/// In float32 where `advantages` is, in float64 otherwise.
+/// In float32 if `advantages` is, in float64 otherwise.
 #[pyfunction]
 #[pyo3(signature = (advantages, *, ddof=1, eps=1e-8))]
 pub(crate) fn normalize_advantages(

@@ -12,7 +12,7 @@ use crate::errors::raise;
 /// Two arrays of one type and shape.
 pub(crate) type Pair<'py, T, D> = (Bound<'py, PyArray<T, D>>, Bound<'py, PyArray<T, D>>);
 
-/// Allocates an array and has `kernel` fill it without the interpreter lock.
+/// Allocates an array and lets `kernel` fill it without the interpreter lock.
 pub(crate) fn filled<'py, T: Element, D: Dimension>(
     py: Python<'py>,
     shape: D,
@@ -27,7 +27,7 @@ pub(crate) fn filled<'py, T: Element, D: Dimension>(
     Ok(array)
 }
 
-/// Has `kernel` fill the two arrays `out`, or two new ones, without the interpreter lock.
+/// Lets `kernel` fill the two arrays `out`, or two new ones, without the interpreter lock.
 pub(crate) fn filled_pair<'py, T: Element, D: Dimension>(
     py: Python<'py>,
     shape: D,

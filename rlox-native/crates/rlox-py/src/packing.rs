@@ -45,8 +45,8 @@ impl PackedSequences {
 
 /// Pack sequences into rows of `max_len` by first-fit decreasing.
 ///
-/// `sequences` has lengths, and the rows then have places in the sequences laid end to end, or
-/// arrays of tokens, and the rows then have tokens.
+/// With lengths as `sequences`, the rows hold positions in the concatenated sequences; with arrays
+/// of tokens, they hold tokens.
 #[pyfunction]
 pub(crate) fn pack_sequences(
     py: Python<'_>,
@@ -96,7 +96,7 @@ pub(crate) fn pack_sequences(
     })
 }
 
-/// The length of a sequence. A mask passed by mistake would otherwise be lengths of 1.
+/// The length of a sequence. A bool is refused: a mask passed by mistake would be lengths of 1.
 fn parse_length(object: &Bound<'_, PyAny>) -> PyResult<usize> {
     if object.is_instance_of::<PyBool>() {
         return Err(PyTypeError::new_err("every length must be an integer, got bool"));
@@ -104,7 +104,7 @@ fn parse_length(object: &Bound<'_, PyAny>) -> PyResult<usize> {
     parse_size(object, "every length")
 }
 
-/// One sequence's tokens: whole numbers, in any type.
+/// One sequence's tokens: whole numbers of any type.
 fn integers<'py>(object: &Bound<'py, PyAny>, name: &'static str) -> PyResult<Cells<'py, i64>> {
     let array = as_real_array(object, name)?;
     if array.dtype().kind() == b'f' && !array.is_empty() {
@@ -118,14 +118,14 @@ fn integers<'py>(object: &Bound<'py, PyAny>, name: &'static str) -> PyResult<Cel
     read_rows(array.as_any(), name, name, length)
 }
 
-/// Where each sequence begins when all are laid end to end.
+/// Start of each sequence in the concatenation of all.
 fn starts(lengths: &[usize]) -> Vec<i64> {
     let mut end = 0;
     lengths
         .iter()
         .map(|&length| {
             let start = end;
-            // Too many are refused when they are laid out.
+            // Too many are refused when the rows are filled.
             end = signed(length).saturating_add(end);
             start
         })

@@ -3,7 +3,7 @@
 use numpy::PyArrayDyn;
 use pyo3::prelude::*;
 
-/// Whether a kernel should work in single precision: if its main input does.
+/// Whether a kernel should work in single precision, as its main input does.
 pub(crate) fn is_single(object: &Bound<'_, PyAny>) -> bool {
     object.cast::<PyArrayDyn<f32>>().is_ok()
 }

@@ -17,7 +17,7 @@ use crate::rollout::{Arguments, Rollout};
 
 /// Compute V-trace targets and policy-gradient advantages of a rollout (T,) or (T, N).
 ///
-/// Espeholt et al. 2018, equation 1. In float32 where `rewards` is, in float64 otherwise.
+/// Espeholt et al. 2018, equation 1. In float32 if `rewards` is, in float64 otherwise.
 #[pyfunction]
 #[pyo3(signature = (
     log_rhos, rewards, values, dones, bootstrap_value, gamma, rho_bar=1.0, c_bar=1.0, *,

@@ -10,7 +10,7 @@ use rlox_kernels::rollout::TimeMajor;
 use crate::convert::{check_shape, real_array};
 use crate::flags::{MaskArray, mask_array};
 
-/// A rollout as the caller passed it.
+/// A rollout as passed by the caller.
 pub(crate) struct Arguments<'a, 'py> {
     pub(crate) rewards: &'a Bound<'py, PyAny>,
     pub(crate) values: &'a Bound<'py, PyAny>,
@@ -20,15 +20,15 @@ pub(crate) struct Arguments<'a, 'py> {
     pub(crate) final_values: Option<&'a Bound<'py, PyAny>>,
 }
 
-/// A rollout in one element type, its shapes checked.
+/// A rollout of one element type, with checked shapes.
 pub(crate) struct Rollout<'py, F: Element> {
     rewards: PyReadonlyArrayDyn<'py, F>,
     values: PyReadonlyArrayDyn<'py, F>,
     terminated: MaskArray<'py, IxDyn>,
     last_values: PyReadonlyArrayDyn<'py, F>,
-    /// Which steps were cut, and what their final observations are worth.
+    /// Truncated steps, and the values of their final observations.
     cuts: Option<(MaskArray<'py, IxDyn>, PyReadonlyArrayDyn<'py, F>)>,
-    /// What stands for `cuts` where there are none.
+    /// Replacement for missing `cuts`.
     none: (Vec<u8>, Vec<F>),
 }
 

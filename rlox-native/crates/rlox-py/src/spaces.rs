@@ -1,4 +1,4 @@
-//! The gymnasium spaces of an env; gymnasium is imported when one is asked for.
+//! The gymnasium spaces of an env; gymnasium is imported on first use.
 
 use numpy::{Element, PyArray1};
 use pyo3::intern;

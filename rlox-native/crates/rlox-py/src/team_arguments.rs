@@ -1,4 +1,4 @@
-//! Actions and options of envs of several agents, from what Python passes.
+//! Actions and options of multi-agent envs, from Python arguments.
 
 use numpy::{PyArrayDescrMethods, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -10,7 +10,7 @@ use rlox_kernels::env::{ActionSpace, Actions, OptionValue, TeamSpec};
 use crate::convert::{as_real_array, type_name};
 use crate::replay::{Cells, Expected, read};
 
-/// One action for each agent of each env. Arrays of the type that the envs take are read in place.
+/// One action for each agent of each env. Arrays of the envs' action type are read in place.
 pub(crate) enum TeamActions<'py> {
     Integers(Cells<'py, i64>),
     Reals(Cells<'py, f32>),
@@ -25,7 +25,7 @@ impl TeamActions<'_> {
     }
 }
 
-/// The array of the one group in `object`, a mapping.
+/// The array of the only group in `object`, a mapping.
 pub(crate) fn parse_actions<'py>(
     object: &Bound<'py, PyAny>,
     n_envs: usize,
@@ -92,7 +92,7 @@ pub(crate) fn parse_options(object: &Bound<'_, PyAny>) -> PyResult<Vec<(String, 
     Ok(options)
 }
 
-/// The value of an option; NumPy's scalars count as what they hold.
+/// The value of an option; NumPy scalars are unwrapped.
 fn parse_value(object: &Bound<'_, PyAny>) -> Option<OptionValue> {
     let plain = object.call_method0(intern!(object.py(), "item")).ok();
     let object = plain.as_ref().unwrap_or(object);

@@ -1,4 +1,4 @@
-//! The vector env of several agents.
+//! The multi-agent vector env.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -23,24 +23,24 @@ pub(crate) fn native_team_env_ids() -> Vec<&'static str> {
     env::native_team_env_ids().to_vec()
 }
 
-/// `n` native envs of several agents stepped together, each reset in the step that ends its episode.
+/// `n` native multi-agent envs stepped together, each reset in the step that ends its episode.
 ///
-/// Env i gives the numbers of the env of the same id and seed whose id it has. Calls from several
-/// threads are done one after the other.
+/// Env i equals the original env of the same id and seed. Calls from several threads run one after
+/// the other.
 #[pyclass(frozen, module = "rlox_native")]
 pub struct MultiAgentVecEnv {
-    // Taken only while the interpreter lock is released: whoever holds it then needs nothing else.
+    // Taken only with the interpreter lock released: its holder then needs no other lock.
     envs: Mutex<Box<dyn TeamVectorEnv>>,
     spec: Arc<TeamSpec>,
     obs_type: ObsType,
     n_envs: usize,
-    // Made once, so that a space keeps the seed that a caller gives it.
+    // Created once, so that a space keeps the seed given by a caller.
     groups: PyOnceLock<Py<PyAny>>,
     state_space: PyOnceLock<Option<Py<PyAny>>>,
 }
 
 impl MultiAgentVecEnv {
-    /// The Python object of envs of any kind, those of another crate included.
+    /// The Python object for envs of any kind, including those of other crates.
     #[must_use]
     pub fn from_envs(envs: Box<dyn TeamVectorEnv>) -> Self {
         let (spec, obs_type, n_envs) = (envs.spec().clone(), envs.obs_type(), envs.n_envs());
@@ -52,7 +52,7 @@ impl MultiAgentVecEnv {
         lock(&self.envs)
     }
 
-    /// `value` under the name of the group.
+    /// A dict with `value` under the group's name.
     fn by_group<'py>(
         &self,
         py: Python<'py>,
@@ -63,7 +63,7 @@ impl MultiAgentVecEnv {
         Ok(dict)
     }
 
-    /// What envs show before a step, with every agent active and nothing masked.
+    /// The envs' view before a step, with every agent active and nothing masked.
     fn shown<'py>(&self, py: Python<'py>, view: &ViewArrays<'py>) -> PyResult<Bound<'py, PyDict>> {
         let active = PyArray2::<bool>::zeros(py, [self.n_envs, self.spec.n_agents()], false);
         active.try_readwrite()?.as_slice_mut()?.fill(true);
@@ -75,13 +75,13 @@ impl MultiAgentVecEnv {
         Ok(result)
     }
 
-    /// A state, or `None` where the env has none.
+    /// A state, or `None` if the env has none.
     fn critic<'py>(&self, state: &Numbers<'py>) -> Option<Bound<'py, PyAny>> {
         (self.spec.state_dim() > 0).then(|| state.object())
     }
 }
 
-/// How many bytes the observations and states of one env take in what a step returns.
+/// Bytes of the observations and states of one env in a step's result.
 fn step_size(spec: &TeamSpec, obs_type: ObsType) -> usize {
     let size = if obs_type == ObsType::F32 { size_of::<f32>() } else { size_of::<f64>() };
     2 * (spec.n_agents() * spec.obs_dim() + spec.state_dim()) * size
@@ -111,7 +111,7 @@ impl MultiAgentVecEnv {
         Ok(Self::from_envs(envs))
     }
 
-    /// How many envs there are.
+    /// Number of envs.
     #[getter]
     fn n_envs(&self) -> usize {
         self.n_envs
@@ -148,7 +148,7 @@ impl MultiAgentVecEnv {
         })
     }
 
-    /// The gymnasium space of one env's state, what a centralised critic sees.
+    /// The gymnasium space of one env's state, the input of a centralised critic.
     #[getter]
     fn state_space(&self, py: Python<'_>) -> PyResult<Option<&Py<PyAny>>> {
         let made = self.state_space.get_or_try_init(py, || {
@@ -161,9 +161,9 @@ impl MultiAgentVecEnv {
         Ok(made.as_ref())
     }
 
-    /// Begin an episode in every env and return what the envs show, by group.
+    /// Begin an episode in every env and return the envs' view, by group.
     ///
-    /// An integer s seeds env i with s + i, a sequence seeds each; without, every stream goes on.
+    /// An integer s seeds env i with s + i, a sequence seeds each; else every stream continues.
     #[pyo3(signature = (seed=None))]
     fn reset_all<'py>(
         &self,
@@ -184,7 +184,7 @@ impl MultiAgentVecEnv {
         self.shown(py, &arrays)
     }
 
-    /// Step every env with the actions of the group, (n, agents) or (n, agents, `action_dim`), and begin an episode where one ended.
+    /// Step every env with the actions of the group, (n, agents) or (n, agents, `action_dim`), and reset envs at an episode's end.
     fn step_all<'py>(
         &self,
         py: Python<'py>,
@@ -205,13 +205,13 @@ impl MultiAgentVecEnv {
         Ok(result)
     }
 
-    /// Return a copy of all that decides how the envs go on, as a dict of arrays.
+    /// Return a copy of the envs' complete state, as a dict of arrays.
     fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let state = py.detach(|| self.lock().state());
         env_state::export(py, &state, &self.spec.id, self.spec.physics_dim())
     }
 
-    /// Go on exactly from a `state()`; what no env can be in is refused and changes nothing.
+    /// Restore a `state()` exactly; an impossible one is refused and changes nothing.
     fn set_state(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
         let state = env_state::parse(state, &self.spec.id, self.spec.physics_dim(), self.n_envs)?;
         py.detach(|| self.lock().set_state(&state)).map_err(raise)

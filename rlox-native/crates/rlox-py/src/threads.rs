@@ -6,7 +6,7 @@ use rlox_kernels::threads;
 use crate::convert::parse_size;
 use crate::errors::raise;
 
-/// Set how many threads a call may use, the calling one included; `None` is one per core.
+/// Set the number of threads of a call, including the calling one; `None` is one per core.
 #[pyfunction]
 #[pyo3(signature = (n))]
 pub(crate) fn set_num_threads(n: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
@@ -14,7 +14,7 @@ pub(crate) fn set_num_threads(n: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
     threads::set_limit(limit).map_err(raise)
 }
 
-/// Return how many threads a call may use, the calling one included.
+/// Return the number of threads of a call, including the calling one.
 #[pyfunction]
 pub(crate) fn get_num_threads() -> usize {
     threads::limit()

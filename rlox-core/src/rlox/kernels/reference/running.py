@@ -126,10 +126,10 @@ class RunningMeanStd:
         if not (np.isfinite(mean).all() and np.isfinite(squares).all()):
             raise ValueError("mean and squares must be finite")
         if (squares < 0).any():
-            raise ValueError("squares is no valid state: a sum of squares is not negative")
+            raise ValueError("squares is not a valid state: a sum of squares is not negative")
         if not count and (mean.any() or squares.any()):
             raise ValueError(
-                "count is no valid state: where nothing was seen, mean and squares are 0"
+                "count is not a valid state: where nothing was seen, mean and squares are 0"
             )
         self._count, self._mean, self._squares = count, mean, squares
 

@@ -30,9 +30,9 @@ const OBS_HIGH: [f32; 6] = [1.0, 1.0, 1.0, 1.0, MAX_SPEED[0] as f32, MAX_SPEED[1
 /// gymnasium's `Acrobot-v1`: the same bits for the same seed.
 ///
 /// Actions: a torque of -1 (0), none (1) or 1 N m (2) at the lower joint. Reward: -1 a step, 0 for
-/// the one that ends it. Observation: cosine and sine of the first link's angle from hanging down
-/// and of the second's from the first, and their angular velocities (rad/s). The episode terminates
-/// where the tip swings higher than one link above the fixed point, and is truncated after 500
+/// the terminal one. Observation: cosine and sine of the first link's angle from hanging down and
+/// of the second's from the first, and their angular velocities (rad/s). The episode terminates
+/// when the tip swings higher than one link above the fixed point, and is truncated after 500
 /// steps.
 ///
 /// The arithmetic keeps gymnasium's order of operations and its types: the first observation of an
@@ -44,7 +44,7 @@ const OBS_HIGH: [f32; 6] = [1.0, 1.0, 1.0, 1.0, MAX_SPEED[0] as f32, MAX_SPEED[1
 pub struct Acrobot {
     angles: [f64; 2],
     speeds: [f64; 2],
-    /// Whether the episode has had no step yet.
+    /// True before the first step of an episode.
     fresh: bool,
 }
 
@@ -121,7 +121,7 @@ impl Env for Acrobot {
     }
 }
 
-/// The angle less full turns, in [-π, π].
+/// The angle modulo full turns, in [-π, π].
 fn wrap(mut angle: f64) -> f64 {
     while angle > PI {
         angle -= TAU;

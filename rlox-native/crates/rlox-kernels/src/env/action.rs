@@ -1,4 +1,4 @@
-//! Actions: of one env, and of a batch.
+//! Actions of one env and of a batch.
 
 use crate::error::{KernelError, Result, check_len};
 
@@ -7,7 +7,7 @@ use crate::error::{KernelError, Result, check_len};
 pub enum ActionSpace {
     /// The integers in `[0, n)`.
     Discrete {
-        /// How many actions there are.
+        /// Number of actions.
         n: i64,
     },
     /// Real vectors between the bounds.
@@ -20,7 +20,7 @@ pub enum ActionSpace {
 }
 
 impl ActionSpace {
-    /// Whether there is an action, and bounds belong together.
+    /// Whether there is an action and the bounds fit together.
     pub(super) fn is_possible(&self) -> bool {
         match self {
             Self::Discrete { n } => *n > 0,
@@ -54,7 +54,7 @@ impl Actions<'_> {
         }
     }
 
-    /// The equal part of `n_envs` that belongs to env `i`.
+    /// The part of env `i`, one of `n_envs` equal parts.
     pub(super) fn of_env(self, i: usize, n_envs: usize) -> Self {
         match self {
             Self::Discrete(rows) => Self::Discrete(part(rows, i, n_envs)),
@@ -74,13 +74,13 @@ pub trait Action<'a>: Send + Sync + Sized {
     /// The name of the kind, as messages print it.
     const KIND: &'static str;
 
-    /// Checks the action against `space`; `index` is the env it is for, if there are several.
+    /// Checks the action against `space`; `index` is its env's number in a batch.
     ///
     /// # Errors
     /// [`KernelError::Action`] or [`KernelError::NonFinite`].
     fn check(&self, space: &ActionSpace, index: Option<usize>) -> Result<()>;
 
-    /// The rows of a batch, or `None` if it is of the other kind.
+    /// The rows of a batch, or `None` for a batch of the other kind.
     fn rows(
         actions: Actions<'a>,
         n_envs: usize,
@@ -90,7 +90,7 @@ pub trait Action<'a>: Send + Sync + Sized {
     /// The rows of a batch for `n_envs` envs, each checked against `space`.
     ///
     /// # Errors
-    /// [`KernelError::ActionKind`], [`KernelError::Shape`], or what [`Action::check`] finds.
+    /// [`KernelError::ActionKind`], [`KernelError::Shape`], or an error of [`Action::check`].
     #[inline]
     fn checked_rows(
         actions: Actions<'a>,
@@ -171,7 +171,7 @@ impl<'a> Action<'a> for &'a [f32] {
     }
 }
 
-/// Refuses what is not finite. Bounds are the env's own business: classic control clips.
+/// Refuses non-finite numbers. Bounds are left to the env: classic control clips.
 #[inline]
 fn check_finite(action: &[f32], index: Option<usize>) -> Result<()> {
     match action.iter().position(|component| !component.is_finite()) {

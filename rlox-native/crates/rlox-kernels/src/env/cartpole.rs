@@ -31,10 +31,10 @@ const OBS_HIGH: [f32; 4] =
 /// gymnasium's `CartPole-v1`: the same bits for the same seed.
 ///
 /// Actions: 0 pushes left, 1 pushes right. Reward: 1 a step. Observation: cart position (m) and
-/// velocity (m/s), pole angle (rad) and angular velocity (rad/s). The episode terminates where the
+/// velocity (m/s), pole angle (rad) and angular velocity (rad/s). The episode terminates when the
 /// cart leaves ±2.4 m or the pole ±12 degrees, and is truncated after 500 steps.
 ///
-/// The arithmetic keeps gymnasium's order of operations: the equality of bits depends on it.
+/// The arithmetic keeps gymnasium's order of operations: bit equality depends on it.
 ///
 /// Source: Barto, Sutton, Anderson, "Neuronlike Adaptive Elements That Can Solve Difficult Learning
 /// Control Problems", 1983, in the equations of Florian, "Correct equations for the dynamics of the

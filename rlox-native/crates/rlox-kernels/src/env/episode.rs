@@ -4,7 +4,7 @@ use super::{Action, ActionSpace, Env, EnvSpec, Outcome};
 use crate::error::{Result, StateError};
 use crate::rng::Pcg64;
 
-/// Where an episode is.
+/// Phase of an episode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     NotReset,
@@ -12,7 +12,7 @@ enum Phase {
     Over,
 }
 
-/// One env, stepped by hand: after an end it must be reset.
+/// One env, stepped by hand: after an episode's end it must be reset.
 #[derive(Debug, Clone)]
 pub struct Episode<E> {
     env: E,
@@ -24,7 +24,7 @@ pub struct Episode<E> {
 }
 
 impl<E: Env> Episode<E> {
-    /// An `env` that draws from `rng`; [`Episode::reset`] comes before the first step.
+    /// Wraps an `env` that draws from `rng`; call [`Episode::reset`] before the first step.
     #[must_use]
     pub fn new(env: E, rng: Pcg64) -> Self {
         let EnvSpec { action_space, max_episode_steps, .. } = env.spec();
@@ -32,8 +32,8 @@ impl<E: Env> Episode<E> {
         Self { env, action_space, max_episode_steps, rng, elapsed, phase }
     }
 
-    /// Begins an episode, on the stream `rng` if one is given and otherwise on the present one.
-    /// Writes the first observation into `obs`.
+    /// Begins an episode, with the stream `rng` if given, otherwise with the present one. Writes
+    /// the first observation into `obs`.
     pub fn reset(&mut self, rng: Option<Pcg64>, obs: &mut [E::Obs]) {
         if let Some(rng) = rng {
             self.rng = rng;
@@ -48,7 +48,7 @@ impl<E: Env> Episode<E> {
     /// the time limit was reached.
     ///
     /// # Errors
-    /// [`StateError::NotReset`], [`StateError::EpisodeOver`], or what [`Action::check`] finds.
+    /// [`StateError::NotReset`], [`StateError::EpisodeOver`], or an error of [`Action::check`].
     pub fn step(&mut self, action: E::Action<'_>, obs: &mut [E::Obs]) -> Result<(Outcome, bool)> {
         match self.phase {
             Phase::NotReset => return Err(StateError::NotReset.into()),

@@ -1,12 +1,12 @@
-//! Environments: the trait that one env implements, and the registry of those in this crate.
+//! Environments: the trait of a single env, and the registry of this crate's envs.
 //!
 //! An [`Env`] is the dynamics of one episode and nothing else. Time limits, random streams, resets
-//! and batches are added around it, once for all envs, by [`Episode`] and [`VecEnv`]. An env of
-//! another crate gets a vector env from [`VecEnv::new`], which is given how to make one, and reaches code
-//! that is not generic as a `Box<dyn VectorEnv>`. Its sizes and options may come at run time, its
-//! observations may be of single or double precision, and making it may fail.
+//! and batches are added by [`Episode`] and [`VecEnv`], once for all envs. Another crate passes a
+//! constructor of its env to [`VecEnv::new`], and hands the vector env to non-generic code as a
+//! `Box<dyn VectorEnv>`. Sizes and options may be set at run time, observations have single or
+//! double precision, and construction may fail.
 //!
-//! A [`TeamEnv`] is the same of several agents, to which [`TeamVecEnv`] adds what [`VecEnv`] adds to one.
+//! [`TeamEnv`] and [`TeamVecEnv`] are their counterparts for several agents.
 
 mod acrobot;
 mod action;
@@ -40,7 +40,7 @@ pub use vec::{MAX_ENVS, StepBuffers, VecEnv, VecEnvState, VectorEnv};
 use crate::error::{KernelError, Result};
 use crate::rng::Pcg64;
 
-/// What an env is like, from when it is made on.
+/// Fixed properties of an env.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EnvSpec {
     /// The registered name, `"CartPole-v1"`.
@@ -49,41 +49,41 @@ pub struct EnvSpec {
     pub obs_low: Vec<f64>,
     /// Upper bounds of the observation, one per component.
     pub obs_high: Vec<f64>,
-    /// The actions there are.
+    /// The action space.
     pub action_space: ActionSpace,
     /// Steps after which an episode is truncated.
     pub max_episode_steps: u32,
-    /// Lower bounds of the physical state of an episode that goes on, one per component.
+    /// Lower bounds of the physical state within an episode, one per component.
     pub state_low: Vec<f64>,
-    /// Upper bounds of the physical state of an episode that goes on, one per component.
+    /// Upper bounds of the physical state within an episode, one per component.
     pub state_high: Vec<f64>,
 }
 
 impl EnvSpec {
-    /// How many components an observation has.
+    /// Number of components of an observation.
     #[must_use]
     pub fn obs_dim(&self) -> usize {
         self.obs_low.len()
     }
 
-    /// How many components the physical state has.
+    /// Number of components of the physical state.
     #[must_use]
     pub fn state_dim(&self) -> usize {
         self.state_low.len()
     }
 
-    /// Checks that there are observations and states, with bounds that belong together, and that
-    /// an observation has the size that the env's type fixes, if it does.
+    /// Checks that observations and states exist, that their bounds fit together, and that an
+    /// observation has the size fixed by the env's type, if any.
     fn check(&self, obs_dim: Option<usize>) -> Result<()> {
         let bounds = |low: &[f64], high: &[f64]| !low.is_empty() && low.len() == high.len();
         let reason = if !bounds(&self.obs_low, &self.obs_high) {
             "obs_low and obs_high must have one element per component, at least one"
         } else if obs_dim.is_some_and(|fixed| fixed != self.obs_dim()) {
-            "obs_low must have as many elements as the env's OBS_DIM says"
+            "obs_low must have OBS_DIM elements"
         } else if !bounds(&self.state_low, &self.state_high) {
             "state_low and state_high must have one element per component, at least one"
         } else if !self.action_space.is_possible() {
-            "the action space must have an action, and as many lower bounds as upper ones"
+            "the action space must have an action and an upper bound for each lower one"
         } else {
             return Ok(());
         };
@@ -91,7 +91,7 @@ impl EnvSpec {
     }
 }
 
-/// What a step gives besides the observation.
+/// Results of a step other than the observation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outcome {
     /// The reward of the step.
@@ -102,22 +102,22 @@ pub struct Outcome {
 
 /// The dynamics of one episode.
 ///
-/// An implementation keeps its physical state and draws every random number from the stream it is
-/// given, so that a seed fixes an episode. What it is made of is its own constructor's business, which may
-/// fail with [`KernelError::Env`].
+/// An implementation keeps its physical state and draws every random number from the given stream,
+/// so that a seed fixes an episode. Its own constructor takes its parameters and may fail with
+/// [`KernelError::Env`].
 pub trait Env: Send + 'static {
-    /// One action: `i64` for discrete actions, `[f32; D]` for continuous ones, or `&'a [f32]` if their
-    /// number is known at run time.
+    /// One action: `i64` for discrete actions, `[f32; D]` for continuous ones, or `&'a [f32]` if
+    /// their number is only known at run time.
     type Action<'a>: Action<'a>;
 
     /// One component of an observation: `f32` or `f64`.
     type Obs: Observed;
 
-    /// How many components an observation has, if that is known at compile time: observations are
-    /// then copied without a call, which saves a cheap env up to a tenth of a step.
+    /// Number of components of an observation, if known at compile time. Observations are then
+    /// copied without a call, which saves a cheap env up to a tenth of a step.
     const OBS_DIM: Option<usize> = None;
 
-    /// What the env is like; the same for all envs of a vector env.
+    /// The env's properties, equal for all envs of a vector env.
     fn spec(&self) -> EnvSpec;
 
     /// Begins an episode.
@@ -132,18 +132,18 @@ pub trait Env: Send + 'static {
     /// Writes the physical state into `state`, which has `state_dim` elements.
     fn save(&self, state: &mut [f64]);
 
-    /// Takes over a physical state of `state_dim` finite elements within the bounds.
+    /// Restores a physical state of `state_dim` finite elements within the bounds.
     fn load(&mut self, state: &[f64]);
 }
 
-/// Builds so many envs.
+/// Builds a given number of envs.
 type Build = fn(usize) -> Result<Box<dyn VectorEnv>>;
 
 /// The ids of this crate's envs, in gymnasium's order.
 static NATIVE_ENV_IDS: [&str; 5] =
     ["CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1", "Acrobot-v1"];
 
-/// What builds the envs of [`NATIVE_ENV_IDS`].
+/// Constructors of the envs of [`NATIVE_ENV_IDS`], in that order.
 const BUILDS: [Build; NATIVE_ENV_IDS.len()] = [
     native::<CartPole>,
     native::<MountainCar>,
@@ -159,7 +159,7 @@ fn native<E: Env + Default>(n_envs: usize) -> Result<Box<dyn VectorEnv>> {
 /// The ids of this crate's envs of several agents.
 static NATIVE_TEAM_ENV_IDS: [&str; 1] = [SimpleSpread::ID];
 
-/// A name is offered as a correction from this Jaro-Winkler similarity on.
+/// Least Jaro-Winkler similarity of a name that is offered as a correction.
 const SIMILAR: f64 = 0.75;
 
 /// The ids that [`make_vec`] builds.
@@ -168,8 +168,7 @@ pub fn native_env_ids() -> &'static [&'static str] {
     &NATIVE_ENV_IDS
 }
 
-/// Builds `n_envs` envs of the id `env_id`, their random streams seeded as by
-/// [`VectorEnv::seed_all`].
+/// Builds `n_envs` envs of the id `env_id`, with random streams seeded by the operating system.
 ///
 /// # Errors
 /// [`KernelError::UnknownEnv`] for an id that is not in [`native_env_ids`],
@@ -188,7 +187,7 @@ pub fn native_team_env_ids() -> &'static [&'static str] {
     &NATIVE_TEAM_ENV_IDS
 }
 
-/// Builds `n_envs` envs of several agents of the id `env_id`, with the options `given` by name.
+/// Builds `n_envs` multi-agent envs of the id `env_id`, with the options `given` by name.
 ///
 /// # Errors
 /// Those of [`make_vec`], and [`KernelError::Env`] for an option that is unknown or out of range.
@@ -204,7 +203,7 @@ pub fn make_team_vec(
     Err(KernelError::UnknownEnv { id: env_id.to_owned(), nearest, known: &NATIVE_TEAM_ENV_IDS })
 }
 
-/// The known name that is most like `name`, if one is at all.
+/// The known name most similar to `name`, if any is similar enough.
 fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let similarity =
         |known: &str| strsim::jaro_winkler(&name.to_lowercase(), &known.to_lowercase());

@@ -3,19 +3,19 @@
 use super::{ActionSpace, Env, EnvSpec, Outcome};
 use crate::rng::Pcg64;
 
-/// Where the valley ends on the left.
+/// Left end of the valley.
 pub(super) const MIN_POSITION: f64 = -1.2;
-/// Where the valley ends on the right.
+/// Right end of the valley.
 pub(super) const MAX_POSITION: f64 = 0.6;
 pub(super) const MAX_SPEED: f64 = 0.07;
-/// Gain of speed in a step by the slope.
+/// Speed that the slope adds in a step.
 pub(super) const GRAVITY: f64 = 0.0025;
 /// The position starts uniformly in `[START.0, START.1)`, at rest.
 pub(super) const START: (f64, f64) = (-0.6, -0.4);
 
-/// From here on the car is on the hill.
+/// The car is on the hill from this position on.
 const GOAL: f64 = 0.5;
-/// Gain of speed in a step by the engine.
+/// Speed that the engine adds in a step.
 const FORCE: f64 = 0.001;
 
 #[expect(clippy::cast_possible_truncation, reason = "observations are single precision")]
@@ -26,10 +26,10 @@ pub(super) const OBS_HIGH: [f32; 2] = [MAX_POSITION as f32, MAX_SPEED as f32];
 /// gymnasium's `MountainCar-v0`: the same bits for the same seed.
 ///
 /// Actions: 0 accelerates to the left, 1 not at all, 2 to the right. Reward: -1 a step.
-/// Observation: position and velocity. The episode terminates where the car has reached 0.5, and is
+/// Observation: position and velocity. The episode terminates when the car reaches 0.5, and is
 /// truncated after 200 steps. The left wall stops the car.
 ///
-/// The arithmetic keeps gymnasium's order of operations: the equality of bits depends on it.
+/// The arithmetic keeps gymnasium's order of operations: bit equality depends on it.
 ///
 /// Source: Moore, "Efficient Memory-based Learning for Robot Control", 1990, with the numbers of
 /// Sutton and Barto, "Reinforcement Learning: An Introduction", example 10.1.

@@ -1,4 +1,4 @@
-//! A car in a valley whose engine takes any force.
+//! A car in a valley, driven by a continuous force.
 
 use super::mountain_car::{
     GRAVITY, MAX_POSITION, MAX_SPEED, MIN_POSITION, OBS_HIGH, OBS_LOW, START,
@@ -7,27 +7,27 @@ use super::{ActionSpace, Env, EnvSpec, Outcome};
 use crate::gae::Float;
 use crate::rng::Pcg64;
 
-/// From here on the car is on the hill.
+/// The car is on the hill from this position on.
 const GOAL: f64 = 0.45;
-/// Gain of speed in a step by the engine at full force.
+/// Speed that the engine at full force adds in a step.
 const POWER: f64 = 0.0015;
 const MAX_FORCE: f32 = 1.0;
 
 /// gymnasium's `MountainCarContinuous-v0`: the same bits for the same seed.
 ///
 /// Action: the force, clamped to ±1. Reward: minus a tenth of the squared action before the clamp,
-/// and 100 at the goal. Observation: position and velocity. The episode terminates where the car
-/// has reached 0.45, and is truncated after 999 steps. The left wall stops the car.
+/// and 100 at the goal. Observation: position and velocity. The episode terminates when the car
+/// reaches 0.45, and is truncated after 999 steps. The left wall stops the car.
 ///
 /// The arithmetic keeps gymnasium's order of operations and its types, which change on the way:
 /// the first step of an episode starts from double precision, every later one from single.
 ///
-/// Source: as [`MountainCar`](super::MountainCar), with a force for an action.
+/// Source: that of [`MountainCar`](super::MountainCar), with a force as the action.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct MountainCarContinuous {
     position: f64,
     velocity: f64,
-    /// Whether the episode has had no step yet. After one, both numbers fit single precision.
+    /// True before the first step of an episode; afterwards both numbers fit single precision.
     fresh: bool,
 }
 
@@ -87,7 +87,7 @@ impl Env for MountainCarContinuous {
     }
 }
 
-/// A step of the precision of the state: the next position and velocity, and whether it ends there.
+/// A step in the state's precision: the next position and velocity, and whether the goal is met.
 #[inline]
 fn drive<T>(position: T, velocity: T, action: f32) -> (f32, f32, bool)
 where
@@ -95,8 +95,8 @@ where
 {
     let number = T::from_f64;
     let slope = GRAVITY * (number(3.0) * position).into().cos();
-    // A force within the bounds is NumPy's and keeps what it meets in single precision. A clamped
-    // one is one of the bounds, which are Python's numbers.
+    // A force within the bounds is a NumPy scalar and keeps the result in single precision. A
+    // clamped one is one of the bounds, which are Python floats.
     let push = if action.abs() <= MAX_FORCE {
         f64::from(action * f32::from_f64(POWER) - f32::from_f64(slope))
     } else {

@@ -1,11 +1,11 @@
-//! NumPy's arithmetic on scalars, bit for bit, where it is not the obvious one.
+//! NumPy's scalar arithmetic, bit for bit, where it differs from Rust's.
 
 use std::hint::black_box;
 
 /// `x**2` of a `numpy.float64`: the C library's `pow`, whose last bit is not always that of `x * x`.
 #[inline]
 pub(super) fn square(x: f64) -> f64 {
-    // An exponent that the compiler knew would turn the call into a multiplication.
+    // With a known exponent the compiler would turn the call into a multiplication.
     x.powf(black_box(2.0))
 }
 
@@ -17,8 +17,8 @@ pub(super) fn square_f32(x: f32) -> f32 {
 
 /// `numpy.cos` of a `numpy.float32` in [-π/4, π/4].
 ///
-/// Single precision is where NumPy has sine and cosine of its own: the polynomials of its
-/// `loops_trigonometric`, whose fused multiplications round alike on every machine that has them.
+/// In single precision NumPy has its own sine and cosine: the polynomials of `loops_trigonometric`,
+/// whose fused multiplications round alike on every machine that has them.
 pub(super) fn cos_f32(x: f32) -> f32 {
     const COEFFICIENTS: [f32; 5] =
         bits([0x37cc_730b, 0xbab6_036e, 0x3d2a_aa9e, 0xbf00_0000, 0x3f80_0000]);
@@ -47,7 +47,7 @@ const fn bits([a, b, c, d, e]: [u32; 5]) -> [f32; 5] {
     [f32::from_bits(a), f32::from_bits(b), f32::from_bits(c), f32::from_bits(d), f32::from_bits(e)]
 }
 
-/// Whether the processor has what NumPy wants for its polynomials; without, it calls the C library.
+/// Whether NumPy uses its polynomials on this processor; otherwise it calls the C library.
 fn fuses() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -63,7 +63,7 @@ fn fuses() -> bool {
 mod tests {
     use super::*;
 
-    // The two would agree everywhere if the compiler had made a multiplication of the call.
+    // If the compiler replaced the call by a multiplication, the two would agree everywhere.
     #[test]
     fn a_square_is_a_call_of_pow() {
         let differ = |i: &i32| {

@@ -22,7 +22,7 @@ impl ObsType {
     }
 }
 
-/// Where observations are written.
+/// Buffer that observations are written to.
 #[derive(Debug)]
 pub enum ObsMut<'a> {
     /// In single precision.
@@ -50,7 +50,7 @@ impl ObsMut<'_> {
         }
     }
 
-    /// The elements, of the type that the envs have.
+    /// The elements, if they are of the envs' type.
     pub(super) fn of<O: Observed>(&mut self, name: &'static str) -> Result<&mut [O]> {
         let got = self.obs_type().name();
         O::slice(self).ok_or(KernelError::DType { name, expected: O::TYPE.name(), got })

@@ -1,4 +1,4 @@
-//! Options of an env that come at run time, by name.
+//! Run-time options of an env, by name.
 
 use crate::error::{KernelError, Result};
 
@@ -23,7 +23,7 @@ impl std::fmt::Display for OptionValue {
     }
 }
 
-/// The options that one env was given; each is read with its default and its range.
+/// The options given to one env; each is read with its default and its range.
 #[derive(Debug, Clone)]
 pub struct Options<'a> {
     env_id: &'a str,
@@ -31,10 +31,10 @@ pub struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// The options `given` to the env `env_id`, which has the `known` ones.
+    /// The options `given` to the env `env_id`, which accepts the `known` ones.
     ///
     /// # Errors
-    /// [`KernelError::Env`] for an option that the env does not have, with the nearest that it has.
+    /// [`KernelError::Env`] for an unknown option, with the most similar known one.
     pub fn new(
         env_id: &'a str,
         known: &[&str],
@@ -65,7 +65,7 @@ impl<'a> Options<'a> {
     /// A whole number in `[low, high]`.
     ///
     /// # Errors
-    /// [`KernelError::Env`] for another one, or for none.
+    /// [`KernelError::Env`] for any other value.
     pub fn integer(&self, name: &str, default: u32, [low, high]: [u32; 2]) -> Result<u32> {
         let found = match self.get(name) {
             None => return Ok(default),
@@ -81,7 +81,7 @@ impl<'a> Options<'a> {
     /// A number in `[low, high]`.
     ///
     /// # Errors
-    /// [`KernelError::Env`] for another one, or for none.
+    /// [`KernelError::Env`] for any other value.
     pub fn real(&self, name: &str, default: f64, [low, high]: [f64; 2]) -> Result<f64> {
         let found = match self.get(name) {
             None => return Ok(default),

@@ -12,9 +12,9 @@ const MAX_SPEED: f64 = 8.0;
 const MAX_TORQUE: f32 = 2.0;
 /// Seconds between two states.
 const STEP: f64 = 0.05;
-/// 3 g / (2 l), of a rod of l = 1 m in g = 10 m/s².
+/// 3 g / (2 l) for a rod of length l = 1 m and g = 10 m/s².
 const GRAVITY: f64 = 3.0 * 10.0 / (2.0 * 1.0);
-/// 3 / (m l²), of a rod of m = 1 kg and l = 1 m.
+/// 3 / (m l²) for a rod of mass m = 1 kg and length l = 1 m.
 const INVERSE_INERTIA: f32 = 3.0;
 /// The angle starts uniformly in `[-START[0], START[0])`, the speed in `[-START[1], START[1])`.
 const START: [f64; 2] = [PI, 1.0];
@@ -28,11 +28,11 @@ const OBS_HIGH: [f32; 3] = [1.0, 1.0, MAX_SPEED as f32];
 /// of the squared speed and a thousandth of the squared torque. Observation: cosine and sine of the
 /// angle, angular velocity (rad/s). Nothing terminates; the episode is truncated after 200 steps.
 ///
-/// The arithmetic keeps gymnasium's order of operations and its types: the torque, and what NumPy 2
-/// computes from it and Python's numbers, has single precision.
+/// The arithmetic keeps gymnasium's order of operations and its types: single precision for the
+/// torque and for NumPy 2's results from it and Python floats.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Pendulum {
-    /// From upright, not normalised: it counts full turns.
+    /// Angle from upright, full turns included.
     theta: f64,
     theta_dot: f64,
 }

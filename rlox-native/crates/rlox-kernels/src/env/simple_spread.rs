@@ -10,31 +10,31 @@ const STEP: f64 = 0.1;
 const DAMPING: f64 = 0.25;
 /// Force per depth of a contact.
 const CONTACT_FORCE: f64 = 1e2;
-/// Width of the zone in which a contact sets in.
+/// Width of the zone over which a contact sets in.
 const CONTACT_MARGIN: f64 = 1e-3;
-/// Two agents of this distance touch.
+/// Two agents at this distance touch.
 const CONTACT_DISTANCE: f64 = 0.15 + 0.15;
-/// Beyond so many margins the depth of a contact is zero in double precision.
+/// Distance, in margins, beyond which a contact's depth is zero in double precision.
 const OUT_OF_REACH: f64 = 750.0;
-/// Force of a whole action.
+/// Force of a full action.
 const SENSITIVITY: f64 = 5.0;
 /// Discrete actions, and components of continuous ones: none, left, right, down, up.
 const N_MOVES: usize = 5;
 
-/// A point or a vector of the plane.
+/// A point or a vector in the plane.
 type Plane = [f64; 2];
 
 /// mpe2's `simple_spread_v3`: the same numbers for the same seed.
 ///
 /// Options: `N` agents and as many landmarks, `local_ratio`, `max_cycles` steps per episode,
-/// `continuous_actions`. Actions: none, left, right, down, up, one of them or a share in [0, 1] of each.
-/// Observation: own velocity and position; the landmarks, then the other agents relative to it; zeros for
-/// what silent agents say. State: the observations one after the other. Reward: (1 - `local_ratio`) times
-/// minus the sum over landmarks of the distance of the nearest agent, and minus `local_ratio` for each agent
-/// touched. Nothing terminates.
+/// `continuous_actions`. Actions: one of none, left, right, down, up, or a share in [0, 1] of each.
+/// Observation: own velocity and position; relative positions of the landmarks, then of the other
+/// agents; zeros in place of messages. State: the observations one after the other. Reward: (1 -
+/// `local_ratio`) times minus the sum over landmarks of the nearest agent's distance, and minus
+/// `local_ratio` per touched agent. Nothing terminates.
 ///
-/// The arithmetic keeps mpe2's order of operations. Its numbers are those of mpe2 bit for bit where this
-/// crate and NumPy call the same C library for `exp` and `log1p`, of which the force of a contact is made.
+/// The arithmetic keeps mpe2's order of operations. Results equal mpe2's bit for bit if this crate
+/// and NumPy call the same C library's `exp` and `log1p`, which compute the contact force.
 ///
 /// Sources: <https://github.com/Farama-Foundation/MPE2>; Lowe et al. 2017,
 /// <https://arxiv.org/abs/1706.02275>.
@@ -43,7 +43,7 @@ pub struct SimpleSpread {
     positions: Vec<Plane>,
     velocities: Vec<Plane>,
     landmarks: Vec<Plane>,
-    /// Between the calls of a step only.
+    /// Scratch of a step.
     forces: Vec<Plane>,
     local_ratio: f64,
     max_cycles: u32,
@@ -51,13 +51,13 @@ pub struct SimpleSpread {
 }
 
 impl SimpleSpread {
-    /// The id it is registered with.
+    /// The registered id.
     pub const ID: &str = "mpe2/simple_spread_v3";
 
-    /// The most agents: their state has six times as many components as the square of their number.
+    /// Largest number of agents n: their state has 6 n² components.
     pub const MAX_AGENTS: u32 = 1024;
 
-    /// An env with the options `given` by name.
+    /// Makes an env with the options `given` by name.
     ///
     /// # Errors
     /// [`KernelError::Env`](crate::KernelError::Env) for an option that is unknown or out of range.
@@ -80,7 +80,7 @@ impl SimpleSpread {
         self.positions.len()
     }
 
-    /// What the agents push themselves with.
+    /// Sets the force of each agent's own action.
     fn act(&mut self, actions: Actions<'_>) {
         match actions {
             Actions::Discrete(moves) => {
@@ -104,7 +104,7 @@ impl SimpleSpread {
         }
     }
 
-    /// Adds what agents that touch push each other with, in mpe2's order of pairs.
+    /// Adds the contact forces of touching agents, in mpe2's order of pairs.
     fn collide(&mut self) {
         for a in 0..self.n_agents() {
             for b in a + 1..self.n_agents() {
@@ -124,7 +124,7 @@ impl SimpleSpread {
         }
     }
 
-    /// Positions first, with the velocities of before.
+    /// Moves the agents: positions first, by the old velocities.
     fn move_on(&mut self) {
         let moving = self.positions.iter_mut().zip(&mut self.velocities);
         for ((position, velocity), force) in moving.zip(&self.forces) {
@@ -135,7 +135,7 @@ impl SimpleSpread {
         }
     }
 
-    /// What each agent is paid in the present positions.
+    /// Writes each agent's reward for the present positions.
     fn pay(&self, rewards: &mut [f64]) {
         let mut shared = 0.0;
         for &landmark in &self.landmarks {

@@ -1,15 +1,15 @@
-//! Environments of several agents: the trait that one env implements.
+//! The trait of a multi-agent environment.
 
 use super::{ActionSpace, Actions, Observed};
 use crate::error::{KernelError, Result};
 use crate::rng::Pcg64;
 
-/// What an env of several agents is like, from when it is made on.
+/// Fixed properties of a multi-agent env.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TeamSpec {
     /// The registered name, `"mpe2/simple_spread_v3"`.
     pub id: String,
-    /// The name of the group that the agents are, `"agent"`.
+    /// The name of the agents' group, `"agent"`.
     pub group: String,
     /// The agents' names, in the order of their rows.
     pub agents: Vec<String>,
@@ -19,44 +19,44 @@ pub struct TeamSpec {
     pub obs_high: Vec<f64>,
     /// The actions of one agent.
     pub action_space: ActionSpace,
-    /// Lower bounds of what a centralised critic sees, one per component; none if there is no such state.
+    /// Lower bounds of a centralised critic's state, one per component; empty without such a state.
     pub state_low: Vec<f64>,
-    /// Upper bounds of what a centralised critic sees, one per component.
+    /// Upper bounds of a centralised critic's state, one per component.
     pub state_high: Vec<f64>,
-    /// Lower bounds of the physical state of an episode that goes on, one per component.
+    /// Lower bounds of the physical state within an episode, one per component.
     pub physics_low: Vec<f64>,
-    /// Upper bounds of the physical state of an episode that goes on, one per component.
+    /// Upper bounds of the physical state within an episode, one per component.
     pub physics_high: Vec<f64>,
     /// Steps after which an episode is truncated.
     pub max_episode_steps: u32,
 }
 
 impl TeamSpec {
-    /// How many agents there are.
+    /// Number of agents.
     #[must_use]
     pub fn n_agents(&self) -> usize {
         self.agents.len()
     }
 
-    /// How many components the observation of one agent has.
+    /// Number of components of one agent's observation.
     #[must_use]
     pub fn obs_dim(&self) -> usize {
         self.obs_low.len()
     }
 
-    /// How many components the state for a critic has; 0 if there is none.
+    /// Number of components of the critic's state; 0 without one.
     #[must_use]
     pub fn state_dim(&self) -> usize {
         self.state_low.len()
     }
 
-    /// How many components the physical state has.
+    /// Number of components of the physical state.
     #[must_use]
     pub fn physics_dim(&self) -> usize {
         self.physics_low.len()
     }
 
-    /// Checks that there are agents, actions, observations and physics, with bounds that belong together.
+    /// Checks that agents, actions, observations and physics exist, with bounds that fit together.
     pub(super) fn check(&self) -> Result<()> {
         let reason = if self.agents.is_empty() {
             "it must have an agent"
@@ -67,7 +67,7 @@ impl TeamSpec {
         } else if self.physics_low.is_empty() || self.physics_low.len() != self.physics_high.len() {
             "physics_low and physics_high must have one element per component, at least one"
         } else if !self.action_space.is_possible() {
-            "the action space must have an action, and as many lower bounds as upper ones"
+            "the action space must have an action and an upper bound for each lower one"
         } else if self.max_episode_steps == 0 {
             "max_episode_steps must be at least 1"
         } else {
@@ -77,25 +77,25 @@ impl TeamSpec {
     }
 }
 
-/// The dynamics of one episode of several agents.
+/// The dynamics of one episode with several agents.
 ///
-/// The agents have equal spaces, all act in every step, and the episode ends for all of them at once.
-/// As in [`Env`](super::Env), an implementation draws every random number from the stream it is given, so
-/// that a seed fixes an episode; time limits, streams, resets and batches are added around it by
-/// [`TeamVecEnv`](super::TeamVecEnv). Sizes and options come at run time: making one is its own
-/// constructor's business, which reads them from [`Options`](super::Options) and may fail.
+/// The agents have equal spaces, all act in every step, and the episode ends for all of them at
+/// once. As in [`Env`](super::Env), an implementation draws every random number from the given
+/// stream, so that a seed fixes an episode; [`TeamVecEnv`](super::TeamVecEnv) adds time limits,
+/// streams, resets and batches. Sizes and options are set at run time: its own constructor reads
+/// them from [`Options`](super::Options) and may fail.
 pub trait TeamEnv: Send + 'static {
     /// One component of an observation and of the state: `f32` or `f64`.
     type Obs: Observed;
 
-    /// What the env is like; the same for all envs of a vector env.
+    /// The env's properties, equal for all envs of a vector env.
     fn spec(&self) -> TeamSpec;
 
     /// Begins an episode.
     fn reset(&mut self, rng: &mut Pcg64);
 
-    /// Advances by one step, writes what each agent is paid into `rewards`, and returns whether the step
-    /// reached a terminal state.
+    /// Advances by one step, writes each agent's reward into `rewards`, and returns whether the
+    /// step reached a terminal state.
     ///
     /// The caller has checked `actions`, one row per agent, against the action space.
     fn step(&mut self, actions: Actions<'_>, rewards: &mut [f64], rng: &mut Pcg64) -> bool;
@@ -103,12 +103,12 @@ pub trait TeamEnv: Send + 'static {
     /// Writes the observations into `obs`, `obs_dim` elements per agent, one agent after the other.
     fn observe(&self, obs: &mut [Self::Obs]);
 
-    /// Writes what a centralised critic sees into `state`, which has `state_dim` elements.
+    /// Writes a centralised critic's state into `state`, which has `state_dim` elements.
     fn observe_state(&self, state: &mut [Self::Obs]);
 
     /// Writes the physical state into `physics`, which has `physics_dim` elements.
     fn save(&self, physics: &mut [f64]);
 
-    /// Takes over a physical state of `physics_dim` finite elements within the bounds.
+    /// Restores a physical state of `physics_dim` finite elements within the bounds.
     fn load(&mut self, physics: &[f64]);
 }

@@ -1,4 +1,4 @@
-//! Many envs of several agents, stepped together.
+//! Many multi-agent envs, stepped together.
 
 use std::sync::Arc;
 
@@ -7,19 +7,19 @@ use super::{ActionSpace, Actions, ObsMut, ObsType, Observed, TeamEnv, TeamSpec, 
 use crate::error::{KernelError, Result, StateError, check_len, check_size};
 use crate::rng::Pcg64;
 
-/// What `n` envs show before a step, of `a` agents each.
+/// Observations and states of `n` envs with `a` agents each.
 #[derive(Debug)]
 pub struct TeamView<'a> {
     /// The observations, `n * a * obs_dim`.
     pub obs: ObsMut<'a>,
-    /// What a centralised critic sees, `n * state_dim`.
+    /// A centralised critic's states, `n * state_dim`.
     pub state: ObsMut<'a>,
 }
 
-/// Where a step of `n` envs of `a` agents writes. What the buffers held before does not matter.
+/// Outputs of a step of `n` envs with `a` agents each. Earlier content does not matter.
 #[derive(Debug)]
 pub struct TeamStepBuffers<'a> {
-    /// What to act on next: the first of the new episode where one ended.
+    /// View to act on next: the first of the new episode if one ended.
     pub next: TeamView<'a>,
     /// The rewards, `n * a`.
     pub rewards: &'a mut [f64],
@@ -27,27 +27,27 @@ pub struct TeamStepBuffers<'a> {
     pub terminated: &'a mut [bool],
     /// Whether the step reached the time limit, `n * a`; both may be true.
     pub truncated: &'a mut [bool],
-    /// What the step led to: the last of the old episode where one ended.
+    /// View that the step led to: the last of the old episode if one ended.
     pub last: TeamView<'a>,
     /// Whether the episode ended, `n`.
     pub ended: &'a mut [bool],
 }
 
-/// A vector env of any kind of env of several agents.
+/// A vector env of any multi-agent env.
 pub trait TeamVectorEnv: Send {
-    /// What each env is like.
+    /// Properties of each env.
     fn spec(&self) -> &Arc<TeamSpec>;
 
     /// The type of the components of observations and states.
     fn obs_type(&self) -> ObsType;
 
-    /// How many envs there are.
+    /// Number of envs.
     fn n_envs(&self) -> usize;
 
     /// Gives env `i` the stream of the seed `seeds[i]`, without resetting it.
     ///
     /// # Errors
-    /// [`KernelError::Shape`] for any number of seeds but one per env.
+    /// [`KernelError::Shape`] unless there is one seed per env.
     fn seed_all(&mut self, seeds: &[u64]) -> Result<()>;
 
     /// Begins an episode in every env.
@@ -56,20 +56,20 @@ pub trait TeamVectorEnv: Send {
     /// [`KernelError::Shape`] or [`KernelError::DType`] if a buffer has another length or type.
     fn reset_all(&mut self, view: &mut TeamView<'_>) -> Result<()>;
 
-    /// Advances every env by one step and begins an episode where one ended.
+    /// Advances every env by one step and begins a new episode in each env whose episode ended.
     ///
     /// # Errors
-    /// [`StateError::BatchNotReset`] before [`TeamVectorEnv::reset_all`], and what is wrong with an
-    /// action or a buffer; no env has moved then.
+    /// [`StateError::BatchNotReset`] before [`TeamVectorEnv::reset_all`], and errors of actions and
+    /// buffers; no env moves on an error.
     fn step_all(&mut self, actions: Actions<'_>, out: &mut TeamStepBuffers<'_>) -> Result<()>;
 
-    /// A copy of everything that decides how the envs go on.
+    /// A copy of the complete state of the envs.
     fn state(&self) -> VecEnvState;
 
-    /// Goes on from `state`, exactly.
+    /// Restores `state` exactly.
     ///
     /// # Errors
-    /// What is wrong with the state; the envs are as they were then.
+    /// Errors of the state; the envs are unchanged then.
     fn set_state(&mut self, state: &VecEnvState) -> Result<()>;
 }
 
@@ -84,13 +84,12 @@ pub struct TeamVecEnv<E> {
 }
 
 impl<E: TeamEnv> TeamVecEnv<E> {
-    /// `n_envs` envs that `make` makes one after the other, each with a stream seeded by the operating
-    /// system.
+    /// Calls `make` for each of `n_envs` envs, whose streams the operating system seeds.
     ///
     /// # Errors
     /// [`KernelError::Range`] for `n_envs` outside `[1, MAX_ENVS]`, [`KernelError::OutOfMemory`],
-    /// [`KernelError::NoEntropy`]; [`KernelError::Env`] for a spec whose sizes do not fit together, and
-    /// whatever `make` fails with.
+    /// [`KernelError::NoEntropy`]; [`KernelError::Env`] for a spec whose sizes do not fit together,
+    /// and the errors of `make`.
     pub fn new(n_envs: usize, mut make: impl FnMut() -> Result<E>) -> Result<Self> {
         check_size("n", n_envs, MAX_ENVS)?;
         let out_of_memory = |_| KernelError::OutOfMemory { name: "n", requested: n_envs };
@@ -118,7 +117,7 @@ impl<E: TeamEnv> TeamVecEnv<E> {
         Ok([obs, state])
     }
 
-    /// Checks that there is an action for every agent, in the env's action space.
+    /// Checks that every agent has an action in the env's action space.
     fn check_actions(&self, actions: Actions<'_>) -> Result<()> {
         let rows = self.envs.len() * self.spec.n_agents();
         match (&self.spec.action_space, actions) {
@@ -150,7 +149,7 @@ impl<E: TeamEnv> TeamVecEnv<E> {
         }
     }
 
-    /// The error for the action of one row of all envs' agents.
+    /// The error for the action in one row of the agents of all envs.
     fn outside(&self, row: usize, low: f64, high: f64, value: f64) -> KernelError {
         let (env, agent) = (row / self.spec.n_agents(), row % self.spec.n_agents());
         KernelError::AgentAction { agent: self.spec.agents[agent].clone(), env, low, high, value }
@@ -217,7 +216,7 @@ impl<E: TeamEnv> TeamVectorEnv for TeamVecEnv<E> {
             terminated.fill(is_over);
             truncated.fill(is_last);
             *ended = is_over || is_last;
-            // Not chunks, of which a state of no components has none; the lengths have been checked.
+            // Not chunks: a state without components has none. The lengths have been checked.
             let final_row = final_obs.split_off_mut(..obs_size).unwrap_or_default();
             let final_critic = final_state.split_off_mut(..state_dim).unwrap_or_default();
             let row = obs.split_off_mut(..obs_size).unwrap_or_default();

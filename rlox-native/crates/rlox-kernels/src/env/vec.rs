@@ -7,13 +7,13 @@ use crate::error::{KernelError, Result, StateError, check_len, check_range, chec
 use crate::rng::{Pcg64, halves};
 use crate::threads::{self, Meter};
 
-/// The most envs a vector env holds: far above any use, far below what exhausts memory.
+/// Largest number of envs of a vector env: far above any use, far below exhausting memory.
 pub const MAX_ENVS: usize = 1 << 24;
 
-/// Where a step of `n` envs writes. What the buffers held before does not matter.
+/// Outputs of a step of `n` envs. Earlier content does not matter.
 #[derive(Debug)]
 pub struct StepBuffers<'a> {
-    /// The observation to act on next, `n * obs_dim`: the first of the new episode where one ended.
+    /// The observation to act on next, `n * obs_dim`: the first of the new episode if one ended.
     pub obs: ObsMut<'a>,
     /// The rewards, `n`.
     pub rewards: &'a mut [f64],
@@ -21,11 +21,11 @@ pub struct StepBuffers<'a> {
     pub terminated: &'a mut [bool],
     /// Whether the step reached the time limit, `n`; both may be true.
     pub truncated: &'a mut [bool],
-    /// The observation the step led to, `n * obs_dim`: the last of the old episode where one ended.
+    /// The observation the step led to, `n * obs_dim`: the last of the old episode if one ended.
     pub final_obs: ObsMut<'a>,
 }
 
-/// Everything that decides how a vector env goes on.
+/// The complete state of a vector env.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VecEnvState {
     /// The physical states, `n * state_dim`.
@@ -34,15 +34,15 @@ pub struct VecEnvState {
     pub elapsed: Vec<u32>,
     /// The words of each random stream, `n`.
     pub rng: Vec<[u64; 4]>,
-    /// Whether the envs have been reset at all.
+    /// Whether the envs have ever been reset.
     pub started: bool,
 }
 
 impl VecEnvState {
-    /// The random streams of a state that `n_envs` envs of such a physical state can be in.
+    /// Checks a state against `n_envs` envs and their limits; returns its random streams.
     ///
     /// # Errors
-    /// What is wrong with the state.
+    /// Errors of the state.
     pub(super) fn checked(
         &self,
         n_envs: usize,
@@ -64,7 +64,7 @@ impl VecEnvState {
         if self.elapsed.iter().any(|&elapsed| elapsed >= max_episode_steps) {
             return Err(KernelError::Corrupt {
                 name: "elapsed",
-                reason: "an episode that goes on is shorter than the time limit",
+                reason: "a running episode is shorter than the time limit",
             });
         }
         self.rng.iter().map(|&words| Pcg64::from_words(words)).collect()
@@ -85,21 +85,21 @@ pub(super) fn seeded_streams(n_envs: usize) -> Result<Vec<Pcg64>> {
     Ok(rngs)
 }
 
-/// A vector env of any kind of env.
+/// A vector env of any env type.
 pub trait VectorEnv: Send {
-    /// What each env is like.
+    /// Properties of each env.
     fn spec(&self) -> &Arc<EnvSpec>;
 
     /// The type of the observations' components.
     fn obs_type(&self) -> ObsType;
 
-    /// How many envs there are.
+    /// Number of envs.
     fn n_envs(&self) -> usize;
 
     /// Gives env `i` the stream of the seed `seeds[i]`, without resetting it.
     ///
     /// # Errors
-    /// [`KernelError::Shape`] for any number of seeds but one per env.
+    /// [`KernelError::Shape`] unless there is one seed per env.
     fn seed_all(&mut self, seeds: &[u64]) -> Result<()>;
 
     /// Begins an episode in every env and writes the first observations into `obs`,
@@ -109,31 +109,31 @@ pub trait VectorEnv: Send {
     /// [`KernelError::Shape`] or [`KernelError::DType`] if `obs` has another length or type.
     fn reset_all(&mut self, obs: ObsMut<'_>) -> Result<()>;
 
-    /// Advances every env by one step and begins an episode where one ended.
+    /// Advances every env by one step and begins a new episode in each env whose episode ended.
     ///
     /// # Errors
-    /// [`StateError::BatchNotReset`] before [`VectorEnv::reset_all`], and what is wrong with an
-    /// action or a buffer; no env has moved then.
+    /// [`StateError::BatchNotReset`] before [`VectorEnv::reset_all`], and errors of actions and
+    /// buffers; no env moves on an error.
     fn step_all(&mut self, actions: Actions<'_>, out: &mut StepBuffers<'_>) -> Result<()>;
 
-    /// A copy of everything that decides how the envs go on.
+    /// A copy of the complete state of the envs.
     fn state(&self) -> VecEnvState;
 
-    /// Goes on from `state`, exactly.
+    /// Restores `state` exactly.
     ///
     /// # Errors
-    /// What is wrong with the state; the envs are as they were then.
+    /// Errors of the state; the envs are unchanged then.
     fn set_state(&mut self, state: &VecEnvState) -> Result<()>;
 }
 
-/// Envs that a thread steps before it takes the next ones.
+/// Envs per block of a thread's work.
 const BLOCK: usize = 128;
 
-/// `n` envs of the type `E`, stepped one after the other, or in blocks on several threads if they
-/// are many enough for what a step was measured to cost ([`threads`]).
+/// `n` envs of the type `E`, stepped one after the other, or in blocks on several threads if the
+/// measured cost of a step makes that pay ([`threads`]).
 #[derive(Debug, Clone)]
 pub struct VecEnv<E> {
-    // What every step touches lies together; the streams, which only resets read, lie apart.
+    // Data of every step lies together; the streams, which only resets read, lie apart.
     envs: Vec<E>,
     spec: Arc<EnvSpec>,
     elapsed: Vec<u32>,
@@ -143,13 +143,12 @@ pub struct VecEnv<E> {
 }
 
 impl<E: Env> VecEnv<E> {
-    /// `n_envs` envs that `make` makes one after the other, each with a stream seeded by the operating
-    /// system.
+    /// Calls `make` for each of `n_envs` envs, whose streams the operating system seeds.
     ///
     /// # Errors
     /// [`KernelError::Range`] for `n_envs` outside `[1, MAX_ENVS]`, [`KernelError::OutOfMemory`],
-    /// [`KernelError::NoEntropy`]; [`KernelError::Env`] for a spec whose sizes do not fit together, and
-    /// whatever `make` fails with.
+    /// [`KernelError::NoEntropy`]; [`KernelError::Env`] for a spec whose sizes do not fit together,
+    /// and the errors of `make`.
     pub fn new(n_envs: usize, mut make: impl FnMut() -> Result<E>) -> Result<Self> {
         check_size("n", n_envs, MAX_ENVS)?;
         let out_of_memory = |_| KernelError::OutOfMemory { name: "n", requested: n_envs };
@@ -169,13 +168,13 @@ impl<E: Env> VecEnv<E> {
 }
 
 impl<E: Env> VecEnv<E> {
-    /// How many components an observation has: a constant of the machine code if `E` fixes it.
+    /// Number of components of an observation: a compile-time constant if `E` fixes it.
     fn obs_dim(&self) -> usize {
         E::OBS_DIM.unwrap_or_else(|| self.spec.obs_dim())
     }
 }
 
-/// Consecutive envs and where their step writes.
+/// Consecutive envs with the outputs of their step.
 struct Block<'a, E: Env> {
     envs: &'a mut [E],
     elapsed: &'a mut [u32],
@@ -202,7 +201,7 @@ impl<E: Env> Block<'_, E> {
         }
     }
 
-    /// Advances every env with the next of `actions` and begins an episode where one ended.
+    /// Advances every env with the next of `actions`, and resets each env whose episode ended.
     fn step<'b>(
         &mut self,
         actions: impl Iterator<Item = E::Action<'b>>,
@@ -216,7 +215,7 @@ impl<E: Env> Block<'_, E> {
         for (((env, action), (elapsed, rng)), (reward, (terminated, truncated))) in
             self.envs.iter_mut().zip(actions).zip(clocks).zip(scalars)
         {
-            // Chunks in a zip of this depth are no longer of a length that the compiler knows.
+            // In a zip of this depth the compiler no longer knows the length of chunks.
             let (row, final_row);
             (row, obs) = obs.split_at_mut(obs_dim);
             (final_row, final_obs) = final_obs.split_at_mut(obs_dim);

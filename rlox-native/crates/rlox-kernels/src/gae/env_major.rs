@@ -1,4 +1,4 @@
-//! One env after the other: the layout of trajectories.
+//! Env-major layout, that of trajectories.
 
 use std::array;
 
@@ -6,27 +6,27 @@ use super::{Discount, Estimates, Factors, Flag, Float, add};
 use crate::error::{KernelError, Result, check_len};
 use crate::threads::{self, Meter};
 
-/// Trajectories of equal length, one env after the other: element `(env, t)` is at
-/// `env * n_steps + t`. One trajectory is the case of one env.
+/// Trajectories of equal length, one env after the other: element `(env, t)` is at `env * n_steps +
+/// t`. A single trajectory has one env.
 #[derive(Debug, Clone, Copy)]
 pub struct EnvMajor<'a, F, D> {
     /// Rewards, `n_envs * n_steps`.
     pub rewards: &'a [F],
     /// `V(s_t)`, `n_envs * n_steps`.
     pub values: &'a [F],
-    /// Whether the episode ended after step t, `n_envs * n_steps`; an end is taken as terminal.
+    /// Whether the episode ended after step t, `n_envs * n_steps`; every end counts as terminal.
     pub dones: &'a [D],
     /// V of the observation after the last step, `n_envs`.
     pub last_values: &'a [F],
 }
 
-/// Envs whose traces are computed side by side: one trace alone waits for its own multiply and add.
+/// Envs whose traces are interleaved: a single trace waits for its own multiply and add.
 const LANES: usize = 8;
 
-/// Steps per pass over `LANES` envs; inputs and outputs of a tile fit the first-level cache.
+/// Steps per pass over `LANES` envs; a tile's inputs and outputs fit the first-level cache.
 const TILE: usize = 128;
 
-/// Envs that a thread works on before it takes the next ones.
+/// Envs per block of a thread's work.
 const BLOCK: usize = 64;
 
 static COST: Meter = Meter::new();
@@ -34,7 +34,7 @@ static COST: Meter = Meter::new();
 /// Estimates advantages and returns of env-major trajectories, each `n_steps` long.
 ///
 /// # Errors
-/// [`KernelError::Shape`] where a length does not fit.
+/// [`KernelError::Shape`] if a length does not fit.
 pub fn gae_env_major<F: Float, D: Flag>(
     input: &EnvMajor<'_, F, D>,
     n_steps: usize,
@@ -108,7 +108,7 @@ fn trace_lanes<F: Float, D: Flag, const N: usize>(
             let offset = (first + lane) * n_steps;
             offset + start..offset + end
         });
-        // The two outer passes have no chain from step to step and run on whole vectors.
+        // The two outer passes have no dependence between steps and run on whole vectors.
         for lane in 0..N {
             let at = at[lane].clone();
             let values = &input.values[at.clone()];
@@ -143,7 +143,7 @@ fn trace_lanes<F: Float, D: Flag, const N: usize>(
     N
 }
 
-/// Writes `δ_t` of consecutive steps; `next_value` follows the last. No slice is empty.
+/// Writes `δ_t` of consecutive steps; `next_value` follows the last one. No slice is empty.
 #[inline(never)]
 fn write_deltas<F: Float>(
     factors: Factors<F>,

@@ -1,15 +1,15 @@
 //! Generalised advantage estimation.
 //!
-//! With the temporal-difference error `δ_t = r_t + γ V(s_{t+1}) - V(s_t)`, the estimator is
-//! `A_t = δ_t + γλ A_{t+1}`, and the return that a value function regresses on is `A_t + V(s_t)`.
-//! `V(s_{t+1})` is 0 after a terminal state, and the trace `γλ A_{t+1}` stops at an episode's end.
+//! With the temporal-difference error `δ_t = r_t + γ V(s_{t+1}) - V(s_t)`, the estimator is `A_t =
+//! δ_t + γλ A_{t+1}`, and the value function's regression target is `A_t + V(s_t)`. `V(s_{t+1})` is
+//! 0 after a terminal state, and the trace `γλ A_{t+1}` stops at an episode's end.
 //!
 //! Source: Schulman, Moritz, Levine, Jordan, Abbeel, "High-Dimensional Continuous Control Using
 //! Generalized Advantage Estimation", ICLR 2016, equations 11 to 16.
 //!
-//! All layouts compute an element with the same operations in the same order, so they agree bit for
-//! bit. Ends are selected, not multiplied by zero: a NaN in one episode never reaches another.
-//! Blocks of envs are divided among threads if they are large enough ([`crate::threads`]).
+//! All layouts apply the same operations in the same order and agree bit for bit. Ends are
+//! selected, not multiplied by zero: a NaN in one episode never reaches another. Blocks of envs are
+//! divided among threads if they are large enough ([`crate::threads`]).
 
 mod env_major;
 mod time_major;
@@ -74,14 +74,14 @@ impl<F: Float> Factors<F> {
         reward + self.gamma * next_value - value
     }
 
-    /// `A_t` from `δ_t` and `A_{t+1}`; `ends` where an episode ends after step t.
+    /// `A_t` from `δ_t` and `A_{t+1}`; `ends` if an episode ends after step t.
     #[inline]
     fn advantage(self, delta: F, ends: bool, next_advantage: F) -> F {
         delta + if ends { F::default() } else { self.trace * next_advantage }
     }
 }
 
-/// Where a kernel writes: both slices as long as the rewards.
+/// Outputs of a kernel, both as long as the rewards.
 #[derive(Debug)]
 pub struct Estimates<'a, F> {
     /// `A_t`.

@@ -1,18 +1,17 @@
-//! One step after the other: the layout of rollouts.
+//! Time-major layout, that of rollouts.
 
 use super::{Discount, Estimates, Factors, Flag, Float, TimeMajor, add};
 use crate::error::Result;
 use crate::rollout::{columns, successor};
 use crate::threads::{self, Meter};
 
-/// Elements per pass over consecutive rows; inputs and outputs of a tile fit the first-level cache.
+/// Elements per pass over consecutive rows; a tile's inputs and outputs fit the first-level cache.
 const TILE: usize = 512;
 
-/// The most envs that a thread works on before it takes the next ones: the longer their rows are,
-/// the better memory is read ahead.
+/// Largest number of envs per block of a thread's work: memory is read ahead better in longer rows.
 const BLOCK: usize = 512;
 
-/// Fewer envs are estimated in several passes over some of their rows.
+/// Below this number of envs, several passes go over a tile of rows each.
 const FEW: usize = 64;
 
 static COST: Meter = Meter::new();
@@ -20,7 +19,7 @@ static COST: Meter = Meter::new();
 /// Estimates advantages and returns of a time-major rollout of `input.last_values.len()` envs.
 ///
 /// # Errors
-/// [`KernelError::Shape`](crate::KernelError::Shape) where a length does not fit.
+/// [`KernelError::Shape`](crate::KernelError::Shape) if a length does not fit.
 pub fn gae_time_major<F: Float, D: Flag>(
     input: &TimeMajor<'_, F, D>,
     discount: Discount,
@@ -37,7 +36,7 @@ pub fn gae_time_major<F: Float, D: Flag>(
         return Ok(());
     }
     let helpers = COST.helpers(len);
-    // An env's numbers are the same in a block of any width.
+    // An env's results do not depend on the width of its block.
     let width = n_envs.div_ceil(helpers + 1).clamp(FEW, BLOCK);
     let advantages = columns(output.advantages, n_envs, width).into_iter();
     let returns = columns(output.returns, n_envs, width).into_iter();
@@ -52,7 +51,7 @@ pub fn gae_time_major<F: Float, D: Flag>(
     Ok(())
 }
 
-/// Does what [`trace_rows`] does for the block of envs from `first` on, row by row.
+/// [`trace_rows`] for the block of envs from `first` on, row by row.
 fn trace_columns<F: Float, D: Flag>(
     input: &TimeMajor<'_, F, D>,
     first: usize,
@@ -73,11 +72,11 @@ fn trace_columns<F: Float, D: Flag>(
     }
 }
 
-/// Estimates a row in one pass; `following` is the advantages of the row after it, and becomes its
-/// own.
+/// Estimates a row in one pass; `following` holds the next row's advantages and is overwritten with
+/// this row's.
 ///
-/// A function of its own, as [`trace`] is, so that the compiler knows what it writes to be distinct
-/// from all else.
+/// A separate function, like [`trace`], so that the compiler knows that its outputs alias nothing
+/// else.
 #[inline(never)]
 fn estimate_row<F: Float, D: Flag>(
     row: TimeMajor<'_, F, D>,
@@ -103,7 +102,7 @@ fn estimate_row<F: Float, D: Flag>(
     }
 }
 
-/// Traces all envs, a tile of consecutive rows after the other; for few envs.
+/// Traces all envs, one tile of consecutive rows after the other; for few envs.
 fn trace_rows<F: Float, D: Flag>(
     input: &TimeMajor<'_, F, D>,
     n_steps: usize,
@@ -120,8 +119,8 @@ fn trace_rows<F: Float, D: Flag>(
         let at = start * n_envs..end * n_envs;
         let advantages = &mut output.advantages[at.clone()];
         let ends = &mut ends[..advantages.len()];
-        // The value that follows an element lies one row on: flat, and so computed in whole vectors
-        // whatever the number of envs. Only what follows the last row lies elsewhere.
+        // An element's next value lies one row on in flat memory, so whole vectors are computed for
+        // any number of envs. Only the last row's next values lie elsewhere.
         let last_row = len - n_envs;
         let inner = at.start..at.end.min(last_row);
         let (deltas, last_deltas) = advantages.split_at_mut(inner.len());
@@ -138,10 +137,10 @@ fn trace_rows<F: Float, D: Flag>(
     }
 }
 
-/// Writes `δ_t` and where episodes end, `steps.last_values` being the value after each element.
+/// Writes `δ_t` and the ends of episodes; `steps.last_values` holds the value after each element.
 ///
-/// A function of its own, as [`trace`] is, so that the compiler knows what it writes to be distinct
-/// from all else.
+/// A separate function, like [`trace`], so that the compiler knows that its outputs alias nothing
+/// else.
 #[inline(never)]
 fn write_deltas<F: Float, D: Flag>(
     steps: TimeMajor<'_, F, D>,
@@ -162,8 +161,8 @@ fn write_deltas<F: Float, D: Flag>(
     }
 }
 
-/// Turns the errors of consecutive rows into advantages, last row first; `next_advantages` is the
-/// row after them, and becomes their first.
+/// Turns the errors of consecutive rows into advantages, last row first; `next_advantages` holds
+/// the next row's and is overwritten with the first row's.
 #[inline(never)]
 fn trace<F: Float>(
     factors: Factors<F>,
@@ -190,7 +189,7 @@ fn trace<F: Float>(
     }
 }
 
-/// Does what [`trace`] does for `N` envs, so few that the row after stays in registers.
+/// [`trace`] for `N` envs, few enough to keep the next row in registers.
 fn trace_row<F: Float, const N: usize>(
     factors: Factors<F>,
     ends: &[bool],

@@ -1,4 +1,4 @@
-//! Transitions on their way into a buffer and out of it.
+//! Transitions that are pushed into or sampled from a buffer.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ pub struct Transitions<'a> {
     pub terminated: &'a [bool],
     /// Whether the episode was cut, `n`.
     pub truncated: &'a [bool],
-    /// The observations that the steps led to, `n * obs.len`; `None` if they are not known.
+    /// The observations that the steps led to, `n * obs.len`; `None` if unknown.
     pub next_obs: Option<Values<'a>>,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Transitions<'a> {
     }
 }
 
-/// Where `n` sampled transitions are written, each field in rows.
+/// Output of `n` sampled transitions, each field in rows.
 #[derive(Debug)]
 pub struct Batch<'a> {
     /// The observations, `n * obs.len`.
@@ -54,13 +54,12 @@ pub struct Batch<'a> {
     pub terminated: &'a mut [bool],
     /// Whether the episode was cut, `n`.
     pub truncated: &'a mut [bool],
-    /// The factors of the values of the next observations, `n`: γ^k after k steps, and 0 after a
-    /// termination.
+    /// Discounts of the next observations' values, `n`: γ^k after k steps, 0 after a termination.
     pub discounts: Option<&'a mut [f32]>,
 }
 
 impl<'a> Batch<'a> {
-    /// The rows in blocks of `n`, the last of which may have fewer.
+    /// The rows in blocks of `n`; the last block may be smaller.
     pub(super) fn blocks(&mut self, n: usize, layout: &Layout) -> Vec<Batch<'_>> {
         let mut blocks = Vec::with_capacity(self.rewards.len().div_ceil(n));
         let mut rest = self.reborrow();
@@ -98,13 +97,13 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Where sequences of `seq_len` steps are written, each field in rows of them.
+/// Output of sequences of `seq_len` steps, each field in rows.
 #[derive(Debug)]
 pub struct Sequences<'a> {
-    /// The transitions of one step each, `n * seq_len`; zeros where there are none.
+    /// Single-step transitions, `n * seq_len`; zeros for missing steps.
     pub batch: Batch<'a>,
-    /// Whether each step is the first of its episode, as far as it is known, `n * seq_len`.
+    /// Whether each step is known to be the first of its episode, `n * seq_len`.
     pub is_first: &'a mut [bool],
-    /// Whether there is a step, `n * seq_len`.
+    /// False for missing steps, `n * seq_len`.
     pub mask: &'a mut [bool],
 }

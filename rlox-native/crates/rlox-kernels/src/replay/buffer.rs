@@ -1,4 +1,4 @@
-//! A replay buffer over any way of drawing, and the one that draws all transitions alike.
+//! A replay buffer with any way of drawing, and the one that draws uniformly.
 
 use super::batch::{Batch, Sequences, Transitions};
 use super::layout::Layout;
@@ -6,25 +6,25 @@ use super::ring::Ring;
 use super::stream::Stream;
 use crate::error::{KernelError, Result, StateError};
 
-/// A way of drawing transitions from a ring: what it keeps for each, and how it chooses slots.
+/// A way of drawing transitions from a ring: its data per transition and its choice of slots.
 pub trait Draw: Send {
-    /// What is pushed besides the transitions.
+    /// Additional input of a push.
     type Given<'a>: Copy;
-    /// Where a batch is written besides the transitions.
+    /// Additional output of a sample.
     type Drawn<'a>: ?Sized;
-    /// What a saved state has besides ring and stream.
+    /// Additional content of a saved state.
     type Saved<'a>: ?Sized;
 
-    /// Bytes of memory besides the ring's; `None` if no address space could hold them.
+    /// Bytes of memory in addition to the ring's; `None` if no address space could hold them.
     #[must_use]
     fn memory_bytes(_layout: &Layout) -> Option<usize> {
         Some(0)
     }
 
-    /// Checks `n` transitions that the ring takes.
+    /// Checks `n` transitions that the ring accepts.
     ///
     /// # Errors
-    /// What is wrong with them; nothing is stored then.
+    /// Errors of the transitions; nothing is stored then.
     fn check_push(
         &self,
         _layout: &Layout,
@@ -35,7 +35,7 @@ pub trait Draw: Send {
         Ok(())
     }
 
-    /// Takes note of the transition in `slot`, the `k`-th of `rows`, when `stored` are.
+    /// Notes that the `k`-th of `rows` is in `slot`; `stored` transitions are in the ring.
     fn stored(
         &mut self,
         _slot: usize,
@@ -46,13 +46,13 @@ pub trait Draw: Send {
     ) {
     }
 
-    /// Takes note that all of a push are stored.
+    /// Notes that all transitions of a push are stored.
     fn pushed(&mut self, _given: Self::Given<'_>) {}
 
-    /// Checks that what is drawn can be written.
+    /// Checks the output buffers.
     ///
     /// # Errors
-    /// What does not fit; nothing is drawn then.
+    /// Errors of the buffers; nothing is drawn then.
     fn check_out(&self, _ring: &Ring, _out: &Batch<'_>, _drawn: &Self::Drawn<'_>) -> Result<()> {
         Ok(())
     }
@@ -70,31 +70,31 @@ pub trait Draw: Send {
         drawn: &mut Self::Drawn<'_>,
     ) -> Result<()>;
 
-    /// Changes the transitions that were drawn.
+    /// Changes the drawn transitions.
     fn finish(&self, _ring: &Ring, _drawn: &Self::Drawn<'_>, _out: &mut Batch<'_>) {}
 
     /// Checks a saved state of `has_next_obs.len()` transitions.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Errors of the state.
     fn check_saved(&self, _has_next_obs: &[bool], _saved: &Self::Saved<'_>) -> Result<()> {
         Ok(())
     }
 
-    /// Takes note that the newest step of every env is its episode's last.
+    /// Notes that the newest step of every env is its episode's last.
     fn cut(&mut self, _ring: &Ring) {}
 
-    /// Goes on from a checked state, over a ring that does.
+    /// Restores a checked state after the ring has been restored.
     fn restored(&mut self, _ring: &Ring, _saved: &Self::Saved<'_>) {}
 }
 
-/// A ring of the last transitions, drawn from with replacement as `D` says.
+/// A ring of the last transitions, sampled with replacement by `D`.
 #[derive(Debug)]
 pub struct Replay<D> {
     pub(super) ring: Ring,
     stream: Stream,
     pub(super) draw: D,
-    /// The slots of the last batch, kept for their memory.
+    /// The slots of the last batch, kept to reuse their memory.
     slots: Vec<usize>,
 }
 
@@ -113,7 +113,7 @@ impl<D: Draw> Replay<D> {
         bytes.ok_or(KernelError::OutOfMemory { name: "capacity", requested: layout.capacity })
     }
 
-    /// Cuts the episodes that go on: the newest step of each env becomes its episode's last.
+    /// Truncates running episodes: the newest step of each env becomes its episode's last.
     pub fn truncate_episodes(&mut self) {
         self.ring.truncate_newest();
         self.draw.cut(&self.ring);
@@ -131,12 +131,12 @@ impl<D: Draw> Replay<D> {
         &self.stream
     }
 
-    /// Stores transitions, each in the place of the oldest if the buffer is full, with what is `given`
-    /// for them.
+    /// Stores transitions with the additional data `given`; in a full buffer each replaces the
+    /// oldest.
     ///
     /// # Errors
     /// [`KernelError::Shape`], [`KernelError::DType`], [`KernelError::NonFinite`],
-    /// [`KernelError::Envs`], and what [`Draw::check_push`] finds; nothing is stored then.
+    /// [`KernelError::Envs`], and errors of [`Draw::check_push`]; nothing is stored then.
     pub fn push(&mut self, rows: &Transitions<'_>, given: D::Given<'_>) -> Result<()> {
         let n = self.ring.check_push(rows)?;
         let capacity = self.ring.layout().capacity;
@@ -151,12 +151,12 @@ impl<D: Draw> Replay<D> {
         Ok(())
     }
 
-    /// Draws as many transitions as `out` has rows, with a stream of the `seed` or with the buffer's.
+    /// Draws a transition for each row of `out`, with a stream of the `seed` or with the buffer's.
     ///
     /// # Errors
     /// [`StateError::EmptyBuffer`]; [`StateError::NextObsUnknown`] if `out` has next observations
     /// and a stored transition has none; [`KernelError::Shape`], [`KernelError::DType`],
-    /// [`KernelError::OutOfMemory`], and what [`Draw::check_out`] finds. Nothing is drawn or written then.
+    /// [`KernelError::OutOfMemory`], and errors of [`Draw::check_out`]. Nothing is drawn then.
     pub fn sample(
         &mut self,
         seed: Option<u64>,
@@ -178,12 +178,11 @@ impl<D: Draw> Replay<D> {
         Ok(())
     }
 
-    /// Draws sequences of `seq_len` steps of one env each, of one step per transition, whatever the way
-    /// of drawing.
+    /// Draws sequences of `seq_len` single steps of one env each, uniformly for every `D`.
     ///
-    /// A sequence stays within its episode, and what is missing is zeros; or with `cross_episodes` it goes
-    /// on with the env's next episode, and is always whole. Every transition that can begins one with equal
-    /// probability.
+    /// A sequence stays within its episode and is padded with zeros; with `cross_episodes` it
+    /// continues into the env's next episode and is always whole. All possible first transitions
+    /// are equally likely.
     ///
     /// # Errors
     /// As [`Replay::sample`], and [`StateError::TooFew`].
@@ -199,11 +198,11 @@ impl<D: Draw> Replay<D> {
         self.ring.sample_sequences(stream, &mut self.slots, seq_len, cross_episodes, out)
     }
 
-    /// Goes on exactly from what [`Ring::export`], [`Ring::position`], [`Replay::stream`] and the
-    /// getters of a buffer like this gave.
+    /// Restores exactly the results of [`Ring::export`], [`Ring::position`], [`Replay::stream`] and
+    /// the getters of such a buffer.
     ///
     /// # Errors
-    /// What is wrong with the state; the buffer is as it was then.
+    /// Errors of the state; the buffer is unchanged then.
     pub fn restore(
         &mut self,
         rows: &Transitions<'_>,
@@ -232,7 +231,7 @@ pub(super) fn reserve<T>(drawn: &mut Vec<T>, n: usize) -> Result<()> {
 #[derive(Debug)]
 pub struct Uniform;
 
-/// A ring of the last transitions, drawn from uniformly with replacement.
+/// A ring of the last transitions, sampled uniformly with replacement.
 pub type UniformReplay = Replay<Uniform>;
 
 impl UniformReplay {

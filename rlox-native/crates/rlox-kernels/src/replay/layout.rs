@@ -1,9 +1,9 @@
-//! Sizes and types of a buffer, and where the parts of a transition lie.
+//! Sizes and types of a buffer, and places of a transition's parts.
 
 use super::values::{DType, Values};
 use crate::error::{KernelError, Result, check_len, check_range, check_size};
 
-/// A cache line: records up to this size never straddle two, and the first begins at one.
+/// A cache line: records up to this size never straddle two, and the first starts on one.
 pub(super) const LINE: usize = 64;
 
 /// Bytes after the action: the reward, and one byte of flags.
@@ -11,18 +11,18 @@ pub(super) const TAIL: usize = 5;
 
 pub(super) const TERMINATED: u8 = 1;
 pub(super) const TRUNCATED: u8 = 2;
-/// The next observation was not given; its place holds zeros.
+/// Flag of a record without a next observation; its place holds zeros.
 pub(super) const NO_NEXT_OBS: u8 = 4;
 
-/// Bytes of the number of a frame, which stands for it in a record.
+/// Bytes of a frame's number, stored in the record instead of the frame.
 pub(super) const NUMBER: usize = size_of::<u32>();
 
-/// One field of a transition: so many elements of a type.
+/// One field of a transition: a number of elements of one type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
     /// The type of an element.
     pub dtype: DType,
-    /// How many elements each transition has, at least 1.
+    /// Elements per transition, at least 1.
     pub len: usize,
 }
 
@@ -31,7 +31,7 @@ impl Field {
         self.dtype.size() * self.len
     }
 
-    /// Checks that `values` are `rows` rows of this field.
+    /// Checks that `values` holds `rows` rows of this field.
     pub(super) fn check(
         self,
         name: &'static str,
@@ -47,12 +47,12 @@ impl Field {
     }
 }
 
-/// How the steps of an env follow each other in a buffer, and how many a drawn transition spans.
+/// Order of the envs' steps in a buffer, and number of steps per sampled transition.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NStep {
-    /// How many envs are stored in turn: the step after one of an env lies as many slots further.
+    /// Number of envs stored in turn: an env's next step lies `n_envs` slots further.
     pub n_envs: usize,
-    /// How many steps a transition spans where its episode is long enough, at least 1.
+    /// Steps that a transition spans if its episode is long enough, at least 1.
     pub n_step: usize,
     /// The discount factor γ of a step, in [0, 1].
     pub gamma: f64,
@@ -69,33 +69,33 @@ impl NStep {
     }
 }
 
-/// What a buffer holds.
+/// Sizes and types of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Layout {
-    /// How many transitions, at least 1.
+    /// Number of transitions, at least 1.
     pub capacity: usize,
-    /// The observation, and the next observation.
+    /// The observation and the next observation.
     pub obs: Field,
     /// The action.
     pub action: Field,
-    /// The steps that a drawn transition spans.
+    /// Steps of a sampled transition.
     pub n_step: NStep,
-    /// How many frames an observation stacks; each is stored once however many
-    /// observations it is in; 0 where observations are stored whole.
+    /// Frames per stacked observation, each stored once even if several observations share it; 0 to
+    /// store whole observations.
     pub frames: usize,
 }
 
 impl Layout {
-    /// The same without frames that are stored once: for buffers that keep observations whole.
+    /// The same layout with whole observations instead of shared frames.
     pub(super) const fn whole(self) -> Self {
         Self { frames: 0, ..self }
     }
 
-    /// Bytes of memory that a buffer of this layout takes when it is full; where frames are stored
-    /// once, with one new frame per transition.
+    /// Bytes of memory of a full buffer of this layout; with shared frames, for one new frame per
+    /// transition.
     ///
     /// # Errors
-    /// [`KernelError::Range`] for a size of 0, [`KernelError::OutOfMemory`] where no address space
+    /// [`KernelError::Range`] for a size of 0, [`KernelError::OutOfMemory`] if no address space
     /// could hold it.
     pub fn memory_bytes(&self) -> Result<usize> {
         let too_much = KernelError::OutOfMemory { name: "capacity", requested: self.capacity };
@@ -106,13 +106,13 @@ impl Layout {
     }
 }
 
-/// Where the parts of a transition lie in its record:
-/// observation, next observation, action, reward (4 bytes), flags (1 byte), padding.
+/// Places of a transition's parts in its record: observation, next observation, action, reward (4
+/// bytes), flags (1 byte), padding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Parts {
     /// Bytes of an observation, or of the numbers of its frames.
     pub(super) obs: usize,
-    /// Bytes of an observation outside of the record.
+    /// Bytes of an observation outside the record.
     pub(super) obs_row: usize,
     pub(super) action: usize,
     /// Bytes from one record to the next.
@@ -138,7 +138,7 @@ impl Parts {
             bytes(layout.obs)?.checked_mul(2)?;
             let obs = obs_part()?.checked_mul(2)?;
             let record = obs.checked_add(bytes(layout.action)?)?.checked_add(TAIL)?;
-            // One miss of the cache for a small record, and no half line more than needed for others.
+            // One cache miss for a small record, and little padding for others.
             if record <= LINE {
                 Some(record.next_power_of_two())
             } else {

@@ -1,11 +1,11 @@
 //! Replay buffers: rings of transitions that a learner draws batches from.
 //!
-//! A [`Replay`] keeps them in a [`Ring`] and draws by a [`Draw`]: [`UniformReplay`] all alike,
-//! [`PrioritizedReplay`] in proportion to priorities, [`HindsightReplay`] with goals that were reached
-//! later. [`OfflineDataset`] draws from a recording. [`TieredReplay`] keeps the newest
-//! in a ring and the others in a file. [`SequenceReplay`] keeps a stream of rows per env and draws
-//! sequences. A batch is written into slices of the caller. Random numbers are
-//! those of NumPy's `Generator`, so that the reference in Python draws the same batches.
+//! A [`Replay`] keeps them in a [`Ring`] and draws by a [`Draw`]: [`UniformReplay`] uniformly,
+//! [`PrioritizedReplay`] in proportion to priorities, [`HindsightReplay`] with goals reached later.
+//! [`OfflineDataset`] draws from a recording. [`TieredReplay`] keeps the newest in a ring and the
+//! others in a file. [`SequenceReplay`] keeps a stream of rows per env and draws sequences. Batches
+//! are written into slices of the caller. Random numbers equal those of NumPy's `Generator`, so the
+//! reference in Python draws the same batches.
 
 mod batch;
 mod buffer;

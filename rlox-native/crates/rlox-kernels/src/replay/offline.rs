@@ -1,4 +1,4 @@
-//! A recorded dataset: drawn from, never written to.
+//! A recorded dataset, for sampling only.
 
 use bytemuck::cast_slice;
 
@@ -11,12 +11,12 @@ use super::stream::Stream;
 use super::values::{DType, Values};
 use crate::error::{KernelError, Result, check_len};
 
-/// Recorded episodes, drawn from by transitions and by pieces.
+/// Recorded episodes, sampled by transitions or by pieces of trajectories.
 #[derive(Debug)]
 pub struct OfflineDataset {
     ring: Ring,
     stream: Stream,
-    /// The first transition of every episode, and the number of transitions.
+    /// The first transition of every episode, then the number of transitions.
     bounds: Vec<usize>,
     /// Sum of the rewards from each transition to the end of its episode.
     returns_to_go: Vec<f32>,
@@ -26,7 +26,7 @@ pub struct OfflineDataset {
     slots: Vec<usize>,
 }
 
-/// Where `n` pieces of trajectories are written, each field in rows of `seq_len` steps.
+/// Output of `n` pieces of trajectories, each field in rows of `seq_len` steps.
 #[derive(Debug)]
 pub struct Trajectories<'a> {
     /// The transitions, `n * seq_len`; zeros after the end of an episode.
@@ -35,17 +35,17 @@ pub struct Trajectories<'a> {
     pub returns_to_go: &'a mut [f32],
     /// The number of each step in its episode, from 0, `n * seq_len`.
     pub timesteps: &'a mut [i64],
-    /// Whether there is a step: false after the end of an episode, `n * seq_len`.
+    /// False for places after the end of an episode, `n * seq_len`.
     pub mask: &'a mut [bool],
 }
 
 impl OfflineDataset {
-    /// The episodes that lie one after the other in `rows`, each ended by a termination or a
-    /// truncation. With `normalize`, observations of floats are normalised.
+    /// Takes the episodes stored one after the other in `rows`, each ended by a termination or a
+    /// truncation. With `normalize`, float observations are normalised.
     ///
     /// # Errors
     /// [`KernelError::Shape`], [`KernelError::DType`], [`KernelError::NonFinite`],
-    /// [`KernelError::OutOfMemory`]; [`KernelError::NoEpisodeEnd`] where the last episode has no end.
+    /// [`KernelError::OutOfMemory`]; [`KernelError::NoEpisodeEnd`] if the last episode has no end.
     pub fn new(
         mut layout: Layout,
         rows: &Transitions<'_>,
@@ -82,7 +82,7 @@ impl OfflineDataset {
         &self.stream
     }
 
-    /// Goes on with another stream.
+    /// Replaces the random stream.
     pub fn set_stream(&mut self, stream: Stream) {
         self.stream = stream;
     }
@@ -99,7 +99,7 @@ impl OfflineDataset {
         self.bounds.windows(2).map(|bounds| bounds[1] - bounds[0])
     }
 
-    /// What the observations have been normalised with.
+    /// The normaliser applied to the observations.
     #[must_use]
     pub fn normalizer(&self) -> Option<&Normalizer> {
         self.normalizer.as_ref()
@@ -108,7 +108,7 @@ impl OfflineDataset {
     /// Draws transitions as [`super::Replay::sample`] does.
     ///
     /// # Errors
-    /// As there.
+    /// Those of `sample`.
     pub fn sample(&mut self, seed: Option<u64>, out: &mut Batch<'_>) -> Result<()> {
         self.ring.check_out(out, out.rewards.len())?;
         self.draw(seed, out.rewards.len(), 1)?;
@@ -116,8 +116,8 @@ impl OfflineDataset {
         Ok(())
     }
 
-    /// Draws pieces of `seq_len` steps: every transition is the first of one with equal probability.
-    /// A piece ends with its episode, and what is missing is zeros.
+    /// Draws pieces of `seq_len` steps: every transition begins one with equal probability. A piece
+    /// ends with its episode and is padded with zeros.
     ///
     /// # Errors
     /// As [`OfflineDataset::sample`].
@@ -139,7 +139,7 @@ impl OfflineDataset {
         Ok(())
     }
 
-    /// Draws `n` slots, each to be followed by the rest of a piece.
+    /// Draws `n` slots that begin pieces.
     #[expect(clippy::cast_possible_truncation, reason = "a slot is less than a usize")]
     fn draw(&mut self, seed: Option<u64>, n: usize, seq_len: usize) -> Result<()> {
         reserve(&mut self.slots, n * seq_len)?;
@@ -153,7 +153,7 @@ impl OfflineDataset {
         Ok(())
     }
 
-    /// Advances the slots of each piece, and writes all but the transitions.
+    /// Advances the slots of each piece and writes all fields except the transitions.
     #[expect(clippy::cast_possible_wrap, reason = "an episode is shorter than 2^63")]
     fn complete(&mut self, seq_len: usize, out: &mut Trajectories<'_>) {
         let pieces = self.slots.chunks_exact_mut(seq_len);
@@ -178,7 +178,7 @@ impl OfflineDataset {
     }
 }
 
-/// The return of every episode, and from every transition on.
+/// The return of every episode, and the return to go of every transition.
 #[expect(clippy::cast_possible_truncation, reason = "returns to go are single precision")]
 fn returns(rewards: &[f32], bounds: &[usize]) -> (Vec<f64>, Vec<f32>) {
     let mut returns_to_go = vec![0.0; rewards.len()];
@@ -200,7 +200,7 @@ fn returns(rewards: &[f32], bounds: &[usize]) -> (Vec<f64>, Vec<f32>) {
 /// S. Fujimoto and S. Gu, "A Minimalist Approach to Offline Reinforcement Learning", 2021, equation 6.
 pub const NORMALIZER_EPSILON: f64 = 1e-3;
 
-/// What observations are normalised with, a number for each of theirs: `(obs - mean) / scale`.
+/// Elementwise normalisation of observations: `(obs - mean) / scale`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Normalizer {
     /// The mean over all observations.
@@ -210,7 +210,7 @@ pub struct Normalizer {
 }
 
 impl Normalizer {
-    /// The statistics of `len` numbers per observation; `None` for observations of integers.
+    /// The statistics of observations of `len` numbers; `None` for integer observations.
     pub(super) fn of(obs: Values<'_>, len: usize) -> Option<Self> {
         match obs.dtype() {
             DType::F32 => Some(Self::of_floats::<f32>(cast_slice(obs.bytes()), len)),

@@ -1,8 +1,7 @@
-//! Large memory: zeros that the system hands out as they are first written, in huge pages where it
-//! has them.
+//! Large zeroed memory that the system provides on first write, in huge pages if available.
 //!
-//! A draw from a large buffer reads all over it, and with pages of 4 KiB the processor would look up
-//! where a page lies for almost every record.
+//! Sampling from a large buffer reads all over it; with pages of 4 KiB the processor would look up
+//! an address translation for almost every record.
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -12,7 +11,7 @@ use memmap2::{MmapMut, MmapOptions};
 
 use crate::error::{KernelError, Result};
 
-/// So many zeros, the first at the beginning of a page.
+/// Zeroed elements that start at a page boundary.
 #[derive(Debug)]
 pub(super) struct Pages<T> {
     map: MmapMut,
@@ -20,13 +19,13 @@ pub(super) struct Pages<T> {
 }
 
 impl<T: Pod> Pages<T> {
-    /// Reserves `len` elements; `name` and `requested` are the argument to blame where that fails.
+    /// Reserves `len` elements; `name` and `requested` are the argument to blame on failure.
     pub(super) fn new(len: usize, name: &'static str, requested: usize) -> Result<Self> {
         let out_of_memory = || KernelError::OutOfMemory { name, requested };
         let bytes = len.checked_mul(size_of::<T>()).ok_or_else(out_of_memory)?;
         let map = MmapOptions::new().len(bytes).map_anon().map_err(|_| out_of_memory())?;
         #[cfg(target_os = "linux")]
-        // A kernel without huge pages gives small ones.
+        // A kernel without huge pages uses small ones.
         let _ = map.advise(memmap2::Advice::HugePage);
         Ok(Self { map, elements: PhantomData })
     }

@@ -11,17 +11,16 @@ use super::tree::PriorityTree;
 use crate::error::{KernelError, Result, check_len, check_range};
 use crate::threads::Meter;
 
-/// The largest priority: the sum over any buffer stays finite.
+/// Largest priority: the sum over any buffer stays finite.
 pub const MAX_PRIORITY: f64 = f32::MAX as f64;
 
-/// The smallest priority: none is so small that its transition is never drawn again. The ε of
-/// section 3.3.
+/// Smallest priority, with which a transition is still drawn at times. The ε of section 3.3.
 pub const MIN_PRIORITY: f64 = 1e-6;
 
-/// How many draws go down the tree at once: enough to keep the memory busy.
+/// Draws that descend the tree at once: enough to keep the memory busy.
 const TOGETHER: usize = 32;
 
-/// Draws that a thread goes down the tree with before it takes the next ones.
+/// Draws per block of a thread's work.
 const BLOCK: usize = 1024;
 
 /// Draws with probability `P(i) = p_i^α / Σ p_k^α` (equation 1).
@@ -33,27 +32,27 @@ pub struct Prioritized {
     beta: f64,
     /// The largest p so far, and 1 at first (algorithm 1, line 2).
     max_priority: f64,
-    /// Its power, which new transitions get.
+    /// Its p^α, the initial value of new transitions.
     max_scaled: f64,
-    /// The places of the last batch in the sum of all p^α, kept for their memory.
+    /// The masses drawn for the last batch, kept to reuse their memory.
     masses: Vec<f64>,
-    /// Of drawing a slot.
+    /// Cost of drawing a slot.
     cost: Meter,
 }
 
-/// A ring of the last transitions, drawn from in proportion to their priorities.
+/// A ring of the last transitions, sampled in proportion to their priorities.
 pub type PrioritizedReplay = Replay<Prioritized>;
 
-/// What [`Replay::sample`] writes besides the transitions.
+/// Additional output of [`Replay::sample`].
 #[derive(Debug)]
 pub struct Importance<'a> {
     /// The weights of importance sampling, in [0, 1].
     pub weights: &'a mut [f32],
-    /// The slots that were drawn, for [`PrioritizedReplay::update_priorities`].
+    /// The drawn slots, for [`PrioritizedReplay::update_priorities`].
     pub indices: &'a mut [u64],
 }
 
-/// What a [`PrioritizedReplay`] has besides its ring and its stream.
+/// State of a [`PrioritizedReplay`] in addition to its ring and its stream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PriorityState<'a> {
     /// p^α of every stored transition, in the order of the slots.
@@ -114,13 +113,13 @@ impl PrioritizedReplay {
         self.draw.max_priority
     }
 
-    /// Gives the transitions in the slots `indices` new priorities; of several for one slot the last.
+    /// Gives the transitions in the slots `indices` new priorities; of a repeated slot the last.
     ///
-    /// The sizes of the numbers count, at least [`MIN_PRIORITY`]: TD errors may come with their signs.
+    /// Absolute values are used, at least [`MIN_PRIORITY`], so TD errors may be signed.
     ///
     /// # Errors
-    /// [`KernelError::Shape`], [`KernelError::Index`] and [`KernelError::Priority`]; no priority has
-    /// changed then.
+    /// [`KernelError::Shape`], [`KernelError::Index`] and [`KernelError::Priority`]; no priority
+    /// changes then.
     #[expect(clippy::cast_possible_truncation, reason = "an index is less than a usize")]
     pub fn update_priorities(&mut self, indices: &[u64], priorities: &[f64]) -> Result<()> {
         check_len("priorities", priorities.len(), "indices", indices.len())?;
@@ -141,7 +140,7 @@ impl PrioritizedReplay {
     /// Copies p^α of every stored transition, in the order of the slots.
     ///
     /// # Errors
-    /// [`KernelError::Shape`] where `scaled` has another length than the buffer.
+    /// [`KernelError::Shape`] if the lengths of `scaled` and the buffer differ.
     pub fn export_priorities(&self, scaled: &mut [f64]) -> Result<()> {
         check_len("priorities", scaled.len(), "the buffer", self.ring.len())?;
         for (slot, scaled) in scaled.iter_mut().enumerate() {
@@ -152,8 +151,8 @@ impl PrioritizedReplay {
 }
 
 impl Draw for Prioritized {
-    /// Priorities as [`PrioritizedReplay::update_priorities`] takes them; without, all transitions get the
-    /// largest so far.
+    /// Priorities as for [`PrioritizedReplay::update_priorities`]; without them, all transitions
+    /// get the largest so far.
     type Given<'a> = Option<&'a [f64]>;
     type Drawn<'a> = Importance<'a>;
     type Saved<'a> = PriorityState<'a>;
@@ -197,10 +196,10 @@ impl Draw for Prioritized {
         check_len("indices", drawn.indices.len(), "rewards", out.rewards.len())
     }
 
-    /// The sum of all p^α is cut into n equal ranges, and one number drawn from each decides for a
-    /// transition (appendix B.2.1). The weight of transition i is `(N·P(i))^-β`, divided by the largest
-    /// weight of any stored transition (section 3.4), which is that of the smallest priority:
-    /// `(min p^α / p_i^α)^β`. So a transition's weight does not depend on the others of its batch.
+    /// The sum of all p^α is cut into n equal ranges, and a number drawn from each selects a
+    /// transition (appendix B.2.1). The weight of transition i is `(N·P(i))^-β` divided by the
+    /// largest weight in the buffer (section 3.4), that of the smallest priority, hence `(min p^α /
+    /// p_i^α)^β`. A transition's weight does not depend on the others of its batch.
     #[expect(clippy::cast_precision_loss, reason = "a batch has fewer than 2^53 rows")]
     #[expect(clippy::cast_possible_truncation, reason = "weights are single precision")]
     fn choose(
@@ -248,7 +247,7 @@ impl Draw for Prioritized {
     }
 }
 
-/// The priority of a number that was given for one.
+/// The priority for a given number.
 fn priority(given: f64) -> f64 {
     given.abs().max(MIN_PRIORITY)
 }

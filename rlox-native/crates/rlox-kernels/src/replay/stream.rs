@@ -1,9 +1,9 @@
-//! The random stream of a buffer: NumPy's `Generator`, as far as sampling needs it.
+//! The random stream of a buffer: the part of NumPy's `Generator` that sampling needs.
 
 use crate::error::{KernelError, Result};
 use crate::rng::{Pcg64, halves};
 
-/// `numpy.random.Generator(PCG64)`: 64 bits at a time, or 32 with the other half kept for later.
+/// `numpy.random.Generator(PCG64)`: 64 bits at a time, or 32 with the other half kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stream {
     rng: Pcg64,
@@ -49,8 +49,8 @@ impl Stream {
 
     /// The next number of `Generator.integers(n)`, for `n` of at least 1.
     ///
-    /// D. Lemire, "Fast Random Integer Generation in an Interval", 2019, with 32 random bits where
-    /// they are enough.
+    /// D. Lemire, "Fast Random Integer Generation in an Interval", 2019, with 32 random bits if
+    /// they suffice.
     #[inline]
     pub(super) fn below(&mut self, n: u64) -> u64 {
         match u32::try_from(n) {
@@ -88,18 +88,18 @@ impl Stream {
         [a, b, c, d, u64::from(self.spare.is_some()), u64::from(self.spare.unwrap_or(0))]
     }
 
-    /// The stream whose [`Stream::to_words`] these are.
+    /// Restores a stream from [`Stream::to_words`].
     ///
     /// # Errors
-    /// [`KernelError::Corrupt`] for words that no stream has.
+    /// [`KernelError::Corrupt`] for words that cannot come from a stream.
     pub fn from_words(words: [u64; 6]) -> Result<Self> {
         let [a, b, c, d, has_spare, spare] = words;
         let corrupt = |reason| KernelError::Corrupt { name: "rng", reason };
-        let spare = u32::try_from(spare).map_err(|_| corrupt("the spare half has 32 bits"))?;
+        let spare = u32::try_from(spare).map_err(|_| corrupt("the spare half must have 32 bits"))?;
         let spare = match has_spare {
             0 => None,
             1 => Some(spare),
-            _ => return Err(corrupt("there is a spare half (1) or none (0)")),
+            _ => return Err(corrupt("the spare half is present (1) or absent (0)")),
         };
         Ok(Self { rng: Pcg64::from_words([a, b, c, d])?, spare })
     }
@@ -116,9 +116,9 @@ fn wide_product(a: u64, b: u64) -> (u64, u64) {
 mod tests {
     use super::*;
 
-    /// `rng = default_rng(42)`, and after each other `integers(10, size=5)`, `integers(1, size=2)`,
-    /// `random(2)`, `integers(2**32, size=2)`, `integers(3_000_000_000, size=4)`,
-    /// `integers(2**40 + 3, size=3)`, `integers(7, size=2)`, NumPy 2.4.6.
+    /// Successive draws of `rng = default_rng(42)`: `integers(10, size=5)`, `integers(1, size=2)`,
+    /// `random(2)`, `integers(2**32, size=2)`, `integers(3_000_000_000, size=4)`, `integers(2**40 +
+    /// 3, size=3)`, `integers(7, size=2)`, NumPy 2.4.6.
     #[test]
     fn draws_equal_numpy() {
         let mut stream = Stream::from_seed(42);

@@ -9,17 +9,17 @@ const FAN: usize = 8;
 /// A sum tree and a min tree over the same leaves.
 ///
 /// A level holds a node for every eight of the level below, up to one of at most eight. A node is
-/// always computed from its children, so that rounding does not pile up and the same leaves give the
-/// same trees. A leaf without a priority is 0, and so are the sum and the minimum of eight such.
+/// always computed from its children, so rounding errors do not add up and equal leaves give equal
+/// trees. A leaf without a priority is 0, as are sum and minimum of eight such.
 #[derive(Debug)]
 pub(super) struct PriorityTree {
     /// The leaves.
     priorities: Pages<f64>,
     /// The levels above, the lowest first.
     levels: Vec<Level>,
-    /// How many leaves may have priorities.
+    /// Number of leaves that may have priorities.
     used: usize,
-    /// The nodes that are being set, kept for their memory.
+    /// Nodes being set, kept to reuse their memory.
     nodes: Vec<usize>,
 }
 
@@ -30,7 +30,7 @@ struct Level {
 }
 
 impl PriorityTree {
-    /// Bytes of the trees over so many leaves; `None` where no address space could hold them.
+    /// Bytes of the trees over `leaves` leaves; `None` if no address space could hold them.
     pub(super) fn memory_bytes(leaves: usize) -> Option<usize> {
         let nodes = |width: usize| width.checked_mul(2 * size_of::<f64>());
         let leaf_bytes = padded(leaves).checked_mul(size_of::<f64>());
@@ -69,8 +69,8 @@ impl PriorityTree {
         }
     }
 
-    /// Sets leaves and all nodes above them, level by level: once where leaves share them, and with
-    /// misses of the cache that overlap. Of several priorities for a leaf the last counts.
+    /// Sets leaves and all nodes above them, level by level: each shared node once, with
+    /// overlapping cache misses. If a leaf is given several priorities, the last counts.
     pub(super) fn set_many(&mut self, leaves: impl Iterator<Item = (usize, f64)>) {
         let mut nodes = std::mem::take(&mut self.nodes);
         nodes.clear();
@@ -92,7 +92,7 @@ impl PriorityTree {
         self.nodes = nodes;
     }
 
-    /// Sets the first leaves, and the others to nothing.
+    /// Sets the first leaves and clears the others.
     pub(super) fn fill(&mut self, priorities: &[f64]) {
         self.priorities[..self.used].fill(0.0);
         self.priorities[..priorities.len()].copy_from_slice(priorities);
@@ -121,8 +121,8 @@ impl PriorityTree {
 
     /// For each mass in [0, total) the leaf at which the running sum of the priorities exceeds it.
     ///
-    /// Rounding, and a mass outside the range, end at a leaf that has a priority all the same. All
-    /// descend together, so that their misses of the cache overlap; the masses are used up.
+    /// Despite rounding, and for a mass outside the range, the result is a leaf with a priority.
+    /// All descend together, so that their cache misses overlap; the masses are overwritten.
     pub(super) fn find(&self, masses: &mut [f64], leaves: &mut [usize]) {
         leaves.fill(0);
         let sums = self.levels.iter().rev().map(|level| &level.sums);
@@ -136,35 +136,35 @@ impl PriorityTree {
     }
 }
 
-/// The child in whose share of the running sum a mass lies, and the sum before it.
+/// The child whose share of the running sum contains a mass, and the sum before it.
 fn descend(priorities: &[f64], mass: f64) -> (usize, f64) {
     let mut sums = [0.0; FAN];
     for k in 1..FAN {
         sums[k] = sums[k - 1] + priorities[k - 1];
     }
-    // Counted, not searched: a branch would be mispredicted.
+    // Counts instead of searching: a branch would be mispredicted.
     let child = sums[1..].iter().map(|&sum| usize::from(sum <= mass)).sum();
     if priorities[child] > 0.0 {
         return (child, sums[child]);
     }
-    // The mass lies beyond all: in the last that has a share.
+    // A mass beyond all belongs to the last child with a share.
     let last = priorities.iter().rposition(|&priority| priority > 0.0).unwrap_or(0);
     (last, sums[last])
 }
 
-/// The smallest number that is not 0, and 0 where there is none.
+/// The smallest nonzero number, or 0 if there is none.
 fn smallest(numbers: &[f64]) -> f64 {
     let priorities = numbers.iter().map(|&x| if x > 0.0 { x } else { f64::INFINITY });
     let smallest = priorities.fold(f64::INFINITY, f64::min);
     if smallest == f64::INFINITY { 0.0 } else { smallest }
 }
 
-/// How many nodes a level has in memory: whole cache lines.
+/// Nodes of a level in memory, rounded up to whole cache lines.
 fn padded(nodes: usize) -> usize {
     nodes.div_ceil(FAN).saturating_mul(FAN)
 }
 
-/// The widths in memory of the levels above so many leaves.
+/// The widths in memory of the levels above `leaves` leaves.
 fn widths(leaves: usize) -> impl Iterator<Item = usize> {
     let above = |&nodes: &usize| (nodes > FAN).then(|| nodes.div_ceil(FAN));
     std::iter::successors(above(&leaves), above).map(padded)

@@ -1,4 +1,4 @@
-//! Numbers of the types that a buffer can hold.
+//! Numbers of a buffer's element types.
 
 use std::ops::Range;
 
@@ -42,7 +42,7 @@ impl DType {
         }
     }
 
-    /// The element in some bytes, as many as there are of one.
+    /// The element in its bytes.
     #[expect(clippy::cast_precision_loss, reason = "for distances")]
     pub(super) fn to_f64(self, bytes: &[u8]) -> f64 {
         match self {
@@ -55,7 +55,7 @@ impl DType {
     }
 }
 
-/// A type of which a buffer can hold elements.
+/// An element type of buffers.
 pub trait Element: Pod {
     /// Its name.
     const DTYPE: DType;
@@ -79,7 +79,7 @@ pub struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// Those of a slice.
+    /// The elements of a slice.
     #[must_use]
     pub fn of<T: Element>(elements: &'a [T]) -> Self {
         Self { dtype: T::DTYPE, bytes: cast_slice(elements) }
@@ -91,7 +91,7 @@ impl<'a> Values<'a> {
         self.dtype
     }
 
-    /// How many elements there are.
+    /// Number of elements.
     #[must_use]
     pub const fn len(self) -> usize {
         self.bytes.len() / self.dtype.size()
@@ -103,7 +103,7 @@ impl<'a> Values<'a> {
         self.bytes.is_empty()
     }
 
-    /// Where the first NaN or infinity is.
+    /// Index of the first NaN or infinity.
     pub(super) fn first_non_finite(self) -> Option<usize> {
         match self.dtype {
             DType::F32 => cast_slice(self.bytes).iter().position(|value: &f32| !value.is_finite()),
@@ -112,7 +112,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Some of the elements.
+    /// A range of the elements.
     pub(super) fn part(self, range: Range<usize>) -> Self {
         let size = self.dtype.size();
         Self { bytes: &self.bytes[range.start * size..range.end * size], ..self }
@@ -131,7 +131,7 @@ pub struct ValuesMut<'a> {
 }
 
 impl<'a> ValuesMut<'a> {
-    /// Those of a slice.
+    /// The elements of a slice.
     #[must_use]
     pub fn of<T: Element>(elements: &'a mut [T]) -> Self {
         Self { dtype: T::DTYPE, bytes: cast_slice_mut(elements) }
@@ -143,7 +143,7 @@ impl<'a> ValuesMut<'a> {
         Self { dtype: self.dtype, bytes }
     }
 
-    /// The same elements for a while.
+    /// The same elements, reborrowed.
     pub(super) fn reborrow(&mut self) -> ValuesMut<'_> {
         ValuesMut { dtype: self.dtype, bytes: self.bytes }
     }

@@ -1,4 +1,4 @@
-//! Work that other threads may help with while its caller waits.
+//! Work shared with other threads while its caller waits.
 
 #![allow(unsafe_code, reason = "helpers call a closure that borrows from the waiting caller")]
 
@@ -14,16 +14,16 @@ use super::LINGER;
 
 type Panic = Box<dyn Any + Send>;
 
-/// The caller has left: nobody begins to help any more.
+/// The caller has left: no helper may start any more.
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
 /// A closure that several threads call at once.
 ///
-/// `rayon`'s scopes wait for every task, also for one whose thread gets no core while another
-/// process computes. Here a helper that comes too late finds the job closed and leaves.
+/// `rayon`'s scopes wait for every task, even if its thread gets no core because another process
+/// computes. Here a late helper finds the job closed and leaves.
 pub(super) struct Job {
     work: Work,
-    /// Helpers that are at work, and [`CLOSED`].
+    /// Number of working helpers, and [`CLOSED`].
     helping: AtomicUsize,
     panic: Mutex<Option<Panic>>,
     caller: Thread,
@@ -38,9 +38,9 @@ unsafe impl Send for Work {}
 unsafe impl Sync for Work {}
 
 impl Job {
-    /// Calls `work` here, and on every thread that `spawn` has call what it is given.
+    /// Calls `work` on this thread and on each thread to which `spawn` passes its [`Help`].
     ///
-    /// Returns when this thread's call and all others that began have ended, with the panic of one
+    /// Returns once this thread's call and all calls that began have ended, with the panic of one
     /// of them if any panicked.
     pub(super) fn run(work: &(dyn Fn() + Sync), spawn: impl FnOnce(Help)) -> Result<Taken, Panic> {
         // SAFETY: only the lifetime changes. The pointer is dereferenced below, while the borrow is
@@ -69,7 +69,7 @@ impl Job {
     }
 }
 
-/// How long the caller of [`Job::run`] worked itself, and then waited for others.
+/// Times that the caller of [`Job::run`] worked itself and then waited for others.
 pub(super) struct Taken {
     pub(super) worked: Duration,
     pub(super) waited: Duration,

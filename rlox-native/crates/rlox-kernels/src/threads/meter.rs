@@ -1,14 +1,14 @@
-//! Measured costs of kernels, by which the number of threads is chosen.
+//! Measured costs of kernels, which decide the number of threads.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
 
 use super::{for_each, helpers_for, limit};
 
-/// Fewer elements are never timed: reading the clock would show.
+/// Fewer elements are never timed: reading the clock would distort the result.
 const LEAST_ITEMS: usize = 64;
 
-/// What an element costs on one thread, measured whenever a kernel runs on one.
+/// Cost of an element on one thread, measured whenever a kernel runs on one.
 #[derive(Debug, Default)]
 pub struct Meter {
     /// The bits of a single-precision number of nanoseconds; 0 before the first measurement.
@@ -28,7 +28,7 @@ impl Meter {
         Self { cost: AtomicU32::new(0) }
     }
 
-    /// How many threads should help with `items` elements, by what one has cost.
+    /// Number of helpers for `items` elements, from the measured cost of one.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -39,7 +39,7 @@ impl Meter {
         helpers_for((items as f32 * f32::from_bits(self.cost.load(Relaxed))) as u64, 1)
     }
 
-    /// Runs the kernel on this thread and measures what an element costs.
+    /// Runs the kernel on this thread and measures the cost of an element.
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
     pub fn timed<T>(&self, items: usize, kernel: impl FnOnce() -> T) -> T {
         if items < LEAST_ITEMS || limit() == 1 {
@@ -49,14 +49,14 @@ impl Meter {
         let result = kernel();
         let cost = start.elapsed().as_secs_f32() * 1e9 / items as f32;
         let before = f32::from_bits(self.cost.load(Relaxed));
-        // The least is what other processes did not disturb; it rises slowly where the work does.
+        // The minimum excludes disturbance by other processes; it rises slowly if the work grows.
         let cost = if before == 0.0 { cost } else { cost.min(before * 1.1) };
         self.cost.store(cost.to_bits(), Relaxed);
         result
     }
 
-    /// Does `work` on each of `parts`, which have `items` elements together, on as many threads as
-    /// that pays for.
+    /// Does `work` on each of `parts`, which have `items` elements together, on the number of
+    /// threads that pays.
     ///
     /// # Panics
     /// As [`for_each`].

@@ -1,13 +1,13 @@
-//! The thread pool that kernels share, and when they use it.
+//! The shared thread pool of the kernels, and the rules of its use.
 //!
-//! A kernel divides its work into parts that depend on the data alone, or on which no number
-//! depends, and no part reads what another writes. Results are therefore the same bits for any
-//! number of threads, and a kernel may run on one thread whenever that is better: for little work,
-//! or while the pool cannot be had.
+//! A kernel's division into parts depends only on the data, or does not affect results, and no part
+//! reads the output of another. Results are therefore the same bits for any number of threads, and
+//! a kernel may run on one thread whenever that is better: for little work, or while the pool is
+//! unavailable.
 //!
 //! The pool is built when it is first needed, with one thread fewer than [`limit`]: the calling
-//! thread works too. Idle threads sleep. The caller never waits for a thread that has not begun to
-//! help, so that another process on the cores does not hold a call up.
+//! thread works too. Idle threads sleep. The caller never waits for a thread that has not started
+//! to help, so other processes on the cores do not delay a call.
 
 mod job;
 mod meter;
@@ -30,34 +30,34 @@ pub use meter::Meter;
 use pauses::Pauses;
 use shares::Shares;
 
-/// The most threads that may be asked for.
+/// Largest number of threads that can be set.
 pub const MAX_THREADS: usize = 1024;
 
-/// What one thread must have to do before it wakes others, in nanoseconds: several times what waking
-/// them and waiting for them takes.
+/// Least work, in nanoseconds on one thread, for which others are woken: several times the cost of
+/// waking them and waiting for them.
 pub const LEAST_WORK: u64 = 200_000;
 
-/// What each of the threads must then have to do, in nanoseconds.
+/// Least work of each of the threads then, in nanoseconds.
 const LEAST_SHARE: u64 = 25_000;
 
-/// How long a thread that has nothing to do looks for work, and one that waits looks whether the
-/// others are ready, before it sleeps: about what waking it takes on a virtual machine.
+/// Time that an idle thread looks for work, and a waiting one for the end of the others, before it
+/// sleeps: about the cost of waking it on a virtual machine.
 const LINGER: Duration = Duration::from_micros(60);
 
-/// 0 stands for all cores.
+/// 0 means all cores.
 static LIMIT: AtomicUsize = AtomicUsize::new(0);
 static LEAST: AtomicU64 = AtomicU64::new(LEAST_WORK);
 static POOL: Mutex<Option<Pool>> = Mutex::new(None);
 static PAUSES: Pauses = Pauses::new();
 
-/// The pool, and whose it is: a forked child has its parent's memory and none of its threads.
+/// The pool and its process: a forked child has its parent's memory but none of its threads.
 struct Pool {
     process: u32,
     size: usize,
     threads: Arc<ThreadPool>,
 }
 
-/// Sets how many threads a kernel may use, the calling one included; `None` stands for one per core.
+/// Sets the number of threads of a kernel, including the calling one; `None` means one per core.
 ///
 /// # Errors
 /// [`Range`](crate::KernelError::Range) for a number outside `[1, MAX_THREADS]`.
@@ -67,9 +67,9 @@ pub fn set_limit(threads: Option<usize>) -> Result<()> {
     Ok(())
 }
 
-/// How many threads a kernel may use, the calling one included.
+/// Number of threads that a kernel may use, including the calling one.
 pub fn limit() -> usize {
-    // Asking the system reads files of the control group.
+    // The query reads files of the control group.
     static CORES: OnceLock<usize> = OnceLock::new();
     match LIMIT.load(Relaxed) {
         0 => *CORES.get_or_init(|| available_parallelism().map_or(1, NonZero::get)),
@@ -77,14 +77,14 @@ pub fn limit() -> usize {
     }
 }
 
-/// Sets what one thread must have to do before it wakes others, in nanoseconds; with 0, as tests of
-/// equal bits have it, all are always woken.
+/// Sets the least work, in nanoseconds, for which one thread wakes others; with 0, for tests of bit
+/// equality, all are always woken.
 pub fn set_least_work(nanoseconds: u64) {
     LEAST.store(nanoseconds, Relaxed);
 }
 
-/// How many threads should help with what takes one of them so long and comes so many times in a
-/// row, which wakes a thread once.
+/// Number of helpers for work that takes one thread `nanoseconds` and comes `times` in a row, which
+/// wakes a thread once.
 fn helpers_for(nanoseconds: u64, times: u64) -> usize {
     let (limit, least) = (limit(), LEAST.load(Relaxed));
     if limit == 1 || times * nanoseconds < least {
@@ -99,7 +99,7 @@ fn helpers_for(nanoseconds: u64, times: u64) -> usize {
 
 /// The pool of `size` threads in this process, or `None` if it is being changed or cannot be built.
 fn pool(size: usize) -> Option<Arc<ThreadPool>> {
-    // Not waited for: in a forked child, whoever held the lock does not exist.
+    // Never waits: in a forked child the lock's holder does not exist.
     let mut pool = POOL.try_lock().ok()?;
     let process = std::process::id();
     if let Some(pool) = pool.as_ref().filter(|pool| pool.process == process && pool.size == size) {
@@ -112,25 +112,25 @@ fn pool(size: usize) -> Option<Arc<ThreadPool>> {
         .ok()?;
     let threads = Arc::new(threads);
     let old = pool.replace(Pool { process, size, threads: threads.clone() });
-    // Ending the parent's pool would wait for locks that its threads may have held.
+    // Dropping the parent's pool would wait for locks that its threads may have held.
     if let Some(old) = old.filter(|old| old.process != process) {
         std::mem::forget(old);
     }
     Some(threads)
 }
 
-/// How many threads should help with so many multiplications and additions of a way of rows through
-/// a network's products.
+/// Number of helpers for one pass of rows through a network's products, of `multiply_adds`
+/// multiplications and additions.
 #[must_use]
 pub fn product_helpers(multiply_adds: usize) -> usize {
-    /// What a core does in a nanosecond, about; small products are slower.
+    /// Approximate rate of a core; small products are slower.
     const PER_NANOSECOND: usize = 32;
-    /// Of a gradient step, at least: there and back.
+    /// Passes of a gradient step, at least: forward and backward.
     const WAYS: u64 = 2;
     helpers_for((multiply_adds / PER_NANOSECOND) as u64, WAYS)
 }
 
-/// Does `first` and `second`, side by side if there are `helpers`.
+/// Runs `first` and `second`, in parallel if there are `helpers`.
 ///
 /// # Panics
 /// As [`for_each`].
@@ -146,16 +146,16 @@ pub fn join(helpers: usize, first: impl FnOnce() + Send, second: impl FnOnce() +
 
 /// Does `work` on each of `parts`, on this thread and at most `helpers` others.
 ///
-/// This thread begins with the first parts and each other with those of its own number, which are
-/// in its caches if the same is divided again and again.
+/// Each thread, this one first, starts with its own share of the parts, which is still in its
+/// caches if the same work is divided repeatedly.
 ///
 /// # Panics
-/// With what `work` panicked with, on whichever thread, once no thread works any more.
+/// With the panic of `work` on any thread, once no thread works any more.
 pub fn for_each<T: Send>(parts: Vec<T>, helpers: usize, work: impl Fn(T) + Sync) {
     let helpers = helpers.min(limit() - 1).min(parts.len().saturating_sub(1));
     let pool = if helpers == 0 { None } else { pool(limit() - 1) };
     let Some(pool) = pool else { return parts.into_iter().for_each(work) };
-    // A lock is never waited for: a part is one thread's.
+    // No lock is ever waited for: each part has one thread.
     let parts: Vec<_> = parts.into_iter().map(|part| Mutex::new(Some(part))).collect();
     divide(&pool, helpers, parts.len(), &|i| {
         let part = parts[i].lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -163,8 +163,8 @@ pub fn for_each<T: Send>(parts: Vec<T>, helpers: usize, work: impl Fn(T) + Sync)
     });
 }
 
-/// Calls `work` once for each of `n` parts, as [`for_each`] does. It is compiled once, not for every
-/// kind of part.
+/// Calls `work` once for each of `n` parts, as [`for_each`] does. It is compiled once, not for
+/// every type of part.
 fn divide(pool: &ThreadPool, helpers: usize, n: usize, work: &(dyn Fn(usize) + Sync)) {
     let shares = Shares::new(n, helpers + 1);
     let all = || {
@@ -177,7 +177,7 @@ fn divide(pool: &ThreadPool, helpers: usize, n: usize, work: &(dyn Fn(usize) + S
             linger();
         };
         if helpers == pool.current_num_threads() {
-            // Each has a queue of its own: of 16 threads none waits for 15 others to look into one.
+            // Each thread has its own queue: 16 threads do not contend for a single one.
             pool.spawn_broadcast(move |_| help());
         } else {
             (0..helpers).for_each(|_| pool.spawn(help.clone()));
@@ -189,12 +189,12 @@ fn divide(pool: &ThreadPool, helpers: usize, n: usize, work: &(dyn Fn(usize) + S
     }
 }
 
-/// Helps with what comes within [`LINGER`], so that kernels in a row wake a thread once.
+/// Helps with jobs that come within [`LINGER`], so that kernels in a row wake a thread once.
 fn linger() {
     thread_local! {
         static LINGERS: Cell<bool> = const { Cell::new(false) };
     }
-    // What is helped with meanwhile is on top of this function.
+    // Further work runs on top of this function and must not linger again.
     if LINGERS.replace(true) {
         return;
     }

@@ -1,28 +1,28 @@
-//! Pauses in which fewer threads are woken, as other processes have the cores.
+//! Pauses in which fewer threads are woken because other processes use the cores.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// A caller that waits so long, and [`PATIENCE`] times as long as it worked itself, waits for a
-/// thread that lost its core in the middle of a part: about what a process computes at a stretch.
+/// A caller that waits this long, and [`PATIENCE`] times as long as it worked itself, waits for a
+/// thread that lost its core within a part: about the time slice of a process.
 const HELD_UP: Duration = Duration::from_millis(1);
 const PATIENCE: u32 = 4;
 
-/// Nanoseconds: short enough that a core which was busy for a moment is soon used again.
+/// Nanoseconds: short enough to use a briefly busy core again soon.
 const SHORTEST: u64 = 100_000_000;
-/// The longest pause is 16 times as long, in which a 32nd of the helpers are woken.
+/// The longest pause is 16 times as long and wakes one in 32 helpers.
 const MOST: u32 = 5;
 
-/// When helpers are left asleep: beside processes that compute, what they take over comes late.
+/// Leaves helpers asleep while other processes compute, because their parts would be late.
 ///
-/// In a pause half of the helpers are woken; if the caller is held up again in it, or within as long
-/// as it was, half of those are for twice as long.
+/// A pause halves the helpers; if the caller is held up again during it, or within its length after
+/// it, the next pause halves them again and is twice as long.
 #[derive(Debug)]
 pub(super) struct Pauses {
-    /// When the last one ends, in nanoseconds since the first.
+    /// End of the last pause, in nanoseconds of [`clock`].
     end: AtomicU64,
-    /// How often the helpers were halved for it; 0 before the first.
+    /// Number of halvings in it; 0 before the first.
     halvings: AtomicU32,
 }
 
@@ -31,13 +31,13 @@ impl Pauses {
         Self { end: AtomicU64::new(0), halvings: AtomicU32::new(0) }
     }
 
-    /// How many of the helpers should be woken now.
+    /// Number of helpers to wake now.
     pub(super) fn left_of(&self, helpers: usize) -> usize {
         let paused = clock() < self.end.load(Relaxed);
         if paused { helpers >> self.halvings.load(Relaxed) } else { helpers }
     }
 
-    /// Begins a pause if a caller that worked so long itself was held up.
+    /// Begins a pause if a caller was held up, given the times it worked and waited.
     pub(super) fn after(&self, worked: Duration, waited: Duration) {
         if waited > HELD_UP.max(worked * PATIENCE) {
             self.begin(clock());
@@ -53,12 +53,12 @@ impl Pauses {
     }
 }
 
-/// Of a pause, in nanoseconds; before the first its length decides nothing.
+/// Length of a pause, in nanoseconds; before the first pause it has no effect.
 fn length(halvings: u32) -> u64 {
     (SHORTEST / 2) << halvings
 }
 
-/// Nanoseconds since it was first asked.
+/// Nanoseconds since the first call.
 fn clock() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     u64::try_from(START.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX)

@@ -1,28 +1,28 @@
-//! The parts of a work, in shares that threads begin with and help each other out of.
+//! Parts of a job, divided into shares among which threads help each other.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Numbers of parts that several threads take, each of them once.
+/// Part numbers that several threads take, each number once.
 ///
-/// A thread begins with the share of its own number, so that what is divided again and again keeps
-/// to the same threads, in whose caches it is; then it takes what others have not come to.
+/// A thread starts with the share of its own number, so that repeated work stays with the threads
+/// whose caches hold it; then it takes parts left in other shares.
 pub(super) struct Shares {
     parts: usize,
     taken: Vec<Count>,
 }
 
-/// How many parts of a share have been taken, or more; alone in its cache lines.
+/// Number of attempts to take a part of a share; alone in its cache lines.
 #[derive(Default)]
 #[repr(align(128))]
 struct Count(AtomicUsize);
 
 impl Shares {
-    /// Divides so many parts into `n` shares, in order.
+    /// Divides `parts` parts into `n` shares, in order.
     pub(super) fn new(parts: usize, n: usize) -> Self {
         Self { parts, taken: (0..n).map(|_| Count::default()).collect() }
     }
 
-    /// Calls `work` for each part of share `own`, then for those that are left of the others.
+    /// Calls `work` for each part of share `own`, then for the parts left in the others.
     pub(super) fn each(&self, own: usize, work: impl Fn(usize)) {
         let n = self.taken.len();
         for share in (own..n).chain(0..own) {

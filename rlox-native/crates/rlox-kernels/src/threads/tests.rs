@@ -1,4 +1,4 @@
-//! Tests of the pool; they share its settings, so each sets what it needs under one lock.
+//! Tests of the pool; they share its settings, so each makes its own under one lock.
 
 use std::collections::HashSet;
 use std::panic::catch_unwind;
@@ -33,7 +33,7 @@ fn every_part_is_done_once_for_any_number_of_threads() {
 #[test]
 fn several_threads_work_at_once() {
     let _guard = with_limit(3);
-    // Each part waits for two others: on fewer than three threads this would not end.
+    // Each part waits for two others: with fewer than three threads this would hang.
     let (barrier, seen) = (Barrier::new(3), Mutex::new(HashSet::new()));
     for_each(vec![(); 3], 2, |()| {
         barrier.wait();

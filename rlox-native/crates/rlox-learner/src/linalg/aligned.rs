@@ -1,4 +1,4 @@
-//! Memory in which vectors lie within cache lines.
+//! Memory that keeps vectors within cache lines.
 
 use std::ops::{Deref, DerefMut};
 
@@ -7,10 +7,10 @@ use super::Real;
 /// Bytes of a cache line, and of the widest vector.
 const LINE: usize = 64;
 
-/// Numbers that begin where a cache line does: a vector that lies across two costs twice.
+/// Numbers aligned to a cache line: a vector across two costs twice as much.
 #[derive(Debug)]
 pub(crate) struct Aligned<F> {
-    /// With room to begin later than the allocator did.
+    /// With extra room to shift the start to a cache line.
     storage: Vec<F>,
     len: usize,
 }

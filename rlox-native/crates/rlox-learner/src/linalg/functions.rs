@@ -2,19 +2,19 @@
 
 use pulp::Simd;
 
-/// Coefficients of `x P(x²) / Q(x²)`, fitted to tanh on [0, 8.3] for the smallest largest relative
-/// error, 9e-9 before rounding; constant term first, Q's is 1.
+/// Coefficients of `x P(x²) / Q(x²)`, fitted to tanh on [0, 8.3] for the least maximal relative
+/// error, 9e-9 before rounding; constant term first, which is 1 in Q.
 const TANH_P: [f32; 5] = [0.999_999_99, 0.134_258_79, 3.549_179e-3, 2.150_865_5e-5, 1.464_847_4e-8];
 const TANH_Q: [f32; 4] = [0.467_592_04, 2.607_998_8e-2, 3.373_966_5e-4, 8.295_197_6e-7];
 
-/// Beyond it tanh is 1 to within 1.3e-7.
+/// Beyond this, tanh is 1 to within 1.3e-7.
 const TANH_SATURATES: f32 = 8.3;
 
 /// tanh to within 5e-7 of its value.
 #[inline(always)]
 pub(super) fn tanh<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let splat = |value| simd.splat_f32s(value);
-    // The bounds come first: where x is NaN, the second operand is what the machine returns.
+    // The bounds come first: if x is NaN, the machine returns the second operand.
     let x = simd.max_f32s(splat(-TANH_SATURATES), x);
     let x = simd.min_f32s(splat(TANH_SATURATES), x);
     let z = simd.mul_f32s(x, x);
@@ -25,20 +25,20 @@ pub(super) fn tanh<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     simd.div_f32s(simd.mul_f32s(x, numerator), denominator)
 }
 
-/// 1.5 · 2^23: adding it rounds to an integer, which then is in the low bits.
+/// 1.5 · 2^23: adding it rounds to an integer and puts that in the low bits.
 const ROUND: f32 = 12_582_912.0;
 
-/// Of the coefficients of exp(r) after 1 + r, by Cephes' `expf` (S. Moshier), highest first.
+/// Coefficients of exp(r) after 1 + r, from Cephes' `expf` (S. Moshier), highest first.
 const EXP: [f32; 6] =
     [1.987_569_2e-4, 1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5];
 
-/// ln 2 as a number of few bits, so that its multiples are exact, and the rest.
+/// ln 2 as a number with few bits, whose multiples are exact, plus the remainder.
 const LN2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
 
-/// Where exp leaves the range of normal numbers.
+/// Arguments beyond which exp leaves the range of normal numbers.
 const EXP_RANGE: [f32; 2] = [-87.3, 88.3];
 
-/// exp to within 5e-7 of its value; what would overflow or vanish is held at the range's ends.
+/// exp to within 5e-7 of its value; arguments are clamped to [`EXP_RANGE`].
 #[inline(always)]
 pub(super) fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let splat = |value| simd.splat_f32s(value);
@@ -71,7 +71,7 @@ mod tests {
     use super::super::Real;
     use pulp::{Arch, Simd, WithSimd};
 
-    /// Every so many of all single-precision numbers; the stride is a prime.
+    /// Stride, a prime, over the tested single-precision numbers.
     const STRIDE: usize = 97;
 
     struct Call<'a> {

@@ -1,9 +1,9 @@
-//! The way back through the layer before outputs of which one has a gradient.
+//! Backward pass through the layer before outputs of which only one has a gradient.
 //!
-//! With `ReLU`, the gradient with respect to that layer's output j in row i is `g_i` `w_j` where the
-//! output is positive, and 0 elsewhere: of rank one, but for the gates. That is the case in critics,
-//! which have one output, and in Q-networks of discrete actions, whose loss depends on the value of the
-//! action taken. The last hidden layer has most of their parameters.
+//! With `ReLU`, the gradient with respect to that layer's output j in row i is `g_i` `w_j` where
+//! the output is positive, and 0 elsewhere: of rank one except for the gates. Critics are such a
+//! case, with one output, and Q-networks of discrete actions, whose loss depends on the value of
+//! the taken action. Most of their parameters are in the last hidden layer.
 
 use std::iter;
 
@@ -19,7 +19,7 @@ use super::real::{PAD, padded, row_stride};
 /// The gradient with respect to the outputs of a layer, in its factors.
 #[derive(Debug, Clone, Copy)]
 pub struct Gate<'a, F> {
-    /// How many rows count.
+    /// Number of rows used.
     pub rows: usize,
     /// The layer, for which [`Layer::can_be_gated`] holds.
     pub layer: Layer,
@@ -27,7 +27,7 @@ pub struct Gate<'a, F> {
     pub inputs: &'a [F],
     /// The layer's outputs, whose signs are the gates.
     pub outputs: &'a [F],
-    /// The gradient with respect to the output behind, in rows of [`row_stride(1)`](row_stride).
+    /// The gradient with respect to the next output, in rows of [`row_stride(1)`](row_stride).
     pub gradients: &'a [F],
     /// The weights of that output.
     pub weights: &'a [F],
@@ -42,7 +42,7 @@ pub struct GateMemory<F> {
 }
 
 impl<F: Real> GateMemory<F> {
-    /// For layers of up to so many outputs.
+    /// Memory for layers of up to `width` outputs.
     #[must_use]
     pub fn new(width: usize) -> Self {
         let groups = |n: usize| n.div_ceil(SPAN) * PAD;
@@ -92,7 +92,7 @@ impl<F: Real> Gate<'_, F> {
     }
 
     /// Writes gradientᵀ · inputs, or `adds` it: the gradients of the layer's weights, a row for
-    /// each output. As many threads as there are `memories` share the rows.
+    /// each output. A thread for each of `memories` shares the rows.
     #[inline(always)]
     pub(super) fn of_weights<S: Simd>(
         self,
@@ -133,7 +133,7 @@ impl<F: Real> Gate<'_, F> {
     }
 
     /// Writes gradient · transposed where the inputs are positive, and 0 elsewhere: the gradients
-    /// with respect to what they were rectified from. `transposed` has a row of weights for each
+    /// with respect to the inputs before their rectification. `transposed` has a row of weights per
     /// output.
     #[inline(always)]
     pub(super) fn of_inputs<S: Simd>(
@@ -179,7 +179,7 @@ impl<F: Real> Gate<'_, F> {
     }
 }
 
-/// Writes which of up to [`GROUP`] rows of `gates` are positive, column by column.
+/// Encodes which of up to [`GROUP`] rows of `gates` are positive, column by column.
 #[inline(always)]
 fn choose<'a, F: Real, S: Simd>(simd: S, gates: impl Iterator<Item = &'a [F]>, choices: &mut [F]) {
     choices.fill(F::of(F::INTEGERS));

@@ -1,9 +1,9 @@
 //! Products with an outer product under a mask, by the Method of Four Russians.
 //!
-//! The left operand is `column · row` with zeros where a gate is shut, so an element of the product is
-//! a sum over the rows of the right operand whose gates are open, times a factor. Of a group of
-//! four such rows there are only 16 different sums. They are computed once, in a lookup table, and every
-//! output row then adds one entry a group instead of four products:
+//! The left operand is `column · row` with zeros where a gate is shut, so an element of the product
+//! is a sum over the rows of the right operand whose gates are open, times a factor. A group of
+//! four such rows has only 16 different sums. They are computed once, in a lookup table; every
+//! output row then adds one entry per group instead of four products:
 //!
 //! ```text
 //!   right operand           lookup table              gates of one output row
@@ -16,8 +16,8 @@
 //!                           1111  r3 + r2 + r1 + r0
 //! ```
 //!
-//! Which entry a row of the output takes from a group is prepared by [`Gate`](super::Gate). An index is a
-//! floating-point number (see [`CHOICE`]), so that vector instructions can make it.
+//! [`Gate`](super::Gate) prepares the entry that an output row takes from each group. The index is
+//! a floating-point number (see [`CHOICE`]), so that vector instructions can compute it.
 //!
 //! V. Arlazarov, E. Dinic, M. Kronrod, I. Faradžev, "On economical construction of the transitive closure
 //! of a directed graph", 1970.
@@ -34,8 +34,8 @@ pub(super) const GROUP: usize = 4;
 /// Entries of a group's lookup table: the subsets of its rows.
 const CHOICES: usize = 1 << GROUP;
 
-/// Rows of the right operand that are tabulated at a time, in [`PAD`] groups: row q of the 64
-/// and those 16, 32 and 48 after it are group q. The last ones may be fewer groups.
+/// Rows of the right operand tabulated at a time, in [`PAD`] groups: rows q, q + 16, q + 32 and q +
+/// 48 of the 64 are group q. The last span may have fewer groups.
 pub(super) const SPAN: usize = PAD * GROUP;
 
 /// Columns at a time, so that the lookup tables fit into the first-level cache.
@@ -49,8 +49,8 @@ pub(super) const TABLE: usize = PAD * CHOICES * COLUMNS;
 #[expect(clippy::cast_precision_loss, reason = "a small number")]
 pub(super) const CHOICE: f64 = COLUMNS as f64;
 
-/// The left operand: element (i, p) is `rows[i * row_stride]` times `columns[p * column_stride]`
-/// if row i has chosen p, else 0.
+/// The left operand: element (i, p) is `rows[i * row_stride]` times `columns[p * column_stride]` if
+/// row i's gate p is open, else 0.
 #[derive(Clone, Copy)]
 pub(super) struct Gated<'a, F> {
     pub(super) n_rows: usize,
@@ -74,8 +74,8 @@ impl<F> Gated<'_, F> {
     }
 }
 
-/// `out = left · right`, or `out += left · right` if it `adds`; elements become zero if that of
-/// `signs`, laid out as `out`, is not positive. Rows are of [`row_stride`], and `table` has
+/// `out = left · right`, or `out += left · right` if it `adds`; elements become zero if those of
+/// `signs`, laid out as `out`, are not positive. Rows are of [`row_stride`], and `table` has
 /// [`TABLE`] elements.
 #[expect(clippy::too_many_arguments, reason = "those of a product, and memory")]
 #[inline(always)]
@@ -120,14 +120,14 @@ impl<F: Real> WithSimd for Product<'_, F> {
             table: F::vectors_mut::<S>(self.table),
             out: F::vectors_mut::<S>(self.out),
         };
-        // As many sums as fit into the registers, to hide the latency.
+        // Uses all sums that fit into the registers, to hide the latency.
         let column =
             if S::REGISTER_COUNT >= 32 { job.columns::<8, 2>(0) } else { job.columns::<2, 4>(0) };
         job.columns::<8, 1>(column);
     }
 }
 
-/// A product in vectors.
+/// A product by vector instructions.
 struct Job<'a, F: Real, S: Simd> {
     simd: S,
     left: Gated<'a, F>,
@@ -141,7 +141,7 @@ struct Job<'a, F: Real, S: Simd> {
 }
 
 impl<F: Real, S: Simd> Job<'_, F, S> {
-    /// Computes `C` columns at a time from `column` on while they fit; returns where they do not.
+    /// Computes `C` columns at a time from `column` on while they fit; returns the next column.
     #[inline(always)]
     fn columns<const R: usize, const C: usize>(&mut self, mut column: usize) -> usize {
         while column + C <= self.width {
@@ -174,7 +174,7 @@ impl<F: Real, S: Simd> Job<'_, F, S> {
             for c in 0..C {
                 let mut choices = [zero; CHOICES];
                 for (r, &p) in places.iter().enumerate() {
-                    // Beyond the depth, a row of zeros.
+                    // A row of zeros beyond the depth.
                     let mut row = zero;
                     if p < left.depth {
                         let factor = F::splat(simd, left.columns[p * left.column_stride]);

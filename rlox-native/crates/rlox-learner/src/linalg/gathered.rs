@@ -1,20 +1,20 @@
-//! Gradients of parameters where products have left them.
+//! Gradients of parameters as products left them.
 
 use super::Real;
 use super::layer::{Layer, Order, SIDE, transpose};
 use super::real::row_stride;
 
-/// Elements of a part, about: few enough for all threads to have some, and for those of an element's
-/// parameter and moments to stay in the nearest cache.
+/// Approximate elements per part: few enough to give every thread some, and to keep their
+/// parameters and moments in the nearest cache.
 const PART: usize = 4096;
 
-/// The gradients of consecutive elements of the flat array of parameters, which are a matrix there.
+/// The gradients of consecutive elements of the flat parameter array, which form a matrix there.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Gathered<'a, F> {
-    /// Where they begin in the flat array.
+    /// Their start in the flat array.
     pub(crate) first: usize,
     elements: &'a [F],
-    /// Of the matrix in the flat array.
+    /// Rows of the matrix in the flat array.
     rows: usize,
     columns: usize,
     /// Elements from one row of `elements` to the next.
@@ -44,12 +44,12 @@ impl<'a, F: Real> Gathered<'a, F> {
         [of_weights, Self::straight(layer.bias, &biases[..layer.outputs])]
     }
 
-    /// How many elements there are.
+    /// Number of elements.
     pub(crate) fn len(&self) -> usize {
         self.rows * self.columns
     }
 
-    /// Divides them into parts for threads, in the order of the flat array.
+    /// Divides the elements into parts for threads, in the order of the flat array.
     pub(crate) fn parts(self) -> impl Iterator<Item = Self> {
         let size = (PART / self.columns.max(1)).max(1).next_multiple_of(SIDE);
         (0..self.rows).step_by(size).map(move |row| {
@@ -63,7 +63,7 @@ impl<'a, F: Real> Gathered<'a, F> {
         })
     }
 
-    /// Calls `take` with consecutive elements in the order of the flat array, until all were there.
+    /// Calls `take` with consecutive elements in the order of the flat array, until all are done.
     #[inline(always)]
     pub(crate) fn each_run(self, mut take: impl FnMut(&[F])) {
         let Self { elements, mut rows, mut columns, mut stride, .. } = self;
@@ -85,7 +85,7 @@ impl<'a, F: Real> Gathered<'a, F> {
     }
 }
 
-/// All gradients, multiplied by `factor`, at their places in an array of `n` elements.
+/// Writes all gradients, times `factor`, to their places in an array of `n` elements.
 pub(crate) fn flatten<'a, F: Real>(
     gradients: impl IntoIterator<Item = Gathered<'a, F>>,
     n: usize,
@@ -109,7 +109,7 @@ pub(crate) fn flatten<'a, F: Real>(
 mod tests {
     use super::*;
 
-    /// Of which element `i` of the flat array is `i`.
+    /// Gradients whose element `i` in the flat array is `i`.
     #[expect(clippy::cast_precision_loss, reason = "small numbers")]
     fn gathered(layer: Layer) -> Vec<f64> {
         let (rows, columns) = layer.gradient_shape();

@@ -1,4 +1,4 @@
-//! One linear layer: where its parameters are, and how products read them.
+//! One linear layer: places of its parameters and their order in products.
 
 use bytemuck::cast_slice;
 
@@ -7,17 +7,17 @@ use super::aligned::Aligned;
 use super::gated_product::SPAN;
 use super::real::row_stride;
 
-/// Rows that go through the network together: their activations stay in the caches.
+/// Rows per pass through the network: their activations stay in the caches.
 pub const BLOCK_ROWS: usize = 256;
 
-/// Up to so many columns, a product of rows with rows takes less time than one with whole vectors of
-/// columns, most of which are padding.
+/// Up to this number of columns, a product of rows with rows is faster than one with whole vectors
+/// of columns, which would be mostly padding.
 const FEW: usize = 4;
 
-/// A square of so many lines is transposed in whole cache lines of single precision.
+/// Lines of a square that is transposed in whole cache lines of single precision.
 pub(super) const SIDE: usize = 16;
 
-/// How a layer's weights lie in the flat array.
+/// Order of a layer's weights in the flat array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// `outputs` × `inputs`, as in `torch.nn.Linear`.
@@ -26,23 +26,23 @@ pub enum Order {
     ByInputs,
 }
 
-/// One linear layer and where its parameters are in the flat array.
+/// One linear layer and the places of its parameters in the flat array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layer {
-    /// How many numbers go in.
+    /// Number of inputs.
     pub inputs: usize,
-    /// How many come out.
+    /// Number of outputs.
     pub outputs: usize,
-    /// Where the weights begin.
+    /// Start of the weights.
     pub weights: usize,
-    /// Where the biases begin.
+    /// Start of the biases.
     pub bias: usize,
-    /// How the weights lie.
+    /// Order of the weights.
     pub order: Order,
-    /// Whether its inputs are the network's, whose rows may have no padding.
+    /// Whether its inputs are the network's inputs, whose rows may lack padding.
     pub first: bool,
-    /// Whether the gradients of a `ReLU` network come to it through one output a row: its way back is
-    /// then a [`Gate`](super::Gate)'s.
+    /// Whether gradients of a `ReLU` network reach it through one output per row: a
+    /// [`Gate`](super::Gate) then computes its backward pass.
     pub gated: bool,
 }
 
@@ -60,13 +60,13 @@ impl Layer {
         sizes.windows(2).enumerate().map(layer).collect()
     }
 
-    /// Where the parameters end.
+    /// End of the parameters.
     #[must_use]
     pub fn end(self) -> usize {
         self.bias + self.outputs
     }
 
-    /// Rows and columns in which the weights' gradient is gathered.
+    /// Rows and columns of the weights' gradient.
     #[must_use]
     pub fn gradient_shape(self) -> (usize, usize) {
         if self.gradient_by_inputs() {
@@ -76,8 +76,8 @@ impl Layer {
         }
     }
 
-    /// Whether the weights' gradient is gathered in a row for each input, not for each output: the
-    /// narrow side gives the rows, as columns are padded. Of a gated layer, the outputs do.
+    /// Whether the weights' gradient has a row per input, not per output: rows are along the narrow
+    /// side, as columns are padded. A gated layer has a row per output.
     ///
     /// Rows without padding cannot be a right operand.
     #[must_use]
@@ -87,13 +87,13 @@ impl Layer {
         self.first || (narrow && !self.gated)
     }
 
-    /// Whether it is large enough for a [`Gate`](super::Gate) to pay, and has padded inputs.
+    /// Whether it has padded inputs and is so large that a [`Gate`](super::Gate) pays.
     #[must_use]
     pub fn can_be_gated(self) -> bool {
         !self.first && self.outputs >= SPAN
     }
 
-    /// Whether products with so few columns are products of rows with rows.
+    /// Whether products with its outputs as columns are products of rows with rows.
     ///
     /// The rows of a network's inputs have no padding.
     pub(super) fn has_few_outputs(self) -> bool {
@@ -106,21 +106,21 @@ impl Layer {
     }
 }
 
-/// The parameters of a layer in the order in which products read them, padded with zeros.
+/// The parameters of a layer in the order of products, padded with zeros.
 #[derive(Debug)]
 pub struct PackedLayer<F> {
-    /// `inputs` × `outputs`; empty where [`Layer::has_few_outputs`].
+    /// `inputs` × `outputs`; empty if [`Layer::has_few_outputs`].
     pub(super) forward: Aligned<F>,
     /// `outputs` × `inputs`; empty for a layer through which no gradient goes, unless
     /// [`Layer::has_few_outputs`].
     pub(super) backward: Aligned<F>,
     pub(super) bias: Aligned<F>,
-    /// Of the weights, where only their other order is kept.
+    /// Digest of the weights, if only their other order is kept.
     digest: Option<Digest>,
 }
 
 impl<F: Real> PackedLayer<F> {
-    /// Room for a layer; `backward`: for the way back to its inputs too.
+    /// Memory for a layer; with `backward`, also for gradients of its inputs.
     #[must_use]
     pub fn new(layer: Layer, backward: bool) -> Self {
         let zeros = Aligned::zeros;
@@ -137,21 +137,21 @@ impl<F: Real> PackedLayer<F> {
         }
     }
 
-    /// Adds the biases of another layer with as many outputs to its own.
+    /// Adds the biases of another layer with the same number of outputs to its own.
     pub(crate) fn add_bias(&mut self, other: &Self) {
         for (bias, &more) in self.bias.iter_mut().zip(&*other.bias) {
             *bias = *bias + more;
         }
     }
 
-    /// The weights of an output of a layer, which has a way back to its inputs.
+    /// The weights of an output of a layer packed with `backward`.
     pub(crate) fn of_output(&self, layer: Layer, output: usize) -> &[F] {
         let stride = row_stride(layer.inputs);
         &self.backward[output * stride..][..stride]
     }
 
-    /// Copies the layer's part of `parameters`; only compares weights that have not changed, or their
-    /// digest, which takes less time than their other order.
+    /// Copies the layer's part of `parameters`. Weights, or their digest, are compared first:
+    /// unchanged ones need no reordering, which takes longer.
     #[inline(always)]
     pub fn load(&mut self, layer: Layer, parameters: &[F]) {
         let weights = &parameters[layer.weights..][..layer.inputs * layer.outputs];
@@ -178,7 +178,7 @@ impl<F: Real> PackedLayer<F> {
         }
         for (to, from) in straight.chunks_exact_mut(stride).zip(weights.chunks_exact(columns)) {
             let to = &mut to[..columns];
-            // Bits, as 0 equals -0 and NaN equals nothing.
+            // Compares bits, because 0 equals -0 and NaN equals nothing.
             if changed || cast_slice::<F, u8>(to) != cast_slice::<F, u8>(from) {
                 to.copy_from_slice(from);
                 changed = true;
@@ -191,14 +191,14 @@ impl<F: Real> PackedLayer<F> {
     }
 }
 
-/// What the bits of numbers come to, in several lanes.
+/// A checksum of numbers' bits, in several lanes.
 type Digest = [u32; 64];
 
-/// Whichever single number changes, this changes; several hide each other with a chance of 2⁻³², and only
-/// if all are in one lane.
+/// Changes with any single number; several changes cancel with a chance of 2⁻³², and only within
+/// one lane.
 #[inline(always)]
 fn digest<F: Real>(numbers: &[F]) -> Digest {
-    // Every step is one to one: an exclusive or, a rotation and a product with an odd number.
+    // Every step is invertible: an exclusive or, a rotation and a product with an odd number.
     let step = |lane: &mut u32, bits: u32| {
         *lane = (*lane ^ bits).rotate_left(13).wrapping_mul(0x9E37_79B1);
     };
@@ -215,7 +215,7 @@ fn digest<F: Real>(numbers: &[F]) -> Digest {
     lanes
 }
 
-/// Copies every element of `from`, `rows` × `columns`, to the place across the diagonal.
+/// Transposes `from`, `rows` × `columns`.
 #[inline(always)]
 pub(super) fn transpose<F: Real>(
     from: &[F],
@@ -257,7 +257,7 @@ mod tests {
         let mut packed = PackedLayer::new(layer, false);
         packed.load(layer, &parameters);
         for changed in [0.5, -0.5, 0.5_f32.next_up(), f32::NAN, 0.0, -0.0] {
-            // Of output 7 and input 32.
+            // The weight of output 7 and input 32.
             parameters[layer.weights + 7 * 70 + 32] = changed;
             packed.load(layer, &parameters);
             let kept = &packed.forward[32 * row_stride(33)..][..33];

@@ -7,14 +7,14 @@
 //! | [`accumulate`] | outputs += inputs · W | `product` |
 //! | [`affine_backward_inputs`] | input gradients = output gradients · Wᵀ | `product`, `row_products` |
 //! | [`affine_backward_weights`] | W's = inputsᵀ · output gradients, b's = their sums over rows | `product` |
-//! | [`masked_outer_inputs`] | input gradients, where the output gradients are an outer product under a mask | `gated_product` |
-//! | [`masked_outer_weights`] | W's and b's, where they are that | `gated_product` |
+//! | [`masked_outer_inputs`] | input gradients, if the output gradients are a masked outer product | `gated_product` |
+//! | [`masked_outer_weights`] | W's and b's, in the same case | `gated_product` |
 //!
-//! The networks above call nothing else. To read or replace the arithmetic, start from the twins: they are
-//! its definition, and the tests compare the two on every instruction set that the machine has.
+//! The networks above call nothing else. To read or replace the arithmetic, start from the twins:
+//! they define it, and the tests compare the two on every instruction set of the machine.
 //!
-//! Matrices are in rows of [`row_stride`] elements, padded with zeros. Lengths are not checked again here:
-//! a slice that is too short panics.
+//! Matrices are in rows of [`row_stride`] elements, padded with zeros. Lengths are not checked
+//! again here: too short a slice panics.
 
 mod aligned;
 mod functions;
@@ -45,7 +45,7 @@ use row_products::{few_rows, row_products};
 pub struct Rows<'a, F> {
     /// Row after row.
     pub elements: &'a [F],
-    /// How many rows count.
+    /// Number of rows used.
     pub rows: usize,
     /// Elements from one row to the next.
     pub stride: usize,
@@ -74,7 +74,7 @@ pub fn affine<F: Real, S: Simd>(
     product(simd, left, &packed.forward, layer.outputs, Start::Row(&packed.bias), finish, out);
 }
 
-/// Writes `inputs · W + b` of a few rows with the layer's part of `parameters`, which are in the order of
+/// Writes `inputs · W + b` of a few rows with the layer's part of `parameters`, stored
 /// [`Order::ByOutputs`]; negative elements as 0 if it `rectifies` them.
 #[inline(always)]
 pub fn affine_of_few<F: Real, S: Simd>(
@@ -99,7 +99,7 @@ fn rectify<F: Real>(out: &mut [F]) {
     }
 }
 
-/// Adds `inputs · W` to `out`, of a layer that is `first` or has more than a few outputs.
+/// Adds `inputs · W` to `out`, for a layer that is `first` or has more than a few outputs.
 #[inline(always)]
 pub fn accumulate<F: Real, S: Simd>(
     simd: S,
@@ -112,8 +112,8 @@ pub fn accumulate<F: Real, S: Simd>(
     product(simd, left, &packed.forward, layer.outputs, Start::Output, Finish::Keep, out);
 }
 
-/// Writes `deltas · Wᵀ`, the gradient with respect to the layer's inputs; elements become 0 if that
-/// of `mask`, laid out as `out`, is not positive.
+/// Writes `deltas · Wᵀ`, the gradient with respect to the layer's inputs; elements become 0 if
+/// those of `mask`, laid out as `out`, are not positive.
 #[inline(always)]
 pub fn affine_backward_inputs<F: Real, S: Simd>(
     simd: S,
@@ -132,8 +132,8 @@ pub fn affine_backward_inputs<F: Real, S: Simd>(
     product(simd, left, &packed.backward, layer.inputs, Start::Zero, finish, out);
 }
 
-/// Writes the gradients of the layer's weights, as [`Layer::gradient_shape`] has them, and of its
-/// biases, or `adds` them.
+/// Writes the gradients of the layer's weights, of [`Layer::gradient_shape`], and of its biases, or
+/// `adds` them.
 #[inline(always)]
 pub fn affine_backward_weights<F: Real, S: Simd>(
     simd: S,
@@ -166,8 +166,8 @@ pub fn masked_outer_inputs<F: Real, S: Simd>(
     gate.of_inputs(simd, &packed.backward, memory, out);
 }
 
-/// Writes the gradients of the weights and biases of a layer whose output gradients `gate` describes,
-/// or `adds` them, on as many threads as there are `memories`.
+/// Writes the gradients of the weights and biases of a layer whose output gradients `gate`
+/// describes, or `adds` them, with a thread for each of `memories`.
 #[inline(always)]
 pub fn masked_outer_weights<F: Real, S: Simd>(
     simd: S,

@@ -1,7 +1,6 @@
-//! The seven functions of [`linalg`](super) as plain loops in double precision: their definition.
+//! The seven functions of [`linalg`](super) as plain loops in double precision, which define them.
 //!
-//! Arguments are those of the twins, without the instruction set and the memory. Only elements are
-//! written, no padding.
+//! The arguments are those of the twins except instruction set and memory. Padding is not written.
 
 use super::{Gate, Layer, PackedLayer, Real, Rows, row_stride};
 
@@ -82,8 +81,8 @@ pub fn affine_backward_weights<F: Real>(
     sum_gradients(layer, inputs, &delta, adds, [weights, biases]);
 }
 
-/// Input gradients with `deltas[i, j] = gradients[i] · row[j]`, and 0 if `outputs[i, j] ≤ 0`; they are 0 if the
-/// input is not positive.
+/// Input gradients with `deltas[i, j] = gradients[i] · row[j]`, and 0 if `outputs[i, j] ≤ 0`; 0 for
+/// inputs that are not positive.
 pub fn masked_outer_inputs<F: Real>(gate: Gate<'_, F>, packed: &PackedLayer<F>, out: &mut [F]) {
     let Gate { rows, layer, inputs, .. } = gate;
     for i in 0..rows {

@@ -1,8 +1,8 @@
 //! Products of small matrices, in tiles that stay in registers.
 //!
 //! A minibatch of an RL network is too small for a general matrix product to pay for copying its
-//! operands into blocks: here they are in the second-level cache already, and what a tile reads of
-//! them over [`BLOCK_DEPTH`] steps fits into the first.
+//! operands into blocks: they are in the second-level cache already, and a tile's part of them over
+//! [`BLOCK_DEPTH`] steps fits into the first.
 
 use pulp::{Simd, WithSimd};
 use rlox_kernels::threads;
@@ -10,36 +10,36 @@ use rlox_kernels::threads;
 use super::Real;
 use super::real::{padded, row_stride};
 
-/// Terms of the sums that are added up for all tiles before the next ones.
+/// Terms of the sums that all tiles add before going on to the next terms.
 const BLOCK_DEPTH: usize = 128;
 
-/// Rows of the output that a thread computes before it takes the next ones.
+/// Output rows per part of a thread's work.
 const PART_ROWS: usize = 64;
 
-/// What a product is added to.
+/// Start values of a product.
 #[derive(Clone, Copy)]
 pub(super) enum Start<'a, F> {
     /// Zero.
     Zero,
-    /// The same row under every row.
+    /// The same row for every row.
     Row(&'a [F]),
-    /// What the output holds.
+    /// The output's present content.
     Output,
 }
 
-/// What becomes of a product's elements before they are written.
+/// Operation on a product's elements before they are written.
 #[derive(Clone, Copy)]
 pub(super) enum Finish<'a, F> {
     /// Nothing.
     Keep,
     /// Negative ones become zero.
     Rectify,
-    /// Those become zero whose element of this array, laid out as the output, is not positive.
+    /// Elements become zero if this array, laid out as the output, is not positive there.
     WherePositive(&'a [F]),
 }
 
 impl<F> Finish<'_, F> {
-    /// The same for the output's elements from `first` on.
+    /// The same operation for the output's elements from `first` on.
     pub(super) fn from(self, first: usize) -> Self {
         match self {
             Self::WherePositive(signs) => Self::WherePositive(&signs[first..]),
@@ -59,7 +59,7 @@ pub(super) struct Left<'a, F> {
 }
 
 impl<'a, F> Left<'a, F> {
-    /// The rows of a matrix with so many elements from row to row.
+    /// The rows of a matrix with `stride` elements from row to row.
     pub(super) fn rows(elements: &'a [F], rows: usize, depth: usize, stride: usize) -> Self {
         Self { elements, rows, depth, row_stride: stride, column_stride: 1 }
     }
@@ -91,7 +91,7 @@ impl<'a, F> Left<'a, F> {
 /// `out = finish(start + left · right)`; `right` is `depth` × `width` and `out` is `rows` × `width`,
 /// both in rows of [`row_stride`].
 ///
-/// Parts of the rows of a large product are divided among threads, which no element depends on.
+/// Rows of a large product are divided among threads, which does not affect any element.
 #[inline(always)]
 pub(super) fn product<F: Real, S: Simd>(
     simd: S,
@@ -102,7 +102,7 @@ pub(super) fn product<F: Real, S: Simd>(
     finish: Finish<'_, F>,
     out: &mut [F],
 ) {
-    // One function for all callers: its tiles are a lot of code to have in each.
+    // One function for all callers, because inlining its tiles into each would be much code.
     let part = |left, finish, out| {
         simd.vectorize(Product { left, right, width, start, finish, out });
     };
@@ -147,7 +147,7 @@ impl<F: Real> WithSimd for Product<'_, F> {
                 start,
                 finish: if first + BLOCK_DEPTH < depth { Finish::Keep } else { self.finish },
             };
-            // As many sums as hide the latency, and rows whose beginnings stay in registers too.
+            // Enough sums to hide the latency, few enough rows to keep addresses in registers.
             let mut column = 0;
             if const { S::REGISTER_COUNT >= 32 } {
                 column = job.columns::<5, 4>(column, out);
@@ -173,7 +173,7 @@ struct Job<'a, F: Real, S: Simd> {
 }
 
 impl<F: Real, S: Simd> Job<'_, F, S> {
-    /// Computes `C` columns at a time from `column` on while they fit; returns where they do not.
+    /// Computes `C` columns at a time from `column` on while they fit; returns the next one.
     #[inline(always)]
     fn columns<const R: usize, const C: usize>(
         &self,
@@ -189,7 +189,7 @@ impl<F: Real, S: Simd> Job<'_, F, S> {
         column
     }
 
-    /// Computes `R` rows at a time from `row` on while they fit; returns where they do not.
+    /// Computes `R` rows at a time from `row` on while they fit; returns the next one.
     #[inline(always)]
     fn rows<const R: usize, const C: usize>(
         &self,
@@ -241,7 +241,7 @@ impl<F: Real, S: Simd> Job<'_, F, S> {
             let out = &mut out[at..][..C];
             match self.finish {
                 Finish::Keep => out.copy_from_slice(&sums),
-                // Not `map`, whose call is not inlined, nor then are the instructions.
+                // Not `map`: its call is not inlined, and then neither are the vector instructions.
                 Finish::Rectify => {
                     for (out, sum) in out.iter_mut().zip(sums) {
                         *out = F::rectify(self.simd, sum);

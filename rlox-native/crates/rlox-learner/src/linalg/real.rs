@@ -1,11 +1,11 @@
-//! The numbers a learner computes with, alone and as vectors of whatever width the machine has.
+//! The learner's number type, as scalars and as vectors of the machine's width.
 
 use bytemuck::Pod;
 use pulp::Simd;
 
 use super::functions;
 
-/// Rows of a matrix are padded with zeros to a multiple of so many elements, a whole number of
+/// Matrix rows are padded with zeros to a multiple of this number of elements, a whole number of
 /// vectors on every machine.
 pub(crate) const PAD: usize = 16;
 
@@ -18,8 +18,8 @@ pub const fn padded(n: usize) -> usize {
 
 /// Elements from one row of a matrix with `n` columns to the next.
 ///
-/// Rows a large power of two apart would share a few sets of the first-level cache and displace one
-/// another; one vector more puts the rows of a tile into different ones.
+/// Rows a large power of two apart would share a few sets of the first-level cache and evict each
+/// other; an extra vector puts a tile's rows into different sets.
 #[must_use]
 #[inline]
 pub const fn row_stride(n: usize) -> usize {
@@ -29,10 +29,10 @@ pub const fn row_stride(n: usize) -> usize {
 
 /// The arithmetic type of a learner: `f32` or `f64`.
 pub trait Real: num_traits::Float + Default + Pod + Send + Sync + std::fmt::Debug {
-    /// As many numbers as one instruction works on.
+    /// A vector, the operand of one instruction.
     type Vector<S: Simd>: Pod;
 
-    /// From here to its double, numbers are the integers: their lowest bits count.
+    /// From this number to its double only integers are representable: their lowest bits count.
     const INTEGERS: f64;
 
     /// The nearest number.
@@ -56,7 +56,7 @@ pub trait Real: num_traits::Float + Default + Pod + Send + Sync + std::fmt::Debu
     /// `a + b`.
     fn sum<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
 
-    /// `a * b + c`, rounded once where the machine can.
+    /// `a * b + c`, rounded once if the machine can.
     fn multiply_add<S: Simd>(
         simd: S,
         a: Self::Vector<S>,
@@ -162,7 +162,7 @@ impl Real for f32 {
     }
 }
 
-/// For comparisons with references to many digits; the standard library's functions.
+/// For comparisons with references to many digits, with the standard library's functions.
 impl Real for f64 {
     type Vector<S: Simd> = S::f64s;
 

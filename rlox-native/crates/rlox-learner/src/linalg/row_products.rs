@@ -1,4 +1,4 @@
-//! Products of a few columns, and of a few rows with weights as they lie in the flat array.
+//! Products with a few columns, and of a few rows with weights in the flat array.
 
 use pulp::Simd;
 
@@ -24,7 +24,7 @@ pub(super) fn row_products<F: Real, S: Simd>(
     let (stride, out_stride) = (row_stride(depth), row_stride(width));
     let used = padded(depth);
     for (left, out) in left.chunks(ROWS * stride).zip(out.chunks_mut(ROWS * out_stride)) {
-        // Where there are fewer rows, the last one over and over.
+        // With fewer rows, the last one is repeated.
         let lefts: [&[F::Vector<S>]; ROWS] = std::array::from_fn(|i| {
             F::vectors::<S>(&left[(i * stride).min(left.len() - stride)..][..used])
         });
@@ -44,9 +44,9 @@ pub(super) fn row_products<F: Real, S: Simd>(
     }
 }
 
-/// `out = inputs · W + b` with the `parameters` of a layer that lies
-/// [`ByOutputs`](super::Order::ByOutputs): element (i, j) is the product of row i and the weights of
-/// output j. `out` is in rows of [`row_stride`].
+/// `out = inputs · W + b` with the `parameters` of a layer stored
+/// [`ByOutputs`](super::Order::ByOutputs): element (i, j) is the product of row i and the weights
+/// of output j. `out` is in rows of [`row_stride`].
 #[inline(always)]
 pub(super) fn few_rows<F: Real, S: Simd>(
     simd: S,

@@ -5,7 +5,7 @@ use rlox_kernels::rng::Pcg64;
 
 use super::*;
 
-/// Instruction sets to test: with 32 registers, with 16 and without vectors, if the machine has them.
+/// Instruction sets to test, if available: with 32 registers, with 16 and without vectors.
 #[derive(Debug, Clone, Copy)]
 enum Machine {
     Widest,
@@ -45,7 +45,7 @@ const SIZES: [(usize, usize, usize); 12] = [
     (256, 9, 64),
 ];
 
-/// A layer with everything that its functions read, at random.
+/// A random layer with all inputs of its functions.
 struct Case<F> {
     layer: Layer,
     parameters: Vec<F>,
@@ -61,8 +61,8 @@ struct Case<F> {
     flag: bool,
 }
 
-/// What the functions write: outputs, input gradients, gradients of weights and of biases; the last
-/// three once more, of the masked outer products; outputs that were added to, and those of a few rows.
+/// Results of the functions: outputs, input gradients, gradients of weights and of biases; the last
+/// three again, for masked outer products; accumulated outputs, and outputs of a few rows.
 type Written<F> = [Aligned<F>; 9];
 
 /// Random numbers in rows of [`row_stride`], with zeros as padding.
@@ -132,7 +132,7 @@ impl<F: Real> Case<F> {
         Gate { rows, layer, inputs, outputs, gradients, weights }
     }
 
-    /// Memory with numbers to add to.
+    /// Output memory filled with numbers to add to.
     fn memory(&self) -> Written<F> {
         let rng = &mut Pcg64::from_seed(1);
         let Layer { inputs, outputs, .. } = self.layer;

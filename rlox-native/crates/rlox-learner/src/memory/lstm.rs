@@ -1,4 +1,4 @@
-//! An LSTM layer: where its parameters are, and its way over the steps of sequences and back.
+//! An LSTM layer: places of its parameters, forward and backward pass over steps of sequences.
 
 use pulp::Simd;
 use rlox_kernels::threads;
@@ -12,7 +12,7 @@ use crate::linalg::{
 /// Gates of a unit: input, forget, cell and output, in torch's order.
 pub(super) const GATES: usize = 4;
 
-/// An LSTM layer, whose parameters lie as in `torch.nn.LSTM`: weights of the inputs and of the hidden
+/// An LSTM layer with parameters as in `torch.nn.LSTM`: weights of the inputs and of the hidden
 /// state, (4 `units`) × columns each, then the biases of both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lstm {
@@ -22,12 +22,12 @@ pub(crate) struct Lstm {
 }
 
 impl Lstm {
-    /// A layer whose parameters begin at `offset`.
+    /// A layer with parameters that begin at `offset`.
     pub(crate) fn new(inputs: usize, units: usize, offset: usize) -> Self {
         let outputs = GATES * units;
         let hidden = offset + outputs * inputs;
         let bias = hidden + outputs * units;
-        // `first` also keeps the packed order the same for any number of units
+        // `first` also makes the packed order independent of the number of units
         let layer = |inputs, weights, bias| {
             let order = Order::ByOutputs;
             Layer { inputs, outputs, weights, bias, order, first: true, gated: false }
@@ -39,31 +39,31 @@ impl Lstm {
         }
     }
 
-    /// Numbers that go in at a step.
+    /// Inputs per step.
     pub(super) fn inputs(self) -> usize {
         self.of_inputs.inputs
     }
 
-    /// Numbers of a state: hidden and cell.
+    /// Size of a state: hidden and cell.
     pub(crate) fn state_size(self) -> usize {
         2 * self.units
     }
 
-    /// Where the parameters end.
+    /// End of the parameters.
     pub(crate) fn end(self) -> usize {
         self.of_hidden.end()
     }
 
-    /// How many threads should help with so many rows.
+    /// Number of helpers for `rows` rows.
     pub(super) fn helpers(self, rows: usize) -> usize {
         threads::product_helpers(rows * (self.inputs() + self.units) * GATES * self.units)
     }
 }
 
-/// The parameters of an LSTM layer in the order in which products read them.
+/// The parameters of an LSTM layer in the order of products.
 #[derive(Debug)]
 pub(crate) struct PackedLstm<F> {
-    /// With both biases, whose sum is all that counts.
+    /// With both biases, as only their sum matters.
     pub(super) of_inputs: PackedLayer<F>,
     pub(super) of_hidden: PackedLayer<F>,
 }
@@ -84,19 +84,19 @@ impl<F: Real> PackedLstm<F> {
     }
 }
 
-/// What L steps of n sequences leave behind in an LSTM layer, in rows of [`row_stride`], step 0 of
+/// Activations of an LSTM layer over L steps of n sequences, in rows of [`row_stride`], step 0 of
 /// all sequences first.
 #[derive(Debug)]
 pub(super) struct Unrolled<F> {
     pub(super) units: usize,
-    /// Factor before and after tanh, and addend, which make each gate's activation of it: the
+    /// Factors before and after tanh and an addend turn it into each gate's activation: the
     /// logistic function is (1 + tanh(x / 2)) / 2.
     factors: Aligned<F>,
     addends: Aligned<F>,
-    /// Input, forget, cell and output gates; on the way back, gradients with respect to what their
-    /// activations are of.
+    /// Input, forget, cell and output gates; in the backward pass, gradients with respect to the
+    /// gates before activation.
     pub(super) gates: Aligned<F>,
-    /// Hidden and cell state with which a step begins, 0 where an episode does.
+    /// Hidden and cell state before a step, 0 at the start of an episode.
     pub(super) hidden_before: Aligned<F>,
     pub(super) cells_before: Aligned<F>,
     /// tanh of the cell state after a step.
@@ -104,14 +104,14 @@ pub(super) struct Unrolled<F> {
     /// Hidden state after a step.
     outputs: Aligned<F>,
     pub(super) output_gradients: Aligned<F>,
-    /// Hidden and cell state of the n sequences now; on the way back, gradients with respect to them.
+    /// Present hidden and cell state of the n sequences; in the backward pass, their gradients.
     pub(super) hidden: Aligned<F>,
     pub(super) cells: Aligned<F>,
-    /// Of the weights and biases of the inputs and of the hidden state.
+    /// Gradients of weights and biases, of the inputs and of the hidden state.
     pub(super) gradients: [[Aligned<F>; 2]; 2],
 }
 
-/// Makes room for so many numbers.
+/// Makes room for `len` numbers.
 pub(super) fn reserve<F: Real>(matrix: &mut Aligned<F>, len: usize) {
     if matrix.len() < len {
         *matrix = Aligned::zeros(len);
@@ -149,7 +149,7 @@ impl<F: Real> Unrolled<F> {
         }
     }
 
-    /// Numbers of a state: hidden and cell.
+    /// Size of a state: hidden and cell.
     pub(super) fn state_size(&self) -> usize {
         2 * self.units
     }
@@ -174,7 +174,7 @@ impl<F: Real> Unrolled<F> {
         cells.copy_from_slice(&self.cells[first..][..self.units]);
     }
 
-    /// Takes the hidden states with which `states` begin for outputs, and returns them.
+    /// Uses the hidden states at the start of `states` as outputs, and returns them.
     pub(super) fn recall<'s>(&mut self, states: impl ExactSizeIterator<Item = &'s [F]>) -> &[F] {
         let (units, stride, n) = (self.units, row_stride(self.units), states.len());
         reserve(&mut self.outputs, n * stride);
@@ -184,13 +184,13 @@ impl<F: Real> Unrolled<F> {
         &self.outputs[..n * stride]
     }
 
-    /// The outputs from row `first` on, and where the gradients with respect to them go.
+    /// The outputs from row `first` on and the buffer of their gradients.
     pub(super) fn outputs(&mut self, first: usize) -> (&[F], &mut [F]) {
         let at = first * row_stride(self.units);
         (&self.outputs[at..], &mut self.output_gradients[at..])
     }
 
-    /// The gathered gradients.
+    /// The accumulated gradients.
     pub(super) fn gradients(&self, lstm: Lstm) -> impl Iterator<Item = Gathered<'_, F>> {
         let layers = [lstm.of_inputs, lstm.of_hidden].into_iter().zip(&self.gradients);
         layers.flat_map(|(layer, [weights, biases])| Gathered::of_layer(layer, weights, biases))
@@ -231,7 +231,7 @@ impl<F: Real> Unrolled<F> {
         ));
     }
 
-    /// Takes a step of the sequences, whose rows begin at `first`.
+    /// Computes a step of the sequences, with rows from `first` on.
     #[inline(always)]
     fn step<S: Simd>(
         &mut self,
@@ -285,8 +285,8 @@ impl<F: Real> Unrolled<F> {
         self.outputs[block].copy_from_slice(&self.hidden[..n * stride]);
     }
 
-    /// Goes back through the steps of the last [`Unrolled::forward`], given the gradients with respect
-    /// to its outputs, and computes those of the parameters.
+    /// Backpropagates through the steps of the last [`Unrolled::forward`], given the gradients of
+    /// its outputs, and computes those of the parameters.
     #[inline(always)]
     pub(super) fn backward<S: Simd>(
         &mut self,
@@ -322,7 +322,7 @@ impl<F: Real> Unrolled<F> {
         ));
     }
 
-    /// Goes back through a step of the sequences, whose rows begin at `first`.
+    /// Backpropagates through a step of the sequences, with rows from `first` on.
     #[inline(always)]
     fn step_back<S: Simd>(
         &mut self,
@@ -356,7 +356,7 @@ impl<F: Real> Unrolled<F> {
             }
         }
         if first == 0 {
-            return; // as nothing asks for the gradients with respect to the first states
+            return; // as the gradients of the first states are not needed
         }
         let deltas = Rows { elements: gates, rows: n, stride: gate_stride };
         let hidden = &mut self.hidden[..n * stride];
@@ -374,7 +374,7 @@ pub(super) fn split<F>(row: &mut [F], units: usize) -> [&mut [F]; 4] {
     [input, forget, cell, &mut rest[..units]]
 }
 
-/// Sets the rows to 0 where an episode begins.
+/// Sets the rows to 0 at the start of an episode.
 #[inline(always)]
 pub(super) fn forget<F: Real>(starts: &[bool], stride: usize, matrices: [&mut [F]; 2]) {
     for matrix in matrices {

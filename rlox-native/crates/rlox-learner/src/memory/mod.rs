@@ -1,9 +1,9 @@
-//! A memory between observations and networks: an LSTM layer each for the policy and for the value,
-//! or one for both.
+//! A memory between observations and networks: separate LSTM layers for policy and value, or a
+//! shared one.
 //!
-//! A minibatch is whole sequences, which go through the layers all at once; the networks behind them
-//! take the outputs in blocks of rows as they would take observations. A row of the state that is
-//! remembered is the policy's hidden and cell state, then the value's if it has a layer of its own.
+//! A minibatch consists of whole sequences, which pass through the layers all at once; the networks
+//! after them process the outputs in blocks of rows, like observations. A row of the remembered
+//! state is the policy's hidden and cell state, then the value's if it has its own layer.
 
 mod lstm;
 
@@ -18,20 +18,19 @@ use super::update::Learner;
 pub(super) use lstm::Lstm;
 use lstm::{PackedLstm, Unrolled, reserve};
 
-/// R / L sequences of L steps, whose rows are step 0 of all of them, then step 1, and so on.
+/// R / L sequences of L steps, stored as step 0 of all sequences, then step 1, and so on.
 #[derive(Debug, Clone, Copy)]
 pub struct Sequences<'a, F> {
-    /// Steps of each, L, a divisor of R; gradients go back so far.
+    /// Steps per sequence, L, a divisor of R; gradients are truncated at this length.
     pub length: usize,
-    /// Whether an episode begins with a row, whose step the memory before does not reach: R, zero
-    /// for not.
+    /// Whether an episode begins at a row, which resets the memory: R, zero for false.
     pub starts: &'a [u8],
-    /// What is remembered before each, R / L × the size of a state.
+    /// State before each sequence, R / L × the size of a state.
     pub states: &'a [F],
 }
 
 impl<F> Sequences<'_, F> {
-    /// Checks that there are whole sequences of `rows` rows.
+    /// Checks that `rows` rows form whole sequences.
     pub(crate) fn check(&self, rows: usize) -> Result<()> {
         if self.length == 0 || !rows.is_multiple_of(self.length) {
             let (name, value) = ("sequence_length, a divisor of the rows,", self.length);
@@ -42,7 +41,7 @@ impl<F> Sequences<'_, F> {
         check_len("episode_starts", self.starts.len(), "log_probs", rows)
     }
 
-    /// Writes the rows of the sequences `some` out of `count` to `rows`, step 0 of each first.
+    /// Writes to `rows` the rows of the sequences `some` out of `count`, step 0 of each first.
     pub(crate) fn expand(&self, some: &[i64], count: usize, rows: &mut Vec<i64>) {
         rows.clear();
         let steps = (0_i64..).step_by(count.max(1)).take(self.length);
@@ -50,7 +49,7 @@ impl<F> Sequences<'_, F> {
     }
 }
 
-/// Layers of a memory: the policy's and the value's, or one that they share.
+/// Layers of a memory: the policy's and the value's, or a shared one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layers<T> {
     Shared(T),
@@ -80,7 +79,7 @@ impl<T> Layers<T> {
     }
 }
 
-/// The parameters of the layers in the order in which products read them.
+/// The parameters of the layers in the order of products.
 #[derive(Debug)]
 pub(super) struct PackedMemory<F> {
     layers: Layers<(Lstm, PackedLstm<F>)>,
@@ -104,13 +103,13 @@ impl<F: Real> PackedMemory<F> {
     }
 }
 
-/// Room for a minibatch of sequences in all layers, and for their gradients.
+/// Memory for a minibatch of sequences in all layers and for their gradients.
 #[derive(Debug)]
 pub(super) struct Memory<F> {
     inputs: Vec<F>,
     starts: Vec<bool>,
     layers: Layers<Unrolled<F>>,
-    /// Of the value, with respect to the outputs of a layer that is shared.
+    /// The value's gradients with respect to the outputs of a shared layer.
     value_gradients: Aligned<F>,
 }
 
@@ -142,7 +141,7 @@ impl<F: Real> Memory<F> {
             self.inputs.extend_from_slice(&obs[index(row) * obs_dim..][..obs_dim]);
             self.starts.push(sequences.starts[index(row)] != 0);
         }
-        // of step 0, whose rows are the sequences' own numbers
+        // rows of step 0, which are the sequences' own numbers
         self.begin(&rows[..n].iter().map(|&row| index(row)), n, sequences.states);
         if let Layers::Shared(layer) = &self.layers {
             reserve(&mut self.value_gradients, rows.len() * row_stride(layer.units));
@@ -150,7 +149,7 @@ impl<F: Real> Memory<F> {
         self.forward(simd, packed, n);
     }
 
-    /// Takes in one observation of each of the sequences whose `states` these are, and changes those.
+    /// Updates the `states` of sequences by one observation each.
     #[inline(always)]
     pub(super) fn remember<S: Simd>(
         &mut self,
@@ -174,8 +173,8 @@ impl<F: Real> Memory<F> {
         }
     }
 
-    /// Takes what network `which`, 0 for the policy's, sees from the states after so many
-    /// observations.
+    /// Takes the input of network `which`, 0 for the policy's, from the states after an observation
+    /// each.
     pub(super) fn recall(&mut self, which: usize, states: &[F]) -> &[F] {
         let layers = self.layers.as_mut_slice();
         let (count, which) = (layers.len(), which.min(layers.len() - 1));
@@ -206,7 +205,7 @@ impl<F: Real> Memory<F> {
         );
     }
 
-    /// Goes back through the sequences of the last [`Memory::replay`].
+    /// Backpropagates through the sequences of the last [`Memory::replay`].
     #[inline(always)]
     pub(super) fn backward<S: Simd>(&mut self, simd: S, packed: &PackedMemory<F>, length: usize) {
         let Self { inputs, starts, layers, value_gradients } = self;
@@ -225,7 +224,7 @@ impl<F: Real> Memory<F> {
         );
     }
 
-    /// What the two networks see from row `first` on, and where the gradients with respect to it go.
+    /// Inputs of the two networks from row `first` on and buffers of their gradients.
     pub(super) fn outputs(&mut self, first: usize) -> ([&[F]; 2], [Gradients<'_, F>; 2]) {
         let ((of_actor, to_actor), (of_critic, to_critic)) = match &mut self.layers {
             Layers::Own([actor, critic]) => (actor.outputs(first), critic.outputs(first)),
@@ -248,7 +247,7 @@ impl<F: Real> Memory<F> {
     }
 }
 
-/// Does the same with all layers, two of them at the same time, for so many rows.
+/// Runs the same work on all layers, two of them in parallel, for `rows` rows.
 #[inline(always)]
 fn together<F: Real>(
     (layers, packed, rows): (&mut Layers<Unrolled<F>>, &PackedMemory<F>, usize),
@@ -269,13 +268,12 @@ fn together<F: Real>(
 }
 
 impl Learner<f32> {
-    /// Takes in one observation of each of N episodes: `states`, N × the size of a state, are those
-    /// before, 0 where an episode begins, and become those after. [`Learner::act`] and
-    /// [`Learner::values`] take the latter. Parameters are those that are held if none are given.
+    /// Updates the states of N episodes by one observation each: `states`, N × the size of a state,
+    /// 0 at the start of an episode, are overwritten with the states after it, which
+    /// [`Learner::act`] and [`Learner::values`] take. Without parameters, the held ones are used.
     ///
     /// # Errors
-    /// [`KernelError::Shape`] where a length does not fit, or no
-    /// parameters are there.
+    /// [`KernelError::Shape`] if a length does not fit or parameters are missing.
     pub fn remember(
         &mut self,
         parameters: Option<&[f32]>,

@@ -1,4 +1,4 @@
-//! A policy's outputs made actions, and the way back.
+//! Actions from a policy's outputs, and the backward pass.
 
 use pulp::{Arch, Simd, WithSimd};
 
@@ -10,21 +10,21 @@ use crate::passes::{FEW_ROWS, forward_few};
 use crate::runs::Hidden;
 use rlox_kernels::error::{Result, check_len};
 
-/// The policies of continuous actions in [-1, 1].
+/// Policies of continuous actions in [-1, 1].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Actor {
     /// tanh of the network.
     Deterministic,
-    /// tanh of a sample of a Gaussian, whose means and logarithmic deviations the network gives
+    /// tanh of a sample of a Gaussian; the network outputs its means and logarithmic deviations
     /// (Haarnoja et al. 2018, appendix C).
     SquashedGaussian {
-        /// The logarithmic deviations are clipped to these.
+        /// Bounds that logarithmic deviations are clipped to.
         log_std_bounds: [f64; 2],
     },
 }
 
 impl Actor {
-    /// How many outputs the network has.
+    /// Number of outputs of the network.
     #[inline]
     pub(super) fn n_outputs(self, act_dim: usize) -> usize {
         match self {
@@ -33,10 +33,10 @@ impl Actor {
         }
     }
 
-    /// Makes `outputs` an action; returns its log-probability, 0 for a deterministic one.
+    /// Turns `outputs` into an action; returns its log-probability, 0 for a deterministic one.
     ///
-    /// `noise` is standard normal for a Gaussian; it is added to a deterministic action, which is
-    /// then clipped (Fujimoto et al. 2018, equation 14), or it is empty.
+    /// `noise` is standard normal for a Gaussian. For a deterministic action it is empty, or it is
+    /// added before clipping (Fujimoto et al. 2018, equation 14).
     #[inline(always)]
     pub(super) fn act(self, outputs: &[f32], noise: &[f32], actions: &mut [f32]) -> f32 {
         let one = 1.0;
@@ -65,8 +65,8 @@ impl Actor {
         log_prob
     }
 
-    /// Writes the gradient with respect to `outputs`, given those with respect to the action that
-    /// [`Actor::act`] made of them and to its log-probability.
+    /// Writes the gradient with respect to `outputs`, given those with respect to the action from
+    /// [`Actor::act`] and to its log-probability.
     #[inline(always)]
     pub(super) fn differentiate(
         self,
@@ -114,8 +114,8 @@ fn softplus(x: f32) -> f32 {
 impl ContinuousLearner {
     /// Writes the policy's action for each row of `obs`, `act_dim` numbers each.
     ///
-    /// `noise`, laid out as the actions, is standard normal for a Gaussian policy; it is added to the
-    /// actions of a deterministic one, or it is empty.
+    /// `noise`, laid out as the actions, is standard normal for a Gaussian policy; for a
+    /// deterministic one it is added to the actions or empty.
     ///
     /// # Errors
     /// [`KernelError`](rlox_kernels::KernelError) for a length that does not fit.

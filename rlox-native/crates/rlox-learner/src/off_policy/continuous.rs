@@ -1,4 +1,4 @@
-//! Actor-critics of continuous actions: the steps of SAC, TD3 and DDPG.
+//! Actor-critics for continuous actions: the steps of SAC, TD3 and DDPG.
 
 use pulp::{Arch, Simd, WithSimd};
 
@@ -14,49 +14,48 @@ use crate::runs::Hidden;
 use crate::workspace::Workspace;
 use rlox_kernels::error::{Result, check_len, check_weight};
 
-/// How critics learn.
+/// Settings of a step of the critics.
 #[derive(Debug, Clone, Copy)]
 pub struct ValueStep<'a> {
-    /// The parameters of the target critics, which judge the next actions.
+    /// The parameters of the target critics, which evaluate the next actions.
     pub target: &'a [f32],
-    /// The parameters of the policy, which chooses them.
+    /// The parameters of the policy that chooses the next actions.
     pub policy: &'a [f32],
-    /// What it chooses with, B × `act_dim` or empty.
+    /// Noise of the next actions, B × `act_dim` or empty.
     pub noise: &'a [f32],
     /// Temperature α of the next actions' entropy in the targets; 0 for none.
     pub alpha: f64,
-    /// What a squared TD error counts in the loss.
+    /// Weight of a squared TD error in the loss.
     pub scale: f64,
-    /// What the penalties of the last [`ContinuousLearner::penalize`] count in the loss; 0 for none.
+    /// Weight in the loss of the penalties of the last [`ContinuousLearner::penalize`]; 0 for none.
     pub penalty_weight: f64,
 }
 
-/// How a policy learns.
+/// Settings of a step of the policy.
 #[derive(Debug, Clone, Copy)]
 pub struct PolicyStep<'a> {
     /// The critics' parameters.
     pub critics: &'a [f32],
     /// Observations, B × `obs_dim`.
     pub obs: &'a [f32],
-    /// What actions are chosen with, B × `act_dim` or empty.
+    /// Noise of the actions, B × `act_dim` or empty.
     pub noise: &'a [f32],
-    /// Temperature α of the entropy; a deterministic policy has none.
+    /// Temperature α of the entropy; unused for a deterministic policy.
     pub alpha: f64,
-    /// What else the policy is drawn towards.
+    /// An additional term that imitates a dataset.
     pub cloning: Option<Cloning<'a>>,
 }
 
-/// The term by which a policy stays near a dataset's actions (Fujimoto and Gu 2021, equations 3 to
-/// 5).
+/// The term that keeps a policy near a dataset's actions (Fujimoto and Gu 2021, equations 3 to 5).
 #[derive(Debug, Clone, Copy)]
 pub struct Cloning<'a> {
     /// The actions, B × `act_dim`.
     pub actions: &'a [f32],
-    /// What values count when the mean of their sizes is 1, beside the mean squared distance.
+    /// Weight of the values, scaled to a mean size of 1, relative to the mean squared distance.
     pub alpha: f64,
 }
 
-/// What a gradient step of a policy reports.
+/// Metrics of a gradient step of a policy.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct PolicyTerms {
     /// The loss.
@@ -67,8 +66,8 @@ pub struct PolicyTerms {
 
 /// Takes gradient steps on the parameters of a policy and of its critics, MLPs with `ReLU`.
 ///
-/// The policy's parameters lie as in `rlox.nn.ReluMLP`, the critics' as in `rlox.nn.EnsembleMLP`.
-/// The learner owns nothing but working memory: parameters and moments are the caller's.
+/// Parameters have the order of `rlox.nn.ReluMLP` for the policy and `rlox.nn.EnsembleMLP` for the
+/// critics. The learner owns only working memory: parameters and moments belong to the caller.
 #[derive(Debug)]
 pub struct ContinuousLearner {
     pub(super) obs_dim: usize,
@@ -80,18 +79,18 @@ pub struct ContinuousLearner {
     pub(super) packed_policy: Packed<f32>,
     pub(super) policy_block: Workspace<f32>,
     pub(super) online: Critics,
-    /// Of the critics' target networks.
+    /// Parameters of the critics' target networks.
     pub(super) target: Vec<Packed<f32>>,
     /// [`BLOCK_ROWS`] × `act_dim`.
     pub(super) actions: Vec<f32>,
     pub(super) action_gradients: Vec<f32>,
     /// [`BLOCK_ROWS`].
     pub(super) log_probs: Vec<f32>,
-    /// What the policy's last gradients were multiplied by, as they are clipped.
+    /// Clipping factor of the policy's last gradients.
     pub(super) policy_factor: f32,
-    /// The critics'.
+    /// Clipping factor of the critics' last gradients.
     pub(super) critic_factor: f32,
-    /// Whether the critics' gradients are those of a penalty.
+    /// Whether the critics' gradients come from a penalty.
     pub(super) penalized: bool,
 }
 
@@ -100,7 +99,7 @@ impl ContinuousLearner {
     ///
     /// # Errors
     /// [`KernelError::Range`](rlox_kernels::KernelError::Range) for a size outside `[1, 16384]`,
-    /// [`KernelError::Bounds`](rlox_kernels::KernelError::Bounds) for bounds that are no interval.
+    /// [`KernelError::Bounds`](rlox_kernels::KernelError::Bounds) for bounds without an interval.
     pub fn new(
         obs_dim: usize,
         act_dim: usize,
@@ -138,13 +137,13 @@ impl ContinuousLearner {
         })
     }
 
-    /// How many parameters the policy has.
+    /// Number of the policy's parameters.
     #[must_use]
     pub fn n_policy_parameters(&self) -> usize {
         self.policy.end()
     }
 
-    /// How many parameters the critics have.
+    /// Number of the critics' parameters.
     #[must_use]
     pub fn n_critic_parameters(&self) -> usize {
         self.n_critic_parameters
@@ -167,8 +166,8 @@ impl ContinuousLearner {
     /// Takes one step of the critics; writes their TD errors, K × B, to `errors`.
     ///
     /// # Errors
-    /// [`KernelError`](rlox_kernels::KernelError) for a length that does not fit and constants out of
-    /// range; nothing has changed then.
+    /// [`KernelError`](rlox_kernels::KernelError) for a length that does not fit or constants out
+    /// of range; nothing changes then.
     pub fn step_values(
         &mut self,
         learnt: Learnt<'_, f32>,
@@ -196,12 +195,12 @@ impl ContinuousLearner {
         Ok(Arch::new().dispatch(Values { learner: self, learnt, batch, actions, step, errors }))
     }
 
-    /// Takes one step of the policy up the values of its actions.
+    /// Takes one step of the policy towards higher values of its actions.
     ///
-    /// Its loss is the mean of `alpha` log π(a|s) - min over k of `Q_k(s, a)` for a Gaussian, and of
-    /// `-Q_1(s, μ(s))` for a deterministic one. With [`Cloning`] those values are divided by the mean
-    /// of their sizes and multiplied by its `alpha`, and the mean squared distance from its actions
-    /// is added.
+    /// Its loss is the mean of `alpha` log π(a|s) - min over k of `Q_k(s, a)` for a Gaussian, and
+    /// of `-Q_1(s, μ(s))` for a deterministic one. With [`Cloning`] those values are divided by the
+    /// mean of their sizes and multiplied by `alpha`, and the mean squared distance from its
+    /// actions is added.
     ///
     /// # Errors
     /// As [`ContinuousLearner::step_values`].
@@ -230,7 +229,7 @@ impl ContinuousLearner {
         check_len("noise", noise.len(), "rows * act_dim", expected)
     }
 
-    /// Makes actions of a block of observations, with their log-probabilities.
+    /// Computes actions for a block of observations, with their log-probabilities.
     #[inline(always)]
     pub(super) fn choose<S: Simd>(
         &mut self,
@@ -245,7 +244,7 @@ impl ContinuousLearner {
         self.make_actions(noise, rows);
     }
 
-    /// Makes actions of what the policy has computed for `rows` rows, with their log-probabilities.
+    /// Turns the policy's outputs for `rows` rows into actions, with their log-probabilities.
     pub(super) fn make_actions(&mut self, noise: &[f32], rows: usize) {
         let Self { policy, policy_block, act_dim, .. } = self;
         let outputs = policy_block.output().chunks_exact(policy.output_stride()).take(rows);
@@ -300,7 +299,7 @@ impl WithSimd for Values<'_> {
 }
 
 impl Values<'_> {
-    /// Gathers the gradients of `rows` rows from `first` on; returns sums over them.
+    /// Accumulates the gradients of `rows` rows from `first` on; returns sums over them.
     #[inline(always)]
     fn block<S: Simd>(&mut self, simd: S, first: usize, rows: usize) -> ValueTerms {
         let Self { learner, batch, step, .. } = self;
@@ -360,7 +359,7 @@ impl WithSimd for Policy<'_> {
         let n = self.step.obs.len() / *obs_dim;
         let (own, of_critics) = (&*self.learnt.parameters, self.step.critics);
         let mut loads: Vec<_> = online.loads(critics, of_critics).collect();
-        // In the middle, so that a thread copies the critics that it evaluates then.
+        // In the middle, so that each thread copies the critics that it will evaluate.
         loads.insert(loads.len() / 2, (packed_policy, &*policy, own));
         load_each(policy.helpers(n), loads);
         policy_block.clear_gradients();
@@ -381,8 +380,8 @@ impl WithSimd for Policy<'_> {
 }
 
 impl Policy<'_> {
-    /// Chooses the actions of `rows` rows from `first` on and judges them; returns how many critics
-    /// did.
+    /// Chooses and evaluates the actions of `rows` rows from `first` on; returns the number of
+    /// critics used.
     #[inline(always)]
     fn judge<S: Simd>(&mut self, simd: S, first: usize, rows: usize) -> usize {
         let Self { learner, step: PolicyStep { obs, noise, .. }, .. } = self;
@@ -409,7 +408,7 @@ impl Policy<'_> {
         mean_of(sum, n)
     }
 
-    /// Gathers the gradients of `rows` of `n` rows from `first` on; returns sums over them.
+    /// Accumulates the gradients of `rows` of `n` rows from `first` on; returns sums over them.
     #[inline(always)]
     fn block<S: Simd>(
         &mut self,
@@ -441,7 +440,7 @@ impl Policy<'_> {
         let mut sums = PolicyTerms::default();
         for (r, &log_prob) in log_probs.iter().enumerate().take(rows) {
             let value = online.smallest(critics, r);
-            // Equal values share the gradient, as in torch; so do all if one is NaN.
+            // Equal values share the gradient, as in torch; if one is NaN, all do.
             let larger = (0..used).filter(|&k| online.value(critics, k, r) > value).count();
             let gradient = -share * f32::of(value_weight) / count(used - larger);
             for k in 0..used {
@@ -473,8 +472,8 @@ impl Policy<'_> {
     }
 }
 
-/// Adds the gradients of the mean of `n` squared distances to `gradients`; returns the sum of those
-/// that are here.
+/// Adds the gradients of the mean of `n` squared distances to `gradients`; returns the sum of the
+/// given distances.
 #[inline(always)]
 fn add_distances(actions: &[f32], wanted: &[f32], n: usize, gradients: &mut [f32]) -> f64 {
     let slope = f32::of(mean_of(2.0, n));

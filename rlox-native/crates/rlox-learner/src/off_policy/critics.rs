@@ -11,8 +11,8 @@ use crate::passes::{Gradients, Packed, Pass, backward_each, forward_each, loads}
 use crate::runs::Hidden;
 use crate::workspace::{Workspace, gradients};
 
-/// K networks with `ReLU` whose parameters lie as in `rlox.nn.EnsembleMLP`: layer by layer the weights
-/// of all, `inputs` × `outputs` each; then layer by layer the biases of all.
+/// K networks with `ReLU` and parameters as in `rlox.nn.EnsembleMLP`: layer by layer the weights of
+/// all, `inputs` × `outputs` each; then layer by layer the biases of all.
 pub(super) fn ensemble(sizes: &[usize], n_members: usize) -> Vec<Network> {
     let pairs = || sizes.windows(2).map(|pair| (pair[0], pair[1]));
     let all_weights: usize = pairs().map(|(inputs, outputs)| n_members * inputs * outputs).sum();
@@ -37,18 +37,18 @@ pub(super) fn ensemble(sizes: &[usize], n_members: usize) -> Vec<Network> {
     (0..n_members).map(member).collect()
 }
 
-/// Critics' parameters as products read them, and memory for a block of rows.
+/// Critics' parameters in the order of products, and memory for a block of rows.
 #[derive(Debug)]
 pub(super) struct Critics {
     packed: Vec<Packed<f32>>,
     workspaces: Vec<Workspace<f32>>,
     /// [`BLOCK_ROWS`] × (`obs_dim` + `act_dim`).
     inputs: Vec<f32>,
-    /// Of each critic.
+    /// Backward memory of each critic.
     ways: Vec<Way>,
 }
 
-/// All critics on their way through so many rows of `inputs`.
+/// Passes of all critics through `rows` rows of `inputs`.
 fn passes<'a>(
     networks: &'a [Network],
     packed: &'a [Packed<f32>],
@@ -65,11 +65,11 @@ fn passes<'a>(
     })
 }
 
-/// Memory for the way back through a critic to its inputs.
+/// Memory for the backward pass through a critic to its inputs.
 #[derive(Debug)]
 struct Way {
     input_gradients: Aligned<f32>,
-    /// Rows through which gradients go.
+    /// Rows with a gradient.
     kept: Vec<usize>,
 }
 
@@ -102,7 +102,7 @@ impl Critics {
         }
     }
 
-    /// What [`load_each`](crate::passes::load_each) copies.
+    /// Input of [`load_each`](crate::passes::load_each).
     pub(super) fn loads<'a>(
         &'a mut self,
         networks: &'a [Network],
@@ -111,7 +111,7 @@ impl Critics {
         loads(&mut self.packed, networks, parameters)
     }
 
-    /// Evaluates the critics `members` at the actions, a row of `act_dim` each.
+    /// Evaluates the critics `members` at the actions, in rows of `act_dim`.
     #[inline(always)]
     pub(super) fn forward<S: Simd>(
         &mut self,
@@ -129,7 +129,7 @@ impl Critics {
         forward_each(simd, passes.collect(), Hidden::Kept);
     }
 
-    /// The same for all of them with the parameters of their `target` networks.
+    /// The same for all critics with the parameters of their `target` networks.
     #[inline(always)]
     pub(super) fn forward_target<S: Simd>(
         &mut self,
@@ -146,7 +146,7 @@ impl Critics {
         forward_each(simd, passes.collect(), Hidden::Overwritten);
     }
 
-    /// Writes observations and actions side by side.
+    /// Joins observations and actions into input rows.
     fn concatenate(&mut self, obs: &[f32], actions: &[f32], rows: usize) {
         let (obs_dim, act_dim) = (obs.len() / rows, actions.len() / rows);
         let parts = obs.chunks_exact(obs_dim).zip(actions.chunks_exact(act_dim));
@@ -185,7 +185,7 @@ impl Critics {
         self.workspaces[k].output_gradient()[row * stride] = gradient;
     }
 
-    /// Adds the parameters' gradients of the rows of the last [`Critics::forward`].
+    /// Adds the parameters' gradients for the rows of the last [`Critics::forward`].
     #[inline(always)]
     pub(super) fn backward<S: Simd>(
         &mut self,
@@ -200,10 +200,10 @@ impl Critics {
         backward_each(simd, passes.map(|pass| (pass, Gradients::Parameters)).collect());
     }
 
-    /// Adds the gradients through the first `used` critics with respect to the actions.
+    /// Adds the actions' gradients through the first `used` critics.
     ///
-    /// Each critic goes back only through the rows whose value has a gradient: in SAC, where the
-    /// smaller value counts, about half of them. Afterwards the values are no longer there.
+    /// Each critic's backward pass only covers rows whose value has a gradient: about half of them
+    /// in SAC, which uses the smaller value. It overwrites the values.
     #[inline(always)]
     pub(super) fn backward_to_actions<S: Simd>(
         &mut self,
@@ -228,7 +228,7 @@ impl Critics {
             (pass, Gradients::Inputs(&mut way.input_gradients))
         });
         backward_each(simd, passes.collect());
-        // In the order of the critics, as sums round.
+        // In the critics' order, because sums round.
         for (network, Way { input_gradients, kept }) in networks.iter().zip(ways) {
             let width = network.input_stride;
             let of_inputs = input_gradients.chunks_exact(row_stride(width));
@@ -245,7 +245,7 @@ impl Critics {
         self.workspaces.iter_mut().for_each(Workspace::clear_gradients);
     }
 
-    /// Multiplies the parameters' gradients gathered so far by `factor`.
+    /// Multiplies the parameters' gradients accumulated so far by `factor`.
     pub(super) fn scale_gradients(&mut self, factor: f32) {
         self.workspaces.iter_mut().for_each(|workspace| workspace.scale_gradients(factor));
     }

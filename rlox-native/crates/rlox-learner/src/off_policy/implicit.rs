@@ -17,29 +17,29 @@ use crate::runs::Hidden;
 use crate::workspace::Workspace;
 use rlox_kernels::error::{Result, check_len, check_range, check_weight};
 
-/// The parameters of all networks that learn.
+/// The parameters of all trained networks.
 #[derive(Debug)]
 pub struct ImplicitParts<'a> {
-    /// Of V.
+    /// The parameters of V.
     pub value: Learnt<'a, f32>,
-    /// Of π: the logarithmic deviations, then the network of the means.
+    /// The parameters of π: the logarithmic deviations, then the network of the means.
     pub policy: Learnt<'a, f32>,
-    /// Of Q.
+    /// The parameters of Q.
     pub critics: Learnt<'a, f32>,
 }
 
 /// The constants of the objectives.
 #[derive(Debug, Clone, Copy)]
 pub struct ImplicitLosses {
-    /// Expectile τ of the regression of V.
+    /// Expectile τ of V's regression.
     pub expectile: f64,
     /// Inverse temperature β of the advantages in the policy's weights.
     pub temperature: f64,
-    /// Bound of those weights.
+    /// Upper bound of those weights.
     pub max_weight: f64,
 }
 
-/// What a gradient step reports.
+/// Metrics of a gradient step.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ImplicitTerms {
     /// The expectile loss of V.
@@ -54,10 +54,10 @@ pub struct ImplicitTerms {
     pub weight: f64,
 }
 
-/// Takes gradient steps on the parameters of a state value, a Gaussian policy whose deviations are
-/// the same in every state, and critics, all MLPs with `ReLU`.
+/// Takes gradient steps on the parameters of a state value, a Gaussian policy with deviations
+/// independent of the state, and critics, all MLPs with `ReLU`.
 ///
-/// It owns nothing but working memory: parameters and moments are the caller's.
+/// It owns only working memory: parameters and moments belong to the caller.
 #[derive(Debug)]
 pub struct ImplicitLearner {
     obs_dim: usize,
@@ -71,13 +71,13 @@ pub struct ImplicitLearner {
     value_block: Workspace<f32>,
     policy_block: Workspace<f32>,
     online: Critics,
-    /// Of the critics' target networks.
+    /// Parameters of the critics' target networks.
     target: Vec<Packed<f32>>,
     /// The gradients of the logarithmic deviations, which the policy's parameters begin with.
     log_std_gradients: Vec<f32>,
-    /// What the last gradients of value, policy and critics were multiplied by, as they are clipped.
+    /// Clipping factors of the last gradients of value, policy and critics.
     factors: [f32; 3],
-    /// Of each row of the batch, the smallest target value.
+    /// The smallest target value of each row of the batch.
     smallest: Vec<f32>,
 }
 
@@ -86,7 +86,7 @@ impl ImplicitLearner {
     ///
     /// # Errors
     /// [`KernelError::Range`](rlox_kernels::KernelError::Range) for a size outside `[1, 16384]`,
-    /// [`KernelError::Bounds`](rlox_kernels::KernelError::Bounds) for bounds that are no interval.
+    /// [`KernelError::Bounds`](rlox_kernels::KernelError::Bounds) for bounds without an interval.
     pub fn new(
         obs_dim: usize,
         act_dim: usize,
@@ -120,7 +120,7 @@ impl ImplicitLearner {
         })
     }
 
-    /// How many parameters value, policy and critics have.
+    /// Numbers of parameters of value, policy and critics.
     #[must_use]
     pub fn n_parameters(&self) -> [usize; 3] {
         let Self { value, policy, critics, .. } = self;
@@ -145,13 +145,13 @@ impl ImplicitLearner {
         of_log_std.chain(self.policy_block.gradients(&self.policy))
     }
 
-    /// Takes one step of V, with it one of π, and with it one of Q.
+    /// Takes one step of V, then of π with the new V, then of Q with the new V.
     ///
-    /// `target` judges the batch's actions.
+    /// `target` evaluates the batch's actions.
     ///
     /// # Errors
-    /// [`KernelError`](rlox_kernels::KernelError) for a length that does not fit and constants out of
-    /// range; nothing has changed then.
+    /// [`KernelError`](rlox_kernels::KernelError) for a length that does not fit or constants out
+    /// of range; nothing changes then.
     pub fn step(
         &mut self,
         parts: ImplicitParts<'_>,
@@ -203,7 +203,7 @@ impl WithSimd for Step<'_> {
         let helpers = learner.policy.helpers(n);
         let of_value = learner.value_block.gradients(&learner.value);
         learner.factors[0] = self.parts.value.step(simd, helpers, of_value);
-        // Policy and critics see the new value.
+        // Policy and critics use the new value.
         learner.packed_value.load(&learner.value, self.parts.value.parameters);
         for (first, rows) in blocks() {
             self.extract_policy(simd, first, rows, &mut sums);
@@ -243,7 +243,7 @@ impl Step<'_> {
         learner.log_std_gradients.fill(0.0);
     }
 
-    /// Gathers the gradients of the expectile loss (equation 5); returns its sum over the rows.
+    /// Accumulates the gradients of the expectile loss (equation 5); returns its sum over the rows.
     #[inline(always)]
     fn regress_value<S: Simd>(&mut self, simd: S, first: usize, rows: usize) -> f64 {
         let ImplicitLearner {
@@ -278,7 +278,7 @@ impl Step<'_> {
         sum
     }
 
-    /// Gathers the gradients of the weighted log-likelihood (equation 7).
+    /// Accumulates the gradients of the weighted log-likelihood (equation 7).
     #[inline(always)]
     fn extract_policy<S: Simd>(
         &mut self,
@@ -335,7 +335,7 @@ impl Step<'_> {
         backward(simd, policy, packed_policy, obs, rows, policy_block, Gradients::Parameters);
     }
 
-    /// Gathers the gradients of the critics' squared errors (equation 6).
+    /// Accumulates the gradients of the critics' squared errors (equation 6).
     #[inline(always)]
     fn regress_critics<S: Simd>(
         &mut self,

@@ -24,24 +24,24 @@ use rlox_kernels::error::{KernelError, Result, check_len, check_size};
 pub struct Transitions<'a> {
     /// Observations, B × `obs_dim`.
     pub obs: &'a [f32],
-    /// What the steps led to, B × `obs_dim`.
+    /// Next observations, B × `obs_dim`.
     pub next_obs: &'a [f32],
     /// Rewards, B.
     pub rewards: &'a [f32],
-    /// What the values of `next_obs` count, B: 0 where the task ended.
+    /// Discounts of the values of `next_obs`, B: 0 where the task ended.
     pub discounts: &'a [f32],
-    /// Of the rows' losses, B; `None` where all count alike.
+    /// Weights of the rows' losses, B; `None` for equal weights.
     pub weights: Option<&'a [f32]>,
 }
 
 impl Transitions<'_> {
-    /// How many there are.
+    /// Number of transitions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.rewards.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no transitions.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rewards.is_empty()
@@ -62,7 +62,7 @@ impl Transitions<'_> {
     }
 }
 
-/// What a gradient step of action values reports.
+/// Metrics of a gradient step of action values.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ValueTerms {
     /// The loss.
@@ -71,7 +71,7 @@ pub struct ValueTerms {
     pub value: f64,
 }
 
-/// Checks the widths of a network's layers, those with a name of their own and the hidden ones.
+/// Checks the widths of a network's layers, the named and the hidden ones.
 fn check_sizes(named: &[(&'static str, usize)], hidden: &[usize]) -> Result<()> {
     named.iter().try_for_each(|&(name, width)| check_width(name, width))?;
     hidden.iter().try_for_each(|&width| check_width("hidden", width))
@@ -90,7 +90,7 @@ fn mean_of(sum: f64, n: usize) -> f64 {
     sum / n as f64
 }
 
-/// The part of rows of `width` elements, or nothing of nothing.
+/// A range of rows of `width` elements; empty for empty values.
 fn part<F>(values: &[F], first: usize, rows: usize, width: usize) -> &[F] {
     if values.is_empty() { values } else { &values[first * width..][..rows * width] }
 }

@@ -12,27 +12,26 @@ use crate::passes::{forward, load_each};
 use crate::runs::Hidden;
 use rlox_kernels::error::{Result, check_len, check_size};
 
-/// How many actions of each kind there can be: those of all kinds and the dataset's are rows of one
-/// block.
+/// Largest number of actions of each kind: those of all kinds and the dataset's form one block.
 const MOST: usize = (BLOCK_ROWS - 1) / 3;
 
-/// The actions at which values are pushed down, N × B × `act_dim` each, and how far.
+/// The actions whose values are pushed down, N × B × `act_dim` each, and their bounds.
 #[derive(Debug, Clone, Copy)]
 pub struct Samples<'a> {
     /// Uniform in [-1, 1].
     pub random: &'a [f32],
     /// Standard normal noise for the policy at the observations.
     pub here: &'a [f32],
-    /// Standard normal noise for the policy at what the steps led to.
+    /// Standard normal noise for the policy at the next observations.
     pub there: &'a [f32],
-    /// What the values of the policy's actions are at least taken for, B.
+    /// Lower bounds applied to the values of the policy's actions, B.
     pub lower_bounds: Option<&'a [f32]>,
 }
 
 impl ContinuousLearner {
-    /// Computes the penalty of each critic, mean of log Σ exp Q(s, a) - Q(s, `a_data`), where values
-    /// count by the inverse of the actions' densities, and keeps its gradient for the next
-    /// [`ContinuousLearner::step_values`]. Values below their bound count as it does, and have no
+    /// Computes the penalty of each critic, mean of log Σ exp Q(s, a) - Q(s, `a_data`), with values
+    /// weighted by the inverse density of the actions, and keeps its gradient for the next
+    /// [`ContinuousLearner::step_values`]. Values below their bound are replaced by it and have no
     /// gradient.
     ///
     /// Kumar et al. 2020, "Conservative Q-learning for offline reinforcement learning", equation 4
@@ -40,8 +39,8 @@ impl ContinuousLearner {
     /// pre-training for efficient online fine-tuning", equation 5.1.
     ///
     /// # Errors
-    /// [`KernelError`](rlox_kernels::KernelError) for a length that does not fit, and more than 85 actions of a kind; nothing
-    /// has changed then.
+    /// [`KernelError`](rlox_kernels::KernelError) for a length that does not fit or more than 85
+    /// actions of a kind; nothing changes then.
     pub fn penalize(
         &mut self,
         critics: &[f32],
@@ -73,7 +72,7 @@ impl ContinuousLearner {
         Ok(Arch::new().dispatch(call))
     }
 
-    /// The mean of -log π of the actions that the policy makes of `noise`, B × `act_dim`.
+    /// The mean of -log π over the policy's actions with `noise`, B × `act_dim`.
     ///
     /// # Errors
     /// [`KernelError`](rlox_kernels::KernelError) for a length that does not fit.
@@ -127,7 +126,7 @@ struct Penalize<'a> {
     n_samples: usize,
 }
 
-/// The policy's actions at all observations, N of each, and the logarithms of their densities.
+/// The policy's actions, N per observation, and the logarithms of their densities.
 struct Drawn {
     actions: Vec<f32>,
     log_probs: Vec<f32>,
@@ -147,7 +146,7 @@ impl WithSimd for Penalize<'_> {
         let there = self.draw(simd, self.next_obs, self.samples.there);
         let (n, n_critics) = (self.obs.len() / self.learner.obs_dim, self.learner.critics.len());
         let together = BLOCK_ROWS / (3 * self.n_samples + 1);
-        // One critic after the other, whose parameters and gradients then stay in the caches.
+        // One critic after the other, to keep its parameters and gradients in the caches.
         let penalize = |k| {
             let blocks = (0..n).step_by(together);
             let penalties = blocks.map(|first| {
@@ -162,7 +161,7 @@ impl WithSimd for Penalize<'_> {
 }
 
 impl Penalize<'_> {
-    /// Draws actions of the policy.
+    /// Draws actions from the policy.
     #[inline(always)]
     fn draw<S: Simd>(&mut self, simd: S, obs: &[f32], noise: &[f32]) -> Drawn {
         let ContinuousLearner {
@@ -188,8 +187,8 @@ impl Penalize<'_> {
         Drawn { actions, log_probs }
     }
 
-    /// Gathers the gradients of critic k's penalties of `count` observations from `first` on, and
-    /// returns the sum of these penalties.
+    /// Accumulates the gradients of critic k's penalties for `count` observations from `first` on,
+    /// and returns the sum of these penalties.
     #[inline(always)]
     fn push_down<S: Simd>(
         &mut self,

@@ -1,4 +1,4 @@
-//! Deep Q-learning (Mnih et al. 2015) with a step of Adam, plain or double.
+//! Deep Q-learning (Mnih et al. 2015), plain or double.
 
 use pulp::{Arch, Simd, WithSimd};
 
@@ -11,7 +11,7 @@ use crate::passes::{FEW_ROWS, Packed, forward_few, load_each, loads};
 use crate::runs::Hidden;
 use rlox_kernels::error::{KernelError, Result, check_len};
 
-/// What a TD error costs.
+/// The loss of a TD error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ElementLoss {
     /// ½ δ² up to 1, linear beyond.
@@ -32,21 +32,21 @@ impl ElementLoss {
     }
 }
 
-/// Which step to take.
+/// Settings of a step.
 #[derive(Debug, Clone, Copy)]
 pub struct QStep<'a> {
     /// The target network's parameters.
     pub target: &'a [f32],
-    /// Whether the learning network chooses the action that the target network judges (van Hasselt
+    /// Whether the learning network chooses the action evaluated by the target network (van Hasselt
     /// et al. 2016, equation 4).
     pub double: bool,
-    /// What TD errors cost.
+    /// The loss of TD errors.
     pub loss: ElementLoss,
 }
 
 /// Takes gradient steps on the parameters of action values.
 ///
-/// It owns nothing but working memory: parameters and moments are the caller's.
+/// It owns only working memory: parameters and moments belong to the caller.
 #[derive(Debug)]
 pub struct QLearner {
     shape: QNetwork,
@@ -54,17 +54,17 @@ pub struct QLearner {
     target: Vec<Packed<f32>>,
     /// The best actions of a block's next observations.
     best: Vec<usize>,
-    /// A block's rows; of a gated network by action, so that those which learn through the same output
-    /// lie together.
+    /// A block's rows; for a gated network sorted by action, so that rows with gradients through
+    /// the same output are adjacent.
     order: Vec<usize>,
     /// The observations of these rows.
     obs: Vec<f32>,
-    /// What the last gradients were multiplied by, as they are clipped.
+    /// Clipping factor of the last gradients.
     factor: f32,
 }
 
 impl QLearner {
-    /// A learner of networks of this shape.
+    /// A learner for networks of this shape.
     #[must_use]
     pub fn new(shape: QNetwork) -> Self {
         Self {
@@ -87,8 +87,8 @@ impl QLearner {
     /// Takes one step; writes the TD errors of the rows to `errors`.
     ///
     /// # Errors
-    /// [`KernelError`] for a length that does not fit, an action that does not exist, and constants
-    /// out of range; nothing has changed then.
+    /// [`KernelError`] for a length that does not fit, an action that does not exist, or constants
+    /// out of range; nothing changes then.
     pub fn step(
         &mut self,
         learnt: Learnt<'_, f32>,
@@ -152,7 +152,7 @@ impl WithSimd for Greedy<'_> {
     }
 }
 
-/// Writes where the largest of each row's `values` is.
+/// Writes the index of the largest of each row's `values`.
 fn choose_largest<'a>(values: impl Iterator<Item = &'a [f32]>, actions: &mut [i64]) {
     for (action, values) in actions.iter_mut().zip(values) {
         *action = i64::try_from(largest(values)).unwrap_or(i64::MAX);
@@ -193,7 +193,7 @@ impl WithSimd for Step<'_> {
 }
 
 impl Step<'_> {
-    /// Gathers the gradients of `rows` rows from `first` on; returns sums over them.
+    /// Accumulates the gradients of `rows` rows from `first` on; returns sums over them.
     #[inline(always)]
     fn block<S: Simd>(&mut self, simd: S, first: usize, rows: usize) -> ValueTerms {
         let QLearner { shape, online, target, best, order, obs, .. } = &mut *self.learner;
@@ -239,11 +239,11 @@ impl Step<'_> {
     }
 }
 
-/// Where the first of the largest values is.
+/// Index of the first largest value.
 fn largest(values: &[f32]) -> usize {
     let mut best = 0;
     for (i, &value) in values.iter().enumerate() {
-        // What is no number is the largest, as in torch.
+        // NaN counts as the largest, as in torch.
         if value > values[best] || (value.is_nan() && !values[best].is_nan()) {
             best = i;
         }

@@ -1,4 +1,4 @@
-//! Action values of all discrete actions, plain or dueling, forwards and backwards.
+//! Values of all discrete actions, plain or dueling: forward and backward pass.
 
 use pulp::Simd;
 
@@ -14,9 +14,9 @@ use crate::workspace::{Workspace, gradients};
 use rlox_kernels::error::Result;
 use rlox_kernels::threads;
 
-/// The shape of a network from observations to the values of all actions, `ReLU` between its layers,
-/// and the order of its parameters in one flat array: layer by layer, weights `outputs` × `inputs`
-/// before biases, as in `rlox.networks`.
+/// The shape of a network from observations to the values of all actions, with `ReLU` between
+/// layers, and the order of its parameters in one flat array: layer by layer, weights `outputs` ×
+/// `inputs` before biases, as in `rlox.networks`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QNetwork {
     obs_dim: usize,
@@ -47,7 +47,7 @@ impl QNetwork {
         Ok(Self { obs_dim, n_actions, kind })
     }
 
-    /// A layer that two streams share, one of the state's value and one of the advantages.
+    /// A shared layer with two streams, one for the state's value and one for the advantages.
     ///
     /// # Errors
     /// [`KernelError::Range`](rlox_kernels::KernelError::Range) for a size outside `[1, 16384]`.
@@ -71,25 +71,25 @@ impl QNetwork {
         self.obs_dim
     }
 
-    /// How many actions have a value.
+    /// Number of actions.
     #[must_use]
     pub fn n_actions(&self) -> usize {
         self.n_actions
     }
 
-    /// How many parameters there are.
+    /// Number of parameters.
     #[must_use]
     pub fn n_parameters(&self) -> usize {
         self.networks().last().map_or(0, |network| network.end())
     }
 
-    /// How many threads should help with so many rows.
+    /// Number of helpers for `rows` rows.
     pub(super) fn helpers(&self, rows: usize) -> usize {
         let networks = self.networks().into_iter();
         threads::product_helpers(networks.map(|network| network.multiply_adds(rows)).sum())
     }
 
-    /// Whether a row's gradient goes back from one output to a gated layer.
+    /// Whether a row's gradient goes from one output to a gated layer.
     pub(super) fn is_gated(&self) -> bool {
         self.single().is_some_and(|network| network.gated_width() > 0)
     }
@@ -107,7 +107,7 @@ impl QNetwork {
     }
 }
 
-/// Parameters as products read them, and memory for a block of rows.
+/// Parameters in the order of products, and memory for a block of rows.
 #[derive(Debug)]
 pub(super) struct QBlock {
     packed: Vec<Packed<f32>>,
@@ -115,7 +115,7 @@ pub(super) struct QBlock {
     /// [`BLOCK_ROWS`] × actions: values, and the gradient with respect to them.
     pub(super) values: Vec<f32>,
     pub(super) gradients: Vec<f32>,
-    /// Of each stream with respect to the shared layer's outputs.
+    /// Gradients of each stream with respect to the shared layer's outputs.
     of_streams: [Vec<f32>; 2],
 }
 
@@ -136,7 +136,7 @@ impl QBlock {
         }
     }
 
-    /// What [`load_each`](crate::passes::load_each) copies.
+    /// Input of [`load_each`](crate::passes::load_each).
     pub(super) fn loads<'a>(
         &'a mut self,
         shape: &'a QNetwork,
@@ -173,7 +173,7 @@ impl QBlock {
         evaluate(simd, shape, target, workspaces, (obs, rows), Hidden::Overwritten, values);
     }
 
-    /// Adds the gradients of the rows last passed to [`QBlock::forward`], given
+    /// Adds the gradients for the rows last passed to [`QBlock::forward`], given
     /// [`QBlock::gradients`].
     #[inline(always)]
     pub(super) fn backward<S: Simd>(

@@ -1,4 +1,4 @@
-//! Target networks, which follow the parameters that learn.
+//! Target networks, which follow the trained parameters.
 
 use pulp::{Arch, Simd, WithSimd};
 use rlox_kernels::error::{Result, check_len, check_range};
@@ -11,11 +11,10 @@ use crate::inlined::Inlined;
 impl ContinuousLearner {
     /// Moves a target network's parameters: θ' ← θ' + τ (θ - θ').
     ///
-    /// Threads take part as they do in a gradient step on `rows` rows, which has `parameters` in their
-    /// caches.
+    /// Uses the threads of a gradient step on `rows` rows, whose caches hold `parameters`.
     ///
     /// # Errors
-    /// [`KernelError`](rlox_kernels::KernelError) for lengths that differ, and `tau` outside [0, 1].
+    /// [`KernelError`](rlox_kernels::KernelError) for lengths that differ or `tau` outside [0, 1].
     pub fn follow(
         &self,
         target: &mut [f32],
@@ -47,7 +46,7 @@ impl WithSimd for Follow<'_> {
         let Self { helpers, target, parameters, tau } = self;
         let size = target.len().div_ceil(helpers + 1).max(1);
         let parts = target.chunks_mut(size).zip(parameters.chunks(size)).collect();
-        // Both forms as torch has them: τ = 1 copies.
+        // Both forms follow torch: τ = 1 copies.
         let (near, far) = (f32::of(tau), f32::of(1.0 - tau));
         threads::for_each(parts, helpers, |(target, parameters)| {
             simd.vectorize(Inlined(

@@ -1,6 +1,6 @@
-//! What the learner's networks compute, written down once more without blocks or vectors.
+//! The learner's networks, implemented again without blocks or vectors.
 
-/// A network's outputs, and the parameters after its own.
+/// A network's outputs and the parameters after its own.
 pub(crate) fn mlp<'a>(
     mut parameters: &'a [f64],
     inputs: &[f64],

@@ -1,4 +1,4 @@
-//! SAC, TD3 and DDPG, and what conservative Q-learning adds.
+//! SAC, TD3 and DDPG, and the penalty of conservative Q-learning.
 
 use std::sync::Mutex;
 
@@ -17,7 +17,7 @@ use crate::memory::check_networks;
 use crate::output::filled;
 use crate::replay::vector;
 
-/// Takes gradient steps of a policy and its critics on arrays that the caller keeps.
+/// Takes gradient steps of a policy and its critics on the caller's arrays.
 #[pyclass(frozen, module = "rlox_native")]
 pub(crate) struct ContinuousLearner {
     learner: Mutex<kernels::ContinuousLearner>,
@@ -51,19 +51,19 @@ impl ContinuousLearner {
         Ok(Self { learner, n_critics, obs_dim, act_dim })
     }
 
-    /// How many components an action has.
+    /// Number of components of an action.
     #[getter]
     fn act_dim(&self) -> usize {
         self.act_dim
     }
 
-    /// How many parameters the policy has.
+    /// Number of the policy's parameters.
     #[getter]
     fn n_policy_parameters(&self) -> usize {
         lock(&self.learner).n_policy_parameters()
     }
 
-    /// How many parameters the critics have.
+    /// Number of the critics' parameters.
     #[getter]
     fn n_critic_parameters(&self) -> usize {
         lock(&self.learner).n_critic_parameters()
@@ -148,7 +148,7 @@ impl ContinuousLearner {
         terms.map(|terms| (terms.loss, terms.entropy)).map_err(raise)
     }
 
-    /// Move a target network's parameters towards those that learn.
+    /// Move a target network's parameters towards the trained ones.
     #[pyo3(signature = (target, parameters, *, tau, rows))]
     fn follow(
         &self,
@@ -219,7 +219,7 @@ impl ContinuousLearner {
         filled(py, Ix2(rows, self.act_dim), act)
     }
 
-    /// Return the mean of -log π of the actions that the policy makes of noise.
+    /// Return the mean of -log π of the policy's actions with the given noise.
     fn entropy(
         &self,
         py: Python<'_>,

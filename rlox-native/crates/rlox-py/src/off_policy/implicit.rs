@@ -16,7 +16,7 @@ use crate::locks::lock;
 use crate::memory::check_networks;
 use crate::replay::vector;
 
-/// Takes gradient steps of implicit Q-learning on arrays that the caller keeps.
+/// Takes gradient steps of implicit Q-learning on the caller's arrays.
 #[pyclass(frozen, module = "rlox_native")]
 pub(crate) struct ImplicitLearner {
     learner: Mutex<Kernel>,
@@ -45,7 +45,7 @@ impl ImplicitLearner {
         Ok(Self { learner, n_critics, act_dim })
     }
 
-    /// How many parameters value, policy and critics have.
+    /// Numbers of parameters of value, policy and critics.
     #[getter]
     fn n_parameters(&self) -> [usize; 3] {
         lock(&self.learner).n_parameters()

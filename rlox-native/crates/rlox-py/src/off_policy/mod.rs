@@ -17,13 +17,13 @@ use rlox_learner::{Learnt, Optimizer, StepRule};
 
 use crate::convert::{output_array, parse_real, parse_step, real_array, type_name};
 
-/// What the dict given as `name` holds under `key`.
+/// The value under `key` in the dict given as `name`.
 fn item<'py>(dict: &Bound<'py, PyDict>, name: &str, key: &str) -> PyResult<Bound<'py, PyAny>> {
     let lacks = || PyValueError::new_err(format!("{name} lacks the key '{key}'"));
     dict.get_item(key)?.ok_or_else(lacks)
 }
 
-/// What Python gives to move parameters with: Adam's moments, borrowed, and its constants.
+/// Adam's arguments: its moments, borrowed, and its constants.
 struct Adam<'py> {
     parameters: PyReadwriteArray<'py, f32, Ix1>,
     first: PyReadwriteArray<'py, f32, Ix1>,
@@ -35,7 +35,7 @@ struct Adam<'py> {
 }
 
 impl<'py> Adam<'py> {
-    /// What the dict given as `name` holds.
+    /// Reads the dict given as `name`.
     fn parse(dict: &Bound<'py, PyDict>, name: &str) -> PyResult<Self> {
         let item = |key| item(dict, name, key);
         let wrong = |key: &str, expected, got: &Bound<'_, PyAny>| {
@@ -70,7 +70,7 @@ impl<'py> Adam<'py> {
     }
 }
 
-/// The arrays of a batch, borrowed; actions are not, as their type differs.
+/// The arrays of a batch, borrowed, except the actions, whose type differs.
 struct BatchArrays<'py> {
     obs: PyReadonlyArray<'py, f32, Ix2>,
     actions: Bound<'py, PyAny>,
@@ -81,7 +81,7 @@ struct BatchArrays<'py> {
 }
 
 impl<'py> BatchArrays<'py> {
-    /// What the dict given as `batch` holds.
+    /// Reads the dict given as `batch`.
     fn parse(dict: &Bound<'py, PyDict>) -> PyResult<Self> {
         let item = |key| item(dict, "batch", key);
         Ok(Self {

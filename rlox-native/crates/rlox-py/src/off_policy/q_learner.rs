@@ -15,7 +15,7 @@ use crate::memory::check_networks;
 use crate::output::filled;
 use crate::replay::{Expected, read, vector};
 
-/// Takes gradient steps of action values on arrays that the caller keeps.
+/// Takes gradient steps of action values on the caller's arrays.
 #[pyclass(frozen, module = "rlox_native")]
 pub(crate) struct QLearner {
     learner: Mutex<kernels::QLearner>,
@@ -46,7 +46,7 @@ impl QLearner {
         Ok(Self { learner: Mutex::new(kernels::QLearner::new(shape.clone())), shape })
     }
 
-    /// How many parameters the network has.
+    /// Number of parameters of the network.
     #[getter]
     fn n_parameters(&self) -> usize {
         self.shape.n_parameters()

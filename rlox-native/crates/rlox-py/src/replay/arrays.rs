@@ -1,4 +1,4 @@
-//! NumPy arrays of the types that a buffer holds.
+//! NumPy arrays of a buffer's element types.
 
 use numpy::{
     Element, IxDyn, PyArray1, PyArrayDescrMethods, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn,
@@ -13,15 +13,15 @@ use super::numbers::Number;
 use crate::convert::{as_real_array, check_shape, numpy_call, output_array, real_array};
 use crate::flags::output_flags;
 
-/// The shape that an array must have, and the argument that sets it.
+/// The required shape of an array, and the argument that determines it.
 pub(crate) struct Expected<'a> {
     pub(crate) shape: &'a [usize],
     pub(crate) like: &'static str,
-    /// How many axes at the end may be left out, because there is one element along them.
+    /// Number of axes at the end that may be left out, because they have one element.
     pub(crate) optional: usize,
 }
 
-/// Numbers of one type: those of an array of this type, or converted ones.
+/// Numbers of one type: an array of this type, or converted numbers.
 pub(crate) enum Cells<'py, T: Element> {
     Borrowed(PyReadonlyArrayDyn<'py, T>),
     Owned(Vec<T>),
@@ -36,7 +36,7 @@ impl<T: Element> Cells<'_, T> {
     }
 }
 
-/// `object` as numbers of the type `T`; a number that `T` does not have is refused.
+/// `object` as numbers of the type `T`; a number that `T` cannot represent is refused.
 pub(crate) fn read<'py, T: Number>(
     object: &Bound<'py, PyAny>,
     name: &'static str,
@@ -47,7 +47,7 @@ pub(crate) fn read<'py, T: Number>(
         return Ok(Cells::Borrowed(real_array(object, name)?));
     }
     if expected.optional == expected.shape.len() {
-        // A number where one is expected: worth a way around NumPy.
+        // A shortcut around NumPy for single numbers.
         let number = if let Ok(float) = object.cast::<PyFloat>() {
             Some(represent(T::from_f64(float.value()), 0, float.value(), name)?)
         } else if let Ok(integer) = object.extract::<i64>() {
@@ -83,7 +83,7 @@ pub(crate) fn read_rows<'py, T: Number>(
     read(object, name, &Expected { shape: &[n], like, optional: 0 })
 }
 
-/// Converts by way of a type that has all numbers of the array.
+/// Converts through a type that represents all numbers of the array.
 fn convert<S: Element + Copy + std::fmt::Debug, T: Number>(
     array: &Bound<'_, PyUntypedArray>,
     name: &str,
@@ -102,7 +102,7 @@ fn represent<T: Number>(
 ) -> PyResult<T> {
     converted.ok_or_else(|| {
         let dtype = T::NAME;
-        // With an exponent where it is long.
+        // Printed with an exponent if it is long.
         let value = format!("{value:?}");
         let value = value.strip_suffix(".0").unwrap_or(&value);
         PyValueError::new_err(format!("{name} must fit {dtype}, got {value} at index {index}"))
@@ -190,7 +190,7 @@ pub(super) fn caller_values<'py>(
     of_dtype!(dtype, T => Ok(Box::new(caller_array::<T>(object, name, shape)?)))
 }
 
-/// Beyond so many elements, NumPy is asked for memory in a way that can fail.
+/// Beyond this size, an array is allocated by NumPy, which reports a lack of memory.
 const LARGE: usize = 1 << 14;
 
 /// A new array of zeros.
@@ -201,14 +201,14 @@ pub(super) fn zeros<'py, T: Element>(
     allocate(py, shape, "zeros")
 }
 
-/// A new array that is to be overwritten. A large one is not set to zeros first, which would take as
-/// long as filling it.
+/// A new array to be overwritten. A large one is not zeroed first, which would take as long as
+/// filling it.
 fn empty<'py, T: Number>(py: Python<'py>, shape: &[usize]) -> PyResult<Bound<'py, PyArrayDyn<T>>> {
     allocate(py, shape, "empty")
 }
 
-/// A new array, by `numpy.<function>` where it is large. (The way that is fast for small arrays has
-/// no answer to a lack of memory.)
+/// A new array, by `numpy.<function>` if it is large. (The faster way for small arrays cannot
+/// report a lack of memory.)
 fn allocate<'py, T: Element>(
     py: Python<'py>,
     shape: &[usize],
@@ -251,7 +251,7 @@ fn check_rows(object: &Bound<'_, PyAny>, name: &'static str, shape: &[usize]) ->
     check_shape(name, array.shape(), "batch_size", shape)
 }
 
-/// One of a buffer's types, from what NumPy takes for a dtype.
+/// One of a buffer's types, from anything that NumPy accepts as a dtype.
 pub(super) fn parse_dtype(
     object: &Bound<'_, PyAny>,
     name: &str,

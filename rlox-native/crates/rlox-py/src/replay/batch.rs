@@ -1,4 +1,4 @@
-//! The arrays of a batch, made or taken from the caller, and the dict that they are in.
+//! The arrays of a batch, new or the caller's, and their dict.
 
 use numpy::{PyArrayMethods, PyReadwriteArrayDyn};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -31,7 +31,7 @@ impl<'py> BatchArrays<'py> {
         Ok(arrays)
     }
 
-    /// New arrays for transitions in a grid of so many along each axis.
+    /// New arrays for transitions in a grid with these axes.
     pub(super) fn new(py: Python<'py>, fields: &Fields, axes: &[usize]) -> PyResult<Self> {
         let obs = [axes, &fields.obs[..]].concat();
         let mut arrays = Self::without_next_obs(py, fields, axes)?;
@@ -39,7 +39,7 @@ impl<'py> BatchArrays<'py> {
         Ok(arrays)
     }
 
-    /// The same, but for the next observations.
+    /// The same without the next observations.
     pub(super) fn without_next_obs(
         py: Python<'py>,
         fields: &Fields,
@@ -97,7 +97,7 @@ impl<'py> BatchArrays<'py> {
 
     /// The arrays by name.
     ///
-    /// Without next observations the dict is one that says why if they are asked for.
+    /// Without next observations, the dict explains their absence when they are looked up.
     pub(super) fn into_dict(self, py: Python<'py>, complete: bool) -> PyResult<Bound<'py, PyDict>> {
         let dict = if complete {
             PyDict::new(py)
@@ -134,12 +134,12 @@ pub(super) fn parse_out<'a, 'py>(
     keys: &[&str],
 ) -> PyResult<&'a Bound<'py, PyDict>> {
     let discounts: &[&str] = if fields.has_discounts() { &["discounts"] } else { &[] };
-    let next_obs = ("next_obs", "where the buffer has them all next_obs");
+    let next_obs = ("next_obs", "if the buffer has them all next_obs");
     parse_dict(out, "out", &[keys, discounts].concat(), Some(next_obs))
 }
 
-/// Checks that `dict` is a dict with these keys and no others but the `optional` one, which comes with
-/// its words in the message.
+/// Checks that `dict` is a dict with exactly these keys and possibly the `optional` one, which
+/// comes with its text for the message.
 pub(super) fn parse_dict<'a, 'py>(
     object: &'a Bound<'py, PyAny>,
     name: &str,

@@ -47,12 +47,12 @@ impl Fields {
         Ok(Self { layout, obs, action })
     }
 
-    /// How many envs are stored in turn.
+    /// Number of envs stored in turn.
     pub(super) fn n_envs(&self) -> usize {
         self.layout.n_step.n_envs
     }
 
-    /// How many steps a drawn transition spans.
+    /// Number of steps of a sampled transition.
     pub(super) fn n_step(&self) -> usize {
         self.layout.n_step.n_step
     }
@@ -89,7 +89,7 @@ impl Fields {
     }
 }
 
-/// How many frames observations of a shape are stacks of.
+/// Number of frames in a stacked observation of this shape.
 fn count_frames(obs: &[usize]) -> PyResult<usize> {
     match obs {
         &[frames, _, ..] => Ok(frames),
@@ -100,7 +100,7 @@ fn count_frames(obs: &[usize]) -> PyResult<usize> {
     }
 }
 
-/// A size, or a sequence of sizes; with their product.
+/// A size or a sequence of sizes, with their product.
 pub(super) fn parse_axes(
     object: &Bound<'_, PyAny>,
     name: &'static str,
@@ -109,7 +109,7 @@ pub(super) fn parse_axes(
         let axis = parse_size(object, name)?;
         return Ok((vec![axis], axis));
     };
-    // NumPy has at most 64 axes, and a batch one more than an observation.
+    // NumPy arrays have at most 64 axes, and a batch has one more than an observation.
     if axes.len()? >= 32 {
         return Err(PyValueError::new_err(format!("{name} must have fewer than 32 axes")));
     }
@@ -133,8 +133,8 @@ fn parse_number(object: &Bound<'_, PyAny>, name: &str) -> PyResult<f64> {
     object.extract().or_else(|_: PyErr| parse_real(&element(object)?, name))
 }
 
-/// The element of an array of one, as an env that thinks in batches gives its numbers; anything else
-/// as it is.
+/// The element of an array of one, as returned by batched envs; other objects are returned
+/// unchanged.
 fn element<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let object = match object.cast::<PyList>() {
         Ok(list) if list.len() == 1 => &list.get_item(0)?,
@@ -239,7 +239,7 @@ impl<'py> Rows<'py> {
     }
 }
 
-/// One flag per row; any number but zero is true.
+/// One flag per row; any nonzero number is true.
 pub(super) fn flags(
     object: &Bound<'_, PyAny>,
     name: &'static str,
@@ -250,7 +250,7 @@ pub(super) fn flags(
     Ok(bytes.as_slice().iter().map(|&byte| byte != 0).collect())
 }
 
-/// The error of a push of one transition, with the names of its arguments.
+/// The error of a push of one transition, with its argument names.
 pub(super) fn raise_for_one(error: KernelError) -> PyErr {
     raise(match error {
         KernelError::NonFinite { name: "rewards", index } => {

@@ -1,4 +1,4 @@
-//! The buffer that replays transitions with other goals.
+//! The buffer of hindsight experience replay.
 
 use std::sync::Mutex;
 
@@ -21,12 +21,12 @@ use crate::errors::raise;
 use crate::locks::lock;
 use crate::memory::check_transitions;
 
-/// The options that say what transitions are.
+/// The options that describe transitions.
 const ONE_STEP: &[&str] = &["obs_dtype", "act_dtype", "n_envs", "seed"];
 
-/// Transitions of episodes with goals, drawn with goals that were reached later (HER).
+/// Transitions of episodes with goals, drawn with goals reached later (HER).
 ///
-/// Calls from several threads are done one after the other.
+/// Calls from several threads run one after the other.
 #[pyclass(frozen, module = "rlox_native")]
 pub(crate) struct HerReplayBuffer {
     buffer: Mutex<HindsightReplay>,
@@ -66,7 +66,7 @@ buffer_methods!(HerReplayBuffer, HindsightReplay, [()], [ring push_whole rows st
         Ok(Self { buffer, fields, relabelling, description })
     }
 
-    /// Return the bytes of memory that such a buffer takes when it is full.
+    /// Return the bytes of memory of such a buffer when full.
     #[staticmethod]
     #[pyo3(
         signature = (capacity, obs_dim, act_dim, **options),
@@ -84,7 +84,7 @@ buffer_methods!(HerReplayBuffer, HindsightReplay, [()], [ring push_whole rows st
         HindsightReplay::memory_bytes(&fields.layout).map_err(raise)
     }
 
-    /// Show the functions of the caller's to the collector of cycles.
+    /// Show the caller's functions to the garbage collector.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.relabelling.traverse(&visit)
     }

@@ -1,16 +1,16 @@
-//! The methods that the buffers share.
+//! Shared methods of the buffers.
 
-/// `#[pymethods]` of a buffer: its own ones, and the groups of shared ones that it names.
+/// `#[pymethods]` of a buffer: its own methods and the named groups of shared ones.
 ///
-/// - `ring`: sizes and the cut of all episodes, of a class with `fields` and a `buffer` of the kernels' type `$replay`;
+/// - `ring`: sizes and truncation of all episodes, for a class with `fields` and a `buffer` of the type `$replay`;
 /// - `steps`: transitions of several steps, and sequences;
-/// - `push`: storing transitions whose next observations may be missing, or, as `push_whole`, may not;
-/// - `sample`: drawing transitions alone;
-/// - `rows`: what has changed of a ring, and the rows of some slots;
-/// - `state`: save and resume of a buffer that has nothing besides ring and stream.
+/// - `push`: storing transitions with optional next observations, or `push_whole`, required ones;
+/// - `sample`: drawing transitions without further output;
+/// - `rows`: changed slots of a ring, and the rows of some slots;
+/// - `state`: saving and restoring a buffer of only ring and stream.
 ///
-/// What `$plain` holds goes behind the arguments of the kernels' methods: a buffer that is generic over its
-/// way of drawing gets nothing besides the transitions, as `()`.
+/// `$plain` is appended to the arguments of the kernels' methods: `()` for a buffer that is generic
+/// over its way of drawing and has no further input or output.
 macro_rules! buffer_methods {
     ($class:ident, $replay:ident, $plain:tt, [] { $($body:tt)* }) => {
         #[pymethods]
@@ -21,7 +21,7 @@ macro_rules! buffer_methods {
                 py.detach(|| super::sampling::Drawn::len(&*lock(&self.buffer)))
             }
 
-            /// How many transitions fit.
+            /// Largest number of transitions.
             #[getter]
             fn capacity(&self) -> usize {
                 self.fields.layout.capacity
@@ -30,18 +30,18 @@ macro_rules! buffer_methods {
     };
     ($class:ident, $replay:ident, $plain:tt, [ring $($group:ident)*] { $($body:tt)* }) => {
         buffer_methods!($class, $replay, $plain, [$($group)*] { $($body)*
-            /// How many envs are stored in turn.
+            /// Number of envs stored in turn.
             #[getter]
             fn n_envs(&self) -> usize {
                 self.fields.n_envs()
             }
 
-            /// Cut the episodes that go on, as where the envs are reset.
+            /// Truncate running episodes, as when the envs are reset.
             fn truncate_episodes(&self, py: Python<'_>) {
                 py.detach(|| lock(&self.buffer).truncate_episodes());
             }
 
-            /// Bytes of memory that the buffer takes when it is full.
+            /// Bytes of memory of the buffer when full.
             #[getter]
             fn nbytes(&self) -> PyResult<usize> {
                 $replay::memory_bytes(&self.fields.layout).map_err(raise)
@@ -50,7 +50,7 @@ macro_rules! buffer_methods {
     };
     ($class:ident, $replay:ident, $plain:tt, [steps $($group:ident)*] { $($body:tt)* }) => {
         buffer_methods!($class, $replay, $plain, [$($group)*] { $($body)*
-            /// Return the bytes of memory that such a buffer takes when it is full.
+            /// Return the bytes of memory of such a buffer when full.
             #[staticmethod]
             #[pyo3(
                 signature = (capacity, obs_dim, act_dim, **options),
@@ -68,7 +68,7 @@ macro_rules! buffer_methods {
                 $replay::memory_bytes(&fields.layout).map_err(raise)
             }
 
-            /// How many steps of its env a drawn transition spans.
+            /// Number of env steps of a sampled transition.
             #[getter]
             fn n_step(&self) -> usize {
                 self.fields.n_step()
@@ -105,8 +105,8 @@ macro_rules! buffer_methods {
     };
     ($class:ident, $replay:ident, [$($plain:tt)*], [push_next [$($default:tt)*] [$next:ty] $($group:ident)*] { $($body:tt)* }) => {
         buffer_methods!($class, $replay, [$($plain)*], [$($group)*] { $($body)*
-            /// Store one transition, in the place of the oldest if the buffer is full.
-            #[allow(clippy::useless_conversion, reason = "of what may be missing to itself")]
+            /// Store one transition, replacing the oldest if the buffer is full.
+            #[allow(clippy::useless_conversion, reason = "an optional argument converts to itself")]
             #[pyo3(signature = (obs, action, reward, terminated, truncated, next_obs $($default)*))]
             fn push<'py>(
                 &self,
@@ -125,7 +125,7 @@ macro_rules! buffer_methods {
             }
 
             /// Store several transitions, the rows of arrays.
-            #[allow(clippy::useless_conversion, reason = "of what may be missing to itself")]
+            #[allow(clippy::useless_conversion, reason = "an optional argument converts to itself")]
             #[pyo3(signature = (obs, actions, rewards, terminated, truncated, next_obs $($default)*))]
             fn push_batch<'py>(
                 &self,
@@ -165,12 +165,12 @@ macro_rules! buffer_methods {
     };
     ($class:ident, $replay:ident, $plain:tt, [state $($group:ident)*] { $($body:tt)* }) => {
         buffer_methods!($class, $replay, $plain, [$($group)*] { $($body)*
-            /// Return a copy of all that decides how the buffer goes on, as a dict of arrays.
+            /// Return a copy of the buffer's complete state, as a dict of arrays.
             fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
                 export(py, &self.fields, &self.buffer, |_| ()).map(|(state, ())| state)
             }
 
-            /// Go on exactly from a `state()`; what is no state is refused and changes nothing.
+            /// Restore a `state()` exactly; an impossible one is refused and changes nothing.
             fn set_state(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
                 let state = parse_dict(state, "state", KEYS, Some(OPTIONAL))?;
                 let Saved { rows, has_next_obs, position, stream } =
@@ -182,7 +182,7 @@ macro_rules! buffer_methods {
                 .map_err(raise)
             }
 
-            /// Return the part of `state()` that is not one row per slot.
+            /// Return the part of `state()` without a row per slot.
             fn rest<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
                 let (position, stream) = py.detach(|| {
                     let buffer = lock(&self.buffer);
@@ -194,8 +194,8 @@ macro_rules! buffer_methods {
     };
     ($class:ident, $replay:ident, $plain:tt, [rows $($group:ident)*] { $($body:tt)* }) => {
         buffer_methods!($class, $replay, $plain, [$($group)*] { $($body)*
-            /// Return a mark of this moment, how many slots are filled, and which of them may have
-            /// changed since an older mark; 0 stands for all.
+            /// Return a mark of the present, the number of filled slots, and those that may have
+            /// changed since an older mark; 0 means all.
             fn changed_rows(
                 &self,
                 py: Python<'_>,
@@ -208,7 +208,7 @@ macro_rules! buffer_methods {
                 })
             }
 
-            /// Return a copy of the part of `state()` that is one row per slot, of some slots.
+            /// Return a copy of the part of `state()` with a row per slot, for some slots.
             fn rows<'py>(
                 &self,
                 py: Python<'py>,

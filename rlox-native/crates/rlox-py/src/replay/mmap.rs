@@ -1,4 +1,4 @@
-//! The buffer whose older transitions lie in a file.
+//! The buffer with its older transitions in a file.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -18,9 +18,9 @@ use crate::errors::raise;
 use crate::locks::lock;
 use crate::memory::check_transitions;
 
-/// Transitions drawn from uniformly with replacement, the newest in memory, the others in a file.
+/// Transitions sampled uniformly with replacement, the newest in memory, the others in a file.
 ///
-/// Calls from several threads are done one after the other.
+/// Calls from several threads run one after the other.
 #[pyclass(frozen, module = "rlox_native")]
 pub(crate) struct MmapReplayBuffer {
     buffer: Mutex<TieredReplay>,
@@ -61,7 +61,7 @@ buffer_methods!(MmapReplayBuffer, TieredReplay, [], [push sample] {
         Ok(Self { buffer, fields, hot, path: cold_path, keep })
     }
 
-    /// Return the bytes of memory that such a buffer takes when it is full; its file takes more.
+    /// Return the bytes of memory of such a buffer when full; its file takes more.
     #[staticmethod]
     #[pyo3(
         signature = (hot_capacity, obs_dim, act_dim, **options),
@@ -79,14 +79,14 @@ buffer_methods!(MmapReplayBuffer, TieredReplay, [], [push sample] {
         fields.layout.memory_bytes().map_err(raise)
     }
 
-    /// Bytes of memory that the buffer takes when it is full.
+    /// Bytes of memory of the buffer when full.
     #[getter]
     fn nbytes(&self) -> PyResult<usize> {
         self.hot.memory_bytes().map_err(raise)
     }
 
-    /// Return a mark of this moment, how many slots are filled, and which of them have changed since
-    /// an older mark; 0 stands for all.
+    /// Return a mark of the present, the number of filled slots, and those that have changed since
+    /// an older mark; 0 means all.
     fn changed_rows(&self, py: Python<'_>, since: u64) -> (u64, usize, Vec<(usize, usize)>) {
         py.detach(|| {
             let buffer = lock(&self.buffer);
@@ -94,7 +94,7 @@ buffer_methods!(MmapReplayBuffer, TieredReplay, [], [push sample] {
         })
     }
 
-    /// Return a copy of the part of `state()` that is one row per slot, of some slots.
+    /// Return a copy of the part of `state()` with a row per slot, for some slots.
     fn rows<'py>(
         &self,
         py: Python<'py>,
@@ -106,7 +106,7 @@ buffer_methods!(MmapReplayBuffer, TieredReplay, [], [push sample] {
         })
     }
 
-    /// Return the part of `state()` that is not one row per slot.
+    /// Return the part of `state()` without a row per slot.
     fn rest<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (position, stream) = py.detach(|| {
             let buffer = lock(&self.buffer);
@@ -115,7 +115,7 @@ buffer_methods!(MmapReplayBuffer, TieredReplay, [], [push sample] {
         rest(py, &self.fields, position, &stream)
     }
 
-    /// Return a copy of all that decides how the buffer goes on, as a dict of arrays.
+    /// Return a copy of the buffer's complete state, as a dict of arrays.
     fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let n = py.detach(|| lock(&self.buffer).len());
         let state = self.rows(py, 0, n)?;
@@ -123,7 +123,7 @@ buffer_methods!(MmapReplayBuffer, TieredReplay, [], [push sample] {
         Ok(state)
     }
 
-    /// Go on exactly from a `state()`; what is no state is refused and changes nothing.
+    /// Restore a `state()` exactly; an impossible one is refused and changes nothing.
     fn set_state(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
         let state = parse_dict(state, "state", KEYS, Some(OPTIONAL))?;
         let Saved { rows, has_next_obs, position, stream } = Saved::parse(state, &self.fields)?;
@@ -132,12 +132,12 @@ buffer_methods!(MmapReplayBuffer, TieredReplay, [], [push sample] {
             .map_err(raise)
     }
 
-    /// Make durable what is stored, where the file is to be kept.
+    /// Make the stored transitions durable, if the file is to be kept.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| lock(&self.buffer).flush()).map_err(raise)
     }
 
-    /// Let go of the file: delete it, or flush it where it is to be kept.
+    /// Close the file: delete it, or flush it if it is to be kept.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| lock(&self.buffer).close()).map_err(raise)
     }

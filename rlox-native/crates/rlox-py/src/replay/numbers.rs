@@ -1,8 +1,8 @@
-//! Conversion of numbers to the types that a buffer holds, without a silent change of their value.
+//! Conversion of numbers to a buffer's types, without silent changes of value.
 
 use numpy::Element;
 
-/// Numbers that other numbers become where they can be represented.
+/// Number types that other numbers convert to if representable.
 pub(crate) trait Number: Element + Copy {
     /// NumPy's name of the type.
     const NAME: &'static str;
@@ -20,7 +20,7 @@ macro_rules! integer {
             #[allow(clippy::cast_precision_loss, clippy::cast_lossless)]
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
             fn from_f64(value: f64) -> Option<Self> {
-                // The bounds are powers of two, or one less that rounds to it; NaN is no whole number.
+                // The bounds are powers of two, or one less, rounded to it; NaN is not whole.
                 let in_range = value >= Self::MIN as f64 && value < Self::MAX as f64 + 1.0;
                 (in_range && value.fract() == 0.0).then_some(value as Self)
             }
@@ -41,7 +41,7 @@ macro_rules! float {
         impl Number for $type {
             const NAME: &'static str = $name;
 
-            // Beyond the range is refused; NaN and infinities are refused later, as what they are.
+            // Numbers beyond the range are refused; NaN and infinities are refused later, by name.
             #[allow(clippy::cast_possible_truncation, clippy::cast_lossless)]
             fn from_f64(value: f64) -> Option<Self> {
                 let converted = value as Self;

@@ -20,14 +20,14 @@ use crate::convert::{numpy_call, parse_seed, parse_size};
 use crate::errors::raise;
 use crate::locks::lock;
 
-/// Recorded transitions, drawn from uniformly, one by one or in pieces of trajectories.
+/// Recorded transitions, sampled uniformly, one by one or in pieces of trajectories.
 ///
-/// Calls from several threads are done one after the other.
+/// Calls from several threads run one after the other.
 #[pyclass(frozen, module = "rlox_native")]
 pub(crate) struct OfflineDatasetBuffer {
     dataset: Mutex<OfflineDataset>,
     fields: Fields,
-    /// Copies of what never changes, so that reading them waits for no draw.
+    /// Copies of constant data, so that reading them never waits for a draw.
     normalizer: Option<Normalizer>,
     returns: Vec<f64>,
     lengths: Vec<usize>,
@@ -84,7 +84,7 @@ impl OfflineDatasetBuffer {
         self.fields.layout.capacity
     }
 
-    /// Return how many episodes there are.
+    /// Return the number of episodes.
     fn n_episodes(&self) -> usize {
         self.lengths.len()
     }
@@ -115,7 +115,7 @@ impl OfflineDatasetBuffer {
         self.moment(py, |normalizer| &normalizer.mean)
     }
 
-    /// What the observations were divided by; None without `normalize`.
+    /// Divisor of the observations; None without `normalize`.
     #[getter]
     fn obs_std<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.moment(py, |normalizer| &normalizer.scale)
@@ -133,7 +133,7 @@ impl OfflineDatasetBuffer {
         sample(py, &self.fields, &self.dataset, batch_size, seed, out, OfflineDataset::sample)
     }
 
-    /// Draw pieces of trajectories and return a dict of arrays, zeros where an episode has ended.
+    /// Draw pieces of trajectories and return a dict of arrays, with zeros after an episode's end.
     #[pyo3(signature = (batch_size, seq_len, seed=None))]
     fn sample_trajectories<'py>(
         &self,
@@ -164,7 +164,7 @@ impl OfflineDatasetBuffer {
         Ok(dict)
     }
 
-    /// Return the random stream, which is all that changes, as a dict of arrays.
+    /// Return the random stream, the only changing part, as a dict of arrays.
     fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let words = py.detach(|| lock(&self.dataset).stream().to_words());
         let state = PyDict::new(py);
@@ -172,7 +172,7 @@ impl OfflineDatasetBuffer {
         Ok(state)
     }
 
-    /// Go on exactly from a `state()` over the same dataset.
+    /// Restore a `state()` over the same dataset exactly.
     fn set_state(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
         let state = parse_dict(state, "state", &["rng"], None)?;
         let stream = parse_words(&item(state, "rng")?)?;

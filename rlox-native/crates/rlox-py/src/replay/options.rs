@@ -1,4 +1,4 @@
-//! The keyword-only options that the buffers share.
+//! Shared keyword-only options of the buffers.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -10,25 +10,25 @@ use super::fields::{ACT_DTYPES, OBS_DTYPES};
 use crate::convert::{parse_real, parse_seed, parse_size};
 use crate::errors::raise;
 
-/// The options of a buffer whose transitions are of one step each.
+/// The options of a buffer of single-step transitions.
 pub(super) const ONE_STEP: &[&str] = &["obs_dtype", "act_dtype", "seed"];
 
-/// The options of a buffer whose transitions may span several steps.
+/// The options of a buffer of transitions that may span several steps.
 pub(super) const N_STEP: &[&str] =
     &["obs_dtype", "act_dtype", "n_envs", "n_step", "gamma", "share_frames", "seed"];
 
-/// The options of a buffer besides its sizes.
+/// The options of a buffer except its sizes.
 pub(super) struct Options {
     pub(super) obs_dtype: DType,
     pub(super) act_dtype: DType,
     pub(super) n_step: NStep,
-    /// Whether observations are stacks of frames; each frame is stored once.
+    /// Whether observations are stacks of frames, each stored once.
     pub(super) share_frames: bool,
     seed: Option<u64>,
 }
 
 impl Options {
-    /// The options that were given, of those that there are; the others are as in the signatures.
+    /// Reads the given options among the known ones; the others have the signatures' defaults.
     pub(super) fn parse(given: Option<&Bound<'_, PyDict>>, known: &[&str]) -> PyResult<Self> {
         let mut options = Self {
             obs_dtype: DType::F32,
@@ -55,19 +55,19 @@ impl Options {
         Ok(options)
     }
 
-    /// The stream of the seed, or one of its own.
+    /// The stream of the seed, or a new one.
     pub(super) fn stream(&self) -> PyResult<Stream> {
         parse_stream(self.seed)
     }
 }
 
-/// The error for an option that there is not.
+/// The error for an unknown option.
 pub(super) fn unknown_option(name: &str, known: &[&str]) -> PyErr {
     let known = known.join(", ");
     PyTypeError::new_err(format!("there is no option '{name}'; the options are {known}"))
 }
 
-/// The stream of a seed, or one of its own.
+/// The stream of a seed, or a new one.
 pub(super) fn parse_stream(seed: Option<u64>) -> PyResult<Stream> {
     seed.map_or_else(|| Stream::from_os().map_err(raise), |seed| Ok(Stream::from_seed(seed)))
 }

@@ -1,4 +1,4 @@
-//! The buffer that is drawn from in proportion to priorities.
+//! The buffer sampled in proportion to priorities.
 
 use std::sync::Mutex;
 
@@ -23,13 +23,13 @@ use crate::errors::raise;
 use crate::locks::lock;
 use crate::memory::check_transitions;
 
-/// The entries that the `out` of a sample must have.
+/// Required entries of a sample's `out`.
 const BATCH_KEYS: &[&str] =
     &["obs", "actions", "rewards", "terminated", "truncated", "weights", "indices"];
 
-/// Transitions in a ring, drawn from in proportion to their priorities (Schaul et al. 2016).
+/// Transitions in a ring, sampled in proportion to their priorities (Schaul et al. 2016).
 ///
-/// Calls from several threads are done one after the other.
+/// Calls from several threads run one after the other.
 #[pyclass(frozen, module = "rlox_native")]
 pub(crate) struct PrioritizedReplayBuffer {
     buffer: Mutex<PrioritizedReplay>,
@@ -62,7 +62,7 @@ buffer_methods!(PrioritizedReplayBuffer, PrioritizedReplay, [None], [ring steps 
         Ok(Self { buffer: Mutex::new(buffer), fields, alpha })
     }
 
-    /// Store one transition, in the place of the oldest if the buffer is full.
+    /// Store one transition, replacing the oldest if the buffer is full.
     #[pyo3(signature = (obs, action, reward, terminated, truncated, next_obs=None, priority=None))]
     fn push<'py>(
         &self,
@@ -145,7 +145,7 @@ buffer_methods!(PrioritizedReplayBuffer, PrioritizedReplay, [None], [ring steps 
         Ok(batch)
     }
 
-    /// Give the transitions at `indices` new priorities; of several for one the last.
+    /// Give the transitions at `indices` new priorities; for repeated indices the last counts.
     fn update_priorities<'py>(
         &self,
         py: Python<'py>,
@@ -188,7 +188,7 @@ buffer_methods!(PrioritizedReplayBuffer, PrioritizedReplay, [None], [ring steps 
         py.detach(|| lock(&self.buffer).beta())
     }
 
-    /// Return the part of `state()` that is not one row per slot, and the priorities.
+    /// Return the part of `state()` without a row per slot, and the priorities.
     fn rest<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (position, stream, priorities) = py.detach(|| {
             let buffer = lock(&self.buffer);
@@ -199,14 +199,14 @@ buffer_methods!(PrioritizedReplayBuffer, PrioritizedReplay, [None], [ring steps 
         Ok(rest)
     }
 
-    /// Return a copy of all that decides how the buffer goes on, as a dict of arrays.
+    /// Return a copy of the buffer's complete state, as a dict of arrays.
     fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (state, priorities) = export(py, &self.fields, &self.buffer, Priorities::of)?;
         self.add_priorities(&state, &priorities.map_err(raise)?)?;
         Ok(state)
     }
 
-    /// Go on exactly from a `state()`; what is no state is refused and changes nothing.
+    /// Restore a `state()` exactly; an impossible one is refused and changes nothing.
     fn set_state(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
         let keys = [KEYS, &["priorities", "max_priority", "alpha", "beta"]].concat();
         let state = parse_dict(state, "state", &keys, Some(OPTIONAL))?;
@@ -236,7 +236,7 @@ buffer_methods!(PrioritizedReplayBuffer, PrioritizedReplay, [None], [ring steps 
     }
 });
 
-/// What a state has besides ring and stream.
+/// A state's entries in addition to ring and stream.
 struct Priorities {
     scaled: Vec<f64>,
     largest: f64,

@@ -12,8 +12,8 @@ use crate::convert::{as_real_array, check_shape};
 use crate::errors::raise;
 use crate::memory::check_transitions;
 
-/// The shapes and types of a dataset's parts, and its transitions. The `dims` and `dtypes` of
-/// observations and actions say how their numbers are to be read.
+/// The shapes and types of a dataset's parts, and its transitions, from the `dims` and `dtypes` of
+/// observations and actions.
 pub(super) fn read<'py>(
     [obs, next_obs, actions, rewards, terminated, truncated]: [&Bound<'py, PyAny>; 6],
     [obs_dim, act_dim]: [Option<&Bound<'py, PyAny>>; 2],
@@ -52,7 +52,7 @@ pub(super) fn read<'py>(
         obs: obs_shape,
         action: act_shape,
     };
-    // Before the arrays are read, which copies those of other types.
+    // Before reading the arrays, which copies those of other types.
     let bytes = fields.layout.memory_bytes().map_err(raise)?;
     check_transitions("the number of transitions", n, bytes)?;
     let rows = Rows::many(
@@ -67,7 +67,7 @@ pub(super) fn read<'py>(
     Ok((fields, rows))
 }
 
-/// `object` as `n` rows, and the shape of a row: the one given, or what the size leaves.
+/// `object` as `n` rows, and the shape of a row, as given or inferred from the size.
 fn rows<'py>(
     object: &Bound<'py, PyAny>,
     name: &'static str,

@@ -1,4 +1,4 @@
-//! Which goals transitions get, and what reaching them is worth by the caller's functions.
+//! Options of hindsight, and rewards of relabelled transitions by the caller's functions.
 
 use numpy::{PyArrayDyn, PyArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -28,15 +28,15 @@ const HINDSIGHT: &[&str] = &[
 const SELECTIONS: [(&str, Selection); 3] =
     [("future", Selection::Future), ("final", Selection::Final), ("episode", Selection::Episode)];
 
-/// The caller's functions of goals, and where the goals lie.
+/// The caller's functions of goals, and the places of the goals.
 pub(super) struct Relabelling {
     compute_reward: Option<Py<PyAny>>,
     compute_terminated: Option<Py<PyAny>>,
     goals: Goals,
 }
 
-/// The options of hindsight among `options`, the caller's functions, and the other options, which
-/// are among `others`.
+/// Splits `options` into those of hindsight, the caller's functions, and the rest, which must be
+/// among `others`.
 pub(super) fn parse_hindsight<'py>(
     goal_dim: &Bound<'py, PyAny>,
     compute_reward: Option<&Bound<'py, PyAny>>,
@@ -78,7 +78,7 @@ pub(super) fn parse_hindsight<'py>(
     Ok((hindsight, Relabelling { compute_reward, compute_terminated, goals }, rest))
 }
 
-/// The options of hindsight, for the representation of a buffer.
+/// The options of hindsight, for a buffer's representation.
 pub(super) fn describe(hindsight: &Hindsight) -> String {
     let selection = SELECTIONS.iter().find(|(_, known)| *known == hindsight.selection);
     let reward = match hindsight.threshold {
@@ -99,7 +99,7 @@ impl Relabelling {
         visit.call(&self.compute_terminated)
     }
 
-    /// Has the caller's functions say what the rows of a batch that have other goals are worth.
+    /// Recomputes the rewards of relabelled rows with the caller's functions.
     pub(super) fn recompute<'py>(
         &self,
         batch: &Bound<'py, PyDict>,
@@ -133,7 +133,7 @@ impl Relabelling {
     }
 }
 
-/// What `compute_reward` gave, as rewards.
+/// The result of `compute_reward` as rewards.
 fn compute_rewards<'py>(result: &Bound<'py, PyAny>, n: usize) -> PyResult<Bound<'py, PyAny>> {
     let name = "the result of compute_reward";
     let rewards = read_rows::<f32>(result, name, "the goals", n)?;

@@ -1,4 +1,4 @@
-//! Drawing from a buffer, into new arrays or the caller's.
+//! Sampling from a buffer, into new arrays or the caller's.
 
 use std::sync::Mutex;
 
@@ -13,10 +13,10 @@ use crate::convert::{parse_seed, parse_size};
 use crate::errors::raise;
 use crate::locks::lock;
 
-/// The entries that the `out` of a sample must have.
+/// Required entries of a sample's `out`.
 pub(super) const BATCH_KEYS: &[&str] = &["obs", "actions", "rewards", "terminated", "truncated"];
 
-/// What sampling asks of all kinds of buffer.
+/// Requirements of sampling on a buffer.
 pub(super) trait Drawn: Send {
     fn len(&self) -> usize;
     fn has_all_next_obs(&self) -> bool;
@@ -52,7 +52,7 @@ impl Drawn for TieredReplay {
     }
 }
 
-/// The method `sample` of the buffers whose batches are transitions alone.
+/// The method `sample` of buffers with plain transitions as batches.
 pub(super) fn sample<'py, B: Drawn>(
     py: Python<'py>,
     fields: &Fields,
@@ -73,7 +73,7 @@ pub(super) fn sample<'py, B: Drawn>(
     Ok(out.clone())
 }
 
-/// Draws into the caller's arrays, which must have next observations if and only if the buffer has.
+/// Draws into the caller's arrays, which must have next observations exactly if the buffer has.
 pub(super) fn sample_into<'py, B: Drawn>(
     out: &Bound<'py, PyDict>,
     mut arrays: BatchArrays<'py>,

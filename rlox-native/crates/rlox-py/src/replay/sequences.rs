@@ -16,12 +16,12 @@ use crate::convert::{parse_seed, parse_size};
 use crate::errors::raise;
 use crate::locks::lock;
 
-/// Which sequences are asked for.
+/// A request for sequences.
 pub(super) struct Request<'a, 'py> {
     pub(super) batch_size: &'a Bound<'py, PyAny>,
     pub(super) seq_len: &'a Bound<'py, PyAny>,
     pub(super) seed: Option<&'a Bound<'py, PyAny>>,
-    /// Whether a sequence goes on after the end of an episode.
+    /// Whether a sequence continues after the end of an episode.
     pub(super) cross_episodes: bool,
 }
 

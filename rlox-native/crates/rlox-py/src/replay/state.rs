@@ -1,4 +1,4 @@
-//! Saved states: everything that decides how a buffer goes on, as a dict of arrays.
+//! Saved, complete states of buffers, as a dict of arrays.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -17,7 +17,7 @@ use super::numbers::Number;
 use crate::errors::raise;
 use crate::locks::lock;
 
-/// The entries of a state that all buffers over a ring have.
+/// Entries in the states of all buffers over a ring.
 pub(super) const KEYS: &[&str] = &[
     "obs",
     "next_obs",
@@ -30,16 +30,16 @@ pub(super) const KEYS: &[&str] = &[
     "rng",
 ];
 
-/// The entry that they have too, but for those of checkpoints that are older than it.
+/// A further entry, missing in older checkpoints.
 const N_ENVS: &str = "n_envs";
 
-/// That entry, and its words in a message.
+/// That entry and its text in a message.
 pub(super) const OPTIONAL: (&str, &str) = (N_ENVS, N_ENVS);
 
-/// Slots that changed: where each run of them begins, and where it ends.
+/// Changed slots: start and end of each range.
 pub(super) type Slots = Vec<(usize, usize)>;
 
-/// How many transitions have been written, how many slots are filled, and which have changed.
+/// Number of written transitions, number of filled slots, and the changed ones.
 pub(super) fn changed_rows(
     written: u64,
     stored: usize,
@@ -49,7 +49,7 @@ pub(super) fn changed_rows(
     (written, stored, runs.map(|run| (run.start, run.end)).collect())
 }
 
-/// The part of a state that is one row per slot, of the slots from `start` to `stop`.
+/// The part of a state with a row per slot, for the slots from `start` to `stop`.
 pub(super) fn rows<'py>(
     py: Python<'py>,
     fields: &Fields,
@@ -71,7 +71,7 @@ pub(super) fn rows<'py>(
     Ok(rows)
 }
 
-/// The part of a state that is not one row per slot, of any buffer.
+/// The part of any buffer's state without a row per slot.
 pub(super) fn rest<'py>(
     py: Python<'py>,
     fields: &Fields,
@@ -85,14 +85,14 @@ pub(super) fn rest<'py>(
     Ok(rest)
 }
 
-/// The state of `buffer`, and what `more` takes from it at the same moment.
+/// The state of `buffer` and the result of `more` at the same moment.
 pub(super) fn export<'py, D: Draw, R: Send>(
     py: Python<'py>,
     fields: &Fields,
     buffer: &Mutex<Replay<D>>,
     more: impl Fn(&Replay<D>) -> R + Sync,
 ) -> PyResult<(Bound<'py, PyDict>, R)> {
-    // The arrays are made without the lock: once more, where a push came in between.
+    // The arrays are allocated without the lock: again if a push came in between.
     loop {
         let n = py.detach(|| lock(buffer).ring().len());
         let mut arrays = BatchArrays::new(py, fields, &[n])?;
@@ -117,7 +117,7 @@ pub(super) fn export<'py, D: Draw, R: Send>(
     }
 }
 
-/// The part of a state that all buffers over a ring have.
+/// The common part of the states of all buffers over a ring.
 pub(super) struct Saved<'py> {
     pub(super) rows: Rows<'py>,
     pub(super) has_next_obs: Vec<bool>,
@@ -153,13 +153,13 @@ impl<'py> Saved<'py> {
         )?;
         let has_next_obs = flags(&field("has_next_obs")?, "has_next_obs", rows.len())?;
         let position = single::<u64>(&field("position")?, "position")?;
-        // Beyond the address space is beyond every capacity, and refused as such.
+        // A number beyond the address space exceeds every capacity and is refused as such.
         let position = usize::try_from(position).unwrap_or(usize::MAX);
         Ok(Self { rows, has_next_obs, position, stream: parse_words(&field("rng")?)? })
     }
 }
 
-/// The stream whose words an array holds.
+/// The stream with the words in an array.
 pub(super) fn parse_words(object: &Bound<'_, PyAny>) -> PyResult<Stream> {
     let expected = Expected { shape: &[6], like: "a saved stream", optional: 0 };
     let words = read::<u64>(object, "rng", &expected)?;

@@ -1,4 +1,4 @@
-//! The buffer that is drawn from uniformly.
+//! The uniformly sampled buffer.
 
 use std::sync::Mutex;
 
@@ -17,9 +17,9 @@ use crate::errors::raise;
 use crate::locks::lock;
 use crate::memory::check_transitions;
 
-/// Transitions in a ring, drawn from uniformly with replacement.
+/// Transitions in a ring, sampled uniformly with replacement.
 ///
-/// Calls from several threads are done one after the other.
+/// Calls from several threads run one after the other.
 #[pyclass(frozen, module = "rlox_native")]
 pub(crate) struct ReplayBuffer {
     buffer: Mutex<UniformReplay>,

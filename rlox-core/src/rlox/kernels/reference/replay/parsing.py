@@ -174,7 +174,7 @@ def stream(words: Array) -> np.random.Generator:
         raise ValueError(f"rng must have shape (6,), got {np.shape(words)}")
     high, low, inc_high, inc_low, has_spare, spare = (int(word) for word in words)
     if not inc_low & 1 or has_spare > 1 or spare >= 2**32:
-        raise ValueError("rng is no valid state")
+        raise ValueError("rng is not a valid state")
     bits = np.random.PCG64()
     bits.state = {
         "bit_generator": "PCG64",

@@ -33,7 +33,7 @@ def _saved_priorities(name: str, values: npt.ArrayLike, shape: tuple[int, ...]) 
     priorities = _numbers(name, values, shape)
     if not ((priorities > 0) & (priorities <= MAX_PRIORITY)).all():
         raise ValueError(
-            "priorities is no valid state: a priority is positive, and no larger than single "
+            "priorities is not a valid state: a priority is positive, and no larger than single "
             "precision has it"
         )
     return priorities

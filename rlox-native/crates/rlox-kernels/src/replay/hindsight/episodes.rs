@@ -1,40 +1,40 @@
-//! Where every stored step stands in its episode.
+//! Position of every stored step in its episode.
 
 use crate::error::{KernelError, Result};
 use crate::replay::pages::Pages;
 use crate::replay::ring::Ring;
 
-/// No step of an episode that goes on is known to be the last.
+/// Marks steps of an episode whose end is unknown.
 const GOES_ON: u32 = u32::MAX;
 
-/// How many steps of its episode lie before each stored step, and after it.
+/// Number of steps of its episode before and after each stored step.
 #[derive(Debug)]
 pub(super) struct Episodes {
     n_envs: usize,
     capacity: u32,
-    /// By slot, steps of the episode before this one, also where they are no longer stored.
+    /// By slot, steps of the episode before this one, including overwritten ones.
     before: Pages<u32>,
     /// By slot, steps of the episode after this one, or [`GOES_ON`].
     after: Pages<u32>,
-    /// By env, steps of the episode that goes on, up to the capacity.
+    /// By env, steps of the running episode, up to the capacity.
     running: Vec<u32>,
     /// The env whose step comes next.
     env: usize,
 }
 
-/// The stored steps of an episode around one of them.
+/// The stored steps of an episode around a given one.
 #[derive(Debug, PartialEq)]
 pub(super) struct Around {
-    /// How many there are before it.
+    /// Number of steps before it.
     pub(super) before: usize,
-    /// How many there are after it.
+    /// Number of steps after it.
     pub(super) after: usize,
-    /// Slots from one to the next.
+    /// Slots from one step to the next.
     pub(super) stride: usize,
 }
 
 impl Episodes {
-    /// Bytes of the places of so many steps; `None` where no address space could hold them.
+    /// Bytes of the positions of `capacity` steps; `None` if no address space could hold them.
     pub(super) fn memory_bytes(capacity: usize) -> Option<usize> {
         capacity.checked_mul(2 * size_of::<u32>())
     }
@@ -50,14 +50,14 @@ impl Episodes {
         Ok(Self { n_envs, capacity: limit, before, after, running: vec![0; n_envs], env: 0 })
     }
 
-    /// Forgets everything; `push` follows for each of `stored` steps, the oldest first. The newest
-    /// of them is of the last env.
+    /// Forgets everything; the caller then pushes `stored` steps, the oldest first. The newest
+    /// belongs to the last env.
     pub(super) fn begin(&mut self, stored: usize) {
         self.running.fill(0);
         self.env = (self.n_envs - stored % self.n_envs) % self.n_envs;
     }
 
-    /// Takes the step in `slot`, the newest of `stored`.
+    /// Adds the step in `slot`, the newest of `stored`.
     pub(super) fn push(&mut self, slot: usize, ends: bool, stored: usize) {
         let before = self.running[self.env];
         self.before[slot] = before;
@@ -76,7 +76,7 @@ impl Episodes {
         }
     }
 
-    /// The stored steps of its episode around the one in `slot`.
+    /// The stored steps around the one in `slot` in its episode.
     pub(super) fn around(&self, slot: usize, ring: &Ring) -> Around {
         let newer = ring.newer(slot);
         let older = ring.len() - 1 - newer;

@@ -1,4 +1,4 @@
-//! Goals in observations, how another one is chosen, and what reaching it is worth.
+//! Goals in observations, the choice of new ones, and the reward for reaching them.
 
 use std::ops::Range;
 
@@ -9,43 +9,43 @@ use crate::replay::layout::Layout;
 use crate::replay::ring::Ring;
 use crate::replay::values::DType;
 
-/// Where the goals lie in an observation, in numbers.
+/// Places of the goals in an observation, in numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Goals {
-    /// How many numbers a goal has, at least 1.
+    /// Numbers per goal, at least 1.
     pub len: usize,
-    /// Where the goal begins that the observation has reached.
+    /// Start of the achieved goal.
     pub achieved: usize,
-    /// Where the goal begins that the policy is to reach.
+    /// Start of the desired goal.
     pub desired: usize,
 }
 
-/// Of which step of its episode a transition gets the reached goal (section 4.5).
+/// The step of the episode whose achieved goal a transition gets (section 4.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Selection {
-    /// Of the transition itself, or of a later one.
+    /// The transition itself or a later one.
     Future,
-    /// Of the last one.
+    /// The last one.
     Final,
-    /// Of any one.
+    /// Any one.
     Episode,
 }
 
-/// How transitions get other goals.
+/// Settings of the relabelling of goals.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hindsight {
-    /// Where the goals lie.
+    /// Places of the goals.
     pub goals: Goals,
-    /// Which goals are taken.
+    /// Choice of the new goals.
     pub selection: Selection,
-    /// How many transitions get another goal for each that keeps its own, k in the paper.
+    /// Relabelled transitions per transition that keeps its goal, k in the paper.
     pub n_sampled_goal: usize,
-    /// The largest Euclidean distance at which a goal is reached, where that decides the reward.
+    /// Largest Euclidean distance of a reached goal, if distance decides the reward.
     pub threshold: Option<f64>,
 }
 
 impl Selection {
-    /// The slot of the step whose goal is taken, `pick` lying in [0, 1).
+    /// The slot of the step that provides the goal, for a `pick` in [0, 1).
     pub(super) fn pick(self, slot: usize, around: &Around, pick: f64, ring: &Ring) -> usize {
         let Around { before, after, stride } = *around;
         let capacity = ring.layout().capacity;
@@ -60,7 +60,7 @@ impl Selection {
     }
 }
 
-/// The one of `n` things that a number in [0, 1) stands for.
+/// The index below `n` for a number in [0, 1).
 #[expect(clippy::cast_precision_loss, reason = "an episode has fewer than 2^53 steps")]
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at least 0, below n")]
 fn nth(pick: f64, n: usize) -> usize {
@@ -98,7 +98,7 @@ impl Hindsight {
         k / (k + 1.0)
     }
 
-    /// Gives a row of `out` the goal that `reached`, the bytes of an observation, has reached.
+    /// Gives a row of `out` the achieved goal of `reached`, the bytes of an observation.
     pub(super) fn relabel(&self, row: usize, reached: &[u8], out: &mut Batch<'_>) {
         let dtype = out.obs.as_values().dtype();
         let bytes = |begin: usize| begin * dtype.size()..(begin + self.goals.len) * dtype.size();

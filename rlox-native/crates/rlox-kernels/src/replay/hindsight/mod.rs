@@ -1,9 +1,9 @@
-//! The buffer that replays transitions with goals that their episodes reached later.
+//! The replay buffer with goals that the episodes reached later.
 //!
-//! M. Andrychowicz et al., "Hindsight Experience Replay", 2017, algorithm 1. Deviations:
-//! (1) goals are replaced when a transition is drawn, not when it is stored, so that each draw may
-//! have another; (2) an episode is what is stored of it: one that goes on ends with its newest step,
-//! and of one that is being overwritten the rest remains.
+//! M. Andrychowicz et al., "Hindsight Experience Replay", 2017, algorithm 1. Deviations: (1) goals
+//! are replaced when a transition is drawn, not when it is stored, so each draw may have a new one;
+//! (2) only stored steps count: a running episode ends with its newest step, and a partly
+//! overwritten one begins with its oldest stored step.
 
 mod episodes;
 mod goals;
@@ -18,23 +18,23 @@ use crate::threads::Meter;
 use episodes::Episodes;
 pub use goals::{Goals, Hindsight, Selection};
 
-/// Draws uniformly, and replaces the goals of k out of k + 1, k being [`Hindsight::n_sampled_goal`].
+/// Draws uniformly and relabels k of k + 1 transitions, where k is [`Hindsight::n_sampled_goal`].
 ///
-/// After the slots, a number of `Generator.random()` for each row decides whether its goal is
-/// replaced, and after these another one for each which goal it gets. The flags that are drawn say which
-/// rows have another goal than they were pushed with: if there is a threshold, their rewards
-/// are 0 within it and -1 beyond, and otherwise theirs are the caller's to compute.
+/// The stream yields the slots, then for each row a number of `Generator.random()` that decides
+/// whether it is relabelled, then for each row another one that chooses the goal. The flags in the
+/// output mark relabelled rows: with a threshold their rewards are 0 within it and -1 beyond;
+/// without one the caller computes them.
 #[derive(Debug)]
 pub struct Relabelled {
     episodes: Episodes,
     hindsight: Hindsight,
-    /// What the last batch got, kept for its memory.
+    /// Goals of the last batch, kept to reuse their memory.
     goals: Vec<Goal>,
-    /// Of giving a transition another goal.
+    /// Cost of relabelling a transition.
     cost: Meter,
 }
 
-/// Whether the transition in a slot gets another goal, and which one.
+/// Whether the transition in a slot is relabelled, and the pick of its goal.
 #[derive(Debug)]
 struct Goal {
     slot: usize,
@@ -43,15 +43,15 @@ struct Goal {
     pick: f64,
 }
 
-/// A ring of the last transitions of episodes with goals, drawn from uniformly with replacement.
+/// A ring of the last transitions of episodes with goals, sampled uniformly with replacement.
 pub type HindsightReplay = Replay<Relabelled>;
 
 impl HindsightReplay {
-    /// An empty buffer that draws from `stream`; the steps of `layout` must be single ones.
+    /// An empty buffer that draws from `stream`; `layout` must have single steps.
     ///
     /// # Errors
-    /// [`KernelError::Range`] for a size of 0, for goals that lie beyond the observation, and for a
-    /// negative threshold; [`KernelError::GoalsOverlap`]; [`KernelError::OutOfMemory`].
+    /// [`KernelError::Range`] for a size of 0, goals outside the observation or a negative
+    /// threshold; [`KernelError::GoalsOverlap`]; [`KernelError::OutOfMemory`].
     pub fn new(layout: Layout, hindsight: Hindsight, stream: Stream) -> Result<Self> {
         hindsight.check(&layout)?;
         let ring = Ring::new(layout.whole())?;
@@ -128,7 +128,7 @@ impl Draw for Relabelled {
         Err(KernelError::Corrupt { name: "has_next_obs", reason })
     }
 
-    /// Finds the episodes of what is stored.
+    /// Finds the episodes of the stored transitions.
     fn restored(&mut self, ring: &Ring, (): &()) {
         let (stored, oldest) = (ring.len(), ring.oldest());
         self.episodes.begin(stored);
@@ -139,7 +139,7 @@ impl Draw for Relabelled {
     }
 }
 
-/// Checks that there are next observations, `expected` numbers.
+/// Checks that next observations of `expected` numbers were given.
 fn check_next_obs(there: bool, like: &'static str, expected: usize) -> Result<()> {
     if there { Ok(()) } else { check_len("next_obs", 0, like, expected) }
 }

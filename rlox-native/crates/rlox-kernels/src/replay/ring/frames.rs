@@ -1,21 +1,21 @@
 //! Stacked frames as observations, each frame stored once.
 //!
-//! A frame is shared where it is found again: in the env's observation before, one place further on, or
-//! twice in one stack, as where an episode begins. Nothing is assumed of the stacks, so nothing is lost
-//! where they are none.
+//! A frame is shared if it reappears: in the env's previous observation, one place further on, or
+//! twice in one stack, as at an episode's start. Observations need not be stacks: frames that do
+//! not reappear are stored anew.
 
 use super::Ring;
 use crate::error::{KernelError, Result};
 use crate::replay::layout::{Layout, NUMBER};
 use crate::replay::pages::Pages;
 
-/// The number of no frame, that of an observation which is not known.
+/// Marks the frames of an unknown observation.
 const NOTHING: u32 = u32::MAX;
 
-/// Frames, and bytes, that the system is asked for at once, whichever is less; a frame at least.
+/// Frames and bytes per allocation, whichever is less; at least one frame.
 const CHUNK: (u32, usize) = (1024, 1 << 22);
 
-/// Frames by number, each as long as an observation has it.
+/// Frames by number, each kept while an observation uses it.
 #[derive(Debug)]
 pub(super) struct Frames {
     /// Bytes of a frame.
@@ -25,11 +25,11 @@ pub(super) struct Frames {
     /// Frames of a chunk.
     per_chunk: u32,
     chunks: Vec<Pages<u8>>,
-    /// By number, in how many places of stored observations a frame is.
+    /// By number, the count of a frame's places in stored observations.
     uses: Vec<u32>,
-    /// The numbers of frames that are in none.
+    /// The numbers of unused frames.
     free: Vec<u32>,
-    /// The numbers of the transition that is being stored: its observation's, then the next one's.
+    /// Numbers of the transition being stored: the observation's, then the next observation's.
     numbers: Vec<u32>,
 }
 
@@ -48,7 +48,7 @@ impl Frames {
         })
     }
 
-    /// Makes room for the frames of `n` transitions. Memory is taken as it is first written.
+    /// Makes room for the frames of `n` transitions. Memory is taken on first write.
     pub(super) fn reserve(&mut self, n: usize) -> Result<()> {
         let needed = n.saturating_mul(2 * self.per_obs);
         let out_of_memory = KernelError::OutOfMemory { name: "frames", requested: needed };
@@ -64,7 +64,7 @@ impl Frames {
         Ok(())
     }
 
-    /// The chunk that a frame is in, and where it begins there.
+    /// A frame's chunk and its offset there.
     fn place(&self, number: u32) -> (usize, usize) {
         let (chunk, nth) = (number / self.per_chunk, number % self.per_chunk);
         (chunk as usize, nth as usize * self.size)
@@ -75,8 +75,8 @@ impl Frames {
         &self.chunks[chunk][begin..][..self.size]
     }
 
-    /// Finds or stores the frames of a transition. `before` are the numbers of what the env's
-    /// transition before has led to, if there is one.
+    /// Finds or stores the frames of a transition. `before` holds the frame numbers of the next
+    /// observation of the env's previous transition, if any.
     fn take(&mut self, obs: &[u8], next_obs: Option<&[u8]>, before: Option<&[u8]>) {
         let mut numbers = std::mem::take(&mut self.numbers);
         numbers.fill(NOTHING);
@@ -95,11 +95,11 @@ impl Frames {
         self.numbers = numbers;
     }
 
-    /// The number of a frame: a candidate's that is the same, or that of a new one.
+    /// The number of a frame: that of an equal candidate, or a new one.
     fn find_or_store(&mut self, frame: &[u8], candidates: [u32; 2]) -> u32 {
         let is_same = |number: &u32| *number != NOTHING && self.frame(*number) == frame;
         let found = candidates.into_iter().find(is_same);
-        // There is room: it has been reserved.
+        // Room has been reserved.
         let Some(number) = found.or_else(|| self.free.pop()) else { return NOTHING };
         self.uses[number as usize] += 1;
         if found.is_none() {
@@ -109,7 +109,7 @@ impl Frames {
         number
     }
 
-    /// Gives back the frames of a record that is overwritten.
+    /// Releases the frames of an overwritten record.
     fn release(&mut self, numbers: &[u8]) {
         for k in 0..2 * self.per_obs {
             let number = number(numbers, k);
@@ -128,12 +128,12 @@ impl Frames {
     fn clear(&mut self) {
         self.uses.fill(0);
         self.free.clear();
-        // As many as there are have numbers of 32 bits.
+        // All frame numbers fit 32 bits.
         let end = u32::try_from(self.uses.len()).unwrap_or(NOTHING);
         self.free.extend((0..end).rev());
     }
 
-    /// Writes the observation whose numbers these are; zeros for one that is not known.
+    /// Writes the observation with these frame numbers; zeros for an unknown one.
     pub(super) fn copy(&self, to: &mut [u8], numbers: &[u8]) {
         for (k, to) in to.chunks_exact_mut(self.size).enumerate() {
             match number(numbers, k) {
@@ -143,26 +143,26 @@ impl Frames {
         }
     }
 
-    /// How many frames are stored.
+    /// Number of stored frames.
     fn len(&self) -> usize {
         self.uses.len() - self.free.len()
     }
 }
 
-/// The k-th of the numbers in some bytes of a record.
+/// The k-th frame number in a record's bytes.
 fn number(bytes: &[u8], k: usize) -> u32 {
     bytes[k * NUMBER..].first_chunk().map_or(NOTHING, |bytes| u32::from_ne_bytes(*bytes))
 }
 
 impl Ring {
-    /// How many frames are stored, where they are stored once each; 0 where they are not.
+    /// Number of stored frames if frames are shared, otherwise 0.
     #[must_use]
     pub fn n_frames(&self) -> usize {
         self.frames.as_ref().map_or(0, Frames::len)
     }
 
-    /// Finds or stores the frames of the transition that is to be stored next, and gives back those of
-    /// the one whose place it takes.
+    /// Finds or stores the frames of the next transition, and releases those of the transition that
+    /// it replaces.
     pub(super) fn take_frames(&mut self, obs: &[u8], next_obs: Option<&[u8]>) {
         let Some(mut frames) = self.frames.take() else { return };
         let (capacity, n_envs) = (self.layout.capacity, self.layout.n_step.n_envs);
@@ -175,7 +175,7 @@ impl Ring {
         self.frames = Some(frames);
     }
 
-    /// Writes the numbers of the frames that were taken into the record in `slot`.
+    /// Writes the numbers found by `take_frames` into the record in `slot`.
     pub(super) fn write_numbers(&mut self, slot: usize) {
         let Some(frames) = self.frames.take() else { return };
         let places = self.record_mut(slot).chunks_exact_mut(NUMBER);

@@ -8,20 +8,20 @@ use crate::replay::batch::Batch;
 use crate::replay::layout::{LINE, Parts, TAIL, TERMINATED, TRUNCATED};
 use crate::threads::Meter;
 
-/// How many records are copied at once: enough to keep the memory busy, few enough to stay cached.
+/// Records copied at once: enough to keep the memory busy, few enough to stay cached.
 const TOGETHER: usize = 32;
 
 /// Rows up to this size are copied without a call of `memcpy`.
 const MIDDLE: usize = 256;
 
-/// Records from this size on are copied as they come.
+/// Records from this size on are not prefetched.
 const LONG: usize = 16 * LINE;
 
-/// Bytes that a thread writes before it takes the next rows: what the second-level cache holds.
+/// Bytes per block of a thread's work: about the size of the second-level cache.
 const BLOCK: usize = 1 << 18;
 
 impl Ring {
-    /// Copies what is drawn where transitions begin in `slots`: one step each, or spans.
+    /// Copies the transitions that begin in `slots`: single steps or spans.
     pub(in crate::replay) fn draw(&self, slots: &[usize], out: &mut Batch<'_>) {
         if self.layout.n_step.n_step > 1 {
             self.in_blocks(slots, &self.cost, out, |slots, out| self.copy_spans(slots, out));
@@ -36,8 +36,8 @@ impl Ring {
         self.in_blocks(slots, &self.cost, out, copy);
     }
 
-    /// Has `write` write the rows of `out` by blocks of what is `drawn` for them, on several threads
-    /// if there are enough.
+    /// Calls `write` on blocks of the rows of `out` and of `drawn`, on several threads if there are
+    /// enough rows.
     pub(in crate::replay) fn in_blocks<T: Sync>(
         &self,
         drawn: &[T],
@@ -53,7 +53,7 @@ impl Ring {
         cost.for_each(drawn.len(), blocks, |(drawn, mut out)| write(drawn, &mut out));
     }
 
-    /// Does what [`Ring::gather`] does on this thread.
+    /// Does the work of [`Ring::gather`] on this thread.
     pub(super) fn copy(&self, slots: impl Iterator<Item = usize>, out: &mut Batch<'_>) {
         let records = slots.map(|slot| self.record(slot));
         let Some(frames) = &self.frames else {
@@ -67,11 +67,11 @@ impl Ring {
     }
 }
 
-/// Copies records into the rows of `out`, as many as it has. Rows of observations, so many bytes each
-/// and from so many bytes into the records on, are copied by `copy_obs`.
+/// Copies records into all rows of `out`. `copy_obs` copies rows of observations, given their size
+/// and their offset in the records, both in bytes.
 ///
-/// Field by field in blocks of records: so the length of a row is decided upon once a block, and the
-/// memory has been asked for the next block meanwhile.
+/// Works field by field in blocks of records: row lengths are decided upon once per block, and the
+/// next block is prefetched meanwhile.
 pub(in crate::replay) fn copy_records<'r>(
     parts: Parts,
     records: impl Iterator<Item = &'r [u8]>,
@@ -108,9 +108,8 @@ pub(in crate::replay) fn copy_records<'r>(
     }
 }
 
-/// Fills `block` as far as there are records, and asks the memory for them, so that their misses of
-/// the cache overlap with each other and with what is done meanwhile. Long records are left to the
-/// processor, which sees them coming.
+/// Fills `block` with the next records and prefetches them, so that their cache misses overlap with
+/// each other and with other work. Long records are left to the processor's own prefetching.
 #[inline]
 fn collect<'r>(
     records: &mut impl Iterator<Item = &'r [u8]>,
@@ -131,8 +130,8 @@ fn bytes_of(rows: &Range<usize>, size: usize) -> Range<usize> {
     rows.start * size..rows.end * size
 }
 
-/// Copies `size` bytes of each record, from `begin` on; the lengths of small vectors without the calls
-/// of `memcpy` that others take.
+/// Copies `size` bytes of each record, from `begin` on; common small sizes without a call of
+/// `memcpy`.
 pub(in crate::replay) fn copy_column(to: &mut [u8], records: &[&[u8]], begin: usize, size: usize) {
     fn fixed<const N: usize>(to: &mut [u8], records: &[&[u8]], begin: usize) {
         for (to, record) in to.as_chunks_mut::<N>().0.iter_mut().zip(records) {
@@ -161,7 +160,7 @@ pub(in crate::replay) fn copy_column(to: &mut [u8], records: &[&[u8]], begin: us
     }
 }
 
-/// Copies at least 32 bytes by as many at a time, the last of which may overlap with those before.
+/// Copies at least 32 bytes, 32 at a time; the last copy may overlap the one before.
 #[inline]
 fn copy_vectors(to: &mut [u8], from: &[u8]) {
     for (to, from) in to.as_chunks_mut::<32>().0.iter_mut().zip(from.as_chunks::<32>().0) {
@@ -172,7 +171,7 @@ fn copy_vectors(to: &mut [u8], from: &[u8]) {
     }
 }
 
-/// Asks the memory for a cache line.
+/// Prefetches a cache line.
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "prefetching has no safe name")]
 fn prefetch(byte: &u8) {
@@ -181,7 +180,7 @@ fn prefetch(byte: &u8) {
     unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(byte).cast()) };
 }
 
-/// Asks the memory for a cache line by reading from it.
+/// Loads a cache line by reading from it.
 #[cfg(not(target_arch = "x86_64"))]
 fn prefetch(byte: &u8) {
     std::hint::black_box(*byte);

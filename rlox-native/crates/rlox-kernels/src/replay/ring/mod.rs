@@ -16,25 +16,25 @@ use frames::Frames;
 
 /// The last `capacity` transitions that were pushed, in a ring of slots.
 ///
-/// All that belongs to a transition lies together, so that drawing one costs as few misses of the
-/// cache as its bytes need. The address space is reserved at once, so that running out of it is
-/// known at construction; the system hands out the memory as slots are first written.
+/// A transition's data lies together, so that drawing it costs the fewest cache misses. The address
+/// space is reserved at construction, which reports a lack of it; the system provides the memory as
+/// slots are first written.
 #[derive(Debug)]
 pub struct Ring {
     layout: Layout,
     parts: Parts,
     /// The records of all slots.
     bytes: Pages<u8>,
-    /// What the numbers in the records stand for, where frames are stored once.
+    /// The frames whose numbers are in the records, if frames are shared.
     frames: Option<Frames>,
     len: usize,
-    /// The slot that the next transition goes to.
+    /// The slot of the next transition.
     position: usize,
-    /// How many of the stored transitions have no next observation.
+    /// Number of stored transitions without a next observation.
     n_without_next: usize,
-    /// How many transitions have been written in all.
+    /// Number of transitions ever written.
     written: u64,
-    /// Of drawing a transition.
+    /// Cost of drawing a transition.
     cost: Meter,
 }
 
@@ -57,13 +57,13 @@ impl Ring {
         })
     }
 
-    /// What the buffer holds.
+    /// Sizes and types of the buffer.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// How many transitions are stored.
+    /// Number of stored transitions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
@@ -75,7 +75,7 @@ impl Ring {
         self.len == 0
     }
 
-    /// The slot that the next transition goes to.
+    /// The slot of the next transition.
     #[must_use]
     pub fn position(&self) -> usize {
         self.position
@@ -87,7 +87,7 @@ impl Ring {
         self.n_without_next == 0
     }
 
-    /// Checks what is pushed: one step of every env, or several; makes room for its frames, and gives
+    /// Checks a push of one or several steps of every env, makes room for its frames, and returns
     /// the number of transitions.
     pub(super) fn check_push(&mut self, rows: &Transitions<'_>) -> Result<usize> {
         let (n, n_envs) = (self.check(rows)?, self.layout.n_step.n_envs);
@@ -98,7 +98,7 @@ impl Ring {
         Ok(n)
     }
 
-    /// Checks lengths, types and that all numbers are finite; gives the number of transitions.
+    /// Checks lengths, types and that all numbers are finite; returns the number of transitions.
     pub(super) fn check(&self, rows: &Transitions<'_>) -> Result<usize> {
         let n = rows.rewards.len();
         check_len("terminated", rows.terminated.len(), "rewards", n)?;
@@ -203,15 +203,15 @@ impl Ring {
         &self.record(slot)[..self.parts.payload()]
     }
 
-    /// Stores a record that [`Ring::payload`] gave, and whose transition has its next observation or
-    /// not as it says.
+    /// Stores a record returned by [`Ring::payload`]; its flags say whether it has a next
+    /// observation.
     pub(super) fn push_payload(&mut self, payload: &[u8]) {
         let slot = self.claim_slot();
         self.record_mut(slot)[..payload.len()].copy_from_slice(payload);
         self.n_without_next += usize::from(!self.has_next_obs(slot));
     }
 
-    /// Cuts the newest step of every env, where it has not ended its episode.
+    /// Truncates the newest step of every env unless it ended its episode.
     pub(super) fn truncate_newest(&mut self) {
         let flags = self.parts.payload() - 1;
         for age in 1..=self.len.min(self.layout.n_step.n_envs) {
@@ -228,7 +228,7 @@ impl Ring {
         self.clear_frames();
     }
 
-    /// How many transitions have been stored after the one in `slot`.
+    /// Number of transitions stored after the one in `slot`.
     pub(super) fn newer(&self, slot: usize) -> usize {
         if slot < self.position {
             self.position - 1 - slot
@@ -237,13 +237,13 @@ impl Ring {
         }
     }
 
-    /// The slot of the n-th transition after the one in `slot`, n being at most the capacity.
+    /// The slot of the n-th transition after the one in `slot`; n is at most the capacity.
     pub(super) fn after(&self, slot: usize, n: usize) -> usize {
         let to_the_end = self.layout.capacity - slot;
         if n < to_the_end { slot + n } else { n - to_the_end }
     }
 
-    /// Checks that `out` has `n` rows of every field, and no next observations where some are
+    /// Checks that `out` has `n` rows of every field, and next observations only if none is
     /// missing.
     pub(super) fn check_out(&self, out: &Batch<'_>, n: usize) -> Result<()> {
         self.layout.obs.check("obs", out.obs.as_values(), "rewards", n)?;
@@ -281,7 +281,7 @@ impl Ring {
         }
     }
 
-    /// Holds what [`Ring::export`] gave, which has passed [`Ring::check_import`].
+    /// Restores the results of [`Ring::export`], which have passed [`Ring::check_import`].
     pub(super) fn import(
         &mut self,
         rows: &Transitions<'_>,

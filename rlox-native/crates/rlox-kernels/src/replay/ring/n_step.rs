@@ -1,14 +1,14 @@
 //! Transitions that span several steps of their env.
 //!
-//! R. Sutton, "Learning to Predict by the Methods of Temporal Differences", 1988; as in M. Hessel et
-//! al., "Rainbow", 2018, section "Multi-step learning", except that a span ends with its episode and
-//! at the newest step, and bootstraps from what the last of its k steps led to with γ^k.
+//! R. Sutton, "Learning to Predict by the Methods of Temporal Differences", 1988; as in M. Hessel
+//! et al., "Rainbow", 2018, section "Multi-step learning", except that a span ends with its episode
+//! or at the newest step, and bootstraps with γ^k from the next observation of its k-th step.
 
 use super::Ring;
 use crate::replay::batch::Batch;
 use crate::replay::layout::{NStep, TERMINATED, TRUNCATED};
 
-/// What a transition becomes that spans several steps.
+/// Result of a transition that spans several steps.
 struct Span {
     /// The sum of γ^i times the i-th reward over its k steps.
     reward: f32,
@@ -20,8 +20,8 @@ struct Span {
 
 impl Ring {
     /// Copies the transitions that begin in `slots` into `out`, which has passed
-    /// [`Ring::check_out`]: observation and action of the first step, all else over
-    /// [`NStep::n_step`] steps, or as many as there are.
+    /// [`Ring::check_out`]: observation and action of the first step, all else over up to
+    /// [`NStep::n_step`] steps.
     pub(super) fn copy_spans(&self, slots: &[usize], out: &mut Batch<'_>) {
         let mut next_obs = out.next_obs.take();
         self.copy(slots.iter().copied(), out);

@@ -1,4 +1,4 @@
-//! A ring as a whole or in parts: saved, and restored.
+//! Saving and restoring a ring, as a whole or in parts.
 
 use std::ops::Range;
 
@@ -11,16 +11,16 @@ impl Ring {
     /// observation.
     ///
     /// # Errors
-    /// [`KernelError::Shape`] where `out` has another length than the buffer,
-    /// [`KernelError::DType`] where it has another type.
+    /// [`KernelError::Shape`] if `out` has another length than the buffer, [`KernelError::DType`]
+    /// if it has another type.
     pub fn export(&self, out: &mut Batch<'_>, has_next_obs: &mut [bool]) -> Result<()> {
         self.export_rows(0..self.len(), out, has_next_obs)
     }
 
-    /// Copies the transitions in some slots, as [`Ring::export`] does those of all.
+    /// Copies the transitions in some slots; [`Ring::export`] copies all.
     ///
     /// # Errors
-    /// As there, and [`KernelError::Shape`] where a slot holds no transition.
+    /// As there, and [`KernelError::Shape`] if a slot is empty.
     pub fn export_rows(
         &self,
         slots: Range<usize>,
@@ -44,13 +44,13 @@ impl Ring {
         Ok(())
     }
 
-    /// How many transitions have been written in all, those of restored states included.
+    /// Number of transitions ever written, including those of restored states.
     #[must_use]
     pub fn written(&self) -> u64 {
         self.written
     }
 
-    /// The slots that may have changed since so many transitions had been written.
+    /// The slots that may have changed since the count of written transitions was `since`.
     #[must_use]
     pub fn changed(&self, since: u64) -> [Range<usize>; 2] {
         // The newest step of every env may have been truncated since.
@@ -58,7 +58,7 @@ impl Ring {
         changed(self.written, since, newest, self.len(), self.layout().capacity, self.position())
     }
 
-    /// Checks that [`Ring::import`] can take these, and makes room for their frames.
+    /// Checks the input of [`Ring::import`] and makes room for its frames.
     pub(in crate::replay) fn check_import(
         &mut self,
         rows: &Transitions<'_>,

@@ -1,4 +1,4 @@
-//! Steps of an env one after the other.
+//! Sequences of consecutive steps of an env.
 
 use super::Ring;
 use crate::error::{KernelError, Result, StateError, check_len};
@@ -8,7 +8,7 @@ use crate::replay::layout::{TERMINATED, TRUNCATED};
 use crate::replay::stream::Stream;
 
 impl Ring {
-    /// Draws sequences: the method `sample_sequences` of the buffers.
+    /// Draws sequences for the buffers' method `sample_sequences`.
     #[expect(clippy::cast_possible_truncation, reason = "an age is less than a usize")]
     pub(in crate::replay) fn sample_sequences(
         &self,
@@ -26,7 +26,7 @@ impl Ring {
         }
         check_pieces(n, seq_len)?;
         self.check_out(&out.batch, n)?;
-        // Those that have enough newer ones, where a sequence is not to be cut.
+        // If sequences must be whole, only steps with enough newer ones can be first.
         let newer = if cross_episodes { seq_len - 1 } else { 0 };
         let newer = newer.saturating_mul(self.layout().n_step.n_envs);
         let n_starts = self.len().saturating_sub(newer) as u64;
@@ -44,7 +44,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Writes the transitions in `slots`, and zeros in the rows where there is none.
+    /// Writes the transitions in `slots`, and zeros in rows without one.
     pub(in crate::replay) fn gather_masked(
         &self,
         slots: &[usize],
@@ -57,8 +57,8 @@ impl Ring {
         }
     }
 
-    /// Turns the ages of the first steps, each at the beginning of `seq_len` places, into slots,
-    /// oldest 0, and says which of the steps are there and which are the first of an episode.
+    /// Turns the ages of the first steps (0 for the oldest), each at the start of `seq_len` places,
+    /// into slots, and marks which steps exist and which are the first of an episode.
     fn follow(
         &self,
         places: &mut [usize],
@@ -96,7 +96,7 @@ impl Ring {
         self.reward_and_flags(slot).1 & (TERMINATED | TRUNCATED) != 0
     }
 
-    /// Whether the step before has ended an episode, or is not stored.
+    /// Whether the previous step ended an episode or is not stored.
     fn begins_episode(&self, slot: usize) -> bool {
         let (capacity, n_envs) = (self.layout().capacity, self.layout().n_step.n_envs);
         if self.newer(slot) + n_envs >= self.len() {
@@ -106,7 +106,7 @@ impl Ring {
     }
 }
 
-/// Checks that `n` rows are whole pieces of `seq_len` steps.
+/// Checks that `n` rows form whole pieces of `seq_len` steps.
 pub(in crate::replay) fn check_pieces(n: usize, seq_len: usize) -> Result<()> {
     if seq_len > 0 && n.is_multiple_of(seq_len) {
         return Ok(());

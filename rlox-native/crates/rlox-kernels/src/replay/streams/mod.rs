@@ -1,7 +1,7 @@
-//! The buffer of streams: sequences of rows, one stream per env.
+//! The stream buffer: sequences of rows, one stream per env.
 //!
-//! Row number k of stream i of N lies in slot (k mod ring) N + i. A row is the bytes of its fields, so
-//! that fields may have any type.
+//! Row number k of stream i of N lies in slot (k mod ring) N + i. A row consists of the bytes of
+//! its fields, so fields may have any type.
 
 mod saved;
 
@@ -15,17 +15,17 @@ use super::stream::Stream;
 use crate::error::{KernelError, Result, check_len};
 use crate::memory::filled;
 
-/// Slots whose changes are noted together.
+/// Slots per unit of change tracking.
 const BLOCK: usize = 64;
 
-/// Sizes of a buffer of streams.
+/// Sizes of a stream buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Streams {
-    /// Rows that fit, of all streams together.
+    /// Largest number of rows, of all streams together.
     pub capacity: usize,
     /// Number of streams N, at least 1.
     pub n_envs: usize,
-    /// Rows of sequences that are drawn once, when they are new; `None` draws uniformly only.
+    /// Rows per new sequence, each drawn once before uniform ones; `None` draws only uniformly.
     pub online_length: Option<usize>,
 }
 
@@ -42,10 +42,10 @@ pub struct SequenceReplay {
 }
 
 impl SequenceReplay {
-    /// An empty buffer whose fields take so many bytes of a row.
+    /// An empty buffer with the given number of bytes per row for each field.
     ///
     /// # Errors
-    /// [`KernelError::Range`] where less than two rows of each stream fit,
+    /// [`KernelError::Range`] if fewer than two rows of each stream fit,
     /// [`KernelError::OutOfMemory`].
     pub fn new(sizes: Streams, row_bytes: Vec<usize>, stream: Stream) -> Result<Self> {
         let Streams { capacity, n_envs, .. } = sizes;
@@ -58,7 +58,7 @@ impl SequenceReplay {
         let slots = ring * n_envs;
         let pages = |&bytes: &usize| {
             let too_much = KernelError::OutOfMemory { name: "capacity", requested: capacity };
-            // a map has one byte at least
+            // a map has at least one byte
             Pages::new(slots.checked_mul(bytes).ok_or(too_much)?.max(1), "capacity", capacity)
         };
         let fields = row_bytes.iter().map(pages).collect::<Result<_>>()?;
@@ -69,13 +69,13 @@ impl SequenceReplay {
         Ok(Self { sizes, ring, row_bytes, fields, state, changes: 0, changed })
     }
 
-    /// Rows that fit.
+    /// Largest number of rows.
     #[must_use]
     pub const fn capacity(&self) -> usize {
         self.ring * self.sizes.n_envs
     }
 
-    /// Rows that are stored.
+    /// Number of stored rows.
     #[must_use]
     pub fn len(&self) -> usize {
         (0..self.sizes.n_envs).map(|env| self.stored(env)).sum()
@@ -87,7 +87,7 @@ impl SequenceReplay {
         self.len() == 0
     }
 
-    /// Slots from the beginning that hold all rows.
+    /// Number of leading slots that contain all rows.
     #[must_use]
     pub fn filled(&self) -> usize {
         self.filled_by(&self.state.totals)
@@ -97,7 +97,7 @@ impl SequenceReplay {
         totals.iter().map(|&total| self.within(total)).max().unwrap_or(0) * self.sizes.n_envs
     }
 
-    /// A number of rows, but no more than a stream's share.
+    /// A number of rows, capped at a stream's share.
     fn within(&self, rows: u64) -> usize {
         usize::try_from(rows).map_or(self.ring, |rows| rows.min(self.ring))
     }
@@ -127,8 +127,8 @@ impl SequenceReplay {
     /// Appends one row to the streams of some envs.
     ///
     /// # Errors
-    /// [`KernelError::Index`] for a stream that there is not, [`KernelError::Twice`] for one that is
-    /// named twice, [`KernelError::Shape`] where a field is not `envs.len()` rows; nothing is stored.
+    /// [`KernelError::Index`] for an unknown stream, [`KernelError::Twice`] for a repeated one,
+    /// [`KernelError::Shape`] for a field without `envs.len()` rows; nothing is stored then.
     pub fn push(&mut self, rows: &[&[u8]], envs: &[usize]) -> Result<()> {
         let len = self.sizes.n_envs;
         for (place, &env) in envs.iter().enumerate() {
@@ -173,7 +173,7 @@ impl SequenceReplay {
         }
     }
 
-    /// Forgets the queue's first sequences as far as they are overwritten.
+    /// Drops the queue's first sequences that have been overwritten.
     fn forget_overwritten(&mut self) {
         while let Some(&(env, first)) = self.state.queue.front()
             && first < self.oldest(env)
@@ -182,11 +182,10 @@ impl SequenceReplay {
         }
     }
 
-    /// For each stream, how many sequences of a context row and `length` rows it and those before it
-    /// have.
+    /// Cumulative number, over streams, of sequences of a context row and `length` rows.
     ///
     /// # Errors
-    /// [`KernelError::ShortStreams`] where there are none.
+    /// [`KernelError::ShortStreams`] if there are none.
     pub fn ends(&self, length: usize) -> Result<Vec<u64>> {
         let starts = |env| self.stored(env).saturating_sub(length) as u64;
         let sums = (0..self.sizes.n_envs).scan(0, |end, env| {
@@ -203,12 +202,11 @@ impl SequenceReplay {
 
     /// Draws `indices.len() / (length + 1)` sequences of a context row and `length` rows, time-major.
     ///
-    /// New sequences come first, unless there is a seed, which leaves the queue and the buffer's own
-    /// stream alone.
+    /// New sequences come first. With a seed, the queue and the buffer's own stream are left alone.
     ///
     /// # Errors
-    /// As [`SequenceReplay::ends`], and [`KernelError::Shape`] where `out` has another size than
-    /// `indices`.
+    /// As [`SequenceReplay::ends`], and [`KernelError::Shape`] if `out` and `indices` differ in
+    /// size.
     pub fn sample(
         &mut self,
         seed: Option<u64>,
@@ -256,13 +254,13 @@ impl SequenceReplay {
         }
     }
 
-    /// Writes some fields of rows; those that were overwritten since are left alone.
+    /// Writes some fields of rows; rows overwritten since they were drawn are left alone.
     ///
     /// # Errors
-    /// [`KernelError::Shape`] where a field is not `indices.len()` rows; nothing is written.
+    /// [`KernelError::Shape`] for a field without `indices.len()` rows; nothing is written then.
     ///
     /// # Panics
-    /// For a field that there is not.
+    /// For an unknown field.
     pub fn update(&mut self, indices: &[i64], fields: &[(usize, &[u8])]) -> Result<()> {
         for &(field, rows) in fields {
             let expected = indices.len().saturating_mul(self.row_bytes[field]);

@@ -1,4 +1,4 @@
-//! What a buffer of streams saves: its rows as far as they changed, and the rest of its state.
+//! Saving a stream buffer: its changed rows and the rest of its state.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -7,12 +7,12 @@ use super::{BLOCK, SequenceReplay};
 use crate::error::{KernelError, Result, check_len};
 use crate::replay::stream::Stream;
 
-/// Everything that decides later draws besides the rows.
+/// Everything except the rows that later draws depend on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamsState {
-    /// Rows that each stream has had, `n_envs`.
+    /// Rows ever pushed to each stream, `n_envs`.
     pub totals: Vec<u64>,
-    /// Rows of each stream that the queue has had, `n_envs`.
+    /// Rows of each stream up to which sequences were queued, `n_envs`.
     pub queued: Vec<u64>,
     /// New sequences: the stream, and the number of the context row.
     pub queue: VecDeque<(usize, u64)>,
@@ -21,7 +21,7 @@ pub struct StreamsState {
 }
 
 impl SequenceReplay {
-    /// A mark of this moment, and the runs of slots that may have changed since an older one.
+    /// A mark of the present, and the ranges of slots that may have changed since an older mark.
     #[must_use]
     pub fn changed(&self, since: u64) -> (u64, Vec<Range<usize>>) {
         let filled = self.filled();
@@ -42,7 +42,7 @@ impl SequenceReplay {
     /// Copies the fields of some slots.
     ///
     /// # Errors
-    /// [`KernelError::Shape`] where such slots are not filled, or `out` has another size.
+    /// [`KernelError::Shape`] if the slots are not filled or `out` has another size.
     pub fn export(&self, slots: Range<usize>, out: &mut [&mut [u8]]) -> Result<()> {
         check_len(
             "slots",
@@ -60,16 +60,16 @@ impl SequenceReplay {
         Ok(())
     }
 
-    /// The part of the state that is not in rows.
+    /// The state except the rows.
     #[must_use]
     pub const fn state(&self) -> &StreamsState {
         &self.state
     }
 
-    /// Slots that the rows of such a state fill.
+    /// Number of slots that the rows of such a state fill.
     ///
     /// # Errors
-    /// [`KernelError::Shape`] and [`KernelError::Corrupt`] for what no buffer of these sizes has.
+    /// [`KernelError::Shape`] and [`KernelError::Corrupt`] for a state impossible with these sizes.
     pub fn check_state(&self, state: &StreamsState) -> Result<usize> {
         let n_envs = self.sizes.n_envs;
         let corrupt = |name, reason| Err(KernelError::Corrupt { name, reason });
@@ -92,10 +92,10 @@ impl SequenceReplay {
         Ok(self.filled_by(&state.totals))
     }
 
-    /// Goes on from a state and its rows.
+    /// Restores a state and its rows.
     ///
     /// # Errors
-    /// As [`SequenceReplay::check_state`], and [`KernelError::Shape`]; nothing is restored.
+    /// As [`SequenceReplay::check_state`], and [`KernelError::Shape`]; nothing is restored then.
     pub fn import(&mut self, state: StreamsState, rows: &[&[u8]]) -> Result<()> {
         let filled = self.check_state(&state)?;
         self.check(rows, filled)?;

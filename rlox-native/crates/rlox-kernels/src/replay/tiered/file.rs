@@ -1,12 +1,11 @@
-//! The file of a tiered buffer: records with checksums, and what was last made durable.
+//! The file of a tiered buffer: records with checksums, and the last durable commit.
 //!
-//! It is read and written by calls, never mapped: a full disk or a truncated file is then an error of
-//! a call, and not a signal that ends the process.
+//! It is read and written by calls, never mapped: a full disk or a truncated file is then an error
+//! of a call, not a signal that kills the process.
 //!
-//! A header names the layout. Two places for commits follow, written in turn, so that one is whole
-//! whenever the process ends. Both are written when the file is made: one that lacks a commit is
-//! damaged, not new. Then come the slots; transition number k lies in slot k mod `n_slots`,
-//! with its number and a checksum.
+//! A header names the layout. Two commits follow, written in turn, so that one is whole whenever
+//! the process ends. A new file has both: a file that lacks one is damaged, not new. Then come the
+//! slots; transition number k lies in slot k mod `n_slots`, with its number and a checksum.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -19,23 +18,23 @@ use crate::replay::values::DType;
 
 const MAGIC: &[u8; 8] = b"rloxcold";
 const VERSION: u64 = 2;
-/// The version of files that had no commits before they were flushed.
+/// The version of files without commits before their first flush.
 const LATE_COMMITS: u64 = 1;
-/// In the place of the version until the first commits are durable: nothing has been stored yet.
+/// Replaces the version until the first commits are durable: nothing has been stored yet.
 const UNFINISHED: u64 = 0;
 /// Words of the header: magic, version, and the layout.
 const HEADER: usize = 10;
 /// Words of a commit: generation, count, and the random stream.
 const COMMIT: usize = 8;
-/// Bytes between the beginnings of header, commits and slots: those of a disk's sector or more.
+/// Bytes from header to commits to slots: at least a disk's sector.
 const BLOCK: u64 = 4096;
-/// Bytes of a slot besides the record: its number and the checksum.
+/// Bytes of a slot in addition to the record: its number and the checksum.
 const FRAME: usize = 12;
 
-/// What was made durable together.
+/// A durable state of the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Commit {
-    /// How many transitions had been pushed.
+    /// Number of transitions pushed by then.
     pub(super) count: u64,
     /// The words of the random stream.
     pub(super) stream: [u64; 6],
@@ -49,17 +48,17 @@ pub(super) struct ColdFile {
     payload: usize,
     n_slots: u64,
     generation: u64,
-    /// Whether the file stays when the buffer goes.
+    /// Whether the file outlives the buffer.
     keep: bool,
-    /// The process that opened the file: a copy of the buffer in a child of it owns no file.
+    /// The process that opened the file: a copy of the buffer in a forked child does not own it.
     process: u32,
-    /// Slots on their way in or out.
+    /// Slots being read or written.
     frames: Vec<u8>,
 }
 
 impl ColdFile {
-    /// A new file, which with `keep` begins with a commit of no transitions and `stream`; or with
-    /// `keep` the one that is there, and its newest commit.
+    /// Creates a file, with `keep` starting with a commit of no transitions and `stream`; or, with
+    /// `keep`, opens an existing file and returns its newest commit.
     pub(super) fn open(
         path: &Path,
         layout: &Layout,
@@ -68,7 +67,7 @@ impl ColdFile {
         stream: [u64; 6],
     ) -> Result<(Self, Option<Commit>)> {
         let payload = Parts::new(layout)?.payload();
-        // The working directory may be another one when the file is to be deleted.
+        // The working directory may change before the file is deleted.
         let path = &std::path::absolute(path).map_err(|cause| io_error("open", path, &cause))?;
         let error = |action| move |error| io_error(action, path, &error);
         let mut options = OpenOptions::new();
@@ -78,14 +77,14 @@ impl ColdFile {
         let (length, process) = (metadata.len(), std::process::id());
         let wrong = |reason| Err(KernelError::File { path: path.display().to_string(), reason });
         if !metadata.is_file() {
-            return wrong("is no regular file; choose another path");
+            return wrong("is not a regular file; choose another path");
         }
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return wrong("is in use by another buffer"),
             Err(TryLockError::Error(cause)) => return Err(io_error("lock", path, &cause)),
         }
-        // Kept, until it is known to be nobody else's.
+        // Kept until the file is known not to be foreign.
         let (path, generation, frames) = (path.clone(), 0, Vec::new());
         let mut cold =
             Self { file, path, payload, n_slots, generation, keep: true, process, frames };
@@ -93,25 +92,25 @@ impl ColdFile {
         if length > 0 {
             let Some(found) = cold.read_words::<HEADER>(0)? else {
                 return wrong(
-                    "exists and is no replay buffer's, or is damaged; choose another path",
+                    "exists and is not a replay buffer, or is damaged; choose another path",
                 );
             };
             let known = [VERSION, LATE_COMMITS, UNFINISHED].contains(&found[1]);
             if !known || found[2] != header[2] {
                 return wrong(
-                    "was written with the other value of keep, or by another version; delete it, \
+                    "was written with the other value of keep or by another version; delete it \
                      or choose another path",
                 );
             }
             if keep && found[1] != UNFINISHED {
                 if found[2..] != header[2..] {
-                    return wrong("holds a buffer of other sizes or types than were asked for");
+                    return wrong("holds a buffer of other sizes or types than requested");
                 }
                 let commit = cold.last_commit(found[1] == LATE_COMMITS)?;
                 return Ok((cold, commit));
             }
         }
-        // What a buffer that was to leave nothing behind left behind is overwritten.
+        // Overwrites a file left behind by a buffer without `keep`.
         cold.file.set_len(0).map_err(error("truncate"))?;
         if keep {
             let mut unfinished = header;
@@ -126,7 +125,7 @@ impl ColdFile {
         Ok((cold, None))
     }
 
-    /// How many slots of records of `payload` bytes the longest file has.
+    /// Largest number of slots in a file, for records of `payload` bytes.
     pub(super) fn most_slots(payload: usize) -> u64 {
         (i64::MAX.cast_unsigned() - 3 * BLOCK) / (payload as u64).saturating_add(FRAME as u64)
     }
@@ -136,7 +135,7 @@ impl ColdFile {
     }
 
     fn corrupt(&self) -> KernelError {
-        let reason = "is damaged: a checksum does not match what it is of";
+        let reason = "is damaged: a checksum does not match its content";
         KernelError::File { path: self.path.display().to_string(), reason }
     }
 
@@ -148,7 +147,7 @@ impl ColdFile {
         self.keep
     }
 
-    /// Writes records that belong to the transitions from number `first` on.
+    /// Writes the records of the transitions from number `first` on.
     pub(super) fn write<'r>(
         &mut self,
         first: u64,
@@ -189,7 +188,7 @@ impl ColdFile {
         let offset = self.offset(number);
         self.frames.resize(self.payload + FRAME, 0);
         if let Err(cause) = read_exact_at(&self.file, &mut self.frames, offset) {
-            // A file that is too short has been cut by somebody.
+            // A file that is too short has been truncated from outside.
             let cut = cause.kind() == io::ErrorKind::UnexpectedEof;
             return Err(if cut { self.corrupt() } else { self.error("read from", &cause) });
         }
@@ -202,7 +201,7 @@ impl ColdFile {
         Ok(())
     }
 
-    /// Makes durable all that has been written, and that `commit` is its state.
+    /// Makes all written data durable, then `commit` as its state.
     pub(super) fn commit(&mut self, commit: &Commit) -> Result<()> {
         self.sync()?;
         let [a, b, c, d, e, f] = commit.stream;
@@ -218,12 +217,12 @@ impl ColdFile {
         self.file.sync_data().map_err(|cause| self.error("write to", &cause))
     }
 
-    /// The newest commit; `None` if the process ended before the first, and that came `late`.
+    /// The newest commit; `None` if the process ended before a `late` first one.
     fn last_commit(&mut self, late: bool) -> Result<Option<Commit>> {
         let mut commits = [[0; COMMIT]; 2];
         for (commit, place) in commits.iter_mut().zip([BLOCK, 2 * BLOCK]) {
-            // A commit is less than a sector, which is written whole or not at all: what is neither
-            // a commit nor untouched is damaged.
+            // A commit is smaller than a sector, which is written whole or not at all: a place
+            // neither valid nor untouched is damaged.
             match self.read_words(place)? {
                 Some(words) => *commit = words,
                 None if late && self.is_untouched(place)? => {}
@@ -234,7 +233,7 @@ impl ColdFile {
         if generation == 0 {
             return Ok(None);
         }
-        // One follows the other: where they do not, what was written last is lost.
+        // Generations are consecutive; otherwise the last commit is lost.
         if commits[0][0].abs_diff(commits[1][0]) != 1 {
             return Err(self.corrupt());
         }
@@ -242,7 +241,7 @@ impl ColdFile {
         Ok(Some(Commit { count, stream }))
     }
 
-    /// Whether nothing has been written at a place of a commit.
+    /// Whether a commit's place has never been written.
     fn is_untouched(&self, place: u64) -> Result<bool> {
         let mut bytes = [0; 8 * COMMIT + 4];
         match read_exact_at(&self.file, &mut bytes, place) {
@@ -258,7 +257,7 @@ impl ColdFile {
         write_all_at(&self.file, &bytes, offset).map_err(|cause| self.error("write to", &cause))
     }
 
-    /// Words that were written whole, or `None`.
+    /// The words, or `None` if their checksum is wrong.
     fn read_words<const N: usize>(&self, offset: u64) -> Result<Option<[u64; N]>> {
         let mut bytes = vec![0; 8 * N + 4];
         match read_exact_at(&self.file, &mut bytes, offset) {
@@ -283,11 +282,11 @@ impl Drop for ColdFile {
         if self.process != std::process::id() {
             return;
         }
-        // Where either cannot be done there is nothing left to do.
+        // A failure of either is ignored: nothing more can be done.
         if !self.keep && lies_at(&self.file, &self.path) {
             let _ = std::fs::remove_file(&self.path);
         }
-        // Children of the process would hold the lock on.
+        // Otherwise child processes would keep holding the lock.
         let _ = self.file.unlock();
     }
 }
@@ -310,7 +309,7 @@ fn header(layout: &Layout, n_slots: u64, keep: bool) -> [u64; HEADER] {
         layout.obs.len as u64,
         dtype(layout.action.dtype),
         layout.action.len as u64,
-        // Records are the machine's own bytes.
+        // Records are in the machine's byte order.
         u64::from(u16::from_ne_bytes([1, 0])),
     ]
 }

@@ -1,4 +1,4 @@
-//! The buffer whose newest transitions lie in memory and whose others lie in a file.
+//! The buffer with its newest transitions in memory and the others in a file.
 
 mod file;
 mod system;
@@ -17,14 +17,14 @@ use super::ring::saved::changed;
 use super::stream::Stream;
 use crate::error::{KernelError, Result, StateError, check_len, check_size};
 
-/// How many transitions go to the file at once where there are as many.
+/// Most transitions written to the file at once.
 const TOGETHER: u64 = 256;
 
-/// The last `capacity` transitions, drawn from uniformly with replacement: the newest `hot` of them
-/// in a ring, the others in a file.
+/// The last `capacity` transitions, sampled uniformly with replacement: the newest `hot` in a ring,
+/// the others in a file.
 ///
 /// Transitions are numbered as they are pushed. A transition is in the file before its place in the
-/// ring is taken, so an error of the file loses none: what was pushed stays, what was not is refused.
+/// ring is reused, so a file error loses none: pushed transitions stay, others are refused.
 #[derive(Debug)]
 pub struct TieredReplay {
     hot: Ring,
@@ -32,31 +32,31 @@ pub struct TieredReplay {
     cold: Option<ColdFile>,
     layout: Layout,
     parts: Parts,
-    /// How many transitions have been pushed.
+    /// Number of transitions pushed.
     count: u64,
-    /// The number of the transition that was the first in the ring when the buffer was opened.
+    /// Number of the ring's first transition when the buffer was opened.
     base: u64,
-    /// Transitions below this number are in the file, or of no use.
+    /// Transitions below this number are in the file or obsolete.
     written: u64,
-    /// How many transitions had been pushed at the last commit.
+    /// Number of transitions pushed by the last commit.
     committed: u64,
-    /// How many transitions had been written when the count began again, with a restored state.
+    /// Number of transitions written before the count restarted with a restored state.
     written_before: u64,
     /// The numbers of the stored transitions without a next observation.
     without_next: VecDeque<u64>,
     stream: Stream,
     slots: Vec<usize>,
-    /// Records read from the file, kept for their memory.
+    /// Records read from the file, kept to reuse their memory.
     records: Vec<u8>,
 }
 
 impl TieredReplay {
-    /// An empty buffer, or with `keep` the one that was last flushed to the file at `path`.
+    /// An empty buffer, or with `keep` the one last flushed to the file at `path`.
     ///
     /// # Errors
-    /// [`KernelError::Range`] where a size is 0, `hot` exceeds the capacity, or no file is that long,
-    /// [`KernelError::OutOfMemory`]; [`KernelError::Io`] and [`KernelError::File`] where the file
-    /// cannot be had, is another's, or is damaged.
+    /// [`KernelError::Range`] if a size is 0, `hot` exceeds the capacity, or no file is that long,
+    /// [`KernelError::OutOfMemory`]; [`KernelError::Io`] and [`KernelError::File`] if the file
+    /// cannot be opened, is not a buffer's, or is damaged.
     pub fn open(
         layout: Layout,
         hot: usize,
@@ -68,7 +68,7 @@ impl TieredReplay {
         let layout = layout.whole();
         let ring = Ring::new(Layout { capacity: hot, ..layout })?;
         let parts = Parts::new(&layout)?;
-        // Room for what is pushed between two commits: it takes no place of what was committed.
+        // Room for pushes between two commits, so that they do not overwrite committed transitions.
         let slack = if keep { 2 * hot as u64 } else { 0 };
         let largest = ColdFile::most_slots(parts.payload()).saturating_sub(slack);
         let most = usize::try_from(largest).unwrap_or(usize::MAX);
@@ -96,7 +96,7 @@ impl TieredReplay {
         Ok(buffer)
     }
 
-    /// Goes on from a commit: checks every transition of it, and loads the newest.
+    /// Restores a commit: checks all its transitions and loads the newest.
     fn recover(&mut self, commit: &Commit) -> Result<()> {
         self.stream = Stream::from_words(commit.stream)?;
         (self.count, self.written, self.committed) = (commit.count, commit.count, commit.count);
@@ -114,13 +114,13 @@ impl TieredReplay {
         Ok(())
     }
 
-    /// What the buffer holds.
+    /// Sizes and types of the buffer.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// How many transitions are stored.
+    /// Number of stored transitions.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "at most the capacity")]
     pub fn len(&self) -> usize {
@@ -147,12 +147,12 @@ impl TieredReplay {
         if self.cold.is_some() { Ok(()) } else { Err(StateError::Closed.into()) }
     }
 
-    /// Stores transitions, each in the place of the oldest if the buffer is full.
+    /// Stores transitions; in a full buffer each replaces the oldest.
     ///
     /// # Errors
     /// [`KernelError::Shape`], [`KernelError::DType`] and [`KernelError::NonFinite`], and
-    /// [`StateError::Closed`]: nothing is stored then. [`KernelError::Io`]: what is stored is as many
-    /// of the first transitions as there was room for, in multiples of the ring's capacity.
+    /// [`StateError::Closed`]: nothing is stored then. [`KernelError::Io`]: the first transitions
+    /// are stored as far as there was room, in multiples of the ring's capacity.
     pub fn push(&mut self, rows: &Transitions<'_>) -> Result<()> {
         let n = self.hot.check(rows)?;
         open(&mut self.cold)?;
@@ -174,7 +174,7 @@ impl TieredReplay {
         Ok(())
     }
 
-    /// Puts into the file what `n` transitions would push out of the ring.
+    /// Writes to the file the transitions that `n` new ones would push out of the ring.
     fn make_room(&mut self, n: u64) -> Result<()> {
         let (hot, capacity) = (self.hot.layout().capacity as u64, self.layout.capacity as u64);
         let cold = open(&mut self.cold)?;
@@ -188,7 +188,7 @@ impl TieredReplay {
         self.write((leaves.max(self.written + TOGETHER)).min(self.count))
     }
 
-    /// Puts the transitions below a number into the file.
+    /// Writes the transitions below a number to the file.
     fn write(&mut self, upto: u64) -> Result<()> {
         let (hot, base) = (self.hot.layout().capacity as u64, self.base);
         self.written = self.written.max(self.count.saturating_sub(hot));
@@ -203,11 +203,11 @@ impl TieredReplay {
         Ok(())
     }
 
-    /// Makes durable all that is stored and the random stream, where the file is to be kept; else
-    /// there is nothing to do.
+    /// Makes all transitions and the random stream durable, if the file is to be kept; otherwise
+    /// does nothing.
     ///
     /// # Errors
-    /// [`KernelError::Io`], [`StateError::Closed`]; what was durable stays so.
+    /// [`KernelError::Io`], [`StateError::Closed`]; the last durable state stays.
     pub fn flush(&mut self) -> Result<()> {
         if !open(&mut self.cold)?.keeps() {
             return Ok(());
@@ -219,8 +219,8 @@ impl TieredReplay {
         Ok(())
     }
 
-    /// Flushes and lets go of the file, which is deleted unless it is to be kept. A buffer that is
-    /// closed already stays so.
+    /// Flushes and closes the file, which is deleted unless it is to be kept. Closing twice does
+    /// nothing.
     ///
     /// # Errors
     /// As [`TieredReplay::flush`]; the buffer stays open then.
@@ -232,11 +232,11 @@ impl TieredReplay {
         Ok(())
     }
 
-    /// Draws as many transitions as `out` has rows: those that [`super::Replay::sample`] of
-    /// the same capacity draws.
+    /// Draws a transition for each row of `out`, the same as [`super::Replay::sample`] of equal
+    /// capacity.
     ///
     /// # Errors
-    /// As there, [`StateError::Closed`], [`KernelError::Io`], and [`KernelError::File`] where a
+    /// As there, [`StateError::Closed`], [`KernelError::Io`], and [`KernelError::File`] if a
     /// transition is damaged.
     #[expect(clippy::cast_possible_truncation, reason = "a slot is less than a usize")]
     pub fn sample(&mut self, seed: Option<u64>, out: &mut Batch<'_>) -> Result<()> {
@@ -281,9 +281,9 @@ impl TieredReplay {
     }
 }
 
-/// Saving and restoring, of a buffer whose file is not to be kept.
+/// Saving and restoring of a buffer whose file is not to be kept.
 impl TieredReplay {
-    /// The slot that the next transition goes to, in a ring of all transitions.
+    /// The slot of the next transition in a ring of all transitions.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "less than the capacity")]
     pub fn position(&self) -> usize {
@@ -296,13 +296,13 @@ impl TieredReplay {
         &self.stream
     }
 
-    /// How many transitions have been written in all, those of restored states included.
+    /// Number of transitions ever written, including those of restored states.
     #[must_use]
     pub fn written(&self) -> u64 {
         self.written_before + self.count
     }
 
-    /// The slots that have changed since so many transitions had been written.
+    /// The slots that have changed since the count of written transitions was `since`.
     #[must_use]
     pub fn changed(&self, since: u64) -> [Range<usize>; 2] {
         let capacity = self.layout.capacity;
@@ -312,7 +312,7 @@ impl TieredReplay {
     /// Copies the transitions in some slots, and whether each has its next observation.
     ///
     /// # Errors
-    /// As [`TieredReplay::sample`]; [`KernelError::Shape`] where a slot holds no transition.
+    /// As [`TieredReplay::sample`]; [`KernelError::Shape`] if a slot is empty.
     pub fn export_rows(
         &mut self,
         slots: Range<usize>,
@@ -332,11 +332,11 @@ impl TieredReplay {
         Ok(())
     }
 
-    /// Goes on exactly from what [`TieredReplay::export_rows`] gave of all slots, and from the position and
-    /// the stream of that time.
+    /// Restores exactly the result of [`TieredReplay::export_rows`] for all slots, with the
+    /// position and the stream of that time.
     ///
     /// # Errors
-    /// What is wrong with the state, [`StateError::Closed`]: the buffer is as it was then.
+    /// Errors of the state, [`StateError::Closed`]: the buffer is unchanged then.
     /// [`KernelError::Io`]: the buffer holds some of the transitions.
     pub fn restore(
         &mut self,
@@ -389,8 +389,7 @@ fn open(cold: &mut Option<ColdFile>) -> Result<&mut ColdFile> {
     cold.as_mut().ok_or_else(|| StateError::Closed.into())
 }
 
-/// The number of the transition in a slot of a ring of all transitions, of which `count` have been
-/// pushed.
+/// The number of the transition in a slot of a ring of all transitions, after `count` pushes.
 fn number(slot: usize, count: u64, capacity: u64) -> u64 {
     let (slot, position) = (slot as u64, count % capacity);
     if slot < position { count - position + slot } else { count - position - capacity + slot }

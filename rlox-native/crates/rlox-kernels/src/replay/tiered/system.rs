@@ -1,10 +1,10 @@
-//! Positioned reads and writes without a shared cursor, and the identity of a file, by operating system.
+//! Positioned reads and writes without a shared cursor, and file identity, per operating system.
 
 use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// Whether the open `file` is the one that lies at `path`.
+/// Whether the open `file` is the one at `path`.
 #[cfg(unix)]
 pub(super) fn lies_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -12,7 +12,7 @@ pub(super) fn lies_at(file: &File, path: &Path) -> bool {
     matches!((file.metadata().map(id), std::fs::metadata(path).map(id)), (Ok(a), Ok(b)) if a == b)
 }
 
-/// Whether the open `file` is the one that lies at `path`: no other takes the name of an open file.
+/// Whether the open `file` is the one at `path`: no other can take the name of an open file.
 #[cfg(windows)]
 pub(super) fn lies_at(_file: &File, _path: &Path) -> bool {
     true

@@ -1,4 +1,4 @@
-//! Fields of a row: their arrays, and the bytes of those.
+//! Fields of a row: their arrays and bytes.
 
 use numpy::{
     PyArrayDescrMethods, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyReadwriteArrayDyn,
@@ -21,11 +21,11 @@ pub(super) struct Column {
     pub(super) bytes: usize,
 }
 
-/// An array, and its bytes to write.
+/// An array and its writable bytes.
 pub(super) type OutBytes<'py> = (Bound<'py, PyAny>, PyReadwriteArrayDyn<'py, u8>);
 
 impl Column {
-    /// The bytes of the entry of this name, behind a prefix, converted as NumPy's assignment does.
+    /// The bytes of the entry with this name, after a prefix, converted as by NumPy's assignment.
     pub(super) fn bytes_of<'py>(
         &self,
         rows: &Bound<'py, PyDict>,
@@ -82,7 +82,7 @@ pub(super) fn parse_columns(fields: &Bound<'_, PyAny>) -> PyResult<Vec<Column>> 
     let mut columns = Vec::new();
     for (name, field) in mapping(fields)? {
         let (shape, given): (Bound<'_, PyAny>, Bound<'_, PyAny>) = field.extract()?;
-        // Of some texts NumPy raises a SyntaxError.
+        // For some strings NumPy raises a SyntaxError.
         let dtype = numpy_call(fields.py(), "dtype", (&given,)).unwrap_or(given);
         let real = dtype.cast::<numpy::PyArrayDescr>().ok();
         let Some(descr) = real.filter(|descr| b"biuf".contains(&descr.kind())) else {
@@ -127,7 +127,7 @@ pub(super) fn parse_fields<'py>(
     Err(listed(object.py(), "rows must have the fields", names.into_iter(), given.into_iter()))
 }
 
-/// An error that names what is expected, and what came.
+/// An error with the expected and the given names.
 pub(super) fn listed(
     py: Python<'_>,
     text: &str,

@@ -1,4 +1,4 @@
-//! The buffer of streams, whose rows have fields of any numbers.
+//! The stream buffer, with rows of fields of any numbers.
 
 mod columns;
 mod rest;
@@ -27,7 +27,7 @@ use crate::memory::check_room;
 
 /// The last rows of each env's stream, sampled as sequences of consecutive rows, uniformly.
 ///
-/// Calls from several threads are done one after the other.
+/// Calls from several threads run one after the other.
 #[pyclass(frozen, module = "rlox_native")]
 pub(crate) struct SequenceReplayBuffer {
     buffer: Mutex<SequenceReplay>,
@@ -88,13 +88,13 @@ impl SequenceReplayBuffer {
         self.sizes.n_envs
     }
 
-    /// Rows that fit.
+    /// Largest number of rows.
     #[getter]
     fn capacity(&self) -> usize {
         lock(&self.buffer).capacity()
     }
 
-    /// Bytes of the rows that fit.
+    /// Bytes of the rows when full.
     #[getter]
     fn nbytes(&self) -> usize {
         self.capacity() * self.columns.iter().map(|column| column.bytes).sum::<usize>()
@@ -128,7 +128,7 @@ impl SequenceReplayBuffer {
         let length = parse_size(length, "length")?;
         let seed = seed.map(parse_seed).transpose()?;
         py.detach(|| lock(&self.buffer).ends(length)).map_err(raise)?;
-        // time-major, as models read them, and seen as (B, T + 1, ...)
+        // time-major, as models read them, viewed as (B, T + 1, ...)
         let axes = [length.saturating_add(1), count];
         let mut arrays = self.new_arrays(py, &axes)?;
         let indices = numpy_call(py, "empty", (axes, "int64"))?.cast_into::<PyArrayDyn<i64>>()?;
@@ -144,7 +144,7 @@ impl SequenceReplayBuffer {
         Ok(batch)
     }
 
-    /// Write declared fields of rows back; rows that were overwritten since are left alone.
+    /// Write declared fields of rows back; rows overwritten since then are left alone.
     fn update(
         &self,
         py: Python<'_>,
@@ -182,7 +182,7 @@ impl SequenceReplayBuffer {
         py.detach(|| lock(&self.buffer).update(rows, &columns)).map_err(raise)
     }
 
-    /// Return which slots may have changed since an older call.
+    /// Return the slots that may have changed since an older call.
     fn changed_rows(
         &self,
         py: Python<'_>,
@@ -215,14 +215,14 @@ impl SequenceReplayBuffer {
         self.saved_rows(py, &arrays)
     }
 
-    /// Return a copy of the part of `state()` that is not one row per slot.
+    /// Return a copy of the part of `state()` without a row per slot.
     fn rest<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         rest(py, &py.detach(|| lock(&self.buffer).state().clone()))
     }
 
-    /// Return a copy of everything that decides later samples.
+    /// Return a copy of the complete state.
     fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        // The arrays are made without the lock: once more, where a push came in between.
+        // The arrays are allocated without the lock: again if a push came in between.
         loop {
             let filled = py.detach(|| lock(&self.buffer).filled());
             let mut arrays = self.new_arrays(py, &[filled])?;
@@ -256,7 +256,7 @@ impl SequenceReplayBuffer {
 }
 
 impl SequenceReplayBuffer {
-    /// A new array of each field, with these axes in front.
+    /// A new array for each field, with these leading axes.
     fn new_arrays<'py>(&self, py: Python<'py>, axes: &[usize]) -> PyResult<Vec<OutBytes<'py>>> {
         self.columns.iter().map(|column| column.new_array(py, axes)).collect()
     }
@@ -274,7 +274,7 @@ impl SequenceReplayBuffer {
     }
 }
 
-/// Names of streams.
+/// Numbers of streams.
 fn envs_of(object: &Bound<'_, PyAny>, n_envs: usize) -> PyResult<Vec<usize>> {
     let py = object.py();
     let array = as_real_array(object, "envs")?;

@@ -1,4 +1,4 @@
-//! The part of a state that is not in rows, to and from Python.
+//! Conversion of the part of a state without rows, to and from Python.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use crate::replay::arrays::{Expected, read, vector};
 use crate::replay::batch::item;
 use crate::replay::state::parse_words;
 
-/// Names of its entries.
+/// Names of the entries.
 pub(super) const REST: [&str; 4] = ["totals", "queued", "queue", "rng"];
 
 pub(super) fn parse_rest(state: &Bound<'_, PyDict>, n_envs: usize) -> PyResult<StreamsState> {
@@ -35,7 +35,7 @@ fn parse_queue(object: &Bound<'_, PyAny>) -> PyResult<VecDeque<(usize, u64)>> {
     let expected = Expected { shape: &[rows, 2], like: "a saved queue", optional: 0 };
     let queue = read::<u64>(object, "queue", &expected)?;
     let (pairs, _) = queue.as_slice()?.as_chunks::<2>();
-    // Beyond the address space is beyond every number of streams, and refused as such.
+    // A number beyond the address space exceeds every number of streams and is refused as such.
     Ok(pairs
         .iter()
         .map(|&[env, first]| (usize::try_from(env).unwrap_or(usize::MAX), first))
