@@ -176,7 +176,7 @@ def test_a_strangers_own_step_is_not_replaced():
         strange(learn)
     with pytest.raises(BackendError, match=rf"learn {REASON}"):
         strange(partial(learn))
-    with pytest.raises(BackendError, match=r"the source of .* is not there to compare"):
+    with pytest.raises(BackendError, match=r"the source of .* is missing and cannot be compared"):
         strange(eval("lambda parts, batch, learning_rate: None"))
 
 

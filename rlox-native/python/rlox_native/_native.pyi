@@ -1,4 +1,4 @@
-"""Types of the Rust module. Its twins in ``rlox.kernels.reference`` are documented in full."""
+"""Types of the Rust module. Its twins in ``rlox.kernels.reference`` have the full docstrings."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
@@ -69,7 +69,7 @@ _Shape: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
 
 @type_check_only
 class Step(TypedDict):
-    """What :meth:`CartPole.step` returns."""
+    """Result of :meth:`CartPole.step`."""
 
     obs: NDArray[np.float32]
     reward: float
@@ -78,7 +78,7 @@ class Step(TypedDict):
 
 @type_check_only
 class VecStep(TypedDict):
-    """What :meth:`VecEnv.step_all` returns."""
+    """Result of :meth:`VecEnv.step_all`."""
 
     obs: NDArray[np.float32]
     rewards: NDArray[np.float64]
@@ -287,9 +287,9 @@ class CartPole:
     """gymnasium's ``CartPole-v1``, bit for bit: the same seed gives the same episode.
 
     Observation: cart position (m) and velocity (m/s), pole angle (rad) and angular velocity
-    (rad/s), float32. Reward: 1 a step. The episode terminates where the cart leaves ±2.4 m or the
+    (rad/s), float32. Reward: 1 a step. The episode terminates when the cart leaves ±2.4 m or the
     pole ±12 degrees, and is truncated after 500 steps of 0.02 s. An object may be used from several
-    threads at once: calls are done one after the other.
+    threads at once: calls run one after the other.
 
     Args:
         seed: seed of the random stream, an integer in [0, 2**64), or ``None`` for one from the
@@ -297,7 +297,7 @@ class CartPole:
 
     Raises:
         ValueError: ``seed`` is out of range.
-        TypeError: ``seed`` is no integer; a bool is none.
+        TypeError: ``seed`` is not an integer; a bool is not one.
 
     Example:
         >>> env = CartPole(seed=42)
@@ -312,7 +312,7 @@ class CartPole:
         """Begin an episode and return its first observation, shape ``(4,)``.
 
         Args:
-            seed: restarts the random stream; ``None`` goes on with the present one.
+            seed: restarts the random stream; ``None`` continues the present one.
         """
 
     def step(self, action: SupportsIndex) -> Step:
@@ -323,36 +323,36 @@ class CartPole:
         Raises:
             RuntimeError: the episode has ended or none has begun; call :meth:`reset`.
             ValueError: ``action`` is neither 0 nor 1.
-            TypeError: ``action`` is no integer.
+            TypeError: ``action`` is not an integer.
         """
 
 @final
 class MultiAgentVecEnv:
-    """``n`` native envs of several agents stepped together, with same-step autoreset.
+    """``n`` native multi-agent envs stepped together, with same-step autoreset.
 
     It is a :class:`rlox.protocols.MultiAgentVecEnv`, and its state can be saved. Env ``i`` gives
-    the numbers of the env whose id it has, for the same seed. An object may be used from several
-    threads at once: calls are done one after the other.
+    the same numbers as the original env with this id and seed. An object may be used from several
+    threads at once: calls run one after the other.
 
     ``mpe2/simple_spread_v3`` takes the options ``N`` (agents and landmarks, 3), ``local_ratio``
-    (share of an agent's own collisions in what it is paid, 0.5), ``max_cycles`` (env steps per
-    episode, 25) and ``continuous_actions`` (five shares in [0, 1] instead of one of five moves,
-    ``False``). Its numbers are mpe2's byte for byte where NumPy and this module call the same C
-    library for exponentials and logarithms, as they do on Linux; elsewhere they may differ by
-    rounding, at most 1e-9 within an episode of 25 steps.
+    (share of an agent's own collisions in its reward, 0.5), ``max_cycles`` (env steps per episode,
+    25) and ``continuous_actions`` (five shares in [0, 1] instead of one of five moves, ``False``).
+    Its numbers equal mpe2's byte for byte if NumPy and this module call the same C library for
+    exponentials and logarithms, as on Linux; otherwise they may differ by rounding, at most 1e-9
+    within an episode of 25 steps.
 
     Args:
-        n: how many envs, in [1, 2**24].
+        n: number of envs, in [1, 2**24].
         seed: an integer ``s`` gives env ``i`` the seed ``s + i``; a sequence gives each env its
-            own; ``None`` takes seeds from the operating system. The first :meth:`reset_all`
-            without a seed starts from it.
+            own; ``None`` takes seeds from the operating system. The first :meth:`reset_all` without
+            a seed starts from it.
         env_id: one of :func:`native_team_env_ids`.
         env_kwargs: options of the env by name, numbers and bools.
 
     Raises:
         ValueError: ``n``, a seed or an option is out of range, or ``env_id`` or an option is
             unknown.
-        TypeError: ``n`` or a seed is no integer, or an option is neither a number nor a bool.
+        TypeError: ``n`` or a seed is not an integer, or an option is neither a number nor a bool.
         MemoryError: the arrays of one step do not fit into memory.
 
     Example:
@@ -373,7 +373,7 @@ class MultiAgentVecEnv:
     ) -> MultiAgentVecEnv: ...
     @property
     def n_envs(self) -> int:
-        """How many envs there are."""
+        """Number of envs."""
     @property
     def env_id(self) -> str:
         """The id of each env."""
@@ -382,15 +382,15 @@ class MultiAgentVecEnv:
         """The names of all agents, in the order of their rows."""
     @property
     def groups(self) -> tuple[Any, ...]:
-        """The agents as one group, an ``AgentGroup`` of rlox-core, which is imported here."""
+        """The agents as one group, an ``AgentGroup`` of rlox-core, imported on access."""
     @property
     def state_space(self) -> Space[Any] | None:
-        """The space of one env's state, what a centralised critic sees; needs gymnasium."""
+        """The space of one env's state, a centralised critic's input; needs gymnasium."""
     def reset_all(self, seed: _Seeds = None) -> dict[str, Any]:
-        """Begin an episode in every env and return what the envs show.
+        """Begin an episode in every env and return the first observations.
 
         Args:
-            seed: restarts the random streams, read as the constructor's; ``None`` goes on with the
+            seed: restarts the random streams, like the constructor's; ``None`` continues the
                 present ones.
 
         Returns:
@@ -398,43 +398,43 @@ class MultiAgentVecEnv:
             no ``masks``, and the ``state``.
 
         Raises:
-            ValueError: a seed is out of range, or there is not one for each env.
-            TypeError: a seed is no integer.
+            ValueError: a seed is out of range, or there is not one per env.
+            TypeError: a seed is not an integer.
         """
 
     def step_all(self, actions: Mapping[str, ArrayLike]) -> dict[str, Any]:
-        """Advance every env by one step and begin an episode where one ended.
+        """Advance every env by one step and reset envs whose episode ended.
 
         Args:
-            actions: by group. Discrete ones: shape ``(n, agents)``; an int64 array is read in
-                place. Continuous ones: shape ``(n, agents, action_dim)``; a float32 array is read
-                in place and everything else rounded to float32.
+            actions: by group. Discrete: shape ``(n, agents)``; an int64 array is read in place.
+                Continuous: shape ``(n, agents, action_dim)``; a float32 array is read in place,
+                anything else is rounded to float32.
 
         Returns:
             The fields of :class:`rlox.protocols.MultiAgentStep`, in new arrays.
 
         Raises:
             RuntimeError: :meth:`reset_all` has not been called.
-            ValueError: the group is missing or not the only one, there is not one action for each
-                agent, or one lies outside its space, with the agent and the env; no env has moved.
-            TypeError: actions are not by group, no integers, or no real numbers.
+            ValueError: the group is missing or not the only one, there is not one action per agent,
+                or an action lies outside its space, with its agent and env; no env has moved.
+            TypeError: actions are not by group, not integers, or not real numbers.
         """
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return a copy of everything that decides how the envs go on.
+        """Return a copy of the complete state.
 
         Returns:
-            ``physics`` float64 (of ``mpe2/simple_spread_v3``: positions and velocities of the
+            ``physics`` float64 (for ``mpe2/simple_spread_v3``: positions and velocities of the
             agents, positions of the landmarks), ``elapsed`` uint32 steps since each episode began,
             ``rng`` ``(n, 4)`` uint64 words of each stream, ``started`` bool, ``env_id`` bytes.
         """
 
     def set_state(self, state: dict[str, NDArray[Any]]) -> None:
-        """Go on exactly from a :meth:`state` of envs with the same options.
+        """Restore exactly a :meth:`state` of envs with the same options.
 
         Raises:
-            ValueError: it is malformed, of another env or of other sizes; nothing has changed.
-            TypeError: it is no dict.
+            ValueError: it is malformed, from another env or of other sizes; nothing has changed.
+            TypeError: it is not a dict.
         """
 
     def close(self) -> None:
@@ -445,7 +445,7 @@ class VecEnv:
     """``n`` native envs stepped together, with same-step autoreset.
 
     Env ``i`` is bit-identical to gymnasium's env of the same id and seed. An object may be used
-    from several threads at once: calls are done one after the other.
+    from several threads at once: calls run one after the other.
 
     ============================  ======================  ===========  ==========
     ``env_id``                    actions                 ``obs_dim``  time limit
@@ -458,7 +458,7 @@ class VecEnv:
     ============================  ======================  ===========  ==========
 
     Args:
-        n: how many envs, in [1, 2**24].
+        n: number of envs, in [1, 2**24].
         seed: an integer ``s`` gives env ``i`` the seed ``s + i``, as gymnasium does; a sequence
             gives each env its own; ``None`` takes seeds from the operating system. The first
             :meth:`reset_all` without a seed starts from it.
@@ -466,7 +466,7 @@ class VecEnv:
 
     Raises:
         ValueError: ``n`` or a seed is out of range, or ``env_id`` is unknown.
-        TypeError: ``n`` or a seed is no integer.
+        TypeError: ``n`` or a seed is not an integer.
 
     Example:
         >>> envs = VecEnv(8, seed=0)
@@ -485,7 +485,7 @@ class VecEnv:
     ) -> VecEnv: ...
     @property
     def n_envs(self) -> int:
-        """How many envs there are."""
+        """Number of envs."""
     @property
     def env_id(self) -> str:
         """The id of each env."""
@@ -499,35 +499,35 @@ class VecEnv:
         """Begin an episode in every env and return the first observations, ``(n, obs_dim)``.
 
         Args:
-            seed: restarts the random streams, read as the constructor's; ``None`` goes on with the
+            seed: restarts the random streams, like the constructor's; ``None`` continues the
                 present ones.
 
         Raises:
-            ValueError: a seed is out of range, or there is not one for each env.
-            TypeError: a seed is no integer.
+            ValueError: a seed is out of range, or there is not one per env.
+            TypeError: a seed is not an integer.
         """
 
     def step_all(self, actions: ArrayLike) -> VecStep:
-        """Advance every env by one step and begin an episode where one ended.
+        """Advance every env by one step and reset envs whose episode ended.
 
         Args:
-            actions: one action per env. Discrete ones: shape ``(n,)``, a list or an array of
-                integers; an int64 array is read in place. Continuous ones: shape
-                ``(n, action_dim)``, or ``(n,)`` where ``action_dim`` is 1, real numbers of any
-                type; a float32 array is read in place and everything else rounded to float32.
-                Beyond the bounds they count as in gymnasium, which clips the torque or the force.
+            actions: one action per env. Discrete: shape ``(n,)``, a list or an array of integers;
+                an int64 array is read in place. Continuous: shape ``(n, action_dim)``, or ``(n,)``
+                if ``action_dim`` is 1, real numbers of any type; a float32 array is read in place,
+                anything else is rounded to float32. Values beyond the bounds are handled as in
+                gymnasium, which clips the torque or the force.
 
         Returns:
-            ``obs`` ``(n, obs_dim)`` float32: what to act on next, the first observation of the new
-            episode where one ended. ``rewards`` ``(n,)`` float64. ``terminated`` and ``truncated``
-            ``(n,)`` bool, both of which may be true. ``final_obs`` ``(n, obs_dim)`` float32: what
-            the step itself led to, equal to ``obs`` where the episode goes on.
+            ``obs`` ``(n, obs_dim)`` float32: observations to act on next, the first of the new
+            episode if one ended. ``rewards`` ``(n,)`` float64. ``terminated`` and ``truncated``
+            ``(n,)`` bool, both of which may be true. ``final_obs`` ``(n, obs_dim)`` float32:
+            observations after the step itself, equal to ``obs`` within an episode.
 
         Raises:
             RuntimeError: :meth:`reset_all` has not been called.
             ValueError: there is not one action per env, or one does not exist or is not finite; no
                 env has moved.
-            TypeError: an action is no integer, or no real number; a bool is neither.
+            TypeError: an action is not an integer or real number; a bool counts as neither.
         """
 
     def step_into(
@@ -539,7 +539,7 @@ class VecEnv:
         truncated: NDArray[np.bool_],
         final_obs: NDArray[np.float32],
     ) -> None:
-        """Do what :meth:`step_all` does, into arrays that are there already.
+        """Do the same as :meth:`step_all`, into existing arrays.
 
         Args:
             actions: as in :meth:`step_all`.
@@ -552,20 +552,20 @@ class VecEnv:
         Raises:
             RuntimeError: :meth:`reset_all` has not been called.
             ValueError: an array has another shape, is not contiguous or not writeable, or shares
-                memory with another; or what :meth:`step_all` raises. No env has moved.
-            TypeError: an argument is no array or has another dtype; or what :meth:`step_all`
-                raises.
+                memory with another; also as in :meth:`step_all`. No env has moved.
+            TypeError: an argument is not an array or has another dtype; also as in
+                :meth:`step_all`.
         """
 
     def state(self) -> _Arrays:
-        """Return a copy of all that decides how the envs go on.
+        """Return a copy of the complete state.
 
         Returns:
             ``physics`` ``(n, state_dim)`` float64, gymnasium's ``state``, and for
-            MountainCarContinuous-v0 and Acrobot-v1, which begin an episode in another precision
-            than they go on with, 1 before its first step and 0 after; ``elapsed`` ``(n,)`` uint32,
-            steps since the episode began; ``rng`` ``(n, 4)`` uint64, the PCG64 state and increment,
-            high words first; ``started`` ``(1,)`` bool, whether :meth:`reset_all` has been called;
+            MountainCarContinuous-v0 and Acrobot-v1, whose precision changes after an episode's
+            first step, a flag: 1 before that step and 0 after; ``elapsed`` ``(n,)`` uint32, steps
+            since the episode began; ``rng`` ``(n, 4)`` uint64, the PCG64 state and increment, high
+            words first; ``started`` ``(1,)`` bool, whether :meth:`reset_all` has been called;
             ``env_id`` uint8, the bytes of the id.
         """
 
@@ -573,9 +573,9 @@ class VecEnv:
         """Go on exactly from a :meth:`state`.
 
         Raises:
-            ValueError: a part is missing, unknown, of the wrong type or shape, holds what no env
-                can be in, or is of other envs; the envs stay as they were.
-            TypeError: ``state`` is no dict.
+            ValueError: a part is missing, unknown, of the wrong type or shape, impossible, or from
+                other envs; the envs are unchanged.
+            TypeError: ``state`` is not a dict.
         """
 
     def close(self) -> None:
@@ -585,7 +585,7 @@ class VecEnv:
 class OfflineDatasetBuffer:
     """Recorded transitions, drawn from uniformly, one by one or in pieces of trajectories.
 
-    A call releases the interpreter lock; calls from several threads are done one after the other.
+    A call releases the interpreter lock; calls from several threads run one after the other.
     """
 
     def __new__(
@@ -636,11 +636,11 @@ class OfflineDatasetBuffer:
 
 @type_check_only
 class _Store:
-    """The last transitions, saved and resumed exactly.
+    """The last transitions, with exact saving and restoring.
 
-    Memory is reserved at construction, a MemoryError if the machine lacks it, and taken as the
-    buffer fills. A call releases the interpreter lock; calls from several threads are done one
-    after the other.
+    Memory is reserved at construction, with a MemoryError if the machine lacks it, and taken as the
+    buffer fills. A call releases the interpreter lock; calls from several threads run one after the
+    other.
     """
 
     @property
@@ -659,7 +659,7 @@ class _Store:
         *,
         out: _Arrays | None = None,
     ) -> _Arrays:
-        """Draw transitions with replacement, as the buffer's class says."""
+        """Draw transitions with replacement, in the way of the class."""
     def changed_rows(self, since: int) -> tuple[int, int, list[tuple[int, int]]]:
         """Return which slots may have changed since an older call."""
     def rows(self, start: int, stop: int) -> _Arrays:
@@ -673,7 +673,7 @@ class _Store:
 
 @type_check_only
 class _Pushed:
-    """Storing transitions whose next observations may be missing."""
+    """Storing transitions with optional next observations."""
 
     def push(
         self,
@@ -700,15 +700,15 @@ class _Pushed:
 class MmapReplayBuffer(_Store, _Pushed):
     """The last ``total_capacity`` transitions: the newest in memory, the others in a file.
 
-    Draws are those of a :class:`ReplayBuffer` of ``total_capacity``, and so is all that is not said
-    here. A transition is in the file before its place in memory is taken, so a full disk loses
-    none: what there is no room for is refused with an OSError. Every transition in the file has a
-    checksum, which is compared whenever it is read. The file is locked while the buffer is open.
+    Draws are those of a :class:`ReplayBuffer` of ``total_capacity``, as is everything not mentioned
+    here. A transition is in the file before its place in memory is reused, so a full disk loses
+    none: an OSError refuses transitions without room. Every transition in the file has a checksum,
+    verified on every read. The file is locked while the buffer is open.
 
-    With ``keep`` the file is a store: :meth:`flush` makes durable what is stored, together with the
-    random stream, and a buffer of the same sizes over the same path goes on from the last flush,
-    however the process before ended. Opening reads the file once and checks all of it. The buffer
-    also flushes of itself, at least every ``2 * hot_capacity`` pushes, and when it is closed.
+    With ``keep`` the file is a store: :meth:`flush` makes the transitions and the random stream
+    durable, and a buffer of the same sizes over the same path continues from the last flush,
+    however the previous process ended. Opening reads the file once and checks all of it. The buffer
+    also flushes by itself, at least every ``2 * hot_capacity`` pushes, and when it is closed.
 
     It is a context manager, which closes it. Calls raise a RuntimeError if the buffer is closed,
     and an OSError if the file cannot be read or written, or a transition in it is damaged; then
@@ -716,26 +716,26 @@ class MmapReplayBuffer(_Store, _Pushed):
     and :meth:`set_state`, which raises a ValueError with ``keep``, some.
 
     Args:
-        hot_capacity: how many transitions lie in memory, at least 1.
-        total_capacity: how many transitions fit, at least ``hot_capacity``.
+        hot_capacity: number of transitions in memory, at least 1.
+        total_capacity: largest number of transitions, at least ``hot_capacity``.
         obs_dim: the shape of an observation; an integer is the length of a vector.
         act_dim: the shape of an action.
-        cold_path: the file. It must be new, empty, or one that a buffer with the same ``keep`` left
-            behind. A relative path is one of the working directory at the time of this call.
+        cold_path: the file. It must be new, empty, or left behind by a buffer with the same
+            ``keep``. A relative path is resolved in the working directory at the time of this call.
         keep: whether the file stays when the buffer is closed, to be opened again; otherwise it is
-            deleted by :meth:`close`, and when the buffer goes. Only the process that opened it
-            deletes it, and no other file that has taken its place.
+            deleted by :meth:`close` and with the buffer. Only the process that opened it deletes
+            it, and never a file that has replaced it.
         obs_dtype: uint8, int32, int64, float32 or float64.
         act_dtype: float32 or int64.
         seed: seed of the buffer's own random stream, or ``None`` for one from the operating system;
-            a buffer that is opened again goes on with the stream it had.
+            a reopened buffer continues its saved stream.
 
     Raises:
-        ValueError: a size, type or seed is out of range, or no file can be as long.
+        ValueError: a size, type or seed is out of range, or the file would be too long.
         TypeError: an argument has the wrong type.
-        MemoryError: the machine has less memory available than ``hot_capacity`` transitions take.
-        OSError: the file cannot be written, is another buffer's or none's, holds other sizes or
-            types, or is damaged.
+        MemoryError: less memory is available than ``hot_capacity`` transitions take.
+        OSError: the file cannot be written, is in use by another buffer, is not a buffer's, holds
+            other sizes or types, or is damaged.
 
     Example:
         >>> import tempfile
@@ -769,22 +769,22 @@ class MmapReplayBuffer(_Store, _Pushed):
         obs_dtype: DTypeLike = "float32",
         act_dtype: DTypeLike = "float32",
     ) -> int:
-        """Return the bytes of memory that such a buffer takes when it is full, without the file.
+        """Return the bytes of memory of such a buffer when full, without the file.
 
         Raises:
             MemoryError: no address space could hold it.
         """
 
     def flush(self) -> None:
-        """Make durable what is stored, and the random stream; without ``keep``, do nothing.
+        """Make the transitions and the random stream durable; without ``keep``, do nothing.
 
         Raises:
-            OSError: the disk cannot take it; what was durable stays so, and nothing is lost.
+            OSError: the disk is full or fails; the last durable state stays, and nothing is lost.
             RuntimeError: the buffer is closed.
         """
 
     def close(self) -> None:
-        """Flush where the file is to be kept, delete it where it is not, and let go of it.
+        """Close the file: flush it with ``keep``, delete it without.
 
         Closing a closed buffer does nothing.
 
@@ -827,8 +827,7 @@ class _StepRing(_Ring):
     ) -> int:
         """Return the bytes of memory that such a buffer takes when it is full.
 
-        With ``share_frames`` where every transition brings one new frame; the first of an episode
-        brings more.
+        With ``share_frames``, for one new frame per transition; the first of an episode adds more.
 
         Raises:
             MemoryError: no address space could hold it.
@@ -876,8 +875,8 @@ class ReplayBuffer(_StepRing, _Pushed):
 class SequenceReplayBuffer:
     """The last rows of each env's stream, sampled as sequences of consecutive rows, uniformly.
 
-    What is drawn is time-major in memory, seen as (B, T + 1, ...). A call releases the interpreter
-    lock; calls from several threads are done one after the other.
+    Samples are time-major in memory, viewed as (B, T + 1, ...). A call releases the interpreter
+    lock; calls from several threads run one after the other.
     """
 
     def __new__(
@@ -1037,12 +1036,12 @@ class QLearner:
     """Gradient steps of DQN on an MLP with ReLU, plain or dueling.
 
     All P parameters lie in one array, layer by layer, weights (n_out, n_in) before biases, in the
-    order of ``rlox.networks``' modules. The object holds nothing but working memory; it may be used
-    from several threads, and calls are done one after the other.
+    order of ``rlox.networks``' modules. The object holds only working memory; it may be used from
+    several threads, and calls run one after the other.
 
     Args:
         obs_dim: size of an observation.
-        hidden: widths of the hidden layers; of a dueling network the one width.
+        hidden: widths of the hidden layers; a single width for a dueling network.
         n_actions: number of actions A.
         dueling: whether two streams for value and advantages share the first layer.
 
@@ -1085,9 +1084,9 @@ class QLearner:
             target: parameters of the target network, shape ``(P,)``.
             batch: ``obs`` and ``next_obs``, shape ``(B, obs_dim)``; ``actions``, whole numbers of
                 any dtype, shape ``(B, 1)``; ``rewards`` and ``discounts``, shape ``(B,)``;
-                ``weights`` of the rows' losses, of the same form or ``None``.
+                ``weights`` of the rows' losses, of the same shape or ``None``.
             learning_rate: step size.
-            double: the learning network chooses the action that the target network judges.
+            double: the learning network chooses the action that the target network evaluates.
             huber: the loss of TD errors is linear beyond 1, else squared.
 
         Returns:
@@ -1101,10 +1100,10 @@ class QLearner:
         """
 
     def act(self, parameters: ArrayLike, obs: ArrayLike) -> NDArray[np.int64]:
-        """Return the action of the highest value for each observation, the first of several.
+        """Return the action of the highest value for each observation, the first if equal.
 
         Args:
-            parameters: of the network, shape ``(P,)``.
+            parameters: the network's, shape ``(P,)``.
             obs: observations, shape ``(N, obs_dim)``.
 
         Returns:
@@ -1112,7 +1111,7 @@ class QLearner:
 
         Raises:
             ValueError: a shape does not fit.
-            TypeError: an array holds no real numbers.
+            TypeError: an array does not hold real numbers.
         """
 
     def gradients(self) -> NDArray[np.float32]:
@@ -1122,9 +1121,9 @@ class QLearner:
 class ContinuousLearner:
     """Gradient steps of SAC, TD3, DDPG or CQL on MLPs with ReLU: a policy and K critics.
 
-    The policy's P parameters lie in one array as those of ``rlox.nn.ReluMLP``, the critics' Q as
-    those of ``rlox.nn.EnsembleMLP``. The object holds nothing but working memory; it may be used
-    from several threads, and calls are done one after the other.
+    The policy's P parameters lie in one array in the order of ``rlox.nn.ReluMLP``, the critics' Q
+    in that of ``rlox.nn.EnsembleMLP``. The object holds only working memory; it may be used from
+    several threads, and calls run one after the other.
 
     Args:
         obs_dim: size of an observation.
@@ -1180,24 +1179,24 @@ class ContinuousLearner:
         """Take one gradient step of the critics, in place; without the interpreter lock.
 
         Args:
-            critics: as ``learnt`` of :meth:`QLearner.step`, with Q for P.
+            critics: as ``learnt`` in :meth:`QLearner.step`, with Q for P.
             target: parameters of the target critics, shape ``(Q,)``.
             policy: parameters of the policy that chooses the next actions, shape ``(P,)``.
-            batch: as of :meth:`QLearner.step`, ``actions`` being ``(B, act_dim)`` in [-1, 1].
-            noise: shape ``(B, act_dim)``; a Gaussian policy's is standard normal, what a
-                deterministic one's actions are shifted by may be ``None``.
+            batch: as in :meth:`QLearner.step`, with ``actions`` ``(B, act_dim)`` in [-1, 1].
+            noise: shape ``(B, act_dim)``; standard normal for a Gaussian policy; the shift of a
+                deterministic one's actions, or ``None``.
             learning_rate: step size.
             alpha: temperature of the next actions' entropy, return/nats; 0 for none.
-            scale: what a squared TD error counts in the loss.
-            penalty_weight: what the penalties of the last :meth:`penalize` count in it.
+            scale: weight of a squared TD error in the loss.
+            penalty_weight: weight in the loss of the penalties of the last :meth:`penalize`.
 
         Returns:
             The loss, the mean value of the batch's actions, and the TD errors, shape ``(K, B)``.
 
         Raises:
             ValueError: an entry is missing, a shape does not fit, a number is out of range, an
-                array cannot be written to, or a penalty is to count and there has been none since
-                the last step; nothing has changed.
+                array cannot be written to, or a weighted penalty has not been computed since the
+                last step; nothing has changed.
             TypeError: an array has another dtype, or a number another type.
         """
 
@@ -1216,18 +1215,18 @@ class ContinuousLearner:
 
         The loss is the mean of α log π(a|s) - min over k of Q_k(s, a) for a Gaussian policy, and of
         -Q_1(s, μ(s)) for a deterministic one. With ``cloning`` these values are divided by the mean
-        of their sizes and multiplied by its weight, and the mean squared distance of the actions
-        from its own is added (Fujimoto and Gu 2021, equations 3 to 5).
+        of their sizes and multiplied by its weight, and the mean squared distance to its actions is
+        added (Fujimoto and Gu 2021, equations 3 to 5).
 
         Args:
-            policy: as ``learnt`` of :meth:`QLearner.step`.
+            policy: as ``learnt`` in :meth:`QLearner.step`.
             critics: their parameters, shape ``(Q,)``.
             obs: shape ``(B, obs_dim)``.
             noise: standard normal, shape ``(B, act_dim)``; ``None`` for a deterministic policy.
             learning_rate: step size.
             alpha: temperature α, return/nats.
             cloning: actions to stay near, shape ``(B, act_dim)``, and the values' weight; ``None``:
-                the values are all that counts.
+                only the values.
 
         Returns:
             The loss, and the mean of -log π(a|s), 0 for a deterministic policy.
@@ -1244,10 +1243,10 @@ class ContinuousLearner:
         """Move a target network, in place: θ' ← θ' + τ (θ - θ'); without the interpreter lock.
 
         Args:
-            target: θ', as many as ``parameters``.
+            target: θ', of the size of ``parameters``.
             parameters: θ, of the policy or of the critics.
             tau: τ in [0, 1].
-            rows: of the gradient steps, whose threads take part.
+            rows: batch size of the gradient steps, whose threads are used.
 
         Raises:
             ValueError: the sizes differ, ``tau`` is out of range, or ``target`` cannot be written
@@ -1268,18 +1267,18 @@ class ContinuousLearner:
         """Return each critic's penalty, and keep its gradient for the next :meth:`step_values`.
 
         A penalty is the mean of log Σ exp Q(s, a) - Q(s, a_data) over N actions each: uniform ones,
-        the policy's at s and the policy's at s', whose values count by the inverse of their
+        the policy's at s and the policy's at s', with values weighted by the inverse of their
         densities (Kumar et al. 2020, equation 4 and appendix F). Values of the policy's actions
-        below their bound count as it does and have no gradient (Nakamoto et al. 2023, equation
+        below their bound are replaced by it and have no gradient (Nakamoto et al. 2023, equation
         5.1).
 
         Args:
             critics: their parameters, shape ``(Q,)``.
             policy: parameters of a Gaussian policy, shape ``(P,)``.
-            batch: as of :meth:`step_values`.
+            batch: as in :meth:`step_values`.
             random: actions uniform in [-1, 1], shape ``(N, B, act_dim)``, N at most 85.
-            here: standard normal noise of the policy's actions at s, of the same shape.
-            there: that of its actions at s', of the same shape.
+            here: standard normal noise of the policy's actions at s, same shape.
+            there: noise of its actions at s', same shape.
             lower_bounds: shape ``(B,)``; ``None`` for no bounds.
 
         Raises:
@@ -1295,19 +1294,19 @@ class ContinuousLearner:
         Args:
             policy: its parameters, shape ``(P,)``.
             obs: shape ``(N, obs_dim)``.
-            noise: shape ``(N, act_dim)``: standard normal for a Gaussian policy, or what is added
-                to the actions of another before they are clipped to [-1, 1]; ``None`` adds nothing.
+            noise: shape ``(N, act_dim)``: standard normal for a Gaussian policy; otherwise added to
+                the actions before clipping to [-1, 1]; ``None`` adds nothing.
 
         Returns:
             Shape ``(N, act_dim)``.
 
         Raises:
             ValueError: a shape does not fit, or a Gaussian policy gets no noise.
-            TypeError: an array holds no real numbers.
+            TypeError: an array does not hold real numbers.
         """
 
     def entropy(self, policy: ArrayLike, obs: ArrayLike, noise: ArrayLike) -> float:
-        """Return the mean of -log π(a|s) of the actions that the policy makes of noise.
+        """Return the mean of -log π(a|s) over the policy's actions for the given noise.
 
         Args:
             policy: its parameters, shape ``(P,)``.
@@ -1326,10 +1325,10 @@ class ContinuousLearner:
 class ImplicitLearner:
     """Gradient steps of implicit Q-learning on MLPs with ReLU: a value, a policy and K critics.
 
-    The value's P_V parameters lie in one array as those of ``rlox.nn.ReluMLP``, the policy's P_π as
-    those of ``rlox.networks.GaussianPolicy``, the critics' Q as those of ``rlox.nn.EnsembleMLP``.
-    The object holds nothing but working memory; it may be used from several threads, and calls are
-    done one after the other.
+    The value's P_V parameters lie in one array in the order of ``rlox.nn.ReluMLP``, the policy's
+    P_π in that of ``rlox.networks.GaussianPolicy``, the critics' Q in that of
+    ``rlox.nn.EnsembleMLP``. The object holds only working memory; it may be used from several
+    threads, and calls run one after the other.
 
     Args:
         obs_dim: size of an observation.
@@ -1378,16 +1377,16 @@ class ImplicitLearner:
     ) -> tuple[float, float, float, float, float]:
         """Take one gradient step of all networks, in place; without the interpreter lock.
 
-        First of the value (Kostrikov et al. 2022, equation 5); with the new one, of the policy
-        (equation 7) and of the critics (equation 6).
+        First the value (Kostrikov et al. 2022, equation 5); then, with the new value, the policy
+        (equation 7) and the critics (equation 6).
 
         Args:
-            value: as ``learnt`` of :meth:`QLearner.step`, with P_V for P.
+            value: as ``learnt`` in :meth:`QLearner.step`, with P_V for P.
             policy: as ``value``, with P_π for P.
             critics: as ``value``, with Q for P.
             target: parameters of the target critics, shape ``(Q,)``.
-            batch: as of :meth:`QLearner.step`, ``actions`` being ``(B, act_dim)`` in [-1, 1];
-                ``weights`` are of the critics' errors.
+            batch: as in :meth:`QLearner.step`, with ``actions`` ``(B, act_dim)`` in [-1, 1];
+                ``weights`` apply to the critics' errors.
             learning_rate: step size of value and critics.
             policy_learning_rate: step size of the policy.
             expectile: τ in [0, 1].
@@ -1413,22 +1412,22 @@ class ActorCriticLearner:
 
     All P parameters lie in one array: a Gaussian policy's log standard deviations, then the policy
     network, then the value network, each layer by layer, weights (n_out, n_in) before biases.
-    Parameters of memories, if there are any, come before both networks and lie as in
-    ``torch.nn.LSTM``. That is the order of ``rlox.policies``' modules. The object holds nothing but
-    working memory; it may be used from several threads, and calls are done one after the other.
+    Parameters of memories, if any, come before both networks, in the order of ``torch.nn.LSTM``.
+    That is the order of ``rlox.policies``' modules. The object holds only working memory; it may be
+    used from several threads, and calls run one after the other.
 
     Args:
         obs_dim: size of an observation.
         hidden: widths of the hidden layers of both networks.
         n_actions: for a categorical policy, the number of actions.
         choices: for a categorical policy of several choices at once, the number of actions of each:
-            an action is a row of integers, and masks and outputs of all choices lie side by side.
+            an action is a row of integers, and masks and outputs of all choices are concatenated.
         act_dim: for a Gaussian policy, the size of an action.
-        critic_dim: size of what the value network sees, if that is not what the policy sees: an
-            observation is then ``obs_dim`` numbers for the policy and these behind them.
-        memory_size: units of an LSTM in front of each network; ``None``: there is none.
-        scaled: whether the logarithmic deviations of a Gaussian policy are no parameters but tanh
-            of outputs of the policy network, behind those of the means.
+        critic_dim: size of the value network's input, if it differs from the policy's: an
+            observation then has ``obs_dim`` numbers for the policy followed by these.
+        memory_size: units of an LSTM in front of each network; ``None``: no LSTM.
+        scaled: whether the logarithmic deviations of a Gaussian policy are not parameters but tanh
+            of outputs of the policy network, after those of the means.
         activation: of hidden layers, ``"tanh"`` or ``"relu"``.
         critic_hidden: widths of those of the value network, if they are others.
 
@@ -1462,9 +1461,9 @@ class ActorCriticLearner:
         """P."""
     @property
     def state_size(self) -> int:
-        """Numbers that are remembered of an episode, 0 without a memory.
+        """Size of the state remembered of an episode, 0 without a memory.
 
-        Hidden and cell state of the policy's LSTM, then those of the value's, unless both share it.
+        Hidden and cell state of the policy's LSTM, then those of the value's unless it is shared.
         """
     def gradients(self) -> NDArray[np.float32]:
         """Return the clipped gradient of the last minibatch, shape ``(P,)``."""
@@ -1502,8 +1501,8 @@ class ActorCriticLearner:
     ) -> tuple[list[float], int]:
         """Take one gradient step per minibatch, on ``parameters`` and moments in place.
 
-        The loss is that of ``rlox.losses.ppo_loss``, or, without ``clip_eps``, A2C's, whose
-        objective is mean A log π(a|s). Without the interpreter lock.
+        The loss is ``rlox.losses.ppo_loss``, or, without ``clip_eps``, that of A2C with the
+        objective mean A log π(a|s). Runs without the interpreter lock.
 
         Args:
             parameters: shape ``(P,)``, float32, contiguous; changed.
@@ -1514,30 +1513,30 @@ class ActorCriticLearner:
             values: value estimates of the policy that acted, shape ``(R,)``.
             advantages: A, shape ``(R,)``.
             returns: the value function's targets, shape ``(R,)``.
-            order: rows in the order in which each epoch visits them, shape ``(n_epochs, n_rows)``;
-                with a memory, sequences.
+            order: rows in the order of each epoch, shape ``(n_epochs, n_rows)``; with a memory,
+                sequences.
             batch_size: rows of a minibatch, or sequences; the last of an epoch has the remainder.
-            learning_rate: step size; neither it nor one of the numbers that follow is negative.
-            max_grad_norm: bound of the gradient's Euclidean norm; ``None``: not bounded.
+            learning_rate: step size; like all following numbers, not negative.
+            max_grad_norm: bound of the gradient's Euclidean norm; ``None``: no bound.
             vf_coef: weight of the value loss.
             ent_coef: weight of the entropy bonus, 1/nats.
             normalize_advantages: whether to standardise them over each minibatch.
             step: gradient steps taken before, at most 2**53.
             first_moments: running mean of gradients, for Adam; as ``second_moments``.
             betas: Adam's decays of the first and the second moment, in [0, 1).
-            alpha: RMSprop's decay of the second moment, in [0, 1]; give it or ``betas``.
+            alpha: RMSprop's decay of the second moment, in [0, 1]; give either it or ``betas``.
             eps: added to the root of the second moment.
             clip_eps: PPO's clip range ε.
             dual_clip: bound of PPO's objective at negative advantages, at least 1.
             vf_clip_eps: range of PPO's value clip.
-            target_kl: ends the update before the step of a minibatch whose approximate KL passes
+            target_kl: ends the update before the step of a minibatch whose approximate KL exceeds
                 1.5 times this.
-            action_masks: which of a categorical policy's actions were possible, shape
-                ``(R, n_actions)``, at least one in each row; ``None``: all always.
-            initial_state: with a memory, what is remembered before each of n sequences, shape
-                ``(n, state_size)``. Rows are R / n steps of them, step 0 of all sequences first,
-                through all of which gradients go back.
-            episode_starts: with a memory, whether an episode begins with a row, shape ``(R,)``.
+            action_masks: possible actions of a categorical policy, shape ``(R, n_actions)``, at
+                least one in each row; ``None``: always all.
+            initial_state: with a memory, the state before each of n sequences, shape ``(n,
+                state_size)``. Rows are R / n steps of the sequences, step 0 of all first; gradients
+                flow through all steps.
+            episode_starts: with a memory, whether an episode begins at a row, shape ``(R,)``.
 
         Returns:
             Policy loss, value loss, entropy, approximate KL and clip fraction, means over the
@@ -1545,10 +1544,10 @@ class ActorCriticLearner:
 
         Raises:
             ValueError: a shape does not fit, a number is out of range, a row or an action is a
-                fraction or does not exist, an action is not allowed by its mask, a mask leaves no
+                fraction or does not exist, an action is not allowed by its mask, a mask allows no
                 action, or an array cannot be written to; nothing has changed.
-            TypeError: an array has another dtype, a number another type, or not exactly one
-                optimiser is given, or a memory without its state and the starts of episodes.
+            TypeError: an array has another dtype, a number another type, not exactly one optimiser
+                is given, or a memory lacks its state and the starts of episodes.
         """
 
     def differentiate(
@@ -1570,7 +1569,7 @@ class ActorCriticLearner:
     ) -> list[float]:
         """Compute the gradient of the mean loss of R rows, for :meth:`gradients`, without a step.
 
-        The loss is that of :meth:`update`, with advantages as they are. Without the interpreter
+        The loss is that of :meth:`update`, with unchanged advantages. Runs without the interpreter
         lock.
 
         Args:
@@ -1586,14 +1585,14 @@ class ActorCriticLearner:
                 from a distance of 1 on; else ``(V - G)²``.
             vf_coef: weight of the value loss.
             ent_coef: weight of the entropy bonus, 1/nats.
-            initial_state: as of :meth:`update`.
-            episode_starts: as of :meth:`update`.
+            initial_state: as in :meth:`update`.
+            episode_starts: as in :meth:`update`.
 
         Returns:
             Policy loss, value loss, entropy, approximate KL and clip fraction, means over rows.
 
         Raises:
-            ValueError: a shape does not fit, a number is out of range, there is no row, or an
+            ValueError: a shape does not fit, a number is out of range, there are no rows, or an
                 action is a fraction or does not exist.
             TypeError: an array has another dtype, or a number another type.
         """
@@ -1616,7 +1615,7 @@ class ActorCriticLearner:
     ) -> None:
         """Step native envs with actions drawn from the policy until the arrays are full.
 
-        Actions are drawn as by :meth:`act`. The envs get continuous actions clipped to their
+        Actions are drawn as in :meth:`act`. The envs receive continuous actions clipped to their
         bounds; the array has them as sampled.
 
         Args:
@@ -1624,17 +1623,17 @@ class ActorCriticLearner:
             parameters: shape ``(P,)``.
             stream: the state of a NumPy ``PCG64``, shape ``(4,)``: high and low word of the state,
                 then of the increment; advanced. Its numbers are those of ``Generator.random``.
-                ``None`` takes ``noise``, or the modes if that is ``None`` too.
-            next_obs: to act on first, shape ``(N, obs_dim)``; replaced by those to act on next.
-            obs: observations acted on, shape ``(T, N, obs_dim)``; written, as all that follow.
+                ``None`` uses ``noise``, or the modes if that is ``None`` too.
+            next_obs: input of the first actions, shape ``(N, obs_dim)``; replaced by the next one.
+            obs: observations acted on, shape ``(T, N, obs_dim)``; written, like all below.
             actions: shape ``(T, N)`` int64, or ``(T, N, act_dim)`` float32.
             log_probs: log π(a|s), shape ``(T, N)``.
             rewards: shape ``(T, N)``.
             terminated: shape ``(T, N)``.
             truncated: shape ``(T, N)``.
-            final_values: V of the final observation where an episode was cut, else 0, ``(T, N)``.
-            noise: numbers drawn before, in the order of the actions, shape ``(T * N * A,)``; see
-                :meth:`act`.
+            final_values: V of the final observation of truncated episodes, else 0, ``(T, N)``.
+            noise: numbers drawn in advance, in the order of the actions, shape ``(T * N * A,)``;
+                see :meth:`act`.
 
         Raises:
             ValueError: a shape does not fit, the envs take other actions or observations than the
@@ -1646,7 +1645,7 @@ class ActorCriticLearner:
     def hold(self, parameters: NDArray[np.float32]) -> None:
         """Copy parameters for calls of :meth:`act`, :meth:`remember` and :meth:`values` with none.
 
-        Copying takes longer than acting with few rows. Any call with parameters forgets these.
+        Copying takes longer than acting on few rows. Any call with parameters discards the copy.
 
         Args:
             parameters: shape ``(P,)``.
@@ -1667,41 +1666,41 @@ class ActorCriticLearner:
     ) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """Draw an action for each observation.
 
-        Every row in turn draws from the stream. A categorical policy takes one number u in [0, 1)
-        and the first action whose cumulative probability exceeds u. A Gaussian one takes two, u
-        and v, for each component: its noise is √(-2 ln(1 - u)) cos 2πv.
+        Every row in turn draws from the stream. A categorical policy draws one number u in [0, 1)
+        and takes the first action whose cumulative probability exceeds u. A Gaussian one draws two,
+        u and v, for each component: its noise is √(-2 ln(1 - u)) cos 2πv.
 
         Args:
-            parameters: shape ``(P,)``; ``None`` takes those of :meth:`hold`.
+            parameters: shape ``(P,)``; ``None`` uses those of :meth:`hold`.
             stream: the state of a NumPy ``PCG64``, shape ``(4,)``: high and low word of the state,
                 then of the increment; advanced. Its numbers are those of ``Generator.random``.
-                ``None`` takes ``noise``, or the modes if that is ``None`` too.
-            obs: shape ``(R, obs_dim)``; with a memory, the states after the observations, which
-                :meth:`remember` returned.
-            action_masks: for a categorical policy, shape ``(R, n_actions)``, False where an action
-                must not be taken; None where all may.
-            noise: numbers drawn before, shape ``(R * A,)``: standard normal ones of A components,
-                or exponential ones of A actions, of which that with the largest quotient of
-                probability and number is taken, the first arrival of as many clocks.
+                ``None`` uses ``noise``, or the modes if that is ``None`` too.
+            obs: shape ``(R, obs_dim)``; with a memory, the states after the observations, as
+                returned by :meth:`remember`.
+            action_masks: for a categorical policy, shape ``(R, n_actions)``, False for forbidden
+                actions; None allows all.
+            noise: numbers drawn in advance, shape ``(R * A,)``: standard normal for A components,
+                or exponential for A actions: the one with the largest ratio of probability to
+                number is taken, the first of A competing clocks.
 
         Returns:
             Actions as sampled, ``(R,)`` int64 or ``(R, act_dim)`` float32, and log π(a|s),
             ``(R,)``.
 
         Raises:
-            ValueError: a shape does not fit, or a row of masks allows no action.
+            ValueError: a shape does not fit, or a mask allows no action.
             TypeError: an array has another dtype, or both a stream and noise are given.
         """
 
     def remember(
         self, parameters: NDArray[np.float32] | None, obs: ArrayLike, state: ArrayLike
     ) -> NDArray[np.float32]:
-        """Take in one observation of each of N episodes; return the states after them.
+        """Update the states of N episodes by one observation each; return the new states.
 
         Args:
-            parameters: shape ``(P,)``; ``None`` takes those of :meth:`hold`.
+            parameters: shape ``(P,)``; ``None`` uses those of :meth:`hold`.
             obs: shape ``(N, obs_dim)``.
-            state: what is remembered before, 0 where an episode begins, shape ``(N, state_size)``.
+            state: states before, 0 at the start of an episode, shape ``(N, state_size)``.
 
         Returns:
             Shape ``(N, state_size)``, newly allocated.
@@ -1717,7 +1716,7 @@ class ActorCriticLearner:
         """Return V, shape ``(R,)``, of observations ``(R, obs_dim)``, or of states after them.
 
         Args:
-            parameters: shape ``(P,)``; ``None`` takes those of :meth:`hold`.
+            parameters: shape ``(P,)``; ``None`` uses those of :meth:`hold`.
             obs: see above.
 
         Raises:

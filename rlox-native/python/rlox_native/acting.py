@@ -1,4 +1,4 @@
-"""Acting with a default policy in Rust: in envs of any kind, and in native ones in one call."""
+"""Acting with a default policy in Rust: in envs of any kind, or in one call in native ones."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ WORD = 2**64
 
 
 def can_act(task: RolloutTask) -> bool:
-    """Return whether actions of a default policy may be drawn in Rust."""
+    """Return whether Rust may draw actions of a default policy."""
     return task.actions is not None and type(task.collector) is RolloutCollector
 
 
 def make_actor(
     task: RolloutTask, learner: ActorCriticLearner
 ) -> NativeActor | NativeRecurrentActor:
-    """Return what acts for the task's policy in Rust.
+    """Return the Rust actor of the task's policy.
 
     Args:
         task: see :func:`can_act`.
-        learner: of the policy's shape.
+        learner: a learner of the policy's shape.
     """
     recurrent = type(task.policy) is RecurrentPolicy
     return (NativeRecurrentActor if recurrent else NativeActor)(task, learner)
 
 
 class _Drawer:
-    """Draws actions in Rust for envs that Rust does not step; to the collector it is the policy.
+    """Draws actions in Rust for envs not stepped by Rust; takes the policy's place in a collector.
 
     Args:
-        task: whose policy acts; see :func:`can_act`.
-        learner: of the policy's shape.
+        task: the task of the acting policy; see :func:`can_act`.
+        learner: a learner of the policy's shape.
     """
 
     def __init__(self, task: RolloutTask, learner: ActorCriticLearner) -> None:
@@ -66,7 +66,7 @@ class _Drawer:
     def draw(
         self, seen: npt.NDArray[np.float32], action_masks: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Sample actions (N, ...) from what the networks see, and return log-probabilities (N,)."""
+        """Sample actions (N, ...) from the networks' inputs, and return log-probabilities (N,)."""
         actions, log_probs = self._act(self._lent, seen, action_masks)
         return actions, torch.from_numpy(log_probs)
 
@@ -85,7 +85,7 @@ class _Drawer:
         return torch.from_numpy(actions), log_probs
 
     def judge(self, seen: npt.NDArray[np.float32]) -> Tensor:
-        """Return values (B,) of what the networks see."""
+        """Return values (B,) of the networks' inputs."""
         parameters = self._optimizer.parameters.numpy()
         return torch.from_numpy(self._learner.values(parameters, seen))
 
@@ -93,7 +93,7 @@ class _Drawer:
 class NativeActor(_Drawer):
     """Acts for a policy without a memory.
 
-    It has what :class:`rlox.protocols.OnPolicyActor` asks for while envs are stepped.
+    It implements the part of :class:`rlox.protocols.OnPolicyActor` needed to step envs.
     """
 
     def __init__(self, task: RolloutTask, learner: ActorCriticLearner) -> None:
@@ -101,7 +101,7 @@ class NativeActor(_Drawer):
         self._values_wanted = not task.acts_only
 
     def collect(self, n_steps: int, hooks: Hooks) -> Unroll:
-        """Step the envs, and estimate values if they are asked for."""
+        """Step the envs, and estimate values if required."""
         unroll = super().collect(n_steps, hooks)
         return add_values(unroll, self.get_value) if self._values_wanted else unroll
 
@@ -131,7 +131,7 @@ class NativeRecurrentActor(_Drawer):
     def step(
         self, obs: Any, state: Tensor, action_masks: Tensor | None = None
     ) -> tuple[_Drawn, Tensor, Tensor]:
-        """Take in one observation per env; actions are not drawn before they are asked for."""
+        """Update the state by one observation per env; actions are drawn later, on request."""
         after = self._learner.remember(
             self._optimizer.parameters.numpy(), self.policy.encoder(obs).numpy(), state.numpy()
         )
@@ -153,7 +153,7 @@ class _Drawn:
 
 @contextmanager
 def lent_state(stream: Any) -> Iterator[npt.NDArray[np.uint64]]:
-    """Lend the state of a ``PCG64`` to Rust as four words; at the end it is as far as they are."""
+    """Lend the state of a ``PCG64`` to Rust as four words; at the end it advances to theirs."""
     state = stream.state
     numbers = state["state"]
     words = [*divmod(numbers["state"], WORD), *divmod(numbers["inc"], WORD)]
@@ -169,8 +169,8 @@ class NativeRollouts:
     """Steps native envs with actions drawn from the policy in Rust.
 
     Args:
-        task: whose policy acts; its env is a native one.
-        learner: of the policy's shape.
+        task: the task of the acting policy, with a native env.
+        learner: a learner of the policy's shape.
     """
 
     def __init__(self, task: RolloutTask, learner: ActorCriticLearner) -> None:
@@ -185,9 +185,9 @@ class NativeRollouts:
 
     @staticmethod
     def can_step(task: RolloutTask) -> bool:
-        """Return whether the policy can act in Rust and envs are native and unprocessed.
+        """Return whether the policy can act in Rust and the envs are native and unprocessed.
 
-        Rust estimates the values of final observations, but does not hand the observations on.
+        Rust estimates the values of final observations but does not return the observations.
         """
         collector = task.collector
         return (
@@ -208,7 +208,7 @@ class NativeRollouts:
         size = (n_steps + 1) * first.size * 4
         require_memory_for("n_steps", n_steps, size, "take fewer steps or envs")
         obs = np.empty((n_steps + 1, *first.shape), np.float32)
-        next_obs = obs[n_steps]  # where Rust keeps the present observations
+        next_obs = obs[n_steps]  # Rust keeps the present observations here
         next_obs[:] = first
         rows: dict[str, npt.NDArray[Any]] = {
             "obs": obs[:n_steps],
@@ -221,7 +221,7 @@ class NativeRollouts:
         }
         taken = 0
         try:
-            # a callback that listens to every step gets a call of its own for each
+            # a callback that listens to every step gets a separate call for each
             stride = 1 if hooks.step_listened else n_steps
             while taken < n_steps:
                 self._step(next_obs, {k: row[taken : taken + stride] for k, row in rows.items()})
@@ -230,7 +230,7 @@ class NativeRollouts:
                     taken += 1
                     hooks.env_step(env.n_envs)
         finally:
-            # episodes go on even where a callback ends the rollout
+            # episodes continue even if a callback ends the rollout
             ended = rows["terminated"][:taken] | rows["truncated"][:taken]
             collector.statistics.add(rows["rewards"][:taken], ended)
         return self._unroll(obs, rows)

@@ -17,14 +17,14 @@ from rlox_native.optimizers import Adam
 from rlox_native.perceptrons import batch_arrays
 
 MOST_RANDOM_ACTIONS = 85
-"""As many of each of three kinds, and the dataset's action, fit into a block of 256 rows."""
+"""Three kinds of this many actions, plus the dataset's action, fit into a block of 256 rows."""
 
 
 class NativeConservativeLearner:
     """Takes the gradient steps of ``ConservativeQ``.
 
     Args:
-        task: what is to be learnt.
+        task: the task to learn.
 
     Raises:
         BackendError: the networks are not the default ones, or too many actions are drawn.
@@ -54,13 +54,13 @@ class NativeConservativeLearner:
         """Take one of the objective's steps; see ``rlox.learners.transitions.ReplayLearner``."""
         task = self._task
         if name not in self._steps:
-            # Cloning is for the beginning of a training, and torch does it.
+            # Cloning happens only at the beginning of a training, in torch.
             cloned: StepResult = getattr(task.objective, name)(task.parts, batch, learning_rate)
             return cloned
         return StepResult(self._steps[name](batch, learning_rate))
 
     def _learn_policy(self, batch: TransitionBatch, learning_rate: float) -> dict[str, Any]:
-        """Take the steps of the temperature and, with what it has become, of the policy."""
+        """Take a step of the temperature, then of the policy with the new temperature."""
         objective = self._task.objective
         noise = standard_normal(batch.actions, self._task.parts.policy.generator).numpy()
         obs = batch.obs.numpy()
@@ -81,7 +81,7 @@ class NativeConservativeLearner:
         return {"policy_loss": loss, "entropy": entropy, "alpha": alpha}
 
     def _learn_values(self, batch: TransitionBatch, learning_rate: float) -> dict[str, Any]:
-        """Take the steps of the multiplier and of the critics, and move the targets."""
+        """Take a step of the multiplier and of the critics, and move the targets."""
         objective = self._task.objective
         generator, policy = self._task.parts.policy.generator, self._policy.parameters
         if objective.mode_targets:

@@ -1,15 +1,15 @@
-"""Errors of copying or pickling an object of Rust."""
+"""Errors of copying or pickling a Rust object."""
 
 import copyreg
 from typing import Any, NoReturn
 
 
 def refuse_copies(*classes: type[Any], instead: str) -> None:
-    """Have ``copy`` and ``pickle`` of classes say what to do instead.
+    """Make ``copy`` and ``pickle`` of classes raise an error with an alternative.
 
     Args:
-        classes: of the objects.
-        instead: the end of the message.
+        classes: the objects' classes.
+        instead: the alternative, which ends the message.
     """
 
     def refuse(instance: object) -> NoReturn:

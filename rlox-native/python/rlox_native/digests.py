@@ -1,10 +1,10 @@
-"""Digests of the Python code that Rust replaces, by which an edit of that code is found.
+"""Digests of the Python code that Rust replaces, to detect edits of that code.
 
-Somebody who edits a loss expects the edit to be learnt. Before a learner is taken, everything that
-it replaces (:data:`rlox_native.replaced.REPLACED`) is looked up as the algorithm would call it now
-and compared with ``digests.json``: a function replaced at run time, a method of a subclass or of
-one object, and an edited file are all found. ``python -m rlox_native.digests`` writes that file;
-run it after a change that Rust has followed.
+An edited loss must take effect. Before a learner is used, everything that it replaces
+(:data:`rlox_native.replaced.REPLACED`) is looked up as the algorithm would call it now and compared
+with ``digests.json``: this detects a function replaced at run time, a method of a subclass or of
+one object, and an edited file. ``python -m rlox_native.digests`` writes that file; run it after a
+change that Rust implements too.
 """
 
 from __future__ import annotations
@@ -51,31 +51,31 @@ TOKEN = re.compile(
 """A string, the end of a line with the blank lines and comments after it, or another token."""
 
 DECORATORS = re.compile(r"(?:[ \t]*@[^\n]*\n)*")
-"""The lines of decorators that a function's source begins with."""
+"""The decorator lines at the start of a function's source."""
 
 MAKERS: tuple[Any, ...] = (contextmanager, ContextDecorator(), torch.no_grad())
 
 WRAPPERS = {decorate(lambda: None).__code__ for decorate in MAKERS}
-"""Functions that decorators put around the replaced ones, which name their decorators."""
+"""Wrapper functions of decorators, allowed if the replaced function's source names them."""
 
 
 def require_code(owner: Any, *names: str) -> None:
-    """Check that code is what Rust computes, and so is what that code uses.
+    """Check that Rust computes the same as this code and the code that it uses.
 
     Args:
         owner: an object, ``self`` in the names.
-        names: of what is replaced, as in :data:`rlox_native.replaced.REPLACED`; of none, the owner
-            itself is.
+        names: names of the replaced code, as in :data:`rlox_native.replaced.REPLACED`; without
+            names, the owner itself.
 
     Raises:
-        BackendError: something is not; the text names it.
+        BackendError: some code differs; the text names it.
     """
     for name in names or ("self",):
         _require(name, owner, {})
 
 
 def find_edit(owner: Any, *names: str) -> str | None:
-    """Return what :func:`require_code` says; ``None`` where the code is what Rust computes."""
+    """Return the error text of :func:`require_code`; ``None`` if Rust computes the code."""
     try:
         require_code(owner, *names)
     except BackendError as error:
@@ -84,7 +84,7 @@ def find_edit(owner: Any, *names: str) -> str | None:
 
 
 def _require(name: str, owner: Any, scope: dict[str, Any]) -> None:
-    """Check what a function of a module with the names ``scope`` finds under a name."""
+    """Check the object that a function finds under a name in its module's names ``scope``."""
     first, *path = name.split(".")
     holder, found = None, owner if first == "self" else scope.get(first)
     for part in path:
@@ -92,7 +92,7 @@ def _require(name: str, owner: Any, scope: dict[str, Any]) -> None:
     cls = found if isinstance(found, type) else type(found)
     told = found if isinstance(found, (FunctionType, MethodType)) else cls
     where, called = told.__module__, told.__qualname__
-    # what a name stands for is called by the name, whatever has taken its place
+    # the code is reported under its original name, even if something has replaced it
     classes = holder.__mro__ if isinstance(holder, type) else type(holder).__mro__
     base = next((each for each in classes if path and path[-1] in vars(each)), None)
     if base is not None:
@@ -104,12 +104,12 @@ def _require(name: str, owner: Any, scope: dict[str, Any]) -> None:
         key = _keys().get((called, _digest(found) or ""))
         scope = getattr(_unwrapped(found), "__globals__", {})
         owner = getattr(found, "__self__", holder)
-    else:  # a class or its object, whose methods are replaced
+    else:  # a class or its object: the methods are replaced
         scope, owner = vars(sys.modules[cls.__module__]), found
     uses = None if key is None else REPLACED.get(key[0], {}).get(key[1])
     if uses is None:
         if isinstance(found, (FunctionType, MethodType)) and _digest(found) is None:
-            raise BackendError(f"the source of {where}.{called} is not there to compare")
+            raise BackendError(f"the source of {where}.{called} is missing and cannot be compared")
         raise BackendError(f"{where}.{called} is not the code that Rust computes")
     for each in uses.split():
         _require(each, owner, scope)
@@ -123,7 +123,7 @@ def _keys() -> dict[tuple[str, str], tuple[str, str]]:
 
 
 def _digest(found: Any) -> str | None:
-    """Return the digest of a constant or a function; ``None`` of one whose source is not there."""
+    """Return the digest of a constant or a function; ``None`` for a function without source."""
     if isinstance(found, CONSTANTS):
         return _hash(repr(found))
     function = _unwrapped(found)
@@ -135,11 +135,11 @@ def _digest(found: Any) -> str | None:
 
 
 _DIGESTS: dict[CodeType | None, str | None] = {None: None}
-"""Equal code objects do the same, and an edited function gets another one."""
+"""Equal code objects behave equally, and an edited function has another one."""
 
 
 def _unwrapped(found: Any) -> Any:
-    """Return a method's function, without the decorators that its source names and no others."""
+    """Return a method's function, without exactly the decorators that its source names."""
     outer = function = getattr(found, "__func__", found)
     layers = 0
     while getattr(function, "__code__", None) in WRAPPERS:
@@ -151,7 +151,7 @@ def _unwrapped(found: Any) -> Any:
 def _source(code: CodeType, scope: dict[str, Any]) -> str | None:
     """Return a module's text from the beginning of a function on; ``None`` without a file.
 
-    ``inspect.getsource`` looks for the module among all that are loaded, and reads tokens slowly.
+    ``inspect.getsource`` searches all loaded modules for the module, and tokenizes slowly.
     """
     linecache.checkcache(code.co_filename)
     lines = linecache.getlines(code.co_filename, scope)[code.co_firstlineno - 1 :]
@@ -159,10 +159,10 @@ def _source(code: CodeType, scope: dict[str, Any]) -> str | None:
 
 
 def _tokens(text: str) -> str:
-    """Return the tokens of the function that a text begins with, but its docstring, line by line.
+    """Return the tokens of the first function in a text, without its docstring, line by line.
 
-    Comments, blank lines and how lines are broken are left out. Python's own tokens are others from
-    version to version, such as those of an f-string.
+    Comments, blank lines and line breaks are left out. Python's own tokens differ between versions,
+    such as those of an f-string.
     """
     left = len(text) - len(text.lstrip(" \t"))
     lines, line, depth, head = [], ["0"], 0, ""
@@ -188,7 +188,7 @@ def _hash(text: str) -> str:
 
 
 def current_digests() -> dict[str, dict[str, str | None]]:
-    """Return the digests of the code that is installed, by module and name.
+    """Return the digests of the installed code, by module and name.
 
     Classes have none: their methods do.
     """

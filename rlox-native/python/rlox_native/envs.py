@@ -1,4 +1,4 @@
-"""The functions through which rlox builds native vector envs, of one agent or several."""
+"""Factories of native vector envs for rlox, of one agent or several."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,12 +13,11 @@ def make_vec_env(
 
     Args:
         env_id: one of :func:`rlox_native.native_env_ids`.
-        n_envs: how many envs, at least 1.
+        n_envs: number of envs, at least 1.
         env_kwargs: must be empty; the native envs have no options.
 
     Raises:
-        ValueError: ``env_id`` is unknown, ``n_envs`` is no positive number, or there are
-            ``env_kwargs``.
+        ValueError: ``env_id`` is unknown, ``n_envs`` is not positive, or there are ``env_kwargs``.
     """
     if env_kwargs:
         keys = ", ".join(sorted(map(repr, env_kwargs)))
@@ -31,11 +30,11 @@ def make_vec_env(
 def make_team_env(
     env_id: str, *, n_envs: int, env_kwargs: Mapping[str, Any] | None = None
 ) -> MultiAgentVecEnv:
-    """Build a vector env of ``n_envs`` native envs of several agents.
+    """Build a vector env of ``n_envs`` native multi-agent envs.
 
     Args:
         env_id: one of :func:`rlox_native.native_team_env_ids`.
-        n_envs: how many envs, at least 1.
+        n_envs: number of envs, at least 1.
         env_kwargs: options of the env; see :class:`rlox_native.MultiAgentVecEnv`.
 
     Raises:

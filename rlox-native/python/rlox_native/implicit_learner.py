@@ -27,7 +27,7 @@ class NativeImplicitLearner:
     """Takes the gradient steps of ``ImplicitQ``.
 
     Args:
-        task: what is to be learnt.
+        task: the task to learn.
 
     Raises:
         BackendError: the networks are not the default ones, or the policy has no likelihood.
@@ -39,7 +39,7 @@ class NativeImplicitLearner:
         self._learner = _implicit_learner(task.parts)
         if not objective.stochastic:
             raise BackendError(
-                "it learns likelihoods, and stochastic=False asks for squared errors"
+                "it learns likelihoods, and stochastic=False requires squared errors"
             )
         self._adams = [
             Adam(task.parts.optimizers[name], n_parameters)

@@ -1,4 +1,4 @@
-"""Torch's optimisers as the Rust learners take them."""
+"""Conversion of torch's optimisers for the Rust learners."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rlox.nn import FlatOptimizer
 
 
 def step_rule(optimizer: FlatOptimizer) -> dict[str, Any]:
-    """Return the optimiser's constants as the Rust learners take them.
+    """Return the optimiser's constants as arguments of the Rust learners.
 
     Raises:
-        BackendError: it is neither Adam nor RMSprop, has options that they do not know, or moves
-            parameters of another dtype than float32.
+        BackendError: it is neither Adam nor RMSprop, has options unknown to the learners, or moves
+            parameters of a dtype other than float32.
     """
     if optimizer.parameters.dtype != torch.float32:
         raise BackendError(f"it computes in float32, not {optimizer.parameters.dtype}")
@@ -36,14 +36,14 @@ def step_rule(optimizer: FlatOptimizer) -> dict[str, Any]:
 
 
 class Adam:
-    """Parameters and moments that a Rust learner moves in the place of torch's Adam.
+    """Parameters and moments that a Rust learner updates instead of torch's Adam.
 
     Args:
-        optimizer: of all parameters of a network.
-        n_parameters: how many the learner knows.
+        optimizer: the optimiser of all parameters of a network.
+        n_parameters: number of parameters of the learner.
 
     Raises:
-        BackendError: the optimiser is another, or the parameters are.
+        BackendError: the optimiser is not Adam, or the parameters differ.
     """
 
     def __init__(self, optimizer: FlatOptimizer, n_parameters: int) -> None:
@@ -60,14 +60,14 @@ class Adam:
         self._constants = {**rule, "max_grad_norm": optimizer.max_grad_norm}
         self._found: torch.Tensor | None = None
         self._count: npt.NDArray[Any]
-        """(), the steps taken, in the optimiser's memory."""
+        """The steps taken, shape (), in the optimiser's memory."""
         self._learnt: dict[str, Any]
 
     def arguments(self) -> dict[str, Any]:
         """Return the argument ``learnt`` of a Rust learner's step.
 
-        NumPy's views are kept, as torch takes many times as long for a number; when a state is
-        loaded, they are made again.
+        NumPy views are kept, because torch's access to a number is many times slower; they are
+        renewed when a state is loaded.
         """
         state = self._optimizer.state()
         if state["step"] is not self._found:
@@ -84,19 +84,19 @@ class Adam:
 
     def count(self) -> None:
         """Count the step that the learner took with :meth:`arguments`."""
-        self._count.fill(self._learnt["step"] + 1)  # a sum in place takes many times as long
+        self._count.fill(self._learnt["step"] + 1)  # an in-place sum is many times slower
 
     def step_down(self, gradient: float, learning_rate: float) -> None:
-        """Take one step down the gradient of a single parameter, as a temperature is.
+        """Take one step down the gradient of a single parameter, such as a temperature.
 
-        Torch's own step imports its compiler the first time, and takes three times as long.
+        Torch's own step imports its compiler on first use and takes three times as long.
 
         Source:
             Kingma and Ba 2015, "Adam: a method for stochastic optimization", algorithm 1.
         """
         learnt, (beta1, beta2) = self.arguments(), self._constants["betas"]
         self.count()
-        # Plain numbers, as an array of one takes NumPy many times as long.
+        # Plain numbers, because NumPy is many times slower with arrays of one element.
         memory = self.parameters, learnt["first_moments"], learnt["second_moments"]
         parameter, first, second = (array.item() for array in memory)
         first += (1 - beta1) * (gradient - first)
@@ -108,5 +108,5 @@ class Adam:
             array.fill(value)
 
     def exponential(self) -> float:
-        """Return the number whose logarithm is the single parameter, rounded as that is."""
+        """Return the exponential of the single parameter, in the parameter's precision."""
         return float(np.exp(self.parameters[0]))

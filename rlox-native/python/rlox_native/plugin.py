@@ -9,7 +9,7 @@ from rlox_native import native_env_ids, native_team_env_ids
 
 @hookimpl
 def rlox_env_backends() -> Iterable[EnvBackendSpec]:
-    """Offer the Rust envs, ahead of the libraries' own: they step to the same numbers."""
+    """Offer the Rust envs, with priority over the libraries' own: they give the same numbers."""
     yield EnvBackendSpec(
         name="native",
         summary="Rust envs, bit-identical to gymnasium for the same seed.",
@@ -19,7 +19,7 @@ def rlox_env_backends() -> Iterable[EnvBackendSpec]:
     )
     yield EnvBackendSpec(
         name="native_teams",
-        summary="Rust envs of several agents, with PettingZoo's ids and numbers.",
+        summary="Rust multi-agent envs, with PettingZoo's ids and numbers.",
         factory="rlox_native.envs:make_team_env",
         env_ids=tuple(native_team_env_ids()),
         env_kwargs=("N", "local_ratio", "max_cycles", "continuous_actions"),
@@ -30,7 +30,7 @@ def rlox_env_backends() -> Iterable[EnvBackendSpec]:
 
 @hookimpl
 def rlox_learner_backends() -> Iterable[LearnerBackendSpec]:
-    """Offer the fused updates, ahead of torch: they learn the same up to rounding."""
+    """Offer the fused updates, with priority over torch: they learn the same up to rounding."""
     yield LearnerBackendSpec(
         name="native",
         summary="Whole updates in one Rust call each, for default MLPs on a CPU.",

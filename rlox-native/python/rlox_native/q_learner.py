@@ -28,7 +28,7 @@ class NativeQLearner:
     """Takes the gradient steps of ``QLearning``.
 
     Args:
-        task: what is to be learnt.
+        task: the task to learn.
 
     Raises:
         BackendError: the network is not a default one.
@@ -47,7 +47,7 @@ class NativeQLearner:
 
     def step(self, name: str, batch: TransitionBatch, learning_rate: float) -> StepResult:
         """Take one of the objective's steps; see ``rlox.learners.transitions.ReplayLearner``."""
-        if name != "learn":  # the target's, which torch moves
+        if name != "learn":  # the step of the target, which torch takes
             moved: StepResult = getattr(self._task.objective, name)(
                 self._task.parts, batch, learning_rate
             )

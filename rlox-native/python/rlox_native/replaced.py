@@ -245,8 +245,8 @@ REPLACED: dict[str, dict[str, str]] = {
         "_LSTM.value_function": "",
     },
 }
-"""By module, what Rust replaces: functions, constants, and classes whose objects it replaces.
+"""Replaced code by module: functions, constants, and classes whose objects Rust replaces.
 
-Beside each stands what it uses that Rust replaces too, as Python would look it up: names of the
-module, and attributes of ``self``, which is the class where no object is at hand.
+Next to each is the replaced code that it uses, as Python would look it up: names of the module, and
+attributes of ``self``, which is the class if there is no object.
 """

@@ -4,7 +4,7 @@ from typing import Any
 
 
 class PartialBatch(dict[str, Any]):
-    """A batch of a buffer that does not know all of its next observations, and so gives none."""
+    """A batch of a buffer that lacks some next observations and therefore returns none."""
 
     def __missing__(self, key: str) -> Any:
         if key == "next_obs":

@@ -95,7 +95,7 @@ impl Stream {
     pub fn from_words(words: [u64; 6]) -> Result<Self> {
         let [a, b, c, d, has_spare, spare] = words;
         let corrupt = |reason| KernelError::Corrupt { name: "rng", reason };
-        let spare = u32::try_from(spare).map_err(|_| corrupt("the spare half must have 32 bits"))?;
+        let spare = u32::try_from(spare).map_err(|_| corrupt("the spare half has 32 bits"))?;
         let spare = match has_spare {
             0 => None,
             1 => Some(spare),
