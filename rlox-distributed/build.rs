@@ -7,7 +7,7 @@ const FOLDER: &str = "src/rlox_distributed/protocol";
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed={FOLDER}/workers.proto");
     let files = protox::compile(["workers.proto"], [FOLDER])?;
-    // messages travel as bytes: those without arrays are read and written in Python
+    // messages are passed as bytes: Python reads and writes those without arrays
     for file in &files.file {
         for service in &file.service {
             let mut built = Service::builder().package(file.package()).name(service.name());

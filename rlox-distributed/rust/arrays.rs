@@ -1,4 +1,4 @@
-//! Python's arrays as their bytes, and back: little-endian, in C order.
+//! Conversion of Python's arrays to bytes and back: little-endian, in C order.
 
 use std::ops::Range;
 use std::ptr;
@@ -12,18 +12,18 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
-/// One-letter names of the kinds of numbers.
+/// Letters of NumPy's kinds of numbers.
 const NUMBERS: &[u8] = b"biuf";
 
 /// Arrays of one dtype with rows of one shape: a leaf of a space, rewards, or flags.
 pub(crate) struct Rows {
-    /// As errors call it.
+    /// Name in errors.
     pub(crate) label: String,
-    /// As dicts call it.
+    /// Key in dicts.
     pub(crate) name: Py<PyString>,
-    /// The dtype of numbers as they travel.
+    /// The dtype of the sent numbers.
     pub(crate) sent: Py<PyArrayDescr>,
-    /// That of the arrays, if it is another.
+    /// The dtype of the arrays, if different.
     own: Option<Py<PyArrayDescr>>,
     shape: Vec<usize>,
     /// Bytes of a row.
@@ -31,10 +31,10 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Arrays that errors call by what they are and by their name, if there are both.
+    /// Arrays with a label for errors made of a description and their name, if any.
     ///
     /// # Errors
-    /// The dtype is not one of numbers, or a row has more bytes than there is memory for.
+    /// The dtype is not numeric, or a row has more bytes than the address space.
     pub(crate) fn new(
         what: &str,
         name: &Bound<'_, PyString>,
@@ -48,7 +48,7 @@ impl Rows {
         };
         if !NUMBERS.contains(&dtype.kind()) {
             return Err(PyTypeError::new_err(format!(
-                "{label} must be of a dtype of numbers to be sent, got {dtype}"
+                "{label} must have a numeric dtype to be sent, got {dtype}"
             )));
         }
         let size = shape
@@ -68,7 +68,7 @@ impl Rows {
         })
     }
 
-    /// Return an array that lies in memory as it is sent.
+    /// Return an array in the memory layout that is sent.
     fn contiguous<'py>(&self, array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyUntypedArray>> {
         let py = array.py();
         let sent = self.sent.bind(py);
@@ -90,10 +90,10 @@ impl Rows {
         Ok(Bytes::copy_from_slice(as_slice(&self.contiguous(array)?)))
     }
 
-    /// Return the bytes of some rows of an array that has so many.
+    /// Return the bytes of some rows of an array with `rows` rows.
     ///
     /// # Errors
-    /// It has others.
+    /// It has another number of rows or other rows.
     pub(crate) fn bytes_of(
         &self,
         array: &Bound<'_, PyAny>,
@@ -113,10 +113,10 @@ impl Rows {
         )))
     }
 
-    /// Require the bytes of so many rows.
+    /// Require the bytes of `rows` rows.
     ///
     /// # Errors
-    /// They are fewer or more.
+    /// There are fewer or more.
     pub(crate) fn check(&self, bytes: &[u8], rows: usize) -> PyResult<()> {
         let expected = rows.saturating_mul(self.size);
         if bytes.len() == expected {
@@ -126,7 +126,7 @@ impl Rows {
         Err(PyValueError::new_err(format!("expected {expected} bytes of {label}, got {got}")))
     }
 
-    /// Return a new array of bytes that were checked.
+    /// Return a new array from checked bytes.
     pub(crate) fn array<'py>(
         &self,
         py: Python<'py>,
@@ -140,8 +140,8 @@ impl Rows {
         }
     }
 
-    /// Return a new array of numbers as they travelled, of any shape that has as many.
-    #[expect(unsafe_code, reason = "no safe call makes an array of a dtype that is not known here")]
+    /// Return a new array of the sent numbers, in any shape of equal size.
+    #[expect(unsafe_code, reason = "no safe call makes an array of a run-time dtype")]
     pub(crate) fn shaped<'py>(
         &self,
         py: Python<'py>,
@@ -154,7 +154,7 @@ impl Rows {
         let array = made.cast::<PyUntypedArray>()?;
         let size = array.len() * array.dtype().itemsize();
         assert_eq!(bytes.len(), size, "the bytes were checked");
-        // SAFETY: the new array, which nobody else knows of, has `size` bytes of numbers in C order.
+        // SAFETY: the new array, not shared with anyone, has `size` bytes of numbers in C order.
         unsafe {
             let data = (*array.as_array_ptr()).fields.data.cast::<u8>();
             ptr::copy_nonoverlapping(bytes.as_ptr(), data, size);
@@ -163,50 +163,50 @@ impl Rows {
     }
 }
 
-/// Return the bytes of an array in C order; while they are held, nobody may write to it.
-#[expect(unsafe_code, reason = "no safe view of an array has its bytes whatever its dtype")]
+/// Return the bytes of an array in C order, which must not be written to meanwhile.
+#[expect(unsafe_code, reason = "no safe view gives the bytes of an array of any dtype")]
 fn as_slice<'a>(array: &'a Bound<'_, PyUntypedArray>) -> &'a [u8] {
     let size = array.len() * array.dtype().itemsize();
     if size == 0 {
         return &[];
     }
-    // SAFETY: the array is in C order, so that its numbers are these bytes; it lives as long as
-    // they do, and who holds them calls no Python that would write to it or move it.
+    // SAFETY: the array is in C order, so its numbers are these bytes; it lives as long as they do,
+    // and their holder calls no Python code that would write to it or move it.
     unsafe { slice::from_raw_parts((*array.as_array_ptr()).fields.data.cast::<u8>(), size) }
 }
 
-/// The arrays that values of a space are sent as, one for each of its leaves.
+/// The sent arrays of a space's values, one per leaf.
 pub(crate) struct Layout {
-    /// As errors call it.
+    /// Name in errors.
     what: &'static str,
-    /// Whether several arrays are a dict by their names; else there is one, which has none.
+    /// Whether the arrays form a dict by name; else there is a single unnamed one.
     nested: bool,
     leaves: Vec<Rows>,
 }
 
-/// What `rlox_distributed.spaces.leaves_of` returns.
+/// Result of `rlox_distributed.spaces.leaves_of`.
 pub(crate) type Leaves<'py> =
     (bool, Vec<(Bound<'py, PyString>, Bound<'py, PyArrayDescr>, Vec<usize>)>);
 
 impl Layout {
-    /// The layout of leaves, which errors call `what`.
+    /// The layout of leaves, called `what` in errors.
     ///
     /// # Errors
-    /// As of [`Rows::new`].
+    /// As for [`Rows::new`].
     pub(crate) fn new(what: &'static str, (nested, leaves): Leaves<'_>) -> PyResult<Self> {
         let rows = |(name, dtype, shape): (_, _, _)| Rows::new(what, &name, &dtype, shape);
         Ok(Self { what, nested, leaves: leaves.into_iter().map(rows).collect::<PyResult<_>>()? })
     }
 
-    /// Return the bytes of one row of each array.
+    /// Return the row size of each array in bytes.
     pub(crate) fn sizes(&self) -> impl Iterator<Item = usize> {
         self.leaves.iter().map(|leaf| leaf.size)
     }
 
-    /// Return the bytes of some rows of each array of a value that has so many.
+    /// Return the bytes of some rows of each array of a value with `rows` rows.
     ///
     /// # Errors
-    /// An array is missing, or as of [`Rows::bytes_of`].
+    /// An array is missing, or as for [`Rows::bytes_of`].
     pub(crate) fn bytes_of(
         &self,
         value: &Bound<'_, PyAny>,
@@ -223,7 +223,7 @@ impl Layout {
         self.leaves.iter().map(bytes).collect()
     }
 
-    /// Require the bytes of so many rows of each leaf.
+    /// Require the bytes of `rows` rows of each leaf.
     ///
     /// # Errors
     /// There are fewer or more arrays or bytes.
@@ -237,7 +237,7 @@ impl Layout {
         self.leaves.iter().zip(arrays).try_for_each(|(leaf, bytes)| leaf.check(bytes, rows))
     }
 
-    /// Return a value of arrays that were checked.
+    /// Return a value from checked arrays.
     pub(crate) fn value<'py>(
         &self,
         py: Python<'py>,

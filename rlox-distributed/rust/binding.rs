@@ -1,4 +1,4 @@
-//! The streams of both ends, from Python.
+//! Python bindings of the streams of both ends.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,15 +21,15 @@ create_exception!(
     _transport,
     StreamError,
     PyException,
-    "A stream broke, or was refused; ``args`` are gRPC's name of the status, and what happened."
+    "A stream broke or was refused; ``args`` are gRPC's name of the status and a description."
 );
 
-/// The longest wait; more is as good as for ever.
+/// The longest wait; more counts as endless.
 const MOST_SECONDS: f64 = 1e9;
-/// Between looks at signals.
+/// Time between checks for signals.
 const LOOK: Duration = Duration::from_millis(100);
 
-#[expect(clippy::needless_pass_by_value, reason = "errors are mapped by it")]
+#[expect(clippy::needless_pass_by_value, reason = "its signature is that of `map_err`")]
 pub(crate) fn raised(status: Status) -> PyErr {
     StreamError::new_err((grpc::name(status.code()), status.message().to_owned()))
 }
@@ -42,7 +42,7 @@ fn keepalive(every: f64, patience: f64) -> Keepalive {
     Keepalive { every: duration(every), patience: duration(patience) }
 }
 
-/// Wait without the GIL until a future is ready; raise what a signal's handler raises meanwhile.
+/// Wait without the GIL until a future is ready; raise exceptions of signal handlers.
 fn wait<F>(py: Python<'_>, driver: &Driver, seconds: f64, future: F) -> PyResult<F::Output>
 where
     F: Future + Send,
@@ -66,7 +66,7 @@ fn to_python(py: Python<'_>, message: Option<Bytes>) -> Option<Bound<'_, PyBytes
     message.map(|bytes| PyBytes::new(py, &bytes))
 }
 
-/// A learner's stream to a worker, on a connection of its own.
+/// A learner's stream to a worker, on its own connection.
 #[pyclass(name = "ClientStream", module = "rlox_distributed._transport", frozen)]
 pub(crate) struct PyClientStream(Arc<Stream>);
 
@@ -158,7 +158,7 @@ impl PyServerStream {
     }
 }
 
-/// A worker whose streams are handled by a Python function.
+/// A worker with a Python function that handles streams.
 #[pyclass(name = "Server", module = "rlox_distributed._transport", frozen)]
 pub(crate) struct PyServer(Server);
 
@@ -212,9 +212,9 @@ impl PyServer {
     }
 }
 
-/// Let Python answer a stream, and end it as the handler did: returning is in good order.
+/// Let Python answer a stream, and end it like the handler: a return is a clean end.
 fn handle(handler: &Py<PyAny>, session: Session) {
-    // none where the interpreter is ending
+    // fails while the interpreter is shutting down
     let _ = Python::try_attach(|py| -> PyResult<()> {
         let stream = Bound::new(py, PyServerStream(Mutex::new(Some(session))))?;
         let status = match handler.call1(py, (&stream,)) {

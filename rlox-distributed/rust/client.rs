@@ -1,4 +1,4 @@
-//! A learner's end: one stream on a connection of its own.
+//! A learner's end: one stream on its own connection.
 
 use std::error::Error;
 use std::io;
@@ -23,29 +23,29 @@ use crate::server::Keepalive;
 use crate::socket::{Closable, connect};
 use crate::tls::ClientTls;
 
-/// Between turns while no learner's thread waits; half a second of the five that a ping may take.
+/// Time between turns while no learner's thread waits, of the 5 s that a ping may take.
 const REST: Duration = Duration::from_millis(500);
-/// Bytes that may come before they are read: of a stream and of a connection.
+/// Flow-control window of a stream and of a connection, in bytes.
 const WINDOW: u32 = 4 << 20;
 const FRAME: u32 = 1 << 20;
-/// Bytes of headers.
+/// Largest size of headers, in bytes.
 const HEADERS: u32 = 32 << 10;
 
-/// Where to, with what.
+/// Address and credentials of a connection.
 pub struct Target {
     /// `host:port` or `unix:path`.
     pub address: String,
-    /// Sent as `authorization: Bearer`.
+    /// Token, sent as `authorization: Bearer`.
     pub token: Option<String>,
-    /// `None`: without TLS.
+    /// `None` for no TLS.
     pub tls: Option<ClientTls>,
-    /// Bytes of the largest message that is taken.
+    /// Bytes of the largest accepted message.
     pub largest: usize,
-    /// Of the connection.
+    /// Keepalive of the connection.
     pub keepalive: Keepalive,
 }
 
-/// A stream; what waits on it is one thread at a time, and any thread may close it.
+/// A stream; one thread at a time may wait on it, and any thread may close it.
 pub struct Stream {
     driver: Arc<Driver>,
     requests: Mutex<Option<UnboundedSender<Bytes>>>,
@@ -61,7 +61,7 @@ enum Answers {
 }
 
 impl Stream {
-    /// Connect and begin the stream; the answer's headers are not waited for.
+    /// Connect and begin the stream, without waiting for the answer's headers.
     ///
     /// # Errors
     /// The other side cannot be reached.
@@ -99,8 +99,8 @@ impl Stream {
         let mut request = Request::new(UnboundedReceiverStream::new(sent));
         if let Some(token) = &target.token {
             let mut value = AsciiMetadataValue::try_from(format!("Bearer {token}"))
-                .map_err(|_| Status::invalid_argument("the token is no line of ASCII"))?;
-            value.set_sensitive(true); // kept out of tables of HPACK and of logs
+                .map_err(|_| Status::invalid_argument("the token is not a line of ASCII"))?;
+            value.set_sensitive(true); // kept out of HPACK tables and logs
             request.metadata_mut().insert("authorization", value);
         }
         let mut client = EnvWorkerClient::new(channel).max_decoding_message_size(target.largest);
@@ -115,7 +115,7 @@ impl Stream {
         })
     }
 
-    /// Return who runs the tasks of the connection.
+    /// Return the driver that runs the connection's tasks.
     #[must_use]
     pub fn driver(&self) -> &Driver {
         &self.driver
@@ -133,11 +133,11 @@ impl Stream {
                 None => requests.take().is_some(),
             }
         };
-        yield_now().await; // in which the tasks that were woken write
+        yield_now().await; // lets the woken tasks write
         if sent { Ok(()) } else { Err(Status::cancelled("the stream has ended")) }
     }
 
-    /// Return the next message, or `None` where the other side ended the stream in good order.
+    /// Return the next message, or `None` if the other side ended the stream cleanly.
     ///
     /// # Errors
     /// The stream broke, or the other side ended it with a status.
@@ -148,7 +148,7 @@ impl Stream {
             received = async { self.answers.lock().await.next().await } => received,
         };
         match received {
-            // the other side may have answered the end of the requests already
+            // the other side may already have answered the end of the requests
             Ok(None) if self.closing.load(Ordering::Relaxed) => {
                 Err(Status::cancelled("the stream was closed on this side"))
             }
@@ -165,7 +165,7 @@ impl Stream {
     }
 }
 
-/// Name what is at the bottom of an error, as the system's or that of a certificate.
+/// Return the root cause of an error, such as the system's or a certificate's.
 fn unreachable(error: &tonic::transport::Error) -> Status {
     let mut cause: &dyn Error = error;
     while let Some(source) = cause.source() {
@@ -212,8 +212,8 @@ pub fn shared_driver() -> io::Result<Arc<Driver>> {
     let driver = Driver::new()?;
     let number = TURNS.fetch_add(1, Ordering::Relaxed) + 1;
     take_turns(driver.clone(), REST, move |_| TURNS.load(Ordering::Relaxed) == number)?;
-    // the parent's streams are the parent's: dropping its driver here would close nothing of them,
-    // but its locks are as they were at the fork
+    // the streams belong to the parent: dropping its driver here would not close them, and its
+    // locks are in their state at the fork
     if let Some(parents) = kept.replace((process, driver.clone())) {
         std::mem::forget(parents);
     }

@@ -1,4 +1,4 @@
-//! Steps of envs between arrays and the messages of `workers.proto`.
+//! Conversion of env steps between arrays and the messages of `workers.proto`.
 
 use bytes::{Bytes, BytesMut};
 use numpy::dtype;
@@ -16,7 +16,7 @@ use crate::protocol::reply::Answer;
 use crate::protocol::request::Call;
 use crate::protocol::{Observations, Outcome, Reply, Request, Step};
 
-/// A step or the beginning of episodes, and the masks of the next actions.
+/// A step or first observations, and the masks of the next actions.
 type Part<'py> = (Bound<'py, PyDict>, Option<Bound<'py, PyAny>>);
 
 /// The requests and answers of N envs.
@@ -26,7 +26,7 @@ pub(crate) struct PyStepCodec {
     actions: Layout,
     rewards: Rows,
     masks: Rows,
-    /// As [`FLAGS`].
+    /// The arrays of [`FLAGS`].
     flags: [Rows; 4],
     envs: usize,
 }
@@ -176,7 +176,7 @@ impl PyStepCodec {
 }
 
 impl PyStepCodec {
-    /// Return observations and masks that are to be sent.
+    /// Return the message of observations and masks.
     fn shown(
         &self,
         obs: &Bound<'_, PyAny>,
@@ -187,7 +187,7 @@ impl PyStepCodec {
         Ok(Observations { obs, masks })
     }
 
-    /// Return observations that came, in a dict, with the masks.
+    /// Return received observations in a dict, and the masks.
     fn begun<'py>(&self, py: Python<'py>, given: &Observations) -> PyResult<Part<'py>> {
         let (layout, envs) = (&self.observations, self.envs);
         layout.check(&given.obs, envs)?;
@@ -205,7 +205,7 @@ impl PyStepCodec {
         Ok((step, masks))
     }
 
-    /// Return a step that came, as `rlox.protocols.VecEnvStep`, with the masks.
+    /// Return a received step as `rlox.protocols.VecEnvStep`, and the masks.
     fn step<'py>(&self, py: Python<'py>, given: &Outcome) -> PyResult<Part<'py>> {
         let envs = self.envs;
         self.rewards.check(&given.rewards, envs)?;
@@ -228,7 +228,7 @@ impl PyStepCodec {
         Ok((step, masks))
     }
 
-    /// Return the observations of a step, of envs whose episode ended the last ones.
+    /// Return the observations of a step; for envs whose episode ended, the last ones.
     fn final_obs<'py>(&self, py: Python<'py>, given: &Outcome) -> PyResult<Bound<'py, PyAny>> {
         let (ended, envs) = (&given.ended, self.envs);
         if ended.len() > envs {
@@ -254,7 +254,7 @@ impl PyStepCodec {
     }
 }
 
-/// Return an array of flags that came.
+/// Return an array of received flags.
 fn flags<'py>(
     py: Python<'py>,
     rows: &Rows,
@@ -274,22 +274,22 @@ fn flags<'py>(
     )))
 }
 
-/// Return the answer to one request, and none for another's.
+/// Return the answer to this request, or none if it is another's.
 fn answer(data: PyBackedBytes, sequence: u64) -> PyResult<Option<Answer>> {
     let reply: Reply = decode(data, "answer")?;
     Ok(reply.answer.filter(|_| reply.sequence == sequence))
 }
 
-/// Read a message, whose arrays are slices of the data.
+/// Read a message; its arrays are slices of the data.
 fn decode<M: Message + Default>(data: PyBackedBytes, what: &str) -> PyResult<M> {
     M::decode(Bytes::from_owner(data)).map_err(|_| malformed(what))
 }
 
 fn malformed(what: &str) -> PyErr {
-    raised(Status::internal(format!("the {what} is no message of this protocol")))
+    raised(Status::internal(format!("the {what} is not a message of this protocol")))
 }
 
-/// Write a message to Python's own bytes.
+/// Write a message to Python bytes.
 fn encode<'py>(py: Python<'py>, message: &impl Message) -> PyResult<Bound<'py, PyBytes>> {
     PyBytes::new_with(py, message.encoded_len(), |mut bytes| {
         message.encode(&mut bytes).map_err(|error| PyValueError::new_err(error.to_string()))

@@ -1,9 +1,9 @@
-//! Who moves bytes: the thread that waits for them.
+//! The thread that waits for bytes also moves them.
 //!
-//! A runtime of one thread belongs to nobody in particular. Whoever waits for a message runs it, so
-//! that a message passes through no other thread between its system call and the one who waits.
-//! While nobody waits, a thread that sleeps most of the time takes a turn, so that keepalive is
-//! answered, and new connections are, however long an env's step or a learner's update takes.
+//! A single-threaded runtime has no fixed thread. The thread that waits for a message runs it, so
+//! that a message passes through no other thread between its system call and the waiting one. While
+//! no thread waits, a mostly sleeping thread takes turns, so that keepalive and new connections are
+//! answered during long env steps and updates.
 
 use std::future::Future;
 use std::io;
@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// Times that all tasks are looked at in a turn; more than a handshake takes on this machine.
+/// Times that all tasks are polled in a turn; more than a local handshake takes.
 const LOOKS: usize = 16;
 
-/// A runtime that runs while somebody waits.
+/// A runtime that runs while a thread waits.
 pub struct Driver(Runtime);
 
 impl Driver {
-    /// Return one with no tasks.
+    /// Return a driver without tasks.
     ///
     /// # Errors
     /// The system has no more files for it.
@@ -27,7 +27,7 @@ impl Driver {
         Ok(Arc::new(Self(Builder::new_current_thread().enable_all().build()?)))
     }
 
-    /// Return what spawns tasks.
+    /// Return the handle that spawns tasks.
     #[must_use]
     pub fn handle(&self) -> &Handle {
         self.0.handle()
@@ -38,12 +38,12 @@ impl Driver {
         self.0.block_on(future)
     }
 
-    /// Run all tasks until a future is ready or a time is over.
+    /// Run all tasks until a future is ready or a time is reached.
     pub fn wait_until<F: Future>(&self, end: Instant, future: F) -> Option<F::Output> {
         self.wait(async { tokio::time::timeout_at(end.into(), future).await.ok() })
     }
 
-    /// Let all tasks do what they can at once.
+    /// Let all tasks run as far as they can without waiting.
     pub fn turn(&self) {
         self.wait(async {
             for _ in 0..LOOKS {
@@ -53,7 +53,7 @@ impl Driver {
     }
 }
 
-/// Sleep that long on a thread of its own between turns, for as long as `goes_on` says.
+/// Take turns on a separate thread with such pauses, while `goes_on` returns true.
 ///
 /// # Errors
 /// The thread cannot be started.

@@ -1,24 +1,24 @@
-//! What tonic leaves open: messages as bytes, and the names of codes.
+//! Additions to tonic: messages as bytes, and the names of codes.
 
 use bytes::{Buf, BufMut, Bytes};
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::{Code, Status};
 
-/// By number.
+/// Names of codes by number.
 const NAMES: &str = "OK CANCELLED UNKNOWN INVALID_ARGUMENT DEADLINE_EXCEEDED NOT_FOUND \
     ALREADY_EXISTS PERMISSION_DENIED RESOURCE_EXHAUSTED FAILED_PRECONDITION ABORTED OUT_OF_RANGE \
     UNIMPLEMENTED INTERNAL UNAVAILABLE DATA_LOSS UNAUTHENTICATED";
 
-/// Characters of a text that are sent; more than a peer takes of headers would be lost.
+/// Most characters of a sent text; a peer would drop headers that are too long.
 const MOST_DETAILS: usize = 2048;
 
-/// Return a code's name, as `UNAVAILABLE`.
+/// Return a code's name, such as `UNAVAILABLE`.
 #[must_use]
 pub fn name(code: Code) -> &'static str {
     NAMES.split(' ').nth(code as usize).unwrap_or("UNKNOWN")
 }
 
-/// Return a status of a code's name; `UNKNOWN` where there is none of it.
+/// Return a status by its code's name; `UNKNOWN` for unknown names.
 #[must_use]
 pub fn status(name: &str, details: &str) -> Status {
     let code = (0..).zip(NAMES.split(' ')).find(|(_, known)| *known == name);
@@ -26,7 +26,7 @@ pub fn status(name: &str, details: &str) -> Status {
     Status::new(code, details.chars().take(MOST_DETAILS).collect::<String>())
 }
 
-/// Messages that Python or `codec` reads and writes.
+/// Messages as bytes, read and written by Python or `codec`.
 #[derive(Clone, Copy, Default)]
 pub struct BytesCodec;
 

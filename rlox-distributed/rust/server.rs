@@ -1,6 +1,6 @@
-//! A worker's end: connections, and who may open a stream on them.
+//! A worker's end: connections, and permission to open streams on them.
 //!
-//! Strangers are dealt with by tasks alone. A thread is started for a stream once its token is right.
+//! Connections without a token only use tasks. A stream gets a thread once its token is right.
 
 use std::collections::VecDeque;
 use std::io;
@@ -26,54 +26,54 @@ use crate::driver::{Driver, take_turns};
 use crate::protocol::env_worker_server::{EnvWorker, EnvWorkerServer};
 use crate::socket::{Closable, Listener};
 
-/// How long a server that stops waits for the end of its streams to reach the other side.
+/// Time that a stopping server waits for its streams' ends to reach the other side.
 const TRAILERS: Duration = Duration::from_millis(100);
-/// Connections at a time that have shown no token.
+/// Largest number of simultaneous connections without a token.
 const MOST_STRANGERS: usize = 256;
-/// Streams of one connection.
+/// Largest number of streams of one connection.
 const MOST_STREAMS: u32 = 16;
-/// Between turns while streams have threads, which may be busy with their envs.
+/// Time between turns while streams have threads, which may be busy with their envs.
 const REST: Duration = Duration::from_millis(50);
-/// Bytes that may come before they are read.
+/// Flow-control window, in bytes.
 const WINDOW: u32 = 1 << 20;
 const FRAME: u32 = 64 << 10;
 const HEADERS: u32 = 16 << 10;
-/// Bytes of the largest request for the health of a service.
+/// Bytes of the largest health request.
 const HEALTH: usize = 1024;
 
-/// How the other side of a connection is asked whether it is there.
+/// Settings of pings to the other side of a connection.
 #[derive(Clone, Copy)]
 pub struct Keepalive {
-    /// Between pings.
+    /// Time between pings.
     pub every: Duration,
-    /// For which an answer may take.
+    /// Longest time for an answer.
     pub patience: Duration,
 }
 
-/// What is served.
+/// Settings and handler of a server.
 pub struct Service {
-    /// `None`: whoever connects may open a stream.
+    /// `None`: any connection may open a stream.
     pub token: Option<String>,
-    /// `None`: without TLS.
+    /// `None` for no TLS.
     pub tls: Option<ServerTlsConfig>,
-    /// Bytes of the largest message that is taken.
+    /// Bytes of the largest accepted message.
     pub largest: usize,
-    /// Streams at a time, of all connections.
+    /// Largest number of simultaneous streams of all connections.
     pub most_sessions: u32,
-    /// Of connections.
+    /// Keepalive of connections.
     pub keepalive: Keepalive,
-    /// For which a connection may be open without a stream; twice that, if there has been one.
+    /// Longest time of a connection without a stream; twice that if it has had one.
     pub unused: Duration,
-    /// Called for each stream, in a thread of its own.
+    /// Called for each stream, in a separate thread.
     pub handle: Box<dyn Fn(Session) + Send + Sync>,
 }
 
-/// A server that was bound.
+/// A bound server.
 pub struct Server {
     driver: Arc<Driver>,
     shared: Arc<Shared>,
     listener: Mutex<Option<Listener>>,
-    /// Where it listens.
+    /// The port that it listens on.
     pub port: u16,
 }
 
@@ -82,9 +82,9 @@ struct Shared {
     health: HealthReporter,
     sessions: Arc<Semaphore>,
     began: Notify,
-    /// New streams are not taken, and those that there are end after the request under way.
+    /// New streams are refused, and existing ones end after the request under way.
     draining: CancellationToken,
-    /// All connections are closed.
+    /// Closes all connections.
     ended: CancellationToken,
 }
 
@@ -92,7 +92,7 @@ impl Server {
     /// Bind an address.
     ///
     /// # Errors
-    /// It is taken, none of this machine's, or no address.
+    /// It is taken, not of this machine, or not an address.
     pub fn bind(address: &str, service: Service) -> io::Result<Self> {
         let driver = Driver::new()?;
         let (listener, port) = driver.wait(Listener::bind(address))?;
@@ -107,7 +107,7 @@ impl Server {
         Ok(Self { driver, shared, listener: Mutex::new(Some(listener)), port })
     }
 
-    /// Begin to accept connections, in a thread of its own; once.
+    /// Begin to accept connections in a separate thread; called once.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -120,7 +120,7 @@ impl Server {
         self.driver.handle().spawn(serve(worker, ReceiverStream::new(connections)));
         let shared = self.shared.clone();
         take_turns(self.driver.clone(), REST, move |driver| {
-            // with no stream there is nobody else who would run the tasks
+            // without a stream no other thread runs the tasks
             driver.wait(async {
                 while !shared.ended.is_cancelled() && shared.is_idle() {
                     tokio::select! {
@@ -133,7 +133,7 @@ impl Server {
         })
     }
 
-    /// Take no new streams, let the requests under way end for so long, and close all connections.
+    /// Refuse new streams, give the requests under way time to end, and close all connections.
     pub fn stop(&self, grace: Duration) {
         self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
         let shared = &self.shared;
@@ -143,8 +143,8 @@ impl Server {
             shared.health.set_not_serving::<EnvWorkerServer<Worker>>().await;
             let _ = shared.sessions.acquire_many(shared.service.most_sessions).await;
         });
-        // until the last trailers have left and arrived: a socket that breaks before them fails
-        // streams that have ended in good order
+        // until the last trailers have arrived: if the socket breaks before that, streams that have
+        // ended cleanly fail
         self.driver.wait_until(Instant::now() + TRAILERS, std::future::pending::<()>());
         shared.ended.cancel();
         self.driver.turn();
@@ -175,7 +175,7 @@ impl Peer {
         self.sessions.load(Ordering::SeqCst) == 0
     }
 
-    /// Return once it has to go: it makes room, or has had no stream for so long.
+    /// Return once it must close: to make room, or after `unused` without a stream.
     async fn goes(self: Arc<Self>, unused: Duration) {
         tokio::select! {
             () = self.closing.cancelled() => {}
@@ -189,7 +189,7 @@ impl Peer {
     }
 }
 
-/// Accept connections until the drain; of too many strangers, the oldest has to go.
+/// Accept connections until the drain; if too many lack a token, the oldest is closed.
 async fn accept(
     listener: Listener,
     accepted: Sender<io::Result<Closable<Arc<Peer>>>>,
@@ -202,7 +202,7 @@ async fn accept(
             () = shared.draining.cancelled() => return,
         };
         let Ok(socket) = socket else {
-            sleep(Duration::from_millis(20)).await; // until there are files again
+            sleep(Duration::from_millis(20)).await; // until file descriptors are free again
             continue;
         };
         peers.retain(|peer| peer.upgrade().is_some_and(|peer| !peer.closing.is_cancelled()));
@@ -227,7 +227,7 @@ async fn serve(worker: Worker, connections: ReceiverStream<io::Result<Closable<A
     let health = HealthService::from_health_reporter(shared.health.clone());
     let mut builder = tonic::transport::Server::builder();
     if let Some(tls) = shared.service.tls.clone() {
-        // which was looked at before: the certificate and the key fit each other
+        // checked before: the certificate and the key fit each other
         let Ok(with_tls) = builder.tls_config(tls) else { return };
         builder = with_tls;
     }
@@ -279,7 +279,7 @@ impl EnvWorker for Worker {
         let requests = request.into_inner();
         let session = Session { driver, requests, answers, draining, peer, _place: place };
         let thread = std::thread::Builder::new().name("rlox-session".into());
-        // where there is no thread, the session is dropped, which ends its stream
+        // if no thread can be started, the session is dropped, which ends its stream
         let _ = thread.spawn(move || (shared.service.handle)(session));
         Ok(Response::new(ReceiverStream::new(sent)))
     }
@@ -288,11 +288,11 @@ impl EnvWorker for Worker {
 fn has_token(given: &MetadataMap, token: Option<&str>) -> bool {
     let Some(token) = token else { return true };
     let given = given.get("authorization").map_or(&b""[..], |value| value.as_bytes());
-    // the length is no secret; of the same length, each takes the same time
+    // the length is not secret; tokens of equal length take equal time
     given.ct_eq(format!("Bearer {token}").as_bytes()).into()
 }
 
-/// A worker's side of a stream whose token was right, for the thread that answers it.
+/// A worker's side of an authenticated stream, for the thread that answers it.
 pub struct Session {
     driver: Arc<Driver>,
     requests: Streaming<Bytes>,
@@ -314,7 +314,7 @@ impl Session {
             .unwrap_or_else(|| Err(Status::cancelled(format!("nothing has come in {patience:?}"))))
     }
 
-    /// Send an answer and return the next request, for as long as it may take.
+    /// Send an answer and wait for the next request without a time limit.
     ///
     /// # Errors
     /// The stream broke, or the request is too large.
@@ -339,7 +339,7 @@ impl Session {
     pub fn finish(self, status: Status) {
         let driver = self.driver.clone();
         if status.code() != Code::Ok {
-            // a stream that broke takes no status and needs none
+            // a broken stream accepts no status and needs none
             let _ = driver.wait(self.answers.send(Err(status)));
         }
         drop(self);

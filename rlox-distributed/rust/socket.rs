@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::net::{UnixListener, UnixStream};
 use tonic::transport::server::Connected;
 
-/// What HTTP/2 runs over.
+/// Transport of HTTP/2.
 pub trait Io: AsyncRead + AsyncWrite + Send {}
 impl<T: AsyncRead + AsyncWrite + Send> Io for T {}
 
@@ -27,7 +27,7 @@ fn no_paths<T>(path: &str) -> io::Result<T> {
 /// Connect.
 ///
 /// # Errors
-/// Nobody listens.
+/// Nothing listens there.
 pub async fn connect(address: &str) -> io::Result<Socket> {
     if let Some(path) = address.strip_prefix("unix:") {
         #[cfg(unix)]
@@ -40,7 +40,7 @@ pub async fn connect(address: &str) -> io::Result<Socket> {
     Ok(Box::pin(stream))
 }
 
-/// A socket that listens.
+/// A listening socket.
 pub enum Listener {
     /// Of `host:port`.
     Tcp(TcpListener),
@@ -53,7 +53,7 @@ impl Listener {
     /// Bind an address, and return the port: 0 for a path.
     ///
     /// # Errors
-    /// It is taken, none of this machine's, or no address.
+    /// It is taken, not of this machine, or not an address.
     pub async fn bind(address: &str) -> io::Result<(Self, u16)> {
         if let Some(path) = address.strip_prefix("unix:") {
             #[cfg(unix)]
@@ -91,7 +91,7 @@ pub struct Closable<P = ()> {
 }
 
 impl<P> Closable<P> {
-    /// Break a socket at some end; requests on it know the peer.
+    /// Break a socket once `end` is ready; requests on it know the peer.
     pub fn new(socket: Socket, peer: P, end: impl Future<Output = ()> + Send + 'static) -> Self {
         Self { socket, peer, end: Box::pin(end) }
     }
@@ -111,7 +111,7 @@ impl<P: Unpin> AsyncRead for Closable<P> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        // HTTP/2 reads at all times
+        // HTTP/2 always has a read pending
         if self.end.as_mut().poll(context).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }

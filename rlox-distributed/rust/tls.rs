@@ -1,4 +1,4 @@
-//! TLS from files in PEM: who is trusted, and what is shown.
+//! TLS from PEM files: trusted certificates and own ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,30 +17,30 @@ use tokio_rustls::rustls::{
 };
 use tonic::transport::{Certificate, ClientTlsConfig, Identity, ServerTlsConfig};
 
-/// In which TLS must have come about.
+/// Longest time of the TLS handshake.
 const GREETING: Duration = Duration::from_secs(10);
 
-/// Contents of the files; none is ever part of a message.
+/// Contents of the files, which never appear in messages.
 #[derive(Default)]
 pub struct Files {
-    /// Certificates that the other side's must be signed by; a worker's may be one of them.
+    /// Certificates that must have signed the other side's; a worker's may be one of them.
     pub ca: Option<Vec<u8>>,
-    /// One's own certificates, the first of which is shown with what signed it.
+    /// The own certificate, followed by those that signed it.
     pub cert: Option<Vec<u8>>,
     /// The private key.
     pub key: Option<Vec<u8>>,
 }
 
-/// How a learner connects, and whom it trusts.
+/// TLS settings of a learner and its verifier of workers.
 pub type ClientTls = (ClientTlsConfig, Arc<dyn ServerCertVerifier>);
 
 type Result<T> = std::result::Result<T, String>;
 
 impl Files {
-    /// Return how a learner connects; `None` without a CA.
+    /// Return a learner's TLS settings; `None` without a CA.
     ///
     /// # Errors
-    /// The contents are not what they should be; the text says which.
+    /// The contents are invalid; the text names them.
     pub fn client(&self) -> Result<Option<ClientTls>> {
         let own = self.own()?;
         let Some(ca) = &self.ca else { return Ok(None) };
@@ -49,10 +49,10 @@ impl Files {
         Ok(Some((config, Arc::new(Workers::new(certificates(ca, "tls_ca")?)?))))
     }
 
-    /// Return how a worker serves; `None` without a certificate.
+    /// Return a worker's TLS settings; `None` without a certificate.
     ///
     /// # Errors
-    /// As of [`Files::client`].
+    /// As for [`Files::client`].
     pub fn server(&self) -> Result<Option<ServerTlsConfig>> {
         let ca = self.ca.as_deref();
         ca.map(|ca| certificates(ca, "tls_ca")).transpose()?;
@@ -92,9 +92,9 @@ fn certificates(pem: &[u8], name: &str) -> Result<Vec<CertificateDer<'static>>> 
     }
 }
 
-/// Trusts workers whose certificates were signed by a CA's, or are one of them.
+/// Trusts workers with certificates signed by a CA's or equal to one of them.
 ///
-/// webpki alone would refuse the latter as a CA's, and `openssl req -x509` makes such ones.
+/// webpki alone would refuse the latter as a CA's, but `openssl req -x509` makes such ones.
 #[derive(Debug)]
 struct Workers {
     webpki: Arc<WebPkiServerVerifier>,
@@ -125,7 +125,7 @@ impl ServerCertVerifier for Workers {
         now: UnixTime,
     ) -> std::result::Result<ServerCertVerified, Error> {
         match self.webpki.verify_server_cert(shown, between, name, stapled, now) {
-            // which webpki says once it has looked at the dates
+            // webpki reports this after checking the dates
             Err(Error::InvalidCertificate(CertificateError::Other(other)))
                 if other.0.to_string() == "CaUsedAsEndEntity" && self.trusted.contains(shown) =>
             {

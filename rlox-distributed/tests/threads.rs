@@ -14,7 +14,7 @@ use tonic::{Code, Status};
 const GUARD: Duration = Duration::from_secs(120);
 const KEEPALIVE: Keepalive = Keepalive { every: Duration::from_millis(5), patience: GUARD };
 
-/// Answer each request with itself, and the empty one with the end.
+/// Echo each request; end the stream at an empty one.
 fn echo(mut session: Session) {
     let mut request = session.receive(GUARD);
     while let Ok(Some(message)) = request {
@@ -77,7 +77,7 @@ fn many_learners_are_answered_at_once() {
                             assert_eq!(exchange(&stream.1, b"").unwrap_err().code(), Code::Aborted);
                         }
                         1 => stream.1.close(),
-                        _ => {} // dropped as it is
+                        _ => {} // dropped without an end
                     }
                 }
             });

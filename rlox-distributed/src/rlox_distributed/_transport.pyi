@@ -14,33 +14,33 @@ _Leaves = tuple[bool, Sequence[tuple[str, np.dtype[Any], Sequence[int]]]]
 __version__: str
 
 class StreamError(Exception):
-    """A stream broke, or was refused.
+    """A stream broke or was refused.
 
-    ``args`` are gRPC's name of the status, as ``"UNAVAILABLE"``, and what happened.
+    ``args`` are gRPC's name of the status, such as ``"UNAVAILABLE"``, and a description.
     """
 
 @final
 class ClientStream:
-    """A learner's stream to a worker, on a connection of its own.
+    """A learner's stream to a worker, on its own connection.
 
-    Any thread may close it; one at a time waits for it.
+    Any thread may close it; one thread at a time may wait for it.
 
     Args:
         address: ``host:port``, or ``unix:path``.
-        largest: bytes of the largest message that is taken.
-        seconds: for connecting.
+        largest: bytes of the largest accepted message.
+        seconds: time limit of connecting.
         token: sent as ``authorization: Bearer``.
-        ca: certificates in PEM that the worker's must be signed by, or be one of; ``None``: no TLS.
-        cert: one's own in PEM, for workers that ask for it.
+        ca: certificates in PEM that must include or have signed the worker's; ``None``: no TLS.
+        cert: own certificate in PEM, for workers that require one.
         key: its private key in PEM.
-        ping_every: seconds between questions whether the worker is there.
-        ping_patience: seconds after which a question without an answer breaks the stream.
+        ping_every: seconds between pings.
+        ping_patience: seconds after which an unanswered ping breaks the stream.
 
     Raises:
         OSError: the system has no more files or threads.
         StreamError: the worker cannot be reached.
-        TimeoutError: not in so many seconds.
-        ValueError: the PEM is none.
+        TimeoutError: there is no connection after ``seconds``.
+        ValueError: the PEM is invalid.
     """
 
     def __new__(
@@ -71,29 +71,29 @@ class ClientStream:
         """
 
     def receive(self, seconds: float) -> bytes | None:
-        """Return the next message; ``None`` where the worker ended the stream in good order.
+        """Return the next message; ``None`` if the worker ended the stream cleanly.
 
         Raises:
             StreamError: the stream broke, or the worker ended it with a status.
-            TimeoutError: no message has come in so many seconds; a later call may return it.
+            TimeoutError: no message has come after ``seconds``; a later call may return it.
         """
 
     def close(self) -> None:
-        """Break the stream off; whoever waits for it gets a StreamError."""
+        """Break the stream off; a waiting thread gets a StreamError."""
 
 @final
 class ServerStream:
     """A worker's side of a stream."""
 
     def receive(self, seconds: float) -> bytes | None:
-        """Return the next message; ``None`` at the end, also where the server is being stopped.
+        """Return the next message; ``None`` at the end or when the server is being stopped.
 
         Raises:
-            StreamError: the stream broke, or no message has come in so many seconds.
+            StreamError: the stream broke, or no message has come after ``seconds``.
         """
 
     def exchange(self, answer: bytes) -> bytes | None:
-        """Send a message and return the next one, for as long as it may take.
+        """Send a message and wait for the next one without a time limit.
 
         Raises:
             StreamError: the stream broke.
@@ -101,31 +101,30 @@ class ServerStream:
 
     @staticmethod
     def abort(code: str, details: str) -> NoReturn:
-        """Raise the StreamError with which the stream ends if it leaves the handler."""
+        """Raise a StreamError; if it leaves the handler, the stream ends with its status."""
 
 @final
 class Server:
     """A server of the service of ``workers.proto``, and of ``grpc.health.v1``.
 
     Args:
-        address: ``host:port``, whose port 0 takes a free one, or ``unix:path``.
-        handler: called for each stream, in a thread of its own; where it returns, the stream ends
-            in good order, and where it raises, with a status.
-        largest: bytes of the largest message that is taken.
-        most_streams: at a time, of all connections.
-        token: that streams must come with.
-        ca: certificates in PEM that the learners' must be signed by, or be one of; it is then not a
-            CA's.
-        cert: the worker's own in PEM; ``None``: no TLS.
+        address: ``host:port``, where port 0 takes a free one, or ``unix:path``.
+        handler: called for each stream, in a separate thread; if it returns, the stream ends
+            cleanly, and if it raises, with a status.
+        largest: bytes of the largest accepted message.
+        most_streams: largest number of simultaneous streams of all connections.
+        token: the token required of streams.
+        ca: certificates in PEM that must have signed the learners', or include them if they are not
+            a CA's.
+        cert: the worker's certificate in PEM; ``None``: no TLS.
         key: its private key in PEM.
-        ping_every: seconds between questions whether the other side of a connection is there.
-        ping_patience: seconds after which a question without an answer breaks the connection.
-        unused: seconds for which a connection may be open without a stream; twice that, if there
-            has been one.
+        ping_every: seconds between pings of a connection.
+        ping_patience: seconds after which an unanswered ping breaks the connection.
+        unused: most seconds of a connection without a stream; twice that if it has had one.
 
     Raises:
         OSError: the address cannot be bound.
-        ValueError: the PEM is none.
+        ValueError: the PEM is invalid.
     """
 
     def __new__(
@@ -145,7 +144,7 @@ class Server:
     ) -> Server: ...
     @property
     def port(self) -> int:
-        """Where it listens; 0 for a path."""
+        """The port that it listens on; 0 for a path."""
 
     def start(self) -> None:
         """Begin to accept connections, in a thread.
@@ -155,24 +154,24 @@ class Server:
         """
 
     def stop(self, grace: float) -> None:
-        """Take no new streams, let the requests under way end for so long, then close all."""
+        """Refuse new streams, give the requests under way ``grace`` seconds, then close all."""
 
 @final
 class StepCodec:
-    """The messages of ``workers.proto`` that hold arrays, of the N envs of one worker.
+    """The messages with arrays in ``workers.proto``, for the N envs of one worker.
 
-    Observations and actions are an array of N rows each, or dicts of them by leaf. All arrays that
-    it returns are new ones, to be written to.
+    Observations and actions are an array of N rows each, or dicts of such arrays by leaf. All
+    returned arrays are new and writeable.
 
     Args:
         observations: whether the space of one env's observation is nested, and the name, dtype and
             shape of each of its leaves.
-        actions: of one env's action.
+        actions: the same for one env's action.
         n_envs: N.
 
     Raises:
-        OverflowError: a row has more bytes than there is memory for.
-        TypeError: a dtype is none of numbers.
+        OverflowError: a row has more bytes than the address space.
+        TypeError: a dtype is not numeric.
     """
 
     def __new__(cls, observations: _Leaves, actions: _Leaves, n_envs: int) -> StepCodec: ...
@@ -187,25 +186,25 @@ class StepCodec:
             sequence: its number.
             actions: arrays of the actions of ``rows`` envs.
             first: the row of the worker's first env.
-            rows: of all workers.
+            rows: number of envs of all workers.
 
         Raises:
             KeyError: an array is missing.
-            ValueError: they have not as many rows, or rows of another shape.
+            ValueError: they have another number of rows, or rows of another shape.
         """
 
     def decode_request(self, data: bytes) -> tuple[int, Any]:
-        """Return the number of a ``Request`` and its actions; ``None`` if it is no step.
+        """Return the number of a ``Request`` and its actions; ``None`` if it is not a step.
 
         Raises:
-            StreamError: the bytes are no message.
-            ValueError: the arrays have not the bytes that the space says.
+            StreamError: the bytes are not a message.
+            ValueError: the arrays' sizes do not match the space.
         """
 
     def encode_observations(
         self, sequence: int, obs: Any, masks: npt.NDArray[np.bool_] | None
     ) -> bytes:
-        """Return the ``Reply`` to a reset; arguments and errors as of :meth:`encode_outcome`."""
+        """Return the ``Reply`` to a reset; arguments and errors as in :meth:`encode_outcome`."""
 
     def encode_outcome(
         self, sequence: int, step: VecEnvStep, masks: npt.NDArray[np.bool_] | None
@@ -214,18 +213,18 @@ class StepCodec:
 
         Args:
             sequence: number of the request.
-            step: what the envs returned.
-            masks: (N, choices) of the next actions.
+            step: the envs' result.
+            masks: those of the next actions, (N, choices).
 
         Raises:
             KeyError: an array is missing.
-            ValueError: an array has not N rows, or rows of another shape.
+            ValueError: an array does not have N rows, or rows of another shape.
         """
 
     def decode_observations(
         self, data: bytes, sequence: int
     ) -> tuple[dict[str, Any], npt.NDArray[np.bool_] | None] | None:
-        """Return what envs show after a reset as ``obs``, and masks; see :meth:`decode_outcome`."""
+        """Return the observations of a reset as ``obs``, and masks; see :meth:`decode_outcome`."""
 
     def decode_outcome(
         self, data: bytes, sequence: int
@@ -234,11 +233,11 @@ class StepCodec:
 
         Args:
             data: the reply.
-            sequence: number of the request; ``None`` is returned for another one's reply, and for
-                one that holds something else.
+            sequence: number of the request; the result is ``None`` for the reply to another request
+                or with other content.
 
         Raises:
-            StreamError: the bytes are no message.
-            ValueError: a field has not the bytes that the spaces say, flags are neither 0 nor 1, or
-                an env that ended is none of the worker's.
+            StreamError: the bytes are not a message.
+            ValueError: a field's size does not match the spaces, flags are neither 0 nor 1, or an
+                env that ended is not the worker's.
         """

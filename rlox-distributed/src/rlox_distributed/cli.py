@@ -26,13 +26,13 @@ def worker(
     tls_cert: Annotated[Path | None, typer.Option(help="certificate of this worker")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="its private key")] = None,
     tls_ca: Annotated[
-        Path | None, typer.Option(help="learners must show a certificate that this one signed")
+        Path | None, typer.Option(help="learners must show a certificate signed by this one")
     ] = None,
     token_file: Annotated[
         Path | None, typer.Option(help="file with the token; else the variable RLOX_WORKER_TOKEN")
     ] = None,
 ) -> None:
-    """Serve envs to a learner; SIGTERM lets the step under way end."""
+    """Serve envs to a learner; SIGTERM ends it after the step under way."""
     from rlox.envs.make import make_vec_env
     from rlox.errors import ConfigError
 

@@ -1,4 +1,4 @@
-"""Streams to workers: requests are retried, and never done twice."""
+"""Streams to workers: requests are retried but never done twice."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from rlox_distributed.spaces import codec_of, space_from_json
 
 PROTOCOL_VERSION = 3
 HEADROOM = 1 << 16
-"""Bytes of a message beside its arrays."""
+"""Bytes of a message in addition to its arrays."""
 
 
 CONNECT_SECONDS = 5.0
-"""For which one attempt to connect may take; the system asks ever more rarely in a longer one."""
+"""Longest time of one attempt to connect; within an attempt the system retries ever more rarely."""
 
 
 class Stream:
-    """A stream of requests and answers, on a connection of its own.
+    """A stream of requests and answers, on its own connection.
 
     Args:
         address: ``host:port``.
-        credentials: of TLS and the token.
-        largest: bytes of the largest answer that is taken.
-        seconds: for connecting.
+        credentials: those of TLS and the token.
+        largest: bytes of the largest accepted answer.
+        seconds: time limit of connecting.
 
     Raises:
-        ConfigError: a file of the credentials is not what it should be.
+        ConfigError: a file of the credentials is invalid.
         StreamError: the worker cannot be reached.
     """
 
@@ -54,8 +54,8 @@ class Stream:
             raise ConfigError(str(error)) from None
 
     def send(self, data: bytes) -> None:
-        """Send a request; what keeps it from arriving is raised where its answer is awaited."""
-        try:  # noqa: SIM105  # a context manager for each request takes longer
+        """Send a request; errors are raised by :meth:`receive` instead."""
+        try:  # noqa: SIM105  # a context manager per request is slower
             self._stream.send(data)
         except StreamError:
             pass
@@ -64,7 +64,7 @@ class Stream:
         """Return the next answer.
 
         Raises:
-            TimeoutError: it has not come after so many seconds.
+            TimeoutError: it has not come after ``seconds``.
             StreamError: the stream broke, or the other side ended it.
         """
         data = self._stream.receive(seconds)
@@ -86,30 +86,30 @@ class Stream:
 
 
 Decode: TypeAlias = Callable[[bytes, int], Any]
-"""Takes an answer and its number, and returns the arrays, or ``None`` if it is another."""
+"""Takes an answer and a number, and returns the arrays, or ``None`` for another number."""
 
 FIRST_WAIT, LONGEST_WAIT = 0.05, 2.0
-"""Seconds before the first attempt to connect again, and most seconds before one."""
+"""Seconds before the first attempt to reconnect, and the longest wait before an attempt."""
 
 BUSY_SECONDS = 20.0
-"""For which a worker that another learner has is asked again: longer than its keepalive takes to
-notice that the other has gone."""
+"""Time of attempts while another learner has the worker: longer than its keepalive needs to notice
+that the other has gone."""
 
 CLOSE_SECONDS = 5.0
-"""For which a worker may end a stream in good order."""
+"""Time that a worker has to end a stream cleanly."""
 
 MAX_WELCOME = 4 << 20
 """Bytes of the first answer, before the spaces are known."""
 
 MAX_CHOICES = 1 << 20
-"""Actions of one env that can be masked."""
+"""Largest number of maskable actions of one env."""
 
 PASSING = ("UNAVAILABLE", "CANCELLED", "ABORTED", "UNKNOWN", "INTERNAL", "DEADLINE_EXCEEDED")
-"""After which another attempt may succeed; any other status is a refusal."""
+"""Statuses after which another attempt may succeed; any other is a refusal."""
 
 
 class NewSessionError(Exception):
-    """The worker's envs are not those that the last request was for."""
+    """The worker's envs are not those of the last request."""
 
 
 class Link:
@@ -117,8 +117,8 @@ class Link:
 
     Args:
         address: ``host:port``.
-        hello: the first request: who the learner is, and what the worker must serve.
-        credentials: of TLS and the token.
+        hello: the first request, with the learner's name and the env that the worker must serve.
+        credentials: those of TLS and the token.
     """
 
     def __init__(self, address: str, hello: Any, credentials: Credentials) -> None:
@@ -131,17 +131,17 @@ class Link:
         self._sent = 0
         self._request: bytes = b""
         self.welcome: Any = None
-        """What the worker said it is."""
+        """The worker's answer to ``hello``."""
         self.codec: Any = None
-        """What makes messages of arrays, and arrays of messages, once there is a welcome."""
+        """Conversion between arrays and messages, once there is a welcome."""
 
     def connect(self, seconds: float) -> None:
-        """Connect, with attempts for so long.
+        """Connect, with attempts for ``seconds``.
 
         Raises:
             EnvError: the worker refuses this learner.
             WorkerLostError: it cannot be reached.
-            NewSessionError: its envs are not those of before.
+            NewSessionError: its envs are not the previous ones.
         """
         begun = time.monotonic()
         end, wait = begun + seconds, FIRST_WAIT
@@ -159,7 +159,7 @@ class Link:
                 code, details = error.args
                 busy = code == "RESOURCE_EXHAUSTED"
                 waits = busy and time.monotonic() + wait < min(end, begun + BUSY_SECONDS)
-                if "certificate" in details.lower():  # which is the same at the next attempt
+                if "certificate" in details.lower():  # another attempt would fail too
                     raise EnvError(f"no TLS with the worker {self.address}: {details}") from None
                 if code not in PASSING and not waits:
                     raise EnvError(f"the worker {self.address} refuses: {details}") from None
@@ -202,7 +202,7 @@ class Link:
         return reply.welcome
 
     def _largest_answer(self, welcome: Any) -> int:
-        """Return the bytes of the largest honest answer, and take the codec of its arrays."""
+        """Return the size in bytes of the largest valid answer, and set the codec of its arrays."""
         if not 1 <= welcome.n_envs <= 1 << 16:
             raise EnvError(f"the worker {self.address} says it has {welcome.n_envs} envs")
         actions = space_from_json(welcome.action_space)
@@ -228,7 +228,7 @@ class Link:
         Args:
             actions: array of the actions of ``rows`` envs, or a dict of arrays by leaf.
             first: the row of the worker's first env.
-            rows: of all workers.
+            rows: number of envs of all workers.
         """
         self._begin(self.codec.encode_request(self._sent + 1, actions, first, rows))
 
@@ -241,17 +241,17 @@ class Link:
     def receive(self, seconds: float, decode: Decode | None = None) -> Any:
         """Return the answer to the request under way.
 
-        A stream that breaks is opened again, and the request repeated under its number.
+        A broken stream is opened again, and the request repeated under its number.
 
         Args:
-            seconds: for the answer, attempts to connect again included.
-            decode: of :attr:`codec`, for an answer of arrays; ``None``: it is a ``Reply``.
+            seconds: time limit of the answer, including attempts to reconnect.
+            decode: a method of :attr:`codec`; ``None``: the answer is a ``Reply`` without arrays.
 
         Raises:
-            NewSessionError: the worker has begun again; the request is void.
+            NewSessionError: the worker has restarted; the request is void.
             WorkerLostError: it did not answer in time, or cannot be reached.
-            WorkerError: its env raised; with the traceback.
-            EnvError: the answer is not what was asked for.
+            WorkerError: its env raised an exception; with the traceback.
+            EnvError: the answer does not match the request.
         """
         end = time.monotonic() + seconds
         while True:
@@ -275,7 +275,7 @@ class Link:
                 return answer
 
     def _read(self, data: bytes, decode: Decode | None) -> Any:
-        """Return the answer to the request under way, ``None`` if it is another's."""
+        """Return the answer to the request under way; ``None`` if it answers another."""
         if decode is not None:
             try:
                 part = decode(data, self._sent)
@@ -294,7 +294,7 @@ class Link:
                 f"{failure.traceback}"
             )
         if decode is not None:
-            raise EnvError(f"the worker {self.address} sent {kind}, which was not asked for")
+            raise EnvError(f"the worker {self.address} sent {kind}, which was not requested")
         return reply
 
     def _repeat(self) -> None:
@@ -306,7 +306,7 @@ class Link:
             self._call = None
 
     def close(self) -> None:
-        """End the stream, in good order if the worker answers; it is then free for the next."""
+        """End the stream, cleanly if the worker answers; it is then free for the next learner."""
         if self._call is not None:
             self._call.end(CLOSE_SECONDS)
         self._hang_up()
@@ -316,14 +316,14 @@ def _parse(data: bytes) -> Any:
     try:
         return pb.Reply.FromString(data)
     except DecodeError:
-        raise StreamError("INTERNAL", "the answer is no message of this protocol") from None
+        raise StreamError("INTERNAL", "the answer is not a message of this protocol") from None
 
 
 def require_same_envs(links: Sequence[Link]) -> None:
-    """Check that the workers of links are several, and serve one env.
+    """Check that all links have different workers, which serve the same env.
 
     Raises:
-        EnvError: two links lead to one worker, or two workers differ; the text names both.
+        EnvError: two links lead to the same worker, or two workers differ; the text names both.
     """
     first = links[0]
     by_session: dict[str, Link] = {}

@@ -10,7 +10,7 @@ from rlox.errors import ConfigError
 
 
 class GrpcOptions(Config):
-    """How the envs of workers are reached; secrets are in files or variables, never here."""
+    """How to reach the envs of workers; secrets are in files or variables, never here."""
 
     worker_addresses: list[str] = option(
         ..., help="env workers as host:port, on the command line separated by commas",
@@ -18,7 +18,7 @@ class GrpcOptions(Config):
     )  # fmt: skip
     step_timeout: float = positive(
         30.0, unit="seconds", source="rlox",
-        help="time a worker has for a step, attempts to connect again included",
+        help="time a worker has for a step, including attempts to reconnect",
     )  # fmt: skip
     reset_timeout: float = positive(
         120.0, unit="seconds", source="rlox",
@@ -26,18 +26,18 @@ class GrpcOptions(Config):
     )  # fmt: skip
     worker_restarts: int = count(
         3, ge=0, unit="restarts", source="rlox",
-        help="how often each worker may come back with envs that begin again",
+        help="how often each worker may restart its envs",
     )  # fmt: skip
     token_file: str | None = option(
         None, help="file with the workers' token; None takes the variable RLOX_WORKER_TOKEN",
         unit="path", source="rlox",
     )  # fmt: skip
     tls_ca: str | None = option(
-        None, help="file of certificates that the workers' must be signed by",
+        None, help="file of certificates that must have signed the workers'",
         unit="path", source="rlox",
     )  # fmt: skip
     tls_cert: str | None = option(
-        None, help="file of the learner's certificate, for workers that ask for it",
+        None, help="file of the learner's certificate, for workers that require one",
         unit="path", source="rlox",
     )  # fmt: skip
     tls_key: str | None = option(
@@ -103,7 +103,7 @@ class RayBufferOptions(Config):
     ray_cpus: float = CPUS
     draw_ahead: bool = flag(
         True, source="Horgan et al. 2018, sec. 3",
-        help="draw the next batch while the present one is learnt from; it lacks what was stored "
+        help="draw the next batch while learning from the present one; it lacks transitions stored "
         "between the two",
     )  # fmt: skip
 
@@ -114,9 +114,9 @@ class RayEnvOptions(Config):
     ray_address: str | None = ADDRESS
     ray_cpus: float = CPUS
     ray_step_timeout: float = positive(
-        60.0, unit="seconds", help="time that a step of all envs may take", source="rlox"
+        60.0, unit="seconds", help="longest time of a step of all envs", source="rlox"
     )
     ray_restarts: int = count(
         0, ge=0, unit="restarts", source="rlox",
-        help="how often each env may begin again; 0 makes a lost env an error",
+        help="how often each env may restart; 0 makes a lost env an error",
     )  # fmt: skip

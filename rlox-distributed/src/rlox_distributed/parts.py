@@ -12,15 +12,15 @@ from rlox.protocols import VecEnvStep
 from rlox.spaces.rows import map_leaves
 
 Masks: TypeAlias = npt.NDArray[np.bool_] | None
-"""(N, choices) of the next actions, if the envs have masks."""
+"""Masks of the next actions, (N, choices), if the envs have any."""
 
 
 def begun(obs: Any, before: Any, count: int) -> VecEnvStep:
-    """Return the step of envs that were lost: they begin again.
+    """Return the step of lost envs, which restart.
 
     Args:
-        obs: what they show.
-        before: what was acted on.
+        obs: their first observations.
+        before: the observations acted on.
         count: number of envs.
     """
     return {
@@ -34,7 +34,7 @@ def begun(obs: Any, before: Any, count: int) -> VecEnvStep:
 
 
 def joined(steps: Sequence[VecEnvStep]) -> VecEnvStep:
-    """Return the step of the envs of all workers; that of one as it is."""
+    """Return the step of the envs of all workers; a single step is returned unchanged."""
     if len(steps) == 1:
         return steps[0]
     obs = concatenate([step["obs"] for step in steps])
@@ -57,11 +57,11 @@ def joined_masks(parts: Sequence[Masks], addresses: Sequence[str]) -> Masks:
     """Return the masks of the envs of all workers.
 
     Args:
-        parts: of each worker.
-        addresses: of the workers.
+        parts: masks of each worker.
+        addresses: addresses of the workers.
 
     Raises:
-        EnvError: not all workers send masks of as many choices.
+        EnvError: the workers' masks differ in the number of choices.
     """
     sizes = {None if part is None else part.shape[1] for part in parts}
     if len(sizes) > 1:
@@ -70,7 +70,7 @@ def joined_masks(parts: Sequence[Masks], addresses: Sequence[str]) -> Masks:
             for address, part in zip(addresses, parts, strict=True)
         )
         raise EnvError(
-            f"workers must send masks of as many choices, but there are {sent}; "
+            f"workers must send masks of equal width, but there are {sent}; "
             "start all workers with the same env"
         )
     masks = [part for part in parts if part is not None]
@@ -78,7 +78,7 @@ def joined_masks(parts: Sequence[Masks], addresses: Sequence[str]) -> Masks:
 
 
 def concatenate(parts: Sequence[Any]) -> Any:
-    """Return the rows of all parts; those of one as they are."""
+    """Return the rows of all parts; a single part is returned unchanged."""
     if len(parts) == 1:
         return parts[0]
     return map_leaves(lambda *leaves: np.concatenate(leaves), *parts)
@@ -92,7 +92,7 @@ def seeds_of_envs(seed: int | Sequence[int] | None, n_envs: int) -> list[int] | 
     """Return the seed of each env; see :meth:`rlox.protocols.VecEnv.reset_all`.
 
     Raises:
-        EnvError: there are more or fewer seeds than envs, or one is no integer of 64 bits.
+        EnvError: there are more or fewer seeds than envs, or one is not an integer of 64 bits.
     """
     if seed is None:
         return None
@@ -110,7 +110,7 @@ def seeds_of_envs(seed: int | Sequence[int] | None, n_envs: int) -> list[int] | 
 
 
 def seeds_of_attempt(seeds: Sequence[int], attempt: int) -> list[int]:
-    """Return the seeds of envs that begin for the n-th time again; 0 is the first time."""
+    """Return the seeds of envs for their n-th restart; 0 is the first start."""
     if not attempt or not seeds:
         return list(seeds)
     drawn: list[int] = np.random.SeedSequence((*seeds, attempt)).generate_state(len(seeds)).tolist()

@@ -58,7 +58,7 @@ def rlox_env_backends() -> Iterable[EnvBackendSpec]:
     )
     yield EnvBackendSpec(
         name="ray",
-        summary="gymnasium envs on a Ray cluster, one in each actor; for slow envs.",
+        summary="gymnasium envs on a Ray cluster, one per actor; for slow envs.",
         factory="rlox_distributed.ray_backends:make_ray_envs",
         options="rlox_distributed.options:RayEnvOptions",
         priority=-1,
@@ -70,6 +70,6 @@ def rlox_places() -> Iterable[PlaceSpec]:
     """Register ``ray``."""
     yield PlaceSpec(
         name="ray",
-        summary="The nodes of a Ray cluster, which go on with the runs of a node that is lost.",
+        summary="The nodes of a Ray cluster; runs of a lost node continue on others.",
         factory="rlox_distributed.ray_place:RayPlace",
     )

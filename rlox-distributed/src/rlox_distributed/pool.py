@@ -1,4 +1,4 @@
-"""Vector envs whose envs are stepped by workers on other machines: the env backend ``grpc``."""
+"""Vector envs stepped by workers on other machines: the env backend ``grpc``."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ from rlox_distributed.state import fetch_state, send_state
 class RemoteEnvPool:
     """The envs of all workers, stepped together; a :class:`rlox.protocols.VecEnv`.
 
-    A stream that breaks is opened again and the request repeated under its number: the worker
-    answers it from memory if it has done it. The envs of a worker that was restarted begin new
-    episodes, and their rows of the step are ``lost``.
+    A broken stream is opened again and the request repeated under its number: the worker answers
+    from memory if it has completed it. The envs of a restarted worker begin new episodes, and their
+    rows of the step are ``lost``.
 
     Args:
         addresses: ``host:port`` of each worker.
-        timeout: seconds for each answer, attempts to connect again included.
-        env_id: what the workers must serve; ``None``: whatever they do, all the same.
-        env_kwargs: arguments that they must have made the env with; ``None``: any.
+        timeout: seconds for each answer, including attempts to reconnect.
+        env_id: the env that the workers must serve; ``None``: any, the same for all.
+        env_kwargs: arguments that their env must have been made with; ``None``: any.
         reset_timeout: seconds for a reset, and for the first connection.
-        max_restarts: how often each worker may come back with envs that begin again.
+        max_restarts: how often each worker may restart its envs.
         token_file: file with the token; ``None``: the variable ``RLOX_WORKER_TOKEN``.
-        tls_ca: file of certificates that the workers' must be signed by. TLS and the token are
-            needed on every address but this machine's own.
-        tls_cert: file with a certificate of one's own, for workers that ask for it.
+        tls_ca: file of certificates that must have signed the workers'. TLS and the token are
+            required for every address except this machine's own.
+        tls_cert: file with the learner's certificate, for workers that require one.
         tls_key: its private key.
 
     Raises:
@@ -87,18 +87,18 @@ class RemoteEnvPool:
         )
         self._links = [Link(each, hello, credentials) for each in addresses]
         self.supervisor = Supervisor(max_restarts)
-        """Which workers began again, and why."""
+        """The restarted workers and the reasons."""
         self._connected = False
         self._seeds: list[int] | None = None
         self._gone: set[int] = set()
-        """Workers that were restarted while no step was under way; the next one says so."""
+        """Workers restarted while no step was under way; the next step reports them."""
         self._obs: Any = None
         self._masks: Masks = None
         self.close = weakref.finalize(self, _close, self._links)
-        """Ends the streams; the workers wait for the next learner."""
+        """End the streams; the workers wait for the next learner."""
 
     def connect(self) -> None:
-        """Connect to all workers; done at the first use, if not before.
+        """Connect to all workers; done on first use, if not before.
 
         Raises:
             EnvError: a worker refuses, their envs differ, or the pool is closed.
@@ -153,14 +153,14 @@ class RemoteEnvPool:
 
     @property
     def state_kind(self) -> str:
-        """Whose state :meth:`state` is: that of another division among workers does not fit."""
+        """Kind of :meth:`state`: the state of another division among workers does not fit."""
         self.connect()
         return f"envs of workers, {self._counts}"
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the state of all workers' envs, with what they show; empty if one has none.
+        """Return the state of all workers' envs and their observations; empty if one has none.
 
-        It is empty too if a worker was restarted meanwhile, as the next step reports.
+        It is also empty if a worker has been restarted, which the next step reports.
         """
         self.connect()
         if self._obs is None or self._gone or not self._has_state:
@@ -182,10 +182,10 @@ class RemoteEnvPool:
         return state
 
     def set_state(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Let the envs go on from a state of :meth:`state`.
+        """Restore a state of :meth:`state`.
 
         Raises:
-            EnvError: it is none of workers with as many envs each.
+            EnvError: it is not from workers with the same numbers of envs.
         """
         self.connect()
         parts = {name: array for name, array in state.items() if name.startswith("worker ")}
@@ -236,7 +236,7 @@ class RemoteEnvPool:
         return step
 
     def _observe_reset(self, worker: int) -> tuple[Any, Masks]:
-        """Return what a worker's envs show at the beginning, and the masks."""
+        """Return the first observations of a worker's envs, and the masks."""
         link = self._links[worker]
         try:
             step, masks = link.receive(self._reset_timeout, link.codec.decode_observations)
@@ -265,15 +265,15 @@ class RemoteEnvPool:
         self._links[worker].send(pb.Request(reset=reset))
 
     def _begin_again(self, worker: int) -> tuple[Any, Masks]:
-        """Return the first observations and masks of a worker's envs that was restarted."""
+        """Return the first observations and masks of a restarted worker's envs."""
         self._send_reset(worker, self._note_restart(worker))
         return self._observe_reset(worker)
 
     def _note_restart(self, worker: int) -> int:
-        """Return how often a worker has begun again.
+        """Return the number of a worker's restarts.
 
         Raises:
-            WorkerLostError: too often.
+            WorkerLostError: it was restarted too often.
         """
         address = self._links[worker].address
         error = WorkerLostError(f"the worker {address} was restarted")
@@ -298,14 +298,14 @@ def connect_envs(
     """Return the envs of workers, connected.
 
     Args:
-        env_id: what they must serve.
-        n_envs: how many envs they must have together.
-        env_kwargs: what they must have made the env with.
-        options: see there.
+        env_id: the env that they must serve.
+        n_envs: their required total number of envs.
+        env_kwargs: the required arguments of their env.
+        options: options of the backend.
 
     Raises:
         ConfigError: TLS or the token is missing.
-        EnvError: they serve another env, other arguments or another number.
+        EnvError: they serve another env, arguments or number of envs.
         WorkerLostError: one cannot be reached.
     """
     pool = RemoteEnvPool(

@@ -16,7 +16,7 @@ from rlox_distributed.ray_worker import RayWorker
 def make_ray_actor(plan: ActorPlan, index: int, *, options: RayActorOptions) -> ProcessActor:
     """Build an actor of the backend ``ray``.
 
-    It sends whole unrolls, and gets weights once per version through the object store.
+    It sends whole unrolls and receives weights once per version through the object store.
     """
     worker = partial(
         RayWorker, address=options.ray_address, cpus=options.ray_cpus, shares_arrays=True
@@ -31,7 +31,7 @@ def make_ray_envs(
     env_kwargs: Mapping[str, Any] | None,
     options: RayEnvOptions,
 ) -> ProcessVecEnv:
-    """Build the envs of the backend ``ray``, each in a Ray actor of its own."""
+    """Build the envs of the backend ``ray``, each in its own Ray actor."""
     return ProcessVecEnv(
         env_id,
         n_envs,

@@ -1,4 +1,4 @@
-"""Replay buffers in a Ray actor, which draw ahead."""
+"""Replay buffers in a Ray actor that draw batches ahead."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Arrays = dict[str, npt.NDArray[Any]]
 STEP = ("obs", "actions", "rewards", "terminated", "truncated", "next_obs")
 
 AT_ONCE = 64
-"""Vector steps that are sent together at most."""
+"""Most vector steps sent together."""
 
 DEADLINE = 120.0
-"""Seconds that a call may take; the largest sends a whole buffer."""
+"""Longest time of a call in seconds; the largest call sends a whole buffer."""
 
 
 def make_ray_buffer(asked: BufferOptions, *, options: RayBufferOptions) -> RayReplayBuffer:
@@ -32,13 +32,13 @@ class RayReplayBuffer:
     """The buffer ``uniform`` in a Ray actor; a ``ReplayBuffer`` that can be saved in segments.
 
     Vector steps are sent together, with the next call that needs them. If it draws ahead, the next
-    batch is drawn and sent while the caller learns from the present one. It is asked for when the
-    present one is returned, so that one seed gives the same batches, which lack what was pushed
-    between two calls of :meth:`sample`.
+    batch is drawn and sent while the caller learns from the present one. It is requested when the
+    present one is returned, so batches depend only on the seed, and lack the steps pushed between
+    two calls of :meth:`sample`.
 
     Args:
-        asked: what the algorithm asks for.
-        options: the buffer's own.
+        asked: the algorithm's requirements.
+        options: the buffer's own options.
 
     Raises:
         ConfigError: there is no cluster.
@@ -54,12 +54,12 @@ class RayReplayBuffer:
         self._length = 0
         self._pushed: list[Sequence[npt.NDArray[Any]]] = []
         self._asked = 0
-        """Transitions of the batch that is on its way; 0: none is."""
+        """Transitions of the batch under way; 0 for none."""
         self._drawn: tuple[int, Arrays] | None = None
-        """How many a batch was asked for, and the batch, if it was taken in before its time."""
+        """Requested size and content of a batch that was received early."""
 
     def __len__(self) -> int:
-        """Return how many transitions can be drawn."""
+        """Return the number of stored transitions."""
         if self._length < self._capacity:  # a full one stays full
             self._take_in()
             if self._pushed:
@@ -99,11 +99,11 @@ class RayReplayBuffer:
         return batch
 
     def truncate_episodes(self) -> None:
-        """End the episodes under way, as where envs begin new ones."""
+        """Truncate running episodes, as when the envs are reset."""
         self._call("truncate_episodes")
 
     def changed_rows(self, since: int) -> tuple[int, int, Sequence[tuple[int, int]]]:
-        """Return which rows changed; see :class:`rlox.protocols.SegmentedBuffer`."""
+        """Return the changed rows; see :class:`rlox.protocols.SegmentedBuffer`."""
         answer: tuple[int, int, Sequence[tuple[int, int]]] = self._call("changed_rows", since)[0]
         return answer
 
@@ -112,7 +112,7 @@ class RayReplayBuffer:
         return self._call("rows", (start, stop))[1]
 
     def rest(self) -> dict[str, Any]:
-        """Return what is not in rows, with the batch that was drawn ahead."""
+        """Return the state except the rows, with the batch drawn ahead."""
         rest = self._call("rest")[1]
         if self._drawn is None:
             return rest
@@ -121,11 +121,11 @@ class RayReplayBuffer:
         return {**rest, **ahead, "ahead": np.array(asked)}
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """Return a copy of everything that decides how the buffer goes on."""
+        """Return a copy of the complete state."""
         return {**self.rest(), **self.rows(0, self.changed_rows(0)[1])}
 
     def set_state(self, state: dict[str, npt.NDArray[Any]]) -> None:
-        """Go on exactly from a :meth:`state`."""
+        """Restore a :meth:`state` exactly."""
         self._take_in()
         self._pushed.clear()
         state = dict(state)
@@ -136,19 +136,19 @@ class RayReplayBuffer:
         self._length = int(answer)
 
     def _steps(self) -> Arrays:
-        """Return the vector steps that were not sent, by part (K, N, ...), and forget them."""
+        """Return the unsent vector steps, by part (K, N, ...), and forget them."""
         steps, self._pushed = self._pushed, []
         return dict(zip(STEP, map(np.stack, zip(*steps, strict=True)), strict=False))
 
     def _take_in(self) -> None:
-        """Receive the batch that is on its way."""
+        """Receive the batch under way."""
         if self._asked:
             asked, self._asked = self._asked, 0
             (self._length, _), batch = self._worker.receive(DEADLINE)
             self._drawn = asked, batch
 
     def _call(self, method: str, message: Any = None) -> tuple[Any, Arrays]:
-        """Send what was pushed with a call, and return its answer and arrays."""
+        """Send the pushed steps with a call, and return its answer and arrays."""
         self._take_in()
         sent = self._worker.call(method, message, self._steps(), deadline=DEADLINE)
         (self._length, answer), arrays = sent
@@ -156,7 +156,7 @@ class RayReplayBuffer:
 
 
 class _Host:
-    """The buffer in the Ray actor; every method stores the vector steps that come with the call."""
+    """The buffer in the Ray actor; every method stores the vector steps sent with the call."""
 
     def __init__(self, asked: BufferOptions) -> None:
         self._buffer: Any = make_buffer("uniform", asked)
@@ -198,9 +198,9 @@ class _Host:
         return len(self._buffer), {}
 
     def close(self) -> None:
-        """Free nothing: the buffer ends with its process."""
+        """Do nothing: the buffer ends with its process."""
 
 
 def make_host(asked: BufferOptions, _beat: Any) -> _Host:
-    """Return what the Ray actor answers with."""
+    """Return the object that answers in the Ray actor."""
     return _Host(asked)

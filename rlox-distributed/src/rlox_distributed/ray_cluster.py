@@ -1,4 +1,4 @@
-"""Connections to Ray clusters, running ones or new ones."""
+"""Connections to running or new Ray clusters."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from typing import Any
 from rlox.errors import ConfigError, WorkerError, import_extra
 
 KEPT = 4
-"""Shared arrays whose references are kept: two versions of weights, and some to spare."""
+"""Kept references to shared arrays: two versions of weights, and some to spare."""
 
 STORE_BYTES = 512 * 2**20
-"""Size of the object store of a cluster that is started here."""
+"""Size of the object store of a cluster started here."""
 
 
 DASHBOARD_NEEDS = ("aiohttp_cors", "opencensus")
-"""Packages of ``ray[default]`` that the dashboard imports and Ray itself does not need."""
+"""Packages of ``ray[default]`` that only the dashboard needs."""
 
 
 def import_ray() -> Any:
     """Return the module ``ray``.
 
-    Under ``uv run`` Ray would build the environment again for every worker, from a copy of the
-    folder, which fails in a workspace. It reads whether to when it is first imported; a process
-    that imports ``ray`` before sets ``RAY_ENABLE_UV_RUN_RUNTIME_ENV=0`` itself.
+    Under ``uv run`` Ray would rebuild the environment for every worker, from a copy of the folder,
+    which fails in a workspace. It reads this setting on first import; a process that imports
+    ``ray`` earlier must set ``RAY_ENABLE_UV_RUN_RUNTIME_ENV=0`` itself.
 
     Raises:
         MissingDependencyError: it is not installed.
@@ -44,15 +44,15 @@ STARTS = 4
 """Attempts to start a cluster here."""
 
 REACHED = 10.0
-"""Seconds in which the machine of an address must answer."""
+"""Longest time in seconds for the machine of an address to answer."""
 
 
 class Cluster:
-    """The cluster that this process is connected to.
+    """The cluster of this process's connection.
 
     Args:
-        started: whether it was started here, and is to be stopped with its last user.
-        where: it is, in words.
+        started: whether it was started here and stops with its last user.
+        where: its place, in words.
     """
 
     def __init__(self, started: bool, where: str) -> None:
@@ -63,10 +63,10 @@ class Cluster:
         self._lock = threading.Lock()
 
     def share(self, arrays: Mapping[str, Any]) -> Any:
-        """Return a reference to arrays, which go to the object store once per object.
+        """Return a reference to arrays, which are stored once per object.
 
         Args:
-            arrays: whoever made them changes them no more.
+            arrays: must not change afterwards.
         """
         with self._lock:
             if id(arrays) not in self._shared:
@@ -76,11 +76,11 @@ class Cluster:
             return self._shared[id(arrays)][1]
 
     def cpus(self, asked: float) -> float:
-        """Return how many CPUs an actor reserves: none where it shares this machine anyway."""
+        """Return the CPUs that an actor reserves: none on a cluster of only this machine."""
         return 0.0 if self.started else asked
 
     def leave(self) -> None:
-        """Disconnect, and stop what was started here, once the last user has left."""
+        """Once the last user has left, disconnect and stop a cluster started here."""
         with _LOCK:
             self.users -= 1
             if self.users or _JOINED.get("cluster") is not self:
@@ -88,7 +88,7 @@ class Cluster:
             del _JOINED["cluster"]
             self._shared.clear()
             if self.started or _JOINED.pop("connected", None):
-                with suppress(Exception):  # of a cluster that is gone already
+                with suppress(Exception):  # the cluster may be gone already
                     import_ray().shutdown()
 
 
@@ -100,8 +100,8 @@ def join_cluster(address: str | None) -> Cluster:
     """Return the cluster at an address, connected; every call needs a :meth:`Cluster.leave`.
 
     Args:
-        address: ``host:port`` or ``"auto"``; ``None`` takes the connection that the process has,
-            the variable ``RAY_ADDRESS``, or a new cluster on this machine.
+        address: ``host:port`` or ``"auto"``; ``None`` takes the process's connection, the variable
+            ``RAY_ADDRESS``, or a new cluster on this machine.
 
     Raises:
         ConfigError: there is no cluster, or the process is connected to another one.
@@ -126,10 +126,10 @@ def _connect(address: str | None) -> Cluster:
     target = address or os.environ.get("RAY_ADDRESS") or "local"
     options: dict[str, Any] = {"logging_level": "WARNING"}
     if target == "local":
-        # Ray's workers yield to all else by default, and here they are the training
+        # Ray's workers have low priority by default, but here they are the training
         os.environ.setdefault("RAY_worker_niceness", "0")
         options["object_store_memory"] = STORE_BYTES
-        # without these Ray tries to start the dashboard all the same, and fails
+        # without these packages Ray would still try to start the dashboard, and fail
         options["include_dashboard"] = all(map(importlib.util.find_spec, DASHBOARD_NEEDS))
     else:
         _require_listener(target)
@@ -146,13 +146,13 @@ def _connect(address: str | None) -> Cluster:
                 f"there is no Ray cluster at '{target}': {first_line(error)}; start one with "
                 "`ray start --head`, or leave ray_address out"
             ) from error
-        except Exception as error:  # Ray gives its daemons half a minute, on any machine
+        except Exception as error:  # Ray always limits the start of its daemons to half a minute
             ray.shutdown()
             if target != "local" or attempt == STARTS - 1:
                 raise WorkerError(
                     f"no Ray cluster could be started: {first_line(error)}"
                 ) from error
-            log.warning("the Ray cluster did not start in time and begins again")
+            log.warning("the Ray cluster did not start in time and is started again")
     if target == "local":
         board = context.dashboard_url
         where = f"http://{board}" if board else 'missing, pip install "ray[default]" brings it'
@@ -166,7 +166,7 @@ def _connect(address: str | None) -> Cluster:
 
 @contextmanager
 def _interrupted_afterwards() -> Iterator[None]:
-    """Let the first Ctrl-C wait for the block's end, as what Ray has half started stays behind."""
+    """Delay the first Ctrl-C until the block's end, because Ray would leave a half start behind."""
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield
@@ -188,14 +188,14 @@ def _interrupted_afterwards() -> Iterator[None]:
 
 
 def _require_listener(target: str) -> None:
-    """Refuse an address that nobody listens at, which Ray would try for many minutes.
+    """Refuse an address without a listener, which Ray would try for many minutes.
 
     Raises:
-        ConfigError: nobody does.
+        ConfigError: there is no listener.
     """
     host, _, port = target.rpartition(":")
     if not (host and port.isdecimal()):
-        return  # "auto", or something that Ray refuses
+        return  # "auto", or a value that Ray refuses
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=REACHED).close()
     except (OSError, OverflowError) as error:

@@ -1,4 +1,4 @@
-"""A Ray cluster as the place where runs of sweeps are executed."""
+"""A Ray cluster as the place of a sweep's runs."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from rlox.files import open_regular
 from rlox_distributed.ray_cluster import Cluster, first_line, import_ray, join_cluster
 
 MOST_LOSSES = 3
-"""How often a run may be lost with its node."""
+"""Largest number of times that a run may be lost with its node."""
 
 UNLOCKING = 120.0
-"""Seconds in which a run that was lost has to end, before it goes on elsewhere."""
+"""Seconds that a lost run has to end before it continues elsewhere."""
 
 
 class RayPlace:
@@ -31,7 +31,7 @@ class RayPlace:
     A run takes one CPU. The working folder and the sweep's must be the same on all nodes.
 
     Args:
-        address: of the cluster, see :func:`rlox_distributed.ray_cluster.join_cluster`.
+        address: the cluster's, see :func:`rlox_distributed.ray_cluster.join_cluster`.
 
     Raises:
         ConfigError: there is no cluster.
@@ -43,7 +43,7 @@ class RayPlace:
         self.description = f"on Ray, {self._cluster.where}"
 
     def start(self, job: Job, threads: int, /) -> RayRun:
-        """Start a job on the node with the most room; it may use one thread of Rust's kernels."""
+        """Start a job on the node with the most room; it may use one thread for Rust kernels."""
         return RayRun(job, self._cluster)
 
     def close(self) -> None:
@@ -54,24 +54,24 @@ class RayPlace:
 class RayRun:
     """A job on a cluster; a :class:`rlox.cli.places.RunningJob`.
 
-    If its node or its Ray actor is lost, the job begins again on another one, where it goes on from
-    what it has saved.
+    If its node or its Ray actor is lost, the job restarts on another one and continues from its
+    last checkpoint.
 
     Args:
-        job: what to run.
-        cluster: where.
+        job: the job to run.
+        cluster: the cluster to run it on.
     """
 
     def __init__(self, job: Job, cluster: Cluster) -> None:
         self._job, self._cluster = job, cluster
         self._ray = import_ray()
         self._signals: list[int] = []
-        """To pass on at the next poll, as a handler must not wait for the cluster."""
+        """Signals to pass on at the next poll, as a handler must not wait for the cluster."""
         self._asked_to_end = 0
-        """The last signal; 0: none came."""
+        """The last signal; 0 for none."""
         self._losses = 0
         self._again_until = 0.0
-        """Time until which it may begin again after a loss; 0: it was not lost."""
+        """End of the time in which it may restart after a loss; 0 if it was not lost."""
         self._code: int | None = None
         self._begin(job.arguments)
 
@@ -90,7 +90,7 @@ class RayRun:
         )  # fmt: skip
 
     def poll(self) -> int | None:
-        """Return the exit code, negative: a signal's number; ``None`` while it runs or waits."""
+        """Return the exit code, negative for a signal, or ``None`` while it runs or waits."""
         if self._code is None and self._again_until:
             self._begin_again()
         elif self._code is None:
@@ -118,7 +118,7 @@ class RayRun:
         return code
 
     def _lose(self, reason: str) -> int | None:
-        """Prepare for another node, or return the exit code if it ends here."""
+        """Prepare a restart on another node, or return the exit code if the run ends."""
         self._losses += 1
         self._kill_host()
         if self._asked_to_end:
@@ -138,7 +138,7 @@ class RayRun:
             again = self._job.again
             self._begin(again() if again is not None else self._job.arguments)
             self._again_until = 0.0
-        except ConfigError as error:  # what was lost is not yet at its end
+        except ConfigError as error:  # the lost run has not ended yet
             if time.monotonic() > self._again_until:
                 self._note(f"error: {error}")
                 self._code = 2
@@ -151,7 +151,7 @@ class RayRun:
     def kill(self) -> None:
         """End the run and its Ray actor at once."""
         if self._code is None:
-            with suppress(Exception):  # of a cluster that is gone
+            with suppress(Exception):  # the cluster may be gone
                 self._ray.get(self._remote.signal.remote(signal.SIGKILL), timeout=5.0)
             self._kill_host()
             self._code = -signal.SIGKILL
@@ -172,7 +172,7 @@ class RayRun:
 
 
 class _Host:
-    """What runs in the Ray actor: it starts the run's process, which ends with it."""
+    """The object in the Ray actor: it starts the run's process, which ends with it."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -186,7 +186,7 @@ class _Host:
         """Run the command line and return its exit code.
 
         Raises:
-            ConfigError: this node does not see the folders.
+            ConfigError: the folders are missing on this node.
         """
         for path in (folder, str(Path(output).parent)):
             if not Path(path).is_dir():
@@ -199,7 +199,7 @@ class _Host:
                 [sys.executable, "-m", "rlox_distributed.ray_run", *arguments],
                 cwd=folder,
                 env={**os.environ, **environment},
-                stdin=subprocess.PIPE,  # closed when this process ends, however it does
+                stdin=subprocess.PIPE,  # closed when this process ends in any way
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,

@@ -22,24 +22,24 @@ from rlox_distributed.ray_cluster import first_line, import_ray, join_cluster
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 ENDING = 5.0
-"""Seconds in which a worker may end by itself."""
+"""Seconds that a worker has to end by itself."""
 
 
 class RayWorker:
     """An object in a Ray actor that answers calls; a :class:`rlox.envs.workers.Worker`.
 
-    Ray never restarts it nor repeats a call of it: both would hide from the owner that steps and
-    streams were lost. Calls and answers are pickled by Ray, within the cluster.
+    Ray never restarts it nor repeats a call: both would hide the loss of steps and streams from the
+    owner. Calls and answers are pickled by Ray, within the cluster.
 
     Args:
         factory: see :class:`rlox.envs.workers.WorkerProcess`.
-        arguments: see there.
-        name: what errors call it.
-        address: of the cluster, see :func:`rlox_distributed.ray_cluster.join_cluster`.
-        cpus: of the cluster that it occupies.
-        shares_arrays: whether arrays that it gets are also those of other workers, and go to the
-            object store once.
-        start_deadline: seconds in which the object must be made.
+        arguments: arguments of the factory, see there.
+        name: its name in errors.
+        address: the cluster's, see :func:`rlox_distributed.ray_cluster.join_cluster`.
+        cpus: number of the cluster's CPUs that it occupies.
+        shares_arrays: whether it receives the same arrays as other workers, which are stored once
+            in the object store.
+        start_deadline: seconds until the object must be made.
 
     Raises:
         ConfigError: there is no cluster.
@@ -64,10 +64,10 @@ class RayWorker:
         self._cluster = join_cluster(address)
         host = self._ray.remote(_Host)
         reserved = self._cluster.cpus(cpus)
-        # two calls at a time: one of the object, and one that counts beats
+        # two calls at a time: one to the object, and one that counts beats
         options = {"max_restarts": 0, "max_task_retries": 0, "max_concurrency": 2}
         self._remote: Any = host.options(num_cpus=reserved, **options).remote()
-        # when it is closed or collected, or Python ends; the one that replaces it has joined then
+        # on close, garbage collection or Python's exit; its successor has joined by then
         self._leave = weakref.finalize(self, self._cluster.leave)
         self._end = weakref.finalize(self, _end, self._remote)
         self._beats = 0
@@ -76,7 +76,7 @@ class RayWorker:
 
     @property
     def pid(self) -> int:
-        """Of its process, on the node where that runs."""
+        """Number of its process, on that process's node."""
         self._require_started()
         return self._pid
 
@@ -87,12 +87,12 @@ class RayWorker:
 
         Args:
             method: its name.
-            message: of plain values.
-            arrays: by name.
-            deadline: seconds until the answer, or between two signs that the method goes on.
+            message: plain values.
+            arrays: arrays by name.
+            deadline: seconds until the answer or between two signs of the method's progress.
 
         Raises:
-            WorkerLostError: the worker or its node died, or was too slow; it is ended.
+            WorkerLostError: the worker or its node died or was too slow; the worker is ended.
             Exception: the method failed; the error is its own, with its traceback as the cause.
         """
         self.send(method, message, arrays)
@@ -101,7 +101,7 @@ class RayWorker:
     def send(self, method: str, message: Any = None, arrays: Arrays | None = None) -> None:
         """Begin a call, whose answer :meth:`receive` takes."""
         self._require_started()
-        if self._pending is not None:  # of a call that was interrupted
+        if self._pending is not None:  # the answer of an interrupted call
             self._receive(self._start_deadline)
         given = arrays or {}
         sent = self._cluster.share(given) if self._shares and given else dict(given)
@@ -111,9 +111,9 @@ class RayWorker:
             raise self._lost(f"{self.name} has died on Ray: {first_line(error)}") from None
 
     def receive(self, deadline: float) -> tuple[Any, dict[str, npt.NDArray[Any]]]:
-        """Return what the call under way answers; see :meth:`call`."""
+        """Return the answer of the call under way; see :meth:`call`."""
         answer, arrays = self._receive(deadline)
-        # those of the object store cannot be written to, and would keep their place in it
+        # arrays in the object store are read-only and would keep their place in it
         return answer, {name: np.array(array) for name, array in arrays.items()}
 
     def _require_started(self) -> None:
@@ -138,7 +138,7 @@ class RayWorker:
         return found
 
     def _count_beats(self, deadline: float) -> int:
-        """Return how many signs of going on there were; the same as before if it is silent."""
+        """Return the number of signs of progress; unchanged if the worker is silent."""
         if not self._pid:
             return self._beats
         try:
@@ -182,7 +182,7 @@ def _end(remote: Any) -> None:
 
 
 class _Host:
-    """What runs in the Ray actor."""
+    """The object in the Ray actor."""
 
     def __init__(self) -> None:
         self._beats = 0
@@ -203,7 +203,7 @@ class _Host:
         self._beats += 1
 
     def beats(self) -> int:
-        """Return how often the object has shown that it goes on."""
+        """Return the object's number of signs of progress."""
         return self._beats
 
     def call(self, method: str, message: Any, arrays: Arrays) -> tuple[Any, dict[str, Any]]:

@@ -18,11 +18,11 @@ def require_address(address: str, *, serving: bool) -> None:
     """Check that an address is ``host:port`` or ``unix:path``.
 
     Args:
-        address: to check.
-        serving: whether it is bound, where port 0 takes a free one, else connected to.
+        address: the address to check.
+        serving: whether it is bound, where port 0 takes a free one, or connected to.
 
     Raises:
-        ConfigError: it is not; the text says what is wrong with it.
+        ConfigError: it is not; the text names the problem.
     """
     if address.startswith("unix:"):
         return
@@ -43,7 +43,7 @@ def require_workers(addresses: Sequence[str]) -> None:
     """Check that a list names each worker once.
 
     Raises:
-        EnvError: it is no list of texts, is empty, or has an address twice.
+        EnvError: it is not a list of strings, is empty, or has an address twice.
     """
     listed = not isinstance(addresses, str) and addresses
     if not listed or not all(isinstance(each, str) for each in addresses):
@@ -57,7 +57,7 @@ TOKEN_VARIABLE = "RLOX_WORKER_TOKEN"  # noqa: S105  # the variable's name
 
 
 def is_loopback(address: str) -> bool:
-    """Return whether ``host:port`` is reached from this machine alone."""
+    """Return whether only this machine reaches ``host:port``."""
     if address.startswith("unix:"):
         return True
     host = address.rpartition(":")[0].strip("[]")
@@ -73,8 +73,8 @@ def read_token(file: str | Path | None) -> str | None:
     """Return the token in a file, or in the variable ``RLOX_WORKER_TOKEN``; ``None`` without both.
 
     Raises:
-        ConfigError: the file cannot be read, or what it or the variable holds is no token. The text
-            has nothing of the content.
+        ConfigError: the file cannot be read, or the content of it or the variable is not a token.
+            The text shows no content.
     """
     where = f"the variable {TOKEN_VARIABLE}" if file is None else f"the token file '{file}'"
     if file is None:
@@ -94,25 +94,25 @@ def read_token(file: str | Path | None) -> str | None:
 
 @dataclass(frozen=True)
 class Credentials:
-    """Files of certificates and of the token; none of them is part of any config or message."""
+    """Files of certificates and of the token; they are never part of a config or message."""
 
     token_file: str | Path | None = None
     """``None``: the variable ``RLOX_WORKER_TOKEN``."""
     tls_ca: str | Path | None = None
-    """Certificates that the other side's must be signed by."""
+    """Certificates that must have signed the other side's."""
     tls_cert: str | Path | None = None
-    """One's own; a learner's is for workers that ask for it (mutual TLS)."""
+    """The own certificate; a learner's is for workers that require it (mutual TLS)."""
     tls_key: str | Path | None = None
 
     def require_for(self, address: str, *, serving: bool) -> None:
-        """Refuse to be open on an address that other machines reach.
+        """Require TLS and a token for an address that other machines reach.
 
         Args:
             address: ``host:port``.
-            serving: whether it is bound, else connected to.
+            serving: whether it is bound or connected to.
 
         Raises:
-            ConfigError: it is no address, or TLS or the token is missing.
+            ConfigError: it is not an address, or TLS or the token is missing.
         """
         require_address(address, serving=serving)
         if is_loopback(address):
@@ -130,10 +130,10 @@ class Credentials:
         return read_token(self.token_file)
 
     def files(self) -> Files:
-        """Return the contents of the files of TLS: ``ca``, ``cert`` and ``key``.
+        """Return the contents of the TLS files: ``ca``, ``cert`` and ``key``.
 
-        A learner uses TLS with a CA, and a worker with a certificate; with a CA too it asks
-        learners for one.
+        A learner uses TLS if it has a CA, a worker if it has a certificate; a worker with a CA also
+        requires certificates of learners.
 
         Raises:
             ConfigError: a file cannot be read.
@@ -142,7 +142,7 @@ class Credentials:
 
 
 class Files(TypedDict):
-    """Contents of files in PEM, as streams and servers take them."""
+    """Contents of PEM files, as arguments of streams and servers."""
 
     ca: bytes | None
     cert: bytes | None

@@ -1,4 +1,4 @@
-"""Spaces and arguments as JSON, and how their arrays are sent."""
+"""Spaces and arguments as JSON, and the layout of their arrays in messages."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from rlox_distributed._transport import StepCodec
 Space = gymnasium.Space[Any]
 
 MAX_NUMBERS = 1 << 28
-"""Numbers of one observation or action; more are no honest space."""
+"""Largest honest number of elements of one observation or action."""
 
 
 def space_to_json(space: Space) -> str:
     """Return a space as JSON text.
 
     Raises:
-        SpaceError: it is, or holds, a space of another kind.
+        SpaceError: it is or contains a space of an unsupported kind.
     """
     return json.dumps(space_to_data(space), default=_array_to_json)
 
 
 def arguments_to_json(arguments: Mapping[str, Any]) -> str:
-    """Return an env's arguments as JSON text, the same for equal ones.
+    """Return an env's arguments as JSON text, equal for equal arguments.
 
     Raises:
-        EnvError: one is no JSON value.
+        EnvError: one is not a JSON value.
     """
     try:
         return json.dumps(dict(arguments), sort_keys=True)
@@ -53,34 +53,34 @@ _NO_SPACE = (
     TypeError,
     ValueError,
 )
-"""What a hostile text may raise."""
+"""Exceptions that a hostile text may raise."""
 
 
 def space_from_json(text: str) -> Space:
     """Return the space that :func:`space_to_json` described.
 
     Raises:
-        SpaceError: the text describes none.
+        SpaceError: the text does not describe a space.
     """
     try:
         space = space_from_data(json.loads(text, object_hook=_array_from_json))
         numbers = count_numbers(space)
         if numbers > MAX_NUMBERS:
-            raise ValueError(f"it has {numbers} numbers, at most {MAX_NUMBERS} are taken")
+            raise ValueError(f"it has {numbers} numbers, at most {MAX_NUMBERS} are accepted")
         return space
     except _NO_SPACE as error:
         raise SpaceError(f"the worker describes no space: {error!r}") from None
 
 
 def _array_to_json(value: Any) -> dict[str, Any]:
-    """Return the bits of an array, as JSON has no numbers for all of them."""
+    """Return the bits of an array, because JSON cannot represent all numbers."""
     array = np.asarray(value)
     data = base64.b64encode(array.tobytes()).decode()
     return {"dtype": array.dtype.str, "shape": array.shape, "data": data}
 
 
 def _array_from_json(given: dict[str, Any]) -> Any:
-    """Return the array if it is one, else the dict."""
+    """Return the array that a dict describes, or else the dict."""
     if set(given) != {"dtype", "shape", "data"}:
         return given
     data = np.frombuffer(base64.b64decode(given["data"]), number_dtype(given["dtype"]))
@@ -96,5 +96,5 @@ def leaves_of(space: Space) -> tuple[bool, list[tuple[str, np.dtype[Any], tuple[
 
 
 def codec_of(observations: Space, actions: Space, n_envs: int) -> StepCodec:
-    """Return what makes messages of the arrays of N envs, and arrays of messages."""
+    """Return the conversion between the arrays of N envs and messages."""
     return StepCodec(leaves_of(observations), leaves_of(actions), n_envs)

@@ -18,24 +18,24 @@ from rlox_distributed.protocol import workers_pb2 as pb
 Arrays = dict[str, npt.NDArray[Any]]
 
 PIECE = 1 << 15
-"""Bytes of a piece, for which every message has room."""
+"""Bytes of a piece, which fits into every message."""
 
 MAX_STATE = 1 << 28
-"""Bytes of a state; more are no honest one."""
+"""Largest honest size of a state in bytes."""
 
 
 def state_to_bytes(state: Mapping[str, Any]) -> bytes:
     """Return arrays of numbers by name as an ``EnvState``.
 
     Raises:
-        EnvError: an array is of something else, or all are too large.
+        EnvError: an array is not numeric, or the state is too large.
     """
     message = pb.EnvState()
     for name, value in state.items():
         array = np.asarray(value)
         little = array.astype(array.dtype.newbyteorder("<"), copy=False)
         if not NUMBERS.fullmatch(little.dtype.str):
-            raise EnvError(f"a state that is sent must be numbers, got {array.dtype} of '{name}'")
+            raise EnvError(f"a sent state must be numbers, got {array.dtype} of '{name}'")
         message.arrays.add(
             name=name, dtype=little.dtype.str, shape=array.shape, data=little.tobytes()
         )
@@ -46,16 +46,16 @@ def state_to_bytes(state: Mapping[str, Any]) -> bytes:
 
 
 def state_from_bytes(data: bytes) -> Arrays:
-    """Return the arrays that :func:`state_to_bytes` packed.
+    """Return the arrays packed by :func:`state_to_bytes`.
 
     Raises:
-        ValueError: the bytes are no state.
+        ValueError: the bytes are not a state.
     """
     try:
         message = pb.EnvState.FromString(data)
         return {array.name: _array(array) for array in message.arrays}
     except (ArithmeticError, DecodeError, TypeError, ValueError) as error:
-        raise ValueError(f"these bytes are no state: {error}") from None
+        raise ValueError(f"these bytes are not a state: {error}") from None
 
 
 def _array(given: Any) -> npt.NDArray[Any]:
@@ -68,11 +68,11 @@ def fetch_state(link: Link, seconds: float) -> bytes:
     """Return the state of a worker's envs.
 
     Args:
-        link: to the worker, with no request under way.
-        seconds: for each piece.
+        link: the worker's, without a request under way.
+        seconds: time limit of each piece.
 
     Raises:
-        EnvError: the pieces are none of a state.
+        EnvError: the pieces do not form a state.
         NewSessionError: the worker was restarted.
         WorkerLostError: it does not answer in time, or cannot be reached.
     """
@@ -91,7 +91,7 @@ def fetch_state(link: Link, seconds: float) -> bytes:
 
 
 def send_state(link: Link, data: bytes, seconds: float) -> None:
-    """Restore the state of a worker's envs; arguments and errors as of :func:`fetch_state`."""
+    """Restore the state of a worker's envs; arguments and errors as in :func:`fetch_state`."""
     for offset in range(0, len(data), PIECE):
         piece = pb.Load(size=len(data), offset=offset, data=data[offset : offset + PIECE])
         link.send(pb.Request(load=piece))
@@ -99,10 +99,10 @@ def send_state(link: Link, data: bytes, seconds: float) -> None:
 
 
 class ServedState:
-    """A worker's side: the pieces of a state that is saved, and of one that is loaded.
+    """A worker's side: the pieces of a state being saved and of one being loaded.
 
     Args:
-        env: whose state it is.
+        env: the env of the state.
     """
 
     def __init__(self, env: StatefulVecEnv) -> None:
@@ -120,7 +120,7 @@ class ServedState:
         """Take a piece, and return the state if it was the last one.
 
         Raises:
-            ValueError: it is not the next piece, or all are no state.
+            ValueError: it is not the next piece, or the pieces are not a state.
         """
         before = self._loading if piece.offset else b""
         self._loading = b""
@@ -136,7 +136,7 @@ class ServedState:
         return state_from_bytes(data)
 
     def load(self, state: Arrays | None) -> Any:
-        """Restore a state that is complete."""
+        """Restore a complete state; ``None`` does nothing."""
         if state is not None:
             self._env.set_state(state)
         return pb.Reply(loaded=pb.Loaded())

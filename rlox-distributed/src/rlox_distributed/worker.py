@@ -24,24 +24,24 @@ from rlox_distributed.spaces import arguments_to_json, codec_of, space_to_json
 from rlox_distributed.state import ServedState
 
 MAX_STREAMS = 8
-"""Streams at a time; one is the learner's, the others are being refused."""
+"""Simultaneous streams; one is the learner's, the others are being refused."""
 HELLO_SECONDS = 10.0
-"""In which a stream must have said who it is."""
+"""Longest time in seconds until a stream's first request."""
 
 
 class EnvWorker:
     """Serves a vector env.
 
     Args:
-        env: stepped by the learner that has the session; closed by :meth:`stop`.
-        env_id: what it is called.
+        env: the env, stepped by the learner of the session; closed by :meth:`stop`.
+        env_id: its id.
         bind: ``host:port``; port 0 takes a free one.
-        credentials: of TLS and the token.
-        env_kwargs: what it was made with.
+        credentials: those of TLS and the token.
+        env_kwargs: the arguments it was made with.
 
     Raises:
-        ConfigError: the address is not this machine's alone and TLS or the token is missing, or it
-            cannot be bound.
+        ConfigError: other machines reach the address and TLS or the token is missing, or it cannot
+            be bound.
         SpaceError: a space cannot be described.
     """
 
@@ -69,10 +69,10 @@ class EnvWorker:
         self._stopped = threading.Event()
         self._server = self._bind(bind)
         self.port = self._server.port
-        """Where it listens."""
+        """The port that it listens on."""
 
     def _bind(self, address: str) -> Server:
-        me = weakref.ref(self)  # which the server does not keep alive, as it belongs to it
+        me = weakref.ref(self)  # weak, because the worker owns the server
 
         def serve(stream: ServerStream) -> None:
             if (worker := me()) is not None:
@@ -104,7 +104,7 @@ class EnvWorker:
         self._stopped.set()
 
     def _serve(self, stream: ServerStream) -> None:
-        """Answer the requests of one stream, whose token was right."""
+        """Answer the requests of one stream with the right token."""
         holder = object()
         data = stream.receive(HELLO_SECONDS)
         answer = self._welcome(_parse(data, stream), holder, stream)
@@ -136,7 +136,7 @@ class EnvWorker:
             known = hello.learner == self._learner
             if self._holder is not None and not known:
                 stream.abort("RESOURCE_EXHAUSTED", "another learner has this worker")
-            self._holder = holder  # an older stream of the same learner has lost it
+            self._holder = holder  # an older stream of the same learner loses it
             if not known:
                 self._learner, self._session = hello.learner, secrets.token_hex(16)
                 self._done, self._last = 0, b""
@@ -155,7 +155,7 @@ class EnvWorker:
             return data
 
     def _answer(self, data: bytes, holder: object, stream: ServerStream) -> bytes:
-        """Do a request that is not done yet."""
+        """Do a request unless it has been done."""
         with self._lock:
             if self._holder is not holder:
                 stream.abort("ABORTED", "this stream lost its session")
@@ -173,7 +173,7 @@ class EnvWorker:
             call = partial(self._step, actions) if is_step else self._call(data, stream)
             try:
                 answer = call(sequence)
-            # whatever an env raises is the learner's to see; a SystemExit would end the stream, and
+            # the learner must see every exception of an env; a SystemExit would end the stream, and
             # the learner would repeat the request
             except BaseException as error:
                 failure = pb.Failure(
@@ -185,11 +185,11 @@ class EnvWorker:
 
     def _step(self, actions: Any, sequence: int) -> bytes:
         step = self._env.step_all(actions)
-        self._steps.check(step)  # what is sent is cast
+        self._steps.check(step)  # because sending casts arrays
         return self._codec.encode_outcome(sequence, step, self._masks())
 
     def _call(self, data: bytes, stream: ServerStream) -> Callable[[int], bytes]:
-        """Return what answers a request that is no step and is complete; other ones are refused."""
+        """Return the function that answers a valid request that is not a step; refuse others."""
         request = _parse(data, stream)
         kind = request.WhichOneof("call")
         if kind == "reset":
@@ -226,8 +226,8 @@ def _reply(call: Callable[[Any], Any], argument: Any, sequence: int) -> bytes:
 
 
 def _parse(data: bytes | None, stream: ServerStream) -> Any:
-    """Return a request; ``None`` where there is none."""
+    """Return a request; ``None`` without data."""
     try:
         return None if data is None else pb.Request.FromString(data)
     except DecodeError:
-        stream.abort("INTERNAL", "the request is no message of this protocol")
+        stream.abort("INTERNAL", "the request is not a message of this protocol")
