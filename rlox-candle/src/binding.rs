@@ -1,4 +1,4 @@
-//! The collector from Python.
+//! Python binding of the collector.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::policy::{ActionRows, Shape};
 use crate::rollout::{Collector, CollectorState, Rollout};
 use crate::worker::Worker;
 
-/// How long a wait goes on before Python may handle a signal.
+/// Time between checks for signals during a wait.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Log-probabilities and values.
@@ -109,13 +109,13 @@ impl CandleCollector {
         self.n_steps
     }
 
-    /// How many rollouts may be ahead of the consumer.
+    /// Largest number of rollouts ahead of the consumer.
     #[getter]
     fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// How often the weights were synced.
+    /// Number of syncs of weights.
     #[getter]
     fn weights_version(&self, py: Python<'_>) -> PyResult<u64> {
         let worker = self.worker()?;
@@ -133,7 +133,7 @@ impl CandleCollector {
         }
     }
 
-    /// Let later rollouts be collected with these weights, float32 (P,); return their version.
+    /// Use these weights, float32 (P,), for later rollouts; return their version.
     fn sync_weights(&self, py: Python<'_>, flat: &Bound<'_, PyAny>) -> PyResult<u64> {
         let Ok(array) = flat.cast::<PyArray1<f32>>() else {
             let got = match flat.cast::<PyUntypedArray>() {
@@ -187,7 +187,7 @@ impl CandleCollector {
         py.detach(|| self.worker.stop());
     }
 
-    /// Return a copy of all that decides how the envs go on, once the thread is between rollouts.
+    /// Return a copy of the envs' complete state, once the thread is between rollouts.
     fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let worker = self.worker()?;
         let state = py.detach(|| worker.state());
@@ -202,7 +202,7 @@ impl CandleCollector {
         Ok(result)
     }
 
-    /// Go on exactly from a `state()`.
+    /// Restore a `state()` exactly.
     fn set_state(&self, py: Python<'_>, state: &Bound<'_, PyDict>) -> PyResult<()> {
         let obs = entry::<f32>(state, "obs")?;
         let started = !obs.is_empty();
@@ -237,7 +237,7 @@ impl CandleCollector {
 }
 
 impl CandleCollector {
-    /// The worker, if its thread is this process's.
+    /// The worker, if its thread belongs to this process.
     fn worker(&self) -> PyResult<&Worker> {
         self.worker.check_process().map_err(raise)?;
         Ok(&self.worker)
@@ -282,14 +282,14 @@ impl CandleCollector {
     }
 }
 
-/// Makes what a panic raises a `RuntimeError`, as rlox-native does.
+/// Makes panics raise a `RuntimeError`, as rlox-native does.
 pub(crate) fn make_panics_ordinary(py: Python<'_>) -> PyResult<()> {
     let class = py.get_type::<PanicException>();
     class.setattr("__bases__", (py.get_type::<PyRuntimeError>(),))
 }
 
-/// Refuses more rollouts than there is room for: those ahead of the consumer, the one in progress
-/// and the one that is learned from.
+/// Refuses more rollouts than fit into memory: those ahead of the consumer, the one in progress and
+/// the consumer's.
 fn check_rollouts(
     spec: &EnvSpec,
     n_envs: usize,
@@ -300,7 +300,7 @@ fn check_rollouts(
         ActionSpace::Discrete { .. } => size_of::<i64>(),
         ActionSpace::Continuous { low, .. } => low.len().saturating_mul(size_of::<f32>()),
     };
-    // Five numbers and two flags of a step, beside its observation and its action.
+    // Five numbers and two flags per step, in addition to observation and action.
     let step = spec.obs_dim().saturating_mul(size_of::<f32>()).saturating_add(action + 5 * 4 + 2);
     let rollout = step.saturating_mul(n_envs).saturating_mul(n_steps);
     check_room("n_steps", &n_steps, rollout.saturating_mul(2), "; take fewer")?;
@@ -308,7 +308,7 @@ fn check_rollouts(
     check_room("capacity", &capacity, all, "; take fewer rollouts ahead")
 }
 
-/// The stream of actions of a seed: one word more than any env's seed has, so that no env draws it.
+/// The actions' stream of a seed: it has one word more than any env's seed, so no env shares it.
 #[expect(clippy::cast_possible_truncation, reason = "the two halves are what is wanted")]
 fn action_stream(seed: u64) -> Pcg64 {
     Pcg64::from_entropy(&[seed as u32, (seed >> 32) as u32, 1])
@@ -338,7 +338,7 @@ fn entry<T: numpy::Element + Clone>(state: &Bound<'_, PyDict>, key: &str) -> PyR
     Ok(array.try_readonly()?.as_array().to_vec())
 }
 
-/// The exception for `error`, with the error's own words.
+/// The exception for `error`, with its message.
 #[expect(clippy::needless_pass_by_value, reason = "the signature that `map_err` takes")]
 fn raise(error: Error) -> PyErr {
     let text = error.to_string();

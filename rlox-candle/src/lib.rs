@@ -1,10 +1,10 @@
 //! Rollouts collected by a Rust thread: envs, policy and advantages without Python in the loop.
 //!
 //! - [`policy`]: the default actor-critic of rlox in candle, from one flat vector of weights.
-//! - [`sampling`]: random draws, and the weights that a policy begins with.
+//! - [`sampling`]: random draws and initial weights.
 //! - [`rollout`]: one rollout, collected on the calling thread.
-//! - [`worker`]: the thread that collects rollouts, and who waits for whom.
-//! - `binding`: all of it from Python.
+//! - [`worker`]: the thread that collects rollouts, and its synchronisation.
+//! - `binding`: the Python binding.
 
 pub mod policy;
 pub mod rollout;
@@ -16,25 +16,25 @@ mod binding;
 use pyo3::prelude::*;
 use rlox_kernels::KernelError;
 
-/// What can go wrong while collecting.
+/// Errors of collecting.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An argument, or an env.
+    /// An argument or an env is wrong.
     #[error(transparent)]
     Kernel(#[from] KernelError),
-    /// The policy's arithmetic.
+    /// The policy's arithmetic failed.
     #[error("the policy failed: {0}")]
     Policy(#[from] candle_core::Error),
     /// The thread could not be started.
     #[error("the collecting thread could not be started: {0}")]
     Thread(String),
-    /// Something panicked in the collecting thread.
+    /// The collecting thread panicked.
     #[error("the collecting thread failed: {0}")]
     Panic(String),
-    /// The collector is another process's.
+    /// The collector belongs to another process.
     #[error(
-        "the collector was made in another process, of whose threads a fork has none; make a new one \
+        "the collector was made in another process, whose threads a fork lacks; make a new one \
          in this process"
     )]
     Forked,

@@ -28,7 +28,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The sizes that fit an env.
+    /// The sizes for an env.
     #[must_use]
     pub fn of(spec: &EnvSpec, hidden: usize) -> Self {
         let (n_actions, continuous) = match &spec.action_space {
@@ -51,7 +51,7 @@ impl Shape {
         [layers(self.n_actions, 0.01), layers(1, 1.0)]
     }
 
-    /// How many weights there are.
+    /// Number of weights.
     #[must_use]
     pub fn n_weights(&self) -> usize {
         let layers = self.networks();
@@ -60,7 +60,7 @@ impl Shape {
             + layers.as_flattened().iter().map(|(n_in, n_out, _)| (n_in + 1) * n_out).sum::<usize>()
     }
 
-    /// Weights as the torch policies begin with: orthogonal, biases and log deviations 0.
+    /// Initial weights as in the torch policies: orthogonal, biases and log deviations 0.
     #[must_use]
     pub fn initial_weights(&self, rng: &mut Pcg64) -> Vec<f32> {
         let mut weights = vec![0.0; if self.continuous { self.n_actions } else { 0 }];
@@ -77,7 +77,7 @@ impl Shape {
 pub enum ActionRows {
     /// One integer each.
     Discrete(Vec<i64>),
-    /// One row of components each, as sampled: before clipping to the env's bounds.
+    /// One row of components each, as sampled, before clipping to the env's bounds.
     Continuous(Vec<f32>),
 }
 
@@ -99,7 +99,7 @@ pub struct ActorCritic {
     obs_dim: usize,
 }
 
-/// What a policy says of a batch of observations.
+/// Outputs of policy and value function for a batch of observations.
 #[derive(Debug)]
 pub struct Heads {
     /// Log-probabilities of every action, or the means of continuous ones; `n_actions` per row.
@@ -109,7 +109,7 @@ pub struct Heads {
 }
 
 impl ActorCritic {
-    /// The actor-critic of these weights.
+    /// The actor-critic with these weights.
     ///
     /// # Errors
     /// [`KernelError::Shape`] for another number of weights, [`KernelError::NonFinite`].
@@ -138,7 +138,7 @@ impl ActorCritic {
     /// Policy and value of rows of observations.
     ///
     /// # Errors
-    /// What candle reports.
+    /// Errors of candle.
     pub fn heads(&self, obs: &[f32]) -> Result<Heads> {
         let obs = self.rows(obs)?;
         let actions = self.actor.forward(&obs)?;
@@ -155,7 +155,7 @@ impl ActorCritic {
     ///
     /// # Errors
     /// [`KernelError::Shape`] for another number of actions, [`KernelError::Action`] for one that
-    /// there is not.
+    /// does not exist.
     pub fn log_probs(&self, heads: &Heads, actions: &ActionRows) -> Result<Vec<f32>> {
         let n_rows = heads.values.len();
         let n_actions = heads.actions.len() / n_rows.max(1);
@@ -190,7 +190,7 @@ impl ActorCritic {
     /// The value of each row of observations.
     ///
     /// # Errors
-    /// What candle reports.
+    /// Errors of candle.
     pub fn values(&self, obs: &[f32]) -> Result<Vec<f32>> {
         Ok(self.critic.forward(&self.rows(obs)?)?.flatten_all()?.to_vec1()?)
     }

@@ -31,11 +31,11 @@ pub struct Rollout {
     pub advantages: Vec<f32>,
     /// Advantages plus values.
     pub returns: Vec<f32>,
-    /// Which weights acted.
+    /// Version of the acting weights.
     pub weights_version: u64,
 }
 
-/// Envs with what a rollout begins from.
+/// Envs with the start of the next rollout.
 pub struct Collector {
     envs: Box<dyn VectorEnv>,
     rng: Pcg64,
@@ -45,7 +45,7 @@ pub struct Collector {
     obs: Option<Vec<f32>>,
 }
 
-/// Everything that decides how a collector goes on.
+/// The complete state of a collector.
 #[derive(Debug, Clone)]
 pub struct CollectorState {
     /// The envs.
@@ -57,23 +57,23 @@ pub struct CollectorState {
 }
 
 impl Collector {
-    /// A collector of rollouts of `n_steps`, whose actions are drawn from `rng`.
+    /// A collector of rollouts of `n_steps` with actions drawn from `rng`.
     #[must_use]
     pub fn new(envs: Box<dyn VectorEnv>, rng: Pcg64, n_steps: usize, discount: Discount) -> Self {
         Self { envs, rng, n_steps, discount, obs: None }
     }
 
-    /// A copy of everything that decides how this goes on.
+    /// A copy of the complete state.
     #[must_use]
     pub fn state(&self) -> CollectorState {
         let (envs, rng) = (self.envs.state(), self.rng.to_words());
         CollectorState { envs, rng, obs: self.obs.clone() }
     }
 
-    /// Goes on from `state`, exactly.
+    /// Restores `state` exactly.
     ///
     /// # Errors
-    /// What is wrong with the state.
+    /// Errors of the state.
     pub fn set_state(&mut self, state: CollectorState) -> Result<()> {
         let rng = Pcg64::from_words(state.rng)?;
         self.envs.set_state(&state.envs)?;
@@ -81,10 +81,10 @@ impl Collector {
         Ok(())
     }
 
-    /// Steps every env `n_steps` times with `policy`. Episodes run on from one call to the next.
+    /// Steps every env `n_steps` times with `policy`. Episodes continue from one call to the next.
     ///
     /// # Errors
-    /// [`Error::Stopped`] as soon as `stop` is set, or what the envs or the policy report.
+    /// [`Error::Stopped`] as soon as `stop` is set, or errors of the envs or the policy.
     pub fn collect(
         &mut self,
         policy: &ActorCritic,
@@ -121,7 +121,7 @@ impl Collector {
                 final_obs: (&mut final_obs).into(),
             };
             self.envs.step_all(actions.borrowed(), &mut out)?;
-            #[expect(clippy::cast_possible_truncation, reason = "rewards are learned from in f32")]
+            #[expect(clippy::cast_possible_truncation, reason = "rewards are stored in f32")]
             rollout.rewards.extend(rewards.iter().map(|&reward| reward as f32));
             if rollout.truncated[step.clone()].contains(&true) {
                 final_values[step].copy_from_slice(&policy.values(&final_obs)?);
@@ -133,7 +133,7 @@ impl Collector {
         Ok(rollout)
     }
 
-    /// Draws an action for each env, notes it, and returns what the envs take.
+    /// Draws an action for each env, stores it, and returns the actions as the envs take them.
     fn act(
         &mut self,
         spec: &EnvSpec,

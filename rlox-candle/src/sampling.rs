@@ -1,4 +1,4 @@
-//! Random draws, and the weights that a policy begins with.
+//! Random draws and initial weights.
 
 use rlox_kernels::rng::Pcg64;
 
@@ -22,7 +22,7 @@ pub fn categorical(log_probs: &[f32], rng: &mut Pcg64) -> (i64, f32) {
         if left < 0.0 {
             return (action, log_prob);
         }
-        // Rounding may leave a little over: that is the last possible one's.
+        // A remainder from rounding belongs to the last possible action.
         if probability > 0.0 {
             last = (action, log_prob);
         }

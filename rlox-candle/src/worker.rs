@@ -1,10 +1,10 @@
-//! The thread that collects rollouts, and who waits for whom.
+//! The thread that collects rollouts, and its synchronisation.
 //!
-//! Each rollout is asked for by an order that carries the weights to act with, so that which
-//! weights collect which rollout does not depend on timing: the k-th rollout is collected with the
-//! weights that were the newest when the (k - capacity)-th was received. The first `capacity`
-//! rollouts are ordered at the start. With a capacity of 0 the thread works only while somebody
-//! waits; with 1 it collects the next rollout while the last is learned from.
+//! Each rollout is ordered together with its weights, so its weights do not depend on timing: the
+//! k-th rollout is collected with the newest weights at the time the (k - capacity)-th was
+//! received. The first `capacity` rollouts are ordered at the start. With a capacity of 0 the
+//! thread works only while a consumer waits; with 1 it collects the next rollout while the consumer
+//! learns from the last.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ use crate::policy::{ActionRows, ActorCritic, Shape};
 use crate::rollout::{Collector, CollectorState, Rollout};
 use crate::{Error, Result};
 
-/// Weights, counted from 0 for the first.
+/// Weights with their version, from 0 on.
 #[derive(Debug)]
 struct Weights {
     version: u64,
@@ -32,7 +32,7 @@ struct Exchange {
     done: VecDeque<Rollout>,
     /// Rollouts ordered and not yet received.
     outstanding: usize,
-    /// Why the thread ended, unless it was asked to.
+    /// The reason of the thread's end, unless it was stopped.
     failure: Option<String>,
 }
 
@@ -56,7 +56,7 @@ struct Shared {
 pub struct Worker {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    /// The process that has the thread.
+    /// The process of the thread.
     process: u32,
 }
 
@@ -64,7 +64,7 @@ impl Worker {
     /// Starts a thread that collects with an actor-critic of `shape`, at first with `weights`.
     ///
     /// # Errors
-    /// What is wrong with the weights, and [`Error::Thread`].
+    /// Errors of the weights, and [`Error::Thread`].
     pub fn start(
         collector: Collector,
         shape: Shape,
@@ -96,8 +96,8 @@ impl Worker {
         Ok(Self { shared, thread: Mutex::new(Some(thread)), process: std::process::id() })
     }
 
-    /// Checks that this process has the thread. One that was forked has not, and waiting for the thread
-    /// or for one of its locks would take for ever.
+    /// Checks that this process has the thread. A fork does not, and would wait forever for the
+    /// thread or one of its locks.
     ///
     /// # Errors
     /// [`Error::Forked`].
@@ -108,7 +108,7 @@ impl Worker {
     /// The next rollout, or `None` after `patience` without one.
     ///
     /// # Errors
-    /// [`Error::Stopped`], and [`Error::Panic`] with what ended the thread.
+    /// [`Error::Stopped`], and [`Error::Panic`] with the reason of the thread's end.
     pub fn receive(&self, patience: Duration) -> Result<Option<Rollout>> {
         let mut exchange = lock(&self.shared.exchange);
         if exchange.outstanding == 0 {
@@ -142,7 +142,7 @@ impl Worker {
     /// Makes `weights` the newest, and returns their version.
     ///
     /// # Errors
-    /// What is wrong with the weights; the newest stay then.
+    /// Errors of the weights; the newest ones stay then.
     pub fn sync(&self, weights: Vec<f32>) -> Result<u64> {
         ActorCritic::new(self.shared.shape, &weights)?;
         let mut exchange = lock(&self.shared.exchange);
@@ -157,7 +157,7 @@ impl Worker {
         lock(&self.shared.exchange).newest.flat.clone()
     }
 
-    /// The version of the newest weights: how often they were synced.
+    /// The version of the newest weights: the number of syncs.
     #[must_use]
     pub fn version(&self) -> u64 {
         lock(&self.shared.exchange).newest.version
@@ -166,7 +166,7 @@ impl Worker {
     /// Log-probabilities of `actions` and values of rows of observations, by the newest weights.
     ///
     /// # Errors
-    /// [`KernelError::Shape`](rlox_kernels::KernelError::Shape) where rows and actions do not match.
+    /// [`KernelError::Shape`](rlox_kernels::KernelError::Shape) if rows and actions do not match.
     pub fn evaluate(&self, obs: &[f32], actions: &ActionRows) -> Result<(Vec<f32>, Vec<f32>)> {
         let weights = Arc::clone(&lock(&self.shared.exchange).newest);
         let policy = ActorCritic::new(self.shared.shape, &weights.flat)?;
@@ -174,34 +174,34 @@ impl Worker {
         Ok((policy.log_probs(&heads, actions)?, heads.values))
     }
 
-    /// A copy of everything that decides how the envs go on; waits for the rollout in progress.
+    /// A copy of the envs' complete state; waits for the rollout in progress.
     #[must_use]
     pub fn state(&self) -> CollectorState {
         lock(&self.shared.collector).state()
     }
 
-    /// Has the envs go on from `state`; waits for the rollout in progress.
+    /// Restores the envs from `state`; waits for the rollout in progress.
     ///
     /// # Errors
-    /// What is wrong with the state.
+    /// Errors of the state.
     pub fn set_state(&self, state: CollectorState) -> Result<()> {
         lock(&self.shared.collector).set_state(state)
     }
 
-    /// Ends the thread, within one step of the envs, and waits for its end. May be called again; in a
-    /// forked process it does nothing.
+    /// Ends the thread, within one step of the envs, and waits for its end. May be called
+    /// repeatedly; does nothing in a forked process.
     pub fn stop(&self) {
         if self.check_process().is_err() {
             return;
         }
         self.shared.stop.store(true, Ordering::Relaxed);
         {
-            // Under the lock, so that nobody who has just looked at the flag waits past this.
+            // Under the lock, so that no thread that has just read the flag waits past this.
             let _exchange = lock(&self.shared.exchange);
             self.shared.changed.notify_all();
         }
         if let Some(thread) = lock(&self.thread).take() {
-            // It caught its panics, and left the reason in the exchange.
+            // It caught its panics and left the reason in the exchange.
             drop(thread.join());
         }
     }
@@ -215,7 +215,7 @@ impl Drop for Worker {
 
 impl Shared {
     fn run(&self) {
-        // Networks this small are slower on several threads; rayon's own pool would be all cores.
+        // Networks this small are slower on several threads; rayon's own pool would use all cores.
         let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build();
         let outcome = match pool {
             Ok(pool) => catch_unwind(AssertUnwindSafe(|| pool.install(|| self.serve()))),
@@ -264,9 +264,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The words of a panic.
+/// The message of a panic.
 fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a panic without words".to_owned())
+        .unwrap_or_else(|| "a panic without a message".to_owned())
 }

@@ -1,4 +1,4 @@
-//! One worker, many users: what must hold whoever is first.
+//! One worker, many users: invariants for any order of calls.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -26,7 +26,7 @@ fn worker(seed: u64, capacity: usize) -> Worker {
     Worker::start(collector, shape, weights, capacity).unwrap()
 }
 
-/// Receives until the worker is stopped; rollouts are whole, and their weights never grow older.
+/// Receives until the worker is stopped; rollouts are whole, their versions never fall.
 fn receive_all(worker: &Worker) {
     let mut newest = 0;
     loop {

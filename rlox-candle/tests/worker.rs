@@ -1,4 +1,4 @@
-//! A worker whose env fails.
+//! A worker with a failing env.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -9,7 +9,7 @@ __version__: Final[str]
 
 @type_check_only
 class Batch(TypedDict):
-    """What :meth:`CandleCollector.recv` returns: T steps of N envs, time-major."""
+    """Result of :meth:`CandleCollector.recv`: T steps of N envs, time-major."""
 
     observations: NDArray[np.float32]
     actions: NDArray[Any]
@@ -30,35 +30,35 @@ class CandleCollector:
     """Rollouts of native envs, collected by a background thread in Rust.
 
     The thread steps the envs, runs the policy in candle and estimates advantages (GAE), without
-    Python and without its lock. It begins with the constructor. Episodes run on from one rollout
-    to the next; where one is truncated, the value of its true final observation is bootstrapped
-    from. Continuous actions are clipped to the env's bounds for the env and stored as sampled.
+    Python and its lock, from construction on. Episodes continue from one rollout to the next;
+    truncated ones are bootstrapped from the value of their true final observation. Continuous
+    actions are clipped to the env's bounds for the env and stored as sampled.
 
-    Which weights act does not depend on timing: rollout k is collected with those that were the
-    newest when rollout k - ``capacity`` was received, and the first ``capacity`` rollouts with the
-    initial ones. So the same seed and the same calls give the same batches, bit for bit.
+    The acting weights do not depend on timing: rollout k is collected with the newest weights at
+    the time rollout k - ``capacity`` was received, and the first ``capacity`` rollouts with the
+    initial ones. So the same seed and calls give the same batches, bit for bit.
 
-    The policy is that of :mod:`rlox.policies`: two MLPs with two tanh layers each, for discrete
-    actions categorical, for continuous ones a Gaussian with a deviation of its own. Its weights are
-    one flat vector in the order of ``policy.parameters()``, as
-    ``rlox.nn.FlatOptimizer.parameters`` has them.
+    The policy is that of :mod:`rlox.policies`: two MLPs with two tanh layers each, categorical for
+    discrete actions, Gaussian with state-independent deviations for continuous ones. Its weights
+    are one flat vector in the order of ``policy.parameters()``, as in
+    ``rlox.nn.FlatOptimizer.parameters``.
 
     Args:
         env_id: one of :func:`rlox_native.native_env_ids`.
         n_envs: number of envs N.
-        obs_dim: components of an observation; checked against the env's, and so may be left out.
-        n_actions: number of actions, or components of a continuous one; checked as ``obs_dim`` is.
+        obs_dim: components of an observation; optional, checked against the env's.
+        n_actions: number of actions, or components of a continuous one; checked like ``obs_dim``.
         n_steps: env steps T of each env in a rollout.
         hidden: width of the hidden layers.
         seed: fixes weights, actions and envs (env i has ``seed + i``); ``None`` draws from entropy.
         gamma: discount in [0, 1].
         gae_lambda: trace decay λ in [0, 1].
         capacity: rollouts that may be ahead of the consumer. 0: the thread works only while
-            :meth:`recv` waits; 1: it collects the next rollout while the last is learned from.
-        weights: initial weights, float32 (P,); ``None``: orthogonal, as those of the policies.
+            :meth:`recv` waits; 1: it collects the next rollout during learning from the last.
+        weights: initial weights, float32 (P,); ``None``: orthogonal, like the policies'.
 
     Raises:
-        ValueError: an argument is out of its range, not the env's, or the env is unknown.
+        ValueError: an argument is out of range or does not match the env, or the env is unknown.
         TypeError: an argument is of the wrong type.
     """
 
@@ -91,30 +91,30 @@ class CandleCollector:
 
     @property
     def capacity(self) -> int:
-        """How many rollouts may be ahead of the consumer."""
+        """Largest number of rollouts ahead of the consumer."""
 
     @property
     def weights_version(self) -> int:
-        """How often weights were synced: the version of the newest."""
+        """The version of the newest weights: the number of syncs."""
 
     def recv(self) -> Batch:
-        """Wait for the next rollout and return its arrays, which are the caller's own.
+        """Wait for the next rollout and return its arrays, which the caller owns.
 
-        Ctrl-C interrupts the wait; the rollout is then the next call's.
+        Ctrl-C interrupts the wait; the next call then returns the rollout.
 
         Returns:
             A dict. ``observations`` (T, N, obs_dim), ``rewards``, ``log_probs``, ``values``,
-            ``advantages`` and ``returns`` (T, N) float32; ``actions`` (T, N) int64 or
-            (T, N, act_dim) float32; ``terminated``, ``truncated`` and their union ``dones``
-            (T, N) bool; the numbers ``n_envs`` (N) and ``n_steps`` (T); ``weights_version``, which
-            weights acted, 0 for the initial ones.
+            ``advantages`` and ``returns`` (T, N) float32; ``actions`` (T, N) int64 or (T, N,
+            act_dim) float32; ``terminated``, ``truncated`` and their union ``dones`` (T, N) bool;
+            the numbers ``n_envs`` (N) and ``n_steps`` (T); ``weights_version``, that of the acting
+            weights, 0 for the initial ones.
 
         Raises:
-            RuntimeError: the collector was stopped, or its thread failed: the message has why.
+            RuntimeError: the collector was stopped, or its thread failed; the text says why.
         """
 
     def sync_weights(self, flat: NDArray[np.float32]) -> int:
-        """Have the rollouts ordered from now on collected with these weights.
+        """Use these weights for all rollouts ordered from now on.
 
         Args:
             flat: float32 (P,), copied.
@@ -123,8 +123,8 @@ class CandleCollector:
             Their version.
 
         Raises:
-            ValueError: their number is wrong, or one is not finite; the last ones stay then.
-            TypeError: ``flat`` is no float32 array of one dimension.
+            ValueError: their number is wrong, or one is not finite; the last ones stay.
+            TypeError: ``flat`` is not a one-dimensional float32 array.
         """
 
     def get_weights(self) -> NDArray[np.float32]:
@@ -133,7 +133,7 @@ class CandleCollector:
     def evaluate(
         self, observations: NDArray[np.float32], actions: NDArray[Any]
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return what the newest weights say of steps; the thread is not involved.
+        """Evaluate steps with the newest weights, without the thread.
 
         Args:
             observations: (B, obs_dim) float32.
@@ -143,26 +143,26 @@ class CandleCollector:
             Log-probabilities of the actions and values of the observations, each (B,) float32.
 
         Raises:
-            ValueError: shapes do not match, or there is no such action.
+            ValueError: shapes do not match, or an action does not exist.
             TypeError: an array is of another type.
         """
 
     def stop(self) -> None:
         """End the thread and wait for its end, within one step of the envs.
 
-        Calling it again does nothing; a wait in :meth:`recv` elsewhere ends with an error.
+        Calling it again does nothing; a wait in :meth:`recv` in another thread ends with an error.
         Dropping the collector stops it too.
         """
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return all that decides how the envs go on, once the thread is between rollouts.
+        """Return the complete state of the envs, once the thread is between rollouts.
 
-        Rollouts that are ahead of the consumer and weights are not part of it.
+        Weights and rollouts ahead of the consumer are not part of it.
         """
 
     def set_state(self, state: dict[str, NDArray[Any]]) -> None:
-        """Have the envs go on exactly from a :meth:`state`.
+        """Restore the envs exactly from a :meth:`state`.
 
         Raises:
-            ValueError: it is not the state of envs such as these; nothing has changed then.
+            ValueError: it is not a state of such envs; nothing has changed.
         """
