@@ -1,8 +1,8 @@
 """Docstrings of the Rust module's stub, taken from the NumPy reference.
 
-What has a twin in ``rlox.kernels.reference`` is documented there and nowhere else. In the stub it
-has its signature, the twin's first sentence and, below that, what holds for Rust's version alone.
-``python stub.py`` writes that; ``python stub.py --check`` fails if the stub differs.
+Functions and classes with a twin in ``rlox.kernels.reference`` are documented only there. The stub
+has their signature, the twin's first sentence and, below it, notes on the Rust version. ``python
+stub.py`` writes this; ``python stub.py --check`` fails if the stub differs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def reference() -> dict[str, Node]:
 
 
 def members(node: Node, twins: Mapping[str, Node]) -> dict[str, Node]:
-    """Return the methods of a class, those of its bases included."""
+    """Return the methods of a class, including those of its bases."""
     bases = getattr(node, "bases", [])
     inherited: dict[str, Node] = {}
     for base in bases:
@@ -62,7 +62,7 @@ def summary(node: Node) -> str | None:
 
 
 def documented(stub: ast.Module, twins: Mapping[str, Node]) -> Iterator[tuple[Node, str]]:
-    """Yield what has a docstring in the stub and a twin with one, with the text it should have."""
+    """Yield the nodes with a docstring in the stub and in their twin, with the expected text."""
     for name, node in definitions(stub.body).items():
         twin = twins.get(name)
         if twin is None:
@@ -81,13 +81,13 @@ def quoted(text: str, column: int) -> list[str]:
     indent = " " * column
     head, *notes = text.split("\n")
     while len(head) + column + 2 * len(QUOTES) > WIDTH:
-        head = re.sub("[:,] [^:,]*$", ".", head)  # one line has to do
+        head = re.sub("[:,] [^:,]*$", ".", head)  # shortened to one line
     lines = [QUOTES + head, *notes, QUOTES] if notes else [QUOTES + head + QUOTES]
     return [indent + line if line else "" for line in lines]
 
 
 def generated(source: str) -> str:
-    """Return the stub with the docstrings that it should have."""
+    """Return the stub with the expected docstrings."""
     lines = source.splitlines()
     replacements = []
     for node, text in documented(ast.parse(source), reference()):

@@ -1,3 +1,3 @@
-"""Settings of property tests: they pass on a machine of any speed."""
+"""Settings of property tests, independent of the machine's speed."""
 
 import shared_fixtures  # noqa: F401

@@ -1,4 +1,4 @@
-"""Valid and invalid actions of discrete and of continuous envs."""
+"""Valid and invalid actions of discrete and continuous envs."""
 
 import gymnasium as gym
 import numpy as np
@@ -52,14 +52,14 @@ def check_refused(envs, actions, error, message):
     ],
 )
 def test_every_kind_of_integers_is_an_action(env_id, actions):
-    """Lists, tuples, and integer arrays of any type and layout step alike."""
+    """Lists, tuples, and integer arrays of any type and layout give the same step."""
     expected = started(env_id).step_all(np.array([0, 1, 1]))
     assert started(env_id).step_all(actions)["obs"].tobytes() == expected["obs"].tobytes()
 
 
 @every_discrete_env
 def test_an_action_beyond_the_last_is_refused(env_id):
-    """The first action that does not exist is named with its env and the range."""
+    """The error names the first nonexistent action, its env and the range."""
     n = int(SPACES[env_id].n)
     message = rf"actions\[1\] must lie in \[0, {n - 1}\], got {n}"
     check_refused(started(env_id), [n - 1, n, -1], ValueError, message)
@@ -81,7 +81,7 @@ def test_an_action_beyond_the_last_is_refused(env_id):
     ],
 )  # fmt: skip
 def test_bad_discrete_actions_are_refused_and_move_nothing(env_id, actions, error, message):
-    """A refused action is named, and no env has moved."""
+    """The error names the action, and no env has moved."""
     check_refused(started(env_id), actions, error, message)
 
 
@@ -101,7 +101,7 @@ def test_bad_discrete_actions_are_refused_and_move_nothing(env_id, actions, erro
     ],
 )
 def test_every_kind_of_real_numbers_is_an_action(env_id, actions):
-    """Lists, tuples and arrays of any real type and layout step alike, with an axis or without."""
+    """Lists, tuples and arrays of any real type and layout act alike, with or without an axis."""
     expected = started(env_id).step_all(np.array([[0.5], [-1.0], [3.0]], np.float32))
     envs = started(env_id)
     out = outputs(envs)
@@ -113,7 +113,7 @@ def test_every_kind_of_real_numbers_is_an_action(env_id, actions):
 
 @every_continuous_env
 def test_continuous_actions_are_rounded_to_single_precision(env_id):
-    """A double steps as the nearest number of the action space's own type does."""
+    """A double acts like the nearest number of the action space's type."""
     actions = np.random.default_rng(0).uniform(-1, 1, (3, 1))
     expected = started(env_id).step_all(actions.astype(np.float32))
     got = started(env_id).step_all(actions)
@@ -135,13 +135,13 @@ def test_continuous_actions_are_rounded_to_single_precision(env_id):
     ],
 )
 def test_bad_continuous_actions_are_refused_and_move_nothing(env_id, actions, error, message):
-    """A refused action is named, and no env has moved."""
+    """The error names the action, and no env has moved."""
     check_refused(started(env_id), actions, error, message)
 
 
 @every_continuous_env
 def test_actions_must_not_share_memory_with_a_result(env_id):
-    """An array that is read and written at once is refused before any env moves."""
+    """An array that would be read and written is refused before any env moves."""
     envs = started(env_id)
     before = envs.state()["physics"]
     out = outputs(envs)
@@ -151,12 +151,12 @@ def test_actions_must_not_share_memory_with_a_result(env_id):
 
 
 def test_converting_actions_cannot_spoil_the_flags():
-    """Bytes that are no bool, written by code that the conversion runs, do not stay."""
+    """Bytes other than 0 and 1, written by code run by the conversion, do not stay."""
     envs = started("Pendulum-v1")
     out = outputs(envs)
 
     class Spoiler:
-        """Writes to the results when it is made an array of."""
+        """Writes to the results when converted to an array."""
 
         def __array__(self, dtype=None, copy=None):
             out[2].view(np.uint8).fill(7)

@@ -10,7 +10,7 @@ STEPS = 500
 
 
 def test_trajectories_equal_gymnasium_bit_for_bit():
-    """20 seeds of 500 steps each, resets included, give gymnasium's bytes."""
+    """20 seeds of 500 steps each, including resets, give gymnasium's bytes."""
     reference = gym.make("CartPole-v1")
     for seed in SEEDS:
         env = CartPole(seed=seed)
@@ -27,20 +27,20 @@ def test_trajectories_equal_gymnasium_bit_for_bit():
 
 @pytest.mark.parametrize("seed", [0, 2**32 - 1, 2**32, 2**64 - 1, np.int64(7)])
 def test_every_seed_equals_gymnasium(seed):
-    """Seeds of one and of two words start as gymnasium's do."""
+    """Seeds of one and of two words give gymnasium's first observations."""
     expected, _ = gym.make("CartPole-v1").reset(seed=int(seed))
     assert CartPole(seed=seed).reset().tobytes() == expected.tobytes()
     assert CartPole().reset(seed=seed).tobytes() == expected.tobytes()
 
 
 def test_step_before_reset_is_refused():
-    """A fresh env asks for reset()."""
+    """The error of a new env asks for reset()."""
     with pytest.raises(RuntimeError, match=r"not been reset; call reset\(\)"):
         CartPole(seed=0).step(0)
 
 
 def test_step_after_the_end_is_refused():
-    """An ended episode asks for reset(), and a reset is enough."""
+    """The error after an episode asks for reset(), and a reset suffices."""
     env = CartPole(seed=0)
     env.reset()
     while not env.step(0)["terminated"]:
@@ -53,7 +53,7 @@ def test_step_after_the_end_is_refused():
 
 @pytest.mark.parametrize("action", [2, -1, 2**70])
 def test_unknown_action_is_refused(action):
-    """An action that does not exist is named."""
+    """The error names the action."""
     env = CartPole(seed=0)
     env.reset()
     with pytest.raises(ValueError, match=f"action .*got {action}"):

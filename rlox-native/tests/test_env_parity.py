@@ -6,12 +6,12 @@ import pytest
 from rlox_native import VecEnv, native_env_ids
 
 SPACES = {env_id: gym.make(env_id).action_space for env_id in native_env_ids()}
-# The component of the observation along which an action swings the env up, or keeps it up.
+# The observation component along which an action swings the env up or keeps it up.
 SWING = {
     "CartPole-v1": 2, "MountainCar-v0": 1, "MountainCarContinuous-v0": 1, "Pendulum-v1": 2,
     "Acrobot-v1": 5,
 }  # fmt: skip
-# Bounds of the physical state, wide where the env has none.
+# Bounds of the physical state, wide if the env has none.
 STATE_HIGH = {
     "CartPole-v1": [2.4, 10, np.pi / 15, 10],
     "MountainCar-v0": [0.6, 0.07],
@@ -27,7 +27,7 @@ STATE_LOW = {
     "Acrobot-v1": [-np.pi, -np.pi, -4 * np.pi, -9 * np.pi, 0],
 }
 
-# Where gymnasium multiplies a float32 by a Python float, NumPy 1 computes in double precision.
+# For float32 times Python float in gymnasium, NumPy 1 computes in double precision.
 PROMOTES = ("MountainCarContinuous-v0", "Pendulum-v1")
 numpy_1 = np.lib.NumpyVersion(np.__version__) < "2.0.0"
 
@@ -46,7 +46,7 @@ every_env = pytest.mark.parametrize(
 
 
 def random_actions(env_id, rng, n):
-    """Draw n actions, of continuous ones a third from beyond the bounds."""
+    """Draw n actions; a third of continuous ones lie beyond the bounds."""
     space = SPACES[env_id]
     if isinstance(space, gym.spaces.Discrete):
         return rng.integers(0, space.n, n)
@@ -65,7 +65,7 @@ def swing(env_id, obs):
 @every_env
 @pytest.mark.parametrize("n", [8, pytest.param(200, marks=pytest.mark.slow)])
 def test_seeds_equal_gymnasium_bit_for_bit(env_id, n):
-    """Whole episodes and the beginnings of the next ones, half at random and half swinging."""
+    """Whole episodes and the starts of the next ones, half random and half swinging."""
     references = [gym.make(env_id) for _ in range(n)]
     envs = VecEnv(n, seed=0, env_id=env_id)
     obs = envs.reset_all()
@@ -97,7 +97,7 @@ def test_seeds_equal_gymnasium_bit_for_bit(env_id, n):
 
 @every_env
 def test_a_step_from_any_state_equals_gymnasium(env_id):
-    """From the bounds of the physical state and from between them, at the walls and beyond."""
+    """From states at and between the bounds, at the walls and beyond."""
     n = 500
     rng = np.random.default_rng(1)
     low, high = np.array(STATE_LOW[env_id], float), np.array(STATE_HIGH[env_id], float)
@@ -125,7 +125,7 @@ def test_a_step_from_any_state_equals_gymnasium(env_id):
 
 
 def test_2000_first_observations_of_acrobot_equal_gymnasium():
-    """NumPy's sine and cosine in single precision, which only these have, are met in every bit."""
+    """Only these use NumPy's single-precision sine and cosine, which match in every bit."""
     envs = VecEnv(2_000, seed=0, env_id="Acrobot-v1")
     got = envs.reset_all()
     angles = envs.state()["physics"][:, :2].astype(np.float32)

@@ -56,7 +56,7 @@ def check_time_major(rollout, gamma, lam):
 
 
 def check_batched(rollout, gamma, lam):
-    """The env-major layout gives the time-major numbers, each env as if alone, in both types."""
+    """The env-major layout gives the time-major results, env by env, in both types."""
     rewards, values, dones, _, _, last_values = rollout
     none = np.zeros_like(dones)
     expected = compute_gae_time_major(rewards, values, dones, none, values, last_values, gamma, lam)
@@ -77,21 +77,21 @@ def check_batched(rollout, gamma, lam):
 
 @given(rollouts(), FACTORS, FACTORS)
 def test_both_layouts_equal_the_definition(rollout, gamma, lam):
-    """And each other, bit for bit."""
+    """And agree with each other, bit for bit."""
     check_time_major(rollout, gamma, lam)
     check_batched(rollout, gamma, lam)
 
 
 @given(st.integers(1, 19), SEEDS, ENDS)
 def test_long_rollouts_equal_the_definition(n_envs, seed, ends):
-    """The kernels work through tiles of steps and groups of envs, which these exceed."""
+    """They exceed the kernels' tiles of steps and groups of envs."""
     rollout = make_rollout((300, n_envs), seed, ends)
     check_time_major(rollout, 0.99, 0.95)
     check_batched(rollout, 0.99, 0.95)
 
 
 def test_final_values_are_read_only_at_truncations():
-    """What stands in final_values elsewhere, NaN included, does not matter."""
+    """Other entries of final_values, even NaN, have no effect."""
     shape = (4, 3)
     rng = np.random.default_rng(0)
     rewards, values = rng.standard_normal((2, *shape))
@@ -109,7 +109,7 @@ def test_final_values_are_read_only_at_truncations():
     layout=st.sampled_from(["plain", "strided", "reversed", "list", "unaligned", "read-only"]),
 )
 def test_every_real_type_and_layout_is_accepted(dtype, dones, layout):
-    """Arrays of any real type and layout give what float64 arrays give."""
+    """Arrays of any real type and layout give the results of float64 arrays."""
     plain = np.array([1, 0, 1, 1, 0, 1]).astype(dtype)
 
     def laid_out(array):
@@ -137,7 +137,7 @@ def test_every_real_type_and_layout_is_accepted(dtype, dones, layout):
 
 
 def test_a_mask_of_any_true_byte_is_true():
-    """A bool array made from other bytes counts as true where it is not zero."""
+    """In a bool array made from other bytes, nonzero bytes are true."""
     odd = np.array([0, 2, 255, 0], np.uint8).view(np.bool_)
     expected, _ = compute_gae([1.0] * 4, [1.0] * 4, [0, 1, 1, 0], 1.0, 0.9, 0.9)
     got, _ = compute_gae([1.0] * 4, [1.0] * 4, odd, 1.0, 0.9, 0.9)
@@ -145,7 +145,7 @@ def test_a_mask_of_any_true_byte_is_true():
 
 
 def test_empty_inputs_give_empty_results():
-    """No steps, and no envs, are no error."""
+    """Neither zero steps nor zero envs are an error."""
     assert [a.shape for a in compute_gae([], [], [], 1.0, 0.9, 0.9)] == [(0,)] * 2
     assert [a.shape for a in compute_gae_batched([], [], [], [], 3, 0.9, 0.9)] == [(0,)] * 2
     for shape in [(0, 3), (3, 0), (0, 0)]:
@@ -155,20 +155,20 @@ def test_empty_inputs_give_empty_results():
 
 
 def single(**changes):
-    """Call compute_gae with good arguments but for `changes`."""
+    """Call compute_gae with valid arguments except for `changes`."""
     good = {"rewards": [1.0] * 4, "values": [1.0] * 4, "dones": [False] * 4, "last_value": 1.0}
     return compute_gae(**{**good, "gamma": 0.9, "lam": 0.9, **changes})
 
 
 def batched(**changes):
-    """Call compute_gae_batched with good arguments but for `changes`."""
+    """Call compute_gae_batched with valid arguments except for `changes`."""
     good = {"rewards": [1.0] * 4, "values": [1.0] * 4, "dones": [False] * 4}
     good |= {"last_values": [1.0] * 2, "n_steps": 2, "gamma": 0.9, "lam": 0.9}
     return compute_gae_batched(**{**good, **changes})
 
 
 def time_major(**changes):
-    """Call compute_gae_time_major with good arguments but for `changes`."""
+    """Call compute_gae_time_major with valid arguments except for `changes`."""
     names = ("rewards", "values", "terminated", "truncated", "final_values")
     good = {name: np.ones((2, 3)) for name in names}
     good |= {"last_values": np.ones(3), "gamma": 0.9, "lam": 0.9}
@@ -197,13 +197,13 @@ def time_major(**changes):
     ],
 )  # fmt: skip
 def test_bad_arguments_are_refused_by_name(call, changes, error, message):
-    """The message names the argument, what it must be and what it is."""
+    """The message has the argument's name, requirement and value."""
     with pytest.raises(error, match=message):
         call(**changes)
 
 
 def test_results_go_into_the_arrays_that_are_given():
-    """``out`` is what comes back, with the numbers of new arrays."""
+    """``out`` itself is returned, with the same numbers as new arrays."""
     rng = np.random.default_rng(0)
     rewards, values = rng.standard_normal((2, 6, 2)).astype(np.float32)
     ends, last = rng.random((6, 2)) < 0.3, np.zeros(2, np.float32)
@@ -229,13 +229,13 @@ def test_results_go_into_the_arrays_that_are_given():
     ],
 )  # fmt: skip
 def test_arrays_that_cannot_be_written_to_are_refused(out, error, message):
-    """Type, shape and layout are those of the results, and no array is another's or an input."""
+    """Type, shape and layout must be those of the results, without shared memory."""
     with pytest.raises(error, match=message):
         compute_gae([1.0] * 3, [0.0] * 3, [0] * 3, 0.0, 0.9, 0.9, out=out)
 
 
 def test_an_output_is_no_other_array():
-    """Inputs are read while results are written, and results are two."""
+    """Outputs must not overlap with inputs or with each other."""
     rewards, result = np.ones(3), np.empty(3)
     with pytest.raises(ValueError, match="must not share memory"):
         compute_gae(rewards, np.zeros(3), np.zeros(3), 0, 0.9, 0.9, out=(result, result))

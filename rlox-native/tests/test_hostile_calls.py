@@ -1,4 +1,4 @@
-"""Hostile arguments: every function and method takes them or refuses them as Python does.
+"""Hostile arguments: every function and method accepts them or raises an ordinary error.
 
 ``RLOX_EXAMPLES`` says how many calls each is given.
 """
@@ -30,11 +30,11 @@ from rlox_native import (
     _native,
 )
 
-# NumPy's word on numbers that single precision does not have
+# NumPy's warning on numbers beyond single precision
 pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in cast:RuntimeWarning")
 
 EXPECTED = (ValueError, TypeError, MemoryError, RuntimeError, OverflowError)
-"""And no other: no panic, no SystemError, no BufferError."""
+"""Only these: no panic, SystemError or BufferError."""
 
 BUFFERS = [name for name in rlox_native.__all__ if name.endswith("Buffer")]
 FUNCTIONS = [name for name in rlox_native.__all__ if name.islower() and name != "__version__"]
@@ -58,7 +58,7 @@ SIZES = st.integers(-2, 40) | st.sampled_from([2**31, 2**32, 2**62, 2**63, 2**64
 
 @st.composite
 def arrays(draw):
-    """Arrays of any type and layout, most of them of shapes that fit each other."""
+    """Arrays of any type and layout, mostly with matching shapes."""
     shape = draw(st.sampled_from([(), (4,), (4,), (4, 2), (4, 2), (2,), (0,), (2, 0), (3, 4, 2)]))
     dtype = np.dtype(draw(DTYPES | st.sampled_from(["<f4", "<f8"])))
     array = np.zeros(shape, dtype) if dtype.kind in "OUM" else draw(hnp.arrays(dtype, shape))
@@ -90,13 +90,13 @@ ANYTHING = st.one_of(
 
 
 def names_of(function):
-    """The names of a function's parameters, without self."""
+    """The names of a function's parameters without self."""
     parameters = inspect.signature(function).parameters.values()
     return [p.name for p in parameters if p.kind is not p.VAR_KEYWORD and p.name != "self"]
 
 
 def attack(function, names, data):
-    """Call a function with anything for some of its parameters."""
+    """Call a function with arbitrary values for some of its parameters."""
     arguments = {name: data.draw(ANYTHING, name) for name in names if data.draw(st.integers(0, 4))}
     with contextlib.suppress(*EXPECTED):
         function(**arguments)
@@ -113,16 +113,16 @@ def test_any_object_is_computed_with_or_refused(name, data):
 @pytest.mark.parametrize("name", sorted(INSTANCES))
 @given(data=st.data())
 def test_any_object_makes_an_instance_or_is_refused(name, data):
-    """By every class but the buffers."""
+    """By every class except the buffers."""
     cls = getattr(rlox_native, name)
-    if name != "PackedSequences":  # not to be made by hand
+    if name != "PackedSequences":  # has no constructor
         attack(cls, names_of(cls), data)
 
 
 @pytest.mark.parametrize("name", sorted(INSTANCES))
 @given(data=st.data())
 def test_any_call_of_a_method_is_carried_out_or_refused(name, data):
-    """One after the other on one instance, which stays usable."""
+    """One call after the other on one instance, which stays usable."""
     instance = INSTANCES[name]()
     methods = [key for key in dir(type(instance)) if not key.startswith("_")]
     for key in data.draw(st.lists(st.sampled_from(methods), max_size=4), "methods"):
@@ -150,7 +150,7 @@ for call in [
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limit is Linux's")
 def test_a_limit_of_the_address_space_is_heeded():
-    """What is beyond it is a MemoryError with what it would take, and never an abort."""
+    """More memory is a MemoryError with the required size, never an abort."""
     result = subprocess.run(
         [sys.executable, "-c", UNDER_A_LIMIT], check=True, capture_output=True, text=True
     )
@@ -162,7 +162,7 @@ def test_a_limit_of_the_address_space_is_heeded():
 
 
 class Liar:
-    """A sequence of one width that claims to be longer than any memory."""
+    """A sequence of one width with a length beyond any memory."""
 
     def __len__(self):
         return 2**62
@@ -183,7 +183,7 @@ LEARNERS = {
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_hidden_widths_are_counted_not_believed(name):
-    """A length that lies, one without end, and networks that no machine holds."""
+    """A wrong length, an endless sequence, and networks too large for any machine."""
     make = LEARNERS[name]
     Sequence.register(Liar)
     assert repr(make(Liar())) == repr(make([4]))
@@ -196,7 +196,7 @@ def test_hidden_widths_are_counted_not_believed(name):
 
 
 def test_a_panic_is_an_ordinary_exception(capfd):
-    """Wherever it happens, ``except Exception`` gets it; its text is that of the panic."""
+    """Everywhere ``except Exception`` catches it, with the panic's text."""
     with pytest.raises(RuntimeError, match=r"^deliberate$") as caught:
         _native._panic("deliberate")
     assert isinstance(caught.value, Exception)
@@ -214,13 +214,13 @@ def test_a_panic_is_an_ordinary_exception(capfd):
     ],
 )
 def test_a_dict_that_lacks_a_key_is_refused(call):
-    """By the name of the argument."""
+    """The error names the argument."""
     with pytest.raises(ValueError, match=r"^(learnt|batch) lacks the key '(parameters|obs)'$"):
         call()
 
 
 def test_every_class_is_attacked():
-    """Nobody adds one without."""
+    """So that new classes are attacked too."""
     classes = {n for n in rlox_native.__all__ if inspect.isclass(getattr(rlox_native, n))}
     assert classes == {*INSTANCES, *BUFFERS}
 
@@ -229,7 +229,7 @@ OBS = hnp.arrays(np.float32, (3,), elements=st.floats(-9, 9, width=32)) | ANYTHI
 
 
 def hindsight(capacity, obs_dim, act_dim, **options):
-    """A hindsight buffer whose goals are the first two numbers of an observation."""
+    """A hindsight buffer with the first two numbers of an observation as goals."""
     return HerReplayBuffer(capacity, obs_dim, act_dim, 1, distance_threshold=1.0, **options)
 
 
@@ -237,12 +237,12 @@ KINDS = [ReplayBuffer, PrioritizedReplayBuffer, hindsight]
 
 
 def assert_whole(buffer):
-    """The buffer still works, and what it holds is finite."""
+    """The buffer still works, and its content is finite."""
     assert len(buffer) == 0 or np.isfinite(buffer.sample(5)["obs"]).all()
 
 
 def attempt(call, *args, **kwargs):
-    """Return whether a call was accepted; any but an expected error is raised."""
+    """Return whether a call was accepted; unexpected errors are raised."""
     try:
         call(*args, **kwargs)
     except EXPECTED[:4]:
@@ -251,7 +251,7 @@ def attempt(call, *args, **kwargs):
 
 
 def attack_buffer(buffer, data):
-    """Give a buffer of rows of three and actions of one whatever there is."""
+    """Call all methods of a buffer with rows of three and actions of one number."""
     for _ in range(data.draw(st.integers(1, 4))):
         before = len(buffer)
         row = [data.draw(OBS), *(data.draw(ANYTHING) for _ in range(4)), data.draw(OBS)]
@@ -267,7 +267,7 @@ def attack_buffer(buffer, data):
 
 @given(st.data())
 def test_any_object_is_stored_or_refused(data):
-    """In memory; by push, push_batch, sample and out."""
+    """For buffers in memory, by push, push_batch, sample and out."""
     cls = data.draw(st.sampled_from(KINDS))
     buffer = cls(4, 3, 1, seed=0)
     attack_buffer(buffer, data)
@@ -283,7 +283,7 @@ def test_any_object_is_stored_or_refused(data):
 
 @given(st.data())
 def test_any_object_is_stored_or_refused_over_a_file(data):
-    """So it is where most of them lie on a disk."""
+    """Also if most transitions are on disk."""
     with (
         TemporaryDirectory() as folder,
         MmapReplayBuffer(2, 4, 3, 1, Path(folder) / "cold", seed=0) as buffer,
@@ -293,7 +293,7 @@ def test_any_object_is_stored_or_refused_over_a_file(data):
 
 @given(st.data())
 def test_any_objects_are_a_dataset_or_refused(data):
-    """Every part, and every option."""
+    """For every part and option."""
     n = data.draw(st.integers(0, 4))
     good = [np.zeros((n, 3)), np.zeros((n, 3)), np.zeros(n), np.zeros(n), np.ones(n), np.zeros(n)]
     parts = [part if data.draw(st.booleans()) else data.draw(ANYTHING) for part in good]
@@ -310,7 +310,7 @@ def test_any_objects_are_a_dataset_or_refused(data):
 
 @given(st.data())
 def test_any_state_is_restored_or_refused_whole(data):
-    """A state with any of its parts replaced, or left out."""
+    """A state with any parts replaced or left out."""
     buffer = data.draw(st.sampled_from(KINDS))(4, 3, 1, seed=0)
     for k in range(6):
         buffer.push(np.full(3, k), k, k, False, k == 3, np.full(3, k))
@@ -328,7 +328,7 @@ def test_any_state_is_restored_or_refused_whole(data):
 
 @given(st.data())
 def test_any_rows_of_streams_are_stored_or_refused_whole(data):
-    """Sizes, rows, draws, write-back and states; what was refused has changed nothing."""
+    """Sizes, rows, draws, write-back and states; refused calls change nothing."""
     fields = {"obs": ((3,), "float32"), "flag": ((), "bool"), "small": ((2,), ">i2")}
     options = {"declared": ["obs"], "n_envs": 2, "online_length": 2, "seed": 0}
     names = ["capacity", "fields", *options]
@@ -361,7 +361,7 @@ def test_any_rows_of_streams_are_stored_or_refused_whole(data):
 
 @given(sizes=st.tuples(ANYTHING, ANYTHING, ANYTHING), options=st.data())
 def test_any_size_makes_a_buffer_or_is_refused(sizes, options):
-    """Also those that no machine has the memory for."""
+    """Including sizes beyond any machine's memory."""
     cls = options.draw(st.sampled_from([ReplayBuffer, PrioritizedReplayBuffer]))
     names = ["obs_dtype", "act_dtype", "n_envs", "n_step", "gamma", "seed"]
     given_ = {name: options.draw(ANYTHING) for name in names if options.draw(st.booleans())}
@@ -371,7 +371,7 @@ def test_any_size_makes_a_buffer_or_is_refused(sizes, options):
 
 @given(st.data())
 def test_any_function_of_goals_is_believed_or_refused(data):
-    """What it is, what it gives back, and every option of goals."""
+    """Any object as function, any result, and every option of goals."""
     names = [
         "compute_terminated", "distance_threshold", "n_sampled_goal", "goal_selection_strategy",
         "achieved_goal", "desired_goal", "n_envs", "capacity",
@@ -389,7 +389,7 @@ def test_any_function_of_goals_is_believed_or_refused(data):
 
 
 def test_a_function_of_goals_may_use_the_buffer_and_fail():
-    """No lock is held while it runs, and its own error comes through."""
+    """No lock is held while it runs, and its error is passed on."""
 
     def reward(achieved, desired, info):
         buffer.push(np.ones(3), 0, 0, False, True, np.ones(3))
@@ -429,7 +429,7 @@ def test_threads_do_everything_at_once(cls):
                 pieces = worker == 3 and sequences
                 batch = buffer.sample_sequences(4, 4) if pieces else buffer.sample(16)
                 there = batch.get("mask", np.ones(batch["rewards"].shape, bool))
-                # the last number, which no goal replaces
+                # the last number, which is not part of a goal
                 obs, next_obs = batch["obs"][..., 2:], batch["next_obs"][..., 2:]
                 np.testing.assert_array_equal(obs, batch["actions"])
                 np.testing.assert_array_equal(next_obs[there], obs[there] + 1)

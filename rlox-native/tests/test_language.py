@@ -17,7 +17,7 @@ from rlox_native import (
     pack_sequences,
 )
 
-# Far enough apart for Python's own statistics to see equal and almost equal as two passes do.
+# Far enough apart that Python's statistics distinguish equal and almost equal like two passes.
 NUMBERS = st.integers(-(9 * 2**20), 9 * 2**20).map(lambda n: n / 2**20)
 GROUPS = st.integers(2, 6).flatmap(
     lambda size: st.tuples(
@@ -45,14 +45,14 @@ def test_group_advantages_equal_the_definition(groups, ddof, eps):
 
 @given(st.floats(-1e6, 1e6), st.integers(1, 9), st.sampled_from(["group", "batch", "none"]))
 def test_equal_rewards_have_no_advantage(reward, size, scale):
-    """Exactly zero, whatever the scale; a group of one too, at any ddof."""
+    """Exactly zero at any scale, also in a group of one at any ddof."""
     got = compute_group_advantages([reward] * size, scale=scale, ddof=min(size - 1, 1))
     assert got.tolist() == [0.0] * size
     assert compute_group_advantages([reward], ddof=1).tolist() == [0.0]
 
 
 def test_scale_of_the_batch_and_none():
-    """Deviations from the group's mean over the whole batch's std, or as they are."""
+    """Deviations from the group's mean, divided by the batch's std or not at all."""
     rewards = [0.0, 2.0, 4.0, 4.0]
     none = compute_batch_group_advantages(rewards, 2, scale="none")
     assert none.tolist() == [-1.0, 1.0, 0.0, 0.0]
@@ -70,7 +70,7 @@ def test_scale_of_the_batch_and_none():
     ],
 )
 def test_wrong_groups_are_refused(arguments, options, message):
-    """What is wrong is named."""
+    """The error names the argument."""
     with pytest.raises(ValueError, match=message):
         compute_batch_group_advantages(*arguments, **options)
 
@@ -87,13 +87,13 @@ def test_divergences_equal_their_sums(pairs):
 
 
 def test_a_token_without_probability_adds_nothing():
-    """0 log 0 is 0; probability where the reference has none is infinite."""
+    """0 log 0 is 0; the divergence is infinite if only the reference has probability 0."""
     assert compute_token_kl([-math.inf, 0.0], [-1.0, 0.0]) == 0.0
     assert compute_token_kl([0.0], [-math.inf]) == math.inf
 
 
 def test_wrong_log_probs_are_refused():
-    """Lengths that differ, an incomplete sequence, and what is no number."""
+    """Different lengths, an incomplete sequence, and values that are not numbers."""
     with pytest.raises(ValueError, match="log_q must have length 2 like log_p, got 1"):
         compute_token_kl([0.0, 0.0], [0.0])
     with pytest.raises(ValueError, match="log_p must hold whole sequences of seq_len = 2, got 3"):
@@ -104,7 +104,7 @@ def test_wrong_log_probs_are_refused():
 
 @given(st.lists(st.integers(1, 12), max_size=40), st.integers(12, 20))
 def test_packing_holds_every_sequence_once(lengths, max_len):
-    """Rows fill from the left, nothing is lost, and no sequence had fitted an earlier row."""
+    """Rows fill from the left, nothing is lost, and no sequence would fit into an earlier row."""
     result = pack_sequences(lengths, max_len)
     packed, masks, positions = result
     assert packed.shape == masks.shape == positions.shape == (len(packed), max_len)
@@ -127,7 +127,7 @@ def test_packing_holds_every_sequence_once(lengths, max_len):
 
 
 def test_packing_tokens():
-    """Tokens of any integer type and lists; 0 is what fills a row."""
+    """Tokens of any integer type and lists; 0 is the padding."""
     packed, masks, positions = pack_sequences([np.uint32([7, 8]), [9], [4, 5, 6]], 4)
     assert packed.tolist() == [[4, 5, 6, 9], [7, 8, 0, 0]]
     assert masks.tolist() == [[True] * 4, [True, True, False, False]]
@@ -145,14 +145,14 @@ def test_packing_tokens():
     ],
 )
 def test_what_cannot_be_packed_is_refused(arguments, error, message):
-    """Lengths and tokens of the wrong size or kind are named."""
+    """The error names lengths and tokens of the wrong size or kind."""
     with pytest.raises(error, match=message):
         pack_sequences(*arguments)
 
 
 @given(st.lists(NUMBERS, min_size=2, max_size=30), st.sampled_from([0, 1]))
 def test_normalised_advantages_have_mean_0_and_deviation_1(values, ddof):
-    """Unless they are equal; in any shape, in the type they come in."""
+    """Unless all are equal; in any shape, in their own type."""
     array = np.array(values)[None]
     got = normalize_advantages(array, ddof=ddof, eps=0.0)
     assert got.shape == array.shape
@@ -166,7 +166,7 @@ def test_normalised_advantages_have_mean_0_and_deviation_1(values, ddof):
 
 @pytest.mark.parametrize("size", [1e-30, 1e-9, 1.0, 1e30])
 def test_advantages_do_not_depend_on_the_unit_of_rewards(size):
-    """However small the rewards, their differences are not lost."""
+    """Differences of tiny rewards are not lost."""
     rewards = size * np.array([1.0, 2.0, 3.0])
     np.testing.assert_allclose(compute_group_advantages(rewards), [-(1.5**0.5), 0, 1.5**0.5])
     np.testing.assert_allclose(normalize_advantages(rewards, eps=0.0), [-1, 0, 1])
@@ -189,6 +189,6 @@ def test_advantages_do_not_depend_on_the_unit_of_rewards(size):
     ],
 )
 def test_degrees_of_freedom_are_checked_alike(function, ddof, error, message):
-    """Everywhere, what leaves none is refused."""
+    """A ddof that leaves none is refused everywhere."""
     with pytest.raises(error, match=message):
         function([1.0, 2.0, 3.0], ddof=ddof)

@@ -27,7 +27,7 @@ def learnt(n, **constants):
 
 
 def update(**changes):
-    """PPO's update of some parameters, which it returns."""
+    """Return the parameters after PPO's update."""
     learner = rlox_native.ActorCriticLearner(3, (4,), n_actions=2)
     adam = learnt(learner.n_parameters)
     arguments = {
@@ -86,7 +86,7 @@ def update(**changes):
     ],
 )  # fmt: skip
 def test_an_update_that_would_destroy_the_parameters_is_refused(changes, message):
-    """In every argument; the error names it, its value and what is allowed."""
+    """For every argument; the error has its name, value and allowed range."""
     with pytest.raises(ValueError, match=message):
         update(**changes)
 
@@ -100,7 +100,7 @@ def test_a_step_that_is_no_integer_is_refused():
 
 
 def test_decays_may_be_a_list():
-    """As a config file gives them; the step is that of the tuple."""
+    """As from a config file; the step equals the tuple's."""
     for step in (update, step_of_values):
         np.testing.assert_array_equal(step(betas=[0.8, 0.99]), step(betas=(0.8, 0.99)))
         with pytest.raises((TypeError, ValueError), match=r"length 2|two real numbers"):
@@ -108,7 +108,7 @@ def test_decays_may_be_a_list():
 
 
 def test_whole_floats_are_discrete_actions():
-    """As they come from a buffer that stores float32."""
+    """As from a buffer that stores float32."""
     expected = update()
     np.testing.assert_array_equal(update(actions=np.array([0.0, 1, 1, 0])), expected)
     assert np.isfinite(expected).all()
@@ -139,7 +139,7 @@ def step_of_values(changes=(), rate=1e-3, **constants):
     ],
 )  # fmt: skip
 def test_a_step_of_values_that_would_destroy_the_parameters_is_refused(constants, message):
-    """By the argument's name."""
+    """The error names the argument."""
     with pytest.raises(ValueError, match=message):
         step_of_values(**constants)
 
@@ -153,7 +153,7 @@ def test_a_step_of_values_that_would_destroy_the_parameters_is_refused(constants
     ],
 )  # fmt: skip
 def test_a_constant_of_the_wrong_type_is_refused_by_its_name(key, value, message):
-    """In the dict that holds it."""
+    """The error names its dict too."""
     with pytest.raises(TypeError, match=message):
         step_of_values(**{key: value})
 
@@ -175,7 +175,7 @@ def test_fractions_are_no_discrete_actions():
     ids=["discrete", "continuous"],
 )
 def test_acting_refuses_what_does_not_fit(learner, parameters, more):
-    """And takes no observations, and what converts."""
+    """It accepts zero observations and convertible values."""
     weights = np.ones(parameters)
     assert len(learner.act(weights, np.zeros((0, 3)), *more)) == 0
     assert learner.act(weights, np.zeros((2, 3), np.int64), *more).shape[0] == 2
@@ -188,7 +188,7 @@ def test_acting_refuses_what_does_not_fit(learner, parameters, more):
 
 
 def test_a_gaussian_policy_acts_by_noise():
-    """A number for each component of each action."""
+    """One number per component of each action."""
     learner = rlox_native.ContinuousLearner(3, 2, (4,), 2, log_std_bounds=(-5, 2))
     weights, obs = np.ones(learner.n_policy_parameters), np.zeros((2, 3))
     assert learner.act(weights, obs, np.zeros((2, 2))).shape == (2, learner.act_dim)
@@ -199,7 +199,7 @@ def test_a_gaussian_policy_acts_by_noise():
 
 @pytest.mark.parametrize("tau", [0, 0.005, 0.5, 0.7, 1])
 def test_a_target_goes_a_part_of_the_way(tau):
-    """0 stays and 1 copies, to the bit."""
+    """0 changes nothing and 1 copies, bit for bit."""
     learner = rlox_native.ContinuousLearner(3, 1, (4,), 2)
     target, learns = np.random.default_rng(0).normal(size=(2, 42)).astype(np.float32)
     expected = (1 - tau) * target + tau * learns
@@ -218,7 +218,7 @@ def test_a_target_goes_a_part_of_the_way(tau):
     ],
 )
 def test_a_target_that_cannot_follow_is_left(changed, message):
-    """Another size, or a number out of range."""
+    """For another size or a number out of range."""
     learner = rlox_native.ContinuousLearner(3, 1, (4,), 2)
     arguments = {"target": np.zeros(4, np.float32), "tau": 0.5, **changed}
     with pytest.raises(ValueError, match=message):
@@ -229,7 +229,7 @@ def test_a_target_that_cannot_follow_is_left(changed, message):
 @pytest.mark.parametrize("bounds", [(2, -5), (NAN, 1), (-5, INF)])
 @pytest.mark.parametrize("kind", ["ContinuousLearner", "ImplicitLearner"])
 def test_bounds_of_deviations_are_an_interval(kind, bounds):
-    """The smaller first, and both finite."""
+    """Two finite numbers, the smaller first."""
     message = r"^log_std_bounds must be finite and the first at most the second, got \("
     with pytest.raises(ValueError, match=message):
         getattr(rlox_native, kind)(3, 1, (4,), 2, log_std_bounds=bounds)
@@ -271,7 +271,7 @@ def test_a_step_of_a_policy_takes_weights_only(options, message):
 
 
 def test_a_penalty_fits_its_batch_and_counts_once():
-    """A step with a weight of it asks for one that was computed since the last."""
+    """A weighted step requires a penalty computed since the last step."""
     learner = rlox_native.ContinuousLearner(3, 1, (4,), 2)
     critics, policy = learnt(learner.n_critic_parameters), np.zeros(learner.n_policy_parameters)
 
@@ -298,7 +298,7 @@ def test_a_penalty_fits_its_batch_and_counts_once():
 
 @pytest.mark.parametrize("name", ["learning_rate", "policy_learning_rate"])
 def test_a_step_of_implicit_q_learning_takes_finite_rates_only(name):
-    """Of the policy as of the others."""
+    """For the policy and for the others."""
     learner = rlox_native.ImplicitLearner(3, 1, (4,), 2, log_std_bounds=(-5, 2))
     parts = [learnt(n) for n in learner.n_parameters]
     rates = {"learning_rate": 1e-3, "policy_learning_rate": 1e-3, name: NAN}

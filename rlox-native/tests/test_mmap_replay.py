@@ -1,4 +1,4 @@
-"""The buffer over a file against one in memory; full disks, damage, and killed writers."""
+"""The buffer with a file against one in memory; full disks, damage, and killed writers."""
 
 import os
 import random
@@ -27,7 +27,7 @@ def rows(first, n, width=3):
 
 
 def assert_whole(batch):
-    """All parts of each row are of one transition."""
+    """All parts of each row belong to one transition."""
     ids = batch["actions"][:, 0]
     np.testing.assert_array_equal(batch["obs"], np.repeat(ids[:, None], 3, 1))
     np.testing.assert_array_equal(batch["next_obs"], batch["obs"] + 0.5)
@@ -49,7 +49,7 @@ def numbers(buffer):
     keep=st.booleans(),
 )
 def test_it_draws_what_a_buffer_in_memory_draws(tmp_path, hot, cold, pushes, keep):
-    """Whatever lies where, with next observations missing (negative) and files opened again."""
+    """For any split, with missing next observations (negative) and reopened files."""
     path = Path(tempfile.mkdtemp(dir=tmp_path)) / "cold"
     sizes = (hot, hot + cold, 3, 1, path, keep)
     buffer, model = MmapReplayBuffer(*sizes, seed=0), ReplayBuffer(hot + cold, 3, 1, seed=0)
@@ -77,7 +77,7 @@ def test_it_draws_what_a_buffer_in_memory_draws(tmp_path, hot, cold, pushes, kee
 
 
 def test_what_was_flushed_is_there_again(tmp_path):
-    """And nothing else; also what was pushed over it in between costs nothing."""
+    """Exactly that, even if later pushes had overwritten it."""
     sizes = (10, 50, 3, 1, tmp_path / "cold", True)
     buffer = MmapReplayBuffer(*sizes, seed=1)
     buffer.push_batch(*rows(0, 70))
@@ -93,7 +93,7 @@ def test_what_was_flushed_is_there_again(tmp_path):
 
 @pytest.mark.parametrize("place", ["header", "commit", "record", "end"])
 def test_damage_is_detected(tmp_path, place):
-    """A flipped bit, or a file that somebody cut, is an error and no wrong number."""
+    """A flipped bit or a truncated file is an error, never a wrong number."""
     path = tmp_path / "cold"
     with MmapReplayBuffer(4, 20, 3, 1, path, keep=True) as buffer:
         buffer.push_batch(*rows(0, 30))
@@ -125,7 +125,7 @@ def zeroed(content, first, end):
 )
 @pytest.mark.parametrize("n_flushes", [1, 2])
 def test_a_file_without_its_commits_is_damaged(tmp_path, damage, n_flushes):
-    """It is taken for no empty store, nor for that of the flush before."""
+    """It does not count as an empty store or as that of the previous flush."""
     path = tmp_path / "cold"
     with MmapReplayBuffer(4, 20, 3, 1, path, keep=True) as buffer:
         for turn in range(n_flushes):
@@ -139,13 +139,13 @@ def test_a_file_without_its_commits_is_damaged(tmp_path, damage, n_flushes):
 
 
 def with_version(content, version):
-    """The content of a file whose header names another version."""
+    """The content of a file with another version in its header."""
     words = content[:8] + version.to_bytes(8, "little") + content[16:80]
     return words + zlib.crc32(words).to_bytes(4, "little") + content[84:]
 
 
 def test_files_of_the_first_version_open(tmp_path):
-    """They had no commits before the first flush, and one before the second."""
+    """Those had no commit before the first flush, and one before the second."""
     sizes = (4, 20, 3, 1, tmp_path / "cold", True)
     with MmapReplayBuffer(*sizes) as buffer:
         buffer.push_batch(*rows(0, 30))
@@ -153,7 +153,7 @@ def test_files_of_the_first_version_open(tmp_path):
     sizes[4].write_bytes(content)
     with MmapReplayBuffer(*sizes) as buffer:
         assert numbers(buffer) == set(range(10, 30))
-    # the first flush of a file went to the second place
+    # the first flush of a file used the second place
     sizes[4].write_bytes(zeroed(content, 4096, 12288))
     with MmapReplayBuffer(*sizes) as buffer:
         assert len(buffer) == 0
@@ -226,7 +226,7 @@ def test_foreign_files_stay_untouched(tmp_path):
 
 
 def test_what_a_killed_process_left_is_overwritten(tmp_path):
-    """A file that was not to be kept is in nobody's way."""
+    """A leftover file without keep does not block a new buffer."""
     path = tmp_path / "cold"
     code = (
         "import os, sys; sys.path.insert(0, os.path.dirname(sys.argv[2])); "
@@ -243,7 +243,7 @@ def test_what_a_killed_process_left_is_overwritten(tmp_path):
 
 @pytest.mark.parametrize("keep", [False, True])
 def test_a_full_disk_loses_nothing(tmp_path, keep):
-    """What there is no room for is refused, and goes in once there is room."""
+    """Transitions without room are refused, and accepted once there is room."""
     buffer = MmapReplayBuffer(10, 1000, 3, 1, tmp_path / "cold", keep, seed=0)
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
 
@@ -292,7 +292,7 @@ def test_a_closed_buffer_says_so(tmp_path):
     ],
 )
 def test_impossible_sizes_are_refused(tmp_path, sizes, options, error, message):
-    """Before there is a file."""
+    """Before a file is created."""
     path = tmp_path / "cold"
     with pytest.raises(error, match=message):
         MmapReplayBuffer(*sizes, path, **options)
@@ -337,7 +337,7 @@ KILLS = int(os.environ.get("RLOX_KILLS", "2"))
 
 
 def test_a_killed_writer_loses_nothing_that_it_flushed(tmp_path):
-    """Killed at any moment, again and again over one file; ``RLOX_KILLS=200`` is the long form."""
+    """Killed at any moment, repeatedly over one file; ``RLOX_KILLS=200`` is the long form."""
     path, wait = tmp_path / "cold", random.Random(0)
     for _ in range(KILLS):
         command = [sys.executable, "-c", WRITER, path, __file__]
@@ -354,7 +354,7 @@ def test_a_killed_writer_loses_nothing_that_it_flushed(tmp_path):
 
 
 def test_closing_deletes_the_file_that_was_opened(tmp_path, monkeypatch):
-    """Wherever the working directory is then, and no other of the same name."""
+    """In any working directory, and never another file of the same name."""
     for folder in ("here", "there"):
         (tmp_path / folder).mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -368,7 +368,7 @@ def test_closing_deletes_the_file_that_was_opened(tmp_path, monkeypatch):
 
 
 def test_a_file_that_took_the_place_stays(tmp_path):
-    """It is another buffer's."""
+    """It belongs to another buffer."""
     path = tmp_path / "cold"
     first = MmapReplayBuffer(2, 9, 3, 1, path)
     path.unlink()
@@ -392,7 +392,7 @@ assert os.path.exists(sys.argv[1])
 
 
 def test_a_child_deletes_no_file_of_its_parent(tmp_path):
-    """Forked, it has a copy of the buffer."""
+    """A forked child has a copy of the buffer."""
     subprocess.run([sys.executable, "-c", FORKING, tmp_path / "cold"], check=True)
     assert not (tmp_path / "cold").exists()
 
@@ -423,12 +423,12 @@ os.waitpid(child, 0)
 
 
 def test_a_child_holds_no_lock(tmp_path):
-    """Its copy lets go of none, and keeps none that the parent lets go of."""
+    """Its copy neither releases the parent's lock nor keeps it after the parent."""
     subprocess.run([sys.executable, "-c", FORKED, tmp_path / "cold"], check=True)
 
 
 def test_a_path_that_is_refused_stays(tmp_path):
-    """Of whatever kind it is."""
+    """For a file of any kind."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     with pytest.raises(OSError, match="is not a regular file"):

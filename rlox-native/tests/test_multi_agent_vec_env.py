@@ -1,4 +1,4 @@
-"""The vector env of several agents: its options, and wrong calls."""
+"""The multi-agent vector env: options and wrong calls."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ ENV_ID = "mpe2/simple_spread_v3"
 
 
 def test_options_are_numbers_of_python_and_numpy():
-    """A NumPy scalar counts as what it holds."""
+    """A NumPy scalar counts as its value."""
     options = {"N": np.int64(2), "local_ratio": np.float32(0.5), "continuous_actions": np.True_}
     envs = MultiAgentVecEnv(1, env_kwargs=options)
     envs.reset_all()
@@ -35,7 +35,7 @@ def test_options_are_numbers_of_python_and_numpy():
     ],
 )
 def test_wrong_options_are_refused(options, error, message):
-    """With the option's name, what was expected and what came."""
+    """The error has the option's name, requirement and value."""
     with pytest.raises(error, match=message):
         MultiAgentVecEnv(1, env_kwargs=options)
 
@@ -49,7 +49,7 @@ def test_wrong_options_are_refused(options, error, message):
     ],
 )
 def test_wrong_sizes_seeds_and_ids_are_refused(arguments, error, message):
-    """As of envs of one agent."""
+    """As for envs of one agent."""
     with pytest.raises(error, match=message):
         MultiAgentVecEnv(*arguments)
 
@@ -77,7 +77,7 @@ RESTING = np.zeros((2, 3), np.int64)
     ],
 )
 def test_wrong_actions_are_refused_and_move_nothing(actions, error, message):
-    """With the agent and the env if one action is the wrong one."""
+    """The error names the agent and the env of a wrong action."""
     envs = MultiAgentVecEnv(2, seed=0)
     envs.reset_all()
     before = envs.state()
@@ -102,7 +102,7 @@ def test_shares_outside_their_space_are_refused(wrong):
 
 
 def test_a_step_before_the_reset_is_refused():
-    """With the call that comes first."""
+    """The error names the call that must come first."""
     with pytest.raises(RuntimeError, match=r"call reset_all\(\) before stepping"):
         MultiAgentVecEnv(1).step_all({"agent": np.zeros((1, 3), np.int64)})
 
@@ -120,7 +120,7 @@ def test_a_step_before_the_reset_is_refused():
     ],
 )
 def test_a_malformed_state_is_refused_whole(change, message):
-    """What no env can be in is named, and the envs stay as they were."""
+    """The error names an impossible part, and the envs are unchanged."""
     envs = MultiAgentVecEnv(2, seed=0)
     envs.reset_all()
     before = envs.state()

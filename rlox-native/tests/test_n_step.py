@@ -1,4 +1,4 @@
-"""Transitions of several steps against the sums written out, over any ends and rings."""
+"""Transitions of several steps against explicit sums, for any ends and rings."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ both = pytest.mark.parametrize("cls", [ReplayBuffer, PrioritizedReplayBuffer])
 
 
 def push_steps(buffer, ends, rewards):
-    """Push steps of n envs, a row each; return each env's steps as it saw them."""
+    """Push steps of n envs, one row per step; return each env's own steps."""
     n_envs = ends.shape[1]
     streams = [[] for _ in range(n_envs)]
     number = 0
@@ -25,7 +25,7 @@ def push_steps(buffer, ends, rewards):
 
 
 def oracle(streams, capacity, n_step, gamma):
-    """The transition of several steps that begins with each stored one, by its number."""
+    """By its number, the transition of several steps that begins at each stored step."""
     newest = max(step[0] for stream in streams for step in stream)
     expected = {}
     for stream in streams:
@@ -53,7 +53,7 @@ def oracle(streams, capacity, n_step, gamma):
     data=st.data(),
 )
 def test_a_transition_spans_the_steps_of_its_env(cls, capacity, n_envs, n_step, gamma, data):
-    """To the end of the episode and no further, before and after the ring has come round."""
+    """Up to the end of the episode, before and after the ring has wrapped around."""
     n = data.draw(st.integers(1, 20))
     seed = data.draw(st.integers(0, 2**32))
     rng = np.random.default_rng(seed)
@@ -75,7 +75,7 @@ def test_a_transition_spans_the_steps_of_its_env(cls, capacity, n_envs, n_step, 
 
 @both
 def test_steps_of_some_envs_alone_are_refused(cls):
-    """Nothing could say whose they are."""
+    """Their envs could not be told apart."""
     buffer = cls(8, 1, 1, n_envs=3, n_step=2)
     with pytest.raises(ValueError, match="multiples of 3, got 1; push the steps of all envs"):
         buffer.push(0, 0, 0, False, False)
@@ -97,6 +97,6 @@ def test_steps_of_some_envs_alone_are_refused(cls):
     ],
 )
 def test_impossible_options_are_refused(cls, options, error, message):
-    """By name."""
+    """The error names the option."""
     with pytest.raises(error, match=message):
         cls(4, 1, 1, **options)

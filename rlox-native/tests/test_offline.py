@@ -33,7 +33,7 @@ def recording(lengths, obs_shape=(2,), seed=0):
     seed=st.integers(0, 2**64 - 1),
 )
 def test_draws_are_slices_of_the_arrays(lengths, shape, flat, batch_size, seq_len, seed):
-    """Transitions and trajectories begin where NumPy's draw says, and end with their episode."""
+    """Transitions and trajectories begin at NumPy's draws and end with their episode."""
     parts = recording(lengths, shape)
     given_ = {k: v.ravel() if flat else v for k, v in parts.items()}
     data = OfflineDatasetBuffer(**given_, obs_dim=shape if flat else None)
@@ -135,7 +135,7 @@ NAN = np.full((4, 2), np.nan)
     ],
 )  # fmt: skip
 def test_a_malformed_dataset_is_refused(change, error, message):
-    """The array is named, with what was expected and what came."""
+    """The error has the array's name, requirement and value."""
     with pytest.raises(error, match=message):
         OfflineDatasetBuffer(**recording([3, 1]) | change)
 
@@ -158,7 +158,7 @@ def test_a_bad_draw_is_refused_and_moves_no_stream(arguments, error, message):
 
 
 def test_the_stream_goes_on_from_a_saved_state():
-    """The only thing that changes, over both kinds of draw."""
+    """The only changing part, for both kinds of draw."""
     data, other = (OfflineDatasetBuffer(**recording([9, 5])) for _ in range(2))
     data.sample(3), data.sample_trajectories(2, 4)
     other.set_state(data.state())

@@ -8,13 +8,13 @@ from rlox_native import native_env_ids, native_team_env_ids
 
 
 def test_entry_point_names_the_plugin():
-    """The entry point through which rlox finds the plugin is there."""
+    """The entry point through which rlox finds the plugin exists."""
     (entry,) = entry_points(group="rlox", name="rlox-native")
     assert entry.value == "rlox_native.plugin"
 
 
 def test_backend_offers_every_native_env():
-    """The registered ids are those that can be built, by a factory that builds them."""
+    """The registered ids are exactly those that the registered factory builds."""
     pytest.importorskip("rlox.registry.specs")
     plugin = importlib.import_module("rlox_native.plugin")
     backend, teams = plugin.rlox_env_backends()

@@ -1,4 +1,4 @@
-"""Errors name the refused argument and its value, wherever it is given."""
+"""Errors name the refused argument and its value, in every call."""
 
 import copy
 import pickle
@@ -21,7 +21,7 @@ ONES = np.ones(3)
     ],
 )
 def test_what_is_no_real_number_is_refused_by_its_name(call, message):
-    """With the type that it has."""
+    """The error has its type."""
     with pytest.raises(TypeError, match=f"^{message} must be a real number, got NoneType"):
         call()
 
@@ -40,13 +40,13 @@ def test_what_is_no_real_number_is_refused_by_its_name(call, message):
     ],
 )
 def test_a_flag_is_no_size(call, flag):
-    """As it is no seed: somebody has mixed up arguments."""
+    """Nor a seed: arguments have been mixed up."""
     with pytest.raises(TypeError, match=r"must be an integer, got bool"):
         call(flag)
 
 
 def instances(folder):
-    """One of every class that is not to be copied."""
+    """One instance of every class that refuses copies."""
     return [
         rlox_native.CartPole(seed=0),
         rlox_native.pack_sequences([1, 2], 3),
@@ -70,7 +70,7 @@ def test_copies_are_refused_with_a_remedy(tmp_path):
 
 @pytest.mark.parametrize("wrap", [np.array, list, lambda element: np.array(element[0])])
 def test_a_transition_may_come_in_arrays_of_one_element(wrap):
-    """As envs that think in batches give it; more elements are no number."""
+    """As from batched envs; arrays of several elements are refused."""
     buffer = ReplayBuffer(9, 2, 1)
     buffer.push([1, 2], wrap([3.0]), wrap([4.0]), wrap([True]), wrap([0]), [5, 6])
     batch = buffer.sample(1)

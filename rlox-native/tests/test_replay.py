@@ -13,7 +13,7 @@ both = pytest.mark.parametrize("cls", BUFFERS)
 
 
 def transition(k, obs_shape=(3,), obs_dtype=np.float32):
-    """The k-th transition, whose arrays differ from those of all others."""
+    """The k-th transition, with arrays different from all others."""
     obs = np.full(obs_shape, k % 200, obs_dtype)
     return obs, float(k), k / 2, k % 3 == 0, k % 2 == 0, obs + obs_dtype(1)
 
@@ -111,7 +111,7 @@ GOOD = {"obs": [0.0] * 3, "action": 0, "reward": 0, "terminated": False, "trunca
     ],
 )
 def test_a_bad_transition_is_refused_and_not_stored(cls, change, error, message):
-    """The argument is named, with what was expected and what came."""
+    """The error has the argument's name, requirement and value."""
     buffer = cls(4, 3, 1)
     with pytest.raises(error, match=message):
         buffer.push(**GOOD | change)
@@ -124,7 +124,7 @@ def test_a_bad_transition_is_refused_and_not_stored(cls, change, error, message)
                          (2.0**63, "int64"), (2**63, "int64"), (np.nan, "int64")]
 )  # fmt: skip
 def test_integers_are_neither_rounded_nor_wrapped(cls, value, dtype):
-    """What an integer type does not have is refused, alone and in an array."""
+    """Numbers beyond an integer type are refused, alone and in an array."""
     buffer = cls(4, 1, 1, obs_dtype=dtype)
     for obs in (value, np.array([value])):
         with pytest.raises(ValueError, match=f"obs must fit {dtype}, got .* at index 0"):
@@ -154,7 +154,7 @@ ROWS = {
     ],
 )
 def test_bad_rows_are_refused_and_none_is_stored(cls, change, message):
-    """The array is named; the rows before the bad one are not stored either."""
+    """The error names the array; the rows before the bad one are not stored either."""
     buffer = cls(4, 3, 1)
     with pytest.raises(ValueError, match=message):
         buffer.push_batch(**ROWS | change)
@@ -190,7 +190,7 @@ def test_a_bad_draw_is_refused_and_moves_no_stream(cls, arguments, error, messag
 
 @both
 def test_unknown_next_observations_cannot_be_bootstrapped_from(cls):
-    """While one is stored, a batch has none, and asking for them says why."""
+    """While one is missing, a batch has none, and the error of a look-up says why."""
     buffer = filled(cls, 4, capacity=4)
     buffer.push(*transition(4)[:5])
     for _ in range(4):
@@ -241,7 +241,7 @@ def test_out_receives_the_batch(cls):
     ],
 )
 def test_unfit_out_is_refused_and_moves_no_stream(cls, key, array, error, message):
-    """The array that does not fit is named."""
+    """The error names the array that does not fit."""
     buffer = filled(cls, 5)
     out = buffer.sample(4)
     before = buffer.state()
@@ -267,14 +267,14 @@ def test_unfit_out_is_refused_and_moves_no_stream(cls, key, array, error, messag
     ],
 )
 def test_impossible_sizes_are_refused(cls, arguments, error, message):
-    """A size is an integer of at least 1, and memory that there is not ends no process."""
+    """A size is an integer of at least 1, and a lack of memory never ends the process."""
     with pytest.raises(error, match=message):
         cls(*arguments)
 
 
 @both
 def test_impossible_types_and_seeds_are_refused(cls):
-    """The types that there are are in the message."""
+    """The message lists the possible types."""
     with pytest.raises(ValueError, match=r"obs_dtype must be one of uint8, int32.*got 'float16'"):
         cls(1, 1, 1, obs_dtype="float16")
     with pytest.raises(ValueError, match="act_dtype must be one of float32, int64, got 'uint8'"):
@@ -299,7 +299,7 @@ def test_impossible_types_and_seeds_are_refused(cls):
     ],
 )
 def test_a_malformed_state_is_refused_whole(cls, change, message):
-    """What no buffer can be in is named, and the buffer stays as it was."""
+    """The error names an impossible part, and the buffer is unchanged."""
     buffer = filled(cls, 7)
     before = buffer.state()
     with pytest.raises(ValueError, match=message):
@@ -320,7 +320,7 @@ def test_a_malformed_state_is_refused_whole(cls, change, message):
     ],
 )
 def test_a_malformed_state_of_priorities_is_refused_whole(change, message):
-    """So are priorities from which no probability follows."""
+    """Also priorities that do not yield probabilities."""
     buffer = filled(PrioritizedReplayBuffer, 2)
     before = buffer.state()
     with pytest.raises(ValueError, match=message):
@@ -330,7 +330,7 @@ def test_a_malformed_state_of_priorities_is_refused_whole(change, message):
 
 @pytest.mark.parametrize("updated", [False, True])
 def test_draws_are_in_proportion_to_priorities_to_the_power_alpha(updated):
-    """Over many draws the frequencies are those of equation 1, of pushed and updated ones."""
+    """Over many draws, frequencies follow equation 1, for pushed and updated priorities."""
     buffer, priorities = PrioritizedReplayBuffer(3, 3, 1, alpha=0.5, beta=1.0), [1.0, 4.0, 25.0]
     for k, priority in enumerate(priorities):
         buffer.push(*transition(k), priority=9.0 if updated else priority)
@@ -354,7 +354,7 @@ def test_a_new_transition_has_the_largest_priority_so_far():
 
 @pytest.mark.parametrize("priority", [np.nan, np.inf, -np.inf, 1e39])
 def test_impossible_priorities_are_refused_by_name(priority):
-    """Before anything changes, wherever they come in."""
+    """In every call, before anything changes."""
     buffer = filled(PrioritizedReplayBuffer, 3)
     before = buffer.state()
     with pytest.raises(ValueError, match=r"priority must be finite and at most 3\.4"):
@@ -377,7 +377,7 @@ def test_impossible_priorities_are_refused_by_name(priority):
     ],
 )
 def test_bad_updates_are_refused_and_change_nothing(indices, priorities, error, message):
-    """The argument is named."""
+    """The error names the argument."""
     buffer = filled(PrioritizedReplayBuffer, 3)
     before = buffer.state()
     with pytest.raises(error, match=message):
@@ -387,7 +387,7 @@ def test_bad_updates_are_refused_and_change_nothing(indices, priorities, error, 
 
 
 def test_the_sizes_of_errors_are_priorities():
-    """With either sign, in every call, and never so small that a transition is lost."""
+    """With either sign, in every call, and never too small to be drawn again."""
     buffer = PrioritizedReplayBuffer(9, 3, 1, alpha=1.0)
     for priority in (-2.0, 0.0, -1e-300, 0.5):
         buffer.push(*transition(0), priority=priority)

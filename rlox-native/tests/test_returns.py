@@ -47,7 +47,7 @@ def n_step(collected, following, gamma, n):
 
 
 def each_element(rollout, function):
-    """Return the array of ``function(rewards, next values)`` of every element's episode."""
+    """Return the array of ``function(rewards, next values)`` for every element's episode."""
     n_steps, n_envs = rollout[0].shape
     return np.array(
         [[function(*episode(rollout, env, t)) for env in range(n_envs)] for t in range(n_steps)]
@@ -55,7 +55,7 @@ def each_element(rollout, function):
 
 
 def arguments(rollout):
-    """Return a rollout's arrays as the functions take them."""
+    """Return a rollout's arrays as arguments of the functions."""
     rewards, values, terminated, truncated, final_values, last = rollout
     return (rewards, values, terminated, last), {
         "truncated": truncated,
@@ -146,7 +146,7 @@ def test_what_is_wrong_is_named(change, message):
 
 
 def test_a_ratio_that_is_no_number_stays_one():
-    """It is not truncated to a plausible one, and stays with its step and those before."""
+    """NaN is not truncated to a plausible ratio, and affects only its step and those before."""
     vs, _ = compute_vtrace([0.0, np.nan, np.inf], [1.0] * 3, [1.0] * 3, [0] * 3, 1.0, 0.5)
     assert np.isnan(vs).tolist() == [True, True, False]
 

@@ -11,7 +11,7 @@ STREAMS = st.lists(st.integers(0, 6), min_size=1, max_size=6)
 
 @given(STREAMS, st.sampled_from([(), (3,), (2, 2)]), st.floats(-1e3, 1e3), st.integers(0, 99))
 def test_batches_are_the_whole_stream(sizes, shape, offset, seed):
-    """However it is divided, and also when its parts are merged."""
+    """For any division into batches, and if parts are merged."""
     rng = np.random.default_rng(seed)
     batches = [rng.standard_normal((n, *shape)) * 3 + offset for n in sizes]
     stream = np.concatenate(batches)
@@ -29,7 +29,7 @@ def test_batches_are_the_whole_stream(sizes, shape, offset, seed):
 
 
 def test_a_large_mean_does_not_hide_the_variance():
-    """1e9 and two more: sums of squares would lose it all."""
+    """1e9 and two more: sums of squares would lose all digits."""
     running = RunningMeanStd()
     for value in (1e9, 1e9 + 1, 1e9 + 2):
         running.update([value])
@@ -55,7 +55,7 @@ def test_merged_with_itself_it_has_seen_everything_twice():
     ],
 )
 def test_a_wrong_batch_changes_nothing(batch, message):
-    """It is named, and what was seen before stays."""
+    """The error names it, and the moments stay."""
     running = RunningMeanStd(3)
     running.update(np.ones((2, 3)))
     with pytest.raises(ValueError, match=message):

@@ -8,7 +8,7 @@ from rlox_native import ReplayBuffer
 
 
 def fill(buffer, ends):
-    """Push steps of n envs, a row each; each step has a number of its own."""
+    """Push numbered steps of n envs, one row per step."""
     n_envs = ends.shape[1]
     for k, row in enumerate(ends):
         ids = np.arange(k * n_envs, (k + 1) * n_envs, dtype=np.float32)[:, None]
@@ -24,7 +24,7 @@ def fill(buffer, ends):
     seed=st.integers(0, 2**32),
 )
 def test_a_sequence_is_a_piece_of_the_stream_of_an_env(capacity, n_envs, n, seq_len, cross, seed):
-    """Step by step, in its episode or through the ends of episodes, never beyond what is stored."""
+    """Step by step, within its episode or across episodes, never beyond the stored steps."""
     ends = np.random.default_rng(seed).choice(3, (n, n_envs), p=[0.7, 0.15, 0.15])
     buffer = ReplayBuffer(capacity, 1, 1, n_envs=n_envs, seed=0)
     fill(buffer, ends)

@@ -1,4 +1,4 @@
-"""Buffers that store each frame once draw what buffers of whole observations draw."""
+"""Buffers that store each frame once give the draws of buffers with whole observations."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def assert_same(a, b):
 def test_shared_frames_change_no_draw(
     seed, capacity, n_envs, n_step, padding, prioritized, steps, without_next
 ):
-    """Of stacks with any padding, several envs and steps, sequences, states, and missing ends."""
+    """For stacks with any padding, several envs and steps, sequences, states, and missing ends."""
     cls = PrioritizedReplayBuffer if prioritized else ReplayBuffer
     options = {"obs_dtype": "uint8", "n_envs": n_envs, "n_step": n_step, "seed": seed}
     whole, shared = (
@@ -85,7 +85,7 @@ def test_shared_frames_change_no_draw(
 
 
 def test_memory_is_that_of_the_frames():
-    """An eighth of that of whole observations, and said so."""
+    """An eighth of that of whole observations, as reported."""
     sizes = (1_000, (4, 84, 84), 1)
     options = {"obs_dtype": "uint8", "act_dtype": "int64"}
     shared = ReplayBuffer.memory_bytes(*sizes, share_frames=True, **options)

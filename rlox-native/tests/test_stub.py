@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
     not (ROOT.parent / "rlox-core").exists(), reason="the reference lies in another distribution"
 )
 def test_the_stub_is_what_its_script_writes():
-    """A docstring that differs is written by ``python stub.py``."""
+    """``python stub.py`` rewrites docstrings that differ."""
     command = [sys.executable, str(ROOT / "stub.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

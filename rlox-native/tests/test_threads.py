@@ -15,14 +15,14 @@ N_ENVS = 4096
 
 @pytest.fixture(autouse=True)
 def restored():
-    """Leave the number of threads as it was."""
+    """Restore the number of threads afterwards."""
     before = rlox_native.get_num_threads()
     yield
     rlox_native.set_num_threads(before)
 
 
 def rollout(n_steps=5):
-    """Return the observations and rewards of many envs, enough of them for several threads."""
+    """Return the observations and rewards of enough envs for several threads."""
     envs = rlox_native.VecEnv(N_ENVS, seed=3, env_id="Acrobot-v1")
     envs.reset_all()
     actions = np.random.default_rng(0).integers(0, 3, (n_steps, N_ENVS))
@@ -36,7 +36,7 @@ def equal(a, b):
 
 
 def n_pool_threads():
-    """Return how many threads of the pool this process has."""
+    """Return the number of this process's pool threads."""
     tasks = f"/proc/{os.getpid()}/task"
     names = []
     for task in os.listdir(tasks):
@@ -114,7 +114,7 @@ def hindsight_draws():
     [vtrace, group_advantages, token_kl, uniform_draws, prioritized_draws, hindsight_draws],
 )
 def test_kernels_and_draws_give_the_same_bits(kernel):
-    """With two and eight threads what one thread gives."""
+    """Two and eight threads give the results of one."""
     rlox_native.set_num_threads(1)
     expected = kernel()
     for n in (2, 8):
@@ -124,14 +124,14 @@ def test_kernels_and_draws_give_the_same_bits(kernel):
 
 
 def child_rollout(connection):
-    """Send whether a rollout in this forked process is the parent's."""
+    """Send whether a rollout in this forked process equals the parent's."""
     connection.send_bytes(b"".join(array.tobytes() for array in rollout()))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_a_forked_child_builds_a_pool_of_its_own():
-    """After a fork the parent's threads do not exist; the child steps its envs all the same."""
+    """After a fork the parent's threads do not exist, but the child still steps its envs."""
     rlox_native.set_num_threads(3)
     expected = b"".join(array.tobytes() for array in rollout())
     receiver, sender = multiprocessing.Pipe(duplex=False)
@@ -149,7 +149,7 @@ def test_a_forked_child_builds_a_pool_of_its_own():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_a_forked_child_does_not_wait_for_a_thread_it_has_not():
-    """One that was inside of a call holds the object for ever; the error says so after 5 s."""
+    """A thread within a call holds the object forever; the error says so after 5 s."""
     env = rlox_native.VecEnv(4096)
     env.reset_all(0)
     actions, stopping = np.zeros(4096, np.int64), threading.Event()
@@ -183,7 +183,7 @@ def test_a_forked_child_does_not_wait_for_a_thread_it_has_not():
 
 
 def test_threads_of_the_caller_share_the_pool():
-    """Calls from several threads give what they give one after the other."""
+    """Calls from several threads give the same results as successive calls."""
     rlox_native.set_num_threads(2)
     expected, results = rollout(), []
     callers = [threading.Thread(target=lambda: results.append(rollout())) for _ in range(4)]
@@ -206,7 +206,7 @@ def test_impossible_numbers_are_refused(n):
 
 @pytest.mark.parametrize(("text", "printed"), [("3", "3"), ("auto", None)])
 def test_the_environment_sets_the_number(text, printed):
-    """``RLOX_NUM_THREADS`` counts from the import on."""
+    """``RLOX_NUM_THREADS`` applies from the import on."""
     code = "import rlox_native as rn; n = rn.get_num_threads(); rn.set_num_threads(None); "
     code += "print(n, rn.get_num_threads())"
     environment = {**os.environ, "RLOX_NUM_THREADS": text}
@@ -217,7 +217,7 @@ def test_the_environment_sets_the_number(text, printed):
 
 
 def test_a_wrong_environment_is_reported():
-    """The message has the variable, what it may be, and what it was."""
+    """The message has the variable, its allowed values and its value."""
     text = "many"
     process = subprocess.run(
         [sys.executable, "-c", "import rlox_native"],

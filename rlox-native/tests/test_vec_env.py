@@ -12,7 +12,7 @@ from rlox_native.envs import make_vec_env
 
 
 def arrays(n, obs_dim=4):
-    """Arrays for `step_into`, full of what a step must overwrite."""
+    """Arrays for `step_into`, full of values that a step must overwrite."""
     return [
         np.full((n, obs_dim), np.nan, np.float32),
         np.full(n, np.nan),
@@ -39,7 +39,7 @@ def random_actions(env_id, rng, n):
 
 
 def test_time_limit_truncates_and_resets():
-    """An episode is cut at gymnasium's limit, shows its last observation and starts over."""
+    """An episode is truncated at gymnasium's limit, shows its last observation and restarts."""
     limit = gym.spec("CartPole-v1").max_episode_steps
     envs = VecEnv(2, seed=3)
     obs = envs.reset_all()
@@ -53,7 +53,7 @@ def test_time_limit_truncates_and_resets():
 
 @every_env
 def test_step_into_writes_what_step_all_returns(env_id):
-    """Both ways to step give the same bytes, whatever the arrays held before."""
+    """Both ways to step give the same bytes, for any earlier content of the arrays."""
     envs, other = VecEnv(5, seed=1, env_id=env_id), VecEnv(5, seed=1, env_id=env_id)
     envs.reset_all()
     other.reset_all()
@@ -68,7 +68,7 @@ def test_step_into_writes_what_step_all_returns(env_id):
 
 
 def test_stepping_before_reset_is_refused():
-    """A fresh vector env asks for reset_all()."""
+    """The error of a new vector env asks for reset_all()."""
     with pytest.raises(RuntimeError, match=r"call reset_all\(\)"):
         VecEnv(2, seed=0).step_all([0, 0])
 
@@ -93,7 +93,7 @@ def read_only():
     ],
 )  # fmt: skip
 def test_step_into_refuses_unfit_arrays(place, array, error, message):
-    """The array that does not fit is named, and no env has moved."""
+    """The error names the array that does not fit, and no env has moved."""
     envs = VecEnv(3, seed=0)
     envs.reset_all()
     before = envs.state()
@@ -105,7 +105,7 @@ def test_step_into_refuses_unfit_arrays(place, array, error, message):
 
 
 def test_step_into_refuses_arrays_that_share_memory():
-    """One array for two results would hold one of them."""
+    """One array for two results would hold only one of them."""
     envs = VecEnv(3, seed=0)
     envs.reset_all()
     out = arrays(3)
@@ -115,7 +115,7 @@ def test_step_into_refuses_arrays_that_share_memory():
 
 
 def test_a_sequence_of_seeds_seeds_each_env():
-    """Env i starts as gymnasium with the i-th seed, in reset and constructor."""
+    """Env i starts like gymnasium's with the i-th seed, in reset and constructor."""
     seeds = [5, 2**40, 0]
     expected = [gym.make("CartPole-v1").reset(seed=s)[0] for s in seeds]
     np.testing.assert_array_equal(VecEnv(3).reset_all(seed=seeds), expected)
@@ -135,7 +135,7 @@ def test_a_sequence_of_seeds_seeds_each_env():
     ],
 )
 def test_bad_seeds_are_refused_and_change_nothing(seed, error, message):
-    """A refused seed is named, and the streams go on."""
+    """The error names the seed, and the streams continue."""
     envs = VecEnv(3, seed=0)
     before = envs.state()
     with pytest.raises(error, match=message):
@@ -156,7 +156,7 @@ def test_bad_sizes_are_refused(n, error):
 
 
 def test_make_vec_env_builds_and_refuses_options():
-    """The factory takes no env options and says who does."""
+    """The factory refuses env options and names a backend that takes them."""
     envs = make_vec_env("CartPole-v1", n_envs=2)
     assert isinstance(envs, VecEnv)
     assert make_vec_env("CartPole-v1", n_envs=2, env_kwargs={}).n_envs == 2
@@ -174,7 +174,7 @@ def assert_states_equal(a, b):
 @every_env
 @given(seed=st.integers(0, 2**64 - 5), steps=st.integers(0, 60), n=st.integers(1, 5))
 def test_a_restored_state_goes_on_with_the_same_bits(env_id, seed, steps, n):
-    """Another object given the state takes the same steps, resets included."""
+    """Another object with the restored state takes the same steps and resets."""
     rng = np.random.default_rng(steps)
     envs, other = VecEnv(n, seed=seed, env_id=env_id), VecEnv(n, env_id=env_id)
     if steps:
@@ -208,7 +208,7 @@ def test_a_restored_state_goes_on_with_the_same_bits(env_id, seed, steps, n):
     ],
 )  # fmt: skip
 def test_a_malformed_state_is_refused_whole(change, message):
-    """What no env can be in is named, and the envs stay as they were."""
+    """The error names an impossible part, and the envs are unchanged."""
     envs = VecEnv(2, seed=0)
     envs.reset_all()
     before = envs.state()
@@ -218,7 +218,7 @@ def test_a_malformed_state_is_refused_whole(change, message):
 
 
 def test_a_state_without_a_key_or_of_another_type_is_refused():
-    """A missing key is a malformed state; something else than a dict is no state."""
+    """A missing key is a ValueError; any type except a dict is a TypeError."""
     envs = VecEnv(2, seed=0)
     state = envs.state()
     state["other"] = state.pop("rng")
@@ -232,7 +232,7 @@ def test_a_state_without_a_key_or_of_another_type_is_refused():
 
 
 def test_threads_share_one_object():
-    """Calls from many threads at once are done one after the other, each whole."""
+    """Simultaneous calls from many threads run one after the other, each whole."""
     n, rounds, workers = 64, 60, 8
     envs = VecEnv(n, seed=0)
     envs.reset_all()
@@ -264,7 +264,7 @@ def test_threads_share_one_object():
 
 
 def test_a_refused_step_leaves_the_arrays_as_they_were():
-    """The flags too, whatever byte stands for true."""
+    """Including flags, for any byte that means true."""
     envs = VecEnv(2, seed=0)
     obs = envs.reset_all()
     flags = np.array([0, 7], np.uint8).view(np.bool_)
