@@ -1,4 +1,4 @@
-"""Settings of Ray, read when a test module imports it, its cluster, and property tests."""
+"""Ray's settings, read when a test module imports it, its cluster, and property tests."""
 
 import gc
 import os
@@ -28,11 +28,11 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="module")
 def cluster():
-    """One cluster for the tests of a file, which their backends find."""
+    """One cluster for the tests of a file, found by their backends."""
     from rlox_distributed.ray_cluster import import_ray, join_cluster
 
     joined = join_cluster(None)
     yield
-    gc.collect()  # what tests did not close
+    gc.collect()  # closes what tests left open
     joined.leave()
     assert not import_ray().is_initialized()

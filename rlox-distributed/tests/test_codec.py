@@ -1,4 +1,4 @@
-"""Arrays in the messages of the protocol: what Rust writes and reads is what protobuf does."""
+"""Arrays in the protocol's messages: Rust writes and reads the same as protobuf."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ FIELDS = ("rewards", "terminated", "truncated", "life_lost", "lost")
 
 
 class Plain:
-    """Stands for a leaf's space of any dtype, which gymnasium would have bounds for."""
+    """A leaf's space of any dtype, without gymnasium's bounds."""
 
     def __init__(self, dtype, shape):
         self.dtype, self.shape = np.dtype(dtype), shape
@@ -30,7 +30,7 @@ layouts = plain.map(lambda leaf: (False, {"": leaf})) | st.dictionaries(
 
 
 def codec(observations, actions, n_envs):
-    """Return a codec of layouts that were drawn."""
+    """Return a codec of drawn layouts."""
     given = [
         (nested, [(name, leaf.dtype, leaf.shape) for name, leaf in leaves.items()])
         for nested, leaves in (observations, actions)
@@ -53,7 +53,7 @@ def draw_value(data, layout, rows):
 
 
 def sent(layout, value, rows=slice(None)):
-    """Return the arrays of a value as the protocol says that they are sent."""
+    """Return the arrays of a value as sent by the protocol."""
     nested, leaves = layout
     return [
         (value[name] if nested else value)[rows].astype(leaf.dtype.newbyteorder("<")).tobytes()
@@ -62,7 +62,7 @@ def sent(layout, value, rows=slice(None)):
 
 
 def require_alike(got, expected):
-    """Require the same bits, dtypes and shapes, which may be written to."""
+    """Require the same bits, dtypes and shapes, and writeable arrays."""
     if isinstance(expected, dict):
         assert list(got) == list(expected)
         for name, array in expected.items():
@@ -75,7 +75,7 @@ def require_alike(got, expected):
 
 @given(data=st.data(), layout=layouts, first=st.integers(0, 2), more=st.integers(0, 2))
 def test_requests_are_those_of_protobuf(data, layout, first, more):
-    """Of a worker's rows, there and back."""
+    """For a worker's rows, in both directions."""
     n_envs = data.draw(st.integers(1, 3))
     rows = first + n_envs + more
     actions = draw_value(data, layout, rows)
@@ -93,7 +93,7 @@ def test_requests_are_those_of_protobuf(data, layout, first, more):
 
 @given(data=st.data(), layout=layouts, n_envs=st.integers(1, 4), choices=st.integers(0, 3))
 def test_answers_are_those_of_protobuf(data, layout, n_envs, choices):
-    """With masks or without, whatever ended or was lost, there and back."""
+    """With masks or without, for any ended or lost envs, in both directions."""
     flags = arrays.arrays(np.bool_, n_envs)
     obs, final_obs = (draw_value(data, layout, n_envs) for _ in range(2))
     step = {
@@ -162,7 +162,7 @@ def changed(message, changes):
 
 
 def parsed(kind, message):
-    """Return a message as protobuf reads it; ``None`` if it is none."""
+    """Return a message as protobuf reads it; ``None`` if it is invalid."""
     try:
         return kind.FromString(message)
     except DecodeError:
@@ -173,7 +173,7 @@ TWO = codec_of(spaces.Box(0, 1, (1,), np.float32), spaces.Discrete(2), 2)
 
 
 def outcome_of_two(**changes):
-    """Return a step of two envs that observe one number each; the first env's episode ended."""
+    """Return a step of two envs with one observed number each; the first episode ended."""
     fields = {
         "next": pb.Observations(obs=[bytes(8)], masks=b"\0\1\1\1"), "rewards": bytes(16),
         "terminated": b"\1\0", "truncated": bytes(2), "ended": [0], "final_obs": [bytes(4)],
@@ -183,7 +183,7 @@ def outcome_of_two(**changes):
 
 @given(changes=noise, more=st.binary(max_size=40))
 def test_answers_that_were_tampered_with_are_read_as_protobuf_reads_them(changes, more):
-    """Or refused; nothing else is raised, and nothing else is read."""
+    """Or refused, without other errors or results."""
     reply = pb.Reply(sequence=1, outcome=outcome_of_two()).SerializeToString()
     message = changed(reply, changes) + more
     try:
@@ -191,7 +191,7 @@ def test_answers_that_were_tampered_with_are_read_as_protobuf_reads_them(changes
     except (StreamError, ValueError):
         return
     if part is None:
-        return  # who reads it is protobuf
+        return  # read by protobuf
     theirs = parsed(pb.Reply, message)
     assert (theirs.sequence, theirs.WhichOneof("answer")) == (1, "outcome")
     step, masks = part
@@ -219,7 +219,7 @@ def test_requests_that_were_tampered_with_are_read_as_protobuf_reads_them(change
         return
     theirs = parsed(pb.Request, message)
     if actions is None:
-        assert theirs is None or theirs.sequence == sequence  # who reads the rest is protobuf
+        assert theirs is None or theirs.sequence == sequence  # protobuf reads the rest
     else:
         assert (theirs.sequence, theirs.WhichOneof("call")) == (sequence, "step")
         assert [actions.tobytes()] == list(theirs.step.actions)
@@ -240,7 +240,7 @@ def test_requests_that_were_tampered_with_are_read_as_protobuf_reads_them(change
     ],
 )
 def test_arrays_that_are_not_as_the_spaces_say_are_refused(changes, text):
-    """The error names what was sent."""
+    """The error names the sent arrays."""
     reply = pb.Reply(sequence=1, outcome=outcome_of_two(**changes))
     with pytest.raises(ValueError, match=text):
         TWO.decode_outcome(reply.SerializeToString(), 1)
@@ -270,7 +270,7 @@ def test_arrays_that_envs_must_not_return_are_refused(changes, text):
 
 
 def test_arrays_share_no_memory():
-    """None is a view of the bytes of a message, or of another array."""
+    """None is a view of a message's bytes or of another array."""
     part = TWO.decode_outcome(pb.Reply(outcome=outcome_of_two()).SerializeToString(), 0)
     step, masks = part
     for array in (*step.values(), masks):
@@ -280,7 +280,7 @@ def test_arrays_share_no_memory():
 
 
 def test_rows_that_are_not_there_and_dtypes_of_no_numbers_are_refused():
-    """By whoever sends, as there would be nothing to read."""
+    """By the sender, as there would be nothing to read."""
     actions = np.zeros(3, np.int64)
     for first, rows in ((2, 3), (0, 1), (2**64 - 1, 3)):
         with pytest.raises(ValueError, match=f"envs from {first}"):

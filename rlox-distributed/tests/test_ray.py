@@ -1,4 +1,4 @@
-"""Ray backends: threads' batches bit for bit, restarts, errors, and nothing left behind."""
+"""Ray backends: threads' batches bit for bit, restarts, errors, and no leftovers."""
 
 import os
 import signal
@@ -22,12 +22,12 @@ KINDS = ("raylet", "gcs_server")
 
 
 def ray_processes():
-    """Return the daemons of Ray that run on this machine."""
+    """Return Ray's daemons on this machine."""
     found = []
     for path in Path("/proc").glob("[0-9]*/comm"):
         try:
             name = path.read_text(encoding="utf-8").strip()
-        except OSError:  # it has ended since
+        except OSError:  # it has ended meanwhile
             continue
         if name in KINDS:
             found.append(f"{path.parent.name} {name}")
@@ -35,7 +35,7 @@ def ray_processes():
 
 
 def test_workers_are_not_built_by_uv():
-    """A process that runs under ``uv run`` starts Ray's workers as any other does."""
+    """A process under ``uv run`` starts Ray's workers like any other."""
     code = "from rlox_distributed.ray_cluster import import_ray as i; "
     code += "print(i()._private.ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV)"
     env = {key: value for key, value in os.environ.items() if "UV_RUN" not in key}
@@ -45,20 +45,20 @@ def test_workers_are_not_built_by_uv():
 
 @pytest.mark.usefixtures("cluster")
 def test_the_actor_backend_conforms():
-    """Unrolls are bit for bit those of a local actor."""
+    """Unrolls equal those of a local actor bit for bit."""
     assert rlox.testing.check_actor_backend("ray") == {}
 
 
 @pytest.mark.usefixtures("cluster")
 def test_the_env_backend_conforms():
-    """Seeds and resets are those of one process; state is not exposed."""
+    """Seeds and resets are those of one process; the state is not exposed."""
     left_out = rlox.testing.check_env_backend("ray", "CartPole-v1", n_envs=2, n_steps=60)
     assert set(left_out) == {"check_env_state"}
 
 
 @pytest.mark.usefixtures("cluster")
 def test_ray_trains_as_threads_do(tmp_path):
-    """Bit for bit, with moments that travel, and through a checkpoint, which threads go on from."""
+    """Bit for bit, with transferred moments, and through a checkpoint continued by threads."""
     options = {**SMALL, "normalize_observations": True, "queue_size": 2}
     path, states = tmp_path / "saved.rlox", []
     for backend in ("thread", "ray"):
@@ -76,7 +76,7 @@ def test_ray_trains_as_threads_do(tmp_path):
 
 
 class Breaks(gymnasium.Env):
-    """An env that breaks in its tenth step."""
+    """An env that fails in its tenth step."""
 
     observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
@@ -90,7 +90,7 @@ class Breaks(gymnasium.Env):
         return np.zeros(2, np.float32), {}
 
     def step(self, action):
-        """Count, and break."""
+        """Count, and fail at ten."""
         self.steps += 1
         if self.steps == 10:
             raise ZeroDivisionError("the wheel came off")
@@ -99,7 +99,7 @@ class Breaks(gymnasium.Env):
 
 @pytest.mark.usefixtures("cluster")
 def test_an_error_in_an_actor_arrives_with_its_traceback():
-    """Of its own class; the cause names the actor and has the env's source line."""
+    """With its own class; the cause names the actor and has the env's source line."""
     options = {**SMALL, "n_actors": 1, "actor_backend": "ray"}
     with rlox.make("impala", env=Breaks, **options) as impala:
         with pytest.raises(ZeroDivisionError, match="the wheel came off") as caught:
@@ -111,7 +111,7 @@ def test_an_error_in_an_actor_arrives_with_its_traceback():
 
 @pytest.mark.usefixtures("cluster")
 def test_a_killed_actor_begins_again(caplog):
-    """Training goes on; the restart is counted and logged, and no step is counted twice."""
+    """Training continues; the restart is counted and logged, and no step is counted twice."""
     options = {**SMALL, "n_actors": 1, "actor_backend": "ray"}
     with rlox.make("impala", env="CartPole-v1", **options) as impala:
         impala.train(1)
@@ -123,7 +123,7 @@ def test_a_killed_actor_begins_again(caplog):
 
 @pytest.mark.usefixtures("cluster")
 def test_a_stopped_actor_is_given_up_after_its_deadline():
-    """A process that neither answers nor shows that it goes on is an error that names it."""
+    """A process without answers or signs of progress is an error that names it."""
     options = {**SMALL, "n_actors": 1, "actor_backend": "ray", "max_restarts": 0}
     with rlox.make("impala", env="CartPole-v1", worker_timeout=20.0, **options) as impala:
         impala.train(32)
@@ -138,7 +138,7 @@ def test_a_stopped_actor_is_given_up_after_its_deadline():
 
 @pytest.mark.usefixtures("cluster")
 def test_a_killed_env_is_an_error_or_lost():
-    """Without restarts an error that names it; with them its rows are lost."""
+    """Without restarts an error names it; with them its rows are lost."""
     from rlox.config.composition import Selection
     from rlox.envs import make_vec_env
     from rlox_distributed.options import RayEnvOptions
@@ -157,7 +157,7 @@ def test_a_killed_env_is_an_error_or_lost():
 
 
 def test_a_cluster_of_its_own_ends_with_the_training(tmp_path):
-    """Started by itself, said in the log, and gone when Ctrl-C ends the process."""
+    """Started automatically, logged, and gone when Ctrl-C ends the process."""
     script = tmp_path / "train.py"
     script.write_text(
         "import logging, signal, sys, rlox\n"

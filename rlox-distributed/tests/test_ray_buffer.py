@@ -26,7 +26,7 @@ SMALL = {
 
 @pytest.mark.parametrize("ahead", [False, True])
 def test_the_buffer_conforms(ahead):
-    """What is drawn was pushed, by seed, through state and segments."""
+    """Draws are pushed transitions, by seed, through state and segments."""
     options = RayBufferOptions(draw_ahead=ahead)
     left_out = rlox.testing.check_buffer(lambda asked: make_ray_buffer(asked, options=options))
     assert set(left_out) == {"check_buffer_priorities"}
@@ -41,7 +41,7 @@ def pushed(buffer, first, steps):
 
 
 def test_a_batch_that_is_drawn_ahead_lacks_what_came_after():
-    """It is that of a local buffer that was asked one push earlier; no step is lost."""
+    """It equals a local buffer's batch of one push earlier; no step is lost."""
     asked = BufferOptions(
         capacity=100, obs_shape=(1,), obs_dtype="float32", act_shape=(1,), act_dtype="float32",
         n_envs=2, n_step=1, gamma=0.99, seed=3,
@@ -63,7 +63,7 @@ def test_a_batch_that_is_drawn_ahead_lacks_what_came_after():
 
 
 def test_sac_learns_from_it_as_from_a_local_one(tmp_path):
-    """Bit for bit where it does not draw ahead; where it does, through a checkpoint too."""
+    """Bit for bit if it does not draw ahead; if it does, also through a checkpoint."""
     states = {}
     for name, options in {
         "uniform": {}, "ray": {"draw_ahead": False}, "ahead": {"draw_ahead": True},
@@ -84,7 +84,7 @@ def test_sac_learns_from_it_as_from_a_local_one(tmp_path):
 
 
 def test_a_buffer_that_is_lost_is_one_error():
-    """Which names it, as what it held cannot be collected again."""
+    """The error names it, as its transitions cannot be collected again."""
     with rlox.make("sac", env="Pendulum-v1", buffer="ray", **SMALL) as sac:
         sac.train(100)
         os.kill(sac.replay.buffer._worker.pid, signal.SIGKILL)

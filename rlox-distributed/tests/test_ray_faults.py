@@ -32,7 +32,7 @@ SLACK = 300.0
 
 
 class Nodes:
-    """A cluster of several nodes on this machine, each with daemons of its own."""
+    """A cluster of several nodes on this machine, each with its own daemons."""
 
     def __init__(self):
         from ray.cluster_utils import Cluster
@@ -44,7 +44,7 @@ class Nodes:
         self.complete()
 
     def complete(self):
-        """Replace the nodes that are lost."""
+        """Replace lost nodes."""
         while len(self.workers) < NODES:
             self.workers.append(self._cluster.add_node(num_cpus=1, object_store_memory=STORE))
         end = time.monotonic() + SLACK
@@ -63,7 +63,7 @@ class Nodes:
     def close(self):
         """Stop all."""
         ray.shutdown()
-        with suppress(Exception):  # of nodes that were killed
+        with suppress(Exception):  # the nodes may be killed
             self._cluster.shutdown()
 
 
@@ -79,14 +79,14 @@ def fixture_nodes():
 
 
 class Faults(Callback):
-    """Does its work at the ends of some iterations."""
+    """Causes faults at the ends of some iterations."""
 
     def __init__(self, at):
         self._at = at
         self.done = []
 
     def on_iteration_end(self, **kwargs):
-        """Do what is due."""
+        """Cause the fault that is due."""
         fault = self._at.pop(kwargs["algo"].clock.iterations, None)
         if fault is not None:
             self.done.append(fault(kwargs["algo"]))
@@ -131,7 +131,7 @@ def test_training_goes_on_or_names_what_is_lost(seed, nodes, record_property):
 
     first, second = drawn.sample([kill, kill, stop, raylet, node, fill], 2)
     if {first, second} == {raylet, node}:
-        second = kill  # else fewer nodes than actors are left
+        second = kill  # otherwise fewer nodes than actors remain
     faults = Faults({drawn.randrange(2, 12): first, drawn.randrange(12, 24): second})
     options = {"n_actors": 2, "n_envs": 2, "n_steps": 8, "hidden": 8, "seed": seed}
     began = time.monotonic()

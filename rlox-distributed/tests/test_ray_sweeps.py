@@ -1,4 +1,4 @@
-"""Sweeps on a Ray cluster: the same runs as elsewhere, and resumed one by one."""
+"""Sweeps on a Ray cluster: the same runs as locally, and resumed one by one."""
 
 import json
 import os
@@ -23,13 +23,13 @@ DEADLINE = 600.0
 
 @pytest.fixture(name="place")
 def fixture_place(cluster):
-    """Return ``--on`` of the cluster."""
+    """Return the cluster's ``--on`` arguments."""
     return f"ray:{ray.get_runtime_context().gcs_address}"
 
 
 @pytest.fixture(name="folder", autouse=True)
 def fixture_folder(tmp_path, monkeypatch):
-    """Run every test in a folder of its own."""
+    """Run every test in its own folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -44,7 +44,7 @@ def start(*arguments):
 
 
 def run(*arguments, code=0):
-    """Return what the command line prints."""
+    """Return the output of the command line."""
     process = start(*arguments)
     try:
         output, _ = process.communicate(timeout=DEADLINE)
@@ -55,14 +55,14 @@ def run(*arguments, code=0):
 
 
 def learnt(run_folder):
-    """Return the arrays that a finished run has learnt."""
+    """Return the learnt arrays of a finished run."""
     state = checkpoint.read(run_folder / "checkpoints" / "final.safetensors")["state"]
     policy = state["algorithm"]["policy"]
     return {name: value for name, value in policy.items() if isinstance(value, np.ndarray)}
 
 
 def require_same(one, other):
-    """Compare what two runs have learnt, bit for bit."""
+    """Compare the learnt arrays of two runs, bit for bit."""
     found, expected = learnt(one), learnt(other)
     assert found
     assert found.keys() == expected.keys()
@@ -76,7 +76,7 @@ def runs_of(folder):
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = path.read_bytes().decode().split("\0")
-        except OSError:  # it has ended since
+        except OSError:  # it has ended meanwhile
             continue
         if "rlox_distributed.ray_run" in words and any(str(folder.name) in w for w in words):
             found.append(int(path.parent.name))
@@ -93,7 +93,7 @@ def wait_for(condition, process):
 
 
 def test_seeds_and_options_are_those_of_this_machine(place, folder):
-    """Bit for bit; the output of each is in its file, and nothing runs afterwards."""
+    """Bit for bit; each output is in its file, and nothing runs afterwards."""
     sweep = (*TRAIN, "--total-timesteps", "400", "--seeds", "2", "--sweep", "gamma=0.9,0.99")
     output = run(*sweep, "--run-dir", "far", "--on", place)
     assert "4 runs in far" in output
@@ -109,7 +109,7 @@ def test_seeds_and_options_are_those_of_this_machine(place, folder):
 
 
 def test_a_run_that_is_lost_goes_on_from_its_checkpoint(place):
-    """The Ray actor of one run is killed: its process saves, ends, and another one goes on."""
+    """The Ray actor of one run is killed: its process saves and ends, and another continues."""
     process = start(*TRAIN, *LONG, "--seeds", "1", "--run-dir", "lost", "--on", place)
     saved = Path("lost", "seed-0", "checkpoints")
     wait_for(lambda: any(saved.glob("step-*")), process)
@@ -130,7 +130,7 @@ def test_a_run_that_is_lost_goes_on_from_its_checkpoint(place):
 
 
 def test_a_cluster_that_is_not_there_is_one_error():
-    """With the address; nothing was started."""
+    """The error has the address; nothing was started."""
     output = run(*TRAIN, "--total-timesteps", "400", "--seeds", "2", "--run-dir", "none", "--on",
                  "ray:127.0.0.1:9", code=2)  # fmt: skip
     assert "there is no Ray cluster at '127.0.0.1:9'" in output

@@ -1,4 +1,4 @@
-"""Envs of workers: the same steps as here, faults, refusals, and what is sent."""
+"""Envs of workers: the same steps as locally, faults, refusals, and messages."""
 
 import os
 import re
@@ -49,7 +49,7 @@ def fixture_serve():
 
 
 def address(worker):
-    """Return where a worker listens."""
+    """Return a worker's address."""
     return f"127.0.0.1:{worker.port}"
 
 
@@ -62,7 +62,7 @@ def draw_actions(env, n_steps):
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
 def test_steps_equal_those_of_envs_here(serve, env_id):
-    """Bit for bit, over two workers of different size, through ends of episodes."""
+    """Bit for bit, with two workers of different size, across ends of episodes."""
     pool = RemoteEnvPool([address(serve(env_id, 2)), address(serve(env_id, 3))])
     here = make_vec_env(env_id, n_envs=5)
     assert isinstance(pool, VecEnv)
@@ -117,7 +117,7 @@ class Counter:
         }
 
     def action_masks(self):
-        """Allow what the count says."""
+        """Return masks that depend on the count."""
         return np.array([[True, self.count > 0, False]] * 2)
 
     def _obs(self, count):
@@ -131,7 +131,7 @@ class Counter:
 
 
 def test_nested_observations_and_masks_go_over_the_wire(serve):
-    """With the true final observations where episodes end."""
+    """With the true final observations at the ends of episodes."""
     pool = RemoteEnvPool([address(serve(Counter))], env_id="Counter")
     assert pool.reset_all()["image"].shape == (2, 3, 2)
     masks = pool.action_masks()
@@ -148,7 +148,7 @@ def test_nested_observations_and_masks_go_over_the_wire(serve):
     ("masks", "text"), [(None, "none"), (np.ones((2, 4), bool), "masks of 4")], ids=["none", "4"]
 )
 def test_masks_of_several_sizes_are_refused(serve, masks, text):
-    """The error has every worker with what it sends."""
+    """The error names every worker and its masks."""
     workers = [serve(Counter), serve(Counter)]
     env = workers[1]._env
     env.action_masks = lambda: masks
@@ -184,7 +184,7 @@ def test_a_broken_stream_is_opened_again_and_nothing_is_stepped_twice(serve):
 
 
 def test_envs_of_a_restarted_worker_are_lost(serve):
-    """They stand at the beginning of a new episode; the other worker's go on."""
+    """They begin a new episode; the other worker's continue."""
     one, other = serve("CartPole-v1", 1), serve("CartPole-v1", 2)
     pool = RemoteEnvPool([address(one), address(other)])
     before = pool.reset_all(3)
@@ -201,7 +201,7 @@ def test_envs_of_a_restarted_worker_are_lost(serve):
 
 
 class Restorable(Counter):
-    """Counting envs whose state can be saved, with much beside it."""
+    """Counting envs with a large state that can be saved."""
 
     def state(self):
         """Return the count, and numbers that take several pieces."""
@@ -216,7 +216,7 @@ class Restorable(Counter):
 
 
 def test_a_state_goes_in_pieces_through_streams_that_break(serve):
-    """Every second piece finds its stream broken, on the way there and back."""
+    """The stream breaks at every second piece, in both directions."""
     pools = [RemoteEnvPool([address(serve(Restorable))]) for _ in range(2)]
     for pool in pools:
         pool.reset_all(0)
@@ -240,7 +240,7 @@ def test_a_state_goes_in_pieces_through_streams_that_break(serve):
 
 
 def test_a_worker_that_is_restarted_while_its_state_is_asked_for(serve):
-    """There is no state then, and the next step says that the envs were lost."""
+    """The state is then empty, and the next step reports lost envs."""
     worker = serve(Restorable)
     pool = RemoteEnvPool([address(worker)])
     pool.reset_all(0)
@@ -265,7 +265,7 @@ def test_a_worker_that_is_restarted_while_its_state_is_asked_for(serve):
     ids=["not the next", "endless", "empty", "no state"],
 )  # fmt: skip
 def test_pieces_of_no_state_are_refused(serve, piece):
-    """Before the env sees anything of them."""
+    """Before they reach the env."""
     worker = serve(Restorable)
     with pytest.raises(grpc.RpcError) as caught:
         raw(worker, hello(), pb.Request(sequence=1, load=piece).SerializeToString())
@@ -278,7 +278,7 @@ def test_pieces_of_no_state_are_refused(serve, piece):
     ids=["endless", "empty", "too much"],
 )
 def test_a_worker_with_no_honest_state_is_refused(serve, saved):
-    """Before room is made for it."""
+    """Before memory is allocated for it."""
     pool = RemoteEnvPool([address(serve(Restorable))])
     pool.reset_all(0)
     (link,) = pool._links
@@ -290,7 +290,7 @@ def test_a_worker_with_no_honest_state_is_refused(serve, saved):
 
 @pytest.mark.parametrize("kind", [ZeroDivisionError, SystemExit])
 def test_an_env_that_raises_is_stepped_once(serve, kind):
-    """The learner gets the traceback and does not repeat the request; the worker goes on."""
+    """The learner gets the traceback and does not repeat the request; the worker continues."""
     worker = serve(Counter)
     pool = RemoteEnvPool([address(worker)], timeout=5.0)
     pool.reset_all()
@@ -307,7 +307,7 @@ def test_an_env_that_raises_is_stepped_once(serve, kind):
 
 
 def test_a_worker_is_named_once(serve):
-    """Its envs would be stepped by two links, under one address or two."""
+    """Otherwise two links would step its envs, under one address or two."""
     where = address(serve())
     with pytest.raises(EnvError, match=f"each worker once, got '{where}' 2 times"):
         RemoteEnvPool([where, where])
@@ -330,7 +330,7 @@ def test_a_worker_is_named_once(serve):
     ids=str,
 )
 def test_wrong_seeds_are_refused_before_they_are_sent(serve, seed, text):
-    """So that the pool goes on."""
+    """So that the pool stays usable."""
     pool = RemoteEnvPool([address(serve(n_envs=4))])
     with pytest.raises(EnvError, match=text):
         pool.reset_all(seed)
@@ -339,7 +339,7 @@ def test_wrong_seeds_are_refused_before_they_are_sent(serve, seed, text):
 
 
 def test_calls_in_the_wrong_order_are_refused(serve):
-    """A step needs a reset, and a closed pool takes neither; another learner finds it free."""
+    """A step needs a reset, a closed pool takes neither, and its worker is free again."""
     where = address(serve())
     pool, idle = RemoteEnvPool([where]), RemoteEnvPool([where])
     actions = np.zeros(2, np.int64)
@@ -364,7 +364,7 @@ def test_calls_in_the_wrong_order_are_refused(serve):
     ],
 )
 def test_what_is_no_address_is_refused(where, text):
-    """For what it is, and not for lack of TLS; port 0 can be bound alone."""
+    """For the address, not for lack of TLS; port 0 can only be bound."""
     with pytest.raises(ConfigError, match=re.escape(text)):
         RemoteEnvPool([where])
     Credentials().require_for("127.0.0.1:0", serving=True)
@@ -388,7 +388,7 @@ def test_a_worker_that_stalls_misses_its_deadline(serve):
 def test_a_worker_that_is_not_there_is_named():
     """After the attempts that the timeout allows."""
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        taken.bind(("127.0.0.1", 0))  # and nothing listens
         where = f"127.0.0.1:{taken.getsockname()[1]}"
         pool = RemoteEnvPool([where], reset_timeout=0.5)
         with pytest.raises(WorkerLostError, match=f"{where} cannot be reached in 0.5 s"):
@@ -396,7 +396,7 @@ def test_a_worker_that_is_not_there_is_named():
 
 
 def connect_once_free(pool):
-    """Connect to a worker that may not have noticed yet that its last learner has gone."""
+    """Connect to a worker that may not have noticed yet that its last learner left."""
     deadline = time.monotonic() + 120
     connected = False
     while not connected:
@@ -408,7 +408,7 @@ def connect_once_free(pool):
 
 
 def test_a_second_learner_is_refused_until_the_first_has_gone(serve):
-    """While the honest one goes on."""
+    """While the honest one continues."""
     worker = serve("CartPole-v1")
     first, second = (RemoteEnvPool([address(worker)], reset_timeout=120) for _ in range(2))
     first.reset_all(0)
@@ -422,7 +422,7 @@ def test_a_second_learner_is_refused_until_the_first_has_gone(serve):
 
 
 def test_another_env_is_refused(serve):
-    """By the worker, or by the pool where workers differ."""
+    """By the worker, or by the pool if workers differ."""
     with pytest.raises(EnvError, match="the worker has the env 'CartPole-v1'"):
         RemoteEnvPool([address(serve())], env_id="Acrobot-v1").connect()
     pool = RemoteEnvPool([address(serve()), address(serve("Pendulum-v1"))])
@@ -439,7 +439,7 @@ def test_another_protocol_is_refused(serve, monkeypatch):
 
 
 def raw(worker, *requests):
-    """Send requests as they are and return the answers until the stream breaks."""
+    """Send raw requests and return the answers until the stream breaks."""
     with grpc.insecure_channel(address(worker)) as channel:
         method = channel.stream_stream("/rlox.distributed.v1.EnvWorker/Session")
         return list(method(iter(requests), timeout=120))
@@ -476,7 +476,7 @@ def hello(learner="stranger"):
     ids=["garbage", "no hello", "no call", "short", "seeds", "replayed", "oversized"],
 )
 def test_bad_requests_are_refused(serve, requests, code):
-    """And an honest learner finds the worker as it was."""
+    """They do not affect an honest learner."""
     worker = serve()
     for _ in range(2):
         with pytest.raises(grpc.RpcError) as caught:
@@ -489,7 +489,7 @@ def test_bad_requests_are_refused(serve, requests, code):
 
 
 def test_a_token_is_asked_for(serve, tmp_path, monkeypatch):
-    """A wrong one is refused, and no message holds it; white space around it is ignored."""
+    """A wrong one is refused, and no message contains it; surrounding white space is ignored."""
     token = tmp_path / "token"
     token.write_text("a secret\n", encoding="utf-8")
     monkeypatch.setenv("RLOX_WORKER_TOKEN", " a secret\n")
@@ -507,7 +507,7 @@ def test_a_token_is_asked_for(serve, tmp_path, monkeypatch):
     "content", [b"s3cret\xff\xfe", b"s3cret\nsecond", b" \n", "geheım".encode()]
 )
 def test_what_is_no_token_is_refused_without_its_content(content, tmp_path, monkeypatch, caplog):
-    """In a file and in the variable, before anything is sent; no part of an error has it."""
+    """In a file and in the variable, before anything is sent; errors never contain it."""
     token = tmp_path / "token"
     token.write_bytes(content)
     monkeypatch.setenv("RLOX_WORKER_TOKEN", os.fsdecode(content))
@@ -521,7 +521,7 @@ def test_what_is_no_token_is_refused_without_its_content(content, tmp_path, monk
 
 @pytest.mark.parametrize("where", ["0.0.0.0:50051", "worker.example:50051", "[::]:50051"])
 def test_open_addresses_need_tls_and_a_token(where):
-    """For serving and for connecting; this machine's own need none."""
+    """For serving and for connecting; this machine's own addresses need neither."""
     assert not is_loopback(where)
     for serving in (True, False):
         with pytest.raises(ConfigError, match=r"needs TLS .*and a token"):
@@ -541,7 +541,7 @@ def test_open_addresses_need_tls_and_a_token(where):
     ids=str,
 )
 def test_spaces_come_back_from_json(space):
-    """Bounds bit for bit, and keys in their order, in which workers send the leaves."""
+    """Bounds bit for bit, and keys in order, which is that of the sent leaves."""
     again = space_from_json(space_to_json(space))
     assert again == space
     assert repr(again) == repr(space)
@@ -577,7 +577,7 @@ def start_worker(*options):
 
 
 def test_the_command_serves_and_drains(tmp_path):
-    """A worker that is stopped dead, killed and started again on its port; SIGTERM ends it well."""
+    """A worker is frozen, killed and restarted on its port; SIGTERM ends it cleanly."""
     process, where = start_worker("--n-envs", "2")
     pool = RemoteEnvPool([where], timeout=240)
     pool.reset_all(0)
@@ -607,7 +607,7 @@ def test_the_command_serves_and_drains(tmp_path):
 
 
 def test_worker_needs_an_env_it_can_describe():
-    """A space of another kind is refused before anything is served."""
+    """A space of an unsupported kind is refused before anything is served."""
 
     class Words(Counter):
         observation_space: Any = spaces.Sequence(spaces.Discrete(2))

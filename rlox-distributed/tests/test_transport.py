@@ -1,4 +1,4 @@
-"""Streams of bytes in Rust: against grpcio's client and server, and against each other."""
+"""Streams of bytes in Rust: with grpcio's client and server, and with each other."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ GUARD = 120.0
 
 
 def echo(stream):
-    """Answer each request with itself; some words are orders."""
+    """Echo each request; some words are commands."""
     request = stream.receive(GUARD)
     while request is not None:
         if request.startswith(b"abort "):
@@ -70,7 +70,7 @@ def status(stream):
 
 
 def ending(stream):
-    """Return the code with which a stream ends that should echo; none if it does."""
+    """Return the code that ends a stream that should echo; empty if it echoes."""
     try:
         stream.send(b"x")
         answer = stream.receive(GUARD)
@@ -80,7 +80,7 @@ def ending(stream):
 
 
 def reach(server, **options):
-    """Return as :func:`ending` does how a stream ends, also if there is no connection."""
+    """Like :func:`ending`, also if there is no connection."""
     try:
         stream = connect(server, **options)
     except StreamError as error:
@@ -90,7 +90,7 @@ def reach(server, **options):
 
 @pytest.mark.parametrize("size", [0, 70_000, 20_000_000])
 def test_messages_come_back_as_they_were(size):
-    """However many frames and windows they take, one after the other and several at once."""
+    """For any number of frames and windows, one after the other and several at once."""
     message = bytes(range(256)) * (size // 256 + 1)
     message = message[:size]
     with serving() as server:
@@ -108,7 +108,7 @@ def test_messages_come_back_as_they_were(size):
 
 @pytest.mark.parametrize("details", ["", "100 % of 'é'\n\U0001f980", "x" * 1500])
 def test_a_status_arrives_as_it_was_given(details):
-    """In a stream's first answer and after others; grpcio reads the same."""
+    """As a stream's first answer and after others; grpcio reads the same."""
     with serving() as server:
         for before in (0, 2):
             stream = connect(server)
@@ -129,7 +129,7 @@ def test_a_status_arrives_as_it_was_given(details):
 
 
 def test_a_handler_that_raises_or_returns_ends_the_stream(recwarn, monkeypatch):
-    """With a status that names the error, or in good order."""
+    """With a status that names the error, or cleanly."""
     seen = []
     monkeypatch.setattr("sys.unraisablehook", seen.append)
     with serving() as server:
@@ -145,7 +145,7 @@ def test_a_handler_that_raises_or_returns_ends_the_stream(recwarn, monkeypatch):
 
 
 def test_messages_that_are_too_large_are_refused():
-    """By either side, and before they have come."""
+    """By either side, before they have arrived."""
     with serving(largest=100) as server:
         stream = connect(server)
         stream.send(bytes(100))
@@ -160,7 +160,7 @@ def test_messages_that_are_too_large_are_refused():
 
 
 def test_a_wait_ends_at_its_deadline_and_may_be_repeated():
-    """Nothing is lost by it."""
+    """No message is lost."""
     goes_on = threading.Event()
 
     def slow(stream):
@@ -182,13 +182,13 @@ def test_a_wait_ends_at_its_deadline_and_may_be_repeated():
 
 
 def test_a_stream_that_sends_nothing_is_ended():
-    """After the seconds that the handler gives it."""
+    """After the handler's time limit."""
     with serving(lambda stream: stream.receive(0.1)) as server:
         assert status(connect(server))[0] == "CANCELLED"
 
 
 def test_closing_ends_a_wait_of_another_thread():
-    """And every later one."""
+    """And all later waits."""
     with serving() as server:
         stream = connect(server)
         threading.Timer(0.2, stream.close).start()
@@ -245,7 +245,7 @@ def listens(port):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_fork_has_streams_of_its_own():
-    """Its parent's go on."""
+    """The parent's streams continue."""
     with serving() as server:
         stream = connect(server)
         assert ending(stream) == ""
@@ -274,7 +274,7 @@ def test_a_server_that_is_dropped_closes_its_connections():
 
 
 def test_stopping_lets_the_request_under_way_end():
-    """Its answer arrives, the stream ends in good order, and there is no other."""
+    """Its answer arrives, the stream ends cleanly, and new ones are refused."""
     entered, opened = threading.Event(), threading.Semaphore(0)
 
     def slow(stream):
@@ -312,13 +312,13 @@ def test_streams_beyond_their_number_are_refused():
         kept[0].end()
         assert kept[0].receive(GUARD) is None
         end = time.monotonic() + GUARD
-        while (code := ending(connect(server))) != "":  # until the other's thread has ended
+        while (code := ending(connect(server))) != "":  # until the other thread has ended
             assert code == "RESOURCE_EXHAUSTED"
             assert time.monotonic() < end
 
 
 def test_tokens_are_compared():
-    """Other ones, parts of it and none are refused before any handler is called."""
+    """Wrong, partial and missing tokens are refused before any handler is called."""
     called = []
 
     def count(stream):
@@ -337,7 +337,7 @@ def test_tokens_are_compared():
 
 
 def test_health_is_answered_while_a_handler_is_busy():
-    """Of the service and the server; others are unknown. A watch sees the end."""
+    """For the service and the server; others are unknown. A watch sees the end."""
     entered, goes_on = threading.Event(), threading.Event()
 
     def busy(stream):
@@ -374,7 +374,7 @@ PING = 6
 
 
 def frame_types(stranger, before=b""):
-    """Return the types of the HTTP/2 frames that come, until the connection is closed."""
+    """Return the types of received HTTP/2 frames, until the connection is closed."""
     with stranger.makefile("rb") as file, suppress(ConnectionError):
         assert file.read(len(before)) == before
         while len(head := file.read(9)) == 9:
@@ -383,7 +383,7 @@ def frame_types(stranger, before=b""):
 
 
 def test_a_learner_that_says_nothing_more_is_hung_up_on():
-    """One question is asked, and nobody answers it."""
+    """After one unanswered ping."""
     with (
         serving(ping_every=0.1, ping_patience=0.1) as server,
         socket.create_connection(("127.0.0.1", server.port), timeout=GUARD) as stranger,
@@ -412,7 +412,7 @@ def test_a_worker_that_says_nothing_more_is_hung_up_on():
 
 
 def test_those_who_answer_pings_stay():
-    """However long nothing else is said; what comes then arrives."""
+    """Through any silence; later messages arrive."""
     with serving(ping_every=0.05, ping_patience=GUARD, unused=0.2) as server:
         stream = connect(server, ping_every=0.05, ping_patience=GUARD)
         assert ending(stream) == ""
@@ -422,7 +422,7 @@ def test_those_who_answer_pings_stay():
 
 
 def test_connections_that_have_no_stream_are_closed():
-    """Nobody is asked anything before."""
+    """Without pings before that."""
     with (
         serving(unused=0.1) as server,
         socket.create_connection(("127.0.0.1", server.port), timeout=GUARD) as stranger,
@@ -473,7 +473,7 @@ def fixture_pem(tmp_path_factory):
 
 
 def test_a_learner_trusts_what_its_ca_signed_or_has(pem):
-    """For the worker's own name; no other CA, no other name, and never without TLS."""
+    """For the worker's own name; not for another CA or name, and never without TLS."""
     for name, trusted in (("own", "ca.pem"), ("self", "self.pem"), ("alone", "alone.pem")):
         with serving(cert=pem(f"{name}.pem"), key=pem(f"{name}.key")) as server:
             assert reach(server, ca=pem(trusted)) == ""
@@ -489,7 +489,7 @@ def test_a_learner_trusts_what_its_ca_signed_or_has(pem):
 
 
 def test_certificates_after_their_time_are_refused(pem):
-    """On both sides, whether a CA signed them or they signed themselves."""
+    """On both sides, both CA-signed and self-signed ones."""
     own = {"cert": pem("own.pem"), "key": pem("own.key")}
     for name, trusted in (("own", "ca.pem"), ("alone", "alone-past.pem")):
         past = {"cert": pem(f"{name}-past.pem"), "key": pem(f"{name}.key")}
@@ -500,7 +500,7 @@ def test_certificates_after_their_time_are_refused(pem):
 
 
 def test_a_certificate_that_cannot_heal_is_not_tried_again(pem, tmp_path):
-    """The learner is told at once, not after all attempts to connect."""
+    """The learner gets the error at once, not after all attempts to connect."""
     (tmp_path / "ca.pem").write_bytes(pem("ca.pem"))
     credentials = Credentials(tls_ca=tmp_path / "ca.pem")
     with serving(cert=pem("self.pem"), key=pem("self.key")) as server:
@@ -510,7 +510,7 @@ def test_a_certificate_that_cannot_heal_is_not_tried_again(pem, tmp_path):
 
 
 def test_a_worker_with_a_ca_asks_for_certificates(pem):
-    """Of learners: signed by it, or itself; grpcio's client is served alike."""
+    """From learners: signed by it or itself; also from grpcio's client."""
     shown = {"cert": pem("own.pem"), "key": pem("own.key")}
     for trusted, good, bad in (("ca.pem", "own", "self"), ("alone.pem", "alone", "own")):
         with serving(ca=pem(trusted), **shown) as server:
@@ -537,7 +537,7 @@ def test_a_worker_with_a_ca_asks_for_certificates(pem):
     ids=str,
 )
 def test_files_that_hold_something_else_are_named(files, text):
-    """And nothing of what they hold is in the error."""
+    """And the error shows nothing of their content."""
     with pytest.raises(ValueError, match=text):
         ClientStream("127.0.0.1:1", largest=1, seconds=1.0, **{"ca": b"-", **files})
     if "cert" in files or "key" in files:
@@ -546,7 +546,7 @@ def test_files_that_hold_something_else_are_named(files, text):
 
 
 def test_a_worker_with_a_ca_and_no_certificate_is_refused(pem):
-    """It would serve without TLS; a key of another certificate is refused too."""
+    """It would serve without TLS. Another certificate's key is refused too."""
     with pytest.raises(ValueError, match="give tls_cert and tls_key too"):
         Server("127.0.0.1:0", echo, largest=1, most_streams=1, ca=pem("ca.pem"))
     with pytest.raises(ValueError, match="do not fit each other"):
@@ -556,7 +556,7 @@ def test_a_worker_with_a_ca_and_no_certificate_is_refused(pem):
 
 @pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="this system has no such sockets")
 def test_paths_are_served_too(tmp_path):
-    """Sockets of this machine alone."""
+    """Sockets of only this machine."""
     with serving(address=f"unix:{tmp_path}/socket"):
         stream = ClientStream(f"unix:{tmp_path}/socket", largest=LARGEST, seconds=GUARD)
         assert ending(stream) == ""
