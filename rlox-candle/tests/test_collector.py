@@ -1,4 +1,4 @@
-"""The collector: what batches hold, who waits for whom, and how it ends."""
+"""The collector: content of batches, waits, and the end of its thread."""
 
 import gc
 import os
@@ -19,7 +19,7 @@ ENVS = native_env_ids()
 
 @pytest.fixture
 def make():
-    """Return a function that makes collectors, which are stopped in the end."""
+    """Return a function that makes collectors and stops them at the end."""
     made = []
 
     def build(env_id="CartPole-v1", n_envs=3, **options):
@@ -37,7 +37,7 @@ def threads():
 
 
 def no_more_threads_than(before):
-    """Return whether the count falls to this within seconds: the pool's thread ends on its own."""
+    """Return whether the count falls to this within seconds: the pool's thread ends by itself."""
     deadline = time.monotonic() + 120
     while threads() > before and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -46,7 +46,7 @@ def no_more_threads_than(before):
 
 @pytest.mark.parametrize("env_id", ENVS)
 def test_every_native_env_is_stepped_as_the_vector_env_steps_it(make, env_id):
-    """Its actions, replayed, give its observations, rewards and ends, to the bit."""
+    """Replaying its actions gives its observations, rewards and ends, bit for bit."""
     n_envs, n_steps = 3, 300
     batch = make(env_id, n_envs, n_steps=n_steps).recv()
     assert (batch["n_envs"], batch["n_steps"]) == (n_envs, n_steps)
@@ -67,8 +67,8 @@ def test_every_native_env_is_stepped_as_the_vector_env_steps_it(make, env_id):
 
 
 def test_advantages_are_those_of_the_reference(make):
-    """GAE with the truth at the ends: episodes of Pendulum are cut, and bootstrapped from."""
-    # a value function that is its output bias everywhere: all weights but that are 0
+    """GAE with bootstrapping at the truncated ends of Pendulum's episodes."""
+    # a value function equal to its output bias: all other weights are 0
     first = make("Pendulum-v1", hidden=4, n_steps=250, capacity=0)
     weights = np.zeros_like(first.get_weights())
     weights[-1] = 7.0
@@ -87,20 +87,20 @@ def test_advantages_are_those_of_the_reference(make):
 
 @pytest.mark.parametrize("capacity", [0, 1, 3])
 def test_timing_does_not_decide_which_weights_act(make, capacity):
-    """Rollout k has the weights that were the newest when k - capacity was received."""
+    """Rollout k has the newest weights at the time that k - capacity was received."""
     collector = make(capacity=capacity, n_steps=4)
     versions = []
     for k in range(6):
         versions.append(collector.recv()["weights_version"])
         if k % 2:
-            time.sleep(0.01)  # a slow consumer and a fast one see the same
+            time.sleep(0.01)  # slow and fast consumers see the same
         assert collector.sync_weights(collector.get_weights() * 0.9) == k + 1
     assert versions == [max(k - capacity, 0) for k in range(6)]
 
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
 def test_the_same_seed_gives_the_same_batches(make, env_id):
-    """And another gives others; initial weights belong to the seed too."""
+    """Another seed gives others; initial weights depend on the seed too."""
     one, same, other = make(env_id), make(env_id), make(env_id, seed=1)
     for _ in range(3):
         a, b, c = one.recv(), same.recv(), other.recv()
@@ -111,7 +111,7 @@ def test_the_same_seed_gives_the_same_batches(make, env_id):
 
 
 def test_a_slow_consumer_is_waited_for(make):
-    """No more than ``capacity`` rollouts are made ahead: the envs stand still."""
+    """At most ``capacity`` rollouts are made ahead; then the envs stand still."""
     collector = make(capacity=2)
     before = None
     for _ in range(2_400):
@@ -128,7 +128,7 @@ def test_a_slow_consumer_is_waited_for(make):
 
 @pytest.mark.parametrize("capacity", [0, 1])
 def test_a_state_goes_on_exactly(make, capacity):
-    """Another collector with the state and the weights has the batches of the first."""
+    """Another collector with the same state and weights gives the batches of the first."""
     one, other = make(capacity=0), make(capacity=0, seed=9)
     for _ in range(2):
         one.recv()
@@ -140,7 +140,7 @@ def test_a_state_goes_on_exactly(make, capacity):
 
 
 def test_stopping_ends_the_thread():
-    """Also in a long rollout; twice does no harm; then receiving is an error."""
+    """Also during a long rollout; stopping twice is fine; receiving is then an error."""
     before = threads()
     collector = CandleCollector("CartPole-v1", 64, n_steps=10_000_000 // 64, seed=0)
     collector.stop()
@@ -160,7 +160,7 @@ def test_dropping_it_ends_the_thread():
 
 
 def test_stopping_wakes_who_waits(make):
-    """A wait in another thread ends with an error, no hang."""
+    """A wait in another thread ends with an error instead of hanging."""
     collector = make(n_envs=64, n_steps=10_000_000 // 64)
     caught = []
 
@@ -180,7 +180,7 @@ def test_stopping_wakes_who_waits(make):
 
 
 def test_waiting_leaves_the_lock_to_others(make):
-    """Python goes on in other threads while one waits."""
+    """Python continues in other threads while one waits."""
     collector = make(n_envs=64, n_steps=10_000_000 // 64)
 
     def wait():
@@ -241,7 +241,7 @@ def test_wrong_options_are_refused(make, options, message):
 
 
 def test_wrong_weights_change_nothing(make):
-    """Their number, their type and what is not finite are checked."""
+    """Their number, type and finiteness are checked."""
     collector = make()
     weights = collector.get_weights()
     with pytest.raises(ValueError, match="weights must have length 9155 like"):
@@ -267,13 +267,13 @@ def test_wrong_weights_change_nothing(make):
     ],
 )
 def test_steps_that_cannot_be_evaluated_are_refused(make, observations, actions, error, message):
-    """Shapes, types and actions that there are not."""
+    """Wrong shapes and types, and nonexistent actions."""
     with pytest.raises(error, match=message):
         make().evaluate(observations, actions)
 
 
 def test_what_is_no_state_is_refused(make):
-    """Parts that are missing, of another type or of other envs are named."""
+    """The error names parts that are missing, of another type or of other envs."""
     collector = make(capacity=0)
     collector.recv()
     state = collector.state()
@@ -292,7 +292,7 @@ def test_what_is_no_state_is_refused(make):
     ("asked", "value"), [("capacity", 2**62), ("n_steps", 2**62), ("hidden", 2**40)]
 )
 def test_what_has_no_room_is_refused_before_the_thread_begins(make, asked, value):
-    """Rollouts ahead would fill the memory until the system ends the process."""
+    """Rollouts ahead would fill the memory until the system kills the process."""
     before = threads()
     with pytest.raises(MemoryError, match=f"{asked} = {value}: it would take .* are available"):
         make(**{asked: value})
@@ -326,5 +326,5 @@ collector.stop()
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 def test_a_collector_of_another_process_raises_at_once():
-    """A fork has none of the threads, and would wait for one of them for ever."""
+    """A fork has none of the threads, and would wait for one of them forever."""
     subprocess.run([sys.executable, "-c", FORKED], check=True, timeout=300)

@@ -1,4 +1,4 @@
-"""HybridPPO: the contract, exact resume, staleness, and that it learns as PPO does."""
+"""HybridPPO: contract, exact resume, staleness, and learning like PPO."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ SMALL = {"n_envs": 4, "n_steps": 32, "batch_size": 64, "n_epochs": 2}
     "check", [check_spec, check_config_documented, check_config_round_trip, check_unknown_option]
 )
 def test_the_declarations_conform(check):
-    """The checks of the suite that put no probe in the place of the env, which must be native."""
+    """The suite's checks that do not replace the env by a probe, as it must be native."""
     assert check("hybrid_ppo", "CartPole-v1", **SMALL) is None
 
 
@@ -37,7 +37,7 @@ def test_a_training_counts_env_steps_and_reports_floats(env_id):
 
 @pytest.mark.parametrize("overlap", [False, True])
 def test_the_same_seed_gives_the_same_weights(overlap):
-    """Bit for bit, also where the thread collects while torch learns; another seed differs."""
+    """Bit for bit, also if the thread collects while torch learns; another seed differs."""
 
     def trained(seed):
         with HybridPPO("CartPole-v1", seed=seed, overlap=overlap, **SMALL) as algorithm:
@@ -50,7 +50,7 @@ def test_the_same_seed_gives_the_same_weights(overlap):
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
 def test_a_resumed_training_ends_where_the_uninterrupted_one_does(tmp_path, env_id):
-    """2N equals N, save, restore and N, to the last bit."""
+    """2N iterations equal N, save, restore and N, to the last bit."""
     path = tmp_path / "checkpoint.safetensors"
     with HybridPPO(env_id, seed=0, **SMALL) as whole:
         whole.train(1_024)
@@ -61,14 +61,14 @@ def test_a_resumed_training_ends_where_the_uninterrupted_one_does(tmp_path, env_
         half.save(path)
     with HybridPPO.from_checkpoint(path) as resumed:
         assert resumed.env_source == env_id
-        resumed.save(tmp_path / "again.safetensors")  # before any env has been stepped
+        resumed.save(tmp_path / "again.safetensors")  # before the first env step
     with HybridPPO.from_checkpoint(tmp_path / "again.safetensors") as resumed:
         resumed.train()
         assert torch.equal(resumed.optimizer.parameters, expected)
 
 
 def _iterations(algorithm, count):
-    """Train so many iterations of a training that is longer."""
+    """Train some iterations of a longer training."""
 
     class Stop(Callback):
         def on_iteration_end(self, **kwargs):
@@ -79,7 +79,7 @@ def _iterations(algorithm, count):
 
 
 def test_an_overlapped_training_goes_on_with_new_episodes(tmp_path):
-    """Its rollouts under way are not saved; the policy, the clock and the statistics are."""
+    """Its rollouts under way are not saved; policy, clock and statistics are."""
     path = tmp_path / "checkpoint.safetensors"
     with HybridPPO("CartPole-v1", seed=0, overlap=True, **SMALL) as algorithm:
         algorithm.train(1_024)
@@ -113,7 +113,7 @@ def test_staleness_is_bounded_and_logged():
 
 
 def test_on_step_counts_every_vector_step():
-    """T calls a rollout, each with N more env steps."""
+    """T calls per rollout, each with N more env steps."""
     steps = []
 
     class Count(Callback):
@@ -127,7 +127,7 @@ def test_on_step_counts_every_vector_step():
 
 
 def test_a_policy_that_candle_sees_otherwise_is_an_error():
-    """A network that is not the one whose weights are handed over is reported at the first sync."""
+    """A network that differs from the one with these weights is reported at the first sync."""
     with HybridPPO("CartPole-v1", seed=0, **SMALL) as algorithm:
         forward = algorithm.policy.critic.forward
         algorithm.policy.critic.forward = lambda inputs: forward(inputs) + 1e-3
@@ -136,7 +136,7 @@ def test_a_policy_that_candle_sees_otherwise_is_an_error():
 
 
 def test_the_first_advantages_are_the_policys():
-    """What is learned from was acted by the policy: its ratio is 1 in the first minibatch."""
+    """The policy learns from its own actions: the ratio is 1 in the first minibatch."""
     with HybridPPO("Pendulum-v1", seed=0, n_envs=4, n_steps=16, batch_size=64, n_epochs=1) as one:
         assert one.train(64)["approx_kl"] == pytest.approx(0, abs=1e-6)
         assert one.train(64)["clip_fraction"] == 0

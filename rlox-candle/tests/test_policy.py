@@ -26,7 +26,7 @@ def torch_policy(env_id, seed=0):
 
 @pytest.mark.parametrize("env_id", native_env_ids())
 def test_log_probs_and_values_are_torchs(env_id):
-    """To 1e-5 after a sync, on every env: the layout of the weights is that of the parameters."""
+    """To 1e-5 after a sync, on every env: weights and parameters have the same layout."""
     policy, flat = torch_policy(env_id)
     collector = CandleCollector(env_id, 8, n_steps=64, hidden=32, seed=0, capacity=0)
     assert collector.sync_weights(flat) == 1
@@ -47,7 +47,7 @@ def test_log_probs_and_values_are_torchs(env_id):
 
 
 def test_initial_weights_are_a_torch_policys():
-    """Orthogonal with the gains of the policies, biases 0: loaded into torch they act alike."""
+    """Orthogonal with the policies' gains, biases 0; loaded into torch they act alike."""
     policy, _ = torch_policy("CartPole-v1")
     collector = CandleCollector("CartPole-v1", 2, n_steps=8, hidden=32, seed=3, capacity=0)
     flat, batch = collector.get_weights(), collector.recv()
@@ -69,10 +69,10 @@ def test_initial_weights_are_a_torch_policys():
 
 
 def test_actions_are_as_frequent_as_probable():
-    """On one state's policy, within five standard errors."""
+    """In one state, within five standard errors."""
     _, flat = torch_policy("CartPole-v1")
     flat[:] = 0
-    # the bias of the policy's head, behind 4*32 + 32 + 32*32 + 32 + 32*2 others
+    # the bias of the policy's head, after 4*32 + 32 + 32*32 + 32 + 32*2 others
     head = 4 * 32 + 32 + 32 * 32 + 32 + 32 * 2
     flat[head : head + 2] = np.log([0.2, 0.8])
     collector = CandleCollector("CartPole-v1", 100, n_steps=100, hidden=32, seed=0, weights=flat)

@@ -1,4 +1,4 @@
-"""Collectors made, used, stopped and dropped at random: nothing grows, nothing hangs."""
+"""Collectors made, used, stopped and dropped at random: no growth, no hangs."""
 
 import gc
 import json
@@ -22,7 +22,7 @@ AT_ONCE = 4
 
 
 def make(rng):
-    """Return a collector of any env, size and capacity."""
+    """Return a collector of a random env, size and capacity."""
     return CandleCollector(
         rng.choice(ENVS),
         rng.choice([1, 3, 16]),
@@ -34,7 +34,7 @@ def make(rng):
 
 
 def use(collector, rng):
-    """Receive, sync, save and restore in any order."""
+    """Receive, sync, save and restore in random order."""
     for _ in range(rng.randrange(6)):
         action = rng.randrange(4)
         if action == 0:
@@ -49,7 +49,7 @@ def use(collector, rng):
 
 
 def stop_under_a_wait(collector):
-    """Stop while another thread receives, which must end there with a batch or the error."""
+    """Stop while another thread receives, which must get a batch or the error."""
     caught = []
 
     def receive():
@@ -93,7 +93,7 @@ def threads():
 
 @pytest.mark.soak
 def test_memory_and_threads_stay_as_they_are():
-    """The last quarter of the time takes no more of either than the second."""
+    """The last quarter of the time uses no more of either than the second."""
     rng, alive, made = random.Random(0), list[CandleCollector](), 0
     started, samples = time.monotonic(), list[tuple[float, float, int]]()
     before = threads()
@@ -120,5 +120,5 @@ def test_memory_and_threads_stay_as_they_are():
     }
     print(json.dumps(figures))
     assert max(s[1] for s in last) <= max(s[1] for s in second) + 2
-    # each collector has its own thread and the one of its pool, which ends in its own time
+    # each collector has its own thread and its pool's, which ends later by itself
     assert max(s[2] for s in samples) <= before + 4 * AT_ONCE
