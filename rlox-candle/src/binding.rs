@@ -309,7 +309,7 @@ fn check_rollouts(
 }
 
 /// The actions' stream of a seed: it has one word more than any env's seed, so no env shares it.
-#[expect(clippy::cast_possible_truncation, reason = "the two halves are what is wanted")]
+#[expect(clippy::cast_possible_truncation, reason = "only the two halves are wanted")]
 fn action_stream(seed: u64) -> Pcg64 {
     Pcg64::from_entropy(&[seed as u32, (seed >> 32) as u32, 1])
 }

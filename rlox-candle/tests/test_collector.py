@@ -121,7 +121,7 @@ def test_a_slow_consumer_is_waited_for(make):
         before = state
         time.sleep(0.05)
     else:
-        pytest.fail("the thread goes on without anybody taking its rollouts")
+        pytest.fail("the thread continues although no rollout is taken")
     episodes = [collector.recv()["observations"] for _ in range(4)]
     assert all(np.isfinite(episode).all() for episode in episodes)
 

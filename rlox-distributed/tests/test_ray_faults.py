@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 SCHEDULES = int(os.environ.get("RLOX_FAULT_SCHEDULES", "2"))
 NODES = 3
-"""Of one CPU each: one more than actors."""
+"""Nodes of one CPU each: one more than actors."""
 ITERATIONS = 30
 PATIENCE = 30.0
 """Seconds in which actors must answer."""

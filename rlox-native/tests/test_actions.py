@@ -70,7 +70,7 @@ def test_an_action_beyond_the_last_is_refused(env_id):
     ("actions", "error", "message"),
     [
         (np.array([0, 0, -1]), ValueError, r"actions\[2\] must lie in \[0, \d\], got -1"),
-        ([0, 2**70, 0], ValueError, r"actions\[1\] is no action .* got 1180591620717411303424"),
+        ([0, 2**70, 0], ValueError, r"actions\[1\] is not an action .* got 1180591620717411303424"),
         (np.array([2**63, 0, 0], np.uint64), ValueError,
          r"actions\[0\] .* got 9223372036854775808"),
         ([0, 1], ValueError, "actions must have length 3 like n_envs, got 2"),

@@ -56,7 +56,7 @@ def test_wrong_sizes_seeds_and_ids_are_refused(arguments, error, message):
 
 def test_what_memory_cannot_hold_is_refused():
     """Before it is reserved."""
-    with pytest.raises(MemoryError, match="for what one step returns"):
+    with pytest.raises(MemoryError, match="for the result of one step"):
         MultiAgentVecEnv(2**20, env_kwargs={"N": 200})
 
 

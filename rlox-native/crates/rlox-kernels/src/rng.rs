@@ -104,13 +104,13 @@ fn join(high: u64, low: u64) -> u128 {
 }
 
 /// The low and the high word.
-#[expect(clippy::cast_possible_truncation, reason = "the low half is what is wanted")]
+#[expect(clippy::cast_possible_truncation, reason = "only the low half is wanted")]
 fn split(value: u128) -> [u64; 2] {
     [value as u64, (value >> 64) as u64]
 }
 
 /// The low and the high word.
-#[expect(clippy::cast_possible_truncation, reason = "the low half is what is wanted")]
+#[expect(clippy::cast_possible_truncation, reason = "only the low half is wanted")]
 pub(crate) fn halves(value: u64) -> [u32; 2] {
     [value as u32, (value >> 32) as u32]
 }

@@ -200,7 +200,7 @@ proptest! {
         prop_assert_eq!(saved(&env), saved(&other));
     }
 
-    /// One or many copies step to the same bits, and a restored state goes on with them.
+    /// One or many copies step to the same bits, and so does a restored state.
     #[test]
     fn copies_and_restored_states_are_equal(seed in 0_u64..1 << 60, n in 1_i64..7, steps in 0_usize..40) {
         let given = options(n, 0.5);

@@ -14,7 +14,7 @@
 
 #![expect(
     clippy::inline_always,
-    reason = "an instruction set is chosen at run time for a whole update, and reaches only what is inlined"
+    reason = "an instruction set is chosen at run time for a whole update, and reaches only inlined code"
 )]
 #![deny(unsafe_code)]
 

@@ -102,7 +102,7 @@ impl MultiAgentVecEnv {
         if n_envs <= MAX_ENVS {
             let one = make_team_vec(env_id, 1, &options).map_err(raise)?;
             let bytes = n_envs.saturating_mul(step_size(one.spec(), one.obs_type()));
-            check_room("n", &n_envs, bytes, " for what one step returns")?;
+            check_room("n", &n_envs, bytes, " for the result of one step")?;
         }
         let mut envs = make_team_vec(env_id, n_envs, &options).map_err(raise)?;
         if let Some(seeds) = parse_seeds(seed, n_envs)? {

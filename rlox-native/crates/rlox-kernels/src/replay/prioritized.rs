@@ -14,7 +14,7 @@ use crate::threads::Meter;
 /// Largest priority: the sum over any buffer stays finite.
 pub const MAX_PRIORITY: f64 = f32::MAX as f64;
 
-/// Smallest priority, with which a transition is still drawn at times. The ε of section 3.3.
+/// Smallest priority: its transition is still drawn at times. The ε of section 3.3.
 pub const MIN_PRIORITY: f64 = 1e-6;
 
 /// Draws that descend the tree at once: enough to keep the memory busy.

@@ -106,7 +106,7 @@ impl Stream {
 }
 
 /// The low and the high word of a product.
-#[expect(clippy::cast_possible_truncation, reason = "the low half is what is wanted")]
+#[expect(clippy::cast_possible_truncation, reason = "only the low half is wanted")]
 fn wide_product(a: u64, b: u64) -> (u64, u64) {
     let product = u128::from(a) * u128::from(b);
     (product as u64, (product >> 64) as u64)
