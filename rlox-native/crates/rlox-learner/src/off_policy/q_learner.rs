@@ -1,4 +1,4 @@
-//! Deep Q-learning (Mnih et al. 2015), plain or double.
+//! Deep Q-learning (Mnih et al. 2015) with steps of Adam, plain or double.
 
 use pulp::{Arch, Simd, WithSimd};
 
