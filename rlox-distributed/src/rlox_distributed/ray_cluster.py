@@ -30,8 +30,8 @@ def import_ray() -> Any:
     """Return the module ``ray``.
 
     Under ``uv run`` Ray would rebuild the environment for every worker, from a copy of the folder,
-    which fails in a workspace. It reads this setting on first import; a process that imports
-    ``ray`` earlier must set ``RAY_ENABLE_UV_RUN_RUNTIME_ENV=0`` itself.
+    which fails in a workspace. The variable ``RAY_ENABLE_UV_RUN_RUNTIME_ENV`` is read on first
+    import; a process that imports ``ray`` earlier must set it to 0 itself.
 
     Raises:
         MissingDependencyError: it is not installed.
