@@ -1130,9 +1130,9 @@ class ContinuousLearner:
         act_dim: size of an action.
         hidden: widths of the hidden layers of all networks.
         n_critics: K.
-        log_std_bounds: for a squashed Gaussian policy, what the logarithmic deviations are clipped
-            to; ``None``: the policy is tanh of its network.
-        critic_hidden: widths of those of the critics, if they are others.
+        log_std_bounds: bounds that clip the logarithmic deviations of a squashed Gaussian policy;
+            ``None``: the policy is tanh of its network.
+        critic_hidden: widths of the critics' hidden layers, if they differ.
 
     Raises:
         ValueError: a size lies outside [1, 16384], or ``log_std_bounds`` are not two finite
@@ -1335,8 +1335,8 @@ class ImplicitLearner:
         act_dim: size of an action.
         hidden: widths of the hidden layers of all networks.
         n_critics: K.
-        log_std_bounds: what the logarithmic deviations are clipped to.
-        critic_hidden: widths of those of value and critics, if they are others.
+        log_std_bounds: bounds that clip the logarithmic deviations.
+        critic_hidden: widths of the hidden layers of value and critics, if they differ.
 
     Raises:
         ValueError: a size lies outside [1, 16384], or ``log_std_bounds`` are not two finite
@@ -1429,7 +1429,7 @@ class ActorCriticLearner:
         scaled: whether the logarithmic deviations of a Gaussian policy are not parameters but tanh
             of outputs of the policy network, after those of the means.
         activation: of hidden layers, ``"tanh"`` or ``"relu"``.
-        critic_hidden: widths of those of the value network, if they are others.
+        critic_hidden: widths of the value network's hidden layers, if they differ.
 
     Raises:
         ValueError: a size lies outside [1, 16384], or ``activation`` is another.
