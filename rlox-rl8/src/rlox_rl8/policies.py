@@ -347,8 +347,8 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, torch
 
 
 def _known(module: Any, name: str, what: str, path: Any) -> Any:
-    found = getattr(module, name) if name in module.__all__ else None
-    if not isinstance(found, type):
+    found = vars(module).get(name)
+    if not isinstance(found, type) or found.__module__ != module.__name__:
         raise ConfigError(
             f"'{path}' names the {what} class '{name}', which is not rlox's; pass {what}_cls="
         )
