@@ -28,8 +28,6 @@ from torch import Tensor, nn
 
 from rlox_marl.views import PolicyView
 
-LEAST_VARIANCE = 1e-2
-
 
 class ValueNorm(nn.Module):
     """Running mean and deviation of value targets.
@@ -77,7 +75,7 @@ class ValueNorm(nn.Module):
     def std(self) -> Tensor:
         """() σ in float64."""
         variance = self.square_sum / self._weight() - self.mean**2
-        floored = variance.clamp(min=LEAST_VARIANCE)
+        floored = variance.clamp(min=0.01)
         return torch.where(self.weight_sum > 0, floored, 1.0).sqrt()
 
     @torch.no_grad()

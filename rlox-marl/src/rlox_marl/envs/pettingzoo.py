@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -201,8 +202,7 @@ class PettingZooVecEnv:
             for agent, leaves in outcome.obs.items():
                 if ended or agent in outcome.living:
                     group, column = self._place[agent]
-                    write = partial(_write, row=(i, column))
-                    map_leaves(write, arrays[group.name], leaves)
+                    map_leaves(partial(_write, row=(i, column)), arrays[group.name], leaves)
         return arrays
 
     def _decide_masks(self) -> None:
@@ -498,24 +498,10 @@ def _close(workers: Sequence[WorkerProcess]) -> None:
         worker.close()
 
 
-class _Server:
-    """Answers :class:`PettingZooProcesses` for one env."""
-
-    def __init__(self, env: OneEnv) -> None:
-        self._env = env
-        self.close = env.close
-
-    def call(self, method: str, arrays: Arrays) -> tuple[None, Arrays]:
-        # pickled by the process that started this one
-        given = pickle.loads(arrays[""].tobytes())  # noqa: S301
-        part = getattr(self._env, method)
-        return None, {"": _pickled(part(*given) if callable(part) else part)}
-
-
 def serve(
     env: Any, env_kwargs: Mapping[str, Any], number: int, beat: Callable[[], None]
-) -> _Server:
-    """Return what answers for one env, in its process.
+) -> SimpleNamespace:
+    """Return what answers :class:`PettingZooProcesses` for one env, in its process.
 
     Args:
         env: an id, or a callable that makes an env.
@@ -523,4 +509,12 @@ def serve(
         number: of the env, for errors.
         beat: a sign that it goes on; a step is one call, so there is none.
     """
-    return _Server(build_envs(env, 1, env_kwargs, number)[0])
+    one = build_envs(env, 1, env_kwargs, number)[0]
+
+    def call(method: str, arrays: Arrays) -> tuple[None, Arrays]:
+        # pickled by the process that started this one
+        given = pickle.loads(arrays[""].tobytes())  # noqa: S301
+        part = getattr(one, method)
+        return None, {"": _pickled(part(*given) if callable(part) else part)}
+
+    return SimpleNamespace(call=call, close=one.close)
