@@ -11,7 +11,7 @@ from rlox.cli.output import print_pairs
 from rlox.config.files import read_mapping
 from rlox.errors import ConfigError, import_extra
 
-from rlox_offline.datasets import Dataset, StreamedDataset, open_dataset, save_dataset
+from rlox_offline.datasets import Dataset, StreamedDataset, open_dataset, record_sets, save_dataset
 from rlox_offline.datasets.files import require_format
 
 DATASET = "a file (.npz, .hdf5, .parquet, .arrow), or minari:<id>; stream: before it spares memory"
@@ -117,8 +117,6 @@ def record(
     ] = None,
 ) -> None:
     """Train an algorithm and record datasets, from random actions to the best policy."""
-    from rlox_offline.datasets import record_sets
-
     if "{kind}" not in to:
         raise ConfigError(f"--to must hold {{kind}}, got '{to}'; such as datasets/{{kind}}.npz")
     require_format(to)

@@ -24,9 +24,6 @@ from rlox_offline.datasets.columns import (
 from rlox_offline.datasets.dataset import Dataset
 from rlox_offline.datasets.hdf5 import require_own_data
 
-HDF5_FILE = "main_data.hdf5"
-"""Where Minari keeps what it does not keep in Arrow's format."""
-
 
 def minari_pieces(dataset_id: str, rows: int | None) -> tuple[Pieces, dict[str, Any]]:
     """Return the columns of each episode of a local Minari dataset, and the metadata.
@@ -53,7 +50,7 @@ def minari_pieces(dataset_id: str, rows: int | None) -> tuple[Pieces, dict[str, 
         space = getattr(source.spec, f"{name}_space")
         if not isinstance(space, (spaces.Box, spaces.Discrete)):
             raise DatasetError(f"the {name}s must be arrays of numbers, got {space}")
-    file = source.storage.data_path / HDF5_FILE
+    file = source.storage.data_path / "main_data.hdf5"  # what is not in Arrow's format
     if file.exists():
         n_bytes = require_own_data(file)
         if rows is None:
