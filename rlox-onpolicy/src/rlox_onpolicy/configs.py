@@ -49,6 +49,9 @@ SCALABLE_AGENT = "deepmind/scalable_agent, experiment.py"
 SCHULMAN = "Schulman et al. 2017"
 TORCHBEAST = "facebookresearch/torchbeast, monobeast.py"
 
+BOUNDS = {"learning_rate": (0.0, 1.0), "ent_coef": (0.0, float("inf"))}
+"""Of options that may be schedules in all algorithms."""
+
 
 class PPOConfig(ClippedSurrogateConfig):
     """Options of PPO."""
@@ -124,10 +127,7 @@ class HybridPPOConfig(PPOConfig):
 class A2CConfig(RolloutConfig):
     """Options of A2C."""
 
-    schedule_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {
-        "learning_rate": (0.0, 1.0),
-        "ent_coef": (0.0, float("inf")),
-    }
+    schedule_bounds: ClassVar[Mapping[str, tuple[float, float]]] = BOUNDS
 
     n_envs: int = count(
         8, unit="envs", help="number of envs N stepped together", source="Stable-Baselines3 zoo"
@@ -275,10 +275,7 @@ class ActorsConfig(ActorCriticConfig):
 class IMPALAConfig(ActorsConfig):
     """Options of IMPALA."""
 
-    schedule_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {
-        "learning_rate": (0.0, 1.0),
-        "ent_coef": (0.0, float("inf")),
-    }
+    schedule_bounds: ClassVar[Mapping[str, tuple[float, float]]] = BOUNDS
 
     learning_rate: ScheduleValue = schedule(
         5e-4,
@@ -312,9 +309,8 @@ class APPOConfig(ActorsConfig):
     """Options of APPO."""
 
     schedule_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {
-        "learning_rate": (0.0, 1.0),
+        **BOUNDS,
         "clip_eps": (0.0, 1.0),
-        "ent_coef": (0.0, float("inf")),
     }
 
     n_envs: int = count(

@@ -16,9 +16,6 @@ from rlox.protocols import RecurrentActor
 from rlox.spaces.rows import map_leaves
 from torch import Tensor
 
-ROUNDING = 1e-5
-"""Rounding difference between two backends' log-probabilities from the same weights."""
-
 
 @dataclass(frozen=True)
 class VTraceTerms:
@@ -91,7 +88,8 @@ class VTraceActorCritic:
 
 def _watched(log_rhos: Tensor, rho_bar: float) -> tuple[Tensor, Tensor]:
     """Return the mean size of log-ratios, and the share that the bound clips."""
-    clipped = log_rhos > math.log(rho_bar) + ROUNDING
+    # two backends round log-probabilities of the same weights differently
+    clipped = log_rhos > math.log(rho_bar) + 1e-5
     return log_rhos.abs().mean(), clipped.to(log_rhos.dtype).mean()
 
 
