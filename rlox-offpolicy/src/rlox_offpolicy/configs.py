@@ -38,10 +38,6 @@ EPSILON = "linear(1, 0.04, 8000)"
 Noise = Literal["none", "gaussian", "ornstein-uhlenbeck"]
 
 
-def _less(low: float | None, high: float | None) -> bool:
-    return low is not None and high is not None and low < high
-
-
 def _refuse_noise_std_without_noise(config: Any) -> Any:
     if config.exploration == "none" and changed(config, "noise_std"):
         raise ValueError(
@@ -145,7 +141,9 @@ class DQNConfig(ReplayConfig):
                 f"loss='{self.loss}' is of TD errors, which distributional="
                 f"'{self.distributional}' has none of; leave it out, or take distributional='none'"
             )
-        if self.distributional == "c51" and not _less(self.v_min, self.v_max):
+        low, high = self.v_min, self.v_max
+        bounded = low is not None and high is not None and low < high
+        if self.distributional == "c51" and not bounded:
             raise ValueError(
                 "distributional='c51' needs v_min < v_max, the least and the greatest discounted "
                 f"return, got v_min={self.v_min} and v_max={self.v_max}; for rewards clipped to "
