@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from rlox.config import ReplayConfig, positive
+from rlox.config import ReplayConfig, ScheduleValue, positive, schedule
 from rlox.deployment import export, load_policy
 from rlox.errors import SpaceError
 from rlox.learners import ReplayObjective, StepResult
 from rlox.networks import make_q_network
 from rlox.replay.algorithm import Network, ReplayAlgorithm
+from rlox.replay.exploration import EpsilonGreedy
 from torch import nn
 
 
@@ -143,6 +144,21 @@ def test_a_step_that_goes_wrong_says_what_there_is(learn, error, message):
     small = declare(objective_class=FROZEN(objective(learn=learn)))("CartPole-v1", **SMALL)
     with pytest.raises(error, match=message):
         small.train(64)
+
+
+class Greedy(Options):
+    """Options with random actions."""
+
+    epsilon: ScheduleValue = schedule(0.5, help="share of random actions", source="a test")
+
+
+def test_an_option_epsilon_explores():
+    """While acting, and in predictions that are not deterministic."""
+    small = declare(config_class=Greedy)("CartPole-v1", **SMALL)
+    assert isinstance(small.exploration, EpsilonGreedy)
+    obs = np.zeros((64, 4), np.float32)
+    assert set(small.predict(obs, deterministic=False)) == {0, 1}
+    assert len(set(small.predict(obs))) == 1
 
 
 class Counting(declare()):
