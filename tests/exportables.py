@@ -78,6 +78,7 @@ CASES = {
     ),
     "ppo-gru": ("ppo", VECTOR, TORQUES, {"recurrent": "gru"}),
     "ppo-image": ("ppo", LARGE_IMAGE, CHOICES, {"frame_stack": 2}),
+    "ppo-impala": ("ppo", LARGE_IMAGE, CHOICES, {"conv": "impala"}),
     "a2c": ("a2c", SMALL_IMAGE, spaces.MultiDiscrete([3, 2]), {}),
     "a2c-binary": ("a2c", spaces.MultiBinary(4), spaces.MultiBinary(3), {}),
     "impala": ("impala", spaces.Discrete(5, start=-1), CHOICES, {"n_actors": 1}),
@@ -106,7 +107,9 @@ CASES = {
     "rl8_ppo-switches": ("rl8_ppo", spaces.Discrete(5, start=-1), spaces.MultiBinary(3), RL8),
     "rl8_recurrent_ppo": ("rl8_recurrent_ppo", VECTOR, TORQUES, RL8),
     "td3": ("td3", VECTOR, TORQUES, {}),
-    "ddpg": ("ddpg", SMALL_IMAGE, spaces.Box(-2, 2, (2,), np.float64), {}),
+    "ddpg": (
+        "ddpg", SMALL_IMAGE, spaces.Box(-2, 2, (2,), np.float64), {"conv": [[6, 3, 1], [4, 3, 2]]},
+    ),
 }  # fmt: skip
 
 

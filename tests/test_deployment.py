@@ -28,8 +28,9 @@ from typer.testing import CliRunner
 
 STEPS = 200
 IN_ONNX = (
-    "ppo-nested", "ppo-lstm", "ppo-gru", "ppo-image", "dqn-rainbow", "dqn-quantiles", "sac",
-    "crossq", "dreamer_v3-torques", "dreamer_v3-images", "rl8_recurrent_ppo", "td3",
+    "ppo-nested", "ppo-lstm", "ppo-gru", "ppo-image", "ppo-impala", "dqn-rainbow",
+    "dqn-quantiles", "sac", "crossq", "dreamer_v3-torques", "dreamer_v3-images",
+    "rl8_recurrent_ppo", "td3",
 )  # fmt: skip
 """Cases with other layers than those before."""
 

@@ -19,6 +19,7 @@ from rlox.nn import (
 )
 from rlox.spaces.data import space_from_data, space_to_data
 from rlox.spaces.rows import ObservationRows, map_leaves
+from torch import nn
 
 
 def image(*shape, dtype=np.uint8):
@@ -165,3 +166,23 @@ def test_kind_overrules_the_table():
     assert isinstance(make_encoder(spaces.Box(0, 1, (12, 12)), kind="cnn"), ConvolutionalEncoder)
     with pytest.raises(SpaceError, match="the 'cnn' network needs a Box with 2 or 3 dimensions"):
         make_encoder(spaces.Box(0, 1, (12,)), kind="cnn")
+
+
+@pytest.mark.parametrize(
+    ("conv", "n_convolutions", "n_features"),
+    [
+        ("nature", 3, 512),
+        ("minatar", 1, 128),
+        ("impala", 15, 256),
+        (((6, 5, 2),), 1, 512),
+    ],
+)
+def test_convolutions_are_as_asked_for(conv, n_convolutions, n_features):
+    """By name or one by one; without an image, or with one that is too small, they are refused."""
+    encoder = make_encoder(image(40, 36, 3), conv=conv)
+    assert sum(isinstance(m, nn.Conv2d) for m in encoder.modules()) == n_convolutions
+    assert encoder(batch(image(40, 36, 3))).shape[1] == n_features
+    with pytest.raises(SpaceError, match="needs a Box with 2 or 3 dimensions"):
+        make_encoder(spaces.Box(0, 1, (12,)), conv=conv)
+    with pytest.raises(SpaceError, match="are too small for"):
+        make_encoder(image(12, 12, 3), conv=((4, 13, 1),))

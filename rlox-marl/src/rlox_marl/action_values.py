@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812  # the field's name for it
 from gymnasium import spaces
 from rlox.nn import MLP, EncoderKind, Hidden, Layers, Memory, make_encoder, make_mlp
+from rlox.nn.encoders import has_image
 from rlox.nn.layer_data import LayerData, chain, layer_data, mode
 from rlox.spaces import map_leaves
 from torch import Generator, Tensor, nn
@@ -43,7 +44,9 @@ class AgentValues(nn.Module):
         super().__init__()
         self.n_actions = n_actions = int(view.group.action_space.n)  # type: ignore[attr-defined]
         """Number of actions of an agent."""
-        self.encoder = make_encoder(view.actor_space, kind=network, generator=generator)
+        space = view.actor_space
+        conv = Layers.expand(hidden).conv if has_image(space, network) else "auto"
+        self.encoder = make_encoder(space, kind=network, conv=conv, generator=generator)
         n_in = int(self.encoder.output_size)  # type: ignore[arg-type]
         self.memory: Memory | None = None
         if memory_size:

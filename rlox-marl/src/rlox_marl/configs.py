@@ -7,9 +7,11 @@ from typing import ClassVar, Literal
 
 from pydantic import JsonValue, model_validator
 from rlox.config.frames import (
+    CONV,
     NETWORK,
     Activation,
     ClippedSurrogateConfig,
+    Conv,
     NetworkConfig,
     activation,
 )
@@ -197,6 +199,7 @@ class TeamValueConfig(NetworkConfig):
     hidden: Widths = widths(64, source=f"{RASHID}, app. C")
     activation: Activation = activation("relu", source=f"{RASHID}, app. C")
     network: Literal["auto", "mlp", "cnn"] = NETWORK
+    conv: Conv = CONV
     recurrent: Literal["none", "gru"] = choice(
         "none", help="kind of the agents' memory", source=f"{RASHID}, app. C, where it is gru"
     )

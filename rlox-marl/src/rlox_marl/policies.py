@@ -23,6 +23,7 @@ from rlox.nn import (
     make_mlp,
     orthogonal,
 )
+from rlox.nn.encoders import has_image
 from rlox.nn.layer_data import LayerData, chain, layer_data
 from torch import Tensor, nn
 
@@ -323,7 +324,9 @@ def _make_networks(
     """Give a policy actor and critic; ``memory`` is kind and size of a layer before theirs."""
 
     def part(space: Any, *sizes: int, gain: float, **more: nn.Module) -> nn.ModuleDict:
-        encoder = make_encoder(space, kind=network, generator=generator)
+        # one of a team may see images, and another numbers
+        conv = hidden.conv if has_image(space, network) else "auto"
+        encoder = make_encoder(space, kind=network, conv=conv, generator=generator)
         features = int(encoder.output_size)  # type: ignore[arg-type]
         modules = nn.ModuleDict({"encoder": encoder, **more})
         if memory is not None:

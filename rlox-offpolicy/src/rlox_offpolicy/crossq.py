@@ -137,13 +137,13 @@ class CrossQ(ReplayAlgorithm):
         }
 
     def _make_policy(self, space: Any, size: int, hidden: Hidden, generator: Any) -> nn.Module:
-        encoder, width = find_encoder(space, generator)
+        encoder, width = find_encoder(space, generator, hidden)
         net = RenormMLP(width, hidden, 2 * size, generator=generator, **self.config.renorm)
         policy = SquashedGaussianPolicy(width, size, net=net, generator=generator)
         return policy if encoder is None else EncodedPolicy(encoder, policy)
 
     def _make_critics(self, space: Any, size: int, hidden: Hidden, generator: Any) -> nn.Module:
-        encoder, width = find_encoder(space, generator)
+        encoder, width = find_encoder(space, generator, hidden)
         made = RenormCritics(width, size, hidden, generator=generator, **self.config.renorm)
         return made if encoder is None else EncodedCritics(encoder, made)
 

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import JsonValue, model_validator
 from rlox.config.frames import (
     CLIP_REWARDS,
+    CONV,
     FRAME_STACK,
     MEMORY_SIZE,
     NETWORK,
@@ -15,6 +16,7 @@ from rlox.config.frames import (
     RECURRENT,
     ActorCriticConfig,
     ClippedSurrogateConfig,
+    Conv,
     RolloutConfig,
     refuse_memory_size_without_memory,
 )
@@ -108,7 +110,7 @@ class HybridPPOConfig(PPOConfig):
         only = {
             "normalize_observations": False, "normalize_rewards": False, "clip_rewards": None,
             "frame_stack": 1, "seq_len": None, "critic_hidden": None, "activation": "tanh",
-            "layer_norm": False,
+            "layer_norm": False, "conv": "auto",
         }  # fmt: skip
         for name, value in only.items():
             if getattr(self, name) != value:
@@ -233,6 +235,7 @@ class ActorsConfig(ActorCriticConfig):
         40.0, help="bound of the gradient's Euclidean norm", source=TORCHBEAST
     )
     network: Literal["auto", "mlp", "cnn"] = NETWORK
+    conv: Conv = CONV
     recurrent: Literal["none", "lstm", "gru"] = RECURRENT
     memory_size: int = MEMORY_SIZE
     normalize_observations: bool = NORMALIZE_OBSERVATIONS

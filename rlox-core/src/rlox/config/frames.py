@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import JsonValue, model_validator
+from pydantic import JsonValue, PositiveInt, model_validator
 
 from rlox.config.model import (
     BACKEND,
@@ -64,6 +64,16 @@ FRAME_STACK = count(
 Activation = Literal["elu", "gelu", "leaky_relu", "relu", "silu", "tanh"]
 
 
+Conv = (
+    Literal["auto", "impala", "minatar", "nature"]
+    | tuple[tuple[PositiveInt, PositiveInt, PositiveInt], ...]
+)
+CONV = option(
+    "auto", help="convolutions over images: auto takes nature or, below 36 pixels, minatar; or of "
+    "each one its filters, their size and stride in pixels", unit="choice", source="rlox",
+)  # fmt: skip
+
+
 def activation(default: str, *, source: str) -> Any:
     """Return the choice of an activation."""
     return choice(default, help="function after each hidden layer", source=source)
@@ -117,6 +127,7 @@ class RolloutConfig(ActorCriticConfig):
         0.5, help="bound of the gradient's Euclidean norm", source=f"{HUANG}, detail 11"
     )
     network: Literal["auto", "mlp", "cnn"] = NETWORK
+    conv: Conv = CONV
     recurrent: Literal["none", "lstm", "gru"] = RECURRENT
     memory_size: int = MEMORY_SIZE
     normalize_observations: bool = NORMALIZE_OBSERVATIONS
@@ -285,6 +296,7 @@ class ReplayConfig(NetworkConfig):
     clip_rewards: float | None = CLIP_REWARDS
     hidden: Widths = widths(256, source=f"{HAARNOJA}, table 1")
     activation: Activation = activation("relu", source=f"{HAARNOJA}, table 1")
+    conv: Conv = CONV
     steps_per_iteration: int = count(
         1_000, unit="env steps", source="rlox",
         help="one row of metrics, and one chance to save or evaluate, this often",

@@ -65,7 +65,7 @@ NAMES: dict[Group, tuple[str, ...]] = {
         "reward_shift", "team_reward",
     ),
     "network": (
-        "activation", "bins", "blocks", "critic", "decoder_keys", "depth", "deter_dim",
+        "activation", "bins", "blocks", "conv", "critic", "decoder_keys", "depth", "deter_dim",
         "distributional", "dropout", "dueling", "encoder_keys", "hyper_size", "latent_dim",
         "layer_norm", "lora_alpha", "lora_dropout", "lora_rank", "lora_target_modules",
         "memory_size", "mixing_size", "n_atoms", "n_quantiles", "network", "noisy", "noisy_std",
@@ -242,7 +242,7 @@ _NO_OPTIONS = dict.fromkeys(
 )
 """What to do instead with words that are often taken for options."""
 
-_LAYERS = ("hidden", "critic_hidden", "activation", "layer_norm")
+_LAYERS = ("hidden", "critic_hidden", "activation", "layer_norm", "conv")
 _NETWORKS = (
     "activation_fn", "hidden_dim", "hidden_size", "hidden_sizes", "layers", "net_arch",
     "policy_kwargs",

@@ -231,6 +231,7 @@ def _sizes_asked_for(layer: Any) -> list[int]:
     if not isinstance(layer, dict):
         return []
     own = {
+        "max_pool": lambda: [index(layer.get("padding", 0)) ** 2],
         "one_hot": lambda: [index(layer["size"])],
         "pad": lambda: [sum(map(index, layer["sides"])) ** 2],
         "world_model": lambda: [sum(map(index, layer["sizes"]))],

@@ -12,7 +12,9 @@ equal numbers |
 | image | channels_first, divide_by | (B, channels, height, width), float32, divided |
 | pad | sides: top, bottom, left, right | zeros around images |
 | convolution | weight, bias, stride | a convolution without padding |
-| max_pool | size | the largest of squares of images, side by side |
+| max_pool | size, stride, padding | the largest of squares of images; without the latter two, \
+side by side |
+| residual | inner | x + the inner layer of x |
 | linear | weight, bias | W x + b |
 | block_linear | weight, bias | a linear layer whose weight (K, n_in, n_out) has K blocks |
 | activation | function | elementwise, see :mod:`rlox.deployment.layers` |
@@ -175,10 +177,11 @@ def _pad(layer: Layer, x: Array, step: Step) -> Array:
 
 
 def _max_pool(layer: Layer, x: Array, step: Step) -> Array:
-    size = layer["size"]
-    rows, channels, height, width = x.shape
-    squares = x.reshape(rows, channels, height // size, size, width // size, size)
-    largest: Array = squares.max((3, 5))
+    size, edge = layer["size"], [layer.get("padding", 0)] * 2
+    stride = layer.get("stride", size)
+    x = np.pad(x, ((0, 0), (0, 0), edge, edge), constant_values=-np.inf)
+    squares = np.lib.stride_tricks.sliding_window_view(x, (size, size), (2, 3))
+    largest: Array = squares[:, :, ::stride, ::stride].max((4, 5))
     return largest
 
 
@@ -327,6 +330,7 @@ LAYERS: dict[str, Callable[[Layer, Any, Step], Any]] = {
     "of_agent": _of_agent,
     "one_hot": _one_hot,
     "pad": _pad,
+    "residual": lambda layer, x, step: x + compute(layer["inner"], x, step),
     "rms_norm": _rms_norm,
     "world_model": _world_model,
 }

@@ -359,8 +359,9 @@ def make_policy(
     Raises:
         SpaceError: there is none; pass one as ``policy=``.
     """
+    conv = Layers.expand(hidden).conv
+    encoder = make_encoder(observation_space, kind=network, conv=conv, generator=generator)
     if recurrent != "none":
-        encoder = make_encoder(observation_space, kind=network, generator=generator)
         return RecurrentPolicy(
             encoder,
             action_space,
@@ -375,7 +376,6 @@ def make_policy(
             return DiscretePolicy(obs_dim, int(action_space.n), hidden, generator=generator)
         if isinstance(action_space, spaces.Box) and len(action_space.shape) == 1:
             return ContinuousPolicy(obs_dim, action_space.shape[0], hidden, generator=generator)
-    encoder = make_encoder(observation_space, kind=network, generator=generator)
     # an image's features come from a layer of their own (Mnih et al. 2015)
     layers = Layers.expand(hidden, 0 if isinstance(encoder, ConvolutionalEncoder) else 2)
     return ActorCriticPolicy(encoder, action_space, layers, generator=generator)

@@ -429,7 +429,7 @@ def make_q_network(
         noisy_std=noisy_std,
         generator=generator,
     )
-    encoder, size = find_encoder(observation_space, generator)
+    encoder, size = find_encoder(observation_space, generator, hidden)
     return make(size) if encoder is None else nn.Sequential(encoder, make(size))
 
 
@@ -453,7 +453,7 @@ def make_critics(
     Raises:
         SpaceError: the observations have no encoder.
     """
-    encoder, size = find_encoder(observation_space, generator)
+    encoder, size = find_encoder(observation_space, generator, hidden)
     critics = TwinQNetwork(size, act_dim, hidden, n_critics=n_critics, generator=generator)
     return critics if encoder is None else EncodedCritics(encoder, critics)
 
@@ -476,7 +476,7 @@ def make_logits(
     Raises:
         SpaceError: the observations have no encoder.
     """
-    encoder, size = find_encoder(observation_space, generator)
+    encoder, size = find_encoder(observation_space, generator, hidden)
     logits = make_mlp(size, hidden, n_actions, generator=generator)
     return logits if encoder is None else nn.Sequential(encoder, logits)
 
@@ -501,7 +501,7 @@ def make_discrete_critics(
     Raises:
         SpaceError: the observations have no encoder.
     """
-    encoder, size = find_encoder(observation_space, generator)
+    encoder, size = find_encoder(observation_space, generator, hidden)
     options: Any = {"n_members": n_critics, "critic": True, "generator": generator}
     critics = make_mlp(size, hidden, n_actions, **options)
     return critics if encoder is None else nn.Sequential(encoder, critics)
@@ -519,7 +519,7 @@ def make_squashed_gaussian(
     Raises:
         SpaceError: the observations have no encoder.
     """
-    encoder, size = find_encoder(observation_space, generator)
+    encoder, size = find_encoder(observation_space, generator, hidden)
     policy = SquashedGaussianPolicy(size, act_dim, hidden, generator=generator)
     return policy if encoder is None else EncodedPolicy(encoder, policy)
 
@@ -536,19 +536,18 @@ def make_deterministic_policy(
     Raises:
         SpaceError: the observations have no encoder.
     """
-    encoder, size = find_encoder(observation_space, generator)
+    encoder, size = find_encoder(observation_space, generator, hidden)
     policy = DeterministicPolicy(size, act_dim, hidden, generator=generator)
     return policy if encoder is None else EncodedPolicy(encoder, policy)
 
 
 def find_encoder(
-    space: spaces.Space[Any], generator: torch.Generator | None
+    space: spaces.Space[Any], generator: torch.Generator | None, hidden: Hidden = ()
 ) -> tuple[nn.Module | None, int]:
     """Return an encoder and how many features it makes; vectors are features already."""
-    if isinstance(space, spaces.Box) and len(space.shape) == 1 and space.dtype != np.uint8:
-        return None, int(space.shape[0])
-    encoder = make_encoder(space, generator=generator)
-    return encoder, int(encoder.output_size)  # type: ignore[arg-type]
+    encoder = make_encoder(space, conv=Layers.expand(hidden).conv, generator=generator)
+    vector = isinstance(space, spaces.Box) and len(space.shape) == 1 and space.dtype != np.uint8
+    return None if vector else encoder, int(encoder.output_size)  # type: ignore[arg-type]
 
 
 class EncodedCritics(nn.Module):

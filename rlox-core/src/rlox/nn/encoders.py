@@ -12,6 +12,7 @@ are says :func:`rlox.spaces.channels_first`; two dimensions are one channel.
 
 Images of at least 36×36 pixels get the network of Mnih et al. 2015, "Human-level control through
 deep reinforcement learning", methods; smaller ones that of Young and Tian 2019, "MinAtar", sec. 3.
+The residual network of Espeholt et al. 2018, "IMPALA", fig. 3, is for those who ask for it.
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ NATURE_PIXELS = 36
 """Fewest pixels of height and width that leave one after these convolutions."""
 
 MINATAR = ((16, 3, 1),), 128
+IMPALA = ((16, 3, 1), (32, 3, 1), (32, 3, 1)), 256
+CONVOLUTIONS = {"impala": IMPALA, "minatar": MINATAR, "nature": NATURE}
+"""Filters, their size and stride, and units of the layer behind them, by name."""
 MOST_USUAL_CHANNELS = 4
 """Beyond which an image that is not square may be meant otherwise."""
 MINATAR_PIXELS = 3
@@ -52,6 +56,7 @@ def make_encoder(
     observation_space: Space,
     *,
     kind: EncoderKind = "auto",
+    conv: str | Sequence[tuple[int, int, int]] = "auto",
     generator: torch.Generator | None = None,
 ) -> nn.Module:
     """Return a module from (B, *shape) observations to (B, output_size) float32 features.
@@ -62,22 +67,29 @@ def make_encoder(
     Args:
         observation_space: of one env.
         kind: see :data:`EncoderKind`.
+        conv: of :data:`CONVOLUTIONS`, or filters as of :class:`ConvolutionalEncoder` before 512
+            units; ``"auto"``: by the size of the image.
         generator: source of the weights; ``None`` uses torch's global one.
 
     Raises:
-        SpaceError: a leaf has no encoder, or ``kind`` is ``"cnn"`` and there is no image.
+        SpaceError: a leaf has no encoder, convolutions are asked for and there is no image, or an
+            image is too small for them.
     """
     leaves = leaf_spaces(observation_space)
-    if kind == "cnn" and not any(_is_image(leaf, kind) for leaf in leaves.values()):
+    asked = "the 'cnn' network" if conv == "auto" else f"conv={conv!r}"
+    wanted = kind == "cnn" or conv != "auto"
+    if wanted and not has_image(observation_space, kind):
         raise SpaceError(
-            f"the 'cnn' network needs a Box with 2 or 3 dimensions of at least {MINATAR_PIXELS} "
-            f"pixels, got {observation_space}; take 'mlp'"
+            f"{asked} needs a Box with 2 or 3 dimensions of at least {MINATAR_PIXELS} pixels, and "
+            f"network='auto' one of uint8, got {observation_space}; leave it out"
         )
-    if is_nested(observation_space):
-        return CombinedEncoder(
-            {name: _make_leaf(leaf, kind, generator) for name, leaf in leaves.items()}
-        )
-    return _make_leaf(observation_space, kind, generator)
+    made = {name: _make_leaf(leaf, kind, conv, generator) for name, leaf in leaves.items()}
+    return CombinedEncoder(made) if is_nested(observation_space) else made[""]
+
+
+def has_image(space: Space, kind: EncoderKind) -> bool:
+    """Return whether a leaf of an observation space is encoded by convolutions."""
+    return any(_is_image(leaf, kind) for leaf in leaf_spaces(space).values())
 
 
 def set_compute_dtype(network: nn.Module, compute_dtype: str) -> None:
@@ -102,13 +114,17 @@ def set_compute_dtype(network: nn.Module, compute_dtype: str) -> None:
         encoder.compute_dtype = getattr(torch, compute_dtype)
 
 
-def _make_leaf(space: Space, kind: EncoderKind, generator: torch.Generator | None) -> nn.Module:
+def _make_leaf(
+    space: Space, kind: EncoderKind, conv: Any, generator: torch.Generator | None
+) -> nn.Module:
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
         return OneHotEncoder(space)
     if _is_image(space, kind):
-        large = min(_image_shape(space)[:2]) >= NATURE_PIXELS
-        filters, units = NATURE if large else MINATAR
-        return ConvolutionalEncoder(space, filters, units, generator=generator)
+        if conv == "auto":
+            conv = "nature" if min(_image_shape(space)[:2]) >= NATURE_PIXELS else "minatar"
+        filters, units = CONVOLUTIONS[conv] if isinstance(conv, str) else (conv, 512)
+        residual = conv == "impala"
+        return ConvolutionalEncoder(space, filters, units, residual=residual, generator=generator)
     if isinstance(space, (spaces.Box, spaces.MultiBinary)):
         return VectorEncoder(space)
     raise SpaceError(
@@ -199,6 +215,8 @@ class ConvolutionalEncoder(nn.Module):
         space: a ``Box`` with 2 or 3 dimensions.
         filters: of each convolution: number of filters, their size and their stride in pixels.
         units: of the layer.
+        residual: whether each convolution begins a stage of IMPALA: it keeps the size of images,
+            and behind it are max-pooling and two residual blocks.
         generator: source of the weights; ``None`` uses torch's global one.
 
     Source:
@@ -211,6 +229,7 @@ class ConvolutionalEncoder(nn.Module):
         filters: Sequence[tuple[int, int, int]],
         units: int,
         *,
+        residual: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -225,13 +244,22 @@ class ConvolutionalEncoder(nn.Module):
                 stacklevel=2,
             )
         self._scale = _scale(space)
-        self.convolutions = nn.ModuleList()
+        self.convolutions, self.blocks = nn.ModuleList(), nn.ModuleList()
+
+        def add(to: nn.ModuleList, *sizes: int) -> None:
+            to.append(orthogonal(nn.Conv2d, *sizes, generator=generator))
+
         for n_out, size, stride in filters:
-            self.convolutions.append(
-                orthogonal(nn.Conv2d, channels, n_out, size, stride, generator=generator)
-            )
+            edge = size // 2 if residual else 0
+            add(self.convolutions, channels, n_out, size, stride, edge)
             channels = n_out
-            height, width = (height - size) // stride + 1, (width - size) // stride + 1
+            height, width = ((n + 2 * edge - size) // stride + 1 for n in (height, width))
+            if residual:
+                height, width = (height + 1) // 2, (width + 1) // 2
+                for _ in range(4):
+                    add(self.blocks, n_out, n_out, 3, 1, 1)
+        if min(height, width) < 1:
+            raise SpaceError(f"images of shape {space.shape} are too small for {filters}")
         self.layer = orthogonal(nn.Linear, channels * height * width, units, generator=generator)
         self.output_size = units
         self.compute_dtype = torch.float32
@@ -248,27 +276,55 @@ class ConvolutionalEncoder(nn.Module):
             obs = obs.contiguous(memory_format=torch.channels_last)
         features = obs.to(self.compute_dtype)
         convolutions: list[Any] = [*self.convolutions]
-        first, *others = convolutions
+        first = convolutions[0]
         reduced = self.compute_dtype != torch.float32
         with torch.autocast(obs.device.type, torch.bfloat16, enabled=reduced):
             # the few weights are divided instead of the many pixels
             weight = first.weight / self._scale
-            features = F.relu(F.conv2d(features, weight, first.bias, first.stride), inplace=True)
-            for convolution in others:
-                features = F.relu(convolution(features), inplace=True)
+            features = F.conv2d(features, weight, first.bias, first.stride, first.padding)
+            for i in range(len(convolutions)):
+                features = convolutions[i](features) if i else features
+                features = self._behind(i, features)
             features = F.relu(self.layer(features.flatten(1)), inplace=True)
         return features.float()
+
+    def _behind(self, i: int, features: Tensor) -> Tensor:
+        """Return what becomes of the outputs of a convolution."""
+        if self.blocks:
+            features = F.max_pool2d(features, 3, 2, 1)
+            blocks: list[Any] = [*self.blocks[4 * i : 4 * i + 4]]
+            for first, second in (blocks[:2], blocks[2:]):
+                features = features + second(F.relu(first(F.relu(features))))
+            if i < len(self.convolutions) - 1:
+                return features
+        return F.relu(features, inplace=True)
 
     def layer_data(self) -> LayerData:
         """Describe the encoder; see :mod:`rlox.nn.layer_data`."""
         layers: list[LayerData] = [
             {"layer": "image", "channels_first": self._channels_first, "divide_by": self._scale}
         ]
-        for convolution in self.convolutions:
-            own = {**linear(convolution), "layer": "convolution", "stride": convolution.stride[0]}  # type: ignore[index]
-            layers += [own, activation("relu")]
+        relu = activation("relu")
+        for i, convolution in enumerate(self.convolutions):
+            layers.append(_convolution(convolution))
+            if not self.blocks:
+                layers.append(relu)
+                continue
+            layers.append({"layer": "max_pool", "size": 3, "stride": 2, "padding": 1})
+            blocks = [_convolution(each) for each in self.blocks[4 * i : 4 * i + 4]]
+            for first, second in (blocks[:2], blocks[2:]):
+                inner = chain(relu, first, relu, second)
+                layers.append({"layer": "residual", "inner": inner})
+        layers += [relu] if self.blocks else []
         flat = {"layer": "flatten", "divide_by": 1.0}
         return chain(*layers, flat, linear(self.layer), activation("relu"))
+
+
+def _convolution(layer: Any) -> LayerData:
+    """Describe a convolution, with zeros around its images."""
+    own = {**linear(layer), "layer": "convolution", "stride": layer.stride[0]}
+    sides = [layer.padding[0]] * 4
+    return chain({"layer": "pad", "sides": sides}, own) if any(sides) else own
 
 
 class CombinedEncoder(nn.Module):

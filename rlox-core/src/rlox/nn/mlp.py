@@ -162,6 +162,8 @@ class Layers:
     """Of :data:`ACTIVATIONS`; ``None``: tanh where weights are orthogonal, else ReLU."""
     layer_norm: bool = False
     """Whether the outputs of hidden layers are normalised before the activation."""
+    conv: str | Sequence[tuple[int, int, int]] = "auto"
+    """Of images; see :func:`rlox.nn.make_encoder`."""
 
     @classmethod
     def of(cls, config: Any) -> Layers:

@@ -339,8 +339,12 @@ class GraphBuilder:
         return self.node("Pad", x, self.constant(sides, np.int64))
 
     def _max_pool(self, layer: Layer, x: str) -> str:
-        square = [layer["size"]] * 2
-        return self.node("MaxPool", x, kernel_shape=square, strides=square)
+        size = layer["size"]
+        strides, pads = [layer.get("stride", size)] * 2, [layer.get("padding", 0)] * 4
+        return self.node("MaxPool", x, kernel_shape=[size] * 2, strides=strides, pads=pads)
+
+    def _residual(self, layer: Layer, x: str) -> str:
+        return self.node("Add", x, self.layer(layer["inner"], x))
 
     def _convolution(self, layer: Layer, x: str) -> str:
         numbers = [self.constant(layer[name]) for name in ("weight", "bias")]
