@@ -123,12 +123,15 @@ def make(name, observed, acted, **options):
     return algorithm
 
 
-def unsettle(algorithm):
+def unsettle(algorithm, scale=0.05):
     """Change the weights of an algorithm at random."""
-    for module in vars(algorithm).values():
+    found = [*vars(algorithm).values(), *getattr(algorithm, "policies", {}).values()]
+    if algorithm.name.startswith("rl8"):
+        found.append(algorithm.agent.policy.model)
+    for module in found:
         if isinstance(module, nn.Module):
             for parameter in module.parameters():
-                parameter.data.add_(0.05 * torch.randn_like(parameter))
+                parameter.data.add_(scale * torch.randn_like(parameter))
 
 
 def stacked(samples):

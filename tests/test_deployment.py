@@ -277,7 +277,14 @@ def _externally(model):
     tensor.external_data.add(key="location", value="weights.bin")
 
 
+def _remembering(model):
+    state = model.graph.input.add()
+    state.CopyFrom(model.graph.input[0])
+    state.name, state.type.tensor_type.shape.dim[1].dim_value = "state", 10**12
+
+
 HOSTILE_GRAPHS = {
+    "memory": _remembering,
     "external": _externally,
     "operator": lambda m: m.graph.node.add(op_type="ConstantOfShape", input=["x"], output=["y"]),
     "no outputs": lambda m: m.graph.ClearField("output"),
