@@ -15,6 +15,7 @@ from pathlib import Path
 CORE = Path(__file__).parent
 
 IMPORTS = {
+    "Activation": "rlox.config.model",
     "Any": "typing",
     "Callback": "rlox.callbacks",
     "Iterable": "collections.abc",
@@ -50,6 +51,8 @@ IN_MAKE = {"env", "env_id", "callbacks", "logger"}
 ACCEPTED = {
     r"\bScheduleValue\b": "ScheduleOption",
     r"\bWidths\b": "int | Sequence[int]",
+    r"\bMaybeWidths\b": "int | Sequence[int] | None",
+    r"\bConv\b": "str | Sequence[Sequence[int]]",
     r"\b(?:tuple|list)\[(\w+)(?:, \.\.\.)?\]": r"Sequence[\1]",
     r"\bdict\[str, \w+\]": "Mapping[str, Any]",
     r"\bUnset \| | \| Unset\b": "",

@@ -9,9 +9,7 @@ from pydantic import JsonValue, model_validator
 from rlox.config.frames import (
     CONV,
     NETWORK,
-    Activation,
     ClippedSurrogateConfig,
-    Conv,
     NetworkConfig,
     activation,
 )
@@ -22,6 +20,8 @@ from rlox.config.model import (
     PRESET,
     SEED,
     TORCH_THREADS,
+    Activation,
+    Conv,
     ScheduleValue,
     Widths,
     changed,

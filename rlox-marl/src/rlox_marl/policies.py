@@ -332,7 +332,7 @@ def _make_networks(
         if memory is not None:
             modules["memory"] = Memory(features, memory[1], memory[0], generator=generator)
             features = memory[1]
-        options = {"critic": "head" not in more, "output_gain": gain, "generator": generator}
+        options: Any = {"critic": "head" not in more, "output_gain": gain, "generator": generator}
         modules["layers"] = make_mlp(features, hidden, *sizes, **options)
         return modules
 

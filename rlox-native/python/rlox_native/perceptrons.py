@@ -121,7 +121,7 @@ def sizes_of(mlp: Any, *activations: str, activates_last: bool = False) -> list[
         shapes = [weight.shape[1:] for weight in mlp.weights]
     elif type(mlp) is MLP and mlp.n_hidden == len(mlp.layers) - (not activates_last):
         plain = all(type(layer) is nn.Linear for layer in mlp.layers)
-        shapes = [layer.weight.T.shape for layer in mlp.layers] if plain else []  # type: ignore[union-attr]
+        shapes = [layer.weight.T.shape for layer in mlp.layers] if plain else []
     if not shapes or mlp.layer_norm or mlp.activation not in activations:
         known = " or ".join(activations)
         raise BackendError(

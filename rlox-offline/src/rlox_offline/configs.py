@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pydantic import JsonValue
-from rlox.config.frames import Activation, ActorCriticConfig, NetworkConfig, activation
+from rlox.config.frames import ActorCriticConfig, NetworkConfig, activation
 from rlox.config.model import (
     BACKEND,
     DEVICE,
@@ -11,6 +11,7 @@ from rlox.config.model import (
     PRESET,
     SEED,
     TORCH_THREADS,
+    Activation,
     Config,
     Widths,
     coefficient,

@@ -109,7 +109,8 @@ class RenormMLP(nn.Module):
     ) -> None:
         super().__init__()
         self.net: Any = make_mlp(n_in, hidden, n_out, generator=generator)
-        sizes = [layer.in_features for layer in self.net.layers]
+        layers: Any = self.net.layers
+        sizes = [layer.in_features for layer in layers]
         self.norms = nn.ModuleList(BatchRenorm(size, **renorm) for size in sizes)
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -153,7 +154,8 @@ class RenormCritics(nn.Module):
         super().__init__()
         made: Any = {"n_members": n_critics, "critic": True, "generator": generator}
         self.net: Any = make_mlp(obs_dim + act_dim, hidden, 1, **made)
-        sizes = [weight.shape[1] for weight in self.net.weights]
+        weights: Any = self.net.weights
+        sizes = [weight.shape[1] for weight in weights]
         self.norms = nn.ModuleList(BatchRenorm(size, n_critics, **renorm) for size in sizes)
 
     def forward(self, obs: Tensor, actions: Tensor) -> Tensor:

@@ -16,7 +16,6 @@ from rlox.config.frames import (
     RECURRENT,
     ActorCriticConfig,
     ClippedSurrogateConfig,
-    Conv,
     RolloutConfig,
     refuse_memory_size_without_memory,
 )
@@ -29,6 +28,7 @@ from rlox.config.model import (
     SEED,
     TORCH_THREADS,
     VECTORIZATION,
+    Conv,
     ScheduleValue,
     Widths,
     choice,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import JsonValue, PositiveInt, model_validator
+from pydantic import JsonValue, model_validator
 
 from rlox.config.model import (
     BACKEND,
@@ -17,7 +17,9 @@ from rlox.config.model import (
     SEED,
     TORCH_THREADS,
     VECTORIZATION,
+    Activation,
     Config,
+    Conv,
     MaybeWidths,
     ScheduleValue,
     Widths,
@@ -61,13 +63,6 @@ FRAME_STACK = count(
 )  # fmt: skip
 
 
-Activation = Literal["elu", "gelu", "leaky_relu", "relu", "silu", "tanh"]
-
-
-Conv = (
-    Literal["auto", "impala", "minatar", "nature"]
-    | tuple[tuple[PositiveInt, PositiveInt, PositiveInt], ...]
-)
 CONV = option(
     "auto", help="convolutions over images: auto takes nature or, below 36 pixels, minatar; or of "
     "each one its filters, their size and stride in pixels", unit="choice", source="rlox",

@@ -20,6 +20,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PositiveInt,
     TypeAdapter,
     ValidationError,
     ValidationInfo,
@@ -208,6 +209,13 @@ MaybeWidths = Annotated[
     int | tuple[int, ...] | None,
     BeforeValidator(lambda given: given if given is None else _read_widths(given)),
 ]
+
+
+Activation = Literal["elu", "gelu", "leaky_relu", "relu", "silu", "tanh"]
+Conv = (
+    Literal["auto", "impala", "minatar", "nature"]
+    | tuple[tuple[PositiveInt, PositiveInt, PositiveInt], ...]
+)
 
 
 def widths(default: int, *, of: str = "", source: str) -> Any:

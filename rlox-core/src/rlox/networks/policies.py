@@ -277,8 +277,8 @@ class DiscreteQNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.n_atoms = n_atoms
-        outputs, noise = n_actions * (n_atoms or 1), {"noisy_std": noisy_std}
-        self.net = make_mlp(obs_dim, hidden, outputs, generator=generator, **noise)
+        noise: Any = {"noisy_std": noisy_std, "generator": generator}
+        self.net = make_mlp(obs_dim, hidden, n_actions * (n_atoms or 1), **noise)
 
     def forward(self, obs: Tensor) -> Tensor:
         """Return values (B, A), or numbers (B, A, n), of observations (B, obs_dim)."""

@@ -147,7 +147,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
     "tanh": torch.tanh_,
 }
-"""By the names that :data:`rlox.config.frames.Activation` has; they may write over their input."""
+"""By the names that :data:`rlox.config.model.Activation` has; they may write over their input."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,8 @@ class Layers:
     @classmethod
     def of(cls, config: Any) -> Layers:
         """Return what a config says; it may lack all fields but ``hidden``."""
-        return cls(**{each.name: getattr(config, each.name, each.default) for each in fields(cls)})
+        found: Any = {each.name: getattr(config, each.name, each.default) for each in fields(cls)}
+        return cls(**found)
 
     @classmethod
     def expand(cls, hidden: Hidden, n: int = 2) -> Layers:
@@ -257,7 +258,7 @@ class MLP(nn.Module):
 
     def layer_data(self) -> LayerData:
         """Describe the layers; see :mod:`rlox.nn.layer_data`."""
-        return perceptron(self.layers, self.activation, self.norms, self.n_hidden)
+        return perceptron([*self.layers], self.activation, [*self.norms], self.n_hidden)
 
 
 def make_mlp(
