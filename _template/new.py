@@ -51,6 +51,7 @@ DATASET = {
     USAGE: USAGE_OF_DATASET,
     COMMAND: "",
     '("env",)': '("dataset",)',
+    "rlox-core[torch]": "rlox-core[offline]",
     "Policy gradient with a learned value function.": "Imitation of actions by their rewards.",
     "http://incompleteideas.net/book/the-book-2nd.html": "https://doi.org/10.1145/1273496.1273590",
 }

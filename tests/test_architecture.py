@@ -85,6 +85,7 @@ def test_imports_point_from_families_to_core_only():
         "callbacks/__init__.py": "rlox_tools",
         "distributed.py": "rlox_distributed",
         "offline/base.py": "rlox_offline",
+        "offline/config.py": "rlox_offline",
         "testing.py": "rlox_testing",
     }
     wrong = []

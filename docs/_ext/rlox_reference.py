@@ -116,6 +116,8 @@ def write_reference() -> None:
     fragments |= {f"scores-{name}": scores(name) for name in list_algorithms()}
     for name, text in fragments.items():
         _write(GENERATED / "fragments" / f"{name}.md", text)
+    for family in {row.extra for row in ALGORITHMS}:
+        _write(GENERATED / "algorithms" / f"{family}.md", family_page(family))
     for page in set((GENERATED / "api").glob("*.md")) - {_page(module) for module in pages()}:
         page.unlink()  # of a module that is gone
     for module, about in pages().items():
@@ -224,6 +226,18 @@ def _bounds(config: Any, option: str, field: Any) -> str:
     ]
     none = " or `none`" if type(None) in members else ""
     return " ".join([kind, ", ".join(limits)]).strip() + none
+
+
+def family_page(family: str) -> str:
+    """Return the page that lists the pages of a family's algorithms."""
+    titles = {
+        "onpolicy": "On-policy", "offpolicy": "Off-policy", "offline": "From datasets",
+        "llm": "Language models", "marl": "Teams", "dreamer": "World models",
+        "rl8": "Envs of tensors",
+    }  # fmt: skip
+    pages = [f"/reference/algorithms/{row.name}" for row in ALGORITHMS if row.extra == family]
+    listed = "\n".join([":maxdepth: 1", "", *pages])
+    return f"# {titles.get(family, family)}\n\n```{{toctree}}\n{listed}\n```\n"
 
 
 def algorithm_classes() -> Iterator[Sequence[str]]:
