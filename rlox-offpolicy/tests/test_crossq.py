@@ -74,7 +74,7 @@ def test_after_the_warm_up_it_is_batch_renormalization() -> None:
 
 def test_evaluation_takes_the_running_statistics() -> None:
     """Rows are independent, and nothing moves; as data, norms are folded into the layers."""
-    net = RenormMLP((4, 8, 3), warm_up=0)
+    net = RenormMLP(4, (8,), 3, warm_up=0)
     for _ in range(3):
         net(torch.randn(32, 4) * 2 + 1)
     net.eval()
@@ -93,7 +93,7 @@ def test_evaluation_takes_the_running_statistics() -> None:
 def test_critics_have_statistics_of_their_own() -> None:
     """Each of the K members is what it is alone."""
     critics = RenormCritics(3, 2, 6, n_critics=2, warm_up=0)
-    alone = RenormMLP((5, 6, 6, 1), warm_up=0)
+    alone = RenormMLP(5, 6, 1, warm_up=0)
     with torch.no_grad():
         for i, layer in enumerate(alone.net.layers):
             layer.weight.copy_(critics.net.weights[i][1].T)
