@@ -156,8 +156,9 @@ def draw_films() -> None:
     import matplotlib.pyplot as plt
 
     noted = json.loads(FILMS.read_text(encoding="utf-8"))
-    figure, axes = plt.subplots(1, len(noted), figsize=(2.4 * len(noted), 2.4))
-    for axis, of_film in zip(axes, noted.values(), strict=True):
+    drawn = [film for film in noted.values() if film["curve"]]
+    figure, axes = plt.subplots(1, len(drawn), figsize=(2.4 * len(drawn), 2.4))
+    for axis, of_film in zip(axes, drawn, strict=True):
         steps, returns = np.transpose(of_film["curve"])
         axis.plot(steps / 1000, returns, color=OURS)
         axis.set_title(f"{of_film['algorithm']} · {of_film['env']}", fontsize=8)
