@@ -1,4 +1,4 @@
-"""The evaluation loop, who acts in it, and its result."""
+"""The evaluation loop, its players, and its result."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ from rlox.protocols import MultiAgentVecEnv, VecEnv
 from rlox.spaces.rows import require_finite
 
 MAX_STEPS = 1_000_000
-"""Env steps that an episode may take unless the caller says otherwise; none of gymnasium's takes as
-many."""
+"""Default bound of the env steps in an episode; longer than any episode of gymnasium's envs."""
 
 
 NORMALIZING = "gymnasium.wrappers.stateful_observation:NormalizeObservation"
@@ -40,13 +39,13 @@ class Predictor(Protocol):
 
     One that also acts for teams has ``predict_team``, see :class:`TeamPlayer`.
 
-    If its ``predict`` has an argument ``action_masks``, it is given the masks of an env that masks
-    actions, in which others may not act; if it has ``state`` and ``episode_start``, it is given
-    what it returned beside the last actions, and where episodes begin.
+    A ``predict`` with an argument ``action_masks`` gets the masks of an env that masks actions;
+    predictors without it may not act in such envs. One with ``state`` and ``episode_start`` gets
+    the state that it returned next to the last actions, and the beginnings of episodes.
     """
 
     def predict(self, obs: Any, deterministic: bool = True) -> Any:
-        """Return actions for observations (B, *shape), arrays nested as the action space is."""
+        """Return actions for observations (B, *shape), as arrays nested like the action space."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +57,11 @@ class EvaluationResult:
     lengths: npt.NDArray[np.int64]
     """(n_episodes,) in env steps."""
     random_return: float | None = None
-    """Mean return of a random policy, if the dataset that was learnt from knows it."""
+    """Mean return of a random policy, if the training dataset provides it."""
     expert_return: float | None = None
-    """Mean return of an expert, if the dataset that was learnt from knows it."""
+    """Mean return of an expert, if the training dataset provides it."""
     agent_returns: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
-    """(n_episodes,) of each agent of an env of several; :attr:`returns` are their means."""
+    """(n_episodes,) per agent of an env of several; :attr:`returns` are their means."""
 
     @property
     def mean_return(self) -> float:
@@ -77,14 +76,14 @@ class EvaluationResult:
     def normalized_score(
         self, random_return: float | None = None, expert_return: float | None = None
     ) -> float:
-        """Return 100 · (mean - random) / (expert - random), by which tasks compare.
+        """Return 100 · (mean - random) / (expert - random), which is comparable across tasks.
 
         Args:
             random_return: mean return of a random policy; ``None`` uses :attr:`random_return`.
             expert_return: mean return of an expert; ``None`` uses :attr:`expert_return`.
 
         Raises:
-            ValueError: one is unknown, or both are the same.
+            ValueError: one is unknown, or both are equal.
 
         Source:
             Fu et al. 2020, "D4RL: datasets for deep data-driven reinforcement learning", sec. 5.
@@ -117,10 +116,10 @@ class EvaluationResult:
 
 @runtime_checkable
 class RunsEpisodes(Protocol):
-    """Anything that evaluates itself: what callbacks, ``rlox train`` and ``rlox eval`` call.
+    """Anything that evaluates itself; called by callbacks, ``rlox train`` and ``rlox eval``.
 
-    An episode is what the algorithm makes of it: one of an env, of a team's game, or the completion
-    of a prompt, whose return is its reward and whose length is its tokens.
+    The algorithm defines an episode: one of an env, of a team's game, or the completion of a
+    prompt, whose return is its reward and whose length is its number of tokens.
     """
 
     def run_episodes(
@@ -135,11 +134,11 @@ class RunsEpisodes(Protocol):
         """Run ``n_episodes`` episodes without learning.
 
         Args:
-            env: what to run them in; ``None`` takes what the algorithm was made with.
+            env: env of the episodes; ``None`` takes that of the algorithm.
             n_episodes: number of episodes.
             deterministic: act with the mode of the policy rather than a sample.
             seed: fixes the episodes' starts; ``None`` draws one from the run's streams.
-            max_steps: steps after which an episode counts as one without an end, an error.
+            max_steps: steps after which an episode counts as endless, which is an error.
         """
 
 
@@ -157,30 +156,29 @@ def evaluate(
 ) -> EvaluationResult:
     """Run whole episodes and return their returns.
 
-    If copies of the env can be made, up to ``max_envs`` run side by side, each contributing a
-    number of episodes fixed beforehand: taking whichever finish first would favour short ones.
+    If the env can be copied, up to ``max_envs`` copies run in parallel, each for a fixed number
+    of episodes: taking those that finish first would favour short ones.
 
     Args:
-        predictor: an algorithm, or anything with its ``predict``.
-        env: an id, a callable, a gymnasium env or a vector env; an env whose spec makes it again is
-            made again, others are used themselves.
+        predictor: an algorithm, or any object with its ``predict``.
+        env: an id, a callable, a gymnasium env or a vector env; an env whose spec recreates it is
+            recreated, any other is used itself.
         n_episodes: number of episodes.
         deterministic: passed to ``predict``.
         seed: seed of the envs' first reset.
         max_envs: upper bound of the copies.
-        max_steps: env steps after which an episode is taken to have no end.
-        env_kwargs: arguments of the envs, as those that ``predictor`` was trained in had.
+        max_steps: env steps after which an episode counts as endless.
+        env_kwargs: arguments of the envs, the same as in the training of ``predictor``.
         backend: see :func:`rlox.envs.make.make_vec_env`.
 
     Raises:
-        ConfigError: ``env_kwargs`` are given for an env that is built already.
-        TypeError: ``n_episodes``, ``seed`` or ``max_steps`` is no integer.
+        ConfigError: ``env_kwargs`` are given for an env that already exists.
+        TypeError: ``n_episodes``, ``seed`` or ``max_steps`` is not an integer.
         ValueError: ``n_episodes`` or ``max_steps`` is not positive, or ``seed`` is negative.
         SpaceError: the env masks actions and ``predictor`` takes no masks.
-        EnvError: an episode does not end; ``predictor`` refuses the first observations, such as
-            for their shape; or the env is the very instance that ``predictor``
-            trains on and cannot be made again, and to evaluate on it would end its episodes behind
-            the training's back.
+        EnvError: an episode does not end; ``predictor`` refuses the first observations, for
+            example for their shape; or the env is the very instance that ``predictor`` trains on
+            and cannot be recreated, so that the evaluation would end its training episodes.
     """
     n_episodes = require_integer("n_episodes", n_episodes, at_least=1)
     seed = require_integer("seed", seed, at_least=0)
@@ -207,10 +205,10 @@ def evaluate(
 
 
 def require_other_env(predictor: Any, env: Any) -> None:
-    """Refuse an env that cannot be made again and is the one that ``predictor`` trains on.
+    """Refuse an env that cannot be recreated and is the one that ``predictor`` trains on.
 
     Raises:
-        EnvError: it is, wrapped or not.
+        EnvError: it is that env, wrapped or not.
     """
     source = getattr(predictor, "env_source", None)
     if fixed_env_count(env) is None or source is None or _can_be_made_again(env):
@@ -223,15 +221,15 @@ def require_other_env(predictor: Any, env: Any) -> None:
 
 
 def _normalizes(env: Any) -> bool:
-    """Whether a wrapper of ``env`` has learnt moments, which a new one would not have."""
+    """Whether a wrapper of ``env`` has learnt moments, which a new one would lack."""
     spec = getattr(env, "spec", None)
     return spec is not None and any(w.entry_point == NORMALIZING for w in spec.additional_wrappers)
 
 
 def _can_be_made_again(env: Any) -> bool:
-    """Whether the spec of ``env`` makes one that shows a policy the same.
+    """Whether the spec of ``env`` makes an env that looks the same to a policy.
 
-    Not if a wrapper keeps its arguments back, or has learnt what it does.
+    It does not if a wrapper hides its arguments or has learnt statistics.
     """
     spec = env.spec if isinstance(env, gymnasium.Env) else None
     recorded = spec is not None and all(w.kwargs is not None for w in spec.additional_wrappers)
@@ -291,11 +289,11 @@ class Player(ABC):
         env: the envs.
         predict: the predictor's method.
         deterministic: passed to it.
-        observations: what the env's are, for an error.
+        observations: description of the env's observations, for an error.
     """
 
     agents: tuple[str, ...] = ()
-    """Names of the A agents of an env; none of one that has a single agent."""
+    """Names of the A agents of an env; empty with a single agent."""
 
     def __init__(
         self, env: Any, predict: Callable[..., Any], deterministic: bool, observations: object
@@ -320,7 +318,7 @@ class Player(ABC):
             (N,) rewards of the envs, (N, A) rewards of the agents, (N,) whether an episode ended.
 
         Raises:
-            EnvError: the predictor refuses the first observations, such as for their shape.
+            EnvError: the predictor refuses the first observations, for example for their shape.
         """
 
     def _act(self, **given: Any) -> Any:
@@ -390,8 +388,8 @@ class TeamPlayer(Player):
     Args:
         predictor: has ``predict_team(obs, deterministic)``, from a
             :class:`rlox.protocols.MultiAgentObs` to the actions by group. With the arguments
-            ``state`` and ``episode_start`` it returns a pair of actions and the state to pass next,
-            ``None`` at first.
+            ``state`` and ``episode_start`` it returns a pair: actions, and the state to pass next;
+            the first state is ``None``.
         env: N envs.
         deterministic: passed to ``predict_team``.
     """
@@ -408,7 +406,7 @@ class TeamPlayer(Player):
         self._steps.check(self._obs, SHOWN_KEYS)
 
     def step(self) -> tuple[Paid, Paid, npt.NDArray[np.bool_]]:
-        """Act once in all envs; an env is paid the mean over its agents. See :class:`Player`."""
+        """Act once in all envs; an env gets the mean over its agents. See :class:`Player`."""
         self._obs = step = self._env.step_all(self._act())
         self._steps.check(step)
         self._starts = step["episode_ended"]

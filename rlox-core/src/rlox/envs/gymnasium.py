@@ -1,9 +1,9 @@
-"""gymnasium envs behind the one vector-env contract, whatever their autoreset mode.
+"""gymnasium envs behind a common vector-env interface, whatever their autoreset mode.
 
 gymnasium vector envs reset an env whose episode ended in the same step, in the next step, or not
-at all. All three end in the same :class:`~rlox.protocols.VecEnvStep` here: same-step envs report
-the final observation themselves, the other two are reset by mask within the step, so no reset
-observation is ever mistaken for the outcome of an action and no step is wasted.
+at all. All three modes give the same :class:`~rlox.protocols.VecEnvStep` here: same-step envs
+report the final observation themselves, the other two are reset by mask within the step. So no
+reset observation is mistaken for the outcome of an action, and no step is wasted.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from rlox.spaces.rows import (
 )
 
 Spaces = dict[str, tuple[int, gymnasium.Space[Any]]]
-"""By attribute of an env: the number of the first env, and its space."""
+"""By attribute of an env: number of the first env, and its space."""
 
 
 def make_env(
@@ -55,10 +55,10 @@ def make_env(
 
     Args:
         env: a gymnasium id, or a callable that makes an env.
-        env_kwargs: its arguments.
+        env_kwargs: arguments of the env.
 
     Raises:
-        EnvError: it cannot be made with them; the text has their names and those that it takes.
+        EnvError: the env refuses them; the text lists them and the accepted ones.
     """
     make = partial(gymnasium.make, env) if isinstance(env, str) else env
     if not env_kwargs:
@@ -73,15 +73,15 @@ def make_env(
 
 
 def require_env(made: Any, number: int, spaces: Spaces) -> gymnasium.Env[Any, Any]:
-    """Return what was made if it can be one of several envs that are stepped together.
+    """Return ``made`` if it can be one of several envs that are stepped together.
 
     Args:
-        made: what an id or a callable has made.
-        number: of the env, for errors.
-        spaces: of the first env; filled by the first call.
+        made: result of an id or a callable.
+        number: number of the env, for errors.
+        spaces: spaces of the first env; filled by the first call.
 
     Raises:
-        EnvError: it is no gymnasium env, lacks a space, or has another than the first env.
+        EnvError: not a gymnasium env, without a space, or with another space than the first env.
     """
     if not isinstance(made, gymnasium.Env):
         raise EnvError(f"the env callable must return a gymnasium.Env, got {type(made).__name__}")
@@ -102,7 +102,7 @@ def require_env(made: Any, number: int, spaces: Spaces) -> gymnasium.Env[Any, An
 
 
 def _known_arguments(env: Any, env_kwargs: Mapping[str, Any]) -> str:
-    """Return what the env's constructor takes if an argument is not among it, else nothing."""
+    """Return the arguments of the env's constructor if a given one is unknown, else nothing."""
     try:
         entry_point = gymnasium.spec(env).entry_point if isinstance(env, str) else env
         creator = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
@@ -120,7 +120,7 @@ def _known_arguments(env: Any, env_kwargs: Mapping[str, Any]) -> str:
 Vectorization = Literal["sync", "async"]
 
 MAX_PROCESSES_PER_CORE = 32
-"""Env processes beyond which a machine does nothing but switch between them."""
+"""Env processes per core beyond which a machine spends its time switching between them."""
 
 EnvLike = (
     str | Callable[[], gymnasium.Env[Any, Any]] | gymnasium.Env[Any, Any] | VectorEnv[Any, Any, Any]
@@ -138,13 +138,12 @@ class GymVecEnv:
         vectorization: ``"sync"`` steps the envs in this process, ``"async"`` each in its own; see
             :class:`rlox.envs.processes.ProcessVecEnv`.
         env_kwargs: arguments of ``gymnasium.make``.
-        max_restarts: how often each env in a process of its own may begin again if that dies or
-            stalls.
-        first_number: what errors call the first env, if others count further ones.
+        max_restarts: number of restarts of each env in its own process, if that dies or stalls.
+        first_number: number of the first env in errors, if these envs are part of a larger set.
 
     Raises:
         EnvError: the env cannot be built; the text has gymnasium's reason.
-        SpaceError: a leaf of the observations is no array of a fixed shape.
+        SpaceError: a leaf of the observations is not an array of a fixed shape.
     """
 
     def __init__(
@@ -179,7 +178,7 @@ class GymVecEnv:
         if self._mode is not AutoresetMode.SAME_STEP:
             _require_masked_resets(self._env)
         self._observation_space = without_mask(self._env.single_observation_space)
-        self._rows = ObservationRows(self._observation_space)  # refuses what cannot be kept
+        self._rows = ObservationRows(self._observation_space)  # refuses unsupported spaces
         self._masks = ActionMasks(self._env)
 
     @property
@@ -291,19 +290,19 @@ def make_vec_env(
 
 
 NORMALIZERS = ("NormalizeObservation", "NormalizeReward")
-"""gymnasium's vector wrappers that take the reset of one env for a reset of all."""
+"""gymnasium's vector wrappers that treat the reset of one env as a reset of all."""
 
 
 def _resets_by_mask(env: VectorEnv[Any, Any, Any], mode: AutoresetMode) -> bool:
     base = env.unwrapped
     if isinstance(base, AsyncVectorEnv):
-        # gymnasium's workers forget that they were reset when they share no memory, and reset again
+        # without shared memory gymnasium's workers forget that they were reset, and reset again
         return mode is AutoresetMode.DISABLED or bool(base.shared_memory)
     return isinstance(base, SyncVectorEnv)
 
 
 def _require_masked_resets(env: VectorEnv[Any, Any, Any]) -> None:
-    """Refuse wrappers that take the reset of one env for a reset of all."""
+    """Refuse wrappers that treat the reset of one env as a reset of all."""
     while isinstance(env, VectorWrapper):
         name = type(env).__name__
         if name in NORMALIZERS and type(env).__module__.startswith("gymnasium."):
@@ -315,10 +314,10 @@ def _require_masked_resets(env: VectorEnv[Any, Any, Any]) -> None:
 
 
 def _same_step_remedy(env: VectorEnv[Any, Any, Any]) -> str:
-    """Return what to pass in place of a vector env that resets in the next step."""
+    """Return the replacement to suggest for a vector env that resets in the next step."""
     if isinstance(env.unwrapped, AsyncVectorEnv):
         return "the env's id, or build it with autoreset_mode=AutoresetMode.SAME_STEP"
-    # classes of their own take no autoreset mode
+    # custom classes take no autoreset mode
     env_id = "id" if env.spec is None else f"'{env.spec.id}'"
     return (
         f"env={env_id} with n_envs={env.num_envs}, or gymnasium.make_vec({env_id}, "
@@ -327,10 +326,10 @@ def _same_step_remedy(env: VectorEnv[Any, Any, Any]) -> str:
 
 
 class _UsersEnv(SyncVectorEnv):
-    """One env that its user closes: old gymnasium would close it with this object's deletion."""
+    """One env that its user closes: old gymnasium would close it when this object is deleted."""
 
     def __del__(self) -> None:
-        """Leave it open."""
+        """Leave the env open."""
 
 
 def _vectorize(
@@ -384,7 +383,7 @@ def _require_makeable(env: Any) -> None:
 
 
 def _require_number(n_envs: int | None, most: int | None = None) -> int:
-    """Return the number of envs to make, of which processes bear so many at most."""
+    """Return the number of envs to make; with processes, at most ``most``."""
     if n_envs is not None and n_envs < 1:
         raise EnvError(f"n_envs must be at least 1, got {n_envs}")
     if most is not None and n_envs is not None and n_envs > most:
@@ -396,7 +395,7 @@ def _require_number(n_envs: int | None, most: int | None = None) -> int:
 
 
 def _require_distinct(envs: Sequence[gymnasium.Env[Any, Any]]) -> None:
-    """Refuse one env that stands in several places, where each would step and reset the others."""
+    """Refuse one env in several places, where each would step and reset the others."""
     if len({id(env.unwrapped) for env in envs}) < len(envs):
         raise EnvError(
             f"the env callable returned the same {type(envs[0].unwrapped).__name__} more than once "
@@ -413,23 +412,23 @@ def _remedy(env: EnvLike, error: Exception) -> str:
 
 
 SHOWN = 60
-"""Characters of a value in a message."""
+"""Number of characters of a value that a message shows."""
 
 STEP_KEYS = tuple(sorted(VecEnvStep.__required_keys__, key=[*VecEnvStep.__annotations__].index))
-"""What every step of a vector env has."""
+"""Keys that every step of a vector env has."""
 
 
 class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     """One env of a vector env, whose resets and steps are checked.
 
-    A step that needs no cast is taken as it is after a comparison of each leaf's place, shape and
-    dtype; any other is looked at in full. Its final observations are copies: an env may write each
-    observation into the same array, and a vector env that resets it within the step keeps them for
-    longer.
+    A step that needs no cast passes after a quick comparison of each leaf's place, shape and
+    dtype; any other step is checked in full. Final observations are copied: an env may write each
+    observation into the same array, and a vector env that resets it within the step keeps them
+    for longer.
 
     Args:
-        env: is stepped and closed.
-        place: what errors say of where it stands, such as ``"env 3"``.
+        env: the env to step and close.
+        place: name of the env in errors, such as ``"env 3"``.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], place: str = "") -> None:
@@ -446,8 +445,8 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Reset the env.
 
         Raises:
-            EnvError: it does not return two things, or an observation of another shape, kind or
-                nesting; or it changes the env's spaces.
+            EnvError: the reset does not return two things, or an observation of another shape,
+                kind or nesting; or it changes the env's spaces.
         """
         returned = self.env.reset(seed=seed, options=options)
         for before, name in zip(self._spaces, ("observation_space", "action_space"), strict=True):
@@ -469,7 +468,7 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
         Raises:
             EnvError: the step does not return five things, its observation has another shape, kind
-                or nesting, its reward is not one number, or a flag of it not one truth value.
+                or nesting, its reward is not one number, or one of its flags not one truth value.
         """
         # gymnasium sorts the keys of a batch
         returned = self.env.step(_ordered(action, self._action_form))
@@ -491,7 +490,7 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         return obs, reward, terminated, truncated, info
 
     def _look(self, returned: Any) -> Any:
-        """Refuse a step with a wrong part.
+        """Check a step in full and refuse a wrong part.
 
         Returns:
             The step, with an observation that no cast changes.
@@ -506,12 +505,12 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         return fitting, *returned[1:]
 
     def _where(self, method: str) -> str:
-        """Return which call of which env it was, for errors."""
+        """Return the call and the env in words, for errors."""
         place = f" of {self._place}" if self._place else ""
         return f" in {f'step {self._n_steps}' if method == 'step' else 'a reset'}{place}"
 
 
-# of values of these types none can be wrong
+# values of these types need no further check
 _NUMBERS = frozenset({float, int, np.float64, np.float32})
 _FLAGS = frozenset({bool, np.bool_})
 _INTS = frozenset({int, np.int64})
@@ -519,7 +518,7 @@ _DTYPES = [np.dtype(code) for code in "?" + np.typecodes["AllInteger"] + np.type
 
 
 def _form(space: gymnasium.Space[Any]) -> tuple[Any, ...]:
-    """Return what :func:`_fits` compares with the values of a space."""
+    """Return the data that :func:`_fits` compares with the values of a space."""
     if isinstance(space, gymnasium.spaces.Dict):
         return dict, [(key, _form(child)) for key, child in space.spaces.items()], None
     if isinstance(space, gymnasium.spaces.Tuple):
@@ -536,7 +535,7 @@ def _form(space: gymnasium.Space[Any]) -> tuple[Any, ...]:
 
 
 def _fits(value: Any, form: tuple[Any, ...]) -> bool:
-    """Return whether a value is nested as its space is, of leaves that no cast would change.
+    """Return whether a value has the nesting of its space, and leaves that no cast would change.
 
     Numbers of the space's own dtype are compared with its bounds for all envs at once, see
     :meth:`rlox.spaces.ObservationRows.require`.
@@ -565,7 +564,7 @@ def _ordered(value: Any, form: tuple[Any, ...]) -> Any:
 
 
 def _name(env: gymnasium.Env[Any, Any]) -> str:
-    """Return the class of the env, or of the wrapper that observes something else than the env."""
+    """Return the class of the env, or of the wrapper that changes the observations."""
     space = env.observation_space
     while isinstance(env, gymnasium.Wrapper) and env.env.observation_space is space:
         env = env.env
@@ -575,10 +574,10 @@ def _name(env: gymnasium.Env[Any, Any]) -> str:
 def _require_returned(
     env: gymnasium.Env[Any, Any], method: str, parts: tuple[str, ...], returned: Any, where: str
 ) -> Any:
-    """Refuse another number of things than ``parts``, or an observation of another form.
+    """Refuse a wrong number of returned values, or an observation of another form.
 
     Returns:
-        The observation; what a cast to its space of integers could change is cast already.
+        The observation; leaves that a cast to their space of integers could change are cast.
     """
     name = f"{_name(env)}.{method}"
     if not isinstance(returned, tuple) or len(returned) != len(parts):
@@ -618,7 +617,7 @@ def _require_returned(
 
 
 def _is_endless(info: Any, above: tuple[int, ...] = (), sound: set[int] | None = None) -> bool:
-    """Return whether a dict holds itself, in dicts and lists, or has a hundred levels of them."""
+    """Return whether a dict contains itself, in dicts and lists, or is nested a hundred deep."""
     values = info if isinstance(info, list) else info.values()
     inner = [value for value in values if isinstance(value, (dict, list))]
     if not inner:
@@ -633,13 +632,13 @@ def _is_endless(info: Any, above: tuple[int, ...] = (), sound: set[int] | None =
 
 
 def _difference(value: Any, space: gymnasium.Space[Any]) -> str | None:
-    """Return what distinguishes a value from those of a space: shape, kind, or a number too many.
+    """Return how a value differs from those of a space: shape, kind, or a number out of bounds.
 
-    ``None``: nothing does.
+    ``None``: it does not differ.
     """
     if space.shape is None:
         return None
-    if isinstance(value, memoryview):  # which cannot be copied
+    if isinstance(value, memoryview):  # cannot be copied
         return "that is a memoryview, expected an array"
     try:
         array = np.asarray(value)
@@ -655,7 +654,7 @@ def _difference(value: Any, space: gymnasium.Space[Any]) -> str | None:
 
 
 def _short(value: Any) -> str:
-    """Return a value for a message, however large it is."""
+    """Return a short text for a value of any size."""
     if isinstance(value, (str, bytes)):
         return repr(value if len(value) <= SHOWN else value[:SHOWN])
     if value is None or isinstance(value, (bool, int, float, np.generic)):
@@ -676,12 +675,12 @@ def _require_scalar(env_name: str, key: str, kind: str, value: Any, where: str) 
 
 
 def require_vec_step(step: VecEnvStep, env: VecEnv, where: str = "") -> None:
-    """Refuse a step of ``env`` that has not what :class:`rlox.protocols.VecEnvStep` says.
+    """Refuse a step of ``env`` that does not match :class:`rlox.protocols.VecEnvStep`.
 
     Args:
-        step: what ``env.step_all`` returned.
-        env: which made it.
-        where: what an error says of when it was.
+        step: result of ``env.step_all``.
+        env: the env that returned it.
+        where: time of the step, for errors.
 
     Raises:
         EnvError: a key is missing, or an array is of another shape or kind.
@@ -706,13 +705,13 @@ def _require_keys(name: str, step: Any, keys: tuple[str, ...]) -> None:
 
 
 def require_team_step(step: Any, env: MultiAgentVecEnv, keys: tuple[str, ...], name: str) -> None:
-    """Refuse what has not ``keys`` of :class:`rlox.protocols.MultiAgentStep`.
+    """Refuse a step without the ``keys`` of :class:`rlox.protocols.MultiAgentStep`.
 
     Args:
-        step: what ``env`` returned.
-        env: which made it.
-        keys: what it must have.
-        name: what an error says returned it.
+        step: result of ``env``.
+        env: the env that returned it.
+        keys: required keys.
+        name: source of the step, for errors.
 
     Raises:
         EnvError: a key is missing, or a group's array is missing or of another shape or kind.
@@ -734,13 +733,13 @@ def require_team_step(step: Any, env: MultiAgentVecEnv, keys: tuple[str, ...], n
 def require_observations(
     obs: Any, space: gymnasium.Space[Any], rows: tuple[int, ...], what: str
 ) -> None:
-    """Refuse what is not observations of a space, in arrays (*rows, *shape).
+    """Refuse anything but observations of a space, in arrays (*rows, *shape).
 
     Args:
-        obs: what an env returned.
-        space: of one observation.
-        rows: how many there are.
-        what: what an error calls them, with braces where a leaf's name goes.
+        obs: observations from an env.
+        space: space of one observation.
+        rows: leading dimensions.
+        what: name in errors, with braces for the name of a leaf.
 
     Raises:
         EnvError: a leaf is missing, or of another shape or kind.
@@ -762,17 +761,17 @@ def _require_array(what: str, value: Any, shape: tuple[int, ...], *, kinds: str 
 
 
 class ActionMasks:
-    """The masks of N envs for their next actions.
+    """Masks of N envs for their next actions.
 
     An env uses one of three places. :class:`rlox.spaces.ActionRows` describes the mask's row.
 
-    1. ``info["action_mask"]`` of every reset and step: gymnasium's own envs do so;
+    1. ``info["action_mask"]`` of every reset and step, as in gymnasium's own envs;
     2. the key ``"action_mask"`` of a ``Dict`` of observations: PettingZoo's convention. The policy
        does not see it as part of the observation;
     3. a method ``action_masks()``: sb3-contrib's convention.
 
     Args:
-        env: its envs give masks in one of the three places, or in none.
+        env: the envs, with masks in one of the three places or without any.
     """
 
     def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
@@ -786,7 +785,7 @@ class ActionMasks:
         """(N, mask_size), True if a choice is possible; ``None`` if the envs give no masks."""
 
     def after_reset(self, obs: Any, infos: Mapping[str, Any]) -> None:
-        """Read the masks of envs that were all reset; see :meth:`after_step`."""
+        """Read the masks after a reset of all envs; see :meth:`after_step`."""
         self._in_info = not self._in_obs and not self._by_method and MASK_KEY in infos
         self.after_step(obs, infos)
 
@@ -797,13 +796,13 @@ class ActionMasks:
         ended: npt.NDArray[np.bool_] | None = None,
         reset_infos: Mapping[str, Any] | None = None,
     ) -> None:
-        """Read the masks that go with the observations to act on next.
+        """Read the masks for the next actions.
 
         Args:
-            obs: of all envs, the mask's key included.
-            infos: of the step.
+            obs: observations of all envs, with the mask's key.
+            infos: infos of the step.
             ended: (N,) the envs that were reset after the step.
-            reset_infos: theirs; ``None`` if ``infos`` has them.
+            reset_infos: infos of those resets; ``None`` if ``infos`` has them.
 
         Raises:
             EnvError: a mask is missing, has another shape, or forbids all choices, or the actions
@@ -839,7 +838,7 @@ class ActionMasks:
         if ended is None or reset_infos is None:
             return _rows(infos, everywhere)
         after_reset = _rows(reset_infos, ended)
-        # at the end of an episode no action need be possible, nor a mask be given
+        # at the end of an episode an env may forbid all actions, or give no mask
         return (
             after_reset
             if ended.all()
@@ -848,7 +847,7 @@ class ActionMasks:
 
 
 def _rows(infos: Mapping[str, Any], asked: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-    """Return the masks (N, mask_size) in infos, of which those ``asked`` for must be there."""
+    """Return the masks (N, mask_size) in infos; those of the envs in ``asked`` are required."""
     given = infos.get(f"_{MASK_KEY}", asked if MASK_KEY in infos else ~asked)
     if not given[asked].all():
         missing = np.flatnonzero(asked & ~given)[0]
@@ -883,7 +882,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 class _Server:
-    """Answers :class:`rlox.envs.processes.ProcessVecEnv`, which has one for each env."""
+    """Answers :class:`rlox.envs.processes.ProcessVecEnv`; one server per env."""
 
     def __init__(self, env: GymVecEnv) -> None:
         self._env = env
@@ -918,14 +917,14 @@ def _named(prefix: str, obs: Any) -> Arrays:
 def serve(
     env: Any, env_kwargs: Mapping[str, Any], spec: Any, number: int, beat: Callable[[], None]
 ) -> _Server:
-    """Return what answers for one env, in its process.
+    """Return the object that answers for one env, in the env's process.
 
     Args:
         env: a gymnasium id, or a callable that makes an env.
         env_kwargs: its arguments.
-        spec: how to make the env of an id that the parent has registered; ``None``: as here.
-        number: of the env, for errors.
-        beat: a sign that it goes on; a step is one call, so there is none.
+        spec: spec of an id that the parent has registered; ``None``: the id is known here.
+        number: number of the env, for errors.
+        beat: function that reports progress; unused, because a step is a single call.
     """
     register_here(spec)
     return _Server(GymVecEnv(env, 1, env_kwargs=env_kwargs, first_number=number))

@@ -22,23 +22,23 @@ from rlox.registry.table import Registration
 ConfigT = TypeVar("ConfigT", bound=Config)
 
 MAX_ENVS = 1 << 16
-"""Copies of an env beyond which a number is a slip, or an attempt to exhaust the memory."""
+"""Copies of an env beyond which the number is a typo or an attempt to exhaust the memory."""
 
 WATCHERS = {
     "gymnasium.wrappers.common:RecordEpisodeStatistics",
     "gymnasium.wrappers.rendering:RecordVideo",
 }
-"""Wrappers that leave an env what it is for whoever acts in it."""
+"""Wrappers that change nothing for the policy that acts."""
 
 NAMED = "it is named"
 NO_OTHER = "no other has the id"
 
 
 def env_id_of(env: Any) -> str | None:
-    """Return the id that makes ``env`` again just as it is, or ``None``.
+    """Return the id that recreates ``env`` exactly, or ``None``.
 
-    An env with arguments or wrappers of its own has none, for its id makes another env; only those
-    that record episodes do not count.
+    An env with its own arguments or wrappers has no such id, because the id alone makes another
+    env; wrappers that only record episodes do not count.
     """
     if isinstance(env, str):
         return env
@@ -61,7 +61,7 @@ def env_id_of(env: Any) -> str | None:
 
 
 def fixed_env_count(env: Any) -> int | None:
-    """Return how many envs ``env`` is, or ``None`` if any number of copies can be made of it."""
+    """Return the number of envs in ``env``, or ``None`` if it can be copied any number of times."""
     if isinstance(env, gymnasium.Env):
         return 1
     if isinstance(env, VectorEnv):
@@ -74,7 +74,7 @@ def fixed_env_count(env: Any) -> int | None:
 
 
 def fit_env_count(config: ConfigT, env: Any) -> ConfigT:
-    """Return a config with the ``n_envs`` that ``env`` is, if it cannot be copied and none is set.
+    """Return a config with the number of envs in ``env``, if it is fixed and ``n_envs`` is unset.
 
     Args:
         config: has the field.
@@ -101,19 +101,19 @@ def make_vec_env(
         env: a gymnasium id, a callable that makes a gymnasium env, a gymnasium env, a gymnasium
             vector env, or a :class:`~rlox.protocols.VecEnv` (returned as it is).
         n_envs: number of copies N; ``None`` uses 1, or as many as a vector env has.
-        backend: env backend for ids, with its own options if it has some; ``"auto"`` takes the
-            fastest that has the id.
+        backend: env backend for ids, optionally with its options; ``"auto"`` takes the fastest
+            that has the id.
         vectorization: for gymnasium envs, ``"sync"`` or ``"async"`` (one process each).
         env_kwargs: arguments of ``gymnasium.make``, of the callable or of the backend; ``"auto"``
             takes a backend that knows them.
-        max_restarts: how often each env in a process of its own may begin again; for callers that
-            heed ``lost`` of :class:`rlox.protocols.VecEnvStep`.
+        max_restarts: number of restarts of each env that runs in its own process; for callers that
+            handle ``lost`` of :class:`rlox.protocols.VecEnvStep`.
 
     Raises:
-        ConfigError: ``vectorization`` is given for a backend that is not gymnasium's, or
-            ``env_kwargs`` for an env that is built already.
+        ConfigError: ``vectorization`` is given for a backend other than gymnasium, or
+            ``env_kwargs`` for an env that already exists.
         EnvError: the env cannot be built.
-        MissingDependencyError: the distribution that has the backend, or the game of ALE, is not
+        MissingDependencyError: the distribution of the backend, or the game of ALE, is not
             installed.
         UnknownNameError: the backend is not registered.
         PluginError: the backend is broken.
@@ -174,7 +174,7 @@ def make_vec_env(
 def _take_gymnasium(
     env_id: str, n_envs: int | None, reason: str, options: Mapping[str, Any]
 ) -> GymVecEnv:
-    """Build gymnasium's env; an error names the backends that were passed over for it."""
+    """Build gymnasium's env; an error lists the backends that were skipped."""
     try:
         return GymVecEnv(env_id, n_envs, **options)
     except EnvError as error:
@@ -189,17 +189,17 @@ def choose_backend(
     vectorization: Vectorization = "sync",
     env_kwargs: Mapping[str, Any] | None = None,
 ) -> tuple[Registration, str]:
-    """Return the env backend that builds an id, and why it is that one.
+    """Return the env backend that builds an id, and the reason for the choice.
 
     Args:
         env_id: a gymnasium id.
         backend: a registered name, or ``"auto"``.
-        vectorization: ``"async"`` envs are gymnasium's.
+        vectorization: ``"async"`` selects gymnasium.
         env_kwargs: arguments of the envs.
 
     Raises:
         EnvError: the named backend does not have the id.
-        MissingDependencyError: the distribution that has the backend, or the game of ALE, is not
+        MissingDependencyError: the distribution of the backend, or the game of ALE, is not
             installed.
         UnknownNameError: the backend is not registered.
     """

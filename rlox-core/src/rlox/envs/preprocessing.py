@@ -1,7 +1,7 @@
 """Preprocessing between envs and networks: normalised observations and rewards, stacked frames.
 
-It belongs to the model: its statistics are saved in checkpoints, change while rollouts are
-collected and at no other time, and apply in the same way when the policy acts for a user.
+It belongs to the model: its statistics are saved in checkpoints, change only while rollouts are
+collected, and apply in the same way when the policy acts for a user.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Moments:
 
     Args:
         shape: of one observation.
-        prior: that weight.
+        prior: weight of the initial 0 and 1, as a number of observations.
 
     Source:
         Chan et al. 1979, "Updating formulae and a pairwise algorithm for computing sample
@@ -55,7 +55,7 @@ class Moments:
         self.count = prior
 
     def update(self, values: npt.NDArray[Any]) -> None:
-        """Take in values (B, *shape)."""
+        """Update with values (B, *shape)."""
         values = np.asarray(values, np.float64)
         # reductions called directly: np.mean and np.var take longer than all the rest
         count = len(values)
@@ -63,10 +63,10 @@ class Moments:
         self._take_in(count, mean, np.add.reduce(np.square(values - mean)))
 
     def merge(self, state: Mapping[str, Any]) -> None:
-        """Take in all that other moments have seen.
+        """Add the observations that other moments have counted.
 
         Args:
-            state: theirs, see :meth:`state_dict`.
+            state: state of the other moments, see :meth:`state_dict`.
         """
         count = float(state["count"])
         if count:
@@ -91,7 +91,7 @@ class Moments:
         return {"mean": self.mean, "variance": self.variance, "count": self.count}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore them."""
+        """Restore mean, variance and count."""
         shape = self.mean.shape
         self.mean = np.array(state["mean"], np.float64).reshape(shape)
         self.variance = np.array(state["variance"], np.float64).reshape(shape)
@@ -102,7 +102,7 @@ class RewardScaler:
     """Divides rewards by the standard deviation of discounted returns, and clips them to ±10.
 
     The returns R_t = γ R_{t-1} + r_t begin at 0 with every episode. Their mean is not subtracted,
-    which would change what is best.
+    because that would change the optimal policy.
 
     Args:
         n_envs: number of envs N.
@@ -124,12 +124,12 @@ class RewardScaler:
         ended: npt.NDArray[np.bool_],
         lost: npt.NDArray[np.bool_] | None = None,
     ) -> npt.NDArray[np.float64]:
-        """Take in the rewards (N,) of a step and return them scaled.
+        """Update with the rewards (N,) of a step and return them scaled.
 
         Args:
             rewards: (N,)
             ended: (N,) whether an episode ended with the step.
-            lost: (N,) whether the env made no step; its reward is not taken in. ``None``: all did.
+            lost: (N,) whether the env made no step; its reward is ignored. ``None``: all stepped.
         """
         self._returns = self._returns * self._gamma + rewards
         if lost is None:
@@ -142,7 +142,7 @@ class RewardScaler:
         return clipped
 
     def forget(self) -> None:
-        """Drop the returns of the running episodes: all envs begin new ones."""
+        """Drop the returns of the running episodes, because all envs begin new ones."""
         self._returns = np.zeros_like(self._returns)
 
     def state_dict(self) -> dict[str, Any]:
@@ -150,7 +150,7 @@ class RewardScaler:
         return {"moments": self.moments.state_dict(), "returns": self._returns.copy()}
 
     def load_state_dict(self, state: Mapping[str, Any], *, keep_running: bool) -> None:
-        """Restore the moments, and the returns if the envs go on where they were."""
+        """Restore the moments, and the returns if the envs continue where they were."""
         self.moments.load_state_dict(state["moments"])
         self.forget()
         if keep_running:
@@ -161,10 +161,10 @@ Array = npt.NDArray[Any]
 
 
 class FrameStack:
-    """Joins the last k frames of one leaf, the oldest first.
+    """Stacks the last k frames of one leaf, the oldest first.
 
-    Frames of an image are joined along its channels, those of other arrays along the last
-    dimension; a box with two dimensions gets a third one. A ``Discrete`` becomes a
+    Frames of an image are joined along its channels, other frames along the last dimension; a
+    ``Box`` with two dimensions gets a third one. A ``Discrete`` becomes a
     ``MultiDiscrete``.
 
     Args:
@@ -178,7 +178,7 @@ class FrameStack:
         """Number of frames."""
         self._dims = 3 if len(shape) == 2 and isinstance(space, spaces.Box) else max(len(shape), 1)
         self.axis = 1 if channels_first(space) else -1
-        """Of a batch, along which frames are joined."""
+        """Axis of a batch along which frames are joined."""
         self.space = self._stacked(space)
         """Space of k frames."""
         if not hasattr(space, "channels_first"):
@@ -218,14 +218,14 @@ Space = gymnasium.Space[Any]
 class Preprocessor:
     """Normalises observations and stacks the last few of an episode.
 
-    Boxes of floats are normalised number by number with the moments of all observations that
+    ``Box`` leaves of floats are normalised elementwise with the moments of all observations that
     rollouts collected, and clipped to ±10 (Huang et al. 2022, continuous details 6 and 7; the
     numbers are those of Stable-Baselines3's VecNormalize). Then frames are stacked; an episode
     begins with copies of its first observation, as in gymnasium's FrameStackObservation.
 
     Args:
         space: of one env's observation.
-        normalize: normalise.
+        normalize: whether to normalise.
         frame_stack: number of frames; 1 stacks nothing.
 
     Raises:
@@ -242,14 +242,14 @@ class Preprocessor:
             for name, leaf in leaves.items()
             if normalize and isinstance(leaf, spaces.Box) and leaf.dtype.kind == "f"
         }
-        """By leaf name; the name is empty if the space is not nested."""
+        """Moments by leaf name; the name is empty if the space is not nested."""
         if normalize and not self.moments:
             raise ConfigError(f"normalize_observations: no leaf of {space} is a Box of floats")
         for name in self.moments:
             leaves[name] = spaces.Box(-CLIP, CLIP, leaves[name].shape, np.float32)
         self._recent: dict[str, Moments] | None = None
         self.stacks: Any = None
-        """By leaf name, or the only one; ``None`` if no frames are joined."""
+        """Stacks by leaf name, or the only one; ``None`` if no frames are stacked."""
         if frame_stack > 1:
             numbers = sum(int(np.prod(leaf.shape or (1,))) for leaf in leaves.values())
             # both bounds, and which of them are finite
@@ -258,23 +258,23 @@ class Preprocessor:
             leaves = {name: stack.space for name, stack in stacks.items()}
             self.stacks = stacks if is_nested(space) else stacks[""]
         self.space: Space = spaces.Dict(list(leaves.items())) if is_nested(space) else leaves[""]
-        """Space of what the networks see; of a nested space a Dict by leaf name."""
+        """Space of the networks' input; for a nested space a ``Dict`` by leaf name."""
 
     @property
     def has_frames(self) -> bool:
-        """Whether what the networks see depends on what they saw before."""
+        """Whether the networks' input depends on earlier observations."""
         return self.stacks is not None
 
     def record(self) -> None:
-        """Begin to keep the moments of what is taken in from here on, beside those of all."""
+        """Start to keep separate moments of the observations from here on, next to those of all."""
         self._recent = {n: Moments(m.mean.shape, prior=0.0) for n, m in self.moments.items()}
 
     def recorded(self) -> dict[str, dict[str, Any]]:
-        """Return the moments of what was taken in since :meth:`record`, by leaf name."""
+        """Return the moments of the observations since :meth:`record`, by leaf name."""
         return {name: moments.state_dict() for name, moments in (self._recent or {}).items()}
 
     def merge(self, recorded: Mapping[str, Mapping[str, Any]]) -> None:
-        """Take in what another preprocessor has :meth:`recorded`."""
+        """Add the observations that another preprocessor has :meth:`recorded`."""
         for name, state in recorded.items():
             self.moments[name].merge(state)
             if self._recent is not None:
@@ -282,7 +282,7 @@ class Preprocessor:
 
     @contextmanager
     def sharing(self) -> Iterator[None]:
-        """Let all ranks take in, at the block's end, what each has taken in within it."""
+        """Merge, at the end of the block, the observations that each rank has added within it."""
         if not RANKS or not self.moments:
             yield
             return
@@ -301,16 +301,16 @@ class Preprocessor:
                 moments.merge({"mean": shaped[0], "variance": shaped[1], "count": each[-1]})
 
     def reset(self, obs: Any) -> Any:
-        """Take in the first observations (N, *shape) of all envs; return what is seen."""
+        """Update with the first observations (N, *shape) of all envs; return them preprocessed."""
         self.take_in(obs)
         return self.begin(obs)
 
     def step(self, before: Any, step: VecEnvStep) -> VecEnvStep:
-        """Take in a step's observations; return it with what is seen instead.
+        """Update with a step's observations; return the step with preprocessed ones.
 
         Args:
-            before: what was seen before the step.
-            step: as the envs gave it.
+            before: preprocessed observations before the step.
+            step: the envs' step.
 
         Raises:
             EnvError: an observation to normalise is not finite.
@@ -326,27 +326,27 @@ class Preprocessor:
         return {**step, "obs": seen, "final_obs": final}
 
     def begin(self, obs: Any) -> Any:
-        """Return what is seen when episodes begin with ``obs`` (B, *shape)."""
+        """Return the preprocessed ``obs`` (B, *shape) at the beginning of episodes."""
         normalized = self._normalized(obs)
         if self.stacks is None:
             return normalized
         return map_leaves(FrameStack.fill, self.stacks, normalized)
 
     def follow(self, before: Any, obs: Any) -> Any:
-        """Return what is seen when ``obs`` (B, *shape) follows what was seen before."""
+        """Return the preprocessed ``obs`` (B, *shape) that follow ``before``, preprocessed too."""
         normalized = self._normalized(obs)
         if self.stacks is None:
             return normalized
         return map_leaves(FrameStack.push, self.stacks, before, normalized)
 
     def see(self, obs: Any, before: Any, episode_start: npt.ArrayLike | None) -> Any:
-        """Return what is seen of B observations, and take in nothing.
+        """Return B observations preprocessed, without an update.
 
         Args:
             obs: (B, *shape)
-            before: what was seen before them; ``None`` if episodes begin with all.
-            episode_start: bool or (B,) bools, with which of them episodes begin; ``None`` if with
-                none.
+            before: the preprocessed observations before; ``None`` if all begin episodes.
+            episode_start: bool or (B,) bools, whether an episode begins with the observation;
+                ``None`` if with none.
         """
         first = self.begin(obs)
         if before is None or self.stacks is None:
@@ -368,7 +368,7 @@ class Preprocessor:
             moments.load_state_dict(state[name])
 
     def take_in(self, obs: Any) -> None:
-        """Take in observations (B, *shape).
+        """Update with observations (B, *shape).
 
         Raises:
             EnvError: there are moments, and an observation is not finite.

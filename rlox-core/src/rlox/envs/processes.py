@@ -23,23 +23,23 @@ from rlox.spaces.rows import batch_of_actions, map_leaves, split
 Arrays = dict[str, npt.NDArray[Any]]
 
 RESET_TIMEOUT = 120.0
-"""Least seconds that a reset may take."""
+"""Lower bound of the time limit for a reset, in seconds."""
 
 
 class ProcessVecEnv:
     """N envs, each in a process of its own, stepped together.
 
-    A process that dies or misses its deadline is an error that names its env. With restarts it
-    begins again with a new episode instead: its row of the step is ``lost``, see
+    A process that dies or misses its deadline raises an error that names its env. With restarts
+    left it starts again with a new episode instead: its row of the step is ``lost``, see
     :class:`rlox.protocols.VecEnvStep`. An exception in an env is raised here, with its traceback.
 
     Args:
         env: a gymnasium id, or a callable that makes an env; it is sent by cloudpickle.
         n_envs: number of envs N.
         env_kwargs: arguments of ``gymnasium.make`` or of the callable.
-        step_timeout: seconds that a step of all envs may take.
-        max_restarts: how often each env may begin again.
-        make_worker: makes a process, here or elsewhere.
+        step_timeout: seconds allowed for a step of all envs.
+        max_restarts: number of restarts per env.
+        make_worker: makes a process, on this machine or elsewhere.
 
     Raises:
         EnvError: the env cannot be built or sent.
@@ -59,7 +59,7 @@ class ProcessVecEnv:
         self._arguments = (env, dict(env_kwargs or {}), spec_to_send(env))
         self._step_timeout = step_timeout
         self.supervisor = Supervisor(max_restarts)
-        """Which envs began again, and why."""
+        """Log of restarted envs and their reasons."""
         self._workers: list[Worker] = []
         self.close = weakref.finalize(self, _close, self._workers)
         """Ends the processes."""
@@ -86,7 +86,7 @@ class ProcessVecEnv:
 
     @property
     def pids(self) -> list[int]:
-        """Of the processes."""
+        """Process ids."""
         return [worker.pid for worker in self._workers]
 
     def _start(self, index: int) -> Worker:
@@ -149,13 +149,13 @@ class ProcessVecEnv:
     def _send(
         self, worker: Worker, method: str, message: Any, arrays: Arrays | None = None
     ) -> None:
-        with suppress(WorkerLostError):  # so is the answer, where the env begins again
+        with suppress(WorkerLostError):  # receiving the answer fails too, and restarts the env
             worker.send(method, message, arrays)
 
     def _receive_all(self, seconds: Callable[[], float]) -> list[tuple[Arrays, bool]]:
-        """Return what :meth:`_receive` does for each row.
+        """Return the result of :meth:`_receive` for each row.
 
-        If an env raises, the others' answers are taken first: none is left for the next call.
+        If an env raises, the other answers are read first, so that none is left for the next call.
         """
         found: list[tuple[Arrays, bool]] = []
         try:
@@ -171,7 +171,7 @@ class ProcessVecEnv:
         return found
 
     def _receive(self, index: int, seconds: float) -> tuple[Arrays, bool]:
-        """Return a row's arrays and whether its env was lost, and is reset."""
+        """Return a row's arrays, and whether its env was lost and has been reset."""
         try:
             return self._workers[index].receive(max(seconds, 0.0))[1], False
         except WorkerLostError as error:
@@ -195,7 +195,7 @@ def _close(workers: Sequence[Worker]) -> None:
 
 
 def _leaves(rows: Sequence[Arrays], prefix: str, otherwise: str | None = None) -> Any:
-    """Return N observations of rows that have them under the prefix, or under the other one."""
+    """Return N observations from rows that have them under the prefix, or under the other one."""
     names = [name for name in rows[0] if name.startswith("obs:")]
 
     def row(arrays: Arrays, leaf: str) -> npt.NDArray[Any]:
@@ -216,7 +216,7 @@ def _masks(rows: Sequence[Arrays]) -> npt.NDArray[np.bool_] | None:
 
 
 def _column(rows: Sequence[Arrays], name: str, dtype: type) -> npt.NDArray[Any]:
-    """Return a number of each env; 0 where the env was lost."""
+    """Return one number per env; 0 where the env was lost."""
     return np.array([row[name][0] if name in row else 0 for row in rows], dtype)
 
 

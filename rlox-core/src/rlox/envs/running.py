@@ -43,11 +43,11 @@ from rlox.spaces.rows import (
 _LOG = logging.getLogger("rlox")
 
 MAX_RESTARTS = 3
-"""How often each env in a process of its own may begin again."""
+"""Number of restarts of each env that runs in its own process."""
 
 
 class RunningEnvs:
-    """N envs, the observations they stand at, and the statistics of their episodes.
+    """N envs, their current observations, and the statistics of their episodes.
 
     Args:
         env: steps N envs together.
@@ -78,8 +78,8 @@ class RunningEnvs:
         """Build the envs and run them.
 
         Args:
-            env_id: what to step: a gymnasium id, a callable, an env or a vector env.
-            n_envs: number of envs N; ``None``: 1, or as many as a vector env has.
+            env_id: a gymnasium id, a callable, an env or a vector env.
+            n_envs: number of envs N; ``None``: 1, or the number in a vector env.
             seed: fixes the envs' random streams.
             backend: env backend for ids; ``"auto"`` takes the fastest that has the id.
             vectorization: for gymnasium envs, ``"sync"`` or ``"async"`` (one process each).
@@ -101,14 +101,14 @@ class RunningEnvs:
 
     @property
     def started(self) -> bool:
-        """Whether the envs stand at observations; if not, :attr:`obs` resets them."""
+        """Whether the envs have current observations; if not, reading :attr:`obs` resets them."""
         return self._obs is not None
 
     @property
     def obs(self) -> Any:
         """Observations to act on, as in ``VecEnvStep``.
 
-        The first look resets the envs, and so does the next one after a step that failed.
+        The first access resets the envs, and so does the next one after a step that failed.
         """
         if self._obs is None:
             obs = self.env.reset_all(self._seeds.next())
@@ -128,13 +128,13 @@ class RunningEnvs:
         return self._steps.action_masks()
 
     def step(self, actions: Any) -> VecEnvStep:
-        """Step all envs with (N, ...) actions; :attr:`obs` is for the caller to set.
+        """Step all envs with (N, ...) actions; the caller then sets :attr:`obs`.
 
-        Until it is set there are no observations: if the step or its caller is interrupted, some
-        envs may have moved on, and what was seen before would be followed by a false transition.
+        Until then there are no observations: if the step or its caller is interrupted, some envs
+        may have moved on, and the old observations would start a false transition.
 
         Raises:
-            EnvError: the step has not what :class:`rlox.protocols.VecEnvStep` says, or a reward is
+            EnvError: the step does not match :class:`rlox.protocols.VecEnvStep`, or a reward is
                 not finite or too large for float32.
         """
         self._obs = None
@@ -143,7 +143,7 @@ class RunningEnvs:
         return step
 
     def close(self) -> None:
-        """Free the resources of the envs that were made here."""
+        """Free the resources of the envs that were created here."""
         if self._owned:
             self.env.close()
 
@@ -162,14 +162,14 @@ class RunningEnvs:
 
     @property
     def _kind(self) -> str:
-        """Whose state the env's is, where only one kind of env has it."""
+        """Kind of env that can restore the state, for states that only one kind can."""
         return getattr(self.env, "state_kind", "")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> bool:
-        """Restore the state; without that of as many envs, new episodes begin at the next look.
+        """Restore the state; without the state of N envs, the next access starts new episodes.
 
         Returns:
-            Whether the envs go on exactly where they were.
+            Whether the envs continue exactly where they were.
 
         Raises:
             CheckpointError: leaves of the observations or actions have another order.
@@ -192,15 +192,15 @@ class RunningEnvs:
 
 
 def leaves_of(spaces: VecEnv | AgentGroup) -> list[list[str]]:
-    """Return the names of the observations' and the actions' leaves, in the order of columns."""
+    """Return the leaf names of the observations and of the actions, in column order."""
     return [list(leaf_spaces(spaces.observation_space)), list(leaf_spaces(spaces.action_space))]
 
 
 def require_same_leaves(saved: Any, now: Any) -> None:
-    """Refuse leaves in another order than they were trained in, which networks cannot tell.
+    """Refuse leaves in another order than in training; a network cannot tell them apart.
 
     Raises:
-        CheckpointError: they are.
+        CheckpointError: the order differs.
     """
     if saved not in (None, now):
         raise CheckpointError(
@@ -210,22 +210,22 @@ def require_same_leaves(saved: Any, now: Any) -> None:
 
 
 class CheckedSteps:
-    """Steps of a vector env, each compared with one that was found good, and its masks if any."""
+    """Checked steps of a vector env, each compared with the first valid one, and any masks."""
 
     def __init__(self, env: VecEnv) -> None:
         self._env = env
-        # asked once: the protocol's answer takes longer than the masks
+        # asked once: the protocol's instance check takes longer than the masks
         self._masking = env if isinstance(env, MaskingVecEnv) else None
         self._rows = ObservationRows(env.observation_space)
         self._good: Any = None
         self._n_steps = 0
 
     def check(self, step: VecEnvStep) -> None:
-        """Refuse a step that has not what :class:`rlox.protocols.VecEnvStep` says.
+        """Refuse a step that does not match :class:`rlox.protocols.VecEnvStep`.
 
         Raises:
-            EnvError: see :func:`require_vec_step`; the text says which step it was. Or a reward is
-                not finite or too large for float32.
+            EnvError: see :func:`require_vec_step`; the text gives the number of the step. Or a
+                reward is not finite or too large for float32.
         """
         self._n_steps += 1
         try:
@@ -261,7 +261,7 @@ TEAM_STEP_KEYS = tuple(k for k in MultiAgentStep.__annotations__ if k != "final_
 
 
 class CheckedTeams:
-    """Steps of a vector env of several agents, each compared with one that was found good."""
+    """Checked steps of a vector env of several agents, each compared with the first valid one."""
 
     def __init__(self, env: MultiAgentVecEnv) -> None:
         self._env = env
@@ -269,11 +269,11 @@ class CheckedTeams:
         self._good: Any = None
 
     def check(self, step: Any, keys: tuple[str, ...] = TEAM_STEP_KEYS) -> None:
-        """Refuse a step, or what a reset shows, that is not what the protocol says.
+        """Refuse a step, or the result of a reset, that does not match the protocol.
 
         Args:
             step: what the env returned.
-            keys: what it must have: ``SHOWN_KEYS`` of a reset.
+            keys: required keys: ``SHOWN_KEYS`` for a reset.
 
         Raises:
             EnvError: see :func:`require_team_step`; or a number is not finite, or outside its
@@ -348,7 +348,7 @@ class EpisodeStatistics:
         self._running_length[envs] = len(rewards) - begin
 
     def forget(self, envs: Any) -> None:
-        """Drop the running episodes of some envs, a slice or indices, which have been reset."""
+        """Drop the running episodes of some envs that have been reset; a slice or indices."""
         self._running_return[envs] = 0.0
         self._running_length[envs] = 0
 
@@ -363,7 +363,7 @@ class EpisodeStatistics:
         return float(np.mean(self._lengths)) if self._lengths else float("nan")
 
     def metrics(self) -> dict[str, float]:
-        """Return the metrics that algorithms with episodes have in common."""
+        """Return the metrics that all algorithms with episodes share."""
         return {
             "mean_reward": self.mean_return,
             "mean_episode_length": self.mean_length,
@@ -381,11 +381,11 @@ class EpisodeStatistics:
         }
 
     def fits(self, state: Mapping[str, Any]) -> bool:
-        """Whether a state is that of the statistics of as many envs."""
+        """Whether a state belongs to statistics of the same number of envs."""
         return len(state["running_return"]) == len(self._running_return)
 
     def load_state_dict(self, state: Mapping[str, Any], *, keep_running: bool) -> None:
-        """Restore the window, and the running sums when the envs go on where they were."""
+        """Restore the window, and the running sums if the envs continue where they were."""
         if keep_running:
             self._running_return = np.array(state["running_return"], dtype=np.float64)
             self._running_length = np.array(state["running_length"], dtype=np.int64)

@@ -28,9 +28,9 @@ def is_team(
     """Return whether ``env`` is, or makes, an env of several agents.
 
     Args:
-        env: an id, a callable, an env or a vector env; a callable is called once, and what it made
+        env: an id, a callable, an env or a vector env; a callable is called once, and its result
             is closed.
-        backend: env backend for ids; ``"auto"`` asks those that have the id.
+        backend: env backend for ids; ``"auto"`` asks all backends that have the id.
         env_kwargs: arguments of a callable.
     """
     if isinstance(env, str):
@@ -45,12 +45,12 @@ def is_team(
     try:
         return not isinstance(one, type) and is_team(one)
     finally:
-        if hasattr(one, "close"):  # what is no env is refused where it is built
+        if hasattr(one, "close"):  # anything else than an env is refused where it is built
             one.close()
 
 
 def several_agents(what: str) -> EnvError:
-    """Return the error of an env of several agents in the place of one of one agent.
+    """Return the error for an env of several agents where one of a single agent is needed.
 
     Args:
         what: the env, as the beginning of a sentence.
@@ -79,11 +79,11 @@ def make_team_env(
         backend: env backend for ids; ``"auto"`` takes the fastest that has the id and knows the
             ``env_kwargs``.
         env_kwargs: arguments of the env.
-        vectorization: ``"sync"``, or ``"async"`` for each env in a process of its own, which
-            PettingZoo's envs may be.
+        vectorization: ``"sync"``, or ``"async"`` for one process per env, which only PettingZoo's
+            envs support.
 
     Raises:
-        ConfigError: ``vectorization="async"`` is asked of envs that have no processes.
+        ConfigError: ``vectorization="async"`` is asked for envs that cannot run in processes.
         EnvError: the env cannot be built, or no backend of envs of several agents has the id.
         UnknownNameError: the backend is not registered.
         MissingDependencyError: no distribution with such a backend is installed.
@@ -120,7 +120,7 @@ def make_team_env(
 
 
 def team_backend(env_id: str, backend: str = "auto") -> Registration | None:
-    """Return the backend that makes an env of several agents of an id, or ``None``.
+    """Return the backend that makes the multi-agent env of an id, or ``None``.
 
     Args:
         env_id: the id.
@@ -139,18 +139,18 @@ def choose_team_backend(
     env_kwargs: Mapping[str, Any] | None = None,
     vectorization: str = "sync",
 ) -> tuple[Registration | None, str]:
-    """Return the backend that makes an env of several agents of an id, and why it is that one.
+    """Return the backend that makes the multi-agent env of an id, and the reason for the choice.
 
     Args:
         env_id: the id.
-        backend: registered name; ``"auto"`` takes, of those that have the id and know the
-            ``env_kwargs``, the one of highest priority. One without ``env_ids`` of its own tries
-            any.
+        backend: registered name; ``"auto"`` takes the backend of highest priority among those
+            that have the id and know the ``env_kwargs``. A backend that does not list ``env_ids``
+            tries any id.
         env_kwargs: arguments of the envs.
-        vectorization: ``"async"`` passes over backends without processes.
+        vectorization: ``"async"`` skips backends that cannot run in processes.
 
     Returns:
-        The backend, and the reason in words; ``None`` if it is no env of several agents.
+        The backend, and the reason in words; ``None`` if the id is not a multi-agent env.
 
     Raises:
         EnvError: the named backend does not have the id.
@@ -188,7 +188,7 @@ def _build(
     env_kwargs: dict[str, Any],
     how: dict[str, Any],
 ) -> MultiAgentVecEnv:
-    """Build the envs of an id; errors of arguments that another name is near to say so."""
+    """Build the envs of an id; an error about an argument suggests a similar name, if any."""
     known = {name for b in _backends() if has_id(b, env_id) for name in b.spec.env_kwargs}
     hints = "".join(suggest(name, known) for name in sorted(set(env_kwargs) - known))
     try:

@@ -1,8 +1,8 @@
-"""What workers and their parents share: arrays in memory, specs of envs, the child's loop.
+"""Tools shared by workers and their parents: arrays in memory, specs of envs, the child's loop.
 
 Arrays cross without names and without pickle.
 
-The memory is a file that no folder lists, so nothing is left of it however its processes end.
+The memory is an unlinked file, so nothing remains of it however its processes end.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 class Arena:
-    """A shared file that grows with what is written into it.
+    """A shared file that grows with the arrays written into it.
 
-    One side writes and says so, the other then reads; they take turns.
+    One side writes and says so, then the other reads; they take turns.
 
     Args:
         file: descriptor of a file that both processes have open.
@@ -50,18 +50,18 @@ class Arena:
 
     @property
     def beats(self) -> int:
-        """How often the other side has said that it goes on."""
+        """Number of times that the other side has reported progress."""
         return int(self._beats)
 
     def beat(self) -> None:
-        """Say that this side goes on."""
+        """Report progress to the other side."""
         self._beats += np.uint64(1)
 
     def write(self, arrays: Arrays) -> bytes:
         """Copy arrays into the file and return the table that :meth:`read` takes.
 
         Raises:
-            OSError: there is no room for them.
+            OSError: there is not enough memory.
         """
         table, offset = [], ALIGNMENT
         for name, array in arrays.items():
@@ -89,11 +89,11 @@ class Arena:
 
     def _grow(self, size: int) -> None:
         if size > os.fstat(self._file).st_size:
-            # beyond what is needed now, so that it rarely grows
+            # more than is needed now, so that the file rarely grows
             larger = -(-size * 5 // 4 // mmap.PAGESIZE) * mmap.PAGESIZE
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(self._file, 0, larger)
-            else:  # a full disk is then noticed when a page is written
+            else:  # otherwise a full disk is noticed only when a page is written
                 os.ftruncate(self._file, larger)
         self._map_up_to(size)
 
@@ -103,9 +103,9 @@ class Arena:
 
 
 def dumps(value: Any) -> bytes:
-    """Pickle by cloudpickle; what lies in modules that no path leads to is pickled by value.
+    """Pickle by cloudpickle; members of modules that cannot be imported are pickled by value.
 
-    Modules that a notebook, a test runner or a loader of one's own has made are not on any path.
+    Such modules are made by a notebook, a test runner or a custom loader.
     """
     data: bytes = cloudpickle.dumps(value)
     names = {given for _, given, _ in pickletools.genops(data) if isinstance(given, str)}
@@ -127,10 +127,10 @@ def dumps(value: Any) -> bytes:
 
 
 def _is_found(name: str, module: ModuleType) -> bool:
-    """Return whether importing ``name`` elsewhere leads to the file of ``module``."""
+    """Return whether importing ``name`` in another process loads the file of ``module``."""
     file = getattr(module, "__file__", None)
     if file is None or name == "__main__":
-        return True  # built in, or carried anyway
+        return True  # built in, or pickled by value anyway
     parts = name.split(".")
     path: Any = None
     origin = None
@@ -150,12 +150,12 @@ def _specs(name: str, path: Any) -> Iterator[Any]:
 
 
 def spec_to_send(env: Any) -> EnvSpec | None:
-    """Return how gymnasium makes the env of an id; ``None`` if ``env`` is none that it has."""
+    """Return gymnasium's spec of an id; ``None`` if ``env`` is not a registered id."""
     return gymnasium.registry.get(env) if isinstance(env, str) else None
 
 
 def register_here(spec: EnvSpec | None) -> None:
-    """Register what :func:`spec_to_send` returned elsewhere."""
+    """Register a spec that :func:`spec_to_send` returned in another process."""
     if spec is not None:
         gymnasium.registry.setdefault(spec.id, spec)
 
@@ -165,10 +165,10 @@ def main(connection: int, lifeline: int, file: int) -> None:
 
     Args:
         connection: descriptor of the socket.
-        lifeline: of a pipe that ends with the parent.
-        file: of the shared arrays.
+        lifeline: descriptor of a pipe that ends with the parent.
+        file: descriptor of the file with the shared arrays.
     """
-    # a terminal sends Ctrl-C to workers too, and one that dies of it takes the training along
+    # a terminal sends Ctrl-C to workers too, and a worker that dies of it stops the training
     for name in ("SIGINT", "SIGHUP"):
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()

@@ -1,9 +1,9 @@
 """Worker processes: started without fork, called with deadlines.
 
-A fork of a process with threads, as torch and gRPC make them, may hang; and a child that imports
-the caller's main module asks every script for a guard. So a worker is a new interpreter that gets
-the import path. Its call and its answer are a few bytes on a socket; arrays go through an
-:class:`~rlox.envs.workers.arena.Arena`. A worker whose parent has gone, however it went, ends.
+Forking a process with threads, as torch and gRPC make them, may hang; and a child that imports the
+caller's main module requires a guard in every script. So a worker is a new interpreter that gets
+the import path. A call and its answer are a few bytes on a socket; arrays go through an
+:class:`~rlox.envs.workers.arena.Arena`. A worker ends when its parent does, however that happens.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from rlox.errors import WorkerError, WorkerLostError
 
 IN_MEMORY = Path("/dev/shm")  # noqa: S108  # the file is unlinked at once
 ENDING = 5.0
-"""Seconds in which a worker may end by itself."""
+"""Seconds that a worker gets to end by itself."""
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 class Worker(Protocol):
-    """Something elsewhere that answers calls within deadlines, as :class:`WorkerProcess` does."""
+    """A remote object that answers calls within deadlines, as :class:`WorkerProcess` does."""
 
     @property
     def pid(self) -> int:
-        """Of its process, on the machine where that is."""
+        """Process id, on the machine where the process runs."""
 
     def call(
         self, method: str, message: Any = None, arrays: Arrays | None = None, *, deadline: float
@@ -50,20 +50,20 @@ class Worker(Protocol):
         """Call a method and return its answer and newly allocated arrays."""
 
     def send(self, method: str, message: Any = None, arrays: Arrays | None = None) -> None:
-        """Begin a call, whose answer :meth:`receive` takes."""
+        """Begin a call; :meth:`receive` takes its answer."""
 
     def receive(self, deadline: float) -> tuple[Any, dict[str, npt.NDArray[Any]]]:
-        """Return what the call under way answers."""
+        """Return the answer of the call under way."""
 
     def close(self) -> None:
-        """Let it end after the call under way."""
+        """Let the worker end after the call under way."""
 
     def kill(self) -> None:
-        """End it at once."""
+        """End the worker at once."""
 
 
 MakeWorker = Callable[..., Worker]
-"""From the arguments ``factory``, ``arguments`` and ``name=`` of :class:`WorkerProcess`."""
+"""Makes a worker from ``factory``, ``arguments`` and ``name=`` of :class:`WorkerProcess`."""
 
 
 def spare_file() -> int:
@@ -77,16 +77,16 @@ class WorkerProcess:
     """A process with an object that answers calls.
 
     Args:
-        factory: ``"module:function"``; called in the process with ``arguments`` and a function to
-            call as a sign that it goes on, it returns an object with a method ``close()`` and
+        factory: ``"module:function"``, called in the process with ``arguments`` and a function
+            that reports progress; returns an object with a method ``close()`` and
             methods ``(message, arrays) -> (answer, arrays)``.
-        arguments: what it gets; sent once, by cloudpickle.
-        name: what errors call it.
-        start_deadline: seconds in which the object must be made; the first call waits for it, and
-            raises what the factory did.
+        arguments: arguments of the factory; sent once, by cloudpickle.
+        name: name of the worker in errors.
+        start_deadline: seconds to make the object; the first call waits for it, and raises the
+            factory's error.
 
     Raises:
-        WorkerError: the system has no such processes.
+        WorkerError: the system does not support such processes.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class WorkerProcess:
         self._arena = Arena(file)
         self._start_deadline = start_deadline
         self._owed = 0
-        """Answers that nobody has taken."""
+        """Number of answers not yet read."""
         try:
             self._send(work)
         except BaseException:
@@ -131,7 +131,7 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """Process id."""
         return self._process.pid
 
     def call(
@@ -141,29 +141,29 @@ class WorkerProcess:
 
         Args:
             method: its name.
-            message: of plain values that JSON has.
-            arrays: go through shared memory.
-            deadline: seconds until the answer, or between two signs that the method goes on.
+            message: plain values that JSON can hold.
+            arrays: sent through shared memory.
+            deadline: seconds until the answer, or between two progress reports of the method.
 
         Raises:
             WorkerLostError: the process died or was too slow; it is killed.
-            Exception: the method failed; the error is its own, with its traceback as the cause.
+            Exception: the method failed; its own error is raised, with its traceback as the cause.
         """
         self.send(method, message, arrays)
         return self.receive(deadline)
 
     def send(self, method: str, message: Any = None, arrays: Arrays | None = None) -> None:
-        """Begin a call, whose answer :meth:`receive` takes."""
+        """Begin a call; :meth:`receive` takes its answer."""
         if not self._made:
             self._receive(self._start_deadline)
             self._made = True
-        while self._owed:  # of a call that was interrupted, whatever it came to
+        while self._owed:  # answers to an interrupted call are discarded
             self._take(self._start_deadline)
         table = self._arena.write(arrays or {})
         self._send(json.dumps([method, message]).encode() + b"\n" + table)
 
     def receive(self, deadline: float) -> tuple[Any, dict[str, npt.NDArray[Any]]]:
-        """Return what the call under way answers; see :meth:`call`."""
+        """Return the answer of the call under way; see :meth:`call`."""
         head, _, table = self._receive(deadline).partition(b"\n")
         return json.loads(head), self._arena.read(table)
 
@@ -177,7 +177,7 @@ class WorkerProcess:
     def _receive(self, deadline: float) -> bytes:
         data = self._take(deadline)
         if data[:1] == b"!":
-            # pickled by our own process's child, of an exception that it raised
+            # pickled by a child of this process, for an exception that it raised
             error, text = pickle.loads(data[1:])  # noqa: S301
             raise error from WorkerError(f"in {self.name}:\n{text}")
         return data[1:]
@@ -231,42 +231,42 @@ class WorkerProcess:
 
 @dataclass(frozen=True)
 class WorkerEvent:
-    """What happened to a worker."""
+    """An event in a worker's life."""
 
     seconds: float
     """Unix time."""
     worker: str
     what: str
-    """In words, with the reason."""
+    """Description with the reason."""
 
 
 class Supervisor:
-    """Decides whether lost workers begin again, and keeps a log.
+    """Decides whether lost workers are restarted, and keeps a log.
 
     Args:
-        max_restarts: of each worker.
+        max_restarts: number of restarts per worker.
     """
 
     def __init__(self, max_restarts: int) -> None:
         self._max_restarts = max_restarts
         self._restarts: Counter[str] = Counter()
         self.events: list[WorkerEvent] = []
-        """All that happened."""
+        """All events so far."""
 
     @property
     def restarts(self) -> int:
-        """Of all workers so far."""
+        """Number of restarts of all workers so far."""
         return self._restarts.total()
 
     def lost(self, worker: str, error: WorkerLostError) -> int:
-        """Note that a worker was lost, and return which of its restarts comes next.
+        """Record that a worker was lost, and return the number of its next restart.
 
         Args:
             worker: its name.
-            error: how it was lost.
+            error: the reason.
 
         Raises:
-            WorkerLostError: it has had all its restarts; the text says how it ended.
+            WorkerLostError: no restart is left; the text says how it ended.
         """
         before = self._restarts[worker]
         if before >= self._max_restarts:
