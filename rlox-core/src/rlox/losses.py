@@ -1,7 +1,7 @@
-"""Losses: those of policy gradients, a user's own, and what is reported of either.
+"""Losses of policy gradients, a user's own losses, and their metrics.
 
-:func:`ppo_loss` is a formula. :class:`ClippedSurrogate` is the same as data, with the numbers of
-one run: an :class:`Objective`, which is what algorithms minimise and learner backends recognise.
+:func:`ppo_loss` is a formula. :class:`ClippedSurrogate` is the same as data, with the coefficients
+of one run: an :class:`Objective`, which algorithms minimise and learner backends recognise.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ MetricsT = TypeVar("MetricsT")
 
 
 class Objective(Protocol):
-    """What a policy minimises: a frozen dataclass of all the numbers that its loss depends on.
+    """A policy's loss as a frozen dataclass of all the numbers that it depends on.
 
     A faster learner backend recognises the exact class and its fields; any other object with this
-    method is learnt in torch.
+    method is minimised in torch.
     """
 
     def loss(self, policy: Any, minibatch: Any) -> tuple[Tensor, Any]:
@@ -38,10 +38,10 @@ class Objective(Protocol):
 
         Args:
             policy: the policy being trained.
-            minibatch: what the algorithm learns from: B steps of a rollout as a
+            minibatch: B steps of a rollout as a
                 :class:`~rlox.batches.rollout.RolloutBatch` or a
                 :class:`~rlox.batches.rollout.RolloutMinibatch`, or a whole
-                :class:`~rlox.batches.rollout.Unroll`.
+                :class:`~rlox.batches.rollout.Unroll`, depending on the algorithm.
 
         Returns:
             A scalar, and a frozen dataclass of its terms, scalars without gradient.
@@ -51,12 +51,12 @@ class Objective(Protocol):
 def make_objective(
     kind: type[ObjectiveT], config: Config, values: Mapping[str, Any] = MappingProxyType({})
 ) -> ObjectiveT:
-    """Return an objective with the numbers of now.
+    """Return an objective with the current values of its options.
 
     Args:
         kind: a dataclass; fields that are not options of the config keep their defaults.
-        config: the algorithm's.
-        values: of fields that are not as the config has them, such as options with a schedule.
+        config: the algorithm's config.
+        values: fields that differ from the config, such as options with a schedule.
 
     Raises:
         TypeError: a field is neither an option nor has a default; see :func:`fields_of`.
@@ -91,7 +91,7 @@ def fields_of(kind: type[Any]) -> tuple[Field[Any], ...]:
 
 @dataclass(frozen=True)
 class PPOTerms:
-    """The parts of the loss and what is watched beside it; scalars without gradient."""
+    """The parts of the loss and further diagnostics; scalars without gradient."""
 
     policy_loss: Tensor
     value_loss: Tensor
@@ -132,8 +132,8 @@ def ppo_loss(
         clip_eps: ε.
         vf_coef: c_1.
         ent_coef: c_2.
-        vf_clip_eps: if given, the value loss is the larger of the plain one and that of the
-            values held within this distance of the old ones.
+        vf_clip_eps: if given, the value loss is the maximum of the plain one and that of values
+            clipped to this distance from the old ones.
         dual_clip: if given (> 1), the objective of negative advantages is at least this times A.
 
     Returns:
@@ -158,7 +158,7 @@ def ppo_loss(
         change = values - old_values
         clipped = old_values + change.clamp(-vf_clip_eps, vf_clip_eps)
         larger = torch.maximum(squares, (clipped - returns).square())
-        # within the range both are the same but for rounding, which must not decide
+        # within the range both are equal up to rounding, which must not decide
         squares = torch.where(change.abs() > vf_clip_eps, larger, squares)
     value_loss = squares.mean()
 
@@ -258,8 +258,8 @@ def evaluate_actions(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return log-probabilities and entropies of a batch's actions, and values, each (B,).
 
-    In one pass through the policy if it has a method ``evaluate_actions``; the memory of one
-    that has any is replayed from the beginning of the rollout.
+    Uses one pass through the policy if it has a method ``evaluate_actions``; a memory is replayed
+    from the beginning of the rollout.
     """
     masks = () if batch.action_masks is None else (batch.action_masks,)
     if isinstance(policy, RecurrentActor):
@@ -282,9 +282,9 @@ def evaluate_actions(
 
 
 def standardize(advantages: Tensor) -> Tensor:
-    """Return (B,) advantages less their mean, in units of their standard deviation.
+    """Return (B,) advantages minus their mean, in units of their standard deviation.
 
-    Both are of the rows of all ranks together; one row alone is 0.
+    Both are taken over the rows of all ranks; a single row becomes 0.
     """
     if RANKS:
         return RANKS[0].standardize(advantages)
@@ -363,16 +363,16 @@ class PPOLoss:
 
 
 AddedLoss = Callable[[Any, Any], Tensor]
-"""From a module and the batch it learns from to a scalar, which is added to the module's loss."""
+"""Maps a module and its batch to a scalar, which is added to the module's loss."""
 
 Losses = Mapping[str, AddedLoss | Iterable[AddedLoss]]
 """Added losses by the name of the part that minimises them, such as ``"policy"``."""
 
 
 class AddedLosses:
-    """The losses that a user adds, by the part of the algorithm that minimises each.
+    """A user's added losses, by the part of the algorithm that minimises them.
 
-    Each is logged, as its mean over an iteration's gradient steps, under the function's name.
+    Each is logged under the function's name, as its mean over an iteration's gradient steps.
 
     Args:
         losses: functions ``(module, batch) -> scalar`` by part; ``None`` adds none.
@@ -423,13 +423,13 @@ class AddedLosses:
         """Return ``loss`` plus the part's added losses, and keep their values for the metrics.
 
         Args:
-            part: whose loss it is.
+            part: part that the loss belongs to.
             loss: scalar.
-            module: what learns.
-            batch: what it learns from.
+            module: module that learns.
+            batch: batch that it learns from.
 
         Raises:
-            ValueError: a function returns something else than a scalar tensor.
+            ValueError: a function returns anything but a scalar tensor.
         """
         for name, added in self._losses.get(part, {}).items():
             value = added(module, batch)
@@ -444,7 +444,7 @@ class AddedLosses:
         return loss
 
     def means(self) -> dict[str, float]:
-        """Return each loss's mean over the gradient steps since the last call; NaN over none."""
+        """Return each loss's mean over the gradient steps since the last call; NaN without any."""
         means = {
             name: float(torch.stack(values).mean()) if values else float("nan")
             for name, values in self._collected.items()
@@ -454,7 +454,7 @@ class AddedLosses:
         return means
 
     def require_same(self, saved: Collection[str]) -> None:
-        """Check the losses against those that a checkpoint was trained with.
+        """Check the losses against those of a checkpoint.
 
         Raises:
             CheckpointError: one is missing or new.
@@ -467,7 +467,7 @@ class AddedLosses:
 
 
 Scalar = Tensor | float
-"""A tensor () without gradient, or a number of a learner that computes without torch."""
+"""A tensor () without gradient, or a number from a learner that computes without torch."""
 
 
 def mean_terms(kind: type[Any], terms: Sequence[Any]) -> dict[str, float]:
@@ -475,7 +475,7 @@ def mean_terms(kind: type[Any], terms: Sequence[Any]) -> dict[str, float]:
 
     Args:
         kind: a dataclass of scalars, all tensors or all numbers.
-        terms: instances of it, one a gradient step; of none the means are NaN.
+        terms: instances of it, one per gradient step; without any, the means are NaN.
     """
     names = [field.name for field in fields(kind)]
     if not terms:
@@ -492,8 +492,8 @@ def mean_by_name(terms: Sequence[Mapping[str, Scalar]]) -> dict[str, float]:
     """Return the means of scalars by name, each over the mappings that have it.
 
     Args:
-        terms: one mapping a gradient step, of numbers and of tensors, which cost one transfer from
-            the device.
+        terms: one mapping per gradient step, of numbers and of tensors, which cost one transfer
+            from the device.
     """
     found: dict[str, list[Any]] = {}
     for each in terms:
@@ -506,11 +506,11 @@ def mean_by_name(terms: Sequence[Mapping[str, Scalar]]) -> dict[str, float]:
 
 
 KL_TOLERANCE = 1.5
-"""Epochs end if the approximate KL passes so many times its target (openai/spinningup ppo)."""
+"""Epochs end when the approximate KL exceeds its target by this factor (openai/spinningup ppo)."""
 
 
 def passes_target_kl(terms: Any, target_kl: float | None) -> bool:
-    """Return whether the approximate KL is past 1.5 times ``target_kl``, if one is given.
+    """Return whether the approximate KL exceeds 1.5 times ``target_kl``, if that is given.
 
     Raises:
         ConfigError: the terms have no ``approx_kl``.
@@ -523,7 +523,7 @@ def passes_target_kl(terms: Any, target_kl: float | None) -> bool:
             "add it to the terms, or leave target_kl out"
         )
     kl = float(terms.approx_kl)
-    if RANKS:  # all stop, or none
+    if RANKS:  # all ranks stop, or none
         kl = RANKS[0].total(kl, "the stop at target_kl") / RANKS[0].size
     return kl > KL_TOLERANCE * target_kl
 
@@ -534,9 +534,9 @@ def make_metrics(
     """Return the metrics of an iteration.
 
     Args:
-        kind: dataclass of the metrics. Those that nothing reports are NaN.
-        terms: means of the loss's terms. Those that ``kind`` has no field for are put into its
-            field ``added``, as means of the added losses are.
+        kind: dataclass of the metrics. Fields without a value are NaN.
+        terms: means of the loss's terms. Those that ``kind`` has no field for go into its field
+            ``added``, like the means of the added losses.
         added: the user's own losses.
         more: further metrics.
     """

@@ -23,14 +23,14 @@ else:
 
 
 class ForwardedMembers(ProtocolMeta):
-    """Metaclass of protocols that an object has if ``hasattr`` finds all members.
+    """Metaclass of protocols that an object satisfies if ``hasattr`` finds all members.
 
-    Since Python 3.12 ``isinstance`` passes over members that ``__getattr__`` forwards: a wrapper of
-    an env or buffer would lose its masks, its state or its priorities without a word.
+    Since Python 3.12 ``isinstance`` ignores members that ``__getattr__`` forwards: a wrapper of an
+    env or buffer would silently lose its masks, its state or its priorities.
     """
 
     def __instancecheck__(self, instance: Any) -> bool:
-        """Return whether the instance has all members, forwarded ones included."""
+        """Return whether the instance has all members, including forwarded ones."""
         if super().__instancecheck__(instance):
             return True
         names = getattr(self, "__protocol_attrs__", None)  # Python 3.12 and later
@@ -40,36 +40,36 @@ class ForwardedMembers(ProtocolMeta):
 
 
 class _Step(TypedDict):
-    """What every step has."""
+    """Fields of every step."""
 
     obs: Any
-    """(N, *shape) observations to act on next; of a nested space a dict of such arrays by leaf
+    """(N, *shape) observations to act on next; for a nested space a dict of such arrays by leaf
     name, see :mod:`rlox.spaces.rows`."""
     rewards: npt.NDArray[np.float64]
     """(N,)"""
     terminated: npt.NDArray[np.bool_]
-    """(N,) the task itself ended; no value beyond."""
+    """(N,) the task itself ended; nothing is bootstrapped."""
     truncated: npt.NDArray[np.bool_]
-    """(N,) a time limit or the like cut the episode; the value goes on."""
+    """(N,) a time limit or similar cut the episode; the value is bootstrapped."""
     final_obs: Any
-    """The observations the step led to, in the form of ``obs`` and equal to it if the episode
-    goes on."""
+    """Observations that the step led to, in the form of ``obs`` and equal to it if the episode
+    continues."""
 
 
 class VecEnvStep(_Step, total=False):
-    """What one step of N envs returns.
+    """Result of one step of N envs.
 
     An env whose episode ended is reset within the step: its row of ``obs`` is the first
     observation of the next episode, and its row of ``final_obs`` the true last observation.
     """
 
     lost: npt.NDArray[np.bool_]
-    """(N,) the env was lost before it made the step, and stands at the beginning of a new episode;
-    left out where none was. Its row holds nothing of an outcome: truncated, a reward of 0, and in
-    ``final_obs`` what was acted on. No learner may learn from it."""
+    """(N,) the env was lost before it made the step, and now begins a new episode; omitted if none
+    was. Its row is no outcome: truncated, with a reward of 0, and with the observation acted on in
+    ``final_obs``. Learners must skip it."""
     life_lost: npt.NDArray[np.bool_]
-    """(N,) ``terminated`` says that a life was lost, and the same game goes on in ``obs``; left out
-    where none was. Learners take it as an end; the statistics of episodes do not."""
+    """(N,) ``terminated`` means that a life was lost, and the game continues in ``obs``; omitted if
+    none was. Learners treat it as an end; episode statistics do not."""
 
 
 @runtime_checkable
@@ -92,12 +92,12 @@ class VecEnv(Protocol, metaclass=ForwardedMembers):
         """Reset all envs and return N observations in the form of :attr:`VecEnvStep.obs`.
 
         Args:
-            seed: an integer s gives env i the seed s + i; a sequence gives each its own; none
+            seed: an integer s gives env i the seed s + i; a sequence gives each its own; ``None``
                 continues every env's own stream.
         """
 
     def step_all(self, actions: Any) -> VecEnvStep:
-        """Step all envs with (N, ...) actions, arrays nested as the action space is."""
+        """Step all envs with (N, ...) actions, as arrays nested like the action space."""
 
     def close(self) -> None:
         """Free the envs' resources."""
@@ -107,7 +107,7 @@ class VecEnv(Protocol, metaclass=ForwardedMembers):
 class StatefulVecEnv(Protocol, metaclass=ForwardedMembers):
     """A vector env whose complete state can be saved, which makes a resumed run exact.
 
-    Where only some envs take its state, it says in a text ``state_kind`` which do.
+    If only some envs can restore its state, the string ``state_kind`` names them.
     """
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
@@ -119,24 +119,24 @@ class StatefulVecEnv(Protocol, metaclass=ForwardedMembers):
 
 @runtime_checkable
 class MaskingVecEnv(Protocol, metaclass=ForwardedMembers):
-    """A vector env that says which actions are possible."""
+    """A vector env with action masks."""
 
     def action_masks(self) -> npt.NDArray[np.bool_] | None:
         """Return (N, mask_size) masks of the next actions, or ``None`` if nothing is masked.
 
-        True is a possible choice; :class:`rlox.spaces.ActionRows` lists the columns. Whether there
-        are masks is the same from the first reset on.
+        True is a possible choice; :class:`rlox.spaces.ActionRows` lists the columns. Masks exist
+        either from the first reset on or never.
         """
 
 
 @runtime_checkable
 class TensorEnv(Protocol, metaclass=ForwardedMembers):
-    """B copies of one env in tensors on a device, which are reset together.
+    """B copies of one env as tensors on a device, reset together.
 
     ``rl8_ppo`` and ``rl8_recurrent_ppo`` learn from it without a copy to the host. It may have
-    ``state_dict()`` and ``load_state_dict(state)`` of arrays, which make a resumed run exact. The
-    class :class:`rlox_rl8.Env` is one to inherit from; ``rlox_rl8.vec_envs`` has the adapters from
-    and to :class:`VecEnv`.
+    ``state_dict()`` and ``load_state_dict(state)`` with arrays, which make a resumed run exact.
+    Inherit from :class:`rlox_rl8.Env`; ``rlox_rl8.vec_envs`` has adapters from and to
+    :class:`VecEnv`.
     """
 
     @property
@@ -160,7 +160,7 @@ class TensorEnv(Protocol, metaclass=ForwardedMembers):
         """Whether a copy is reset in the step that ends its episode.
 
         A step then also returns ``terminated`` and ``truncated`` (B, 1), bool, and ``final_obs``,
-        the observations that it led to.
+        the observations it led to.
         """
 
     def reset(self, *, config: dict[str, Any] | None = None) -> Any:
@@ -180,7 +180,7 @@ class TensorEnv(Protocol, metaclass=ForwardedMembers):
 
 @dataclass(frozen=True)
 class AgentGroup:
-    """Agents of one env with equal spaces, so that their rows fit into one array."""
+    """Agents of one env with equal spaces, whose rows fit into one array."""
 
     name: str
     """Key of the group's arrays."""
@@ -193,63 +193,63 @@ class AgentGroup:
 
 
 class MultiAgentObs(TypedDict):
-    """What N envs of several agents show before the next step, by group of A agents.
+    """State of N envs of several agents before the next step, by group of A agents.
 
-    The row of an agent rests (``active`` is False) if it does not act in the next step: it waits
+    An agent's row rests (``active`` is False) if the agent does not act in the next step: it waits
     for its turn, has ended, or has not joined yet. Actions for resting rows are ignored.
     """
 
     obs: dict[str, Any]
-    """(N, A, *shape) observations, of a nested space a dict of such arrays by leaf name. One that
-    waits for its turn has an observation; one that is not in the episode zeros, or the lowest
-    choice."""
+    """(N, A, *shape) observations, for a nested space a dict of such arrays by leaf name. An agent
+    that waits for its turn has an observation; one that is not in the episode has zeros, or the
+    lowest value of the space."""
     active: dict[str, npt.NDArray[np.bool_]]
-    """(N, A) the agents that act in the next step; at least one in every env."""
+    """(N, A) whether the agent acts in the next step; at least one per env does."""
     masks: dict[str, npt.NDArray[np.bool_]]
-    """(N, A, mask_size) possible choices of the next actions, for the groups that are masked;
-    all True in resting rows. Which groups are masked is the same from the first reset on."""
+    """(N, A, mask_size) possible choices of the next actions, for the groups with masks; all True
+    in resting rows. A group has masks either from the first reset on or never."""
     state: npt.NDArray[Any] | None
     """(N, ...) state of each env; ``None`` for an env without a state space."""
 
 
 class _TeamStep(MultiAgentObs):
-    """What every step of several agents has."""
+    """Fields of every step of several agents."""
 
     rewards: dict[str, npt.NDArray[np.float64]]
-    """(N, A) paid in this step. What a resting agent is paid belongs to its last action; what it
-    is paid before its first action counts in its return only."""
+    """(N, A) rewards of this step. A resting agent's reward belongs to its last action; a reward
+    before its first action counts only in its return."""
     terminated: dict[str, npt.NDArray[np.bool_]]
-    """(N, A) the agent's task itself ended in this step; no value beyond."""
+    """(N, A) the agent's task itself ended in this step; nothing is bootstrapped."""
     truncated: dict[str, npt.NDArray[np.bool_]]
-    """(N, A) the agent was cut off in this step, by a time limit or the like; the value goes
-    on."""
+    """(N, A) the agent was cut off in this step, by a time limit or similar; the value is
+    bootstrapped."""
     final_obs: dict[str, Any]
-    """The observations the step led to, in the form of ``obs``: the true last ones of agents that
-    ended, and equal to ``obs`` if the env's episode and the agent go on."""
+    """Observations that the step led to, in the form of ``obs``: the true last ones of agents that
+    ended, and equal to ``obs`` if the env's episode and the agent continue."""
     final_state: npt.NDArray[Any] | None
-    """(N, ...) states the step led to; equal to ``state`` if the episode goes on."""
+    """(N, ...) states that the step led to; equal to ``state`` if the episode continues."""
     episode_ended: npt.NDArray[np.bool_]
     """(N,) all agents of the env have ended, so the env was reset."""
 
 
 class MultiAgentStep(_TeamStep, total=False):
-    """What one step of N envs of several agents returns.
+    """Result of one step of N envs of several agents.
 
     An agent's end is not a reset: its row rests until the episode of its env ends. An env whose
-    episode ended is reset within the step: ``obs``, ``active``, ``masks`` and ``state`` are then
-    those of the next episode, the other fields those of the step.
+    episode ended is reset within the step: ``obs``, ``active``, ``masks`` and ``state`` then
+    belong to the next episode, the other fields to the step.
     """
 
     final_masks: dict[str, npt.NDArray[np.bool_]]
-    """The masks of ``final_obs``, in the form of ``masks``, for values beyond a truncation; all
-    True where it is not known what is possible there. Left out, that is where an episode ended."""
+    """Masks of ``final_obs``, in the form of ``masks``, for values after a truncation; all True if
+    unknown. If omitted, they are unknown at the ends of episodes."""
 
 
 @runtime_checkable
 class MultiAgentVecEnv(Protocol, metaclass=ForwardedMembers):
     """N copies of one env of several agents, stepped together.
 
-    The agents and their order are fixed: those that are not in an episode have resting rows.
+    The agents and their order are fixed: agents that are not in an episode have resting rows.
     """
 
     @property
@@ -289,10 +289,10 @@ class MultiAgentVecEnv(Protocol, metaclass=ForwardedMembers):
 
 @runtime_checkable
 class ReplayBuffer(Protocol, metaclass=ForwardedMembers):
-    """What off-policy algorithms store transitions in and draw them from."""
+    """Stores transitions for off-policy algorithms, which draw batches from it."""
 
     def __len__(self) -> int:
-        """Return how many transitions can be drawn."""
+        """Return the number of transitions that can be drawn."""
 
     def push_batch(
         self,
@@ -303,16 +303,16 @@ class ReplayBuffer(Protocol, metaclass=ForwardedMembers):
         truncated: npt.ArrayLike,
         next_obs: npt.ArrayLike,
     ) -> None:
-        """Store a copy of one vector step: row i of every array is env i's.
+        """Store a copy of one vector step: row i of every array belongs to env i.
 
         Args:
-            obs: (N, *shape) observations acted on; of a nested space the rows of
+            obs: (N, *shape) observations acted on; for a nested space the rows of
                 :mod:`rlox.replay.codecs`.
             actions: (N,) int64, or (N, act_dim) float32 in [-1, 1].
             rewards: (N,)
             terminated: (N,) bool, the task itself ended.
             truncated: (N,) bool, the episode was cut.
-            next_obs: (N, *shape) what the step led to, never the next episode's first observation.
+            next_obs: (N, *shape) next observations, never the first ones of the next episode.
         """
 
     def sample(self, batch_size: int) -> Mapping[str, npt.NDArray[Any]]:
@@ -320,10 +320,10 @@ class ReplayBuffer(Protocol, metaclass=ForwardedMembers):
 
         Returns:
             ``obs`` and ``next_obs`` (B, *shape), ``actions`` (B, 1) or (B, act_dim), ``rewards``
-            (B,) float32, ``terminated`` (B,) bool. A buffer of several steps adds, any other may,
-            ``discounts`` (B,) float32, what the value of ``next_obs`` counts (γᵏ after k steps, 0
-            if the task ended). Any may add ``weights`` (B,) float32 of the transitions' losses,
-            and ``indices`` (B,) for :meth:`PrioritizedBuffer.update_priorities`.
+            (B,) float32, ``terminated`` (B,) bool. A buffer of several steps must add, any other
+            may, ``discounts`` (B,) float32, the factor of the value of ``next_obs`` (γᵏ after k
+            steps, 0 if the task ended). Optional: ``weights`` (B,) float32 of the transitions'
+            losses, and ``indices`` (B,) for :meth:`PrioritizedBuffer.update_priorities`.
         """
 
 
@@ -331,11 +331,11 @@ class ReplayBuffer(Protocol, metaclass=ForwardedMembers):
 class ReplayBufferProtocol(Protocol, metaclass=ForwardedMembers):
     """A buffer that stores one transition at a time; off-policy algorithms take it too.
 
-    One :class:`ReplayBuffer` is asked less often.
+    A :class:`ReplayBuffer` needs fewer calls.
     """
 
     def __len__(self) -> int:
-        """Return how many transitions can be drawn."""
+        """Return the number of transitions that can be drawn."""
 
     def push(
         self,
@@ -346,10 +346,10 @@ class ReplayBufferProtocol(Protocol, metaclass=ForwardedMembers):
         truncated: bool,
         next_obs: npt.NDArray[Any],
     ) -> None:
-        """Store a transition, a row of those of :meth:`ReplayBuffer.push_batch`."""
+        """Store a transition, one row of :meth:`ReplayBuffer.push_batch`."""
 
     def sample(self, batch_size: int, seed: int) -> Mapping[str, npt.NDArray[Any]]:
-        """Draw what :meth:`ReplayBuffer.sample` does, by a seed; ``seed`` may be left out."""
+        """Draw as :meth:`ReplayBuffer.sample` does, by a seed; the parameter is optional."""
 
 
 @runtime_checkable
@@ -367,36 +367,36 @@ class PrioritizedBuffer(Protocol, metaclass=ForwardedMembers):
 class StatefulBuffer(Protocol, metaclass=ForwardedMembers):
     """A replay buffer that can be saved in a checkpoint.
 
-    One that grows large is a :class:`SegmentedBuffer` too.
+    A large one is a :class:`SegmentedBuffer` too.
     """
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """Return a copy of all that decides how the buffer goes on."""
+        """Return a copy of the complete state."""
 
     def set_state(self, state: dict[str, npt.NDArray[Any]]) -> None:
-        """Go on exactly from a :meth:`state`."""
+        """Continue exactly from a :meth:`state`."""
 
 
 @runtime_checkable
 class SegmentedBuffer(Protocol, metaclass=ForwardedMembers):
-    """A buffer of which a checkpoint writes only the rows that changed.
+    """A buffer whose checkpoints write only the rows that changed.
 
-    Its rows are in numbered slots: a ring's by position; a buffer of several streams numbers them
-    as it likes, and slots that hold nothing may have any contents. Its :meth:`state` is
+    Its rows are in numbered slots: a ring numbers them by position, a buffer of several streams
+    in any order; empty slots may have any contents. Its :meth:`state` is
     ``{**rest(), **rows(0, n)}`` with all n slots.
     """
 
     def changed_rows(self, since: int) -> tuple[int, int, Sequence[tuple[int, int]]]:
-        """Return which rows may have changed since an older call.
+        """Return the rows that may have changed since an older call.
 
         Args:
-            since: the mark that the older call returned; 0 stands for the beginning, from which on
-                all rows have changed.
+            since: mark that the older call returned; 0 stands for the beginning, since which all
+                rows have changed.
 
         Returns:
-            A mark of this moment, which is positive if there are rows; the number of slots; and
-            ranges of slots, (start, stop) each, that have every row that was written, overwritten
-            or updated since. After :meth:`set_state` all have changed.
+            A mark of this moment, positive if there are rows; the number of slots; and ranges of
+            slots, (start, stop) each, which cover every row that was written, overwritten or
+            updated since. After :meth:`set_state` all have changed.
         """
 
     def rows(self, start: int, stop: int) -> dict[str, npt.NDArray[Any]]:
@@ -407,13 +407,13 @@ class SegmentedBuffer(Protocol, metaclass=ForwardedMembers):
         """
 
     def rest(self) -> dict[str, Any]:
-        """Return a copy of the part of the state that is not in rows, which every save writes."""
+        """Return a copy of the state apart from the rows, which every save writes in full."""
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """Return a copy of everything that decides how the buffer goes on."""
+        """Return a copy of the complete state."""
 
     def set_state(self, state: dict[str, npt.NDArray[Any]]) -> None:
-        """Go on exactly from a :meth:`state`."""
+        """Continue exactly from a :meth:`state`."""
 
 
 @runtime_checkable
@@ -421,8 +421,8 @@ class SequenceBuffer(Protocol, metaclass=ForwardedMembers):
     """Stores one stream of rows per env, and samples sequences of consecutive rows.
 
     World models and recurrent value functions learn from sequences. A row is an observation with
-    what led to it: the action before, the reward that it paid, and where in its episode it is. The
-    last observation of an episode has a row of its own, so that streams of envs in step differ in
+    its past: the previous action, its reward, and the position in the episode. The last
+    observation of an episode has its own row, so that streams of envs stepped together differ in
     length.
     """
 
@@ -433,7 +433,7 @@ class SequenceBuffer(Protocol, metaclass=ForwardedMembers):
             rows: arrays (M, ...) by field: observations by leaf name (images as uint8), ``action``,
                 ``reward``, ``is_first``, ``is_last``, ``is_terminal``, and the declared fields,
                 such as the state of a recurrent model after the row.
-            envs: (M,) whose streams they continue.
+            envs: (M,) envs whose streams the rows continue.
 
         Raises:
             ValueError: a field is missing, unknown or of another shape.
@@ -448,27 +448,27 @@ class SequenceBuffer(Protocol, metaclass=ForwardedMembers):
             seed: fixes the draw; ``None`` continues the buffer's own stream.
 
         Returns:
-            Arrays (B, T + 1, ...) by field, of which row 0 is the context: the row before the
-            sequence, whose declared fields a model starts from. ``indices`` (B, T + 1) say which
-            rows they are.
+            Arrays (B, T + 1, ...) by field. Row 0 is the context: the row before the sequence,
+            whose declared fields a model starts from. ``indices`` (B, T + 1) identify the rows for
+            :meth:`update`.
 
         Raises:
             ValueError: no stream has T + 1 rows yet.
         """
 
     def update(self, indices: npt.ArrayLike, fields: Mapping[str, npt.ArrayLike]) -> None:
-        """Write declared fields of rows back; rows that were overwritten since are left alone.
+        """Write declared fields of rows back; rows overwritten since then are skipped.
 
         Args:
-            indices: (B, T) as :meth:`sample` returned them.
+            indices: (B, T) from :meth:`sample`.
             fields: arrays (B, T, ...) of some of the declared fields.
         """
 
     def state(self) -> dict[str, Any]:
-        """Return everything that decides later samples, as arrays and plain values."""
+        """Return the complete state for later samples, as arrays and plain values."""
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Restore what :meth:`state` returned."""
+        """Restore a :meth:`state`."""
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -476,15 +476,15 @@ class SequenceBuffer(Protocol, metaclass=ForwardedMembers):
 
 @runtime_checkable
 class OnPolicyActor(Protocol):
-    """A policy with a value estimate; any ``torch.nn.Module`` with these methods will do.
+    """A policy with a value estimate; any ``torch.nn.Module`` with these methods works.
 
     Observations of a nested space are tensors by leaf name, see :mod:`rlox.spaces.rows`.
 
-    If the env masks actions, all methods that take or return actions get one more argument,
-    ``action_masks``, a bool tensor (B, mask_size). A further method ``evaluate_actions(obs,
+    If the env masks actions, all methods that take or return actions get an extra argument,
+    ``action_masks``, a bool tensor (B, mask_size). An optional method ``evaluate_actions(obs,
     actions)`` may return log-probabilities, entropies and values in one pass, and
     ``act_with_value(obs)`` may sample actions and return them, log-probabilities and values in one
-    pass: rollouts then keep these values, where they otherwise compute them all at the end.
+    pass: rollouts then store these values instead of computing all of them at the end.
     """
 
     def get_action_and_logprob(self, obs: Tensor) -> tuple[Tensor, Tensor]:
@@ -502,9 +502,9 @@ class OnPolicyActor(Protocol):
 
 @runtime_checkable
 class RecurrentActor(Protocol):
-    """A policy and a value estimate with a memory; any ``torch.nn.Module`` with these will do.
+    """A policy and a value estimate with a memory; any ``torch.nn.Module`` with these works.
 
-    The memory is one row per env, which is 0 where an episode begins. Masks and observations of
+    The memory is one row per env, 0 at the beginning of an episode. Masks and observations of
     nested spaces are as in :class:`OnPolicyActor`.
     """
 
@@ -529,7 +529,7 @@ class RecurrentActor(Protocol):
 
         Args:
             obs: T*n observations, step 0 of all sequences first.
-            actions: theirs.
+            actions: the actions on those observations.
             action_masks: (T*n, mask_size) bool; ``None`` masks nothing.
             state: (n, state_size) before the sequences.
             episode_starts: (T*n,) bool, whether an episode begins with the observation.
@@ -538,7 +538,7 @@ class RecurrentActor(Protocol):
 
 @runtime_checkable
 class StochasticActor(Protocol):
-    """SAC's policy; any ``torch.nn.Module`` with these methods will do.
+    """SAC's policy; any ``torch.nn.Module`` with these methods works.
 
     Actions are in [-1, 1]; ``sample`` may be called ``get_action_and_logprob``.
     """
@@ -547,14 +547,14 @@ class StochasticActor(Protocol):
         """Sample actions (B, act_dim), differentiably, with their log-probabilities (B,)."""
 
     def deterministic(self, obs: Tensor) -> Tensor:
-        """Return the actions (B, act_dim) to take if nothing is explored."""
+        """Return the actions (B, act_dim) to take without exploration."""
 
 
 @runtime_checkable
 class DeterministicActor(Protocol):
-    """TD3's and DDPG's policy; any ``torch.nn.Module`` will do that is called with observations.
+    """TD3's and DDPG's policy; any ``torch.nn.Module`` called with observations works.
 
-    If it has a method ``deterministic``, that is called.
+    If it has a method ``deterministic``, that is called instead.
     """
 
     def forward(self, obs: Tensor) -> Tensor:
@@ -571,7 +571,7 @@ class QFunction(Protocol):
 
 @runtime_checkable
 class DiscreteQFunction(Protocol):
-    """DQN's network; any ``torch.nn.Module`` that is called with observations."""
+    """DQN's network; any ``torch.nn.Module`` called with observations."""
 
     def __call__(self, obs: Tensor) -> Tensor:
         """Return action values (B, A), or (B, A, n) logits of atoms or quantiles."""
@@ -579,7 +579,7 @@ class DiscreteQFunction(Protocol):
 
 @runtime_checkable
 class ExplorationStrategy(Protocol):
-    """Changes the actions that a policy chose before the envs take them."""
+    """Changes the actions of a policy before the envs take them."""
 
     def explore(
         self, actions: npt.NDArray[Any], episode_start: npt.NDArray[np.bool_], step: int
@@ -587,16 +587,16 @@ class ExplorationStrategy(Protocol):
         """Return the actions to take.
 
         Args:
-            actions: (N,) int64, or (N, act_dim) float32 in [-1, 1], as what is returned is then.
+            actions: (N,) int64, or (N, act_dim) float32 in [-1, 1]; the result has the same form.
             episode_start: (N,) whether env i begins an episode.
-            step: env steps done.
+            step: number of env steps done.
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what changes from step to step, but for streams that the algorithm gave."""
+        """Return the state that changes between steps, apart from the algorithm's streams."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned."""
+        """Restore a :meth:`state_dict`."""
 
 
 @runtime_checkable
@@ -613,17 +613,17 @@ class Optimizer(Protocol):
     def apply(self, learning_rate: float | None = None) -> None:
         """Clip the gradients, take one step down them and drop them.
 
-        ``None`` takes the learning rate that a scheduler of torch has written.
+        ``None`` takes the learning rate that a torch scheduler has set.
         """
 
     def require_views(self) -> None:
-        """Raise a RuntimeError if steps would not reach the module's parameters."""
+        """Raise a RuntimeError if steps would not change the module's parameters."""
 
     def is_finite(self) -> bool:
         """Return whether all parameters are finite."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the optimiser keeps, as arrays."""
+        """Return the optimiser's state, as arrays."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned."""
+        """Restore a :meth:`state_dict`."""

@@ -1,8 +1,8 @@
-"""The frame of algorithms that learn from a replay buffer while they act.
+"""The base class of algorithms that learn from a replay buffer while they act.
 
-An algorithm is its objective, a :class:`rlox.learners.transitions.ReplayObjective` with the code of
-the gradient steps, and a class of a few declarations; config, envs, buffer, loop, checkpoints and
-predictions are here, once for all.
+An algorithm consists of an objective, a :class:`rlox.learners.transitions.ReplayObjective` with the
+code of the gradient steps, and a class with a few declarations; this module does config, envs,
+buffer, loop, checkpoints and predictions.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ ACTIONS = {
     "class of your own that says acts_in = spaces.Discrete",
     spaces.Discrete: "Discrete actions, got {}; SAC takes a Box",
 }
-"""By the space that an algorithm acts in, what is said of another."""
+"""Error texts for other action spaces, by the space that an algorithm needs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayMetrics:
-    """Metrics of one iteration; those of gradient steps are NaN if there was none."""
+    """Metrics of one iteration; those of gradient steps are NaN without a gradient step."""
 
     mean_reward: float
     """Mean return of the last 100 finished episodes; NaN before the first."""
@@ -67,30 +67,30 @@ class ReplayMetrics:
     """Number of episodes finished so far."""
     q_loss: float
     q_value: float
-    """Mean Q(s, a) of the batches."""
+    """Mean Q(s, a) over the batches."""
     learning_rate: float
     added: Mapping[str, float] = field(default_factory=dict)
-    """Means of the user's own losses."""
+    """Means of the user's added losses."""
 
 
 class Outputs(NamedTuple):
-    """What a network of the user's must return for :data:`B` observations."""
+    """Required outputs of a user's network for :data:`B` observations."""
 
     shapes: tuple[Shape, ...]
-    """Of the output, or of several; ``None`` allows any size."""
+    """Size of the output, or of several; ``None`` allows any size."""
     methods: tuple[str, ...] = ("__call__",)
-    """Of these the first that it has is called."""
+    """Methods to call, in order of preference."""
     actions: bool = False
-    """Whether it takes actions (B, act_dim) too."""
+    """Whether the network takes actions (B, act_dim) too."""
 
 
 class Network(NamedTuple):
     """A network that learns."""
 
     make: Callable[[], nn.Module]
-    """Makes the default one."""
+    """Makes the default network."""
     outputs: tuple[Outputs, ...] = ()
-    """What is asked of one of the user's own."""
+    """Requirements for a user's own network."""
 
 
 class ReplayAlgorithm(Algorithm):
@@ -103,32 +103,32 @@ class ReplayAlgorithm(Algorithm):
         config: an object of the algorithm's config class, a mapping, or the path of a YAML or JSON
             file.
         schedules: callables ``env_steps -> value`` for scheduled options such as
-            ``learning_rate``; they win over the config and are not saved in checkpoints.
-        added_losses: functions ``(module, batch) -> scalar`` by part, the name of a network, that
-            are added to the part's loss; see :mod:`rlox.losses`.
+            ``learning_rate``; they override the config and are not saved in checkpoints.
+        added_losses: functions ``(module, batch) -> scalar`` by part, the name of a network; they
+            are added to the part's loss, see :mod:`rlox.losses`.
         options: the user's own networks, each a ``torch.nn.Module`` (``None`` makes one that fits
-            the env's spaces; an attribute ``generator`` that is ``None`` gets the run's random
-            stream), and options of the config, which win over ``config``. ``buffer`` may be an
+            the env's spaces; an attribute ``generator`` that is ``None`` is set to the run's random
+            stream), and options of the config, which override ``config``. ``buffer`` may be an
             object with the methods of :class:`rlox.protocols.ReplayBuffer`, and ``exploration``,
-            where there is such an option, one with those of
+            if the algorithm has that option, one with the methods of
             :class:`rlox.protocols.ExplorationStrategy`.
 
     Raises:
         ConfigError: an option is unknown, out of range or would be ignored.
         EnvError: the env cannot be built.
-        SpaceError: the env's actions are others, or the observations have no encoder.
+        SpaceError: the action space is not supported, or the observations have no encoder.
     """
 
     metrics_class: ClassVar[type[Any]] = ReplayMetrics
-    """Dataclass that :meth:`iterate` returns, such as a kind of :class:`ReplayMetrics`."""
+    """Dataclass that :meth:`iterate` returns, for example a :class:`ReplayMetrics`."""
     objective_class: ClassVar[type[ReplayObjective]]
-    """Class of the objective, whose fields are options of the config."""
+    """Class of the objective; its fields are options of the config."""
     acts_in: ClassVar[type[spaces.Space[Any]]] = spaces.Box
-    """The kind of actions: ``Box`` or ``Discrete``; ``Space``: any."""
+    """Kind of action space: ``Box`` or ``Discrete``; ``Space``: any."""
     own_networks: ClassVar[tuple[str, ...]] = ("policy", "critic")
-    """Names of the networks that the user may bring."""
+    """Names of the networks that the user may pass."""
     targets: ClassVar[tuple[str, ...]] = ("critic",)
-    """Names of the networks of which a target copy is kept, called ``critic_target``."""
+    """Names of the networks that have a target copy, such as ``critic_target``."""
 
     learner: ChosenReplayLearner
     added_losses: AddedLosses
@@ -155,7 +155,7 @@ class ReplayAlgorithm(Algorithm):
         self.schedules = Schedules(cfg.scheduled(), schedules)
         self.replay: Any = self.make_replay(given)
         self.n_actions = self._count_actions()
-        """Components of an action, or choices."""
+        """Number of components of an action, or of discrete actions."""
         self.exploration = self._exploration(given.own("exploration"))
         networks = self._learning_networks(own)
         for declared in ("own_networks", "targets"):
@@ -184,10 +184,10 @@ class ReplayAlgorithm(Algorithm):
         self._choose = self.learner.acting(partial(_rows, self.objective.act, self.parts))
 
     def iterate(self, hooks: Hooks) -> Any:
-        """Step the envs for one iteration and learn whenever gradient steps are due."""
+        """Step the envs for one iteration and take the gradient steps that become due."""
         replay, collected = self.replay, list[Mapping[str, Scalar]]()
         with replay.iteration():
-            self._learn_due(hooks, collected)  # what an interrupted iteration left
+            self._learn_due(hooks, collected)  # steps left over from an interrupted iteration
             for _ in range(replay.vector_steps_left):
                 replay.step(self._act, hooks, self.learner)
                 self._learn_due(hooks, collected)
@@ -232,57 +232,57 @@ class ReplayAlgorithm(Algorithm):
         """Return envs and buffer.
 
         Args:
-            given: with the caller's own buffer, if there is one.
+            given: with the caller's own buffer, if any.
         """
         return make_replay(self, given, self.schedules)
 
     @staticmethod
     def renamed(options: dict[str, Any]) -> dict[str, Any]:
-        """Return the constructor's options under the names that the config has for them."""
+        """Return the constructor's options under their names in the config."""
         return options
 
     @abstractmethod
     def make_networks(
         self, space: spaces.Space[Any], size: int, **sizes: Any
     ) -> dict[str, Network]:
-        """Return the networks that learn, by name, as they are made; the first one acts.
+        """Return new networks that learn, by name; the first one acts.
 
         One without parameters has no optimiser: other state that gradient steps change is in
-        buffers of a module, which is kept in checkpoints and moved between devices like a network.
+        buffers of a module, which is saved in checkpoints and moved between devices like a network.
 
         Args:
-            space: of the observations.
-            size: components of an action, or choices.
-            sizes: ``hidden``, what layers are like, and ``generator``, the source of weights.
+            space: space of the observations.
+            size: number of components of an action, or of discrete actions.
+            sizes: ``hidden``, the options of the layers, and ``generator``, the source of weights.
         """
 
     def make_objective(self, size: int) -> ReplayObjective:
-        """Return what is learnt; the networks are there.
+        """Return the objective; the networks exist already.
 
         Args:
-            size: components of an action, or choices.
+            size: number of components of an action, or of discrete actions.
         """
         return make_objective(self.objective_class, self.config)
 
     def make_optimizer(
         self, name: str, network: nn.Module, *, max_grad_norm: float | None = None, **options: Any
     ) -> FlatOptimizer:
-        """Return what moves a network: Adam.
+        """Return the optimiser of a network: Adam.
 
         Args:
-            name: of the network.
-            network: it.
+            name: name of the network.
+            network: the network.
             max_grad_norm: bound of the gradient's Euclidean norm; ``None``: not clipped.
-            options: of Adam.
+            options: options of Adam.
         """
         adam = partial(torch.optim.Adam, eps=self.config.adam_eps, fused=True, **options)
         return FlatOptimizer(network, adam, max_grad_norm=max_grad_norm)
 
     def prepare(self, name: str, network: nn.Module) -> None:
-        """Change a network, made here or the user's own, before it is copied and learns."""
+        """Change a network, default or user-made, before it is copied and learns."""
 
     def explores(self) -> ExplorationStrategy | None:
-        """Return the noise on actions, which the config names; ``None``: there is none.
+        """Return the noise on actions that the config names; ``None``: no noise.
 
         With an option ``epsilon``, actions are uniform with that probability.
         """
@@ -292,7 +292,7 @@ class ReplayAlgorithm(Algorithm):
         return make_noise(kind, getattr(self.config, "noise_std", 0.0), rng)
 
     def sampled(self, actions: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return what a prediction that is not deterministic makes of the objective's actions."""
+        """Turn the objective's actions into those of a prediction that is not deterministic."""
         if "epsilon" not in type(self.config).model_fields:
             return actions
         explore, starts = self._greedy("predict").explore, np.ones(1, np.bool_)
@@ -317,8 +317,8 @@ class ReplayAlgorithm(Algorithm):
 
         Args:
             obs: one observation or a batch (B, *shape).
-            deterministic: the objective's mode; else what it explores with, without the noise that
-                is added while collecting.
+            deterministic: the objective's mode; otherwise its exploring actions, without the noise
+                that is added while collecting.
         """
         return self._predict(obs, deterministic)
 
@@ -339,7 +339,7 @@ class ReplayAlgorithm(Algorithm):
 
     def state_dict(self) -> dict[str, Any]:
         """Return networks, optimisers, noise, envs and buffer."""
-        # a training that goes on with noise asks for its state
+        # a training that continues with noise needs its state
         return {"exploration": {}, **parts_state(self._saved)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -373,7 +373,7 @@ class ReplayAlgorithm(Algorithm):
         )
 
     def _learning_networks(self, own: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the networks that learn, on their device; the user's own have been tried."""
+        """Return the networks that learn, on their device; user-made ones have been tried."""
         space, stream = self.replay.env.observation_space, self.streams.torch("policy")
         sizes = {"hidden": Layers.of(self.config), "generator": stream}
         networks = {}
@@ -396,10 +396,10 @@ class ReplayAlgorithm(Algorithm):
         return networks
 
     def _try_network(self, name: str, network: nn.Module, wanted: Outputs) -> None:
-        """Try a network that the caller brought on observations of the envs.
+        """Try a user-made network on observations of the envs.
 
         Raises:
-            ConfigError: it fails, lacks a method, or the outputs have other shapes.
+            ConfigError: it fails, lacks a method, or its outputs have other shapes.
         """
         replay, space = self.replay, self.replay.env.observation_space
         method = next((m for m in wanted.methods if callable(getattr(network, m, None))), None)
@@ -425,7 +425,7 @@ class ReplayAlgorithm(Algorithm):
 
 
 def _require_methods(objective: Any, networks: Mapping[str, Any]) -> None:
-    """Refuse an objective without its first gradient step, or that does not say how to act."""
+    """Refuse an objective that lacks its first gradient step or a method to act."""
     kind = type(objective)
     for step in objective.due(1):
         if not hasattr(objective, step):
@@ -441,5 +441,5 @@ def _require_methods(objective: Any, networks: Mapping[str, Any]) -> None:
 
 
 def _rows(choose: Callable[[Parts, Any], Tensor], parts: Parts, obs: Any) -> npt.NDArray[Any]:
-    """Return the actions that an objective chooses as buffers keep them."""
+    """Return the actions that an objective chooses, in the form that buffers store."""
     return choose(parts, obs).cpu().numpy()

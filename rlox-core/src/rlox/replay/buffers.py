@@ -1,8 +1,8 @@
-"""Replay buffers by name, and the options they are built from.
+"""Replay buffers by name, and their options.
 
 The first batch that a buffer returns is checked. A batch of other shapes would be broadcast against
-the networks' outputs, and learning be destroyed without an error. One batch is enough, as the same
-code makes all.
+the networks' outputs, and silently destroy the learning. One batch is enough, because all batches
+come from the same code.
 """
 
 from __future__ import annotations
@@ -67,66 +67,66 @@ class MmapOptions(Config):
 
 @dataclass(frozen=True)
 class GoalOptions:
-    """Goals as parts of flat observations, and what reaching one is worth.
+    """Goals as parts of flat observations, and the rewards for reaching them.
 
-    The functions are those of gymnasium-robotics' ``GoalEnv``, for M transitions at once: they get
-    achieved goals (M, size), desired goals (M, size) and an empty dict.
+    The functions are those of gymnasium-robotics' ``GoalEnv``, for M transitions at once: their
+    arguments are achieved goals (M, size), desired goals (M, size) and an empty dict.
     """
 
     size: int
-    """Numbers of a goal."""
+    """Length of a goal."""
     achieved: int
-    """Place of the first number of the achieved goal in an observation."""
+    """Index of the first component of the achieved goal in an observation."""
     desired: int
-    """Place of the first number of the desired goal."""
+    """Index of the first component of the desired goal."""
     compute_reward: Callable[..., Any]
     """Returns rewards (M,)."""
     compute_terminated: Callable[..., Any] | None = None
-    """Returns whether the task has ended, (M,); ``None``: goals change nothing about that."""
+    """Returns whether the task has ended, (M,); ``None``: goals do not end the task."""
 
 
 @dataclass(frozen=True)
 class BufferOptions:
-    """What an algorithm asks of a replay buffer.
+    """An algorithm's request for a replay buffer.
 
-    A factory takes from it what it has a use for, and refuses an ``n_step`` that it cannot do. What
-    only one kind of buffer knows is in that buffer's own options; see :class:`rlox.BufferSpec`.
+    A factory uses the options that apply to it, and refuses an ``n_step`` that it does not support.
+    Options of a single kind of buffer are in that buffer's own model; see :class:`rlox.BufferSpec`.
     """
 
     capacity: int
-    """Number of transitions that fit."""
+    """Capacity in transitions."""
     obs_shape: tuple[int, ...]
-    """Of one observation."""
+    """Shape of one observation."""
     obs_dtype: str
     """``"float32"``; ``"uint8"`` for images and for nested observations of several dtypes, see
     :mod:`rlox.replay.codecs`; ``"int64"`` for discrete ones."""
     act_shape: tuple[int, ...]
-    """Of one action; (1,) for a discrete one."""
+    """Shape of one action; (1,) for a discrete one."""
     act_dtype: str
     """``"float32"``, or ``"int64"`` for discrete actions."""
     n_envs: int
-    """Rows of every ``push_batch``: row i is env i's."""
+    """Number of rows in every ``push_batch``: row i belongs to env i."""
     n_step: int
-    """Steps of its env that a drawn transition spans, where there are as many; if it is more than
-    1, batches must have ``discounts``."""
+    """Steps of its env that a drawn transition spans, or fewer if the buffer has fewer; above 1,
+    batches must have ``discounts``."""
     gamma: float
-    """Discount γ of a step."""
+    """Discount γ per step."""
     seed: int
-    """Fixes the buffer's draws."""
+    """Seed of the buffer's draws."""
     goals: GoalOptions | None = None
-    """Of an env with goals, whose observations are flat then, for a buffer whose spec asks for
-    them; see :class:`rlox.BufferSpec`."""
+    """Goals of the env, whose observations are then flat, for a buffer whose spec asks for them;
+    see :class:`rlox.BufferSpec`."""
 
     @property
     def rows(self) -> dict[str, Any]:
-        """Arguments that every buffer of rlox takes: dtypes of the rows, and the seed."""
+        """Arguments shared by all buffers of rlox: dtypes of the rows, and the seed."""
         return {"obs_dtype": self.obs_dtype, "act_dtype": self.act_dtype, "seed": self.seed}
 
     @property
     def steps(self) -> dict[str, Any]:
-        """Further arguments, of buffers whose transitions may span steps.
+        """More arguments, for buffers whose transitions may span several steps.
 
-        Frames are stored once, of images, whose channels may be a stack of them.
+        Frames of images are stored once; the channels may be a stack of frames.
         """
         images = self.obs_dtype == "uint8" and channels_first(self.obs_shape)
         spans = {"n_envs": self.n_envs, "n_step": self.n_step, "gamma": self.gamma}
@@ -220,12 +220,12 @@ def mmap_buffer(asked: BufferOptions, *, options: MmapOptions) -> ReplayBuffer:
 
 
 def cut_episodes(state: dict[str, Any], n_envs: int) -> dict[str, Any]:
-    """Return a saved buffer whose episodes under way are truncated at their newest steps.
+    """Return a saved buffer with its running episodes truncated at their newest steps.
 
     Args:
-        state: what a buffer of rlox, or one with the same keys, returned; of others it stays as it
-            is.
-        n_envs: envs that were pushed in turn.
+        state: state of a rlox buffer, or of one with the same keys; any other state is returned
+            unchanged.
+        n_envs: number of envs that were pushed in turn.
     """
     if not {"terminated", "truncated", "position"} <= state.keys() or not len(state["truncated"]):
         return state
@@ -243,15 +243,15 @@ def make_buffer(
 
     Args:
         buffer: a registered name, or a buffer, which is returned as it is.
-        asked: what the buffer must hold, if it is made here.
-        options: an instance of the model of its own options, if it is made here; ``None``: their
-            defaults.
+        asked: requirements, if the buffer is made here.
+        options: an instance of the model of the buffer's own options, if it is made here; ``None``:
+            the defaults.
 
     Raises:
         UnknownNameError: no buffer is registered under the name.
         ConfigError: an object has the methods of neither :class:`rlox.protocols.ReplayBuffer` nor
-            :class:`rlox.protocols.ReplayBufferProtocol`, it draws from more than one step of an
-            env and was made for another number of envs or another ``gamma``, or a name's has
+            :class:`rlox.protocols.ReplayBufferProtocol`, or draws from several steps of an env
+            and was made for another number of envs or another ``gamma``; or a named buffer has
             another ``n_step`` or stores sequences.
     """
     if isinstance(buffer, str):
@@ -298,9 +298,9 @@ def make_buffer(
 
 
 def _require_memory(asked: BufferOptions) -> None:
-    """Refuse a buffer that there is no room for, whatever keeps it.
+    """Refuse a buffer that exceeds the memory, whatever its kind.
 
-    Observations and what follows them are two arrays, but for images, whose frames may be shared.
+    Observations and next observations are two arrays, except for images, which may share frames.
     """
     obs = int(np.prod(asked.obs_shape[1:] if "share_frames" in asked.steps else asked.obs_shape))
     copies = 1 if "share_frames" in asked.steps else 2
@@ -312,7 +312,7 @@ def _require_memory(asked: BufferOptions) -> None:
 
 
 def pusher(buffer: Any) -> Callable[..., None]:
-    """Return ``push_batch`` of a buffer, or what pushes row by row where it has ``push`` alone."""
+    """Return ``push_batch`` of a buffer, or a loop over its ``push`` if it has nothing else."""
     if hasattr(buffer, "push_batch"):
         return cast("Callable[..., None]", buffer.push_batch)
 
@@ -328,22 +328,22 @@ def pusher(buffer: Any) -> Callable[..., None]:
 Conversion = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 
 Sample = Callable[[int], Mapping[str, Any]]
-"""From a number of transitions B to a batch of them."""
+"""Maps a number of transitions B to a batch of them."""
 
 
 def first_batch(
     buffer: Any, batch_size: int, options: BufferOptions, streams: SeedStreams
 ) -> tuple[Mapping[str, Any], Sample]:
-    """Return a batch that has been checked, and what draws the next ones as they are.
+    """Return a checked batch, and a function that draws the next ones in the same form.
 
-    Numbers of other types are converted, discrete actions if they are whole (else a ValueError),
-    and single actions (B,) are taken for (B, 1).
+    Numbers of other types are converted, discrete actions only if they are whole (else a
+    ValueError), and single actions (B,) become (B, 1).
 
     Args:
-        buffer: what :func:`rlox.replay.buffers.make_buffer` returned.
+        buffer: result of :func:`rlox.replay.buffers.make_buffer`.
         batch_size: transitions B.
-        options: what it was asked for.
-        streams: of the run, whose seeds a buffer draws by that has ``push`` alone and takes one.
+        options: requirements that the buffer was made for.
+        streams: the run's random streams, for the seeds of a buffer that has only ``push``.
 
     Raises:
         ConfigError: see :func:`require_transitions`.
@@ -369,19 +369,19 @@ def require_transitions(
     """Check the keys, shapes and dtypes of a batch.
 
     Args:
-        drawn: what ``sample`` of the buffer returned; see
+        drawn: result of the buffer's ``sample``; see
             :meth:`rlox.protocols.ReplayBuffer.sample`.
         buffer: the buffer.
-        batch_size: transitions B that were asked for.
-        options: what the buffer was asked for.
+        batch_size: number of transitions B requested.
+        options: requirements that the buffer was made for.
 
     Returns:
-        By key, what makes the array of it one of the type and shape that was asked for; only where
-        it is another.
+        By key, a function that converts the array to the expected type and shape; only for arrays
+        that need it.
 
     Raises:
-        ConfigError: the batch is another; the text names the buffer's class, the key, what was
-            expected and what was there.
+        ConfigError: the batch does not match; the text names the buffer's class, the key, the
+            expected and the actual array.
     """
     called = f"{type(buffer).__name__}.sample({batch_size})"
     if not isinstance(drawn, Mapping):
@@ -392,7 +392,7 @@ def require_transitions(
             f"{called} returns no 'discounts', which say how many steps its transitions span, "
             f"where n_step={n_step}; set n_step=1 or take buffer='uniform'"
         )
-    # a buffer that has fewer than were asked for may return those
+    # a buffer with fewer transitions than requested may return all it has
     rows = getattr(drawn.get("obs"), "shape", (batch_size,))[:1]
     expected: dict[str, tuple[tuple[int, ...], str]] = {
         "obs": ((*rows, *options.obs_shape), options.obs_dtype),
@@ -427,7 +427,7 @@ def require_transitions(
 
 
 def _convert(array: npt.NDArray[Any], *, dtype: str, single: bool, whole: bool) -> npt.NDArray[Any]:
-    with np.errstate(invalid="ignore"):  # a NaN is no whole number
+    with np.errstate(invalid="ignore"):  # NaN is not a whole number
         converted = array.astype(dtype, copy=False)
     if whole and len(wrong := array[array != converted]):
         raise ValueError(
@@ -439,21 +439,21 @@ def _convert(array: npt.NDArray[Any], *, dtype: str, single: bool, whole: bool) 
 
 @dataclass(frozen=True)
 class SequenceOptions:
-    """What an algorithm asks of a replay buffer of sequences."""
+    """An algorithm's request for a replay buffer of sequences."""
 
     capacity: int
-    """Rows that fit, of all streams together."""
+    """Capacity in rows, over all streams."""
     fields: Mapping[str, tuple[Sequence[int], npt.DTypeLike]]
     """Shape and dtype of a row's fields by name."""
     n_envs: int
     """Number of streams."""
     seed: int
-    """Fixes the buffer's draws."""
+    """Seed of the buffer's draws."""
     declared: tuple[str, ...] = ()
-    """The fields that are written back."""
+    """Fields that are written back."""
     online_length: int | None = None
-    """Rows of sequences that are drawn once, when they are new, before any other; ``None`` draws
-    uniformly only."""
+    """Rows of the sequences that are drawn once, when they are new, before any other; ``None``
+    draws uniformly only."""
 
 
 def sequence_buffer(asked: SequenceOptions) -> SequenceBuffer:
@@ -469,14 +469,14 @@ def make_sequence_buffer(
 
     Args:
         buffer: a registered name, or a buffer, which is returned as it is.
-        asked: what the buffer must hold, if it is made here.
-        options: an instance of the model of its own options; ``None`` takes their defaults.
+        asked: requirements, if the buffer is made here.
+        options: an instance of the model of the buffer's own options; ``None`` takes the defaults.
 
     Raises:
         UnknownNameError: no buffer is registered under the name.
         ConfigError: the buffer stores transitions, or lacks a method of
             :class:`rlox.protocols.SequenceBuffer`.
-        MemoryLimitError: the rows take more memory than there is.
+        MemoryLimitError: the rows exceed the memory.
     """
     if isinstance(buffer, str):
         registration = get_registry().get("rlox_buffers", buffer)

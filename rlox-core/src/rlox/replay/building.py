@@ -1,4 +1,4 @@
-"""What replay algorithms are built of: config, envs, buffer; options that would be ignored."""
+"""Parts of replay algorithms: config, envs, buffer; refusal of options without effect."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from rlox.replay.goals import find_goals
 from rlox.replay.loop import ReplayLoop
 
 NETWORK_OPTIONS = (*LAYER_OPTIONS, "dueling", "noisy_std")
-"""The options of the default networks."""
+"""Options of the default networks."""
 
 OF_MADE_PARTS = {"buffer": ("buffer_size", "buffers"), "exploration": ("noise_std", "noise")}
-"""By argument, the option of a part made here, which an object has of its own, and their kind."""
+"""By argument: the option of the part made here, which an object sets itself, and the kind."""
 
 
 @dataclass(frozen=True)
 class Given:
-    """What a caller passed as replay buffer and as exploration, and which options."""
+    """The replay buffer, exploration and option names that a caller passed."""
 
     parts: Mapping[str, Any]
-    """By argument, of those that were passed: a registered name or an object."""
+    """Registered names or objects, by argument that was passed."""
     options: Collection[str] = ()
-    """Names of the options that were given; see :func:`_given_options`."""
+    """Names of the given options; see :func:`_given_options`."""
 
     def own(self, name: str) -> Any:
         """Return the object that was passed as an argument; ``None`` if there is none."""
@@ -53,24 +53,24 @@ def resolve(
     networks: Collection[Any],
     options: Mapping[str, Any],
 ) -> tuple[Any, Given]:
-    """Return an algorithm's config, and the parts that the caller names or brings as objects.
+    """Return an algorithm's config, and the parts that the caller names or passes as objects.
 
     Args:
         cls: the algorithm's config class.
         config: see :func:`rlox.config.model.resolve_config`.
         env: what the user passed as env.
-        networks: what the user passed as each of the networks; ``None`` is the default one.
-        options: options that win over ``config``. ``buffer`` and ``exploration``, where the
-            config has them, may be objects; ``None`` leaves them to the config.
+        networks: the user's value for each of the networks; ``None`` is the default one.
+        options: options that override ``config``. ``buffer`` and ``exploration``, if the config
+            has them, may be objects; ``None`` leaves them to the config.
 
     Raises:
-        ConfigError: an option is wrong, or would be ignored.
+        ConfigError: an option is wrong, or has no effect.
     """
     known = OF_MADE_PARTS.keys() & cls.model_fields.keys()
     parts = {k: v for k, v in options.items() if k in known and v is not None and v is not UNSET}
     options = {k: v for k, v in options.items() if k not in known or isinstance(parts.get(k), str)}
     keywords = {name for name, value in options.items() if value is not UNSET}
-    _require_no_ignored_options(Given(parts), keywords)  # the config would ask for others beside
+    _require_no_ignored_options(Given(parts), keywords)  # before the config reports other options
     resolved: Any = resolve_config(cls, config, **options)
     if networks and all(network is not None for network in networks):
         refuse_network_options(NETWORK_OPTIONS, resolved, options)
@@ -84,9 +84,9 @@ def _given_options(config: Config, keywords: Collection[str]) -> set[str]:
     """Return the names of the options that the caller chose.
 
     Args:
-        config: what the caller's options resolve to. One that has every option was saved, and does
-            not show what was chosen; nor do the options of a preset, or those with their defaults.
-        keywords: those that were passed one by one, which count whatever they are.
+        config: config from the caller's options. A saved one has every option, and does not show
+            the choice; nor do the options of a preset, or those at their defaults.
+        keywords: options passed one by one, which count at any value.
     """
     if config.model_fields_set == set(type(config).model_fields):
         return set(keywords)
@@ -100,10 +100,10 @@ def _given_options(config: Config, keywords: Collection[str]) -> set[str]:
 
 
 def _require_no_ignored_options(given: Given, options: Collection[str]) -> None:
-    """Refuse options that an object brings itself.
+    """Refuse options that an object sets itself.
 
     Raises:
-        ConfigError: one is given.
+        ConfigError: such an option is given.
     """
     for part, (option, kind) in OF_MADE_PARTS.items():
         own = given.own(part)
@@ -119,10 +119,10 @@ def _require_capacity(config: Any, own: Any) -> None:
 
     Args:
         config: a :class:`rlox.config.frames.ReplayConfig`.
-        own: the caller's buffer; its ``capacity`` counts if it has one. ``None``: one made here.
+        own: the caller's buffer, compared by its ``capacity`` if any. ``None``: one made here.
 
     Raises:
-        ConfigError: it holds fewer transitions than ``learning_starts``.
+        ConfigError: the capacity is below ``learning_starts``.
     """
     name, capacity = "buffer_size", config.buffer_size
     remedy = "lower it, enlarge the buffer or pass a larger one of your own as buffer="
@@ -138,11 +138,11 @@ def _require_capacity(config: Any, own: Any) -> None:
 
 
 def make_envs(algorithm: Algorithm) -> RunningEnvs:
-    """Return the envs that an algorithm steps, which its close frees.
+    """Return the envs that an algorithm steps; closing the algorithm closes them.
 
     Raises:
-        ConfigError: there is no device of the config's name.
-        EnvError: they cannot be built.
+        ConfigError: the config's device does not exist.
+        EnvError: the envs cannot be built.
     """
     cfg = algorithm.config
     find_device(cfg.device)
@@ -159,19 +159,19 @@ def make_envs(algorithm: Algorithm) -> RunningEnvs:
 
 
 def make_replay(algorithm: Algorithm, given: Given, schedules: Schedules) -> ReplayLoop:
-    """Return the envs and the replay buffer of an algorithm, which its close frees.
+    """Return the envs and the replay buffer of an algorithm; closing the algorithm closes them.
 
     Args:
         algorithm: its base has been initialised; its config is a
             :class:`rlox.config.frames.ReplayConfig`.
-        given: with the caller's own buffer, an object with the methods of
-            :class:`rlox.protocols.ReplayBuffer` or :class:`rlox.protocols.ReplayBufferProtocol`,
-            if there is one; else the one that the config names is made.
-        schedules: with the functions that the caller passed.
+        given: with the caller's own buffer, if any, an object with the methods of
+            :class:`rlox.protocols.ReplayBuffer` or :class:`rlox.protocols.ReplayBufferProtocol`;
+            otherwise the buffer that the config names is made.
+        schedules: schedules with the functions that the caller passed.
 
     Raises:
-        ConfigError: ``n_step`` is given with a buffer that was not made for it, or
-            ``priority_beta`` with one that has no priorities, or the buffer lacks methods or would
+        ConfigError: ``n_step`` is given with a buffer made for another value, or
+            ``priority_beta`` with one without priorities, or the buffer lacks methods or would
             mix the envs.
         EnvError: the env cannot be built.
         SpaceError: see :class:`rlox.replay.loop.ReplayLoop`.

@@ -1,10 +1,10 @@
-"""Actions and observations as replay buffers keep them.
+"""Actions and observations in the form that replay buffers store.
 
 Discrete actions count from 0 and continuous ones lie in [-1, 1]: networks, noise and replay
 buffers use one scale, whatever the env's bounds are.
 
-A replay buffer holds one array of observations. Those of a space that is not nested are its rows as
-they are. The leaves of a ``Dict`` or a ``Tuple`` lie one behind the other in a row: of their dtype
+A replay buffer holds one array of observations. Observations of a space that is not nested are
+stored unchanged. The leaves of a ``Dict`` or a ``Tuple`` are concatenated in a row: of their dtype
 if they share one, else of bytes, so that images stay uint8 and numbers keep every bit.
 """
 
@@ -26,11 +26,11 @@ class DiscreteActions:
     """Actions 0 … n-1 of a discrete space.
 
     Args:
-        space: of one env's action.
+        space: space of one env's action.
     """
 
     shape = (1,)
-    """Of one action in a replay buffer."""
+    """Shape of one action in a replay buffer."""
     dtype: Literal["float32", "int64"] = "int64"
 
     def __init__(self, space: spaces.Discrete) -> None:
@@ -46,21 +46,21 @@ class DiscreteActions:
         return actions
 
     def to_env(self, actions: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the env's own numbers (N,) of actions (N,)."""
+        """Return the env's own values (N,) for actions (N,)."""
         return actions + self._start
 
     def to_rows(self, actions: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return actions (N,) as :mod:`rlox.spaces.rows` has them."""
+        """Return actions (N,) in the form of :mod:`rlox.spaces.rows`."""
         return actions
 
 
 class BoxActions:
-    """Actions in [-1, 1] in each dimension, which stand for a box's bounds.
+    """Actions in [-1, 1] in each dimension, scaled to the bounds of a ``Box``.
 
-    Every dimension has a scale of its own: -1 is its lower bound, 1 its upper.
+    Every dimension has its own scale: -1 is its lower bound, 1 its upper.
 
     Args:
-        space: of one env's action; one-dimensional, real and bounded.
+        space: space of one env's action; one-dimensional, real and bounded.
     """
 
     dtype: Literal["float32", "int64"] = "float32"
@@ -76,16 +76,16 @@ class BoxActions:
         return rng.uniform(-1, 1, (n, *self.shape)).astype(np.float32)
 
     def bounded(self, actions: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return actions (N, act_dim) clipped to [-1, 1], whatever was added to them."""
+        """Return actions (N, act_dim) clipped to [-1, 1], for example after noise."""
         return _clip(actions, -1, 1)
 
     def to_env(self, actions: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return actions (N, act_dim) in the env's units, within its bounds whatever rounding."""
+        """Return actions (N, act_dim) in the env's units, within its bounds despite rounding."""
         scaled = (self._center + self._half_range * actions).astype(self._space.dtype)
         return _clip(scaled, self._space.low, self._space.high)
 
     def to_rows(self, actions: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return actions (N, act_dim) as :mod:`rlox.spaces.rows` has them."""
+        """Return actions (N, act_dim) in the form of :mod:`rlox.spaces.rows`."""
         return self.to_env(actions)
 
     def layer_data(self) -> dict[str, Any]:
@@ -94,16 +94,16 @@ class BoxActions:
 
 
 def _clip(values: npt.NDArray[Any], low: Any, high: Any) -> npt.NDArray[Any]:
-    """Return ``np.clip`` of a few values, in a fraction of its time."""
+    """Return ``np.clip`` of a small array, in a fraction of its time."""
     clipped: npt.NDArray[Any] = np.minimum(np.maximum(values, low), high)
     return clipped
 
 
 def make_actions(space: spaces.Space[Any]) -> DiscreteActions | BoxActions:
-    """Return how the actions of ``space`` are kept.
+    """Return the codec for the actions of ``space``.
 
     Raises:
-        SpaceError: they are neither discrete nor vectors of bounded real numbers.
+        SpaceError: the actions are neither discrete nor vectors of bounded real numbers.
     """
     if isinstance(space, spaces.Discrete):
         return DiscreteActions(space)
@@ -120,13 +120,13 @@ def make_actions(space: spaces.Space[Any]) -> DiscreteActions | BoxActions:
 
 
 class ReplayObservations:
-    """From observations as envs return them to a buffer's rows, and back.
+    """Converts between the envs' observations and a buffer's rows.
 
     Args:
-        space: of one env's observation.
+        space: space of one env's observation.
 
     Raises:
-        SpaceError: a leaf of the space has no arrays of one shape.
+        SpaceError: a leaf of the space has no fixed shape.
     """
 
     def __init__(self, space: gymnasium.Space[Any]) -> None:
@@ -135,9 +135,9 @@ class ReplayObservations:
         self._one = self._rows.empty(1)
         if not self._nested:
             self.shape: tuple[int, ...] = self._one.shape[1:] or (1,)
-            """Of one row."""
+            """Shape of one row."""
             self.dtype = str(self._one.dtype)
-            """Of the rows."""
+            """Dtype of the rows."""
             return
         dtypes = {str(leaf.dtype) for leaf in self._one.values()}
         self.dtype = dtypes.pop() if len(dtypes) == 1 else "uint8"
@@ -155,7 +155,7 @@ class ReplayObservations:
         return slice([0, *self._ends][index], self._ends[index])
 
     def copy(self, obs: Any) -> Any:
-        """Return a copy of (N, *shape) observations in the dtypes they are kept in."""
+        """Return a copy of (N, *shape) observations in their stored dtypes."""
         return map_leaves(_copy, obs, self._one) if self._nested else _copy(obs, self._one)
 
     def pack(self, obs: Any) -> npt.NDArray[Any]:
@@ -166,11 +166,11 @@ class ReplayObservations:
         return np.concatenate([self._columns(leaf) for leaf in self._rows.stored(obs).values()], 1)
 
     def _columns(self, leaf: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        # -1 stands for no size if the leaf has no numbers
+        # -1 cannot stand for a size if the leaf is empty
         return leaf.reshape(len(leaf), math.prod(leaf.shape[1:])).view(self.dtype)
 
     def unpack(self, rows: npt.NDArray[Any]) -> Any:
-        """Return the observations (B, *shape) of rows, of a nested space a dict by leaf name."""
+        """Return the observations (B, *shape) of rows; for a nested space a dict by leaf name."""
         if not self._nested:
             return rows.reshape(-1, *self._one.shape[1:])
         parts = zip(self._one.items(), np.split(rows, self._ends[:-1], axis=1), strict=True)

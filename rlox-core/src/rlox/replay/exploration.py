@@ -1,8 +1,8 @@
 """Exploration: noise on the actions that fill a replay buffer.
 
-Anything with the methods of :class:`rlox.protocols.ExplorationStrategy` will do. Actions are as
-replay buffers keep them (:mod:`rlox.replay`): counted from 0, or in [-1, 1], to which what
-the noise makes of them is clipped.
+Any object with the methods of :class:`rlox.protocols.ExplorationStrategy` works. Actions have the
+form that replay buffers store (:mod:`rlox.replay`): counted from 0, or in [-1, 1], to which noisy
+actions are clipped.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ Array = npt.NDArray[Any]
 
 @final
 class EpsilonGreedy:
-    """With probability ε, for each env on its own, a uniform action instead of the chosen one.
+    """With probability ε, independently for each env, a uniform action replaces the chosen one.
 
     Args:
-        epsilon: from env steps to ε.
+        epsilon: maps env steps to ε.
         n_actions: number of actions.
         rng: source of the draws.
 
@@ -39,20 +39,20 @@ class EpsilonGreedy:
     def explore(self, actions: Array, episode_start: npt.NDArray[np.bool_], step: int) -> Array:
         """Return the actions to take; see :class:`rlox.protocols.ExplorationStrategy`."""
         rng, n, epsilon = self._rng, len(actions), self._epsilon(step)
-        if n == 1:  # the numbers that arrays of one would hold, in a third of the time
+        if n == 1:  # the same numbers as from arrays of length 1, in a third of the time
             return np.array([rng.integers(self._n_actions)]) if rng.random() < epsilon else actions
-        # Plain numbers: of a few envs, an array's comparison takes several times as long.
+        # Python numbers: for a few envs, comparing arrays takes several times as long
         draws = rng.random(n).tolist()
         if min(draws) >= epsilon:
             return actions
         return np.where(np.array(draws) < epsilon, rng.integers(self._n_actions, size=n), actions)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return nothing: only the stream changes."""
+        """Return an empty state: only the stream changes."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Do nothing."""
+        """Do nothing: the state is empty."""
 
 
 @final
@@ -60,7 +60,7 @@ class GaussianNoise:
     """Independent N(0, σ²) added to every dimension at every step.
 
     Args:
-        std: σ, where half an action's range is 1.
+        std: σ, in units of half an action's range.
         rng: source of the draws.
 
     Source:
@@ -78,21 +78,21 @@ class GaussianNoise:
         return noisy
 
     def state_dict(self) -> dict[str, Any]:
-        """Return nothing: only the stream changes."""
+        """Return an empty state: only the stream changes."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Do nothing."""
+        """Do nothing: the state is empty."""
 
 
 @final
 class OrnsteinUhlenbeckNoise:
-    """Noise that wanders, x ← x - θ x dt + σ √dt N(0, 1), for envs with inertia.
+    """Correlated noise, x ← x - θ x dt + σ √dt N(0, 1), for envs with inertia.
 
-    Every env has its own, which starts at 0 with each episode.
+    Every env has its own noise, which starts at 0 with each episode.
 
     Args:
-        std: σ, where half an action's range is 1.
+        std: σ, in units of half an action's range.
         rng: source of the draws.
         theta: θ, the pull towards 0.
         dt: time of one step.
@@ -122,11 +122,11 @@ class OrnsteinUhlenbeckNoise:
         return noisy
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the noise (N, act_dim) of all envs, or none before the first step."""
+        """Return the noise (N, act_dim) of all envs, or an empty state before the first step."""
         return {"noise": None if self._noise is None else self._noise.copy()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the noise; after exploration of another kind, or of more envs, it starts at 0."""
+        """Restore the noise; from another kind of noise or number of envs, it starts at 0."""
         noise = state.get("noise")
         self._noise = None if noise is None else np.array(noise, np.float32)
 
@@ -134,11 +134,11 @@ class OrnsteinUhlenbeckNoise:
 def make_noise(
     kind: str, std: float, rng: np.random.Generator
 ) -> GaussianNoise | OrnsteinUhlenbeckNoise | None:
-    """Return noise by the name that configs have for it; ``None`` if there is none.
+    """Return noise by its name in configs; ``None`` for ``"none"``.
 
     Args:
         kind: ``"none"``, ``"gaussian"`` or ``"ornstein-uhlenbeck"``.
-        std: its deviation.
+        std: its standard deviation.
         rng: source of the draws.
     """
     kinds = {"gaussian": GaussianNoise, "ornstein-uhlenbeck": OrnsteinUhlenbeckNoise}

@@ -1,7 +1,7 @@
 """Goals of envs: their place in observations, and their rewards.
 
-Their observations are a ``Dict`` of ``observation``, ``achieved_goal`` and ``desired_goal``, and
-they have a method ``compute_reward``, as gymnasium-robotics has it.
+Observations of these envs are a ``Dict`` of ``observation``, ``achieved_goal`` and
+``desired_goal``; the envs have a method ``compute_reward``, as in gymnasium-robotics.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ def find_goals(
     """Return the goals of an env.
 
     Its ``compute_reward`` is called with goals (M, size) and an empty dict, once for many
-    transitions; ``compute_terminated``, if it has one, with one goal (size,) at a time, as few
-    envs' takes more.
+    transitions; ``compute_terminated``, if the env has it, with one goal (size,) at a time,
+    because most envs accept no batch.
 
     Args:
-        source: what the user passed as env. Of an id or a callable one env more is made, to ask.
-        space: of one env's observation.
+        source: the user's env. For an id or a callable, an extra env is created and queried.
+        space: space of one env's observation.
         env_kwargs: arguments of the env that is made here.
         resources: closes the env that is made here.
         buffer: registered name of the buffer that the goals are for.
 
     Raises:
-        ConfigError: the env has no goals, or not as vectors of floats.
+        ConfigError: the env has no goals, or its goals are not vectors of floats.
     """
     rows, size = ReplayObservations(space), _goal_size(space, buffer)
     env = _one_env(source, env_kwargs, resources, buffer)

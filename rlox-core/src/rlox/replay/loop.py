@@ -1,4 +1,4 @@
-"""Replay loops: stepping envs into a buffer, updates due, batches drawn, priorities."""
+"""Replay loops: stepping envs into a buffer, counting due updates, drawing batches, priorities."""
 
 from __future__ import annotations
 
@@ -38,50 +38,50 @@ if TYPE_CHECKING:
     from rlox.learners.transitions import ChosenReplayLearner, StepResult
 
 ALL_ALIKE = np.ones((), np.float32)
-"""The weights of transitions that have none; to copy, which takes a tenth of what ``ones`` does."""
+"""Weights of transitions without priorities; copying this is ten times as fast as ``np.ones``."""
 
 
 class UpdatesDue:
-    """Counts the updates that are due: some whenever the env steps pass a multiple.
+    """Counts the due updates: a fixed number whenever the env steps pass a multiple of ``every``.
 
-    Their ratio is the updates per env step, whatever the number of envs. As multiples of the count
-    of all env steps matter, no remainder is lost between iterations or in a checkpoint.
+    The two numbers give the updates per env step, for any number of envs. Multiples are taken of
+    the total env steps, so no remainder is lost between iterations or in a checkpoint.
 
     Args:
-        updates: how many are due each time.
-        every: env steps from one time to the next.
+        updates: number that becomes due each time.
+        every: number of env steps between two times.
     """
 
     def __init__(self, updates: int, every: int) -> None:
         self.updates = updates
         self.every = every
         self.pending = 0
-        """Updates that are due and not yet taken; checkpoints hold them."""
+        """Updates due and not yet taken; checkpoints hold them."""
 
     @staticmethod
     def of_ratio(ratio: Fraction) -> UpdatesDue:
-        """Return a count with so many updates per env step, as evenly as whole updates can be."""
+        """Return a counter with ``ratio`` updates per env step, spread as evenly as possible."""
         return UpdatesDue(ratio.numerator, ratio.denominator)
 
     def count(self, env_steps: int, new: int) -> None:
         """Count env steps.
 
         Args:
-            env_steps: done before.
-            new: done since.
+            env_steps: total before.
+            new: number since then.
         """
         times = (env_steps + new) // self.every - env_steps // self.every
         self.pending += times * self.updates
 
     def take(self) -> Iterator[int]:
-        """Yield for every update that is due; it counts as taken from then on."""
+        """Yield for every due update; each counts as taken when it is yielded."""
         while self.pending:
             self.pending -= 1
             yield self.pending
 
 
 class ReplaySteps:
-    """Steps N running envs, whose episodes it counts many steps at a time.
+    """Steps N running envs and counts their episodes, many steps at a time.
 
     Args:
         envs: the running envs.
@@ -91,9 +91,9 @@ class ReplaySteps:
         self.envs, self.env = envs, envs.env
         self.statistics = envs.statistics
         self.episode_start = np.ones(envs.n_envs, np.bool_)
-        """(N,) whether the present observation is the first of its episode."""
+        """(N,) whether the current observation is the first of its episode."""
         self.nothing = np.zeros(envs.n_envs, np.bool_)
-        """(N,) False."""
+        """(N,) all False."""
         self._forget()
 
     def _forget(self) -> None:
@@ -102,17 +102,17 @@ class ReplaySteps:
         self._lost: list[npt.NDArray[np.bool_]] = []
 
     def step_envs(self, env_actions: Any) -> VecEnvStep:
-        """Step every env once; the next observations are then those to act on.
+        """Step every env once; the envs' observations are then the next ones.
 
         If that fails, all envs begin new episodes.
 
         Args:
-            env_actions: (N, ...) as the envs take them.
+            env_actions: (N, ...) in the env's own form.
 
         Raises:
             EnvError: an env returned an observation or a reward that is not finite, or a reward
                 that is too large for float32.
-            SpaceError: the env masks actions, which most envs say with their first reset.
+            SpaceError: the env masks actions, which most envs show only at the first reset.
         """
         if self.envs.action_masks() is not None:
             raise SpaceError(
@@ -126,7 +126,7 @@ class ReplaySteps:
             if np.count_nonzero(ended):
                 require_finite(step["obs"])
             self.episode_start = ended
-            self._rewards.append(step["rewards"].copy())  # the env may write its next ones there
+            self._rewards.append(step["rewards"].copy())  # the env may reuse the array
             life_lost = step.get("life_lost")
             self._ended.append(ended if life_lost is None else ended & ~life_lost)
             self._lost.append(step["lost"].copy() if "lost" in step else self.nothing)
@@ -137,7 +137,7 @@ class ReplaySteps:
         return step
 
     def begin_again(self) -> None:
-        """Let all envs begin new episodes at the next look at their observations."""
+        """Let all envs begin new episodes when their observations are next read."""
         self.count_episodes()
         self.envs.obs = None
         self.episode_start = np.ones(self.envs.n_envs, np.bool_)
@@ -158,7 +158,7 @@ class ReplaySteps:
         """Restore the state; an env without one starts new episodes at the next step.
 
         Returns:
-            Whether the envs go on exactly where they were.
+            Whether the envs continue exactly where they were.
         """
         exact = self.envs.load_state_dict(state)
         self.episode_start = np.ones(self.envs.n_envs, np.bool_)
@@ -169,19 +169,19 @@ class ReplaySteps:
 
 
 class Replay:
-    """N running envs, a replay buffer and their rhythm, whatever the buffer keeps.
+    """N running envs, a replay buffer and the schedule of updates, for any kind of buffer.
 
     Args:
         collector: steps the envs and counts their episodes.
-        buffer: what is drawn from.
-        capacity: what was asked of the buffer.
+        buffer: the buffer to draw from.
+        capacity: requested capacity of the buffer.
         updates: the replay ratio, in gradient steps.
         clock: the run's clock.
-        config: the algorithm's; it has ``batch_size``, ``learning_starts``,
+        config: the algorithm's config, with ``batch_size``, ``learning_starts``,
             ``steps_per_iteration``, ``save_replay_buffer`` and ``device``.
 
     Raises:
-        ConfigError: the buffer is to be saved and cannot be, or there is no such device.
+        ConfigError: the buffer is to be saved and cannot be, or the device does not exist.
     """
 
     def __init__(
@@ -207,26 +207,26 @@ class Replay:
                 f"{type(buffer).__name__} lacks one of them; turn it off"
             )
         self._saved = SavedBuffer(buffer) if config.save_replay_buffer else None
-        own = getattr(buffer, "capacity", None)  # an object's is anything
+        own = getattr(buffer, "capacity", None)  # an object's attribute may have any type
         self._made_with = {
             "buffer": type(buffer).__name__,
             "buffer_size": own if isinstance(own, int) else capacity,
             "n_envs": self.n_envs,
         }
-        """What decides whether a saved buffer fits, by option."""
+        """Options that a saved buffer must match, by name."""
         self._clock = clock
         self._stored = 0
 
     @property
     def vector_steps_left(self) -> int:
-        """Vector steps to the iteration's end; fewer than all if the last one was interrupted."""
+        """Vector steps left in the iteration; fewer than all if the last one was interrupted."""
         return self._clock.vector_steps_left(self.n_envs, self.config.steps_per_iteration)
 
     @contextmanager
     def iteration(self) -> Iterator[None]:
         """Run the steps and updates of one iteration, without denormals.
 
-        Episodes are counted at the end of the block, even if it raises: they go on.
+        Episodes are counted at the end of the block, even if it raises, because they continue.
         """
         with flush_denormals():
             try:
@@ -239,10 +239,10 @@ class Replay:
         return len(self.buffer) > 0
 
     def count_step(self, stored: int, hooks: Hooks) -> None:
-        """Count the rows that a vector step stored, and the updates that it makes due.
+        """Count the rows that a vector step stored, and the updates that become due.
 
         A callback that ends the training sets ``hooks.stopped`` and raises nothing here, so that
-        what is due is learnt first.
+        due updates are taken first.
         """
         self._stored += stored
         if self._stored >= self.config.learning_starts and self.can_draw():
@@ -253,11 +253,11 @@ class Replay:
             pass
 
     def updates_due(self, hooks: Hooks, schedules: Schedules) -> Iterator[int]:
-        """Yield for every update that is due.
+        """Yield for every due update.
 
         Args:
             hooks: called when learning begins and ends.
-            schedules: of ``priority_beta``, for a buffer with priorities.
+            schedules: schedules with ``priority_beta``, for a buffer with priorities.
         """
         if not self.updates.pending:
             return
@@ -280,15 +280,15 @@ class Replay:
     def load_state_dict(self, state: Mapping[str, Any]) -> bool:
         """Restore the collector and the buffer.
 
-        Without a saved buffer, or if this one is not to be saved, learning goes on once
-        ``learning_starts`` new rows are stored; the policy collects them. With one, the episodes
-        that were under way are cut where the envs begin new ones.
+        Without a saved buffer, or if this one is not to be saved, learning continues once the
+        policy has collected ``learning_starts`` new rows. With one, running episodes are cut
+        where the envs begin new ones.
 
         Returns:
-            Whether the envs go on exactly where they were.
+            Whether the envs continue exactly where they were.
 
         Raises:
-            CheckpointError: the buffer was saved and this one cannot take it over.
+            CheckpointError: the saved buffer cannot be restored into this one.
         """
         exact: bool = self.collector.load_state_dict(state["collector"])
         if state["buffer"] is None or self._saved is None:
@@ -302,7 +302,7 @@ class Replay:
         return exact
 
     def _misfit(self, saved: Mapping[str, Any], error: Exception) -> CheckpointError:
-        """Return the error of a saved buffer that was made with other options, if it was."""
+        """Return the error for a saved buffer, naming the options that differ, if any."""
         given = self._made_with.items()
         others = [f"{k}={saved[k]}, got {v}" for k, v in given if saved[k] != v]
         reason = f"was saved with {'; '.join(others)}" if others else f"cannot be restored: {error}"
@@ -317,9 +317,9 @@ class ReplayCollector(ReplaySteps):
 
     Args:
         envs: the running envs.
-        buffer: where transitions go.
-        observations: how it keeps them; ``None`` derives it from the envs' space.
-        clip_rewards: bound of the sizes of stored rewards; statistics have the env's.
+        buffer: destination of the transitions.
+        observations: codec of the observations; ``None`` derives it from the envs' space.
+        clip_rewards: bound of the absolute stored rewards; statistics use the env's.
     """
 
     def __init__(
@@ -337,23 +337,23 @@ class ReplayCollector(ReplaySteps):
 
     @property
     def obs(self) -> Any:
-        """A copy of the (N, *shape) observations to act on, of a nested space a dict of them."""
+        """A copy of the current (N, *shape) observations; for a nested space a dict of copies."""
         return self.observations.copy(self.envs.obs)
 
     def step(self, obs: Any, actions: Any, env_actions: Any) -> int:
         """Step every env once.
 
-        If an env was lost, the vector step is not stored, as a buffer takes the steps of all envs
-        in turn; a buffer with ``truncate_episodes`` then cuts what was stored before. So it is if
-        the step fails, after which all envs begin new episodes.
+        If an env was lost, the vector step is not stored, because a buffer takes the steps of all
+        envs in turn; a buffer with ``truncate_episodes`` then cuts the stored episodes. The same
+        happens if the step fails, after which all envs begin new episodes.
 
         Args:
-            obs: (N, *shape) what :attr:`obs` returned.
-            actions: (N, ...) as they are stored.
-            env_actions: (N, ...) as the env takes them.
+            obs: (N, *shape) from :attr:`obs`.
+            actions: (N, ...) in stored form.
+            env_actions: (N, ...) in the env's own form.
 
         Returns:
-            How many transitions were stored: N, or 0.
+            The number of stored transitions: N, or 0.
 
         Raises:
             SpaceError: the env masks actions.
@@ -388,29 +388,29 @@ class ReplayCollector(ReplaySteps):
 
 
 Choose = Callable[[Any], npt.NDArray[Any]]
-"""From (N, *shape) observations, of a nested space a dict of them by leaf name, to (N,) or
-(N, act_dim) actions as the buffer stores them."""
+"""Maps (N, *shape) observations, for a nested space a dict of them by leaf name, to (N,) or
+(N, act_dim) actions in the buffer's form."""
 
 
 class ReplayLoop(Replay):
-    """A replay of transitions: the parts of an off-policy loop.
+    """A replay of transitions, for off-policy algorithms.
 
-    An algorithm calls :meth:`step`, takes what :meth:`updates_due` says, and learns from what
-    :meth:`draw` returns. Until ``learning_starts`` env steps actions are uniform and no updates
+    An algorithm calls :meth:`step`, takes the updates from :meth:`updates_due`, and learns from the
+    batches of :meth:`draw`. Until ``learning_starts`` env steps, actions are uniform and no updates
     become due.
 
     Args:
         envs: the running envs.
-        buffer: see :func:`rlox.replay.buffers.make_buffer`, which returned it.
-        options: what the buffer was asked for.
+        buffer: result of :func:`rlox.replay.buffers.make_buffer`.
+        options: requirements that the buffer was made for.
         streams: the run's random streams.
         clock: the run's clock.
-        config: the algorithm's, a :class:`rlox.config.frames.ReplayConfig`.
+        config: the algorithm's config, a :class:`rlox.config.frames.ReplayConfig`.
 
     Raises:
         ConfigError: see :class:`Replay`.
-        SpaceError: the env's actions are neither discrete nor a bounded box, or its observations
-            have no arrays of one shape.
+        SpaceError: the env's actions are neither ``Discrete`` nor a bounded ``Box``, or its
+            observations have no fixed shape.
     """
 
     def __init__(
@@ -436,9 +436,9 @@ class ReplayLoop(Replay):
         """Step every env once and store the transitions; see :meth:`count_step`.
 
         Args:
-            choose: the actions to take once learning has started, without gradients.
+            choose: chooses the actions once learning has started, without gradients.
             hooks: called after the vector step.
-            learner: what acts within ``choose``, which may take arrays; ``None``: tensors.
+            learner: learner that acts within ``choose``, may take arrays; ``None``: tensors.
         """
         obs = self.collector.obs
         if self._clock.env_steps < self.config.learning_starts:
@@ -454,7 +454,7 @@ class ReplayLoop(Replay):
         """Return a batch from the buffer.
 
         Args:
-            learner: what the batch is for, which may take arrays; ``None``: tensors.
+            learner: learner that the batch is for, may take arrays; ``None``: tensors.
         """
         size = self.config.batch_size
         if self._sample is None:
@@ -479,15 +479,15 @@ class ReplayLoop(Replay):
     def _tensor_for(
         self, learner: ChosenReplayLearner | None
     ) -> Callable[[npt.NDArray[Any]], Tensor] | None:
-        """Return what makes arrays tensors; ``None`` for a learner that takes arrays."""
+        """Return a function from arrays to tensors; ``None`` for a learner that takes arrays."""
         return None if learner is not None and learner.takes_arrays else self._tensor
 
     def give_back(self, batch: TransitionBatch, learnt: StepResult) -> None:
         """Give the transitions of a batch new priorities, if the buffer has any.
 
         Args:
-            batch: which :meth:`draw` returned.
-            learnt: from it; the absolute values of ``errors`` are averaged over critics.
+            batch: batch from :meth:`draw`.
+            learnt: result of its step; the absolute ``errors`` are averaged over critics.
 
         Source:
             Schaul et al. 2016, section 3.3: abs(δ) + ε, with ε = 1e-6.
@@ -498,10 +498,10 @@ class ReplayLoop(Replay):
             self.buffer.update_priorities(batch.indices, (sizes + 1e-6).cpu().numpy())
 
     def predict(self, choose: Choose, obs: npt.ArrayLike) -> Any:
-        """Return an action, or actions of a batch; see :func:`rlox.networks.act`.
+        """Return an action, or a batch of actions; see :func:`rlox.networks.act`.
 
         Args:
-            choose: from observations to actions as the buffer stores them.
+            choose: maps observations to actions in the buffer's form.
             obs: one observation or a batch (B, *shape).
         """
         spaces = self.env.observation_space, self.env.action_space
@@ -517,7 +517,7 @@ class ReplayLoop(Replay):
         """Return a policy as data; see :class:`rlox.deployment.Exportable`.
 
         Args:
-            algorithm: registered name of what trained it.
+            algorithm: registered name of the algorithm that trained it.
             parts: modules or layers, one after the other, from observations to outputs per
                 discrete action, or to actions in [-1, 1].
         """
