@@ -1,4 +1,4 @@
-"""Batches: what learners learn from, and the advantages of a rollout."""
+"""Batches: the data that learners learn from, and the advantages of a rollout."""
 
 from rlox.batches.rollout import (
     RolloutBatch,

@@ -1,4 +1,4 @@
-"""Unrolls, joined, cut and as arrays; advantages, rollout batches and minibatches."""
+"""Unrolls: joining, cutting, arrays; advantages, rollout batches and minibatches."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ BEFORE_THE_LAST = itemgetter(slice(-1))
 
 @dataclass(frozen=True)
 class Unroll:
-    """T steps of N envs, time-major, as they were collected; no advantages are estimated yet.
+    """T steps of N envs, time-major, as collected; without advantages.
 
-    What the policy saw and did is tensors on its device, what the envs answered is NumPy arrays.
+    The policy's inputs and outputs are tensors on its device, the envs' answers NumPy arrays.
     """
 
     obs: Any
@@ -36,44 +36,44 @@ class Unroll:
     log_probs: Tensor
     """(T, N) log-probabilities under the policy that acted."""
     rewards: npt.NDArray[np.float32]
-    """(T, N) as the envs gave them."""
+    """(T, N) rewards of the envs."""
     terminated: npt.NDArray[np.bool_]
     """(T, N), the task ended after the step."""
     truncated: npt.NDArray[np.bool_]
     """(T, N), the episode was cut after the step."""
     final_obs: Any = None
     """(K, *shape) the true final observations of the K truncated steps, in the order of
-    ``truncated.nonzero()``; ``None`` if there are none, or :attr:`final_values` is all that is
-    known of them."""
+    ``truncated.nonzero()``; ``None`` without truncation, or if only :attr:`final_values` is
+    known."""
     scaled_rewards: npt.NDArray[np.float32] | None = None
     """(T, N) to estimate advantages from; ``None``: the rewards."""
     action_masks: Tensor | None = None
-    """(T, N, mask_size) bool, True for the choices that the env allowed; ``None`` if all are."""
+    """(T, N, mask_size) bool, True for the choices that the env allowed; ``None``: all."""
     episode_starts: Tensor | None = None
     """(T, N) bool, whether an episode began with the observation; ``None`` without a memory."""
     initial_state: Tensor | None = None
     """(K*N, state_size) memory of the policy before each of K equal parts of the steps, part 0 of
     all envs first; ``None`` without a memory."""
     values: Tensor | None = None
-    """(T + 1, N) value estimates of the policy that acted, if it made them while it acted."""
+    """(T + 1, N) value estimates of the acting policy, if it makes them as it acts."""
     final_values: npt.NDArray[np.float32] | None = None
     """(T, N) its values of the true final observations of truncated steps, 0 elsewhere; given
     together with :attr:`values`."""
     weights_version: int = 0
     """Version of the weights that acted."""
     actor: int = 0
-    """Which of several actors collected it."""
+    """Number of the actor that collected it."""
     sequence: int = 0
-    """How many unrolls that actor had collected before."""
+    """Number of unrolls that the actor had collected before."""
     resets: bool = False
-    """Whether all envs were reset before step 0, whatever came of the episodes before."""
+    """Whether all envs were reset before step 0, even within an episode."""
     envs: npt.NDArray[np.int64] | None = None
-    """(N,) which of the collector's envs these are, where some were lost; ``None``: all."""
+    """(N,) numbers of these envs in the collector, if some were lost; ``None``: all."""
     life_lost: npt.NDArray[np.bool_] | None = None
-    """(T, N), ``terminated`` says that a life was lost, and the game went on; ``None``: nowhere."""
+    """(T, N), ``terminated`` means a lost life, and the game went on; ``None``: nowhere."""
     moments: Mapping[str, Mapping[str, Any]] | None = None
-    """Mean, variance and count of the raw observations taken in, by leaf, of an actor that
-    normalises; ``None`` if nothing is normalised, or the actor keeps the moments itself."""
+    """Mean, variance and count of the raw observations, by leaf, from an actor that normalises;
+    ``None`` if nothing is normalised, or the actor keeps the moments itself."""
 
     @property
     def n_steps(self) -> int:
@@ -90,7 +90,7 @@ class Unroll:
 class RolloutMinibatch:
     """B steps of a rollout in random order; fields as in :class:`RolloutBatch`.
 
-    Of a policy with a memory, T steps of each of some envs, as in the batch.
+    For a policy with a memory, T steps of each of some envs, as in the batch.
     """
 
     obs: Any
@@ -109,21 +109,21 @@ class RolloutMinibatch:
 class RolloutBatch:
     """T steps of N envs, flattened to T*N rows: step 0 of all envs, then step 1, and so on.
 
-    Of K parts of L steps with a memory, each counts as an env: L steps of K*N.
+    With a memory and K parts of L steps, each part counts as an env: L steps of K*N.
     """
 
     obs: Any
-    """(T*N, *shape) observations acted on; of a nested space a dict of them by leaf name. uint8
-    stays uint8, whole numbers of discrete spaces are int64, all else is float32."""
+    """(T*N, *shape) observations acted on; for a nested space a dict of them by leaf name. uint8
+    stays uint8, integers of discrete spaces are int64, everything else is float32."""
     actions: Tensor
     """(T*N,) or (T*N, columns) as the policy sampled them, before clipping; int64, or float32 if
-    a box is among them. See :mod:`rlox.spaces.rows`."""
+    there is a ``Box`` among them. See :mod:`rlox.spaces.rows`."""
     log_probs: Tensor
     """(T*N,) log-probabilities under the policy that acted."""
     values: Tensor
     """(T*N,) value estimates of that policy."""
     rewards: Tensor
-    """(T*N,) rewards as the envs gave them."""
+    """(T*N,) rewards of the envs."""
     terminated: Tensor
     """(T*N,) bool, the task ended after the step."""
     truncated: Tensor
@@ -137,15 +137,15 @@ class RolloutBatch:
     n_envs: int
     """N."""
     action_masks: Tensor | None = None
-    """(T*N, mask_size) bool, True for the choices that the env allowed; ``None`` if all are."""
+    """(T*N, mask_size) bool, True for the choices that the env allowed; ``None``: all."""
     episode_starts: Tensor | None = None
     """(T*N,) bool, whether an episode began with the observation; ``None`` without a memory."""
     initial_state: Tensor | None = None
     """(N, state_size) memory of the policy before step 0; ``None`` without a memory."""
     active: Tensor | None = None
-    """(T*N,) bool, the rows of ``obs``, ``actions``, ``action_masks`` and ``episode_starts`` that
-    are learnt from, of a policy with a memory whose sequences have different lengths; the other
-    fields have those rows alone. ``None``: all are."""
+    """(T*N,) bool, the rows of ``obs``, ``actions``, ``action_masks`` and ``episode_starts`` to
+    learn from, for a policy with a memory and sequences of different lengths; the other fields
+    have only those rows. ``None``: all rows."""
 
     @property
     def dones(self) -> Tensor:
@@ -164,8 +164,8 @@ class RolloutBatch:
         """Yield minibatches that together hold every row exactly once.
 
         Args:
-            batch_size: rows per minibatch; the last has the remainder. Of a policy with a memory,
-                rounded down to whole sequences of T steps.
+            batch_size: rows per minibatch; the last has the remainder. With a memory, rounded down
+                to whole sequences of T steps.
             shuffle: random order, else the rollout's.
             generator: source of the order; ``None`` uses torch's global one.
 
@@ -220,14 +220,14 @@ def estimate_advantages(
         A_t = δ_t + γλ A_{t+1}
 
     V(s_{t+1}) is 0 after a termination and the value of the true final observation after a
-    truncation, and neither lets A_{t+1} pass.
+    truncation; A_{t+1} counts after neither.
 
     Args:
         unroll: T steps of N envs.
         policy: estimates values with ``get_value(obs)``, unless the unroll has them.
         gamma: discount γ in [0, 1].
         gae_lambda: trace decay λ in [0, 1].
-        gae: the kernel ``compute_gae_time_major``; ``None`` finds it, see
+        gae: the kernel ``compute_gae_time_major``; ``None`` takes that of
             :func:`rlox.kernels.kernel`.
 
     Returns:
@@ -321,7 +321,7 @@ MOMENTS = "moments"
 
 @dataclass(frozen=True)
 class StepRows:
-    """T*N steps as :func:`rlox.losses.evaluate_actions` takes them, step 0 first."""
+    """T*N steps as input of :func:`rlox.losses.evaluate_actions`, step 0 first."""
 
     obs: Any
     actions: Tensor
@@ -342,17 +342,17 @@ def step_rows(unroll: Unroll) -> StepRows:
 
 
 def join_unrolls(unrolls: Sequence[Unroll]) -> Unroll:
-    """Return one unroll of the envs of several, side by side.
+    """Return one unroll with the envs of several.
 
     Args:
-        unrolls: of equal T and of one policy. Version, actor and sequence number of the first
-            stand for all.
+        unrolls: of equal T and from one policy. Version, actor and sequence number are those of
+            the first.
 
     Returns:
-        The unroll of ΣN envs; without values, which those that act estimate.
+        The unroll of ΣN envs; without values, which the acting policies estimate.
 
     Raises:
-        ValueError: there is none, or their lengths differ.
+        ValueError: there are no unrolls, or their lengths differ.
     """
     lengths = {unroll.n_steps for unroll in unrolls}
     if len(lengths) != 1:
@@ -388,10 +388,10 @@ def keep_envs(unroll: Unroll, kept: npt.NDArray[np.bool_]) -> Unroll:
 
     Args:
         unroll: of N envs.
-        kept: (N,) which.
+        kept: (N,) whether the env is kept.
 
     Raises:
-        EnvError: none is kept.
+        EnvError: no env is kept.
     """
     if not kept.any():
         raise EnvError("all envs were lost in one rollout, and nothing is left to learn from")
@@ -452,7 +452,7 @@ def on_device(unroll: Unroll, device: torch.device) -> Unroll:
 
 
 def unroll_to_arrays(unroll: Unroll) -> Arrays:
-    """Return all that an unroll holds as NumPy arrays by name; see :func:`unroll_from_arrays`."""
+    """Return the contents of an unroll as NumPy arrays by name; see :func:`unroll_from_arrays`."""
     arrays: Arrays = {name: np.asarray(getattr(unroll, name), np.int64) for name in NUMBERS}
     for name in IN_NUMPY:
         if getattr(unroll, name) is not None:
@@ -470,11 +470,11 @@ def unroll_to_arrays(unroll: Unroll) -> Arrays:
 
 
 def unroll_from_arrays(arrays: Mapping[str, Any], device: torch.device | str = "cpu") -> Unroll:
-    """Return the unroll that :func:`unroll_to_arrays` took apart.
+    """Return the unroll from the arrays of :func:`unroll_to_arrays`.
 
     Args:
-        arrays: by name; they are not copied where the device is the CPU.
-        device: where what the policy saw and did is to be.
+        arrays: by name; they are not copied if the device is the CPU.
+        device: device of the policy's inputs and outputs.
     """
     fields: dict[str, Any] = {name: int(arrays[name]) for name in NUMBERS}
     fields["resets"] = bool(fields["resets"])

@@ -14,30 +14,29 @@ from rlox.spaces.rows import map_leaves
 
 @dataclass(frozen=True)
 class TransitionBatch:
-    """B transitions drawn from a replay buffer: tensors, or arrays for a learner that takes them.
+    """B transitions from a replay buffer: tensors, or arrays for a learner that takes them.
 
     See :attr:`rlox.learners.transitions.ChosenReplayLearner.takes_arrays`.
     """
 
     obs: Any
-    """(B, *shape) float32, uint8 for images or int64 for whole numbers; of a nested space a dict of
+    """(B, *shape) float32, uint8 for images or int64 for integers; for a nested space a dict of
     such tensors by leaf name."""
     actions: Tensor
     """(B, 1) int64, or (B, act_dim) float32 in [-1, 1]."""
     rewards: Tensor
     """(B,) rewards; after k steps Σ γⁱ r_i."""
     next_obs: Any
-    """In the form of ``obs``: what the last of the k steps led to, never another episode's."""
+    """Observations after the last of the k steps, like ``obs``; never another episode's."""
     discounts: Tensor
-    """(B,) what the value of ``next_obs`` counts: γᵏ, and 0 if the task ended."""
+    """(B,) factors of the value of ``next_obs``: γᵏ, and 0 if the task ended."""
     weights: Tensor
-    """(B,) of the transitions' losses; or (), 1, if all count alike."""
+    """(B,) weights of the transitions' losses; or (), 1, if all count equally."""
     returns_to_go: Tensor | None = None
-    """(B,) discounted returns that the recorded episodes reached from ``obs`` on; ``None`` if
+    """(B,) discounted returns of the recorded episodes from ``obs`` on; ``None`` if
     the algorithm does not ask for them."""
     indices: npt.NDArray[Any] | None = None
-    """(B,) where the transitions lie in the buffer, for new priorities; ``None`` if it does not
-    say."""
+    """(B,) indices of the transitions in the buffer, for new priorities; ``None`` if unknown."""
 
 
 BatchT = TypeVar("BatchT", bound=Any)
@@ -47,7 +46,7 @@ ROWS = ("obs", "actions", "log_probs", "values", "rewards", "terminated", "trunc
 
 
 def cut_into_sequences(batch: BatchT) -> BatchT:
-    """Return the rollout with one env for each part that has an initial state of its own.
+    """Return the rollout with each part that has its own initial state as a separate env.
 
     Args:
         batch: a :class:`~rlox.batches.rollout.RolloutBatch` of T steps of N envs, with initial
@@ -70,11 +69,11 @@ def cut_into_sequences(batch: BatchT) -> BatchT:
 
 
 def split_sequences(batch: Any, order: Tensor, size: int) -> list[Tensor]:
-    """Return the sequences of each minibatch; a minibatch of a single row is joined to another.
+    """Return the sequences of each minibatch; a minibatch of a single row joins another.
 
     Args:
         batch: a :class:`~rlox.batches.rollout.RolloutBatch`.
-        order: (N,) its sequences, in the order in which they are taken.
+        order: (N,) its sequences, in the order of visits.
         size: sequences per minibatch; the last has the remainder.
     """
     parts = list(torch.split(order, size))

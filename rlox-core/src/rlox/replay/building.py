@@ -70,7 +70,7 @@ def resolve(
     parts = {k: v for k, v in options.items() if k in known and v is not None and v is not UNSET}
     options = {k: v for k, v in options.items() if k not in known or isinstance(parts.get(k), str)}
     keywords = {name for name, value in options.items() if value is not UNSET}
-    _require_no_ignored_options(Given(parts), keywords)  # before the config reports other options
+    _require_no_ignored_options(Given(parts), keywords)  # first: the config's error misleads here
     resolved: Any = resolve_config(cls, config, **options)
     if networks and all(network is not None for network in networks):
         refuse_network_options(NETWORK_OPTIONS, resolved, options)

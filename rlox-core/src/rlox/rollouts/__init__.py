@@ -1,4 +1,4 @@
-"""Rollouts: collecting them with a policy, and the frame of the algorithms that do."""
+"""Rollouts: collecting them with a policy, and the base class of on-policy algorithms."""
 
 from rlox.rollouts.actors.pool import Actor, ActorPlan, ActorPool, Order, Taken, Weights
 from rlox.rollouts.actors.process import LocalActor, ProcessActor

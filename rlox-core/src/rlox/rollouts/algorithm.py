@@ -1,7 +1,7 @@
-"""The frame of on-policy algorithms, which an objective and a config make one.
+"""The base class of on-policy algorithms, which consist of an objective and a config.
 
-:meth:`RolloutAlgorithm.iterate` is the order of an iteration, and :func:`minimize_over_epochs` its
-gradient steps in torch.
+:meth:`RolloutAlgorithm.iterate` is one iteration, and :func:`minimize_over_epochs` its gradient
+steps in torch.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ from rlox.training.hooks import Hooks
 ConfigT = TypeVar("ConfigT", bound=Config)
 
 PolicyMaker = Callable[[Space[Any], Space[Any]], nn.Module]
-"""From the observation space and the action space of one env to a policy."""
+"""Maps the observation space and the action space of one env to a policy."""
 
 NETWORK_OPTIONS = ("recurrent", "memory_size", "network", *LAYER_OPTIONS)
-"""The options of the default networks."""
+"""Options of the default networks."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutMetrics:
-    """What one iteration reports; losses are means over its minibatches."""
+    """Metrics of one iteration; losses are means over its minibatches."""
 
     mean_reward: float
     """Mean return of the last 100 finished episodes; NaN before the first."""
@@ -82,47 +82,47 @@ class RolloutMetrics:
     """In nats."""
     learning_rate: float
     added: Mapping[str, float] = field(default_factory=dict)
-    """Means of the user's own losses, and of terms of the objective that have no field here."""
+    """Means of the user's added losses, and of objective terms without a field here."""
 
 
 class RolloutAlgorithm(Algorithm):
-    """Steps N envs T times with a policy, learns from that, and begins again.
+    """Steps N envs T times with a policy, learns from the rollout, and starts over.
 
-    A subclass declares what it minimises and what it reports. What else is special to it are its
-    own :meth:`rollout`, :meth:`make_collector` or :meth:`make_optimizer`. Its config has the
+    A subclass declares its objective and metrics; anything else special goes into its own
+    :meth:`rollout`, :meth:`make_collector` or :meth:`make_optimizer`. Its config has the
     options of :class:`rlox.config.RolloutConfig`; ``n_epochs``, ``batch_size`` and ``target_kl``
-    are options too, without which one step is taken on the whole rollout.
+    are optional, and without them one step is taken on the whole rollout.
 
     Args:
         env_id: a gymnasium id, a callable that makes an env, an env or a vector env.
         policy: a ``torch.nn.Module`` with the methods of :class:`rlox.protocols.OnPolicyActor` or
             of :class:`rlox.protocols.RecurrentActor`, or a callable that makes one from the
-            observation space and the action space of one env; if it has an attribute ``generator``
-            that is ``None``, it gets the run's stream to draw from.
+            observation space and the action space of one env; an attribute ``generator`` that is
+            ``None`` is set to the run's random stream.
             ``None`` makes networks that fit the spaces.
         logger: receives the metrics of every iteration.
         callbacks: hooks into training.
         config: a config of the algorithm's class, a mapping, or the path of a YAML or JSON file.
-        schedules: callables ``env_steps -> value`` for options that may be schedules; they win over
+        schedules: callables ``env_steps -> value`` for options that may be schedules; they override
             the config and are not saved in checkpoints.
-        objective: minimised in place of the algorithm's own; see
-            :class:`rlox.losses.Objective`. It brings all numbers of its loss.
+        objective: replaces the algorithm's own; see :class:`rlox.losses.Objective`. It replaces
+            all loss coefficients.
         added_losses: ``{"policy": function}`` with functions ``(policy, minibatch) -> scalar`` that
             are added to the loss; see :mod:`rlox.losses`.
-        options: of the config, such as ``n_envs`` and ``seed``, which win over ``config``. An env
-            that cannot be copied brings its own number of envs.
+        options: options of the config, such as ``n_envs`` and ``seed``; they override ``config``.
+            An env that cannot be copied determines ``n_envs``.
 
     Raises:
         ConfigError: an option is unknown or out of range, ``policy`` fails on observations of the
-            env or returns other shapes, or ``seq_len`` is given to one without a memory.
+            env or returns other shapes, or ``seq_len`` is given with a policy without memory.
         EnvError: the env cannot be built.
-        SpaceError: the env's spaces need a ``policy`` of your own.
+        SpaceError: the env's spaces need a custom ``policy``.
         TypeError: ``policy`` is not a module, or lacks a method.
     """
 
     objective_class: ClassVar[type[Objective]]
-    """Frozen dataclass that is minimised, an :class:`rlox.losses.Objective`. Fields with
-    the name of an option have its value."""
+    """Frozen dataclass to minimise, an :class:`rlox.losses.Objective`. Fields with the name of an
+    option take its value."""
 
     metrics_class: ClassVar[type[RolloutMetrics]] = RolloutMetrics
 
@@ -156,7 +156,7 @@ class RolloutAlgorithm(Algorithm):
         self.collector = self.make_collector()
         self.resources.callback(self.collector.close)
         self.policy = self._make_policy(policy)
-        # asked once: the protocol's answer takes a sixth of a prediction
+        # asked once: the protocol's instance check takes a sixth of a prediction
         self._has_memory = isinstance(self.policy, RecurrentActor)
         if (length := getattr(cfg, "seq_len", None)) is not None and not self._has_memory:
             raise ConfigError(
@@ -187,11 +187,11 @@ class RolloutAlgorithm(Algorithm):
         self._complete()
 
     def _resolve(self, env_id: Any, config: Any, options: dict[str, Any]) -> Config:
-        """Return the config that the constructor's arguments amount to."""
+        """Return the config from the constructor's arguments."""
         return fit_to_env(resolve_config(self.config_class, config, **options), env_id)
 
     def make_collector(self) -> Any:
-        """Return what steps the envs, an :class:`rlox.learners.rollouts.Unroller`.
+        """Return the collector that steps the envs, an :class:`rlox.learners.rollouts.Unroller`.
 
         It also has the attributes and methods of :class:`rlox.rollouts.collector.RolloutCollector`
         that predictions and checkpoints need.
@@ -215,7 +215,7 @@ class RolloutAlgorithm(Algorithm):
         )
 
     def _make_policy(self, given: nn.Module | PolicyMaker | None) -> Any:
-        """Return what acts and learns: the user's own, once it is known to fit, or the default."""
+        """Return the policy: the user's own, after a check that it fits, or the default."""
         cfg = self.config
         spaces = self.collector.observation_space, self.collector.env.action_space
         generator = self.streams.torch("policy")
@@ -235,17 +235,17 @@ class RolloutAlgorithm(Algorithm):
         return policy
 
     def make_optimizer(self) -> Any:
-        """Return what makes the optimiser of parameters; see :class:`rlox.nn.FlatOptimizer`."""
+        """Return the factory of the policy's optimiser; see :class:`rlox.nn.FlatOptimizer`."""
         return partial(torch.optim.Adam, eps=getattr(self.config, "adam_eps", 1e-8), fused=True)
 
     def _complete(self) -> None:
-        """Make what the subclass has beside this frame, once the rest is made."""
+        """Create the subclass's own parts, after everything else."""
 
     def iterate(self, hooks: Hooks) -> Any:
         """Collect T steps of N envs, estimate advantages, and minimise the objective.
 
-        A faster learner backend than torch replaces the first of the steps and the last, which is
-        :func:`minimize_over_epochs`.
+        A learner backend faster than torch replaces the first and the last of these steps; the last
+        is :func:`minimize_over_epochs`.
         """
         rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
         objective, learning_rate = self._objective(rates), rates["learning_rate"]
@@ -261,14 +261,14 @@ class RolloutAlgorithm(Algorithm):
         )
 
     def rollout(self, hooks: Hooks) -> tuple[RolloutBatch | Unroll, dict[str, float]]:
-        """Return what is learnt from, and what is reported of it."""
+        """Return the data to learn from, and metrics of it."""
         cfg = self.config
         unroll = self.learner.collect(cfg.n_steps, hooks)
         batch = estimate_advantages(unroll, self.policy, cfg.gamma, cfg.gae_lambda, self._gae)
         return batch, {"explained_variance": batch.explained_variance()}
 
     def _objective(self, rates: Mapping[str, float]) -> Objective:
-        """Return what is minimised at these values of the options that may be schedules."""
+        """Return the objective at these values of the options that may be schedules."""
         own: Objective | None = self.own_objective
         return make_objective(self.objective_class, self.config, rates) if own is None else own
 
@@ -284,18 +284,18 @@ class RolloutAlgorithm(Algorithm):
         """Return an action for one observation, or actions for a batch.
 
         Args:
-            obs: one observation or a batch (B, *shape), nested as the observation space is.
+            obs: one observation or a batch (B, *shape), nested like the observation space.
             deterministic: the mode of the action distribution rather than a sample.
-            state: what is remembered of the episodes, frames and the policy's memory: what this
-                method returned with the last actions, none at the beginning. If it is left out,
+            state: frames and the policy's memory of the running episodes: the state that this
+                method returned with the last actions, ``None`` at the beginning. If it is left out,
                 each observation is an episode's first.
-            episode_start: bool or (B,) bools, whether an episode begins with the observation, of
-                which nothing is remembered; ``None`` forgets nothing.
+            episode_start: bool or (B,) bools, whether an episode begins with the observation, so
+                that its state is cleared; ``None`` clears nothing.
             action_masks: (mask_size,) or (B, mask_size), see ``predict``; ``None`` masks nothing.
 
         Returns:
             The action or actions, see :func:`rlox.networks.predict.predict`; if ``state`` is given,
-            a pair of them and the next state, ``None`` if there is nothing to remember.
+            a pair: actions and the next state, ``None`` if there is no state.
         """
         env, preprocessor = self.collector.env, self.collector.preprocessor
         following: dict[str, Any] = {}
@@ -360,10 +360,10 @@ def minimize_over_epochs(
     """Minimise the objective for K epochs with minibatches of M rows, or once on all rows.
 
     Args:
-        task: policy, optimiser, and how many epochs and rows.
+        task: policy, optimiser, and the numbers of epochs and rows.
         batch: the rollout; an unroll only as a whole.
-        objective: with the numbers of now.
-        learning_rate: of now.
+        objective: objective with the current coefficients.
+        learning_rate: current learning rate.
         hooks: called after every gradient step.
 
     Returns:
@@ -388,13 +388,13 @@ def minimize_over_epochs(
 
 
 def fit_to_env(config: ConfigT, env: Any) -> ConfigT:
-    """Return the config with the number of envs that ``env`` is, if it cannot be copied.
+    """Return the config with the number of envs in ``env``, if it cannot be copied.
 
-    Unless the caller chose ``n_steps``, rollouts keep their number of rows.
+    Unless the caller chose ``n_steps``, rollouts keep their total number of rows.
 
     Args:
         config: has the fields ``n_envs`` and ``n_steps``.
-        env: what the user passed as env.
+        env: the user's env.
     """
     count = fixed_env_count(env)
     sizes: Any = config
@@ -413,18 +413,18 @@ def require_objective(
     keywords: Mapping[str, Any],
     schedules: Mapping[str, Callable[[int], float]] | None,
 ) -> None:
-    """Check an objective of the user's own, which brings all the numbers of its loss.
+    """Check a user's own objective, which replaces all loss coefficients.
 
     Args:
-        objective: what the user passed.
-        options: the numbers of the algorithm's own objective.
-        config: what the options resolve to.
-        keywords: the options that were passed one by one. They alone count if the config has every
+        objective: the user's objective.
+        options: the coefficients of the algorithm's own objective.
+        config: config from the options.
+        keywords: options that were passed one by one. Only they count if the config has every
             option, as a saved one does.
-        schedules: what the user passed.
+        schedules: the user's schedules.
 
     Raises:
-        ConfigError: an option or a schedule would be ignored.
+        ConfigError: an option or a schedule would have no effect.
         TypeError: the objective has no method ``loss``.
     """
     if objective is None:

@@ -1,4 +1,4 @@
-"""Rollout collection: N envs stepped with a policy, and the arrays that are filled."""
+"""Rollout collection: stepping N envs with a policy, and storing the steps in arrays."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ OnStep = Callable[[int], None]
 
 @contextmanager
 def acting() -> Iterator[None]:
-    """Run the block without gradients and with parameters that do not change in it.
+    """Run the block without gradients and with constant parameters.
 
     Layers that compute in another precision (:func:`rlox.nn.set_compute_dtype`) convert their
-    parameters once, at their first call in the block, instead of at each: a third of a call on a
-    few images.
+    parameters once, at the first call in the block, instead of at every call, which takes a third
+    of a call on a few images.
     """
-    torch.autocast_increment_nesting()  # its conversions are kept until the outermost block ends
+    torch.autocast_increment_nesting()  # conversions are cached until the outermost block ends
     try:
         with torch.no_grad():
             yield
@@ -46,15 +46,15 @@ def acting() -> Iterator[None]:
 class RolloutCollector:
     """Steps N envs with a policy and returns batches with advantages.
 
-    Episodes run on from one :meth:`collect` to the next. Actions outside a box's bounds are clipped
-    for the env and stored as sampled. If the env masks actions, the policy gets the masks. A
-    policy with a memory remembers from one rollout to the next, and forgets where episodes end.
+    Episodes continue from one :meth:`collect` to the next. Actions outside the bounds of a ``Box``
+    are clipped for the env and stored as sampled. If the env masks actions, the policy gets the
+    masks. A policy with a memory keeps it between rollouts, and clears it where episodes end.
 
     Args:
-        env_id: what to step: a gymnasium id, a callable, an env, a vector env, or
-            :class:`rlox.envs.running.RunningEnvs`, which stay their maker's to close; ``seed``,
-            ``backend``, ``vectorization`` and ``env_kwargs`` are of envs made here.
-        n_envs: number of envs N; ``None``: 1, or as many as a vector env has.
+        env_id: a gymnasium id, a callable, an env, a vector env, or
+            :class:`rlox.envs.running.RunningEnvs`, which the caller closes; ``seed``,
+            ``backend``, ``vectorization`` and ``env_kwargs`` apply to envs made here.
+        n_envs: number of envs N; ``None``: 1, or the number in a vector env.
         seed: fixes the envs' random streams.
         device: device of the batches.
         gamma: discount in [0, 1].
@@ -63,17 +63,17 @@ class RolloutCollector:
         vectorization: for gymnasium envs, ``"sync"`` or ``"async"`` (one process each).
         env_kwargs: arguments of ``gymnasium.make`` or of the env backend.
         normalize_observations: see :class:`rlox.envs.preprocessing.Preprocessor`.
-        normalize_rewards: see :class:`rlox.envs.preprocessing.RewardScaler`; advantages are
-            estimated from the scaled rewards, statistics and batches keep the env's.
-        clip_rewards: bound of the sizes of rewards that are learnt from; ``None``: no bound.
+        normalize_rewards: see :class:`rlox.envs.preprocessing.RewardScaler`; advantages come from
+            the scaled rewards, statistics and batches keep the env's.
+        clip_rewards: bound of the absolute rewards to learn from; ``None``: no bound.
         frame_stack: number of frames, see :class:`rlox.envs.preprocessing.Preprocessor`.
-        seq_len: steps that gradients of a policy with a memory go back through, a divisor of every
-            rollout's; ``None``: all of the rollout's.
+        seq_len: steps of backpropagation through time for a policy with a memory, a divisor of
+            every rollout's length; ``None``: the whole rollout.
 
     Raises:
         ConfigError: there is nothing to normalise.
         EnvError: the env cannot be built.
-        SpaceError: the observations or actions are of a space without arrays, or cannot be stacked.
+        SpaceError: a space of the env has no arrays, or its observations cannot be stacked.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class RolloutCollector:
         self.gae_lambda = gae_lambda
         self.preprocessor: Preprocessor | None = None
         self.observation_space = self.env.observation_space
-        """Space of what the policy sees of one env."""
+        """Space of the policy's input from one env."""
         if normalize_observations or frame_stack > 1:
             self.preprocessor = Preprocessor(
                 self.env.observation_space,
@@ -133,7 +133,7 @@ class RolloutCollector:
     def collect(
         self, policy: OnPolicyActor | RecurrentActor, n_steps: int, on_step: OnStep | None = None
     ) -> RolloutBatch:
-        """Step every env ``n_steps`` times and estimate advantages; arguments as :meth:`unroll`.
+        """Step every env ``n_steps`` times and estimate advantages; see :meth:`unroll`.
 
         Returns:
             A batch of newly allocated tensors of T*N rows.
@@ -150,11 +150,11 @@ class RolloutCollector:
         Args:
             policy: acts on N observations on the collector's device.
             n_steps: steps T per env.
-            on_step: called after each vector step with the number of env steps it took (N).
+            on_step: called after each vector step with its number of env steps (N).
 
         Returns:
-            The steps, newly allocated; with values if the policy estimates them as it acts. Envs
-            that were lost meanwhile are left out, see :class:`rlox.protocols.VecEnvStep`.
+            The steps, newly allocated; with values if the policy estimates them as it acts. Lost
+            envs are left out, see :class:`rlox.protocols.VecEnvStep`.
 
         Raises:
             ValueError: ``n_steps`` is not positive.
@@ -187,7 +187,7 @@ class RolloutCollector:
                 if on_step is not None:
                     on_step(self.envs.n_envs)
         finally:
-            # episodes go on even if a callback ends the rollout
+            # episodes continue even if a callback ends the rollout
             self.statistics.add(steps.rewards, steps.episode_ended, lost=steps.lost)
         unroll = steps.unroll(obs)
         unroll = unroll if valued is None else valued.complete(unroll)
@@ -195,7 +195,7 @@ class RolloutCollector:
         return unroll if kept.all() else keep_envs(unroll, kept)
 
     def _begin(self) -> Any:
-        """Reset all envs and forget their last episodes, which a failed step may have cut."""
+        """Reset all envs and drop their last episodes, which a failed step may have cut."""
         self._memory = None
         if self.reward_scaler is not None:
             self.reward_scaler.forget()
@@ -211,7 +211,7 @@ class RolloutCollector:
         return self.reward_scaler.scale(step["rewards"], ended, lost=step.get("lost"))
 
     def _acting_with_values(self, policy: Any) -> MemoryActor | ValueActor | None:
-        """Return what estimates values as it acts; ``None`` if the policy does not."""
+        """Return the actor that estimates values as it acts; ``None`` if the policy does not."""
         if not isinstance(policy, RecurrentActor):
             return ValueActor(policy) if ValueActor.fits(policy) else None
         if self._memory is None:
@@ -219,7 +219,7 @@ class RolloutCollector:
         return MemoryActor(policy, self._memory, self.seq_len)
 
     def close(self) -> None:
-        """Free the resources of the envs that the collector made."""
+        """Free the resources of the envs that the collector created."""
         if self._made_envs:
             self.envs.close()
 
@@ -238,7 +238,7 @@ class RolloutCollector:
         """Restore the state; an env without one starts new episodes at the next collect.
 
         Raises:
-            CheckpointError: the state was saved with another choice of what is normalised.
+            CheckpointError: the state was saved with other normalisation options.
         """
         normalizes = self.preprocessor is not None and bool(self.preprocessor.moments)
         require_same_option("normalize_observations", bool(state.get("observations")), normalizes)
@@ -253,10 +253,10 @@ class RolloutCollector:
 
 
 def require_same_option(option: str, saved: bool, present: bool) -> None:
-    """Check that a checkpoint was saved with an option on if it is on, and off if it is off.
+    """Check that an option is on exactly if it was on in the checkpoint.
 
     Raises:
-        CheckpointError: it was not.
+        CheckpointError: the option differs.
     """
     if saved != present:
         raise CheckpointError(
@@ -266,7 +266,7 @@ def require_same_option(option: str, saved: bool, present: bool) -> None:
 
 
 class ValueActor:
-    """A policy without a memory, whose values come with its actions.
+    """A policy without a memory that returns values with its actions.
 
     Args:
         policy: has the method ``act_with_value`` of :class:`rlox.protocols.OnPolicyActor`.
@@ -278,7 +278,7 @@ class ValueActor:
 
     @staticmethod
     def fits(policy: object) -> bool:
-        """Return whether a policy has the method, and none of those it stands for is newer."""
+        """Return whether a policy has the method, and no subclass overrides those it replaces."""
         places = (vars(policy), *map(vars, type(policy).__mro__))
 
         def place(name: str) -> int:
@@ -288,7 +288,7 @@ class ValueActor:
         return place("act_with_value") < len(places) and place("act_with_value") <= replaced
 
     def act(self, obs: Any, action_masks: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return actions (N, ...) and their log-probabilities (N,); arguments as in the policy's.
+        """Return actions (N, ...) and log-probabilities (N,); arguments as in the policy's method.
 
         Raises:
             SpaceError: there are masks and the policy takes none.
@@ -302,7 +302,7 @@ class ValueActor:
         return actions, log_probs
 
     def complete(self, unroll: Unroll) -> Unroll:
-        """Return the unroll with the values, those of the next and of final observations too."""
+        """Return the unroll with all values, including those of next and final observations."""
         next_obs = map_leaves(itemgetter(-1), unroll.obs)
         final_values = np.zeros(unroll.rewards.shape, np.float32)
         if unroll.final_obs is not None:
@@ -312,16 +312,16 @@ class ValueActor:
 
 
 class UnrollWriter:
-    """T steps of N envs: for each :meth:`observe`, :meth:`act` and :meth:`add`.
+    """Records T steps of N envs: for each :meth:`observe`, :meth:`act` and :meth:`add`.
 
     Args:
-        rows: the observations' arrays.
+        rows: the arrays of the observations.
         n_steps: T.
         n_envs: N.
         device: device of the policy.
 
     Raises:
-        MemoryLimitError: the observations take more memory than there is.
+        MemoryLimitError: the observations exceed the memory.
     """
 
     def __init__(
@@ -352,17 +352,17 @@ class UnrollWriter:
 
     @property
     def episode_ended(self) -> npt.NDArray[np.bool_]:
-        """(steps taken, N) whether an episode, not only a life, ended with the step."""
+        """(steps taken, N) whether an episode, not just a life, ended with the step."""
         ended = (self._terminated | self._truncated) & ~self._life_lost
         return ended[: self._taken]
 
     @property
     def masked(self) -> bool:
-        """Whether there were action masks so far."""
+        """Whether there have been action masks."""
         return bool(self._masks)
 
     def observe(self, obs: Any) -> Any:
-        """Keep the observations of all envs and return them as tensors on the device.
+        """Store the observations of all envs and return them as tensors on the device.
 
         Args:
             obs: (N, *shape) to act on.
@@ -376,12 +376,12 @@ class UnrollWriter:
         return self._to_device(row)
 
     def mask(self, masks: npt.NDArray[np.bool_]) -> Tensor:
-        """Keep the action masks (N, mask_size) and return them on the device."""
+        """Store the action masks (N, mask_size) and return them on the device."""
         self._masks.append(self._to_device(torch.from_numpy(np.array(masks, np.bool_))))
         return self._masks[-1]
 
     def act(self, actions: Tensor, log_probs: Tensor) -> npt.NDArray[Any]:
-        """Keep what the policy did and return its action rows as an array.
+        """Store the policy's output and return its action rows as an array.
 
         Args:
             actions: (N,) or (N, columns).
@@ -393,10 +393,10 @@ class UnrollWriter:
         return rows
 
     def add(self, step: VecEnvStep, scaled_rewards: npt.NDArray[Any] | None = None) -> Any:
-        """Keep what the envs answered.
+        """Store the envs' step.
 
         Args:
-            step: its observations as the policy sees them.
+            step: the step, with observations as the policy sees them.
             scaled_rewards: (N,) to estimate advantages from; ``None``: the rewards.
 
         Returns:
@@ -476,7 +476,7 @@ def _unbind(obs: Any) -> list[Any]:
 
 @dataclass
 class EnvMemory:
-    """What a policy remembers of N envs from one rollout to the next."""
+    """A policy's memory of N envs between rollouts."""
 
     state: Tensor
     """(N, state_size)"""
@@ -485,13 +485,13 @@ class EnvMemory:
 
     @classmethod
     def blank(cls, n_envs: int, state_size: int, device: torch.device) -> EnvMemory:
-        """Return the memory of N envs whose first episodes begin."""
+        """Return the memory of N envs at the start of their first episodes."""
         starts = torch.ones(n_envs, dtype=torch.bool, device=device)
         return cls(torch.zeros(n_envs, state_size, device=device), starts)
 
     @classmethod
     def of(cls, arrays: Mapping[str, Any], device: torch.device) -> EnvMemory:
-        """Return the memory of a checkpoint, by field."""
+        """Return the memory from a checkpoint's arrays, by field."""
         return cls(**{name: torch.tensor(array, device=device) for name, array in arrays.items()})
 
 
@@ -500,9 +500,9 @@ class MemoryActor:
 
     Args:
         policy: acts on the rollout's device.
-        memory: of the envs as they stand; it is brought up to date.
-        seq_len: steps from one state that the learner starts from to the next; ``None``: it starts
-            from the first alone.
+        memory: memory of the envs at present; it is updated in place.
+        seq_len: steps between the states that the learner starts from; ``None``: only the first
+            state.
     """
 
     def __init__(
@@ -525,9 +525,9 @@ class MemoryActor:
         Args:
             obs: N observations.
             action_masks: (N, mask_size) bool; ``None`` masks nothing.
-            active: (N,) bool, the rows that act; the memory of the others stays as it is, and what
-                begins with the observation begins with the first on which the row acts. ``None``:
-                all act.
+            active: (N,) bool, the rows that act; the memory of the others stays unchanged, and an
+                episode that begins in such a row begins with the first observation on which the
+                row acts. ``None``: all act.
         """
         starts, before = self._memory.starts, self._state_to_act_on()
         done = len(self._starts)
@@ -550,10 +550,10 @@ class MemoryActor:
         truncated: npt.NDArray[np.bool_],
         begins: npt.NDArray[np.bool_] | None = None,
     ) -> None:
-        """Estimate values of truncated episodes, whose memory is still there; forget what ended.
+        """Estimate values of truncated episodes from their memory; clear the memory of ended ones.
 
         Args:
-            final_obs: (K, *shape) of the truncated ones.
+            final_obs: (K, *shape) of the truncated episodes.
             terminated: (N,)
             truncated: (N,)
             begins: (N,) whether an episode begins with the next observation; ``None``: where one
@@ -568,7 +568,7 @@ class MemoryActor:
         self._memory.starts = starts if self._waiting is None else starts | self._waiting
 
     def complete(self, unroll: Unroll) -> Unroll:
-        """Return the unroll with the values and what replays the memory."""
+        """Return the unroll with the values and the states that replay the memory."""
         next_obs = map_leaves(itemgetter(-1), unroll.obs)
         next_values = self._policy.step(next_obs, self._state_to_act_on())[1]
         final_values = np.zeros(unroll.rewards.shape, np.float32)

@@ -1,4 +1,4 @@
-"""Spaces as plain data and back; what a prediction is asked for."""
+"""Spaces as plain data and back; the arguments of predictions."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from rlox.spaces.rows import MASK_KEY, ActionRows, ObservationRows, leaf_spaces,
 Space = gymnasium.Space[Any]
 
 NUMBERS = re.compile("[<>|][biuf][0-9]{1,2}")
-"""Dtypes of numbers as ``numpy.dtype.str`` spells them."""
+"""Dtypes of numbers, spelled like ``numpy.dtype.str``."""
 
 
 def number_dtype(text: str) -> np.dtype[Any]:
-    """Return the dtype of numbers that a text names; NumPy alone would parse other texts too.
+    """Return the numeric dtype that a text names; NumPy alone would accept other texts too.
 
     Raises:
-        TypeError, ValueError: it names none.
+        TypeError, ValueError: the text does not name one.
     """
     if not NUMBERS.fullmatch(text):
         raise ValueError(f"the dtype {text!r} is no number's")
@@ -37,7 +37,7 @@ def space_to_data(space: Space) -> dict[str, Any]:
     """Return a space as a dict of plain values and arrays.
 
     Raises:
-        SpaceError: a leaf is of another kind than observations and actions may be.
+        SpaceError: a leaf is of an unsupported kind.
     """
     if isinstance(space, spaces.Box):
         data = {"kind": "box", "low": space.low, "high": space.high, "dtype": space.dtype.str}
@@ -66,10 +66,10 @@ def _other_than_int64(space: Space) -> dict[str, Any]:
 
 
 def space_from_data(data: Mapping[str, Any]) -> Space:
-    """Return the space that :func:`space_to_data` described.
+    """Return the space from the result of :func:`space_to_data`.
 
     Raises:
-        LookupError, TypeError, ValueError: it is no such description.
+        LookupError, TypeError, ValueError: the data does not describe a space.
     """
     kind = data["kind"]
     if kind == "box":
@@ -90,7 +90,7 @@ def space_from_data(data: Mapping[str, Any]) -> Space:
     if kind == "multi_binary":
         return spaces.MultiBinary([int(size) for size in data["shape"]])
     if kind == "dict":
-        # pairs, as gymnasium sorts a plain dict, and with it the columns of actions
+        # pairs, because gymnasium sorts a plain dict, and so the columns of actions
         pairs: Any = [(key, space_from_data(leaf)) for key, leaf in data["spaces"]]
         return spaces.Dict([(k if type(k) is int else str(k), leaf) for k, leaf in pairs])  # type: ignore[misc]
     if kind == "tuple":
@@ -99,10 +99,10 @@ def space_from_data(data: Mapping[str, Any]) -> Space:
 
 
 def _of_dtype(given: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return an array that has the dtype; a cast could change its numbers.
+    """Return an array that has the dtype already; a cast could change its numbers.
 
     Raises:
-        ValueError: it has another.
+        ValueError: the dtype differs.
     """
     array: npt.NDArray[Any] = np.asarray(given)
     if array.dtype != dtype:
@@ -111,7 +111,7 @@ def _of_dtype(given: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 
 
 def count_numbers(space: Space) -> int:
-    """Return how many numbers a value of the space holds."""
+    """Return the number of numbers in a value of the space."""
     return sum(math.prod(leaf.shape or ()) for leaf in leaf_spaces(space).values())
 
 
@@ -119,11 +119,11 @@ def agent_numbers(agent_idx: Any, agents: Sequence[str]) -> npt.NDArray[Any]:
     """Return the number of one agent, or (B,) of them, as an array.
 
     Args:
-        agent_idx: what a user passed.
-        agents: names of all.
+        agent_idx: the user's argument.
+        agents: names of all agents.
 
     Raises:
-        ValueError: it is no integer, or there is no agent of that number.
+        ValueError: it is not an integer, or there is no agent with that number.
     """
     numbers = np.asarray(agent_idx)
     if numbers.dtype.kind not in "iu" or numbers.ndim > 1:
@@ -142,12 +142,12 @@ def predict_each(
     obs: Any,
     action_masks: npt.ArrayLike | None,
 ) -> Any:
-    """Return B actions, of which each agent chooses its own.
+    """Return B actions, each chosen by its own agent.
 
     Args:
-        numbers: (B,) of the agents.
-        predict: from an agent's number, observations and masks, or ``None``, to its actions.
-        obs: (B, *shape), nested as the space is.
+        numbers: (B,) numbers of the agents.
+        predict: maps an agent's number, observations and masks, or ``None``, to its actions.
+        obs: (B, *shape), nested like the space.
         action_masks: (B, mask_size); ``None`` masks nothing.
 
     Raises:
@@ -168,7 +168,7 @@ def predict_each(
 
 
 def _require_rows(name: str, value: Any, size: int) -> None:
-    """Refuse another number of rows than that of the agents."""
+    """Refuse a number of rows that differs from the number of agents."""
 
     def check(leaf: Any) -> None:
         if np.shape(leaf)[:1] != (size,):
@@ -182,20 +182,20 @@ def _require_rows(name: str, value: Any, size: int) -> None:
 
 @dataclass(frozen=True)
 class Request:
-    """What a user asks a policy to act on."""
+    """A user's request for actions."""
 
     obs: Any
-    """(B, *shape) arrays, of a nested space a dict of them by leaf name."""
+    """(B, *shape) arrays, for a nested space a dict of them by leaf name."""
     masks: npt.NDArray[np.bool_] | None
     """(B, mask_size)"""
     size: int
     """B"""
     single: bool
-    """Whether it was one observation, which is a batch of one here."""
+    """Whether the user passed one observation, which becomes a batch of one."""
     rows: ActionRows
 
     def actions(self, chosen: npt.NDArray[Any]) -> Any:
-        """Return what the user gets for action rows (B, ...)."""
+        """Return action rows (B, ...) in the user's form."""
         actions = self.rows.to_env(chosen)
         return self.rows.take(actions, 0) if self.single else actions
 
@@ -206,13 +206,13 @@ def read_request(
     obs: Any,
     action_masks: npt.ArrayLike | None,
 ) -> Request:
-    """Return what a user passed as a batch.
+    """Return the user's arguments as a batch.
 
     Args:
-        observation_space: of one env; its shape distinguishes one observation from a batch.
-        action_space: of one env.
-        obs: one observation or a batch (B, *shape), nested as the space is. The key
-            ``"action_mask"`` of a dict is taken for the masks.
+        observation_space: space of one env; its shape distinguishes one observation from a batch.
+        action_space: space of one env's action.
+        obs: one observation or a batch (B, *shape), nested like the space. The key
+            ``"action_mask"`` of a dict is used as masks.
         action_masks: (mask_size,) or (B, mask_size); ``None`` masks nothing.
 
     Raises:
@@ -233,10 +233,10 @@ def read_request(
 
 
 def remembered(state: Any) -> Mapping[str, Any]:
-    """Return what a user passed as ``state``: by name what is remembered, nothing for ``None``.
+    """Return the user's ``state`` by name; empty for ``None``.
 
     Raises:
-        ValueError: it is not what a prediction returned.
+        ValueError: it did not come from a prediction.
     """
     if state is None:
         return {}
@@ -251,10 +251,10 @@ def remembered(state: Any) -> Mapping[str, Any]:
 def memory_of(
     state: npt.ArrayLike | None, shape: tuple[int, int], episode_start: npt.ArrayLike | None
 ) -> npt.NDArray[np.float32]:
-    """Return the memory (B, state_size) to act with, emptied where an episode begins.
+    """Return the memory (B, state_size) to act with, cleared where an episode begins.
 
     Args:
-        state: what was remembered; ``None`` is an empty memory.
+        state: the previous memory; ``None`` is an empty one.
         shape: (B, state_size).
         episode_start: bool or (B,) bools; ``None`` if none begins.
 

@@ -3,7 +3,7 @@
 Observations of a ``Box``, a ``Discrete``, a ``MultiDiscrete`` or a ``MultiBinary`` are one array,
 those of a ``Dict`` or a ``Tuple`` a dict with one array per leaf: ``"camera.0"`` names
 ``space["camera"][0]``. A space that is not nested is its own only leaf; its values stay arrays.
-uint8 stays uint8, the whole numbers of ``Discrete`` and ``MultiDiscrete`` are int64, all else is
+uint8 stays uint8, ``Discrete`` and ``MultiDiscrete`` become int64, everything else
 float32.
 
 A policy's batch of B actions is a tensor with one row per action:
@@ -12,14 +12,14 @@ A policy's batch of B actions is a tensor with one row per action:
 | --- | --- |
 | ``Discrete`` | one int64, without a dimension: (B,), counted from 0 |
 | ``MultiDiscrete``, ``MultiBinary`` | int64, one column per number, counted from 0 |
-| ``Box`` | float32, one column per number, not bound |
+| ``Box`` | float32, one column per number, unbounded |
 | ``Dict``, ``Tuple`` | the columns of their leaves in order; float32 if a leaf is a ``Box`` |
 
-A policy of your own may leave the columns in the shape of the space instead: (B, ``*shape``).
+A custom policy may leave the columns in the shape of the space instead: (B, ``*shape``).
 
-A mask of such an action is a row of bools, True for each possible choice: n for a ``Discrete``, the
-sum of ``nvec`` for a ``MultiDiscrete``, two (0, then 1) for each number of a ``MultiBinary``, none
-for a ``Box``, and the leaves' side by side for ``Dict`` and ``Tuple``.
+A mask of such an action is a row of bools, True for each possible choice: n columns for a
+``Discrete``, the sum of ``nvec`` for a ``MultiDiscrete``, two (0, then 1) per number of a
+``MultiBinary``, none for a ``Box``, and those of all leaves in order for ``Dict`` and ``Tuple``.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ Space = gymnasium.Space[Any]
 
 
 def is_nested(space: Space) -> bool:
-    """Return whether the space's values are dicts of leaves here."""
+    """Return whether the space's values become dicts of leaves."""
     return isinstance(space, (spaces.Dict, spaces.Tuple))
 
 
 def channels_first(image: Space | tuple[int, ...]) -> bool:
     """Return whether an image's channels are its first dimension.
 
-    A space may say so by an attribute of this name. Else they are the other dimension of a square
-    image, and the shorter end one of other images.
+    A space may say so in an attribute of this name. Otherwise the channels are the odd dimension
+    of a square image, and the smaller of first and last dimension in other images.
 
     Args:
-        image: its space or shape.
+        image: the image's space or shape.
     """
     shape = image if isinstance(image, tuple) else image.shape or ()
     if len(shape) != 3:
@@ -71,10 +71,10 @@ def is_bounded(low: npt.ArrayLike, high: npt.ArrayLike) -> bool:
 
 
 def leaf_spaces(space: Space) -> dict[str, Space]:
-    """Return the leaves of a space by name; a space that is not nested is called ``""``.
+    """Return the leaves of a space by name; a space that is not nested is named ``""``.
 
     Raises:
-        SpaceError: two leaves have one name, or a nested space has no leaf.
+        SpaceError: two leaves share a name, or a nested space has no leaf.
     """
     leaves: dict[str, Space] = {}
     for name, leaf in _walk(space, ""):
@@ -87,14 +87,14 @@ def leaf_spaces(space: Space) -> dict[str, Space]:
 
 
 def split(space: Space, value: Any) -> Any:
-    """Return the leaves of a value of a nested space by name; other values as they are.
+    """Return the leaves of a value of a nested space by name; other values unchanged.
 
     Args:
-        space: of the value, or of each of a batch of values that is nested as the space is.
+        space: space of the value, or of each value in a batch that is nested like the space.
         value: nested mappings and sequences, or already split.
 
     Raises:
-        ValueError: the value is not nested as the space is.
+        ValueError: the value is not nested like the space.
     """
     if not is_nested(space):
         return value
@@ -110,10 +110,10 @@ def join(space: Space, leaves: Any) -> Any:
 
 
 def form_of(value: Any) -> Any:
-    """Return what an array, nothing, or a dict of these, shares with others that are as good.
+    """Return class, shape and dtype of an array, of each array in a dict, or ``None`` for ``None``.
 
     Raises:
-        AttributeError: it is something else.
+        AttributeError: it is anything else.
     """
     if value.__class__ is dict:
         return [(key, form_of(each)) for key, each in value.items()]
@@ -134,12 +134,12 @@ def map_leaves(function: Callable[..., Any], value: Any, *others: Any) -> Any:
 
 
 def map_nested(function: Callable[..., Any], value: Any, *others: Any) -> Any:
-    """Apply a function to each leaf of nested mappings and tuples, and return what is nested alike.
+    """Apply a function to each leaf of nested mappings and tuples, and keep the nesting.
 
     Args:
         function: takes one leaf of each value.
         value: a leaf, or nested mappings and tuples of leaves.
-        others: nested alike.
+        others: nested in the same way.
     """
     if isinstance(value, Mapping):
         return {k: map_nested(function, leaf, *(o[k] for o in others)) for k, leaf in value.items()}
@@ -191,13 +191,13 @@ LARGEST_REWARD = float(np.finfo(np.float32).max)
 
 
 class ObservationRows:
-    """The arrays of one observation space.
+    """The arrays for one observation space.
 
     Args:
-        space: of one env's observation.
+        space: space of one env's observation.
 
     Raises:
-        SpaceError: a leaf has no arrays of one shape, or none holds a number.
+        SpaceError: a leaf has no fixed shape, or no leaf holds a number.
     """
 
     def __init__(self, space: gymnasium.Space[Any]) -> None:
@@ -226,7 +226,7 @@ class ObservationRows:
         )
 
     def size_of(self, n: int) -> int:
-        """Return how many bytes n observations take."""
+        """Return the number of bytes in n observations."""
         sizes = map_leaves(
             lambda dtype, shape: np.dtype(dtype).itemsize * math.prod(shape),
             self._dtypes,
@@ -235,10 +235,10 @@ class ObservationRows:
         return n * int(sum(sizes.values()) if isinstance(sizes, dict) else sizes)
 
     def require_memory_for(self, n_steps: int, n_envs: int) -> None:
-        """Compare a rollout's observations with the memory, once unless it is larger than before.
+        """Compare a rollout's observations with the memory; again only if it grows.
 
         Raises:
-            MemoryLimitError: they take more than there is.
+            MemoryLimitError: they exceed the memory.
         """
         size = (n_steps + 1) * self.size_of(n_envs)
         if size > self._fitting:
@@ -246,17 +246,17 @@ class ObservationRows:
             self._fitting = size
 
     def blank(self, *leading: int) -> Any:
-        """Return arrays of shape ``(*leading, *shape)`` with nothing: 0, or the lowest choice."""
+        """Return arrays of shape ``(*leading, *shape)`` with 0, or the lowest value."""
         return map_leaves(np.full_like, self.empty(*leading), self._lowest)
 
     def misfit(self, obs: Any) -> tuple[tuple[int, ...], str] | None:
-        """Return where a number is that a space of integers does not hold, and an error's words.
+        """Return the place of a number outside its space of integers, and words for an error.
 
         Args:
             obs: arrays (..., *shape) by leaf, of any dtypes of numbers.
 
         Returns:
-            The index into the leaf, and what it has and should not; ``None`` if all numbers fit.
+            The index into the leaf, and the wrong value in words; ``None`` if all numbers fit.
         """
         for name, space, bounds, needed in self._integers:
             leaf = obs[name] if isinstance(obs, dict) else obs
@@ -267,14 +267,14 @@ class ObservationRows:
         return None
 
     def require(self, obs: Any, first: int = 0) -> None:
-        """Refuse observations (N, ...) of envs that a cast would change, or that no network knows.
+        """Refuse observations (N, ...) of envs that a cast would change or a network cannot take.
 
         Args:
-            obs: of the envs from number ``first`` on.
-            first: that number.
+            obs: observations of the envs from number ``first`` on.
+            first: number of the first env.
 
         Raises:
-            EnvError: a number is none of its leaf's space of integers; the text names its env.
+            EnvError: a number is outside its leaf's space of integers; the text names its env.
         """
         found = self.misfit(obs)
         if found is not None:
@@ -284,17 +284,17 @@ class ObservationRows:
             )
 
     def stored(self, obs: Any) -> Any:
-        """Return observations in the dtypes they are kept in, contiguous."""
+        """Return observations in their stored dtypes, contiguous."""
         return map_leaves(lambda dtype, leaf: np.ascontiguousarray(leaf, dtype), self._dtypes, obs)
 
     def batch(self, obs: Any) -> tuple[Any, bool]:
-        """Return what a user has as a batch of B observations, and whether it was a single one.
+        """Return the user's observations as a batch of B, and whether it was a single one.
 
         Args:
-            obs: one observation, or B of them as arrays (B, *shape), nested as the space is.
+            obs: one observation, or B of them as arrays (B, *shape), nested like the space.
 
         Raises:
-            ValueError: the shape is neither, or what should be a number is none, or none of a space
+            ValueError: the shape fits neither, or a value is not a number, or is outside its space
                 of integers.
         """
         leaves = split(self.space, obs)
@@ -313,19 +313,19 @@ class ObservationRows:
         return map_leaves(np.array, leaves, self._dtypes), single
 
     def are_single(self, leaves: Any) -> Any:
-        """Return, nested as the arrays, whether each is one observation rather than a batch.
+        """Return, nested like the arrays, whether each is one observation rather than a batch.
 
         Args:
             leaves: arrays by leaf, of shape (*shape,) or (B, *shape).
 
         Raises:
-            ValueError: the shape of one is neither.
+            ValueError: a shape fits neither.
         """
         return map_leaves(_is_single, leaves, self._shapes)
 
 
 def integer_bounds(space: Space) -> tuple[Any, Any] | None:
-    """Return the least and the largest number of a space of integers; ``None`` for other ones."""
+    """Return the least and the largest number of a space of integers; ``None`` for other spaces."""
     if isinstance(space, spaces.Discrete):
         return int(space.start), int(space.start + space.n - 1)
     if isinstance(space, spaces.MultiDiscrete):
@@ -348,28 +348,28 @@ def _needed(dtype: Any, *bounds: Any) -> list[Any]:
 
 
 def find_misfit(array: npt.NDArray[Any], low: Any, high: Any) -> tuple[int, ...] | None:
-    """Return the index of the first number that is not whole or not within bounds, if any is."""
+    """Return the index of the first number that is not whole or not within bounds, if any."""
     wrong = []
-    # where one number bounds an image, NumPy finds the extreme in a tenth of the time
+    # if one number bounds the whole image, NumPy finds the extreme in a tenth of the time
     large = array.size > 999
     if low is not None and not (large and isinstance(low, np.generic) and array.min() >= low):
         wrong.append(array < low)
     if high is not None and not (large and isinstance(high, np.generic) and array.max() <= high):
         wrong.append(array > high)
     if array.dtype.kind == "f":
-        wrong.append(array != np.floor(array))  # nor is a NaN whole
+        wrong.append(array != np.floor(array))  # NaN is not whole either
     if not any(map(np.count_nonzero, wrong)):
         return None
     return tuple(np.argwhere(np.logical_or.reduce(wrong))[0].tolist())
 
 
 def require_rewards(rewards: npt.NDArray[Any]) -> None:
-    """Refuse rewards (N, ...) that are not finite or too large for float32, in which they are kept.
+    """Refuse rewards (N, ...) that are not finite or too large for float32, their stored dtype.
 
     Raises:
-        EnvError: one is; the text names its env.
+        EnvError: such a reward; the text names its env.
     """
-    # every vector step is asked, and the sum of squares takes NumPy a single call
+    # runs in every vector step; the sum of squares is a single NumPy call
     if np.vdot(rewards, rewards) < LARGEST_REWARD**2:
         return
     for index, reward in np.ndenumerate(rewards):
@@ -379,17 +379,17 @@ def require_rewards(rewards: npt.NDArray[Any]) -> None:
 
 
 def require_finite(obs: Any, *, env_axis: int = 0) -> None:
-    """Refuse observations that hold a NaN or an infinity, which would spread through the networks.
+    """Refuse observations with a NaN or an infinity, which would spread through the networks.
 
     Args:
         obs: arrays by leaf, of N envs.
-        env_axis: which of their axes counts the envs: 1 of (T, N, *shape).
+        env_axis: axis of the envs: 1 for (T, N, *shape).
 
     Raises:
-        EnvError: one is not finite; the text names its env.
+        EnvError: a number is not finite; the text names its env.
     """
     for leaf in obs.values() if isinstance(obs, dict) else (obs,):
-        # NumPy counts the numbers of a few envs in a third of the time that all() takes
+        # for a few envs, counting in NumPy takes a third of the time of all()
         if leaf.dtype.kind == "f" and np.count_nonzero(np.isfinite(leaf)) != leaf.size:
             i = np.argwhere(~np.isfinite(leaf))[0][env_axis]
             raise EnvError(f"env {i} returned an observation that is not finite")
@@ -407,10 +407,10 @@ def _dtype(space: gymnasium.Space[Any]) -> type[np.generic]:
 
 
 def _array(leaf: Any) -> npt.NDArray[Any]:
-    """Return what a user passed as an array.
+    """Return a user's value as an array.
 
     Raises:
-        ValueError: its rows have several lengths, or hold something else than numbers.
+        ValueError: its rows differ in length, or hold anything but numbers.
     """
     try:
         array = np.asarray(leaf)
@@ -433,12 +433,12 @@ def _is_single(array: npt.NDArray[Any], shape: tuple[int, ...]) -> bool:
 
 @dataclass(frozen=True)
 class ActionLeaf:
-    """The part of an action row that belongs to one leaf of the space."""
+    """The columns of an action row that belong to one leaf of the space."""
 
     name: str
     space: gymnasium.Space[Any]
     sizes: tuple[int, ...]
-    """Of a discrete leaf, the number of choices in each column; empty for a box."""
+    """Number of choices in each column of a discrete leaf; empty for a ``Box``."""
     columns: int
     """Number of columns; 1 for a ``Discrete``."""
 
@@ -452,7 +452,7 @@ class ActionRows:
     """The rows of one action space.
 
     Args:
-        space: of one env's action.
+        space: space of one env's action.
 
     Raises:
         SpaceError: a leaf is neither Discrete, MultiDiscrete, MultiBinary nor a Box.
@@ -463,16 +463,16 @@ class ActionRows:
         self.leaves = tuple(_leaf(name, leaf) for name, leaf in leaf_spaces(space).items())
         self.mask_size = sum(leaf.mask_size for leaf in self.leaves)
         """Number of columns of a mask; 0 if nothing can be masked."""
-        # the most common actions are what the env takes: this runs once per vector step
+        # the most common actions need no conversion: this runs once per vector step
         self._as_they_are = isinstance(space, spaces.Discrete) and space.start == 0
 
     def to_env(self, rows: npt.NDArray[Any]) -> Any:
-        """Return the actions of B rows as one batch that is nested as the space is.
+        """Return the actions of B rows as one batch that is nested like the space.
 
-        Numbers outside a box's bounds are clipped, and rounded if the box holds integers.
+        Numbers outside the bounds of a ``Box`` are clipped, and rounded if it holds integers.
         """
         if self._as_they_are and rows.dtype == self.space.dtype:
-            return rows.copy()  # which the env may write into
+            return rows.copy()  # the env may write into it
         if not is_nested(self.space):
             return _to_env(self.space, rows)
         rows = rows.reshape(len(rows), -1)
@@ -493,8 +493,8 @@ class ActionRows:
 
         Raises:
             SpaceError: the space has nothing to mask.
-            ValueError: the shape is another, an entry is neither 0 nor 1, or a mask leaves no
-                choice.
+            ValueError: the shape is wrong, an entry is neither 0 nor 1, or a mask forbids all
+                choices.
         """
         if not self.mask_size:
             raise SpaceError(f"actions of {self.space} cannot be masked: nothing is discrete")
@@ -552,11 +552,11 @@ def _take(space: gymnasium.Space[Any], actions: npt.NDArray[Any], index: int) ->
 
 
 def batch_of_actions(actions: Any, space: gymnasium.Space[Any]) -> Any:
-    """Return a batch of actions in the dtypes of the batch's space, nested as that is.
+    """Return a batch of actions in the dtypes and the nesting of the batch's space.
 
     Raises:
-        EnvError: the actions have another shape, are nested otherwise, are not numbers, or not
-            those of a space of integers.
+        EnvError: the actions have another shape or nesting, are not numbers, or are outside a
+            space of integers.
     """
     if not is_nested(space):
         actions = np.asarray(actions)

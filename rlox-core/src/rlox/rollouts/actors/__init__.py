@@ -1,1 +1,1 @@
-"""Actors: who collects unrolls while a learner learns."""
+"""Actors: collectors of unrolls that run while a learner learns."""

@@ -1,4 +1,4 @@
-"""Actor pools: unrolls in a fixed order, or as they come."""
+"""Actor pools: unrolls in a fixed order, or in order of arrival."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rlox.errors import CheckpointError, WorkerLostError
 from rlox.seeding import SeedStreams
 
 PARAMETERS, BUFFER = "", "buffer:"
-"""How weights are named where they are sent."""
+"""Names of the weights when they are sent."""
 
 
 def backend_of_actor(backend: str | Selection, index: int, n_actors: int) -> str | Selection:
@@ -38,50 +38,50 @@ def backend_of_actor(backend: str | Selection, index: int, n_actors: int) -> str
 
 @dataclass(frozen=True)
 class Weights:
-    """What an actor acts with; whoever made it changes it no more."""
+    """The weights that an actor acts with; never changed after creation."""
 
     version: int
-    """How many updates the learner had taken."""
+    """Number of updates that the learner had taken."""
     parameters: npt.NDArray[Any]
     """(P,) the optimiser's flat parameters."""
     moments: Mapping[str, Mapping[str, Any]] | None = None
     """Moments of all observations by leaf, if they are normalised."""
     buffers: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
-    """The policy's buffers by name, as those of batch normalisation."""
+    """The policy's buffers by name, for example of batch normalisation."""
 
     @cached_property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """All of them by name, to send: of one version always the same object."""
+        """All arrays by name, to send; the same object on every call."""
         given = {PARAMETERS: self.parameters}
         given |= {f"{BUFFER}{name}": buffer for name, buffer in self.buffers.items()}
         return given | moments_to_arrays(self.moments)
 
     @staticmethod
     def of_arrays(version: int, arrays: Mapping[str, npt.NDArray[Any]]) -> Weights:
-        """Return the weights whose :attr:`arrays` these are."""
+        """Return the weights with these :attr:`arrays`."""
         given = {name: array for name, array in arrays.items() if name.startswith(BUFFER)}
         buffers = {name.removeprefix(BUFFER): array for name, array in given.items()}
         return Weights(version, arrays[PARAMETERS], moments_from_arrays(arrays), buffers)
 
 
 class Actor(Protocol):
-    """Steps envs of its own with a copy of the policy; one call at a time, from any thread."""
+    """Steps its own envs with a copy of the policy; one call at a time, from any thread."""
 
     @property
     def restarts(self) -> int:
-        """How often it had to begin again."""
+        """Number of restarts."""
 
     def collect(self, weights: Weights) -> Unroll:
         """Return the next unroll of newly allocated arrays, acted with ``weights``."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what decides how its envs and its draws go on."""
+        """Return the state of its envs and random streams."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned."""
+        """Restore a :meth:`state_dict`."""
 
     def interrupt(self) -> None:
-        """Let a :meth:`collect` under way end soon, if need be by failing; there is no other."""
+        """Make a running :meth:`collect` end soon, if need be by failing; none follows."""
 
     def close(self) -> None:
         """Free envs and processes."""
@@ -89,35 +89,35 @@ class Actor(Protocol):
 
 @dataclass(frozen=True)
 class ActorPlan:
-    """What every actor of a training is built from."""
+    """Common options of all actors in a training."""
 
     env: Any
-    """An id, a callable that makes an env, or a sequence of vector envs, one for each actor."""
+    """An id, a callable that makes an env, or a sequence of vector envs, one per actor."""
     policy: Any
-    """Copied by each actor; on the CPU, and without a generator."""
+    """Policy that each actor copies; on the CPU, and without a generator."""
     n_actors: int
     n_envs: int
-    """Envs of each actor N."""
+    """Number of envs N per actor."""
     n_steps: int
-    """Steps of an unroll T."""
+    """Number of steps T per unroll."""
     seed: int
-    """Fixes the streams of all actors."""
+    """Seed of all actors' streams."""
     backend: str = "auto"
-    """Learner backend whose way of acting is taken."""
+    """Learner backend that acts."""
     env_backend: str | Selection = "auto"
-    """With its options; those of workers are divided among the actors."""
+    """Env backend with its options; its workers are divided among the actors."""
     vectorization: Vectorization = "sync"
     env_kwargs: Mapping[str, Any] | None = None
     normalize_observations: bool = False
     frame_stack: int = 1
     torch_threads: int | None = 1
     deadline: float = 60.0
-    """Seconds an actor elsewhere may take for one step of its envs."""
+    """Seconds allowed to a remote actor for one step of its envs."""
     max_restarts: int = 3
-    """How often each actor elsewhere may begin again."""
+    """Number of restarts per remote actor."""
 
     def streams(self, index: int, attempt: int = 0) -> SeedStreams:
-        """Return the random streams of actor ``index`` when it begins for the n-th time."""
+        """Return the random streams of actor ``index`` at its n-th start."""
         name = f"actors, attempt {attempt}" if attempt else "actors"
         return SeedStreams(SeedStreams(self.seed).seeds(name, self.n_actors)[index])
 
@@ -126,43 +126,43 @@ class ActorPlan:
         return backend_of_actor(self.env_backend, index, self.n_actors)
 
     def env_of(self, index: int) -> Any:
-        """Return what actor ``index`` steps."""
+        """Return the env of actor ``index``."""
         return self.env[index] if isinstance(self.env, (list, tuple)) else self.env
 
 
 Order = Literal["fixed", "arrival"]
-"""Which weights collect which unroll: ``"fixed"`` by the unroll's number alone, ``"arrival"`` by
-who is ready first."""
+"""Order of the weights that collect the unrolls: ``"fixed"`` by the unroll's number alone,
+``"arrival"`` by the actor that is ready first."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """The unrolls of one update, and how the pool stood when they were taken."""
+    """The unrolls of one update, and the pool's counts at that time."""
 
     unrolls: list[Unroll]
     waiting: int
-    """Unrolls that were ready and stay for the next updates."""
+    """Number of unrolls that were ready and stay for later updates."""
     dropped: int
-    """Unrolls so far that came too late to be learned from."""
+    """Number of unrolls so far that came too late to learn from."""
 
 
 class ActorPool:
-    """Actors that collect while somebody learns, each in a thread of its own.
+    """Actors that collect during the learning, each in its own thread.
 
     Unroll k belongs to update k // U. In the fixed order actor k mod A collects it, with the
-    weights of update max(0, ⌈(k + 1 - Q) / U⌉ - 1): with a queue of Q = 0 of those that it is
-    learned with, and actors rest meanwhile. So one seed gives the same unrolls, however fast
-    threads and processes are. By arrival, whoever is ready collects next, with the newest weights
-    when it begins; as many unrolls are under way.
+    weights of update max(0, ⌈(k + 1 - Q) / U⌉ - 1); with a queue of Q = 0 these are the weights of
+    its own update, and actors wait during learning. So one seed gives the same unrolls, whatever
+    the speed of threads and processes. By arrival, the next ready actor collects with the newest
+    weights at its start; the number of unrolls under way is the same.
 
     Args:
-        actors: A of them; the pool closes them.
-        per_update: unrolls of an update U.
-        queue_size: unrolls Q that are collected ahead of their update.
+        actors: the A actors; the pool closes them.
+        per_update: number of unrolls U per update.
+        queue_size: number of unrolls Q that are collected ahead of their update.
         order: see above.
-        max_lag: unrolls that are older than so many updates when they are taken are dropped;
+        max_lag: unrolls older than this number of updates when they are taken are dropped;
             ``None`` drops none. The fixed order has a lag of at most ⌈Q / U⌉ and drops none.
-        min_actors: by arrival, how many must live; fewer are an error.
+        min_actors: by arrival, the required number of live actors; fewer are an error.
     """
 
     def __init__(
@@ -187,26 +187,26 @@ class ActorPool:
         self._restored: deque[Unroll] = deque()
         self._dispatched = self._dropped = 0
         self._newest: list[Weights] = []
-        """The weights of now, for those who begin later."""
+        """The current weights, for collections that begin later."""
         self._lost: dict[int, str] = {}
-        """Why, by actor."""
+        """Reasons for losses, by actor."""
         self.close = weakref.finalize(self, _close, self._threads, self._actors)
-        """Ends all actors; also when the pool is collected, and when Python ends."""
+        """Ends all actors; also when the pool is garbage-collected, and when Python exits."""
 
     @property
     def restarts(self) -> int:
-        """How often actors had to begin again so far."""
+        """Total number of restarts so far."""
         return sum(actor.restarts for actor in self._actors)
 
     def take(self, weights: Weights) -> Taken:
-        """Let actors go on with new weights, and return the unrolls of the next update.
+        """Let actors continue with new weights, and return the unrolls of the next update.
 
         Args:
-            weights: of now.
+            weights: current weights.
 
         Raises:
-            WorkerLostError: too few actors live.
-            Exception: an actor failed; the error is its own, with its traceback.
+            WorkerLostError: too few actors are left.
+            Exception: an actor failed; its own error is raised, with its traceback.
         """
         self._newest[:] = [weights]
         unrolls: list[Unroll] = []
@@ -224,7 +224,7 @@ class ActorPool:
         return Taken(unrolls, waiting, self._dropped)
 
     def _dispatch(self, taken_now: int) -> None:
-        """Hand out as many tasks as this update and the queue may have under way."""
+        """Hand out tasks up to the number that this update and the queue allow."""
         missing = self._per_update - taken_now + self._queue_size
         for _ in range(missing - len(self._pending) - len(self._restored)):
             if self.order == "fixed":
@@ -259,10 +259,10 @@ class ActorPool:
                 self._pending.popleft()
 
     def _give_up(self, actor: int, error: WorkerLostError) -> None:
-        """Go on without an actor.
+        """Continue without an actor.
 
         Raises:
-            WorkerLostError: too few live.
+            WorkerLostError: too few actors are left.
         """
         self._lost[actor] = str(error)
         self._pending = deque(task for task in self._pending if task[0] != actor)
@@ -274,13 +274,13 @@ class ActorPool:
             ) from error
 
     def _settle(self) -> None:
-        """Wait for all that is under way, and keep it."""
+        """Wait for all unrolls under way, and keep them."""
         wait([future for _, future in self._pending])
         self._restored.extend(future.result() for _, future in self._pending)
         self._pending.clear()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the actors and the unrolls that are collected, once those under way are."""
+        """Return the actors and the collected unrolls, after those under way have arrived."""
         self._settle()
         return {
             "order": self.order,
@@ -291,14 +291,14 @@ class ActorPool:
         }
 
     def load_state_dict(self, state: Mapping[str, Any], *, keep_unrolls: bool) -> None:
-        """Restore them; what is under way is forgotten.
+        """Restore actors and unrolls; unrolls under way are dropped.
 
         Args:
             state: see :meth:`state_dict`.
-            keep_unrolls: whether those that are collected are of as many envs.
+            keep_unrolls: whether the collected unrolls have the same number of envs.
 
         Raises:
-            CheckpointError: there were more actors or fewer.
+            CheckpointError: the number of actors differs.
         """
         if len(state["actors"]) != len(self._actors):
             raise CheckpointError(

@@ -1,4 +1,4 @@
-"""Actors in processes of their own, over shared memory."""
+"""Actors in their own processes, over shared memory."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from rlox.rollouts.collector import RolloutCollector
 
 
 class LocalActor:
-    """Acts in the process and the thread that call it.
+    """Acts in the calling process and thread.
 
     Args:
-        plan: what all actors are built from.
-        index: which of them it is.
-        attempt: how often it had to begin again; each attempt has streams of its own.
+        plan: options of all actors.
+        index: number of this actor.
+        attempt: number of restarts so far; each attempt has its own random streams.
         on_step: called after every vector step.
     """
 
@@ -62,7 +62,7 @@ class LocalActor:
         self._policy = policy = copy.deepcopy(plan.policy)
         if hasattr(policy, "generator"):
             policy.generator = self._streams.torch("policy")
-        # never steps: it lays the parameters out as the learner's are
+        # never steps: it gives the parameters the same layout as the learner's
         self._weights = FlatOptimizer(policy, partial(torch.optim.RMSprop))
         task = RolloutTask(
             PolicyGradient(0.5),
@@ -87,7 +87,7 @@ class LocalActor:
             preprocessor.load_state_dict(weights.moments)
             preprocessor.record()
         resets = not self._collector.envs.started
-        with torch_threads(self._torch_threads):  # of this thread
+        with torch_threads(self._torch_threads):  # for this thread
             unroll: Unroll = self._acting.collect(self._n_steps, self._hooks)
         self._sequence += 1
         return replace(
@@ -102,7 +102,7 @@ class LocalActor:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return envs, streams, and how many unrolls there were."""
+        """Return envs, streams, and the number of unrolls."""
         return {
             "collector": self._collector.state_dict(),
             "streams": self._streams.state_dict(),
@@ -110,21 +110,21 @@ class LocalActor:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore them."""
+        """Restore envs, streams, and the number of unrolls."""
         self._collector.load_state_dict(state["collector"])
         self._streams.load_state_dict(state["streams"])
         self._sequence = int(state["sequence"])
 
     def interrupt(self) -> None:
-        """Let the unroll under way come to its end."""
+        """Let the unroll under way finish."""
 
     def close(self) -> None:
-        """Close the envs that were made here."""
+        """Close the envs that were created here."""
         self._collector.close()
 
 
 class _Unheard:
-    """Hooks that no callback listens to: steps are reported when their unroll arrives."""
+    """Hooks without callbacks: steps are reported when their unroll arrives."""
 
     step_listened = train_batch_listened = False
 
@@ -144,16 +144,16 @@ def _refuse_to_update(*_: Any) -> dict[str, float]:
 Arrays = dict[str, npt.NDArray[Any]]
 
 FIRST_DEADLINE = 120.0
-"""Least seconds that the first step may take, before which envs are reset."""
+"""Lower bound of the time limit for the first step, which also resets the envs."""
 
 
 class ProcessActor:
-    """An actor in a process, which begins again if it dies or stalls.
+    """An actor in a process, which is restarted if it dies or stalls.
 
     Args:
-        plan: what all actors are built from.
-        index: which of them it is.
-        make_worker: makes the process, here or elsewhere.
+        plan: options of all actors.
+        index: number of this actor.
+        make_worker: makes the process, on this machine or elsewhere.
     """
 
     def __init__(
@@ -167,17 +167,17 @@ class ProcessActor:
 
     @property
     def restarts(self) -> int:
-        """How often the process had to begin again."""
+        """Number of restarts of the process."""
         return self._supervisor.restarts
 
     @property
     def name(self) -> str:
-        """What errors call it."""
+        """Name in errors."""
         return f"actor {self._index}"
 
     @property
     def pid(self) -> int:
-        """Of its process."""
+        """Process id."""
         return self._process.pid
 
     def _start(self, attempt: int) -> None:
@@ -192,7 +192,7 @@ class ProcessActor:
         """Return the next unroll; see :class:`rlox.rollouts.actors.pool.Actor`.
 
         Raises:
-            WorkerLostError: the process was lost more often than it may begin again.
+            WorkerLostError: the process was lost and no restart is left.
         """
         arrays = self._collect(weights.version, weights.arrays)
         while arrays is None:
@@ -202,7 +202,7 @@ class ProcessActor:
         return replace(unroll_from_arrays(arrays), sequence=self._sequence - 1)
 
     def _collect(self, version: int, given: Arrays) -> Arrays | None:
-        """Return an unroll's arrays; ``None`` if the process was lost and begins again."""
+        """Return an unroll's arrays; ``None`` if the process was lost and is restarted."""
         try:
             return self._process.call("collect", version, given, deadline=self._deadline)[1]
         except WorkerLostError as error:
@@ -214,20 +214,20 @@ class ProcessActor:
             return None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return envs, streams, and how many unrolls there were."""
+        """Return envs, streams, and the number of unrolls."""
         _, arrays = self._process.call("state", deadline=FIRST_DEADLINE)
         # pickled by our own process
         state: dict[str, Any] = pickle.loads(arrays["state"].tobytes())  # noqa: S301
         return {**state, "sequence": self._sequence}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore them."""
+        """Restore envs, streams, and the number of unrolls."""
         self._sequence = int(state["sequence"])
         data = np.frombuffer(pickle.dumps(state), np.uint8)
         self._process.call("load", None, {"state": data}, deadline=FIRST_DEADLINE)
 
     def interrupt(self) -> None:
-        """End the process at once, whatever it is doing."""
+        """Kill the process at once."""
         self._closed = True
         self._process.kill()
 
@@ -238,7 +238,7 @@ class ProcessActor:
 
 
 class _Server:
-    """An actor as its process serves it."""
+    """Serves an actor in its process."""
 
     def __init__(self, actor: LocalActor) -> None:
         self._actor = actor
@@ -261,6 +261,6 @@ class _Server:
 def serve(
     plan: ActorPlan, index: int, attempt: int, spec: Any, beat: Callable[[], None]
 ) -> _Server:
-    """Return what answers the calls of a :class:`ProcessActor`, in its process."""
+    """Return the object that answers the calls of a :class:`ProcessActor`, in its process."""
     register_here(spec)
     return _Server(LocalActor(plan, index, attempt=attempt, on_step=beat))

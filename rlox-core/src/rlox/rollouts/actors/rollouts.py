@@ -31,34 +31,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Gathered:
-    """The unrolls of one update, and what is reported of them."""
+    """The unrolls of one update, and their metrics."""
 
     unrolls: list[Unroll]
     lag_min: float
-    """Updates between the weights that acted and those of now, over the unrolls."""
+    """Updates between the weights that acted and the current ones, over the unrolls."""
     lag_mean: float
     lag_max: float
     queue: float
-    """Unrolls that were ready and wait for the next updates."""
+    """Number of unrolls that were ready and wait for later updates."""
     unrolls_dropped: float
-    """So far, for their lag."""
+    """Number of unrolls dropped so far for their lag."""
     restarts: float
-    """Of actors so far."""
+    """Number of actors' restarts so far."""
 
 
 class ActorRollouts:
-    """Actors that are yet to begin; it stands where another algorithm has a collector.
+    """Actors that :meth:`start` creates; takes the place of a collector.
 
     Args:
-        env: an id, a callable, or a sequence of vector envs, one for each actor.
+        env: an id, a callable, or a sequence of vector envs, one per actor.
         env_options: ``env_backend``, ``vectorization`` and ``env_kwargs`` of the envs.
-        normalize_observations: see :class:`rlox.envs.preprocessing.Preprocessor`; the moments are
-            the learner's, which takes in what actors have seen and hands them on with the weights.
-        frame_stack: see there.
-        clip_rewards: bound of the rewards' sizes in the unrolls that are gathered; the statistics
-            have the env's.
-        n_actors: A.
-        n_envs: N of each actor.
+        normalize_observations: see :class:`rlox.envs.preprocessing.Preprocessor`; the learner keeps
+            the moments, merges those of the actors and sends them with the weights.
+        frame_stack: see the same class.
+        clip_rewards: bound of the absolute rewards in the gathered unrolls; statistics use the
+            env's.
+        n_actors: number of actors A.
+        n_envs: number of envs N per actor.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class ActorRollouts:
             action_space=probe.action_space,
             n_envs=n_actors * n_envs,
         )
-        """Spaces of one env, and how many there are."""
+        """Spaces of one env, and the number of envs."""
         if fixed_env_count(first) is None:
             probe.close()
         self.n_envs = n_envs
@@ -100,9 +100,9 @@ class ActorRollouts:
             )
             self.observation_space = self.preprocessor.space
         self.version = 0
-        """Updates that the learner has taken."""
+        """Number of updates that the learner has taken."""
         self.plan: ActorPlan | None = None
-        """What the actors are built from, once they are."""
+        """Options of the actors, once they are built."""
         self._pool: ActorPool | None = None
 
     def start(
@@ -116,21 +116,21 @@ class ActorRollouts:
         min_actors: int | None = None,
         max_lag: int | None = None,
     ) -> None:
-        """Build the actors; they rest until :meth:`gather`.
+        """Build the actors; they wait until :meth:`gather`.
 
         Args:
-            plan: what they are built from.
-            backend: registered name of the actor backend, with its own options if it has some.
-            per_update: unrolls of an update.
+            plan: options of the actors.
+            backend: registered name of the actor backend, optionally with its options.
+            per_update: unrolls per update.
             queue_size: see :class:`ActorPool`.
-            order: ``"auto"`` takes ``"arrival"`` where fewer than all actors may live, for then
-                nothing is fixed, and ``"fixed"`` elsewhere.
-            min_actors: how many must live; ``None``: all.
+            order: ``"auto"`` takes ``"arrival"`` if ``min_actors`` allows losses, because no order
+                is fixed then, and ``"fixed"`` otherwise.
+            min_actors: required number of live actors; ``None``: all.
             max_lag: see :class:`ActorPool`.
 
         Raises:
-            MemoryLimitError: the unrolls of an update, or those ahead of it, take more memory than
-                there is.
+            MemoryLimitError: the unrolls of an update, or those ahead of it, exceed the
+                memory.
             UnknownNameError: no such backend is registered.
         """
         size = (plan.n_steps + 1) * ObservationRows(self.observation_space).size_of(self.n_envs)
@@ -144,7 +144,7 @@ class ActorRollouts:
             plan.n_actors, selected.name, chosen,
         )  # fmt: skip
         registration = registry.get_registry().get("rlox_actor_backends", selected.name)
-        with ExitStack() as made:  # those that were made end where one fails
+        with ExitStack() as made:  # if one fails, the others are closed
             actors = []
             for index in range(plan.n_actors):
                 actor = registration.build(plan, index, options=selected.options)
@@ -159,7 +159,7 @@ class ActorRollouts:
 
     @property
     def order(self) -> Order:
-        """In which order unrolls are taken."""
+        """Order in which unrolls are taken."""
         return self._started.order
 
     @property
@@ -168,7 +168,7 @@ class ActorRollouts:
         return self._pool
 
     def weights(self, learner: RolloutAlgorithm) -> Weights:
-        """Return a copy of what actors act with now.
+        """Return a copy of the current weights for the actors.
 
         Args:
             learner: has the policy and its optimiser.
@@ -180,11 +180,11 @@ class ActorRollouts:
         return Weights(self.version, _copied(learner.optimizer.parameters), moments, buffers)
 
     def gather(self, learner: RolloutAlgorithm, hooks: Hooks) -> Gathered:
-        """Let the actors go on with new weights, and return the unrolls of the next update.
+        """Let the actors continue with new weights, and return the unrolls of the next update.
 
         Args:
             learner: see :meth:`weights`.
-            hooks: called once for each vector step, when its unroll has arrived.
+            hooks: called once per vector step, when its unroll has arrived.
         """
         taken = self._started.take(self.weights(learner))
         lags = [self.version - unroll.weights_version for unroll in taken.unrolls]
@@ -231,7 +231,7 @@ class ActorRollouts:
             self._pool.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return statistics, moments, actors, and the unrolls that they have collected."""
+        """Return statistics, moments, actors, and the collected unrolls."""
         state: dict[str, Any] = {
             "version": self.version,
             "statistics": self.statistics.state_dict(),
@@ -242,9 +242,9 @@ class ActorRollouts:
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore them; actors whose envs have no state, or were more or fewer, begin new episodes.
+        """Restore the state; actors without saved env states, or in another number, start anew.
 
-        With another number of envs, what was collected and not learnt from is dropped.
+        With another number of envs, collected unrolls that were not learnt from are dropped.
         """
         self.version = int(state["version"])
         fits = self.statistics.fits(state["statistics"])
@@ -255,7 +255,7 @@ class ActorRollouts:
 
 
 def _copied(tensor: Tensor) -> npt.NDArray[Any]:
-    if tensor.dtype == torch.bfloat16:  # which NumPy lacks; single precision has all its numbers
+    if tensor.dtype == torch.bfloat16:  # NumPy lacks it; single precision holds all its values
         tensor = tensor.float()
     array: npt.NDArray[Any] = tensor.detach().cpu().numpy().copy()
     return array
