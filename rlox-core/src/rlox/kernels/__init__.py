@@ -33,7 +33,7 @@ def backend() -> ModuleType:
 
 
 def kernel(name: str) -> Callable[..., Any]:
-    """Return a function that advantages come from: Rust's, or the reference if that was edited."""
+    """Return a kernel for advantages: Rust's, or the reference if that was edited."""
     module = backend()
     if module.__name__ == "rlox_native":
         reference = importlib.import_module("rlox.kernels.reference")

@@ -1,8 +1,8 @@
 """The learner backend ``torch-compile``: the algorithm's own torch code, compiled by torch.
 
 Generated code replaces the operators between two steps of an optimiser; on CUDA devices it is
-replayed as CUDA graphs. Compiling takes from seconds to minutes, so that ``backend="auto"`` never
-takes it.
+replayed as CUDA graphs. Compiling takes seconds to minutes, so ``backend="auto"`` never
+chooses it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from rlox.losses import Objective
 
 
 def make_compiled_learner(task: RolloutTask | ReplayTask) -> TorchLearner | TorchReplayLearner:
-    """Return the learner of a task of either kind whose loss, or whose steps, are compiled.
+    """Return the learner of a task of either kind, with compiled loss or steps.
 
-    It computes what the ``torch`` backend does, up to rounding. The first call compiles, and so
-    does one with tensors of other shapes.
+    It computes the same as the ``torch`` backend, up to rounding. The first call compiles, and so
+    does a call with tensors of other shapes.
 
     Raises:
         BackendError: the device is the CPU, for which torch generates C++, and there is no
-            compiler; or the task's own algorithm does it in torch.
+            compiler; or only the task's own algorithm, in torch, can do it.
     """
     require_learnable(task)
     added = task.parts.added_losses if isinstance(task, ReplayTask) else task.added_losses
@@ -40,7 +40,7 @@ def make_compiled_learner(task: RolloutTask | ReplayTask) -> TorchLearner | Torc
     if isinstance(task, ReplayTask):
         _require_compiler(task.parts.device)
         for optimizer in task.parts.optimizers.values():
-            # torch would compile its optimisers' own code too, again for every learning rate
+            # torch would also compile its optimisers' own code, again for every learning rate
             setattr(optimizer, "step", _uncompiled(optimizer.step))  # noqa: B010
         return TorchReplayLearner(replace(task, objective=_CompiledSteps(task)))
     loss = compiled(_loss, task.device)
@@ -55,7 +55,7 @@ def make_compiled_learner(task: RolloutTask | ReplayTask) -> TorchLearner | Torc
 
 
 class _CompiledSteps:
-    """The steps of a task, each compiled when it is first taken."""
+    """The steps of a task, each compiled at its first use."""
 
     def __init__(self, task: ReplayTask) -> None:
         self._objective, self._device = task.objective, task.parts.device
@@ -72,7 +72,7 @@ def _loss(objective: Objective, policy: Any, minibatch: Any) -> tuple[Tensor, An
 
 @dataclass(frozen=True)
 class _Compiled:
-    """An objective whose loss is compiled."""
+    """An objective with a compiled loss."""
 
     objective: Objective
     compiled: Callable[..., Any]
@@ -94,12 +94,12 @@ def compiled(
     """Return a function compiled by torch; on CUDA it is replayed as graphs.
 
     Args:
-        function: of tensors and objects that hold some, such as modules, which it may write into.
-            It returns a loss, which is used before the next call, and tensors to report, in a
+        function: takes tensors and objects that hold tensors, such as modules, and may write into
+            them. It returns a loss, to be used before the next call, and tensors to report, in a
             tuple, a mapping or a dataclass.
-        device: of the tensors.
+        device: device of the tensors.
         changed: objects whose attributes the function may replace by new tensors, such as the env
-            that it steps. What is returned beside them is used before the next call.
+            that it steps. Other results must be used before the next call.
 
     Raises:
         BackendError: see :func:`make_compiled_learner`.
@@ -126,11 +126,11 @@ def compiled(
 
 @contextmanager
 def _own_tensors(objects: Sequence[Any]) -> Iterator[None]:
-    """Copy the tensors that attributes of objects get in the block, which a replay overwrites.
+    """Copy the tensors assigned to objects' attributes in the block, which a replay overwrites.
 
     Args:
-        objects: with attributes that are tensors, TensorDicts, or mappings, lists or dataclasses
-            of them.
+        objects: objects whose attributes are tensors, TensorDicts, or mappings, lists or
+            dataclasses of them.
     """
     attributes = [getattr(each, "__dict__", {}) for each in objects]
     before = [dict(each) for each in attributes]
@@ -142,7 +142,7 @@ def _own_tensors(objects: Sequence[Any]) -> Iterator[None]:
 
 
 def _copied(value: Any) -> Any:
-    if hasattr(value, "clone"):  # before mappings, one of which a TensorDict is
+    if hasattr(value, "clone"):  # before mappings, because a TensorDict is one
         return value.clone()
     if isinstance(value, Mapping):
         return {key: _copied(part) for key, part in value.items()}

@@ -1,7 +1,7 @@
 """Learning from rollouts: tasks, and learner backends that collect and update.
 
-The ``torch`` backend acts with the policy's own code, minimises the objective by autograd, and can
-do every task. Other backends, such as ``native``, do the objectives that they know, faster.
+The ``torch`` backend acts with the policy's own code, minimises the objective by autograd, and
+supports every task. Other backends, such as ``native``, support the objectives they know, faster.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ class Unroller(Protocol):
 
 
 Update = Callable[["RolloutTask", Any, Objective, float, Hooks], dict[str, float]]
-"""From a task, a rollout or an unroll, the objective and the learning rate of now, and the hooks to
+"""Maps a task, a rollout or an unroll, the objective, the current learning rate and the hooks to
 the means of the loss's terms."""
 
 
 @dataclass(frozen=True)
 class RolloutTask:
-    """What an algorithm learns from every rollout, so that any backend can do it.
+    """An algorithm's task on every rollout, complete enough for any backend.
 
-    The fields say everything: a backend that knows the objective does what :attr:`update` does.
+    A backend that knows the objective does the same as :attr:`update`, from the fields alone.
     """
 
     objective: Objective
-    """What is minimised; its numbers may change from one rollout to the next."""
+    """The objective; its coefficients may change from one rollout to the next."""
     policy: Any
-    """Acts and learns."""
+    """Policy that acts and learns."""
     optimizer: Any
-    """Moves the policy's parameters, an :class:`rlox.nn.FlatOptimizer`."""
+    """Optimiser of the policy's parameters, an :class:`rlox.nn.FlatOptimizer`."""
     collector: Any
-    """Steps the envs, an :class:`Unroller`; a backend that does not know it lets it act."""
+    """Steps the envs, an :class:`Unroller`; a backend that does not know it calls it to act."""
     update: Update
-    """The update in torch. It takes gradient steps as the fields below say."""
+    """The update in torch; its gradient steps follow the fields below."""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     """Device of the policy and the batches."""
     n_epochs: int = 1
@@ -66,36 +66,36 @@ class RolloutTask:
     batch_size: int | None = None
     """Rows of a minibatch; ``None`` takes the whole rollout."""
     target_kl: float | None = None
-    """Ends the epochs if the term ``approx_kl`` passes 1.5 times this; ``None`` never does."""
+    """Ends the epochs if the term ``approx_kl`` exceeds 1.5 times this; ``None`` never does."""
     generator: torch.Generator | None = None
-    """Source of the order of rows."""
+    """Source of the random order of rows."""
     actions: np.random.Generator | None = None
-    """Source of actions for a backend that draws them itself; with ``None`` the policy does."""
+    """Source of actions for a backend that samples them itself; ``None``: the policy samples."""
     added_losses: AddedLosses = field(default_factory=lambda: AddedLosses(None, ()))
-    """Losses of the user's own, which the part ``"policy"`` minimises too."""
+    """The user's added losses, also minimised by the part ``"policy"``."""
     acts_only: bool = False
-    """Whether the task is to act for a learner elsewhere: nothing is updated, unrolls hold the true
-    final observations, and their values are not asked for."""
+    """Whether the task only acts for a learner elsewhere: nothing is updated, and unrolls hold the
+    true final observations without their values."""
 
     def order(self, n_rows: int) -> Tensor:
-        """Return the rows of the next epoch, (n_rows,) int64, in the order they are visited."""
+        """Return the rows of the next epoch, (n_rows,) int64, in the order of visits."""
         if self.batch_size is None:
             return torch.arange(n_rows)
         return torch.randperm(n_rows, generator=self.generator)
 
 
 class Learner(Protocol):
-    """Does an iteration's work: acting in the envs, and the gradient steps.
+    """Does the work of an iteration: acting in the envs, and the gradient steps.
 
-    One may also have an attribute ``mode``, a :data:`rlox.networks.predict.Mode` that predictions
-    take in place of the policy's own, or ``None``.
+    It may also have an attribute ``mode``, a :data:`rlox.networks.predict.Mode` that predictions
+    use instead of the policy's own, or ``None``.
     """
 
     @property
     def releases_gil(self) -> bool:
         """Whether nearly all of an iteration runs without Python's global interpreter lock.
 
-        A sweep then trains in threads of one process, which use as many cores.
+        A sweep then trains in threads of one process, which use several cores.
         """
 
     def collect(self, n_steps: int, hooks: Hooks) -> Unroll:
@@ -115,9 +115,9 @@ class Learner(Protocol):
         """Learn from a rollout.
 
         Args:
-            batch: the rollout, or the unroll of a task whose objective learns from those.
-            objective: the task's, with the numbers of now.
-            learning_rate: of now.
+            batch: the rollout, or the unroll if the task's objective learns from unrolls.
+            objective: the task's objective, with current coefficients.
+            learning_rate: current learning rate.
             hooks: called after every gradient step.
 
         Returns:
@@ -127,7 +127,7 @@ class Learner(Protocol):
 
 @dataclass(frozen=True)
 class ChosenLearner:
-    """A learner, with the name of its backend and why it was chosen."""
+    """A learner, the name of its backend and the reason for the choice."""
 
     learner: Learner
     backend: str
@@ -135,7 +135,7 @@ class ChosenLearner:
 
     @property
     def releases_gil(self) -> bool:
-        """Whether trainings run in threads; see :class:`Learner`."""
+        """Whether trainings can run in threads; see :class:`Learner`."""
         return self.learner.releases_gil
 
     def collect(self, n_steps: int, hooks: Hooks) -> Unroll:
@@ -150,7 +150,7 @@ class ChosenLearner:
 
     @property
     def mode(self) -> Mode | None:
-        """What finds the most probable actions faster than the policy; see :class:`Learner`."""
+        """Finds the most probable actions faster than the policy; see :class:`Learner`."""
         return getattr(self.learner, "mode", None)
 
     def __str__(self) -> str:
@@ -168,7 +168,7 @@ def choose_learner(backend: str, task: RolloutTask) -> ChosenLearner:
 
 
 def require_learnable(task: object) -> None:
-    """Refuse tasks that their own algorithm does in torch.
+    """Refuse tasks that only their own algorithm can do, in torch.
 
     Raises:
         BackendError: the task is neither of rollouts nor of transitions.
@@ -181,19 +181,19 @@ def make_torch_learner(task: RolloutTask | ReplayTask) -> TorchLearner | TorchRe
     """Return the learner of the backend ``torch`` for a task of either kind.
 
     Raises:
-        BackendError: the task is of another kind, which its own algorithm does in torch.
+        BackendError: only the task's own algorithm, in torch, can do it.
     """
     require_learnable(task)
     return TorchReplayLearner(task) if isinstance(task, ReplayTask) else TorchLearner(task)
 
 
 class TorchLearner:
-    """The policy's own torch code, and the update that the algorithm wrote down.
+    """Learner with the policy's own torch code and the algorithm's own update.
 
-    For the update the policy is in training mode.
+    The policy is in training mode during the update.
 
     Args:
-        task: what is to be learnt.
+        task: the task to learn.
     """
 
     releases_gil = False
@@ -217,7 +217,7 @@ class TorchLearner:
     ) -> dict[str, float]:
         """Take the algorithm's own gradient steps; see :class:`Learner`."""
         if isinstance(batch, RolloutBatch):
-            for ranks in RANKS:  # else one would wait for minibatches that the others do not have
+            for ranks in RANKS:  # otherwise a rank waits for minibatches that others lack
                 ranks.require_equal(len(batch.returns), "number of rows in a rollout")
         with self._mode:
             return self._task.update(self._task, batch, objective, learning_rate, hooks)

@@ -1,4 +1,4 @@
-"""The choice of a learner backend, and tasks whose policies are perceptrons."""
+"""The choice of a learner backend, and tasks with perceptrons as policies."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from rlox.protocols import VecEnv
 
 @dataclass(frozen=True)
 class SeparatePerceptrons:
-    """An actor and a critic that are perceptrons of inputs of their own.
+    """An actor and a critic that are perceptrons with their own inputs.
 
-    A policy whose class has a method ``perceptrons`` returns it, so that a learner backend can do
-    what the policy does in torch; ``None`` if it does more. A subclass does not inherit it.
+    A policy's method ``perceptrons`` returns it, so that a learner backend can replace the policy's
+    torch code; ``None`` if the policy does more. A subclass does not inherit the method.
     """
 
     actor: Any
@@ -29,20 +29,20 @@ class SeparatePerceptrons:
     critic: Any
     """:class:`rlox.nn.MLP` from its inputs to one value."""
     inputs: Callable[[Any], tuple[Tensor, Tensor]]
-    """From observations of B steps to the inputs (B, n) of both; it has no parameters."""
+    """Maps observations of B steps to the inputs (B, n) of both; without parameters."""
     action_space: Any
-    """Of the policy. Numbers are drawn from a Gaussian whose log standard deviations are the
-    policy's first parameters; :class:`rlox.nn.ActionHead` says what the outputs of choices are."""
+    """Action space of the policy. Continuous actions are Gaussian, with log standard deviations as
+    the policy's first parameters; :class:`rlox.nn.ActionHead` defines discrete ones."""
 
 
 def find_learner(backend: str, task: Any, *, role: str = "the learner") -> tuple[Any, str, str]:
-    """Return a learner, the name of its backend and why it was chosen, and log the latter two.
+    """Return a learner, the name of its backend and the reason for the choice; log the latter two.
 
     Args:
         backend: registered name; ``"auto"`` takes the one of highest priority that can do the task.
-        task: what is to be learnt, a :class:`rlox.learners.rollouts.RolloutTask` or a
+        task: the task to learn, a :class:`rlox.learners.rollouts.RolloutTask` or a
             :class:`rlox.learners.transitions.ReplayTask`.
-        role: what the log calls it.
+        role: name of the learner in the log.
 
     Raises:
         UnknownNameError: no such backend is registered.
@@ -81,7 +81,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class BoundedSurrogate:
-    """PPO's loss with a bounded value loss, Huber's of slope 1 from a distance of 1 on.
+    """PPO's loss with a bounded value loss: Huber's, linear with slope 1 above a distance of 1.
 
         L_π = mean min(A r, A clip(r, 1 - ε, 1 + ε)), and max(·, d A) where A < 0
         loss = c_1 mean min(huber(V - G), v) - L_π - c_2 mean H
@@ -105,72 +105,72 @@ class BoundedSurrogate:
 class PerceptronTask:
     """A policy and a value function that are perceptrons over one vector, as data.
 
-    Either is linear layers with one activation between them, over an observation, or over the
-    outputs of a memory that both share. A policy of choices has a logit for each; another is
-    Gaussian with independent components: their means come first, then outputs whose tanh is the
-    logarithm of their deviations.
+    Each is a stack of linear layers with one activation between them, over an observation or over
+    the outputs of a shared memory. A ``Discrete`` policy has one logit per action; any other is
+    Gaussian with independent components: first the means, then outputs whose tanh is the
+    logarithm of the standard deviations.
     """
 
     model: nn.Module
-    """Holds all layers and nothing else that computes."""
+    """Module that holds all layers and no other computation."""
     actor: tuple[nn.Linear, ...]
-    """From observations or the memory's outputs to what the policy is made of."""
+    """Maps observations or the memory's outputs to the parameters of the action distribution."""
     critic: tuple[nn.Linear, ...]
-    """From the same to the value."""
+    """Maps the same inputs to the value."""
     activation: type[nn.Module]
-    """Between layers."""
+    """Activation between layers."""
     discrete: bool
-    """Whether actions are choices."""
+    """Whether actions are discrete."""
     envs: VecEnv | None = None
-    """Stepped by :meth:`Perceptrons.collect`, if the backend can."""
+    """Envs that :meth:`Perceptrons.collect` steps, if the backend supports them."""
     memory: nn.LSTM | None = None
-    """Between observations and both; its state (S) is the hidden, then the cell state."""
+    """Memory between observations and both; its state (S) is the hidden, then the cell state."""
     replaced: tuple[Any, ...] = ()
-    """Functions and classes that are not called where a backend acts and learns."""
+    """Functions and classes that are not called when a backend acts and learns."""
 
 
 class Perceptrons(Protocol):
-    """Acts and learns with the layers of a task, whose values of now it reads in every call."""
+    """Acts and learns with a task's layers, whose current parameters it reads in every call."""
 
     @property
     def steps_envs(self) -> bool:
-        """Whether :meth:`collect` is possible."""
+        """Whether :meth:`collect` is supported."""
 
     def require_unchanged(self) -> None:
-        """Check that the model still computes what the task says.
+        """Check that the model still computes the task.
 
         Raises:
-            BackendError: it has hooks or methods of its own.
+            BackendError: the model has hooks or methods of its own.
         """
 
     def collect(self, noise: Array | None, obs: Array, rows: Mapping[str, Array]) -> None:
         """Step N envs T times with the policy.
 
         Args:
-            noise: (T, N, A) float32, drawn before: standard normal numbers of A components, or
-                exponential ones of A choices, of which that with the largest quotient of
-                probability and number is taken; ``None`` takes the modes.
-            obs: (T + 1, N, D) float32, whose first row is acted on first; the others are written.
-            rows: written: ``actions`` (T, N) int64 or (T, N, A) float32, and (T, N) ``log_probs``,
-                ``rewards``, ``final_values``, 0 but where an episode was cut, all float32, and
-                ``terminated`` and ``truncated``, bool.
+            noise: (T, N, A) float32, drawn in advance: standard normal numbers for A components, or
+                exponential ones for A discrete actions, of which the one with the largest ratio of
+                probability to noise is taken; ``None`` takes the modes.
+            obs: (T + 1, N, D) float32; the first row is acted on first, the others are outputs.
+            rows: outputs: ``actions`` (T, N) int64 or (T, N, A) float32; (T, N) float32
+                ``log_probs``, ``rewards`` and ``final_values``, 0 except where an episode was cut;
+                and ``terminated`` and ``truncated``, bool.
         """
 
     def holding(self) -> AbstractContextManager[None]:
-        """Take the parameters at the start of a block in all calls within it that act.
+        """Use the parameters from the start of the block in all acting calls within it.
 
         Those are :meth:`remember`, :meth:`act` and :meth:`values`.
         """
 
     def remember(self, obs: Array, state: Array) -> Array:
-        """Take in one observation each with the memory.
+        """Update the memory with one observation per row.
 
         Args:
             obs: (N, D)
-            state: (N, S) before it.
+            state: (N, S) before the observations.
 
         Returns:
-            (N, S) after it.
+            (N, S) after them.
         """
 
     def act(self, seen: Array, noise: Array | None) -> tuple[Array, Array]:
@@ -190,10 +190,10 @@ class Perceptrons(Protocol):
         """Compute the gradient of the mean loss of R rows.
 
         Args:
-            rows: ``obs`` (R, D), ``actions`` (R,) or (R, A), and (R,) ``log_probs`` of the policy
-                that acted, ``advantages`` and ``returns``. With a memory they are R / n steps of n
-                sequences, step 0 of all first; ``initial_state`` (n, S) is before those, and
-                ``episode_starts`` (R,) bool flags where the state is 0 instead.
+            rows: ``obs`` (R, D), ``actions`` (R,) or (R, A), and (R,) ``log_probs`` of the acting
+                policy, ``advantages`` and ``returns``. With a memory the rows are R / n steps of n
+                sequences, step 0 of all first; ``initial_state`` (n, S) precedes them, and
+                ``episode_starts`` (R,) bool marks where the state is 0 instead.
             objective: the loss.
 
         Returns:
@@ -205,7 +205,7 @@ class Perceptrons(Protocol):
 
 
 def choose_perceptrons(backend: str, task: PerceptronTask) -> tuple[Perceptrons, str, str]:
-    """Return what runs the task, the name of its backend and why it was chosen.
+    """Return the backend's model of the task, the name of the backend and the reason for it.
 
     Raises:
         UnknownNameError: no such backend is registered.

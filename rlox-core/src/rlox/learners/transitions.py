@@ -1,8 +1,8 @@
 """Gradient steps on batches: objectives, tasks, results and the ``torch`` learner.
 
-Learner backends for these tasks are chosen as those of :mod:`rlox.learners.rollouts` are, from the
-same registered ones. ``torch`` calls the objective's own methods. Others do the steps of the
-objectives that they know, faster.
+Learner backends for these tasks are chosen like those of :mod:`rlox.learners.rollouts`, from the
+same registry. ``torch`` calls the objective's own methods; others do the steps of the objectives
+they know, faster.
 """
 
 from __future__ import annotations
@@ -23,50 +23,50 @@ from rlox.losses import AddedLosses, Scalar
 from rlox.nn.devices import learning_mode
 
 Act = Callable[[Any], npt.NDArray[Any]]
-"""From observations (N, *shape), tensors or arrays, to actions (N, ...) as buffers keep them."""
+"""Maps observations (N, *shape), tensors or arrays, to actions (N, ...) in the buffer's form."""
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """What one gradient step returns; tensors are without gradient."""
+    """Result of one gradient step; tensors are without gradient."""
 
     terms: Mapping[str, Scalar]
-    """Scalars by name, for the metrics: tensors, or numbers where torch computes nothing."""
+    """Scalars by name, for the metrics: tensors, or numbers from a learner without torch."""
     errors: Tensor | npt.NDArray[Any] | None = None
-    """(B,) TD errors, or (K, B) of K critics, whose sizes are priorities."""
+    """(B,) TD errors, or (K, B) for K critics; their absolute values are priorities."""
     outputs: Mapping[str, Tensor] | None = None
-    """Tensors by name, (B, ...), for the next batch or to be written back into the buffer."""
+    """Tensors by name, (B, ...), for the next batch or to write back into the buffer."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What gradient steps work on; the networks are attributes, such as ``parts.critic``."""
+    """Objects that gradient steps use; the networks are attributes, such as ``parts.critic``."""
 
     networks: Mapping[str, Any]
-    """By name, the target networks included, and modules of whatever else the steps change."""
+    """Networks by name, with target networks and modules of other state that steps change."""
     optimizers: Mapping[str, Any]
-    """By the name of the network that they move."""
+    """Optimisers by the name of their network."""
     device: torch.device
-    """Of the networks and the batches."""
+    """Device of the networks and the batches."""
     stream: Callable[[str], torch.Generator]
-    """From a name to a source of noise."""
+    """Maps a name to a source of noise."""
     added_losses: AddedLosses = field(default_factory=lambda: AddedLosses(None, ()))
-    """A user's own losses."""
+    """The user's added losses."""
 
     def __post_init__(self) -> None:
-        vars(self).update({**self.networks, **vars(self)})  # a network may be called as a field is
+        vars(self).update({**self.networks, **vars(self)})  # a network may share a field's name
 
     def minimize(self, name: str, loss: Tensor, batch: Any, learning_rate: float) -> Tensor:
-        """Take a step of a network down a loss, to which the user's own are added.
+        """Take an optimiser step on a network's loss plus the user's added losses.
 
         Args:
-            name: of the network.
+            name: name of the network.
             loss: scalar.
-            batch: the batch that it was computed from.
-            learning_rate: of the network's optimiser.
+            batch: batch that the loss was computed from.
+            learning_rate: learning rate of the network's optimiser.
 
         Returns:
-            The sum, without gradient.
+            The total loss, without gradient.
         """
         loss = self.added_losses.add(name, loss, self.networks[name], batch)
         self.optimizers[name].step(loss, learning_rate)
@@ -78,16 +78,16 @@ class Parts:
 
 
 def with_targets(networks: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return networks and a target copy of some, ``<name>_target``, without gradients."""
+    """Return networks and target copies of some, ``<name>_target``, without gradients."""
     targets = {name: copy.deepcopy(networks[name]).requires_grad_(False) for name in names}
     return {**networks, **{f"{name}_target": target for name, target in targets.items()}}
 
 
 @contextmanager
 def frozen(module: nn.Module) -> Iterator[None]:
-    """Let gradients pass through ``module`` in the block without computing those of its weights.
+    """Let gradients pass through ``module`` in the block, without gradients for its weights.
 
-    Half of the work of a backward pass, if another network learns through this one.
+    Saves half of the backward pass if another network learns through this one.
     """
     parameters = [p for p in module.parameters() if p.requires_grad]
     for parameter in parameters:
@@ -100,15 +100,15 @@ def frozen(module: nn.Module) -> Iterator[None]:
 
 
 class ReplayObjective:
-    """What an algorithm learns from every batch; subclasses are frozen dataclasses.
+    """An algorithm's objective on every batch; subclasses are frozen dataclasses.
 
-    Their fields are all numbers that the gradient steps depend on, and each step is a method
+    The fields are all numbers that the gradient steps depend on, and each step is a method
     ``(parts, batch, learning_rate) -> StepResult``. A learner backend that knows the class, all of
-    its fields and the code of its methods may take the steps in its own way.
+    its fields and the code of its methods may take the steps in another way.
     """
 
     def due(self, gradient_step: int) -> tuple[str, ...]:
-        """Return the names of the steps to take with a batch, in their order.
+        """Return the names of the steps to take with a batch, in order.
 
         Args:
             gradient_step: number of the batch, from 1 on.
@@ -122,57 +122,57 @@ class ReplayObjective:
     def mode(self, parts: Parts, obs: Any) -> Tensor:
         """Return the best actions (N, ...) for observations (N, *shape).
 
-        Like those of :meth:`act` they are as buffers keep them, choices counted from 0 and
-        components in [-1, 1].
+        As in :meth:`act`, they have the buffer's form: discrete ones counted from 0, components in
+        [-1, 1].
         """
         return parts.policy.deterministic(obs)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
 class ReplayTask:
-    """What an algorithm learns from every batch, so that any backend can do it."""
+    """An algorithm's task on every batch, complete enough for any backend."""
 
     objective: Any
     """A :class:`ReplayObjective`."""
     parts: Parts
-    """What its steps work on."""
+    """Networks, optimisers and sources of noise for the steps."""
 
 
 class ReplayLearner(Protocol):
     """Takes gradient steps on batches.
 
-    One that has a method ``act``, from observations (N, *shape) to the actions (N, ...) that the
+    A learner with a method ``act``, from observations (N, *shape) to the actions (N, ...) that the
     objective's ``act`` returns, acts for the algorithm too. If its attribute ``takes_arrays`` is
-    True as well, its observations and batches may be of NumPy arrays in the place of tensors.
+    also True, its observations and batches may be NumPy arrays instead of tensors.
     """
 
     def step(self, name: str, batch: Any, learning_rate: float) -> StepResult:
         """Take one of the objective's gradient steps.
 
         Args:
-            name: of its method.
+            name: name of the step's method.
             batch: a frozen dataclass, such as :class:`rlox.batches.transitions.TransitionBatch`.
-            learning_rate: of every optimiser that takes part, or of those that the objective names.
+            learning_rate: for every optimiser that takes part, or for those the objective names.
 
         Returns:
-            What the method returns.
+            The result of the method.
         """
 
 
 @dataclass(frozen=True)
 class ChosenReplayLearner:
-    """A learner, with the name of its backend and why it was taken."""
+    """A learner, the name of its backend and the reason for the choice."""
 
     learner: ReplayLearner
     backend: str
     reason: str
 
     releases_gil: ClassVar[bool] = False
-    """Between the steps, acting and storing transitions are Python's work."""
+    """Between the steps, Python acts and stores transitions."""
 
     @cached_property
     def takes_arrays(self) -> bool:
-        """Whether observations and batches may stay NumPy arrays; it acts then."""
+        """Whether observations and batches may stay NumPy arrays; the learner then also acts."""
         return bool(getattr(self.learner, "takes_arrays", False))
 
     def step(self, name: str, batch: Any, learning_rate: float) -> StepResult:
@@ -180,11 +180,11 @@ class ChosenReplayLearner:
         return self.learner.step(name, batch, learning_rate)
 
     def acting(self, in_torch: Act) -> Act:
-        """Return what acts with the networks: the learner itself if it can.
+        """Return the function that acts with the networks: the learner's if it has one.
 
         Args:
-            in_torch: the objective's own way, for learners that only learn; it is called without
-                gradients.
+            in_torch: the objective's own function, for learners that only learn; it is called
+                without gradients.
         """
         act: Act | None = getattr(self.learner, "act", None)
         return act or torch.no_grad()(in_torch)
@@ -204,10 +204,10 @@ def choose_replay_learner(backend: str, task: ReplayTask) -> ChosenReplayLearner
 
 
 class TorchReplayLearner:
-    """Calls the objective's own methods, for which the networks are in training mode.
+    """Calls the objective's own methods, with the networks in training mode.
 
     Args:
-        task: what is to be learnt.
+        task: the task to learn.
     """
 
     def __init__(self, task: ReplayTask) -> None:

@@ -1,4 +1,4 @@
-"""NumPy reference kernels and buffers, the specification of the Rust ones."""
+"""NumPy reference kernels and buffers: the specification of the Rust versions."""
 
 from rlox.kernels.reference.gae import (
     compute_discounted_returns,

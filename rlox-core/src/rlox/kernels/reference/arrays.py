@@ -14,7 +14,7 @@ Array = npt.NDArray[Any]
 
 
 def real(name: str, values: npt.ArrayLike) -> Array:
-    """Return ``values`` as an array of real numbers of any type."""
+    """Return ``values`` as an array of real numbers of any dtype."""
     raw = np.asarray(values)
     if raw.dtype.kind not in "biuf":
         raise TypeError(f"{name} must be real numbers, got dtype {raw.dtype}")
@@ -22,7 +22,7 @@ def real(name: str, values: npt.ArrayLike) -> Array:
 
 
 def precision(values: npt.ArrayLike) -> type[np.floating[Any]]:
-    """Return the type to compute in: that of ``values`` if it is float32, else float64."""
+    """Return the dtype to compute in: that of ``values`` if it is float32, else float64."""
     return np.float32 if getattr(values, "dtype", None) == np.float32 else np.float64
 
 
@@ -61,14 +61,14 @@ def size(name: str, value: SupportsIndex) -> int:
 
 
 def in_range(name: str, value: float, low: float, high: float) -> float:
-    """Return a number of a closed range."""
+    """Return a number within a closed range."""
     if not low <= value <= high:
         raise ValueError(f"{name} must lie in [{low:g}, {high:g}], got {value}")
     return value
 
 
 def write(results: Mapping[str, Array], out: Mapping[str, Any]) -> None:
-    """Write results into the arrays of their names, if all of these fit; else into none."""
+    """Write results into the arrays of the same names, if all of them fit; else into none."""
     checked: list[Array] = []
     for name, result in results.items():
         array = out[name]
@@ -134,6 +134,6 @@ class Rollout:
         )
 
     def successor(self, t: int, following: Array) -> Array:
-        """Return what the state after step t is worth, ``following`` if the episode goes on."""
+        """Return the value of the state after step t: ``following`` if the episode goes on."""
         following = np.where(self.truncated[t], self.final_values[t], following)
         return np.where(self.terminated[t], self.rewards.dtype.type(0), following)

@@ -5,7 +5,7 @@
 
 V'_t is the value of the state that the step truly led to: 0 after termination, the value of the
 final observation after truncation, V_{t+1} otherwise. c_t is 0 if an episode ended for either
-reason, so that no trace crosses from one episode into the next.
+reason, so that no trace crosses episodes.
 
 V-trace (Espeholt et al. 2018, eq. 1, remark 1 and sec. 4.2):
 
@@ -13,7 +13,7 @@ V-trace (Espeholt et al. 2018, eq. 1, remark 1 and sec. 4.2):
     vs_t = V_t + ρ_t (r_t + γ V'_t − V_t) + γ c_t (vs_{t+1} − V_{t+1})
     A_t = ρ_t (r_t + γ vs'_t − V_t)
 
-vs'_t belongs to the same state as V'_t; the last term of vs_t stops at both kinds of end.
+vs'_t belongs to the same state as V'_t; the last term of vs_t is dropped at both kinds of end.
 
 Value targets: Sutton and Barto 2018, eq. 3.9, 7.1 and 12.2.
 """
@@ -60,7 +60,7 @@ def compute_gae_time_major(
     """Compute advantages and returns of N envs over T steps, with truncated episodes bootstrapped.
 
     Args:
-        rewards: (T, N) float32 or float64; its dtype is the results'.
+        rewards: (T, N) float32 or float64; the results have the same dtype.
         values: (T, N) V(s_t).
         terminated: (T, N) bool, the task ended after step t.
         truncated: (T, N) bool, the episode was cut after step t.
@@ -68,13 +68,13 @@ def compute_gae_time_major(
         last_values: (N,) value of the observation after the last step.
         gamma: discount in [0, 1].
         lam: trace decay λ in [0, 1].
-        out: arrays for advantages and returns, of the results' shape and type, to write into.
+        out: arrays for advantages and returns, with the results' shape and dtype.
 
     Returns:
         Advantages and returns, each (T, N).
 
     Raises:
-        TypeError: ``out`` is no tuple of two arrays of the results' type.
+        TypeError: ``out`` is not a tuple of two arrays of the results' dtype.
         ValueError: shapes disagree, or gamma or lam lies outside [0, 1].
     """
     rewards = np.asarray(rewards)
@@ -116,23 +116,23 @@ def compute_gae_batched(
     *,
     out: Pair | None = None,
 ) -> tuple[Array, Array]:
-    """Compute advantages and returns of several envs, flat arrays in env-major order.
+    """Compute advantages and returns of several envs, as flat arrays in env-major order.
 
     Args:
         rewards: (N * n_steps,), env 0's steps first.
         values: (N * n_steps,) V(s_t).
-        dones: (N * n_steps,) nonzero if the episode ended after the step; nothing beyond counts.
+        dones: (N * n_steps,) nonzero if the episode ended after the step; no value follows.
         last_values: (N,) value of the observation after the last step.
         n_steps: steps per env.
         gamma: discount in [0, 1].
         lam: trace decay λ in [0, 1].
-        out: arrays for advantages and returns, of the results' shape and type, to write into.
+        out: arrays for advantages and returns, with the results' shape and dtype.
 
     Returns:
         Advantages and returns, each (N * n_steps,) float64.
 
     Raises:
-        TypeError: ``out`` is no tuple of two arrays of the results' type.
+        TypeError: ``out`` is not a tuple of two arrays of the results' dtype.
         ValueError: lengths disagree, or gamma or lam lies outside [0, 1].
     """
     return _batched(rewards, values, dones, last_values, n_steps, gamma, lam, np.float64, out)
@@ -202,17 +202,17 @@ def compute_gae(
     Args:
         rewards: (T,).
         values: (T,) V(s_t).
-        dones: (T,) nonzero if the episode ended after step t; nothing beyond counts.
+        dones: (T,) nonzero if the episode ended after step t; no value follows.
         last_value: value of the observation after the last step.
         gamma: discount in [0, 1].
         lam: trace decay λ in [0, 1].
-        out: arrays for advantages and returns, of the results' shape and type, to write into.
+        out: arrays for advantages and returns, with the results' shape and dtype.
 
     Returns:
         Advantages and returns, each (T,) float64.
 
     Raises:
-        TypeError: ``out`` is no tuple of two arrays of the results' type.
+        TypeError: ``out`` is not a tuple of two arrays of the results' dtype.
         ValueError: lengths disagree, or gamma or lam lies outside [0, 1].
 
     Example:
@@ -224,17 +224,17 @@ def compute_gae(
         return _write((np.empty(0), np.empty(0)), out)
     values = _vector("values", values, np.float64, len(rewards))
     dones = _vector("dones", dones, np.float64, len(rewards))
-    last_values = [last_value + 0.0]  # an integer of any size is a number; a text is none
+    last_values = [last_value + 0.0]  # accepts an integer of any size, refuses a text
     return compute_gae_batched(
         rewards, values, dones, last_values, len(rewards), gamma, lam, out=out
     )
 
 
 def _write(results: Pair, out: Pair | None) -> Pair:
-    """Return the results, in the arrays ``out`` if they are given."""
+    """Return the results, in the arrays ``out`` if given."""
     if out is None:
         return results
-    # an array of two rows would take a single step's results
+    # an array of two rows could be mistaken for a pair with a single step
     if not (isinstance(out, tuple) and len(out) == 2):
         raise TypeError(f"out must be a tuple of two arrays, got {type(out).__name__}")
     names = ("out[0]", "out[1]")
@@ -258,14 +258,14 @@ def compute_vtrace(
     """Compute V-trace targets and policy-gradient advantages of one env or of N.
 
     Args:
-        log_rhos: (T,) or (T, N) log π(a|s) - log μ(a|s), of the policy that learns and the one
-            that acted.
+        log_rhos: (T,) or (T, N) log π(a|s) - log μ(a|s), of the learning policy π and the acting
+            policy μ.
         rewards: (T,) or (T, N); float32 makes the computation single precision.
-        values: (T,) or (T, N) V(s_t) of the policy that learns.
+        values: (T,) or (T, N) V(s_t) of the learning policy.
         dones: (T,) or (T, N) nonzero if the task ended after step t.
         bootstrap_value: () or (N,) value of the observation after the last step.
         gamma: discount in [0, 1].
-        rho_bar: ρ̄, at least 0; decides which policy the value function belongs to.
+        rho_bar: ρ̄, at least 0; decides which policy the value function evaluates.
         c_bar: c̄, at least 0 and in the paper at most ρ̄; decides how fast it is learned.
         truncated: (T,) or (T, N) nonzero if the episode was cut after step t.
         final_values: (T,) or (T, N) value of the true final observation; read only if truncated.
@@ -355,7 +355,7 @@ def compute_lambda_returns(
 ) -> Array:
     """Compute λ-returns, G_t = r_t + γ ((1 - λ) V_{t+1} + λ G_{t+1}), of one env or of N.
 
-    They are the advantages of GAE plus the values.
+    They equal the advantages of GAE plus the values.
 
     Args:
         rewards: (T,) or (T, N); float32 makes the computation single precision.
@@ -395,7 +395,7 @@ def compute_n_step_returns(
 ) -> Array:
     """Compute n-step returns, γ^0 r_t + … + γ^{m-1} r_{t+m-1} + γ^m V'_{t+m-1}, of one env or of N.
 
-    m is n, or less if the episode or the rollout ends before.
+    m is n, or less if the episode or the rollout ends earlier.
 
     Args:
         rewards: (T,) or (T, N); float32 makes the computation single precision.
@@ -422,7 +422,7 @@ def compute_n_step_returns(
     in_range("gamma", gamma, 0, 1)
     rollout = Rollout.parse(rewards, values, dones, last_value, truncated, final_values)
     returns = rollout.values
-    # the k-step returns of a row from the (k-1)-step ones of the next
+    # the k-step returns of a row come from the (k-1)-step returns of the next
     for _ in range(min(size("n", n), len(returns))):
         following = np.concatenate([returns[1:], rollout.last_value[None]])
         returns = np.stack(
@@ -435,7 +435,7 @@ def compute_n_step_returns(
 
 
 def _backwards(rollout: Rollout, gamma: float, blend: Callable[[Array, Array], Array]) -> Array:
-    """Return G_t = r_t + γ blend(V_{t+1}, G_{t+1}); at ends the successor's value is both."""
+    """Return G_t = r_t + γ blend(V_{t+1}, G_{t+1}); at ends both are the successor's value."""
     in_range("gamma", gamma, 0, 1)
     returns = np.empty_like(rollout.rewards)
     following = rollout.last_value

@@ -30,16 +30,16 @@ def compute_group_advantages(
     Args:
         rewards: (G,); float32 makes the results single precision.
         ddof: delta degrees of freedom of the standard deviation: 0 for the population's, 1 for the
-            sample's, which TRL has.
-        eps: added to the standard deviation; TRL has 1e-4.
-        scale: what deviations from the mean are divided by: the standard deviation of the group or
-            of the whole batch, or nothing (Liu et al. 2025, Dr. GRPO).
+            sample's, as in TRL.
+        eps: added to the standard deviation; 1e-4 in TRL.
+        scale: divisor of the deviations from the mean: the standard deviation of the group or
+            of the whole batch, or none (Liu et al. 2025, Dr. GRPO).
 
     Returns:
         Advantages (G,); zeros for equal rewards.
 
     Raises:
-        ValueError: an option is out of its range, or ``rewards`` has not one dimension.
+        ValueError: an option is out of its range, or ``rewards`` is not one-dimensional.
         TypeError: ``rewards`` holds something other than real numbers.
 
     Example:
@@ -60,11 +60,11 @@ def compute_batch_group_advantages(
     eps: float = 0.0,
     scale: Scale = "group",
 ) -> Array:
-    """Compute the advantages of P groups of G completions, one group after the other.
+    """Compute the advantages of P consecutive groups of G completions.
 
     Args:
         rewards: (P * G,).
-        group_size: G, at least 1; a group of one has an advantage of 0.
+        group_size: G, at least 1; a group of one gets the advantage 0.
         ddof: see :func:`compute_group_advantages`.
         eps: see :func:`compute_group_advantages`.
         scale: see :func:`compute_group_advantages`.
@@ -97,11 +97,11 @@ def normalize_advantages(advantages: npt.ArrayLike, *, ddof: int = 1, eps: float
 
     Args:
         advantages: any shape; float32 makes the results single precision.
-        ddof: delta degrees of freedom of the standard deviation; 1 is what torch's ``std`` has.
+        ddof: delta degrees of freedom of the standard deviation; 1 as in torch's ``std``.
         eps: added to the standard deviation.
 
     Returns:
-        (A - mean) / (std + eps), the same shape; zeros if all are equal, as one alone is.
+        (A - mean) / (std + eps), the same shape; zeros if all are equal, or for a single one.
 
     Raises:
         ValueError: ``eps`` is negative or not finite, or ``ddof`` leaves no degree of freedom.
@@ -120,12 +120,12 @@ def normalize_advantages(advantages: npt.ArrayLike, *, ddof: int = 1, eps: float
 
 
 def _check_ddof(ddof: int, n: int) -> None:
-    """Refuse what leaves no degree of freedom; one element, whose deviation is 0, takes any."""
+    """Refuse a ddof that leaves no degree of freedom; a single element (deviation 0) takes any."""
     in_range("ddof", ddof, 0, n - 1 if n > 1 else max(ddof, 0))
 
 
 def _moments(groups: Array, ddof: int) -> tuple[Array, Array]:
-    """Return mean and deviation of each row, relative to its first element: exact if flat."""
+    """Return mean and deviation of each row, relative to its first element: exact if constant."""
     if groups.size == 0:
         return np.zeros((len(groups), 1)), np.zeros((len(groups), 1))
     mean = groups[:, :1] + (groups - groups[:, :1]).mean(1, keepdims=True)
@@ -146,12 +146,12 @@ class DPOPair:
     """A prompt with a preferred and a rejected completion, as token ids.
 
     Args:
-        prompt_tokens: (P,) non-negative integers below 2**32, as in all three.
+        prompt_tokens: (P,) non-negative integers below 2**32, as in all three arrays.
         chosen_tokens: (C,) the preferred completion.
-        rejected_tokens: (R,) the other.
+        rejected_tokens: (R,) the rejected completion.
 
     Raises:
-        ValueError: an array has not one dimension, or an id is out of range.
+        ValueError: an array is not one-dimensional, or an id is out of range.
         TypeError: an array holds something other than integers.
 
     Source:
@@ -196,8 +196,8 @@ def _token_ids(name: str, values: npt.ArrayLike) -> Tokens:
 def compute_token_kl(log_p: npt.ArrayLike, log_q: npt.ArrayLike) -> float:
     """Sum exp(log p) (log p - log q).
 
-    This is KL(p ‖ q) if the tokens are a whole vocabulary. Over sampled tokens it is neither
-    that nor an estimate of it: there, take :func:`compute_token_kl_schulman`.
+    This is KL(p ‖ q) if the tokens are the whole vocabulary. Over sampled tokens it is not even an
+    estimate of the KL; use :func:`compute_token_kl_schulman` there.
 
     Args:
         log_p: (L,) log-probabilities under the policy; -inf adds nothing.
@@ -207,7 +207,7 @@ def compute_token_kl(log_p: npt.ArrayLike, log_q: npt.ArrayLike) -> float:
         The sum, in nats, computed in double precision.
 
     Raises:
-        ValueError: the lengths differ, or there is not one dimension.
+        ValueError: the lengths differ, or an array is not one-dimensional.
         TypeError: an array holds something other than real numbers.
 
     Example:
@@ -230,7 +230,7 @@ def compute_token_kl_schulman(log_p: npt.ArrayLike, log_q: npt.ArrayLike) -> flo
         The sum, in nats, computed in double precision; divide by L for the mean per token.
 
     Raises:
-        ValueError: the lengths differ, or there is not one dimension.
+        ValueError: the lengths differ, or an array is not one-dimensional.
         TypeError: an array holds something other than real numbers.
 
     Example:
@@ -243,11 +243,11 @@ def compute_token_kl_schulman(log_p: npt.ArrayLike, log_q: npt.ArrayLike) -> flo
 def compute_batch_token_kl(
     log_p: npt.ArrayLike, log_q: npt.ArrayLike, seq_len: SupportsIndex
 ) -> Array:
-    """Compute :func:`compute_token_kl` of B sequences, one after the other.
+    """Compute :func:`compute_token_kl` for B consecutive sequences.
 
     Args:
         log_p: (B * seq_len,); float32 makes the results single precision.
-        log_q: (B * seq_len,). A place with the same finite value in both arrays, such as 0 in
+        log_q: (B * seq_len,). A position with the same finite value in both arrays, such as 0 in
             padding, adds nothing.
         seq_len: tokens per sequence, at least 1.
 
@@ -255,7 +255,7 @@ def compute_batch_token_kl(
         Sums (B,), in nats.
 
     Raises:
-        ValueError: the lengths differ or hold an incomplete sequence, or ``seq_len`` is below 1.
+        ValueError: the lengths differ or leave an incomplete sequence, or ``seq_len`` is below 1.
         TypeError: an array holds something other than real numbers.
     """
     return _per_sequence(_exact(*_pair(log_p, log_q)), seq_len, precision(log_p))
@@ -264,7 +264,7 @@ def compute_batch_token_kl(
 def compute_batch_token_kl_schulman(
     log_p: npt.ArrayLike, log_q: npt.ArrayLike, seq_len: SupportsIndex
 ) -> Array:
-    """Compute :func:`compute_token_kl_schulman` of B sequences, one after the other.
+    """Compute :func:`compute_token_kl_schulman` for B consecutive sequences.
 
     Args:
         log_p: see :func:`compute_batch_token_kl`.
@@ -275,7 +275,7 @@ def compute_batch_token_kl_schulman(
         Sums (B,), in nats.
 
     Raises:
-        ValueError: the lengths differ or hold an incomplete sequence, or ``seq_len`` is below 1.
+        ValueError: the lengths differ or leave an incomplete sequence, or ``seq_len`` is below 1.
         TypeError: an array holds something other than real numbers.
     """
     return _per_sequence(_schulman(*_pair(log_p, log_q)), seq_len, precision(log_p))

@@ -17,17 +17,17 @@ class PackedSequences:
     """Sequences packed into R rows; unpacks as ``packed, masks, positions``."""
 
     packed: npt.NDArray[np.int64]
-    """(R, max_len) tokens or 0; or places in the sequences laid end to end or -1."""
+    """(R, max_len) tokens or 0; or positions in the concatenated sequences or -1."""
     masks: npt.NDArray[np.bool_]
-    """(R, max_len) true where there is a token."""
+    """(R, max_len) True where there is a token."""
     positions: npt.NDArray[np.int64]
     """(R, max_len) position within its own sequence; 0 in padding."""
     indices: npt.NDArray[np.int64]
-    """(S,) the sequences in the order in which the rows hold them."""
+    """(S,) the sequences in the order of the rows."""
     rows: npt.NDArray[np.int64]
     """(S,) the row of each entry of ``indices``."""
     cu_seqlens: npt.NDArray[np.int32]
-    """(S + 1,) where each sequence begins, and the last ends, when the padding is left out."""
+    """(S + 1,) start of each sequence, and end of the last, without the padding."""
 
     def __iter__(self) -> Iterator[Array]:
         return iter((self.packed, self.masks, self.positions))
@@ -36,16 +36,16 @@ class PackedSequences:
 def pack_sequences(sequences: Iterable[Any], max_len: SupportsIndex) -> PackedSequences:
     """Pack sequences into rows by first-fit decreasing.
 
-    The longest goes first, each into the first row with room for it, equal ones in their order;
-    that takes at most 11/9 of the fewest possible rows, and one more.
+    Sequences are placed from the longest to the shortest, equal ones in order, each into the first
+    row with room; this takes at most 11/9 of the fewest possible rows, plus one.
 
     Args:
         sequences: lengths, or arrays (L,) of integer tokens.
-        max_len: places per row.
+        max_len: tokens per row.
 
     Raises:
         ValueError: a length lies outside [1, max_len], or a token does not fit int64.
-        TypeError: tokens or lengths are no integers; a bool is no length.
+        TypeError: tokens or lengths are not integers; a bool is not a length.
 
     Example:
         >>> packed, masks, positions = pack_sequences([3, 2, 2], 5)
@@ -87,7 +87,7 @@ def pack_sequences(sequences: Iterable[Any], max_len: SupportsIndex) -> PackedSe
 
 
 def _length(item: SupportsIndex) -> int:
-    # a mask passed by mistake would otherwise be lengths of 1
+    # a mask passed by mistake would otherwise count as lengths of 1
     if isinstance(item, bool):
         raise TypeError("every length must be an integer, got bool")
     return size("every length", item)

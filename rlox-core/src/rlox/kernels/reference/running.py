@@ -1,4 +1,4 @@
-"""Running mean and variance of a stream; the number of threads of kernels.
+"""Running mean and variance of a stream; the number of threads in kernels.
 
 Chan, Golub, LeVeque 1983, eq. 2.1b.
 """
@@ -16,13 +16,13 @@ from rlox.kernels.reference.arrays import Array, real, shaped, size
 
 
 class RunningMeanStd:
-    """Mean and variance of all arrays of ``shape`` seen so far.
+    """Mean and variance of all arrays of ``shape`` so far.
 
-    What was seen decides the result, up to rounding, and not how it was divided into batches or
-    among objects that were merged.
+    The result depends, up to rounding, only on the numbers, not on their division into batches or
+    merged objects.
 
     Args:
-        shape: of one element; an integer is one dimension, ``()`` is a number.
+        shape: shape of one element; an integer is one dimension, ``()`` is a number.
 
     Raises:
         ValueError: a size of ``shape`` is less than 1.
@@ -43,7 +43,7 @@ class RunningMeanStd:
 
     @property
     def count(self) -> int:
-        """How many elements were seen."""
+        """Number of elements so far."""
         return self._count
 
     @property
@@ -59,14 +59,14 @@ class RunningMeanStd:
         return np.asarray(self._squares / self._count, np.float64)
 
     def update(self, batch: npt.ArrayLike) -> None:
-        """Take in a batch.
+        """Update with a batch.
 
         Args:
             batch: (B, *shape), finite.
 
         Raises:
-            ValueError: the shape is wrong, a number is not finite, or they lie so far apart that
-                the variance is not; nothing is taken in then.
+            ValueError: the shape is wrong, a number is not finite, or the variance would not be
+                finite; nothing is changed then.
             TypeError: ``batch`` holds something other than real numbers.
         """
         rows = real("batch", batch).astype(np.float64)
@@ -83,10 +83,10 @@ class RunningMeanStd:
             self._add("batch", len(rows), mean, np.square(rows - mean).sum(0))
 
     def merge(self, other: RunningMeanStd) -> None:
-        """Take in all that ``other`` has seen.
+        """Add the elements of ``other``.
 
         Raises:
-            ValueError: the shapes differ, or the variance would not be finite; nothing is taken in
+            ValueError: the shapes differ, or the variance would not be finite; nothing is changed
                 then.
         """
         if other._shape != self._shape:
@@ -107,14 +107,14 @@ class RunningMeanStd:
         self._count, self._mean, self._squares = total, np.asarray(mean), np.asarray(squares)
 
     def state(self) -> dict[str, Any]:
-        """Return all that was seen: ``count``, ``mean`` and ``squares``, summed deviations²."""
+        """Return the state: ``count``, ``mean`` and ``squares``, the summed squared deviations."""
         return {"count": self._count, "mean": self.mean, "squares": self._squares.copy()}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go on exactly from a :meth:`state`.
+        """Continue exactly from a :meth:`state`.
 
         Raises:
-            ValueError: it is not the state of one of this shape; nothing has changed then.
+            ValueError: it is not a state with this shape; nothing is changed then.
         """
         if missing := {"count", "mean", "squares"} - set(state):
             raise ValueError(f"state must have the key '{min(missing)}'")
@@ -141,15 +141,15 @@ MAX_THREADS = 1024
 
 
 def set_num_threads(n: SupportsIndex | None) -> None:
-    """Set how many threads a call of a Rust kernel may use; NumPy's kernels use one.
+    """Set the maximal number of threads in a call of a Rust kernel; NumPy's kernels use one.
 
-    Results are the same bits for any number. A thread is woken only if it has enough to do.
+    Results have the same bits for any number. A thread is woken only if it has enough to do.
 
     Args:
-        n: number of threads, the calling one included; ``None`` is one per core.
+        n: number of threads, including the calling one; ``None`` is one per core.
 
     Raises:
-        TypeError: ``n`` is no integer.
+        TypeError: ``n`` is not an integer.
         ValueError: ``n`` is not in [1, 1024].
     """
     if n is None:
@@ -162,5 +162,5 @@ def set_num_threads(n: SupportsIndex | None) -> None:
 
 
 def get_num_threads() -> int:
-    """Return how many threads a call may use, the calling one included; NumPy's kernels use 1."""
+    """Return the number of threads per call, including the caller's; NumPy's kernels use 1."""
     return 1
