@@ -23,12 +23,12 @@ from rlox.kernels.reference.replay.parsing import (
 from rlox.kernels.reference.replay.ring import NStep, SavedRing
 
 GoalFunction = Callable[[Array, Array, dict[str, Any]], npt.ArrayLike]
-"""From (M, goal_dim) achieved goals, as many desired goals and an empty dict to (M,) results."""
+"""Maps (M, goal_dim) achieved goals, as many desired goals and an empty dict to (M,) results."""
 
 
 @dataclass(frozen=True)
 class Goals:
-    """Where an achieved and a desired goal of some length begin in an observation."""
+    """Positions of an achieved and a desired goal in an observation, and their length."""
 
     length: int
     achieved: int
@@ -39,16 +39,16 @@ class Goals:
 
     @property
     def achieved_part(self) -> slice:
-        """The numbers of the achieved goal."""
+        """Slice of the achieved goal."""
         return slice(self.achieved, self.achieved + self.length)
 
     @property
     def desired_part(self) -> slice:
-        """The numbers of the desired goal."""
+        """Slice of the desired goal."""
         return slice(self.desired, self.desired + self.length)
 
     def check(self, obs_dim: int) -> None:
-        """Raise what is out of range in an observation of this length."""
+        """Refuse goals that do not fit into an observation of this length."""
         last = obs_dim - self.length
         for name, place in {"achieved_goal": self.achieved, "desired_goal": self.desired}.items():
             if not 0 <= place <= last:
@@ -70,7 +70,7 @@ class Goals:
             )
 
     def recompute(self, batch: dict[str, Array], rows: Array) -> None:
-        """Set what rows of a batch are worth that have been given other goals."""
+        """Set the rewards and ends of rows that have got other goals."""
         achieved = batch["next_obs"][rows, self.achieved_part]
         desired = batch["next_obs"][rows, self.desired_part]
         shape = achieved.shape[:1]
@@ -78,7 +78,7 @@ class Goals:
             name, given = "the result of compute_reward", self.compute_reward(achieved, desired, {})
             rewards = convert(name, given, shape, batch["rewards"])
         else:
-            # summed one after the other, which decides how the sum is rounded
+            # summed in order, which decides how the sum is rounded
             squares = (achieved.astype(np.float64) - desired.astype(np.float64)) ** 2
             distances = np.sqrt(np.cumsum(squares, axis=1)[:, -1])
             rewards = np.where(distances <= self.distance_threshold, 0.0, -1.0)
@@ -99,49 +99,49 @@ STRATEGIES = ("future", "final", "episode")
 class HerReplayBuffer(SavedRing):
     """The last ``capacity`` transitions of episodes with goals, drawn with goals reached later.
 
-    An observation is a vector of which some numbers are the goal that the policy is to reach and
-    others the goal that has been reached, as in gymnasium-robotics. Of k + 1 drawn transitions, k =
-    ``n_sampled_goal``, k get a goal that their own episode has reached in place of the one they
-    were pushed with, in ``obs`` and in ``next_obs``; the reward is that of the new goal, and so is
-    ``terminated`` with ``compute_terminated``.
+    An observation is a vector that contains the goal to reach and the goal reached, as in
+    gymnasium-robotics. A drawn transition gets, with the chance k / (k + 1), k =
+    ``n_sampled_goal``, a goal that its own episode has reached instead of the pushed one, in
+    ``obs`` and in ``next_obs``; the reward then follows the new goal, and with
+    ``compute_terminated`` so does ``terminated``.
 
     Rows of :meth:`push_batch` are steps of ``n_envs`` envs in turn, and a termination or a
-    truncation separates one episode of an env from the next. An episode is what is stored of it:
-    one that goes on ends with its newest step, and of one that is being overwritten the rest
-    remains.
+    truncation separates an env's episodes. Only the stored part of an episode counts: a running
+    episode ends with its newest step, and an episode that is being overwritten keeps the
+    remaining steps.
 
     Args:
-        capacity: how many transitions fit, at least 1 and less than 2**32.
-        obs_dim: the length of an observation, goals included.
+        capacity: capacity in transitions, at least 1 and less than 2**32.
+        obs_dim: the length of an observation, including goals.
         act_dim: the shape of an action.
         goal_dim: the length of a goal.
-        compute_reward: from achieved goals ``(M, goal_dim)``, desired goals ``(M, goal_dim)`` and
+        compute_reward: maps achieved goals ``(M, goal_dim)``, desired goals ``(M, goal_dim)`` and
             an empty dict to rewards ``(M,)``, as gymnasium-robotics' ``GoalEnv.compute_reward``.
-        compute_terminated: from the same arguments to whether the task has ended ``(M,)``; ``None``
-            keeps what was pushed.
-        distance_threshold: in place of ``compute_reward``: the reward is 0 if the Euclidean
-            distance of the two goals is at most this, and -1 elsewhere.
+        compute_terminated: maps the same arguments to whether the task has ended ``(M,)``; ``None``
+            keeps the pushed value.
+        distance_threshold: replaces ``compute_reward``: the reward is 0 if the Euclidean
+            distance of the two goals is at most this, otherwise -1.
         n_sampled_goal: k; the chance of another goal is k / (k + 1).
-        goal_selection_strategy: whose achieved goal a transition gets: that of a step of its
-            episode from itself on (``"future"``), of the last one (``"final"``), or of any one
+        goal_selection_strategy: step whose achieved goal a transition gets: a step of its episode
+            from the transition on (``"future"``), the last step (``"final"``), or any step
             (``"episode"``).
-        achieved_goal: place of the first number of the achieved goal in an observation.
-        desired_goal: place of the first number of the desired goal; ``None``: right after the
-            achieved goal, as ``gymnasium.wrappers.FlattenObservation`` has it.
+        achieved_goal: index of the first component of the achieved goal in an observation.
+        desired_goal: index of the first component of the desired goal; ``None``: right after the
+            achieved goal, as in ``gymnasium.wrappers.FlattenObservation``.
         obs_dtype: uint8, int32, int64, float32 or float64.
         act_dtype: float32 or int64.
-        n_envs: how many envs are pushed in turn, as ``push_batch`` gets their steps.
+        n_envs: number of envs that are pushed in turn, as ``push_batch`` gets their steps.
         seed: seed of the buffer's own random stream, or ``None`` for one from the operating system.
 
     Raises:
         ValueError: a size, place, type or strategy is out of range, the goals overlap, or there is
             not exactly one of ``compute_reward`` and ``distance_threshold``.
-        TypeError: a size is no integer, or a function is not callable.
+        TypeError: a size is not an integer, or a function is not callable.
 
     Source:
         Andrychowicz et al. 2017: algorithm 1, and section 4.5 for the strategies. Deviations:
-        (1) goals are replaced as transitions are drawn, by chance, not k times as they are stored;
-        (2) episodes that have not ended take part.
+        (1) goals are replaced at random when transitions are drawn, not k times when they are
+        stored; (2) episodes that have not ended take part.
 
     Example:
         >>> buffer = HerReplayBuffer(100, obs_dim=3, act_dim=1, goal_dim=1, distance_threshold=0.1)
@@ -196,7 +196,7 @@ class HerReplayBuffer(SavedRing):
         truncated: SupportsFloat,
         next_obs: npt.ArrayLike,
     ) -> None:
-        """Store one transition, as :meth:`ReplayBuffer.push` does; ``next_obs`` is needed."""
+        """Store one transition like :meth:`ReplayBuffer.push`; ``next_obs`` is required."""
         self._ring.steps.check_push(1)
         self._ring.store(
             one_row(self._ring.fields, obs, action, reward, terminated, truncated, next_obs)
@@ -211,7 +211,7 @@ class HerReplayBuffer(SavedRing):
         truncated: npt.ArrayLike,
         next_obs: npt.ArrayLike,
     ) -> None:
-        """Store n transitions, as :meth:`ReplayBuffer.push_batch` does; ``next_obs`` is needed."""
+        """Store n transitions like :meth:`ReplayBuffer.push_batch`; ``next_obs`` is required."""
         rows = many_rows(self._ring.fields, obs, actions, rewards, terminated, truncated, next_obs)
         self._ring.steps.check_push(len(rows["rewards"]))
         self._ring.store(rows)
@@ -226,23 +226,22 @@ class HerReplayBuffer(SavedRing):
         """Draw transitions uniformly with replacement, and give most of them other goals.
 
         Args:
-            batch_size: how many, B; at least 1, and as many as you like.
+            batch_size: number of transitions B, at least 1; may exceed the stored number.
             seed: makes the call reproducible: with ``rng = numpy.random.default_rng(seed)`` the
-                rows are ``rng.integers(len(buffer), size=B)``, those get another goal for which
-                ``rng.random(B)`` is less than the chance, and ``rng.random(B)`` once more says
-                which of the goals there are. ``None`` goes on with the buffer's own stream.
-            out: arrays to write into, with the keys, shapes and types of the result.
+                rows are ``rng.integers(len(buffer), size=B)``, those with ``rng.random(B)`` below
+                the chance get another goal, and a second ``rng.random(B)`` chooses which.
+                ``None`` continues the buffer's own stream.
+            out: arrays to write into, with the keys, shapes and dtypes of the result.
 
         Returns:
             ``obs`` and ``next_obs`` ``(B, obs_dim)``, ``actions`` ``(B, *act_dim)``, ``rewards``
-            ``(B,)`` float32, ``terminated`` and ``truncated`` ``(B,)`` bool; ``out`` if it is
-            given.
+            ``(B,)`` float32, ``terminated`` and ``truncated`` ``(B,)`` bool; ``out`` if given.
 
         Raises:
             RuntimeError: the buffer is empty.
-            TypeError: ``out`` is no dict of arrays of the result's types.
-            ValueError: ``batch_size`` is out of range, ``out`` does not fit, or a function of goals
-                gave something of another shape, or rewards that are not finite.
+            TypeError: ``out`` is not a dict of arrays of the result's dtypes.
+            ValueError: ``batch_size`` is out of range, ``out`` does not fit, or a goal function
+                returned another shape, or rewards that are not finite.
         """
         n, rng = self._prepare(batch_size, seed, out)
         slots = rng.integers(self._ring.len, size=n)
@@ -258,7 +257,7 @@ class HerReplayBuffer(SavedRing):
         return batch
 
     def _pick(self, slot: int, pick: float) -> int:
-        """Return the slot of the step whose achieved goal is taken."""
+        """Return the slot of the step whose achieved goal is used."""
         ring, n_envs = self._ring, self._ring.steps.n_envs
         newer = (ring.position - 1 - slot) % ring.capacity
         older = ring.len - 1 - newer
@@ -279,11 +278,11 @@ class HerReplayBuffer(SavedRing):
         return at(first + math.floor(pick * (last + 1 - first)))
 
     def set_state(self, state: dict[str, Array]) -> None:
-        """Go on exactly from a :meth:`state`, also that of a :class:`ReplayBuffer`.
+        """Continue exactly from a :meth:`state`, also that of a :class:`ReplayBuffer`.
 
         Raises:
-            ValueError: a part is missing, unknown, of the wrong shape, or holds what no buffer of
-                this capacity and ``n_envs`` can; the buffer stays as it was.
+            ValueError: a part is missing, unknown, of the wrong shape, or impossible for a buffer
+                with this capacity and ``n_envs``; the buffer stays unchanged.
         """
         if not np.all(state.get("has_next_obs", True)):
             raise ValueError("hindsight needs the next observation of every transition")

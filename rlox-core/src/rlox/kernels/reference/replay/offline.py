@@ -19,25 +19,25 @@ from rlox.kernels.reference.replay.parsing import (
 from rlox.kernels.reference.replay.ring import ReplayBuffer
 
 EPSILON = 1e-3
-"""Added to the deviations that observations are divided by."""
+"""Added to the standard deviations that observations are divided by."""
 
 
 class OfflineDatasetBuffer:
-    """Recorded transitions, drawn from uniformly, one by one or in pieces of trajectories.
+    """Recorded transitions, drawn uniformly, one by one or in pieces of trajectories.
 
-    The episodes lie one after the other, in the order of their steps; each ends with a termination
-    or a truncation. The data is copied, and never changes.
+    The episodes follow each other, with their steps in order; each ends with a termination or a
+    truncation. The data is copied and never changes.
 
     Args:
         obs: N observations, ``(N, *obs_dim)`` or flat ``(N * obs_dim,)``; real numbers of any type.
-        next_obs: what the steps led to, in the shape of ``obs``, also if an episode ends.
+        next_obs: observations after the steps, in the shape of ``obs``, also at episode ends.
         actions: ``(N, *act_dim)`` or flat ``(N * act_dim,)``.
         rewards: ``(N,)``, stored as float32.
-        terminated: ``(N,)``, whether the task ended; any number but zero is true.
+        terminated: ``(N,)``, whether the task ended; any nonzero number is true.
         truncated: ``(N,)``, whether the episode was cut.
-        normalize: give observations out as (obs - ``obs_mean``) / ``obs_std``.
-        obs_dim: the shape of an observation; ``None`` is the shape of a row, or the length that the
-            size of a flat array leaves.
+        normalize: return observations as (obs - ``obs_mean``) / ``obs_std``.
+        obs_dim: the shape of an observation; ``None`` takes the shape of a row, or the length that
+            follows from the size of a flat array.
         act_dim: the shape of an action; ``None`` as for ``obs_dim``.
         obs_dtype: uint8, int32, int64, float32 or float64; ``None`` is uint8 for uint8 and float32
             for all other types.
@@ -47,8 +47,8 @@ class OfflineDatasetBuffer:
 
     Raises:
         ValueError: a shape is wrong, a number is not finite or does not fit its type, the last
-            transition ends no episode, or integers are to be normalised.
-        TypeError: an argument holds no real numbers.
+            transition does not end an episode, or integers are to be normalised.
+        TypeError: an argument does not hold real numbers.
 
     Source:
         Fujimoto and Gu, "A Minimalist Approach to Offline Reinforcement Learning", 2021, eq. 6,
@@ -123,20 +123,20 @@ class OfflineDatasetBuffer:
         self._rows.set_state(fields)
 
     def __len__(self) -> int:
-        """Return how many transitions there are."""
+        """Return the number of transitions."""
         return len(self._rows)
 
     def n_episodes(self) -> int:
-        """Return how many episodes there are."""
+        """Return the number of episodes."""
         return len(self._ends)
 
     def stats(self) -> dict[str, float]:
         """Return the sizes of the dataset and statistics of its episodes.
 
         Returns:
-            ``n_transitions``, ``n_episodes``, ``obs_dim`` and ``act_dim``, which count numbers; of
-            the undiscounted returns ``mean_return``, ``std_return`` (population), ``min_return``
-            and ``max_return``; of the numbers of steps ``mean_episode_length``,
+            ``n_transitions``, ``n_episodes``, and the sizes ``obs_dim`` and ``act_dim``; for the
+            undiscounted returns ``mean_return``, ``std_return`` (population), ``min_return``
+            and ``max_return``; for the numbers of steps ``mean_episode_length``,
             ``std_episode_length``, ``min_episode_length`` and ``max_episode_length``.
         """
         row = self._rows.sample(1, seed=0)
@@ -151,7 +151,7 @@ class OfflineDatasetBuffer:
         return sizes | episode_statistics(np.array(returns), self._ends - self._begins)
 
     def _sum(self, begin: Any, end: Any) -> float:
-        """Return the sum of the rewards from one transition to before another, last one first."""
+        """Return the sum of the rewards from ``begin`` to before ``end``, the last one first."""
         return float(np.cumsum(self._rewards[begin:end][::-1])[-1])
 
     @property
@@ -161,7 +161,7 @@ class OfflineDatasetBuffer:
 
     @property
     def obs_std(self) -> npt.NDArray[np.float64] | None:
-        """Standard deviation of ``obs`` plus 0.001; ``None`` if ``normalize`` is off."""
+        """Standard deviation of ``obs`` plus 0.001; ``None`` without ``normalize``."""
         return self._obs_std
 
     def sample(
@@ -174,16 +174,16 @@ class OfflineDatasetBuffer:
         """Draw transitions uniformly with replacement, as :meth:`ReplayBuffer.sample` does.
 
         Args:
-            batch_size: how many, B; at least 1, and as many as you like.
-            seed: makes the call reproducible; ``None`` goes on with the dataset's own stream.
-            out: arrays to write into, with the keys, shapes and types of the result.
+            batch_size: number of transitions B, at least 1; may exceed the size of the dataset.
+            seed: makes the call reproducible; ``None`` continues the dataset's own stream.
+            out: arrays to write into, with the keys, shapes and dtypes of the result.
 
         Returns:
             ``obs`` and ``next_obs`` ``(B, *obs_dim)``, ``actions`` ``(B, *act_dim)``, ``rewards``
             ``(B,)`` float32, ``terminated`` and ``truncated`` ``(B,)`` bool.
 
         Raises:
-            TypeError: ``out`` is no dict of arrays of the result's types.
+            TypeError: ``out`` is not a dict of arrays of the result's dtypes.
             ValueError: ``batch_size`` or ``seed`` is out of range, or ``out`` does not fit.
         """
         return self._rows.sample(batch_size, seed, out=out)
@@ -191,15 +191,15 @@ class OfflineDatasetBuffer:
     def sample_trajectories(
         self, batch_size: SupportsIndex, seq_len: SupportsIndex, seed: int | None = None
     ) -> dict[str, Array]:
-        """Draw pieces of trajectories: every transition begins one with equal probability.
+        """Draw pieces of trajectories; every transition is equally likely to begin one.
 
         Args:
-            batch_size: how many pieces, B; at least 1.
-            seq_len: how many steps of each, T; at least 1. A piece ends with its episode, and what
-                is missing is zeros.
+            batch_size: number of pieces B, at least 1.
+            seq_len: number of steps T per piece, at least 1. A piece ends with its episode, and the
+                rest is padded with zeros.
             seed: makes the call reproducible: the first transitions are those of
-                ``numpy.random.default_rng(seed).integers(len(buffer), size=B)``. ``None`` goes on
-                with the dataset's own stream.
+                ``numpy.random.default_rng(seed).integers(len(buffer), size=B)``. ``None`` continues
+                the dataset's own stream.
 
         Returns:
             ``obs`` ``(B, T, *obs_dim)``, ``actions`` ``(B, T, *act_dim)``, ``rewards`` ``(B, T)``
@@ -235,14 +235,14 @@ class OfflineDatasetBuffer:
         return batch
 
     def state(self) -> dict[str, Array]:
-        """Return what changes: ``rng`` ``(6,)`` uint64, as in :meth:`ReplayBuffer.state`."""
+        """Return the changing state: ``rng`` ``(6,)`` uint64, as in :meth:`ReplayBuffer.state`."""
         return {"rng": self._rows.state()["rng"]}
 
     def set_state(self, state: dict[str, Array]) -> None:
-        """Go on exactly from a :meth:`state` over the same dataset.
+        """Continue exactly from a :meth:`state` over the same dataset.
 
         Raises:
-            ValueError: ``rng`` is missing or no stream's.
+            ValueError: ``rng`` is missing or is not the state of a stream.
         """
         if state.keys() != {"rng"}:
             raise ValueError("state must have the key rng")

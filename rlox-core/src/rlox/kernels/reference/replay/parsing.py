@@ -22,19 +22,19 @@ UNKNOWN_NEXT_OBS = (
 
 
 class PartialBatch(dict[str, Any]):
-    """A batch of a buffer that does not know all of its next observations, and so gives none."""
+    """A batch without next observations, from a buffer that does not know all of them."""
 
     def __missing__(self, key: str) -> Any:
         raise KeyError(UNKNOWN_NEXT_OBS if key == "next_obs" else key)
 
 
 def parse_shape(name: str, dim: SupportsIndex | Sequence[SupportsIndex]) -> tuple[int, ...]:
-    """Return the shape that an integer or a sequence of integers stands for."""
+    """Return the shape for an integer or a sequence of integers."""
     return tuple(parse_size(name, n) for n in (dim if isinstance(dim, Sequence) else (dim,)))
 
 
 def parse_dtype(name: str, dtype: npt.DTypeLike, allowed: Sequence[str]) -> np.dtype[Any]:
-    """Return a type that is one of ``allowed``."""
+    """Return a dtype that is one of ``allowed``."""
     found = _dtype(dtype)
     if found is None or found.name not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {dtype!r}")
@@ -42,7 +42,7 @@ def parse_dtype(name: str, dtype: npt.DTypeLike, allowed: Sequence[str]) -> np.d
 
 
 def empty_fields(capacity: int, fields: Mapping[str, tuple[Any, Any]]) -> dict[str, Array]:
-    """Return the rows of fields of real numbers, given by shape and type."""
+    """Return empty rows of numeric fields, given by shape and dtype."""
     made = {}
     for field, (shape, dtype) in fields.items():
         found = _dtype(dtype)
@@ -56,12 +56,12 @@ def empty_fields(capacity: int, fields: Mapping[str, tuple[Any, Any]]) -> dict[s
 def _dtype(dtype: npt.DTypeLike) -> np.dtype[Any] | None:
     try:
         return np.dtype(dtype)
-    except (SyntaxError, TypeError, ValueError):  # the first of some texts, such as ","
+    except (SyntaxError, TypeError, ValueError):  # SyntaxError for some texts, such as ","
         return None
 
 
 def convert(name: str, values: npt.ArrayLike, shape: tuple[int, ...], like: Array) -> Array:
-    """Return ``values`` in the type of ``like``; what is not finite or does not fit is refused."""
+    """Return ``values`` in the dtype of ``like``; refuse numbers not finite or out of range."""
     raw = np.asarray(values)
     if raw.size and raw.dtype.kind not in "biuf":
         raise TypeError(f"{name} must hold real numbers, got dtype {raw.dtype}")
@@ -89,7 +89,7 @@ def one_row(
     truncated: Any,
     next_obs: Any,
 ) -> dict[str, Array]:
-    """Return one transition, checked, in arrays with a row."""
+    """Return one checked transition, in arrays with one row."""
     given = {"obs": obs, "action": action, "reward": _element(reward)}
     given |= {} if next_obs is None else {"next_obs": next_obs}
     rows = {}
@@ -102,7 +102,7 @@ def one_row(
 
 
 def _element(value: Any) -> Any:
-    """Return the element of a list or an array of one; anything else as it is."""
+    """Return the element of a list or an array of one; anything else unchanged."""
     array = np.asarray(value)
     return array.item() if array.ndim and array.size == 1 else value
 
@@ -116,7 +116,7 @@ def many_rows(
     truncated: Any,
     next_obs: Any,
 ) -> dict[str, Array]:
-    """Return n transitions, checked, in arrays with n rows."""
+    """Return n checked transitions, in arrays with n rows."""
     given = {"obs": obs, "actions": actions, "rewards": rewards}
     given |= {} if next_obs is None else {"next_obs": next_obs}
     n = len(np.asarray(rewards))
@@ -137,7 +137,7 @@ def recorded_shape(
     dim_name: str,
     dim: SupportsIndex | Sequence[SupportsIndex] | None,
 ) -> tuple[int, ...]:
-    """Return the shape of each of n rows: the one given, or what the size of the array leaves."""
+    """Return the shape of each of n rows: the given one, or that from the size of the array."""
     if n == 0:
         raise ValueError("rewards must hold at least 1 number, got 0")
     if dim is not None:
@@ -152,14 +152,14 @@ def recorded_shape(
 
 
 def recorded_rows(array: Array, shape: tuple[int, ...]) -> Array:
-    """Return a flat array in rows of a shape, and any other as it is."""
+    """Return a flat array as rows of a shape, and any other array unchanged."""
     if array.ndim == 1 and array.size == math.prod(shape):
         return array.reshape(shape)
     return array
 
 
 def stream_words(rng: np.random.Generator) -> Array:
-    """Return the state of a generator as six words, as the Rust buffers save it."""
+    """Return the state of a generator as six words, in the format of the Rust buffers."""
     state: Any = rng.bit_generator.state
     words = [
         state["state"][key] >> shift & 2**64 - 1 for key in ("state", "inc") for shift in (64, 0)
@@ -169,7 +169,7 @@ def stream_words(rng: np.random.Generator) -> Array:
 
 
 def stream(words: Array) -> np.random.Generator:
-    """Return the generator whose :func:`stream_words` these are."""
+    """Return the generator with these :func:`stream_words`."""
     if np.shape(words) != (6,):
         raise ValueError(f"rng must have shape (6,), got {np.shape(words)}")
     high, low, inc_high, inc_low, has_spare, spare = (int(word) for word in words)
@@ -186,12 +186,12 @@ def stream(words: Array) -> np.random.Generator:
 
 
 def parse_queue(state: Mapping[str, Any], n_envs: int, length: int) -> tuple[Array, Array, Array]:
-    """Return the counts and the queue of a saved buffer of streams, checked.
+    """Return the checked counts and queue of a saved buffer of streams.
 
     Args:
         state: with ``totals`` (n_envs,), ``queued`` (n_envs,) and ``queue`` (K, 2).
         n_envs: number of streams.
-        length: rows of a queued sequence behind its context.
+        length: number of rows of a queued sequence after its context.
     """
     counts = (shaped(key, state[key], (n_envs,)) for key in ("totals", "queued"))
     totals, queued = (count.astype(np.int64) for count in counts)

@@ -17,11 +17,11 @@ from rlox.kernels.reference.replay.ring import ReplayBuffer
 
 MAX_PRIORITY = float(np.finfo(np.float32).max)
 MIN_PRIORITY = 1e-6
-"""The ε of section 3.3: no priority is so small that its transition is never drawn again."""
+"""The ε of section 3.3: keeps every priority large enough to be drawn again."""
 
 
 def _priorities(name: str, values: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
-    """Return the priorities of numbers that were given for them."""
+    """Return the priorities for given numbers."""
     given = _numbers(name, values, shape)
     if not (np.abs(given) <= MAX_PRIORITY).all():
         raise ValueError(f"{name} must be finite and at most {MAX_PRIORITY:e} in size, got {given}")
@@ -29,7 +29,7 @@ def _priorities(name: str, values: npt.ArrayLike, shape: tuple[int, ...]) -> Arr
 
 
 def _saved_priorities(name: str, values: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
-    """Return priorities, or powers of priorities, of a state."""
+    """Return the priorities, or powers of priorities, in a state."""
     priorities = _numbers(name, values, shape)
     if not ((priorities > 0) & (priorities <= MAX_PRIORITY)).all():
         raise ValueError(
@@ -47,14 +47,14 @@ def _numbers(name: str, values: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
 
 
 class PrioritizedReplayBuffer(ReplayBuffer):
-    """The last ``capacity`` transitions, drawn from in proportion to priorities.
+    """The last ``capacity`` transitions, drawn in proportion to priorities.
 
-    P(i) = p_i^α / Σ p_k^α. A batch of B takes one transition from each B-th of the sum: stratified.
-    The weights that correct for it are w_i = (N·P(i))^-β / max_k w_k, the maximum over all stored
-    transitions, so that a transition's weight does not depend on the rest of its batch.
+    P(i) = p_i^α / Σ p_k^α. Sampling is stratified: a batch of B takes one transition from each B-th
+    of the sum. The correcting weights are w_i = (N·P(i))^-β / max_k w_k, with the maximum over all
+    stored transitions, so that a weight does not depend on the rest of the batch.
 
     Args:
-        capacity: how many transitions fit, at least 1.
+        capacity: capacity in transitions, at least 1.
         obs_dim: the shape of an observation; an integer is the length of a vector.
         act_dim: the shape of an action.
         alpha: α in [0, 1]; 0 draws uniformly.
@@ -62,19 +62,19 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         obs_dtype: uint8, int32, int64, float32 or float64.
         act_dtype: float32 or int64.
         n_envs: as in :class:`ReplayBuffer`, like the next three.
-        n_step: a transition of several steps has one priority, in the slot of its first.
-        gamma: the discount factor of a step.
-        share_frames: that observations are stacks of frames.
+        n_step: a transition of several steps has one priority, in the slot of its first step.
+        gamma: the discount factor per step.
+        share_frames: whether observations are stacks of frames.
         seed: seed of the buffer's own random stream, or ``None`` for one from the operating system.
 
     Raises:
         ValueError: a size, type or exponent is out of range.
-        TypeError: a size is no integer.
+        TypeError: a size is not an integer.
 
     Source:
         Schaul et al. 2016: equation 1, algorithm 1, section 3.4 and appendix B.2.1, for
-        proportional priorities. The paper leaves open which weights the maximum is over; all stored
-        ones is what OpenAI Baselines takes.
+        proportional priorities. The paper does not say over which weights to take the maximum; as
+        in OpenAI Baselines, it is taken over all stored ones.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         next_obs: npt.ArrayLike | None = None,
         priority: SupportsFloat | None = None,
     ) -> None:
-        """Store one transition, as :meth:`ReplayBuffer.push` does.
+        """Store one transition like :meth:`ReplayBuffer.push`.
 
         Args:
             obs: shape ``obs_dim``.
@@ -138,12 +138,12 @@ class PrioritizedReplayBuffer(ReplayBuffer):
             reward: stored as float32.
             terminated: whether the task ended.
             truncated: whether the episode was cut.
-            next_obs: what the step led to, shape ``obs_dim``.
+            next_obs: observation after the step, shape ``obs_dim``.
             priority: as in :meth:`update_priorities`; ``None`` is the largest so far, and at least
-                1 (algorithm 1), so that every transition is likely to be seen once.
+                1 (algorithm 1), so that every transition is likely to be drawn once.
 
         Raises:
-            ValueError: as there, or ``priority`` is not finite or beyond float32.
+            ValueError: as in that method, or ``priority`` is not finite or beyond float32.
         """
         self._ring.steps.check_push(1)
         rows = one_row(self._ring.fields, obs, action, reward, terminated, truncated, next_obs)
@@ -160,7 +160,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         next_obs: npt.ArrayLike | None = None,
         priorities: npt.ArrayLike | None = None,
     ) -> None:
-        """Store n transitions, as :meth:`ReplayBuffer.push_batch` does.
+        """Store n transitions like :meth:`ReplayBuffer.push_batch`.
 
         Args:
             obs: shape ``(n, *obs_dim)``.
@@ -172,7 +172,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
             priorities: shape ``(n,)``, or ``None`` as in :meth:`push`.
 
         Raises:
-            ValueError: as :meth:`push`; nothing is stored.
+            ValueError: as in :meth:`push`; nothing is stored.
         """
         rows = many_rows(self._ring.fields, obs, actions, rewards, terminated, truncated, next_obs)
         shape = rows["rewards"].shape
@@ -200,23 +200,23 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         """Draw transitions in proportion to their priorities.
 
         Args:
-            batch_size: how many, B; at least 1, and as many as you like.
-            seed: makes the call reproducible; ``None`` goes on with the buffer's own stream.
-            out: arrays to write into, with the keys, shapes and types of the result.
+            batch_size: number of transitions B, at least 1; may exceed the stored number.
+            seed: makes the call reproducible; ``None`` continues the buffer's own stream.
+            out: arrays to write into, with the keys, shapes and dtypes of the result.
 
         Returns:
-            What :meth:`ReplayBuffer.sample` returns, ``weights`` ``(B,)`` float32 in [0, 1], and
+            The result of :meth:`ReplayBuffer.sample`, ``weights`` ``(B,)`` float32 in [0, 1], and
             ``indices`` ``(B,)`` uint64 for :meth:`update_priorities`.
 
         Raises:
-            RuntimeError: as :meth:`ReplayBuffer.sample`.
-            ValueError: as there.
+            RuntimeError: as in :meth:`ReplayBuffer.sample`.
+            ValueError: as in the same method.
         """
         n, rng = self._prepare(batch_size, seed, out)
         scaled = self._scaled[: self._ring.len]
         sums = np.cumsum(scaled)
         masses = (np.arange(n) + rng.random(n)) * (sums[-1] / n)
-        # rounding may lead past the last one
+        # rounding may lead past the last transition
         slots = np.minimum(np.searchsorted(sums, masses, side="right"), self._ring.len - 1)
         weights = (scaled.min() / scaled[slots]) ** self._beta
         more = {"weights": weights.astype(np.float32), "indices": slots.astype(np.uint64)}
@@ -226,16 +226,16 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         """Give transitions new priorities, such as their TD errors.
 
         Args:
-            indices: those of a batch, shape ``(B,)``; integers of any type. Of several for one
-                transition the last counts. A transition that has been overwritten since passes its
-                new priority on to the one in its place.
-            priorities: shape ``(B,)``. Their absolute values count, and at least 1e-6, so that
+            indices: from a batch, shape ``(B,)``; integers of any type. If a transition occurs
+                several times, the last value counts. If it has been overwritten, the new priority
+                goes to the transition in its place.
+            priorities: shape ``(B,)``. Their absolute values are used, and at least 1e-6, so that
                 every transition may be drawn again.
 
         Raises:
             ValueError: an index is out of range, or a priority is not finite or beyond float32; no
-                priority has changed.
-            TypeError: an index is no integer.
+                priority is changed.
+            TypeError: an index is not an integer.
         """
         slots = np.asarray(indices)
         if slots.size and slots.dtype.kind not in "iu":
@@ -256,7 +256,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         self._beta = float(in_range("beta", beta, 0, 1))
 
     def rest(self) -> dict[str, Array]:
-        """Return a copy of the part of :meth:`state` that every save writes, such as priorities."""
+        """Return a copy of the :meth:`state` apart from rows, such as priorities; always saved."""
         return super().rest() | {
             "priorities": self._scaled[: self._ring.len].copy(),
             "max_priority": np.array([self._max_priority]),
@@ -265,19 +265,19 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         }
 
     def state(self) -> dict[str, Array]:
-        """Return a copy of all that decides how the buffer goes on.
+        """Return a copy of the complete state.
 
         Returns:
-            What :meth:`ReplayBuffer.state` returns, ``priorities`` ``(len,)`` float64, which are
+            The result of :meth:`ReplayBuffer.state`, ``priorities`` ``(len,)`` float64, which are
             p^α; ``max_priority``, ``alpha`` and ``beta`` ``(1,)`` float64.
         """
         return super().state()
 
     def set_state(self, state: dict[str, Array]) -> None:
-        """Go on exactly from a :meth:`state` of a buffer with the same α.
+        """Continue exactly from a :meth:`state` of a buffer with the same α.
 
         Raises:
-            ValueError: as :meth:`ReplayBuffer.set_state`, or α differs.
+            ValueError: as in :meth:`ReplayBuffer.set_state`, or α differs.
         """
         if state.keys() | {"n_envs"} != self.state().keys():
             raise ValueError(f"state must have the keys {', '.join(self.state())}")

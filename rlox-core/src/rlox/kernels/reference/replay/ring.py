@@ -1,7 +1,7 @@
-"""Ring storage of transitions, read by steps, n steps and sequences, and a uniform buffer.
+"""Ring storage of transitions, read as steps, n steps and sequences, and a uniform buffer.
 
-A buffer is a ring of slots: transition number k goes to slot k mod capacity. Random numbers are
-those of NumPy's ``Generator``: a seed draws the same batches here and in Rust.
+A buffer is a ring of slots: transition number k goes to slot k mod capacity. Random numbers come
+from NumPy's ``Generator``: a seed draws the same batches here and in Rust.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from rlox.kernels.reference.replay.parsing import (
 
 @dataclass(frozen=True)
 class NStep:
-    """How the steps of an env follow each other, and how many a drawn transition spans.
+    """Order of the envs' steps, and the number of steps in a drawn transition.
 
-    R = Σ γ^i r_i over k steps: ``n_step``, or fewer if the episode ends or nothing newer is
-    stored. What follows is worth γ^k of its value, and nothing after a termination.
+    R = Σ γ^i r_i over k steps: ``n_step``, or fewer if the episode or the stored data ends. The
+    value after them has the factor γ^k, and 0 after a termination.
 
     Source:
         Hessel et al., "Rainbow", 2018, section "Multi-step learning".
@@ -45,7 +45,7 @@ class NStep:
     gamma: float
 
     def check(self, capacity: int) -> None:
-        """Raise what is out of range."""
+        """Refuse values out of range."""
         parse_size("n_step", self.n_step)
         if not 1 <= self.n_envs <= capacity:
             raise ValueError(f"n_envs must lie in [1, {capacity}], got {self.n_envs}")
@@ -61,7 +61,7 @@ class NStep:
             )
 
     def gather(self, fields: dict[str, Array], slots: Array, position: int) -> dict[str, Array]:
-        """Return the transitions that begin in ``slots`` of a ring written next at ``position``."""
+        """Return the transitions that begin in ``slots``; ``position`` is written next."""
         batch = {name: field[slots] for name, field in fields.items()}
         if self.n_step == 1:
             return batch
@@ -89,7 +89,7 @@ class NStep:
 
 
 class Ring:
-    """The last ``capacity`` transitions that were stored; number k lies in slot k mod capacity."""
+    """The last ``capacity`` transitions; number k lies in slot k mod capacity."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Ring:
         return sum(field.nbytes for field in self.fields.values()) + self.has_next_obs.nbytes
 
     def store(self, rows: dict[str, Array]) -> list[int]:
-        """Store rows that have been checked; return their slots."""
+        """Store checked rows; return their slots."""
         slots = []
         for k in range(len(rows["rewards"])):
             slot = self.position
@@ -133,12 +133,12 @@ class Ring:
         return slots
 
     def truncate_newest(self) -> None:
-        """Cut the newest step of every env, where it has not ended its episode."""
+        """Truncate the newest step of every env, unless it has ended its episode."""
         newest = (self.position - 1 - np.arange(min(self.len, self.steps.n_envs))) % self.capacity
         self.fields["truncated"][newest] |= ~self.fields["terminated"][newest]
 
     def check_sample(self, out: dict[str, Array] | None) -> None:
-        """Refuse to draw from nothing, or next observations that are not known."""
+        """Refuse to draw from an empty ring, or next observations that are not known."""
         if self.len == 0:
             raise RuntimeError("the buffer is empty; push a transition before sampling")
         if out is not None and not isinstance(out, dict):
@@ -165,14 +165,14 @@ class Ring:
         return out
 
     def without_unknown(self, batch: dict[str, Array]) -> dict[str, Array]:
-        """Return a batch that gives no next observations while one is unknown."""
+        """Return a batch without next observations if one is unknown."""
         if self.knows_next_obs():
             return batch
         del batch["next_obs"]
         return PartialBatch(batch)
 
     def changed_rows(self, since: int) -> tuple[int, int, list[tuple[int, int]]]:
-        """Return the transitions written in all, the slots filled, and those changed since.
+        """Return the counts of transitions written and of slots filled, and the changed slots.
 
         The newest step of every env counts as changed: it may have been truncated.
         """
@@ -182,25 +182,25 @@ class Ring:
         return self.written, self.len, [(a, b) for a, b in runs if a < b]
 
     def rows(self, start: int, stop: int) -> dict[str, Array]:
-        """Return copies of the arrays' rows in some slots."""
+        """Return copies of the arrays' rows in a range of slots."""
         if not 0 <= start <= stop <= self.len:
             raise ValueError(f"slots must lie in [0, {self.len}], got {start} to {stop}")
         arrays = self.fields | {"has_next_obs": self.has_next_obs}
         return {name: array[start:stop].copy() for name, array in arrays.items()}
 
     def rest(self) -> dict[str, Array]:
-        """Return the slot that is written next, and the number of envs."""
+        """Return the next slot to write, and the number of envs."""
         return {
             "position": np.array([self.position], np.uint64),
             "n_envs": np.array([self.steps.n_envs], np.uint64),
         }
 
     def set_state(self, state: dict[str, Array]) -> None:
-        """Hold what :meth:`rows` and :meth:`rest` returned.
+        """Restore the results of :meth:`rows` and :meth:`rest`.
 
-        What no ring can be in is refused and changes nothing.
+        An impossible state is refused and changes nothing.
         """
-        # checkpoints that are older than the key have none
+        # older checkpoints do not have the key
         n_envs = int(state["n_envs"][0]) if "n_envs" in state else self.steps.n_envs
         if n_envs != self.steps.n_envs:
             raise ValueError(f"n_envs must be {n_envs} as in the state, got {self.steps.n_envs}")
@@ -222,7 +222,7 @@ class Ring:
 
 
 class SavedRing:
-    """A buffer over a ring: what is in it, the next batch's stream, and its state by rows."""
+    """A buffer over a ring: its content, the stream of its draws, and its state by rows."""
 
     def __init__(
         self,
@@ -246,21 +246,21 @@ class SavedRing:
 
     @property
     def capacity(self) -> int:
-        """How many transitions fit."""
+        """Capacity in transitions."""
         return self._ring.capacity
 
     @property
     def n_envs(self) -> int:
-        """How many envs are stored in turn."""
+        """Number of envs that are stored in turn."""
         return self._ring.steps.n_envs
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that the buffer takes when it is full."""
+        """Bytes of memory in the full buffer."""
         return self._ring.nbytes
 
     def __len__(self) -> int:
-        """Return how many transitions are stored."""
+        """Return the number of stored transitions."""
         return self._ring.len
 
     def _prepare(
@@ -272,17 +272,17 @@ class SavedRing:
         return n, self._rng if seed is None else np.random.default_rng(seed)
 
     def truncate_episodes(self) -> None:
-        """Cut the episodes that go on, as if the envs were reset: their newest step is the last.
+        """Truncate the running episodes at their newest steps, as after a reset of the envs.
 
-        The transitions count as truncated if their episode had not ended.
+        The newest transitions count as truncated unless they ended their episodes.
         """
         self._ring.truncate_newest()
 
     def changed_rows(self, since: int) -> tuple[int, int, list[tuple[int, int]]]:
-        """Return which slots may have changed since an older call.
+        """Return the slots that may have changed since an older call.
 
         Args:
-            since: the mark that the older call returned, at least 0; 0 stands for all slots.
+            since: mark that the older call returned, at least 0; 0 stands for all slots.
 
         Returns:
             A mark of this moment, the number of filled slots, and ranges (start, stop) of slots.
@@ -290,39 +290,39 @@ class SavedRing:
         return self._ring.changed_rows(since)
 
     def rows(self, start: int, stop: int) -> dict[str, Array]:
-        """Return a copy of the part of :meth:`state` that is one row per slot.
+        """Return a copy of the part of :meth:`state` with one row per slot.
 
         Args:
             start: the first slot.
             stop: the slot after the last one, at most the number of filled slots.
 
         Raises:
-            ValueError: such slots are not filled.
+            ValueError: the slots are not filled.
         """
         return self._ring.rows(start, stop)
 
     def rest(self) -> dict[str, Array]:
-        """Return a copy of the part of :meth:`state` that is not one row per slot."""
+        """Return a copy of the part of :meth:`state` without a row per slot."""
         return self._ring.rest() | {"rng": stream_words(self._rng)}
 
     def state(self) -> dict[str, Array]:
-        """Return a copy of all that decides how the buffer goes on.
+        """Return a copy of the complete state.
 
         Returns:
-            The arrays of a batch with all transitions in the order of their slots, zeros where a
-            ``next_obs`` is unknown; ``has_next_obs`` ``(len,)`` bool; ``position`` ``(1,)`` uint64,
-            the slot that is written next; ``n_envs`` ``(1,)`` uint64; ``rng`` ``(6,)`` uint64, the
-            PCG64 state and increment, high words first, whether half a word is left over, and that
+            The arrays of a batch with all transitions in the order of their slots, with zeros for
+            an unknown ``next_obs``; ``has_next_obs`` ``(len,)`` bool; ``position`` ``(1,)`` uint64,
+            the next slot to write; ``n_envs`` ``(1,)`` uint64; ``rng`` ``(6,)`` uint64, the PCG64
+            state and increment, high words first, whether half a word is left over, and that
             half.
         """
         return self.rows(0, self._ring.len) | self.rest()
 
     def set_state(self, state: dict[str, Array]) -> None:
-        """Go on exactly from a :meth:`state`.
+        """Continue exactly from a :meth:`state`.
 
         Raises:
-            ValueError: a part is missing, unknown, of the wrong shape, or holds what no buffer of
-                this capacity and ``n_envs`` can; the buffer stays as it was.
+            ValueError: a part is missing, unknown, of the wrong shape, or impossible for a buffer
+                with this capacity and ``n_envs``; the buffer stays unchanged.
         """
         if state.keys() | {"n_envs"} != self.state().keys():
             raise ValueError(f"state must have the keys {', '.join(self.state())}")
@@ -341,16 +341,16 @@ def follow(
     n_envs: int,
     cross_episodes: bool,
 ) -> dict[str, Array]:
-    """Return the sequences that begin with the transitions of some ages, the oldest being 0.
+    """Return the sequences that begin with the transitions of some ages, 0 for the oldest.
 
     Args:
         fields: the arrays of the ring.
         first: the ages.
-        seq_len: steps of a sequence, T.
-        stored: how many transitions are stored.
-        position: the slot that is written next.
-        n_envs: how many envs are stored in turn.
-        cross_episodes: whether a sequence goes on after the end of an episode.
+        seq_len: number of steps T per sequence.
+        stored: number of stored transitions.
+        position: next slot to write.
+        n_envs: number of envs that are stored in turn.
+        cross_episodes: whether a sequence continues after the end of an episode.
     """
     capacity, shape = len(fields["rewards"]), (len(first), seq_len)
     batch = {
@@ -374,24 +374,24 @@ def follow(
 
 
 class ReplayBuffer(SavedRing):
-    """The last ``capacity`` transitions, drawn from uniformly with replacement.
+    """The last ``capacity`` transitions, drawn uniformly with replacement.
 
     Args:
-        capacity: how many transitions fit, at least 1.
+        capacity: capacity in transitions, at least 1.
         obs_dim: the shape of an observation; an integer is the length of a vector.
         act_dim: the shape of an action.
         obs_dtype: uint8, int32, int64, float32 or float64.
         act_dtype: float32 or int64.
-        n_envs: how many envs are pushed in turn, as ``push_batch`` gets their steps.
-        n_step: how many steps of its env a drawn transition spans, if there are as many.
-        gamma: the discount factor of a step, for ``n_step`` > 1.
-        share_frames: that observations are stacks of frames along their first axis; the Rust buffer
-            stores each frame once, this one does not.
+        n_envs: number of envs that are pushed in turn, as ``push_batch`` gets their steps.
+        n_step: number of steps of its env in a drawn transition, or fewer if the buffer has fewer.
+        gamma: the discount factor per step, for ``n_step`` > 1.
+        share_frames: whether observations are stacks of frames along their first axis; the Rust
+            buffer stores each frame once, this one does not.
         seed: seed of the buffer's own random stream, or ``None`` for one from the operating system.
 
     Raises:
         ValueError: a size or type is out of range.
-        TypeError: a size is no integer.
+        TypeError: a size is not an integer.
 
     Example:
         >>> buffer = ReplayBuffer(capacity=100, obs_dim=2, act_dim=1)
@@ -427,12 +427,12 @@ class ReplayBuffer(SavedRing):
 
     @property
     def n_step(self) -> int:
-        """How many steps of its env a drawn transition spans."""
+        """Number of steps of its env in a drawn transition."""
         return self._ring.steps.n_step
 
     @property
     def gamma(self) -> float:
-        """The discount of the rewards within those steps, and of the value after them."""
+        """Discount of the rewards within those steps, and of the value after them."""
         return self._ring.steps.gamma
 
     def push(
@@ -444,23 +444,23 @@ class ReplayBuffer(SavedRing):
         truncated: SupportsFloat,
         next_obs: npt.ArrayLike | None = None,
     ) -> None:
-        """Store one transition, in the place of the oldest if the buffer is full.
+        """Store one transition, replacing the oldest if the buffer is full.
 
         Args:
-            obs: shape ``obs_dim``; real numbers of any type. A number stands for an array of one.
-            action: shape ``act_dim``; real numbers of any type. A number stands for an array of
+            obs: shape ``obs_dim``; real numbers of any type. A number counts as an array of one.
+            action: shape ``act_dim``; real numbers of any type. A number counts as an array of
                 one.
             reward: stored as float32.
-            terminated: whether the task ended; any number but zero is true.
+            terminated: whether the task ended; any nonzero number is true.
             truncated: whether the episode was cut.
-            next_obs: what the step led to, never the first observation of another episode. Where it
-                is not given, the buffer gives no next observations as long as it holds the
-                transition: there is nothing to bootstrap from.
+            next_obs: observation after the step, never the first one of another episode. If it is
+                left out, the buffer returns no next observations as long as it holds this
+                transition, because nothing can be bootstrapped.
 
         Raises:
             ValueError: a shape is wrong, or a number is not finite or does not fit its type;
                 nothing is stored.
-            TypeError: an argument is no real number or array of such.
+            TypeError: an argument is not a real number or an array of real numbers.
         """
         self._ring.steps.check_push(1)
         self._ring.store(
@@ -476,19 +476,19 @@ class ReplayBuffer(SavedRing):
         truncated: npt.ArrayLike,
         next_obs: npt.ArrayLike | None = None,
     ) -> None:
-        """Store n transitions, the rows of arrays, in their order.
+        """Store n transitions, given as rows of arrays, in order.
 
         Args:
-            obs: shape ``(n, *obs_dim)``; like all, of any real type, and converted.
+            obs: shape ``(n, *obs_dim)``; any real dtype, as in all arrays, and converted.
             actions: shape ``(n, *act_dim)``, or ``(n,)`` if an action is one number.
             rewards: shape ``(n,)``.
-            terminated: shape ``(n,)``; any number but zero is true.
+            terminated: shape ``(n,)``; any nonzero number is true.
             truncated: shape ``(n,)``.
             next_obs: shape ``(n, *obs_dim)``, or ``None`` as in :meth:`push`.
 
         Raises:
-            ValueError: as :meth:`push`; nothing is stored.
-            TypeError: as :meth:`push`.
+            ValueError: as in :meth:`push`; nothing is stored.
+            TypeError: as in :meth:`push`.
         """
         rows = many_rows(self._ring.fields, obs, actions, rewards, terminated, truncated, next_obs)
         self._ring.steps.check_push(len(rows["rewards"]))
@@ -504,23 +504,23 @@ class ReplayBuffer(SavedRing):
         """Draw transitions uniformly with replacement.
 
         Args:
-            batch_size: how many, B; at least 1, and as many as you like.
+            batch_size: number of transitions B, at least 1; may exceed the stored number.
             seed: makes the call reproducible: the rows are those of
-                ``numpy.random.default_rng(seed).integers(len(buffer), size=B)``. ``None`` goes on
-                with the buffer's own stream.
-            out: arrays to write into, with the keys, shapes and types of the result.
+                ``numpy.random.default_rng(seed).integers(len(buffer), size=B)``. ``None`` continues
+                the buffer's own stream.
+            out: arrays to write into, with the keys, shapes and dtypes of the result.
 
         Returns:
             ``obs`` and ``next_obs`` ``(B, *obs_dim)``, ``actions`` ``(B, *act_dim)``, ``rewards``
-            ``(B,)`` float32, ``terminated`` and ``truncated`` ``(B,)`` bool; ``out`` if it is
-            given. While the buffer holds a transition without its next observation there is no
-            ``next_obs``, and asking for it is a KeyError that says why. With ``n_step`` > 1
-            ``rewards`` are Σ γ^i r_i over k steps, ``next_obs`` and the flags those of the last of
-            them, and ``discounts`` ``(B,)`` float32 are γ^k, or 0 after a termination.
+            ``(B,)`` float32, ``terminated`` and ``truncated`` ``(B,)`` bool; ``out`` if given.
+            While the buffer holds a transition without its next observation, ``next_obs`` is
+            missing, and reading it raises a KeyError with the reason. With ``n_step`` > 1
+            ``rewards`` are Σ γ^i r_i over k steps, ``next_obs`` and the flags belong to the last
+            step, and ``discounts`` ``(B,)`` float32 are γ^k, or 0 after a termination.
 
         Raises:
             RuntimeError: the buffer is empty, or ``out`` has a ``next_obs`` that is not known.
-            TypeError: ``out`` is no dict of arrays of the result's types.
+            TypeError: ``out`` is not a dict of arrays of the result's dtypes.
             ValueError: ``batch_size`` is out of range, or ``out`` does not fit.
         """
         n, rng = self._prepare(batch_size, seed, out)
@@ -534,23 +534,23 @@ class ReplayBuffer(SavedRing):
         *,
         cross_episodes: bool = False,
     ) -> dict[str, Array]:
-        """Draw sequences of steps, each of one env.
+        """Draw sequences of steps, each from one env.
 
         Args:
-            batch_size: how many sequences, B; at least 1.
-            seq_len: how many steps of each, T; at least 1.
+            batch_size: number of sequences B, at least 1.
+            seq_len: number of steps T per sequence, at least 1.
             seed: makes the call reproducible: the first transitions are the
-                ``numpy.random.default_rng(seed).integers(n, size=B)``-th oldest, n being how many
-                can be first. ``None`` goes on with the buffer's own stream.
-            cross_episodes: whether a sequence goes on with the env's next episode. It is then
-                whole, and does not begin with a transition that too few follow; otherwise it ends
-                with its episode or with what is stored, and what is missing is zeros.
+                ``numpy.random.default_rng(seed).integers(n, size=B)``-th oldest of the n that can
+                be first. ``None`` continues the buffer's own stream.
+            cross_episodes: whether a sequence continues in the env's next episode. It is then
+                complete, and never begins too close to the newest step; otherwise it ends with its
+                episode or with the stored data, and is padded with zeros.
 
         Returns:
-            The arrays of :meth:`sample` with two axes ``(B, T)`` in front, of one step per
-            transition also with ``n_step`` > 1; ``is_first`` ``(B, T)`` bool, whether a step is the
-            first of its episode, or the oldest of it that is stored; ``mask`` ``(B, T)`` bool,
-            whether there is a step.
+            The arrays of :meth:`sample` with two leading axes ``(B, T)``, with one step per
+            transition also for ``n_step`` > 1; ``is_first`` ``(B, T)`` bool, whether a step is the
+            first of its episode, or the oldest stored one; ``mask`` ``(B, T)`` bool, whether there
+            is a step.
 
         Raises:
             RuntimeError: the buffer is empty, or too few transitions are stored.

@@ -1,7 +1,7 @@
 """A replay buffer of streams: sequences of rows, one stream per env.
 
 Row number k of stream i of N goes to slot (k mod the streams' share of the capacity) N + i, so that
-what is stored lies at the beginning. Random numbers are those of NumPy's ``Generator``.
+the filled slots come first. Random numbers come from NumPy's ``Generator``.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from rlox.kernels.reference.arrays import size as parse_size
 from rlox.kernels.reference.replay.parsing import empty_fields, parse_queue, stream, stream_words
 
 BLOCK = 64
-"""Slots whose changes are noted together."""
+"""Number of slots whose changes are recorded together."""
 
 
 class SequenceReplayBuffer:
-    """The last rows of each env's stream, sampled as sequences of consecutive rows, uniformly.
+    """The last rows of each env's stream, sampled uniformly as sequences of consecutive rows.
 
     Args:
-        capacity: rows that fit, of all streams together.
-        fields: shape and dtype of a row's fields by name. Numbers are converted to the dtype as by
-            assignment to an array.
-        declared: the fields that :meth:`update` may overwrite.
+        capacity: capacity in rows, over all streams.
+        fields: shape and dtype of a row's fields by name. Numbers are converted as by assignment
+            to an array of the dtype.
+        declared: fields that :meth:`update` may overwrite.
         n_envs: number of streams.
-        online_length: rows T of sequences that are sampled once, when they are new, before any
+        online_length: rows T of the sequences that are sampled once, when they are new, before any
             other; ``None`` samples uniformly only.
         seed: seed of the buffer's own random stream; ``None`` draws one from entropy.
 
     Raises:
-        ValueError: a size is out of range, or a declared field is no field.
+        ValueError: a size is out of range, or a declared field is not in ``fields``.
 
     Example:
         >>> fields = {"obs": ((2,), "float32"), "is_first": ((), "bool")}
@@ -82,12 +82,12 @@ class SequenceReplayBuffer:
 
     @property
     def capacity(self) -> int:
-        """Rows that fit."""
+        """Capacity in rows."""
         return self._ring * self.n_envs
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the rows that fit."""
+        """Bytes of a full buffer's rows."""
         return sum(field.nbytes for field in self._fields.values())
 
     def __len__(self) -> int:
@@ -99,7 +99,7 @@ class SequenceReplayBuffer:
 
         Args:
             rows: arrays (M, ...) by field.
-            envs: (M,) whose streams they continue, each named once.
+            envs: (M,) envs whose streams the rows continue, each named once.
 
         Raises:
             ValueError: a field is missing, unknown or of another shape, or an env is out of range;
@@ -123,7 +123,7 @@ class SequenceReplayBuffer:
     def _rows(
         self, name: str, values: npt.ArrayLike, axes: tuple[int, ...], prefix: str = ""
     ) -> Array:
-        """Return a field of rows in a grid of so many along each axis."""
+        """Return checked values of a field, with ``axes`` as leading dimensions."""
         field = self._fields[name]
         return shaped(prefix + name, values, (*axes, *field.shape[1:])).astype(field.dtype)
 
@@ -160,7 +160,7 @@ class SequenceReplayBuffer:
         Args:
             batch_size: number of sequences B.
             length: rows T of each, after the context.
-            seed: fixes the draw and leaves the online queue alone; ``None`` goes on with the
+            seed: fixes the draw and ignores the online queue; ``None`` continues the
                 buffer's own stream.
 
         Returns:
@@ -202,10 +202,10 @@ class SequenceReplayBuffer:
         return taken
 
     def update(self, indices: npt.ArrayLike, fields: Mapping[str, npt.ArrayLike]) -> None:
-        """Write declared fields of rows back; rows that were overwritten since are left alone.
+        """Write declared fields of rows back; rows overwritten since then are skipped.
 
         Args:
-            indices: (B, T) as :meth:`sample` returned them.
+            indices: (B, T) from :meth:`sample`.
             fields: arrays (B, T, ...) of some of the declared fields.
 
         Raises:
@@ -225,10 +225,10 @@ class SequenceReplayBuffer:
             self._fields[name][slots] = array[kept]
 
     def changed_rows(self, since: int) -> tuple[int, int, list[tuple[int, int]]]:
-        """Return which slots may have changed since an older call.
+        """Return the slots that may have changed since an older call.
 
         Args:
-            since: the mark that the older call returned; 0 stands for all slots.
+            since: mark that the older call returned; 0 stands for all slots.
 
         Returns:
             A mark of this moment, the number of filled slots, and ranges (start, stop) of slots.
@@ -244,21 +244,21 @@ class SequenceReplayBuffer:
 
     @property
     def _filled(self) -> int:
-        """Slots from the beginning that hold all rows."""
+        """Number of leading slots that cover all rows."""
         return int(np.minimum(self._totals, self._ring).max()) * self.n_envs
 
     def rows(self, start: int, stop: int) -> dict[str, Array]:
         """Return a copy of the fields in the slots from ``start`` to ``stop``.
 
         Raises:
-            ValueError: such slots are not filled.
+            ValueError: the slots are not filled.
         """
         if not 0 <= start <= stop <= self._filled:
             raise ValueError(f"slots must lie in [0, {self._filled}], got {start} to {stop}")
         return {f"row {name}": field[start:stop].copy() for name, field in self._fields.items()}
 
     def rest(self) -> dict[str, Any]:
-        """Return a copy of the part of :meth:`state` that is not one row per slot."""
+        """Return a copy of the part of :meth:`state` without a row per slot."""
         return {
             "totals": self._totals.copy(),
             "queued": self._queued.copy(),
@@ -267,11 +267,11 @@ class SequenceReplayBuffer:
         }
 
     def state(self) -> dict[str, Any]:
-        """Return a copy of everything that decides later samples."""
+        """Return a copy of the complete state for later samples."""
         return self.rows(0, self._filled) | self.rest()
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Restore what :meth:`state` returned.
+        """Restore a :meth:`state`.
 
         Raises:
             ValueError: a part is missing or has another shape; nothing is restored.
