@@ -65,7 +65,7 @@ class VecEnvStep(_Step, total=False):
 
     lost: npt.NDArray[np.bool_]
     """(N,) the env was lost before it made the step, and now begins a new episode; omitted if none
-    was. Its row is no outcome: truncated, with a reward of 0, and with the observation acted on in
+    was. Its row is not an outcome: truncated, a reward of 0, the observation acted on in
     ``final_obs``. Learners must skip it."""
     life_lost: npt.NDArray[np.bool_]
     """(N,) ``terminated`` means that a life was lost, and the game continues in ``obs``; omitted if

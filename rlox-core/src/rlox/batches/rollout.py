@@ -352,7 +352,7 @@ def join_unrolls(unrolls: Sequence[Unroll]) -> Unroll:
         The unroll of ΣN envs; without values, which the acting policies estimate.
 
     Raises:
-        ValueError: there are no unrolls, or their lengths differ.
+        ValueError: the sequence is empty, or the lengths differ.
     """
     lengths = {unroll.n_steps for unroll in unrolls}
     if len(lengths) != 1:

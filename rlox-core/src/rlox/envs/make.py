@@ -78,7 +78,7 @@ def fit_env_count(config: ConfigT, env: Any) -> ConfigT:
 
     Args:
         config: has the field.
-        env: what the user passed as env.
+        env: the user's env.
     """
     count = fixed_env_count(env)
     if count is None or "n_envs" in config.model_fields_set:

@@ -41,7 +41,7 @@ class Moments:
     Before the first update they are 0 and 1, with the weight of 10⁻⁴ observations.
 
     Args:
-        shape: of one observation.
+        shape: shape of one observation.
         prior: weight of the initial 0 and 1, as a number of observations.
 
     Source:
@@ -168,7 +168,7 @@ class FrameStack:
     ``MultiDiscrete``.
 
     Args:
-        space: of one frame.
+        space: space of one frame.
         size: number of frames k.
     """
 
@@ -224,7 +224,7 @@ class Preprocessor:
     begins with copies of its first observation, as in gymnasium's FrameStackObservation.
 
     Args:
-        space: of one env's observation.
+        space: space of one env's observation.
         normalize: whether to normalise.
         frame_stack: number of frames; 1 stacks nothing.
 

@@ -27,7 +27,7 @@ RESET_TIMEOUT = 120.0
 
 
 class ProcessVecEnv:
-    """N envs, each in a process of its own, stepped together.
+    """N envs, each in its own process, stepped together.
 
     A process that dies or misses its deadline raises an error that names its env. With restarts
     left it starts again with a new episode instead: its row of the step is ``lost``, see

@@ -272,7 +272,7 @@ class CheckedTeams:
         """Refuse a step, or the result of a reset, that does not match the protocol.
 
         Args:
-            step: what the env returned.
+            step: result of the env.
             keys: required keys: ``SHOWN_KEYS`` for a reset.
 
         Raises:

@@ -79,8 +79,8 @@ def make_team_env(
         backend: env backend for ids; ``"auto"`` takes the fastest that has the id and knows the
             ``env_kwargs``.
         env_kwargs: arguments of the env.
-        vectorization: ``"sync"``, or ``"async"`` for one process per env, which only PettingZoo's
-            envs support.
+        vectorization: ``"sync"``, or ``"async"`` for one process per env, which PettingZoo's envs
+            support.
 
     Raises:
         ConfigError: ``vectorization="async"`` is asked for envs that cannot run in processes.

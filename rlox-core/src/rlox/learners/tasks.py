@@ -140,7 +140,7 @@ class Perceptrons(Protocol):
         """Check that the model still computes the task.
 
         Raises:
-            BackendError: the model has hooks or methods of its own.
+            BackendError: the model has its own hooks or methods.
         """
 
     def collect(self, noise: Array | None, obs: Array, rows: Mapping[str, Array]) -> None:
@@ -148,8 +148,8 @@ class Perceptrons(Protocol):
 
         Args:
             noise: (T, N, A) float32, drawn in advance: standard normal numbers for A components, or
-                exponential ones for A discrete actions, of which the one with the largest ratio of
-                probability to noise is taken; ``None`` takes the modes.
+                exponential ones for A discrete actions (the largest ratio of probability to noise
+                is taken); ``None`` takes the modes.
             obs: (T + 1, N, D) float32; the first row is acted on first, the others are outputs.
             rows: outputs: ``actions`` (T, N) int64 or (T, N, A) float32; (T, N) float32
                 ``log_probs``, ``rewards`` and ``final_values``, 0 except where an episode was cut;

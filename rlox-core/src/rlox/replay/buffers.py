@@ -82,7 +82,7 @@ class GoalOptions:
     compute_reward: Callable[..., Any]
     """Returns rewards (M,)."""
     compute_terminated: Callable[..., Any] | None = None
-    """Returns whether the task has ended, (M,); ``None``: goals do not end the task."""
+    """Returns whether the task has ended, (M,); ``None``: goals do not affect that."""
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ def make_buffer(
     """Return a replay buffer.
 
     Args:
-        buffer: a registered name, or a buffer, which is returned as it is.
+        buffer: a registered name, or a buffer, which is returned unchanged.
         asked: requirements, if the buffer is made here.
         options: an instance of the model of the buffer's own options, if it is made here; ``None``:
             the defaults.
@@ -334,7 +334,7 @@ Sample = Callable[[int], Mapping[str, Any]]
 def first_batch(
     buffer: Any, batch_size: int, options: BufferOptions, streams: SeedStreams
 ) -> tuple[Mapping[str, Any], Sample]:
-    """Return a checked batch, and a function that draws the next ones in the same form.
+    """Return a checked batch, and a function that draws the next ones without a check.
 
     Numbers of other types are converted, discrete actions only if they are whole (else a
     ValueError), and single actions (B,) become (B, 1).
@@ -468,7 +468,7 @@ def make_sequence_buffer(
     """Return a buffer of sequences.
 
     Args:
-        buffer: a registered name, or a buffer, which is returned as it is.
+        buffer: a registered name, or a buffer, which is returned unchanged.
         asked: requirements, if the buffer is made here.
         options: an instance of the model of the buffer's own options; ``None`` takes the defaults.
 

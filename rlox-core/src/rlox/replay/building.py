@@ -58,7 +58,7 @@ def resolve(
     Args:
         cls: the algorithm's config class.
         config: see :func:`rlox.config.model.resolve_config`.
-        env: what the user passed as env.
+        env: the user's env.
         networks: the user's value for each of the networks; ``None`` is the default one.
         options: options that override ``config``. ``buffer`` and ``exploration``, if the config
             has them, may be objects; ``None`` leaves them to the config.

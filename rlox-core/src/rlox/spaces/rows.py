@@ -126,7 +126,7 @@ def map_leaves(function: Callable[..., Any], value: Any, *others: Any) -> Any:
     Args:
         function: takes one leaf of each value.
         value: plain, or a dict by leaf name.
-        others: of the same form.
+        others: values with the same leaves.
     """
     if not isinstance(value, dict):
         return function(value, *others)

@@ -51,7 +51,7 @@ class Weights:
 
     @cached_property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """All arrays by name, to send; the same object on every call."""
+        """All arrays by name, to send; the same object on every access."""
         given = {PARAMETERS: self.parameters}
         given |= {f"{BUFFER}{name}": buffer for name, buffer in self.buffers.items()}
         return given | moments_to_arrays(self.moments)

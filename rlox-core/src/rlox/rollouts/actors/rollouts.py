@@ -242,7 +242,7 @@ class ActorRollouts:
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the state; actors without saved env states, or in another number, start anew.
+        """Restore the state; envs without a saved state, or in another number, begin new episodes.
 
         With another number of envs, collected unrolls that were not learnt from are dropped.
         """
