@@ -100,7 +100,7 @@ def make_vec_env(
     Args:
         env: a gymnasium id, a callable that makes a gymnasium env, a gymnasium env, a gymnasium
             vector env, or a :class:`~rlox.protocols.VecEnv` (returned as it is).
-        n_envs: number of copies N; ``None`` uses 1, or as many as a vector env has.
+        n_envs: number of copies N; ``None`` uses 1, or the number in a vector env.
         backend: env backend for ids, optionally with its options; ``"auto"`` takes the fastest
             that has the id.
         vectorization: for gymnasium envs, ``"sync"`` or ``"async"`` (one process each).

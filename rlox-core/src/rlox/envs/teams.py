@@ -75,7 +75,7 @@ def make_team_env(
     Args:
         env: an id, a callable that makes an env, an env, or a
             :class:`~rlox.protocols.MultiAgentVecEnv` (returned as it is).
-        n_envs: number of copies N; ``None`` uses 1, or as many as a vector env has.
+        n_envs: number of copies N; ``None`` uses 1, or the number in a vector env.
         backend: env backend for ids; ``"auto"`` takes the fastest that has the id and knows the
             ``env_kwargs``.
         env_kwargs: arguments of the env.

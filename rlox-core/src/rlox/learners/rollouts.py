@@ -171,7 +171,7 @@ def require_learnable(task: object) -> None:
     """Refuse tasks that only their own algorithm can do, in torch.
 
     Raises:
-        BackendError: the task is neither of rollouts nor of transitions.
+        BackendError: the task is neither a rollout task nor a replay task.
     """
     if not isinstance(task, (RolloutTask, ReplayTask)):
         raise BackendError(f"a {type(task).__name__} is done in torch by the algorithm itself")
