@@ -87,8 +87,8 @@ __all__ = [
 if not TYPE_CHECKING:  # types of unknown names would be Any
 
     def __getattr__(name: str) -> Any:
-        # another project's package `rlox`, written over this one, imports this first from its own
-        # module `rlox.config`, which this package hides; of an AttributeError no text would remain
+        # another project's package `rlox`, installed over this one, first imports this from its own
+        # `rlox.config`, which this package hides; the text of an AttributeError would be lost
         if name == "PPOConfig":
             from rlox.errors import name_clash
 

@@ -1,8 +1,8 @@
-"""Config classes composed of an algorithm's options and plugins' own.
+"""Config classes that combine the options of an algorithm and of its plugins.
 
 A field made with ``selects="rlox_buffers"`` holds the registered name of a plugin of that hook. If
-the plugin's spec names a model of its own options, the config is of a subclass of the algorithm's
-config class with these fields too, made once and kept.
+the plugin's spec names a model of its options, the config's class is a cached subclass of the
+algorithm's config class that has these fields too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rlox.registry.table import Registration, get_registry
 ClassT = TypeVar("ClassT", bound=type[Any])
 
 RESERVED = frozenset({"callbacks", "config", "env", "env_id", "log_dir", "logger", "name"})
-"""Arguments of :func:`rlox.make`, which no option can be passed beside."""
+"""Arguments of :func:`rlox.make`, so that no option can have these names."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class Selection:
     name: str
     """Its registered name."""
     options: Any = None
-    """An instance of the plugin's model; ``None``: it has no options of its own."""
+    """An instance of the plugin's model; ``None`` if it has no options of its own."""
 
     def for_evaluation(self) -> Selection:
-        """Return the selection with the options that the plugin has for evaluations."""
+        """Return the selection with the plugin's options for evaluations."""
         if not hasattr(self.options, "for_evaluation"):
             return self
         return Selection(self.name, self.options.for_evaluation())
@@ -44,7 +44,7 @@ _SELECTORS: dict[type[Any], dict[str, str]] = {}
 
 
 def selectors(cls: type[Any]) -> dict[str, str]:
-    """Return the fields of a config class that select a plugin, and the hooks of the plugins."""
+    """Return the fields of a config class that select plugins, with the plugins' hooks."""
     if cls in _SELECTORS:
         return _SELECTORS[cls]
     found = {}
@@ -59,12 +59,12 @@ def composed_class(cls: ClassT, values: Mapping[str, Any]) -> ClassT:
     """Return the class of a config: ``cls``, or a subclass with the options of selected plugins.
 
     Args:
-        cls: an algorithm's config class, or what this function returned.
+        cls: an algorithm's config class, or a class that this function returned.
         values: options by name.
 
     Raises:
-        PluginError: a plugin's model cannot be imported or is no :class:`rlox.Config`, or one of
-            its options has the name of another.
+        PluginError: a plugin's model cannot be imported or is not a :class:`rlox.Config`, or one
+            of its options has the name of another option.
         PluginConflictError: two distributions claim the name of a selected plugin.
     """
     if cls.selected:
@@ -98,8 +98,8 @@ def plugin_fields(cls: type[Any]) -> Iterator[tuple[str, Registration, dict[str,
     """Yield the options of every usable plugin that a field of ``cls`` can select.
 
     Yields:
-        The selecting field, the plugin and its options; plugins whose model fails are left out, and
-        buffers of sequences where transitions are stored, or the reverse.
+        The selecting field, the plugin and its options; without plugins whose model fails, and
+        without buffers of sequences where transitions are stored, or the reverse.
     """
     for field, hook in selectors(cls).items():
         default = _registered(hook, cls.model_fields[field].default)
@@ -118,7 +118,7 @@ def _stores_sequences(registration: Registration) -> bool:
 
 
 def local_options(cls: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options without the plugins whose envs are on other machines, and their own options.
+    """Drop the plugins whose envs are on other machines, and their options.
 
     Args:
         cls: a config class.
@@ -135,7 +135,7 @@ def local_options(cls: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_foreign_defaults(cls: type[Any], values: dict[str, Any]) -> dict[str, Any]:
-    """Return options without those of plugins that are not selected and have their defaults.
+    """Drop options of plugins that are not selected, if they have their defaults.
 
     Args:
         cls: a config class.
@@ -143,7 +143,7 @@ def without_foreign_defaults(cls: type[Any], values: dict[str, Any]) -> dict[str
 
     Raises:
         ConfigError: an option of a plugin that is not selected was changed.
-        UnknownNameError: an option is of nobody, and the plugin that may have it is not registered.
+        UnknownNameError: nothing has an option, and the plugin that may have it is not registered.
     """
     unknown = values.keys() - cls.model_fields.keys()
     if not unknown:
@@ -168,7 +168,7 @@ def without_foreign_defaults(cls: type[Any], values: dict[str, Any]) -> dict[str
 
 
 def _registered(hook: str, name: object) -> Registration | None:
-    """Return what is registered under a name; ``None``: whoever builds it says that nothing is."""
+    """Return the registration of a name; ``None`` if missing, which the builder reports."""
     if not isinstance(name, str) or name not in get_registry().names(hook):
         return None
     return get_registry().get(hook, name)
@@ -210,7 +210,7 @@ def _compose(cls: type[Any], chosen: tuple[tuple[str, Registration, type[Any]], 
 
 
 def _validate_parts(cls: type[Any], values: Any) -> Any:
-    """Let the plugins' own models validate, and convert, their options."""
+    """Validate and convert the plugins' options with their own models."""
     if not isinstance(values, Mapping):
         return values
     checked = dict(values)

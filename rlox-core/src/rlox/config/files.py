@@ -13,11 +13,11 @@ from rlox.errors import ConfigError
 from rlox.files import read_text
 
 LARGEST_VALUE = 100_000
-"""Most values, of lists and mappings, in a config file."""
+"""Maximum number of values, in lists and mappings, of a config file."""
 
 
 def to_yaml(values: Mapping[str, Any]) -> str:
-    """Return values as YAML that YAML readers read back equal."""
+    """Return values as YAML; reading it back gives equal values."""
     return yaml.dump(values, Dumper=_Dumper, sort_keys=False)
 
 
@@ -54,12 +54,12 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
 
 
 def parse_yaml(text: str) -> Any:
-    """Return the value of a YAML text, of the types that JSON has and dates.
+    """Return the value of a YAML text; its types are JSON's and dates.
 
     Raises:
-        yaml.YAMLError: it is no YAML, or with its aliases spelt out it has more than
-            :data:`LARGEST_VALUE` values.
-        ValueError: a mapping has a key twice, or one that is no text.
+        yaml.YAMLError: it is not YAML, or has more than :data:`LARGEST_VALUE` values once its
+            aliases are expanded.
+        ValueError: a mapping has a key twice, or one that is not a string.
         RecursionError: it is nested too deeply.
     """
     loader = _Loader(text)
@@ -74,11 +74,11 @@ def parse_yaml(text: str) -> Any:
 
 
 def _spelt_out(node: yaml.Node, known: dict[int, int]) -> int:
-    """Return how many values a node has when every alias is replaced by what it stands for."""
+    """Return the number of values in a node with all aliases expanded."""
     if isinstance(node, yaml.ScalarNode):
         return 1
     if id(node) not in known:
-        known[id(node)] = LARGEST_VALUE  # an alias within what it stands for has no end
+        known[id(node)] = LARGEST_VALUE  # an alias inside its own anchor expands forever
         parts = node.value
         if isinstance(node, yaml.MappingNode):
             parts = [part for pair in parts for part in pair]
@@ -99,14 +99,14 @@ def _unique(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
 
 
 class _NoTextError(ValueError):
-    """A key is no text."""
+    """A key is not a string."""
 
 
 class _Loader(yaml.SafeLoader):
-    """A YAML reader that refuses a key given twice, of which the last would win unseen."""
+    """A YAML reader that refuses duplicate keys, where the last would silently win."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return the mapping of a node, with what ``<<`` merges into it."""
+        """Return the mapping of a node, with the values that ``<<`` merges into it."""
         keys = [key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
         for key in keys:
             if key.tag != "tag:yaml.org,2002:str":
@@ -116,7 +116,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """A YAML writer whose floats YAML readers take for floats (``3.0e-4``, never ``3e-4``)."""
+    """A YAML writer whose floats are read back as floats (``3.0e-4``, never ``3e-4``)."""
 
 
 def _represent_float(dumper: yaml.SafeDumper, value: float) -> yaml.ScalarNode:

@@ -95,7 +95,7 @@ class ActorCriticConfig(NetworkConfig):
 
 
 def refuse_memory_size_without_memory(config: Any) -> None:
-    """Refuse the size of a memory that is not there."""
+    """Refuse a memory size where the policy has no memory."""
     if config.recurrent == "none" and changed(config, "memory_size"):
         raise ValueError("memory_size needs recurrent='lstm' or 'gru', got recurrent='none'")
 
@@ -195,19 +195,19 @@ class ClippedSurrogateConfig(RolloutConfig):
 
     @property
     def steps_of_sequence(self) -> tuple[str, int]:
-        """Name and value of the option that says how long the sequences of a memory are."""
+        """Name and value of the option for the length of a memory's sequences."""
         return "n_steps", self.n_steps
 
     @property
     def rows_depend_on_env(self) -> bool:
-        """Whether a rollout may have another number of rows than ``n_envs * n_steps``."""
+        """Whether a rollout's number of rows may differ from ``n_envs * n_steps``."""
         return False
 
     @model_validator(mode="after")
     def _check_options(self) -> ClippedSurrogateConfig:
         rollout = self.n_envs * self.n_steps
         if "batch_size" not in self.model_fields_set and self.batch_size > rollout:
-            # past the model, which is frozen and would count the option as given
+            # bypasses the model, which is frozen and would count the option as given
             self.__dict__["batch_size"] = rollout
         if self.rows_depend_on_env:
             return self

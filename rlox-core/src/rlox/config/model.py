@@ -1,8 +1,7 @@
 """Configs: one flat, frozen, strict pydantic model per algorithm.
 
-Every field is made by a helper of :mod:`rlox.config.model`, which demands bounds, a sentence, a
-unit and a source; the CLI's flags, the documentation's tables and the JSON schema are generated
-from them.
+Every field is made by a helper of this module, which demands bounds, a sentence, a unit and a
+source; the CLI's flags, the documentation's tables and the JSON schema are generated from these.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ GROUPS: dict[str, str] = {
     "network": "Network",
     "speed": "Speed",
 }
-"""Headings of the groups, in the order in which they are shown."""
+"""Headings of the groups, in their order of display."""
 
 UNITS: dict[str, Group] = {
     "units": "network",
@@ -55,7 +54,7 @@ UNITS: dict[str, Group] = {
     "workers": "speed",
     "envs": "env",
 }
-"""Groups of options that count something; a name of :data:`NAMES` wins."""
+"""Groups of options by unit; :data:`GROUP_OF` wins."""
 
 NAMES: dict[Group, tuple[str, ...]] = {
     "run": ("seed", "preset", "save_replay_buffer", "log_completions", "num_completions_to_print"),
@@ -78,7 +77,7 @@ NAMES: dict[Group, tuple[str, ...]] = {
         "overlap", "queue_size", "vectorization", "worker_timeout",
     ),
 }  # fmt: skip
-"""Options that mean the same in every config; those of no other group are about learning."""
+"""Groups of options that mean the same in every config; the default group is learning."""
 
 GROUP_OF = {name: group for group, names in NAMES.items() for name in names}
 
@@ -88,7 +87,7 @@ def group_of(name: str, field: FieldInfo) -> Group:
 
     Args:
         name: of the option.
-        field: its ``group`` wins, which :func:`rlox.option` sets.
+        field: its ``group``, set by :func:`rlox.option`, wins.
     """
     extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
     given = extra.get("group")
@@ -111,8 +110,8 @@ LARGEST = {
     "bins": 1 << 12,
     "numbers": 1 << 24,
 }
-"""By unit, sizes beyond which a number is a slip, reported before it exhausts the machine: memory,
-or threads, for lack of which OpenMP ends the process."""
+"""Largest plausible number by unit. Larger ones are mistakes, reported before they exhaust the
+memory, or the threads, without which OpenMP ends the process."""
 
 
 def option(
@@ -129,12 +128,12 @@ def option(
 
     Args:
         default: value when none is given.
-        help: one sentence, what the field does.
+        help: one sentence on the field's effect.
         unit: ``"env steps"``, ``"gradient steps"``, ``"nats"``, ``"1"`` (dimensionless), ...
         source: where the default or the idea comes from.
-        selects: the hook, such as ``"rlox_buffers"``, of the plugin that the field names and whose
-            own options the config then has too.
-        group: under which the help shows it; ``None`` finds it by name and unit
+        selects: the hook, such as ``"rlox_buffers"``, of the plugin that the field names; the
+            config then has the plugin's options too.
+        group: its heading in the help; ``None`` finds it by name and unit
             (:func:`rlox.config.model.group_of`).
         bounds: pydantic constraints (``ge``, ``gt``, ``le``, ``lt``, ...).
     """
@@ -147,7 +146,7 @@ def option(
 
 
 def count(default: int | None, *, help: str, unit: str, source: str, ge: int = 1) -> Any:  # noqa: A002
-    """Return an integer field that is at least ``ge``, and no larger than machines are."""
+    """Return an integer field of at least ``ge`` and at most the unit's :data:`LARGEST`."""
     bounds: dict[str, Any] = {"le": LARGEST[unit]} if unit in LARGEST else {}
     return option(default, help=help, unit=unit, source=source, ge=ge, **bounds)
 
@@ -183,7 +182,7 @@ def choice(default: str, *, help: str, source: str) -> Any:  # noqa: A002
 
 
 def schedule(default: Any, *, help: str, unit: str = "1", source: str) -> Any:  # noqa: A002
-    """Return a field that takes a number or a schedule over the training's steps."""
+    """Return a field for a number or a schedule over the training's steps."""
     return option(default, help=help, unit=unit, source=source)
 
 
@@ -204,7 +203,7 @@ def _read_widths(value: Any) -> Any:
 
 
 Widths = Annotated[int | tuple[int, ...], BeforeValidator(_read_widths)]
-"""Type of :func:`widths`; in text they are separated by commas."""
+"""Type of :func:`widths`; as text, separated by commas."""
 MaybeWidths = Annotated[
     int | tuple[int, ...] | None,
     BeforeValidator(lambda given: given if given is None else _read_widths(given)),
@@ -219,7 +218,7 @@ Conv = (
 
 
 def widths(default: int, *, of: str = "", source: str) -> Any:
-    """Return the widths of hidden layers: a number for two layers, or one number for each."""
+    """Return the widths of hidden layers: one number for two layers, or a number for each."""
     what = f"width of both hidden layers{of}, or of each one, as in 64,64"
     return option(default, help=what, unit="units", source=source)
 
@@ -232,7 +231,7 @@ def _holds_bool(value: Any) -> bool:
 ConfigT = TypeVar("ConfigT", bound="Config")
 
 LONGEST_SHOWN = 300
-"""Most characters of a value in an error."""
+"""Maximum number of characters of a value in an error."""
 
 
 class Unset(Enum):
@@ -242,20 +241,20 @@ class Unset(Enum):
 
 
 UNSET = Unset.UNSET
-"""Default of an argument that the config decides when the caller says nothing."""
+"""Default of an argument that is left to the config."""
 
 
 _NO_OPTIONS = dict.fromkeys(
     ("env", "env_id"), "; the env is no option: it is an argument beside the config, or --env"
 )
-"""What to do instead with words that are often taken for options."""
+"""Advice for words that are often mistaken for options."""
 
 _LAYERS = ("hidden", "critic_hidden", "activation", "layer_norm", "conv")
 _NETWORKS = (
     "activation_fn", "hidden_dim", "hidden_size", "hidden_sizes", "layers", "net_arch",
     "policy_kwargs",
 )  # fmt: skip
-"""Others' names of what :data:`_LAYERS` are."""
+"""Other libraries' names for :data:`_LAYERS`."""
 
 
 def _lines(error: ValidationError, cls: type[Config]) -> list[str]:
@@ -271,7 +270,7 @@ def _lines(error: ValidationError, cls: type[Config]) -> list[str]:
             lines.append(f"unknown option '{name}' for {cls.__name__}{remedy}")
         elif problem["type"] == "missing" and len(problem["loc"]) == 1:
             lines.append(f"option '{name}' is missing")
-        elif not name or isinstance(cause, ConfigError):  # whose text says all
+        elif not name or isinstance(cause, ConfigError):  # its text is complete
             lines.append(problem["msg"] if cause is None else str(cause))
         else:
             expected = (
@@ -288,7 +287,7 @@ def _lines(error: ValidationError, cls: type[Config]) -> list[str]:
 
 
 def _shown(value: Any) -> str:
-    """Return a value as an error shows it: short, however large it is."""
+    """Return a short text of a value of any size, for errors."""
     if isinstance(value, int) and value.bit_length() > 256:
         return f"a number of {value.bit_length():,} bits"
     text = repr(value)
@@ -314,24 +313,24 @@ class Config(BaseModel):
     """Closed bounds of the values that a schedule field may take."""
 
     selected: ClassVar[Mapping[str, type[Config]]] = {}
-    """By selecting field, the models of plugins' options that a composed class has the fields of;
-    see :mod:`rlox.config.composition`."""
+    """By selecting field, the models of plugins' options whose fields a composed class has; see
+    :mod:`rlox.config.composition`."""
 
     composed_of: ClassVar[type[Config] | None] = None
     """The algorithm's class that a composed class extends."""
 
     selected_names: ClassVar[Mapping[str, str]] = {}
-    """By selecting field, the plugins that a composed class is for."""
+    """By selecting field, the plugins of a composed class."""
 
     def __new__(cls: type[ConfigT], **values: Any) -> ConfigT:  # Python 3.10 has no Self
         """Return a config of ``cls``, or of a subclass with the options of selected plugins."""
         return super().__new__(composed_class(cls, fill_in(cls, values)))
 
     def __init__(self, **values: Any) -> None:
-        """Validate ``values``, and those of the preset that they name.
+        """Validate ``values``, and the values of the preset that they name.
 
         Raises:
-            UnknownNameError: they name a preset that is not there.
+            UnknownNameError: they name a preset that does not exist.
             ConfigError: an option is unknown or out of range; the text names all of them.
         """
         values = fill_in(type(self), values)
@@ -365,7 +364,7 @@ class Config(BaseModel):
         return value
 
     def replace(self: ConfigT, **changes: Any) -> ConfigT:
-        """Return a validated copy with ``changes``; defaults are no options that were given.
+        """Return a validated copy with ``changes``; defaults do not count as given options.
 
         Raises:
             ConfigError: a change is unknown or out of range.
@@ -377,11 +376,11 @@ class Config(BaseModel):
         return _restore, (self.composed_of or type(self), self.given())
 
     def scheduled(self) -> Config:
-        """Return the config whose schedules hold."""
+        """Return the config whose schedules apply."""
         return self
 
     def given(self) -> dict[str, Any]:
-        """Return the options that were given; the others have their defaults."""
+        """Return the options that were given explicitly; the others have their defaults."""
         return {name: getattr(self, name) for name in self.model_fields_set}
 
     def to_dict(self) -> dict[str, Any]:
@@ -411,7 +410,7 @@ def _restore(cls: type[Config], given: Mapping[str, Any]) -> Config:
 
 
 def changed(config: Config, name: str) -> bool:
-    """Return whether an option is not its default; a schedule's text is that of its default."""
+    """Return whether an option differs from its default; schedules are compared as text."""
     return str(getattr(config, name)) != str(type(config).model_fields[name].default)
 
 
@@ -459,7 +458,7 @@ def require_integer(name: str, value: object, *, at_least: int) -> int:
         at_least: its lower bound.
 
     Raises:
-        TypeError: it is no integer; a truth value is none.
+        TypeError: it is not an integer; a bool does not count as one.
         ValueError: it is below the bound.
     """
     if isinstance(value, bool) or not isinstance(value, Integral):

@@ -1,8 +1,8 @@
 """Presets: tuned options of algorithms for envs, with expected scores.
 
 Distributions register files of them through the hook ``rlox_presets``; users keep theirs in a
-folder. A file is YAML, ``presets: {algorithm: {env: {name: {steps: ..., options: ...}}}}``; what is
-under ``shared`` is there to be referred to by YAML's aliases.
+folder. A file is YAML, ``presets: {algorithm: {env: {name: {steps: ..., options: ...}}}}``; the key
+``shared`` holds values for YAML's aliases to refer to.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rlox.files import read_text
 from rlox.registry.table import Registry, get_registry
 
 NONE = "none"
-"""What a config's field ``preset`` holds if there is none."""
+"""Value of a config's field ``preset`` without a preset."""
 
 
 class Preset(BaseModel):
@@ -44,27 +44,27 @@ class Preset(BaseModel):
     env: str
     """Id of the env, or a pattern of several such as ``ALE/*``."""
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]+$")]
-    """What ``--preset`` names: ``"tuned"``."""
+    """Name as given to ``--preset``: ``"tuned"``."""
     options: dict[str, Any] = {}
-    """What the config gets, unless the same option is given otherwise."""
+    """Options of the config; options that are given explicitly win."""
     steps: int = Field(gt=0)
     """Length of the training, in the algorithm's unit: env steps, or gradient steps."""
     score: float | None = None
-    """Mean return of the evaluation after that, the mean over seeds; ``None``: no one number."""
+    """Mean return of the evaluation after ``steps``, over seeds; ``None``: no single number."""
     tolerance: float | None = Field(None, ge=0)
-    """How far below the score a seed may end, in units of the return."""
+    """Largest accepted shortfall of a seed from the score, in units of the return."""
     episodes: int = Field(100, gt=0)
-    """Evaluation episodes that the score was, or is to be, measured in."""
+    """Number of evaluation episodes for measuring the score."""
     source: str = Field(min_length=1)
     """Where options and score were published."""
     scores: str | None = None
-    """File of the repository's ``scores/`` with what rlox reached; ``None``: not rerun here."""
+    """File in the repository's ``scores/`` with rlox's results; ``None``: not rerun here."""
     minutes: float | None = Field(None, gt=0)
-    """Wall time of one training there, on two CPU cores, the mean over seeds."""
+    """Wall time of one of those trainings on two CPU cores, mean over seeds."""
     dataset: str | None = None
-    """What an offline algorithm learnt from; ``dataset=`` still has to be given."""
+    """Dataset of an offline algorithm; ``dataset=`` still has to be given."""
     needs: str | None = None
-    """What to install for the env, as ``pip install`` takes it."""
+    """Packages that the env needs, as arguments of ``pip install``."""
 
     @model_validator(mode="after")
     def _check(self) -> Preset:
@@ -85,25 +85,25 @@ class Preset(BaseModel):
 
     @property
     def full_name(self) -> str:
-        """Name with the env, ``"LunarLander-v3/tuned"``; that of several envs is the name alone."""
+        """Name with the env, ``"LunarLander-v3/tuned"``; for a pattern of envs, the name alone."""
         return self.name if self.for_several else f"{self.env}/{self.name}"
 
     @property
     def evidence(self) -> str:
-        """Who measured the score, and in which time."""
+        """Source of the score, and the time that it took."""
         if self.scores is None:
             return "published; not rerun here"
         return f"measured here, {self.minutes:g} min"
 
     def fits(self, env: object) -> bool:
-        """Return whether it is for an env, an id."""
+        """Return whether it is for this env id."""
         return isinstance(env, str) and fnmatchcase(env, self.env)
 
 
 def user_folder() -> Path:
     """Return the folder of the user's own presets, ``*.yaml``.
 
-    It is ``$RLOX_PRESETS``, else ``rlox/presets`` in the folder of the user's configuration.
+    It is ``$RLOX_PRESETS``, else ``rlox/presets`` in the user's configuration folder.
     """
     if folder := os.environ.get("RLOX_PRESETS"):
         return Path(folder)
@@ -115,13 +115,13 @@ def list_presets(algorithm: str | None = None, env: str | None = None) -> list[P
     """Return the presets of the installed distributions and the user's, sorted.
 
     Args:
-        algorithm: of this registered name; ``None``: of all.
-        env: for this id; ``None``: for all.
+        algorithm: a registered name; ``None``: all.
+        env: an id; ``None``: all.
 
     Raises:
         PluginError: a distribution's file cannot be used.
-        ConfigError: one of the user's cannot.
-        PluginConflictError: two files have a preset of one name.
+        ConfigError: a file of the user cannot be used.
+        PluginConflictError: two files have a preset of the same name.
     """
     found: dict[tuple[str, str], tuple[Preset, str]] = {}
     for preset, origin in [*_of_distributions(get_registry()), *_of_the_user()]:
@@ -147,7 +147,7 @@ def preset_of(algorithms: Iterable[str], name: str) -> Preset:
         name: ``"LunarLander-v3/tuned"``.
 
     Raises:
-        UnknownNameError: there is none; the text has the nearest and all names.
+        UnknownNameError: there is no such preset; the text has the nearest name and all names.
     """
     known = {p.full_name: p for each in algorithms for p in list_presets(each)}
     if name not in known:
@@ -161,11 +161,11 @@ def full_name(algorithm: str, env: Any, name: str) -> str:
 
     Args:
         algorithm: registered name.
-        env: what it trains in; only an id has presets of its own.
-        name: ``"tuned"``, or a full name, which may be of another env.
+        env: the training's env; only an id has presets of its own.
+        name: ``"tuned"``, or a full name, possibly for another env.
 
     Raises:
-        UnknownNameError: there is no such preset; the text has those that there are.
+        UnknownNameError: there is no such preset; the text lists the existing ones.
     """
     given: object = name
     if not isinstance(given, str):
@@ -186,9 +186,9 @@ def full_name(algorithm: str, env: Any, name: str) -> str:
 
 
 def fill_in(cls: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options with those of the preset that they name, over which they win.
+    """Add the options of the preset that the given options name; the given ones win.
 
-    Options that are complete, as a run records them, need no preset to be installed.
+    Complete options, as recorded by a run, do not need their preset installed.
 
     Args:
         cls: a config class.
@@ -213,7 +213,7 @@ def read_presets(text: str) -> list[Preset]:
     """Return the presets of a file's text.
 
     Raises:
-        ValueError: it is no such file; the text says what is wrong.
+        ValueError: it is not a valid file of presets; the text says why.
     """
     try:
         values = parse_yaml(text)

@@ -90,7 +90,7 @@ class Piecewise(_Schedule):
         return self
 
     def __call__(self, steps: int, total_steps: int) -> float:
-        """Return the value after ``steps``; ``total_steps`` plays no part."""
+        """Return the value after ``steps``; ``total_steps`` is ignored."""
         before = max(i for i, (step, _) in enumerate(self.points) if step <= steps)
         step, value = self.points[before]
         if not self.interpolate or before + 1 == len(self.points):
@@ -111,7 +111,7 @@ _EXPECTED = (
 
 
 def _parse(value: Any) -> Any:
-    """Decide what ``value`` is before pydantic tries all kinds and reports why each is wrong."""
+    """Find the kind of ``value``, since pydantic would try all kinds and report each failure."""
     if isinstance(value, str):
         match = _LINEAR.fullmatch(value.strip())
         if match is None:
@@ -137,7 +137,7 @@ def _parse(value: Any) -> Any:
 
 
 def _whole(text: str) -> str | float:
-    """Return the number that a text such as ``1e6`` stands for, or the text."""
+    """Return the number in a text such as ``1e6``, or the text."""
     try:
         return float(text)
     except ValueError:
@@ -157,7 +157,7 @@ def _describe(problem: Any) -> str:
 ScheduleValue = Annotated[float | Linear | Piecewise, BeforeValidator(_parse)]
 
 ScheduleOption: TypeAlias = float | str | Linear | Piecewise | Mapping[str, Any]
-"""What a schedule may be given as; a config holds the :data:`ScheduleValue` of it."""
+"""Accepted forms of a schedule; a config holds its :data:`ScheduleValue`."""
 
 
 def evaluate_schedule(
@@ -181,8 +181,8 @@ class Schedules:
         overrides: callables ``steps -> value`` that win over the config's fields.
 
     Raises:
-        ConfigError: ``overrides`` is no mapping, has a name that is not scheduled, or a value that
-            is not callable.
+        ConfigError: ``overrides`` is not a mapping, has a name that is not scheduled, or a value
+            that is not callable.
     """
 
     def __init__(
@@ -205,14 +205,14 @@ class Schedules:
                     f"numbers and linear or piecewise schedules are the option {name}="
                 )
         self.overridden = frozenset(overrides or ())
-        """Names whose values callables give."""
+        """Names whose values come from callables."""
         self._schedules = {name: getattr(config, name) for name in names} | dict(overrides or {})
 
     def require_ends(self) -> None:
-        """Refuse lines to the end of a training, where none runs.
+        """Refuse lines that last to the end of a training, where there is no training.
 
         Raises:
-            ConfigError: there is one.
+            ConfigError: there is such a line.
         """
         for name, line in self._schedules.items():
             if isinstance(line, Linear) and line.until is None:
@@ -234,10 +234,10 @@ class Schedules:
         """Return the value of ``name`` after ``steps`` of a training of ``total_steps``.
 
         Raises:
-            ConfigError: a callable's value is no number, or out of the field's bounds.
+            ConfigError: a callable's value is not a number, or is out of the field's bounds.
         """
         schedule: Any = self._schedules[name]
-        if name not in self.overridden:  # the config's, which has checked its values
+        if name not in self.overridden:  # the config has checked its values
             return schedule(steps, total_steps) if callable(schedule) else float(schedule)
         if not isinstance(schedule, (Linear, Piecewise)):
             schedule = schedule(steps)

@@ -23,8 +23,7 @@ from rlox.nn.mlp import Hidden, Layers, Memory, MemoryKind, make_mlp
 class Policy(nn.Module, ABC):
     """A policy and a value function on features that they may share.
 
-    A subclass says what the features of observations are, and what distribution and value follow
-    from them.
+    A subclass defines the features of observations, and the distribution and value made of them.
 
     Args:
         generator: source of the sampled actions; ``None`` uses torch's global one, or the run's
@@ -37,7 +36,7 @@ class Policy(nn.Module, ABC):
 
     @abstractmethod
     def encode(self, obs: Any) -> Tensor:
-        """Return features (B, n) of observations: (B, *shape), or a dict of such by leaf name."""
+        """Return features (B, n) of observations: (B, *shape), or a dict of these by leaf name."""
 
     @abstractmethod
     def distribution(self, features: Tensor, action_masks: Tensor | None = None) -> Distribution:
@@ -161,7 +160,7 @@ class ContinuousPolicy(Policy):
     def distribution(
         self, features: Tensor, action_masks: Tensor | None = None
     ) -> DiagonalGaussian:
-        """Return distributions over actions (B, act_dim) float32, which nothing masks."""
+        """Return distributions over actions (B, act_dim) float32; masks are ignored."""
         return DiagonalGaussian(self.actor(features), self.log_std)
 
     def value(self, features: Tensor) -> Tensor:
@@ -180,7 +179,7 @@ class ActorCriticPolicy(Policy):
         encoder: from observations to features, with the attribute ``output_size``; see
             :func:`rlox.nn.make_encoder`.
         action_space: of one env.
-        hidden: as of :class:`DiscretePolicy`, between features and outputs; ``()`` makes it linear.
+        hidden: see :class:`DiscretePolicy`, between features and outputs; ``()`` makes it linear.
         generator: source of the weights and of the sampled actions; ``None`` uses torch's global
             one.
 
@@ -219,7 +218,7 @@ class ActorCriticPolicy(Policy):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Sample actions (B, ...); return them, log-probabilities (B,) and values (B,).
 
-        Observations are encoded once for all three, which for images is nearly all of the work.
+        Observations are encoded once for all three; for images that is nearly all of the work.
         """
         features = self.encode(obs)
         actions, log_probs = self.distribution(features, action_masks).sample(self.generator)
@@ -242,7 +241,7 @@ class RecurrentPolicy(nn.Module):
         action_space: of one env.
         kind: ``"lstm"`` or ``"gru"``.
         memory_size: units of each recurrent layer.
-        hidden: as of :class:`DiscretePolicy`, after it.
+        hidden: see :class:`DiscretePolicy`, after the recurrent layer.
         generator: source of the weights and of the sampled actions; ``None`` uses torch's global
             one.
 
@@ -300,7 +299,7 @@ class RecurrentPolicy(nn.Module):
 
         Args:
             obs: T*n observations, step 0 of all sequences first.
-            actions: theirs.
+            actions: the actions taken on them.
             action_masks: (T*n, mask_size) bool; ``None`` masks nothing.
             state: (n, state_size) before the sequences.
             episode_starts: (T*n,) bool, whether an episode begins with the observation.
@@ -357,7 +356,7 @@ def make_policy(
             one.
 
     Raises:
-        SpaceError: there is none; pass one as ``policy=``.
+        SpaceError: the spaces have no default policy; pass one as ``policy=``.
     """
     conv = Layers.expand(hidden).conv
     encoder = make_encoder(observation_space, kind=network, conv=conv, generator=generator)

@@ -1,4 +1,4 @@
-"""Policies of actions in [-1, 1], critics, default ones by space, updates of targets."""
+"""Policies with actions in [-1, 1], critics, defaults by space, and target updates."""
 
 from __future__ import annotations
 
@@ -157,8 +157,8 @@ class SquashedGaussianPolicy(nn.Module):
 
         Args:
             obs: (B, obs_dim) float32.
-            n_samples: number n of actions for each observation, in a dimension before all others;
-                ``None`` is one, without that dimension.
+            n_samples: number n of actions for each observation, in a new first dimension; ``None``
+                draws one, without that dimension.
 
         Returns:
             Actions (B, act_dim) in [-1, 1] and their log-probabilities (B,), or (n, B, act_dim)
@@ -253,13 +253,13 @@ class TwinQNetwork(nn.Module):
 
 
 class DiscreteQNetwork(nn.Module):
-    """Action values Q(s, ·) of all discrete actions at once, or what their distributions need.
+    """Action values Q(s, ·) of all discrete actions at once, or numbers for their distributions.
 
     Args:
         obs_dim: size of an observation.
         n_actions: number of actions A.
         hidden: width of both hidden layers, or widths of any number of them.
-        n_atoms: numbers n for each action, for the distribution of its return; ``None`` gives its
+        n_atoms: numbers n per action, for the distribution of its return; ``None`` outputs its
             value, without that dimension.
         noisy_std: σ₀ of noisy layers, see :class:`rlox.nn.NoisyLinear`; ``None`` adds no noise.
         generator: source of the weights; ``None`` uses torch's global one.
@@ -295,15 +295,15 @@ class DiscreteQNetwork(nn.Module):
 class DuelingQNetwork(nn.Module):
     """Q(s, a) = V(s) + A(s, a) - mean over a' of A(s, a'), on a shared hidden layer.
 
-    With several numbers for each action, each of them is such a sum.
+    With several numbers for each action, the formula applies to each.
 
     Args:
         obs_dim: size of an observation.
         n_actions: number of actions A.
-        hidden: width of the shared layer and of each stream's own; of several widths, the last is
-            that of the streams.
-        n_atoms: as of :class:`DiscreteQNetwork`.
-        noisy_std: as of :class:`DiscreteQNetwork`.
+        hidden: width of the shared layer and of each stream's own; with several widths, the last
+            one is the streams'.
+        n_atoms: see :class:`DiscreteQNetwork`.
+        noisy_std: see :class:`DiscreteQNetwork`.
         generator: source of the weights; ``None`` uses torch's global one.
 
     Source:
@@ -514,7 +514,7 @@ def make_squashed_gaussian(
     hidden: Hidden,
     generator: torch.Generator | None = None,
 ) -> nn.Module:
-    """Return a stochastic policy for continuous actions; arguments as of :func:`make_critics`.
+    """Return a stochastic policy for continuous actions; arguments: see :func:`make_critics`.
 
     Raises:
         SpaceError: the observations have no encoder.
@@ -531,7 +531,7 @@ def make_deterministic_policy(
     hidden: Hidden,
     generator: torch.Generator | None = None,
 ) -> nn.Module:
-    """Return a deterministic policy for continuous actions; arguments as of :func:`make_critics`.
+    """Return a deterministic policy for continuous actions; arguments: see :func:`make_critics`.
 
     Raises:
         SpaceError: the observations have no encoder.
@@ -544,14 +544,14 @@ def make_deterministic_policy(
 def find_encoder(
     space: spaces.Space[Any], generator: torch.Generator | None, hidden: Hidden = ()
 ) -> tuple[nn.Module | None, int]:
-    """Return an encoder and how many features it makes; vectors are features already."""
+    """Return an encoder and its number of features; vectors need no encoder."""
     encoder = make_encoder(space, conv=Layers.expand(hidden).conv, generator=generator)
     vector = isinstance(space, spaces.Box) and len(space.shape) == 1 and space.dtype != np.uint8
     return None if vector else encoder, int(encoder.output_size)  # type: ignore[arg-type]
 
 
 class EncodedCritics(nn.Module):
-    """Critics of features, with the encoder that makes them of observations.
+    """Critics on features, with the encoder that computes these from observations.
 
     Args:
         encoder: from observations to features (B, n).
@@ -569,7 +569,7 @@ class EncodedCritics(nn.Module):
 
 
 class EncodedPolicy(nn.Module):
-    """A policy of features, with the encoder that makes them of observations.
+    """A policy on features, with the encoder that computes these from observations.
 
     Args:
         encoder: from observations to features (B, n).

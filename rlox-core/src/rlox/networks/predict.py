@@ -33,7 +33,7 @@ def act(
     *,
     device: torch.device | str = "cpu",
 ) -> Any:
-    """Return what a function chooses, as :func:`predict` does what a policy chooses.
+    """Return actions that a function chooses; :func:`predict` does the same for a policy.
 
     Args:
         choose: from (B, *shape) observations on ``device`` to the rows of B actions in the env's
@@ -44,7 +44,7 @@ def act(
         device: of the observations.
 
     Raises:
-        SpaceError: there are action masks.
+        SpaceError: ``obs`` has action masks.
         ValueError: ``obs`` has another shape.
     """
     given = _prepare(observation_space, action_space, obs, None, None, device)
@@ -73,20 +73,20 @@ def predict(
         policy: acts on (B, *shape) tensors on ``device``.
         observation_space: of one env; its shape distinguishes one observation from a batch.
         action_space: of one env.
-        obs: one observation or a batch (B, *shape), nested as the space is. The key
-            ``"action_mask"`` of a dict is taken for the masks.
+        obs: one observation or a batch (B, *shape), nested like the space. The key
+            ``"action_mask"`` of a dict holds the masks.
         deterministic: the mode of the action distribution rather than a sample.
-        action_masks: of one action (mask_size,) or of a batch (B, mask_size), 1 if a choice is
-            possible, see :mod:`rlox.spaces.rows`; ``None`` masks nothing.
-        preprocess: from the batch as it is kept to what the policy sees; ``None`` changes nothing.
+        action_masks: for one action (mask_size,) or a batch (B, mask_size), 1 where an action is
+            allowed, see :mod:`rlox.spaces.rows`; ``None`` masks nothing.
+        preprocess: turns the stored batch into the policy's input; ``None`` changes nothing.
         generator: source of the samples for policies that draw from their attribute ``generator``,
             so that acting disturbs no training; ``None`` uses the policy's own.
         device: where the policy lives.
-        mode: finds the most probable actions in place of ``policy.deterministic``, without drawing.
+        mode: replaces ``policy.deterministic``; finds the most probable actions without sampling.
 
     Returns:
-        For one observation an action of the space: an int if it is discrete, else an array
-        (act_dim,), nested as the space is. For a batch arrays (B, ...), nested alike.
+        For one observation, an action of the space: an int if it is ``Discrete``, else an array
+        (act_dim,), nested like the space. For a batch, arrays (B, ...), nested likewise.
 
     Raises:
         SpaceError: the actions or the policy take no masks.
@@ -147,10 +147,10 @@ def predict_with_memory(
 
 
 def taking_masks(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a policy's method once it is known to take masks.
+    """Return a policy's method after checking that it takes masks.
 
     Raises:
-        SpaceError: it takes none.
+        SpaceError: it does not.
     """
     if "action_masks" not in inspect.signature(method).parameters:
         raise SpaceError(
@@ -162,14 +162,14 @@ def taking_masks(method: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class _Given:
-    """What a user passed, as a policy takes it."""
+    """A user's arguments in the form that a policy takes."""
 
     obs: Any
     masks: Tensor | None
     request: Request
 
     def actions(self, chosen: Tensor) -> Any:
-        """Return what the user gets for action rows (B, ...)."""
+        """Return action rows (B, ...) in the form that the user gets."""
         return self.request.actions(chosen.cpu().numpy())
 
 
@@ -190,7 +190,7 @@ def _prepare(
 
 @contextmanager
 def drawing_from(generator: torch.Generator | None, policy: Any) -> Iterator[None]:
-    """Let ``policy`` draw from ``generator`` in the block, if it has one to exchange."""
+    """Within the block, let ``policy`` sample from ``generator``, if it has such an attribute."""
     if generator is None or not hasattr(policy, "generator"):
         yield
         return

@@ -1,7 +1,6 @@
 """Validation of user-supplied networks with a dry run before training.
 
-Outputs of other shapes would be broadcast against what they are compared with, and learning be
-destroyed without an error.
+Wrongly shaped outputs would be broadcast in the losses, and learning would silently fail.
 """
 
 from __future__ import annotations
@@ -30,24 +29,24 @@ LAYER_OPTIONS = tuple(each.name for each in fields(Layers))
 """The options of the layers of all default networks."""
 
 B = 3
-"""Observations that a network is tried on; of two, (B, 2) could be mistaken for (2, B)."""
+"""Observations that a network is tried on; with two, (B, 2) would look like (2, B)."""
 
 Shape = tuple[int | None, ...]
 
 LARGEST = 10.0
-"""If a box has no bounds, or those of its dtype, numbers of such a size overflow nowhere."""
+"""Values for a ``Box`` without bounds, or with its dtype's; this size overflows nowhere."""
 
 
 def refuse_network_options(
     names: Sequence[str], config: Config, keywords: Mapping[str, Any]
 ) -> None:
-    """Refuse options of the default networks if the caller brings all networks.
+    """Refuse options of the default networks if the caller passes all networks.
 
     Args:
         names: of those options; the config need not have all of them.
         config: what the caller's options resolve to.
-        keywords: those that were passed one by one. They alone count if the config has every
-            option: it was saved then, and does not show what was chosen.
+        keywords: options passed one by one. Only they count if the config has every option,
+            since such a config was saved and does not show what the user chose.
 
     Raises:
         ConfigError: an option would be ignored.
@@ -66,7 +65,7 @@ def example_observations(space: gymnasium.Space[Any]) -> Any:
     """Return :data:`B` copies of an observation, see :class:`rlox.spaces.ObservationRows`.
 
     Args:
-        space: of one env; its random stream is left as it is.
+        space: of one env; its random stream does not change.
     """
     space = copy.deepcopy(space)
     space.seed(0)
@@ -97,9 +96,9 @@ def try_network(
 
     Args:
         network: the module that is called.
-        called: what the caller knows it as, and its method.
+        called: its name for the caller, and its method.
         call: calls it.
-        asked: what it is called with, in words.
+        asked: the arguments of the call, in words.
         shapes: of the output, or of several outputs; ``None`` allows any size; a list: one of
             these.
 
@@ -125,7 +124,7 @@ def try_network(
 
 @contextmanager
 def _undisturbed(network: nn.Module) -> Iterator[None]:
-    """Leave the block with every random stream and the network's buffers and mode as they were."""
+    """On leaving the block, restore all random streams and the network's buffers and mode."""
     modules = list(network.modules())
     modes = [module.training for module in modules]
     buffers = [
@@ -172,7 +171,7 @@ def require_actor(policy: object) -> None:
     """Check that a policy has the methods of an actor-critic.
 
     Raises:
-        TypeError: it is no module, or lacks a method.
+        TypeError: it is not a module, or lacks a method.
     """
     if isinstance(policy, RecurrentActor):
         return
@@ -199,7 +198,7 @@ def try_actor(
     Args:
         policy: has the methods of :class:`rlox.protocols.OnPolicyActor` or
             :class:`rlox.protocols.RecurrentActor`.
-        observation_space: of what the policy sees of one env.
+        observation_space: of one env, as the policy sees it.
         action_space: of one env.
         device: where the policy is.
 
@@ -211,7 +210,7 @@ def try_actor(
     )
     rows = ActionRows(action_space)
     columns = sum(leaf.columns for leaf in rows.leaves)
-    # in a row, or as the space shapes them
+    # as flat rows, or in the space's shape
     discrete, shape = isinstance(action_space, spaces.Discrete), action_space.shape
     actions: list[Shape] = [(B,)] if discrete else [(B, columns)]
     actions += [] if shape is None or (B, *shape) in actions else [(B, *shape)]
@@ -242,7 +241,7 @@ def try_actor(
 
 
 def _needs_masks(method: Callable[..., Any]) -> bool:
-    """Whether a method has masks for an argument that may not be left out."""
+    """Whether a method has masks as a required argument."""
     masks = inspect.signature(method).parameters.get("action_masks")
     return masks is not None and masks.default is masks.empty
 
