@@ -1,9 +1,9 @@
-"""Base class of all algorithms, and making one by its registered name.
+"""Base class of all algorithms, and their construction by registered name.
 
 An algorithm supplies :meth:`Algorithm.iterate` (one collect-and-learn round), a policy to act with
-and its state; training, evaluation, saving and restoring are here, once for all. No algorithm
-overrides the concrete methods or derives from another; the abstract class for those that learn from
-a dataset (:mod:`rlox_offline.base`) adds to two of them.
+and its state; training, evaluation, saving and restoring are implemented here for all. No algorithm
+overrides the concrete methods or derives from another algorithm; the abstract class for learning
+from a dataset (:mod:`rlox_offline.base`) extends two of them.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Algorithm(ABC):
     """One learning algorithm with its env, its config and its progress.
 
     Args:
-        env: what the user passed as env; ``None`` if there is none.
-        config: the resolved config; its ``seed`` fixes every random draw, and ``None`` draws
-            one from entropy.
+        env: the user's ``env`` argument; ``None`` if there is none.
+        config: the resolved config; its ``seed`` fixes every random draw, and ``None`` takes a
+            seed from entropy.
         callbacks: hooks into training.
         logger: receives the metrics.
     """
@@ -71,21 +71,21 @@ class Algorithm(ABC):
     """Class of :attr:`config`."""
 
     step_unit: ClassVar[str] = "env_steps"
-    """What the training is counted in: the name of a counter of :attr:`clock`."""
+    """Unit of the training's length: the name of a counter of :attr:`clock`."""
 
     counters: ClassVar[tuple[str, ...]] = ()
     """Names of further cumulative counters, such as ``("prompts", "tokens")``: :attr:`clock` holds
     them, checkpoints save them and every row of metrics has them."""
 
     length_unit: ClassVar[str] = "env steps"
-    """What the lengths of episodes are counted in."""
+    """Unit of the lengths of episodes."""
 
     env_required: ClassVar[bool] = True
     """Whether an env is the constructor's first argument; if not, it is the keyword ``env``."""
 
     arguments: ClassVar[tuple[str, ...]] = ()
-    """Names of the constructor's arguments that may be given in their places, of a class whose
-    constructor is its base's; of none, they are in the constructor itself."""
+    """Names of the constructor's positional arguments, for a class that inherits its constructor;
+    empty if the constructor declares them itself."""
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
@@ -119,17 +119,17 @@ class Algorithm(ABC):
             require_logger(logger)
         self.logger = logger
         self.resources = ExitStack()
-        """What :meth:`close` frees, and a constructor that fails; algorithms add their envs."""
+        """Freed by :meth:`close` and when a constructor fails; algorithms add their envs."""
         self._closed = False
         self.learner: ChosenLearner | ChosenReplayLearner | None = None
-        """Takes the gradient steps, if the algorithm has a choice of learner backends."""
+        """Takes the gradient steps, if the algorithm offers several learner backends."""
         self.optimizers: dict[str, FlatOptimizer] = {}
-        """What moves the parameters, by the names of what learns; :meth:`train` checks that they
-        do reach the parameters and that these stay finite."""
+        """Optimisers by the name of the network or part that learns; :meth:`train` checks that they
+        reach the parameters and that these stay finite."""
         self.added_losses: NamedLosses = NoLosses()
-        """The user's own loss terms, if it takes them; checkpoints hold their names."""
+        """The user's own loss terms, if the algorithm takes any; checkpoints hold their names."""
         self.own_objective: Any = None
-        """A user's own objective, of an algorithm that takes one; ``None``: the algorithm's."""
+        """A user's own objective, if the algorithm takes one; ``None``: the algorithm's."""
         self.own_parts: Mapping[str, Any] = {}
         """A replay buffer or exploration that the user passed, by argument."""
         self.clock = Progress(self.step_unit, counters=dict.fromkeys(self.counters, 0))
@@ -137,7 +137,7 @@ class Algorithm(ABC):
 
     @property
     def env_id(self) -> Any:
-        """What the user passed as env; the other arguments are attributes by their names too."""
+        """The user's ``env`` argument; the other arguments are attributes by their names too."""
         return self.env_source
 
     @abstractmethod
@@ -146,8 +146,8 @@ class Algorithm(ABC):
 
         Args:
             hooks: called after every vector step and every optimiser step; they advance the clock
-                and call the callbacks. Their ``StopTraining`` drops the iteration; one that catches
-                it returns the metrics of what was done.
+                and call the callbacks. Their ``StopTraining`` drops the iteration; if caught,
+                return the metrics so far.
         """
 
     @abstractmethod
@@ -183,17 +183,17 @@ class Algorithm(ABC):
             return of the last 100 finished episodes (NaN before the first).
 
         Raises:
-            ValueError: ``total_timesteps`` is not positive, or none with nothing to finish.
-            DivergenceError: parameters are no longer finite; raised before callbacks, and so
-                checkpoints, see the iteration, or at the end for what callbacks made of them.
-            RuntimeError: it is closed, or the parameters of a network were replaced.
+            ValueError: ``total_timesteps`` is not positive, or ``None`` with nothing to finish.
+            DivergenceError: parameters are no longer finite; raised before callbacks, and thus
+                checkpoints, see the iteration, or at the end if callbacks changed them.
+            RuntimeError: the algorithm is closed, or the parameters of a network were replaced.
         """
         if self._closed:
             raise RuntimeError(
                 f"this '{self.name}' was closed, and its envs and logger with it; train before "
                 "close(), or save and go on with from_checkpoint"
             )
-        if RANKS and not self.streams.is_spread:  # in the first training alone
+        if RANKS and not self.streams.is_spread:  # in the first training only
             RANKS[0].require_one_policy(self.optimizers)
             self.streams.spread(self.clock.steps)
         return run(self, total_timesteps)
@@ -227,8 +227,8 @@ class Algorithm(ABC):
     ) -> EvaluationResult:
         """Evaluate for callbacks and commands; see :class:`rlox.envs.evaluation.RunsEpisodes`.
 
-        A family whose episodes are no env's overrides this, and may give its own :meth:`evaluate`
-        another signature.
+        A family whose episodes do not come from an env overrides this, and may give its own
+        :meth:`evaluate` another signature.
         """
         env = self.env_source if env is None else env
         if env is None:
@@ -244,11 +244,11 @@ class Algorithm(ABC):
         )
 
     def env_arguments(self, env: Any = None) -> dict[str, Any]:
-        """Return how to make further envs like those of the training.
+        """Return the arguments for making further envs like the training's.
 
         Args:
-            env: what to make; ``None``: what the algorithm was made with. Another env than that is
-                made as it is, without the training's arguments.
+            env: the env to make; ``None``: the algorithm's own. Any other env is made without the
+                training's arguments.
 
         Returns:
             ``env_kwargs`` and ``backend`` for :func:`rlox.envs.evaluation.evaluate`.
@@ -264,9 +264,9 @@ class Algorithm(ABC):
         return arguments
 
     def close(self) -> None:
-        """Free what the algorithm made: its envs and their processes, and the logger's files.
+        """Free the algorithm's resources: its envs and their processes, and the logger's files.
 
-        It still acts, evaluates and saves, but trains no more.
+        It still acts, evaluates and saves, but no longer trains.
         """
         self._closed = True
         self.resources.close()
@@ -279,7 +279,7 @@ class Algorithm(ABC):
     def __exit__(self, kind: object, *_: object) -> None:
         try:
             self.close()
-        except OSError:  # of a log; the error that ended the training says more
+        except OSError:  # from a log; the error that ended the training is more informative
             if kind is None:
                 raise
 
@@ -292,15 +292,15 @@ class Algorithm(ABC):
     def save(self, path: str | Path) -> None:
         """Write a checkpoint; see :func:`rlox.training.checkpoint.save`.
 
-        Of several ranks, all call it outside of training, and rank 0 writes.
+        With several ranks, all call it outside of training, and rank 0 writes.
         """
         checkpoint.save(self, path)
 
     @staticmethod
     def remove_checkpoint(path: str | Path) -> None:
-        """Delete a checkpoint and the segments that no other checkpoint beside it needs.
+        """Delete a checkpoint and the segments that no other checkpoint in its folder needs.
 
-        Ranks above 0, which write none, delete none.
+        Ranks above 0 write no checkpoints and delete none.
         """
         if not own_rank():
             remove_checkpoint(Path(path))
@@ -313,11 +313,11 @@ class Algorithm(ABC):
 
         Args:
             path: the checkpoint.
-            env_id: anything the constructor takes as env; ``None`` takes the id in the
-                checkpoint, if the algorithm needs an env or was made with one.
+            env_id: anything that the constructor takes as env; ``None`` takes the checkpoint's id,
+                if the algorithm needs an env or was made with one.
             arguments: the constructor's other arguments, such as ``policy=``, ``callbacks=`` and
                 ``logger=``, and options to change. With another ``seed=`` all random streams
-                start again; envs that the checkpoint has the state of go on with theirs.
+                start again; envs whose state is in the checkpoint continue with it.
 
         Raises:
             CheckpointError: the file is damaged, foreign, of another algorithm or another env.
@@ -326,7 +326,7 @@ class Algorithm(ABC):
 
 
 class _Option:
-    # what an algorithm itself calls by the name of an option comes before it
+    # an algorithm's own attribute with the name of an option wins over it
     def __init__(self, name: str) -> None:
         self.name = name
 
@@ -335,11 +335,11 @@ class _Option:
 
 
 def _freeing_where_it_fails(constructor: Callable[..., None]) -> Callable[..., None]:
-    """Return the constructor of an algorithm, made to free what it has made when it fails.
+    """Wrap the constructor of an algorithm so that it frees its resources when it fails.
 
-    It says which argument is missing as :func:`rlox.make` does, with a
-    :class:`rlox.errors.ConfigError`. That of a base class, which takes keywords, gets the
-    positional arguments under the names that the class has declared.
+    Like :func:`rlox.make`, it names a missing argument with a :class:`rlox.errors.ConfigError`.
+    An inherited constructor, which takes keywords, gets the positional arguments under the names
+    that the class has declared.
     """
     _, *parameters = inspect.signature(constructor).parameters.values()
     positional = [p for p in parameters if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
@@ -371,11 +371,11 @@ def _freeing_where_it_fails(constructor: Callable[..., None]) -> Callable[..., N
 
 
 def _require_declarations(cls: type[Any]) -> None:
-    """Refuse a class that leaves out what its bases ask for, before anything is made.
+    """Refuse a class that leaves out its bases' declarations, before anything is made.
 
     Raises:
-        TypeError: a base annotates a class variable that has no value, nor is what it would be
-            needed for, of ``objective_class`` :meth:`make_objective`, overridden.
+        TypeError: a base annotates a class variable such as ``objective_class`` that has no value,
+            and the method that uses it, such as :meth:`make_objective`, is not overridden.
     """
     for base in cls.__mro__[1:]:
         for name, kind in inspect.get_annotations(base).items():
@@ -391,16 +391,16 @@ def _require_declarations(cls: type[Any]) -> None:
 def _full_signature(
     constructor: Callable[..., Any], config: type[Config], arguments: Collection[str] = ()
 ) -> inspect.Signature:
-    """Return a constructor's signature with the options that its ``**kwargs`` stands for.
+    """Return a constructor's signature with the options that its ``**kwargs`` takes.
 
     :func:`help`, notebooks and :func:`inspect.signature` then show every option and its default.
     The ``**kwargs`` remains, for the options of plugins.
 
     Args:
         constructor: ``__init__`` of an algorithm's class.
-        config: what its further keywords are options of.
-        arguments: names of those that may be given in their places; of none, the constructor's own.
-            The others then need their names.
+        config: class of the options that are its further keywords.
+        arguments: names of the positional ones, so that the others are keywords only; if empty, the
+            constructor's own.
     """
     _, *given = inspect.signature(constructor).parameters.values()
     fields, kinds = config.model_fields, inspect.Parameter
@@ -457,15 +457,15 @@ def make(
     """Build the algorithm registered as ``name``.
 
     Args:
-        name: registered name, ``"ppo"``; :func:`list_algorithms` has them all.
-        env: what the algorithm interacts with: a gymnasium id, a callable that makes a gymnasium
-            env, a gymnasium env, a gymnasium vector env, or a :class:`rlox.protocols.VecEnv`.
+        name: registered name, ``"ppo"``; :func:`list_algorithms` lists all.
+        env: the env to learn in: a gymnasium id, a callable that makes a gymnasium env, a gymnasium
+            env, a gymnasium vector env, or a :class:`rlox.protocols.VecEnv`.
         config: a config object, a mapping, or the path of a YAML or JSON file.
         preset: tuned options for ``env``, over which ``config`` and ``overrides`` win: one of
             :func:`rlox.config.presets.list_presets`, such as ``"tuned"``.
         callbacks: callbacks, as objects or registered names.
         logger: a logger or several, as objects or registered names.
-        log_dir: the folder of loggers and callbacks given by name.
+        log_dir: folder for loggers and callbacks given by name.
         overrides: config options, which win over ``config``, and the algorithm's own arguments.
 
     Raises:
@@ -487,7 +487,7 @@ def make(
             raise ConfigError(f"the algorithm '{name}' needs {need}=..., got {got}")
     if preset is not None:
         given["preset"] = full_name(name, env, preset)
-    # the constructors of the documents call their first argument env_id
+    # the documented constructors call their first argument env_id
     arguments = [given.pop("env")] if "env" in found.needs else []
     if given.get("env", ...) is None:
         del given["env"]
@@ -497,7 +497,7 @@ def make(
     made = make_callbacks(callbacks, log_dir)
     algorithm: Algorithm = factory(*arguments, config=config, callbacks=made, logger=None, **given)
     try:
-        # last: what is wrong with the rest leaves no file and no tracking service's run behind
+        # last, so that an error before leaves behind no file and no run at a tracking service
         algorithm.logger = make_logger(logger, log_dir)
     except BaseException:
         algorithm.close()
@@ -539,13 +539,13 @@ def make_callbacks(
 
     Args:
         callbacks: one or several.
-        log_dir: the folder of the files that callbacks given by name write.
+        log_dir: folder for the files of callbacks given by name.
 
     Raises:
         UnknownNameError: a name is not registered.
-        ConfigError: a name is there twice.
-        MissingDependencyError: what a callback needs is not installed.
-        PluginError: what a name stands for is broken.
+        ConfigError: a name is given twice.
+        MissingDependencyError: a package that a callback needs is not installed.
+        PluginError: a registered plugin is broken.
     """
 
     def make(registration: Registration) -> Any:
@@ -557,18 +557,18 @@ def make_callbacks(
 def make_logger(
     loggers: LoggerCallback | str | Iterable[LoggerCallback | str] | None, log_dir: str | Path
 ) -> LoggerCallback | None:
-    """Return one logger for all that are given as objects or registered names.
+    """Return one logger for loggers given as objects or registered names.
 
     Args:
         loggers: one or several.
-        log_dir: the folder of loggers given by name.
+        log_dir: folder for loggers given by name.
 
     Raises:
-        TypeError: one of them is no logger.
+        TypeError: one of them is not a logger.
         UnknownNameError: a name is not registered.
-        ConfigError: a name is there twice.
-        MissingDependencyError: what a logger needs is not installed.
-        PluginError: what a name stands for is broken.
+        ConfigError: a name is given twice.
+        MissingDependencyError: a package that a logger needs is not installed.
+        PluginError: a registered plugin is broken.
     """
     with ExitStack() as opened:  # closed if a later one fails
 
@@ -587,7 +587,7 @@ def make_logger(
 
 
 def _made(hook: str, items: Any, make: Callable[[Registration], Any]) -> list[Any]:
-    """Return what was given, one or several, with what ``make`` makes of what names stand for."""
+    """Return one or several items as a list, with names replaced by objects from ``make``."""
     if items is None:
         return []
     several = isinstance(items, Iterable) and not isinstance(items, str)

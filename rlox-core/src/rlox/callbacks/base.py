@@ -11,27 +11,27 @@ import numpy as np
 from rlox.config.model import require_integer
 
 Phase = Literal["collect", "learn", "callbacks", "other"]
-"""What a training is busy with: stepping envs and acting, learning from what was collected, calling
-callbacks (which includes their evaluations), or anything else, such as logging."""
+"""A training's current work: stepping envs and acting, learning from the collected data, calling
+callbacks (including their evaluations), or anything else, such as logging."""
 
 
 class Callback:
-    """Base class: override the events of interest, the others do nothing.
+    """Base class: override the events of interest; the others do nothing.
 
     Every event gets ``step`` (env steps done so far; gradient steps if no env is stepped) and
-    ``algo`` (the algorithm) as keywords, and those named below; accept ``**kwargs`` for what later
-    versions add. An event that can stop the training may return True, False or None, and only False
-    stops; a number, such as 0, or an array is a TypeError.
+    ``algo`` (the algorithm) as keywords, and those named below; accept ``**kwargs`` for additions
+    of later versions. An event that can stop the training may return True, False or None, and only
+    False stops; a number, such as 0, or an array is a TypeError.
     """
 
     saves_training: ClassVar[bool] = False
     """Whether ``on_iteration_end`` saves the training: it is then called after the other callbacks,
-    so that what it saves includes what they made of the iteration."""
+    so that it saves the results of their work on the iteration too."""
 
     def listens(self, event: str) -> bool:
-        """Return whether it handles ``event`` of rlox's loop, so that unheard events cost nothing.
+        """Return whether it handles ``event`` of rlox's loop; events without handlers cost nothing.
 
-        As it is here: whether the method of that name is overridden.
+        By default: whether the method of that name is overridden.
         """
         return getattr(type(self), event) is not getattr(Callback, event)
 
@@ -41,7 +41,7 @@ class Callback:
     def on_step(self, **kwargs: Any) -> bool:
         """Handle one vector step, N env steps of N envs; return False to stop training.
 
-        If no env is stepped, it comes once for each gradient step.
+        If no env is stepped, it is called once for each gradient step.
         """
         return True
 
@@ -59,10 +59,10 @@ class Callback:
         return True
 
     def on_pulse(self, **kwargs: Any) -> None:
-        """Handle the passing of a second within an iteration, between two of its steps."""
+        """Handle a pulse, about once a second within an iteration, between two of its steps."""
 
     def on_phase(self, **kwargs: Any) -> None:
-        """Handle the training's going over to another kind of work; also gets ``phase``."""
+        """Handle the training's switch to another phase; also gets ``phase``."""
 
     def on_eval(self, **kwargs: Any) -> None:
         """Handle an evaluation; also gets ``result``, its ``EvaluationResult``."""
@@ -71,7 +71,7 @@ class Callback:
         """Handle the end, once, also after an error; also gets ``metrics``."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a resumed training needs, as nested dicts of arrays and plain values."""
+        """Return the state for a resumed training, as nested dicts of arrays and plain values."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -81,7 +81,7 @@ class Callback:
 def _stops(callback: Callback, event: str, answer: object) -> bool:
     """Return whether a callback's answer ends the training.
 
-    Numbers and arrays are refused: 0 may be a count, and what equals False must not stop unasked.
+    Numbers and arrays are refused: 0 may be a count, and must not stop by equalling False.
     """
     if answer is True or answer is None:
         return False
@@ -98,7 +98,7 @@ class CallbackList(Callback):
 
     Args:
         callbacks: one or several, called in this order, but see :attr:`Callback.saves_training`;
-            the callbacks of a list among them become this one's own.
+            a :class:`CallbackList` among them is flattened.
 
     Raises:
         TypeError: something else is among them.
@@ -172,7 +172,7 @@ class CallbackList(Callback):
         return {name: callback.state_dict() for name, callback in self._named()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the callbacks that are in both; others start afresh."""
+        """Restore the callbacks that have a saved state; others start afresh."""
         for name, callback in self._named():
             if name in state:
                 callback.load_state_dict(state[name])
@@ -188,15 +188,15 @@ class CallbackList(Callback):
 class Multiples:
     """Detects when another multiple of a frequency has been reached or passed.
 
-    A vector step advances the clock by N and an iteration by T*N env steps, so a multiple is
-    mostly passed rather than met.
+    A vector step advances the clock by N and an iteration by T*N env steps, so that most multiples
+    are passed rather than met.
 
     Args:
         name: of the option that sets the frequency, for the error's text.
         frequency: in the training's steps, :attr:`rlox.training.hooks.Progress.unit`.
 
     Raises:
-        TypeError: ``frequency`` is no integer.
+        TypeError: ``frequency`` is not an integer.
         ValueError: it is not positive.
     """
 
@@ -206,17 +206,17 @@ class Multiples:
         self._next = self._frequency
 
     def step_of(self, event: Mapping[str, Any]) -> int:
-        """Return the ``step`` of an ``on_step``; without one, one more than the last."""
+        """Return the ``step`` of an ``on_step``; if missing, the last one plus 1."""
         self._step = event.get("step", self._step + 1)
         return self._step
 
     def count_from(self, step: int) -> None:
-        """Take the multiples up to env step ``step`` for done."""
+        """Mark the multiples up to env step ``step`` as done."""
         self._step = step
         self._next = (step // self._frequency + 1) * self._frequency
 
     def reached(self, step: int) -> bool:
-        """Return whether ``step`` reaches or passes a multiple that is not done; it is then."""
+        """Return whether ``step`` reaches or passes a multiple not yet done, and mark it done."""
         if step < self._next:
             return False
         self.count_from(step)

@@ -15,9 +15,9 @@ class CheckpointCallback(Callback):
 
     Steps are in the training's unit, :attr:`rlox.Algorithm.step_unit`. It saves at the
     end of the iteration that reaches or passes the multiple: no rollout is under way then, so that
-    the resumed training equals the uninterrupted one. In a loop of your own, which has no
-    iterations that it knows of, ``on_step(step=…, algo=…)`` saves, with the ``save(path)`` of
-    whatever ``algo`` is; without ``step``, each call counts as one.
+    the resumed training equals the uninterrupted one. In a loop of your own, which reports no
+    iterations, ``on_step(step=…, algo=…)`` saves by calling ``algo.save(path)``; without ``step``,
+    each call counts as one step.
 
     Args:
         save_freq: steps between checkpoints.
@@ -47,7 +47,7 @@ class CheckpointCallback(Callback):
         self.verbose = verbose
         self.keep_last = keep_last
         self.saved_steps: list[int] = []
-        """Steps of the checkpoints that were saved and kept, in the order of saving."""
+        """Steps of the checkpoints that still exist, in the order of saving."""
         self._due = Multiples("save_freq", save_freq)
 
     def path(self, step: int) -> Path:
@@ -55,19 +55,19 @@ class CheckpointCallback(Callback):
         return self.save_path / f"step-{step}.safetensors"
 
     def on_training_start(self, **kwargs: Any) -> None:
-        """Count from the algorithm's present step; a new one has saved nothing yet."""
+        """Count from the algorithm's present step; a new algorithm has saved nothing yet."""
         step = kwargs.get("step", 0)
         self._due.count_from(step)
-        if step == 0:  # what was saved is of another algorithm
+        if step == 0:  # the saved steps are another algorithm's
             self.saved_steps = []
 
     def listens(self, event: str) -> bool:
-        """Return whether it handles ``event`` of rlox's loop, in which ``on_step`` does nothing."""
+        """Return whether it handles ``event`` of rlox's loop, where ``on_step`` does nothing."""
         ours = getattr(type(self), event) is CheckpointCallback.on_step
         return not ours and super().listens(event)
 
     def on_step(self, **kwargs: Any) -> bool:
-        """Save like :meth:`on_iteration_end`, unless rlox's loop is going to call that."""
+        """Save like :meth:`on_iteration_end`, unless rlox's loop calls that anyway."""
         algo = kwargs["algo"]
         in_loop = hasattr(algo, "iterate") and self in algo.callbacks.callbacks
         if not in_loop:
@@ -83,7 +83,7 @@ class CheckpointCallback(Callback):
             return
         steps = [*(saved for saved in self.saved_steps if saved != step), step]
         kept = steps[-self.keep_last :] if self.keep_last else steps
-        # before saving, for the file holds this callback's state too
+        # before saving, since the file holds this callback's state too
         self.saved_steps = kept
         self.save_path.mkdir(parents=True, exist_ok=True)
         algo.save(str(self.path(step)))
@@ -99,7 +99,7 @@ class CheckpointCallback(Callback):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the steps of the checkpoints."""
-        # numbers only: what a foreign file says must not name files to delete elsewhere
+        # numbers only: a foreign file must not name files to delete elsewhere
         self.saved_steps = [int(step) for step in state["saved_steps"]]
 
 

@@ -1,4 +1,4 @@
-"""Periodic evaluation during training, and its end when returns no longer rise."""
+"""Periodic evaluation during training, and early stopping when returns no longer rise."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ class EvalCallback(Callback):
     """Evaluate periodically and keep the best model.
 
     In a loop of your own, call ``on_step(step=…, algo=…)`` with anything that
-    :func:`rlox.evaluate` takes; without ``step``, each call counts as one. If it has a ``logger``
-    (:class:`rlox.logging.LoggerCallback`) or ``callbacks`` (:class:`CallbackList`), they hear of
-    the results.
+    :func:`rlox.evaluate` takes; without ``step``, each call counts as one. Its ``logger``
+    (:class:`rlox.logging.LoggerCallback`) and ``callbacks`` (:class:`CallbackList`), if any,
+    receive the results.
 
     Args:
-        eval_env: env to evaluate on; ``None`` uses the one that the algorithm trains on, made
-            again, or in a loop of your own that of ``algo.env_id``.
+        eval_env: env to evaluate on; ``None`` makes another one like the training's, or in a loop
+            of your own, one of ``algo.env_id``.
         eval_freq: env steps between evaluations.
         n_eval_episodes: episodes per evaluation.
-        best_model_path: where ``algo.save`` is to save the best model so far; ``None`` saves none.
+        best_model_path: path for ``algo.save`` of the best model so far; ``None`` saves none.
         verbose: print each result.
         deterministic: act with the mode of the policy rather than a sample.
         seed: seed of every evaluation, so that all see the same starts.
-        max_steps: env steps after which an episode is taken to have no end, which is an error.
+        max_steps: env steps after which an episode counts as endless, which is an error.
 
     Raises:
         ValueError: ``eval_freq``, ``n_eval_episodes`` or ``max_steps`` is not positive.
@@ -72,14 +72,14 @@ class EvalCallback(Callback):
         self._due = Multiples("eval_freq", eval_freq)
 
     def on_training_start(self, **kwargs: Any) -> None:
-        """Count from the algorithm's present env step; one that begins has no results yet.
+        """Count from the algorithm's present env step; a new algorithm has no results yet.
 
         Raises:
-            EnvError: the env is the one that is trained on and cannot be made again.
+            EnvError: the env is the training's own and cannot be made again.
         """
         step = kwargs.get("step", 0)
         self._due.count_from(step)
-        if step == 0:  # what is there is of another algorithm
+        if step == 0:  # the results are another algorithm's
             self.eval_results, self.best_reward = [], float("-inf")
         algo = kwargs.get("algo")
         trained_on = getattr(algo, "env_source", None)
@@ -138,7 +138,7 @@ class EvalCallback(Callback):
         return evaluate(algo, env, **options)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the results so far; the best of them decides what the next best model is."""
+        """Return the results so far; later models are compared with the best of them."""
         return {"eval_results": [list(result) for result in self.eval_results]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -148,8 +148,8 @@ class EvalCallback(Callback):
 
 
 Monitor = Literal["train", "eval"]
-"""Whose mean return is watched: that of the training's last 100 finished episodes, reported once an
-iteration, or that of evaluations."""
+"""Source of the mean return: the training's last 100 finished episodes, reported once an
+iteration, or evaluations."""
 
 NOTHING_WATCHED = {
     "train": "return in this training; watch evaluations instead, with monitor='eval' and an "
@@ -161,12 +161,12 @@ NOTHING_WATCHED = {
 class EarlyStoppingCallback(Callback):
     """Stop when the mean return of finished episodes has not improved for a while.
 
-    The training stops between iterations, so that nothing collected is lost. An iteration in which
-    no episode ended says nothing about the policy and does not count.
+    The training stops between iterations, so that no collected data is lost. An iteration in which
+    no episode ended does not count, since its mean return is not new.
 
     Args:
         patience: number of iterations, or of evaluations, without an improvement.
-        min_delta: a return above the best one by no more than this is no improvement.
+        min_delta: the return has to exceed the best one by more than this to count as improved.
         monitor: ``"train"``, or ``"eval"`` together with an :class:`EvalCallback`.
         verbose: print why the training stops.
 
@@ -198,7 +198,7 @@ class EarlyStoppingCallback(Callback):
         self._watched = False
 
     def on_training_start(self, **kwargs: Any) -> None:
-        """Have patience again if it ran out before; forget what another algorithm reached."""
+        """Restore patience that has run out; forget the returns of another algorithm."""
         self._watched = False
         if self.waited >= self.patience:
             self.waited = 0
@@ -214,7 +214,7 @@ class EarlyStoppingCallback(Callback):
         """Compare the training's mean return, and stop when patience has run out."""
         metrics = kwargs["metrics"]
         if self.monitor == "train":
-            # an algorithm that does not count episodes is taken to have finished one
+            # an algorithm that does not count episodes is assumed to have finished one
             episodes = metrics.get("episodes", self._episodes + 1)
             mean_return = metrics.get("mean_reward", math.nan)
             if episodes != self._episodes and not math.isnan(mean_return):
@@ -248,12 +248,12 @@ class EarlyStoppingCallback(Callback):
             self.waited += 1
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the best return and how long ago it was."""
+        """Return the best return and the time since."""
         best = self.best if math.isfinite(self.best) else None  # JSON has no infinity
         return {"best": best, "waited": self.waited, "episodes": self._episodes}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the best return and how long ago it was."""
+        """Restore the best return and the time since."""
         self.best = -math.inf if state["best"] is None else float(state["best"])
         self.waited = int(state["waited"])
         self._episodes = float(state["episodes"])

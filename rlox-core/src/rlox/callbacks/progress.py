@@ -1,4 +1,4 @@
-"""Where a training is, and where its time went: a progress bar and a table of phases."""
+"""Progress and time of a training: a progress bar and a table of phases."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class PhaseTime:
 
     seconds: float
     percent: float
-    """Of all phases together; 0 before the first training."""
+    """Share of the time of all phases; 0 before the first training."""
 
 
 class TimingCallback(Callback):
@@ -104,7 +104,7 @@ class TimingCallback(Callback):
         }
 
     def on_phase(self, **kwargs: Any) -> None:
-        """Close the phase before and open the next."""
+        """Close the previous phase and open the next."""
         self._enter(kwargs["phase"])
 
     def on_training_end(self, **kwargs: Any) -> None:

@@ -3,14 +3,14 @@
 A checkpoint is one safetensors file: the arrays are its tensors, and its metadata holds a JSON
 manifest with the format version, the versions of the distributions, the algorithm's name, its
 config, its env id and the tree of its state, in which each array is replaced by its tensor's name.
-The rows of a large buffer are in segment files in the folder ``segments`` beside it, and the
-manifest has their digests. A digest beside the manifest detects a damaged file. Nothing in it is
-code: reading one unpickles, imports and evaluates nothing, and it builds nothing larger than what
-the files hold.
+The rows of a large buffer are in segment files in the folder ``segments`` next to it, and the
+manifest has their digests. A digest stored with the manifest detects a damaged file. A checkpoint
+holds no code: reading one unpickles, imports and evaluates nothing, and builds nothing larger than
+the files' contents.
 
-A file is written beside its target, synced and renamed, so that a crash leaves the old checkpoint
-or the new one, never half of one. Segments are durable before the checkpoint that refers to them,
-and are removed after the last one that does.
+A file is written next to its target, synced and renamed, so that a crash leaves the old or the new
+checkpoint, never half of one. Segments are durable before a checkpoint refers to them, and are
+removed after the last checkpoint that does.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ TrainableT = TypeVar("TrainableT", bound="Trainable")
 def save(algorithm: Trainable, path: str | Path) -> None:
     """Write a checkpoint of ``algorithm`` to ``path``; folders are made as needed.
 
-    If ``path`` is a link, the file that it leads to is written. Segments of large buffers go to the
-    folder ``segments`` beside it, which the checkpoints of one folder share; those that only an
-    older checkpoint at ``path`` referred to are removed. Of several ranks, rank 0 writes it, and
-    the others their parts beside it (:mod:`rlox.training.parts_of_ranks`).
+    If ``path`` is a link, its target is written. Segments of large buffers go to the folder
+    ``segments`` next to it, which the checkpoints of one folder share; segments that only an older
+    checkpoint at ``path`` referred to are removed. With several ranks, rank 0 writes it, and the
+    others write their parts next to it (:mod:`rlox.training.parts_of_ranks`).
 
     Raises:
-        OSError: the file cannot be written, or what is there is no regular file; an older
-            checkpoint at ``path`` is intact.
+        OSError: the file cannot be written, or ``path`` is not a regular file; an older checkpoint
+            at ``path`` is intact.
     """
     path = Path(path)
     if leave_to_rank_0(algorithm):
@@ -121,21 +121,21 @@ def _write(
 
 
 def read(path: str | Path) -> dict[str, Any]:
-    """Return a checkpoint's manifest, its ``state`` with the arrays in place.
+    """Return a checkpoint's manifest, with the arrays put into its ``state``.
 
     Raises:
-        CheckpointError: the file is missing, damaged, no rlox checkpoint, or too new.
+        CheckpointError: the file is missing, damaged, not an rlox checkpoint, or too new.
     """
     return _read(Path(path), with_arrays=True)[0]
 
 
 def steps_of(path: str | Path) -> int:
-    """Return after how many steps a checkpoint was saved, without reading its arrays.
+    """Return the number of steps at which a checkpoint was saved, without reading its arrays.
 
-    They are in the training's unit, :attr:`rlox.training.Progress.unit`.
+    Steps are in the training's unit, :attr:`rlox.training.Progress.unit`.
 
     Raises:
-        CheckpointError: as :func:`read`.
+        CheckpointError: see :func:`read`.
     """
     manifest, _ = _read(Path(path), with_arrays=False)
     try:
@@ -160,13 +160,13 @@ IN_ITERATION = (
 
 
 def difference_in(path: str | Path, algorithm: Trainable) -> str | None:
-    """Return why an algorithm does not go on exactly from the checkpoint that it was loaded from.
+    """Return why an algorithm does not continue exactly from its checkpoint.
 
     Returns:
-        The reasons, or ``None``: it does.
+        The reasons, or ``None`` if it does.
 
     Raises:
-        CheckpointError: as :func:`read`.
+        CheckpointError: see :func:`read`.
     """
     manifest = _read(Path(path), with_arrays=False)[0]
     episodes = NEW_EPISODES if begins_anew(state_of(algorithm)) else None
@@ -175,7 +175,7 @@ def difference_in(path: str | Path, algorithm: Trainable) -> str | None:
 
 
 MOST_TRIES = 5
-"""Of reading a checkpoint that its training replaces, and its segments with it, meanwhile."""
+"""Maximum number of attempts to read a checkpoint that its training keeps replacing."""
 
 
 def _read(path: Path, *, with_arrays: bool) -> tuple[dict[str, Any], Arrays]:
@@ -190,7 +190,7 @@ def _read(path: Path, *, with_arrays: bool) -> tuple[dict[str, Any], Arrays]:
 
 
 def _version_of(path: Path) -> int | None:
-    """Return what differs after a file was replaced."""
+    """Return a value that changes when the file is replaced."""
     try:
         return path.stat().st_mtime_ns
     except OSError:
@@ -204,7 +204,7 @@ def _read_once(path: Path, *, with_arrays: bool) -> tuple[dict[str, Any], Arrays
             f"checkpoint '{path}' {folder if path.is_dir() else 'does not exist'}"
         )
     try:
-        if with_arrays:  # a sparse file may be larger than what there is
+        if with_arrays:  # a sparse file may be larger than the memory
             size = path.stat().st_size
             require_memory_for("its arrays", None, size, "load it on a larger machine")
         with safe_open(path, framework="numpy") as file:
@@ -250,7 +250,7 @@ def _env_id(manifest: Mapping[str, Any], path: str | Path) -> str:
             f"checkpoint '{path}' was trained on an env that no id alone makes; pass it as env_id= "
             "(--env)"
         )
-    # gymnasium imports the module of an id "module:name", and a file must not say what is imported
+    # gymnasium imports the module of an id "module:name", and a file must not choose imports
     if not isinstance(env_id, str) or ":" in env_id:
         raise CheckpointError(
             f"checkpoint '{path}' names the env {env_id!r}, which would import a module; pass it "
@@ -260,15 +260,15 @@ def _env_id(manifest: Mapping[str, Any], path: str | Path) -> str:
 
 
 ALWAYS_BUILT = 256
-"""Number of envs, of units in a layer and so on, that every checkpoint may ask for."""
+"""Number of envs, units in a layer and so on that any checkpoint may ask for."""
 
 
 def _require_sizes(config: Config, values: int, path: str | Path) -> None:
     """Refuse a config with larger envs and layers than a file of ``values`` numbers supports.
 
     A checkpoint holds at least one number per env, or per number of an observation, and a square of
-    weights per layer, so an honest one passes; one that asks for a huge network or a million envs
-    is refused unbuilt.
+    weights per layer, so a genuine one passes. One that asks for a huge network or a million envs
+    is refused before anything is built.
     """
     for name, field in type(config).model_fields.items():
         extra = field.json_schema_extra
@@ -299,7 +299,7 @@ def load(
     if env is None and (cls.env_required or manifest.get("env_id") is not None):
         env = arguments.get("env_fn") or _env_id(manifest, path)
     try:
-        # a file must not say which machines are connected to
+        # a file must not choose machines to connect to
         config = cls.config_class(**local_options(cls.config_class, manifest["config"]))
     except MISFITS as error:
         raise CheckpointError(f"checkpoint '{path}' holds no valid config: {error}") from None
@@ -333,7 +333,7 @@ def load(
 
 
 def _own_code_of(algorithm: Trainable) -> dict[str, Any]:
-    """Return the names of a user's own losses and parts; the code is not saved."""
+    """Return the names of a user's own losses and parts, whose code is not saved."""
     named: dict[str, Any] = {}
     if algorithm.own_objective is not None:
         named["objective"] = type(algorithm.own_objective).__name__
@@ -346,13 +346,13 @@ def _own_code_of(algorithm: Trainable) -> dict[str, Any]:
 
 
 def _require_own_code(manifest: Mapping[str, Any], algorithm: Trainable) -> None:
-    """Refuse an algorithm whose loss is another than the checkpoint's, or that lacks its parts.
+    """Refuse an algorithm whose loss differs from the checkpoint's, or that lacks its parts.
 
-    A part is replaced if the user asks for it: by another object, or by a registered name.
+    The user may replace a part by another object or a registered name.
 
     Raises:
-        CheckpointError: an objective or an added loss is missing or new, or nothing was passed in
-            the place of an own part.
+        CheckpointError: an objective or an added loss is missing or new, or nothing was passed for
+            a part of the user's own.
     """
     saved, present = manifest.get("objective"), _own_code_of(algorithm).get("objective")
     if saved != present:
@@ -375,7 +375,7 @@ def _named(objective: str | None) -> str:
 
 @cache  # the metadata of hundreds of distributions takes a tenth of a second to read
 def installed_versions() -> dict[str, str]:
-    """Return the versions of Python, of every rlox distribution, and of what results depend on."""
+    """Return the versions of Python, every rlox distribution, and libraries that affect results."""
     found = {"python": platform.python_version()}
     for distribution in metadata.distributions():
         name = distribution.name or ""

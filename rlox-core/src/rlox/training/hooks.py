@@ -1,7 +1,7 @@
-"""What the loop and an algorithm know of each other: its counts, its parts, and hooks.
+"""The interface between the loop and an algorithm: its counts, its parts, and hooks.
 
 Every event of a training passes through :class:`Hooks`, which also advances the clock, so that
-callbacks see the same count of steps as the log, whatever the algorithm.
+callbacks see the same count of steps as the log, for every algorithm.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST = 2**53
 COUNTERS = ("env_steps", "gradient_steps", "iterations")
 
 PULSE = 1.0
-"""Seconds from one ``on_pulse`` to the next, at least."""
+"""Minimum seconds between two ``on_pulse`` events."""
 
 
 @dataclass
@@ -35,15 +35,15 @@ class Progress:
     """Counters of one training, one object per algorithm.
 
     Raises:
-        ValueError: ``unit`` is no counter, or a further counter has the name of another attribute.
+        ValueError: ``unit`` is not a counter, or a further counter has another attribute's name.
     """
 
     unit: str = "env_steps"
-    """What :attr:`steps` counts: ``"env_steps"``, ``"gradient_steps"`` or a further counter."""
+    """Unit of :attr:`steps`: ``"env_steps"``, ``"gradient_steps"`` or a further counter."""
     env_steps: int = 0
     """Env steps: one env stepped once, so N envs stepped together count N."""
     gradient_steps: int = 0
-    """Minibatches learnt from, each of them one step of every optimiser that takes part."""
+    """Minibatches learnt from, each one step of every optimiser that takes part."""
     iterations: int = 0
     """Completed rounds of collecting and learning, or of learning alone."""
     target: int = 0
@@ -52,7 +52,7 @@ class Progress:
     """Further cumulative counters by name, such as prompts and tokens; an algorithm declares them
     (:attr:`rlox.Algorithm.counters`) and :meth:`rlox.training.Hooks.count` advances them."""
     in_iteration: bool = False
-    """Whether an iteration is under way; no state."""
+    """Whether an iteration is under way; not saved."""
 
     def __post_init__(self) -> None:
         for name in self.counters:
@@ -70,7 +70,7 @@ class Progress:
 
     @property
     def unit_text(self) -> str:
-        """:attr:`unit` as people write it, ``"env steps"``."""
+        """:attr:`unit` as readable text, ``"env steps"``."""
         return self.unit.replace("_", " ")
 
     @property
@@ -80,7 +80,7 @@ class Progress:
         return int(found[self.unit])
 
     def vector_steps_left(self, n_envs: int, steps_per_iteration: int) -> int:
-        """Return the vector steps to the iteration's end; some, if the last was interrupted.
+        """Return the vector steps to the iteration's end, fewer if the last was interrupted.
 
         Args:
             n_envs: number of envs that step together.
@@ -90,7 +90,7 @@ class Progress:
         return vector_steps - self.env_steps // n_envs % vector_steps
 
     def progress(self) -> dict[str, int]:
-        """Return :attr:`steps` under the name of :attr:`unit`, as records of a run have it."""
+        """Return :attr:`steps` under the name of :attr:`unit`, for a run's records."""
         return {self.unit: self.steps}
 
     @property
@@ -118,10 +118,10 @@ class Progress:
         return {**counts, **self.counters, f"target_{self.unit}": self.target}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the counters and the target; a further counter that is missing begins at 0.
+        """Restore the counters and the target; missing further counters begin at 0.
 
         Raises:
-            ValueError: one of them is no count that a training reaches.
+            ValueError: one of them is not a possible count.
         """
         for name in COUNTERS:
             setattr(self, name, _count(name, state[name]))
@@ -140,7 +140,7 @@ def unit_of(state: Mapping[str, Any]) -> str:
     """Return the unit of a :meth:`Progress.state_dict`.
 
     Raises:
-        KeyError: there is no target, and so no unit.
+        KeyError: the state has no target, hence no unit.
     """
     for name in state:
         if name.startswith("target_"):
@@ -149,7 +149,7 @@ def unit_of(state: Mapping[str, Any]) -> str:
 
 
 class NamedLosses(Protocol):
-    """The losses that a user added, as checkpoints know them: by name.
+    """The losses that a user added, by name as in checkpoints.
 
     :class:`rlox.losses.AddedLosses` is one.
     """
@@ -163,7 +163,7 @@ class NamedLosses(Protocol):
 
 
 class NoLosses:
-    """No added losses: those of an algorithm that takes none."""
+    """Placeholder for algorithms that take no added losses."""
 
     names: ClassVar[list[str]] = []
 
@@ -181,7 +181,7 @@ class NoLosses:
 
 
 class Trainable(Protocol):
-    """An algorithm as :func:`rlox.training.loop.run` trains it and checkpoints hold it.
+    """The interface of an algorithm for :func:`rlox.training.loop.run` and for checkpoints.
 
     :class:`rlox.Algorithm` is one.
     """
@@ -197,14 +197,14 @@ class Trainable(Protocol):
     callbacks: CallbackList
     logger: LoggerCallback | None
     own_objective: Any
-    """A user's own in place of the algorithm's; ``None`` keeps that."""
+    """A user's objective instead of the algorithm's; ``None`` keeps the latter."""
     own_parts: Mapping[str, Any]
     """A replay buffer or exploration that the user passed, by argument: a registered name or an
     object."""
 
     @property
     def optimizers(self) -> Mapping[str, Optimizer]:
-        """What moves the parameters, by the names of what learns."""
+        """Optimisers by the name of the network or part that learns."""
 
     @property
     def added_losses(self) -> NamedLosses:
@@ -225,7 +225,7 @@ class StopTraining(Exception):  # noqa: N818  # control flow, not an error
 
 
 class Hooks:
-    """What an algorithm calls while it iterates.
+    """Methods for an algorithm to call while it iterates.
 
     Args:
         algorithm: whose clock advances and whose callbacks are called.
@@ -235,14 +235,14 @@ class Hooks:
         self._algorithm = algorithm
         self._callbacks = algorithm.callbacks
         self.step_listened = algorithm.callbacks.listens("on_step")
-        """Whether a callback wants to know of every vector step."""
+        """Whether a callback handles vector steps."""
         self.train_batch_listened = algorithm.callbacks.listens("on_train_batch")
-        """Whether a callback wants to know of every optimiser step."""
+        """Whether a callback handles optimiser steps."""
         self._rollout_listened = algorithm.callbacks.listens("on_rollout_end")
         self.stopped = False
         """Whether a callback has returned False from ``on_step``."""
         self.stop_agreed = False
-        """The same of several ranks, all of which stop at the iteration's end."""
+        """The same for several ranks, which all stop at the iteration's end."""
         self._phase_listened = algorithm.callbacks.listens("on_phase")
         self._pulse_listened = algorithm.callbacks.listens("on_pulse")
         self._next_pulse = time.monotonic() + PULSE
@@ -261,7 +261,7 @@ class Hooks:
             self._step()
 
     def rollout_end(self, batch: Any = None) -> None:
-        """Report a collected rollout; the learning from it begins."""
+        """Report a collected rollout, before learning from it."""
         if self._rollout_listened:
             self.call("on_rollout_end", batch=batch)
         self.enter("learn")
@@ -285,7 +285,7 @@ class Hooks:
 
         Args:
             name: one of :attr:`rlox.Algorithm.counters`.
-            count: what is added.
+            count: the increment.
 
         Raises:
             ValueError: the algorithm declares no such counter, or ``count`` is negative.
@@ -306,7 +306,7 @@ class Hooks:
         """Log a table, such as sampled completions; nothing happens without a logger.
 
         Args:
-            name: what the rows are.
+            name: of the table.
             table: columns of equal length by name.
         """
         algorithm = self._algorithm
@@ -320,14 +320,14 @@ class Hooks:
 
     def _step(self) -> None:
         if self.step_listened and not self.call("on_step"):
-            if RANKS:  # the others go on with the iteration, and wait for us
+            if RANKS:  # the others continue the iteration, and wait for this rank
                 self.stop_agreed = True
                 return
             self.stopped = True
             raise StopTraining
 
     def call(self, event: str, **details: Any) -> Any:
-        """Call the callbacks, in a phase of its own, and return what they return."""
+        """Call the callbacks, timed as a separate phase, and return their answer."""
         before = self._phase
         self.enter("callbacks")
         answer = getattr(self._callbacks, event)(
@@ -337,7 +337,7 @@ class Hooks:
         return answer
 
     def enter(self, phase: Phase) -> None:
-        """Report that the training goes over to another kind of work."""
+        """Report that the training switches to another phase."""
         self._phase = phase
         if self._phase_listened:
             self._callbacks.on_phase(

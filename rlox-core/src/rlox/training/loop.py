@@ -53,11 +53,11 @@ def run(algorithm: Trainable, total_timesteps: int | None) -> dict[str, float]:
 def run_iteration(algorithm: Trainable) -> dict[str, float]:
     """Run one iteration and return its metrics, without the events of a training's start and end.
 
-    The clock's target, at which schedules end, stays as it is. A callback that stops the training
-    has no effect but on the iteration.
+    The clock's target, at which schedules end, does not change. A callback that stops the training
+    only affects this iteration.
 
     Raises:
-        ConfigError: a schedule ends with the training, and none runs.
+        ConfigError: a schedule ends with the training, but there is no training.
         StopTraining: a callback dropped the iteration.
     """
     schedules: Schedules | None = getattr(algorithm, "schedules", None)
@@ -89,7 +89,7 @@ def _timed_iteration(algorithm: Trainable, hooks: Hooks) -> dict[str, float]:
             f"of its metrics, got {type(iteration).__name__}"
         )
     counts = {name: float(count) for name, count in clock.counters.items()}
-    # not dataclasses.asdict(), which copies deeply: a tenth of an iteration of 40 env steps
+    # not dataclasses.asdict(), whose deep copy takes a tenth of an iteration of 40 env steps
     values = ((field.name, getattr(iteration, field.name)) for field in fields(iteration))
     metrics = _row([*values, ("counters", counts)])
     seconds = time.perf_counter() - started
@@ -109,10 +109,10 @@ def _report(algorithm: Trainable, hooks: Hooks, metrics: dict[str, float]) -> bo
 
 
 def _row(values: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an iteration's metrics and counters, with those that are mappings spread out.
+    """Return an iteration's metrics and counters in one dict, with mappings flattened.
 
     Raises:
-        ConfigError: two metrics have one name.
+        ConfigError: two metrics have the same name.
     """
     row: dict[str, Any] = {}
     for name, value in values:
@@ -126,13 +126,13 @@ def _row(values: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _iterate(algorithm: Trainable, hooks: Hooks) -> Any:
-    """Return the metrics of an iteration that learnt what the algorithm's networks are."""
+    """Run an iteration that trains the algorithm's networks, and return its metrics."""
     _require_views(algorithm)
     try:
         with _threads(algorithm.config):
             iteration = algorithm.iterate(hooks)
     except Exception as error:
-        # envs refuse the actions of networks that have diverged, which is not their fault
+        # envs refuse the actions of diverged networks; report the divergence instead
         _require_finite(algorithm, error)
         raise
     _require_finite(algorithm)
@@ -140,7 +140,7 @@ def _iterate(algorithm: Trainable, hooks: Hooks) -> Any:
 
 
 def _threads(config: Any) -> AbstractContextManager[None]:
-    """Return a context with the config's number of torch threads, if it has any."""
+    """Return a context with the config's number of torch threads, if set."""
     if not hasattr(config, "torch_threads"):
         return nullcontext()
     from rlox.nn import torch_threads

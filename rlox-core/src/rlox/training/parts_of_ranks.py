@@ -1,11 +1,11 @@
-"""Parts of checkpoints that ranks above 0 save beside rank 0's.
+"""Parts of checkpoints that ranks above 0 save next to rank 0's.
 
-Rank 0 writes the checkpoint. When it does, each other rank writes its random streams, envs, buffers
-and all else that differs from rank 0's into segment files beside it, which the checkpoint lists.
-So the same number of ranks goes on exactly; another number begins new episodes.
+Rank 0 writes the checkpoint. Each other rank then writes its random streams, envs, buffers and
+everything else that differs from rank 0's into segment files next to it, which the checkpoint
+lists. The same number of ranks thus continues exactly; another number begins new episodes.
 
-During training rank 0 decides when to save, at an iteration's end, and the others are asked
-(:func:`agree_on_end`). Outside of it all ranks call ``save``.
+During training rank 0 decides when to save, at an iteration's end, and asks the others
+(:func:`agree_on_end`). Outside of training all ranks call ``save``.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from rlox.training.segments import (
 _LOG = logging.getLogger("rlox")
 
 SAVING = 2**20
-"""What rank 0 says in place of its wish to stop, 0 or 1, to have the others write their parts."""
+"""Sent by rank 0 instead of its wish to stop, 0 or 1, to have the others write their parts."""
 
 
 def state_of(algorithm: Trainable) -> dict[str, Any]:
-    """Return what a checkpoint holds of this process, with buffers in place of their contents."""
+    """Return this process's state for a checkpoint, with buffers instead of their contents."""
     with writing_segments():
         return {
             "clock": algorithm.clock.state_dict(),
@@ -53,14 +53,14 @@ def state_of(algorithm: Trainable) -> dict[str, Any]:
 
 @contextmanager
 def while_training() -> Iterator[None]:
-    """Let rank 0 save alone, as the others are busy."""
+    """Let rank 0 save alone while the others are busy."""
     with _saving("alone"):
         yield
 
 
 @contextmanager
 def while_asked() -> Iterator[None]:
-    """Let rank 0 ask the others for their parts, as they come to :func:`agree_on_end`."""
+    """Let rank 0 ask the others for their parts, since they are in :func:`agree_on_end`."""
     with _saving("asked"):
         yield
 
@@ -78,7 +78,7 @@ def _saving(how: str) -> Iterator[None]:
 
 
 def agree_on_end(ranks: Ranks, algorithm: Trainable, wish: bool) -> bool:
-    """Return whether a rank wishes to end; before that, save as often as rank 0 has asked.
+    """Save whenever rank 0 asks for it, then return whether a rank wishes to end.
 
     Raises:
         WorkerLostError: another rank has gone, or does not answer.
@@ -90,7 +90,7 @@ def agree_on_end(ranks: Ranks, algorithm: Trainable, wish: bool) -> bool:
 
 
 def leave_to_rank_0(algorithm: Trainable) -> bool:
-    """Write this rank's part if all ranks save, and return whether rank 0 writes the checkpoint.
+    """Write this rank's part if all ranks save; return whether rank 0 writes the checkpoint.
 
     Raises:
         WorkerLostError: rank 0 has gone, or does not save.
@@ -103,12 +103,12 @@ def leave_to_rank_0(algorithm: Trainable) -> bool:
 
 
 def parts_for(algorithm: Trainable, path: Path, tensors: Arrays) -> dict[str, Any]:
-    """Have the other ranks write their parts, and return what the checkpoint says of them.
+    """Have the other ranks write their parts, and return their list for the checkpoint.
 
     Args:
-        algorithm: rank 0's, or that of the only process.
+        algorithm: of rank 0, or of the only process.
         path: of the checkpoint, in a folder that all ranks see.
-        tensors: of rank 0, which others do not write again.
+        tensors: of rank 0; the others do not write these again.
 
     Raises:
         OSError: a part cannot be written.
@@ -124,7 +124,7 @@ def parts_for(algorithm: Trainable, path: Path, tensors: Arrays) -> dict[str, An
                 ranks.total(SAVING, "a checkpoint")
             ranks.gather_text(json.dumps(asked), "a checkpoint")
             answers = ranks.gather_text("", "a checkpoint")
-        except WorkerLostError as error:  # what there is, is better than nothing
+        except WorkerLostError as error:  # a part of it is better than nothing
             _LOG.warning("the checkpoint '%s' holds rank 0 alone: %s", path, error)
             return said
         parts = [json.loads(answer) for answer in answers[1:]]
@@ -136,7 +136,7 @@ def parts_for(algorithm: Trainable, path: Path, tensors: Arrays) -> dict[str, An
 
 
 def _write_part(algorithm: Trainable, ranks: Ranks) -> None:
-    """Write what this rank has alone, and report the files to rank 0.
+    """Write the state that only this rank has, and report the files to rank 0.
 
     Raises:
         OSError: a file cannot be written; rank 0 gets the reason.
@@ -144,7 +144,7 @@ def _write_part(algorithm: Trainable, ranks: Ranks) -> None:
     asked = json.loads(ranks.gather_text("", "a checkpoint")[0])
     folder = SegmentFolder(Path(asked["checkpoint"]))
     state, tensors, listed = state_of(algorithm), Arrays(), list[list[Any]]()
-    del state["clock"]  # which is one for all
+    del state["clock"]  # shared by all ranks
     error: OSError | None = None
     try:
         with folder.locked():
@@ -163,7 +163,7 @@ def _write_part(algorithm: Trainable, ranks: Ranks) -> None:
 
 
 def _digest(array: np.ndarray[Any, Any]) -> str:
-    """Return the SHA-256 of a contiguous array's kind and contents."""
+    """Return the SHA-256 of a contiguous array's dtype, shape and contents."""
     digest = hashlib.sha256(f"{array.dtype.str} {array.shape}".encode())
     digest.update(array.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
@@ -177,7 +177,7 @@ def goes_on_exactly(manifest: Mapping[str, Any]) -> bool:
 
 
 def difference_of_ranks(manifest: Mapping[str, Any]) -> str | None:
-    """Return why a checkpoint's training does not go on exactly; ``None`` if the ranks let it."""
+    """Return how the ranks keep a training from continuing exactly; ``None`` if they do not."""
     if goes_on_exactly(manifest):
         return None
     saved, size = manifest.get("n_ranks", 1), RANKS[0].size if RANKS else 1
@@ -197,7 +197,7 @@ def _many(size: Any) -> str:
 
 
 def require_parts(manifest: Mapping[str, Any], path: Path) -> None:
-    """Check all ranks' parts of a checkpoint, on each rank alike, if they are going to be read.
+    """Check all ranks' parts of a checkpoint, on every rank, if they are going to be read.
 
     Raises:
         CheckpointError: a file is missing or damaged; the text names it.
@@ -213,7 +213,7 @@ def require_parts(manifest: Mapping[str, Any], path: Path) -> None:
 def state_of_this_rank(
     manifest: Mapping[str, Any], tensors: Arrays, path: Path
 ) -> Mapping[str, Any]:
-    """Return the state that this process goes on from.
+    """Return the state from which this process continues.
 
     Args:
         manifest: of the checkpoint, its state unpacked.
@@ -238,11 +238,11 @@ def state_of_this_rank(
 
 
 OF_ENVS = {"started", "env"}
-"""What the state of envs holds, and no other."""
+"""Keys that only the state of envs has."""
 
 
 def begins_anew(state: Any) -> bool:
-    """Return whether there are envs in a state that had begun, and have no state to go on from."""
+    """Return whether a state has envs that had started but whose own state is missing."""
     if not isinstance(state, Mapping):
         return isinstance(state, list) and any(map(begins_anew, state))
     if state.keys() >= OF_ENVS:
@@ -251,7 +251,7 @@ def begins_anew(state: Any) -> bool:
 
 
 def _without_envs(state: Any) -> Any:
-    """Return a state in which envs have none, so that they begin new episodes when it is loaded."""
+    """Drop the envs' state, so that they begin new episodes when it is loaded."""
     if isinstance(state, Mapping):
         of_envs = state.keys() >= OF_ENVS
         kept = {name: _without_envs(value) for name, value in state.items()}

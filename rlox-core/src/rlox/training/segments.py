@@ -1,12 +1,12 @@
-"""Segments and state trees: what a checkpoint is made of.
+"""Segments and state trees, the contents of a checkpoint.
 
-A segment is a part of a large buffer in a file, named by the SHA-256 of its contents, so that
-checkpoints share the parts that did not change, and that what is read is what was written. Nothing
-is read or removed outside the folder ``segments`` beside a checkpoint, and no link is followed.
+A segment is a part of a large buffer in a file, named by the SHA-256 of its contents. Checkpoints
+thus share unchanged parts, and damage is detected. Nothing is read or removed outside the folder
+``segments`` next to a checkpoint, and no link is followed.
 
-A segment has the rows of a fixed range of slots, so that those of a ring stay as they are until
+A segment has the rows of a fixed range of slots, so that a ring's segments do not change until
 they are overwritten. A save copies, digests and writes the segments with a row that changed since
-the last one, and refers to the files of the others.
+the last save, and refers to the existing files of the others.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ except ModuleNotFoundError:  # Windows
 
 FOLDER = "segments"
 SEGMENTS_KEY = "$segments"
-"""The key of a state's tree in a manifest under which segment files are listed."""
+"""Key of the list of segment files in a manifest's state tree."""
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _LARGEST_HEADER = 1 << 28
@@ -57,8 +57,8 @@ class SegmentFolder:
     """The segment files of the checkpoints in one folder.
 
     Args:
-        checkpoint: path of one of the checkpoints; if it is a link, the folder is beside the file
-            that it leads to.
+        checkpoint: path of one of the checkpoints; if it is a link, the folder is next to its
+            target.
     """
 
     def __init__(self, checkpoint: Path) -> None:
@@ -68,7 +68,7 @@ class SegmentFolder:
         """Return the path of a segment.
 
         Raises:
-            CheckpointError: ``digest`` is no SHA-256, or the folder is a link.
+            CheckpointError: ``digest`` is not a SHA-256, or the folder is a link.
         """
         if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
             raise CheckpointError(f"a segment is named by a SHA-256, got {digest!r}")
@@ -82,7 +82,7 @@ class SegmentFolder:
             )
 
     def holds(self, digest: str, size: int) -> bool:
-        """Return whether there is a segment of ``size`` bytes; its contents are not read."""
+        """Return whether such a segment of ``size`` bytes exists; its contents are not read."""
         try:
             found = self.file(digest).lstat()
         except OSError:
@@ -90,16 +90,16 @@ class SegmentFolder:
         return stat.S_ISREG(found.st_mode) and found.st_size == size
 
     def write(self, arrays: Mapping[str, Any], about: Mapping[str, str]) -> tuple[str, int]:
-        """Write a segment unless it is there already.
+        """Write a segment unless it already exists.
 
         It is durable once :meth:`sync` has been called.
 
         Args:
             arrays: by name.
-            about: stored beside them; segments that differ in it are different files.
+            about: stored with them; segments that differ in it are different files.
 
         Returns:
-            Its digest and its number of bytes.
+            Its digest and its size in bytes.
 
         Raises:
             OSError: it cannot be written; no part of it is left.
@@ -121,7 +121,7 @@ class SegmentFolder:
         """Return a segment's arrays.
 
         Raises:
-            CheckpointError: it is missing, damaged, another segment, or no regular file; the
+            CheckpointError: it is missing, damaged, another segment, or not a regular file; the
                 message names the file.
         """
         metadata, arrays = self.read_with_metadata(digest, size)
@@ -132,7 +132,7 @@ class SegmentFolder:
         return arrays
 
     def read_with_metadata(self, digest: str, size: int) -> tuple[dict[str, str], Arrays]:
-        """Return what is stored beside a segment's arrays, and these; see :meth:`read`."""
+        """Return a segment's metadata and arrays; see :meth:`read`."""
         data = self.require(digest, size)
         try:
             return metadata_of(data), dict(arrays_of(data))
@@ -140,7 +140,7 @@ class SegmentFolder:
             raise CheckpointError(f"segment '{self.file(digest)}' is no segment: {error}") from None
 
     def require(self, digest: str, size: int) -> bytes:
-        """Return a segment's bytes, which are those that were written; see :meth:`read`."""
+        """Return a segment's bytes after verifying them; see :meth:`read`."""
         path = self.file(digest)
         try:
             data = _read_regular(path, size)
@@ -160,11 +160,11 @@ class SegmentFolder:
         """Keep other processes and threads from removing segments while a checkpoint is written.
 
         Args:
-            to_remove: exclude those who write and those who remove, instead of the latter only.
+            to_remove: exclude writers and removers instead of removers only.
 
         Yields:
-            Whether the lock is held. Who writes waits for it and goes on without it if the file
-            system has no locks; who removes does neither.
+            Whether the lock is held. A writer waits for it, and continues without it if the file
+            system has no locks; a remover does neither.
         """
         self._require_no_link()
         held = True
@@ -181,7 +181,7 @@ class SegmentFolder:
 
 
 def _read_regular(path: Path, size: int) -> bytes:
-    """Return the contents of a regular file of ``size`` bytes, which is no link."""
+    """Return the contents of a regular file of ``size`` bytes that is not a link."""
     if path.is_symlink():
         raise OSError(f"'{path}' is a link, which is not followed")
     with open_regular(path, "rb") as file:
@@ -192,7 +192,7 @@ def _read_regular(path: Path, size: int) -> bytes:
 
 
 def metadata_of(data: bytes) -> dict[str, str]:
-    """Return the metadata of a safetensors file, whose library reads them of paths only."""
+    """Return the metadata of a safetensors file from its bytes; the library only takes paths."""
     length = int.from_bytes(data[:8], "little")
     found = json.loads(data[8 : 8 + length])["__metadata__"]
     return dict(found)
@@ -201,10 +201,10 @@ def metadata_of(data: bytes) -> dict[str, str]:
 def segments_of(checkpoint: Path) -> set[str]:
     """Return the digests of the segments that a checkpoint refers to.
 
-    Only its header is read. A file that is no checkpoint, or whose header is damaged, refers to
-    none.
+    Only its header is read. A file that is not a checkpoint, or whose header is damaged, refers
+    to none.
     """
-    if not checkpoint.is_file():  # opening a pipe would wait for who writes
+    if not checkpoint.is_file():  # opening a pipe would wait for a writer
         return set()
     try:
         with open_regular(checkpoint, "rb") as file:
@@ -229,9 +229,9 @@ def files_in(tree: Any) -> Iterator[list[Any]]:
 
 
 def remove_checkpoint(path: Path) -> None:
-    """Remove a checkpoint, and the segments that no other checkpoint beside it refers to.
+    """Remove a checkpoint, and the segments that no other checkpoint in its folder refers to.
 
-    A checkpoint that is missing is no error; a link is removed, and what it leads to stays.
+    A missing checkpoint is not an error; a link is removed and its target kept.
     """
     if path.is_symlink():
         path.unlink()
@@ -244,9 +244,9 @@ def remove_checkpoint(path: Path) -> None:
 
 
 def remove_unused(folder: SegmentFolder, digests: Iterable[str]) -> None:
-    """Remove those of some segments that no checkpoint in the folder's parent refers to.
+    """Remove the given segments that no checkpoint in the folder's parent refers to.
 
-    If another process is saving there, they are left to the next call of :func:`remove_orphans`.
+    If another process is saving there, the next call of :func:`remove_orphans` removes them.
     """
     unused = set(digests)
     if not unused or not folder.path.is_dir() or folder.path.is_symlink():
@@ -263,7 +263,7 @@ def remove_unused(folder: SegmentFolder, digests: Iterable[str]) -> None:
 
 
 def remove_orphans(checkpoints: Path) -> None:
-    """Remove what killed processes left in the folder of segments.
+    """Remove leftovers of killed processes in the folder of segments.
 
     Args:
         checkpoints: folder of checkpoints; it need not exist.
@@ -277,10 +277,10 @@ def remove_orphans(checkpoints: Path) -> None:
 
 
 SEGMENT_BYTES = 1 << 18
-"""Bytes of a segment, about: the number of its rows is a power of two."""
+"""Approximate bytes of a segment, whose number of rows is a power of two."""
 
 FEWEST_ROWS = 64
-"""Rows of a segment at least, so that large images do not make a file of each."""
+"""Minimum number of rows in a segment, so that large images do not get a file each."""
 
 _writing: ContextVar[bool] = ContextVar("writing_segments", default=False)
 
@@ -296,7 +296,7 @@ def writing_segments() -> Iterator[None]:
 
 
 class SavedBuffer:
-    """A buffer as checkpoints hold it, and which of its rows the last ones have.
+    """A buffer for checkpoints, with a record of the rows that the last ones have.
 
     An algorithm keeps one for each buffer and puts :meth:`state` into its ``state_dict``.
 
@@ -310,7 +310,7 @@ class SavedBuffer:
         self._mark = 0
         self._rows_per_file = 0
         self._files: list[tuple[str, int]] = []
-        """Digest and bytes of every segment, as they were at the mark."""
+        """Digest and size in bytes of every segment at the mark."""
         self._written: set[tuple[Path, str]] = set()
         """Folders and digests of the segments that this object has written."""
 
@@ -319,16 +319,16 @@ class SavedBuffer:
         return self if self._segmented and _writing.get() else self.buffer.state()
 
     def rest(self) -> Mapping[str, Any]:
-        """Return what is not in rows."""
+        """Return the state that is not in rows."""
         rest: Mapping[str, Any] = self.buffer.rest()
         return rest
 
     def write(self, folder: SegmentFolder, name: str) -> dict[str, Any]:
-        """Write the segments that changed since the last call, and return the list of all.
+        """Write the segments that changed since the last call, and return the list of all segments.
 
         Args:
-            folder: segments that it lacks are written too.
-            name: of the buffer in the state, which is stored in every segment.
+            folder: segments missing there are written too.
+            name: of the buffer in the state; stored in every segment.
 
         Raises:
             OSError: a segment cannot be written; a later call writes it.
@@ -355,7 +355,7 @@ class SavedBuffer:
         folder.sync()
         dropped = {digest for digest, _ in self._files} - {digest for digest, _ in files}
         self._written = {pair for pair in self._written if pair[1] not in dropped}
-        if rows:  # the segment of an empty buffer is none of its later ones
+        if rows:  # the segment of an empty buffer is not reused later
             self._mark, self._files = mark, files
         return {"rows": rows, "rows_per_file": size, "files": [list(file) for file in files]}
 
@@ -367,7 +367,7 @@ def rows_per_file(row: Mapping[str, Any]) -> int:
 
 
 def _stale(changed: Any, size: int, count: int) -> np.ndarray[Any, Any]:
-    """Return which of ``count`` segments have a row in the ranges (M, 2) of changed slots."""
+    """Find those of ``count`` segments with a row in the ranges (M, 2) of changed slots."""
     ranges = np.asarray(changed, np.int64).reshape(-1, 2)
     ranges = ranges[ranges[:, 0] < ranges[:, 1]]
     ends = np.zeros(count + 1, np.int64)
@@ -384,10 +384,10 @@ def _about(name: str, first: int) -> dict[str, str]:
 def segment_reader(checkpoint: Path) -> Callable[[Mapping[str, Any], str], Arrays]:
     """Return a function that reads the rows of a checkpoint's buffers.
 
-    It takes what :meth:`SavedBuffer.write` returned, and the name of the buffer in the state. It
+    It takes the result of :meth:`SavedBuffer.write`, and the name of the buffer in the state. It
     raises a CheckpointError that names the file if a segment is missing, damaged or of another
-    buffer, and a ValueError if it is given no such list. Every segment is read once, so that a
-    short list cannot fill the memory.
+    buffer, and a ValueError if its argument is not such a list. Every segment is read once, so
+    that a short list cannot fill the memory.
     """
     folder, seen = SegmentFolder(checkpoint), set[str]()
 
@@ -442,14 +442,14 @@ def pack(
 
     Args:
         value: the state.
-        path: where it is in the whole state.
+        path: its place in the whole state.
         tensors: gets the arrays, under their paths.
         write: writes the segments of a buffer, given its path, and returns their list.
 
     Raises:
-        TypeError: a value is no array of real numbers and no plain value.
+        TypeError: a value is neither an array of real numbers nor a plain value.
     """
-    if hasattr(value, "detach"):  # torch's, which is not imported here
+    if hasattr(value, "detach"):  # a torch tensor; torch is not imported here
         value = value.detach().cpu().numpy()
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "biuf" or value.dtype.itemsize > 8:
@@ -474,29 +474,29 @@ def pack(
 
 
 NOT_NEGATIVE = ("count", "exp_avg_sq", "square_avg", "step", "variance")
-"""Names of counts and of means of squares, which are arrays too."""
+"""Names of arrays of counts and of means of squares."""
 
 BESIDE = {"exp_avg", "mean", "square_avg"}
-"""Names, one of which is beside them in states of optimisers and moments, but not of modules."""
+"""Sibling names: one of them is in states of optimisers and moments, but none in modules'."""
 
 MAY_BE_INFINITE = ("env", "obs")
-"""What is the env's business: its own state, and observations that its policy can take."""
+"""Names that may hold infinities: the env's own state, and observations."""
 
 LARGEST_COUNT = 2**53
-"""Up to which floating point counts."""
+"""Largest count that floating point represents exactly."""
 
 
 def require_like(saved: Any, fresh: Any, path: str = "algorithm") -> None:
-    """Refuse a saved state whose arrays and counts are not of the kinds that a fresh one has.
+    """Refuse a saved state whose arrays and counts differ in kind from a fresh one's.
 
     Args:
-        saved: what :func:`unpack` returned.
-        fresh: the state of a new object of the same kind; of what it lacks, no kind is known.
-        path: where both are in the whole state.
+        saved: the result of :func:`unpack`.
+        fresh: the state of a new object of the same kind; entries that it lacks are not compared.
+        path: the place of both in the whole state.
 
     Raises:
-        CheckpointError: an array is of another dtype or not finite where the fresh one is, or a
-            count negative or no integer.
+        CheckpointError: an array has another dtype or is not finite where the fresh one is, or a
+            count is negative or not an integer.
     """
     if isinstance(saved, list):
         saved, fresh = dict(enumerate(saved)), None
@@ -515,7 +515,7 @@ def require_like(saved: Any, fresh: Any, path: str = "algorithm") -> None:
         if isinstance(fresh, np.ndarray) and saved.dtype != fresh.dtype:
             raise CheckpointError(f"'{path}' is of dtype {saved.dtype}, expected {fresh.dtype}")
         if saved.dtype.kind == "f":
-            # squares of huge rewards are infinite, and their training goes on
+            # squares of huge rewards are infinite without stopping the training
             is_square = path.rpartition(".")[2] in NOT_NEGATIVE
             odd = np.isnan(saved) if is_square else ~np.isfinite(saved)
             alike = isinstance(fresh, np.ndarray) and fresh.shape == saved.shape
@@ -526,20 +526,20 @@ def require_like(saved: Any, fresh: Any, path: str = "algorithm") -> None:
 
 
 def with_tensors(saved: Any, fresh: Any) -> Any:
-    """Return a saved state with tensors where a fresh one has them, of the same devices."""
+    """Return a saved state with tensors where a fresh one has them, on the same devices."""
     if isinstance(saved, Mapping) and isinstance(fresh, Mapping):
         return {key: with_tensors(value, fresh.get(key)) for key, value in saved.items()}
     return fresh.new_tensor(saved) if hasattr(fresh, "new_tensor") else saved
 
 
 def unpack(value: Any, tensors: Arrays, read: ReadBuffer | None = None, path: str = "") -> Any:
-    """Return the state that :func:`pack` was given; a buffer as the dict of its state.
+    """Return the state that was given to :func:`pack`, buffers as the dict of their state.
 
     Args:
-        value: what it returned.
+        value: the result of :func:`pack`.
         tensors: the arrays.
         read: reads the segments of a list, given the buffer's path.
-        path: where ``value`` is in the whole state.
+        path: the place of ``value`` in the whole state.
     """
     if isinstance(value, dict):
         if set(value) == {TENSOR_KEY}:
