@@ -15,17 +15,17 @@ from rlox.errors import RloxError, missing_extra, name_clash
 __all__ = ["main"]
 
 SWEEPS = ("--seeds", "--sweep", "--jobs", "--on")
-"""What the run options ``sweeps`` of rlox-tools add."""
+"""Flags that the run options ``sweeps`` of rlox-tools add."""
 
 
 def main() -> None:
     """Run the command line in ``sys.argv`` and exit.
 
-    The exit code is 0, 2 for an error that the user can mend (one line on stderr), 128 plus the
+    The exit code is 0, 2 for an error that the user can fix (one line on stderr), 128 plus the
     signal's number when interrupted, and 1 with a traceback for a bug.
     """
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed, as by >&-
+        if getattr(sys, name) is None:  # closed, for example by >&-
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     formatwarning, stdout = warnings.formatwarning, sys.stdout
     guarded = PipeSafeStdout(stdout)
@@ -51,7 +51,7 @@ def main() -> None:
     finally:
         warnings.formatwarning, sys.stdout = formatwarning, stdout
     if not code and guarded.error is not None and not isinstance(guarded.error, BrokenPipeError):
-        code = _report(str(guarded.error))  # what was asked for is not there
+        code = _report(str(guarded.error))  # the requested output is incomplete
     sys.exit(code or 0)
 
 
@@ -60,7 +60,7 @@ def _one_line(message: Warning | str, *_: Any, **__: Any) -> str:
 
 
 def _text_of(error: typer.TyperException) -> str:
-    """Return what is wrong; for an option that a distribution of ours would add, which one."""
+    """Return the error's text; for an option that a missing distribution adds, name it."""
     from rlox.registry.table import get_registry
 
     option = getattr(error, "option_name", "")

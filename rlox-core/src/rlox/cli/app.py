@@ -30,9 +30,9 @@ COMMANDS = {
         "Show versions, backends, devices and what is missing, to paste into an issue.",
     ),
 }
-"""From each command of core, in the order in which they are used, where it is and what it does.
+"""Location and summary of each command of core, in order of use.
 
-``train`` and ``resume``, whose options plugins add to, are functions that return the command. Other
+``train`` and ``resume``, which plugins add options to, are functions returning the command. Other
 distributions add theirs through the hook ``rlox_commands``.
 """
 
@@ -46,7 +46,7 @@ Examples:
 
 
 class CommandGroup(TyperGroup):
-    """The commands of :data:`COMMANDS` and of plugins, which are asked only if need be."""
+    """The commands of :data:`COMMANDS` and of plugins, which are only loaded if needed."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the commands' names."""
@@ -56,8 +56,8 @@ class CommandGroup(TyperGroup):
         """Return the command ``cmd_name``.
 
         Raises:
-            UnknownNameError: there is none; the text has the nearest names.
-            MissingDependencyError: it is one of ours, and its distribution is not installed.
+            UnknownNameError: there is no such command; the text has the nearest names.
+            MissingDependencyError: it is one of rlox's own, and its distribution is not installed.
         """
         if cmd_name in ("train", "resume"):
             app = resolve(COMMANDS[cmd_name][0])()
@@ -77,7 +77,7 @@ class CommandGroup(TyperGroup):
         return command
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write what the commands do, without importing them."""
+        """Write the commands' summaries, without importing them."""
         with formatter.section("Commands"):
             rows = [(name, summary) for name, (_, summary) in COMMANDS.items()]
             rows += [(each.spec.name, each.spec.summary) for each in plugin_commands()]
@@ -87,13 +87,13 @@ class CommandGroup(TyperGroup):
 
 
 def plugin_commands() -> list[Registration]:
-    """Return the commands of plugins, without those in conflict and those that core's hide."""
+    """Return the commands of plugins, without conflicting ones and ones hidden by core's."""
     found = get_registry().usable("rlox_commands")
     return [each for each in found if each.spec.name not in COMMANDS]
 
 
 def hidden_commands() -> list[str]:
-    """Return one sentence for every plugin's command that a command of core hides."""
+    """Return one sentence for every command of a plugin that a command of core hides."""
     return [
         f"the command '{each.spec.name}' of the distribution '{each.distribution}' is left out: "
         "rlox has one of that name; give it another"
@@ -109,7 +109,7 @@ def build_app() -> typer.Typer:
         help="Train and evaluate reinforcement-learning agents.",
         epilog=EXAMPLES,
         add_completion=True,
-        # panels cut long flags off at 80 columns
+        # panels truncate long flags at 80 columns
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},

@@ -1,7 +1,7 @@
 """Command-line flags generated from the fields of a config.
 
-Every flag takes text and defaults to "not given": what the text means and whether it is allowed is
-the config's to say, so that a flag, a file and a keyword argument are checked by the same code.
+Every flag takes text and defaults to "not given". The config parses and checks the text, so that a
+flag, a file and a keyword argument are checked by the same code.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ METAVARS: dict[Any, str] = {
     Linear: "linear(A, B)",
     Piecewise: "",
 }
-"""What the help shows for a type; a piecewise schedule is too long for a flag's help."""
+"""Text for a type in the help; a piecewise schedule is too long for a flag's help."""
 
 
 SELECTED = "Of the env backend or buffer that is selected"
@@ -40,7 +40,7 @@ SELECTED = "Of the env backend or buffer that is selected"
 
 
 class GroupedCommand(TyperCommand):
-    """A command whose help shows the options by subject; what has none belongs to the run."""
+    """A command whose help groups the options; options without a group belong to the run."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write a section for each group."""
@@ -58,9 +58,9 @@ class GroupedCommand(TyperCommand):
 
 
 def flags_of(config: type[Config]) -> Iterator[inspect.Parameter]:
-    """Return a keyword parameter that typer makes a flag of, for every field of ``config``.
+    """Return a keyword parameter, for typer to make a flag of, for every field of ``config``.
 
-    Those of the plugins that it can select come last, and their help begins with the selection.
+    Options of selectable plugins come last, and their help begins with the selection.
     """
     for name, (field, owner) in all_fields(config).items():
         flag = f"--{name.replace('_', '-')}"
@@ -94,10 +94,10 @@ def given_options(config: type[Config], flags: Mapping[str, Any]) -> dict[str, A
 
 
 def all_fields(config: type[Config]) -> dict[str, tuple[FieldInfo, str]]:
-    """Return the options of a config class and of the plugins that it can select, by name.
+    """Return the options of a config class and of its selectable plugins, by name.
 
     Returns:
-        For each, its field, and the selections that have it (``"buffer her"``), empty for options
+        Each option's field, and the selections that have it (``"buffer her"``), empty for options
         of the class itself.
     """
     found = {name: (field, "") for name, field in config.model_fields.items()}
@@ -130,7 +130,7 @@ def documentation(field: FieldInfo) -> tuple[str, str, str]:
 
 
 def default_text(field: FieldInfo) -> str:
-    """Return a field's default as a flag would spell it."""
+    """Return a field's default in the form of a flag's value."""
     if field.is_required():
         return "required"
     value = field.get_default(call_default_factory=True)

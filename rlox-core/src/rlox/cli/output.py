@@ -14,10 +14,10 @@ from rich.markup import escape
 from rich.table import Table
 
 NOTICES = logging.getLogger("rlox.notice")
-"""Logger of notices: nothing is wrong, but users should know, such as a Ray cluster's address."""
+"""Logger of notices: not problems, but useful facts such as a Ray cluster's address."""
 
 PIPE_WIDTH = 240
-"""Columns when stdout is no terminal: rows stay on one line, for grep."""
+"""Columns when stdout is not a terminal: rows stay on one line, for grep."""
 
 
 def show_notices() -> None:
@@ -28,18 +28,18 @@ def show_notices() -> None:
 
 
 def console(file: TextIO | None = None) -> Console:
-    """Return a console on a file; ``None`` is the present stdout."""
+    """Return a console on a file; ``None`` is the current stdout."""
     width = None if (file or sys.stdout).isatty() else PIPE_WIDTH
     return Console(file=file, highlight=False, width=width)
 
 
 def print_progress(text: str, file: TextIO | None = None) -> None:
-    """Print a line on a file at once; ``None`` is stdout."""
+    """Print a line on a file and flush it; ``None`` is stdout."""
     print(text, file=file, flush=True)
 
 
 def print_pairs(pairs: Mapping[str, str], file: TextIO | None = None, *, width: int = 0) -> None:
-    """Print names, in at least so many columns, and values; long values are not cut."""
+    """Print names, padded to ``width`` columns, and values; long values are not cut."""
     out, width = console(file), max(width, *map(len, pairs))
     for name, value in pairs.items():
         out.print(f"[dim]{name:<{width}}[/]  {escape(value)}", soft_wrap=True)
@@ -82,10 +82,10 @@ def duration_text(seconds: float) -> str:
 
 
 class PipeSafeStdout:
-    """A stdout that discards text after a write error, as of a broken pipe.
+    """A stdout that discards text after a write error, such as a broken pipe.
 
-    Such errors come after ``| head``, a closed terminal or a full disk. What a training prints
-    is in its folder too. :func:`stdout_is_broken` says whether there was such an error.
+    Such errors come after ``| head``, a closed terminal or a full disk. The output of a training
+    is in its folder too. :func:`stdout_is_broken` tells whether such an error occurred.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -108,7 +108,7 @@ class PipeSafeStdout:
         except OSError as error:
             self.error = error
             nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self._stream.fileno())  # what is still in the buffer goes there too
+            os.dup2(nowhere, self._stream.fileno())  # the rest of the buffer goes there too
             os.close(nowhere)
 
     def __getattr__(self, name: str) -> Any:

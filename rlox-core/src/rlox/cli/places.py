@@ -21,19 +21,19 @@ class Job:
 
     name: str
     arguments: tuple[str, ...]
-    """What follows ``rlox``."""
+    """The arguments after ``rlox``."""
     output: Path
     """File for its standard output and errors, appended to."""
     again: Callable[[], tuple[str, ...]] | None = None
-    """Returns the arguments with which it goes on after it was lost with its machine; ``None``: it
-    does not."""
+    """Returns the arguments for continuing a job that was lost with its machine; ``None``: it
+    cannot continue."""
 
 
 class RunningJob(Protocol):
     """A job that was started; a ``subprocess.Popen`` is one."""
 
     def poll(self) -> int | None:
-        """Return its exit code, negative: the signal that killed it; ``None`` while it runs."""
+        """Return its exit code, minus the signal that killed it, or ``None`` while it runs."""
 
     def send_signal(self, sig: int, /) -> None:
         """Pass a signal on; called from a signal handler too."""
@@ -46,26 +46,26 @@ class RunningJob(Protocol):
 
 
 class Place(Protocol):
-    """Where jobs run."""
+    """A place that runs jobs."""
 
     description: str
-    """Of it, in words that follow those of the runs."""
+    """Description of the place, appended to the text about the runs."""
     slots: int
-    """How many jobs it can run at once."""
+    """Number of jobs that it can run at once."""
 
     def start(self, job: Job, threads: int, /) -> RunningJob:
         """Start a job.
 
         Args:
-            job: its command line; what it prints is appended to its file.
-            threads: that it may use on this machine.
+            job: its command line; its output is appended to its file.
+            threads: number of threads that it may use on this machine.
 
         Raises:
             RloxError: it cannot be started.
         """
 
     def close(self) -> None:
-        """Free what the place took; no job runs any more."""
+        """Free the place's resources; no job is running any more."""
 
 
 @contextmanager

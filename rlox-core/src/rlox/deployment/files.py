@@ -44,19 +44,19 @@ from rlox.training.segments import metadata_of, pack, require_like, unpack
 
 MARK = "rlox-sha256:"
 PLACEHOLDER = MARK + "0" * 64
-"""What a file's metadata hold until its digest is known."""
+"""Stands in a file's metadata until its digest is known."""
 
 FOUND = re.compile(re.escape(MARK).encode() + b"[0-9a-f]{64}")
 
 
 def seal(content: bytes) -> bytes:
-    """Return a file's contents with their SHA-256 in the place of the :data:`PLACEHOLDER`."""
+    """Return a file's contents, the :data:`PLACEHOLDER` replaced by their SHA-256."""
     digest = MARK + hashlib.sha256(content).hexdigest()
     return content.replace(PLACEHOLDER.encode(), digest.encode())
 
 
 def is_intact(content: bytes) -> bool:
-    """Return whether a file holds the digest of what it held when it was sealed."""
+    """Return whether a sealed file's digest matches its contents."""
     found = FOUND.search(content)
     if found is None:
         return False
@@ -67,31 +67,31 @@ def is_intact(content: bytes) -> bool:
 FORMAT_VERSION = 2  # 2 has teams
 
 ALWAYS_MADE = 2**20
-"""Numbers of an array that every file may ask for; an honest one holds weights for more."""
+"""Array size that any file may ask for; a genuine file has the weights for a larger one."""
 
 SUFFIXES = (".rlox", ".onnx")
-"""Of policy files."""
+"""Suffixes of policy files."""
 
 TEAM_FIELDS = ("agents", "groups", "remembers_rests")
-"""What a file says of a team beside its policies."""
+"""Fields that a file of a team has besides its policies."""
 
 Read = Callable[[PolicyData], Compute]
 
 
 def export(algorithm: object, path: str | Path, *, agent: str | None = None) -> None:
-    """Write the policy of a trained algorithm, or those of a team, as one file without torch.
+    """Write the policy of a trained algorithm, or a team's policies, as one file without torch.
 
     Args:
-        algorithm: what :func:`rlox.make` or ``from_checkpoint`` returned.
-        path: of the file; folders are made as needed. Its ending is the format: ``.rlox`` for
+        algorithm: returned by :func:`rlox.make` or ``from_checkpoint``.
+        path: of the file; folders are made as needed. Its suffix sets the format: ``.rlox`` for
             :func:`load_policy` with NumPy, ``.onnx`` for any ONNX runtime (extra ``onnx``).
-        agent: name of the one agent of a team whose policy is written, as of an env of one agent;
-            ``None``: all are.
+        agent: name of the only agent of a team to write, as for an env of one agent; ``None``
+            writes all.
 
     Raises:
-        ConfigError: the ending is another.
-        ExportError: the algorithm gives no policy, it holds a module that cannot be described,
-            there is no such agent, or a whole team is to be one ONNX graph.
+        ConfigError: the suffix is another.
+        ExportError: the algorithm gives no policy, the policy holds a module that cannot be
+            described, there is no such agent, or a whole team is to be one ONNX graph.
         MissingDependencyError: ONNX is not installed.
         OSError: the file cannot be written.
     """
@@ -114,7 +114,7 @@ def export(algorithm: object, path: str | Path, *, agent: str | None = None) -> 
                 "a file .onnx holds one policy, and the agents are "
                 f"{', '.join(data.agents)}; write one of them with agent=, or a file .rlox of all"
             )
-        # what the graph computes is not in the metadata too
+        # the graph's layers are not repeated in the metadata
         rest = _to_bytes(replace(data, preprocessor=None, network={"layer": "chain", "layers": []}))
         header = {"rlox_policy": base64.b64encode(rest).decode(), "digest": PLACEHOLDER}
         content = _onnx().onnx_bytes(data, header)
@@ -129,15 +129,15 @@ def load_policy(path: str | Path) -> LoadedPolicy | LoadedTeam:
         path: of a file ``.rlox`` or ``.onnx``.
 
     Raises:
-        CheckpointError: the file is missing, damaged, no policy, or too new.
-        ConfigError: its name ends otherwise.
+        CheckpointError: the file is missing, damaged, not a policy, or too new.
+        ConfigError: its suffix is another.
         MissingDependencyError: onnxruntime is not installed.
     """
     path = Path(path)
     _require_suffix(path)
     try:
         with open_regular(path, "rb") as file:
-            size = 3 * os.fstat(file.fileno()).st_size  # with the copy that is digested, and arrays
+            size = 3 * os.fstat(file.fileno()).st_size  # with a copy for the digest, and the arrays
             require_memory_for("its arrays", None, size, "load it on a larger machine")
             content = file.read()
     except (MemoryError, OSError) as error:
@@ -174,7 +174,7 @@ def _onnx() -> Any:
 
 
 def _try(policy: LoadedPolicy) -> None:
-    """Act once, so that a network which does not fit the spaces is refused here."""
+    """Act once, to refuse a network that does not fit the spaces."""
     rows, after = policy.act(*example(policy.data), {})
     actions = ActionRows(policy.action_space)
     columns = sum(leaf.columns for leaf in actions.leaves)
@@ -225,7 +225,7 @@ def _tree(data: PolicyData) -> dict[str, Any]:
 
 
 def _sizes_asked_for(layer: Any) -> list[int]:
-    """Return numbers of what layers allocate without having an array of that size."""
+    """Return sizes that layers allocate without having an array of that size."""
     if isinstance(layer, list):
         return [size for each in layer for size in _sizes_asked_for(each)]
     if not isinstance(layer, dict):
@@ -262,7 +262,7 @@ def _from_bytes(content: bytes, path: Path) -> PolicyData | TeamData:
 
 
 def _policy(tree: Any, largest: int) -> PolicyData:
-    """Return a policy of which no array has more than so many numbers."""
+    """Return a policy whose arrays have at most ``largest`` numbers each."""
     space = space_from_data(tree["observation_space"])
     options = tree["preprocessing"]
     frames = 1 if options is None else index(options["frame_stack"])

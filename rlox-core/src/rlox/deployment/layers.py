@@ -8,11 +8,11 @@ equal numbers |
 | join | leaves: pairs of name and layer | layers of the leaves, side by side |
 | beside | layers | all of the same inputs, side by side |
 | flatten | divide_by | the numbers (B, n), float32, divided |
-| one_hot | first, size | a 1 at the place first + number, for each number |
+| one_hot | first, size | a 1 at index first + number, for each number |
 | image | channels_first, divide_by | (B, channels, height, width), float32, divided |
 | pad | sides: top, bottom, left, right | zeros around images |
 | convolution | weight, bias, stride | a convolution without padding |
-| max_pool | size, stride, padding | the largest of squares of images; without the latter two, \
+| max_pool | size, stride, padding | maxima over squares of images; without the latter two, \
 side by side |
 | residual | inner | x + the inner layer of x |
 | linear | weight, bias | W x + b |
@@ -26,11 +26,11 @@ dimension, times the weight, and the bias |
 | memory | kind, input_weight, hidden_weight, input_bias, hidden_bias | a step of an LSTM or \
 GRU |
 | world_model | deter, stoch, action, own, shared, norm, gates, posterior, policy, sizes | a step \
-of DreamerV3's state, and the action there as the model sees it |
-| most_probable | sizes | 1 at the largest of each part of the columns, 0 at the others |
+of DreamerV3's state, and its action in the model's encoding |
+| most_probable | sizes | 1 at the maximum of each part of the columns, 0 elsewhere |
 | atoms | count | (B, A n) as (B, A, n) |
 | dueling | value, advantage, atoms | value + advantage - mean advantage |
-| expected | support | the mean of a distribution with these logits over atoms |
+| expected | support | the mean of the distribution over atoms with these logits |
 | mean | | over the last dimension |
 | first_half | | of the columns |
 | mode | parts, plain | rows of actions (:mod:`rlox.spaces.rows`) |
@@ -50,7 +50,7 @@ Array = npt.NDArray[Any]
 
 def sigmoid(x: Array) -> Array:
     """Return 1 / (1 + e^-x)."""
-    # of the negative size, so that nothing overflows
+    # exp(-|x|) does not overflow
     small = np.exp(-np.abs(x))
     result: Array = np.where(x >= 0, 1, small) / (1 + small)
     return result
@@ -79,10 +79,10 @@ Layer = Mapping[str, Any]
 
 
 class Step:
-    """What the layers of a policy read and write beside their inputs, in one step of B episodes.
+    """Memory and masks of a policy's layers in one step of B episodes.
 
     Args:
-        state: (B, state_size) the memory before.
+        state: (B, state_size) the memory before the step.
         masks: (B, mask_size) bool; ``None`` masks nothing.
     """
 
@@ -98,7 +98,7 @@ class Step:
         return self._state[:, self._used - size : self._used]
 
     def remember(self, state: Array) -> None:
-        """Keep the memory of a layer for the next step."""
+        """Store the memory of a layer for the next step."""
         self._after.append(state)
 
     def after(self) -> Array:
@@ -107,16 +107,16 @@ class Step:
 
 
 def compute(layer: Layer, inputs: Any, step: Step) -> Any:
-    """Return what a layer makes of its inputs.
+    """Return a layer's outputs.
 
     Raises:
-        LookupError, TypeError, ValueError: it is no description of a layer, or does not fit.
+        LookupError, TypeError, ValueError: it does not describe a layer, or does not fit.
     """
     return LAYERS[layer["layer"]](layer, inputs, step)
 
 
 def memory_size(layer: Any) -> int:
-    """Return how many numbers the layers inside a description remember of an episode."""
+    """Return the size of an episode's memory in the layers inside a description."""
     if isinstance(layer, Mapping):
         if layer.get("layer") == "memory":
             size = int(np.shape(layer["hidden_weight"])[1])

@@ -1,4 +1,4 @@
-"""Policies as data, and acting with them."""
+"""Policies as data, and actions from them."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ Space = gymnasium.Space[Any]
 
 @dataclass(frozen=True)
 class PolicyData:
-    """All that acts: from an env's observation to its most probable action."""
+    """A complete policy: from an env's observation to its most probable action."""
 
     algorithm: str
-    """Registered name of what trained it."""
+    """Registered name of the algorithm that trained it."""
     observation_space: Space
     """Of one env, without action masks."""
     action_space: Space
     """Of one env."""
     network: dict[str, Any]
-    """From what the policy sees to rows of actions in the env's units (:mod:`rlox.spaces.rows`);
+    """From the policy's inputs to rows of actions in the env's units (:mod:`rlox.spaces.rows`);
     see :mod:`rlox.deployment.layers`."""
     preprocessor: Preprocessor | None = None
-    """Makes of observations what the policy sees; ``None``: it sees them as they are."""
+    """Turns observations into the policy's inputs; ``None`` leaves them unchanged."""
     takes_masks: bool = False
-    """Whether the policy heeds action masks."""
+    """Whether the policy takes action masks."""
 
 
 @runtime_checkable
@@ -60,7 +60,7 @@ class Compute(Protocol):
     """A network: from observations, memory and masks to rows of actions and the memory after."""
 
     state_size: int
-    """Numbers that its memory has for an episode."""
+    """Size of its memory for an episode."""
 
     def __call__(
         self, obs: Any, state: npt.NDArray[np.float32], masks: npt.NDArray[np.bool_] | None
@@ -100,7 +100,7 @@ class LoadedPolicy:
         self.data = data
         self._network = network
         self.state_size = network.state_size
-        """Numbers that its memory has for an episode."""
+        """Size of its memory for an episode."""
 
     @property
     def observation_space(self) -> Space:
@@ -126,7 +126,7 @@ class LoadedPolicy:
         """Return the policy as data, so that :func:`rlox.export` writes it.
 
         Raises:
-            ExportError: it was read from an ONNX file, whose graph is no description of layers.
+            ExportError: it was read from an ONNX file, whose graph does not describe layers.
         """
         if not isinstance(self._network, NumPyNetwork):
             raise ExportError("a policy read from an ONNX file cannot be exported; copy the file")
@@ -144,20 +144,20 @@ class LoadedPolicy:
         """Return an action for one observation, or actions for a batch.
 
         Args:
-            obs: one observation or a batch (B, *shape), nested as the observation space is.
+            obs: one observation or a batch (B, *shape), nested like the observation space.
             deterministic: must be true: a policy file holds the most probable actions.
-            state: what is remembered of the episodes: what this method returned with the last
-                actions, ``None`` at the beginning. If it is left out, each observation is an
-                episode's first.
-            episode_start: bool or (B,) bools, whether an episode begins with the observation, of
-                which nothing is remembered; ``None`` forgets nothing.
+            state: the memory of the episodes, as returned with the last actions; ``None`` at the
+                beginning. If it is left out, each observation counts as the first of an
+                episode.
+            episode_start: bool or (B,) bools, whether an episode begins with the observation,
+                which empties its memory; ``None`` empties none.
             action_masks: (mask_size,) or (B, mask_size), see :mod:`rlox.spaces.rows`;
                 ``None``: nothing is masked.
 
         Returns:
-            For one observation an action of the space: an int if it is discrete, else an array,
-            nested as the space is; for a batch arrays (B, ...). If ``state`` is given, a pair of
-            them and the next state, ``None`` if there is nothing to remember.
+            For one observation, an action of the space: an int if it is ``Discrete``, else an
+            array, nested like the space; for a batch, arrays (B, ...). If ``state`` is given, a
+            pair of them and the next state, ``None`` if there is nothing to remember.
 
         Raises:
             ExportError: a sampled action is asked for.
@@ -185,17 +185,17 @@ class LoadedPolicy:
         before: Mapping[str, Any],
         episode_start: npt.ArrayLike | None = None,
     ) -> tuple[npt.NDArray[Any], dict[str, Any]]:
-        """Return rows of B actions, and what is remembered of the episodes after them.
+        """Return rows of B actions, and the memory of the episodes after them.
 
         Args:
             obs: (B, *shape) arrays, as in :attr:`rlox.spaces.Request.obs`.
             masks: (B, mask_size); ``None``: nothing is masked.
-            before: what this method returned with the last actions; empty at the beginning.
+            before: the memory returned with the last actions; empty at the beginning.
             episode_start: bool or (B,) bools, whether an episode begins with the observation.
 
         Returns:
-            Rows as :meth:`rlox.spaces.Request.actions` takes them; and by name arrays (B, ...), or
-            dicts of them by leaf name, empty if there is nothing to remember.
+            Rows for :meth:`rlox.spaces.Request.actions`, and the memory: by name, arrays (B, ...)
+            or dicts of these by leaf name; empty if there is nothing to remember.
 
         Raises:
             ValueError: an argument has another shape.
@@ -216,7 +216,7 @@ class LoadedPolicy:
 
 
 def example(data: PolicyData) -> tuple[Any, npt.NDArray[np.bool_] | None]:
-    """Return an observation and masks as a policy takes them, for one example."""
+    """Return an example observation and masks in the form that a policy takes."""
     n_masks = ActionRows(data.action_space).mask_size if data.takes_masks else 0
     masks = np.ones((1, n_masks), np.bool_) if n_masks else None
     return ObservationRows(data.observation_space).blank(1), masks

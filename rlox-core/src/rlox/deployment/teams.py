@@ -1,4 +1,4 @@
-"""Policies of teams as data, and acting with them."""
+"""Policies of teams as data, and actions from them."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from rlox.spaces import (
 
 @dataclass(frozen=True)
 class TeamData:
-    """All that acts for a team: one policy for each agent, or shared by agents of equal spaces."""
+    """A team's policies: one for each agent, or shared by agents of equal spaces."""
 
     algorithm: str
-    """Registered name of what trained it."""
+    """Registered name of the algorithm that trained it."""
     policies: Mapping[str, PolicyData]
-    """By name. Their networks see the leaves that the layer ``of_agent`` makes."""
+    """By name. The inputs of their networks are leaves made by the layer ``of_agent``."""
     agents: Mapping[str, tuple[str, int]]
-    """Of each agent, in the env's order: the name of its policy, and its number among those who
+    """By agent, in the env's order: the name of its policy, and its number among the agents that
     share it."""
     groups: Mapping[str, tuple[str, ...]]
-    """By group of equal spaces: its agents, in the order of the columns of
+    """Agents of each group of equal spaces, in the order of the columns of
     :class:`rlox.protocols.MultiAgentObs`."""
     remembers_rests: bool = False
-    """Whether memories go on while an agent rests, as in the training of action values."""
+    """Whether memories advance while an agent rests, as in the training of action values."""
 
     def of_agent(self, agent: str) -> PolicyData:
         """Return the policy of one agent, which takes the agent's observations.
@@ -61,7 +61,7 @@ class LoadedTeam:
 
     Args:
         data: the policies.
-        read: returns what computes ``network`` of one.
+        read: returns a policy's computable ``network``.
     """
 
     def __init__(self, data: TeamData, read: Callable[[PolicyData], Compute]) -> None:
@@ -97,9 +97,9 @@ class LoadedTeam:
         """Return an action of one agent for one observation, or actions for a batch.
 
         Args:
-            obs: one observation or a batch (B, *shape), as the env gives it to the agent.
+            obs: the agent's observation from the env, or a batch (B, *shape).
             deterministic: must be true: a policy file holds the most probable actions.
-            agent_idx: which of the env's agents, or (B,) of them for a batch.
+            agent_idx: number of the env's agent, or (B,) numbers for a batch.
             state: of one agent's memory; see :meth:`LoadedPolicy.predict`.
             episode_start: see there.
             action_masks: see there.
@@ -107,8 +107,8 @@ class LoadedTeam:
         Raises:
             ExportError: a sampled action is asked for.
             SpaceError: the policy or the actions take no masks.
-            ValueError: there is no agent of that number, ``state`` is of several agents, or an
-                argument has another shape.
+            ValueError: there is no agent of that number, ``state`` belongs to several agents, or
+                an argument has another shape.
         """
         numbers = agent_numbers(agent_idx, tuple(self.agents))
         policies = list(self.agents.values())
@@ -140,13 +140,13 @@ class LoadedTeam:
         state: Any = UNSET,
         episode_start: npt.NDArray[np.bool_] | None = None,
     ) -> Any:
-        """Return the actions of all agents of N envs, by group; so that :func:`rlox.evaluate` runs.
+        """Return the actions of all agents of N envs, by group, for :func:`rlox.evaluate`.
 
         Args:
             obs: of N envs.
             deterministic: must be true.
-            state: what the agents remember: what this method returned with the last actions,
-                ``None`` at the beginning. If it is left out, all episodes begin.
+            state: the agents' memory, as returned with the last actions; ``None`` at the
+                beginning. If it is left out, all episodes begin.
             episode_start: (N,) whether an env's episode begins; ``None`` if none does.
 
         Returns:
@@ -154,7 +154,7 @@ class LoadedTeam:
 
         Raises:
             ExportError: sampled actions are asked for.
-            ValueError: the groups are others than those trained on, or an observation has another
+            ValueError: the groups differ from the training's, or an observation has another
                 shape.
         """
         if not deterministic:
@@ -199,7 +199,7 @@ class LoadedTeam:
         before: Mapping[str, Any] | None,
         episode_start: npt.NDArray[np.bool_] | None,
     ) -> tuple[npt.NDArray[Any], dict[str, Any]]:
-        """Return rows of N actions of an agent, and what is remembered of it after them."""
+        """Return rows of N actions of an agent, and its memory after them."""
         policy = self.agents[agent]
         space = policy.observation_space
         found = map_leaves(lambda leaf: leaf[:, column], obs["obs"][group])

@@ -1,6 +1,6 @@
 """Loggers: metrics by env step to files, the console and services.
 
-Steps are the clock's; metric names are in the documentation's glossary.
+Steps come from the clock; the documentation's glossary lists the metric names.
 """
 
 from rlox.logging.base import LoggerCallback, LoggerList, Metrics, Table

@@ -13,14 +13,14 @@ Metrics = Mapping[str, float]
 """Values by name."""
 
 Table = Mapping[str, Sequence[Any]]
-"""Columns of equal length by name, of texts, numbers and truth values."""
+"""Columns of equal length by name, of strings, numbers and bools."""
 
 
 class LoggerCallback:
-    """Base logger: override the events of interest, the others do nothing."""
+    """Base logger: override the events of interest; the others do nothing."""
 
     def on_train_step(self, step: int, metrics: Metrics) -> None:
-        """Handle one collect-and-learn round, which ended at env step ``step``."""
+        """Handle one collect-and-learn round that ended at env step ``step``."""
 
     def on_eval(self, step: int, metrics: Metrics) -> None:
         """Handle an evaluation at env step ``step``."""
@@ -33,20 +33,20 @@ class LoggerCallback:
 
         Args:
             step: in the training's steps.
-            name: what the video shows.
+            name: of the video.
             frames: (T, height, width, 3) uint8 RGB.
             fps: frames per second.
         """
 
     def rewind(self, step: int) -> None:
-        """Drop what was logged after env step ``step``, which a resumed training logs again.
+        """Drop rows logged after env step ``step``; a resumed training logs them again.
 
-        Called once, before anything is logged, when a training goes on from a checkpoint of that
-        env step in the folder that it was in.
+        Called once, before anything is logged, when a training continues in its folder from a
+        checkpoint of that env step.
         """
 
     def close(self) -> None:
-        """Write out what is pending and free the resources."""
+        """Write out pending data and free the resources."""
 
 
 def rows_of(name: str, table: Table) -> list[tuple[Any, ...]]:
@@ -62,7 +62,7 @@ def rows_of(name: str, table: Table) -> list[tuple[Any, ...]]:
 
 
 def require_logger(logger: object) -> None:
-    """Refuse what is no logger.
+    """Refuse anything but a logger.
 
     Raises:
         TypeError: it is a class, a name, or anything else.
@@ -75,7 +75,7 @@ def require_logger(logger: object) -> None:
 
 
 class MetricsLogger(LoggerCallback):
-    """A logger that writes the metrics of trainings and those of evaluations alike."""
+    """A logger that writes the metrics of trainings and of evaluations in the same way."""
 
     def on_train_step(self, step: int, metrics: Metrics) -> None:
         """Write the metrics of an iteration."""
@@ -126,7 +126,7 @@ class LoggerList(LoggerCallback):
         self._each("rewind", step)
 
     def close(self) -> None:
-        """Close every logger, those too that come after one that fails."""
+        """Close every logger, even after one fails."""
         with ExitStack() as closing:
             for logger in reversed(self.loggers):
                 closing.callback(logger.close)

@@ -20,8 +20,8 @@ def open_for_appending(log_dir: str | Path, name: str) -> IO[Any]:
     """Open the file ``name`` in ``log_dir``; the folder is made if missing.
 
     Raises:
-        LoggerError: a folder is in its place.
-        OSError: it cannot be opened, or is a link or no regular file.
+        LoggerError: it is a folder.
+        OSError: it cannot be opened, or is a link or not a regular file.
     """
     folder = Path(log_dir)
     folder.mkdir(parents=True, exist_ok=True)
@@ -32,10 +32,10 @@ def open_for_appending(log_dir: str | Path, name: str) -> IO[Any]:
 
 
 def keep_lines(path: Path, wanted: Callable[[str], bool]) -> None:
-    """Cut a file before its first line that is not wanted, or that a crash left unfinished.
+    """Cut a file before its first line that is unwanted, or that a crash left unfinished.
 
     Raises:
-        LoggerError: a line before that is damaged; the file is as it was.
+        LoggerError: a line before that is damaged; the file is unchanged.
     """
     with open_regular(path, "r+b") as file:
         kept = 0
@@ -55,8 +55,8 @@ def keep_lines(path: Path, wanted: Callable[[str], bool]) -> None:
 class CsvLogger(LoggerCallback):
     """The training metrics as a table, ``metrics.csv``, and the evaluations', ``evaluations.csv``.
 
-    The first row's metrics make the columns; a continued file keeps those it has. A metric without
-    a value is an empty cell.
+    The first row's metrics become the columns; a continued file keeps its columns. A metric
+    without a value is an empty cell.
 
     Args:
         log_dir: folder; made if missing, and existing files are continued.
@@ -92,21 +92,21 @@ class CsvLogger(LoggerCallback):
 
         def wanted(line: str) -> bool:
             first = line.partition(",")[0]
-            return not first.isdecimal() or int(first) <= step  # the headings are no number
+            return not first.isdecimal() or int(first) <= step  # the headings are not a number
 
         for name in ("metrics.csv", "evaluations.csv"):
             if (self._log_dir / name).is_file():
                 keep_lines(self._log_dir / name, wanted)
 
     def close(self) -> None:
-        """Close the files, those too that come after one that cannot be written."""
+        """Close the files, even after one that cannot be written."""
         with ExitStack() as closing:
             for file, _ in self._tables.values():
                 closing.callback(file.close)
 
 
 def _known(metrics: Metrics) -> Metrics:
-    """Return the metrics that have a value: NaN says that there is none yet."""
+    """Return the metrics that have a value; NaN means that there is none yet."""
     return {name: value for name, value in metrics.items() if not math.isnan(value)}
 
 
@@ -117,7 +117,7 @@ def _columns(path: Path) -> list[str]:
 
 
 class JsonlLogger(MetricsLogger):
-    """One JSON object a line in ``metrics.jsonl``: ``kind``, ``step``, and the metrics.
+    """One JSON object per line in ``metrics.jsonl``: ``kind``, ``step``, and the metrics.
 
     Tables go to ``tables.jsonl``: ``name``, ``step`` and the columns.
 
@@ -139,7 +139,7 @@ class JsonlLogger(MetricsLogger):
             file.write(line + "\n")
 
     def _log(self, kind: str, step: int, metrics: Metrics) -> None:
-        # JSON has no NaN: null says "no value yet"
+        # JSON has no NaN: null means "no value yet"
         row = {k: (v if math.isfinite(v) else None) for k, v in metrics.items()}
         self._file.write(json.dumps({"kind": kind, "step": step, **row}) + "\n")
         self._file.flush()
@@ -166,11 +166,11 @@ class JsonlLogger(MetricsLogger):
 
 
 SHOWN_ROWS = 4
-"""Rows of a table that are printed."""
+"""Number of rows of a table to print."""
 
 
 class ConsoleLogger(LoggerCallback):
-    """A line of metrics on standard output, without those that have no value.
+    """A line of metrics on standard output, without metrics that have no value.
 
     Args:
         log_interval: env steps between lines.
@@ -183,7 +183,7 @@ class ConsoleLogger(LoggerCallback):
 
     def on_train_step(self, step: int, metrics: Metrics) -> None:
         """Print a line when ``log_interval`` env steps have passed since the last."""
-        if step < self._last:  # of another training, or of this one from a checkpoint on
+        if step < self._last:  # another training, or this one from a checkpoint
             self._next = 0
         self._last = step
         if step >= self._next:

@@ -1,4 +1,4 @@
-"""Calls that may wait for a server or a disk, made on a thread of their own."""
+"""Calls that may wait for a server or a disk, made on a separate thread."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from rlox.errors import LoggerError
 Call = Callable[[], Any]
 
 PATIENCE = 15.0
-"""Seconds without an answer until the caller is warned; at the end, those for pending calls."""
+"""Seconds without an answer until the caller is warned; at the end, limit for pending calls."""
 
 RETRY_SECONDS = 5.0
-"""Between two tries of a call that failed."""
+"""Seconds between two tries of a call that failed."""
 
 
 class Sender:
-    """Makes calls in turn, each until it succeeds; who pushes them neither waits nor fails.
+    """Makes calls in turn, each until it succeeds; the caller neither waits nor fails.
 
     Args:
         name: the name in the warning of a server or a disk that does not answer.
-        passes: whether an error goes away by itself; a call that fails otherwise is dropped.
+        passes: whether an error is temporary; a call that fails otherwise is dropped.
     """
 
     def __init__(self, name: str, passes: Callable[[Exception], bool]) -> None:
@@ -38,16 +38,16 @@ class Sender:
         self._since: float | None = None
         self._warned = False
         self._given_up = Event()
-        # a daemon, because nobody can interrupt a library that waits for its server
+        # a daemon, because a library that waits for its server cannot be interrupted
         self._thread = Thread(target=self._run, name=f"rlox-{name}", daemon=True)
         self._thread.start()
-        atexit.register(self.close)  # for loggers that nobody closes
+        atexit.register(self.close)  # for loggers that are never closed
 
     def push(self, call: Call) -> Future[Any]:
-        """Have a call made, and warn, once, if those before it do not get on.
+        """Queue a call, and warn once if the calls before it make no progress.
 
         Raises:
-            LoggerError: it was closed, so that nobody would make the call.
+            LoggerError: it was closed, so that the call would never be made.
         """
         if self._given_up.is_set():
             raise LoggerError(f"{self._name}: the logger was closed; log before close()")
@@ -62,14 +62,14 @@ class Sender:
     def warn(
         self, consequence: str = "the run goes on, and what can be sent later will be"
     ) -> None:
-        """Say, once, that calls do not succeed, and why."""
+        """Warn once that calls do not succeed, and why."""
         if not self._warned:
             self._warned = True
             reason = self._refusal or self._failure or "no answer"
             warnings.warn(f"{self._name}: {reason}; {consequence}", RuntimeWarning, stacklevel=3)
 
     def close(self, last: Call | None = None) -> None:
-        """Give what is pending, and a last call, a little time; nothing if called again."""
+        """Give pending calls and a last one a little time; does nothing if called again."""
         if self._given_up.is_set():
             return
         atexit.unregister(self.close)

@@ -22,13 +22,13 @@ from rlox.logging.base import Metrics, MetricsLogger, Table, rows_of
 from rlox.logging.sender import PATIENCE, Sender
 
 UPLOAD_SECONDS = 60.0
-"""That wandb is given for pending uploads at the end of a run."""
+"""Time limit for wandb's pending uploads at the end of a run."""
 
 
 class TensorBoardLogger(MetricsLogger):
     """TensorBoard event files with the tags ``train/<metric>`` and ``eval/<metric>``.
 
-    They are written on a thread. While the disk is full, rows wait, and the training does not.
+    They are written on a thread. While the disk is full, rows wait but the training continues.
 
     Args:
         log_dir: folder of the event file.
@@ -96,7 +96,7 @@ class TensorBoardLogger(MetricsLogger):
         self._push(add)
 
     def rewind(self, step: int) -> None:
-        """Begin an event file that makes readers ignore what is later than ``step``."""
+        """Begin an event file that makes readers ignore rows after ``step``."""
         self._push(lambda writer: None, purge_step=step + 1)
 
     def close(self) -> None:
@@ -109,18 +109,18 @@ class WandbLogger(MetricsLogger):
 
     Their x axis is the metric ``global_step``, so that a resumed run, whose steps go back to the
     checkpoint's, loses no rows. Values that are not finite are left out. The library sends rows
-    from a process of its own and keeps those that it cannot send, for ``wandb sync``; without a
-    server the whole run is one of mode ``"offline"``.
+    from a separate process and keeps rows that it cannot send, for ``wandb sync``; without a
+    server the whole run has the mode ``"offline"``.
 
     Args:
         project: the run's project.
         init: other arguments of ``wandb.init``, such as ``name``, ``config``, ``dir``, ``mode``
-            and ``id``. Unless they say otherwise, the run is a new one of its own, also if
-            another one is active in the process, and ``settings`` limits the waits for a server.
+            and ``id``. By default the run is a new one, even if another one is active in the
+            process, and ``settings`` limits the waits for a server.
 
     Raises:
         MissingDependencyError: wandb is not installed.
-        LoggerError: wandb begins no run, as if nobody is logged in.
+        LoggerError: wandb begins no run, for example because nobody is logged in.
     """
 
     def __init__(self, project: str = "rlox", **init: Any) -> None:
@@ -136,7 +136,7 @@ class WandbLogger(MetricsLogger):
             warnings.warn(f"wandb: {error}; the run is offline", RuntimeWarning, stacklevel=2)
             run = wandb.init(**{**init, "mode": "offline"})
         self.run: Any = run
-        """The run, for what a logger does not do: ``logger.run.log_artifact(...)``."""
+        """The run, for calls that a logger does not make: ``logger.run.log_artifact(...)``."""
         self._table: Any = wandb.Table
         self._video: Any = wandb.Video
         self.run.define_metric("global_step")
@@ -163,31 +163,31 @@ class WandbLogger(MetricsLogger):
         self.run.log({"global_step": step, **values})
 
     def close(self) -> None:
-        """Finish the run: upload what is pending."""
+        """Upload pending data and finish the run."""
         self.run.finish()
 
 
 class MLflowLogger(MetricsLogger):
     """An MLflow run with the metrics ``train/<metric>`` and ``eval/<metric>`` over steps.
 
-    It goes through a client of its own and leaves MLflow's active run alone, unless it is given
-    that run's id. Values that are not finite are left out. A thread sends everything, so a server
-    that does not answer delays nothing: what could not be sent is tried again.
+    It uses a client of its own and leaves MLflow's active run alone, unless given that run's id.
+    Values that are not finite are left out. A thread sends everything and retries, so that a
+    server that does not answer delays nothing.
 
     Args:
         experiment: the run's experiment; made if missing.
-        tracking_uri: where runs are kept: a server's address, or ``"sqlite:///mlflow.db"``. None:
-            what MLflow itself is set to, as by the environment variable ``MLFLOW_TRACKING_URI``.
+        tracking_uri: store of the runs: a server's address, or ``"sqlite:///mlflow.db"``. ``None``:
+            MLflow's own setting, such as the environment variable ``MLFLOW_TRACKING_URI``.
         run_name: name of the run; ``None`` lets MLflow choose one.
-        params: parameters of the run, such as ``algorithm.config.to_dict()``. Those that a run
-            given by its id has already stay as they are.
-        run_id: an unfinished run to log into, such as ``mlflow.active_run().info.run_id``. It has
-            its experiment and its name, and whoever began it ends it.
+        params: parameters of the run, such as ``algorithm.config.to_dict()``. Parameters that an
+            existing run already has do not change.
+        run_id: an unfinished run to log into, such as ``mlflow.active_run().info.run_id``. It
+            keeps its experiment and name, and is not ended here.
         prefixes: whether names begin with ``train/`` and ``eval/``.
 
     Raises:
         MissingDependencyError: mlflow is not installed.
-        LoggerError: there is no run of this id, or the server refuses to begin one.
+        LoggerError: there is no run with this id, or the server refuses to begin one.
     """
 
     def __init__(
@@ -220,7 +220,7 @@ class MLflowLogger(MetricsLogger):
 
         self._sender = Sender("MLflow", passes)
         self._begun = self._sender.push(begin)
-        self._sender.push(add_params)  # apart: what is tried again begins no second run
+        self._sender.push(add_params)  # separate, so that a retry does not begin a second run
         try:
             self._begun.result(PATIENCE)
         except TimeoutError:
@@ -232,7 +232,7 @@ class MLflowLogger(MetricsLogger):
 
     @property
     def run_id(self) -> str:
-        """Identifies the run, for calls of your own; waits for a server that is slow."""
+        """Id of the run, for calls of your own; waits for a slow server."""
         return str(self._begun.result(PATIENCE).info.run_id)
 
     def _new_run(self, experiment: str, name: str | None) -> Any:
@@ -277,7 +277,7 @@ class MLflowLogger(MetricsLogger):
         self._push("log_batch", metrics=values)
 
     def close(self) -> None:
-        """Send what is pending and mark the run as finished, if it was begun here."""
+        """Send pending data and mark the run as finished, if it was begun here."""
         end = lambda: self._client.set_terminated(self.run_id)  # noqa: E731
         self._sender.close(end if self._owned else None)
 
@@ -302,8 +302,8 @@ class GifFile:
 
     Args:
         path: of the file, or an open binary file.
-        fps: frames per second; a GIF stores times in hundredths of a second, and viewers take less
-            than two for an error, so at most 50.
+        fps: frames per second, at most 50: a GIF stores times in hundredths of a second, and
+            viewers treat fewer than two as an error.
     """
 
     def __init__(self, path: Path | BinaryIO, fps: float) -> None:
@@ -317,7 +317,7 @@ class GifFile:
         self._frames.append(self._image.fromarray(frame).quantize())
 
     def close(self) -> None:
-        """Write the file; consecutive frames that are equal become one that is shown longer."""
+        """Write the file; equal consecutive frames become one that is shown longer."""
         if self._frames:
             first, *others = self._frames
             first.save(

@@ -60,7 +60,7 @@ def rlox_buffers() -> Iterable[BufferSpec]:
 
 @hookimpl
 def rlox_learner_backends() -> Iterable[LearnerBackendSpec]:
-    """Register torch, which can do every task, compiled if requested."""
+    """Register torch, which can do every task, compiled on request."""
     yield LearnerBackendSpec(
         name="torch",
         summary="The algorithm's own loss and autograd, for any policy on any device.",
@@ -77,7 +77,7 @@ def rlox_learner_backends() -> Iterable[LearnerBackendSpec]:
 
 @hookimpl
 def rlox_actor_backends() -> Iterable[ActorBackendSpec]:
-    """Register actors in this process's threads and in processes of their own."""
+    """Register actors in threads of this process and in separate processes."""
     yield ActorBackendSpec(
         name="thread",
         summary="Actors in threads of this process.",

@@ -1,8 +1,8 @@
-"""The tables of rlox's own algorithms and of what else has a home: name, class and extra.
+"""Tables of rlox's own algorithms and other registered names: name, class and extra.
 
 The facades (:mod:`rlox.algorithms`, :mod:`rlox.trainers`), the types of :func:`rlox.make`, the
-remedy of errors for what is not installed, the tests and the reference follow from them. Other
-distributions register their algorithms by entry point alone.
+remedies in errors about missing distributions, the tests and the reference follow from them.
+Other distributions register their algorithms by entry point alone.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class AlgorithmRow(NamedTuple):
     trainer: bool = True
     """Whether ``rlox.trainers`` has a trainer for it, ``<class name>Trainer``."""
     registered: bool = True
-    """Whether it is an algorithm that :func:`rlox.make` builds; best-of-N sampling, which learns
-    nothing, is not."""
+    """Whether :func:`rlox.make` builds it; not so for best-of-N sampling, which learns
+    nothing."""
     short: str = ""
-    """Name of its module, if it is not the registered name."""
+    """Name of its module, if it differs from the registered name."""
 
     @property
     def file(self) -> str:
@@ -90,10 +90,10 @@ ELSEWHERE = {
     ("rlox_env_backends", "mujoco"): "mujoco",
     ("rlox_run_options", "sweeps"): "tools",
 }
-"""Other names that rlox's own distributions register: hook and name, and the extra."""
+"""Extras of the other names that rlox's own distributions register, by hook and name."""
 
 
 def extra_of(hook: str, name: str) -> str | None:
-    """Return the extra that installs what a hook registers as ``name``; ``None`` if none does."""
+    """Return the extra that installs a hook's ``name``; ``None`` if none does."""
     algorithms = {("rlox_algorithms", row.name): row.extra for row in ALGORITHMS}
     return {**ELSEWHERE, **algorithms}.get((hook, name))

@@ -1,10 +1,10 @@
-"""What plugins register: hooks (pluggy), and frozen specs with references.
+"""The plugin interface: hooks (pluggy), and frozen specs with references.
 
 Each hook returns specs and is called once, when the registry (:mod:`rlox.registry.table`) is first
 used.
 
 A plugin is an import-light module named by an entry point of the group ``rlox``; the entry point's
-name is the distribution's. There are no hooks into training: callbacks are that.
+name is the distribution's. There are no hooks into training; use callbacks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pluggy
 
 
 def _require_tuple(field: str, value: object) -> None:
-    # `in` finds parts of a text, and a loop its letters
+    # `in` would find substrings, and a loop letters
     if isinstance(value, str):
         raise TypeError(f"{field} must be a tuple, got the text {value!r}; write ({value!r},)")
 
@@ -31,11 +31,11 @@ class AlgorithmSpec:
         config: ``"module:Class"``, a subclass of :class:`rlox.Config`; importable without torch.
         factory: ``"module:Class"``, a subclass of :class:`rlox.Algorithm`.
         paper: address of the paper.
-        needs: the arguments that are no config options and must be given: ``"env"``, the
-            constructor's first argument, and others by keyword: ``"dataset"``, ``"model"``, ...
-            On the command line they are flags; one that ends in ``_fn`` is ``module:function``.
-        takes: further arguments of this kind that may be given.
-        env: whether it takes an env at all, to train or to evaluate in.
+        needs: required arguments that are not config options: ``"env"``, the constructor's
+            first argument, and others by keyword: ``"dataset"``, ``"model"``, ... On the
+            command line they are flags; one that ends in ``_fn`` is ``module:function``.
+        takes: optional arguments of this kind.
+        env: whether it takes an env at all, for training or evaluation.
         trains_teams: whether it takes envs of several agents.
 
     Raises:
@@ -53,7 +53,7 @@ class AlgorithmSpec:
     trains_teams: bool = False
 
     def __post_init__(self) -> None:
-        """Reject text if several names are expected."""
+        """Reject text where several names are expected."""
         _require_tuple(f"needs of '{self.name}'", self.needs)
         _require_tuple(f"takes of '{self.name}'", self.takes)
 
@@ -68,24 +68,24 @@ class EnvBackendSpec:
         factory: ``"module:function"``; ``function(env_id, *, n_envs, env_kwargs)`` returns a
             :class:`rlox.protocols.VecEnv`. If ``options`` is set, it also gets one instance of
             that model as the keyword ``options``.
-        env_ids: the ids it can build.
-        env_prefixes: beginnings of further ids that it can build.
-        teams: whether its envs are of several agents: ``factory`` then takes callables and envs
+        env_ids: ids that it can build.
+        env_prefixes: prefixes of further ids that it can build.
+        teams: whether its envs have several agents: ``factory`` then takes callables and envs
             too if ``env_ids`` is empty, and returns a :class:`rlox.protocols.MultiAgentVecEnv`.
         priority: among the backends that have an id, ``backend="auto"`` takes the highest; the
             ``gymnasium`` backend, which tries every id, has 0.
         options: ``"module:Model"``, a subclass of :class:`rlox.Config` with the backend's own
-            options, which are accepted beside the algorithm's; ``None``: it has none.
-        env_kwargs: the arguments of envs that it knows; ``backend="auto"`` passes it over for
-            others. A backend of envs of several agents without ``env_ids`` tries any.
+            options, which are accepted along with the algorithm's; ``None``: it has none.
+        env_kwargs: arguments of envs that it knows; with others, ``backend="auto"`` skips it. A
+            backend of envs of several agents without ``env_ids`` tries any.
         remote: whether its envs are on other machines: evaluations then build the id here, and
-            checkpoints hold neither the backend nor its options. If a model of options has a method
-            ``for_actor(index, n_actors)``, it returns those of one of several actors, and with a
-            method ``for_evaluation()`` those of evaluations.
-        unavailable: ``"module:function"`` that returns why it cannot be used here, or an empty
-            string; ``backend="auto"`` then passes it over. ``None``: it always can.
-        processes: whether it has envs of several agents each in a process of its own: ``factory``
-            then gets the keyword ``vectorization="async"`` where it is asked for.
+            checkpoints hold neither the backend nor its options. The model of options may have
+            methods ``for_actor(index, n_actors)``, which returns the options of one of several
+            actors, and ``for_evaluation()``, which returns those for evaluations.
+        unavailable: ``"module:function"`` that returns why it cannot be used here, so that
+            ``backend="auto"`` skips it, or an empty string. ``None``: it is always usable.
+        processes: whether it can run each env of several agents in a separate process:
+            ``factory`` then gets the keyword ``vectorization="async"`` on request.
 
     Raises:
         TypeError: ``env_ids`` or ``env_kwargs`` is text.
@@ -105,7 +105,7 @@ class EnvBackendSpec:
     processes: bool = False
 
     def __post_init__(self) -> None:
-        """Reject text if several names are expected."""
+        """Reject text where several names are expected."""
         _require_tuple(f"env_ids of '{self.name}'", self.env_ids)
         _require_tuple(f"env_kwargs of '{self.name}'", self.env_kwargs)
         _require_tuple(f"env_prefixes of '{self.name}'", self.env_prefixes)
@@ -123,14 +123,14 @@ class BufferSpec:
             :class:`rlox.protocols.ReplayBuffer`. If ``options`` is set, it also gets one instance
             of that model as the keyword ``options``.
         options: ``"module:Model"``, a subclass of :class:`rlox.Config` with the buffer's own
-            options, which are accepted beside the algorithm's; ``None``: it has none.
+            options, which are accepted along with the algorithm's; ``None``: it has none.
         sequences: whether it is a buffer of sequences, for world models and recurrent value
             functions: the factory gets a :class:`rlox.replay.buffers.SequenceOptions` and returns
             a :class:`rlox.protocols.SequenceBuffer`.
         goals: whether it needs an env with goals, which the factory gets as ``goals`` of the
             :class:`rlox.replay.buffers.BufferOptions`; other envs are rejected.
-        in_memory: whether all transitions are in this machine's memory, so that a ``buffer_size``
-            that does not fit is rejected before the buffer is made.
+        in_memory: whether it keeps all transitions in this machine's memory, so that a too large
+            ``buffer_size`` is rejected before the buffer is made.
     """
 
     name: str
@@ -144,7 +144,7 @@ class BufferSpec:
 
 @dataclass(frozen=True)
 class LearnerBackendSpec:
-    """What takes the gradient steps of algorithms.
+    """A backend that takes the gradient steps of algorithms.
 
     Args:
         name: registered name (``"native"``).
@@ -155,8 +155,8 @@ class LearnerBackendSpec:
             :class:`rlox.learners.transitions.ReplayTask` a
             :class:`rlox.learners.transitions.ReplayLearner`; or it raises
             :class:`rlox.errors.BackendError` with the reason why it cannot do the task.
-        priority: ``backend="auto"`` takes the highest that can do the task; the ``torch`` backend,
-            which can do every task, has 0.
+        priority: ``backend="auto"`` takes the backend of the highest priority that can do the
+            task; ``torch``, which can do every task, has 0.
     """
 
     name: str
@@ -167,17 +167,17 @@ class LearnerBackendSpec:
 
 @dataclass(frozen=True)
 class ActorBackendSpec:
-    """Where actors collect: in threads, processes, on other machines.
+    """A place for actors to collect: threads, processes, other machines.
 
     Args:
         name: registered name (``"thread"``).
         summary: one sentence.
         factory: ``"module:function"``; ``function(plan, index)`` gets a
-            :class:`rlox.rollouts.ActorPlan` and which of its actors to build, and returns a
+            :class:`rlox.rollouts.ActorPlan` and the number of the actor to build, and returns a
             :class:`rlox.rollouts.Actor`. If ``options`` is set, it also gets one instance of that
             model as the keyword ``options``.
         options: ``"module:Model"``, a subclass of :class:`rlox.Config` with the backend's own
-            options, which are accepted beside the algorithm's; ``None``: it has none.
+            options, which are accepted along with the algorithm's; ``None``: it has none.
     """
 
     name: str
@@ -198,8 +198,8 @@ class LossSpec:
             ``rlox_preference_losses``. If ``options`` is set, it also gets one instance of that
             model as the keyword ``options``.
         options: ``"module:Model"``, a subclass of :class:`rlox.Config` with the loss's own options,
-            which are accepted beside the algorithm's; ``None``: it has none.
-        adds_up: whether the losses of the parts of a batch add up to that of the whole; if not,
+            which are accepted along with the algorithm's; ``None``: it has none.
+        adds_up: whether the losses of a batch's parts add up to the loss of the whole; if not,
             ``micro_batch_size`` is refused.
     """
 
@@ -234,7 +234,7 @@ class CallbackSpec:
         name: registered name (``"eval"``).
         summary: one sentence.
         factory: ``"module:Class"``; ``Class()`` returns a :class:`rlox.callbacks.Callback`.
-        in_folder: whether it writes files: ``Class(log_dir)`` is then called, and what it returns
+        in_folder: whether it writes files: ``Class(log_dir)`` is then called, and the callback
             writes into the folder ``log_dir``.
     """
 
@@ -246,12 +246,12 @@ class CallbackSpec:
 
 @dataclass(frozen=True)
 class PresetsSpec:
-    """A file of presets: tuned options with the score to expect.
+    """A file of presets: tuned options with expected scores.
 
     Args:
-        name: registered name, that of the distribution; presets have names of their own.
+        name: registered name, equal to the distribution's; presets have names of their own.
         summary: one sentence.
-        file: ``"package:file"``, a YAML file beside the package's modules; see
+        file: ``"package:file"``, a YAML file in the package's folder; see
             :mod:`rlox.config.presets`.
     """
 
@@ -262,12 +262,12 @@ class PresetsSpec:
 
 @dataclass(frozen=True)
 class PlaceSpec:
-    """Where the runs of sweeps and searches are executed: ``--on NAME``.
+    """A place to execute the runs of sweeps and searches: ``--on NAME``.
 
     Args:
         name: registered name (``"ray"``).
         summary: one sentence.
-        factory: ``"module:function"``; ``function(address)`` gets what follows the colon of
+        factory: ``"module:function"``; ``function(address)`` gets the address in
             ``NAME:ADDRESS``, or ``None``, and returns a :class:`rlox.cli.places.Place`.
     """
 
@@ -281,7 +281,7 @@ class CommandSpec:
     """A command of ``rlox``.
 
     Args:
-        name: what follows ``rlox`` on the command line; one of rlox's own cannot be replaced.
+        name: the word after ``rlox`` on the command line; rlox's own commands cannot be replaced.
         summary: one sentence, for ``rlox --help``.
         factory: ``"module:function"``, imported when the command is called; ``function()`` returns
             a ``typer.Typer``.
@@ -294,11 +294,11 @@ class CommandSpec:
 
 @dataclass(frozen=True)
 class RunOptionsSpec:
-    """Options that ``rlox train`` and ``rlox resume`` have beside core's, and what they do.
+    """Further options of ``rlox train`` and ``rlox resume``, and their effect.
 
-    The keyword-only parameters of a function are the options, annotated as typer takes them. Core
-    calls it before it trains; it returns the exit code of what it did, or ``None`` to leave the run
-    to core.
+    The keyword-only parameters of a function are the options, annotated for typer. Core calls the
+    function before training; it returns an exit code if it handled the run, or ``None`` to leave
+    the run to core.
 
     Args:
         name: registered name (``"sweeps"``).
@@ -306,7 +306,7 @@ class RunOptionsSpec:
         train: ``"module:function"``; ``function(name, config, options, *, ...)`` gets the
             algorithm's name, its config and the :class:`rlox.cli.runs.options.RunOptions`.
         resume: ``"module:function"``; ``function(run, env, parts, quiet, *, ...)`` gets the folder
-            and what the other options say.
+            and the values of the other options.
     """
 
     name: str

@@ -4,10 +4,10 @@ pluggy alone ignores the second of two distributions that use one entry-point na
 first import that fails and accepts misspelt hook names silently; this module reports all three.
 
 Environment variables: ``RLOX_PLUGINS`` (comma-separated names, load only these),
-``RLOX_PLUGINS_STRICT=1`` (a plugin that fails is an error), ``RLOX_TRACE_PLUGINS=1`` (print what
-is loaded).
+``RLOX_PLUGINS_STRICT=1`` (a failing plugin is an error), ``RLOX_TRACE_PLUGINS=1`` (print the
+loaded plugins).
 
-Errors of references name the plugin: kind, name and distribution.
+Errors about references name the plugin: kind, name and distribution.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ HOOKS: dict[str, type] = {
 
 
 def _entry_points() -> list[metadata.EntryPoint]:
-    """Return the entry points to load, the same distribution found twice counted once."""
+    """Return the entry points to load; a distribution found twice counts once."""
     allowed = os.environ.get("RLOX_PLUGINS")
     names = None
     installed = metadata.entry_points(group=GROUP)
@@ -106,7 +106,7 @@ def _distribution(entry_point: metadata.EntryPoint) -> str:
 
 
 def _isolated(distribution: str, action: Callable[[], Any]) -> Any:
-    """Return what ``action`` returns; a failure becomes a warning, or an error when strict."""
+    """Call ``action`` and return its result; a failure is a warning, or an error when strict."""
     try:
         return action()
     except Exception as error:
@@ -130,8 +130,8 @@ def _specs_of(manager: pluggy.PluginManager, module: Any) -> Iterator[tuple[str,
 def _require_hooks(manager: pluggy.PluginManager, module: Any) -> None:
     """Refuse a plugin that registers nothing, or whose author forgot to mark a hook.
 
-    pluggy ignores unmarked functions. One of another name is a mistake only if no hook is there:
-    it may be a helper.
+    pluggy ignores unmarked functions. If the plugin has a hook, a function of another name may be
+    a helper; otherwise it is a mistake.
     """
     marked = {hook.name for hook in manager.get_hookcallers(module) or ()}
     functions = {n for n in dir(module) if n.startswith("rlox_") and callable(getattr(module, n))}
@@ -145,7 +145,7 @@ def _require_hooks(manager: pluggy.PluginManager, module: Any) -> None:
 
 
 def load_plugins() -> list[Registration]:
-    """Load every installed plugin and return all that they register.
+    """Load all installed plugins and return their registrations.
 
     Raises:
         UnknownNameError: ``RLOX_PLUGINS`` names a plugin that is not installed.
@@ -155,7 +155,7 @@ def load_plugins() -> list[Registration]:
     registrations: list[Registration] = []
     for entry_point in _entry_points():
         distribution = _distribution(entry_point)
-        # one manager per plugin: a misspelt hook found by check_pending() is then this plugin's
+        # one manager per plugin, so that a misspelt hook in check_pending() is this plugin's
         manager = pluggy.PluginManager("rlox")
         manager.add_hookspecs(specs)
 
@@ -181,7 +181,7 @@ def resolve(reference: str) -> Any:
 
     Raises:
         PluginError: the reference is malformed or the module has no such name.
-        ConfigError: the working directory was deleted, without which torch ends the process.
+        ConfigError: the working directory was deleted; without one torch ends the process.
     """
     require_working_directory()
     module, _, name = reference.partition(":")
@@ -207,18 +207,18 @@ PARTS: dict[str, tuple[str, str | None]] = {
     "rlox_commands": ("()", "typer:Typer"),
     "rlox_places": ("(address)", None),
 }
-"""How the factories of each hook are called, and the class of what they return, if it has one."""
+"""Call of each hook's factories, and the class of their product, if it has one."""
 
 
 def kind_of(hook: str) -> str:
-    """Return what a hook registers, in words."""
+    """Return the kind of plugin that a hook registers, in words."""
     plural = hook.removeprefix("rlox_").replace("_", " ")
     return plural.removesuffix("es" if plural.endswith("sses") else "s")
 
 
 @dataclass(frozen=True)
 class Registration:
-    """One spec together with the distribution and hook that brought it."""
+    """One spec with the distribution and hook that it came from."""
 
     spec: Any
     hook: str
@@ -227,16 +227,16 @@ class Registration:
     def load(
         self, field: str = "factory", *, base: str | None = None, remedy: str | None = None
     ) -> Any:
-        """Import what a field of the spec names.
+        """Import the object that a field of the spec names.
 
         Args:
             field: of the spec.
-            base: ``"module:Class"`` that it must be a subclass of; ``None`` allows anything.
-            remedy: what to install if a module is missing; ``None`` names the distribution.
+            base: ``"module:Class"``, its required base class; ``None`` allows anything.
+            remedy: advice if a module is missing; ``None`` names the distribution.
 
         Raises:
             MissingDependencyError: a module is not installed.
-            PluginError: the import fails otherwise, or gives something else.
+            PluginError: the import fails for another reason, or gives something else.
         """
         reference = getattr(self.spec, field)
         try:
@@ -276,12 +276,12 @@ class Registration:
     def build(self, *args: Any, **kwargs: Any) -> Any:
         """Call the factory.
 
-        One that has options of its own gets their defaults unless ``options`` is given. What the
-        factory itself raises goes on as it is.
+        A factory with options gets their defaults unless ``options`` is given. The factory's own
+        errors are passed on.
 
         Raises:
             MissingDependencyError: a module is not installed.
-            PluginError: it cannot be imported, takes other arguments or returns something else.
+            PluginError: it cannot be imported, takes other arguments or returns another type.
         """
         factory = self.load()
         model = self.options_model()
@@ -299,7 +299,7 @@ class Registration:
                 f"'{self.spec.factory}' must be callable with {call}: {error}"
             ) from None
         except ValueError:
-            pass  # compiled code need not expose its signature
+            pass  # compiled code may hide its signature
         made = factory(*args, **kwargs)
         if product is not None and not isinstance(made, resolve(product)):
             raise self.broken(
@@ -308,7 +308,7 @@ class Registration:
         return made
 
     def broken(self, reason: str) -> PluginError:
-        """Return an error that names the plugin as the one at fault."""
+        """Return an error that blames the plugin."""
         return PluginError(f"{self.described} is broken: {reason}")
 
 
@@ -319,7 +319,7 @@ def _dotted(reference: str) -> str:
 class Registry:
     """All specs by kind and name.
 
-    Two distributions that claim one name make that name unusable, and only that name.
+    Two distributions that claim the same name make only that name unusable.
     """
 
     def __init__(self, registrations: Iterable[Registration]) -> None:
@@ -351,12 +351,12 @@ class Registry:
         )
 
     def get(self, hook: str, name: str) -> Registration:
-        """Return what is registered under ``name``.
+        """Return the registration of ``name``.
 
         Raises:
-            TypeError: the name is no text.
-            UnknownNameError: nothing is; the text has the nearest names.
-            MissingDependencyError: it is one of ours, and its distribution is not installed.
+            TypeError: the name is not a string.
+            UnknownNameError: it is not registered; the text has the nearest names.
+            MissingDependencyError: it is one of rlox's own, and its distribution is not installed.
             PluginConflictError: two distributions claim it; the text names both.
         """
         given: object = name
@@ -377,11 +377,11 @@ class Registry:
         return found[0]
 
     def get_all(self, hook: str, names: Iterable[str]) -> list[Registration]:
-        """Return what is registered under several names.
+        """Return the registrations of several names.
 
         Raises:
-            ConfigError: a name is there twice.
-            RloxError: as :meth:`get`.
+            ConfigError: a name is given twice.
+            RloxError: see :meth:`get`.
         """
         found = {}
         for name in names:
@@ -391,7 +391,7 @@ class Registry:
         return list(found.values())
 
     def usable(self, hook: str) -> list[Registration]:
-        """Return what a hook registered, sorted by name, without what is in conflict."""
+        """Return a hook's registrations, sorted by name, without conflicting ones."""
         return [
             found[0]
             for (kind, _), found in sorted(self._found.items())
@@ -399,7 +399,7 @@ class Registry:
         ]
 
     def by_priority(self, hook: str) -> list[Registration]:
-        """Return what :meth:`usable` does, the highest priority first."""
+        """Return the registrations of :meth:`usable`, the highest priority first."""
         return sorted(self.usable(hook), key=lambda each: -each.spec.priority)
 
 
@@ -424,13 +424,13 @@ def spec(name: str) -> AlgorithmSpec:
 
     Raises:
         UnknownNameError: it is not registered.
-        MissingDependencyError: it is one of ours, and its distribution is not installed.
+        MissingDependencyError: it is one of rlox's own, and its distribution is not installed.
     """
     return cast("AlgorithmSpec", find_algorithm(name).spec)
 
 
 def find_algorithm(name: str) -> Registration:
-    """Return what is registered as the algorithm ``name``; raises as :func:`spec`."""
+    """Return the registration of the algorithm ``name``; errors: see :func:`spec`."""
     return get_registry().get("rlox_algorithms", name)
 
 
@@ -439,7 +439,7 @@ def config_class(name: str) -> type[Any]:
 
     Raises:
         MissingDependencyError: a library that it needs is not installed.
-        PluginError: it cannot be imported, or is no :class:`rlox.Config`.
+        PluginError: it cannot be imported, or is not a :class:`rlox.Config`.
     """
     return cast("type[Any]", find_algorithm(name).load("config", base="rlox:Config"))
 
@@ -449,7 +449,7 @@ def algorithm_class(name: str) -> type[Any]:
 
     Raises:
         MissingDependencyError: a library that the algorithm needs is not installed.
-        PluginError: it cannot be imported, or is no :class:`rlox.Algorithm`.
+        PluginError: it cannot be imported, or is not an :class:`rlox.Algorithm`.
     """
     extra = extra_of("rlox_algorithms", name)
     remedy = None if extra is None else requirement(extra)

@@ -48,7 +48,7 @@ def doctor_command() -> None:
 
 
 def _load(problems: list[str]) -> Registry:
-    """Return what the plugins register, and append what is wrong with them."""
+    """Return the registry of the plugins, and append their problems."""
     registry = Registry([])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -61,7 +61,7 @@ def _load(problems: list[str]) -> Registry:
 
 
 def _imported(name: str, problems: list[str]) -> Any:
-    """Return a module, or ``None`` if it is not installed or, which is a problem, broken."""
+    """Return a module, or ``None`` if it is missing or broken; the latter is a problem."""
     try:
         return importlib.import_module(name) if importlib.util.find_spec(name) else None
     except Exception as error:
@@ -70,7 +70,7 @@ def _imported(name: str, problems: list[str]) -> Any:
 
 
 def _processor() -> str:
-    info = Path("/proc/cpuinfo")  # where platform.processor() is empty
+    info = Path("/proc/cpuinfo")  # for systems where platform.processor() is empty
     found = re.search(r"^model name\s*: (.+)", info.read_text() if info.exists() else "", re.M)
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return f"{found[1] if found else platform.processor()}, {usable} of {os.cpu_count()} cores"
@@ -84,7 +84,7 @@ def _usability(backend: Registration) -> str:
         reason = resolve(probe)() if probe else ""
     except ModuleNotFoundError as error:
         reason = f"{error.name} is missing"
-    except Exception as error:  # what a plugin raises is what the user looks for here
+    except Exception as error:  # users look for a plugin's error here
         reason = f"{type(error).__name__}: {error}"
     return f"{backend.spec.name} (not usable: {reason})" if reason else backend.spec.name
 
@@ -106,7 +106,7 @@ def _missing_extras() -> dict[str, str]:
 
 
 def _lacking(distribution: str, extra: str) -> list[str]:
-    """Return the distributions of an extra that are not installed, those of ours looked into."""
+    """Return missing distributions of an extra, including the requirements of rlox's own."""
     found = []
     for text in metadata.requires(distribution) or ():
         needed = re.match(r"([\w.-]+)(?:\[([\w,-]+)\])?", text)

@@ -71,7 +71,7 @@ def _entries(hook: str) -> list[dict[str, str]]:
 
 
 def _list_presets(as_json: bool) -> None:
-    """Print the presets with the scores to expect, and who measured them."""
+    """Print the presets with their expected scores and the sources of these."""
     found = list_presets()
     if as_json:
         typer.echo(json.dumps([preset.model_dump() for preset in found], indent=2))
@@ -93,7 +93,7 @@ def _list_presets(as_json: bool) -> None:
 
 
 WIDE = 140
-"""Columns of a terminal from which an option's source gets a column of its own."""
+"""Width of a terminal from which options' sources get a column of their own."""
 
 
 def explain_command(
@@ -143,7 +143,7 @@ def explain_command(
 
 
 def _explain_others(name: str) -> bool:
-    """Print what the plugins of other kinds with this name are; return whether there are any."""
+    """Describe the plugins of other kinds with this name; return whether there are any."""
     found = [
         (title, each)
         for title, hook in KINDS.items()
@@ -168,7 +168,7 @@ def _explain_others(name: str) -> bool:
 
 
 def _documentation_of(factory: str) -> str:
-    """Return the docstring of what makes a plugin, or the name of the library that is missing."""
+    """Return the docstring of a plugin's factory, or the name of the missing library."""
     try:
         return inspect.getdoc(resolve(factory)) or ""
     except ModuleNotFoundError as error:
@@ -176,7 +176,7 @@ def _documentation_of(factory: str) -> str:
 
 
 def _choices(algorithm: str, env: str, config: Path | None) -> dict[str, str]:
-    """Return the backends that a training on ``env`` takes, and the reasons."""
+    """Return the backends chosen for a training on ``env``, and the reasons."""
     # `rlox list` imports no gymnasium
     from rlox.algorithm import make
     from rlox.envs.make import choose_backend

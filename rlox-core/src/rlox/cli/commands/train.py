@@ -24,11 +24,11 @@ RUN_PARAMETERS = {
 
 
 CONTEXT = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-"""What the parser knows, such as which flags were given."""
+"""The parser's context, with the flags that were given."""
 
 
 class AlgorithmGroup(TyperGroup):
-    """The training commands; an unknown one gets the registry's message, which has the remedy."""
+    """The training commands; for an unknown one, the registry's message has the remedy."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command of the algorithm ``cmd_name``."""
@@ -61,7 +61,7 @@ def _show_help(ctx: typer.Context) -> None:
 
 
 def _add_command(app: typer.Typer, name: str) -> None:
-    """Add the command of ``name``; if there is none, asking for it raises what is wrong."""
+    """Add the command of ``name``; if that fails, using the command raises the reason."""
     try:
         function = train_function(name)
     except PluginConflictError:
@@ -77,8 +77,8 @@ def _add_command(app: typer.Typer, name: str) -> None:
 def train_function(name: str) -> Callable[..., None]:
     """Return a function whose signature has a flag for every option of the algorithm ``name``.
 
-    A field that has the name of one of the run's own flags, or of a part that the algorithm takes,
-    gets none; ``--config`` can set it.
+    A field with the name of one of the run's own flags, or of a part of the algorithm, gets no
+    flag; ``--config`` can set it.
 
     Raises:
         RloxError: the algorithm is unknown, not installed, claimed twice or broken.
@@ -126,7 +126,7 @@ def _on_ray(config_class: type[Config], arguments: Mapping[str, Any]) -> dict[st
     """Return the option that ``--ray`` stands for.
 
     Raises:
-        ConfigError: there is none, or it is given otherwise.
+        ConfigError: there is no such option, or it is also given with another value.
     """
     found = [n for n in ("actor_backend", "env_backend") if n in config_class.model_fields]
     if not found:
@@ -139,7 +139,7 @@ def _on_ray(config_class: type[Config], arguments: Mapping[str, Any]) -> dict[st
 
 
 def _steps(name: str, config: Config, options: RunOptions) -> int:
-    """Return the steps of the config's preset; the default without one, and if it is gone."""
+    """Return the steps of the config's preset; the default if there is none or it is gone."""
     full = getattr(config, "preset", None)
     found = (preset.steps for preset in list_presets(name) if preset.full_name == full)
     return next(found, options.total_timesteps)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from rlox.algorithm import Algorithm
 
 HANG_UP = getattr(signal, "SIGHUP", signal.SIGTERM)  # Windows has none
-"""Says that the terminal, or who read the output, is gone. It may come along with another signal,
-as with a Ctrl-C that ends ``| tee`` too, so that the two count as one."""
+"""Sent when the terminal, or the reader of the output, is gone. It may come with another signal,
+for example when Ctrl-C ends ``| tee`` too, so that the two count as one."""
 
 
 def ending_signals() -> list[int]:
@@ -35,9 +35,9 @@ def ending_signals() -> list[int]:
 
 @contextmanager
 def handling_signals(handle: Callable[[int], None]) -> Iterator[None]:
-    """Call ``handle`` in the block when a signal comes that ends a training, as often as one comes.
+    """Within the block, call ``handle`` for every signal that ends a training.
 
-    A hang-up after another signal is left out.
+    A hang-up after another signal is ignored.
     """
     came = False
 
@@ -56,28 +56,28 @@ def handling_signals(handle: Callable[[int], None]) -> Iterator[None]:
 
 
 PASSING_ON = 2.0
-"""Seconds in which a signal reaches a rank twice: as of the terminal, and from ``torchrun``."""
+"""Seconds in which a signal may reach a rank twice: from the terminal and ``torchrun``."""
 
 
 class Interruption(Callback):
     """Turns SIGINT, SIGTERM and SIGHUP into an end of training with a consistent state.
 
     A context manager: while it is entered, the first signal during training stops it at the end of
-    the present iteration, where a checkpoint resumes exactly; a second one, and any outside
-    training, raises ``KeyboardInterrupt``. A hang-up is no second signal, nor is the one after it,
-    nor, in ranks, what follows within :data:`PASSING_ON`.
-    That nobody reads stdout any more is a hang-up too.
+    the current iteration, where a checkpoint resumes exactly; a second one, and any outside
+    training, raises ``KeyboardInterrupt``. A hang-up does not count as a second signal, nor does
+    the signal after it, nor, in ranks, a signal within :data:`PASSING_ON`.
+    A stdout without a reader counts as a hang-up too.
 
     Args:
-        catch: whether to catch the signals, which only the main thread can; if not, somebody
-            else sets :attr:`signal`.
+        catch: whether to catch the signals, which only the main thread can; if not, other code
+            sets :attr:`signal`.
     """
 
     def __init__(self, *, catch: bool = True) -> None:
         self.signal: int | None = None
-        """The signal that came, if any did."""
+        """The received signal, if any."""
         self.learnt = False
-        """Whether what was learnt is saved to the last, and only its evaluation is left."""
+        """Whether the training is finished and saved, and only its evaluation is left."""
         self._caught = ending_signals() if catch else []
         self._training = False
         self._passed_on = 0.0
@@ -101,7 +101,7 @@ class Interruption(Callback):
             raise KeyboardInterrupt
 
     def agree(self) -> None:
-        """Take a signal at any rank for one at all; each rank calls this once it has learnt.
+        """Share a signal at any rank with all; each rank calls this after learning.
 
         Raises:
             WorkerLostError: another rank has gone, or does not answer.
@@ -112,34 +112,34 @@ class Interruption(Callback):
 
     @property
     def exit_code(self) -> int:
-        """What shells report for a process that a signal ended."""
+        """The code that shells report for a process ended by the signal."""
         return 128 + (self.signal or signal.SIGINT)
 
     def on_training_start(self, **kwargs: Any) -> None:
-        """From here on, a signal waits for the end of the iteration."""
+        """Let signals wait for the end of the iteration from now on."""
         self._training = True
 
     def on_iteration_end(self, **kwargs: Any) -> bool:
-        """Stop when a signal has come."""
+        """Stop if a signal has been received."""
         if self.signal is None and HANG_UP in self._caught and stdout_is_broken():
             self.signal = HANG_UP
         return self.signal is None
 
     def on_training_end(self, **kwargs: Any) -> None:
-        """From here on, a signal interrupts at once."""
+        """Let signals interrupt at once from now on."""
         self._training = False
 
 
 class LatestCheckpoint(Callback):
-    """Saves the training every so often, in the place of what was saved before.
+    """Saves the training periodically, replacing the previous checkpoint.
 
-    It saves at the end of an iteration, where a checkpoint resumes exactly; within one if its end
-    is late by as much again, or by a minute. Saving takes a tenth of the time at most: after a save
-    that took long, it waits nine times as long.
+    It saves at the end of an iteration, where a checkpoint resumes exactly; or within an iteration
+    whose end is late by another such period, or by a minute. Saving takes at most a tenth of the
+    time: after a save it waits at least nine times as long as the save took.
 
     Args:
         path: of the checkpoint.
-        seconds: time between two of them.
+        seconds: time between two checkpoints.
     """
 
     saves_training: ClassVar[bool] = True
@@ -154,7 +154,7 @@ class LatestCheckpoint(Callback):
         self._due = time.monotonic() + self._seconds
 
     def on_pulse(self, **kwargs: Any) -> None:
-        """Save if the end of the iteration is late; of several ranks none, as all must save."""
+        """Save if the iteration's end is late; not with several ranks, which must all save."""
         if not RANKS and time.monotonic() >= self._due + min(self._seconds, 60.0):
             self.on_iteration_end(**kwargs)
 
@@ -169,24 +169,24 @@ class LatestCheckpoint(Callback):
 
 
 class ProgressLines(Callback):
-    """About ten lines over the training, for output that is no terminal.
+    """About ten lines over the training, for output that is not a terminal.
 
     Args:
-        file: where they go; ``None`` is stdout.
+        file: their destination; ``None`` is stdout.
     """
 
     def __init__(self, file: TextIO | None = None) -> None:
         self._file = file
         self._next = 0
         self._silence = 10.0
-        """Seconds without a line after which one comes within an iteration; doubled by each."""
+        """Seconds without a line before one is printed within an iteration; doubled each time."""
 
     def on_training_start(self, **kwargs: Any) -> None:
         """Measure the speed from now on."""
         self._mean, self._since, self._before = math.nan, time.monotonic(), kwargs["step"]
 
     def on_pulse(self, **kwargs: Any) -> None:
-        """Print a line if there was none for long."""
+        """Print a line if the last one was long ago."""
         if time.monotonic() - self._since >= self._silence:
             self._silence *= 2
             self._print(kwargs["step"], kwargs["algo"].clock)
@@ -209,7 +209,7 @@ class ProgressLines(Callback):
 
 
 def measured_phases(algorithm: Algorithm) -> dict[str, dict[str, float]]:
-    """Return the seconds of each phase for the record, empty without the callback ``timing``."""
+    """Return the seconds of each phase for the record; empty without the callback ``timing``."""
     for callback in algorithm.callbacks.callbacks:
         if isinstance(callback, TimingCallback):
             found = callback.summary()
@@ -218,13 +218,13 @@ def measured_phases(algorithm: Algorithm) -> dict[str, dict[str, float]]:
 
 
 def remove_latest(path: Path, algorithm: Algorithm) -> None:
-    """Delete what :class:`LatestCheckpoint` saved, as a newer checkpoint is there."""
+    """Delete the checkpoint of :class:`LatestCheckpoint`, since a newer one exists."""
     if path.is_file():
         algorithm.remove_checkpoint(path)
 
 
 def await_record() -> None:
-    """Wait until rank 0 has recorded an interruption; rank 0 calls it when it has.
+    """Wait until rank 0 has recorded an interruption; rank 0 calls this afterwards.
 
     ``torchrun`` ends all ranks as soon as one ends by an interruption.
 
@@ -240,7 +240,7 @@ def train_beside(interruption: Interruption, learn: Callable[[], Any], algorithm
     with interruption:
         learn()
         interruption.agree()
-        leave_to_rank_0(algorithm)  # which saves once it has learnt
+        leave_to_rank_0(algorithm)  # rank 0 saves after learning
         if interruption.signal is not None:
             await_record()
     return 0 if interruption.signal is None else interruption.exit_code

@@ -31,17 +31,17 @@ RECORDED: dict[str, tuple[type, ...]] = {
     "resumed": (list,),
     "training_seconds": (int, float),
 }
-"""What a record's values are that a resumed run relies on."""
+"""Types of the record's values that a resumed run relies on."""
 
 LONGEST = 1e12
-"""Seconds, which no training takes."""
+"""Upper bound of a training's seconds."""
 
 
 class RunFolder:
-    """``config.yaml``, ``run.json``, ``checkpoints/`` and what the loggers write.
+    """``config.yaml``, ``run.json``, ``checkpoints/`` and the loggers' files.
 
     Args:
-        path: a new or empty folder, or that of an earlier run.
+        path: a new or empty folder, or an earlier run's.
     """
 
     def __init__(self, path: Path) -> None:
@@ -66,7 +66,7 @@ class RunFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Make the folder and keep it for this process, which loses it however it ends.
+        """Make the folder and lock it for this process, until it ends in any way.
 
         Raises:
             ConfigError: another process trains in it, or it holds a link or a named pipe.
@@ -121,10 +121,10 @@ class RunFolder:
         )
 
     def read(self) -> dict[str, Any]:
-        """Return ``run.json``; what is recorded from now on adds to it.
+        """Return ``run.json``; later records add to it.
 
         Raises:
-            ConfigError: there is none, or it is no record of a run.
+            ConfigError: it is missing, or is not a record of a run.
         """
         path = self.path / "run.json"
         try:
@@ -145,13 +145,13 @@ class RunFolder:
 
     @property
     def differs(self) -> str:
-        """Why the result is not that of an uninterrupted run; empty if it is."""
+        """Why the result differs from an uninterrupted run's; empty if it does not."""
         return str(self._record.get("differs", ""))
 
     def go_back_to(self, saved: SavedState) -> None:
-        """Record that the run goes on from ``saved``, and set later checkpoints aside.
+        """Record that the run continues from ``saved``, and set later checkpoints aside.
 
-        They are renamed, not deleted: to resume from one would skip what is about to be logged.
+        They are renamed, not deleted: resuming from one would skip the rows logged from now on.
         """
         kept = {each.path for each in checkpoints_in(self.path)[0] if each.steps <= saved.steps}
         for path in self.checkpoints.glob("*.safetensors"):
@@ -163,7 +163,7 @@ class RunFolder:
         self.record(status="running", ended=None, resumed=resumed, **done)
 
     def add_training_seconds(self, seconds: float) -> None:
-        """Record the wall time of a part of the training, on top of that of the parts before."""
+        """Add the wall time of a part of the training to the record."""
         before = float(self._record.get("training_seconds") or 0.0)
         self.record(training_seconds=round(before + seconds, 3))
 
@@ -175,20 +175,20 @@ class RunFolder:
         """Set keys of ``run.json``; a reader sees the old file or the new one, never half."""
         self._record.update(values)
         text = json.dumps(self._record, indent=2) + "\n"
-        # a sweep that is stopped writes beside the thread that trains
+        # a stopped sweep writes while the thread still trains
         write_atomically(self.path / "run.json", text.encode())
 
 
 def step_unit_of(record: Mapping[str, Any]) -> str:
-    """Return what the training of a ``run.json`` is counted in."""
+    """Return the unit of the steps in a ``run.json``."""
     return str(record.get("step_unit", "env_steps"))
 
 
 def require_unused(path: Path) -> None:
-    """Refuse a folder that holds anything.
+    """Refuse a folder that is not empty.
 
     Raises:
-        ConfigError: it is a file, a link that leads nowhere, or not empty.
+        ConfigError: it is a file, a dangling link, or not empty.
     """
     if path.is_symlink() and not path.exists():
         raise ConfigError(
@@ -207,9 +207,9 @@ def resume_command_of(path: Path, env: Any, parts: Mapping[str, str] | None = No
 
     Args:
         path: the folder.
-        env: what was trained on; an id ``"module:name"`` is part of the command, for no file may
-            say which module is imported.
-        parts: the run's; those that are code are part of the command for the same reason.
+        env: the training's env; an id ``"module:name"`` is part of the command, since no file may
+            choose imports.
+        parts: of the run; code is part of the command for the same reason.
     """
     command = ["rlox", "resume", str(path)]
     if isinstance(env, str) and ":" in env:
@@ -223,8 +223,8 @@ def find_checkpoint(path: Path, *, best: bool = False) -> Path:
 
     Args:
         path: a checkpoint or a run folder.
-        best: of a run folder, the best one by its evaluations; else the latest, if that of the
-            training's end comes before any.
+        best: take the run folder's best checkpoint by its evaluations; else the latest, of equal
+            steps the final one.
 
     Raises:
         CheckpointError: the folder holds none.
@@ -250,15 +250,15 @@ class SavedState:
     """A checkpoint of a run folder."""
 
     steps: int
-    """In the training's unit."""
+    """Number of steps in the training's unit."""
     path: Path
 
 
 def checkpoints_in(run: Path) -> tuple[list[SavedState], list[str]]:
-    """Return a run folder's checkpoints, the latest first, and what is wrong with the others.
+    """Return a run folder's checkpoints, the latest first, and the errors of damaged ones.
 
-    At the same step that of the training's end comes first and ``best``, which may be of the
-    middle of an iteration, last.
+    At the same step, the final checkpoint comes first and ``best``, which may have been saved in
+    the middle of an iteration, last.
     """
     saved, damaged = [], []
     for path in run.glob("checkpoints/*.safetensors"):

@@ -1,8 +1,8 @@
 """Options of ``rlox train`` and ``rlox resume`` beyond the config; parts, and plugins' options.
 
-What a spec needs besides an env becomes flags: ``dataset`` is ``--dataset``, ``reward_fn`` is
+A spec's needs other than an env become flags: ``dataset`` is ``--dataset``, ``reward_fn`` is
 ``--reward``. A name that ends in ``_fn`` is code, ``module:function``; no file of a run names code,
-so a resumed run is given it again.
+so that it must be given again to resume.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ HELP = {
     "reward_fn": "function that rewards completions",
     "preference_fn": "function that picks the better of two completions",
 }
-"""Meanings of the parts that rlox's own families name."""
+"""Descriptions of the parts of rlox's own families."""
 
 
 EnvAgain = Annotated[
@@ -49,7 +49,7 @@ PreferenceAgain = Annotated[
 
 
 def code_given(reward: str | None, preference: str | None) -> dict[str, str]:
-    """Return the functions that a checkpoint is given again, by the names of their parts."""
+    """Return the functions to give to a checkpoint again, by the names of their parts."""
     given = {"reward_fn": reward, "preference_fn": preference}
     return {name: text for name, text in given.items() if text is not None}
 
@@ -60,16 +60,16 @@ def is_code(name: str) -> bool:
 
 
 def flag_of(name: str) -> str:
-    """Return the flag of a part, ``--reward`` of ``reward_fn``."""
+    """Return the flag of a part, such as ``--reward`` for ``reward_fn``."""
     return f"--{name.removesuffix('_fn').replace('_', '-')}"
 
 
 def part_parameters(needs: Iterable[str], takes: Iterable[str]) -> list[inspect.Parameter]:
-    """Return keyword parameters that typer makes flags of.
+    """Return keyword parameters for typer to make flags of.
 
     Args:
-        needs: names of the parts that must be given.
-        takes: names of those that may be.
+        needs: names of required parts.
+        takes: names of optional parts.
     """
     required = set(needs)
     parameters = []
@@ -92,12 +92,12 @@ def part_parameters(needs: Iterable[str], takes: Iterable[str]) -> list[inspect.
 
 
 def load_parts(parts: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the texts of parts stand for: functions imported, other texts as they are.
+    """Import the parts that are functions; return other parts as text.
 
     The working directory is searched for modules, as ``python -m`` does.
 
     Raises:
-        ConfigError: a text names no function that can be imported.
+        ConfigError: a text does not name an importable function.
     """
     return {name: _function(name, text) if is_code(name) else text for name, text in parts.items()}
 
@@ -126,12 +126,12 @@ def code_parts(parts: Mapping[str, str]) -> list[str]:
 
 
 NOT_RESUMED = ("config", "preset", "run_dir", "ray", "quiet")
-"""Run options that say nothing about the training."""
+"""Run options that do not affect the training."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RunOptions:
-    """What a training run needs beyond the algorithm's config; each field is a flag."""
+    """Options of a training run beyond the algorithm's config; each field is a flag."""
 
     env: Annotated[
         str | None,
@@ -211,10 +211,10 @@ class RunOptions:
 
     @property
     def checkpoint_steps(self) -> int:
-        """Steps between checkpoints that are all kept; 0: there are none.
+        """Steps between checkpoints that are all kept; 0 saves none.
 
         Raises:
-            ConfigError: the option is neither steps nor a time.
+            ConfigError: the option is neither a number of steps nor a time.
         """
         text = self.checkpoint_freq
         if re.fullmatch(r"\d+", text):
@@ -228,13 +228,13 @@ class RunOptions:
 
     @property
     def checkpoint_seconds(self) -> float:
-        """Seconds between checkpoints of which the newest is kept; 0: there are none."""
+        """Seconds between checkpoints, of which only the newest is kept; 0 saves none."""
         found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(s|min|h)", self.checkpoint_freq)
         return float(found[1]) * {"s": 1, "min": 60, "h": 3600}[found[2]] if found else 0.0
 
     @property
     def loggers(self) -> list[str]:
-        """Names of the loggers; the run folder's rows are there whatever becomes of a server's."""
+        """Names of the loggers; the run folder always gets rows, whatever happens to a server."""
         return list(dict.fromkeys([*(self.logger or ()), "jsonl"]))
 
     @property
@@ -244,11 +244,11 @@ class RunOptions:
 
     @property
     def subject(self) -> str:
-        """What the run is about, for the name of its folder: the env, or the first of the parts."""
+        """Subject of the run, for the name of its folder: the env, or the first part."""
         return self.env or Path(next(iter(self.parts.values()), "run")).name
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a resumed run needs as JSON-able values, without parts that are code."""
+        """Return the options for a resumed run as JSON-able values, without parts that are code."""
         kept = {key: value for key, value in vars(self).items() if key not in NOT_RESUMED}
         return {**kept, "parts": {k: v for k, v in self.parts.items() if not is_code(k)}}
 
@@ -264,12 +264,12 @@ class RunOptions:
 
     @classmethod
     def from_dict(cls, values: Any) -> "RunOptions":
-        """Return what :meth:`to_dict` wrote; it may come from a file of unknown origin.
+        """Return the options from :meth:`to_dict`'s values, which may come from an untrusted file.
 
         Raises:
-            ConfigError: the values are others, or of the wrong type.
+            ConfigError: the values have other names or the wrong type.
         """
-        if isinstance(values, dict) and "dataset" in values:  # as runs before had it
+        if isinstance(values, dict) and "dataset" in values:  # the form in older runs
             values = dict(values)
             dataset = values.pop("dataset")
             values["parts"] = {} if dataset is None else {"dataset": dataset}
@@ -289,8 +289,8 @@ Added = list[tuple[Callable[..., int | None], list[inspect.Parameter]]]
 def added_to(command: Literal["train", "resume"], taken: Iterable[str]) -> Added:
     """Return the functions and options that plugins add to a command.
 
-    A function is left out with a warning if it cannot be imported, or if one of its options has the
-    name of another.
+    A function is left out with a warning if it cannot be imported, or if one of its options has
+    the name of another option.
 
     Args:
         command: its name.
@@ -313,10 +313,10 @@ def added_to(command: Literal["train", "resume"], taken: Iterable[str]) -> Added
 
 
 def exit_code_of(added: Added, values: Mapping[str, Any], *arguments: Any) -> int | None:
-    """Return the exit code of the first function that takes the run over; ``None``: none does.
+    """Return the exit code of the first function that takes over the run; ``None``: none does.
 
     Args:
-        added: what plugins add.
+        added: functions and options of plugins.
         values: of all options, by name.
         arguments: of the functions.
     """
@@ -330,7 +330,7 @@ def exit_code_of(added: Added, values: Mapping[str, Any], *arguments: Any) -> in
 def with_options(
     command: Callable[..., None], parameters: Iterable[inspect.Parameter]
 ) -> Callable[..., None]:
-    """Give a function the signature that typer reads, and return it."""
+    """Give a function a signature for typer, and return it."""
     found = list(parameters)
     command.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in found}

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from rlox.config.model import Config
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Errors of writing where there is no room, or no more is allowed."""
+"""Write errors for lack of space or because of a quota."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,10 +53,10 @@ class Session:
     options: RunOptions
     interruption: Interruption
     log: TextIO | None
-    """Where to print; ``None`` prints on stdout and stderr."""
+    """File to print to; ``None`` prints on stdout and stderr."""
 
     def callbacks(self) -> list[Callback]:
-        """Return the callbacks that the options ask for, the interruption last."""
+        """Return the callbacks chosen by the options, with the interruption last."""
         folder, options = self.folder, self.options
         callbacks = make_callbacks(options.callbacks, folder.path)
         if options.eval_freq:
@@ -91,7 +91,7 @@ class Session:
                 self._complain(f"interrupted; what was saved is in {self.folder.path}")
                 return self.interruption.exit_code
             except BaseException as error:
-                with suppress(OSError):  # the record of a full disk stays as it was
+                with suppress(OSError):  # on a full disk the record stays as it was
                     self.folder.end("failed", **algorithm.clock.progress())
                 if isinstance(error, OSError) and error.errno in FULL:
                     path, parts = self.folder.path, self.options.parts
@@ -110,7 +110,7 @@ class Session:
         started, steps_before = time.perf_counter(), clock.steps
         try:
             learn()
-        finally:  # of an interrupted or failed part too
+        finally:  # also after an interruption or a failure
             seconds = time.perf_counter() - started
             folder.add_training_seconds(seconds)
             folder.record(**measured_phases(algorithm))
@@ -147,7 +147,7 @@ class Session:
         return 0
 
     def _evaluate(self, algorithm: Algorithm) -> dict[str, Any]:
-        """Evaluate, log the result and return it for the record; nothing if there is no env."""
+        """Evaluate, log the result and return it for the record; empty if there is no env."""
         if algorithm.env_source is None and registry.spec(algorithm.name).env:
             return {}
         episodes = self.options.eval_episodes
@@ -176,7 +176,7 @@ NEW_BUFFER = (
     "the checkpoint holds no replay buffer (--save-replay-buffer saves it): a new one is filled "
     "before learning goes on, so that the result is not that of an uninterrupted run"
 )
-"""What the record of a run says that was resumed without its replay buffer."""
+"""Text in the record of a run that was resumed without its replay buffer."""
 
 
 def train_in_folder(
@@ -193,8 +193,8 @@ def train_in_folder(
         name: registered name.
         config: its options.
         options: of the run.
-        interruption: says when to stop; ``None`` handles SIGINT, SIGTERM and SIGHUP.
-        log: where to print; ``None`` prints on stdout and stderr.
+        interruption: decides when to stop; ``None`` handles SIGINT, SIGTERM and SIGHUP.
+        log: file to print to; ``None`` prints on stdout and stderr.
 
     Raises:
         RloxError: a name, the env or the run folder cannot be used; no training was done.
@@ -205,7 +205,7 @@ def train_in_folder(
         require_unused(options.run_dir)
     if not options.quiet:
         print_progress(f"{name} on {options.subject}: {options.total_timesteps:,} steps", log)
-    registry.algorithm_class(name)  # imports torch, which takes long enough to be interrupted
+    registry.algorithm_class(name)  # imports torch, which is slow enough to be interrupted
     ranks = join_ranks()
     with make(name, options.env, config=config, **load_parts(options.parts)) as algorithm:
         if ranks is not None and ranks.rank:
@@ -239,12 +239,12 @@ def resume_in_folder(
         run: a run folder, or one of its checkpoints to go back to.
         env: env to train on; ``None`` uses the checkpoint's.
         quiet: show no progress.
-        parts: the algorithm's parts that are code, which no file names.
+        parts: the algorithm's parts that are code, which are in no file.
         interruption: see :func:`train_in_folder`.
         log: see there.
 
     Raises:
-        ConfigError: there is no run, it is finished or under way.
+        ConfigError: there is no run, or it is finished or under way.
         CheckpointError: the run has no checkpoint that can be read, or it does not fit.
     """
     folder = RunFolder(run.absolute().parent.parent if run.is_file() else run)
@@ -285,7 +285,7 @@ def resume_in_folder(
             folder.go_back_to(saved)
             learned = saved.path.stem == "final" or not algorithm.clock.remaining
             if not learned:
-                differs = [checkpoint.difference_in(saved.path, algorithm)]  # which load has logged
+                differs = [checkpoint.difference_in(saved.path, algorithm)]  # logged while loading
                 if getattr(algorithm.config, "save_replay_buffer", True) is False:
                     differs.append(NEW_BUFFER)
                     print_warning(NEW_BUFFER, log)
@@ -295,15 +295,15 @@ def resume_in_folder(
 
 
 def _nothing() -> None:
-    """Learn nothing: what was interrupted is the evaluation at the end."""
+    """Learn nothing, because only the evaluation at the end was interrupted."""
 
 
 def _checkpoint_to_resume(run: Path, log: TextIO | None) -> SavedState:
-    """Return the checkpoint that ``run`` is, or the latest undamaged one of the folder ``run``."""
+    """Return the checkpoint ``run``, or the latest undamaged one in the folder ``run``."""
     if run.is_file():
         return SavedState(checkpoint.steps_of(run), run)
     found, problems = checkpoints_in(run)
-    # the rollout of the best one was under way
+    # the best one may have been saved during a rollout
     for saved in (each for each in found if each.path.stem != "best"):
         try:
             checkpoint.read(saved.path)
@@ -329,9 +329,9 @@ def restore(path: Path, env: str | None, parts: Mapping[str, str]) -> Algorithm:
 
     Args:
         path: the checkpoint.
-        env: id of the env; ``None`` takes the one trained on.
-        parts: names of what it is given, which win over those of the run folder that the
-            checkpoint lies in.
+        env: id of the env; ``None`` takes the training's.
+        parts: names of the parts to pass, which win over the parts in the checkpoint's run
+            folder.
 
     Raises:
         CheckpointError: the file is damaged or does not fit.
@@ -340,13 +340,13 @@ def restore(path: Path, env: str | None, parts: Mapping[str, str]) -> Algorithm:
     algorithm_class: type[Algorithm] = registry.algorithm_class(str(manifest.get("name")))
     texts = {**parts_of_run(path), **parts}
     if registry.spec(algorithm_class.name).env:
-        texts.pop("dataset", None)  # it acts without what it learnt from
+        texts.pop("dataset", None)  # acting needs no dataset
     given = {**_in_place_of_own(manifest), **load_parts(texts)}
     return algorithm_class.from_checkpoint(path, env_id=env, **given)
 
 
 def _in_place_of_own(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments in the place of a replay buffer and noise that only training needs."""
+    """Return arguments that replace a replay buffer and noise, which only training needs."""
     config, own = manifest.get("config"), manifest.get("own_parts")
     if not isinstance(config, dict) or not isinstance(own, dict):
         return {}
@@ -355,10 +355,10 @@ def _in_place_of_own(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parts_of_run(checkpoint: Path) -> dict[str, str]:
-    """Return the names of the parts that a checkpoint's algorithm was made with, without code.
+    """Return the names of the parts of a checkpoint's algorithm, without code.
 
-    They are in the record of the run folder that the checkpoint lies in; one that lies elsewhere
-    has none.
+    They are in the record of the checkpoint's run folder; a checkpoint outside a run folder has
+    none.
     """
     folder = RunFolder(checkpoint.absolute().parent.parent)
     try:
