@@ -92,7 +92,7 @@ _SUBMODULES = (
     "algorithms", "callbacks", "collectors", "distributed", "llm", "logging", "losses", "networks",
     "policies", "trainers",
 )  # fmt: skip
-"""Submodules that the documents use as attributes."""
+"""Submodules that the documentation uses as attributes."""
 
 _RUST = {
     "CandleCollector": ("rlox_candle", "candle"),
@@ -100,7 +100,7 @@ _RUST = {
     "MmapReplayBuffer": ("rlox_native", "native"),
     "VecEnv": ("rlox_native", "native"),
 }
-"""Rust only: the module, and the extra that installs it."""
+"""Names that only exist in Rust: their module, and the extra that installs it."""
 
 __all__ = [
     "ActorBackendSpec",
@@ -172,7 +172,7 @@ def __getattr__(name: str) -> Any:
             value = getattr(importlib.import_module(module), name)
         except ImportError as error:
             raise unusable(f"rlox.{name}", module, error) from error
-    elif name in __all__:  # a kernel: Rust if it is installed, the NumPy reference otherwise
+    elif name in __all__:  # a kernel: Rust if installed, else the NumPy reference
         from rlox.kernels import backend
 
         value = getattr(backend(), name)

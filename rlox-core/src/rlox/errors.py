@@ -11,7 +11,7 @@ MISFITS = (
     ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RuntimeError,
     TypeError, ValueError,
 )  # fmt: skip
-"""What a hostile config, state or network may raise."""
+"""Errors that a hostile config, state or network may raise."""
 
 
 class RloxError(Exception):
@@ -23,7 +23,7 @@ class ConfigError(RloxError, ValueError):
 
 
 class MemoryLimitError(RloxError, MemoryError):
-    """What is asked for takes more memory than there is."""
+    """A request needs more memory than is available."""
 
 
 class UnknownNameError(RloxError, LookupError):
@@ -35,11 +35,11 @@ class MissingDependencyError(RloxError, ImportError):
 
 
 class PluginConflictError(RloxError, RuntimeError):
-    """Two distributions claim one name."""
+    """Two distributions claim the same name."""
 
 
 class PluginError(RloxError, RuntimeError):
-    """What a plugin registers is broken, or it failed to load and strict loading was asked for."""
+    """A plugin's registration is broken, or it failed to load and loading is strict."""
 
 
 class PluginWarning(UserWarning):
@@ -63,7 +63,7 @@ class WorkerError(RloxError, RuntimeError):
 
 
 class WorkerLostError(WorkerError):
-    """A worker process died or did not answer in time, and is not replaced any more."""
+    """A worker process died or did not answer in time, and is no longer replaced."""
 
 
 class DatasetError(RloxError, ValueError):
@@ -71,30 +71,30 @@ class DatasetError(RloxError, ValueError):
 
 
 class BackendError(RloxError, ValueError):
-    """A learner backend cannot do what was asked of it."""
+    """A learner backend cannot do the requested task."""
 
 
 class CheckpointError(RloxError, ValueError):
-    """A checkpoint cannot be read or does not fit what it is loaded into."""
+    """A checkpoint cannot be read or does not fit the object that it is loaded into."""
 
 
 class RunError(RloxError, ValueError):
-    """A run folder does not hold what is asked of it."""
+    """A run folder lacks something that is needed from it."""
 
 
 class DivergenceError(RloxError, ArithmeticError):
-    """A training diverged: what it learns is no finite number any more."""
+    """A training diverged: its parameters are no longer finite."""
 
 
 class LoggerError(RloxError, RuntimeError):
-    """A service that metrics are to be logged to refuses, or a file of them is damaged."""
+    """A service for metrics refuses them, or a file of metrics is damaged."""
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the nearest known names, or an empty string.
 
     Args:
-        name: what the user wrote.
+        name: the user's text.
         known: every valid name.
     """
     by_lower = {candidate.lower(): candidate for candidate in known}
@@ -105,20 +105,20 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def requirement(extra: str) -> str:
-    """Return what ``pip install`` takes for an extra of rlox."""
+    """Return the argument of ``pip install`` for an extra of rlox."""
     return f"rlox-core[{extra}]"
 
 
 def name_clash() -> str:
-    """Return what is wrong and what to do if another project's ``rlox`` is installed too.
+    """Return the problem and the remedy if another project's ``rlox`` is installed too.
 
-    It writes the package ``rlox`` as rlox-core does, and files of the one installed last replace
-    the other's.
+    Both projects install a package ``rlox``, and the files of the one installed last replace the
+    other's.
 
     Returns:
-        An empty string if it is not.
+        The text, empty if no other is installed.
     """
-    from importlib import metadata  # slow to import, and seldom needed
+    from importlib import metadata  # slow to import, and rarely needed
 
     try:
         version = metadata.version("rlox")
@@ -145,12 +145,12 @@ def missing_extra(what: str, extra: str) -> MissingDependencyError:
 
 
 def unusable(what: str, module: str, error: ImportError) -> MissingDependencyError:
-    """Return the error for a name whose distribution is there but does not import.
+    """Return the error for a name whose distribution is installed but fails to import.
 
     Args:
         what: the name the user asked for.
-        module: what was to be imported.
-        error: why it was not, for example if a source tree lacks its compiled part.
+        module: the module to import.
+        error: the reason, for example a source tree without its compiled part.
     """
     distribution = module.replace("_", "-")
     return MissingDependencyError(
@@ -161,7 +161,7 @@ def unusable(what: str, module: str, error: ImportError) -> MissingDependencyErr
 
 
 def import_extra(module: str, what: str, extra: str) -> Any:
-    """Import a third party's module that an extra installs.
+    """Import a third-party module that an extra installs.
 
     Args:
         module: its name.

@@ -1,12 +1,12 @@
-"""Files: regular ones only, written whole or not at all, and no larger than the memory.
+"""File access: regular files only, atomic writes, and nothing larger than the memory.
 
-A folder from a stranger may hold links to files of its reader, hard ones too, which must not be
-written through, and named pipes, whose opening waits for ever. What rlox writes in Python is
-opened here.
+An untrusted folder may hold links to its reader's files, hard links too, which must not be written
+through, and named pipes, which block when opened. All files that rlox writes in Python are opened
+here.
 
-The system promises more memory than it has and ends the process when the promises are called in,
-so that what is too large must be refused before it is reserved. The numbers are lower bounds: what
-is refused cannot work, and what is not may still turn out too large.
+The system promises more memory than it has and kills the process once it is used, so that too large
+requests must be refused before allocation. The numbers are lower bounds: a refused request cannot
+work, and an accepted one may still turn out too large.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FLAGS: dict[str, int] = {
 }
 
 LARGEST_TEXT = 2**26
-"""Most bytes of a file that is read whole as text: 64 MiB."""
+"""Maximum bytes of a file that is read whole as text: 64 MiB."""
 
 
 @overload
@@ -47,20 +47,20 @@ def open_regular(path: str | Path, mode: ByteMode) -> BinaryIO: ...
 
 
 def open_regular(path: str | Path, mode: TextMode | ByteMode = "r") -> Any:
-    """Open a regular file; text is UTF-8 with its line ends as they are.
+    """Open a regular file; text is UTF-8 with unchanged line ends.
 
     Args:
-        path: a link is followed to read and refused to write.
-        mode: as of :func:`open`; ``w`` empties the file only once it is known to be a regular one.
+        path: a link is followed for reading and refused for writing.
+        mode: see :func:`open`; ``w`` empties the file only after checking that it is regular.
 
     Raises:
-        OSError: it cannot be opened, is a link or has several names and is to be written, or is no
-            regular file; a named pipe is not waited for.
+        OSError: it cannot be opened, is not a regular file, or is to be written and is a link or
+            has several names; a named pipe does not block.
     """
     kind = mode.replace("b", "")
     flags = FLAGS[kind] | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     if kind != "r":
-        if os.path.islink(path):  # where the flag is missing, and for the text of the error
+        if os.path.islink(path):  # for systems without the flag, and for the error's text
             raise OSError(errno.ELOOP, "is a link, which is not written through", str(path))
         flags |= getattr(os, "O_NOFOLLOW", 0)
     descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o666)
@@ -85,11 +85,11 @@ def open_regular(path: str | Path, mode: TextMode | ByteMode = "r") -> Any:
 
 
 def read_text(path: str | Path) -> str:
-    """Return the text of a regular file, of which there are at most :data:`LARGEST_TEXT` bytes.
+    """Return the text of a regular file of at most :data:`LARGEST_TEXT` bytes.
 
     Raises:
-        OSError: it cannot be opened, is no regular file, or is larger.
-        UnicodeDecodeError: it is no UTF-8.
+        OSError: it cannot be opened, is not a regular file, or is larger.
+        UnicodeDecodeError: it is not UTF-8.
     """
     with open_regular(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -100,14 +100,14 @@ def read_text(path: str | Path) -> str:
 
 
 def require_plain_folder(folder: Path) -> None:
-    """Check that a folder holds regular files and folders only, however deep.
+    """Check that a folder holds only regular files and folders, at any depth.
 
     Args:
-        folder: may itself be a link, for its path is its user's; if it is missing, it is plain.
+        folder: may itself be a link, since the user chose its path; a missing one is plain.
 
     Raises:
-        ConfigError: it holds a link, a named pipe, a socket or a device, or directly in it is a
-            file with another name, a hard link.
+        ConfigError: it holds a link, a named pipe, a socket or a device, or has a hard-linked
+            file directly in it.
     """
     folders = [folder]
     while folders:
@@ -120,7 +120,7 @@ def require_plain_folder(folder: Path) -> None:
                 folders.append(Path(entry.path))
                 continue
             plain = entry.is_file(follow_symlinks=False)
-            # what is replaced as a whole, such as checkpoints, may have other names
+            # files that are replaced as a whole, such as checkpoints, may have hard links
             twice = plain and Path(entry.path).parent == folder and os.stat(entry.path).st_nlink > 1
             if not plain or twice:
                 kind = "a link" if entry.is_symlink() or plain else "no regular file"
@@ -131,10 +131,10 @@ def require_plain_folder(folder: Path) -> None:
 
 
 def require_working_directory() -> None:
-    """Check that the working directory exists; MKL, which torch loads, ends processes without one.
+    """Check that the working directory exists; MKL, loaded by torch, ends processes without one.
 
     Raises:
-        ConfigError: it was deleted, or cannot be read any more.
+        ConfigError: it was deleted, or can no longer be read.
     """
     try:
         os.getcwd()
@@ -148,14 +148,14 @@ _PART = ".{name}.{process}.{thread}.tmp"
 
 
 def target_of(path: Path) -> Path:
-    """Return the path, or if it is a link the file that it leads to."""
+    """Return the path, or a link's target."""
     return path.resolve() if path.is_symlink() else path
 
 
 def sync_folder(folder: Path) -> None:
-    """Make durable which files a folder has, and under which names.
+    """Make the names of a folder's files durable.
 
-    Windows opens no folder, and its file systems log names by themselves.
+    Not on Windows, which cannot open folders and whose file systems log names by themselves.
     """
     if os.name == "nt":
         return
@@ -167,17 +167,17 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_atomically(path: Path, data: bytes, *, sync: bool = True) -> None:
-    """Write a file beside its target, sync it and rename it; folders are made as needed.
+    """Write a file next to its target, sync it and rename it; folders are made as needed.
 
-    A reader sees the old content or the new one, also while several threads or processes write.
+    A reader sees the old or the new content, even while several threads or processes write.
 
     Args:
-        path: if it is a link, the file that it leads to is written.
+        path: if it is a link, its target is written.
         data: the whole content.
-        sync: make the name durable too; without, :func:`sync_folder` does so for many files.
+        sync: make the name durable too; otherwise call :func:`sync_folder` once for many files.
 
     Raises:
-        OSError: the file cannot be written, or what is there is no regular file; what is there is
+        OSError: the file cannot be written, or ``path`` exists and is not a regular file; it is
             intact, and the error names it.
     """
     target = target_of(path)
@@ -197,7 +197,7 @@ def write_atomically(path: Path, data: bytes, *, sync: bool = True) -> None:
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename in (None, str(temporary)):
-            # a full disk names no file
+            # a full disk's error names no file
             raise type(error)(error.errno, error.strerror, str(path)) from error
         raise
     if sync:
@@ -205,7 +205,7 @@ def write_atomically(path: Path, data: bytes, *, sync: bool = True) -> None:
 
 
 def remove_parts(folder: Path) -> None:
-    """Remove what processes left in ``folder`` that were killed while they saved.
+    """Remove partial files in ``folder`` of processes that were killed while saving.
 
     Args:
         folder: no process may be saving into it; it need not exist.
@@ -220,7 +220,7 @@ if sys.platform != "win32":
 
 @contextmanager
 def lock_file(path: Path) -> Iterator[bool]:
-    """Hold a lock on a file that is there only meanwhile, and yield whether this process has it.
+    """Hold a lock on a temporary file, and yield whether this process has it.
 
     On Windows every process has it.
 
@@ -234,7 +234,7 @@ def lock_file(path: Path) -> Iterator[bool]:
     while True:
         with open_regular(path, "w") as file:
             try:
-                # of the process, unlike flock's: env workers that outlive it do not hold it
+                # unlike flock's, the process's own: env workers that outlive it do not hold it
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 if error.errno not in (errno.EACCES, errno.EAGAIN):
@@ -242,7 +242,7 @@ def lock_file(path: Path) -> Iterator[bool]:
                 yield False
                 return
             if not _is_at(path, file.fileno()):
-                continue  # whoever had it has removed it since it was opened here
+                continue  # the last holder has removed it since it was opened here
             try:
                 yield True
             finally:
@@ -265,11 +265,11 @@ except ModuleNotFoundError:  # Windows
 CGROUPS = Path("/sys/fs/cgroup")
 
 ALWAYS_THERE = 1 << 24
-"""Bytes that are not worth the time to ask for them."""
+"""Bytes too few to be worth a check."""
 
 
 def text_of_bytes(count: int) -> str:
-    """Return a number of bytes as people read it, ``"1.5 GiB"``."""
+    """Return a number of bytes as readable text, ``"1.5 GiB"``."""
     for unit, size in (("TiB", 40), ("GiB", 30), ("MiB", 20)):
         if count >= 1 << size:
             return f"{count / (1 << size):,.1f} {unit}"
@@ -277,22 +277,22 @@ def text_of_bytes(count: int) -> str:
 
 
 def available_bytes() -> int | None:
-    """Return how many bytes this process can take; ``None`` on systems that do not say.
+    """Return the number of bytes that this process can take; ``None`` if the system hides it.
 
-    It is the least of what the machine, its swap included, the containers around the process and
-    the limits of its address space leave.
+    It is the minimum over the machine, its swap included, the containers around the process and
+    the limits of its address space.
     """
     found = [each for each in (*_of_machine(), *_of_containers(), *_of_process()) if each >= 0]
     return min(found, default=None)
 
 
 def require_memory_for(name: str, value: Any, n_bytes: int, remedy: str) -> None:
-    """Refuse what asks for more memory than there is.
+    """Refuse a request for more memory than there is.
 
     Args:
-        name: what asks for it.
-        value: how much of it; ``None`` leaves it out of the text.
-        n_bytes: what that takes at least.
+        name: of the option or thing that needs it.
+        value: of the option; ``None`` leaves it out of the text.
+        n_bytes: lower bound of the memory needed.
         remedy: ends the message.
 
     Raises:
@@ -318,7 +318,7 @@ def _of_machine() -> Iterator[int]:
 
 
 def _of_containers() -> Iterator[int]:
-    """Yield what each control group around this process leaves; files' caches are free again."""
+    """Yield the memory left in each control group of this process; file caches count as free."""
     for line in _text(Path("/proc/self/cgroup")).splitlines():
         _, kind, path = line.split(":", 2)
         if kind == "":
@@ -348,7 +348,7 @@ def _of_process() -> Iterator[int]:
 
 
 def _numbers(path: Path, names: tuple[str, ...]) -> dict[str, int]:
-    """Return the numbers in lines that begin with some words."""
+    """Return the numbers in lines that begin with given words."""
     lines = (line.split() for line in _text(path).splitlines())
     return {line[0]: int(line[1]) for line in lines if line and line[0] in names}
 
@@ -361,7 +361,7 @@ def _text(path: Path) -> str:
 
 
 def pairs_as_html(title: str, pairs: Mapping[str, str]) -> str:
-    """Return a table of names and values with a caption; whatever the texts hold is escaped."""
+    """Return an HTML table of names and values with a caption; all texts are escaped."""
     rows = "".join(
         f'<tr><th style="text-align:left">{escape(name)}</th>'
         f'<td style="text-align:left">{escape(value)}</td></tr>'

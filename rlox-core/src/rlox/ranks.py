@@ -1,9 +1,9 @@
 """Ranks: one training in several processes, by torch.distributed.
 
 Each rank steps envs of its own. Between ``backward`` and ``apply`` of
-:class:`rlox.protocols.Optimizer` the gradients are averaged, so that all ranks take one step and
-keep one set of parameters. What else must be one number on all of them, such as counts of env
-steps and the wish to stop, is agreed upon here.
+:class:`rlox.protocols.Optimizer` the gradients are averaged, so that all ranks take the same step
+and keep the same parameters. Other numbers that must be equal on all ranks, such as counts of env
+steps and the wish to stop, are agreed on here.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ TIMEOUT = 600.0
 
 
 class Ranks:
-    """This process among those of one training.
+    """This process as one rank of its training.
 
-    Every method is called by all ranks, in the same order, and returns the same on all.
+    All ranks must call every method, in the same order, and get the same result.
 
     Args:
         distributed: the module ``torch.distributed``, with its process group.
@@ -41,17 +41,17 @@ class Ranks:
     def __init__(self, distributed: Any) -> None:
         self._dist = distributed
         self.rank: int = distributed.get_rank()
-        """Which of them this is; rank 0 logs and saves."""
+        """Number of this process; rank 0 logs and saves."""
         self.size: int = distributed.get_world_size()
-        """How many there are."""
+        """Number of ranks."""
         self.saving: str = "together"
-        """Who takes part where rank 0 saves: ``"together"``: all, who call ``save`` too;
-        ``"asked"``: all, at an iteration's end; ``"alone"``: nobody else."""
-        # else a save that not all take part in would be taken for something else
+        """Ranks that take part when rank 0 saves: ``"together"``: all, which call ``save`` too;
+        ``"asked"``: all, at an iteration's end; ``"alone"``: no others."""
+        # a separate group, so that a save without all ranks is not mistaken for another call
         self._texts = distributed.new_group()
 
     def let_go(self) -> None:
-        """Drop the process group of its own, so that it ends with the others; then call nothing."""
+        """Drop its own process group, so that it ends with the others; call nothing afterwards."""
         self._texts = None
 
     def _together(self, what: str, call: Callable[[], ResultT]) -> ResultT:
@@ -67,8 +67,8 @@ class Ranks:
         """Replace a tensor by its mean over ranks, in place.
 
         Args:
-            tensor: of one shape on all ranks.
-            what: what errors call it.
+            tensor: of the same shape on all ranks.
+            what: its name in errors.
 
         Raises:
             WorkerLostError: another rank has gone, or does not answer.
@@ -89,7 +89,7 @@ class Ranks:
         return float(sum_)
 
     def gather(self, array: npt.NDArray[Any], what: str) -> list[npt.NDArray[np.float64]]:
-        """Return the arrays of all ranks, of one shape, in the order of ranks."""
+        """Return the arrays of all ranks, of equal shape, in the order of ranks."""
         import torch
 
         own = torch.from_numpy(np.array(array, np.float64, ndmin=1))
@@ -116,7 +116,7 @@ class Ranks:
         return [bytes(each[:size].tolist()).decode().strip() for each, size in found]
 
     def standardize(self, values: Tensor) -> Tensor:
-        """Return (B,) values less their mean, in units of their deviation, of all ranks' rows."""
+        """Standardise (B,) values by the mean and standard deviation of all ranks' rows."""
         import torch
 
         sums = torch.stack([values.sum(), torch.full_like(values[0], len(values))])
@@ -145,7 +145,7 @@ class Ranks:
             optimizers: of the training, by name.
 
         Raises:
-            ConfigError: they differ, as those of networks of one's own may.
+            ConfigError: they differ, which may happen with networks of the user's own.
         """
         for name, optimizer in optimizers.items():
             digest = hashlib.sha256(optimizer.parameters.detach().cpu().numpy().tobytes()).digest()
@@ -153,11 +153,11 @@ class Ranks:
 
 
 RANKS: list[Ranks] = []
-"""This process among the ranks of its training; empty if it is the only one."""
+"""This process as one rank of its training; empty if it is the only process."""
 
 
 def own_rank() -> int:
-    """Return which of the ranks this process is; 0 if it is the only one."""
+    """Return this process's rank; 0 if it is the only process."""
     return RANKS[0].rank if RANKS else 0
 
 
@@ -172,10 +172,10 @@ def join_ranks(timeout: float = TIMEOUT) -> Ranks | None:
     """Join the ranks that ``torchrun`` has started, before an algorithm is made.
 
     Args:
-        timeout: seconds to wait for the others, now and whenever something is agreed upon.
+        timeout: seconds to wait for the others, now and at every agreement.
 
     Returns:
-        This process among them; ``None`` if ``torchrun`` has started one, or nothing.
+        This process as one of them; ``None`` if ``torchrun`` started only one, or is not used.
 
     Raises:
         ConfigError: the others cannot be reached.
@@ -184,7 +184,7 @@ def join_ranks(timeout: float = TIMEOUT) -> Ranks | None:
         return RANKS[0]
     if int(os.environ.get("WORLD_SIZE", "1")) < 2:
         return None
-    # imported later, its functions would keep the group as a default argument
+    # if imported later, its functions would keep the group as a default argument
     import torch.distributed.nn  # noqa: F401
     from torch import distributed
 
@@ -204,8 +204,8 @@ def join_ranks(timeout: float = TIMEOUT) -> Ranks | None:
 def leave_ranks() -> None:
     """End the connection to the other ranks, if there is one; also done when Python exits.
 
-    Gloo's threads end with the groups. One that outlived the interpreter would abort the process as
-    it drops its last tensors.
+    Gloo's threads end with the groups. A thread that outlived the interpreter would abort the
+    process when dropping its last tensors.
     """
     if RANKS:
         from torch import distributed

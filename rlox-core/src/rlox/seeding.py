@@ -1,7 +1,7 @@
 """One seed, many named independent random streams.
 
 Every random draw of a run comes from a stream named after its use, so adding a draw to one part
-leaves all other parts' draws as they were. Stream ``name`` of seed ``s`` is the NumPy
+does not change any other part's draws. Stream ``name`` of seed ``s`` is the NumPy
 ``SeedSequence(s, spawn_key=sha256(name))``: neighbouring seeds share nothing.
 """
 
@@ -29,22 +29,22 @@ def draw_seed() -> int:
 
 @cache
 def _count_gpus() -> int:
-    """Return how many CUDA devices there are, without using one."""
+    """Return the number of CUDA devices, without using one."""
     import torch
 
     return torch.cuda.device_count()
 
 
 MAX_SEEDS = 10_000
-"""Seeds of one text; more are a slip."""
+"""Maximum number of seeds in one text; more are a mistake."""
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """Return the seeds that a text such as ``"5"``, ``"0..4"``, ``"0,3,7"`` or ``"0..2,9"`` names.
+    """Return the seeds in a text such as ``"5"``, ``"0..4"``, ``"0,3,7"`` or ``"0..2,9"``.
 
     Args:
-        text: how many seeds, from 0 on; or seeds, and ranges that include both ends, separated by
-            commas.
+        text: number of seeds, starting at 0; or seeds, and ranges that include both ends, separated
+            by commas.
 
     Raises:
         ConfigError: the text has another form, or names a seed twice.
@@ -71,16 +71,16 @@ class SeedStreams:
 
     Args:
         seed: non-negative integer.
-        rank: of the process among those of one training. Seeds differ by rank from the beginning;
-            generators are the same on all ranks, so that these begin with one policy, until
-            :meth:`spread`.
+        rank: of the process in its training. Seeds differ by rank from the beginning; generators
+            are the same on all ranks until :meth:`spread`, so that all ranks begin with one
+            policy.
     """
 
     def __init__(self, seed: int, rank: int = 0) -> None:
         self.seed = seed
         self._rank = rank
         self.is_spread = False
-        """Whether :meth:`spread` was called since the beginning or the last restoring."""
+        """Whether :meth:`spread` was called since the beginning or the last restore."""
         self._key: tuple[int, ...] = ()
         self._numpy: dict[str, np.random.Generator] = {}
         self._torch: dict[str, torch.Generator] = {}
@@ -91,10 +91,10 @@ class SeedStreams:
         return np.random.SeedSequence(self.seed, spawn_key=(*words, *key))
 
     def spread(self, steps: int) -> None:
-        """Let the generators of ranks above 0 draw other numbers than those of rank 0.
+        """Make the generators of ranks above 0 differ from rank 0's.
 
         Args:
-            steps: done so far, so that a training that goes on does not repeat its draws.
+            steps: done so far, so that a continued training does not repeat its draws.
         """
         self.is_spread = True
         if not self._rank:
@@ -113,8 +113,8 @@ class SeedStreams:
 
         Args:
             name: of the stream.
-            count: how many.
-            shared: the same on all ranks.
+            count: number of seeds.
+            shared: whether they are the same on all ranks.
         """
         key = (self._rank,) if self._rank and not shared else ()
         return [int(word) for word in self._sequence(name, key).generate_state(count)]
@@ -130,7 +130,7 @@ class SeedStreams:
     def torch(self, name: str) -> torch.Generator:
         """Return the torch generator of the stream ``name``; one object per name.
 
-        It draws on the CPU, so that a seed gives the same draws whatever device learns.
+        It draws on the CPU, so that a seed gives the same draws for every learning device.
         """
         import torch
 
@@ -144,16 +144,16 @@ class SeedStreams:
     def as_global(self, name: str) -> Iterator[None]:
         """Let code that draws from torch's global generator draw from the stream ``name``.
 
-        Dropout, ``torch.multinomial`` without a generator, a user's env on the device: in the block
-        they draw the run's numbers, and after it the caller's generators are as they were. CUDA
-        devices are seeded from a stream of their own, so that what is drawn on the CPU does not
-        depend on whether there are any, or on whether the process has used them before.
+        Examples are dropout, ``torch.multinomial`` without a generator, and a user's env on the
+        device. After the block the caller's generators are as before. CUDA devices are seeded from
+        a stream of their own, so that draws on the CPU do not depend on the presence or earlier use
+        of such devices.
         """
         import torch
 
         stream, count = self.torch(name), _count_gpus()
         used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-        unused = torch.initial_seed()  # what torch seeds devices with when it first uses them
+        unused = torch.initial_seed()  # torch's seed for devices on their first use
         with torch.random.fork_rng(devices=list(range(count)) if used else []):
             if count:
                 of_devices = self.torch(f"{name}, on CUDA")
@@ -170,7 +170,7 @@ class SeedStreams:
         """Return the seed and the state of every stream used so far."""
         return {
             "seed": self.seed,
-            # of streams that are used later
+            # for streams that are used later
             **({"key": list(self._key)} if self.is_spread else {}),
             "numpy": {name: rng.bit_generator.state for name, rng in self._numpy.items()},
             "torch": {name: rng.get_state().numpy() for name, rng in self._torch.items()},
@@ -180,9 +180,9 @@ class SeedStreams:
         """Restore every stream from :meth:`state_dict`'s result.
 
         Args:
-            state: what that returned.
-            own: it is this rank's, so that streams which were spread are so again; else those of
-                ranks above 0 are going to be.
+            state: the result of :meth:`state_dict`.
+            own: whether it is this rank's own, so that streams that were spread are restored as
+                such; otherwise ranks above 0 are spread later.
 
         Raises:
             CheckpointError: a stream's state has the wrong form.
@@ -203,7 +203,7 @@ class SeedStreams:
 
 
 class ResetSeeds:
-    """Seeds of N envs for each of a run's resets, so that none repeats the episodes of another.
+    """Seeds of N envs for each reset of a run, so that no reset repeats another's episodes.
 
     Args:
         seed: of the first reset.
@@ -214,12 +214,12 @@ class ResetSeeds:
         self._n_envs = n_envs
         self._first = SeedStreams(seed).seeds("envs", n_envs)
         self.resets = 0
-        """Number of resets so far, which their owner counts as they succeed."""
+        """Number of successful resets so far, counted by the owner."""
         self._goes_on = False
 
     @property
     def begun(self) -> bool:
-        """Whether episodes have begun, here or in the run that this one goes on from."""
+        """Whether episodes have begun, here or in the run that this one continues."""
         return self.resets > 0 or self._goes_on
 
     def next(self) -> list[int]:
@@ -227,7 +227,7 @@ class ResetSeeds:
         return self._after(f"{self.resets} resets") if self.resets else self._first
 
     def go_on_after(self, episodes: int) -> None:
-        """Take other seeds than the run began with, as it goes on after so many episodes."""
+        """Switch to seeds other than the run's first ones, to continue after some episodes."""
         self._first, self._goes_on = self._after(f"{episodes} episodes"), True
 
     def _after(self, what: str) -> list[int]:

@@ -94,7 +94,7 @@ class CheckpointCallback(Callback):
             print(f"saved {self.path(step)}")
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the steps of the checkpoints, which decide what is deleted next."""
+        """Return the steps of the checkpoints, which determine the next deletions."""
         return {"saved_steps": list(self.saved_steps)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

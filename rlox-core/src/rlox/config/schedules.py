@@ -209,7 +209,7 @@ class Schedules:
         self._schedules = {name: getattr(config, name) for name in names} | dict(overrides or {})
 
     def require_ends(self) -> None:
-        """Refuse lines that last to the end of a training, where there is no training.
+        """Refuse lines that last to the end of a training, for use outside of a training.
 
         Raises:
             ConfigError: there is such a line.

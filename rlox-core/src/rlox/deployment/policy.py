@@ -32,9 +32,9 @@ class PolicyData:
     algorithm: str
     """Registered name of the algorithm that trained it."""
     observation_space: Space
-    """Of one env, without action masks."""
+    """Observation space of one env, without action masks."""
     action_space: Space
-    """Of one env."""
+    """Action space of one env."""
     network: dict[str, Any]
     """From the policy's inputs to rows of actions in the env's units (:mod:`rlox.spaces.rows`);
     see :mod:`rlox.deployment.layers`."""

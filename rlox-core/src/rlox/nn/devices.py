@@ -18,7 +18,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from rlox.errors import CheckpointError, ConfigError
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # from glibc's malloc.h
 _KEPT_BLOCK, _KEPT_IN_ALL = 256 << 20, 1 << 30
 
 
@@ -26,7 +26,7 @@ def find_device(name: str) -> torch.device:
     """Return the torch device called ``name``.
 
     Raises:
-        ConfigError: there is no such device on this machine, or it holds no numbers.
+        ConfigError: this machine has no such device, or it holds no numbers.
     """
     try:
         device = torch.device(name)
@@ -41,8 +41,8 @@ def find_device(name: str) -> torch.device:
 def torch_threads(count: int | None) -> Iterator[None]:
     """Run the block with ``count`` torch threads; ``None`` keeps torch's setting.
 
-    Two threads on a small network wait for each other longer than they compute. Freed memory is
-    kept from now on (:func:`keep_freed_memory`).
+    On a small network, two threads spend more time waiting for each other than computing. Freed
+    memory is kept from then on (:func:`keep_freed_memory`).
     """
     keep_freed_memory()
     before = torch.get_num_threads()
@@ -58,15 +58,15 @@ def torch_threads(count: int | None) -> Iterator[None]:
 
 @cache
 def keep_freed_memory() -> bool:
-    """Have the process keep up to a GiB that is freed, in blocks of 256 MiB and less.
+    """Have the process keep up to a GiB of freed memory, in blocks of up to 256 MiB.
 
-    By default glibc gives blocks of more than 32 MiB, and what is free at the end of its heap, back
-    to the system at once. An update frees and allocates the same arrays again and again, and the
-    system then maps and clears every page again: a third of an update of DreamerV3 on images.
+    By default glibc at once returns blocks of more than 32 MiB, and free memory at the end of its
+    heap, to the system. An update frees and allocates the same arrays again and again, and the
+    system maps and clears every page each time: a third of an update of DreamerV3 on images.
 
     Returns:
-        Whether that was set. It is not where the C library is another one, or where the environment
-        sets glibc's allocator (``MALLOC_TRIM_THRESHOLD_``, ``MALLOC_MMAP_THRESHOLD_`` or
+        Whether that was set. It is not set with another C library, or if the environment configures
+        glibc's allocator (``MALLOC_TRIM_THRESHOLD_``, ``MALLOC_MMAP_THRESHOLD_`` or
         ``GLIBC_TUNABLES``).
     """
     given = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")
@@ -78,16 +78,16 @@ def keep_freed_memory() -> bool:
     if not hasattr(library, "gnu_get_libc_version"):
         return False
     if not library.mallopt(_M_MMAP_THRESHOLD, _KEPT_BLOCK):
-        library.mallopt(_M_MMAP_THRESHOLD, 32 << 20)  # the most of older versions
+        library.mallopt(_M_MMAP_THRESHOLD, 32 << 20)  # the maximum in older versions
     return bool(library.mallopt(_M_TRIM_THRESHOLD, _KEPT_IN_ALL))
 
 
 @contextmanager
 def flush_denormals() -> Iterator[None]:
-    """Run the block with numbers below 1.2e-38 taken for 0, if the processor can do that.
+    """Run the block with numbers below 1.2e-38 treated as 0, if the processor can do that.
 
-    The moments of Adam decay to such numbers wherever gradients are 0, as behind idle ReLUs, and a
-    processor computes with them many times more slowly. The setting is this thread's.
+    The moments of Adam decay to such numbers wherever gradients are 0, as behind idle ReLUs, and
+    processors are many times slower with them. The setting applies to this thread only.
     """
     denormal = torch.tensor(1e-40)
     if not (denormal * 1).item() or not torch.set_flush_denormal(True):
@@ -102,7 +102,7 @@ def flush_denormals() -> Iterator[None]:
 def standard_normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
     """Return standard normal numbers of the shape and type of ``like``.
 
-    They are drawn where ``generator`` draws: one seed, any device.
+    They are drawn on the generator's device, so that a seed gives the same numbers on any device.
     """
     device = like.device if generator is None else generator.device
     noise = torch.randn(like.shape, generator=generator, device=device, dtype=like.dtype)
@@ -140,7 +140,7 @@ def module_state(module: nn.Module) -> dict[str, Any]:
 def module_digest(module: nn.Module) -> str:
     """Return the SHA-256 of a module's parameters and buffers, their names, shapes and dtypes.
 
-    Checkpoints hold it in the place of weights that training does not change.
+    Checkpoints hold it instead of weights that training does not change.
     """
     digest = hashlib.sha256()
     for name, tensor in sorted(module.state_dict().items()):
@@ -151,10 +151,10 @@ def module_digest(module: nn.Module) -> str:
 
 
 def require_digest(module: nn.Module, name: str, saved: str) -> None:
-    """Check a module whose weights no checkpoint holds against the one that was trained with.
+    """Check a module whose weights are in no checkpoint against the module of the training.
 
     Raises:
-        CheckpointError: its weights are others.
+        CheckpointError: its weights differ.
     """
     if module_digest(module) != saved:
         raise CheckpointError(
@@ -188,7 +188,7 @@ def parts_state(parts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the states of an algorithm's parts by name.
 
     Args:
-        parts: modules, and whatever else has ``state_dict`` and ``load_state_dict``.
+        parts: modules, and other objects with ``state_dict`` and ``load_state_dict``.
     """
     return {
         name: module_state(part) if isinstance(part, nn.Module) else part.state_dict()
@@ -215,16 +215,16 @@ _DEPEND = (_NormBase, _DropoutNd, nn.RReLU)
 
 
 def learning_mode(networks: Iterable[Any]) -> AbstractContextManager[None]:
-    """Return a context for gradient steps, in which networks are in training mode.
+    """Return a context for gradient steps that puts networks into training mode.
 
-    Outside it they are in evaluation mode. Dropout and batch normalisation thus compute with whole
-    layers and running moments where a network acts, is evaluated or is another's target, as in
+    Outside it they are in evaluation mode. Dropout and batch normalisation thus use whole layers
+    and running moments when a network acts, is evaluated or is another's target, as in
     Stable-Baselines3. Networks that compute the same in both modes are left alone.
 
     Args:
-        networks: anything; those count that are modules and may depend on their mode. Networks
-            whose parameters do not learn, such as target networks, and parts that are in evaluation
-            mode already, such as a frozen normalisation, are never in training mode.
+        networks: any objects; only modules that may depend on their mode are affected. Networks
+            whose parameters do not learn, such as target networks, and parts already in evaluation
+            mode, such as a frozen normalisation, are never in training mode.
     """
     depending = [each for each in networks if isinstance(each, nn.Module) and _depends(each)]
     learning = [
@@ -255,7 +255,7 @@ class _Training:
 
 
 def _depends(network: nn.Module) -> bool:
-    """Return whether it may compute otherwise in training mode; of a user's classes, any may."""
+    """Return whether it may depend on training mode, as any user's class may."""
     return any(
         isinstance(module, _DEPEND) or not type(module).__module__.startswith(("torch.", "rlox"))
         for module in network.modules()

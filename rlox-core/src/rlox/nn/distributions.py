@@ -1,9 +1,9 @@
-"""Action distributions: categorical, Gaussian and joint; the heads that make them.
+"""Action distributions: categorical, Gaussian and joint; heads that make them.
 
-A batch of B actions is B rows. A discrete action that is one number is a row without dimensions,
-any other a row of columns; :class:`rlox.spaces.ActionRows` defines the columns.
-These are no ``torch.distributions``: those check arguments and build objects for longer than small
-networks compute, and draw from torch's global generator.
+A batch of B actions is B rows. The action of a ``Discrete`` is a row without dimensions, any other
+action a row of columns; :class:`rlox.spaces.ActionRows` defines the columns.
+They replace ``torch.distributions``, which draws from torch's global generator, and whose checks
+and objects take longer than the computations of small networks.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class Distribution(Protocol):
 class Categorical:
     """One choice among n, or K independent ones.
 
-    Masked choices have the probability 0 exactly; they add nothing to the entropy, and no gradient
+    Masked choices have probability exactly 0; they add nothing to the entropy, and no gradient
     flows into their logits (Huang and Ontañón 2022, "A closer look at invalid action masking").
 
     Args:
         logits: (B, n), or (B, K, n) for actions of K columns.
-        mask: bool, broadcastable to the logits: True if a choice is possible, which must hold
-            for one of every n at least. ``None`` if all are.
+        mask: bool, broadcastable to the logits: True if a choice is allowed, as at least one of
+            every n must be. ``None`` allows all.
     """
 
     def __init__(self, logits: Tensor, mask: Tensor | None = None) -> None:
@@ -75,7 +75,7 @@ class Categorical:
     def entropy(self) -> Tensor:
         """Return entropies (B,) in nats."""
         log_probs = self._log_probs
-        # 0 log 0 is 0, and its gradient is not to be computed as 0 times infinity
+        # 0 log 0 is 0, and its gradient must not be computed as 0 times infinity
         finite = log_probs if self.mask is None else log_probs.masked_fill(~self.mask, 0.0)
         return _over_columns(-(log_probs.exp() * finite).sum(-1))
 
@@ -84,7 +84,7 @@ class Categorical:
 
 
 class DiagonalGaussian:
-    """Independent normal distributions; samples know no bounds.
+    """Independent normal distributions; samples are not bounded.
 
     Args:
         mean: (B, d).
@@ -121,11 +121,11 @@ class DiagonalGaussian:
 
 
 class Joint:
-    """Independent distributions side by side, each over columns of its own.
+    """Independent distributions side by side, each over its own columns.
 
     Args:
         parts: each over actions (B, columns).
-        columns: how many columns each part has.
+        columns: number of columns of each part.
     """
 
     def __init__(self, parts: Sequence[Distribution], columns: Sequence[int]) -> None:
@@ -160,7 +160,7 @@ def _total(values: Sequence[Tensor]) -> Tensor:
 
 
 def _empty_like(values: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Return an empty tensor like ``values`` where ``generator`` draws: one seed, any device."""
+    """Return an empty tensor like ``values`` on the generator's device."""
     device = values.device if generator is None else generator.device
     return torch.empty_like(values, device=device)
 
@@ -168,9 +168,9 @@ def _empty_like(values: Tensor, generator: torch.Generator | None) -> Tensor:
 class ActionHead(nn.Module):
     """Turns (B, output_size) outputs into B distributions of action rows.
 
-    Numbers of a ``Discrete`` or ``MultiDiscrete`` have one logit per choice, those of a
-    ``MultiBinary`` one logit each, those of a ``Box`` a mean and a parameter :attr:`log_std` that
-    depends on no observation. All numbers are independent given the observation.
+    Each number of a ``Discrete`` or ``MultiDiscrete`` has one logit per choice, of a
+    ``MultiBinary`` one logit, of a ``Box`` a mean and a parameter :attr:`log_std` that does not
+    depend on the observation. All numbers are independent given the observation.
 
     Args:
         action_space: see :class:`rlox.spaces.ActionRows` for the form of rows and masks.
@@ -187,10 +187,10 @@ class ActionHead(nn.Module):
         self.parts = nn.ModuleList(_part(leaf, log_std) for leaf in rows.leaves)
         self.output_sizes = [int(part.output_size) for part in self.parts]  # type: ignore[arg-type]
         self.output_size = sum(self.output_sizes)
-        """Number of outputs the head needs."""
+        """Number of outputs that the head needs."""
         self._mask_sizes = [leaf.mask_size for leaf in rows.leaves]
         self._columns = [leaf.columns for leaf in rows.leaves]
-        # the one space whose actions are rows without columns
+        # only this space's actions are rows without columns
         self._plain = isinstance(action_space, spaces.Discrete)
 
     def forward(self, outputs: Tensor, action_masks: Tensor | None = None) -> Distribution:
@@ -198,7 +198,7 @@ class ActionHead(nn.Module):
 
         Args:
             outputs: (B, output_size).
-            action_masks: (B, mask_size) bool, True if a choice is possible; ``None`` if all are.
+            action_masks: (B, mask_size) bool, True if a choice is allowed; ``None`` allows all.
         """
         if self._plain:
             return Categorical(outputs, action_masks)
@@ -249,7 +249,7 @@ class _Choices(nn.Module):
 
 
 class _Bernoulli(nn.Module):
-    """Columns of 0 or 1 with one logit each, that of 1."""
+    """Columns of 0 or 1 with one logit each, for the value 1."""
 
     def __init__(self, columns: int) -> None:
         super().__init__()

@@ -7,12 +7,12 @@
 | ``Discrete``, ``MultiDiscrete`` | :class:`OneHotEncoder` |
 | ``Dict``, ``Tuple`` | :class:`CombinedEncoder`: the leaves' features side by side |
 
-uint8 stays uint8 up to here and is divided by the space's upper bound. Where an image's channels
-are says :func:`rlox.spaces.channels_first`; two dimensions are one channel.
+uint8 stays uint8 up to here and is divided by the space's upper bound. The place of an image's
+channels is decided by :func:`rlox.spaces.channels_first`; two dimensions are one channel.
 
 Images of at least 36×36 pixels get the network of Mnih et al. 2015, "Human-level control through
 deep reinforcement learning", methods; smaller ones that of Young and Tian 2019, "MinAtar", sec. 3.
-The residual network of Espeholt et al. 2018, "IMPALA", fig. 3, is for those who ask for it.
+The residual network of Espeholt et al. 2018, "IMPALA", fig. 3, is optional.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from rlox.spaces.rows import channels_first, is_nested, leaf_spaces
 Space = gymnasium.Space[Any]
 
 EncoderKind = Literal["auto", "mlp", "cnn"]
-"""How boxes become features: by the table above, all flattened, or all with 2 or 3 dimensions as
-images."""
+"""Features of a ``Box``: by the table above, always flattened, or as an image if it has 2 or 3
+dimensions."""
 
 NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512
 NATURE_PIXELS = 36
-"""Fewest pixels of height and width that leave one after these convolutions."""
+"""Minimum height and width that leave one pixel after these convolutions."""
 
 MINATAR = ((16, 3, 1),), 128
 IMPALA = ((16, 3, 1), (32, 3, 1), (32, 3, 1)), 256
 CONVOLUTIONS = {"impala": IMPALA, "minatar": MINATAR, "nature": NATURE}
-"""Filters, their size and stride, and units of the layer behind them, by name."""
+"""Filters, their size and stride, and units of the layer after them, by name."""
 MOST_USUAL_CHANNELS = 4
-"""Beyond which an image that is not square may be meant otherwise."""
+"""With more channels, an image that is not square may have another layout."""
 MINATAR_PIXELS = 3
 
 
@@ -59,7 +59,7 @@ def make_encoder(
     conv: str | Sequence[tuple[int, int, int]] = "auto",
     generator: torch.Generator | None = None,
 ) -> nn.Module:
-    """Return a module from (B, *shape) observations to (B, output_size) float32 features.
+    """Return a module that maps (B, *shape) observations to (B, output_size) float32 features.
 
     It has the attribute ``output_size``. Observations of a nested space are a dict of (B, *shape)
     tensors by leaf name; see :mod:`rlox.spaces.rows`.
@@ -67,13 +67,13 @@ def make_encoder(
     Args:
         observation_space: of one env.
         kind: see :data:`EncoderKind`.
-        conv: of :data:`CONVOLUTIONS`, or filters as of :class:`ConvolutionalEncoder` before 512
-            units; ``"auto"``: by the size of the image.
+        conv: a name in :data:`CONVOLUTIONS`, or filters for a :class:`ConvolutionalEncoder` with
+            512 units; ``"auto"``: by the size of the image.
         generator: source of the weights; ``None`` uses torch's global one.
 
     Raises:
-        SpaceError: a leaf has no encoder, convolutions are asked for and there is no image, or an
-            image is too small for them.
+        SpaceError: a leaf has no encoder, convolutions are requested without an image, or an image
+            is too small for them.
     """
     leaves = leaf_spaces(observation_space)
     asked = "the 'cnn' network" if conv == "auto" else f"conv={conv!r}"
@@ -93,16 +93,16 @@ def has_image(space: Space, kind: EncoderKind) -> bool:
 
 
 def set_compute_dtype(network: nn.Module, compute_dtype: str) -> None:
-    """Let all convolutional encoders of a network compute in a precision.
+    """Set the precision of all convolutional encoders of a network.
 
     Parameters, gradients and features stay float32.
 
     Args:
-        network: what they are parts of.
-        compute_dtype: ``"float32"`` or ``"bfloat16"``, whose products are sums in float32.
+        network: has them as parts.
+        compute_dtype: ``"float32"``, or ``"bfloat16"`` with products summed in float32.
 
     Raises:
-        ConfigError: the network has none, and another precision than float32 is asked for.
+        ConfigError: the network has none, and a precision other than float32 is requested.
     """
     encoders = [part for part in network.modules() if isinstance(part, ConvolutionalEncoder)]
     if compute_dtype != "float32" and not encoders:
@@ -150,14 +150,14 @@ def _image_shape(space: Space) -> tuple[int, int, int]:
 
 
 def _scale(space: Space) -> float:
-    """Return what to divide a leaf's numbers by: the upper bound of uint8, which is stored so."""
+    """Return the divisor of a leaf's numbers: the upper bound if they are stored as uint8."""
     if not isinstance(space, spaces.Box) or space.dtype != np.uint8:
         return 1.0
     return float(max(int(space.high.max()), 1))
 
 
 class VectorEncoder(nn.Module):
-    """The numbers of an array as they are; uint8 divided by their upper bound.
+    """The unchanged numbers of an array; uint8 is divided by its upper bound.
 
     Args:
         space: a ``Box`` of any shape or a ``MultiBinary``.
@@ -179,7 +179,7 @@ class VectorEncoder(nn.Module):
 
 
 class OneHotEncoder(nn.Module):
-    """For each whole number a vector with a 1 at its place.
+    """A one-hot vector for each whole number.
 
     Args:
         space: a ``Discrete`` or a ``MultiDiscrete``.
@@ -191,7 +191,7 @@ class OneHotEncoder(nn.Module):
         super().__init__()
         sizes = np.array([space.n] if isinstance(space, spaces.Discrete) else space.nvec).flatten()
         self.output_size = int(sizes.sum())
-        # the place of the number v of column k is v - start_k + the sizes of the columns before k
+        # value v of column k has the index v - start_k + the sizes of the columns before k
         first = np.cumsum(sizes) - sizes - np.array(space.start).flatten()
         self.register_buffer("_first", torch.from_numpy(first.astype(np.int64)), persistent=False)
 
@@ -209,14 +209,14 @@ class OneHotEncoder(nn.Module):
 class ConvolutionalEncoder(nn.Module):
     """Convolutions and one layer, ReLU after each; weights orthogonal with gain √2, biases 0.
 
-    On a CPU images are computed channels last, for which the processor's kernels are faster.
+    On a CPU images are computed channels last, since the kernels for that are faster.
 
     Args:
         space: a ``Box`` with 2 or 3 dimensions.
         filters: of each convolution: number of filters, their size and their stride in pixels.
         units: of the layer.
-        residual: whether each convolution begins a stage of IMPALA: it keeps the size of images,
-            and behind it are max-pooling and two residual blocks.
+        residual: whether each convolution begins a stage of IMPALA: it keeps the size of images
+            and is followed by max-pooling and two residual blocks.
         generator: source of the weights; ``None`` uses torch's global one.
 
     Source:
@@ -263,7 +263,7 @@ class ConvolutionalEncoder(nn.Module):
         self.layer = orthogonal(nn.Linear, channels * height * width, units, generator=generator)
         self.output_size = units
         self.compute_dtype = torch.float32
-        """Of everything between pixels and features, which are float32; see
+        """Dtype of all computations between pixels and features, which are float32; see
         :func:`set_compute_dtype`."""
 
     def forward(self, obs: Tensor) -> Tensor:
@@ -279,7 +279,7 @@ class ConvolutionalEncoder(nn.Module):
         first = convolutions[0]
         reduced = self.compute_dtype != torch.float32
         with torch.autocast(obs.device.type, torch.bfloat16, enabled=reduced):
-            # the few weights are divided instead of the many pixels
+            # divides the few weights instead of the many pixels
             weight = first.weight / self._scale
             features = F.conv2d(features, weight, first.bias, first.stride, first.padding)
             for i in range(len(convolutions)):
@@ -289,7 +289,7 @@ class ConvolutionalEncoder(nn.Module):
         return features.float()
 
     def _behind(self, i: int, features: Tensor) -> Tensor:
-        """Return what becomes of the outputs of a convolution."""
+        """Apply the layers after a convolution to its outputs."""
         if self.blocks:
             features = F.max_pool2d(features, 3, 2, 1)
             blocks: list[Any] = [*self.blocks[4 * i : 4 * i + 4]]
@@ -321,7 +321,7 @@ class ConvolutionalEncoder(nn.Module):
 
 
 def _convolution(layer: Any) -> LayerData:
-    """Describe a convolution, with zeros around its images."""
+    """Describe a convolution with its zero padding."""
     own = {**linear(layer), "layer": "convolution", "stride": layer.stride[0]}
     sides = [layer.padding[0]] * 4
     return chain({"layer": "pad", "sides": sides}, own) if any(sides) else own
@@ -337,7 +337,7 @@ class CombinedEncoder(nn.Module):
     def __init__(self, encoders: Mapping[str, nn.Module]) -> None:
         super().__init__()
         self.names = list(encoders)
-        # a list, because a leaf's name need not be a module's
+        # a list, because a leaf's name may not be a valid module name
         self.encoders = nn.ModuleList(encoders.values())
         sizes: list[Any] = [encoder.output_size for encoder in encoders.values()]
         self.output_size = sum(sizes)

@@ -3,7 +3,7 @@
 A description is a dict with the key ``"layer"``, the other keys of that kind of layer, and NumPy
 arrays; :mod:`rlox.deployment` computes it without torch and lists the kinds. A module describes
 itself with a method ``layer_data()`` that returns such a dict; torch's own common layers are
-described here. Policies describe how an observation becomes the row of the most probable action.
+described here. Policies describe the layers from an observation to its most probable action.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ DEFAULTS: dict[Any, tuple[str, Any]] = {
 
 
 def array(tensor: Any) -> npt.NDArray[Any]:
-    """Return a tensor's numbers as an array that shares nothing with it."""
+    """Return a tensor's numbers as an array that shares no memory with it."""
     numbers: npt.NDArray[Any] = np.array(tensor.detach().cpu().numpy())
     return numbers
 
 
 def chain(*layers: LayerData) -> LayerData:
-    """Describe layers that are computed one after the other."""
+    """Describe layers that are computed in sequence."""
     return {"layer": "chain", "layers": list(layers)}
 
 
@@ -77,11 +77,11 @@ def perceptron(layers: Sequence[Any], function: str, norms: Sequence[Any], n: in
 
 
 def mode(space: gymnasium.Space[Any]) -> LayerData:
-    """Describe how outputs become rows of the most probable actions; see :class:`ActionHead`.
+    """Describe the step from outputs to rows of most probable actions; see :class:`ActionHead`.
 
     Args:
-        space: of one env's action. Its discrete columns have one output per choice, those of a
-            ``MultiBinary`` one each, the logit of 1, and numbers one each, their mean.
+        space: of one env's action. Discrete columns have one output per choice, columns of a
+            ``MultiBinary`` one, the logit of 1, and columns of a ``Box`` one, the mean.
     """
     parts = [
         {"kind": "numbers", "sizes": [1] * leaf.columns}
@@ -103,13 +103,13 @@ def layer_data(module: Any) -> LayerData:
             one, or an activation.
 
     Raises:
-        ExportError: it is none of these, or inherits its method.
+        ExportError: it is not one of these, or inherits its method.
     """
     kind = type(module)
     if "layer_data" in vars(kind):
         return module.layer_data()  # type: ignore[no-any-return]
     if hasattr(module, "layer_data"):
-        # what the subclass changed is not in the description that it inherits
+        # the inherited description lacks the subclass's changes
         raise ExportError(
             f"{kind.__name__} inherits layer_data(), which describes the class that it derives "
             "from; give it one of its own"

@@ -1,8 +1,7 @@
 """Multi-layer perceptrons and their layers, noisy ones included; layers with a memory.
 
-Weights and biases are uniform in ±1/√fan-in where they are not orthogonal, which is what
-``torch.nn.Linear`` draws and what the published implementations of the off-policy algorithms start
-from.
+Weights and biases are orthogonal, or uniform in ±1/√fan-in as in ``torch.nn.Linear`` and in the
+published implementations of the off-policy algorithms.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class NoisyLinear(nn.Module):
     """y = (μ_w + σ_w ⊙ ε_w) x + μ_b + σ_b ⊙ ε_b, with factorised Gaussian noise ε.
 
     ε_w = f(ε_out) f(ε_in)ᵀ and ε_b = f(ε_out) with f(x) = sgn(x) √|x|, from one standard normal
-    number for each input and each output. A new layer is silent, ε = 0; :func:`draw_noise` draws.
+    number for each input and output. A new layer is silent, ε = 0, until :func:`draw_noise`.
 
     Args:
         n_in: number of inputs p.
@@ -56,7 +55,7 @@ class NoisyLinear(nn.Module):
             nn.init.uniform_(mean, -bound, bound, generator=generator)
         self.weight_std = nn.Parameter(torch.full((n_out, n_in), std * bound))
         self.bias_std = nn.Parameter(torch.full((n_out,), std * bound))
-        # not saved: whoever uses the layer draws again
+        # not saved, since users of the layer draw again
         self.register_buffer("noise_in", torch.zeros(n_in), persistent=False)
         self.register_buffer("noise_out", torch.zeros(n_out), persistent=False)
 
@@ -81,7 +80,7 @@ def draw_noise(module: nn.Module, generator: torch.Generator | None = None) -> N
     """Redraw the noise of every noisy layer of ``module``.
 
     Args:
-        module: others of its layers stay as they are.
+        module: its other layers do not change.
         generator: source of the noise, on the CPU; ``None`` uses torch's global one.
     """
     for layer in module.modules():
@@ -92,7 +91,7 @@ def draw_noise(module: nn.Module, generator: torch.Generator | None = None) -> N
 
 
 def silence(module: nn.Module) -> None:
-    """Let every noisy layer of ``module`` compute with its means, until noise is drawn again."""
+    """Let every noisy layer of ``module`` use its means until noise is drawn again."""
     for layer in module.modules():
         if isinstance(layer, NoisyLinear):
             layer.noise_in.zero_()
@@ -103,13 +102,13 @@ LayerT = TypeVar("LayerT", bound=nn.Module)
 
 
 def empty_layer(layer_class: type[LayerT], *arguments: int) -> LayerT:
-    """Return a layer on the CPU whose parameters hold anything, without drawing any.
+    """Return a layer on the CPU with uninitialised parameters.
 
     ``torch.nn.utils.skip_init`` does the same, but imports torch's compiler, which takes longer
     than a small training.
 
     Args:
-        layer_class: its parameters are its own, not those of modules in it; it has no buffers.
+        layer_class: has all parameters directly, not in submodules, and no buffers.
         arguments: of its constructor.
     """
     layer = layer_class(*arguments, device="meta")
@@ -133,7 +132,7 @@ def orthogonal(
         generator: source of the weights; ``None`` uses torch's global one.
     """
     layer: Any = empty_layer(layer_class, *arguments)
-    with torch_threads(1):  # the QR decomposition rounds differently on several
+    with torch_threads(1):  # the QR decomposition rounds differently on several threads
         nn.init.orthogonal_(layer.weight, gain, generator)
     nn.init.zeros_(layer.bias)
     return layer  # type: ignore[no-any-return]
@@ -147,33 +146,33 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
     "tanh": torch.tanh_,
 }
-"""By the names that :data:`rlox.config.model.Activation` has; they may write over their input."""
+"""By the names in :data:`rlox.config.model.Activation`; they may overwrite their input."""
 
 
 @dataclass(frozen=True)
 class Layers:
-    """What default networks are made of; a config has fields of these names."""
+    """Options of the layers of default networks; a config has fields of these names."""
 
     hidden: int | Sequence[int]
     """Width of two hidden layers, or widths of any number of them."""
     critic_hidden: int | Sequence[int] | None = None
-    """The same of critics and state values; ``None``: as ``hidden``."""
+    """The same for critics and state values; ``None``: equal to ``hidden``."""
     activation: str | None = None
-    """Of :data:`ACTIVATIONS`; ``None``: tanh where weights are orthogonal, else ReLU."""
+    """A name in :data:`ACTIVATIONS`; ``None``: tanh with orthogonal weights, else ReLU."""
     layer_norm: bool = False
     """Whether the outputs of hidden layers are normalised before the activation."""
     conv: str | Sequence[tuple[int, int, int]] = "auto"
-    """Of images; see :func:`rlox.nn.make_encoder`."""
+    """Convolutions for images; see :func:`rlox.nn.make_encoder`."""
 
     @classmethod
     def of(cls, config: Any) -> Layers:
-        """Return what a config says; it may lack all fields but ``hidden``."""
+        """Return a config's layers; it may lack all fields but ``hidden``."""
         found: Any = {each.name: getattr(config, each.name, each.default) for each in fields(cls)}
         return cls(**found)
 
     @classmethod
     def expand(cls, hidden: Hidden, n: int = 2) -> Layers:
-        """Return layers with the width of each one, of critics too; a number is that of ``n``."""
+        """Return layers with explicit widths, for critics too; a number stands for ``n`` layers."""
         like = hidden if isinstance(hidden, Layers) else cls(hidden)
         both = [like.hidden, like.hidden if like.critic_hidden is None else like.critic_hidden]
         own, critic = ((each,) * n if isinstance(each, int) else tuple(each) for each in both)
@@ -181,11 +180,11 @@ class Layers:
 
 
 Hidden = int | Sequence[int] | Layers
-"""Width of two hidden layers, widths of any number of them, or these and more."""
+"""Width of two hidden layers, widths of any number of them, or all options of layers."""
 
 
 def layer_widths(hidden: Hidden, layers: int = 2) -> tuple[int, ...]:
-    """Return the widths of hidden layers; a number is the width of so many layers."""
+    """Return the widths of hidden layers; a number is the width of ``layers`` layers."""
     return tuple(Layers.expand(hidden, layers).hidden)  # type: ignore[arg-type]
 
 
@@ -206,11 +205,11 @@ class MLP(nn.Module):
 
     Args:
         sizes: input size, hidden sizes, output size.
-        activation: of :data:`ACTIVATIONS`.
-        layer_norm: whether hidden outputs are normalised before it.
-        activates_last: whether the last layer is a hidden one too.
-        output_gain: weights are orthogonal, those of the last layer scaled by this, of hidden
-            layers by √2, and biases 0; ``None``: all are uniform in ±1/√fan-in.
+        activation: a name in :data:`ACTIVATIONS`.
+        layer_norm: whether hidden outputs are normalised before the activation.
+        activates_last: whether the last layer has an activation too.
+        output_gain: scale of the last layer's orthogonal weights; hidden layers have √2, and
+            biases are 0. ``None``: all are uniform in ±1/√fan-in.
         noisy_std: σ₀ of the layers, which are :class:`rlox.nn.NoisyLinear`; ``None`` adds no noise.
         generator: source of the weights; ``None`` uses torch's global one.
 
@@ -248,7 +247,7 @@ class MLP(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return outputs (B, n_out) of inputs (B, n_in)."""
-        # called as functions: for small networks calling modules costs as much as computing
+        # called as functions, since calling modules doubles the time of small networks
         activate, layers = ACTIVATIONS[self.activation], cast("Iterable[nn.Linear]", self.layers)
         for i, layer in enumerate(layers):
             inputs = F.linear(inputs, layer.weight, layer.bias)
@@ -264,12 +263,12 @@ class MLP(nn.Module):
 def make_mlp(
     n_in: int, hidden: Hidden, *n_out: int, critic: bool = False, **options: Any
 ) -> MLP | EnsembleMLP:
-    """Return a perceptron with hidden layers as they are asked for.
+    """Return a perceptron with the given hidden layers.
 
     Args:
         n_in: number of inputs.
         hidden: see :data:`Hidden`.
-        n_out: number of outputs; of none, the last hidden layer's are the outputs.
+        n_out: number of outputs; if omitted, the last hidden layer's outputs are returned.
         critic: whether it has the layers of critics.
         options: of the class; ``n_members`` makes an :class:`EnsembleMLP`.
     """
@@ -289,8 +288,8 @@ class EnsembleMLP(nn.Module):
     Args:
         n_members: K.
         sizes: input size, hidden sizes, output size, of each.
-        activation: as of :class:`MLP`.
-        layer_norm: as of :class:`MLP`.
+        activation: see :class:`MLP`.
+        layer_norm: see :class:`MLP`.
         generator: source of the weights; ``None`` uses torch's global one.
     """
 
@@ -341,10 +340,10 @@ MemoryKind = Literal["lstm", "gru"]
 
 
 class Memory(nn.Module):
-    """One LSTM or GRU layer over sequences within which episodes may begin.
+    """One LSTM or GRU layer over sequences that may contain the start of an episode.
 
-    The state of an LSTM is its hidden and its cell state side by side, that of a GRU its hidden
-    state; at the beginning of an episode it is 0. Weights are orthogonal, biases 0.
+    The state of an LSTM is its hidden and its cell state side by side, of a GRU its hidden state;
+    it is 0 at the beginning of an episode. Weights are orthogonal, biases 0.
 
     Args:
         input_size: size of the features.
@@ -371,7 +370,7 @@ class Memory(nn.Module):
             if name.startswith("bias"):
                 nn.init.zeros_(parameter)
                 continue
-            with torch_threads(1):  # the QR decomposition rounds differently on several
+            with torch_threads(1):  # the QR decomposition rounds differently on several threads
                 nn.init.orthogonal_(parameter, 1.0, generator)
         self.output_size = size
         self.state_size = 2 * size if kind == "lstm" else size
@@ -383,10 +382,10 @@ class Memory(nn.Module):
         Args:
             features: (T, n, input_size).
             state: (n, state_size) before the first step.
-            starts: (T, n) bool, whether an episode begins with the step, which the state of the
-                step before must not reach.
+            starts: (T, n) bool, whether an episode begins with the step, so that the previous
+                state is dropped.
         """
-        # in one call as long as no episode begins
+        # one call for all steps until an episode begins
         begins = starts[1:].any(1).nonzero().flatten() + 1
         outputs = []
         for begin, end in pairwise((0, *begins.tolist(), len(features))):
@@ -404,12 +403,12 @@ class Memory(nn.Module):
         return output, torch.cat(list(parts), -1).squeeze(0)
 
     def _call(self, features: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Return what the layer does, to which cuDNN gets its weights in one piece."""
+        """Call the layer, giving cuDNN its weights in one piece."""
         layer: Any = self.layer
         if not features.is_cuda:
             output, after = layer(features, state)
             return output, after
-        # cuDNN takes them where a storage begins, which those of a flat optimiser do not
+        # cuDNN needs them at the start of a storage, unlike a flat optimiser's views
         weights: list[Tensor] = list(layer.parameters())
         flat = torch.cat([weight.flatten() for weight in weights])
         parts = torch.split(flat, [weight.numel() for weight in weights])

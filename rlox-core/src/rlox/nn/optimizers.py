@@ -1,12 +1,11 @@
 """Optimisers: all parameters of a module as one tensor, clipped and stepped.
 
-For the small networks of RL most of an optimiser step is per-tensor overhead: a norm, a scale and
-an update for each of a dozen tensors. Here parameters and gradients are views of two flat tensors,
-so a step is one norm, one scale and one update, whatever the module.
+For RL's small networks most of an optimiser step is per-tensor overhead: a norm, a scale and an
+update for each of a dozen tensors. Here parameters and gradients are views of two flat tensors, so
+a step is one norm, one scale and one update for any module.
 
-Torch's optimiser is made when it is first asked for: making one imports torch's compiler, which
-takes longer than a small training, and a learner that steps by itself needs no more than what the
-optimiser would keep.
+Torch's optimiser is made on first use: making one imports torch's compiler, which takes longer than
+a small training, and a learner that takes the steps itself only needs the optimiser's state.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ ELEMENTWISE: tuple[type[torch.optim.Optimizer], ...] = (
     torch.optim.RMSprop,
     torch.optim.SGD,
 )
-"""Classes that treat every element of a parameter alike, whatever tensor it is in."""
+"""Classes that treat every element alike, regardless of its tensor."""
 
 
 def class_and_options(
     make_optimizer: partial[Any],
 ) -> tuple[type[torch.optim.Optimizer], dict[str, Any]]:
-    """Return the optimiser's class and all its options, with the defaults of those left out."""
+    """Return the optimiser's class and all its options, defaults included."""
     made = getattr(make_optimizer, "func", None)
     if not (isinstance(made, type) and issubclass(made, torch.optim.Optimizer)):
         raise TypeError(
@@ -55,7 +54,7 @@ def class_and_options(
 
 
 def state_of_one_element(make_optimizer: partial[Any], like: Tensor) -> dict[str, Tensor]:
-    """Return what the optimiser keeps for one element, to know its state before the first step."""
+    """Return the optimiser's state for one element, to know it before the first step."""
     element = torch.zeros(1, dtype=like.dtype, device=like.device)
     element.grad = torch.zeros_like(element)
     optimizer = make_optimizer([element])
@@ -68,10 +67,10 @@ Clip = Callable[[Sequence[nn.Parameter]], None]
 
 
 def require_one_bound(max_grad_norm: float | None, clip: Clip | None) -> None:
-    """Check that an optimiser's gradients have one bound at most.
+    """Check that an optimiser's gradients have at most one bound.
 
     Raises:
-        ValueError: there are both a norm and a rule.
+        ValueError: both a norm and a rule are given.
     """
     if clip is not None and max_grad_norm is not None:
         raise ValueError(
@@ -86,14 +85,14 @@ class AdaptiveClip:
 
     Args:
         share: c > 0, 0.3 in DreamerV3.
-        floor: ε, the least norm that a parameter counts with.
+        floor: ε, lower bound of a parameter's norm.
 
     Raises:
         ValueError: ``share`` or ``floor`` is not positive.
 
     Source:
         Brock et al. 2021, "High-performance large-scale image recognition without normalization",
-        eq. 3. Deviation: one norm for each parameter, not for each of its rows, as in DreamerV3.
+        eq. 3. Deviation, as in DreamerV3: one norm per parameter instead of per row.
     """
 
     def __init__(self, share: float = 0.3, floor: float = 1e-3) -> None:
@@ -108,7 +107,7 @@ class AdaptiveClip:
         """Scale the gradients in place."""
         moved = [p for p in parameters if p.grad is not None and p.numel()]
         gradients = [p.grad for p in moved if p.grad is not None]
-        # one call for all norms: a network has a hundred parameters, most of them small
+        # one call for all norms, since a network has a hundred parameters, mostly small ones
         norms = torch.stack(torch._foreach_norm(gradients))
         bounds = (
             torch.stack(torch._foreach_norm(list[Tensor](moved))).clamp(min=self.floor) * self.share
@@ -121,7 +120,7 @@ _MOMENTS: dict[Any, tuple[str, ...]] = {
     torch.optim.Adam: ("exp_avg", "exp_avg_sq"),
     torch.optim.RMSprop: ("square_avg",),
 }
-"""What these keep per element, unless one of the options below makes it more."""
+"""State of these per element, unless one of the options below adds to it."""
 
 _MORE_MOMENTS = ("amsgrad", "centered", "momentum")
 
@@ -163,22 +162,22 @@ class FlatOptimizer:
 
     The module's parameters and gradients become views of :attr:`parameters` and :attr:`gradients`.
     Afterwards do not move the module to another device, do not set its gradients to ``None``, and
-    write new values into the parameters instead of replacing them
-    (``parameter.data.copy_(values)``, ``module.load_state_dict(values)``): steps would not reach
-    the new ones. :meth:`require_views` detects that. Every training calls it once per iteration; a
-    loop of your own has to.
+    write new values into the parameters (``parameter.data.copy_(values)``,
+    ``module.load_state_dict(values)``) instead of replacing them, since steps would not reach new
+    ones. :meth:`require_views` detects that. Every training calls it once per iteration; a loop of
+    your own has to.
 
     Args:
         module: its trainable parameters must share one dtype and device.
         make_optimizer: class and options of an optimiser that treats every element alike, such as
             ``functools.partial(torch.optim.Adam, eps=1e-5, fused=True)``.
-        max_grad_norm: longer gradients are scaled down to this Euclidean norm; ``None`` keeps them
-            as they are.
-        clip: a rule for the gradients in the place of ``max_grad_norm``, see
+        max_grad_norm: longer gradients are scaled down to this Euclidean norm; ``None`` does not
+            clip.
+        clip: a rule for the gradients that replaces ``max_grad_norm``, see
             :data:`rlox.nn.optimizers.Clip`; ``None`` uses ``max_grad_norm``.
 
     Raises:
-        TypeError: ``make_optimizer`` is no partial of an optimiser's class.
+        TypeError: ``make_optimizer`` is not a partial of an optimiser's class.
         ValueError: the parameters differ in dtype or device, or there are none; the optimiser has
             no such option.
     """
@@ -193,7 +192,7 @@ class FlatOptimizer:
     ) -> None:
         require_one_bound(max_grad_norm, clip)
         self.clip = clip
-        """Rule that bounds the gradients in the place of the Euclidean norm, or ``None``."""
+        """Rule that bounds the gradients instead of the Euclidean norm, or ``None``."""
         self.optimizer_class, self.options = class_and_options(make_optimizer)
         parameters = [p for p in module.parameters() if p.requires_grad]
         self.parameters = _flatten(parameters)
@@ -214,7 +213,7 @@ class FlatOptimizer:
         self.max_grad_norm = max_grad_norm
         self._make_optimizer = make_optimizer
         self._applied = True
-        self._state: dict[str, Tensor] = {}  # the very dict that torch's optimiser fills
+        self._state: dict[str, Tensor] = {}  # the same dict object that torch's optimiser fills
 
     @cached_property
     def torch_optimizer(self) -> torch.optim.Optimizer:
@@ -225,17 +224,17 @@ class FlatOptimizer:
         return optimizer
 
     def require_views(self) -> None:
-        """Check that the module's parameters are the ones it had, and views of :attr:`parameters`.
+        """Check that the module's parameters were not replaced and are views of :attr:`parameters`.
 
         Raises:
-            RuntimeError: a parameter or its data was replaced, as a second optimiser of the module
-                does, so that steps would not reach it.
+            RuntimeError: a parameter or its data was replaced, for example by a second optimiser of
+                the module, so that steps would not reach it.
         """
         found = list(self._module.parameters())
         if len(found) == len(self._found) and all(map(operator.is_, found, self._found)):
             start = self.parameters.data_ptr()
             places = zip(self._views, self._offsets, strict=True)
-            # what holds no element has no place
+            # empty parameters have no address
             if all(p.data_ptr() == start + at for p, at in places if p.numel()):
                 return
         raise RuntimeError(
@@ -248,7 +247,7 @@ class FlatOptimizer:
     def is_finite(self) -> bool:
         """Return whether all parameters are finite."""
         with torch_threads(1):
-            # the sum takes a fraction of the time; it is finite unless it overflows
+            # the sum takes a fraction of the time, and is finite if all are, unless it overflows
             total = self.parameters.sum().item()
             return math.isfinite(total) or bool(self.parameters.isfinite().all())
 
@@ -260,7 +259,7 @@ class FlatOptimizer:
             learning_rate: step size.
 
         Raises:
-            RuntimeError: a parameter's gradient is no view of :attr:`gradients` any more.
+            RuntimeError: a parameter's gradient is no longer a view of :attr:`gradients`.
         """
         self._applied = True
         self.backward(loss)
@@ -269,7 +268,7 @@ class FlatOptimizer:
     def backward(self, loss: Tensor) -> None:
         """Add the gradient of ``loss``, a scalar, to :attr:`gradients`.
 
-        The first call after a step sets them to 0 before.
+        The first call after a step zeroes them first.
         """
         if self._applied:
             self.gradients.zero_()
@@ -282,13 +281,13 @@ class FlatOptimizer:
         """Average the gradients over ranks, clip them and take one step down them.
 
         Args:
-            learning_rate: step size; ``None`` takes what ``torch_optimizer.param_groups`` says, as
-                schedulers of torch write it.
-            scaler: has scaled the losses; the gradients are unscaled before they are clipped, and
-                the step is left out if they are not finite. Updating the scaler is the caller's.
+            learning_rate: step size; ``None`` takes the one in ``torch_optimizer.param_groups``,
+                where torch's schedulers write it.
+            scaler: has scaled the losses; the gradients are unscaled before clipping, and the step
+                is skipped if they are not finite. The caller updates the scaler.
 
         Raises:
-            RuntimeError: a parameter's gradient is no view of :attr:`gradients` any more.
+            RuntimeError: a parameter's gradient is no longer a view of :attr:`gradients`.
         """
         if any(p.grad is None or p.grad._base is not self.gradients for p in self._views):
             raise RuntimeError(
@@ -304,7 +303,7 @@ class FlatOptimizer:
         elif self.max_grad_norm is not None:
             norm = torch.linalg.vector_norm(self.gradients)
             shrinks = torch.clamp(self.max_grad_norm / (norm + 1e-6), max=1.0)
-            # on a CPU it is known whether there is anything to multiply by
+            # on a CPU, checking whether to multiply is free
             if shrinks.device.type != "cpu" or shrinks != 1.0:
                 self.gradients.mul_(shrinks)
         if learning_rate is not None:
@@ -316,7 +315,7 @@ class FlatOptimizer:
         self._applied = True
 
     def state(self) -> dict[str, Tensor]:
-        """Return what the optimiser keeps, in its own tensors; before the first step all are 0."""
+        """Return the optimiser's state in its own tensors; all are 0 before the first step."""
         if not self._state:
             for name, element in self._state_template.items():
                 like = self.parameters if element.dim() else element
@@ -331,7 +330,7 @@ class FlatOptimizer:
         """Restore the moments and the number of steps.
 
         Raises:
-            CheckpointError: the state is another optimiser's or of other parameters.
+            CheckpointError: the state belongs to another optimiser or other parameters.
         """
         if state and set(state) != set(self._state_template):
             raise CheckpointError(
@@ -354,7 +353,7 @@ class FlatOptimizer:
 
     @cached_property
     def _state_template(self) -> dict[str, Tensor]:
-        """What the optimiser keeps for one element, by name."""
+        """The optimiser's state for one element, by name."""
         moments = _MOMENTS.get(self.optimizer_class, ())
         more = any(self.options.get(name) for name in _MORE_MOMENTS)
         if not moments or more or self.parameters.device.type != "cpu":
@@ -370,16 +369,16 @@ class ModuleOptimizer:
     parameters of several dtypes or devices; otherwise :class:`FlatOptimizer` is faster.
 
     Args:
-        module: its trainable parameters are learnt.
+        module: its trainable parameters are optimised.
         make_optimizer: class and options, such as ``functools.partial(torch.optim.Adafactor)``.
-        max_grad_norm: the gradient is scaled down to this Euclidean norm when it is longer;
-            ``None`` takes it as it is.
-        clip: a rule for the gradients in the place of ``max_grad_norm``, see
+        max_grad_norm: longer gradients are scaled down to this Euclidean norm; ``None`` does not
+            clip.
+        clip: a rule for the gradients that replaces ``max_grad_norm``, see
             :data:`rlox.nn.optimizers.Clip`; ``None`` uses ``max_grad_norm``.
 
     Raises:
-        TypeError: ``make_optimizer`` is no partial of an optimiser's class.
-        ValueError: there is nothing to learn, or both bounds of the gradient are given.
+        TypeError: ``make_optimizer`` is not a partial of an optimiser's class.
+        ValueError: there are no trainable parameters, or both bounds of the gradient are given.
     """
 
     def __init__(
@@ -402,7 +401,7 @@ class ModuleOptimizer:
         self.torch_optimizer: torch.optim.Optimizer = make_optimizer(self._learnt)
 
     def require_views(self) -> None:
-        """Check that the module's parameters are the ones that it had.
+        """Check that the module's parameters were not replaced.
 
         Raises:
             RuntimeError: one was replaced, so that steps would not reach it.
@@ -429,8 +428,8 @@ class ModuleOptimizer:
 
         Args:
             loss: of the module's parameters.
-            copies: copy gradients that are the first since the last step: those of a loss that is
-                replayed as a CUDA graph lie where the next replay writes.
+            copies: copy gradients that are the first since the last step, since a loss that is
+                replayed as a CUDA graph overwrites its gradients at the next replay.
         """
         first = [p for p in self._learnt if p.grad is None] if copies else []
         loss.backward()  # type: ignore[no-untyped-call]
@@ -444,8 +443,8 @@ class ModuleOptimizer:
         """Average the gradients over ranks, clip them, take one step down them and drop them.
 
         Args:
-            learning_rate: step size of every parameter group; ``None`` takes what
-                ``torch_optimizer.param_groups`` says.
+            learning_rate: step size of every parameter group; ``None`` takes the ones in
+                ``torch_optimizer.param_groups``.
             scaler: see :meth:`rlox.nn.FlatOptimizer.apply`.
         """
         for ranks in RANKS:
@@ -469,7 +468,7 @@ class ModuleOptimizer:
         self.torch_optimizer.zero_grad()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the optimiser keeps of each parameter, by its number in the module."""
+        """Return the optimiser's state for each parameter, by its number in the module."""
         state = self.torch_optimizer.state_dict()["state"]
         return {
             str(i): {name: _saved(value) for name, value in kept.items()}
@@ -480,7 +479,7 @@ class ModuleOptimizer:
         """Restore what :meth:`state_dict` returned.
 
         Raises:
-            CheckpointError: the state is of other parameters.
+            CheckpointError: the state belongs to other parameters.
         """
         unknown = [i for i in state if not i.isdigit() or int(i) >= len(self._learnt)]
         if unknown:
@@ -511,10 +510,10 @@ def make_optimizer(
     max_grad_norm: float | None = None,
     clip: Clip | None = None,
 ) -> FlatOptimizer | ModuleOptimizer:
-    """Return a flat optimiser if the class allows it, else one that goes tensor by tensor.
+    """Return a flat optimiser if the class allows it, else one that works tensor by tensor.
 
     Args:
-        module: what is learnt.
+        module: its trainable parameters are optimised.
         make: class and options; see :class:`FlatOptimizer`.
         max_grad_norm: see there.
         clip: see there.

@@ -1,4 +1,4 @@
-"""``rlox list`` and ``rlox explain``: what is installed, and an algorithm or other plugin."""
+"""``rlox list`` and ``rlox explain``: installed plugins, and details of one of them."""
 
 from __future__ import annotations
 
