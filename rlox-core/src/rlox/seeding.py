@@ -227,7 +227,7 @@ class ResetSeeds:
         return self._after(f"{self.resets} resets") if self.resets else self._first
 
     def go_on_after(self, episodes: int) -> None:
-        """Switch to seeds other than the run's first ones, to continue after some episodes."""
+        """Switch to other seeds than the run's first ones, to continue after ``episodes``."""
         self._first, self._goes_on = self._after(f"{episodes} episodes"), True
 
     def _after(self, what: str) -> list[int]:

@@ -1,7 +1,7 @@
 """Hooks into training.
 
-Every ``step`` is in env steps, whatever the number of envs; if a training steps no env, as from
-a dataset, it is in gradient steps, and so are the callbacks' frequencies.
+Every ``step`` and frequency counts env steps, summed over all envs; in a training without env
+steps, such as one from a dataset, gradient steps.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -142,13 +142,13 @@ class CallbackList(Callback):
             callback.on_train_batch(**kwargs)
 
     def on_iteration_end(self, **kwargs: Any) -> bool:
-        """Call every callback, those that save last; False if any returned False."""
+        """Call every callback, saving ones last; False if any returned False."""
         ordered = sorted(self.callbacks, key=lambda callback: callback.saves_training)
         stops = [_stops(c, "on_iteration_end", c.on_iteration_end(**kwargs)) for c in ordered]
         return True not in stops
 
     def on_pulse(self, **kwargs: Any) -> None:
-        """Call every callback, those that save last."""
+        """Call every callback, saving ones last."""
         for callback in sorted(self.callbacks, key=lambda callback: callback.saves_training):
             callback.on_pulse(**kwargs)
 

@@ -143,7 +143,7 @@ def without_foreign_defaults(cls: type[Any], values: dict[str, Any]) -> dict[str
 
     Raises:
         ConfigError: an option of a plugin that is not selected was changed.
-        UnknownNameError: nothing has an option, and the plugin that may have it is not registered.
+        UnknownNameError: an option is unknown, and the plugin that may have it is not registered.
     """
     unknown = values.keys() - cls.model_fields.keys()
     if not unknown:

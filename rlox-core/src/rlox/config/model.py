@@ -454,7 +454,7 @@ def require_integer(name: str, value: object, *, at_least: int) -> int:
 
     Args:
         name: of the argument, for the error's text.
-        value: what the caller passed.
+        value: the caller's argument.
         at_least: its lower bound.
 
     Raises:

@@ -1,6 +1,6 @@
 """Schedules: values that depend on the number of steps.
 
-The x axis is what the training counts: env steps, or gradient steps of an algorithm for language
+The x axis is in the training's unit: env steps, or gradient steps of an algorithm for language
 models.
 
 A schedule field of a config takes a number (constant), a :class:`Linear`, a :class:`Piecewise`, or

@@ -44,7 +44,7 @@ def refuse_network_options(
 
     Args:
         names: of those options; the config need not have all of them.
-        config: what the caller's options resolve to.
+        config: the caller's options, resolved.
         keywords: options passed one by one. Only they count if the config has every option,
             since such a config was saved and does not show what the user chose.
 

@@ -98,7 +98,7 @@ def _timed_iteration(algorithm: Trainable, hooks: Hooks) -> dict[str, float]:
 
 
 def _report(algorithm: Trainable, hooks: Hooks, metrics: dict[str, float]) -> bool:
-    """Log an iteration, call the callbacks, and return whether the training goes on."""
+    """Log an iteration, call the callbacks, and return whether the training continues."""
     if algorithm.logger is not None:
         algorithm.logger.on_train_step(algorithm.clock.steps, metrics)
     with while_asked():
