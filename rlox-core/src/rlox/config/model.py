@@ -54,7 +54,7 @@ UNITS: dict[str, Group] = {
     "workers": "speed",
     "envs": "env",
 }
-"""Groups of options by unit; :data:`GROUP_OF` wins."""
+"""Groups of options by unit; names in :data:`NAMES` win."""
 
 NAMES: dict[Group, tuple[str, ...]] = {
     "run": ("seed", "preset", "save_replay_buffer", "log_completions", "num_completions_to_print"),
@@ -146,7 +146,7 @@ def option(
 
 
 def count(default: int | None, *, help: str, unit: str, source: str, ge: int = 1) -> Any:  # noqa: A002
-    """Return an integer field of at least ``ge`` and at most the unit's :data:`LARGEST`."""
+    """Return an integer field of at least ``ge`` and at most the unit's ``LARGEST``."""
     bounds: dict[str, Any] = {"le": LARGEST[unit]} if unit in LARGEST else {}
     return option(default, help=help, unit=unit, source=source, ge=ge, **bounds)
 
