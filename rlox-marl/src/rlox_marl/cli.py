@@ -16,7 +16,7 @@ def marl_app() -> typer.Typer:
         help="Play trained policies of several agents.",
     )  # fmt: skip
     app.command("match")(match_command)
-    app.callback()(lambda: None)  # so that its one command is named
+    app.callback()(lambda: None)  # keeps the name of the only command
     return app
 
 

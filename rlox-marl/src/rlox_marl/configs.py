@@ -47,7 +47,7 @@ N_AGENTS = count(None, unit="agents", help="number of agents; None: the env's", 
 
 
 class MAPPOConfig(ClippedSurrogateConfig):
-    """Options of MAPPO: PPO's, and those of teams, which are neutral by default."""
+    """Options of MAPPO: PPO's, and options for teams, which are neutral by default."""
 
     schedule_bounds = {  # noqa: RUF012  # pydantic keeps class variables of the base
         **ClippedSurrogateConfig.schedule_bounds,
@@ -113,7 +113,7 @@ class MAPPOConfig(ClippedSurrogateConfig):
 
     @property
     def rows_depend_on_env(self) -> bool:
-        """Whether there may be several agents, each of which has a row for each of its steps."""
+        """Whether there may be several agents, each with a row per step of its own."""
         return self.n_agents != 1
 
     @model_validator(mode="after")
@@ -127,7 +127,7 @@ class MAPPOConfig(ClippedSurrogateConfig):
 
 
 class IPPOConfig(MAPPOConfig):
-    """Options of IPPO: MAPPO's, with critics that see what their agent does."""
+    """Options of IPPO: MAPPO's, with critics that see only their agent's observation."""
 
     critic: Literal["local"] = choice(
         "local", help="the critic of an agent sees its observation", source="de Witt et al. 2020"
@@ -135,7 +135,7 @@ class IPPOConfig(MAPPOConfig):
 
 
 class TeamValueConfig(NetworkConfig):
-    """Options that the algorithms that learn action values of teams share."""
+    """Options shared by the algorithms that learn action values of teams."""
 
     schedule_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {
         "learning_rate": (0.0, 1.0),

@@ -1,8 +1,8 @@
 """Independent Q-learning of several agents (Tan 1993; Tampuu et al. 2017).
 
-:mod:`rlox_marl.qmix` without mixing: every agent learns its own values from its own rewards, as if
-the others were part of the env. Agents must act at every step until they end. Deviations: QMIX's;
-agents of equal spaces share a network by default.
+:mod:`rlox_marl.qmix` without mixing: every agent learns its own values from its own rewards, and
+treats the others as part of the env. Agents must act at every step until they end. Deviations:
+QMIX's; agents with equal spaces share a network by default.
 """
 
 from __future__ import annotations
@@ -37,5 +37,5 @@ class IndependentQ(TeamValueAlgorithm):
         ) -> None: ...
 
     def make_mixing(self, env: Any, **options: Any) -> Mixing:
-        """Return none."""
+        """Return a module that leaves the values unmixed."""
         return NoMixing()

@@ -1,8 +1,8 @@
 """Independent PPO for several agents (de Witt et al. 2020).
 
-MAPPO with local critics: V(o) of what the agent itself sees in the place of V(s); see
-:mod:`rlox_marl.mappo`. Deviations: MAPPO's; agents of equal spaces share a policy by default, as in
-the paper.
+MAPPO with local critics: V(o) of the agent's own observation replaces V(s); see
+:mod:`rlox_marl.mappo`. Deviations: MAPPO's; agents with equal spaces share a policy by default, as
+in the paper.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @final
 class IPPO(TeamRolloutAlgorithm):
-    """Independent PPO: as many learners as policies, whose critics see what their actors do.
+    """Independent PPO: one learner per policy, whose critic sees the same as its actor.
 
     The arguments are those of :class:`rlox_marl.team.TeamRolloutAlgorithm`, with the options of
     :class:`IPPOConfig`.

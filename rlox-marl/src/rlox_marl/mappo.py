@@ -1,23 +1,23 @@
 """Multi-agent PPO: decentralised actors, centralised critics (Yu et al. 2022, algorithm 1).
 
-Each iteration collects T steps of N envs of several agents. With o the observation of an agent, s
-what its critic sees, and A the generalised advantage estimates of V(s), the policy of a group of
-agents minimises, over all steps in which one of them acted,
+Each iteration collects T steps of N envs of several agents. With an agent's observation o, its
+critic's input s, and the generalised advantage estimates A of V(s), the policy of a group of agents
+minimises, over all steps in which one of them acted,
 
     -mean min(r A, clip(r, 1-ε, 1+ε) A) + c_1 mean (V(s) - G)² - c_2 mean H[π(·|o)],
     r = π(a|o) / π_old(a|o).
 
-With one agent that is PPO on its env, done by PPO's own parts.
+With a single agent this is PPO, and PPO's own code runs it.
 
 Deviations from the paper and its code (marlbenchmark/on-policy), by default:
     1. normalised values, Huber loss, value clip and the critic's own step size are options;
-    2. advantages are standardised within each minibatch of an epoch, as PPO does it, over steps in
+    2. advantages are standardised within each minibatch of an epoch, as in PPO, over the steps in
        which agents acted;
-    3. where an agent was truncated, the value of its true final observation is bootstrapped from;
+    3. where an agent is truncated, its return is bootstrapped from its true final observation;
     4. a step lasts until the agent acts again; see
        :func:`rlox_marl.collector.estimate_team_advantages`;
-    5. tanh networks without normalised features, as PPO's;
-    6. one gradient norm bounds actor and critic together unless they have optimisers of their own.
+    5. tanh networks without normalised features, as in PPO;
+    6. one gradient norm bounds actor and critic together unless each has its own optimiser.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class MAPPOMetrics(RolloutMetrics):
-    """What one iteration reports; losses are means over minibatches and policies.
+    """Metrics of one iteration; losses are means over minibatches and policies.
 
-    ``mean_reward`` is of the mean over agents of their returns, and ``value_loss`` of normalised
-    values, if values are normalised.
+    ``mean_reward`` averages the agents' mean return over episodes. ``value_loss`` is in normalised
+    units if values are normalised.
     """
 
     approx_kl: float
@@ -64,7 +64,7 @@ class MAPPOMetrics(RolloutMetrics):
     agents: Mapping[str, float] = field(default_factory=dict)
     """Mean return of each agent over the same episodes, ``return/<agent>``."""
     optional: Mapping[str, float] = field(default_factory=dict)
-    """With ``opponents``: ``elo``, the learner's rating, and ``pool_policies``."""
+    """With ``opponents``: the learner's rating ``elo``, and the pool's size ``pool_policies``."""
 
 
 @dataclass(frozen=True)
@@ -73,22 +73,22 @@ class TeamSurrogate:
 
         loss = -L_CLIP + c_1 mean max(h(V - G), h(clip(V, V_old ± ε_v) - G)) - c_2 mean H
 
-    with h of :func:`huber`, and V, V_old and G normalised by the policy's ``value_norm`` if it has
-    one, whose moments take in G first.
+    with h from :func:`huber`. If the policy has a ``value_norm``, its moments first take in G, and
+    then it normalises V_old and G; V is the critic's output, normalised already.
 
     Source:
         Yu et al. 2022, sec. 5.1 and appendix A, and its code.
     """
 
     surrogate: ClippedSurrogate
-    """The numbers that it shares with PPO."""
+    """The coefficients shared with PPO."""
     huber_delta: float | None = None
-    """Where h goes on linearly; ``None``: nowhere."""
+    """Error beyond which h is linear; ``None``: h is quadratic everywhere."""
 
     def loss(
         self, policy: Any, minibatch: RolloutBatch | RolloutMinibatch
     ) -> tuple[Tensor, PPOTerms]:
-        """Return the loss of B steps and its terms."""
+        """Return the loss over B steps, and its terms."""
         numbers = self.surrogate
         advantages, returns, before = minibatch.advantages, minibatch.returns, minibatch.values
         if numbers.normalize_advantages:
@@ -126,10 +126,10 @@ def huber(errors: Tensor, delta: float | None) -> Tensor:
 
     Args:
         errors: e.
-        delta: δ; ``None`` squares all.
+        delta: δ; ``None`` squares every error.
 
     Source:
-        Huber 1964, times 2, so that it is what the value loss is without it.
+        Huber 1964, times 2, so that small errors are squared as in the plain value loss.
     """
     squares = errors.square()
     if delta is None:
@@ -139,11 +139,11 @@ def huber(errors: Tensor, delta: float | None) -> Tensor:
 
 
 def make_surrogate(config: Any, rates: Mapping[str, float]) -> Objective:
-    """Return the clipped surrogate of now, with the options of values if there are any.
+    """Return the current clipped surrogate, a :class:`TeamSurrogate` if a value option needs it.
 
     Args:
         config: MAPPO's or IPPO's.
-        rates: values of the options that may be schedules.
+        rates: current values of the scheduled options.
     """
     surrogate = make_objective(ClippedSurrogate, config, rates)
     if config.normalize_values != "none" or config.huber_delta is not None:

@@ -15,7 +15,7 @@ from rlox.protocols import MultiAgentVecEnv
 
 @dataclass(frozen=True)
 class MatchResult:
-    """How games ended, seen from the first player's run."""
+    """Game results from the first player's side."""
 
     wins: int
     draws: int
@@ -28,7 +28,7 @@ class MatchResult:
 
     @property
     def elo_difference(self) -> float:
-        """By how many points of Elo the first is the better one; infinite without a counter."""
+        """Elo advantage of the first player; infinite if one side took every point."""
         if self.score in (0.0, 1.0):
             return math.copysign(math.inf, self.score - 0.5)
         return 400.0 * math.log10(self.score / (1.0 - self.score))
@@ -44,21 +44,21 @@ def play_match(
     deterministic: bool = True,
     env_kwargs: dict[str, Any] | None = None,
 ) -> MatchResult:
-    """Let two predictors play each other, each on either side in turn.
+    """Let two predictors play each other, with alternating sides.
 
     The higher return wins.
 
     Args:
         first: has ``predict_team``, see :class:`rlox.envs.evaluation.TeamPlayer`.
         second: plays the other side.
-        env: of two agents; an id or a callable.
+        env: id or callable of an env with two agents.
         n_games: number of games.
-        seed: of the games; two of them, one for each side, have the same.
+        seed: seed of the games; consecutive pairs, one game per side, share a seed.
         deterministic: passed to ``predict_team``.
         env_kwargs: arguments of the env.
 
     Raises:
-        ConfigError: the env has not two agents.
+        ConfigError: the env does not have two agents.
         ValueError: ``n_games`` is not positive.
     """
     if n_games < 1:
@@ -81,7 +81,7 @@ def play_match(
 
 
 def _play(env: MultiAgentVecEnv, sides: tuple[Any, ...], seed: int, deterministic: bool) -> float:
-    """Play one game and return by how much the first agent's return exceeds the second's."""
+    """Play one game; return the first agent's return minus the second's."""
     shown: Any = env.reset_all([seed])
     starts = np.ones(1, np.bool_)
     states: list[Any] = [None, None]
@@ -107,7 +107,7 @@ def _play(env: MultiAgentVecEnv, sides: tuple[Any, ...], seed: int, deterministi
 
 
 def _of_both(env: MultiAgentVecEnv, answers: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the actions by group, each agent's from the player of its side."""
+    """Return the actions by group, taking each agent's from its side's player."""
     actions = {}
     for group in env.groups:
         sides = [answers[env.possible_agents.index(agent)] for agent in group.agents]

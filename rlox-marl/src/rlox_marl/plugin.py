@@ -16,7 +16,7 @@ ALGORITHMS = (
 
 @hookimpl
 def rlox_algorithms() -> Iterable[AlgorithmSpec]:
-    """Register the algorithms of policy gradients and of action values."""
+    """Register the policy-gradient and the action-value algorithms."""
     for cls, name, summary, paper in ALGORITHMS:
         yield AlgorithmSpec(
             name=name,
@@ -30,7 +30,7 @@ def rlox_algorithms() -> Iterable[AlgorithmSpec]:
 
 @hookimpl
 def rlox_env_backends() -> Iterable[EnvBackendSpec]:
-    """Register PettingZoo's envs, and those whose copies NumPy steps all at once."""
+    """Register PettingZoo's envs, and the vectorised ones in NumPy."""
     yield EnvBackendSpec(
         name="pettingzoo",
         summary="Envs of several agents by PettingZoo and mpe2.",

@@ -1,4 +1,4 @@
-"""Actor-critics of agents, whose critics may see more and learn normalised values; optimisers."""
+"""Actor-critic policies with centralised critics, value normalisation, and optimisers."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ from rlox_marl.views import PolicyView
 class ValueNorm(nn.Module):
     """Running mean and deviation of value targets.
 
-    They are those of debiased exponential moving averages of value targets and of their squares,
+    Computed from debiased exponential moving averages of value targets and their squares,
 
         m ← β m + (1 - β) mean(x),   s ← β s + (1 - β) mean(x²),   d ← β d + (1 - β),
         μ = m / d,   σ² = max(s / d - μ², 0.01),
 
     and a critic learns (x - μ) / σ. Advantages need values in the rewards' own scale: denormalise
-    before them.
+    values before estimating them.
 
-    Deviations from the code of Yu et al.: the averages are float64, as s / d - μ² of float32
-    cancels where μ is far larger than σ; before the first update μ = 0 and σ = 1, where there σ is
-    0.1, which scales the first values down.
+    Deviations from the code of Yu et al.: the averages are float64, because s / d - μ² cancels in
+    float32 where μ is far larger than σ; before the first update μ = 0 and σ = 1, while their σ of
+    0.1 scales the first values down.
 
     Source:
         Yu et al. 2022, https://arxiv.org/abs/2103.01955, and its code (``valuenorm.py``).
 
     Args:
-        beta: how much of the averages an update keeps, in [0, 1).
+        beta: decay of the averages per update, in [0, 1).
 
     Raises:
         ValueError: ``beta`` is out of range.
@@ -84,10 +84,10 @@ class ValueNorm(nn.Module):
         """Take in value targets of any shape, in the rewards' own scale.
 
         Args:
-            targets: of active rows only.
+            targets: value targets of active rows only.
 
         Raises:
-            ValueError: there is none.
+            ValueError: there are no targets.
         """
         if not targets.numel():
             raise ValueError("update needs at least one value target, got none")
@@ -110,17 +110,17 @@ class ValueNorm(nn.Module):
 
 
 class PopArt(ValueNorm):
-    """A value head whose denormalised outputs stay when the normalisation changes.
+    """A value head that keeps its denormalised outputs when the normalisation changes.
 
     An update from μ, σ to μ', σ' sets w ← σ w / σ' and b ← (σ b + μ - μ') / σ', so that
-    σ' (w x + b) + μ' is what it was.
+    σ' (w x + b) + μ' does not change.
 
     Source:
         van Hasselt et al. 2016, https://arxiv.org/abs/1602.07714.
 
     Args:
         features: number of inputs F.
-        beta: how much of the averages an update keeps, in [0, 1).
+        beta: decay of the averages per update, in [0, 1).
         generator: source of the weights, which are orthogonal; ``None`` uses torch's global one.
     """
 
@@ -145,16 +145,16 @@ class PopArt(ValueNorm):
         mean, std = self.mean, self.std
         super().update(targets)
         scale, shift = std / self.std, (mean - self.mean) / self.std
-        # in place, as optimisers hold these very tensors
+        # in place, because optimisers hold these tensors
         self.head.weight.mul_(scale.to(self.head.weight))
         self.head.bias.mul_(scale.to(self.head.bias)).add_(shift.to(self.head.bias))
 
 
 class TeamPolicy(Policy):
-    """Two networks: the actor sees an agent's observation, the critic what it is allowed to.
+    """Two networks: the actor sees an agent's observation, the critic may see more.
 
     Args:
-        view: the leaves of both, and the action space.
+        view: the leaves for actor and critic, and the action space.
         hidden: width of both hidden layers, or widths of any number of them.
         network: how boxes become features; see :data:`rlox.nn.EncoderKind`.
         normalize_values: ``"value_norm"`` and ``"popart"`` normalise the critic's outputs.
@@ -162,7 +162,7 @@ class TeamPolicy(Policy):
             one.
 
     Raises:
-        SpaceError: an observation has no encoder, or there is no distribution over the actions.
+        SpaceError: no encoder fits an observation, or no distribution fits the actions.
     """
 
     actor: nn.ModuleDict
@@ -185,17 +185,17 @@ class TeamPolicy(Policy):
         )
 
     def encode(self, obs: Any) -> Any:
-        """Return the leaves as they are."""
+        """Return the leaves unchanged."""
         return obs
 
     def distribution(self, features: Any, action_masks: Tensor | None = None) -> Distribution:
-        """Return the distributions of B actions, from the leaves of the actor."""
+        """Return the distributions of B actions from the actor's leaves."""
         actor = self.actor
         outputs = actor["layers"](actor["encoder"](features))
         return actor["head"](outputs, action_masks)  # type: ignore[no-any-return]
 
     def perceptrons(self) -> SeparatePerceptrons | None:
-        """Return the two networks for learner backends; see there."""
+        """Return the two networks for learner backends, or ``None`` if they do not fit."""
         encoders: Any = self.actor["encoder"], self.critic["encoder"]
         learns = any(True for encoder in encoders for _ in encoder.parameters())
         if learns or "head" in self.critic:
@@ -226,16 +226,16 @@ class TeamPolicy(Policy):
 
 
 class RecurrentTeamPolicy(nn.Module):
-    """Two networks with a recurrent layer each; what they see is :class:`TeamPolicy`'s.
+    """Two networks with a recurrent layer each; their inputs are those of :class:`TeamPolicy`.
 
-    The state is one row per agent: the actor's memory, then the critic's.
+    The state has one row per agent: the actor's memory, then the critic's.
 
     Args:
-        view: the leaves of both, and the action space.
+        view: the leaves for actor and critic, and the action space.
         kind: ``"lstm"`` or ``"gru"``.
         memory_size: units of each recurrent layer, after the encoder.
         hidden: width of the hidden layer after it, or widths of several.
-        network: this and what follows are :class:`TeamPolicy`'s.
+        network: this and the arguments below are :class:`TeamPolicy`'s.
         normalize_values: how value targets are normalised.
         generator: source of weights and samples.
     """
@@ -262,7 +262,7 @@ class RecurrentTeamPolicy(nn.Module):
         after = Layers.expand(hidden, 1)
         _make_networks(self, view, after, memory, network, normalize_values, generator)
         self.state_size = 2 * int(self.actor["memory"].state_size)  # type: ignore[arg-type]
-        """Length of a state's row."""
+        """Length of one row of the state."""
 
     def step(
         self, obs: Any, state: Tensor, action_masks: Tensor | None = None
@@ -285,7 +285,7 @@ class RecurrentTeamPolicy(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return log-probabilities, entropies and the critic's outputs, each (T*n,).
 
-        T*n observations have step 0 of all sequences first; see
+        The T*n observations begin with step 0 of all sequences; see
         :class:`rlox.protocols.RecurrentActor`.
         """
         starts = episode_starts.view(-1, len(state))
@@ -293,7 +293,7 @@ class RecurrentTeamPolicy(nn.Module):
         return distribution.log_prob(actions), distribution.entropy(), values
 
     def layer_data(self) -> LayerData:
-        """Describe the most probable actions, for which the actor's memory is enough."""
+        """Describe the most probable actions; they need the actor's memory only."""
         names = ("encoder", "memory", "layers", "head")
         return chain(*(layer_data(self.actor[name]) for name in names))
 
@@ -321,10 +321,10 @@ def _make_networks(
     normalize_values: str,
     generator: torch.Generator | None,
 ) -> None:
-    """Give a policy actor and critic; ``memory`` is kind and size of a layer before theirs."""
+    """Set a policy's actor and critic; ``memory`` is the kind and size of a recurrent layer."""
 
     def part(space: Any, *sizes: int, gain: float, **more: nn.Module) -> nn.ModuleDict:
-        # one of a team may see images, and another numbers
+        # within a team, some agents may see images and others vectors
         conv = hidden.conv if has_image(space, network) else "auto"
         encoder = make_encoder(space, kind=network, conv=conv, generator=generator)
         features = int(encoder.output_size)  # type: ignore[arg-type]
@@ -351,10 +351,10 @@ class ActorCriticOptimizer:
     """Two optimisers that step together; see :class:`rlox.protocols.Optimizer`.
 
     Args:
-        actor: all but the critic.
+        actor: all modules except the critic.
         critic: shares no parameter with the actor.
         make_optimizer: see :class:`rlox.nn.FlatOptimizer`.
-        max_grad_norm: bound of the norm of the gradient of each.
+        max_grad_norm: bound of each part's gradient norm.
     """
 
     def __init__(
@@ -370,17 +370,17 @@ class ActorCriticOptimizer:
             "critic": FlatOptimizer(critic, make_optimizer, max_grad_norm=max_grad_norm),
         }
         self.critic_learning_rate: float | None = None
-        """The critic's step size of now; ``None``: the actor's."""
+        """The critic's current step size; ``None``: the actor's."""
         self._applied = True
 
     def step(self, loss: Tensor, learning_rate: float) -> None:
-        """Take one step down the gradient of ``loss`` alone."""
+        """Take one step down the gradient of ``loss``, discarding earlier gradients."""
         self._applied = True
         self.backward(loss)
         self.apply(learning_rate)
 
     def backward(self, loss: Tensor) -> None:
-        """Add the gradient of ``loss`` to both parts' gradients; after a step they are 0 before."""
+        """Add the gradient of ``loss`` to both parts' gradients, which a step resets to 0."""
         if self._applied:
             for part in self._parts.values():
                 part.gradients.zero_()
@@ -388,7 +388,7 @@ class ActorCriticOptimizer:
         loss.backward()  # type: ignore[no-untyped-call]
 
     def apply(self, learning_rate: float | None = None) -> None:
-        """Clip each part's gradient and take a step down it."""
+        """Clip each part's gradient and take a step."""
         critic_rate = self.critic_learning_rate
         self._parts["actor"].apply(learning_rate)
         self._parts["critic"].apply(learning_rate if critic_rate is None else critic_rate)
@@ -404,7 +404,7 @@ class ActorCriticOptimizer:
         return all(part.is_finite() for part in self._parts.values())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what both optimisers keep."""
+        """Return the state of both optimisers."""
         return {name: part.state_dict() for name, part in self._parts.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -414,14 +414,14 @@ class ActorCriticOptimizer:
 
 
 def make_optimizer(policy: nn.Module, config: Any) -> FlatOptimizer | ActorCriticOptimizer:
-    """Return Adam for a policy, or for its actor and its critic.
+    """Return Adam for a policy, or one Adam each for its actor and critic.
 
     Args:
-        policy: a team's, on its device.
+        policy: a team's policy, on its device.
         config: has ``adam_eps``, ``max_grad_norm`` and ``critic_learning_rate``.
 
     Raises:
-        ConfigError: the critic has a learning rate of its own, and the policy is the user's.
+        ConfigError: ``critic_learning_rate`` is set and the policy is the user's.
     """
     adam = partial(torch.optim.Adam, eps=config.adam_eps, fused=True)
     if config.critic_learning_rate is None:

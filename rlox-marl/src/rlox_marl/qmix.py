@@ -1,17 +1,17 @@
 """QMIX: monotonic value function factorisation (Rashid et al. 2018).
 
-The envs are stepped ε-greedily, each agent by its own values, into a replay buffer; each gradient
+Each agent acts ε-greedily by its own values, and the steps go into a replay buffer; each gradient
 step minimises the squared error of the team's value, see :mod:`rlox_marl.value_learning`. The
-team's value grows with that of each agent (:class:`rlox_marl.action_values.MonotoneMixing`), so
-that agents that are greedy on their own are greedy as a team.
+team's value grows with the value of each agent (:class:`rlox_marl.action_values.MonotoneMixing`),
+so the agents' own greedy actions are also the team's.
 
 Deviations from the paper and its code (oxwhirl/pymarl):
-    1. without a memory by default; with one, sequences are of fixed length, begin anywhere, and
-       start with the memory that the agents had (Kapturowski et al. 2019), not with episodes;
+    1. no memory by default; with one, sequences have a fixed length, begin anywhere rather than at
+       episode starts, and begin with the agents' stored memory (Kapturowski et al. 2019);
     2. Adam, and target updates counted in gradient steps;
     3. double Q-learning, as in the code;
-    4. of an env that truncates, values are bootstrapped from the true final observation;
-    5. the networks that make the mixing's weights have a hidden layer, as in hijkzzz/pymarl2 and
+    4. where the env truncates, values are bootstrapped from the true final observation;
+    5. the networks that produce the mixing weights have a hidden layer, as in hijkzzz/pymarl2 and
        uoe-agents/epymarl; ``hyper_size=0`` leaves it out.
 """
 
@@ -50,7 +50,7 @@ class QMIX(TeamValueAlgorithm):
         ) -> None: ...
 
     def make_mixing(self, env: MultiAgentVecEnv, **options: Any) -> Mixing:
-        """Return a network over the state, or over all observations side by side."""
+        """Return a mixing network over the state, or over the concatenated observations."""
         cfg, n_agents = self.config, len(env.possible_agents)
         options["hyper_size"] = cfg.hyper_size
         return MonotoneMixing(n_agents, team_space(env), cfg.mixing_size, **options)

@@ -1,16 +1,16 @@
 """Self-play against a pool of frozen policies, with Elo ratings.
 
-In each episode of a game of two, the learner plays both sides, or one side against a member of the
-pool: an earlier state of its own policy. Members keep the rating with which they were frozen; after
-a game of the learner against one its rating moves by
+In each episode of a two-player game, the learner plays both sides, or one side against a member of
+the pool: an earlier copy of its own policy. Members keep their rating from when they were frozen.
+After a game against a member, the learner's rating moves by
 
     R ← R + K (S - E),    E = 1 / (1 + 10^((R_member - R) / 400))
 
-where S is 1 for a higher return than the opponent's, ½ for the same and 0 for a lower one.
+where S is 1 for a higher return than the opponent's, ½ for an equal one and 0 for a lower one.
 
 Sources:
     Elo 1978, "The rating of chessplayers", sec. 1.5; Vinyals et al. 2019, "Grandmaster level in
-    StarCraft II", methods, for opponents drawn by how likely they win.
+    StarCraft II", methods, for opponents drawn by their chance to win.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ from rlox.spaces import map_leaves
 from torch import Tensor, nn
 
 FIRST_RATING = 1_000.0
-"""Of a policy that has not learnt."""
+"""Rating of an untrained policy."""
 STEP = 16.0
-"""K, in points: how far one game may move a rating."""
+"""K, in points: the most that one game can move a rating."""
 
 
 def expected_score(rating: float, other: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Return the share E of points that a player of one rating gets against others.
+    """Return the expected share E of points against opponents.
 
     Args:
-        rating: in points.
-        other: ratings of the opponents.
+        rating: the player's, in points.
+        other: the opponents' ratings.
     """
     return np.asarray(1.0 / (1.0 + 10.0 ** ((np.asarray(other, np.float64) - rating) / 400.0)))
 
 
 class OpponentPool:
-    """Frozen policies, who plays whom in N envs, and ratings.
+    """Frozen policies, their pairings with the learner in N envs, and ratings.
 
     Args:
-        policy: of the learner, before an optimiser has it; it is copied.
+        policy: the learner's, copied before it gets an optimiser.
         n_envs: number of envs N.
-        size: most members; the oldest but the first leaves a full pool.
-        drawn: ``"even"``: every member alike; ``"rating"``: as likely as it is to win.
-        share: of the episodes in which the learner plays a member, not itself.
+        size: most members; a full pool drops its second-oldest member and keeps the oldest.
+        drawn: ``"even"``: uniformly; ``"rating"``: in proportion to a member's chance to win.
+        share: share of the episodes in which the learner plays a member, not itself.
         interval: env steps from one frozen policy to the next.
         rng: source of the draws of opponents and sides.
         generator: source of the members' actions.
@@ -70,11 +70,11 @@ class OpponentPool:
         generator: torch.Generator,
     ) -> None:
         self.rating = FIRST_RATING
-        """Of the learner, in points."""
+        """The learner's rating, in points."""
         self.games = 0
-        """Finished games of the learner against members."""
+        """Finished games between the learner and members."""
         self.members: list[tuple[float, nn.Module]] = []
-        """Rating and policy, the oldest first."""
+        """Rating and policy of each member, the oldest first."""
         self._template = _frozen(policy)
         self._size, self._drawn, self._share, self._interval = size, drawn, share, interval
         self._rng, self._generator = rng, generator
@@ -85,17 +85,17 @@ class OpponentPool:
 
     @property
     def learning(self) -> npt.NDArray[np.bool_]:
-        """(N, 2) bool, the sides that the learner plays."""
+        """(N, 2) bool, True for the sides that the learner plays."""
         rival = self._member[:, None] >= 0
         learner: npt.NDArray[np.bool_] = ~(rival & (np.arange(2) == self._side[:, None]))
         return learner
 
     def freeze(self, policy: Any, env_steps: int) -> None:
-        """Take the learner's policy into the pool whenever the interval has passed.
+        """Add a copy of the learner's policy to the pool if the interval has passed.
 
         Args:
-            policy: of the learner.
-            env_steps: done so far.
+            policy: the learner's.
+            env_steps: env steps done so far.
         """
         if env_steps < self._next:
             return
@@ -110,16 +110,16 @@ class OpponentPool:
         self.members.append((rating, member))
 
     def _leave(self, index: int) -> None:
-        """Remove a member; where it plays, the learner goes on against the next younger one."""
+        """Remove a member; the next younger one takes over its games."""
         del self.members[index]
         self._member[self._member > index] -= 1
         self._member = np.minimum(self._member, len(self.members) - 1)
 
     def begin(self, envs: npt.NDArray[np.bool_]) -> None:
-        """Draw who plays whom where episodes begin.
+        """Draw opponents and sides for new episodes.
 
         Args:
-            envs: (N,) bool.
+            envs: (N,) bool, True where an episode begins.
         """
         ratings = [rating for rating, _ in self.members]
         for i in np.flatnonzero(envs).tolist():
@@ -135,12 +135,12 @@ class OpponentPool:
 
     @torch.no_grad()
     def act(self, obs: Any, masks: Tensor | None, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the actions of all 2 N sides, those of members in the place of the learner's.
+        """Return the actions of all 2 N sides, replacing the learner's where a member plays.
 
         Args:
             obs: leaves (2 N, *shape), the sides of env 0 first.
             masks: (2 N, mask_size) bool, or ``None``.
-            rows: (2 N, ...) actions of the learner.
+            rows: (2 N, ...) the learner's actions.
         """
         acted = np.array(rows)
         for k in np.unique(self._member[self._member >= 0]).tolist():
@@ -155,11 +155,11 @@ class OpponentPool:
         return acted
 
     def add(self, rewards: npt.NDArray[Any], ended: npt.NDArray[np.bool_]) -> None:
-        """Count what a step paid; where a game ended, move the rating and draw the next opponent.
+        """Add a step's rewards; where a game ended, update the rating and draw the next opponent.
 
         Args:
-            rewards: (N, 2) of the sides.
-            ended: (N,) bool.
+            rewards: (N, 2) by side.
+            ended: (N,) bool, True where the game ended.
         """
         self._returns += rewards
         for i in np.flatnonzero(ended & (self._member >= 0)).tolist():
@@ -172,11 +172,11 @@ class OpponentPool:
         self.begin(ended)
 
     def metrics(self) -> dict[str, float]:
-        """Return what an iteration reports: the learner's rating, and how many it may play."""
+        """Return an iteration's metrics: the learner's rating and the pool's size."""
         return {"elo": self.rating, "pool_policies": float(len(self.members))}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return members, ratings, and who plays whom."""
+        """Return members, ratings and pairings."""
         return {
             "rating": self.rating,
             "games": self.games,
@@ -189,7 +189,7 @@ class OpponentPool:
         }
 
     def load_state_dict(self, state: Mapping[str, Any], *, keep_games: bool) -> None:
-        """Restore members and ratings, and the games under way when the envs go on with them."""
+        """Restore members and ratings and, with ``keep_games``, the running games."""
         self.members = []
         for k, rating in enumerate(state["ratings"]):
             self._add(float(rating), state["members"][str(k)])
@@ -204,7 +204,7 @@ class OpponentPool:
 
 
 def _frozen(policy: Any) -> nn.Module:
-    """Return a copy that shares no generator and learns nothing."""
+    """Return a copy without generator and gradients."""
     before, policy.generator = getattr(policy, "generator", None), None
     try:
         return copy.deepcopy(policy).requires_grad_(False)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""The frame of the algorithms that learn from rollouts of teams, one policy per group or agent."""
+"""The frame of the on-policy algorithms for teams, with one policy per group or agent."""
 
 from __future__ import annotations
 
@@ -46,39 +46,39 @@ from rlox_marl.team_algorithm import TeamAlgorithm, has_team
 from rlox_marl.views import PolicyView, TeamPreprocessor, make_views
 
 LOSS_OPTIONS = (*(field.name for field in fields(ClippedSurrogate)), "huber_delta")
-"""The options that are numbers of the algorithm's own objective."""
+"""The coefficients of the algorithm's own objective."""
 
 TEAM_OPTIONS = (
     "share_parameters", "team_reward", "normalize_values", "huber_delta", "critic_learning_rate",
     "opponents",
 )  # fmt: skip
-"""The options that say something about several agents, or that PPO does not have."""
+"""The options that need several agents, or that PPO does not have."""
 
 
 class TeamRolloutAlgorithm(TeamAlgorithm):
-    """Collects rollouts of several agents, and lets each policy learn from the steps of its agents.
+    """Collects rollouts of several agents, and trains each policy on the steps of its agents.
 
-    The others are the arguments of :class:`rlox_marl.team_algorithm.TeamAlgorithm`; ``env_id`` may
-    also be an env of one agent, as PPO takes it.
+    The other arguments are those of :class:`rlox_marl.team_algorithm.TeamAlgorithm`; ``env_id`` may
+    also be an env of one agent, as for PPO.
 
     Args:
-        policy: of several agents a callable from a view's nested observation space and the action
-            space of an agent to a module with the methods of
-            :class:`rlox.protocols.OnPolicyActor`; of one agent see
+        policy: for several agents, a callable that takes a view's nested observation space and an
+            agent's action space and returns a module with the methods of
+            :class:`rlox.protocols.OnPolicyActor`; for one agent see
             :class:`rlox.rollouts.RolloutAlgorithm`; ``None``: networks that fit the spaces.
-        objective: minimised by every policy in place of the clipped surrogate; see
-            :class:`rlox.losses.Objective`. It brings all numbers of its loss.
-        added_losses: ``{"policy": function}`` with functions ``(policy, minibatch) -> scalar`` that
-            are added to the loss of every policy; see :mod:`rlox.losses`.
+        objective: minimised by every policy instead of the clipped surrogate; see
+            :class:`rlox.losses.Objective`. It replaces all loss coefficients.
+        added_losses: ``{"policy": function}``; the function ``(policy, minibatch) -> scalar`` is
+            added to the loss of every policy; see :mod:`rlox.losses`.
 
     Raises:
-        BackendError: the learner backend cannot learn the policies.
+        BackendError: the learner backend does not support the policies.
         ConfigError: an option contradicts the policy or the objective.
         SpaceError: the env's spaces need a ``policy`` of your own.
     """
 
     metrics_class: ClassVar[type[Any]]
-    """Dataclass of what an iteration reports."""
+    """Dataclass of an iteration's metrics."""
     config: Any
     added_losses: AddedLosses
     collector: MultiAgentCollector
@@ -86,7 +86,7 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
     def __new__(
         cls, env_id: Any = None, *given: Any, env_fn: Any = None, config: Any = None, **options: Any
     ) -> Any:
-        """Return an algorithm of a team, and of an env of one agent PPO under the same name."""
+        """Return an algorithm for a team or, for an env of one agent, PPO under the same name."""
         source = env_id if env_fn is None else env_fn
         own = cls.config_class.model_fields.keys() & options.keys()  # not a subclass's arguments
         chosen = {name: options[name] for name in own}
@@ -192,7 +192,7 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
     @staticmethod
     @abstractmethod
     def make_objective(config: Any, rates: Mapping[str, float]) -> Objective:
-        """Return what the policies minimise at these values of the schedules."""
+        """Return the policies' objective at the current values of the schedules."""
 
     def _make_policy(self, view: PolicyView, policy: Callable[..., nn.Module] | None) -> Any:
         cfg, device = self.config, self.device
@@ -246,12 +246,12 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
         )
 
     def _objective(self, rates: Mapping[str, float]) -> Objective:
-        """Return the user's own objective, or the algorithm's of now."""
+        """Return the user's objective, or the algorithm's current one."""
         own: Objective | None = self.own_objective
         return self.make_objective(self.config, rates) if own is None else own
 
     def iterate(self, hooks: Hooks) -> Any:
-        """Collect T steps of N envs, and minimise each policy's objective for K epochs."""
+        """Collect T steps from N envs, and minimise each policy's objective for K epochs."""
         rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
         objective = self._objective(rates)
         batches = self._collect(hooks)
@@ -285,15 +285,15 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
         rates: Mapping[str, float],
         hooks: Hooks,
     ) -> dict[str, float]:
-        """Let a policy learn from its rollout, and return the means of the loss's terms."""
+        """Train a policy on its rollout, and return the mean loss terms."""
         cfg, (task, learner) = self.config, self._learners[name]
         if isinstance(task.optimizer, ActorCriticOptimizer):
             task.optimizer.critic_learning_rate = rates["critic_learning_rate"]
         size = min(cfg.batch_size, len(batch.returns))
-        if batch.initial_state is None:  # no row is left alone at the end
+        if batch.initial_state is None:  # avoid a last minibatch of one row
             while size > 2 and len(batch.returns) % size == 1:
                 size -= 1
-        if size != cfg.batch_size:  # or so few agents acted
+        if size != cfg.batch_size:  # also if the batch has fewer rows
             learner = choose_learner(learner.backend, replace(task, batch_size=size))
         terms = learner.update(batch, objective, rates["learning_rate"], hooks)
         return {**terms, "explained_variance": batch.explained_variance()}
@@ -317,8 +317,8 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
         """Restore what :meth:`state_dict` returned.
 
         Raises:
-            CheckpointError: the policies are another team's, or it was saved with another choice of
-                what is normalised.
+            CheckpointError: the policies belong to another team, or the normalisation options
+                differ.
         """
         policies, collector = self.policies, self.collector
         if set(state["policies"]) != set(policies):
@@ -341,7 +341,7 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
 
 
 class OneAgent(RolloutAlgorithm):
-    """What an algorithm of teams is in an env of one agent: PPO, with any learner backend.
+    """A team algorithm in an env of one agent: PPO, with any learner backend.
 
     Raises:
         ConfigError: an option needs several agents.
@@ -367,16 +367,16 @@ class OneAgent(RolloutAlgorithm):
         return cfg.replace(n_agents=1)  # type: ignore[no-any-return]
 
     def rollout(self, hooks: Hooks) -> Any:
-        """Return what is learnt from, and what is reported of it."""
+        """Return the batch to learn from, and its metrics."""
         batch, seen = super().rollout(hooks)
         return batch, {**seen, "agents": {}, "optional": {}}
 
-    # by name, as evaluations look for state and masks among the arguments
+    # explicit arguments, because evaluations look for state and masks in the signature
     def predict(
         self, obs: Any, deterministic: bool = True, agent_idx: Any = 0, *, state: Any = UNSET,
         episode_start: Any = None, action_masks: Any = None,
     ) -> Any:  # fmt: skip
-        """Return an action or actions of the agent; see the base's method."""
+        """Return an action or actions of the agent; see the base class."""
         if agent_idx != 0:
             raise ValueError(f"agent_idx must be 0 for an env of one agent, got {agent_idx!r}")
         given = {"episode_start": episode_start, "action_masks": action_masks}
@@ -385,12 +385,12 @@ class OneAgent(RolloutAlgorithm):
 
 @cache
 def _of_one_agent(cls: type[TeamRolloutAlgorithm]) -> type[OneAgent]:
-    """Return the class of an algorithm of teams for one agent, whose objects are instances of both.
+    """Return a team algorithm's class for one agent, whose objects are instances of both.
 
-    It does not derive from it, as what a team has an agent has not.
+    It is not a subclass, because one agent lacks a team's attributes.
 
     Raises:
-        ConfigError: a class outside this package does more than declare, which PPO would not do.
+        ConfigError: a class outside this package defines methods, which PPO would ignore.
     """
     names = ("__doc__", "__module__", "name", "config_class", "metrics_class", "arguments")
     declared = {*names, *cls.config_class.model_fields}

@@ -33,23 +33,23 @@ REMEMBERED = "must be None or what predict_team returned with the last actions"
 
 
 class TeamAlgorithm(Algorithm):
-    """An algorithm of several agents; the frames of rollouts and of replay derive from it.
+    """An algorithm of several agents; base of the rollout and the replay frame.
 
-    A frame's constructor sets what follows, and calls :meth:`_can_act`. All frames take:
+    A frame's constructor sets the attributes below and calls :meth:`_can_act`. All frames take:
 
     Args:
-        env_id: of several agents: a PettingZoo id, a callable that makes a PettingZoo env, such an
-            env, or a :class:`rlox.protocols.MultiAgentVecEnv`.
-        env_fn: makes a PettingZoo env; it is taken in the place of ``env_id``.
+        env_id: env of several agents: a PettingZoo id, a callable that makes a PettingZoo env, such
+            an env, or a :class:`rlox.protocols.MultiAgentVecEnv`.
+        env_fn: makes a PettingZoo env; replaces ``env_id``.
         logger: receives the metrics of every iteration.
         callbacks: hooks into training.
-        config: of the class :attr:`config_class`, a mapping, or the path of a YAML or JSON file.
-        schedules: callables ``env_steps -> value`` for options that may be schedules; they win over
-            the config and are not saved.
-        config_kwargs: options of the config, which win over ``config``. ``n_agents``: number of
-            agents, ``None`` takes the env's; ``n_envs``: number of envs stepped together, an env
-            that cannot be copied brings its own; ``seed``: fixes every random draw, ``None`` draws
-            it from entropy.
+        config: a :attr:`config_class`, a mapping, or the path of a YAML or JSON file.
+        schedules: callables ``env_steps -> value`` for schedulable options; they override the
+            config and are not saved.
+        config_kwargs: config options, which override ``config``. ``n_agents``: number of agents,
+            ``None`` takes the env's; ``n_envs``: number of envs stepped together, an env that
+            cannot be copied sets its own; ``seed``: fixes every random draw, ``None`` takes one
+            from entropy.
 
     Raises:
         ConfigError: an option is unknown, out of range, or contradicts the env.
@@ -57,20 +57,20 @@ class TeamAlgorithm(Algorithm):
     """
 
     remembers_rests: ClassVar[bool] = False
-    """Whether a memory goes on while its agent rests, as in replayed sequences."""
+    """Whether a memory keeps updating while its agent rests, as in replayed sequences."""
     views: tuple[PolicyView, ...]
     policies: Mapping[str, Any]
-    """By the names of their views."""
+    """Policies by view name."""
     device: torch.device
 
     def _make_envs(self, **options: Any) -> MultiAgentVecEnv:
-        """Return the envs, which :meth:`close` frees if they are made here.
+        """Return the envs; :meth:`close` frees those made here.
 
         Args:
-            options: of :func:`rlox.envs.make_team_env`.
+            options: further arguments of :func:`rlox.envs.make_team_env`.
 
         Raises:
-            ConfigError: ``n_agents`` is another number than the env's.
+            ConfigError: ``n_agents`` differs from the env's.
             EnvError: the envs cannot be built.
         """
         cfg, source = self.config, self.env_source
@@ -93,7 +93,7 @@ class TeamAlgorithm(Algorithm):
         return env
 
     def _can_act(self, env: MultiAgentVecEnv, preprocessor: TeamPreprocessor | None = None) -> None:
-        """Note what predictions need of the env and of what changes its observations."""
+        """Keep what predictions need from the env and from the preprocessor."""
         self._env, self._preprocessor = env, preprocessor
         self._spaces = {group.name: group.observation_space for group in env.groups}
         seen = {"state", "agent_state"} & {view.critic for view in self.views}
@@ -122,20 +122,19 @@ class TeamAlgorithm(Algorithm):
 
         Args:
             obs: one observation or a batch (B, *shape), as the env gives it to the agent.
-            deterministic: the mode of the action distribution or the action of the highest value,
-                rather than a sample or, with probability ε, a uniform action.
-            agent_idx: which of the env's agents; or (B,) of them.
-            state: what one agent remembers: what this method returned with the last actions,
-                ``None`` at the beginning. If it is left out, each observation is an episode's
-                first.
-            episode_start: bool or (B,) bools, whether an episode begins with the observation.
+            deterministic: return the distribution's mode or the highest-valued action, instead of
+                a sample or an ε-greedy action.
+            agent_idx: index of the agent in the env's order; or (B,) indices.
+            state: one agent's memory as returned with its last actions; ``None`` at the beginning.
+                If left out, each observation counts as the first of an episode.
+            episode_start: bool or (B,) bools, True where the observation begins an episode.
             action_masks: see :func:`rlox.networks.predict.predict`.
 
         Returns:
-            The action or actions; if ``state`` is given, a pair of them and the next state.
+            The action or actions; if ``state`` is given, a pair of actions and next state.
 
         Raises:
-            ValueError: there is no agent of that number, or ``state`` is of several agents.
+            ValueError: no agent has that index, or ``state`` comes with several agents.
         """
         numbers = agent_numbers(agent_idx, self._env.possible_agents)
         if not numbers.ndim:
@@ -208,17 +207,17 @@ class TeamAlgorithm(Algorithm):
         """Return the actions of all agents, by group; see :class:`rlox.envs.evaluation.TeamPlayer`.
 
         Args:
-            obs: of N envs.
+            obs: observations of N envs.
             deterministic: as in :meth:`predict`.
-            state: what the agents remember, as in :meth:`predict`.
-            episode_start: (N,) whether an env's episode begins; ``None`` if none does.
+            state: the agents' memories, as in :meth:`predict`.
+            episode_start: (N,) True where an env's episode begins; ``None`` if none does.
 
         Returns:
-            The actions; if ``state`` is given, a pair of them and the next state.
+            The actions; if ``state`` is given, a pair of actions and next state.
 
         Raises:
-            ValueError: the observations are not of the team that was trained, or ``state`` or
-                ``episode_start`` is of other envs.
+            ValueError: the observations do not fit the trained team, or ``state`` or
+                ``episode_start`` does not fit the N envs.
         """
         require_shown(obs, self._env.groups, self._seen_state)
         parts, generator = [], self.streams.torch("predict")
@@ -251,7 +250,7 @@ class TeamAlgorithm(Algorithm):
         return actions if state is UNSET else (actions, after or None)
 
     def _read_state(self, state: Any, episode_start: Any, n_envs: int) -> Mapping[str, Any]:
-        """Return what a user passed as the state of all agents of N envs: nothing for ``None``."""
+        """Check a user's state for the agents of N envs, and return it; ``{}`` for ``None``."""
         if episode_start is not None and np.shape(episode_start) != (n_envs,):
             raise ValueError(
                 f"episode_start must have shape ({n_envs},), got {np.shape(episode_start)}"
@@ -279,7 +278,7 @@ class TeamAlgorithm(Algorithm):
         before: Tensor | None = None,
         episode_start: npt.NDArray[np.bool_] | None = None,
     ) -> Tensor:
-        """Return the memory (N * A, state_size) with which a step begins, at first an empty one."""
+        """Return the memory (N * A, state_size) before a step: zeros at first."""
         size = self.policies[view.name].state_size
         if before is None:
             return torch.zeros(n_envs * len(view.columns), size, device=self.device)
@@ -291,7 +290,7 @@ class TeamAlgorithm(Algorithm):
     def _following(
         self, view: PolicyView, obs: MultiAgentObs, before: Tensor, after: Tensor
     ) -> Tensor:
-        """Return the memory after a step, in which agents that rest remember nothing new."""
+        """Return the memory after a step; resting agents keep theirs unchanged."""
         acts = view.take(obs["active"])
         if acts.all() or self.remembers_rests:
             return after
@@ -299,7 +298,7 @@ class TeamAlgorithm(Algorithm):
         return torch.where(rows.unsqueeze(-1), after, before)
 
     def _seen(self, view: PolicyView, shown: MultiAgentObs) -> tuple[Any, tuple[Tensor, ...]]:
-        """Return the leaves of a view's N * A rows on the device, and their masks if any."""
+        """Return the leaves of a view's N * A rows on the device, and any masks."""
         stored = view.rows.stored(view.see(shown["obs"], shown["state"]))
         leaves = map_leaves(lambda leaf: torch.from_numpy(leaf).to(self.device), stored)
         if view.group.name not in shown["masks"]:
@@ -332,7 +331,7 @@ class TeamAlgorithm(Algorithm):
 
 
 def has_team(source: Any, config: Any) -> bool:
-    """Return whether an env is of several agents, by the options that it is made with.
+    """Return whether an env, made with the config's options, has several agents.
 
     Raises:
         ConfigError: there is no env.
@@ -345,16 +344,16 @@ def has_team(source: Any, config: Any) -> bool:
 def require_shown(
     obs: Any, groups: Sequence[AgentGroup], state_space: gymnasium.Space[Any] | None
 ) -> None:
-    """Refuse what no N envs of these groups show.
+    """Refuse observations that N envs with these groups cannot show.
 
     Args:
-        obs: a :class:`rlox.protocols.MultiAgentObs`, if it is right.
-        groups: of the env that was trained on.
-        state_space: of the state that critics or the mixing see; ``None`` if they see none.
+        obs: should be a :class:`rlox.protocols.MultiAgentObs`.
+        groups: groups of the training env.
+        state_space: space of the state that critics or the mixing see; ``None`` if they see none.
 
     Raises:
-        ValueError: a field, a group or an agent is missing, or has another shape; the text names
-            them.
+        ValueError: a field, group or agent is missing or has another shape; the message names
+            it.
     """
     fields = ("obs", "active", "masks", "state")
     if not isinstance(obs, Mapping) or not set(fields) <= obs.keys():

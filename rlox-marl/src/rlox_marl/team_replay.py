@@ -1,4 +1,4 @@
-"""Replay of teams: a row for each step of an env, and batches of sequences of them."""
+"""Replay of teams: one row per env step, and batches of sequences of rows."""
 
 from __future__ import annotations
 
@@ -26,52 +26,52 @@ from rlox_marl.views import PolicyView, see_team
 
 Array = npt.NDArray[Any]
 Acted = tuple[dict[str, Array], dict[str, Any]]
-"""What policies did in N envs: fields of rows, ``actions`` (N, agents) and the memories before, and
-the actions by group as the env takes them."""
+"""What the policies did in N envs: first the row fields ``actions`` (N, agents) and the memories
+before the step, then the actions by group, in the env's format."""
 
 
 @dataclass(frozen=True)
 class TeamSequences:
-    """Sequences of T steps of B envs; A agents in the order of the views, a view's own in parts."""
+    """Sequences of T steps from B envs; A counts all agents in view order, or one view's agents."""
 
     obs: dict[str, dict[str, Tensor]]
     """By view, leaves (T, B, A, *shape)."""
     next_obs: dict[str, dict[str, Tensor]]
-    """What the steps led to, in the form of ``obs``: the true final observations at ends."""
+    """Observations after the steps, shaped as ``obs``; true final observations at episode ends."""
     next_masks: dict[str, Tensor]
-    """By view that is masked, (T, B, A, actions) bool, those of ``next_obs``."""
+    """By view with masks, (T, B, A, actions) bool, the masks at ``next_obs``."""
     memory: dict[str, Tensor]
     """By view, (B, A, size) before the first step; size 0 without memories."""
     starts: Tensor
-    """(T, B) bool, whether the observation is the first of its episode."""
+    """(T, B) bool, True for the first observation of an episode."""
     actions: Tensor
     """(T, B, A) int64."""
     rewards: Tensor
     """(T, B, A) float32, each agent's own."""
     active: Tensor
-    """(T, B, A) bool, the agents that acted."""
+    """(T, B, A) bool, True for agents that acted."""
     terminated: Tensor
-    """(T, B, A) bool, the agents whose task itself ended."""
+    """(T, B, A) bool, True for agents that terminated."""
     next_active: Tensor
-    """(T, B, A) bool, the agents whose values count after the step: those that act next, and
-    those that were truncated."""
+    """(T, B, A) bool, the agents whose values count after the step: the next to act, and the
+    truncated ones."""
     state: Tensor | None
-    """(T, B, *shape) of the teams, if it is kept."""
+    """(T, B, *shape) team states; ``None`` if the mixing does not use them."""
     next_state: Tensor | None
-    """(T, B, *shape) that the steps led to."""
+    """(T, B, *shape) team states after the steps."""
 
 
 class TeamReplay:
-    """N running envs of several agents, the rows of their steps, and the updates that are due.
+    """N running envs of several agents, the rows of their steps, and the due updates.
 
     Args:
         envs: the running envs.
-        views: of the policies.
+        views: the policies' views.
         config: the algorithm's.
         clock: the run's clock.
-        mixing: rows have the state that it sees; agents may wait unless each learns on its own.
+        mixing: decides whether rows hold a state; agents may wait unless each learns on its own.
         seed: fixes the draws.
-        device: of the batches.
+        device: device of the batches.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class TeamReplay:
         self.statistics = envs.statistics
         self.updates = UpdatesDue(config.gradient_steps, config.train_freq)
         self.episode_start = np.ones(self.env.n_envs, np.bool_)
-        """(N,) whether what the envs show is the first of its episode."""
+        """(N,) True where an env shows the first observation of an episode."""
         self._config, self._clock, self._mixing, self._device = config, clock, mixing, device
         self._stored = 0
         self._order = [agent for view in views for agent in view.agents]
@@ -98,14 +98,14 @@ class TeamReplay:
         self._saved = SavedBuffer(self.buffer) if config.save_replay_buffer else None
 
     def _fields(self) -> dict[str, tuple[tuple[int, ...], Any]]:
-        """Return shape and dtype of the fields of a row."""
+        """Return the shape and dtype of each field of a row."""
         masked, n_agents = self.envs.shown["masks"], len(self._order)
         fields: dict[str, tuple[tuple[int, ...], Any]] = {"start": ((), np.bool_)}
         for view in self.views:
             size = len(view.columns)
             leaves: dict[str, Array] = view.rows.empty(1)
             for name, leaf in leaves.items():
-                if name != "agent":  # the agents' numbers are known
+                if name != "agent":  # agent numbers are known without storing them
                     kept = (size, *leaf.shape[1:]), leaf.dtype
                     fields[f"obs {view.name} {name}"] = fields[f"next {view.name} {name}"] = kept
             if view.group.name in masked:
@@ -124,11 +124,11 @@ class TeamReplay:
     def step(self, act: Callable[[npt.NDArray[np.bool_]], Acted], hooks: Hooks) -> None:
         """Let the policies act once in every env, and store the rows.
 
-        A callback that ends the training sets ``hooks.stopped`` and raises nothing here, so that
-        the updates that are due are done first.
+        A callback that ends the training sets ``hooks.stopped`` and raises nothing here, so the
+        due updates still run first.
 
         Args:
-            act: from whether an episode begins, (N,), to what is done in the envs as they are.
+            act: maps (N,) episode starts to the policies' :data:`Acted` in the current envs.
             hooks: called after the vector step.
         """
         if not self.envs.started:  # a failed step may have cut episodes
@@ -143,7 +143,7 @@ class TeamReplay:
         self.buffer.push(rows, np.arange(self.env.n_envs))
         self.episode_start = step["episode_ended"].copy()
         self._stored += self.env.n_envs
-        # the first row of a stream is context, which is not learnt from
+        # the first row of a stream is only context and is never learnt from
         drawable = self._stored // self.env.n_envs > self._config.length
         if self._stored >= self._config.learning_starts and drawable:
             self.updates.count(steps, self.env.n_envs)
@@ -178,7 +178,7 @@ class TeamReplay:
         return rows
 
     def _seen(self, prefix: str, obs: Mapping[str, Any], state: Array | None) -> dict[str, Array]:
-        """Return the fields of what the policies see and, if it is kept, of the team's state."""
+        """Return the row fields of the views' observations and, if kept, of the team's state."""
         rows = {}
         for view in self.views:
             shape = self.env.n_envs, len(view.columns)
@@ -191,12 +191,12 @@ class TeamReplay:
         return rows
 
     def _side_by_side(self, by_group: Mapping[str, Array]) -> Array:
-        """Return (N, agents) of all views from (N, A) by group."""
+        """Return the (N, agents) values of all views from (N, A) arrays by group."""
         parts = [by_group[view.group.name][:, list(view.columns)] for view in self.views]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
     def updates_due(self, hooks: Hooks) -> Iterator[int]:
-        """Yield for every update that is due; ``hooks`` hear when learning begins and ends."""
+        """Yield once per due update; ``hooks`` hear when learning begins and ends."""
         if not self.updates.pending:
             return
         hooks.enter("learn")
@@ -234,7 +234,7 @@ class TeamReplay:
         return leaves
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the envs and, if it is to be saved, the buffer."""
+        """Return the envs' state and, if the config asks for it, the buffer."""
         state: dict[str, Any] = {
             "envs": self.envs.state_dict(),
             "episode_start": self.episode_start.copy(),
@@ -251,10 +251,10 @@ class TeamReplay:
         Without a saved buffer, learning goes on once ``learning_starts`` new rows are stored.
 
         Returns:
-            Whether the envs go on where they were; if not, new episodes begin.
+            Whether the envs continue where they were; if not, new episodes begin.
 
         Raises:
-            CheckpointError: the buffer was saved and this one cannot take it over.
+            CheckpointError: this buffer cannot take over the saved one.
         """
         exact = self.envs.load_state_dict(state["envs"])
         self.episode_start = np.ones(self.env.n_envs, np.bool_)

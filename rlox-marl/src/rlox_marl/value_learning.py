@@ -1,12 +1,12 @@
 """The frame of the algorithms that learn action values of teams, and their loss.
 
-Of B sequences of T steps it is
+Over B sequences of T steps, the loss is
 
     L = mean over the steps of (Q_tot(s, a) - y)²,    y = r + γ Q'_tot(s', a'),
     Q_tot(s, a) = mix(Q_1(o_1, a_1), …, Q_A(o_A, a_A); s),    a'_i = argmax over a of Q_i(o'_i, a)
 
-where Q' is a target copy, agents that rest count as 0 in the mixing, and γ is 0 where the task
-ended. Without mixing it is the mean over the agents' own steps, of their own ends.
+where Q' is a target copy, resting agents count as 0 in the mixing, and γ is 0 where the task
+ended. Without mixing, the mean runs over each agent's own steps, and its own end sets γ to 0.
 """
 
 from __future__ import annotations
@@ -52,21 +52,21 @@ from rlox_marl.views import make_views, see_team
 
 @dataclass(frozen=True, kw_only=True)
 class TeamValueMetrics(ReplayMetrics):
-    """What one iteration reports; ``mean_reward`` is of the mean over agents of their returns.
+    """Metrics of one iteration; ``mean_reward`` averages the agents' mean return over episodes.
 
-    ``q_value`` is the mean Q_tot(s, a) of the batches; without mixing, of the agents' Q(o, a).
+    ``q_value`` is the batches' mean Q_tot(s, a); without mixing, the mean Q(o, a) of the agents.
     """
 
     epsilon: float
-    """Probability of a uniform action of an agent."""
+    """Probability that an agent acts uniformly at random."""
     agents: Mapping[str, float] = field(default_factory=dict)
     """Mean return of each agent over the same episodes, ``return/<agent>``."""
 
 
 class TeamValueAlgorithm(TeamAlgorithm):
-    """Steps, learns and acts by the action values of a team, whose subclass says how to mix them.
+    """Steps, learns and acts by a team's action values; subclasses define the mixing.
 
-    It takes the arguments of :class:`rlox_marl.team_algorithm.TeamAlgorithm`.
+    The arguments are those of :class:`rlox_marl.team_algorithm.TeamAlgorithm`.
 
     Raises:
         SpaceError: actions are not discrete, or observations have no encoder.
@@ -136,20 +136,20 @@ class TeamValueAlgorithm(TeamAlgorithm):
 
     @abstractmethod
     def make_mixing(self, env: MultiAgentVecEnv, **options: Any) -> Mixing:
-        """Return how the agents' values become those that are learnt.
+        """Return the module that turns the agents' values into the learnt ones.
 
         Args:
-            env: says who is in the team.
+            env: defines the team.
             options: ``network`` and ``generator``, see
                 :class:`rlox_marl.action_values.MonotoneMixing`.
         """
 
     def _now(self, name: str) -> float:
-        """Return the value of a schedule."""
+        """Return the current value of a schedule."""
         return self.schedules.value(name, self.clock.env_steps, self.clock.target_env_steps)
 
     def _forget(self) -> None:
-        """Let agents remember nothing."""
+        """Clear the agents' memories."""
         n_envs = self.collector.env.n_envs
         self._memory = {view.name: self._memory_of(view, n_envs) for view in self.views}
 
@@ -175,7 +175,7 @@ class TeamValueAlgorithm(TeamAlgorithm):
 
     @torch.no_grad()
     def _act(self, starts: npt.NDArray[np.bool_]) -> Acted:
-        """Return ε-greedy actions in the envs as they are, and remember what they show."""
+        """Return ε-greedy actions for the current observations, and update the memories."""
         generator = self.streams.torch("exploration")
         shown, n_envs = self.collector.envs.shown, self.collector.env.n_envs
         rows, actions, parts = {}, [], []
@@ -192,7 +192,7 @@ class TeamValueAlgorithm(TeamAlgorithm):
         return rows, gather_actions(parts, n_envs)
 
     def _learn_due(self, hooks: Hooks, collected: list[tuple[float, float]]) -> None:
-        """Take the gradient steps that are due."""
+        """Take the due gradient steps."""
         cfg = self.config
         for _ in self.collector.updates_due(hooks):
             rate = self._now("learning_rate")
@@ -212,10 +212,10 @@ class TeamValueAlgorithm(TeamAlgorithm):
 
     @torch.no_grad()
     def value(self, obs: MultiAgentObs) -> npt.NDArray[Any]:
-        """Return what the best actions are worth as episodes begin: (N, 1), or (N, A) of agents.
+        """Return the best actions' values at episode starts: (N, 1), or (N, A) without mixing.
 
         Args:
-            obs: of N envs, whose episodes begin.
+            obs: first observations of N envs.
         """
         env, mixing = self.collector.env, self.network.mixing
         sees_state = mixing.state_space is not None
@@ -236,7 +236,7 @@ class TeamValueAlgorithm(TeamAlgorithm):
         return mixing(torch.cat(best, 1), state).cpu().numpy()  # type: ignore[no-any-return]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return networks, optimiser, envs, memories, and the buffer if it is saved."""
+        """Return networks, optimiser, envs, memories and, if the config asks for it, the buffer."""
         memory = {name: state.cpu().numpy().copy() for name, state in self._memory.items()}
         collector = {"collector": self.collector.state_dict(), "memory": memory}
         return parts_state(self._parts) | collector
@@ -259,17 +259,17 @@ def team_value_loss(
     team_reward: Literal["own", "mean", "sum"],
     double_q: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Return the loss, and the mean value of what was done.
+    """Return the loss, and the mean value of the actions taken.
 
     Args:
-        network: learns.
-        target: judges what follows.
+        network: the trained network.
+        target: evaluates the next actions.
         batch: sequences.
         gamma: discount γ in [0, 1].
-        team_reward: what is learnt from: an agent's own reward, which needs a network without
-            mixing, or the mean or the sum of all agents' rewards.
-        double_q: whether the network chooses the actions that the target judges; else the target
-            chooses too.
+        team_reward: reward to learn from: an agent's own, which needs a network without mixing, or
+            the mean or the sum of all agents' rewards.
+        double_q: whether the network chooses the actions that the target evaluates; else the
+            target chooses too.
 
     Source:
         Rashid et al. 2018, eq. 6; van Hasselt et al. 2016 for the choice of a'.
@@ -300,7 +300,7 @@ def team_value_loss(
 
 
 def _at(values: Mapping[str, Tensor], actions: Tensor) -> Tensor:
-    """Return the values of actions (T, B, agents), those of the views side by side in both."""
+    """Return the values of actions (T, B, agents), whose last axis concatenates the views."""
     parts = torch.split(actions, [q.shape[-2] for q in values.values()], -1)
     pairs = zip(values.values(), parts, strict=True)
     return torch.cat([q.gather(-1, own.unsqueeze(-1)).squeeze(-1) for q, own in pairs], -1)

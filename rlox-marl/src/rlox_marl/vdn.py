@@ -1,8 +1,8 @@
 """Value-decomposition networks (Sunehag et al. 2018).
 
-:mod:`rlox_marl.qmix` with a sum in the place of the mixing network: the team's value is the sum of
-its agents' values. Deviations: QMIX's; agents do not talk to each other, and there is one kind of
-hidden layer.
+:mod:`rlox_marl.qmix` with a sum instead of the mixing network: the team's value is the sum of its
+agents' values. Deviations: QMIX's; agents do not communicate, and there is one kind of hidden
+layer.
 """
 
 from __future__ import annotations
@@ -37,5 +37,5 @@ class VDN(TeamValueAlgorithm):
         ) -> None: ...
 
     def make_mixing(self, env: Any, **options: Any) -> Mixing:
-        """Return the sum."""
+        """Return the summing module."""
         return SumMixing()

@@ -30,7 +30,7 @@ def make_pettingzoo(
     env_kwargs: Mapping[str, Any] | None,
     vectorization: Vectorization = "sync",
 ) -> MultiAgentVecEnv:
-    """Build N PettingZoo envs, in this process or (``"async"``) each in its own."""
+    """Build N PettingZoo envs, in this process or, with ``"async"``, each in its own."""
     kind = PettingZooVecEnv if vectorization == "sync" else PettingZooProcesses
     return kind(env, n_envs, env_kwargs=env_kwargs)
 
@@ -41,7 +41,7 @@ def make_vectorized(
     """Build N envs of ``mpe2/simple_spread_v3``, stepped all at once.
 
     Raises:
-        EnvError: the env takes other arguments.
+        EnvError: the env does not take these arguments.
     """
     try:
         return SimpleSpreadVecEnv(n_envs, **(env_kwargs or {}))

@@ -32,12 +32,12 @@ def group_agents(
 ) -> tuple[AgentGroup, ...]:
     """Group agents by equal spaces, in the order of their first agents.
 
-    A group is called as its agents are, without the number at their end, if no other group is
-    (``agent`` of ``agent_0`` and ``agent_1``); else ``group_0``, ``group_1`` and so on.
+    A group takes its agents' common name without the trailing number (``agent`` for ``agent_0`` and
+    ``agent_1``) if no other group has that name; else ``group_0``, ``group_1`` and so on.
 
     Args:
-        agents: all of an env, in its order.
-        observation_spaces: by agent, with their action masks.
+        agents: all agents of an env, in its order.
+        observation_spaces: by agent, including action masks.
         action_spaces: by agent.
     """
     alike: list[list[str]] = []
@@ -70,14 +70,14 @@ def check_actions(
     actions: Any,
     active: Mapping[str, npt.NDArray[np.bool_]],
 ) -> Leaves:
-    """Return the actions that one call of ``step_all`` takes, by group and leaf: (N, A, ...).
+    """Check the actions of one ``step_all`` call; return them by group and leaf, (N, A, ...).
 
-    The leaf of a space that is not nested is "".
+    A space without nesting has the one leaf "".
 
     Args:
-        groups: of the env.
-        actions: by group, (N, A, ...) arrays nested as the group's action space is.
-        active: by group, (N, A) the agents that act; other rows may hold anything.
+        groups: groups of the env.
+        actions: by group, (N, A, ...) arrays nested like the group's action space.
+        active: by group, (N, A) True for acting agents; other rows may hold anything.
 
     Raises:
         EnvError: a group is missing or unknown, an array has another shape or kind, or an action
@@ -156,12 +156,12 @@ def env_seeds(seed: int | Sequence[int] | None, n_envs: int) -> list[int | None]
     """Return one seed per env.
 
     Args:
-        seed: an integer s gives env i the seed s + i; a sequence gives each its own; ``None`` gives
+        seed: an integer s seeds env i with s + i; a sequence has one seed per env; ``None`` seeds
             none.
         n_envs: number of envs N.
 
     Raises:
-        EnvError: the sequence has another length than N, or a seed is negative or no integer.
+        EnvError: the sequence's length is not N, or a seed is negative or not an integer.
     """
     if seed is None:
         return [None] * n_envs

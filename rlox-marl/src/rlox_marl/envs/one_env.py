@@ -23,23 +23,23 @@ Space = gymnasium.Space[Any]
 
 @dataclass
 class Outcome:
-    """What a reset or a step of one env led to."""
+    """Result of a reset or a step of one env."""
 
     where: str
-    """Which step of which env, for errors."""
+    """Step and env, for error messages."""
     obs: dict[str, Any] = field(default_factory=dict)
-    """Observations as arrays by leaf, without masks, of the agents in the episode and of those
+    """Observations as arrays by leaf, without masks, for the agents in the episode and for those
     that ended in this step."""
     masks: dict[str, Any] = field(default_factory=dict)
-    """Action masks as the env gave them, by agent."""
+    """Unchecked action masks from the env, by agent."""
     rewards: dict[str, float] = field(default_factory=dict)
-    """Paid in this step."""
+    """Rewards of this step."""
     terminated: set[str] = field(default_factory=set)
     """Agents that terminated in this step."""
     truncated: set[str] = field(default_factory=set)
     """Agents that were truncated in this step."""
     living: tuple[str, ...] = ()
-    """Agents in the episode; without any it has ended."""
+    """Agents in the episode; empty once it has ended."""
     active: tuple[str, ...] = ()
     """Agents that act next."""
     state: npt.NDArray[Any] | None = None
@@ -48,11 +48,11 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Spaces:
-    """Agents and spaces of an env, which every episode must keep."""
+    """Agents and spaces of an env; they must not change between episodes."""
 
     agents: tuple[str, ...]
     observation: dict[str, Space]
-    """By agent, with the action mask."""
+    """By agent, including the action mask."""
     action: dict[str, Space]
     state: Space | None
 
@@ -61,8 +61,8 @@ def read_spaces(env: Any) -> Spaces:
     """Return the agents and spaces of an env.
 
     Raises:
-        EnvError: it has no list of all agents, no agents, one of them twice, one whose name is no
-            text, or an agent without a space.
+        EnvError: the env does not list its agents, the list is empty or has duplicates, a name is
+            not a string, or an agent has no space.
     """
     name = type(getattr(env, "unwrapped", env)).__name__
     agents = getattr(env, "possible_agents", None)
@@ -102,18 +102,18 @@ def read_spaces(env: Any) -> Spaces:
 
 
 def step_error(where: str, field: str, agent: str | None, problem: str) -> EnvError:
-    """Return the error for a field that an agent got, or that all agents share."""
+    """Return the error for a field of one agent, or for a shared field."""
     of = f" of agent '{agent}'" if agent is not None else ""
     return EnvError(f"{field}{of} in {where} {problem}")
 
 
 class OneEnv(ABC):
-    """One env of several agents, and the checks of what it gives.
+    """One env of several agents, with checks of its results.
 
     Args:
-        env: is stepped and closed.
+        env: the env to step and close.
         spaces: its agents and spaces.
-        number: index i of N, for errors.
+        number: index of the env, for errors.
     """
 
     def __init__(self, env: Any, spaces: Spaces, number: int) -> None:
@@ -124,18 +124,18 @@ class OneEnv(ABC):
 
     @abstractmethod
     def reset(self, seed: int | None) -> Outcome:
-        """Begin an episode; without a seed the env's own stream goes on."""
+        """Begin an episode; without a seed the env continues its own random stream."""
 
     @abstractmethod
     def step(self, actions: Mapping[str, Any]) -> Outcome:
         """Take the actions of the active agents.
 
         Raises:
-            EnvError: an agent, a reward, a flag or an observation is missing, unannounced or wrong.
+            EnvError: an agent, a reward, a flag or an observation is missing, unexpected or wrong.
         """
 
     def leave_out_state(self) -> None:
-        """Read no state from now on."""
+        """Stop reading the state."""
         self.spaces = replace(self.spaces, state=None)
 
     def close(self) -> None:
@@ -150,12 +150,12 @@ class OneEnv(ABC):
         return step_error(self._where, field, agent, problem)
 
     def advance(self, actions: Mapping[str, Any]) -> tuple[Outcome, Outcome]:
-        """Step, and reset an env that has ended; return what that led to, and what it shows."""
+        """Step, then reset the env if it ended; return the step's outcome and the current one."""
         out = self.step(actions)
         return out, out if out.living else self.reset(None)
 
     def _begin(self, seed: int | None) -> Any:
-        """Reset the env, whose agents and spaces must be what they were."""
+        """Reset the env, and check that its agents and spaces have not changed."""
         self._step, self._state = 0, None
         returned, known = self._env.reset(seed=seed), self.spaces
         if tuple(self._env.possible_agents) != known.agents:
@@ -174,7 +174,7 @@ class OneEnv(ABC):
         return returned
 
     def _agents(self) -> tuple[str, ...]:
-        """Return ``env.agents``: a list of some of ``possible_agents``, none twice."""
+        """Return ``env.agents`` after checking it: names from ``possible_agents``, none twice."""
         agents, known = self._env.agents, self.spaces.agents
         if not isinstance(agents, (list, tuple)):
             raise self._error("env.agents", None, f"must be a list, got {type(agents).__name__}")
@@ -199,7 +199,7 @@ class OneEnv(ABC):
         )  # fmt: skip
 
     def _number(self, agent: str, value: Any) -> float:
-        """Return a reward, one finite number."""
+        """Return a reward after checking that it is one finite number."""
         array = np.asarray(value)
         if array.shape != () or array.dtype.kind not in "biuf":
             got = f"{type(value).__name__} of shape {array.shape} and dtype {array.dtype}"
@@ -215,7 +215,7 @@ class OneEnv(ABC):
         return bool(array)
 
     def _observe(self, agent: str, value: Any, into: Outcome) -> None:
-        """Check one observation, and keep it and the mask in it."""
+        """Check one observation; store it and its mask."""
         space = self.spaces.observation[agent]
         bare = without_mask(space)
         if bare is not space:
@@ -229,17 +229,17 @@ class OneEnv(ABC):
 
     @staticmethod
     def _take_masks(infos: Any, into: Outcome) -> None:
-        """Keep the masks in the infos of agents whose observations have none."""
+        """Store the masks from infos, for agents whose observations hold none."""
         if isinstance(infos, Mapping):
             for agent, info in infos.items():
                 if agent in into.obs and isinstance(info, Mapping) and MASK_KEY in info:
                     into.masks.setdefault(agent, copy(info[MASK_KEY]))
 
     def _read_state(self, out: Outcome) -> None:
-        """Keep a copy of the env's state, if it has a state space.
+        """Store a copy of the env's state, if it has a state space.
 
-        Some envs have no state once all agents have terminated, where no value is asked for: then
-        the state before stands in.
+        Some envs have no state once all agents have terminated. No value is needed there, so the
+        previous state stands in.
         """
         if self.spaces.state is None:
             return
@@ -258,14 +258,14 @@ class OneEnv(ABC):
                 ) from error  # fmt: skip
             out.state = self._state
             return
-        # envs of PettingZoo leave the box that they declare for it: knights_archers_zombies
+        # some PettingZoo envs exceed their declared state Box, e.g. knights_archers_zombies
         found = self._checked("the state", None, self.spaces.state, state, boxes_bind=False)
         self._state = out.state = found
 
     def _checked(
         self, field: str, agent: str | None, space: Space, value: Any, *, boxes_bind: bool = True
     ) -> Any:
-        """Return an observation or a state as arrays by leaf, nested and inside as its space is."""
+        """Return an observation or a state as arrays by leaf, checked against its space."""
         try:
             leaves = split(space, value)
         except ValueError as error:
@@ -281,7 +281,7 @@ class OneEnv(ABC):
         self, field: str, agent: str | None, space: Space, value: Any, boxes_bind: bool
     ) -> npt.NDArray[Any]:
         try:
-            array = np.array(value)  # a copy: an env may write each into the same array
+            array = np.array(value)  # a copy, as an env may reuse its array
         except ValueError as error:
             raise self._error(field, agent, f"is no array: {error}") from None
         if array.shape != space.shape:
@@ -310,8 +310,8 @@ class OneEnv(ABC):
 class ParallelOne(OneEnv):
     """A parallel env: all agents in the episode act in each step.
 
-    An agent joins by appearing in ``env.agents``, and leaves it in the step that terminates or
-    truncates it, with its last observation in that step.
+    An agent joins by appearing in ``env.agents``. It leaves in the step that terminates or
+    truncates it, which also returns its last observation.
     """
 
     _living: tuple[str, ...] = ()
@@ -355,7 +355,7 @@ class ParallelOne(OneEnv):
         return self._outcome(out, obs, infos, known, living)
 
     def _parts(self, call: str, parts: tuple[str, ...], returned: Any) -> Any:
-        """Return what a call returned, a tuple of so many things."""
+        """Return a call's result after checking that it is a tuple with these parts."""
         if not isinstance(returned, tuple) or len(returned) != len(parts):
             many = f" of {len(returned)}" if isinstance(returned, tuple) else ""
             raise self._error(
@@ -367,7 +367,7 @@ class ParallelOne(OneEnv):
     def _members(
         self, field: str, given: Any, needed: Iterable[str], known: Iterable[str], why: str
     ) -> Mapping[str, Any]:
-        """Return what a field holds by agent, of those needed because they did ``why``."""
+        """Return a field's dict by agent after checking its keys; ``why`` says why some must be."""
         if not isinstance(given, Mapping):
             raise self._error(field, None, f"must be a dict by agent, got {type(given).__name__}")
         known = set(known)
@@ -396,9 +396,9 @@ class ParallelOne(OneEnv):
 class TurnsOne(OneEnv):
     """A turn-based env (AEC): one agent acts in each step, the others wait.
 
-    A step pays every agent what it adds to the agent's cumulative reward, so that the sum from one
-    action of an agent to its next is what ``env.last()`` says then. Steps of agents that have
-    ended, which the AEC interface asks for, are done within the step.
+    A step's reward is the increase of an agent's cumulative reward, so the rewards between two
+    actions of an agent sum to the reward that ``env.last()`` reports. The dead steps that the AEC
+    interface requires for ended agents are taken within the same step.
     """
 
     _gone: set[str]
@@ -449,7 +449,7 @@ class TurnsOne(OneEnv):
         return out
 
     def _look(self, out: Outcome) -> None:
-        """Note rewards and ends since the last look."""
+        """Record rewards and ends since the last look."""
         env = self._env
         for agent in self._agents():
             for name, table in (
@@ -481,7 +481,7 @@ def _outside(space: Space, array: npt.NDArray[Any]) -> bool:
     if isinstance(space, spaces.Box):
         if not (space.bounded_below.any() or space.bounded_above.any()):
             return False
-        # float32, in which observations are kept, so that a rounded bound is inside
+        # compared in float32, as observations are stored, so that a rounded bound is inside
         given = array.astype(np.float32)
         low, high = space.low.astype(np.float32), space.high.astype(np.float32)
         return bool((given < low).any() or (given > high).any())

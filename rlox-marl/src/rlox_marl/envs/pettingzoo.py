@@ -1,6 +1,6 @@
 """PettingZoo envs, parallel and turn-based, as one vector env of several agents.
 
-They are stepped in this process, or each in a supervised process of its own.
+They run in this process, or each in its own supervised process.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ class PettingZooVecEnv:
         n_envs: number of envs N.
         seed: seed of the first :meth:`reset_all`; env i gets seed + i.
         env_kwargs: arguments of the env.
-        with_state: read the env's state; some envs have a state space but fail to give a state,
-            and ``False`` takes them as envs without one.
+        with_state: read the env's state; ``False`` ignores it, for envs that have a state space but
+            fail to return a state.
 
     Raises:
-        EnvError: the env cannot be built, or has no list of its agents.
-        SpaceError: observations or actions are of no kind that policies take.
+        EnvError: the env cannot be built, or does not list its agents.
+        SpaceError: policies do not support the observation or action space.
         MissingDependencyError: PettingZoo is not installed.
     """
 
@@ -109,7 +109,7 @@ class PettingZooVecEnv:
         self.possible_agents: tuple[str, ...] = first.agents
         """Names of all agents."""
         self.groups: tuple[AgentGroup, ...] = groups
-        """Groups of agents of equal spaces."""
+        """Groups of agents with equal spaces."""
         self.state_space: gymnasium.Space[Any] | None = first.state
         """Space of one env's state; ``None`` if it has none."""
         self._shapes = {group.name: (n_envs, len(group.agents)) for group in groups}
@@ -122,7 +122,7 @@ class PettingZooVecEnv:
             self.leave_out_state()
 
     def leave_out_state(self) -> None:
-        """Read no state from now on, as an env without one; for critics that do not see it."""
+        """Stop reading the env's state, for critics that do not use it."""
         for one in self._ones:
             one.leave_out_state()
         self.state_space = None
@@ -148,8 +148,8 @@ class PettingZooVecEnv:
         """Step all envs; see :class:`rlox.protocols.MultiAgentStep`.
 
         Raises:
-            EnvError: the actions do not fit, or an env broke its contract: the text names the
-                agent, the step and the field.
+            EnvError: the actions do not fit, or an env broke its contract; the message names
+                the agent, the step and the field.
         """
         if self._active is None:
             raise EnvError("step_all was called before reset_all; reset the envs first")
@@ -172,11 +172,11 @@ class PettingZooVecEnv:
         }
 
     def _flags(self, agents: Iterable[Iterable[str]]) -> dict[str, npt.NDArray[np.bool_]]:
-        """Return (N, A) by group, True for some agents of each env."""
+        """Return (N, A) by group, True for the given agents of each env."""
         return self._by_group([dict.fromkeys(some, True) for some in agents], np.bool_)
 
     def _by_group(self, values: Sequence[Mapping[str, Any]], dtype: Any) -> Arrays:
-        """Return (N, A) by group of values by agent of each env, 0 for the other agents."""
+        """Return (N, A) by group from each env's values by agent; 0 for the other agents."""
         arrays = {name: np.zeros(shape, dtype) for name, shape in self._shapes.items()}
         for i, some in enumerate(values):
             for agent, value in some.items():
@@ -194,7 +194,7 @@ class PettingZooVecEnv:
         }
 
     def _observations(self, outcomes: Sequence[Outcome], *, ended: bool) -> dict[str, Any]:
-        """Return the observations by group, those of agents that ended in the step if asked."""
+        """Return the observations by group; ``ended`` includes agents that ended in the step."""
         arrays: dict[str, Any] = {
             name: rows.blank(*self._shapes[name]) for name, rows in self._observed.items()
         }
@@ -208,7 +208,7 @@ class PettingZooVecEnv:
     def _decide_masks(self) -> None:
         """Note which groups have masks, from the first reset and the spaces.
 
-        Of a group that does not act at first it cannot be known: its masks are there, all True
+        A group that does not act at first may have masks or not: it gets masks that are all True
         until the env gives one.
         """
         given = {self._place[agent][0].name for now in self._now for agent in now.masks}
@@ -245,14 +245,14 @@ class PettingZooVecEnv:
         return masks
 
     def _mask(self, outcome: Outcome, agent: str) -> npt.NDArray[np.bool_]:
-        """Return the mask that an env gave an agent, (mask_size,)."""
+        """Return the agent's mask from its env, (mask_size,)."""
         rows = self._acted[self._place[agent][0].name]
         return rows.check_masks(np.asarray(outcome.masks[agent])[None], 1)[0]  # type: ignore[no-any-return]
 
     def _final_masks(
         self, masks: Mapping[str, npt.NDArray[np.bool_]], reached: Sequence[Outcome]
     ) -> dict[str, npt.NDArray[np.bool_]]:
-        """Return the masks of a step's last observations, from those of the next ones."""
+        """Return the masks of a step's final observations, starting from the next masks."""
         final = {name: rows.copy() for name, rows in masks.items()}
         for i, out in enumerate(reached):
             for rows in final.values():
@@ -260,7 +260,7 @@ class PettingZooVecEnv:
             for agent in out.truncated & out.masks.keys():
                 group, column = self._place[agent]
                 if group.name in final:
-                    with suppress(ValueError):  # at an end nothing need be possible
+                    with suppress(ValueError):  # an episode's end may allow no action
                         final[group.name][i, column] = self._mask(out, agent)
         return final
 
@@ -283,10 +283,10 @@ def _write(array: npt.NDArray[Any], leaf: Any, *, row: tuple[int, int]) -> None:
 def _make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> Any:
     """Make the env of an id: a parallel env where there is one, else an AEC env.
 
-    Ids are those of ``pettingzoo.make`` (``sisl/multiwalker-v9``, or ``_v9``), and :data:`MPE2`;
-    ``module:id`` imports the module, which registers the id, first.
+    Ids are those of ``pettingzoo.make`` (``sisl/multiwalker-v9``, or ``_v9``) and :data:`MPE2`;
+    ``module:id`` first imports the module that registers the id.
     """
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # envs open no window without render_mode
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # no window unless render_mode asks for one
     pettingzoo = import_extra("pettingzoo", f"env '{env_id}'", EXTRA)
     module, _, name = env_id.rpartition(":")
     if module:
@@ -370,7 +370,7 @@ def _is_env(env: Any) -> bool:
 
 
 def _checked(env: Any, number: int) -> OneEnv:
-    """Return an env of any kind with checked steps."""
+    """Wrap an env of any kind so that its steps are checked."""
     from pettingzoo import AECEnv
     from pettingzoo.utils.conversions import aec_to_parallel
 
@@ -398,14 +398,14 @@ def _checked(env: Any, number: int) -> OneEnv:
 
 
 class PettingZooProcesses(PettingZooVecEnv):
-    """N PettingZoo envs, each in a process of its own.
+    """N PettingZoo envs, each in its own process.
 
-    They show what :class:`PettingZooVecEnv` shows for the same seeds and actions. An exception in
-    an env is raised here; a process that dies or misses its deadline is an error that names its
-    env.
+    For the same seeds and actions the results equal those of :class:`PettingZooVecEnv`. An
+    exception in an env is raised here; a process that dies or misses its deadline raises an error
+    that names its env.
 
     Args:
-        env: an id, or a callable that makes a parallel or an AEC env; it is sent by cloudpickle.
+        env: an id, or a callable that makes a parallel or an AEC env, sent by cloudpickle.
         n_envs: number of envs N.
         seed: seed of the first :meth:`reset_all`; env i gets seed + i.
         env_kwargs: arguments of the env.
@@ -413,8 +413,8 @@ class PettingZooProcesses(PettingZooVecEnv):
         step_timeout: seconds that a step of all envs may take.
 
     Raises:
-        EnvError: the env cannot be built or sent, or there are more than a machine bears.
-        SpaceError: observations or actions are of no kind that policies take.
+        EnvError: the env cannot be built or sent, or ``n_envs`` exceeds the machine's limit.
+        SpaceError: policies do not support the observation or action space.
     """
 
     def __init__(
@@ -453,11 +453,11 @@ class PettingZooProcesses(PettingZooVecEnv):
 
     @property
     def pids(self) -> list[int]:
-        """Of the processes."""
+        """Process ids of the workers."""
         return [worker.pid for worker in self._workers]
 
     def leave_out_state(self) -> None:
-        """Read no state from now on; see :meth:`PettingZooVecEnv.leave_out_state`."""
+        """Stop reading the state; see :meth:`PettingZooVecEnv.leave_out_state`."""
         self._ask("leave_out_state", [()] * self.n_envs, RESET_TIMEOUT)
         self.state_space = None
 
@@ -468,12 +468,12 @@ class PettingZooProcesses(PettingZooVecEnv):
         return self._ask("advance", [(actions,) for actions in taken], self._step_timeout)
 
     def _ask(self, method: str, arguments: Sequence[tuple[Any, ...]], seconds: float) -> list[Any]:
-        """Call a method of all envs at once, and return the answers in order."""
+        """Call a method in all processes at once, and return the answers in order."""
         for worker, given in zip(self._workers, arguments, strict=True):
             worker.send("call", method, {"": _pickled(given)})
         end = time.monotonic() + seconds
         answers = [worker.receive(max(end - time.monotonic(), 0.0)) for worker in self._workers]
-        # pickled by our own processes
+        # safe: our own processes pickled it
         return [pickle.loads(arrays[""].tobytes()) for _, arrays in answers]  # noqa: S301
 
 
@@ -501,18 +501,18 @@ def _close(workers: Sequence[WorkerProcess]) -> None:
 def serve(
     env: Any, env_kwargs: Mapping[str, Any], number: int, beat: Callable[[], None]
 ) -> SimpleNamespace:
-    """Return what answers :class:`PettingZooProcesses` for one env, in its process.
+    """Return the object that serves one env to :class:`PettingZooProcesses`, in its process.
 
     Args:
         env: an id, or a callable that makes an env.
         env_kwargs: its arguments.
-        number: of the env, for errors.
-        beat: a sign that it goes on; a step is one call, so there is none.
+        number: index of the env, for errors.
+        beat: sign of life during long calls; unused, as a step is a single call.
     """
     one = build_envs(env, 1, env_kwargs, number)[0]
 
     def call(method: str, arrays: Arrays) -> tuple[None, Arrays]:
-        # pickled by the process that started this one
+        # safe: the process that started this one pickled it
         given = pickle.loads(arrays[""].tobytes())  # noqa: S301
         part = getattr(one, method)
         return None, {"": _pickled(part(*given) if callable(part) else part)}

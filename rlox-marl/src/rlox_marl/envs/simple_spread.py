@@ -39,7 +39,7 @@ SENSITIVITY = 5.0
 MOVES = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]], np.float64) * SENSITIVITY
 """(5, 2) force of each discrete action: none, left, right, down, up."""
 ARRAYS = ("positions", "velocities", "landmarks", "steps")
-"""What an env's state is, beside its stream."""
+"""The parts of an env's state, besides its random stream."""
 
 
 class SimpleSpreadVecEnv:
@@ -53,8 +53,8 @@ class SimpleSpreadVecEnv:
         N: number of agents, and of landmarks.
         local_ratio: weight of an agent's own collisions in its reward, in [0, 1].
         max_cycles: length of an episode in env steps; all agents are truncated then.
-        continuous_actions: actions are a ``Box`` of five numbers in [0, 1] (none, left, right,
-            down, up) instead of one of the five.
+        continuous_actions: actions are a ``Box`` of five values in [0, 1] (none, left, right,
+            down, up) instead of a ``Discrete(5)``.
 
     Raises:
         EnvError: an option is out of range.
@@ -93,7 +93,7 @@ class SimpleSpreadVecEnv:
         )
         """All agents in one group, ``agent``."""
         self.state_space: gymnasium.Space[Any] = spaces.Box(-np.inf, np.inf, (N * size,))
-        """Space of one env's state: the agents' observations side by side."""
+        """Space of one env's state: the agents' concatenated observations."""
         self._positions = np.zeros((n_envs, N, 2))
         self._velocities = np.zeros((n_envs, N, 2))
         self._landmarks = np.zeros((n_envs, N, 2))
@@ -156,7 +156,7 @@ class SimpleSpreadVecEnv:
         """Restore the state of all envs.
 
         Raises:
-            EnvError: it is that of another number of envs or agents.
+            EnvError: the number of envs or agents differs.
         """
         shape = np.shape(state["positions"])
         if shape != self._positions.shape:
@@ -173,7 +173,7 @@ class SimpleSpreadVecEnv:
         """Do nothing; the envs hold memory only."""
 
     def _begin(self, env: int) -> None:
-        """Draw the episode's first positions, from the env's own stream."""
+        """Draw the episode's first positions from the env's own random stream."""
         drawn = self._generators[env].uniform(-1, +1, (2 * len(self.possible_agents), 2))
         self._positions[env], self._landmarks[env] = np.split(drawn, 2)
         self._velocities[env] = 0
@@ -182,7 +182,7 @@ class SimpleSpreadVecEnv:
     def _forces(self, actions: npt.NDArray[Any]) -> Float:
         """Return the (n_envs, N, 2) forces of actions and collisions.
 
-        The order of sums is mpe2's: an agent's action, then the others in their order.
+        Summed in mpe2's order: an agent's action first, then the other agents in order.
         """
         if self._continuous:
             pushes = (actions[..., 2::2] - actions[..., 1::2]).astype(np.float64)
@@ -194,7 +194,7 @@ class SimpleSpreadVecEnv:
         depth = np.logaddexp(0, -(distance - COLLISION_DISTANCE) / CONTACT_MARGIN) * CONTACT_MARGIN
         with np.errstate(divide="ignore", invalid="ignore"):  # two agents in one place, as in mpe2
             push = CONTACT_FORCE * apart / distance[..., None] * depth[..., None]
-        # pairs are in lexicographic order, so that each agent meets the others in theirs
+        # pairs are in lexicographic order, so each agent meets the others in agent order
         for pair, (a, b) in enumerate(self._pairs):
             forces[:, a] += push[:, pair]
             forces[:, b] -= push[:, pair]
