@@ -1,4 +1,4 @@
-"""Action values of teams: networks, how the values of agents are mixed, and acting by them."""
+"""Action values of teams: networks, mixing of the agents' values, and acting by them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class AgentValues(nn.Module):
     """Action values of agents that share a network, with or without a memory.
 
     Args:
-        view: what they see, and their discrete actions.
-        hidden: width of the hidden layers, two without a memory and one before it; or their widths.
+        view: the agents' inputs and discrete actions.
+        hidden: width of the hidden layers, two without a memory, one before it; or their widths.
         memory_size: units of a GRU; 0 for none.
         network: how boxes become features; see :data:`rlox.nn.EncoderKind`.
         generator: source of the weights; ``None`` uses torch's global one.
@@ -68,8 +68,8 @@ class AgentValues(nn.Module):
     def forward(self, obs: Any, state: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
         """Return action values (T, n, actions), and the memory (T, n, size) after each step.
 
-        Those of leaves (T, n, *shape), the memory (n, size) before, and (T, n) whether an episode
-        begins with the step.
+        The inputs are leaves (T, n, *shape), the memory (n, size) before the first step, and
+        (T, n) bools, True where a step begins an episode.
         """
         features = self.encoder(map_leaves(lambda leaf: leaf.flatten(0, 1), obs))
         features = self.before(features)
@@ -81,12 +81,12 @@ class AgentValues(nn.Module):
 
 
 class Mixing(nn.Module):
-    """From the values of agents to those that are learnt."""
+    """Turns the agents' values into the learnt ones."""
 
     by_agent: ClassVar[bool] = False
     """Whether every agent's value is learnt on its own."""
     state_space: Any = None
-    """Of the team's state that it sees; ``None``: it sees none."""
+    """Space of the team's state as its input; ``None``: it does not use the state."""
 
 
 class NoMixing(Mixing):
@@ -95,7 +95,7 @@ class NoMixing(Mixing):
     by_agent = True
 
     def forward(self, values: Tensor, state: Any = None) -> Tensor:
-        """Return the values (B, A) of A agents as they are."""
+        """Return the values (B, A) of A agents unchanged."""
         return values
 
 
@@ -108,7 +108,7 @@ class SumMixing(Mixing):
     """
 
     def forward(self, values: Tensor, state: Any = None) -> Tensor:
-        """Return values (B, 1) of teams from those (B, A) of their agents, 0 where one rests."""
+        """Return team values (B, 1) from agent values (B, A), which are 0 for resting agents."""
         return values.sum(-1, keepdim=True)
 
 
@@ -117,12 +117,12 @@ class MonotoneMixing(Mixing):
 
         Q_tot = elu(q · |W_1(s)| + b_1(s)) · |w_2(s)| + v(s)
 
-    b_1 is linear in the features of the state s, and v has a hidden layer; W_1 and w_2 have one of
-    ``hyper_size`` units, or are linear.
+    b_1 is linear in the features of the state s, and v has a hidden layer; W_1 and w_2 have a
+    hidden layer of ``hyper_size`` units, or are linear.
 
     Args:
         n_agents: number of agents A.
-        state_space: of the state.
+        state_space: space of the state.
         size: columns of W_1.
         hyper_size: units of the hidden layer of W_1 and w_2; 0: they are linear, as in the paper.
         network: how boxes become features; see :data:`rlox.nn.EncoderKind`.
@@ -155,7 +155,7 @@ class MonotoneMixing(Mixing):
         self._shape = n_agents, size
 
     def forward(self, values: Tensor, state: Any) -> Tensor:
-        """Return values (B, 1) of teams in states (B, *shape), of (B, A) with 0 where one rests."""
+        """Return team values (B, 1) from agent values (B, A), 0 at rest, and states (B, *shape)."""
         features = self.encoder(state)
         weight = self.first_weight(features).abs().view(-1, *self._shape)
         hidden = (values.unsqueeze(1) @ weight).squeeze(1) + self.first_bias(features)
@@ -164,13 +164,13 @@ class MonotoneMixing(Mixing):
 
 
 class TeamValues(nn.Module):
-    """Action values of the agents of a team, and their mixing.
+    """Action values of a team's agents, and their mixing.
 
-    The agents are in the order of the views, those of a view in the order of its columns.
+    Agents are ordered by view, and within a view by its columns.
 
     Args:
-        agents: networks by the views' names.
-        mixing: how the values become the team's.
+        agents: networks by view name.
+        mixing: turns the agents' values into the team's.
     """
 
     def __init__(self, agents: Mapping[str, AgentValues], mixing: Mixing) -> None:
@@ -184,8 +184,8 @@ class TeamValues(nn.Module):
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Return action values (T, B, A, actions) and memories after each step, by view.
 
-        Those of leaves (T, B, A, *shape), memories (B, A, size) before the first step, both by
-        view, and whether episodes begin, (T, B).
+        The inputs are leaves (T, B, A, *shape) and memories (B, A, size) before the first step,
+        both by view, and (T, B) bools, True where an episode begins.
         """
         values, after = {}, {}
         for name, network in zip(self.names, self.agents, strict=True):
@@ -198,9 +198,9 @@ class TeamValues(nn.Module):
         return values, after
 
     def following(self, obs: Mapping[str, Any], after: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the action values (T, B, A, actions) of what each step led to, by view.
+        """Return the action values (T, B, A, actions) after each step, by view.
 
-        That are leaves (T, B, A, *shape), seen with the memories (T, B, A, size) after the steps.
+        The inputs are the next leaves (T, B, A, *shape) and the memories (T, B, A, size) then.
         """
         steps, teams = next(iter(after.values())).shape[:2]
         rows = {
@@ -216,7 +216,7 @@ class TeamValues(nn.Module):
 
 
 def greedy(values: Tensor, masks: Tensor | None) -> Tensor:
-    """Return the actions (...) of the highest values (..., actions) that the masks allow."""
+    """Return the allowed actions (...) with the highest values (..., actions)."""
     if masks is not None:
         values = values.masked_fill(~masks, -torch.inf)
     return values.argmax(-1)
@@ -224,16 +224,16 @@ def greedy(values: Tensor, masks: Tensor | None) -> Tensor:
 
 @dataclass(frozen=True)
 class EpsilonGreedy:
-    """B distributions: a uniform action with probability ε, else that of the highest value."""
+    """B distributions: a uniform action with probability ε, else the highest-valued one."""
 
     values: Tensor
     """(B, actions)"""
     masks: Tensor | None
-    """(B, actions) bool, True for a possible action; ``None``: all are."""
+    """(B, actions) bool, True for allowed actions; ``None`` allows all."""
     epsilon: float
 
     def mode(self) -> Tensor:
-        """Return the actions (B,) of the highest values."""
+        """Return the highest-valued actions (B,)."""
         return greedy(self.values, self.masks)
 
     def sample(self, generator: Generator | None = None) -> tuple[Tensor, Tensor]:
@@ -250,11 +250,11 @@ class EpsilonGreedy:
 
 
 class GreedyPolicy:
-    """A policy by action values, with the methods of policies with and without a memory.
+    """An ε-greedy policy, with the methods of recurrent and of feed-forward policies.
 
     Args:
         network: the action values.
-        epsilon: the present ε.
+        epsilon: returns the current ε.
         memory_size: units of the network's memory; 0 for none.
     """
 
@@ -268,7 +268,7 @@ class GreedyPolicy:
     def step(
         self, obs: Any, state: Tensor, action_masks: Tensor | None = None
     ) -> tuple[EpsilonGreedy, Tensor, Tensor]:
-        """Return distributions of B actions, values (B,) of the best ones, and the next state.
+        """Return distributions of B actions, the best actions' values (B,), and the next state.
 
         See :class:`rlox.protocols.RecurrentActor`.
         """
@@ -288,11 +288,11 @@ class GreedyPolicy:
         return self.step(obs, first.new_zeros(len(first), 0, dtype=torch.float32), action_masks)[0]
 
     def deterministic(self, obs: Any, action_masks: Tensor | None = None) -> Tensor:
-        """Return the best actions (B,) of a policy without a memory."""
+        """Return the best actions (B,); for policies without a memory."""
         return self._distribution(obs, action_masks).mode()
 
     def get_action_and_logprob(
         self, obs: Any, action_masks: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return sampled actions (B,) of a policy without a memory, and log-probabilities (B,)."""
+        """Return sampled actions (B,) and log-probabilities (B,); only without a memory."""
         return self._distribution(obs, action_masks).sample(self.generator)

@@ -44,8 +44,8 @@ from rlox_marl.views import PolicyView, TeamPreprocessor
 class TeamStatistics:
     """Returns and lengths of the last finished episodes of N envs of several agents.
 
-    An agent's return is all that it is paid in an episode, also while it waits for its turn; that
-    of an agent that never joins is 0. A team's return is the mean over its agents.
+    An agent's return sums all its rewards in an episode, including those while it waits for its
+    turn; it is 0 for an agent that never joins. A team's return is the mean over its agents.
 
     Args:
         groups: the env's agents.
@@ -67,7 +67,7 @@ class TeamStatistics:
 
         Args:
             rewards: by group, (T, N, A).
-            episode_ended: (T, N) whether an env's episode ended with the step.
+            episode_ended: (T, N) True where the step ended an env's episode.
         """
         for group in self._groups:
             for column, agent in enumerate(group.agents):
@@ -76,12 +76,12 @@ class TeamStatistics:
         self._team.add(np.concatenate(everybody, axis=2).mean(axis=2), episode_ended)
 
     def forget(self) -> None:
-        """Drop the running episodes: all envs have been reset."""
+        """Drop the running episodes, after a reset of all envs."""
         for one in (self._team, *self._agents.values()):
             one.forget(slice(None))
 
     def metrics(self) -> dict[str, Any]:
-        """Return what an iteration reports of them, and of each agent ``return/<agent>``."""
+        """Return an iteration's metrics, with ``return/<agent>`` for each agent."""
         returns = {f"return/{agent}": one.mean_return for agent, one in self._agents.items()}
         return {**self._team.metrics(), "agents": returns}
 
@@ -91,23 +91,23 @@ class TeamStatistics:
         return {"team": self._team.state_dict(), "agents": agents}
 
     def fits(self, state: Mapping[str, Any]) -> bool:
-        """Whether a state is that of the statistics of as many envs and of the same agents."""
+        """Whether a state comes from the same number of envs and the same agents."""
         return self._team.fits(state["team"]) and set(state["agents"]) == set(self._agents)
 
     def load_state_dict(self, state: Mapping[str, Any], *, keep_running: bool) -> None:
-        """Restore the windows, and the running sums when the envs go on where they were."""
+        """Restore the windows and, with ``keep_running``, the running sums."""
         self._team.load_state_dict(state["team"], keep_running=keep_running)
         for agent, one in self._agents.items():
             one.load_state_dict(state["agents"][agent], keep_running=keep_running)
 
 
 class RunningTeams:
-    """N envs of several agents, what they show, and the statistics of their episodes.
+    """N envs of several agents, their current observations, and their episode statistics.
 
     Args:
         env: steps N envs together.
         seed: fixes the envs' random streams.
-        preprocessor: of what the envs show; ``None`` changes nothing.
+        preprocessor: changes the observations; ``None`` changes nothing.
     """
 
     def __init__(
@@ -127,14 +127,14 @@ class RunningTeams:
 
     @property
     def started(self) -> bool:
-        """Whether the envs stand in episodes; if not, :attr:`shown` resets them."""
+        """Whether episodes are running; if not, :attr:`shown` resets the envs."""
         return self._shown is not None
 
     @property
     def shown(self) -> MultiAgentObs:
-        """What the envs show before the next step.
+        """Observations before the next step.
 
-        The first look resets them, and so does the next one after a step that failed.
+        The first access resets the envs, and so does the first one after a failed step.
         """
         if self._shown is None:
             shown = self.env.reset_all(self._seeds.next())
@@ -149,7 +149,7 @@ class RunningTeams:
     def step(self, actions: Mapping[str, Any]) -> MultiAgentStep:
         """Step all envs with (N, A, ...) actions by group.
 
-        If that fails, some envs may have moved on, and all begin new episodes at the next look.
+        If this fails, some envs may have moved on, so the next look begins new episodes in all.
         """
         self._shown = None
         step = self.env.step_all(actions)
@@ -177,14 +177,14 @@ class RunningTeams:
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> bool:
-        """Restore the state; without that of as many envs, new episodes begin at the next look.
+        """Restore the state; if it lacks the state of N envs, the next look begins new episodes.
 
         Returns:
-            Whether the envs go on where they were.
+            Whether the envs continue where they were.
 
         Raises:
-            CheckpointError: the envs' state is one of other envs, leaves have another order, or it
-                was saved with another choice of what is normalised.
+            CheckpointError: the state comes from other envs, the leaves have another order, or the
+                normalisation options differ.
         """
         require_same_leaves(state.get("leaves"), self._leaves)
         seen, moments = self.preprocessor, state.get("observations", {"groups": {}})["groups"]
@@ -216,12 +216,12 @@ class RunningTeams:
 
 
 def _copied(shown: Any) -> Any:
-    """Return what envs show with copies of the arrays."""
+    """Return a nested structure with copies of its arrays."""
     return map_nested(lambda one: None if one is None else np.array(one), shown)
 
 
 ENDS = ("terminated", "truncated", "final_values")
-"""What an unroll says of the ends of episodes."""
+"""An unroll's fields about episode ends."""
 
 
 class MultiAgentCollector:
@@ -230,14 +230,14 @@ class MultiAgentCollector:
     A policy of A agents in N envs fills N * A columns, the agents of env 0 first.
 
     Args:
-        envs: are stepped; they stay the caller's to close.
-        views: of the policies.
-        device: where the batches live.
-        team_reward: what an agent learns from; see :class:`rlox_marl.configs.MAPPOConfig`.
+        envs: the envs to step; the caller closes them.
+        views: the policies' views.
+        device: device of the batches.
+        team_reward: reward that an agent learns from; see :class:`rlox_marl.configs.MAPPOConfig`.
         gamma: discount in [0, 1].
         gae_lambda: trace decay λ in [0, 1].
-        normalize_rewards: divide what each policy learns from by the deviation of its agents'
-            discounted returns, see :class:`rlox.envs.preprocessing.RewardScaler`.
+        normalize_rewards: divide each policy's rewards by the deviation of its agents' discounted
+            returns, see :class:`rlox.envs.preprocessing.RewardScaler`.
     """
 
     def __init__(
@@ -259,16 +259,16 @@ class MultiAgentCollector:
         self.gamma, self.gae_lambda = gamma, gae_lambda
         self._gae = kernels.kernel("compute_gae_time_major")
         self.pool: OpponentPool | None = None
-        """Plays some sides of games of two; ``None``: the policies act for all agents."""
+        """Opponents in two-player games; ``None``: the policies act for all agents."""
         self._team_reward = team_reward
         self.reward_scalers = {
             view.name: RewardScaler(envs.env.n_envs * len(view.columns), gamma)
             for view in views
             if normalize_rewards
         }
-        """By policy; none if rewards are not scaled."""
+        """Scaler per policy; empty if rewards are not scaled."""
         self.memory: dict[str, EnvMemory] = {}
-        """By policy, what its agents remember; none of policies without a memory."""
+        """Recurrent state per policy; empty for feed-forward policies."""
 
     def collect(
         self,
@@ -279,7 +279,7 @@ class MultiAgentCollector:
         """Step every env ``n_steps`` times and estimate advantages; arguments as :meth:`unroll`.
 
         Returns:
-            By policy, the steps in which its agents acted; without those that never did.
+            A batch per policy, of the steps in which its agents acted; left out if none acted.
         """
         numbers: Any = self.gamma, self.gae_lambda, self._gae
         batches = {
@@ -298,17 +298,17 @@ class MultiAgentCollector:
         """Step every env ``n_steps`` times.
 
         Args:
-            policies: by the views' names; each acts on the nested observations of its view.
+            policies: by view name; each acts on the nested observations of its view.
             n_steps: steps T per env.
-            on_step: called after each vector step with the number of env steps it took (N).
+            on_step: called after each vector step with the number of env steps taken (N).
 
         Returns:
-            By policy, T steps of its N * A columns, and which of them acted (T, N * A).
+            By policy, T steps of its N * A columns, and (T, N * A) True where an agent acted.
 
         Raises:
             ValueError: ``n_steps`` is not positive.
-            EnvError: an env returned what is not finite.
-            SpaceError: an env masks actions and the policy takes no masks.
+            EnvError: an env returned a value that is not finite.
+            SpaceError: an env masks actions and the policy does not take masks.
         """
         if n_steps < 1:
             raise ValueError(f"n_steps must be at least 1, got {n_steps}")
@@ -345,7 +345,7 @@ class MultiAgentCollector:
         return _Run(view, policy, writer, memory, np.zeros((n_steps, n), np.bool_))
 
     def _act(self, run: _Run, t: int, shown: MultiAgentObs) -> Any:
-        """Return the actions of a policy as the env takes them, and keep what it saw and did."""
+        """Return a policy's actions in the env's format, and store its inputs and outputs."""
         view, writer = run.view, run.writer
         active = run.active[t] = view.take(shown["active"])
         if self.pool is not None:
@@ -370,7 +370,7 @@ class MultiAgentCollector:
         return view.actions.to_env(chosen)
 
     def _add(self, run: _Run, t: int, step: MultiAgentStep) -> None:
-        """Keep what the envs answered to a policy's agents."""
+        """Store the results of a step for a policy's agents."""
         view = run.view
         rewards = view.take(step["rewards"])
         if self._team_reward != "own":
@@ -399,14 +399,14 @@ class _Run:
     writer: UnrollWriter
     memory: MemoryActor | None
     active: npt.NDArray[np.bool_]
-    """(T, N * A) which of them acted."""
+    """(T, N * A) True where an agent acted."""
 
 
 def gather_actions(parts: list[tuple[PolicyView, Any]], n_envs: int) -> dict[str, Any]:
-    """Return (N, A, ...) actions by group from those of policies, (N * agents, ...) each.
+    """Return (N, A, ...) actions by group from each policy's (N * agents, ...) actions.
 
     Args:
-        parts: views and actions, nested as their space is.
+        parts: views and actions, nested like the action space.
         n_envs: number of envs N.
     """
     found: dict[str, Any] = {}
@@ -435,23 +435,23 @@ def estimate_team_advantages(
 ) -> RolloutBatch | None:
     """Return the steps in which agents acted, with values and generalised advantage estimates.
 
-    A step of an agent lasts until it acts again. What it is paid in between, and its end, belong to
-    the step; γ and λ count the agent's own steps. A step that lasts beyond the rollout is
-    bootstrapped from the value of what the agent sees then; what it is paid later is not learnt
-    from. So is what an agent is paid before its first action.
+    An agent's step lasts until it acts again, and includes the rewards and the end in between; γ
+    and λ count the agent's own steps. A step that lasts beyond the rollout is bootstrapped from the
+    value of the agent's observation at the rollout's end. Rewards after that, and rewards before
+    an agent's first action, are not learnt from.
 
     Args:
         unroll: T steps of C agents.
-        active: (T, C) the agents that acted.
+        active: (T, C) True where an agent acted.
         policy: estimates values with ``get_value(obs)``.
         gamma: discount γ in [0, 1].
         gae_lambda: trace decay λ in [0, 1].
         gae: the kernel, see :func:`rlox.batches.estimate_advantages`.
 
     Returns:
-        A batch of the rows of agents that acted, step 0 first; ``None`` if there are none. Its
-        rewards are those of the agents' steps, and advantages are estimated from scaled rewards
-        if the unroll has them.
+        A batch of the acting agents' rows, step 0 first; ``None`` if no agent acted. Its rewards
+        are summed over the agents' steps; advantages are estimated from scaled rewards if the
+        unroll has them.
     """
     if active.all():
         return estimate_advantages(unroll, policy, gamma, gae_lambda, gae)
@@ -463,7 +463,7 @@ def estimate_team_advantages(
     assert unroll.values is not None
     assert unroll.final_values is not None
     values = unroll.values.cpu().numpy()
-    # the own steps of each agent, packed to the beginning of its column
+    # each agent's own steps, packed to the beginning of its column
     place = np.cumsum(active, axis=0) - 1
     t, column = np.nonzero(active)
     row = place[t, column]
@@ -478,7 +478,7 @@ def estimate_team_advantages(
         return torch.from_numpy(array).to(unroll.log_probs.device)
 
     def chosen(steps: Any, rows: npt.NDArray[Any]) -> Any:
-        """Return rows of steps, counted as T * C."""
+        """Return rows of steps, indexed along the flattened T * C."""
         if steps is None:
             return None
         where = on_device(rows)
@@ -503,9 +503,9 @@ def estimate_team_advantages(
     )
     sequences: dict[str, Any] = {}
     seen = np.flatnonzero(active)
-    if unroll.initial_state is not None:  # replayed with their memory: L own steps of each agent
+    if unroll.initial_state is not None:  # recurrent policies replay L own steps per agent
         acted_at = np.cumsum(active.any(axis=0)) - 1
-        source = np.zeros((shape[0], len(acted)), np.int64)  # step 0 fills what is left
+        source = np.zeros((shape[0], len(acted)), np.int64)  # step 0 pads the rest
         there = np.zeros(source.shape, np.bool_)
         source[row, acted_at[column]] = t * shape[1] + column
         there[row, acted_at[column]] = True
@@ -535,11 +535,11 @@ def estimate_team_advantages(
 
 
 def _owned(unroll: Unroll, active: npt.NDArray[np.bool_]) -> Unroll:
-    """Return the unroll with rewards, ends and final values of resting rows at the step before."""
+    """Return the unroll, with resting rows' rewards and ends moved to the agent's last step."""
     paid = ["rewards"] if unroll.scaled_rewards is None else ["rewards", "scaled_rewards"]
     given = {name: getattr(unroll, name) for name in (*paid, *ENDS)}
     owned = {name: np.zeros_like(array) for name, array in given.items()}
-    step_of = np.full(active.shape[1], -1)  # the step that lasts, -1 where there is none
+    step_of = np.full(active.shape[1], -1)  # each agent's current step, -1 for none
     for t in range(len(active)):
         step_of = np.where(active[t], t, step_of)
         lasting = np.flatnonzero(step_of >= 0)

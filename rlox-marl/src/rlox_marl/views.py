@@ -1,4 +1,4 @@
-"""Views: what a team's actors and critics see, preprocessed."""
+"""Views: the inputs of a team's actors and critics, and their preprocessing."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from rlox.spaces import ActionRows, ObservationRows, leaf_spaces, map_leaves, ma
 Space = gymnasium.Space[Any]
 
 Frames = dict[str, dict[str, Any]]
-"""By group: ``seen``, what its N * A agents saw as they last acted, and ``known``, (N * A,) whether
-they have acted in the episode."""
+"""By group: ``seen``, the observations at the last action of its N * A agents, and ``known``,
+(N * A,) True for agents that have acted in the episode."""
 
 
 @dataclass(frozen=True)
 class PolicyView:
-    """One policy: the agents that it acts for, and its nested observation.
+    """One policy: its agents, and its nested observation.
 
-    Leaf ``obs`` is an agent's observation, ``agent`` which of the policy's agents it is, and
-    ``critic`` what the critic sees beyond.
+    Leaf ``obs`` is an agent's observation, ``agent`` the agent's index within the policy, and
+    ``critic`` the critic's additional input.
     """
 
     name: str
-    """The group's name, or those of the agents."""
+    """Name of the group, or names of the agents."""
     group: AgentGroup
-    """Where the agents are."""
+    """The agents' group."""
     columns: tuple[int, ...]
-    """Which of the group's columns they are."""
+    """The agents' columns in the group."""
     space: spaces.Dict
-    """Of the nested observation."""
+    """Space of the nested observation."""
     critic: str
     """Kind of the critic; see :class:`rlox_marl.configs.MAPPOConfig`."""
     groups: tuple[AgentGroup, ...]
@@ -47,12 +47,12 @@ class PolicyView:
 
     @cached_property
     def rows(self) -> ObservationRows:
-        """The arrays of nested observations."""
+        """Layout of nested observations as arrays."""
         return ObservationRows(self.space)
 
     @cached_property
     def actions(self) -> ActionRows:
-        """The arrays of actions."""
+        """Layout of actions as arrays."""
         return ActionRows(self.group.action_space)
 
     @property
@@ -62,12 +62,12 @@ class PolicyView:
 
     @property
     def actor_space(self) -> spaces.Dict:
-        """Of the leaves that the actor sees."""
+        """Space of the actor's leaves."""
         return self._part("obs", "agent")
 
     @property
     def critic_space(self) -> spaces.Dict:
-        """Of the leaves that the critic sees."""
+        """Space of the critic's leaves."""
         local = () if self.critic in ("state", "observations") else ("obs",)
         return self._part(*local, "agent", "critic")
 
@@ -75,7 +75,7 @@ class PolicyView:
         return spaces.Dict({key: self.space[key] for key in keys if key in self.space.spaces})
 
     def take(self, by_group: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        """Return the agents' rows (N * A, ...) of arrays (N, agents of the group, ...)."""
+        """Return the agents' rows (N * A, ...) from arrays (N, agents of the group, ...)."""
         chosen = by_group[self.group.name][:, list(self.columns)]
         return chosen.reshape(-1, *chosen.shape[2:])
 
@@ -84,7 +84,7 @@ class PolicyView:
 
         Args:
             obs: by group, as in :class:`rlox.protocols.MultiAgentObs`.
-            state: (N, ...) of the envs.
+            state: (N, ...) states of the envs.
         """
         columns = list(self.columns)
         own = map_leaves(
@@ -103,11 +103,11 @@ class PolicyView:
         return {name: seen[name] for name in self.leaf_names}
 
     def see_one(self, obs: Any, column: int) -> dict[str, Any]:
-        """Return the leaves of B observations of one of the agents, the critic's showing nothing.
+        """Return the leaves of B observations of one agent, with a blank critic leaf.
 
         Args:
-            obs: (B, *shape), of a nested space a dict of them by leaf name.
-            column: which of the policy's agents it is.
+            obs: (B, *shape), or a dict of such arrays by leaf name for a nested space.
+            column: the agent's index within the policy.
         """
         seen = _named("obs", obs)
         size = len(next(iter(seen.values())))
@@ -132,7 +132,7 @@ class PolicyView:
 
 
 def _named(name: str, obs: Any) -> dict[str, Any]:
-    """Return an observation's leaves by their names in what is called by ``name``."""
+    """Return an observation's leaves, with ``name`` as the prefix of their names."""
     return {f"{name}.{k}": v for k, v in obs.items()} if isinstance(obs, dict) else {name: obs}
 
 
@@ -142,14 +142,14 @@ def make_views(
     """Return a view for each policy of a team.
 
     Args:
-        env: its groups and its state; or a preprocessor, for those of what is seen.
+        env: supplies groups and state space; a preprocessor supplies the preprocessed ones.
         critic: kind of the critic.
-        share: ``"group"`` for a policy per group of equal spaces, ``"agent"`` for one per agent, or
-            the names of agents that share one, separated by ``,``, and policies by ``;``.
+        share: ``"group"`` for one policy per group of equal spaces, ``"agent"`` for one per agent,
+            or agent names, with ``,`` within a policy and ``;`` between policies.
 
     Raises:
         ConfigError: the critic needs a state and the env has none; or ``share`` does not name each
-            agent once, or puts agents of different spaces together.
+            agent once, or puts agents with different spaces together.
     """
     if critic == "auto":
         critic = "observations" if env.state_space is None else "state"
@@ -176,7 +176,7 @@ def make_views(
 def _parts(
     group: AgentGroup, share: str, everybody: tuple[str, ...]
 ) -> list[tuple[str, tuple[int, ...]]]:
-    """Return name and columns of each policy of a group."""
+    """Return the name and columns of each policy in a group."""
     if share == "group":
         return [(group.name, tuple(range(len(group.agents))))]
     if share == "agent":
@@ -203,10 +203,10 @@ def _parts(
 
 
 def team_space(env: MultiAgentVecEnv) -> Space:
-    """Return the space of what a team is seen by: its state, else all observations as one vector.
+    """Return the space of a team's state, else of all its observations as one vector.
 
     Raises:
-        ConfigError: there is no state, and the observations are not all numbers.
+        ConfigError: there is no state, and not all observations are a ``Box`` (images excluded).
     """
     if env.state_space is not None:
         return env.state_space
@@ -222,7 +222,7 @@ def team_space(env: MultiAgentVecEnv) -> Space:
 def see_team(
     groups: tuple[AgentGroup, ...], obs: Mapping[str, Any], state: npt.NDArray[Any] | None
 ) -> npt.NDArray[Any]:
-    """Return (N, *shape) of :func:`team_space`; arguments as of :meth:`PolicyView.see`."""
+    """Return (N, *shape) in :func:`team_space`; arguments as for :meth:`PolicyView.see`."""
     if state is not None:
         return np.array(state)
     n_envs = len(obs[groups[0].name])
@@ -231,7 +231,7 @@ def see_team(
 
 
 def _all_observations(groups: tuple[AgentGroup, ...]) -> Space:
-    """Return the space of all observations: one vector if all are numbers, else one leaf each."""
+    """Return the space of all observations: one vector if none is an image or nested, else leaves."""
     found = [group.observation_space for group in groups]
     if all(isinstance(space, spaces.Box) and space.dtype != np.uint8 for space in found):
         size = sum(
@@ -245,17 +245,17 @@ def _all_observations(groups: tuple[AgentGroup, ...]) -> Space:
 
 
 class TeamPreprocessor:
-    """Normalises what a team sees, and stacks the last few observations of each agent.
+    """Normalises a team's observations, and stacks the last few observations of each agent.
 
-    A :class:`rlox.envs.preprocessing.Preprocessor` for each group, and one for the state. The
-    moments are those of the observations that agents acted on, of all agents of a group together.
-    Frames are those on which the agent itself acted, and what it sees now: an agent that waits for
-    its turn or has not joined adds none, and its first action of an episode begins a stack. The
-    state is not stacked.
+    It has a :class:`rlox.envs.preprocessing.Preprocessor` per group and one for the state. A
+    group's agents share their moments, taken from the observations that agents acted on. A stack
+    holds the observations that the agent itself acted on and the current one: an agent that waits
+    for its turn or has not joined adds none, and its first action in an episode begins a stack.
+    The state is not stacked.
 
     Args:
-        env: its groups and its state.
-        normalize: normalise boxes of floats, of observations and of the state.
+        env: supplies groups and state space.
+        normalize: normalise every float ``Box`` in observations and state.
         frame_stack: number of frames; 1 stacks nothing.
 
     Raises:
@@ -280,18 +280,18 @@ class TeamPreprocessor:
             )
             for group in env.groups
         }
-        """What one group's observations pass through."""
+        """Preprocessor per group."""
         self.has_frames = any(one.has_frames for one in self.by_group.values())
-        """Whether what the networks see depends on what they saw before."""
+        """Whether network inputs include earlier frames."""
         self.normalizes = any(one.moments for one in self.by_group.values())
-        """Whether there are moments."""
+        """Whether observations are normalised."""
         self.groups: tuple[AgentGroup, ...] = tuple(
             replace(group, observation_space=self.by_group[group.name].space)
             for group in env.groups
         )
-        """The env's groups, with the spaces of what policies see."""
+        """The env's groups, with preprocessed observation spaces."""
         self.state_space: gymnasium.Space[Any] | None = env.state_space
-        """Space of what critics see of the state."""
+        """Space of the preprocessed state."""
         self._state: Preprocessor | None = None
         if normalize and env.state_space is not None and _has_floats(env.state_space):
             self._state = Preprocessor(env.state_space, normalize=True, frame_stack=1)
@@ -299,13 +299,13 @@ class TeamPreprocessor:
         self._frames: Frames | None = None
 
     def reset(self, shown: MultiAgentObs) -> MultiAgentObs:
-        """Take in what N envs show first; return what is seen."""
+        """Take in the first observations of N envs; return them preprocessed."""
         self._take_in(shown)
         seen, self._frames = self.see(shown, None, None)
         return seen
 
     def step(self, step: MultiAgentStep) -> MultiAgentStep:
-        """Take in what a step of N envs shows; return it with what is seen instead."""
+        """Take in a step of N envs; return it with preprocessed observations."""
         self._take_in(step)
         final = {
             name: self._rows(name, step["final_obs"][name], self._frames)[0]
@@ -323,10 +323,10 @@ class TeamPreprocessor:
         frames: Frames | None,
         starts: npt.NDArray[np.bool_] | None,
     ) -> tuple[MultiAgentObs, Frames | None]:
-        """Return what is seen of N envs and the frames to pass next, and take in nothing.
+        """Return the preprocessed observations of N envs and the next frames; update no moments.
 
-        ``frames`` are what this method returned for the step before, ``None`` if all episodes
-        begin, and (N,) ``starts`` says which do.
+        ``frames`` come from this method's call for the previous step, or are ``None`` if all
+        episodes begin; (N,) ``starts`` is True where an episode begins.
         """
         obs, after = {}, {}
         for name in self.by_group:
@@ -355,7 +355,7 @@ class TeamPreprocessor:
         frames: Frames | None,
         starts: npt.NDArray[np.bool_] | None = None,
     ) -> tuple[Any, Any, npt.NDArray[np.bool_]]:
-        """Return what is seen (N, A, ...), as rows (N * A, ...), and who has acted before."""
+        """Return the preprocessed (N, A, ...), as rows (N * A, ...), and who has acted before."""
         first = next(iter(obs.values())) if isinstance(obs, dict) else obs
         n_envs, n_agents = first.shape[:2]
         flat = map_leaves(lambda leaf: leaf.reshape(n_envs * n_agents, *leaf.shape[2:]), obs)
@@ -379,7 +379,7 @@ class TeamPreprocessor:
 
     @contextmanager
     def sharing(self) -> Iterator[None]:
-        """Let all ranks take in, at the block's end, what each has taken in within it."""
+        """At the block's end, share each rank's new moments among all ranks."""
         with ExitStack() as shared:
             for one in (*self.by_group.values(), *filter(None, [self._state])):
                 shared.enter_context(one.sharing())
@@ -395,7 +395,7 @@ class TeamPreprocessor:
         }
 
     def load_state_dict(self, state: Mapping[str, Any], *, keep_frames: bool) -> None:
-        """Restore the moments, and the frames if the envs go on where they were."""
+        """Restore the moments and, with ``keep_frames``, the frames."""
         for name, one in self.by_group.items():
             one.load_state_dict(state["groups"][name])
         if self._state is not None:
