@@ -231,7 +231,7 @@ def see_team(
 
 
 def _all_observations(groups: tuple[AgentGroup, ...]) -> Space:
-    """Return the space of all observations: one vector if none is an image or nested, else leaves."""
+    """Return the space of all observations: one vector if all are plain boxes, else leaves."""
     found = [group.observation_space for group in groups]
     if all(isinstance(space, spaces.Box) and space.dtype != np.uint8 for space in found):
         size = sum(

@@ -10,11 +10,11 @@ Each gradient step takes a minibatch (s, a, r, s') and
 The policy already sees the new Q.
 
 Deviations from the paper:
-    1. the weights are bounded by w, as IQL's are; the authors' code divides them by their sum
-       over the minibatch;
+    1. the weights are bounded by w, as in IQL; the authors' code divides them by their sum over
+       the minibatch;
     2. two hidden layers in all networks; the authors' code has four in the policy;
-    3. actions are learnt in [-1, 1], to which the dataset's bounds are mapped; sampled ones are
-       clipped to them.
+    3. actions are learnt in [-1, 1], to which the dataset's bounds are mapped; sampled actions are
+       clipped to [-1, 1].
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AWACMetrics(ActorCriticMetrics):
-    """What one iteration reports."""
+    """Metrics of one iteration."""
 
     mean_weight: float
-    """Mean of the log-likelihoods' weights."""
+    """Mean weight of the log-likelihoods."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class AdvantageWeighted(ReplayObjective):
     """AWAC's critics and policy, one after the other."""
 
     awac_lambda: float = 1.0
-    """Multiplier λ that advantages are divided by."""
+    """Lagrange multiplier λ, the divisor of advantages."""
     max_weight: float = 100.0
     """Bound w of the weights exp(A / λ)."""
     tau: float = 0.005
@@ -74,7 +74,7 @@ class AdvantageWeighted(ReplayObjective):
         return StepResult({**terms, "weight": weights.mean()})
 
     def _value(self, policy: Any, critic: Any, obs: Tensor) -> Tensor:
-        """Return the lesser of two critics' values (B,) of an action of the policy."""
+        """Return the smaller of two critics' values (B,) for an action of the policy."""
         actions, _ = policy.get_action_and_logprob(obs)
         return critic(obs, actions.clamp(-1, 1)).amin(0)  # type: ignore[no-any-return]
 

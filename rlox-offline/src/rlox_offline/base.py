@@ -1,10 +1,10 @@
 """The frame of the algorithms that learn from a dataset.
 
-The training is counted in gradient steps: ``train(n)`` takes n of them, and ``step`` and the
+Training is counted in gradient steps: ``train(n)`` takes n of them, and ``step`` and the
 frequencies of callbacks and loggers are in gradient steps too. :class:`OfflineAlgorithm` has the
-loop over minibatches, predictions and checkpoints. An algorithm of this package is its objective, a
-:class:`rlox.learners.transitions.ReplayObjective` with the code of the gradient steps, and a
-:class:`DatasetAlgorithm` of a few declarations.
+loop over minibatches, predictions and checkpoints. An algorithm of this package consists of an
+objective, a :class:`rlox.learners.transitions.ReplayObjective` with the gradient steps, and a
+:class:`DatasetAlgorithm` with a few declarations.
 """
 
 from __future__ import annotations
@@ -64,26 +64,26 @@ from rlox_offline.datasets.protocol import (
 class OfflineAlgorithm(Algorithm):
     """An algorithm that samples minibatches of a dataset and learns from each in one step.
 
-    A subclass supplies :meth:`_update`, and the loop is here. If it sets :attr:`networks`,
-    ``optimizers`` and :attr:`policy` in its constructor, so are acting, saving and restoring;
-    one that is to be registered or restored passes ``config`` on.
+    A subclass supplies :meth:`_update`; this class has the loop. If the subclass's constructor sets
+    :attr:`networks`, ``optimizers`` and :attr:`policy`, this class also acts, saves and restores.
+    To be registered or restored, a subclass must pass ``config`` on.
 
     Args:
-        dataset: what to learn from. With ``None`` the algorithm can act but not learn, as one
-            restored for evaluation does, and the config must hold ``obs_dim`` and ``act_dim``.
+        dataset: dataset to learn from. With ``None``, as when restored for evaluation, the
+            algorithm acts but cannot learn, and the config must hold ``obs_dim`` and ``act_dim``.
         batch_size: transitions in a minibatch; ``None`` takes the config's.
         callbacks: hooks into training.
         logger: receives the metrics.
         config: the resolved config; ``None`` takes the defaults.
-        env: what :meth:`evaluate` runs in, and a source of the actions' bounds; anything that
+        env: env for :meth:`evaluate`, and a source of action bounds; anything that
             :func:`rlox.make` takes as env.
-        continuous: whether actions are vectors of numbers rather than one of several.
+        continuous: whether actions are a ``Box``; else ``Discrete``.
 
     Raises:
-        ConfigError: a size contradicts the dataset's, or is missing; or there are both
-            ``batch_size`` and ``config``.
-        DatasetError: the dataset cannot be learnt from.
-        SpaceError: the env's observations or actions are not the dataset's.
+        ConfigError: a size contradicts the dataset's, or is missing; or both ``batch_size`` and
+            ``config`` are given.
+        DatasetError: the dataset is not suitable for learning.
+        SpaceError: the env's observations or actions differ from the dataset's.
     """
 
     step_unit: ClassVar[str] = "gradient_steps"
@@ -92,18 +92,18 @@ class OfflineAlgorithm(Algorithm):
     config_class: ClassVar[type[Config]] = OfflineConfig
 
     metrics_class: ClassVar[type[Any] | None] = None
-    """Frozen dataclass of floats with a field for every metric of :meth:`_update`; ``None`` makes
-    one of those that it returns."""
+    """Frozen dataclass of floats with a field for every metric of :meth:`_update`; ``None`` builds
+    one from the returned metrics."""
 
     networks: dict[str, nn.Module]
-    """All networks by name; checkpoints hold them."""
+    """All networks by name, as saved in checkpoints."""
 
     minibatches: OfflineDataset | None
-    """What minibatches are drawn from: the dataset, or what a subclass makes of it."""
+    """Source of minibatches: the dataset, or a subclass's view of it."""
 
     policy: Any
-    """What acts: has ``deterministic`` and, if it can be sampled, ``get_action_and_logprob``; its
-    actions are in [-1, 1] or integers."""
+    """The acting module: has ``deterministic`` and, if it can be sampled,
+    ``get_action_and_logprob``; its actions are in [-1, 1] or integers."""
 
     def __init__(
         self,
@@ -164,8 +164,8 @@ class OfflineAlgorithm(Algorithm):
         """Learn from one minibatch.
 
         Returns:
-            Scalar tensors, detached, or floats by the names of :attr:`metrics_class`, or by other
-            identifiers if that is ``None``; a metric that this step does not have is left out.
+            Detached scalar tensors or floats, by the field names of :attr:`metrics_class` (any
+            identifiers if it is ``None``); metrics without a value in this step are left out.
         """
 
     def train(
@@ -176,7 +176,7 @@ class OfflineAlgorithm(Algorithm):
         Args:
             total_timesteps: gradient steps to take, on top of those already done; ``None``
                 finishes the training that a checkpoint interrupted.
-            n_gradient_steps: the same under the name of what is counted.
+            n_gradient_steps: another name for the same argument.
 
         Raises:
             ConfigError: there is no dataset.
@@ -203,11 +203,11 @@ class OfflineAlgorithm(Algorithm):
     ) -> EvaluationResult:
         """Run episodes without learning; see :func:`rlox.envs.evaluation.evaluate`.
 
-        The result has the dataset's ``random_return`` and ``expert_return``, if it has them.
+        The result includes the dataset's ``random_return`` and ``expert_return``, if known.
 
         Raises:
-            EnvError: there is no env to run them in.
-            SpaceError: the env's observations or actions are not the dataset's.
+            EnvError: there is no env for the episodes.
+            SpaceError: the env's observations or actions differ from the dataset's.
         """
         if env is not None:
             env_kwargs = self.env_arguments(env).get("env_kwargs")
@@ -233,7 +233,7 @@ class OfflineAlgorithm(Algorithm):
         collected: dict[str, list[Tensor]] = {}
         double: dict[str, Any] = {"dtype": torch.float64, "device": self.device}
         hooks.enter("learn")
-        for _ in range(min(most, self.clock.remaining or most)):  # of no training, all
+        for _ in range(min(most, self.clock.remaining or most)):  # all of them outside a training
             rows = self.minibatches.sample(cfg.batch_size, int(seeds.integers(2**32)))
             updated = self._update(self.scaling.batch(rows, self.continuous))
             metrics = {
@@ -251,7 +251,7 @@ class OfflineAlgorithm(Algorithm):
     def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
         """Return an action for one observation, or actions for a batch; see ``Algorithm``.
 
-        A policy that cannot be sampled takes its one action, whatever ``deterministic`` says.
+        A policy that cannot be sampled ignores ``deterministic``.
         """
         policy, scaling = self.policy, self.scaling
         deterministic = deterministic or not hasattr(policy, "get_action_and_logprob")
@@ -294,7 +294,7 @@ class OfflineAlgorithm(Algorithm):
 def _with_sizes(
     config: OfflineConfig, rows: Mapping[str, npt.NDArray[Any]] | None, n_actions: int | None
 ) -> OfflineConfig:
-    """Return the config with the sizes of the dataset's observations and actions."""
+    """Return the config with the dataset's observation and action sizes filled in."""
     if rows is None:
         if config.obs_dim is None or config.act_dim is None:
             raise ConfigError("pass a dataset, or obs_dim and act_dim to act without one")
@@ -323,46 +323,46 @@ METRICS = {
     "policy_loss": "actor_loss",
     "weight": "mean_weight",
 }
-"""What the terms of objectives are called among the metrics."""
+"""Names of the objectives' terms among the metrics."""
 
 
 @dataclass(frozen=True)
 class ActorCriticMetrics:
-    """What one iteration reports of critics and a policy."""
+    """Metrics of one iteration with critics and a policy."""
 
     critic_loss: float
     """Sum of the critics' mean squared errors."""
     actor_loss: float
-    """The policy's loss; NaN if the iteration had no step of it."""
+    """The policy's loss; NaN if the iteration had no policy step."""
     mean_q: float
-    """Mean of the critics' values of the dataset's actions."""
+    """Mean of the critics' values for the dataset's actions."""
 
 
 class DatasetAlgorithm(OfflineAlgorithm):
-    """An offline algorithm that is its objective.
+    """An offline algorithm defined by its objective.
 
     Args:
-        dataset: what to learn from, or the name of a dataset
-            (:func:`rlox_offline.datasets.load_dataset`). ``obs_dim``, the size of an observation,
-            and ``act_dim``, the size of an action or the number of discrete actions, are the
-            dataset's.
-        env: env to evaluate in, and for the actions' bounds if the dataset has none.
+        dataset: dataset to learn from, or its name
+            (:func:`rlox_offline.datasets.load_dataset`). It sets ``obs_dim``, the size of an
+            observation, and ``act_dim``, the size of an action or the number of discrete
+            actions.
+        env: env for evaluation, and for the action bounds if the dataset has none.
         config: an object of the algorithm's config class, a mapping, or the path of a YAML or JSON
             file.
         callbacks: hooks into training.
         logger: receives the metrics of every iteration.
-        options: of the config, which win over ``config``.
+        options: config options, which override ``config``.
 
     Raises:
-        BackendError: the backend that the config names cannot take these steps.
+        BackendError: the config's backend does not support these steps.
         ConfigError: an option is unknown or out of range, or contradicts the dataset.
-        DatasetError: the dataset cannot be learnt from.
+        DatasetError: the dataset is not suitable for learning.
     """
 
     objective_class: ClassVar[type[ReplayObjective]]
-    """Class of the objective, whose fields are options of the config."""
+    """Class of the objective; its fields are options of the config."""
     targets: ClassVar[tuple[str, ...]] = ("critic",)
-    """Names of the networks of which a target copy is kept, called ``critic_target``."""
+    """Networks with a target copy, which is named ``critic_target`` for ``critic``."""
 
     learner: ChosenReplayLearner
     critic: Any
@@ -408,24 +408,24 @@ class DatasetAlgorithm(OfflineAlgorithm):
 
     @abstractmethod
     def make_networks(self, obs_dim: int, act_dim: int, **options: Any) -> dict[str, nn.Module]:
-        """Return the networks that learn, by name, in the order in which they are made.
+        """Return the trained networks by name, in the order of their creation.
 
         Args:
             obs_dim: size of an observation.
-            act_dim: components of an action, or choices.
-            options: ``hidden``, what layers are like, and ``generator``, the source of weights.
+            act_dim: size of an action, or number of discrete actions.
+            options: ``hidden``, the layers' options, and ``generator``, the source of weights.
         """
 
     def make_objective(self) -> ReplayObjective:
-        """Return what is learnt; the networks are there."""
+        """Return the objective; called once the networks exist."""
         return make_objective(self.objective_class, self.config)
 
     def drawn_from(self, dataset: OfflineDataset) -> OfflineDataset:
-        """Return what minibatches are drawn from."""
+        """Return the source of minibatches."""
         return dataset
 
     def stream(self, name: str) -> torch.Generator:
-        """Return the source of noise that the objective calls by a name."""
+        """Return the objective's source of noise with this name."""
         return self.streams.torch(name)
 
     def step_size(self, step: str) -> float:
@@ -433,7 +433,7 @@ class DatasetAlgorithm(OfflineAlgorithm):
         return float(self.config.learning_rate)
 
     def _update(self, batch: OfflineBatch) -> Mapping[str, Scalar]:
-        """Take the objective's steps that are due."""
+        """Take the objective's due steps."""
         transitions = batch.transitions(**self._rewards)
         terms: dict[str, Scalar] = {}
         for step in self.objective.due(self.clock.gradient_steps + 1):

@@ -19,10 +19,10 @@ KEYS = ("obs", "actions", "rewards", "next_obs", "terminated")
 
 @dataclass(frozen=True)
 class OfflineBatch:
-    """A minibatch as the networks see it."""
+    """A minibatch in the networks' units."""
 
     obs: Tensor
-    """(B, obs_dim) float32, normalised as the dataset does."""
+    """(B, obs_dim) float32, with the dataset's normalisation."""
     actions: Tensor
     """(B, act_dim) float32 in [-1, 1], or (B,) int64."""
     rewards: Tensor
@@ -30,19 +30,19 @@ class OfflineBatch:
     next_obs: Tensor
     """(B, obs_dim) float32."""
     terminated: Tensor
-    """(B,) float32: 1 if the task ended and no value lies beyond, else 0."""
+    """(B,) float32: 1 if the task ended, so that nothing is bootstrapped, else 0."""
     returns_to_go: Tensor | None = None
-    """(B,) float32, in the units of the targets; ``None`` if the samples have none."""
+    """(B,) float32, in the targets' units; ``None`` if the samples lack them."""
 
     def transitions(
         self, gamma: float = 1.0, reward_scale: float = 1.0, reward_shift: float = 0.0
     ) -> TransitionBatch:
-        """Return it as a batch of a replay buffer, all transitions counting alike.
+        """Return the minibatch in the form of a replay batch, with equal weights.
 
         Args:
             gamma: discount γ.
-            reward_scale: what rewards are multiplied by.
-            reward_shift: what is then added to them.
+            reward_scale: factor of the rewards.
+            reward_shift: added after scaling.
         """
         return TransitionBatch(
             obs=self.obs,
@@ -56,14 +56,14 @@ class OfflineBatch:
 
 
 class Scaling:
-    """The affine maps between a dataset's and env's units and those of the networks.
+    """The affine maps between a dataset's and env's units and the networks' units.
 
     Args:
-        obs_mean: (obs_dim,) what the dataset subtracted from observations.
-        obs_std: (obs_dim,) what it then divided them by.
-        act_low: (act_dim,) lower bounds of continuous actions, which -1 stands for.
-        act_high: (act_dim,) upper bounds, which 1 stands for.
-        device: where the networks are.
+        obs_mean: (obs_dim,) mean that the dataset subtracted from observations.
+        obs_std: (obs_dim,) deviation by which it then divided them.
+        act_low: (act_dim,) lower bounds of continuous actions; -1 for the networks.
+        act_high: (act_dim,) upper bounds; 1 for the networks.
+        device: device of the networks.
     """
 
     def __init__(
@@ -86,11 +86,11 @@ class Scaling:
         self._unit = bool((low == -1).all() and (high == 1).all())
 
     def obs_in(self, obs: Tensor) -> Tensor:
-        """Normalise an env's observations (B, obs_dim) as the dataset does its own."""
+        """Apply the dataset's normalisation to an env's observations (B, obs_dim)."""
         return (obs - self._mean) / self._std
 
     def obs_out(self, obs: Tensor) -> Tensor:
-        """Return the env's observations (B, obs_dim) that :meth:`obs_in` normalised."""
+        """Undo :meth:`obs_in`: return the env's observations (B, obs_dim)."""
         return obs * self._std + self._mean
 
     def actions_in(self, actions: Tensor) -> Tensor:
@@ -123,7 +123,7 @@ class Scaling:
 
         Args:
             policy: in the networks' units.
-            continuous: whether its actions are vectors of numbers.
+            continuous: whether its actions are a ``Box``.
         """
         seen = {"layer": "normalize", "mean": self.obs_mean, "std": self.obs_std}
         low, high = self.act_low.astype(np.float64), self.act_high.astype(np.float64)
@@ -140,16 +140,16 @@ class Scaling:
 
         Args:
             state: from :meth:`state_dict`.
-            fixed: whether a dataset has set them already, which they must then agree with.
+            fixed: whether a dataset has already set the arrays; then they must agree.
 
         Raises:
-            CheckpointError: they differ from the dataset's, or have the wrong shape.
+            CheckpointError: the arrays differ from the dataset's, or have the wrong shape.
         """
         for name, own in self.state_dict().items():
             given = np.asarray(state[name], np.float32)
             if given.shape != own.shape:
                 raise CheckpointError(f"{name} has shape {given.shape}, expected {own.shape}")
-            # a dataset that is read piece by piece has the same statistics up to rounding
+            # streaming a dataset gives the same statistics up to rounding
             if fixed and not np.allclose(given, own, rtol=1e-5):
                 raise CheckpointError(
                     f"{name} differs between the checkpoint and the dataset; pass the dataset that "

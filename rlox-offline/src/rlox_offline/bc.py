@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BCMetrics:
-    """What one iteration reports."""
+    """Metrics of one iteration."""
 
     loss: float
     """Mean squared error of the actions in the networks' units, or negative log-likelihood."""
@@ -38,9 +38,9 @@ class Cloning(ReplayObjective):
     """The policy's errors on the dataset's actions."""
 
     continuous: bool = True
-    """Whether actions are vectors of numbers rather than one of several."""
+    """Whether actions are a ``Box``; else ``Discrete``."""
     stochastic: bool = False
-    """Whether a continuous policy is fitted by likelihood, as discrete ones always are."""
+    """Whether a continuous policy is fitted by likelihood; discrete ones always are."""
 
     def learn(self, parts: Parts, batch: TransitionBatch, learning_rate: float) -> StepResult:
         """Take a gradient step of the policy."""

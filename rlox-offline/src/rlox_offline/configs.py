@@ -63,7 +63,7 @@ class OfflineConfig(Config):
 
 
 class LearnerConfig(OfflineConfig, NetworkConfig):
-    """Options of all of them."""
+    """Options of all offline algorithms."""
 
     hidden: Widths = widths(256, source=f"{FUJIMOTO}, table 3")
     activation: Activation = activation("relu", source=f"{FUJIMOTO}, table 3")
@@ -71,7 +71,7 @@ class LearnerConfig(OfflineConfig, NetworkConfig):
 
 
 class ValueConfig(LearnerConfig):
-    """Options of those that learn values."""
+    """Options of the algorithms that learn values."""
 
     gamma: float = discount(0.99, help="discount factor γ", source=f"{FUJIMOTO}, table 3")
     tau: float = discount(
@@ -81,7 +81,7 @@ class ValueConfig(LearnerConfig):
 
 
 class ControlConfig(ValueConfig, ActorCriticConfig):
-    """Options of those that learn policies of values."""
+    """Options of the algorithms that learn policies from values."""
 
     reward_scale: float = positive(
         1.0, help="what the dataset's rewards are multiplied by", source="rlox"

@@ -1,6 +1,6 @@
 """Conservative Q-learning, CQL(H) (Kumar et al. 2020): SAC with pessimistic critics.
 
-Their values are pushed down on actions of the policy and at random, and up on the dataset's.
+Q is pushed down on actions of the policy and on random ones, and up on the dataset's actions.
 Each gradient step takes a minibatch (s, a, r, s') and
 
     ã ~ π(s);  step log α on  -log α · mean (log π(ã|s) + H)             entropy temperature
@@ -10,8 +10,8 @@ Each gradient step takes a minibatch (s, a, r, s') and
     step Q on   Σ_i mean (Q_i(s, a) - y)² + α_c Σ_i (P_i - T)
     Q' ← Q' + τ (Q - Q')
 
-With ``calibrated`` it is Cal-QL (Nakamoto et al. 2023): where a is the policy's, P has
-max(Q_i(s, a), G(s)) for Q_i(s, a) (eq. 5.1), G being the discounted return that the dataset reached
+With ``calibrated`` it is Cal-QL (Nakamoto et al. 2023): for the policy's actions a, P replaces
+Q_i(s, a) by max(Q_i(s, a), G(s)) (eq. 5.1), with the dataset's discounted return G.
 from s on, so that pessimism ends where the behaviour policy is known to do better.
 
 α_c is ``cql_alpha`` and T = 0, or, with ``auto_alpha``, α_c is ``cql_alpha`` times a Lagrange
@@ -19,13 +19,13 @@ multiplier ≥ 0 that rises where the penalty exceeds T = ``cql_target_value`` (
 
 Deviations from the paper and the authors' code:
     1. two hidden layers in all networks; the code has three in the critics;
-    2. the policy does not clone at first unless ``bc_steps`` says so; the code's 40 000 steps are
+    2. the policy clones at first only if ``bc_steps`` is set; the code's 40 000 steps are meant
        for trainings of millions;
     3. actions are learnt in [-1, 1], to which the dataset's bounds are mapped;
-    4. G of an episode that was cut takes its last reward to go on for ever, as Cal-QL's code does
-       in tasks without an end, and in others if an episode has no success; of one that has, it
-       sums what was recorded;
-    5. Cal-QL's code takes the highest of ten next actions' values into the targets.
+    4. G of a cut episode repeats its last reward for ever, as Cal-QL's code does in tasks without
+       an end, and elsewhere for episodes without success; for a successful one, its code sums the
+       recorded rewards;
+    5. Cal-QL's code uses the highest value of ten next actions in the targets.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CQLMetrics(ActorCriticMetrics):
-    """What one iteration reports."""
+    """Metrics of one iteration."""
 
     cql_loss: float
     """The weighted penalty, summed over both critics."""
@@ -68,29 +68,29 @@ class CQLMetrics(ActorCriticMetrics):
 
 @dataclass(frozen=True)
 class ConservativeQ(ReplayObjective):
-    """CQL(H): SAC with critics that are low on actions which the dataset lacks.
+    """CQL(H): SAC with low critic values for actions outside the dataset.
 
-    Returns to go in a batch bound the penalty from below, as in Cal-QL.
+    If a batch has returns to go, they are lower bounds in the penalty, as in Cal-QL.
     """
 
     target_entropy: float | None
-    """Entropy H in nats that the temperature keeps; ``None`` keeps the temperature fixed."""
+    """Target entropy H of the temperature, in nats; ``None`` fixes the temperature."""
     penalty_weight: float = 5.0
-    """Weight α_c of the penalty, or its factor beside the multiplier."""
+    """Weight α_c of the penalty; multiplied by the Lagrange multiplier if that is learnt."""
     penalty_target: float | None = None
-    """Penalty T beyond which the multiplier rises (eq. 30), in units of the return; ``None`` keeps
-    the multiplier fixed."""
+    """Penalty T beyond which the multiplier rises (eq. 30), in units of the return; ``None`` fixes
+    the multiplier."""
     n_random_actions: int = 10
-    """Actions of each of three kinds that the penalty's sum is estimated with."""
+    """Samples of each of three kinds of actions in the penalty's estimate."""
     mode_targets: bool = False
-    """Whether the targets take the policy's mode instead of a sample."""
+    """Whether the targets use the policy's mode instead of a sample."""
     tau: float = 0.005
     """Share of the critics in each update of their targets."""
     bc_steps: int = 0
-    """Gradient steps at first in which the policy clones the dataset."""
+    """Initial gradient steps in which the policy clones the dataset."""
 
     def due(self, gradient_step: int) -> tuple[str, ...]:
-        """Return the step of the policy and that of the critics."""
+        """Return the policy's step and the critics'."""
         return "clone" if gradient_step <= self.bc_steps else "learn_policy", "learn_values"
 
     def clone(self, parts: Parts, batch: TransitionBatch, learning_rate: float) -> StepResult:
@@ -166,7 +166,7 @@ class ConservativeQ(ReplayObjective):
 class CQL(DatasetAlgorithm):
     """Conservative Q-learning for continuous actions.
 
-    With ``calibrated`` the dataset must know returns; else it is a ``ConfigError``.
+    With ``calibrated``, a dataset without returns raises a ``ConfigError``.
     """
 
     name = "cql"
@@ -200,7 +200,7 @@ class CQL(DatasetAlgorithm):
         return {"policy": policy, "critic": critic, "alpha": LogScale(), "multiplier": LogScale()}
 
     def make_objective(self) -> ConservativeQ:
-        """Return it; the entropy that is kept is minus the actions' dimensions by default."""
+        """Return the objective; the default target entropy is minus the action size."""
         cfg = self.config
         entropy = -float(cfg.act_dim) if cfg.target_entropy is None else cfg.target_entropy
         numbers = {
@@ -211,7 +211,7 @@ class CQL(DatasetAlgorithm):
         return make_objective(ConservativeQ, cfg, numbers)
 
     def step_size(self, step: str) -> float:
-        """Return that of policy and temperature, or of critics and multiplier."""
+        """Return the step size of policy and temperature, or of critics and multiplier."""
         cfg = self.config
         rate: float = cfg.learning_rate if step == "learn_values" else cfg.actor_learning_rate
         return rate

@@ -5,10 +5,10 @@ Each gradient step takes a minibatch (s, a, r, s') and
     step Q on  mean (r + γ Q'(s', π(s')) - Q(s, a))²                                 sec. 4.3
     Q' ← Q' + τ (Q - Q')
 
-and the estimate is the mean of Q(s, π(s)) over first observations.
+and the estimate is the mean of Q(s, π(s)) over the episodes' first observations.
 
 Deviation from the paper: the target network follows slowly, instead of being copied after each
-regression has converged.
+converged regression.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FQEMetrics:
-    """What one iteration reports."""
+    """Metrics of one iteration."""
 
     critic_loss: float
     """Mean squared error of Q."""
     mean_q: float
     """Mean of Q over the dataset's actions."""
     estimate: float = math.nan
-    """What :meth:`FQE.estimate` returns; NaN if the dataset does not know first observations."""
+    """Result of :meth:`FQE.estimate`; NaN if the dataset lacks first observations."""
 
 
 @dataclass(frozen=True)
 class FittedQ(ReplayObjective):
-    """Values of a policy that does not learn."""
+    """Values of a fixed policy."""
 
     policy: _InNetworkUnits
     tau: float = 0.005
@@ -80,16 +80,16 @@ class FittedQ(ReplayObjective):
 
 @final
 class FQE(DatasetAlgorithm):
-    """Fitted Q evaluation of a policy of continuous actions.
+    """Fitted Q evaluation of a policy with continuous actions.
 
     Args:
-        policy: what to evaluate: an algorithm, anything with its ``predict``, which gets an env's
-            observations, or the path of a file that :func:`rlox.export` wrote.
+        policy: policy to evaluate: an algorithm, any object with its ``predict``, called with an
+            env's observations, or the path of a file written by :func:`rlox.export`.
 
     Raises:
-        CheckpointError: the file of the policy is missing, damaged or holds no policy.
-        SpaceError: the policy does not act on such observations, returns other actions, or acts by
-            what it has seen before, which single transitions do not tell.
+        CheckpointError: the policy's file is missing or damaged, or holds no policy.
+        SpaceError: the policy does not take the dataset's observations, returns other actions, or
+            needs a memory, which single transitions cannot provide.
     """
 
     name = "fqe"
@@ -123,7 +123,7 @@ class FQE(DatasetAlgorithm):
         return {"critic": QNetwork(obs_dim, act_dim, **options)}
 
     def make_objective(self) -> FittedQ:
-        """Return it; the policy has been tried."""
+        """Return the objective, after trying the policy."""
         policy, shape = self.policy.predict, (2, self.config.obs_dim)
         if "state" in signature(policy).parameters:
             given: Any = {"state": None}
@@ -137,7 +137,7 @@ class FQE(DatasetAlgorithm):
         return FittedQ(self.policy, self.config.tau)
 
     def iterate(self, hooks: Hooks) -> FQEMetrics:
-        """Take up to ``steps_per_iteration`` gradient steps and estimate."""
+        """Take up to ``steps_per_iteration`` gradient steps, and estimate the return."""
         metrics: FQEMetrics = super().iterate(hooks)
         known = getattr(self.dataset, "initial_obs", None) is not None
         return replace(metrics, estimate=self.estimate()) if known else metrics
@@ -147,12 +147,12 @@ class FQE(DatasetAlgorithm):
         """Return the estimated mean discounted return of the policy.
 
         Args:
-            initial_obs: (B, obs_dim) an env's first observations; ``None`` takes those of the
-                dataset's episodes.
+            initial_obs: (B, obs_dim) first observations of an env; ``None`` takes the first ones
+                of the dataset's episodes.
 
         Raises:
-            DatasetError: none are given and the dataset does not know them.
-            SpaceError: their shape is wrong, or the policy's actions are.
+            DatasetError: none are given and the dataset lacks them.
+            SpaceError: their shape is wrong, or the policy's actions are invalid.
         """
         given = getattr(self.dataset, "initial_obs", None) if initial_obs is None else initial_obs
         if given is None:
@@ -166,7 +166,7 @@ class FQE(DatasetAlgorithm):
 
 
 class _InNetworkUnits:
-    """A policy in an env's units that takes and returns what the networks do."""
+    """Converts between the networks' units and those of a policy in env units."""
 
     def __init__(self, policy: Predictor, scaling: Scaling) -> None:
         self._policy = policy

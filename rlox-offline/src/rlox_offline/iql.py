@@ -1,8 +1,8 @@
 """Implicit Q-learning (Kostrikov et al. 2022): expectile regression of values.
 
-It never asks for the value of an action that is not in the dataset.
+It never evaluates an action outside the dataset.
 
-Each gradient step takes a minibatch (s, a, r, s') and, in this order, as the authors' code does,
+Each gradient step takes a minibatch (s, a, r, s') and, in the order of the authors' code,
 
     A = min_i Q'_i(s, a) - V(s)
     step V on       mean |τ - 1(A < 0)| A²                                       eq. 5
@@ -10,12 +10,12 @@ Each gradient step takes a minibatch (s, a, r, s') and, in this order, as the au
     step Q on       Σ_i mean (r + γ V(s') - Q_i(s, a))²                          eq. 6
     Q' ← Q' + τ' (Q - Q')
 
-π and Q already see the new V. A deterministic policy, which is an option, takes its step on
-mean min(exp(β A), w) Σ (π(s) - a)² over the action's components instead.
+π and Q already see the new V. An optional deterministic policy instead takes its step on
+mean min(exp(β A), w) Σ (π(s) - a)², summed over the action's components.
 
 Deviations from the paper:
-    1. rewards are as the dataset has them unless ``reward_scale`` and ``reward_shift``, which β is
-       relative to, say otherwise (MuJoCo: by 1000 / (best - worst return); AntMaze: r - 1);
+    1. rewards are the dataset's unless changed by ``reward_scale`` and ``reward_shift``, to which β
+       is relative (the paper: MuJoCo by 1000 / (best - worst return), AntMaze r - 1);
     2. actions are learnt in [-1, 1], to which the dataset's bounds are mapped.
 """
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class IQLMetrics(ActorCriticMetrics):
-    """What one iteration reports."""
+    """Metrics of one iteration."""
 
     value_loss: float
     """Expectile loss of V."""
@@ -74,7 +74,7 @@ class ImplicitQ(ReplayObjective):
     """Whether the policy's likelihood is maximised; else its squared errors are minimised."""
 
     def learn(self, parts: Parts, batch: TransitionBatch, actor_learning_rate: float) -> StepResult:
-        """Take a gradient step of every network, that of the policy at a rate of its own."""
+        """Take a gradient step of every network, the policy's at its own rate."""
         with torch.no_grad():
             target_q = parts.critic_target(batch.obs, batch.actions).amin(0)
         value_loss = expectile_loss(target_q - parts.value(batch.obs), self.expectile)
@@ -124,7 +124,7 @@ class IQL(DatasetAlgorithm):
         }
 
     def step_size(self, step: str) -> float:
-        """Return the policy's, which falls along a cosine."""
+        """Return the policy's step size, which follows a cosine to 0."""
         cfg = self.config
         if not cfg.actor_decay_steps and not self.clock.remaining:
             raise ConfigError(

@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 def bc_loss(policy_actions: Tensor, actions: Tensor) -> Tensor:
-    """Return mean (π(s) - a)² of actions (B, act_dim), over the batch and the dimensions.
+    """Return mean (π(s) - a)² of actions (B, act_dim), over batch and dimensions.
 
     Source:
         Pomerleau 1989, "ALVINN"; the regulariser of Fujimoto and Gu 2021, eq. 3.
@@ -21,7 +21,7 @@ def bc_loss(policy_actions: Tensor, actions: Tensor) -> Tensor:
 
 
 def critic_loss(q_values: Tensor, targets: Tensor) -> Tensor:
-    """Return Σ over the critics of mean (Q - y)², of values (K, B) and targets (B,)."""
+    """Return Σ over the critics of mean (Q - y)², for values (K, B) and targets (B,)."""
     return (q_values - targets).square().mean(-1).sum()
 
 
@@ -30,7 +30,7 @@ def td3_bc_actor_loss(
 ) -> Tensor:
     """Return -λ mean Q(s, π(s)) + mean (π(s) - a)², with λ = α / mean abs Q(s, π(s)).
 
-    λ is taken as a constant. The values Q(s, π(s)) are (B,), the actions (B, act_dim).
+    λ has no gradient. The values Q(s, π(s)) are (B,), the actions (B, act_dim).
 
     Source:
         Fujimoto and Gu 2021, "A minimalist approach to offline reinforcement learning", eq. 4, 5.
@@ -42,7 +42,7 @@ def td3_bc_actor_loss(
 def expectile_loss(differences: Tensor, expectile: float) -> Tensor:
     """Return mean abs(τ - 1(u < 0)) u² for differences u = target - estimate (B,).
 
-    With an expectile τ of ½ it is half the squared error.
+    An expectile τ of ½ gives half the squared error.
 
     Source:
         Kostrikov et al. 2022, "Offline reinforcement learning with implicit Q-learning", eq. 5.
@@ -68,28 +68,28 @@ def cql_penalty(
     act_dim: int,
     lower_bounds: Tensor | None = None,
 ) -> Tensor:
-    """Return, for each critic, mean of log Σ_a exp Q(s, a) - Q(s, a_data), by importance sampling.
+    """Return per critic the mean of log Σ_a exp Q(s, a) - Q(s, a_data), by importance sampling.
 
-    The sum over actions is estimated from actions drawn uniformly, whose log-density is
-    act_dim · log ½, and from a policy's, each divided by its density.
+    The sum over actions is estimated from uniform actions, with log-density act_dim · log ½, and
+    from actions of a policy; each term is divided by its density.
 
     Args:
         random_q: (K, N, B) values of N uniform actions in [-1, 1].
         policy_q: (K, M, B) values of M actions of the policy.
-        policy_log_probs: (M, B) their log-probabilities, no gradient.
+        policy_log_probs: (M, B) their log-probabilities, without gradient.
         data_q: (K, B) values of the dataset's actions.
         act_dim: size of an action.
-        lower_bounds: (B,) what values of the policy's actions are raised to, which ends their
-            gradient; ``None`` leaves them.
+        lower_bounds: (B,) minimum for the values of the policy's actions; raised values have no
+            gradient; ``None`` sets no minimum.
 
     Returns:
         (K,).
 
     Source:
         Kumar et al. 2020, "Conservative Q-learning for offline reinforcement learning", eq. 4 and
-        appendix F. As in the authors' code, the number of samples is not divided by, which shifts
-        the penalty by a constant. The bounds: Nakamoto et al. 2023, "Cal-QL: calibrated offline RL
-        pre-training for efficient online fine-tuning", eq. 5.1.
+        appendix F. As in the authors' code, there is no division by the number of samples, which
+        shifts the penalty by a constant. The bounds: Nakamoto et al. 2023, "Cal-QL: calibrated
+        offline RL pre-training for efficient online fine-tuning", eq. 5.1.
     """
     if lower_bounds is not None:
         policy_q = torch.maximum(policy_q, lower_bounds)

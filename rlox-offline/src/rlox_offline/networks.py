@@ -1,4 +1,4 @@
-"""Networks that only the offline algorithms use; :mod:`rlox.networks` has the others."""
+"""Networks used only by the offline algorithms; :mod:`rlox.networks` has the others."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class CategoricalPolicy(nn.Module):
 
 
 class LogScale(nn.Module):
-    """One positive number, learnt by its logarithm; 1 at first."""
+    """One positive number, learnt through its logarithm; initially 1."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -10,9 +10,9 @@ Each gradient step takes a minibatch (s, a, r, s') and
         Q' ← Q' + τ (Q - Q'),  π' ← π' + τ (π - π')
 
 Deviations from the paper:
-    1. actions are learnt in [-1, 1], to which the dataset's bounds are mapped; with bounds of ±1,
-       as in all of the paper's tasks, that is the same;
-    2. observations are normalised by the dataset, whose choice that is (eq. 6).
+    1. actions are learnt in [-1, 1], to which the dataset's bounds are mapped; for bounds of ±1, as
+       in all of the paper's tasks, nothing changes;
+    2. the dataset decides whether observations are normalised (eq. 6), and normalises them.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ class TwinDelayedCloning(ReplayObjective):
     """TD3's critics, and its policy with a behaviour-cloning term."""
 
     alpha: float = 2.5
-    """Weight α of the normalised value against cloning (eq. 5)."""
+    """Weight α of the normalised value relative to cloning (eq. 5)."""
     target_noise: float = 0.2
-    """Deviation of the noise ε on the targets' actions, which lie in [-1, 1]."""
+    """Standard deviation of the noise ε on the target actions, which lie in [-1, 1]."""
     noise_clip: float = 0.5
     """Bound c of that noise."""
     tau: float = 0.005
     """Share of the networks in each update of their targets."""
     policy_delay: int = 2
-    """Gradient steps d of the critics for one of the policy and the targets."""
+    """Critic steps d per step of the policy and the targets."""
 
     def due(self, gradient_step: int) -> tuple[str, ...]:
-        """Return the step of the critics, and every d-th time that of the policy."""
+        """Return the critics' step, and every d-th time also the policy's."""
         delayed = gradient_step % self.policy_delay
         return ("learn_values",) if delayed else ("learn_values", "learn_policy")
 
@@ -111,5 +111,5 @@ class TD3BC(DatasetAlgorithm):
         }
 
     def stream(self, name: str) -> torch.Generator:
-        """Return the source of the targets' noise."""
+        """Return the source of the target noise."""
         return self.streams.torch("noise")

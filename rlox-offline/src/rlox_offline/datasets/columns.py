@@ -1,4 +1,4 @@
-"""Columns of recordings: completed to six arrays, at once or in pieces; digests and returns."""
+"""Columns of recordings, completed to six arrays at once or in pieces; digests and returns."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Columns = dict[str, Array]
 Pieces = Iterator[Columns]
 
 BLOCK_ROWS = 2**16
-"""Rows whose returns are computed at a time."""
+"""Rows per block in the computation of returns."""
 
 KEY = "rlox"
 """Name of the metadata in every format."""
 
 DIGEST = "rlox_digest"
-"""Name of the digest, beside the metadata."""
+"""Name of the digest in every format."""
 
 Texts = dict[str, Any]
-"""Metadata and digest by their names in files; in damaged files they need not be text."""
+"""Metadata and digest by their names in files; damaged files may hold other types."""
 
 NAMES = ("obs", "actions", "rewards", "next_obs", "terminated", "truncated")
 
@@ -43,10 +43,10 @@ OTHER_NAMES = {name: ours for k in (D4RL_NAMES, MINARI_NAMES) for ours, name in 
 
 
 def known_columns(names: list[str]) -> dict[str, str]:
-    """Return our name of each column that has one, by the file's name.
+    """Map the file's names of known columns to our names.
 
     Raises:
-        DatasetError: two columns are the same by another name.
+        DatasetError: two names mean the same column.
     """
     found = {name: OTHER_NAMES.get(name, name) for name in names}
     found = {name: ours for name, ours in found.items() if ours in NAMES}
@@ -81,7 +81,7 @@ def complete(columns: Mapping[str, npt.ArrayLike]) -> Columns:
 
 
 def _typed(given: Columns) -> Columns:
-    """Return copies in the types that are learnt from, all of the same number of rows."""
+    """Return checked copies in the training dtypes, all with the same number of rows."""
     n = len(given["rewards"]) if given["rewards"].ndim else 0
     if n < 1:
         raise DatasetError("the dataset holds no transitions")
@@ -126,7 +126,7 @@ def _reshaped(name: str, column: Array, n: int) -> Array:
 
 
 def _require_finite(name: str, column: Array) -> None:
-    """Refuse what is not finite, or will not be as float32."""
+    """Refuse values that are not finite in float32."""
     if column.dtype.kind != "f":
         return
     with np.errstate(over="ignore"):
@@ -141,7 +141,7 @@ def _require_finite(name: str, column: Array) -> None:
 
 
 def _with_next_obs(data: Columns) -> Columns:
-    """Add the next observations, and drop the rows that have none."""
+    """Add the next observations, and drop rows whose next observation is unknown."""
     terminated, truncated = data["terminated"], data["truncated"]
     ended = terminated | truncated
     if not ended.any():
@@ -150,7 +150,7 @@ def _with_next_obs(data: Columns) -> Columns:
             "pass 'next_obs', or mark the ends in 'terminated' and 'truncated'"
         )
     next_obs = np.concatenate([data["obs"][1:], data["obs"][-1:]])
-    # nothing is bootstrapped from beyond a termination, so any observation will do
+    # nothing is bootstrapped after a termination, so any observation will do
     next_obs[terminated] = data["obs"][terminated]
     unknown = truncated & ~terminated
     unknown[-1] |= not ended[-1]
@@ -163,15 +163,15 @@ def _with_next_obs(data: Columns) -> Columns:
 
 
 def whole_episodes(pieces: Pieces) -> Pieces:
-    """Yield the six columns of a recording, cut where an episode ends if any does.
+    """Yield the six columns of a recording in pieces, which end with an episode where possible.
 
-    Together they are what :func:`complete` returns of all at once.
+    Together the pieces equal :func:`complete` of the whole recording.
 
     Args:
-        pieces: columns of consecutive transitions; an episode may go on from one to the next.
+        pieces: columns of consecutive transitions; an episode may continue in the next piece.
 
     Raises:
-        DatasetError: as there; the text says which rows it is about.
+        DatasetError: as in :func:`complete`; the message names the rows.
     """
     held: list[Columns] = []
     first_row = 0
@@ -179,11 +179,11 @@ def whole_episodes(pieces: Pieces) -> Pieces:
         held.append(piece)
         cut = _last_end(piece)
         if not cut and "next_obs" not in piece:
-            continue  # joined once: an episode may have any number of pieces
+            continue  # joined later, once: an episode may span any number of pieces
         rows = _joined(held)
         n = _size(rows)
-        # without an end the last row is held back: only of the recording's last one it is known
-        # that nothing follows
+        # without an end, hold back the last row: if it is the recording's last, it has to be
+        # truncated
         at = n - _size(piece) + cut if cut else n - 1
         held = [{name: rows[name][at:] for name in rows}] if at < n else []
         if at:
@@ -208,10 +208,10 @@ def _size(rows: Columns) -> int:
 
 
 def _last_end(rows: Columns) -> int:
-    """Return the number of rows up to the last end of an episode; 0 if none ends."""
+    """Return the number of rows up to and including the last episode end; 0 without one."""
     ends = [rows[name] for name in ("terminated", "truncated") if name in rows]
     if not ends or any(end.shape != (_size(rows),) for end in ends):
-        return 0  # wrong columns are refused when they are completed
+        return 0  # ``complete`` refuses wrong columns later
     ended = np.flatnonzero(np.logical_or.reduce([end.astype(np.bool_) for end in ends]))
     return int(ended[-1]) + 1 if len(ended) else 0
 
@@ -223,7 +223,7 @@ def _completed(rows: Columns, first_row: int, *, goes_on: bool) -> Pieces:
             rows = {**rows, "truncated": np.arange(n) == n - 1}
         ends = (np.asarray(rows.get(name, False), np.bool_) for name in ("truncated", "terminated"))
         truncated, terminated = ends
-        if np.all(truncated & ~terminated):  # each row is an episode, and nothing follows any
+        if np.all(truncated & ~terminated):  # one-row episodes without next observations
             return
     try:
         data = complete(rows)
@@ -235,10 +235,10 @@ def _completed(rows: Columns, first_row: int, *, goes_on: bool) -> Pieces:
 
 
 class Digest:
-    """SHA-256 of the metadata and of each column's type and values, in pieces of any size.
+    """SHA-256 of the metadata and each column's type and values, whatever the pieces' sizes.
 
     Args:
-        metadata: as text.
+        metadata: JSON text.
     """
 
     def __init__(self, metadata: str) -> None:
@@ -246,7 +246,7 @@ class Digest:
         self._columns: dict[str, Any] = {}
 
     def add(self, columns: Columns) -> None:
-        """Add rows (B, ...) of each column, by any of its names."""
+        """Add rows (B, ...) of each column, under any of its known names."""
         for name, ours in known_columns(list(columns)).items():
             column = np.ascontiguousarray(columns[name])
             if ours not in self._columns:
@@ -255,19 +255,19 @@ class Digest:
             self._columns[ours].update(column.reshape(-1).view(np.uint8))
 
     def text(self) -> str:
-        """Return the digest of all that was added, 64 hexadecimal digits."""
+        """Return the digest of all added rows, 64 hexadecimal digits."""
         parts = [f"{name} {self._columns[name].hexdigest()}" for name in sorted(self._columns)]
         return hashlib.sha256("\n".join([self._metadata, *parts]).encode()).hexdigest()
 
 
 def checked(pieces: Iterator[Columns], texts: Mapping[str, Any]) -> Iterator[Columns]:
-    """Yield the pieces; after the last one, refuse contents that are not those that were saved.
+    """Yield the pieces; after the last one, refuse contents that differ from the saved ones.
 
-    Files of others have no digest, and are not checked. The digest is computed in a thread while a
-    piece is used, so whoever changes a piece changes a copy.
+    Files from other tools have no digest, and are not checked. A thread computes the digest while
+    the caller uses a piece, so the caller must not change a piece in place.
 
     Raises:
-        DatasetError: the digest is another one.
+        DatasetError: the digest differs.
     """
     if DIGEST not in texts:
         yield from pieces
@@ -286,19 +286,19 @@ def checked(pieces: Iterator[Columns], texts: Mapping[str, Any]) -> Iterator[Col
 
 
 def require_loading(n_bytes: int) -> None:
-    """Refuse arrays that are too large to be loaded, as read and as they are learnt from.
+    """Refuse arrays too large for memory, where they need room twice: as read and as converted.
 
     Raises:
-        MemoryLimitError: there is less memory.
+        MemoryLimitError: there is not enough memory.
     """
     require_memory_for("its arrays", None, 2 * n_bytes, "stream it, with 'stream:' before its name")
 
 
 def metadata_text(texts: Mapping[str, Any]) -> str:
-    """Return the metadata of a file as JSON, ``"{}"`` if it has none.
+    """Return a file's metadata as JSON text, ``"{}"`` if it has none.
 
     Raises:
-        DatasetError: they are not text.
+        DatasetError: the metadata is not text.
     """
     text = texts.get(KEY, "{}")
     if not isinstance(text, str):
@@ -316,21 +316,21 @@ def discounted_returns(
 ) -> Array:
     """Return G_t = r_t + γ G_{t+1}, without G_{t+1} if the task ended.
 
-    An episode that was cut is taken to go on with its last reward for ever: G_T = r_T / (1 - γ).
+    A cut episode is assumed to repeat its last reward for ever: G_T = r_T / (1 - γ).
 
     Args:
         rows: ``rewards``, ``terminated`` and ``truncated`` (N,) of a recording by name.
         gamma: discount γ.
-        reward_scale: what rewards are multiplied by.
-        reward_shift: what is then added to them.
-        out: (N,) float32 to write into.
+        reward_scale: factor of the rewards.
+        reward_shift: added after scaling.
+        out: (N,) float32 array for the result.
 
     Raises:
         DatasetError: an episode is cut and γ is 1.
 
     Source:
-        The rule for cut episodes: nakamotoo/Cal-QL, ``calc_return_to_go``, where it is that of
-        Kitchen, and of AntMaze's and Adroit's episodes without success.
+        The rule for cut episodes: nakamotoo/Cal-QL, ``calc_return_to_go``, which applies it to
+        Kitchen, and to AntMaze's and Adroit's episodes without success.
     """
     returns = np.empty(len(rows["rewards"]), np.float32) if out is None else out
     after = 0.0
@@ -352,7 +352,7 @@ def discounted_returns(
 
 
 def first_gap(rows: Mapping[str, Array]) -> int | None:
-    """Return the first row whose episode goes on with another observation, or ``None``.
+    """Return the first row whose next observation is not the next row's, or ``None``.
 
     Args:
         rows: ``obs``, ``next_obs``, ``terminated`` and ``truncated`` of consecutive transitions.

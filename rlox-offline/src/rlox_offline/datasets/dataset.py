@@ -1,4 +1,4 @@
-"""Recorded transitions in memory or in a file, checked once and then sampled from."""
+"""Recorded transitions in memory or in a file, checked once and then sampled."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ METADATA: dict[str, tuple[type, ...]] = {
     "random_return": (int, float),
     "expert_return": (int, float),
 }
-"""What may be known beyond the transitions, and the types that it has in files."""
+"""Metadata besides the transitions, and its types in files."""
 
 PIECE_ROWS = 16_384
-"""Rows that are read at a time."""
+"""Rows read at a time."""
 
 MEMORY = 256 * 2**20
-"""Bytes of transitions that are kept in memory."""
+"""Bytes of transitions kept in memory."""
 
 OUTCOME = np.dtype([("rewards", np.float32), ("terminated", np.bool_), ("truncated", np.bool_)])
-"""What returns are computed from."""
+"""Columns for the computation of returns."""
 
 LARGEST = 2**40
-"""Transitions: more than any disk has."""
+"""A number of transitions beyond any disk's capacity."""
 
 
 class DatasetWithReturns:
-    """A dataset whose samples also hold the returns from their transitions on.
+    """A dataset whose samples include the returns from each transition on.
 
     Args:
-        dataset: draws with a seed the rows that :class:`rlox.OfflineDatasetBuffer` draws with it.
-        returns_to_go: (N,) of all its transitions.
+        dataset: must draw the same rows for a seed as :class:`rlox.OfflineDatasetBuffer`.
+        returns_to_go: (N,) for all its transitions.
     """
 
     def __init__(self, dataset: OfflineDataset, returns_to_go: Array) -> None:
@@ -69,24 +69,24 @@ class DatasetWithReturns:
         return len(self._dataset)
 
     def sample(self, batch_size: int, seed: int) -> dict[str, Array]:
-        """Draw transitions as the dataset does, with ``returns_to_go`` (B,)."""
+        """Draw the dataset's sample for ``seed``, with ``returns_to_go`` (B,)."""
         chosen = np.random.default_rng(seed).integers(len(self), size=batch_size)
         rows = self._dataset.sample(batch_size, seed)
         return {**rows, "returns_to_go": self.returns_to_go[chosen]}
 
 
 class Recorded(ABC):
-    """What is known of recorded transitions, which come in one piece or in several.
+    """Metadata and statistics of recorded transitions, in one piece or several.
 
-    Its arguments are those of :class:`Dataset`.
+    The arguments are those of :class:`Dataset`.
     """
 
     first: Columns
     """The first transition, not normalised."""
     obs_mean: Array | None = None
-    """(obs_dim,) what samples' observations have subtracted; ``None`` without ``normalize``."""
+    """(obs_dim,) mean subtracted from sampled observations; ``None`` without ``normalize``."""
     obs_std: Array | None = None
-    """(obs_dim,) what they are then divided by, or ``None``."""
+    """(obs_dim,) divisor of sampled observations, or ``None``."""
     act_low: npt.NDArray[np.float32] | None = None
     """(act_dim,) lower bounds of continuous actions; ``None`` if unknown."""
     act_high: npt.NDArray[np.float32] | None = None
@@ -110,7 +110,7 @@ class Recorded(ABC):
             raise DatasetError(f"n_actions must be at least 1, got {n_actions}")
         self.env_id, self.random_return, self.expert_return = env_id, random_return, expert_return
         self.n_terminated = 0
-        """How many episodes reached a terminal state."""
+        """Number of episodes that reached a terminal state."""
         self._normalize, self._given = normalize, (act_low, act_high, n_actions)
         self._returns: list[float] = []
         self._lengths: list[int] = []
@@ -129,21 +129,21 @@ class Recorded(ABC):
 
     @abstractmethod
     def _outcomes(self) -> tuple[int | None, Any, Array]:
-        """Return the first gap, rewards and ends, and an array for the returns from there on."""
+        """Return the first gap, the rewards and ends, and an array for the returns to go."""
 
     def with_returns(
         self, gamma: float, reward_scale: float = 1.0, reward_shift: float = 0.0
     ) -> DatasetWithReturns:
-        """Return a view whose samples also hold discounted returns; computed again at each call.
+        """Return a view whose samples include discounted returns; each call computes them anew.
 
         Args:
             gamma: discount γ.
-            reward_scale: what rewards are multiplied by.
-            reward_shift: what is then added to them.
+            reward_scale: factor of the rewards.
+            reward_shift: added after scaling.
 
         Raises:
-            DatasetError: the transitions of an episode do not follow each other, or an episode is
-                cut and γ is 1.
+            DatasetError: the transitions of an episode are not consecutive, or an episode is cut
+                and γ is 1.
         """
         gap, rows, returns = self._outcomes()
         if gap is not None:
@@ -185,7 +185,7 @@ class Recorded(ABC):
         return np.stack(self._initial_obs)
 
     def metadata(self) -> dict[str, Any]:
-        """Return what is known beyond the transitions, as JSON-able keyword arguments."""
+        """Return the known metadata as JSON-able keyword arguments."""
         values = {name: getattr(self, name) for name in METADATA}
         return {
             name: value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
@@ -203,7 +203,7 @@ class Recorded(ABC):
         return floats if self._normalize is None else self._normalize
 
     def _check_actions(self, actions: Array) -> None:
-        """Refuse some of the actions, (B, act_dim) floats or (B,) integers, if out of bounds."""
+        """Refuse actions, (B, act_dim) floats or (B,) integers, that are out of bounds."""
         low, high, n_actions = self._given
         if actions.dtype.kind == "i":
             if (lowest := int(actions.min())) < 0:
@@ -215,7 +215,7 @@ class Recorded(ABC):
             check_actions(actions, spaces.Box(self.act_low, self.act_high))
 
     def _count(self, piece: Columns) -> None:
-        """Take in the returns and lengths of the next transitions; the last episode may go on."""
+        """Add the returns and lengths of the next transitions; the last episode may be open."""
         ended = piece["terminated"] | piece["truncated"]
         starts = np.flatnonzero(np.concatenate([[self._ended], ended[:-1]]))
         edges = np.concatenate([starts, [len(ended)]])
@@ -231,26 +231,26 @@ class Recorded(ABC):
 
 
 class Dataset(Recorded):
-    """Recorded transitions with what is known of where they come from.
+    """Recorded transitions with metadata about their origin.
 
     Satisfies :class:`rlox_offline.datasets.protocol.OfflineDataset`: it samples from a
     :class:`rlox.OfflineDatasetBuffer` over a copy of the arrays.
 
     Args:
         columns: arrays of N rows by name: ``obs`` (N, ...), ``actions`` (N, act_dim), or (N,) of
-            integers, ``rewards`` (N,), ``terminated`` and ``truncated`` (N,), of which one may be
-            left out, and ``next_obs`` (N, ...). D4RL's and Minari's names for the same are taken
-            too. Episodes lie one after the other. A recording that stops within an episode cuts it.
-            Without ``next_obs``, what follows within an episode is the next observation, and the
-            last transition of a cut episode, which has none, is dropped.
-        normalize: whether samples hold (obs - mean) / (std + 0.001) of the dataset's observations;
-            ``None`` does it if they are floats.
+            integers, ``rewards`` (N,), ``terminated`` and ``truncated`` (N,), one of which may be
+            left out, and ``next_obs`` (N, ...). D4RL's and Minari's names work too. Episodes are
+            consecutive; an end of the recording within an episode cuts it. Without ``next_obs``,
+            the next row in the episode gives the next observation, and the last transition of a cut
+            episode, which has no next row, is dropped.
+        normalize: whether samples hold (obs - mean) / (std + 0.001), with the dataset's mean and
+            std; ``None`` normalises floats.
         act_low: lower bounds of continuous actions, broadcast to (act_dim,).
         act_high: upper bounds of that shape; both or neither.
-        n_actions: number of discrete actions; ``None`` takes the largest recorded one plus 1.
-        env_id: gymnasium id of the env they were recorded in.
+        n_actions: number of discrete actions; ``None`` takes the largest recorded action plus 1.
+        env_id: gymnasium id of the recorded env.
         random_return: mean return of a random policy, for normalised scores.
-        expert_return: mean return of an expert, for the same.
+        expert_return: mean return of an expert, for normalised scores.
 
     Raises:
         DatasetError: a column is missing, a shape is wrong, a value is not finite, an action is out
@@ -302,20 +302,19 @@ class Dataset(Recorded):
 
 
 class StreamedDataset(Recorded):
-    """Recorded transitions in a temporary file, from which minibatches are drawn.
+    """Recorded transitions in a temporary file that minibatches are drawn from.
 
-    Satisfies :class:`rlox_offline.datasets.protocol.OfflineDataset`. The transitions go through
-    memory once, piece by piece, into a :class:`rlox.MmapReplayBuffer`, which keeps the last of
-    them in memory.
-    What :meth:`sample` draws is what a :class:`Dataset` of the same columns
-    draws; there are no pieces of trajectories. The file goes with the object, or with
+    Satisfies :class:`rlox_offline.datasets.protocol.OfflineDataset`. The transitions pass through
+    memory once, piece by piece, into a :class:`rlox.MmapReplayBuffer`, which keeps the last ones in
+    memory. For a seed, :meth:`sample` draws the same rows as a :class:`Dataset` of the same
+    columns. Pieces of trajectories cannot be drawn. The file is deleted with the object, or by
     :meth:`close`.
 
     Args:
-        pieces: columns of consecutive transitions, as a :class:`Dataset`
-            takes them. An episode may go on from one to the next.
-        folder: where the file lies; ``None`` takes the system's folder for temporary files.
-        memory: bytes of transitions that are kept in memory.
+        pieces: columns of consecutive transitions, in the format of :class:`Dataset`. An episode
+            may continue in the next piece.
+        folder: folder of the file; ``None`` takes the system's folder for temporary files.
+        memory: bytes of transitions kept in memory.
         known: further arguments of :class:`Dataset`.
 
     Raises:
@@ -353,7 +352,7 @@ class StreamedDataset(Recorded):
         if self._buffer is None:
             self._begin(piece)
         self._check_actions(piece["actions"])
-        # pieces end with an episode, but for one without any end, which has gaps within too
+        # pieces end with an episode, except in recordings without ends, which have gaps inside too
         if self._gap is None and (gap := first_gap(piece)) is not None:
             self._gap = len(self._buffer) + gap
         outcomes = np.empty(len(piece["rewards"]), OUTCOME)
@@ -364,13 +363,13 @@ class StreamedDataset(Recorded):
         self._buffer.push_batch(**piece)
         if self._moments is not None:
             self._moments.update(piece["obs"])
-            # as OfflineDatasetBuffer has them: rounded only where observations are
+            # as in OfflineDatasetBuffer: only the normalised observations are rounded
             self.obs_mean = np.array(self._moments.mean)
             self.obs_std = np.sqrt(self._moments.var) + EPSILON
         self._count(piece)
 
     def _begin(self, piece: Columns) -> None:
-        """Open the buffer, whose rows are those of the first piece."""
+        """Open the buffer, with the row format of the first piece."""
         self.first = {name: column[0] for name, column in piece.items()}
         obs, actions = piece["obs"], piece["actions"]
         row_bytes = 2 * obs[0].nbytes + actions[:1].nbytes + 8
@@ -396,7 +395,7 @@ class StreamedDataset(Recorded):
 
     def _outcomes(self) -> tuple[int | None, Any, Array]:
         rows = np.memmap(self._folder / "outcomes", OUTCOME, "r")
-        with tempfile.TemporaryFile(dir=self._folder) as file:  # goes with the array
+        with tempfile.TemporaryFile(dir=self._folder) as file:  # freed with the array
             return self._gap, rows, np.asarray(np.memmap(file, np.float32, "w+", shape=rows.shape))
 
     def close(self) -> None:
@@ -407,10 +406,10 @@ class StreamedDataset(Recorded):
 
 
 def require_metadata(values: object) -> dict[str, Any]:
-    """Return a file's metadata if it is what :meth:`Dataset.metadata` returns.
+    """Return a file's metadata after checking it against :data:`METADATA`.
 
     Raises:
-        DatasetError: it is not.
+        DatasetError: a name or a type does not fit.
     """
     if not isinstance(values, dict):
         raise DatasetError(f"the metadata must be a mapping, got {type(values).__name__}")

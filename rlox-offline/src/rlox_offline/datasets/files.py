@@ -1,9 +1,9 @@
-"""Datasets by name: files of NumPy, HDF5 in D4RL's layout, Parquet and Arrow, and Minari's.
+"""Datasets by name: NumPy files, HDF5 in D4RL's layout, Parquet, Arrow, and Minari datasets.
 
-Each format has a reader, which returns the columns it knows, in one piece or in several, and the
-texts beside them (metadata as JSON, and a digest), and a writer. No reader unpickles anything, or
-takes the memory that a file asks for before it is known to be there. The texts are arrays of text
-in NumPy's files, attributes in HDF5, and the schema's metadata in Parquet and Arrow.
+Each format has a writer, and a reader that returns the known columns, in one piece or several, and
+two texts: the metadata as JSON, and a digest. No reader unpickles anything, or allocates the memory
+that a file declares before checking that it is available. The texts are arrays of text in NumPy
+files, attributes in HDF5, and schema metadata in Parquet and Arrow.
 """
 
 from __future__ import annotations
@@ -51,32 +51,32 @@ from rlox_offline.datasets.minari import minari_pieces, write_minari
 from rlox_offline.datasets.protocol import OfflineDataset
 
 MINARI = "minari:"
-"""What the name of a Minari dataset begins with."""
+"""Prefix for Minari datasets."""
 
 STREAM = "stream:"
-"""What stands before the name of a dataset that is not to be loaded into memory."""
+"""Prefix for datasets that should not be loaded into memory."""
 
 PARQUET_WIDTHS = {"INT64": 8, "DOUBLE": 8, "FLOAT": 4}
-"""Bytes of a value at least; 1 of the other kinds."""
+"""Minimum bytes per value; 1 for other types."""
 
 READ_ERRORS = (
     ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError, OSError,
     RuntimeError, SyntaxError, TypeError, ValueError, lzma.LZMAError, struct.error,
     tokenize.TokenError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
-"""What the libraries raise on a damaged file."""
+"""Exceptions that the libraries raise on damaged files."""
 
 
 @contextmanager
 def _opened(source: str | Path, rows: int | None) -> Iterator[tuple[Pieces, dict[str, Any]]]:
-    """Give pieces and metadata of a dataset, and say in errors of the block which one it is.
+    """Open a dataset's pieces and metadata, and add its name to errors in the block.
 
     Args:
         source: see :func:`load_dataset`.
-        rows: in a piece; ``None`` makes one piece of all.
+        rows: rows per piece; ``None`` makes one piece.
 
     Raises:
-        DatasetError: there is no such dataset, or it cannot be read, or not be learnt from.
+        DatasetError: there is no such dataset, or it cannot be read or is not suitable.
         OSError: the disk is full.
     """
     name, path = str(source), Path(source)
@@ -105,11 +105,11 @@ def load_dataset(source: str | Path, *, normalize: bool | None = None, **known: 
         source: a file ``.npz``, ``.h5`` or ``.hdf5`` (D4RL's layout), ``.parquet``, ``.arrow`` or
             ``.feather``, or ``"minari:<id>"``, a Minari dataset on this machine.
         normalize: see :class:`Dataset`.
-        known: what else is known, such as ``act_low`` and ``act_high``; wins over the file's.
+        known: further metadata, such as ``act_low`` and ``act_high``; overrides the file's.
 
     Raises:
-        DatasetError: there is no such dataset, or it is damaged or cannot be learnt from.
-        MissingDependencyError: the library that reads the format is not installed.
+        DatasetError: there is no such dataset, or it is damaged or not suitable for learning.
+        MissingDependencyError: the format's library is not installed.
     """
     with _opened(source, None) as (pieces, metadata):
         dataset = Dataset(next(pieces), normalize=normalize, **{**metadata, **known})
@@ -124,13 +124,13 @@ def stream_dataset(
 
     Args:
         source: a file or ``"minari:<id>"``, as in :func:`load_dataset`.
-        folder: where the transitions go meanwhile, which take about as much room as the arrays do
-            in memory; ``None`` takes the system's folder for temporary files.
-        options: of :class:`StreamedDataset`; they win over what the file knows.
+        folder: folder for a temporary copy of the transitions, about as large as the arrays would
+            be in memory; ``None`` takes the system's folder for temporary files.
+        options: further arguments of :class:`StreamedDataset`; they override the file's metadata.
 
     Raises:
-        DatasetError: there is no such dataset, or it is damaged or cannot be learnt from.
-        MissingDependencyError: the library that reads the format is not installed.
+        DatasetError: there is no such dataset, or it is damaged or not suitable for learning.
+        MissingDependencyError: the format's library is not installed.
         OSError: the disk is full.
     """
     with _opened(source, PIECE_ROWS) as (pieces, metadata):
@@ -141,13 +141,13 @@ def save_dataset(dataset: Dataset, target: str | Path) -> None:
     """Write a dataset with its metadata; :func:`load_dataset` reads it back equal.
 
     Args:
-        dataset: what to write; the observations are written as they were recorded.
+        dataset: dataset to write; its observations are written without normalisation.
         target: a file or ``"minari:<id>"``, as in :func:`load_dataset`; a file is replaced.
 
     Raises:
-        DatasetError: the format is unknown, there is a Minari dataset of that name, or the dataset
-            is not in memory.
-        MissingDependencyError: the library that writes the format is not installed.
+        DatasetError: the format is unknown, the Minari dataset already exists, or the dataset is
+            not in memory.
+        MissingDependencyError: the format's library is not installed.
     """
     if not isinstance(dataset, Dataset):
         raise DatasetError(
@@ -166,9 +166,9 @@ def save_dataset(dataset: Dataset, target: str | Path) -> None:
 
 
 def open_dataset(dataset: OfflineDataset | str | Path | None) -> OfflineDataset | None:
-    """Return the dataset of that name, or what is one already.
+    """Open a dataset by name; anything but a name is returned unchanged.
 
-    A name that begins with ``"stream:"`` is opened by :func:`stream_dataset`.
+    Names that begin with ``"stream:"`` are opened by :func:`stream_dataset`.
     """
     if not isinstance(dataset, (str, Path)):
         return dataset
@@ -179,10 +179,10 @@ def open_dataset(dataset: OfflineDataset | str | Path | None) -> OfflineDataset 
 
 
 def require_format(name: str) -> None:
-    """Refuse a name under which no dataset can be saved.
+    """Refuse a name with an unknown file format.
 
     Raises:
-        DatasetError: its suffix is unknown.
+        DatasetError: the suffix is unknown.
     """
     if not name.startswith(MINARI):
         _format_of(Path(name))
@@ -225,7 +225,7 @@ def _npz_texts(file: Any) -> Texts:
 
 
 def _stored_bytes(archive: Any, name: str) -> int:
-    """Return the size of an array in an archive, if it has as many bytes as its header says."""
+    """Return the bytes of an array in an archive, after comparing them with its header."""
     with archive.open(f"{name}.npy") as file:
         shape, _, dtype = _npy_header(file, name)
         said = math.prod(shape) * dtype.itemsize
@@ -238,7 +238,7 @@ def _stored_bytes(archive: Any, name: str) -> int:
 
 
 def _npy_header(file: Any, name: str) -> Any:
-    """Return shape, order and dtype of an array in NumPy's format."""
+    """Return the shape, order and dtype of an array in NumPy's format."""
     version = np.lib.format.read_magic(file)
     read_header: Any = {
         (1, 0): np.lib.format.read_array_header_1_0,
@@ -250,7 +250,7 @@ def _npy_header(file: Any, name: str) -> Any:
 
 
 def _npy_pieces(archive: zipfile.ZipFile, name: str, rows: int) -> Iterator[Array]:
-    """Read an array in an archive from its beginning to its end."""
+    """Read an array in an archive sequentially, ``rows`` rows at a time."""
     with archive.open(f"{name}.npy") as file:
         shape, fortran_order, dtype = _npy_header(file, name)
         if dtype.hasobject:
@@ -282,15 +282,15 @@ def _schema_texts(schema: Any) -> Texts:
 
 
 def _columns_of(table: Any) -> Columns:
-    """Return the columns of an Arrow table that have a meaning, by our names."""
+    """Return the known columns of an Arrow table, by our names."""
     names = known_columns(table.column_names)
     table = table.select(list(names))
-    table.validate(full=True)  # offsets that lead out of the values, for one
+    table.validate(full=True)  # e.g. refuses offsets beyond the values
     return {ours: _rows(name, table[name].combine_chunks()) for name, ours in names.items()}
 
 
 def _rows(name: str, column: Any) -> Array:
-    """Return an Arrow column of numbers, or of lists of numbers of one length, as an array."""
+    """Return an Arrow column of numbers, or of equally long lists of numbers, as an array."""
     if column.null_count:
         raise DatasetError(f"{name} has nulls; remove these episodes")
     if not str(column.type).startswith(("list", "large_list", "fixed_size_list")):
@@ -335,7 +335,7 @@ def _open_parquet(path: Path, rows: int | None) -> tuple[Pieces, Texts]:
 
 
 def _parquet_bytes(metadata: Any, names: set[str]) -> int:
-    """Return how many bytes the values of these columns take at least."""
+    """Return the minimum number of bytes of these columns' values."""
     total = 0
     for i in range(metadata.num_row_groups):
         group = metadata.row_group(i)
@@ -382,11 +382,11 @@ def _write_arrow(path: Path, columns: Columns, texts: Mapping[str, str]) -> None
 
 
 class FileFormat(NamedTuple):
-    """How datasets are kept in one kind of file."""
+    """Reader and writer of one file format."""
 
     open: Callable[[Path, int | None], tuple[Pieces, Texts]]
-    """From a path and a number of rows to pieces of about that many rows, ``None`` to a piece of
-    all, and the texts."""
+    """Takes a path and the approximate rows per piece, ``None`` for a single piece; returns pieces
+    and texts."""
     write: Callable[[Path, Columns, Mapping[str, str]], None]
 
 

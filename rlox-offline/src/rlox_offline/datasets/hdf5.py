@@ -1,7 +1,7 @@
-"""HDF5 files in D4RL's layout, which hold all of their data themselves.
+"""HDF5 files in D4RL's layout, without external data.
 
-An HDF5 file may say that its values are in another file, of any kind and anywhere on the machine.
-Such values are not read.
+An HDF5 file may refer to values in another file, of any kind and anywhere on the machine. Such
+values are not read.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from rlox_offline.datasets.columns import (
 )
 
 MOST_PER_BYTE, FEW_BYTES = 2**15, 2**12
-"""More than compression makes of a byte, and bytes that are always taken for as many. For values
-that are not stored HDF5 makes zeros without end."""
+"""Most bytes that one stored byte can expand to, and the minimum assumed for the stored bytes.
+HDF5 fills missing values with zeros, so a tiny file could declare any size."""
 
 
 def open_hdf5(path: Path, rows: int | None) -> tuple[Pieces, Texts]:
-    """Return the columns in pieces of so many rows, or in one of all, and the texts beside them."""
+    """Return the columns in pieces of ``rows`` rows, or in one for ``None``, and the texts."""
     h5py = import_extra("h5py", f"reading '{path}'", "hdf5")
     with h5py.File(path, "r") as file:
         columns = _columns(h5py, file)
@@ -64,10 +64,10 @@ def write_hdf5(path: Path, columns: Columns, texts: Mapping[str, str]) -> None:
 
 
 def require_own_data(path: Path) -> int:
-    """Return how many bytes all arrays of an HDF5 file have together.
+    """Return the total bytes of all arrays in an HDF5 file.
 
     Raises:
-        DatasetError: some are in another file, or nowhere.
+        DatasetError: some values are in another file, or not stored at all.
     """
     h5py = import_extra("h5py", f"reading '{path}'", "hdf5")
     total, known = 0, set()
@@ -78,7 +78,7 @@ def require_own_data(path: Path) -> int:
             for name in group:
                 item = _own(h5py, group, name)
                 address = h5py.h5o.get_info(item.id).addr
-                if address in known:  # a link to what was there before
+                if address in known:  # another link to a visited object
                     continue
                 known.add(address)
                 if isinstance(item, h5py.Dataset):
@@ -89,7 +89,7 @@ def require_own_data(path: Path) -> int:
 
 
 def _columns(h5py: Any, file: Any) -> dict[str, Any]:
-    """Return the datasets that have a meaning, by the file's names."""
+    """Return the known datasets, by the file's names."""
     found = {name: _own(h5py, file, name) for name in known_columns(list(file))}
     columns = {name: item for name, item in found.items() if isinstance(item, h5py.Dataset)}
     for name, column in columns.items():
@@ -102,7 +102,7 @@ def _columns(h5py: Any, file: Any) -> dict[str, Any]:
 
 
 def _own(h5py: Any, group: Any, name: str) -> Any:
-    """Return what a group has under a name, but not what is a link to elsewhere."""
+    """Return a group's item, refusing links to elsewhere."""
     link = group.get(name, getlink=True)
     if not isinstance(link, h5py.HardLink):
         raise DatasetError(
@@ -113,7 +113,7 @@ def _own(h5py: Any, group: Any, name: str) -> Any:
 
 
 def _own_bytes(name: str, dataset: Any) -> int:
-    """Return the bytes of a dataset whose values are all in its file."""
+    """Return the bytes of a dataset, after checking that its file stores all values."""
     if dataset.external or dataset.is_virtual:
         raise DatasetError(f"the values of '{name}' are in another file; put them into this one")
     if dataset.shape is None:

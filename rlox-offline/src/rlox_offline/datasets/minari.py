@@ -29,13 +29,13 @@ def minari_pieces(dataset_id: str, rows: int | None) -> tuple[Pieces, dict[str, 
     """Return the columns of each episode of a local Minari dataset, and the metadata.
 
     Args:
-        dataset_id: such as ``"pendulum/medium-v0"``; ``minari download`` brings others here.
+        dataset_id: such as ``"pendulum/medium-v0"``; ``minari download`` fetches others.
         rows: ``None`` makes one piece of all episodes.
 
     Raises:
-        DatasetError: there is none of that name, its observations or actions are no arrays, or its
-            values are in other files; from the pieces, a value is out of its space, or the dataset
-            is not as rlox saved it.
+        DatasetError: there is no such dataset, its observations or actions are not arrays, or its
+            values are in other files; while iterating, a value is outside its space, or the
+            dataset has changed since rlox saved it.
         MissingDependencyError: minari is not installed.
     """
     minari = import_extra("minari", f"reading the Minari dataset '{dataset_id}'", "minari")
@@ -50,7 +50,7 @@ def minari_pieces(dataset_id: str, rows: int | None) -> tuple[Pieces, dict[str, 
         space = getattr(source.spec, f"{name}_space")
         if not isinstance(space, (spaces.Box, spaces.Discrete)):
             raise DatasetError(f"the {name}s must be arrays of numbers, got {space}")
-    file = source.storage.data_path / "main_data.hdf5"  # what is not in Arrow's format
+    file = source.storage.data_path / "main_data.hdf5"  # absent in Arrow's format
     if file.exists():
         n_bytes = require_own_data(file)
         if rows is None:
@@ -68,14 +68,14 @@ def minari_pieces(dataset_id: str, rows: int | None) -> tuple[Pieces, dict[str, 
 
 
 def _episodes(source: Any) -> Pieces:
-    """Yield the columns of each episode, whose observations must be of their space."""
+    """Yield the columns of each episode, after checking observations against their space."""
     for episode in source.iterate_episodes():
         _require_in(source.spec.observation_space, np.asarray(episode.observations))
         yield _columns(episode)
 
 
 def _require_in(space: Any, obs: Any) -> None:
-    """Refuse observations (T, ...) that are not of the space that a dataset declares."""
+    """Refuse observations (T, ...) outside the dataset's declared space."""
     if isinstance(space, spaces.Discrete):
         outside = (obs < space.start) | (obs >= space.start + space.n)
     elif obs.shape[1:] != space.shape:
@@ -90,7 +90,7 @@ def _require_in(space: Any, obs: Any) -> None:
 
 
 def _columns(episode: Any) -> Columns:
-    """Return the columns of an episode; one that was recorded without its end is cut there."""
+    """Return the columns of an episode; without a recorded end, its last step is truncated."""
     truncated = np.array(episode.truncations, np.bool_)
     truncated[-1] |= not episode.terminations[-1]
     return {
@@ -121,8 +121,8 @@ def write_minari(dataset_id: str, dataset: Dataset) -> None:
     """Create a local Minari dataset from ``dataset``, with the spaces of its ``env_id``.
 
     Raises:
-        DatasetError: the env is unknown, there is a dataset of that name, or observations do not
-            follow each other, of which Minari keeps one row per episode.
+        DatasetError: the env is unknown, the dataset already exists, or an episode's observations
+            are not consecutive, which Minari's format requires.
         MissingDependencyError: minari is not installed.
     """
     minari = import_extra("minari", f"creating the Minari dataset '{dataset_id}'", "minari")

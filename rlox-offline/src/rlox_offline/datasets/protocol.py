@@ -1,4 +1,4 @@
-"""Protocol of datasets, and their validation; imports no torch."""
+"""Protocol and validation of datasets, without torch."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ SHAPES = {
 }
 
 CHECKED_ROWS = 4096
-"""Rows that are checked before a training begins."""
+"""Rows checked before a training begins."""
 
 TOLERANCE = 1e-4
-"""By how much of their range recorded actions may pass their bounds, from rounding."""
+"""Share of their range by which recorded actions may exceed their bounds, due to rounding."""
 
 
 @runtime_checkable
 class OfflineDataset(Protocol):
     """Recorded transitions; bring your own, or take :class:`rlox.OfflineDatasetBuffer`.
 
-    If it has the attributes ``obs_mean`` and ``obs_std``, each of shape (obs_dim,), they say how
-    the observations it gives have been normalised, and an algorithm acts on an env's observations
-    accordingly. ``act_low`` and ``act_high`` (act_dim,) are the bounds of continuous actions,
-    ``n_actions`` is the number of discrete ones.
+    Optional attributes: ``obs_mean`` and ``obs_std``, each (obs_dim,), describe the normalisation
+    of the sampled observations, and algorithms normalise an env's observations in the same way;
+    ``act_low`` and ``act_high`` (act_dim,) are the bounds of continuous actions, ``n_actions`` is
+    the number of discrete ones.
 
-    If it has the method ``with_returns(gamma, reward_scale, reward_shift)``, that returns a
-    dataset whose samples also hold ``returns_to_go`` (B,): the discounted returns that the episodes
-    reached from each transition on, of rewards times ``reward_scale`` plus ``reward_shift``.
+    An optional method ``with_returns(gamma, reward_scale, reward_shift)`` returns a dataset whose
+    samples include ``returns_to_go`` (B,): the discounted returns from each transition on, with
+    rewards times ``reward_scale`` plus ``reward_shift``.
     """
 
     def sample(self, batch_size: int, seed: int) -> Mapping[str, npt.NDArray[Any]]:
-        """Return transitions drawn with ``seed``, the same for the same seed.
+        """Return transitions drawn with ``seed``; equal seeds give equal transitions.
 
         Returns:
             ``obs`` and ``next_obs`` (B, obs_dim), ``actions`` (B, act_dim) or (B,), ``rewards``
@@ -55,15 +55,15 @@ class OfflineDataset(Protocol):
 
 
 def check_rows(dataset: OfflineDataset, continuous: bool) -> Mapping[str, npt.NDArray[Any]]:
-    """Return rows of a dataset that an algorithm can learn from.
+    """Return rows of a dataset, after checking that an algorithm can learn from them.
 
     Args:
-        dataset: what to look at.
-        continuous: whether actions are to be floats, else integers.
+        dataset: dataset to check.
+        continuous: whether actions must be floats; else integers.
 
     Raises:
-        DatasetError: it is no dataset, or a column is missing, has the wrong shape or type, or
-            holds what is not finite.
+        DatasetError: the object is not a dataset, or a column is missing, has the wrong shape or
+            type, or holds values that are not finite.
     """
     if not (hasattr(dataset, "sample") and hasattr(dataset, "__len__")):
         raise DatasetError(
@@ -103,8 +103,8 @@ def action_bounds(
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
     """Return the bounds of continuous actions, each (act_dim,).
 
-    They are ``act_high`` if it is given, else the dataset's, else those of the env's action space,
-    else 1; infinite ones do not count.
+    The first finite ones of: ±``act_high``, the dataset's bounds, those of the env's action space,
+    and ±1.
 
     Raises:
         DatasetError: see :func:`require_bounds`.
@@ -129,7 +129,7 @@ def require_bounds(
     """Return bounds of continuous actions, each broadcast to (act_dim,).
 
     Raises:
-        DatasetError: they have another shape, or a dimension leaves no choice.
+        DatasetError: the shape differs, or a lower bound is not below its upper bound.
     """
     shape = (act_dim,)
     try:
@@ -148,10 +148,10 @@ def require_bounds(
 
 
 def check_actions(actions: npt.NDArray[Any], space: spaces.Box | spaces.Discrete) -> None:
-    """Refuse recorded actions outside the action space, but for rounding.
+    """Refuse recorded actions outside the action space, apart from rounding.
 
     Raises:
-        DatasetError: there are such.
+        DatasetError: an action lies outside.
     """
     if isinstance(space, spaces.Discrete):
         outside = (actions < 0) | (actions >= space.n)
@@ -169,7 +169,7 @@ def check_actions(actions: npt.NDArray[Any], space: spaces.Box | spaces.Discrete
 def spaces_of(
     env: Any, env_kwargs: Mapping[str, Any] | None = None
 ) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
-    """Return the spaces of observations and actions of one env of whatever a user passes as env."""
+    """Return one env's observation and action space; ``env`` as for :func:`rlox.make`."""
     vec_env = make_vec_env(env, env_kwargs=env_kwargs)
     if fixed_env_count(env) is None:
         vec_env.close()
@@ -182,13 +182,13 @@ def check_env(
     observations: spaces.Box,
     actions: spaces.Box | spaces.Discrete,
 ) -> None:
-    """Refuse an env in which what was learnt from a dataset cannot act.
+    """Refuse an env whose spaces do not fit the dataset's.
 
     Args:
-        env_observations: of one env.
-        env_actions: of one env; it may have more discrete actions than the dataset.
-        observations: the dataset's.
-        actions: the dataset's.
+        env_observations: observation space of one env.
+        env_actions: action space of one env; may have more discrete actions than the dataset.
+        observations: the dataset's observation space.
+        actions: the dataset's action space.
 
     Raises:
         SpaceError: the spaces differ in kind or size.

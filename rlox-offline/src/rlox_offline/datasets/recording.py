@@ -1,4 +1,4 @@
-"""A vector env that records transitions, and datasets from it: of one policy, or of a training."""
+"""A vector env that records transitions, and datasets recorded from a policy or a training."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from rlox_offline.datasets.columns import Columns
 from rlox_offline.datasets.dataset import Dataset
 
 KINDS = ("random", "medium", "replay", "expert")
-"""What is recorded: random actions; a policy of a third of the expert's performance; all that the
-training saw until that policy; and the best policy."""
+"""Kinds of recordings: random actions; a policy at a third of the expert's performance; all
+transitions of the training up to that policy; and the best policy."""
 
 SNAPSHOTS = 20
-"""How often the training is evaluated and saved."""
+"""Number of evaluated checkpoints per training."""
 
 BLOCK_BYTES = 2**24
-"""How large the arrays are together into which vector steps are copied."""
+"""Size of each block of arrays that vector steps are copied into."""
 
 
 class RecordingVecEnv:
-    """A vector env that keeps every transition; an algorithm trains on it as on any other.
+    """A vector env that keeps every transition; algorithms train on it as on any other.
 
     Args:
-        env: what to step: a gymnasium id, a callable, an env or a vector env.
-        n_envs: number of envs N; ``None`` takes 1, or as many as a vector env has.
+        env: a gymnasium id, a callable, an env or a vector env.
+        n_envs: number of envs N; ``None`` takes 1, or a vector env's number.
 
     Raises:
         EnvError: the env cannot be built.
-        SpaceError: observations are no arrays, or actions neither arrays nor integers from 0 on.
+        SpaceError: observations are not arrays, or actions neither arrays nor integers from 0.
     """
 
     def __init__(self, env: Any, n_envs: int | None = None) -> None:
@@ -73,11 +73,11 @@ class RecordingVecEnv:
 
     @property
     def n_transitions(self) -> int:
-        """Number of transitions kept so far."""
+        """Number of recorded transitions."""
         return len(self._steps) * self.n_envs
 
     def reset_all(self, seed: int | Sequence[int] | None = None) -> npt.NDArray[Any]:
-        """Reset all envs; the episodes that were under way are cut."""
+        """Reset all envs; running episodes are cut."""
         self._steps.cut()
         obs: npt.NDArray[Any] = self._env.reset_all(seed)
         self._checks.check_reset(obs)
@@ -88,7 +88,7 @@ class RecordingVecEnv:
         """Step all envs and keep the transitions."""
         assert self._obs is not None
         taken = batch_of_actions(actions, self._actions)
-        step = self._env.step_all(taken.copy())  # which the env may write into
+        step = self._env.step_all(taken.copy())  # a copy, as the env may write into it
         self._checks.check(step)
         self._steps.append(
             {
@@ -108,15 +108,15 @@ class RecordingVecEnv:
         return self._checks.action_masks()
 
     def close(self) -> None:
-        """Free the envs' resources; what was recorded stays."""
+        """Free the envs' resources; the recording stays."""
         self._env.close()
 
     def dataset(self, n_transitions: int | None = None, **known: Any) -> Dataset:
-        """Return what was recorded, each env's episodes one after the other.
+        """Return the recording, each env's episodes in a row.
 
         Args:
-            n_transitions: the first so many, rounded up to whole vector steps; ``None``
-                takes all.
+            n_transitions: number of transitions from the start, rounded up to whole vector
+                steps; ``None`` takes all.
             known: further arguments of :class:`Dataset`.
 
         Raises:
@@ -127,9 +127,9 @@ class RecordingVecEnv:
             count = min(count, -(-n_transitions // self.n_envs))
         if count < 1:
             raise DatasetError("nothing was recorded")
-        # (T, N, ...) to (N, T, ...): episodes lie in a row
+        # (T, N, ...) to (N, T, ...), so that episodes are consecutive
         columns = {name: c.swapaxes(0, 1) for name, c in self._steps.first(count).items()}
-        # every env's episode is cut where the recording stopped
+        # the end of the recording cuts every env's episode
         columns["truncated"][:, -1] |= ~columns["terminated"][:, -1]
         space = self.action_space
         if isinstance(space, spaces.Discrete):
@@ -141,7 +141,7 @@ class RecordingVecEnv:
 
 
 class _Steps:
-    """Vector steps in a row, in blocks that take little more memory than the arrays in them."""
+    """Consecutive vector steps, in blocks with little memory overhead."""
 
     def __init__(self) -> None:
         self._blocks: list[npt.NDArray[Any]] = []
@@ -164,7 +164,7 @@ class _Steps:
         return self._blocks[-1][(self._n - 1) % len(self._blocks[-1])]
 
     def cut(self) -> None:
-        """End the episodes that are under way."""
+        """Mark the running episodes as truncated."""
         if self._n:
             self._last["truncated"] |= ~self._last["terminated"]
 
@@ -182,7 +182,7 @@ class RandomPolicy:
         seed: fixes the actions.
 
     Raises:
-        SpaceError: the space is another one.
+        SpaceError: the space is neither.
     """
 
     def __init__(self, space: gymnasium.Space[Any], seed: int = 0) -> None:
@@ -199,7 +199,7 @@ class RandomPolicy:
         *,
         action_masks: npt.NDArray[np.bool_] | None = None,
     ) -> Any:
-        """Return B actions for B observations, random in either case, that the masks allow."""
+        """Return B allowed random actions for B observations, whatever ``deterministic`` is."""
         count, space = len(np.asarray(obs)), self._space
         if action_masks is not None:
             return ((1 + self._rng.random(action_masks.shape)) * action_masks).argmax(1)
@@ -224,17 +224,17 @@ def record(
 
     Args:
         policy: an algorithm, or anything with its ``predict``; ``None`` draws random actions.
-        env: an id, a callable, an env or a vector env; the last two are yours to close.
+        env: an id, a callable, an env or a vector env; the caller closes the last two.
         n_transitions: number of transitions, rounded up to whole vector steps.
-        deterministic: the mode of the policy rather than samples, of which D4RL's sets are made.
-        n_envs: number of envs stepped together; episodes that are under way at the end are cut.
+        deterministic: take the policy's mode instead of samples; D4RL's sets are sampled.
+        n_envs: number of envs stepped together; episodes running at the end are cut.
         seed: fixes the env's first states and random actions.
         known: further arguments of :class:`Dataset`.
 
     Raises:
         EnvError: the env cannot be built.
-        SpaceError: its observations or actions cannot be recorded, random actions not be drawn, or
-            the env masks actions and the policy takes no masks.
+        SpaceError: observations or actions cannot be recorded, random actions cannot be drawn, or
+            the env masks actions and the policy does not take masks.
         ValueError: ``n_transitions`` is not positive.
     """
     if n_transitions < 1:
@@ -242,7 +242,7 @@ def record(
     recording = RecordingVecEnv(env, n_envs)
     try:
         acting = policy or RandomPolicy(recording.action_space, seed)
-        # as in evaluations, with memory and masks
+        # handles memory and masks as evaluations do
         player = OnePlayer(acting, recording, deterministic)
         player.begin(SeedStreams(seed).seeds("recording", recording.n_envs))
         while recording.n_transitions < n_transitions:
@@ -254,16 +254,16 @@ def record(
 
 
 class _Snapshots(Callback):
-    """Saves the training after each part of it, and evaluates every saved one."""
+    """Saves and evaluates the training at regular intervals."""
 
     def __init__(self, folder: Path, every: int, env: Any, n_episodes: int) -> None:
         self.found: list[tuple[float, int, Path]] = []
-        """(mean return, env steps, checkpoint) of each."""
+        """(mean return, env steps, checkpoint) per snapshot."""
         self._folder, self._every, self._env, self._n_episodes = folder, every, env, n_episodes
         self._next = every
 
     def on_iteration_end(self, **kwargs: Any) -> None:
-        """Save and evaluate when another part is done."""
+        """Save and evaluate once per interval."""
         step, algo = kwargs["step"], kwargs["algo"]
         if step < self._next:
             return
@@ -286,23 +286,23 @@ def record_sets(
 ) -> Iterator[tuple[str, Dataset]]:
     """Train an algorithm and yield the datasets of all :data:`KINDS` with their names.
 
-    The expert is the best of 20 snapshots of the training; medium the first one whose return is at
-    least a third of the way from the random policy's to the expert's, as in D4RL. Without a
-    snapshot that is better than random, ``"random"`` and all that the training saw as ``"replay"``
-    are yielded before the error.
+    The expert is the best of 20 snapshots of the training; medium is the first one whose return is
+    at least a third of the way from the random policy's to the expert's, as in D4RL. If no snapshot
+    beats random actions, ``"random"`` and, as ``"replay"``, the whole training are yielded before
+    the error.
 
     Args:
         name: registered name of an algorithm that learns from an env.
         env_id: gymnasium id.
         total_timesteps: env steps to train for.
-        n_transitions: transitions in each of random, medium and expert.
-        n_episodes: episodes of each evaluation.
-        seed: of training, evaluations and recording; ``None`` takes the options' seed, or 0.
-        options: of the algorithm.
+        n_transitions: size of each of random, medium and expert.
+        n_episodes: episodes per evaluation.
+        seed: seed of training and recording; ``None`` takes the options' seed, or 0.
+        options: options of the algorithm.
 
     Raises:
         DatasetError: no snapshot is better than random actions.
-        RloxError: the algorithm or the env cannot be built, or its transitions not be recorded.
+        RloxError: the algorithm or the env cannot be built, or its transitions not recorded.
     """
     if rlox.spec(name).needs != ("env",):
         raise ConfigError(
