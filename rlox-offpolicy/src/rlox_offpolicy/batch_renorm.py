@@ -1,15 +1,15 @@
-"""Batch renormalization, and perceptrons with it before every linear layer.
+"""Batch renormalization, and perceptrons that use it before every linear layer.
 
 Ioffe 2017, algorithm 1 (arXiv 1702.03275). In training mode, with batch statistics μ_B, σ_B and
-running ones μ, σ,
+running statistics μ, σ,
 
     r = clip(σ_B / σ, 1/r_max, r_max),  d = clip((μ_B - μ) / σ, -d_max, d_max)
     y = ((x - μ_B) / σ_B · r + d) · γ + β
 
 where r and d have no gradient. In evaluation mode y = (x - μ) / σ · γ + β.
 
-Deviations: before ``warm_up`` steps r = 1 and d = 0, then both limits are whole at once; σ² has the
-constant inside the root (Bhatt et al. 2024, the authors' code).
+Deviations: r = 1 and d = 0 for ``warm_up`` steps, then both limits apply in full at once; σ
+includes the constant ``eps`` inside the root (Bhatt et al. 2024, the authors' code).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class BatchRenorm(nn.Module):
 
     Args:
         size: number of features n.
-        members: number of members K with statistics of their own, of inputs (K, B, n); ``None``
-            is for inputs (B, n).
-        momentum: share of the running statistics that stays with each training step.
+        members: number of members K with separate statistics, for inputs (K, B, n); ``None`` for
+            inputs (B, n).
+        momentum: share of the running statistics kept in each training step.
         warm_up: training steps with plain batch normalization.
         eps: added to variances.
     """
@@ -60,7 +60,7 @@ class BatchRenorm(nn.Module):
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return normalised inputs of the same shape; in training mode move the statistics."""
+        """Return normalised inputs of the same shape; in training mode update the statistics."""
         running = (self.variance + self.eps).sqrt()
         if not self.training:
             return (inputs - self.mean) / running * self.scale + self.shift
@@ -78,7 +78,7 @@ class BatchRenorm(nn.Module):
         return ((inputs - mean) / deviation * r + d) * self.scale + self.shift
 
     def folded(self, layer: nn.Linear) -> nn.Linear:
-        """Return a linear layer that is this one in evaluation mode, and then ``layer``."""
+        """Return one linear layer equal to this one in evaluation mode followed by ``layer``."""
         made = nn.Linear(layer.in_features, layer.out_features)
         with torch.no_grad():
             factor = self.scale / (self.variance + self.eps).sqrt()
@@ -114,7 +114,7 @@ class RenormMLP(nn.Module):
         self.norms = nn.ModuleList(BatchRenorm(size, **renorm) for size in sizes)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return outputs (B, n_out) of inputs (B, n_in)."""
+        """Return outputs (B, n_out) for inputs (B, n_in)."""
         last, activate = len(self.norms) - 1, ACTIVATIONS[self.net.activation]
         for i, (norm, layer) in enumerate(zip(self.norms, self.net.layers, strict=True)):
             inputs = layer(norm(inputs))
@@ -130,7 +130,7 @@ class RenormMLP(nn.Module):
 
 
 class RenormCritics(nn.Module):
-    """K action values of a continuous action, with statistics of their own.
+    """K critics of continuous actions, each with its own statistics.
 
     Args:
         obs_dim: size of an observation.
@@ -159,7 +159,7 @@ class RenormCritics(nn.Module):
         self.norms = nn.ModuleList(BatchRenorm(size, n_critics, **renorm) for size in sizes)
 
     def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
-        """Return values (K, B) of observations (B, obs_dim) and actions (B, act_dim)."""
+        """Return values (K, B) for observations (B, obs_dim) and actions (B, act_dim)."""
         inputs = torch.cat((obs, actions), -1)
         outputs, last = inputs.expand(self.net.n_members, *inputs.shape), len(self.norms) - 1
         activate = ACTIVATIONS[self.net.activation]

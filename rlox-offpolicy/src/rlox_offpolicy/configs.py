@@ -152,7 +152,7 @@ class DQNConfig(ReplayConfig):
         return self
 
     def scheduled(self) -> DQNConfig:
-        """Return the config with an epsilon, where none is given that which ``noisy`` asks for."""
+        """Return the config with ``epsilon`` set; its default depends on ``noisy``."""
         if self.epsilon is not None:
             return self
         return self.replace(epsilon=0.0 if self.noisy else EPSILON)

@@ -1,23 +1,23 @@
 """CrossQ (Bhatt et al. 2024; arXiv 1902.05605, version 4).
 
-Batch renormalization in critics and policy takes the place of target networks. Each gradient step
-takes a batch, and passes it through the critics once, together with its next state and action:
+Batch renormalization in critics and policy replaces target networks. Each gradient step takes a
+batch, and passes it through the critics once, together with its next states and actions:
 
     [q, q'] = Q([s, s'], [a, a']),  a' ~ π(.|s')                           sec. 3.2, fig. 2
     y       = r + γ (min over k of q'_k - α log π(a'|s'))
     J_Q     = Σ over k of mean ½ (q_k - y)²
 
-where y has no gradient, so that both halves are normalised by the statistics of their mixture.
-Every ``policy_delay`` steps it is followed by SAC's steps of the policy and the temperature, with
-the critics in evaluation mode:
+where y has no gradient; the joint pass normalises both halves by the statistics of their mixture.
+Every ``policy_delay`` steps, SAC's steps of the policy and the temperature follow, with the critics
+in evaluation mode:
 
     J_π = mean α log π(a|s) - min over k of Q_k(s, a),  a ~ π(.|s)
     J_α = -mean log α (log π(a|s) + H̄)
 
 Deviations from the paper:
     1. before ``learning_starts`` actions are uniform (the authors' code);
-    2. optional: prioritized replay, targets of several steps;
-    3. a value is bootstrapped from the true final observation if an episode was truncated.
+    2. optional: prioritized replay, n-step targets;
+    3. values are bootstrapped from the true final observation where an episode is truncated.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CrossQObjective(ReplayObjective):
-    """Critics without targets, and SAC's policy and temperature.
+    """Critics without target networks, and SAC's policy and temperature.
 
-    Networks are in evaluation mode, but for the one that a step moves.
+    Networks are in evaluation mode, except the one that a step trains.
     """
 
     target_entropy: float | None
-    """Entropy H̄ in nats that the temperature is learnt for; ``None``: it is fixed."""
+    """Target entropy H̄ of the temperature, in nats; ``None`` fixes the temperature."""
     policy_delay: int = 3
-    """Gradient steps of the critics for one of policy and temperature."""
+    """Critic steps per step of policy and temperature."""
 
     def due(self, gradient_step: int) -> tuple[str, ...]:
-        """Return the step of the critics, and every d-th time that of the policy."""
+        """Return the critics' step, and every ``policy_delay``-th time also the policy's."""
         delayed = gradient_step % self.policy_delay
         return ("learn_values",) if delayed else ("learn_values", "learn_policy")
 
@@ -82,7 +82,7 @@ class CrossQObjective(ReplayObjective):
         return StepResult({"q_loss": q_loss, "q_value": q.detach().mean()}, errors.detach())
 
     def learn_policy(self, parts: Parts, batch: TransitionBatch, rate: float) -> StepResult:
-        """Take a gradient step of the policy and of the temperature."""
+        """Take a gradient step of policy and temperature."""
         alpha = parts.alpha.value()
         parts.policy.train()
         actions, log_probs = draw(parts.policy, batch.obs)
@@ -99,7 +99,7 @@ class CrossQObjective(ReplayObjective):
         return StepResult({"policy_loss": policy_loss, "entropy": entropy, "alpha": alpha})
 
     def act(self, parts: Parts, obs: Any) -> Tensor:
-        """Return samples (N, act_dim) of the policy."""
+        """Return samples (N, act_dim) from the policy."""
         return draw(parts.policy, obs)[0]
 
 
@@ -148,14 +148,14 @@ class CrossQ(ReplayAlgorithm):
         return made if encoder is None else EncodedCritics(encoder, made)
 
     def prepare(self, name: str, network: nn.Module) -> None:
-        """Put it into evaluation mode, which the steps leave where they say so."""
+        """Set evaluation mode, which the gradient steps leave temporarily."""
         network.eval()
 
     def make_optimizer(self, name: str, network: nn.Module, **options: Any) -> FlatOptimizer:
-        """Return Adam, of policy and critics with another β₁."""
+        """Return Adam, with ``adam_beta1`` for policy and critics."""
         betas = (0.9 if name == "alpha" else self.config.adam_beta1, 0.999)
         return super().make_optimizer(name, network, betas=betas)
 
     def make_objective(self, size: int) -> CrossQObjective:
-        """Return it; the entropy that is kept is minus the actions' dimensions by default."""
+        """Return the objective; the default target entropy is minus the action size."""
         return CrossQObjective(kept_entropy(self.config, -size), self.config.policy_delay)

@@ -1,14 +1,14 @@
 """Deep deterministic policy gradient (Lillicrap et al. 2016, algorithm 1).
 
-It is :mod:`rlox_offpolicy.td3` with one critic, a step of the policy with every step of the critic
-and no noise on the targets' actions.
+:mod:`rlox_offpolicy.td3` with one critic, a policy step after every critic step, and no noise on
+the target actions.
 
 Deviations from the paper:
-    1. the authors' code of TD3 gives networks, learning rate, batch size and τ: two layers of 256
-       units without batch normalisation or weight decay, actions into the first layer;
+    1. networks, learning rate, batch size and τ are those of the TD3 authors' code: two layers of
+       256 units without batch normalisation or weight decay, actions into the first layer;
     2. before ``learning_starts`` actions are uniform;
-    3. optional: Gaussian noise, prioritized replay, targets of several steps;
-    4. a value is bootstrapped from the true final observation if an episode was truncated.
+    3. optional: Gaussian noise, prioritized replay, n-step targets;
+    4. values are bootstrapped from the true final observation where an episode is truncated.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class DDPG(ReplayAlgorithm):
     """Deep deterministic policy gradient, for continuous actions.
 
-    Its arguments are those of :class:`rlox_offpolicy.td3.TD3`, with values (1, B) of one critic.
+    The arguments are those of :class:`rlox_offpolicy.td3.TD3`, with values (1, B) of one critic.
     """
 
     name = "ddpg"
@@ -48,5 +48,5 @@ class DDPG(ReplayAlgorithm):
         return deterministic_networks(space, size, n_critics=1, **sizes)
 
     def make_objective(self, size: int) -> TwinDelayed:
-        """Return TD3's without noise and delay."""
+        """Return TD3's objective without noise and delay."""
         return TwinDelayed(0.0, 0.0, self.config.tau, policy_delay=1)

@@ -1,7 +1,7 @@
 """Soft actor-critic for discrete actions (Christodoulou 2019, algorithm 1; arXiv 1910.07207).
 
-What :mod:`rlox_offpolicy.sac` estimates with one sampled action is a sum over all of them here.
-Each gradient step takes a batch from the replay buffer and, with π(s) and Q(s) as vectors,
+Sums over all actions replace the single sampled action of :mod:`rlox_offpolicy.sac`. Each gradient
+step takes a batch from the replay buffer and, with π(s) and Q(s) as vectors,
 
     V(s') = π(s')ᵀ (min over k of Q'_k(s') - α log π(s'))                  eq. 10
     y     = r + γ V(s')
@@ -12,11 +12,11 @@ Each gradient step takes a batch from the replay buffer and, with π(s) and Q(s)
 and moves the target critics Q' towards Q. γ is 0 where the task ended.
 
 Deviations from the paper:
-    1. log α is learnt, with log α in the place of α in J_α, as in :mod:`rlox_offpolicy.sac`;
-    2. the target critics move by τ each gradient step, where the paper copies every 8000;
+    1. log α is learnt, and replaces α in J_α, as in :mod:`rlox_offpolicy.sac`;
+    2. the target critics move by τ each gradient step; the paper copies them every 8000 steps;
     3. before ``learning_starts`` actions are uniform (the author's code);
-    4. optional: prioritized replay, targets of several steps;
-    5. a value is bootstrapped from the true final observation if an episode was truncated.
+    4. optional: prioritized replay, n-step targets;
+    5. values are bootstrapped from the true final observation where an episode is truncated.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class DiscreteSoftActorCritic(ReplayObjective):
     """Critics, policy and temperature, one after the other."""
 
     target_entropy: float | None
-    """Entropy H̄ in nats that the temperature keeps; ``None`` keeps the temperature fixed."""
+    """Target entropy H̄ of the temperature, in nats; ``None`` fixes the temperature."""
     tau: float = 0.005
     """Share of the critics in each update of their targets."""
 
@@ -86,7 +86,7 @@ class DiscreteSoftActorCritic(ReplayObjective):
         return StepResult({**terms, "entropy": entropy, "alpha": alpha}, errors.detach())
 
     def act(self, parts: Parts, obs: Any) -> Tensor:
-        """Return samples (N,) of the policy."""
+        """Return samples (N,) from the policy."""
         return Categorical(parts.policy(obs)).sample(parts.stream("actions"))[0]
 
     def mode(self, parts: Parts, obs: Any) -> Tensor:
@@ -129,7 +129,7 @@ class DiscreteSAC(ReplayAlgorithm):
         }
 
     def make_objective(self, size: int) -> DiscreteSoftActorCritic:
-        """Return it; the entropy that is kept is nearly the highest by default."""
+        """Return the objective; the default target entropy is 98 % of the maximum."""
         return DiscreteSoftActorCritic(
             kept_entropy(self.config, 0.98 * math.log(size)), self.config.tau
         )

@@ -1,22 +1,22 @@
 """Deep Q-learning (Mnih et al. 2015, algorithm 1).
 
-The envs are stepped ε-greedily into a replay buffer; each gradient step takes a batch of it and a
-step down the gradient of
+ε-greedy env steps go into a replay buffer; each gradient step takes a batch from it and moves down
+the gradient of
 
     L = mean over the batch of w Huber(Q(s, a) - y),    y = r + γ max over a of Q'(s', a)
 
 where Q' is a target copy of Q, and γ is 0 where the task ended.
 
 Deviations from the paper:
-    1. several gradient steps follow several env steps, as both frequencies are options;
+    1. options set the number of env steps between updates, and of gradient steps per update;
     2. Adam instead of RMSprop, and the gradient's norm is clipped;
     3. optional, all of Rainbow (Hessel et al. 2018): double Q-learning, y = r + γ Q'(s', argmax
        over a of Q(s', a)) (van Hasselt et al. 2016), dueling networks (Wang et al. 2016),
-       prioritized replay with its weights w (Schaul et al. 2016; w = 1 otherwise), targets of
-       several steps, Σ γⁱ r_i + γᵏ max Q' (Sutton 1988), noisy networks (Fortunato et al. 2018)
-       and, in the place of Q, the distribution of returns whose mean it is: C51 (Bellemare et al.
-       2017) or QR-DQN (Dabney et al. 2018);
-    4. a value is bootstrapped from the true final observation if an episode was truncated.
+       prioritized replay with its weights w (Schaul et al. 2016; w = 1 otherwise), n-step targets
+       Σ γⁱ r_i + γᵏ max Q' (Sutton 1988), noisy networks (Fortunato et al. 2018) and, instead of
+       Q alone, the distribution of returns with mean Q: C51 (Bellemare et al. 2017) or QR-DQN
+       (Dabney et al. 2018);
+    4. values are bootstrapped from the true final observation where an episode is truncated.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class DQNMetrics(ReplayMetrics):
-    """Of DQN."""
+    """Metrics of DQN."""
 
     epsilon: float
     """Probability of a uniform action."""
@@ -63,22 +63,22 @@ class DQNMetrics(ReplayMetrics):
 
 @dataclass(frozen=True, kw_only=True)
 class QLearning(ReplayObjective):
-    """Q(s, a) towards r + γ max over a' of Q'(s', a'); a network's outputs are Q(s, ·), (B, A)."""
+    """Moves Q(s, a) towards r + γ max over a' of Q'(s', a'); networks return Q(s, ·), (B, A)."""
 
     double: bool = False
-    """Whether the network chooses the action that the target network judges (van Hasselt et al.
+    """Whether the network chooses the action that the target network evaluates (van Hasselt et al.
     2016)."""
     loss: Literal["huber", "mse"] = "huber"
-    """Of the TD errors; huber is linear beyond 1 (Mnih et al. 2015, methods)."""
+    """Loss of the TD errors; huber is linear beyond 1 (Mnih et al. 2015, methods)."""
     noisy: bool = False
-    """Whether the network has noise, which is drawn anew each time (Fortunato et al. 2018)."""
+    """Whether the network has noise, redrawn for each forward pass (Fortunato et al. 2018)."""
     tau: float = 1.0
     """Share of the network in each update of the target; 1: a copy."""
     target_update_interval: int = 1
     """Gradient steps between those updates."""
 
     def due(self, gradient_step: int) -> tuple[str, ...]:
-        """Return the gradient step, and at the interval the target's update."""
+        """Return the gradient step and, once per interval, the target update."""
         rests = gradient_step % self.target_update_interval
         return ("learn",) if rests else ("learn", "move_target")
 
@@ -103,11 +103,11 @@ class QLearning(ReplayObjective):
         return StepResult({})
 
     def act(self, parts: Parts, obs: Any) -> Tensor:
-        """Return the actions (N,) of the highest values, with noise if the network has it."""
+        """Return the highest-valued actions (N,), with noise if the network has it."""
         return self.values(self.outputs(parts, parts.network, obs)).argmax(-1)
 
     def mode(self, parts: Parts, obs: Any) -> Tensor:
-        """Return the actions (N,) of the highest values, without noise."""
+        """Return the highest-valued actions (N,), without noise."""
         if self.noisy:
             silence(parts.network)
         return self.values(parts.network(obs)).argmax(-1)
@@ -119,10 +119,10 @@ class QLearning(ReplayObjective):
         return network(obs)  # type: ignore[no-any-return]
 
     n_atoms = None
-    """Numbers n for each action, beyond one."""
+    """Outputs n per action; ``None`` for a single value."""
 
     def values(self, outputs: Tensor) -> Tensor:
-        """Return the expected returns that outputs (..., n) stand for."""
+        """Return the expected returns for outputs (..., n)."""
         return outputs
 
     def layer_data(self) -> LayerData:
@@ -130,21 +130,21 @@ class QLearning(ReplayObjective):
         return chain()
 
     def targets(self, next_outputs: Tensor, rewards: Tensor, discounts: Tensor) -> Tensor:
-        """Return what is to be learnt of an action.
+        """Return the learning targets.
 
         Args:
-            next_outputs: (B, n) of the target network, of the action chosen in s'.
+            next_outputs: (B, n) target network outputs for the action chosen in s'.
             rewards: (B,)
             discounts: (B,)
         """
         return td_targets(rewards, discounts, next_outputs)
 
     def losses(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Return losses (B,), and errors (B,) whose sizes are priorities.
+        """Return losses (B,), and errors (B,), whose magnitudes are priorities.
 
         Args:
-            outputs: (B, n) of the learning network, of the action taken.
-            targets: what :meth:`targets` returned.
+            outputs: (B, n) outputs of the trained network for the taken action.
+            targets: result of :meth:`targets`.
         """
         loss = F.smooth_l1_loss if self.loss == "huber" else F.mse_loss
         return loss(outputs, targets, reduction="none"), outputs - targets
@@ -179,9 +179,9 @@ class CategoricalQLearning(QLearning):
         return categorical_projection(next_outputs.softmax(-1), rewards, discounts, support)
 
     def losses(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Return KL(target, prediction), for both.
+        """Return KL(target, prediction) as losses and errors.
 
-        Its gradient is the paper's cross-entropy's; as priorities: Hessel et al. 2018.
+        Its gradient equals that of the paper's cross-entropy; as priorities: Hessel et al. 2018.
         """
         losses = F.kl_div(outputs.log_softmax(-1), targets, reduction="none").sum(-1)
         return losses, losses
@@ -207,7 +207,7 @@ class QuantileQLearning(QLearning):
         return td_targets(rewards.unsqueeze(-1), discounts.unsqueeze(-1), next_outputs)
 
     def losses(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the quantile Huber losses, for both."""
+        """Return the quantile Huber losses as losses and errors."""
         losses = quantile_huber_loss(outputs, targets)
         return losses, losses
 
@@ -217,10 +217,10 @@ class DQN(ReplayAlgorithm):
     """Deep Q-learning for discrete actions.
 
     Args:
-        network: a ``torch.nn.Module`` from observations (B, *shape) to action values (B, A), or to
-            (B, A, n) logits of atoms or quantiles with ``distributional``; with ``noisy``, it has
-            layers :class:`rlox.nn.NoisyLinear`.
-        prioritized: the introduction's word for ``buffer="prioritized"``.
+        network: a ``torch.nn.Module`` from observations (B, *shape) to action values (B, A), or,
+            with ``distributional``, to (B, A, n) logits of atoms or quantiles; with ``noisy``, it
+            needs :class:`rlox.nn.NoisyLinear` layers.
+        prioritized: short for ``buffer="prioritized"``.
     """
 
     name = "dqn"
@@ -237,7 +237,7 @@ class DQN(ReplayAlgorithm):
 
     @staticmethod
     def renamed(options: dict[str, Any]) -> dict[str, Any]:
-        """Return the options with ``prioritized`` as a buffer's name."""
+        """Return the options with ``prioritized`` turned into a buffer name."""
         if not options.pop("prioritized", False):
             return options
         buffer = options.get("buffer", UNSET)
@@ -247,11 +247,11 @@ class DQN(ReplayAlgorithm):
 
     @property
     def prioritized(self) -> bool:
-        """Whether the buffer draws by priorities."""
+        """Whether the buffer samples by priority."""
         return bool(self.config.buffer == "prioritized")
 
     def make_networks(self, space: Any, size: int, **sizes: Any) -> dict[str, Network]:
-        """Return the action values, which may be distributions."""
+        """Return the network of action values or return distributions."""
         cfg = self.config
         n_atoms = self.make_objective(size).n_atoms
         network = partial(
@@ -267,7 +267,7 @@ class DQN(ReplayAlgorithm):
         return {"network": Network(network, (Outputs(((B, size, *atoms),)),))}
 
     def prepare(self, name: str, network: nn.Module) -> None:
-        """Set what it computes with, and look for its noise."""
+        """Set the network's compute dtype, and check for noisy layers."""
         set_compute_dtype(network, self.config.compute_dtype)
         if self.config.noisy and not any(isinstance(m, NoisyLinear) for m in network.modules()):
             raise ConfigError(
@@ -276,11 +276,11 @@ class DQN(ReplayAlgorithm):
             )
 
     def make_optimizer(self, name: str, network: nn.Module, **options: Any) -> FlatOptimizer:
-        """Return Adam behind a bound of the gradient's norm."""
+        """Return Adam with a bound of the gradient norm."""
         return super().make_optimizer(name, network, max_grad_norm=self.config.max_grad_norm)
 
     def make_objective(self, size: int) -> QLearning:
-        """Return Q-learning, of numbers or of distributions."""
+        """Return the objective, for values or for distributions."""
         cfg = self.config
         if cfg.distributional == "qr-dqn":
             numbers = {"double": cfg.double_dqn, "n_atoms": cfg.n_quantiles}
@@ -289,6 +289,6 @@ class DQN(ReplayAlgorithm):
         return make_objective(kind, cfg, {"double": cfg.double_dqn})
 
     def exported(self) -> tuple[Any, ...]:
-        """Return the network without noise, and what reads its outputs."""
+        """Return the network without noise, and the layer that turns its outputs into values."""
         silence(self.network)
         return self.network, self.objective.layer_data()

@@ -1,4 +1,4 @@
-"""Networks that several algorithms have: stochastic policies, critics, a temperature."""
+"""Networks shared by several algorithms: stochastic policies, critics, a temperature."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlox.replay.algorithm import Network, Outputs
 from torch import Tensor, nn
 
 DRAWING = ("get_action_and_logprob", "sample")
-"""Methods that return actions and their log-probabilities; the first that a policy has is taken."""
+"""Methods that return actions and log-probabilities; the first one that a policy has is used."""
 
 
 def draw(policy: Any, obs: Any) -> tuple[Tensor, Tensor]:
@@ -44,8 +44,8 @@ class Temperature(nn.Module):
 
     Args:
         alpha: initial value.
-        learnt: whether it changes; one that does not is always the config's, so that loading a
-            checkpoint leaves it as it is.
+        learnt: whether α changes; a fixed α always comes from the config, and loading a checkpoint
+            does not change it.
     """
 
     def __init__(self, alpha: float, learnt: bool = True) -> None:
@@ -57,13 +57,13 @@ class Temperature(nn.Module):
         return self.log_alpha.detach().exp()
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Return log α; of one that is not learnt a copy, which loading may write into."""
+        """Return log α; for a fixed α a copy, so that loading into it changes nothing."""
         state = super().state_dict(*args, **kwargs)
         return state if self.learnt else {name: each.clone() for name, each in state.items()}
 
 
 def kept_entropy(config: Any, default: float) -> float | None:
-    """Return the entropy that the temperature is learnt for; ``None``: it is fixed."""
+    """Return the temperature's target entropy; ``None`` if the temperature is fixed."""
     if not config.auto_entropy:
         return None
     return default if config.target_entropy is None else float(config.target_entropy)

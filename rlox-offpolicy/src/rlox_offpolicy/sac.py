@@ -10,11 +10,11 @@ Each gradient step takes a batch from the replay buffer and, with a' ~ π(.|s') 
 and moves the target critics Q' towards Q. γ is 0 where the task ended.
 
 Deviations from the paper:
-    1. log α is learnt, with log α in the place of α in J_α (the authors' softlearning);
+    1. log α is learnt, and replaces α in J_α (the authors' softlearning);
     2. before ``learning_starts`` actions are uniform (the authors' softlearning);
-    3. optional: exploration noise on top of the policy's own, prioritized replay, targets of
-       several steps;
-    4. a value is bootstrapped from the true final observation if an episode was truncated.
+    3. optional: exploration noise on top of the policy's own, prioritized replay, n-step
+       targets;
+    4. values are bootstrapped from the true final observation where an episode is truncated.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class SACMetrics(ReplayMetrics):
-    """Of SAC, discrete SAC and CrossQ."""
+    """Metrics of SAC, discrete SAC and CrossQ."""
 
     policy_loss: float
     entropy: float
-    """In nats: the mean of -log π(a|s), of continuous actions in [-1, 1]."""
+    """Mean of -log π(a|s) in nats; continuous actions are taken in [-1, 1]."""
     alpha: float
     """Temperature."""
 
@@ -54,12 +54,12 @@ class SACMetrics(ReplayMetrics):
 class SoftActorCritic(ReplayObjective):
     """SAC's critics, policy and temperature, one after the other.
 
-    The policy's ``generator`` is the source of the noise, that of the targets first.
+    The policy's ``generator`` draws the noise, for the targets first.
     """
 
     target_entropy: float | None
-    """Entropy H̄ in nats, of actions in [-1, 1], that the temperature keeps; ``None`` keeps the
-    temperature fixed (sec. 5)."""
+    """Target entropy H̄ of the temperature in nats, for actions in [-1, 1]; ``None`` fixes the
+    temperature (sec. 5)."""
     tau: float = 0.005
     """Share of the critics in each update of their targets (table 1)."""
 
@@ -92,7 +92,7 @@ class SoftActorCritic(ReplayObjective):
         return StepResult({**terms, "entropy": entropy, "alpha": alpha}, errors.detach())
 
     def act(self, parts: Parts, obs: Any) -> Tensor:
-        """Return samples (N, act_dim) of the policy."""
+        """Return samples (N, act_dim) from the policy."""
         return draw(parts.policy, obs)[0]
 
 
@@ -128,5 +128,5 @@ class SAC(ReplayAlgorithm):
         }
 
     def make_objective(self, size: int) -> SoftActorCritic:
-        """Return it; the entropy that is kept is minus the actions' dimensions by default."""
+        """Return the objective; the default target entropy is minus the action size."""
         return SoftActorCritic(kept_entropy(self.config, -size), self.config.tau)

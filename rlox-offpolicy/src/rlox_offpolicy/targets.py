@@ -1,11 +1,11 @@
 """The targets of Q-learning and its relatives, as pure functions of tensors.
 
-Every algorithm here regresses Q(s, a), or the distribution whose mean it is, on
+Every algorithm here regresses Q(s, a), or a return distribution with that mean, on
 
     y = r + γ V̂(s')
 
-and they differ in V̂. ``discounts`` holds γ (γᵏ after k steps), and 0 where the task ended, so that
-no value is taken beyond a termination while one is beyond a truncation.
+and they differ in V̂. ``discounts`` holds γ (γᵏ after k steps), and 0 where the task ended, so
+values are bootstrapped after a truncation but not after a termination.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ def td_targets(rewards: Tensor, discounts: Tensor, next_values: Tensor) -> Tenso
 
 
 def at_actions(outputs: Tensor, actions: Tensor) -> Tensor:
-    """Return what a network says of one action for each observation.
+    """Return a network's outputs for one action per observation.
 
-    With Q' for ``outputs`` and argmax over a of Q' for ``actions`` that is max over a of Q' (Mnih
-    et al. 2015, algorithm 1); with the argmax of Q, the value of double Q-learning (van Hasselt et
-    al. 2016, eq. 4).
+    With Q' as ``outputs``, the argmax of Q' as ``actions`` gives max over a of Q' (Mnih et al.
+    2015, algorithm 1), and the argmax of Q gives the value of double Q-learning (van Hasselt et al.
+    2016, eq. 4).
 
     Args:
-        outputs: (B, A), or (B, A, n) of distributions.
+        outputs: (B, A), or (B, A, n) for distributions.
         actions: (B, 1) int64.
 
     Returns:
@@ -51,8 +51,8 @@ def categorical_projection(
         next_probs: (B, n) probabilities p_j of the atoms in s'.
         rewards: (B,)
         discounts: (B,)
-        support: (n,) atoms z, rising by Δz from the least return to the greatest, to which
-            r + γ z_j is clipped.
+        support: (n,) atoms z in ascending steps of Δz, from the least return to the greatest;
+            r + γ z_j is clipped to this range.
 
     Returns:
         (B, n) probabilities m_i.
@@ -96,7 +96,7 @@ def clipped_double_values(next_q: Tensor) -> Tensor:
     """Return V̂(s') = min over k of Q'_k(s', a').
 
     Args:
-        next_q: (K, B) of K target critics, at the same actions.
+        next_q: (K, B) values of K target critics for the same actions.
 
     Returns:
         (B,)
@@ -111,7 +111,7 @@ def soft_values(next_q: Tensor, log_probs: Tensor, alpha: Tensor) -> Tensor:
     """Return V̂(s') = min over k of Q'_k(s', a') - α log π(a' | s'), for a' ~ π.
 
     Args:
-        next_q: (K, B) of K target critics; (K, B, A) where that is wanted of every action.
+        next_q: (K, B) values of K target critics; (K, B, A) for every action.
         log_probs: (B,) or (B, A) log π(a' | s').
         alpha: () temperature.
 
@@ -128,7 +128,7 @@ def expected_soft_values(next_q: Tensor, log_probs: Tensor, alpha: Tensor) -> Te
     """Return V̂(s') = Σ over a of π(a | s') (min over k of Q'_k(s', a) - α log π(a | s')).
 
     Args:
-        next_q: (K, B, A) of K target critics.
+        next_q: (K, B, A) values of K target critics.
         log_probs: (B, A) log π(a | s').
         alpha: () temperature.
 
@@ -145,9 +145,9 @@ def smoothed_actions(actions: Tensor, noise: Tensor, clip: float) -> Tensor:
     """Return a' = clip(μ'(s') + clip(ε, -c, c), -1, 1).
 
     Args:
-        actions: (B, act_dim) in [-1, 1], μ'(s').
-        noise: (B, act_dim) ε.
-        clip: c.
+        actions: (B, act_dim) actions μ'(s') in [-1, 1].
+        noise: (B, act_dim) noise ε.
+        clip: bound c of the noise.
 
     Source:
         Fujimoto et al. 2018, eq. 14 and 15; the bounds of the action space: sfujim/TD3.

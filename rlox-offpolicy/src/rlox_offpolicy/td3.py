@@ -6,15 +6,15 @@ Each gradient step takes a batch from the replay buffer and, with ε ~ clip(N(0,
     y    = r + γ min over k of Q'_k(s', a')                                eq. 10
     J_Q  = Σ over k of mean (Q_k(s, a_data) - y)²
 
-and every d-th gradient step a step up the gradient of mean Q_1(s, μ(s)), after which the target
-networks μ' and Q' move towards μ and Q. γ is 0 where the task ended.
+and every d-th gradient step also steps up the gradient of mean Q_1(s, μ(s)) and then moves the
+target networks μ' and Q' towards μ and Q. γ is 0 where the task ended.
 
 DDPG (Lillicrap et al. 2016) is the same with one critic, d = 1 and no ε.
 
 Deviations from the paper:
     1. a' is clipped to the action space (the authors' code);
-    2. optional: Ornstein-Uhlenbeck noise, prioritized replay, targets of several steps;
-    3. a value is bootstrapped from the true final observation if an episode was truncated.
+    2. optional: Ornstein-Uhlenbeck noise, prioritized replay, n-step targets;
+    3. values are bootstrapped from the true final observation where an episode is truncated.
 """
 
 from __future__ import annotations
@@ -43,27 +43,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TD3Metrics(ReplayMetrics):
-    """Of TD3 and DDPG."""
+    """Metrics of TD3 and DDPG."""
 
     policy_loss: float
 
 
 @dataclass(frozen=True)
 class TwinDelayed(ReplayObjective):
-    """TD3's critics and policy; DDPG's with one critic, no target noise and no delay."""
+    """TD3's critics and policy; DDPG's if there is one critic, no target noise and no delay."""
 
     target_noise: float = 0.2
-    """Deviation σ of the noise on the targets' actions, which lie in [-1, 1]; 0 adds no noise (sec.
-    5.3)."""
+    """Standard deviation σ of the noise on the target actions, which lie in [-1, 1]; 0 adds none
+    (sec. 5.3)."""
     noise_clip: float = 0.5
     """Bound c of that noise."""
     tau: float = 0.005
     """Share of the networks in each update of their targets."""
     policy_delay: int = 2
-    """Gradient steps d of the critics for one of the policy and the targets."""
+    """Critic steps d per step of the policy and the targets."""
 
     def due(self, gradient_step: int) -> tuple[str, ...]:
-        """Return the step of the critics, and every d-th time that of the policy."""
+        """Return the critics' step, and every d-th time also the policy's."""
         delayed = gradient_step % self.policy_delay
         return ("learn_values",) if delayed else ("learn_values", "learn_policy")
 
@@ -93,12 +93,12 @@ class TwinDelayed(ReplayObjective):
         return StepResult({"policy_loss": policy_loss})
 
     def mode(self, parts: Parts, obs: Any) -> Tensor:
-        """Return μ(s), which exploration adds noise to."""
+        """Return μ(s), before exploration noise."""
         return mu(parts.policy, obs)
 
 
 def mu(policy: Any, obs: Any) -> Tensor:
-    """Return the actions (N, act_dim) of a deterministic policy, which may have but that method."""
+    """Return a policy's actions (N, act_dim), from its ``deterministic`` or by calling it."""
     return getattr(policy, "deterministic", policy)(obs)  # type: ignore[no-any-return]
 
 
