@@ -1,4 +1,4 @@
-"""Lets the tests import the modules beside them, wherever they are run from."""
+"""Lets tests import the modules next to them, whatever the working directory."""
 
 import sys
 from pathlib import Path
@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 @pytest.fixture
 def run(call, monkeypatch, tmp_path):  # noqa: F811
-    """Return a function that calls the command line in this process, in an empty folder."""
+    """Return a function that runs the command line in this process, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     threads = torch.get_num_threads()
     yield call

@@ -8,7 +8,7 @@ from pettingzoo import ParallelEnv
 
 
 class Game(ParallelEnv):
-    """Agents with equal spaces, who all act in every step."""
+    """Agents with equal spaces that all act in every step."""
 
     metadata = {"name": "game"}  # noqa: RUF012  # as PettingZoo has it
 
@@ -45,7 +45,7 @@ ONE = spaces.Box(0, 1, (1,), np.float32)
 
 
 class PenaltyGame(Game):
-    """One step, one common pay: 10 and 10 for agreeing on a corner, 2 for the middle.
+    """One step with a common reward: 10 for agreeing on either corner, 2 for the middle.
 
     Claus and Boutilier 1998, "The dynamics of reinforcement learning in cooperative multiagent
     systems", fig. 1, without a penalty.
@@ -63,7 +63,7 @@ class PenaltyGame(Game):
 
 
 class TwoStepGame(Game):
-    """The first agent chooses one of two games, which both then play for one common pay.
+    """The first agent chooses one of two games; then both play it for a common reward.
 
     Rashid et al. 2018, sec. 5: the first game pays 7 for anything, the second 0, 1, 1 or 8.
     """

@@ -1,4 +1,4 @@
-"""Scripted envs of several agents, and slow oracles of what N of them must give."""
+"""Scripted envs of several agents, and slow oracles of N such envs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ N_ACTIONS = {"scout_0": 3, "scout_1": 3, "tank": 2}
 
 @dataclass(frozen=True)
 class Life:
-    """When an agent is in an episode: from step ``joins`` to the step ``ends``."""
+    """An agent's time in an episode: from step ``joins`` to step ``ends``."""
 
     joins: int
     ends: int
@@ -25,22 +25,22 @@ class Life:
 
 
 def seen(agent, episode, step, action):
-    """What an agent observes."""
+    """Return an agent's observation."""
     return [float(episode), float(step), float(AGENTS.index(agent)), float(action)]
 
 
 def paid(agent, step, action):
-    """What an agent is paid for its action in a step."""
+    """Return an agent's reward for its action in a step."""
     return 10.0 * step + AGENTS.index(agent) + 0.25 * action
 
 
 def mask_of(agent, episode, step):
-    """Which actions are possible after a step."""
+    """Return the mask of possible actions after a step."""
     return [True] + [(episode + step + i) % 2 == 0 for i in range(N_ACTIONS[agent] - 1)]
 
 
 def observation_space(agent):
-    """The tank's observations hold its mask; those of scouts come in the infos."""
+    """Return the space; the tank's mask is in its observations, the scouts' are in infos."""
     numbers = spaces.Box(-1000, 1000, (4,), np.float32)
     if agent != "tank":
         return numbers
@@ -133,7 +133,7 @@ class ScriptedParallel(ParallelEnv):
 
 @dataclass
 class Row:
-    """What one env must give at one time, by agent; who is not in a field has zeros."""
+    """Expected results of one env at one time, by agent; missing agents have zeros."""
 
     obs: dict = field(default_factory=dict)
     active: set = field(default_factory=set)
@@ -149,7 +149,7 @@ class Row:
 
 
 def begin(lives, episode):
-    """Return the row of an episode's first observations."""
+    """Return the row for an episode's first observations."""
     alive = [agent for agent, life in lives.items() if life.joins == 0]
     return Row(
         obs={a: seen(a, episode, 0, 0) for a in alive},
@@ -206,7 +206,7 @@ def parallel_oracle(episodes, actions):
 
 @dataclass(frozen=True)
 class Turn:
-    """One turn: who acts, what everybody is paid, and who ends how."""
+    """One turn: the acting agent, all rewards, and the agents that end, and how."""
 
     agent: str
     pays: dict
@@ -214,7 +214,7 @@ class Turn:
 
 
 class ScriptedTurns(AECEnv):
-    """Agents act in the order of a script; who is left at its end is truncated.
+    """Agents act in scripted order; the script's end truncates the remaining ones.
 
     Args:
         episodes: one list of turns per episode, repeated.
@@ -287,7 +287,7 @@ class ScriptedTurns(AECEnv):
         return agent in self.agents and not (self.terminations[agent] or self.truncations[agent])
 
     def _ask(self):
-        """Give a mask to the agent whose turn it is."""
+        """Give a mask to the agent on turn."""
         self.infos = {agent: {} for agent in self.agents}
         for agent in self.agents:
             mask = mask_of(agent, self._episode, self._t)
@@ -339,7 +339,7 @@ def turns_oracle(episodes, actions):
         if alive:
             row.final_masks = shown(row, chosen).masks
         else:
-            if turn.agent in row.truncated:  # others may do nothing, which says nothing
+            if turn.agent in row.truncated:  # off turn, masks are empty and do not count
                 row.final_masks = {turn.agent: mask_of(turn.agent, episode, t)}
             row.ended = True
             after = first()
@@ -377,7 +377,7 @@ HOW = st.sampled_from(["terminated", "truncated", "both"])
 
 @st.composite
 def lives(draw):
-    """Draw one episode: somebody is there from its begin."""
+    """Draw one episode, with at least one agent from the beginning."""
     order = draw(st.permutations(AGENTS))
     episode = {}
     for i, agent in enumerate(order):
@@ -399,7 +399,7 @@ def turns(draw):
 
 
 def random_actions(rng, env):
-    """Return any actions of all agents, by group; the scripts take those that are masked too."""
+    """Return random actions of all agents, by group; the scripts also accept masked ones."""
     return {
         group.name: rng.integers(group.action_space.n, size=(env.n_envs, len(group.agents)))
         for group in env.groups
@@ -407,7 +407,7 @@ def random_actions(rng, env):
 
 
 class RandomPolicy(torch.nn.Module):
-    """Draws possible actions from a stream, and values what it sees by a fixed formula."""
+    """Draws possible actions from a stream, and values observations by a fixed formula."""
 
     def __init__(self, seed):
         super().__init__()

@@ -26,7 +26,7 @@ SPREAD = "mpe2/simple_spread_v3"
     ],
 )
 def test_teams_conform(name, options) -> None:
-    """They pass the suite of algorithms of several agents."""
+    """They pass the suite for algorithms of several agents."""
     assert rlox.testing.check_multi_agent_algorithm(name, SPREAD, **SMALL, **options) == {}
 
 
@@ -38,7 +38,7 @@ def test_teams_conform(name, options) -> None:
     ],
 )
 def test_values_of_teams_conform(name, options) -> None:
-    """Algorithms of action values do too; with their buffer in the checkpoint resume is exact."""
+    """Action-value algorithms do too; with the buffer in the checkpoint, resuming is exact."""
     small = {
         "n_envs": 2, "batch_size": 4, "hidden": 8, "train_freq": 6, "gradient_steps": 1,
         "learning_starts": 12, "steps_per_iteration": 32, "buffer_size": 500,
@@ -49,7 +49,7 @@ def test_values_of_teams_conform(name, options) -> None:
 
 
 def test_teams_of_agents_that_end_conform() -> None:
-    """Envs without a state pass all but the exact resume."""
+    """Envs without a state pass all checks except exact resuming."""
     reasons = rlox.testing.check_multi_agent_algorithm(
         "mappo", parallel, **SMALL, recurrent="gru", frame_stack=2
     )
@@ -64,7 +64,7 @@ def test_teams_of_agents_that_end_conform() -> None:
     ],
 )
 def test_env_backends_conform(backend, env_id, reasons) -> None:
-    """Their envs give rows of the right shapes and repeat themselves by seed."""
+    """Their envs return the right shapes, and equal seeds give equal results."""
     assert rlox.testing.check_multi_agent_env(backend, env_id) == reasons
 
 

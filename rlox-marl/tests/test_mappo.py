@@ -32,7 +32,7 @@ def rows_of(metrics):
 
 @pytest.fixture(scope="module")
 def plain():
-    """Return what 64 steps with the defaults make."""
+    """Return the parameters after 64 steps with the defaults."""
     with rlox.make("mappo", env=SPREAD, seed=1, **SMALL) as algorithm:
         algorithm.train(64)
         return algorithm.state_dict()
@@ -49,7 +49,7 @@ def plain():
     ],
 )
 def test_options_train_a_team(plain, options) -> None:
-    """Every option changes what is learnt, and the training stays finite."""
+    """Every option changes the parameters, and the training stays finite."""
     with rlox.make("mappo", env=SPREAD, seed=1, **SMALL, **options) as algorithm:
         metrics = algorithm.train(64)
         assert algorithm.clock.env_steps == 64
@@ -72,7 +72,7 @@ def test_options_train_a_team(plain, options) -> None:
     ],
 )
 def test_one_agent_is_ppo(backend, env_id, more) -> None:
-    """With one agent all parameters, moments and log rows are PPO's, with any learner."""
+    """With one agent, all parameters, moments and log rows equal PPO's, with any learner."""
     ppo = rlox.make("ppo", env=env_id, seed=5, backend=backend, **SMALL, **more)
     options = {
         k: v for k, v in ppo.config.to_dict().items() if k in MAPPO.config_class.model_fields
@@ -95,7 +95,7 @@ def test_the_penalty_game_is_played_at_its_optimum() -> None:
 
 
 class Shown(Game):
-    """Two agents with spaces of the caller's, for four steps; the action's size is the cost."""
+    """Two agents with given spaces, for four steps; the action's size is the cost."""
 
     def __init__(self, observation_space, action_space):
         super().__init__(["a", "b"], observation_space, action_space)
@@ -128,7 +128,7 @@ NESTED = spaces.Dict({"x": spaces.Box(-1, 1, (3,), np.float32), "kind": spaces.D
     ids=["continuous", "multi_discrete", "multi_binary"],
 )
 def test_spaces_of_any_kind_are_trained(seen, acts) -> None:
-    """Images and dicts are seen, and actions of every kind are what the env takes."""
+    """Images and dicts work as observations, and actions of every kind fit the env."""
     options = {**SMALL, "n_epochs": 1, "normalize_values": "value_norm"}
     with MAPPO(lambda: Shown(seen, acts), seed=0, **options) as algorithm:
         metrics = algorithm.train(64)
@@ -139,20 +139,20 @@ def test_spaces_of_any_kind_are_trained(seen, acts) -> None:
 
 
 def test_bfloat16_is_of_images_alone() -> None:
-    """All encoders of actor and critic compute in it; an env that shows no images is refused."""
+    """All encoders of actor and critic use bfloat16; an env without images is refused."""
     acts, options = spaces.MultiDiscrete([2, 3]), {**SMALL, "compute_dtype": "bfloat16"}
     with pytest.raises(ConfigError, match="is of convolutions over images, and the network has"):
         MAPPO(SPREAD, **options)
     with MAPPO(lambda: Shown(IMAGE, acts), seed=0, **options) as algorithm:
         (policy,) = algorithm.policies.values()
         encoders = [one for one in policy.modules() if isinstance(one, ConvolutionalEncoder)]
-        assert len(encoders) == 3  # the actor's, and the critic's of two agents
+        assert len(encoders) == 3  # the actor's one, and the critic's two, one per agent
         assert {one.compute_dtype for one in encoders} == {torch.bfloat16}
         assert np.isfinite(algorithm.train(64)["policy_loss"])
 
 
 def test_the_first_ratio_is_one() -> None:
-    """The policy that learns first gives the actions the probabilities they were sampled with."""
+    """The first policy to learn assigns actions the probabilities they were sampled with."""
     for env in (parallel, by_turns):
         with MAPPO(env, **{**SMALL, "n_epochs": 1, "learning_rate": 0.0}) as algorithm:
             metrics = algorithm.train(32)
@@ -161,7 +161,7 @@ def test_the_first_ratio_is_one() -> None:
 
 
 def test_envs_without_a_state_begin_new_episodes_and_say_so(tmp_path, caplog) -> None:
-    """PettingZoo envs cannot be restored: the training goes on with new episodes."""
+    """PettingZoo envs cannot be restored: training continues with new episodes."""
     algorithm = MAPPO(env_fn=parallel, **SMALL)
     algorithm.train(32)
     algorithm.save(tmp_path / "one.rlox")
@@ -231,7 +231,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("options", "env", "error", "text"), WRONG)
 def test_wrong_calls_are_reported(options, env, error, text) -> None:
-    """What contradicts the env or itself is an error before any work."""
+    """Options that contradict the env or each other are errors before any work."""
     with pytest.raises(error, match=text):
         MAPPO(env, **options)
 
@@ -248,7 +248,7 @@ class Mine(MAPPO):
 
 
 def test_subclasses_of_teams() -> None:
-    """They may add to a team's training; for one agent they may only declare."""
+    """They may extend a team's training; for one agent they may only set class attributes."""
     assert Mine(SPREAD, mine=3, **SMALL).extra() == 3
     for options in ({}, {"mine": 3}):
         with pytest.raises(ConfigError, match=r"Mine defines __init__, .*derive from rlox"):
@@ -299,7 +299,7 @@ def test_agents_that_die_join_and_wait_are_trained(critic, source):
 @pytest.mark.parametrize("options", [{}, {"recurrent": "gru", "batch_size": 3}])
 @pytest.mark.parametrize("source", [parallel, by_turns])
 def test_agents_that_act_once_alone_leave_metrics_finite(source, options, backend):
-    """One advantage has no deviation, and is 0."""
+    """A single advantage has no deviation, and becomes 0."""
     small = {"n_envs": 1, "n_steps": 3, "batch_size": 2, "hidden": 8, "share_parameters": "agent"}
     with MAPPO(source, seed=3, backend=backend, **small | options) as algorithm:
         for _ in range(8):
@@ -309,7 +309,7 @@ def test_agents_that_act_once_alone_leave_metrics_finite(source, options, backen
 
 
 def test_numbers_that_a_teams_space_does_not_hold_are_refused():
-    """Also those of a vector env of one's own, which nobody else checks."""
+    """Also from a user's vector env, which has no checks of its own."""
 
     class Odd(SimpleSpreadVecEnv):
         def reset_all(self, seed=None):
@@ -336,7 +336,7 @@ WRONG_STEPS = [
 
 @pytest.mark.parametrize(("change", "message"), WRONG_STEPS)
 def test_wrong_step_of_a_teams_vector_env_names_what_is_wrong(change, message):
-    """Training and evaluation both report it."""
+    """Training and evaluation both report the error."""
 
     class Odd(SimpleSpreadVecEnv):
         def step_all(self, actions):

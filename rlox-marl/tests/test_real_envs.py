@@ -9,7 +9,7 @@ from rlox_marl.envs import PettingZooVecEnv
 
 
 def possible_actions(rng, env, shown):
-    """Return random actions that the masks allow."""
+    """Return random allowed actions."""
     actions = {}
     for group in env.groups:
         space = group.action_space
@@ -56,7 +56,7 @@ def test_episodes_of_random_actions_end(env_id, kwargs, sizes, state, monkeypatc
 
 
 def test_the_loser_is_paid_for_its_last_move() -> None:
-    """It waits while the winner moves, and both are paid in that step."""
+    """It waits while the winner moves, and both get their reward in that step."""
     env = PettingZooVecEnv("classic/tictactoe-v3")
     shown = env.reset_all()
     for move in (0, 3, 1, 4, 2):  # three in a column for player_1

@@ -1,4 +1,4 @@
-"""Scripted teams through the adapter give exactly the rows of slow oracles."""
+"""Scripted teams behind the adapter give exactly the rows of slow oracles."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STEPS = 25
 
 
 def actions_of(n_envs, seed):
-    """Return random actions, by step a list of dicts by agent, one per env."""
+    """Return random actions: for each step, one dict by agent per env."""
     rng = np.random.default_rng(seed)
     return [
         [{agent: int(rng.integers(n)) for agent, n in N_ACTIONS.items()} for _ in range(n_envs)]
@@ -62,7 +62,7 @@ def check(env, arrays, i, row, *, begins):
 
 
 def run(make, oracle, scripts, seed):
-    """Step N envs, each with a script of its own, beside N oracles."""
+    """Step N envs, each with its own script, and compare them with N oracles."""
     n_envs = len(scripts)
     waiting = iter(scripts)
     env = PettingZooVecEnv(lambda: make(next(waiting)), n_envs)
@@ -75,7 +75,7 @@ def run(make, oracle, scripts, seed):
             for group in env.groups
         }
         returned.append(env.step_all(arrays))
-    for t, arrays in enumerate(returned):  # afterwards, so that nothing returned was overwritten
+    for t, arrays in enumerate(returned):  # afterwards, to detect overwritten results
         for i in range(n_envs):
             check(env, arrays, i, rows[i][t], begins=t == 0)
     env.close()
@@ -98,7 +98,7 @@ def test_any_turns_equal_the_oracle(scripts, seed) -> None:
 
 
 def test_groups_are_agents_of_equal_spaces() -> None:
-    """Called by what their names share; the mask is no part of the observation."""
+    """Groups take the common part of their agents' names; observations exclude the mask."""
     env = PettingZooVecEnv(ScriptedParallel(EPISODES))
     assert [(group.name, group.agents) for group in env.groups] == [
         ("scout", ("scout_0", "scout_1")), ("tank", ("tank",)),
@@ -107,7 +107,7 @@ def test_groups_are_agents_of_equal_spaces() -> None:
 
 
 def test_seeds_are_one_per_env_and_only_for_the_first_episode() -> None:
-    """As gymnasium counts them; later episodes go on with each env's stream."""
+    """Counted as in gymnasium; later episodes continue each env's stream."""
     made = [ScriptedParallel(EPISODES) for _ in range(3)]
     waiting = iter(made)
     env = PettingZooVecEnv(lambda: next(waiting), 3, seed=7)
@@ -119,7 +119,7 @@ def test_seeds_are_one_per_env_and_only_for_the_first_episode() -> None:
 
 
 def test_close_closes_each_env_once():
-    """However often it is called."""
+    """Repeated calls do nothing."""
     made = ScriptedParallel(EPISODES)
     env = PettingZooVecEnv(made)
     env.close()

@@ -1,4 +1,4 @@
-"""Self-play: pools of frozen policies, ratings, whose steps are learnt from, checkpoints."""
+"""Self-play: pools of frozen policies, ratings, rows to learn from, checkpoints."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TIC_TAC_TOE = "classic/tictactoe-v3"
 
 
 class Constant(nn.Module):
-    """A policy that always does the same."""
+    """A policy with a constant action."""
 
     def __init__(self, action=0):
         super().__init__()
@@ -44,7 +44,7 @@ def make_pool(n_envs=4, drawn="even", share=1.0, size=3, seed=0):
 
 
 def test_ratings_follow_the_formula() -> None:
-    """400 points are odds of 10 to 1; a game moves the learner's rating alone, by K (S - E)."""
+    """400 points are odds of 10 to 1; a game moves only the learner's rating, by K (S - E)."""
     assert expected_score(1_000.0, 1_400.0) == pytest.approx(1 / 11)
     pool = make_pool(n_envs=3)
     pool.freeze(Constant(), 0)
@@ -64,7 +64,7 @@ def test_ratings_follow_the_formula() -> None:
 
 @pytest.mark.parametrize("drawn", ["even", "rating"])
 def test_opponents_are_drawn_as_asked(drawn) -> None:
-    """Evenly, or by how likely they are to win; the sides evenly."""
+    """Evenly, or by their chance to win; sides are drawn evenly."""
     pool = make_pool(n_envs=20_000, drawn=drawn, share=0.75)
     for step, rating in ((0, 1_000.0), (100, 1_400.0)):
         pool.rating = rating
@@ -81,7 +81,7 @@ def test_members_act_on_their_side_only() -> None:
     """The learner's actions stay; a full pool keeps its first member."""
     pool = make_pool(n_envs=6, size=2)
     for step, action in ((0, 1), (50, 9), (100, 2), (200, 3)):
-        pool.freeze(Constant(action), step)  # the second comes before its time
+        pool.freeze(Constant(action), step)  # the second one is too early
     assert [int(member.action) for _, member in pool.members] == [1, 3]
     pool.begin(np.ones(6, np.bool_))
     acted = pool.act({"obs": torch.zeros(12, 1)}, None, np.full(12, 7)).reshape(6, 2)
@@ -90,7 +90,7 @@ def test_members_act_on_their_side_only() -> None:
 
 
 def test_the_rating_rises_where_there_is_something_to_learn() -> None:
-    """In a game that the higher number wins the learner outgrows its earlier policies."""
+    """In the higher-number game, the learner outgrows its earlier policies."""
     with IPPO(HigherNumber, seed=0, **GAME) as algorithm:
         metrics = algorithm.train(4_096)
         assert metrics["elo"] > 1_100.0
@@ -113,7 +113,7 @@ def test_steps_of_members_are_not_learnt_from() -> None:
 
 
 def test_a_pool_is_resumed(tmp_path) -> None:
-    """Members, ratings and the draws that follow are those of the run that went on."""
+    """Members, ratings and later draws equal those of an uninterrupted run."""
     options = {**GAME, "n_envs": 2, "n_steps": 32, "pool_interval": 64, "opponents": "rating"}
     with IPPO(TIC_TAC_TOE, seed=1, **options) as straight:
         straight.train(256)
@@ -134,7 +134,7 @@ def test_a_pool_is_resumed(tmp_path) -> None:
 
 
 def test_a_pool_that_is_resumed_with_a_smaller_size_shrinks() -> None:
-    """At the next frozen policy, to the first member and the youngest; games go on against them."""
+    """The next frozen policy shrinks it to the first and the youngest member; games continue."""
     large, small = make_pool(size=6), make_pool(size=3)
     for k in range(6):
         large.rating = float(k)
@@ -164,13 +164,13 @@ def test_a_pool_that_is_resumed_with_a_smaller_size_shrinks() -> None:
     ],
 )
 def test_wrong_calls_are_one_clear_error(make, message) -> None:
-    """Each says what was given and what to do."""
+    """Each message states the given value and the remedy."""
     with pytest.raises(ConfigError, match=message):
         make()
 
 
 class Fixed:
-    """A predictor that always names the same number, and remembers how many it named."""
+    """A predictor that always names the same number, and counts its moves in its state."""
 
     def __init__(self, number):
         self.number = number
@@ -184,7 +184,7 @@ class Fixed:
     ("numbers", "expected"), [((3, 1), (8, 0, 0)), ((1, 3), (0, 0, 8)), ((2, 2), (0, 8, 0))]
 )
 def test_a_match_counts_games_on_both_sides(numbers, expected) -> None:
-    """Whoever names the higher number wins, on either side."""
+    """The higher number wins, on either side."""
     result = play_match(*map(Fixed, numbers), HigherNumber, n_games=8)
     assert (result.wins, result.draws, result.losses) == expected
     assert result.score == (expected[0] + expected[1] / 2) / 8
@@ -194,7 +194,7 @@ def test_a_match_counts_games_on_both_sides(numbers, expected) -> None:
 
 
 def test_runs_play_each_other_on_the_command_line(run, tmp_path) -> None:
-    """``rlox marl match`` takes checkpoints; a policy that samples is no match for itself."""
+    """``rlox marl match`` takes checkpoints; a sampling policy draws with itself only by chance."""
     options = {key: value for key, value in GAME.items() if not key.startswith(("opp", "pool"))}
     for seed in (0, 1):
         with IPPO(TIC_TAC_TOE, seed=seed, **{**options, "n_envs": 2}) as algorithm:

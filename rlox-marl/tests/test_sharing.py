@@ -1,4 +1,4 @@
-"""Parameters shared by names: who acts with which policy, and wrong names."""
+"""Parameters shared by names: assignment of agents to policies, and wrong names."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ EPISODES = [{agent: Life(0, 3, "terminated") for agent in ("scout_0", "scout_1",
     ],
 )
 def test_wrong_names_are_one_clear_error(share, message) -> None:
-    """It says what was given and what to write."""
+    """The message states the given value and the remedy."""
     with pytest.raises(ConfigError, match=message):
         rlox.make("mappo", env=lambda: ScriptedParallel(EPISODES), share_parameters=share)

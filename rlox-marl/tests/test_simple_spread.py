@@ -1,4 +1,4 @@
-"""simple_spread in NumPy beside mpe2's."""
+"""simple_spread in NumPy against mpe2's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def random_actions(rng, env):
 
 def require_equal(ours, theirs):
     """Compare two steps or resets byte for byte."""
-    assert ours.keys() == theirs.keys() - {"final_masks"}  # which an env without masks leaves out
+    assert ours.keys() == theirs.keys() - {"final_masks"}  # left out without masks
     for key, value in ours.items():
         if isinstance(value, dict):
             assert value.keys() == theirs[key].keys()
@@ -41,7 +41,7 @@ OPTIONS = [
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_equals_mpe2_byte_for_byte(options) -> None:
-    """10 seeds, two episodes each and the reset after them, of random actions."""
+    """Random actions for 10 seeds: two episodes each, and the reset after them."""
     n_envs = 10
     ours = SimpleSpreadVecEnv(n_envs, seed=100, **options)
     theirs = PettingZooVecEnv("mpe2/simple_spread_v3", n_envs, seed=100, env_kwargs=options)
@@ -61,7 +61,7 @@ def test_equals_mpe2_byte_for_byte(options) -> None:
 
 
 def test_agents_that_collide_equal_mpe2() -> None:
-    """Everybody pushes towards one corner, so that all touch; forces grow large there."""
+    """All agents push towards one corner until they touch, where forces grow large."""
     ours = SimpleSpreadVecEnv(2, seed=3, N=6, max_cycles=60)
     theirs = PettingZooVecEnv(
         "mpe2/simple_spread_v3", 2, seed=3, env_kwargs={"N": 6, "max_cycles": 60}
@@ -70,7 +70,7 @@ def test_agents_that_collide_equal_mpe2() -> None:
     where = np.zeros((2, 6), np.int64)
     touched = 0
     for _ in range(60):
-        # towards the origin: the sign of each agent's own position, along the farther axis
+        # towards the origin, along the axis with the larger distance
         position = ours.state()["positions"]
         across = np.abs(position[..., 0]) > np.abs(position[..., 1])
         where = np.where(

@@ -26,7 +26,7 @@ def steps(seed, n_steps=60, n_envs=3):
 
 
 def oracle(rewards, ended, window):
-    """Return per agent the returns of finished episodes, and their lengths, in order of ends."""
+    """Return each agent's finished returns, and episode lengths, in the order of their ends."""
     table = np.concatenate([rewards["x"], rewards["y"]], axis=2)
     returns, lengths = [], []
     running, length = np.zeros(table.shape[1:]), np.zeros(table.shape[1])
@@ -43,7 +43,7 @@ def oracle(rewards, ended, window):
 
 @pytest.mark.parametrize("chunk", [1, 7, 60])
 def test_equals_plain_sums(chunk) -> None:
-    """However many steps are added at once."""
+    """For any number of steps added at once."""
     rewards, ended = steps(0)
     statistics = TeamStatistics(GROUPS, 3, window=10)
     for t in range(0, 60, chunk):

@@ -33,7 +33,7 @@ def value(numbers):
 
 
 def own_steps(rows, agent, team_reward):
-    """Return an agent's steps: when, observation, pay, how it ended, and what it saw then."""
+    """Return an agent's steps: time, observation, reward, kind of end, final observation."""
     steps, lasting = [], None
     for t in range(STEPS):
         before, after = rows[t], rows[t + 1]
@@ -54,7 +54,7 @@ def own_steps(rows, agent, team_reward):
 
 
 def oracle(rows, agent, team_reward):
-    """Return {t: (pay, advantage)} of an agent's steps."""
+    """Return {t: (reward, advantage)} for an agent's steps."""
     steps = own_steps(rows, agent, team_reward)
     found, following = {}, None
     for i in reversed(range(len(steps))):
@@ -132,7 +132,7 @@ def test_batches_of_agents_that_die_and_join_are_the_oracles(
 def test_batches_of_agents_that_wait_are_the_oracles(
     episodes, n_envs, share, team_reward, seed
 ) -> None:
-    """Generated turns: what an agent is paid while it waits belongs to its last action."""
+    """Generated turns: rewards while an agent waits belong to its last action."""
 
     def slow(actions):
         return turns_oracle(episodes, actions)

@@ -1,4 +1,4 @@
-"""Objectives, added losses and policies of a user's own, of teams and of one agent."""
+"""User-defined objectives, added losses and policies, for teams and for one agent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def large_values(policy, minibatch):
 
 
 def end(algorithm):
-    """Return what was learnt in two iterations, and the last row."""
+    """Return the parameters after two iterations, and the last row."""
     with algorithm:
         algorithm.train(32)
         row = algorithm.train(32)
@@ -28,7 +28,7 @@ def end(algorithm):
 
 
 def test_an_added_loss_is_minimised_and_logged() -> None:
-    """It changes what is learnt, of every policy."""
+    """It changes the parameters of every policy."""
     options = {"env": SPREAD, "seed": 3, "share_parameters": "agent", "backend": "torch", **SMALL}
     plain, _ = end(rlox.make("mappo", **options))
     other, row = end(rlox.make("mappo", added_losses={"policy": large_values}, **options))
@@ -39,7 +39,7 @@ def test_an_added_loss_is_minimised_and_logged() -> None:
 
 @pytest.mark.parametrize("values", ["none", "popart"])
 def test_an_objective_of_equal_numbers_learns_alike(values) -> None:
-    """The algorithm's own objective, passed as the user's, gives the same parameters."""
+    """Passing the algorithm's own objective as the user's gives the same parameters."""
     options = {"env": SPREAD, "seed": 3, "normalize_values": values, **SMALL}
     objective = ClippedSurrogate(clip_eps=0.2, vf_coef=0.5, ent_coef=0.01)
     if values != "none":
@@ -54,7 +54,7 @@ def test_an_objective_of_equal_numbers_learns_alike(values) -> None:
 
 
 def own_policy(observation_space, action_space):
-    """Return a policy of the user's own."""
+    """Return a user-defined policy."""
     from rlox.networks import ActorCriticPolicy
     from rlox.nn import make_encoder
 

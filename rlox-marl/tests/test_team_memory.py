@@ -1,4 +1,4 @@
-"""Teams with memories: what they remember when, how it is replayed, resumed and acted with."""
+"""Teams with memories: their contents, replay, resuming and acting."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FACTORIES = {"parallel": parallel, "turns": by_turns}
 
 
 class Interrupted(ScriptedParallel):
-    """Episodes of four steps; the first env that is in its seventh step is interrupted, once."""
+    """Episodes of four steps; the first env to reach its seventh step is interrupted, once."""
 
     def __init__(self, pending) -> None:
         super().__init__([dict.fromkeys(AGENTS, Life(0, 4, "truncated"))])
@@ -61,7 +61,7 @@ class Interrupted(ScriptedParallel):
     ],
 )  # fmt: skip
 def test_all_envs_begin_new_episodes_after_an_interrupted_step(name, options) -> None:
-    """One of them has moved on, and its episode is not joined to what was seen before."""
+    """One of them has moved on, and its new episode is not joined to the old rows."""
     pending = [True]
     with rlox.make(name, env=lambda: Interrupted(pending), seed=0, **options) as algorithm:
         with pytest.raises(KeyboardInterrupt):
@@ -78,7 +78,7 @@ def test_all_envs_begin_new_episodes_after_an_interrupted_step(name, options) ->
     [(SPREAD, "gru", "popart"), (parallel, "lstm", "none"), (by_turns, "gru", "value_norm")],
 )
 def test_the_learner_replays_what_the_actor_found(source, recurrent, values) -> None:
-    """Before the first gradient step of a rollout probabilities and values are the actor's."""
+    """Before the first gradient step of a rollout, probabilities and values are the actor's."""
     with MAPPO(source, seed=0, recurrent=recurrent, normalize_values=values, **SMALL) as algorithm:
         policies = algorithm.policies
         for _ in range(3):
@@ -100,7 +100,7 @@ def test_the_learner_replays_what_the_actor_found(source, recurrent, values) -> 
 @settings(max_examples=6)
 @given(st.sampled_from(sorted(FACTORIES)), st.integers(1, 3), st.integers(0, 99))
 def test_memories_are_those_of_agents_followed_one_by_one(factory, n_envs, seed) -> None:
-    """An agent's memory takes in what it acted on, and forgets where its env's episode begins."""
+    """An agent's memory covers the observations it acted on, and resets with its env's episode."""
     options = {**SMALL, "n_envs": n_envs, "recurrent": "lstm"}
     with IPPO(FACTORIES[factory], seed=seed, **options) as algorithm:
         collector, policies = algorithm.collector, algorithm.policies
@@ -138,9 +138,9 @@ def test_memories_are_those_of_agents_followed_one_by_one(factory, n_envs, seed)
 
 
 class Echo(Game):
-    """Each agent is paid for saying what it was shown two steps before.
+    """Each agent is rewarded for repeating its observation from two steps before.
 
-    Only a policy that remembers can do better than chance.
+    Only a policy with a memory can beat chance.
     """
 
     def __init__(self):
@@ -161,7 +161,7 @@ class Echo(Game):
 
 
 def test_a_memory_is_learnt_to_be_used() -> None:
-    """Agents say what they saw, which without a memory they cannot."""
+    """Agents repeat earlier observations, which requires a memory."""
     options = {
         "n_envs": 16, "n_steps": 12, "batch_size": 96, "hidden": 16, "learning_rate": 1e-2,
         "seed": 0, "recurrent": "gru", "memory_size": 16,
@@ -172,7 +172,7 @@ def test_a_memory_is_learnt_to_be_used() -> None:
 
 
 def test_who_waits_remembers_nothing_new() -> None:
-    """As in a rollout, the memory of a team is that of its agents' own turns."""
+    """As in a rollout, agents update their memory only on their own turns."""
     episodes = [[Turn(agent, PAYS, {}) for agent in (*AGENTS, *AGENTS)]]
     options = {**SMALL, "recurrent": "gru", "batch_size": 8}
     with IPPO(lambda: ScriptedTurns(episodes), seed=1, share_parameters="agent", **options) as ippo:

@@ -1,4 +1,4 @@
-"""What teams minimise, by plain formulas, and what their critics see."""
+"""The teams' loss against plain formulas, and their critics' inputs."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_loss_is_that_of_plain_formulas(
     if normalize:
         advantages = (advantages - advantages.mean()) / (advantages.std(ddof=1) + 1e-8)
     returns, before = batch.returns.double().numpy(), batch.values.double().numpy()
-    if values != "none":  # the first moments are those of this batch, debiased
+    if values != "none":  # the first moments equal this batch's, debiased
         mean, deviation = returns.mean(), np.sqrt(max(returns.var(), 1e-2))
         returns, before = (returns - mean) / deviation, (before - mean) / deviation
     gains = []
@@ -100,7 +100,7 @@ def test_the_loss_is_that_of_plain_formulas(
 
 @pytest.mark.parametrize("values", ["none", "value_norm", "popart"])
 def test_rows_that_rest_weigh_nothing(values) -> None:
-    """What resting agents saw, did and would have been worth does not reach the batch."""
+    """Observations, actions and values of resting agents do not reach the batch."""
     options = {"n_envs": 3, "n_steps": 11, "batch_size": 8, "n_epochs": 1, "hidden": 8}
     with MAPPO(parallel, seed=1, normalize_values=values, **options) as algorithm:
         policies = algorithm.policies
@@ -127,7 +127,7 @@ def test_rows_that_rest_weigh_nothing(values) -> None:
     [("state", "group"), ("observations", "agent"), ("agent_state", "group"), ("local", "agent")],
 )
 def test_critics_see_what_their_kind_says(critic, share) -> None:
-    """The actor sees its observation and who it is; the critic state, all observations, or less."""
+    """The actor sees its observation and index; the critic the state, all observations, or less."""
     env = PettingZooVecEnv(SPREAD, 2)
     shown = env.reset_all(3)
     obs = shown["obs"]["agent"]
@@ -153,7 +153,7 @@ def test_critics_see_what_their_kind_says(critic, share) -> None:
 
 
 def test_actors_are_blind_to_what_only_critics_see() -> None:
-    """Another state changes values, never actions or their probabilities."""
+    """A different state changes values, never actions or their probabilities."""
     (view,) = make_views(SimpleSpreadVecEnv(1), "state", "group")
     policy = TeamPolicy(view, generator=torch.Generator().manual_seed(0))
     obs = {

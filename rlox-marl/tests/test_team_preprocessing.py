@@ -19,12 +19,12 @@ SMALL = {"n_envs": 4, "n_steps": 8, "batch_size": 32, "n_epochs": 2, "hidden": 8
 
 
 def numbers_of(obs):
-    """Return the numbers of an observation of the scripts, nested or not."""
+    """Return a scripted observation as a vector, nested or not."""
     return obs["numbers"] if isinstance(obs, dict) else obs
 
 
 class Slow:
-    """What one agent sees, from the list of all that agents of its group have acted on."""
+    """One agent's input, from the list of all observations that its group has acted on."""
 
     def __init__(self, frames):
         self.frames, self.acted_on, self.stacks = frames, [], {}
@@ -33,7 +33,7 @@ class Slow:
         self.acted_on += [np.asarray(row, np.float64) for row in rows]
 
     def normal(self, obs):
-        """Moments of everything, beside a prior of 1e-4 observations with mean 0 and variance 1."""
+        """Moments of all rows, with a prior of 1e-4 observations of mean 0 and variance 1."""
         values = np.array(self.acted_on)
         total = len(values) + 1e-4
         mean = values.sum(0) / total
@@ -53,7 +53,7 @@ class Slow:
     st.sampled_from([parallel, by_turns]), st.integers(1, 3), st.integers(1, 3), st.integers(0, 99)
 )
 def test_what_is_seen_is_the_oracles(factory, n_envs, frames, seed) -> None:
-    """Deaths, late joiners and turns: moments and frames are of what agents acted on."""
+    """Deaths, late joiners, turns: moments and frames cover observations that agents acted on."""
     raw, other = (PettingZooVecEnv(factory, n_envs) for _ in range(2))
     seen = TeamPreprocessor(other, normalize=True, frame_stack=frames)
     slow = {group.name: Slow(frames) for group in raw.groups}
@@ -86,7 +86,7 @@ def test_what_is_seen_is_the_oracles(factory, n_envs, frames, seed) -> None:
 
 @pytest.mark.parametrize("factory", [parallel, by_turns])
 def test_scaled_rewards_are_the_formulas(factory) -> None:
-    """Divided by the deviation of discounted returns of agents that acted or were paid."""
+    """Divided by the deviation of discounted returns, of agents that acted or got a reward."""
     env = PettingZooVecEnv(factory, 2)
     views = make_views(env, "local", "group")
     collector = MultiAgentCollector(
@@ -108,7 +108,7 @@ def test_scaled_rewards_are_the_formulas(factory) -> None:
 
 
 def test_wrong_choices_are_errors(tmp_path) -> None:
-    """Nothing to normalise, and a checkpoint of another choice."""
+    """Nothing to normalise, and a checkpoint with other options."""
     with pytest.raises(ConfigError, match="no observation of the agents has a Box of floats"):
         IPPO("classic/tictactoe-v3", normalize_observations=True, **SMALL)
     with MAPPO(SPREAD, seed=1, **SMALL, normalize_rewards=True) as saved:

@@ -1,4 +1,4 @@
-"""PettingZoo envs in processes show what envs in this process show, and fail in one error."""
+"""PettingZoo envs in processes equal those in this process, and fail with one error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIVES = [
 
 
 class Seeded(ScriptedParallel):
-    """Begins with the episode that the seed says, so that the first agents differ by env."""
+    """The seed selects the first episode, so the first agents differ between envs."""
 
     def reset(self, seed=None, options=None):
         if seed is not None:
@@ -41,7 +41,7 @@ def zeros(env):
 
 @pytest.mark.parametrize("source", [parallel, by_turns])
 def test_processes_show_what_one_process_shows(source) -> None:
-    """Observations, masks, rewards, ends, states and last observations of 30 steps, bit for bit."""
+    """30 steps with all observations, masks, rewards, ends and states agree bit for bit."""
     here, there = PettingZooVecEnv(source, 2, seed=0), PettingZooProcesses(source, 2, seed=0)
     try:
         assert there.groups == here.groups
@@ -60,7 +60,7 @@ def test_processes_show_what_one_process_shows(source) -> None:
 
 
 def test_ids_take_the_backend_that_has_processes() -> None:
-    """Though another steps the id faster in this process."""
+    """Even though another backend steps the id faster in this process."""
     spread = "mpe2/simple_spread_v3"
     options = {"n_envs": 1, "n_steps": 8, "batch_size": 8, "n_epochs": 1, "hidden": 8}
     with rlox.make("ippo", env=spread, vectorization="async", **options) as algorithm:
@@ -70,7 +70,7 @@ def test_ids_take_the_backend_that_has_processes() -> None:
 
 
 def test_a_killed_process_is_one_error() -> None:
-    """That names the env and how it ended, and the others are closed."""
+    """The error names the env and its exit, and the other processes are closed."""
     env = PettingZooProcesses(parallel, 2, seed=0)
     env.reset_all()
     env.step_all(zeros(env))
@@ -85,7 +85,7 @@ def test_a_killed_process_is_one_error() -> None:
 
 
 def test_wrong_calls_are_one_clear_error() -> None:
-    """Before a process is started, or with it closed again."""
+    """Raised before a process starts, or after closing it."""
     with pytest.raises(EnvError, match="the ScriptedParallel itself; pass its id or a callable"):
         PettingZooProcesses(ScriptedParallel(LIVES))
     with pytest.raises(EnvError, match=r"at most .* on this machine, got n_envs = 0"):

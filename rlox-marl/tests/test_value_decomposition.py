@@ -44,7 +44,7 @@ SMALL = {
     [("qmix", 8.0, 960), pytest.param("vdn", 7.0, 1_920, marks=pytest.mark.slow)],
 )
 def test_the_two_step_game_is_valued_as_in_the_paper(name, value, steps) -> None:
-    """Under uniform exploration QMIX learns that the second game is worth 8, VDN cannot."""
+    """With uniform exploration, QMIX learns the second game's value of 8, VDN cannot."""
     options = {**GAME, "gamma": 1.0, "epsilon": 1.0}
     with rlox.make(name, env=TwoStepGame, seed=0, **options) as algorithm:
         algorithm.train(steps)
@@ -54,7 +54,7 @@ def test_the_two_step_game_is_valued_as_in_the_paper(name, value, steps) -> None
 
 
 def test_the_penalty_game_is_played_at_its_optimum() -> None:
-    """Agents on their own agree on a corner where there is no penalty."""
+    """Without a penalty, independent agents agree on a corner."""
     options = {**GAME, "epsilon": "linear(1, 0.05, 300)"}
     with rlox.make("independent_q", env=PenaltyGame, seed=0, **options) as algorithm:
         algorithm.train(480)
@@ -70,7 +70,7 @@ def test_mixing_is_monotone(seed, n_agents, scale, hyper_size) -> None:
     space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
     mixing = MonotoneMixing(n_agents, space, 4, hyper_size=hyper_size, generator=generator)
     values = scale * torch.randn(6, n_agents, generator=generator)
-    # of each sign, as the slopes of hidden units far below 0 are 0 in floating point
+    # mixed signs, as hidden units far below 0 have slope 0 in floating point
     values = torch.cat([values, -values]).requires_grad_()
     state = (scale * torch.randn(6, 3, generator=generator)).repeat(2, 1)
     (slopes,) = torch.autograd.grad(mixing(values, state).sum(), values)
@@ -93,7 +93,7 @@ def two_groups():
 
 
 def random_sequences(rng, size, length=5, n=3):
-    """Return sequences of three agents, some of which rest, end and begin within them."""
+    """Return sequences of three agents, with rests, ends and beginnings."""
     shape = length, n, 3
     numbers = torch.arange(2).expand(length, n, -1)
 
@@ -168,7 +168,7 @@ def one_agent(network, x, memory):
 
 
 def mixed(kind, mixing, values, state):
-    """Return what is learnt, by the paper's formula."""
+    """Return the learnt values, by the paper's formula."""
     if kind == "none":
         return values
     if kind == "sum":
@@ -259,7 +259,7 @@ def test_the_loss_is_that_of_plain_formulas(kind, hyper_size, size, double_q) ->
 
 
 def test_exploration_takes_possible_actions_only_and_says_how_likely_they_are() -> None:
-    """Uniform actions are drawn from the masks, each as often as its probability."""
+    """Uniform actions come from the allowed ones, as often as their probability states."""
     values = torch.tensor([[0.0, 3.0, 2.0, 1.0]]).expand(40_000, -1)
     masks = torch.tensor([[True, False, True, True]]).expand(40_000, -1)
     chosen = EpsilonGreedy(values, masks, 0.3)
@@ -282,7 +282,7 @@ AGENTS = ("scout_0", "scout_1", "tank")
 
 @pytest.mark.parametrize(("name", "recurrent"), [("qmix", "gru"), ("independent_q", "none")])
 def test_stored_steps_are_those_of_a_script(name, recurrent) -> None:
-    """Agents that die, join late, are cut off and masked give the rows that the script says."""
+    """Deaths, late joins, truncations and masks give the script's rows."""
     options = {**SMALL, "n_envs": 1, "learning_starts": 200, "recurrent": recurrent}
     with rlox.make(name, env=lambda: ScriptedParallel(EPISODES), **options) as algorithm:
         algorithm.train(40)
@@ -316,7 +316,7 @@ def test_stored_steps_are_those_of_a_script(name, recurrent) -> None:
 
 
 def test_teams_that_take_turns_learn() -> None:
-    """Agents that wait count as 0 until it is their turn; masks are kept to."""
+    """Waiting agents count as 0 until their turn; masks are obeyed."""
     turns = [
         Turn(agent, dict.fromkeys(AGENTS, 1.0), {})
         for agent in ("scout_0", "tank", "scout_1", "tank")
@@ -363,6 +363,6 @@ def images(actions=None):
     ],
 )  # fmt: skip
 def test_wrong_calls_are_one_clear_error(make, kind, message) -> None:
-    """Each says what was given and what to do."""
+    """Each message states the given value and the remedy."""
     with pytest.raises(kind, match=message):
         make()

@@ -9,7 +9,7 @@ from rlox_marl.policies import PopArt, ValueNorm
 
 
 def weighted(batches, beta):
-    """Return mean and deviation with the weights that the recursion amounts to."""
+    """Return mean and deviation with the weights that the recursion implies."""
     last = len(batches) - 1
     weights = np.array([(1 - beta) * beta ** (last - i) for i in range(len(batches))])
     weights /= weights.sum()
@@ -52,14 +52,14 @@ def test_variance_has_a_floor_and_large_means_cancel_nothing() -> None:
 
 
 def test_does_nothing_before_the_first_update() -> None:
-    """Values are what they are."""
+    """Values stay unchanged."""
     values = torch.tensor([1.0, -2.0])
     assert torch.equal(ValueNorm().normalize(values), values)
     assert torch.equal(ValueNorm().denormalize(values), values)
 
 
 def test_popart_rescales_as_its_formula_says() -> None:
-    """Equations 9 and 10 of the paper, in the tensors that optimisers hold."""
+    """Equations 9 and 10 of the paper, applied in place for optimisers."""
     torch.manual_seed(0)
     head = PopArt(4, beta=0.9)
     weight, bias = head.head.weight, head.head.bias
@@ -77,7 +77,7 @@ def test_popart_rescales_as_its_formula_says() -> None:
 
 
 def test_wrong_arguments_are_refused() -> None:
-    """With the value."""
+    """The message names the value."""
     with pytest.raises(ValueError, match=r"beta must lie in \[0, 1\), got 1.0"):
         ValueNorm(1.0)
     with pytest.raises(ValueError, match="at least one value target"):

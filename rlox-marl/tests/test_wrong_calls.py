@@ -64,17 +64,17 @@ def drop(field, agent):
 
 
 def whole(field, value):
-    """Return a change of a whole field."""
+    """Return a change to a whole field."""
     return lambda env, parts: parts.update({field: value})
 
 
 def agents(value):
-    """Return a change of ``env.agents``."""
+    """Return a change to ``env.agents``."""
     return lambda env, parts: setattr(env, "agents", value)
 
 
 def change_space(env, parts):
-    """Give the agents another space."""
+    """Give the agents a different space."""
     env._spaces = spaces.Box(-2, 2, (2,), np.float32), env._spaces[1]
 
 
@@ -163,7 +163,7 @@ def with_(**attributes):
 
 
 def always(env):
-    """Return a callable that returns one env again and again."""
+    """Return a callable that always returns the same env."""
     return lambda: env
 
 
@@ -174,7 +174,7 @@ def in_turn(*envs):
 
 
 class Iterated(Team):
-    """Looks like an AEC env, but is none."""
+    """Looks like an AEC env, but is not one."""
 
     def agent_iter(self):
         """Nothing."""
@@ -207,7 +207,7 @@ BUILDS = [
 
 @pytest.mark.parametrize(("build", "text"), BUILDS, ids=[text[:40] for _, text in BUILDS])
 def test_env_that_cannot_be_built_is_refused(build, text) -> None:
-    """With the reason and the remedy."""
+    """The message has the reason and the remedy."""
     with pytest.raises(EnvError, match=re.escape(text)):
         build()
 
@@ -234,7 +234,7 @@ ACTIONS = [
 
 @pytest.mark.parametrize(("space", "given", "text"), ACTIONS, ids=[row[2][:50] for row in ACTIONS])
 def test_wrong_actions_are_refused(space, given, text) -> None:
-    """Before any env is stepped."""
+    """The error comes before any env is stepped."""
     env = PettingZooVecEnv(Team(action=space))
     env.reset_all()
     with pytest.raises(EnvError, match=re.escape(text)):
@@ -253,7 +253,7 @@ def test_step_before_reset_and_wrong_seeds_are_refused() -> None:
 
 
 def test_the_state_may_leave_its_box_but_not_its_shape() -> None:
-    """Bounds of the state are the env's promise alone; observations are held to theirs."""
+    """The state's bounds are not enforced; those of observations are."""
     env = Team(state=True)
     env.state = lambda: ZEROS + 1.01
     assert np.allclose(PettingZooVecEnv(env).reset_all()["state"], 1.01)
@@ -267,7 +267,7 @@ def test_the_state_may_leave_its_box_but_not_its_shape() -> None:
 
 
 class Turns(AECEnv):
-    """Two agents by turns, broken by ``change`` after the first turn."""
+    """Two agents taking turns, broken by ``change`` after the first turn."""
 
     metadata = {"name": "turns"}  # noqa: RUF012  # as PettingZoo has it
 
@@ -310,7 +310,7 @@ TURNS = [
 
 @pytest.mark.parametrize(("change", "text"), TURNS, ids=[text[:40] for _, text in TURNS])
 def test_wrong_turn_is_refused(change, text) -> None:
-    """Of envs that are stepped by turns."""
+    """Errors of turn-based envs."""
     env = PettingZooVecEnv(Turns(change))
     env.reset_all()
     with pytest.raises(EnvError, match=re.escape(text)):
@@ -326,7 +326,7 @@ def test_without_pettingzoo_the_remedy_is_named(monkeypatch) -> None:
 
 @pytest.mark.parametrize("make", [lambda: "mpe2/simple_spread_v3", lambda: SimpleSpreadVecEnv(1)])
 def test_algorithms_of_one_agent_name_all_that_take_teams(make) -> None:
-    """The names are those that the registry has for teams, no list in core."""
+    """The names come from the registry, not from a list in core."""
     names = "'independent_q', 'ippo', 'mappo', 'qmix' or 'vdn'"
     with pytest.raises(EnvError, match=f"several agents, which.*train it with {names}$"):
         rlox.make("ppo", env=make())
@@ -354,13 +354,13 @@ class Learned:
         self.more = self.gru.predict_team(SimpleSpreadVecEnv(3).reset_all(0), state=None)[1]
 
     def with_(self, **fields):
-        """Return what two envs show, with other fields."""
+        """Return the observations of two envs, with other fields."""
         return {**self.shown, **fields}
 
 
 @pytest.fixture(name="learned", scope="module")
 def fixture_learned(tmp_path_factory):
-    """Return the algorithms, which are closed at the end."""
+    """Yield the algorithms, and close them at the end."""
     learned = Learned(tmp_path_factory.mktemp("learned"))
     yield learned
     for one in (learned.mappo, learned.gru, learned.qmix, learned.pair):
@@ -408,7 +408,7 @@ CALLS = {
 
 @pytest.mark.parametrize("wrong", CALLS)
 def test_a_wrong_call_is_an_error_that_says_what(wrong, learned) -> None:
-    """It is of rlox, or a ValueError or TypeError, with these words."""
+    """It is rlox's own, a ValueError or a TypeError, with these words."""
     call, words = CALLS[wrong]
     with pytest.raises((RloxError, ValueError, TypeError), match=re.escape(words)):
         call(learned)
