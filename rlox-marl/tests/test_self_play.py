@@ -194,7 +194,7 @@ def test_a_match_counts_games_on_both_sides(numbers, expected) -> None:
 
 
 def test_runs_play_each_other_on_the_command_line(run, tmp_path) -> None:
-    """``rlox marl match`` takes checkpoints; a sampling policy draws with itself only by chance."""
+    """``rlox marl match`` takes two checkpoints, and counts every game."""
     options = {key: value for key, value in GAME.items() if not key.startswith(("opp", "pool"))}
     for seed in (0, 1):
         with IPPO(TIC_TAC_TOE, seed=seed, **{**options, "n_envs": 2}) as algorithm:

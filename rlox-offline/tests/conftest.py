@@ -1,4 +1,4 @@
-"""Lets the tests import the modules beside them."""
+"""Lets tests import the modules next to them."""
 
 import sys
 from pathlib import Path

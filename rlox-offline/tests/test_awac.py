@@ -1,4 +1,4 @@
-"""AWAC's update, step by step, and what it is for: the better actions."""
+"""AWAC's update, step by step, and its preference for better actions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlox_offline.awac import AWAC
 
 
 def test_one_update_is_the_published_one() -> None:
-    """Critics first; the weights use the new ones; sampled actions are clipped."""
+    """Critics first; the weights use the new critics; sampled actions are clipped."""
     ours = AWAC(data.continuous(), hidden=8, batch_size=16, awac_lambda=0.5, seed=0)
     rows = ours.scaling.batch(ours.dataset.sample(16, 0), continuous=True)
     with torch.no_grad():
@@ -51,7 +51,7 @@ def test_one_update_is_the_published_one() -> None:
 
 
 def test_better_actions_are_imitated_more() -> None:
-    """Of uniform actions with reward -(a - ½)², whose mean is 0, AWAC goes towards ½."""
+    """From uniform actions with mean 0 and reward -(a - ½)², AWAC moves towards ½."""
     n = 2_000
     rng = np.random.default_rng(0)
     actions = rng.uniform(-1, 1, (n, 1)).astype(np.float32)

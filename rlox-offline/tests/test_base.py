@@ -1,4 +1,4 @@
-"""Tests of :mod:`rlox_offline.base`, with an algorithm that is written as the documents have it."""
+"""Tests of :mod:`rlox_offline.base`, with an algorithm written as documented."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def recorded():
 
 
 class RewardMean(OfflineAlgorithm):
-    """Learns the mean reward, and does no more than it must."""
+    """Learns the mean reward, with the least code."""
 
     def __init__(self, dataset, *args, **kwargs):
         super().__init__(dataset, *args, **kwargs)
@@ -39,7 +39,7 @@ class RewardMean(OfflineAlgorithm):
 
 
 class Seen(RowRecorder, Callback):
-    """Keeps what a callback and a logger receive."""
+    """Records a callback's and a logger's arguments."""
 
     def __init__(self):
         super().__init__()
@@ -59,7 +59,7 @@ class Silent(OfflineAlgorithm):
 
 
 def test_an_update_may_report_nothing():
-    """What is left are the metrics of the loop, which sets the number of threads."""
+    """The loop's metrics remain, and the loop sets the number of threads."""
     seen = Seen()
     config = OfflineConfig(batch_size=8, torch_threads=3)
     algorithm = Silent(recorded(), callbacks=[seen], config=config)
@@ -70,7 +70,7 @@ def test_an_update_may_report_nothing():
 
 
 def test_the_published_arguments_and_an_update_suffice():
-    """Dataset, batch size, callbacks and logger, in this order; the update may return floats."""
+    """Dataset, batch size, callbacks and logger, in this order; updates may return floats."""
     seen = Seen()
     algorithm = RewardMean(recorded(), 8, [seen], seen)
     metrics = algorithm.train(n_gradient_steps=3)
@@ -83,7 +83,7 @@ def test_the_published_arguments_and_an_update_suffice():
 
 
 def test_steps_have_two_names():
-    """That of other algorithms is taken too, but not both."""
+    """The other algorithms' name works too, but not both at once."""
     algorithm = RewardMean(recorded(), 8)
     algorithm.train(total_timesteps=2)
     assert algorithm.clock.gradient_steps == 2
@@ -92,7 +92,7 @@ def test_steps_have_two_names():
 
 
 def test_batch_size_and_config_contradict_each_other():
-    """The config has a batch size."""
+    """Either gives the batch size, not both."""
     message = r"^batch_size is given as 8, and in config as 256; leave one out$"
     with pytest.raises(ConfigError, match=message):
         RewardMean(recorded(), 8, config=OfflineConfig())

@@ -1,4 +1,4 @@
-"""BC clones what there is to clone."""
+"""BC clones the dataset's policy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch import nn
 
 
 def cloneable(**options: object) -> tuple[Dataset, np.ndarray]:
-    """Return actions that are a function of observations far from 0, and the observations."""
+    """Return observations far from 0, and actions that depend on them."""
     columns = data.columns(2_000)
     columns["actions"] = 2 * np.tanh(0.5 * (columns["obs"][:, :2] - 3.0))
     return Dataset(columns, act_low=-2.0, act_high=2.0, **options), columns["obs"]
@@ -25,7 +25,7 @@ def cloneable(**options: object) -> tuple[Dataset, np.ndarray]:
 
 @pytest.mark.parametrize(("stochastic", "normalize"), [(False, True), (True, False)])
 def test_cloned_policy_acts_on_raw_observations(stochastic: bool, normalize: bool) -> None:
-    """The policy takes an env's observations, whatever the dataset normalised."""
+    """The policy takes an env's raw observations, whatever the normalisation."""
     dataset, obs = cloneable(normalize=normalize)
     bc = BC(dataset, stochastic=stochastic, hidden=32, learning_rate=3e-3, seed=0)
     bc.train(600)
@@ -34,7 +34,7 @@ def test_cloned_policy_acts_on_raw_observations(stochastic: bool, normalize: boo
 
 
 def test_discrete_policy_learns_the_labels() -> None:
-    """Discrete actions are classified."""
+    """Discrete actions are learnt by classification."""
     columns = data.columns(2_000)
     columns["actions"] = (columns["obs"][:, 0] > 3.0).astype(np.int64)
     bc = BC(Dataset(columns), continuous=False, hidden=32, learning_rate=3e-3, seed=0)
@@ -87,7 +87,7 @@ def test_evaluation_needs_an_env() -> None:
 
 
 def test_an_env_that_does_not_fit_the_dataset_is_refused() -> None:
-    """Before the training; more discrete actions than were recorded are none the worse."""
+    """Before the training; more discrete actions than recorded are allowed."""
     dataset = Dataset(data.columns(act_dim=1), act_low=-2.0, act_high=2.0)
     for wrong in ("CartPole-v1", "MountainCarContinuous-v0"):
         with pytest.raises(SpaceError, match=r"shape \(3,\) .* but the env has observations in"):
@@ -112,7 +112,7 @@ def test_an_env_that_does_not_fit_the_dataset_is_refused() -> None:
     ],
 )
 def test_contradictions_are_refused(make: object, options: dict[str, object], reason: str) -> None:
-    """Before any work, with the remedy."""
+    """The error comes before any work, and names the remedy."""
     with pytest.raises((ConfigError, DatasetError), match=reason):
         rlox.make("bc", dataset=make(), **options)
 
@@ -134,7 +134,7 @@ def test_another_dataset_is_refused_when_resuming(tmp_path: Path) -> None:
 
 
 class OwnDataset:
-    """The least that a dataset must have."""
+    """The minimum of a dataset."""
 
     def __init__(self, **replaced: object) -> None:
         self.columns = {**data.columns(act_dim=1), **replaced}
@@ -149,7 +149,7 @@ class OwnDataset:
 
 
 def test_own_dataset_needs_sample_and_length_alone() -> None:
-    """Actions are then in [-1, 1]."""
+    """Its actions are taken in [-1, 1]."""
     bc = rlox.make("bc", dataset=OwnDataset(), hidden=8)
     assert bc.train(2)["loss"] > 0
 
@@ -164,15 +164,15 @@ def test_own_dataset_needs_sample_and_length_alone() -> None:
     ],
 )
 def test_own_dataset_is_checked_before_training(replaced: dict[str, object], reason: str) -> None:
-    """A dataset of another's making is looked at too."""
+    """User-defined datasets are checked too."""
     with pytest.raises(DatasetError, match=reason):
         BC(OwnDataset(**replaced))
 
 
 def test_checkpoint_that_asks_for_huge_networks_is_refused(tmp_path: Path) -> None:
-    """A hostile file cannot fill the memory through sizes that the dataset would otherwise give.
+    """A hostile file cannot fill the memory with the sizes that it declares.
 
-    Where there is memory for them, what the file holds contradicts it.
+    On machines with enough memory, the file's arrays contradict the sizes.
     """
     bc = BC(data.continuous(), hidden=8)
     bc.config = bc.config.model_copy(update={"obs_dim": 10**9})

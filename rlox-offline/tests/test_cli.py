@@ -1,4 +1,4 @@
-"""``rlox dataset`` and what other commands make of offline algorithms."""
+"""``rlox dataset`` and other commands with offline algorithms."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_info_shows_what_is_known(run: Callable[..., Result]) -> None:
-    """Sizes, returns, bounds and reference scores; as JSON the numbers."""
+    """Sizes, returns, bounds and reference scores; the same as JSON."""
     dataset = data.continuous(env_id="Pendulum-v1", random_return=-5.0, expert_return=9.5)
     save_dataset(dataset, "set.npz")
     result = run("dataset", "info", "set.npz")
@@ -48,7 +48,7 @@ def test_info_draws_the_returns(run: Callable[..., Result]) -> None:
 
 
 def test_record_writes_all_sets(run: Callable[..., Result]) -> None:
-    """Into the files of the template, with the options of the file."""
+    """The template gives the file names, the file the options."""
     pytest.importorskip("rlox_onpolicy")
     options = {"n_envs": 4, "n_steps": 32, "batch_size": 64, "n_epochs": 1, "hidden": 8}
     Path("ppo.yaml").write_text(yaml.safe_dump(options), encoding="utf-8")
@@ -71,7 +71,7 @@ def test_record_writes_all_sets(run: Callable[..., Result]) -> None:
 def test_record_refuses_a_bad_target_before_training(
     run: Callable[..., Result], to: str, reason: str
 ) -> None:
-    """Nothing was trained for nothing."""
+    """No training is wasted."""
     result = run("dataset", "record", "ppo", "--env", "CartPole-v1", "--to", to)
     assert result.code == 2
     assert reason in result.err
@@ -88,7 +88,7 @@ IQL = ("train", "iql", "--env", "Pendulum-v1", "--hidden", "8", "--eval-episodes
 
 
 def test_train_learns_from_a_dataset(run: Callable[..., Result], recorded: str) -> None:
-    """Steps are gradient steps, from the flag to the record and the evaluation."""
+    """Steps are gradient steps in the flag, the record and the evaluation."""
     result = run(
         *IQL, "--dataset", recorded, "--total-timesteps", 40, "--steps-per-iteration", 10,
         "--checkpoint-freq", 20, "--run-dir", "run",
@@ -111,7 +111,7 @@ def test_train_learns_from_a_dataset(run: Callable[..., Result], recorded: str) 
 def test_an_interrupted_run_is_finished_from_its_dataset(
     run: Callable[..., Result], recorded: str
 ) -> None:
-    """From the last checkpoint, bit for bit as if it had not been interrupted."""
+    """It resumes from the last checkpoint and equals an uninterrupted run bit for bit."""
     arguments = (
         *IQL, "--dataset", recorded, "--total-timesteps", 40, "--steps-per-iteration", 10,
         "--checkpoint-freq", 10,
@@ -134,14 +134,14 @@ def test_an_interrupted_run_is_finished_from_its_dataset(
 
 
 def test_train_without_a_dataset_says_what_is_missing(run: Callable[..., Result]) -> None:
-    """And algorithms that need none have no such flag."""
+    """Algorithms that learn in an env have no such flag."""
     result = run(*IQL)
     assert (result.code, "--dataset" in result.err) == (2, True)
     assert "--dataset" in run("train", "iql", "--help").out
 
 
 def test_no_env_is_needed(run: Callable[..., Result], recorded: str) -> None:
-    """Nothing is evaluated then, and evaluations that are asked for need one."""
+    """Without one, nothing is evaluated; requested evaluations need one."""
     arguments = ("train", "iql", "--hidden", 8, "--dataset", recorded, "--total-timesteps", 4)
     result = run(*arguments, "--run-dir", "run")
     assert result.code == 0, result.err
@@ -158,7 +158,7 @@ def test_no_env_is_needed(run: Callable[..., Result], recorded: str) -> None:
 
 
 def test_a_policy_file_is_evaluated(run: Callable[..., Result]) -> None:
-    """From training its estimate to resuming it and running it in an env."""
+    """Training the estimate, resuming, and running the policy in an env."""
     save_dataset(data.Dataset(data.columns(3, act_dim=1), act_low=-2.0, act_high=2.0), "set.npz")
     learn = ("--dataset", "set.npz", "--hidden", 8, "--total-timesteps", 20)
     assert run("train", "bc", *learn, "--run-dir", "bc").code == 0

@@ -1,4 +1,4 @@
-"""Every algorithm here keeps the contract of offline algorithms."""
+"""Every algorithm here keeps the offline algorithms' contract."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import rlox.testing
 
 
 class Middle:
-    """A policy of one action."""
+    """A policy with a constant action."""
 
     def predict(self, obs: Any, deterministic: bool = True) -> Any:
         return np.full((*np.shape(obs)[:-1], 2), 0.5, np.float32)
@@ -32,7 +32,7 @@ CASES: list[Any] = [
 @pytest.mark.parametrize("check", rlox.testing.OFFLINE_CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_algorithm_conforms(name: str, options: dict[str, Any], check: Any) -> None:
-    """Continuous actions, a normalised dataset whose bounds are not those of the networks."""
+    """Continuous actions, and a normalised dataset with other bounds than the networks."""
     check(name, data.continuous(), **SMALL, **options)
 
 

@@ -15,12 +15,12 @@ from rlox_offline.cql import CQL
 
 
 def algorithm(**options: object) -> CQL:
-    """Return a small one."""
+    """Return a small CQL."""
     return CQL(data.continuous(), hidden=16, batch_size=16, seed=0, **options)
 
 
 def test_targets_take_an_action_of_the_policy_or_its_mode() -> None:
-    """The mode draws nothing, so that its targets are always the same."""
+    """The mode draws nothing, so its targets never change."""
     for mode, same in ((True, True), (False, False)):
         cql = algorithm(mode_targets=mode)
         batch = cql.scaling.batch(cql.dataset.sample(16, 0), continuous=True).transitions(0.5)
@@ -33,7 +33,7 @@ def test_targets_take_an_action_of_the_policy_or_its_mode() -> None:
 
 
 def test_conservative_values_are_lower_off_the_dataset() -> None:
-    """After training, random actions are worth less than the dataset's."""
+    """After training, random actions have lower values than the dataset's."""
     columns = data.columns(1_000)
     columns["actions"] = np.clip(columns["actions"], 0.5, 2.0)
     cql = CQL(data.Dataset(columns, act_low=-2.0, act_high=2.0), hidden=32, seed=0, gamma=0.5)
@@ -55,14 +55,14 @@ def test_multiplier_rises_above_the_target_and_falls_below_it() -> None:
 
 
 def test_temperature_moves_towards_the_target_entropy() -> None:
-    """It rises where the policy is too certain, and stays where it is not tuned."""
+    """It rises if the policy is too certain, and stays fixed if it is not tuned."""
     assert algorithm(target_entropy=50.0).train(5)["alpha"] > 1.0
     assert algorithm(target_entropy=-50.0).train(5)["alpha"] < 1.0
     assert algorithm(auto_entropy=False, target_entropy=50.0).train(5)["alpha"] == 1.0
 
 
 def test_policy_clones_at_first() -> None:
-    """During bc_steps the critics do not reach the policy."""
+    """During bc_steps, the critics do not influence the policy."""
     one, other = algorithm(bc_steps=3, cql_alpha=0.0), algorithm(bc_steps=3, cql_alpha=50.0)
     for cql in (one, other):
         cql.train(3)
@@ -92,7 +92,7 @@ def weights(cql: CQL) -> torch.Tensor:
 
 @pytest.mark.parametrize("backend", ["torch", "auto"])
 def test_calibration_ends_where_returns_are_below_all_values(backend: str) -> None:
-    """Then the training is CQL's to the bit, and with the recorded returns it is another one."""
+    """Then training equals CQL's to the bit; with the recorded returns it differs."""
     plain, calibrated, low = (algorithm(backend=backend, calibrated=c) for c in (False, True, True))
     assert low.minibatches is not None
     low.minibatches.returns_to_go[:] = -math.inf
@@ -103,7 +103,7 @@ def test_calibration_ends_where_returns_are_below_all_values(backend: str) -> No
 
 
 def test_calibrated_values_of_the_policy_stay_above_the_returns() -> None:
-    """Where a heavy penalty takes those of CQL below."""
+    """A heavy penalty pushes CQL's values below them."""
     dataset = data.continuous().with_returns(0.5)
     excess = []
     for calibrated in (False, True):
@@ -117,7 +117,7 @@ def test_calibrated_values_of_the_policy_stay_above_the_returns() -> None:
 
 
 def test_calibration_needs_a_dataset_with_returns() -> None:
-    """A buffer that does not know which transition follows which has none; acting needs none."""
+    """A buffer without the order of transitions has no returns; acting needs none."""
     columns = data.columns()
     columns["actions"] /= 2
     names = ("obs", "next_obs", "actions", "rewards", "terminated", "truncated")

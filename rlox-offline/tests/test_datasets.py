@@ -1,4 +1,4 @@
-"""Datasets from every format are the same, and a bad one is refused with its reason."""
+"""Datasets from every format are equal, and bad ones are refused with a reason."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_every_format_gives_back_what_was_saved(suffix: str, make: Any, tmp_path
 
 @pytest.fixture
 def minari_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Minari's datasets of this test."""
+    """Minari's folder for this test."""
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
 
 
@@ -56,9 +56,9 @@ def minari_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_minari_gives_back_what_was_created() -> None:
     """With the env's bounds and the reference scores."""
     columns = data.columns(act_dim=1)
-    columns |= {name: np.tanh(columns[name]) for name in ("obs", "next_obs")}  # of the env's space
+    columns |= {name: np.tanh(columns[name]) for name in ("obs", "next_obs")}  # in the env's space
     ends = columns["terminated"] | columns["truncated"]
-    # Minari keeps one row of observations per episode, so next ones are those that follow
+    # Minari keeps one row of observations per episode, so next_obs is the next row's
     follows = np.concatenate([columns["obs"][1:], columns["obs"][-1:]])
     columns["next_obs"] = np.where(ends[:, None], columns["next_obs"], follows)
     known = {"act_low": -2.0, "act_high": 2.0, "env_id": "Pendulum-v1"}
@@ -101,7 +101,7 @@ def test_minari_episodes_that_were_broken_off_are_cut() -> None:
 
 
 def test_d4rl_layout_without_next_observations(tmp_path: Path) -> None:
-    """Next ones follow within an episode; a step cut by a timeout has none and is dropped."""
+    """The next row of an episode supplies them; a step cut by a timeout has none and is dropped."""
     with h5py.File(tmp_path / "d4rl.hdf5", "w") as file:
         file["observations"] = np.arange(6.0)[:, None]
         file["actions"] = np.zeros((6, 1))
@@ -111,7 +111,7 @@ def test_d4rl_layout_without_next_observations(tmp_path: Path) -> None:
         file["infos/qpos"] = np.zeros((6, 1))
         file["metadata/algorithm"] = "SAC"
     dataset = load_dataset(tmp_path / "d4rl.hdf5", normalize=False)
-    # row 3 was cut, and row 5 is where the recording stopped
+    # row 3 was cut, and the recording stopped at row 5
     assert dataset.columns["rewards"].tolist() == [0, 1, 2, 4]
     assert dataset.columns["next_obs"][[0, 2], 0].tolist() == [1, 3]
     assert dataset.columns["terminated"].tolist() == [False, True, False, True]
@@ -122,10 +122,10 @@ def test_d4rl_layout_without_next_observations(tmp_path: Path) -> None:
 
 @given(st.lists(st.sampled_from(["on", "terminated", "truncated"]), min_size=1, max_size=30))
 def test_derived_next_observations_are_the_true_ones(kinds: list[str]) -> None:
-    """What is derived agrees with what was recorded, in every row that is bootstrapped from."""
+    """Derived and recorded ones agree in every row used for bootstrapping."""
     n = len(kinds)
     ends = np.array([kind != "on" for kind in kinds])
-    # an observation is the number of the step since the beginning, and resets skip one
+    # an observation counts the steps since the beginning, and resets skip one
     obs = np.arange(n) + np.concatenate([[0], np.cumsum(ends)[:-1]])
     columns = {
         "obs": obs[:, None].astype(np.float32),
@@ -177,7 +177,7 @@ def test_bad_columns_are_refused(change: dict[str, Any], reason: str) -> None:
 
 
 def test_bad_files_are_refused(tmp_path: Path) -> None:
-    """Missing, of an unknown kind, damaged, or pickled."""
+    """Missing, unknown, damaged or pickled files."""
     with pytest.raises(DatasetError, match="does not exist"):
         load_dataset(tmp_path / "none.npz")
     with pytest.raises(DatasetError, match=r"the suffix '\.npy'; did you mean '\.npz'"):
@@ -210,7 +210,7 @@ def test_bad_files_are_refused(tmp_path: Path) -> None:
 def test_ragged_lists_are_not_reshaped(
     load: Any, obs: Any, reason: str, suffix: str, tmp_path: Path
 ) -> None:
-    """Even if there are as many numbers as expected in all."""
+    """Even if the total number of values fits."""
     columns = {"obs": obs, "actions": [0.0] * 3, "rewards": [0.0] * 3, "terminated": [False] * 3}
     table = pa.table({**columns, "next_obs": [[1.0, 2.0]] * 3})
     path = tmp_path / f"ragged{suffix}"
@@ -224,7 +224,7 @@ def test_ragged_lists_are_not_reshaped(
 
 @pytest.mark.parametrize("load", LOADERS)
 def test_integer_observations_stay_as_they_are(load: Any, tmp_path: Path) -> None:
-    """Unless they are asked to be normalised, which is refused; files need no option either."""
+    """Normalising them is refused; files need no option either."""
     columns = data.columns()
     columns |= {name: columns[name].astype(np.uint8) for name in ("obs", "next_obs")}
     save_dataset(Dataset(columns), tmp_path / "bytes.npz")
@@ -245,13 +245,13 @@ def test_integer_observations_stay_as_they_are(load: Any, tmp_path: Path) -> Non
     ],
 )
 def test_bad_bounds_are_refused(known: Any, reason: str) -> None:
-    """Each says what belongs there."""
+    """Each message states the expected value."""
     with pytest.raises(DatasetError, match=reason):
         Dataset(data.columns(), **known)
 
 
 def test_metadata_of_a_strange_file_are_refused(tmp_path: Path) -> None:
-    """Only what a dataset knows, in the right types."""
+    """Only known names with the right types pass."""
     for text in ('{"normalize": false}', '{"env_id": 3}', "[]"):
         np.savez(tmp_path / "strange.npz", **data.columns(), rlox=np.array(text))
         with pytest.raises(DatasetError, match="metadata"):

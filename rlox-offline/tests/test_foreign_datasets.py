@@ -1,4 +1,4 @@
-"""Damaged and hostile datasets are refused, with the reason, or loaded right."""
+"""Damaged and hostile datasets are refused with a reason, or loaded correctly."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def saved(path: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("suffix", data.FORMATS)
 def test_a_flipped_bit_is_refused_or_changes_nothing(suffix: str, tmp_path: Path) -> None:
-    """Formats have bytes that mean nothing, and most have values that nothing protects."""
+    """Formats have unused bytes, and most leave some values unprotected."""
     whole, path = tmp_path / f"whole{suffix}", tmp_path / f"flipped{suffix}"
     columns = saved(whole)
     contents = whole.read_bytes()
@@ -60,13 +60,13 @@ def test_a_flipped_bit_is_refused_or_changes_nothing(suffix: str, tmp_path: Path
         else:
             for name, column in columns.items():
                 np.testing.assert_array_equal(loaded.columns[name], column, f"{name}, bit {bit}")
-    assert refused > FLIPS // 10  # most of a small HDF5 file is not used
+    assert refused > FLIPS // 10  # most of a small HDF5 file is unused
 
 
 @pytest.mark.parametrize("load", LOADERS)
 @pytest.mark.parametrize("suffix", data.FORMATS)
 def test_edited_values_and_metadata_are_refused(load: Any, suffix: str, tmp_path: Path) -> None:
-    """Which no checksum of a format can know."""
+    """Formats' own checksums cannot detect such edits."""
     path = tmp_path / f"edited{suffix}"
     columns = saved(path)
     other = {**columns, "rewards": columns["rewards"] + 1}
@@ -79,12 +79,12 @@ def test_edited_values_and_metadata_are_refused(load: Any, suffix: str, tmp_path
     with pytest.raises(DatasetError, match="its contents have changed since it was saved"):
         load(path)
     reader.write(path, columns, {KEY: json.dumps({"env_id": "Other-v0"})})
-    assert load(path).env_id == "Other-v0"  # another's file, which has no digest
+    assert load(path).env_id == "Other-v0"  # a file of another tool, without digest
 
 
 @pytest.mark.parametrize("load", LOADERS)
 def test_a_header_that_promises_more_than_there_is(load: Any, tmp_path: Path) -> None:
-    """1.5 kB that ask for 24 TB are refused unread."""
+    """A file of 1.5 kB that declares 24 TB is refused unread."""
     header = io.BytesIO()
     shape = {"descr": "<f8", "fortran_order": False, "shape": (10**12, 3)}
     np.lib.format.write_array_header_1_0(header, shape)
@@ -104,7 +104,7 @@ def test_a_header_that_promises_more_than_there_is(load: Any, tmp_path: Path) ->
 def test_what_there_is_no_memory_for_is_refused(
     suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Zeros compress to a thousandth; the error says what to do."""
+    """Zeros compress to a thousandth; the error names the remedy."""
     n = 5_000_000
     columns = {"rewards": np.zeros(n, np.float32), "truncated": np.zeros(n, bool)}
     FORMATS[suffix].write(tmp_path / f"zeros{suffix}", columns, {})
@@ -156,7 +156,7 @@ def hostile_hdf5(path: Path, kind: str) -> None:
 def test_hdf5_files_hold_their_own_values(
     load: Any, kind: str, reason: str, tmp_path: Path
 ) -> None:
-    """Or they could show any file of the machine as observations."""
+    """Otherwise they could expose any file of the machine as observations."""
     hostile_hdf5(tmp_path / "hostile.h5", kind)
     with pytest.raises(DatasetError, match=reason):
         load(tmp_path / "hostile.h5")
@@ -165,11 +165,11 @@ def test_hdf5_files_hold_their_own_values(
 @pytest.mark.parametrize("load", LOADERS)
 @pytest.mark.parametrize("value", [np.arange(3), b"\xff", "[" * 100_000])
 def test_attributes_of_other_kinds_are_refused(load: Any, value: Any, tmp_path: Path) -> None:
-    """Arrays, numbers, bytes, and what is no JSON."""
+    """Arrays, numbers, bytes and invalid JSON."""
     with h5py.File(tmp_path / "a.h5", "w", track_order=True) as file:
         for name, column in data.columns().items():
             file[name] = column
-        if isinstance(value, str) and len(value) > 64_000:  # HDF5 keeps no longer attributes
+        if isinstance(value, str) and len(value) > 64_000:  # HDF5's limit for attributes
             value = value[:60_000]
         file.attrs[KEY] = value
     with pytest.raises(DatasetError, match=r"dataset '.*a\.h5'"):
@@ -205,7 +205,7 @@ def test_empty_and_odd_tables_are_refused(load: Any, suffix: str, tmp_path: Path
 
 
 def test_offsets_out_of_the_values_are_refused(tmp_path: Path) -> None:
-    """Reading them would show the process's memory, or end it."""
+    """Reading them would expose the process's memory, or crash it."""
     offsets = pa.py_buffer(np.array([0, 2**20, 2], np.int32))
     values = pa.array([1.0, 2.0])
     lists = pa.Array.from_buffers(pa.list_(pa.float64()), 2, [None, offsets], children=[values])
@@ -226,7 +226,7 @@ def test_offsets_out_of_the_values_are_refused(tmp_path: Path) -> None:
 def test_minari_is_checked_as_well(
     load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The digest of what rlox saved, the declared space, and where the values are."""
+    """The digest, the declared space, and the place of the values are checked."""
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
     columns = data.columns(act_dim=1)
     obs = np.tanh(columns["obs"])

@@ -1,4 +1,4 @@
-"""FQE estimates returns that are known."""
+"""FQE estimates known returns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlox_offline.fqe import FQE
 
 
 class Constant:
-    """A policy of one action."""
+    """A policy with a constant action."""
 
     def __init__(self, action: float) -> None:
         self.action = action
@@ -23,7 +23,7 @@ class Constant:
 
 
 def chain(terminates: bool) -> Dataset:
-    """Return a walk in which the reward is the action, recorded with uniform actions."""
+    """Return a walk with the action as its reward, recorded with uniform actions."""
     rng = np.random.default_rng(0)
     n = 4_000
     step = np.arange(n) % 4
@@ -56,7 +56,7 @@ def test_estimate_is_the_discounted_return(action: float, terminates: bool) -> N
 
 
 def test_policy_and_initial_observations_are_asked_for() -> None:
-    """The errors say what to pass."""
+    """The errors name the missing argument."""
     with pytest.raises(rlox.errors.ConfigError, match=r"needs policy="):
         rlox.make("fqe", dataset=chain(True))
     buffer = rlox.OfflineDatasetBuffer(**chain(True).columns)
@@ -81,7 +81,7 @@ def test_policy_of_other_actions_is_refused(actions: Any) -> None:
 
 
 def test_policies_that_remember_are_refused() -> None:
-    """A transition does not say what was seen before it."""
+    """A transition lacks earlier observations."""
 
     class Remembers(Constant):
         def predict(self, obs: Any, deterministic: bool = True, *, state: Any = None) -> Any:

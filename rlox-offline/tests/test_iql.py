@@ -50,7 +50,7 @@ def test_one_update_follows_the_authors_order(stochastic: bool) -> None:
 
 @pytest.mark.parametrize(("total", "done", "share"), [(100, 0, 1.0), (100, 50, 0.5), (3, 2, 0.25)])
 def test_actor_learning_rate_falls_along_a_cosine(total: int, done: int, share: float) -> None:
-    """To zero at the end of the training, or after actor_decay_steps."""
+    """It reaches zero at the end of the training, or after actor_decay_steps."""
     for options in ({}, {"actor_decay_steps": total}):
         iql = IQL(data.continuous(), hidden=8, **options)
         iql.clock.extend(total if not options else 10 * total)
@@ -60,7 +60,7 @@ def test_actor_learning_rate_falls_along_a_cosine(total: int, done: int, share: 
 
 
 def test_iterations_of_ones_own_need_an_end() -> None:
-    """Without a training there is no end for the cosine to fall to, unless an option sets it."""
+    """Outside a training the cosine has no end, unless an option sets it."""
     dataset = data.continuous()
     with pytest.raises(ConfigError, match=r"^actor_decay_steps=None lets the policy's step size"):
         run_iteration(IQL(dataset, hidden=8, steps_per_iteration=2))

@@ -1,4 +1,4 @@
-"""Every objective against its equation, written out with plain loops or known in closed form."""
+"""Every objective against its equation, in plain loops or in closed form."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_calibrated_penalty_equals_plain_loops() -> None:
 
 @given(st.lists(st.floats(-100, 100), min_size=B, max_size=B), st.integers(0, 99))
 def test_calibrated_penalty_is_at_least_the_plain_one(bounds: list[float], seed: int) -> None:
-    """And equals it, to the bit, if the bounds are below all values."""
+    """It equals the plain one to the bit if the bounds are below all values."""
     values = (numbers(K, N, B, seed=seed), numbers(K, N, B, seed=seed + 1))
     given = (*values, numbers(N, B, seed=2), numbers(K, B, seed=3), A)
     plain = losses.cql_penalty(*given)

@@ -1,4 +1,4 @@
-"""What is recorded is what happened."""
+"""Recordings match the episodes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Flat(Walk):
 
 @pytest.mark.parametrize("truncates", [False, True])
 def test_true_final_observations_are_kept(truncates: bool) -> None:
-    """Not those after the reset; the episodes of an env lie in a row, the last one cut."""
+    """Not the ones after the reset; an env's episodes are consecutive, the last one cut."""
     dataset = record(None, lambda: Walk(truncates), 20, n_envs=2, normalize=False)
     columns = dataset.columns
     assert columns["obs"][:, 0].tolist() == ([100, 101, 102, 103] * 2 + [100, 101]) * 2
@@ -56,7 +56,7 @@ def test_true_final_observations_are_kept(truncates: bool) -> None:
 
 
 def test_same_seed_records_the_same() -> None:
-    """And another seed another."""
+    """Different seeds differ."""
     first, again, other = (record(None, "Pendulum-v1", 50, seed=s).columns for s in (1, 1, 2))
     for name, column in first.items():
         np.testing.assert_array_equal(column, again[name])
@@ -65,7 +65,7 @@ def test_same_seed_records_the_same() -> None:
 
 
 def test_recorded_actions_of_a_policy_are_those_of_the_env() -> None:
-    """Within bounds, whatever the policy says; integers stay integers."""
+    """They stay within bounds, whatever the policy returns; integers stay integers."""
 
     class Wild:
         def predict(self, obs, deterministic=True):
@@ -78,7 +78,7 @@ def test_recorded_actions_of_a_policy_are_those_of_the_env() -> None:
 
 
 class Remembers:
-    """Names the bit that an episode began with."""
+    """Repeats the episode's first bit."""
 
     def predict(self, obs, deterministic=True, *, state=None, episode_start=None):
         bits = np.array(obs)[:, 0] > 0
@@ -100,7 +100,7 @@ def test_memory_and_masks_go_along() -> None:
 
 
 def test_recorded_actions_are_those_that_were_given() -> None:
-    """An env may write into them, and into what it returned."""
+    """Even if the env later writes into them and its returned arrays."""
     sums = []
     for rewrites in (False, True):
         made = make_vec_env("CartPole-v1", n_envs=2)
@@ -112,7 +112,7 @@ def test_recorded_actions_are_those_that_were_given() -> None:
 
 
 def test_an_algorithm_trains_on_a_recording_env() -> None:
-    """Every transition of the training is kept, in the order of each env."""
+    """Every transition of the training is kept, in order per env."""
     env = RecordingVecEnv("CartPole-v1", 4)
     ppo = rlox.make("ppo", env=env, n_envs=4, n_steps=32, batch_size=64, n_epochs=1, seed=0)
     ppo.train(256)
@@ -124,7 +124,7 @@ def test_an_algorithm_trains_on_a_recording_env() -> None:
 
 
 def test_blocks_of_steps_come_to_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever their size, and wherever a reset cuts the episodes."""
+    """For any block size, and any reset within episodes."""
     recorded = []
     for size in (2**24, 150):  # 44 bytes are a step
         monkeypatch.setattr(recording, "BLOCK_BYTES", size)
@@ -142,7 +142,7 @@ def test_blocks_of_steps_come_to_the_whole(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_nothing_recorded_and_unrecordable_spaces_are_refused() -> None:
-    """The errors name what was expected."""
+    """The errors state the expected spaces."""
     with pytest.raises(DatasetError, match="nothing was recorded"):
         RecordingVecEnv("CartPole-v1").dataset()
     with pytest.raises(ValueError, match="n_transitions must be at least 1, got 0"):
@@ -162,7 +162,7 @@ def test_nothing_recorded_and_unrecordable_spaces_are_refused() -> None:
 
 
 def test_sets_go_from_random_to_expert() -> None:
-    """Medium is a third of the way, replay what training saw until then."""
+    """Medium is a third of the way, replay the training up to it."""
     options = {"n_envs": 4, "n_steps": 32, "batch_size": 64, "n_epochs": 4, "gamma": 0.98}
     sets = dict(
         record_sets(
@@ -182,7 +182,7 @@ def test_sets_go_from_random_to_expert() -> None:
 
 
 def test_a_training_that_learns_nothing_leaves_what_was_recorded() -> None:
-    """Random actions and all that the training saw, under the seed of the options."""
+    """Random actions and the whole training, with the options' seed."""
     options = {"n_envs": 2, "n_steps": 16, "batch_size": 16, "n_epochs": 1, "seed": 3}
     gymnasium.register("rlox/Flat-v0", Flat)
     sets = record_sets(
@@ -197,6 +197,6 @@ def test_a_training_that_learns_nothing_leaves_what_was_recorded() -> None:
 
 
 def test_sets_need_an_algorithm_that_learns_in_an_env() -> None:
-    """Others have none to record."""
+    """Other algorithms have nothing to record."""
     with pytest.raises(ConfigError, match="learn in an env, not 'iql'"):
         next(record_sets("iql", "Pendulum-v1", total_timesteps=100))

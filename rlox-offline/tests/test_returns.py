@@ -29,7 +29,7 @@ def rows_of(steps: list[tuple[float, str]]) -> dict[str, Any]:
 
 
 def summed(rows: dict[str, Any], row: int, gamma: float, scale: float, shift: float) -> float:
-    """Return Σ γᵏ r from one row on, a cut episode's last reward for so long that it ends."""
+    """Return Σ γᵏ r from one row on, repeating a cut episode's last reward until γᵏ vanishes."""
     total, discount = 0.0, 1.0
     for at in range(row, len(rows["rewards"])):
         reward = scale * float(rows["rewards"][at]) + shift
@@ -46,7 +46,7 @@ def summed(rows: dict[str, Any], row: int, gamma: float, scale: float, shift: fl
 def test_returns_are_the_discounted_sums(
     steps: list[tuple[float, str]], gamma: float, scale: float, shift: float, block: int
 ) -> None:
-    """Of scaled rewards, to a termination or beyond a cut, in blocks of any size."""
+    """With scaled rewards, terminations and cuts, and blocks of any size."""
     rows = rows_of(steps)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("rlox_offline.datasets.columns.BLOCK_ROWS", block)
@@ -57,14 +57,14 @@ def test_returns_are_the_discounted_sums(
 
 
 def test_an_episode_without_success_is_worth_that_for_ever() -> None:
-    """The rule of Cal-QL's code: r / (1 - γ) in each row if all rewards are r."""
+    """The rule of Cal-QL's code: every row has r / (1 - γ) if all rewards are r."""
     rows = rows_of([(-1.0, "on"), (-1.0, "on"), (-1.0, "truncated"), (5.0, "terminated")])
     np.testing.assert_allclose(discounted_returns(rows, 0.99), [-100, -100, -100, 5], rtol=1e-6)
 
 
 @pytest.mark.parametrize("streamed", [False, True])
 def test_samples_hold_the_returns_of_their_rows(streamed: bool, tmp_path: Path) -> None:
-    """Beside what the dataset draws with the same seed, from memory as from a file."""
+    """They complement the dataset's sample for the same seed, in memory and in a file."""
     columns = {**data.columns(), "rewards": np.arange(120, dtype=np.float32)}
     dataset: Any = Dataset(columns)
     if streamed:
@@ -82,7 +82,7 @@ def test_samples_hold_the_returns_of_their_rows(streamed: bool, tmp_path: Path) 
 
 @pytest.mark.parametrize("streamed", [False, True])
 def test_episodes_out_of_order_have_no_returns(streamed: bool, tmp_path: Path) -> None:
-    """If one goes on with another observation, all else may still be learnt from."""
+    """A gap within an episode prevents returns, but no other use."""
     columns = data.columns()
     columns["obs"][53:] += 1
     columns["next_obs"][53:] += 1
@@ -98,7 +98,7 @@ def test_episodes_out_of_order_have_no_returns(streamed: bool, tmp_path: Path) -
 
 
 def test_cut_episodes_need_a_discount() -> None:
-    """Without one their returns are unknown, those of others are sums."""
+    """Without one their returns are unknown; other episodes' are sums."""
     rows = rows_of([(1.0, "on"), (2.0, "terminated")])
     assert discounted_returns(rows, 1.0).tolist() == [3.0, 2.0]
     with pytest.raises(DatasetError, match="choose a gamma below 1"):
@@ -106,6 +106,6 @@ def test_cut_episodes_need_a_discount() -> None:
 
 
 def test_one_transition_has_a_return() -> None:
-    """A recording of a single row has no next one to compare."""
+    """A recording of a single row has no next row to compare."""
     columns = {name: column[:1] for name, column in data.columns().items()}
     assert Dataset(columns).with_returns(0.5).returns_to_go == 2 * columns["rewards"]

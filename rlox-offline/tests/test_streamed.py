@@ -38,7 +38,7 @@ def require_same(streamed: StreamedDataset, dataset: Dataset) -> None:
     ("suffix", "make"), [*zip(data.FORMATS, [data.continuous, data.discrete] * 2, strict=True)]
 )
 def test_every_format_streams(suffix: str, make: Any, tmp_path: Path) -> None:
-    """With a memory of a few transitions, so that nearly all draws come from the file."""
+    """Memory holds a few transitions, so nearly all draws come from the file."""
     dataset = make(env_id="Pendulum-v1", random_return=-1200.0, expert_return=-150)
     save_dataset(dataset, tmp_path / f"data{suffix}")
     streamed = stream_dataset(tmp_path / f"data{suffix}", folder=tmp_path, memory=300)
@@ -49,7 +49,7 @@ def test_every_format_streams(suffix: str, make: Any, tmp_path: Path) -> None:
 
 
 def pieces_of(columns: dict[str, Any], sizes: list[int]) -> Iterator[dict[str, Any]]:
-    """Yield pieces of the sizes, and the rest."""
+    """Yield pieces of the given sizes, and the rest."""
     edges = np.cumsum([0, *sizes])
     for start, end in zip(edges, [*edges[1:], None], strict=True):
         piece = {name: column[start:end] for name, column in columns.items()}
@@ -66,7 +66,7 @@ def pieces_of(columns: dict[str, Any], sizes: list[int]) -> Iterator[dict[str, A
 def test_pieces_come_to_the_whole(
     kinds: list[str], sizes: list[int], with_next: bool, with_truncated: bool
 ) -> None:
-    """However a recording is cut, its columns are those of all of it at once."""
+    """For any split of a recording, the columns equal those of the whole."""
     n = len(kinds)
     columns: dict[str, Any] = {
         "obs": np.arange(n, dtype=np.float32)[:, None],
@@ -92,7 +92,7 @@ def test_pieces_come_to_the_whole(
 
 
 def test_pieces_of_a_long_episode_are_joined_once() -> None:
-    """To join them again with every piece would take minutes for a million rows."""
+    """Joining them again at every piece would take minutes for a million rows."""
     piece = {name: np.zeros(100, np.float32) for name in ("obs", "actions", "rewards")}
     last = {**piece, "terminated": np.arange(100) == 99}
     pieces = [{**piece, "terminated": np.zeros(100, np.bool_)}] * 50 + [last]
@@ -102,7 +102,7 @@ def test_pieces_of_a_long_episode_are_joined_once() -> None:
 
 
 def test_bad_columns_are_refused(tmp_path: Path) -> None:
-    """As in memory, and the temporary file is gone."""
+    """As in memory, and the temporary file is deleted."""
     np.savez(tmp_path / "bad.npz", **{**data.columns(), "actions": np.zeros((119, 2))})
     with pytest.raises(DatasetError, match="rows, but rewards has"):
         stream_dataset(tmp_path / "bad.npz", folder=tmp_path, act_low=-2.0, act_high=2.0)

@@ -14,7 +14,7 @@ from rlox_offline.td3_bc import TD3BC
 
 
 def algorithm(**options: object) -> TD3BC:
-    """Return a small one without target noise."""
+    """Return a small TD3+BC without target noise."""
     return TD3BC(data.continuous(), hidden=8, batch_size=16, seed=0, target_noise=0.0, **options)
 
 
@@ -24,7 +24,7 @@ def batch(td3_bc: TD3BC, seed: int = 0) -> OfflineBatch:
 
 
 def targets(td3_bc: TD3BC, rows: TransitionBatch) -> torch.Tensor:
-    """Return what the critics learn."""
+    """Return the critics' targets."""
     return td3_bc.objective.bellman_targets(td3_bc.parts, rows)
 
 
@@ -60,7 +60,7 @@ def test_one_update_follows_the_pseudo_code() -> None:
 
 
 def test_policy_and_targets_wait_for_the_delay() -> None:
-    """Every second step by default."""
+    """They move every second step by default."""
     td3_bc = algorithm()
     before = copy.deepcopy(td3_bc.policy.state_dict()["net.layers.0.weight"])
     metrics = td3_bc.train(1)
