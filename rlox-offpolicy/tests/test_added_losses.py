@@ -1,4 +1,4 @@
-"""Losses of a user's own beside those of the off-policy algorithms."""
+"""User-defined losses added to those of the off-policy algorithms."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def weight_decay(module: Any, batch: Any) -> torch.Tensor:
 
 
 def parameters(algorithm: Any, part: str) -> torch.Tensor:
-    """Return a copy of what a part learns."""
+    """Return a copy of a part's parameters."""
     return algorithm.optimizers[part].parameters.clone()
 
 
@@ -38,7 +38,7 @@ def parameters(algorithm: Any, part: str) -> torch.Tensor:
 def test_an_added_loss_changes_what_its_part_learns_and_is_logged(
     name: str, env: str, part: str
 ) -> None:
-    """Under the function's name."""
+    """It is logged under the function's name."""
     options = {**OPTIONS, "seed": 0} | ({"critic_hidden": 16} if name == "crossq" else {})
     plain = rlox.make(name, env=env, **options)
     plain.train(40)
@@ -51,7 +51,7 @@ def test_an_added_loss_changes_what_its_part_learns_and_is_logged(
 
 
 def test_only_torch_takes_added_losses() -> None:
-    """Another backend refuses them by name, whether or not it is installed."""
+    """Other backends refuse them by name, installed or not."""
     options = {"backend": "native", "added_losses": {"network": weight_decay}}
     with pytest.raises((BackendError, rlox.errors.UnknownNameError)):
         rlox.make("dqn", env="CartPole-v1", **options)

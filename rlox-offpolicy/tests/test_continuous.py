@@ -1,4 +1,4 @@
-"""SAC, TD3 and DDPG as a whole: what they act, learn, keep and refuse."""
+"""SAC, TD3 and DDPG as a whole: acting, learning, saving and errors."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ ALL = [SAC, TD3, DDPG]
 
 
 def test_passes_the_conformance_suite() -> None:
-    """Every promise that rlox.testing checks is kept; resuming with the buffer is exact."""
+    """Every check of rlox.testing passes; resuming with the buffer is exact."""
     options = {"save_replay_buffer": True, "n_envs": 3, "buffer": "prioritized", "n_step": 3}
     assert check_algorithm("sac", env="Pendulum-v1", **SMALL, **options) == {}
 
@@ -76,7 +76,7 @@ def test_resuming_is_exact(name: str, options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("algorithm", [SAC, TD3])
 def test_actions_use_every_dimensions_own_range(algorithm: Any) -> None:
-    """The env gets both bounds of both levers; the buffer has the same actions in [-1, 1]."""
+    """The env gets both bounds of both levers; the buffer holds the same actions in [-1, 1]."""
     env = Lever()
     trained = algorithm(env, **SMALL)
     trained.train(48)
@@ -93,7 +93,7 @@ def test_actions_use_every_dimensions_own_range(algorithm: Any) -> None:
 
 
 def test_sac_samples_its_policy_and_td3_adds_noise_of_its_deviation() -> None:
-    """Around a policy that always chooses the middle, TD3's actions deviate by noise_std."""
+    """Around a policy with constant actions in the middle, TD3's deviate by noise_std."""
     td3 = TD3(Lever(), **{**SMALL, "learning_starts": 0, "noise_std": 0.2}, seed=1)
     with torch.no_grad():
         for parameter in td3.policy.parameters():
@@ -109,7 +109,7 @@ def test_sac_samples_its_policy_and_td3_adds_noise_of_its_deviation() -> None:
 
 
 def test_td3_delays_policy_and_targets() -> None:
-    """With a delay of 3 both change with every third gradient step only."""
+    """With a delay of 3, both change only in every third gradient step."""
     td3 = TD3(Lever(), **{**SMALL, "learning_starts": 0, "policy_delay": 3})
     learner, seen = td3.learner, []
 
@@ -130,7 +130,7 @@ def test_td3_delays_policy_and_targets() -> None:
 
 
 def test_learnt_temperature_moves_towards_the_target_entropy() -> None:
-    """It falls while the entropy is above the target, rises below it, and is fixed on request."""
+    """It falls above the target entropy, rises below it, and can be fixed."""
     for target, sign in ((-50.0, -1), (50.0, 1)):
         sac = SAC(Lever(), **SMALL, target_entropy=target)
         sac.train(32)
@@ -144,7 +144,7 @@ def test_learnt_temperature_moves_towards_the_target_entropy() -> None:
 def test_a_fixed_temperature_is_the_configs_whatever_was_saved(
     algorithm: Any, env: str, tmp_path: Path
 ) -> None:
-    """A learnt one goes on where it was."""
+    """A learnt one continues from its saved value."""
     for auto_entropy, expected in ((False, 0.1), (True, 0.5)):
         trained = algorithm(env, **SMALL, auto_entropy=auto_entropy, alpha=0.5)
         trained.save(tmp_path / "saved.rlox")
@@ -199,7 +199,7 @@ def test_bad_input_is_named_before_any_work(
 
 
 def test_options_of_one_algorithm_that_contradict_are_refused() -> None:
-    """A target entropy nobody strives for, another algorithm's option, unbounded actions."""
+    """A target entropy without use, another algorithm's option, unbounded actions."""
     with pytest.raises(ConfigError, match="target_entropy needs auto_entropy=True"):
         SAC("Pendulum-v1", auto_entropy=False, target_entropy=-3.0)
     with pytest.raises(ConfigError, match="unknown option 'policy_delay' for DDPGConfig"):
@@ -214,14 +214,14 @@ def test_options_of_one_algorithm_that_contradict_are_refused() -> None:
 
 
 def test_a_config_object_leaves_the_number_of_envs_to_a_vector_env() -> None:
-    """Its default was not given, as it is not in a mapping of options."""
+    """An unset default counts as not given, as in a mapping of options."""
     for config in (SMALL, SACConfig(**SMALL)):
         envs = gymnasium.make_vec("Pendulum-v1", num_envs=3, vectorization_mode="sync")
         assert SAC(envs, config=config).config.n_envs == 3
 
 
 def test_priorities_are_the_critics_mean_absolute_errors() -> None:
-    """Of two critics whose errors are 1 and -3 the priority is 2, to the power α."""
+    """For two critics with errors 1 and -3, the priority is 2 to the power α."""
     sac = SAC(Lever(), **SMALL, buffer="prioritized")
     sac.train(16)
     batch = sac.replay.draw()

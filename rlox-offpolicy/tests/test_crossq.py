@@ -1,4 +1,4 @@
-"""CrossQ: batch renormalization against its paper, an update written out, and what it refuses."""
+"""CrossQ: batch renormalization against its paper, an update written out, and its errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def make(env: Any = "Pendulum-v1", **options: Any) -> CrossQ:
 
 
 def test_before_the_warm_up_it_is_batch_normalization() -> None:
-    """Outputs, gradients and running means are torch's; variances are biased ones."""
+    """Outputs, gradients and running means equal torch's; variances are biased."""
     rng = torch.Generator().manual_seed(0)
     ours, theirs = BatchRenorm(5, momentum=0.9), nn.BatchNorm1d(5, eps=1e-3, momentum=0.1)
     for _ in range(4):
@@ -40,13 +40,13 @@ def test_before_the_warm_up_it_is_batch_normalization() -> None:
             out.square().mul(x).sum().backward()
         torch.testing.assert_close(inputs[0].grad, inputs[1].grad, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(ours.mean, theirs.running_mean)
-    # torch's are of unbiased variances
+    # torch's running variances are unbiased
     added = (theirs.running_var - 0.9**4) * 31 / 32
     torch.testing.assert_close(ours.variance, 0.9**4 + added)
 
 
 def test_after_the_warm_up_it_is_batch_renormalization() -> None:
-    """Ioffe's algorithm 1 in NumPy: corrections r and d are clipped, and constants."""
+    """Ioffe's algorithm 1 in NumPy: corrections r and d are clipped and have no gradient."""
     layer = BatchRenorm(3, momentum=0.8, warm_up=0, eps=1e-3)
     with torch.no_grad():
         layer.mean.copy_(torch.tensor([0.0, 50.0, -0.2]))
@@ -67,7 +67,7 @@ def test_after_the_warm_up_it_is_batch_renormalization() -> None:
     np.testing.assert_allclose(
         layer.variance, 0.8 * (running**2 - 1e-3) + 0.2 * x.var(0), rtol=1e-4
     )
-    # a shift of the whole batch changes nothing but d, which is a constant to the gradient
+    # a shift of the whole batch changes only d, which has no gradient
     got.sum().backward()
     np.testing.assert_allclose(inputs.grad, 0.0, atol=1e-4)
 
@@ -91,7 +91,7 @@ def test_evaluation_takes_the_running_statistics() -> None:
 
 
 def test_critics_have_statistics_of_their_own() -> None:
-    """Each of the K members is what it is alone."""
+    """Each of the K members equals a critic of its own."""
     critics = RenormCritics(3, 2, 6, n_critics=2, warm_up=0)
     alone = RenormMLP(5, 6, 1, warm_up=0)
     with torch.no_grad():
@@ -146,7 +146,7 @@ def test_a_step_of_the_critics_passes_both_halves_at_once() -> None:
 
 
 def test_the_policy_learns_every_third_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its step leaves the critics and their statistics as they are."""
+    """Its step does not change the critics and their statistics."""
     crossq = make(learning_starts=4, train_freq=1, gradient_steps=1)
     steps: list[str] = []
     before = crossq.learner.step
@@ -175,6 +175,6 @@ def test_the_policy_learns_every_third_step(monkeypatch: pytest.MonkeyPatch) -> 
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any], error: Any, message: str) -> None:
-    """The error names the value and what was expected."""
+    """The error names the value and the expected ones."""
     with pytest.raises(error, match=message):
         make(**options)

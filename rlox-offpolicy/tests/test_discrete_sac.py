@@ -1,4 +1,4 @@
-"""SAC for discrete actions: its update written out, what it keeps and refuses."""
+"""SAC for discrete actions: its update written out, checkpoints and errors."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def step(module: nn.Module, loss: Any) -> None:
 
 
 def test_the_temperature_strives_for_the_target_entropy() -> None:
-    """By default 0.98 of the most there is; below the target α rises, above it falls."""
+    """By default 0.98 of the maximum; α rises below the target and falls above it."""
     assert make().objective.target_entropy == pytest.approx(0.98 * math.log(2))
     for target, rises in ((0.69, True), (0.0, False)):
         sac = make(target_entropy=target, learning_starts=16)
@@ -103,7 +103,7 @@ def test_the_temperature_strives_for_the_target_entropy() -> None:
 
 
 def test_actions_are_samples_of_the_policy() -> None:
-    """Frequencies are the softmax; the mode is the most probable action, counted by the env."""
+    """Frequencies equal the softmax; the mode is the most probable one, in the env's numbering."""
     sac = make()
     with torch.no_grad():
         for parameter in sac.policy.parameters():
@@ -130,6 +130,6 @@ def test_actions_are_samples_of_the_policy() -> None:
     ],
 )
 def test_bad_input_is_named(options: dict[str, Any], error: type[Exception], message: str) -> None:
-    """The error names the value, what was expected and the remedy."""
+    """The error names the value, the expected ones and the remedy."""
     with pytest.raises(error, match=message):
         make(**options)

@@ -1,4 +1,4 @@
-"""DQN as a whole: what it learns from, when it learns, what it refuses."""
+"""DQN as a whole: its data, its update schedule, its errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def make(env: Any = "CartPole-v1", **options: Any) -> DQN:
 
 
 def test_passes_the_conformance_suite() -> None:
-    """DQN keeps every promise that rlox.testing checks; resuming with the buffer is exact."""
+    """DQN passes every check of rlox.testing; resuming with the buffer is exact."""
     options = {"n_envs": 3, "dueling": True, "double_dqn": True, "loss": "mse", "tau": 0.1}
     arguments = {**SMALL, "save_replay_buffer": True, **options}
     assert check_algorithm("dqn", env="CartPole-v1", **arguments) == {}
@@ -54,7 +54,7 @@ class Scripted(gymnasium.Env[Any, Any]):
         return np.array([self.count], np.float32), {}
 
     def step(self, action: Any) -> Any:
-        """Refuse an action that is none of the env's own."""
+        """Refuse an action outside the env's space."""
         assert action in (5, 6)
         self.left -= 1
         self.count += 1
@@ -64,7 +64,7 @@ class Scripted(gymnasium.Env[Any, Any]):
 
 
 def test_stores_true_final_observations_and_its_own_actions() -> None:
-    """No successor is a reset observation; actions count from 0 whatever the space's start is."""
+    """Successors are never reset observations; actions count from 0, whatever the space's start."""
     dqn = make(Scripted())
     dqn.train(16)
     state = dqn.replay.buffer.state()
@@ -93,7 +93,7 @@ def test_discounts_are_zero_at_terminations_only() -> None:
 
 
 def test_nothing_is_learnt_before_learning_starts() -> None:
-    """Until then actions are uniform, metrics of the loss NaN and the parameters as they were."""
+    """Until then, actions are uniform, loss metrics NaN and the parameters unchanged."""
     dqn = make(learning_starts=32, epsilon=0.0)
     before = dqn.optimizers["network"].parameters.clone()
     metrics = dqn.train(16)
@@ -107,7 +107,7 @@ def test_nothing_is_learnt_before_learning_starts() -> None:
 
 
 def test_target_network_is_copied_at_its_interval() -> None:
-    """It changes only when the gradient steps reach a multiple, and then equals the network."""
+    """It changes only at multiples of the interval, and then equals the network."""
     dqn = make(target_update_interval=6, learning_starts=0)
     seen = []
     learner = dqn.learner
@@ -124,7 +124,7 @@ def test_target_network_is_copied_at_its_interval() -> None:
 
 
 def test_prioritized_transitions_get_their_errors() -> None:
-    """After a gradient step drawn transitions have other priorities; β is that of the step."""
+    """A gradient step changes the drawn transitions' priorities; β follows the schedule."""
     dqn = make(buffer="prioritized", priority_beta="linear(0.5, 1.0)")
     dqn.train(32)
     assert len(set(dqn.replay.buffer.state()["priorities"])) > 2
@@ -158,7 +158,7 @@ class Saves(Callback):
 def test_a_checkpoint_of_the_middle_of_an_iteration_is_exact(
     saved: tuple[str, int], tmp_path: Path
 ) -> None:
-    """What was due when it was saved is learnt first, and no update of the target is lost."""
+    """Updates due at the save run first, and no target update is lost."""
     pytest.importorskip("rlox_native", reason="its envs are the ones that can save their state")
     path = tmp_path / "saved.rlox"
     options = {"steps_per_iteration": 32, "target_update_interval": 5, "n_envs": 2}
@@ -173,7 +173,7 @@ def test_a_checkpoint_of_the_middle_of_an_iteration_is_exact(
 
 
 def test_weights_scale_the_loss() -> None:
-    """With weights of 0 no parameter moves, whatever the errors are."""
+    """With weights of 0, no parameter moves, whatever the errors."""
     dqn = make(buffer="prioritized", learning_starts=17)
     dqn.train(16)
     drawn = dqn.replay.draw()
@@ -185,13 +185,13 @@ def test_weights_scale_the_loss() -> None:
 
 
 def test_epsilon_follows_its_schedule() -> None:
-    """The reported ε is that of the env steps done; a callable wins over the config."""
+    """The reported ε belongs to the env steps done; a callable overrides the config."""
     assert make(epsilon="linear(1, 0, 64)").train(16)["epsilon"] == 0.75
     assert make(schedules={"epsilon": lambda step: step / 100}).train(16)["epsilon"] == 0.16
 
 
 def test_resuming_without_the_buffer_fills_it_anew(tmp_path: Path) -> None:
-    """The policy acts, and learning goes on once learning_starts new transitions are stored."""
+    """The policy acts, and learning continues after learning_starts new transitions."""
     dqn = make(learning_starts=32, epsilon=0.0)
     dqn.train(48)
     dqn.save(tmp_path / "dqn.rlox")
@@ -209,7 +209,7 @@ def test_resuming_without_the_buffer_fills_it_anew(tmp_path: Path) -> None:
 
 
 def test_targets_of_several_steps_end_where_a_resumed_run_begins_anew(tmp_path: Path) -> None:
-    """Gymnasium envs do not expose their state: no target reaches into a new episode."""
+    """Gymnasium envs do not expose their state, so no target may reach into a new episode."""
     options: dict[str, Any] = {"n_step": 3, "gamma": 0.5, "save_replay_buffer": True}
     dqn = make(Scripted, **options, steps_per_iteration=8)
     dqn.train(8)
@@ -251,13 +251,13 @@ def test_targets_of_several_steps_end_where_a_resumed_run_begins_anew(tmp_path: 
 def test_bad_input_is_named_before_any_work(
     options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    """The error names the value, what was expected and the remedy."""
+    """The error names the value, the expected ones and the remedy."""
     with pytest.raises(error, match=message):
         make(**options)
 
 
 def test_action_masks_are_refused_rather_than_ignored() -> None:
-    """A buffer does not keep them, so targets would take values of impossible actions."""
+    """Buffers do not keep masks, so targets would use values of impossible actions."""
 
     class Masking(Scripted):
         def action_masks(self) -> Any:
@@ -294,7 +294,7 @@ def test_observations_that_are_not_finite_are_refused(at: str) -> None:
 def test_a_saved_buffer_that_does_not_fit_names_the_option(
     option: str, given: Any, message: str, tmp_path: Path
 ) -> None:
-    """With both values; not saving the buffer leaves it out."""
+    """The error has both values; checkpoints without a buffer skip the check."""
     dqn = make(n_envs=2, buffer="prioritized", save_replay_buffer=True)
     dqn.train(32)
     dqn.save(path := tmp_path / "saved")

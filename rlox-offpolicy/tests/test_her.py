@@ -38,7 +38,7 @@ class BitFlip(gymnasium.Env[Any, Any]):
         self.action_space = spaces.Discrete(n)
 
     def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-        """Return -1, and 0 where the goals agree."""
+        """Return 0 where the goals agree, else -1."""
         return -(np.asarray(achieved_goal) != desired_goal).any(-1).astype(np.float32)
 
     def compute_terminated(self, achieved_goal: Any, desired_goal: Any, info: Any) -> bool:
@@ -78,7 +78,7 @@ class Reach(gymnasium.Env[Any, Any]):
     )
 
     def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-        """Return -1, and 0 within reach."""
+        """Return 0 within reach, else -1."""
         return -(np.linalg.norm(achieved_goal - desired_goal, axis=-1) > 0.1).astype(np.float32)
 
     def _observe(self) -> Any:
@@ -105,9 +105,9 @@ class Reach(gymnasium.Env[Any, Any]):
 
 @pytest.mark.parametrize(("algorithm", "env"), [(DQN, BitFlip), (TD3, Reach)])
 def test_learns_from_goals_its_own_episodes_reached(algorithm: Any, env: Any) -> None:
-    """Every drawn transition's reward is that of its goal; most have another than they were asked.
+    """Every drawn transition's reward fits its goal; most goals are replaced.
 
-    Goals come from the same episode, later: of one env they are states that it was in.
+    Goals come from later in the same episode, so they are states that the same env reached.
     """
     made = algorithm(env, n_envs=3, **SMALL)
     assert np.isfinite(made.train(96)["q_loss"])
@@ -127,7 +127,7 @@ def test_learns_from_goals_its_own_episodes_reached(algorithm: Any, env: Any) ->
 
 
 def test_bits_are_flipped_with_hindsight() -> None:
-    """Eight bits, 2000 env steps: goals are reached with HER; without, it is below -7.8."""
+    """Eight bits, 2000 env steps: HER reaches the goals; without it, the return is below -7.8."""
     options: dict[str, Any] = {
         "hidden": 64, "learning_starts": 200, "train_freq": 4, "gradient_steps": 2, "gamma": 0.95,
         "epsilon": "linear(1, 0.05, 1000)", "learning_rate": 1e-3, "batch_size": 64, "seed": 0,
@@ -139,7 +139,7 @@ def test_bits_are_flipped_with_hindsight() -> None:
 
 @pytest.mark.slow
 def test_goals_in_a_square_are_reached_with_hindsight_and_not_without() -> None:
-    """Continuous actions, 4000 env steps of TD3: within reach from the fourth step on, or never."""
+    """Continuous actions, 4000 env steps of TD3: in reach from the fourth step on, or never."""
     options: dict[str, Any] = {
         "hidden": 64, "learning_starts": 500, "train_freq": 2, "gamma": 0.95, "noise_std": 0.2,
         "learning_rate": 1e-3, "batch_size": 128, "seed": 0,
@@ -154,7 +154,7 @@ def test_goals_in_a_square_are_reached_with_hindsight_and_not_without() -> None:
 
 
 def test_resuming_with_the_buffer_cuts_the_episodes_under_way(tmp_path: Path) -> None:
-    """Gymnasium envs begin new episodes, so that no goal may come from what follows."""
+    """Gymnasium envs begin new episodes, so no goal may come from after the cut."""
     dqn = DQN(BitFlip, n_envs=2, save_replay_buffer=True, **{**SMALL, "steps_per_iteration": 6})
     dqn.train(6)
     before = dqn.replay.buffer.state()
@@ -169,7 +169,7 @@ def test_resuming_with_the_buffer_cuts_the_episodes_under_way(tmp_path: Path) ->
 
 
 class Scalar(BitFlip):
-    """Forgets the axis."""
+    """Returns rewards without the batch axis."""
 
     def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
         return -float(np.linalg.norm(achieved_goal - desired_goal) > 0)
@@ -205,13 +205,13 @@ class Seen(BitFlip):
     ],
 )
 def test_bad_input_is_named_before_any_work(options: dict[str, Any], message: str) -> None:
-    """The error names what was given, what is needed and the remedy."""
+    """The error names the given value, the needed one and the remedy."""
     with pytest.raises(ConfigError, match=message):
         DQN(**{"env_id": BitFlip, **SMALL, **options})
 
 
 def test_other_buffers_may_ask_for_goals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their spec says so; errors have their name."""
+    """Their spec declares it; errors have their name."""
     asked: list[buffers.BufferOptions] = []
     make = buffers.uniform_buffer
     spy = lambda options: asked.append(options) or make(options)  # noqa: E731

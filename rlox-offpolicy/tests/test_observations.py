@@ -1,4 +1,4 @@
-"""Observations of any space with every off-policy algorithm: stored, learnt from, acted on."""
+"""Observations of any space with every off-policy algorithm: storing, learning, acting."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DISCRETE = (DQN, DiscreteSAC)
 
 
 class Random(gymnasium.Env[Any, Any]):
-    """Samples of a space; episodes of five steps, the even ones cut."""
+    """Random samples of a space; episodes of five steps, even ones truncated."""
 
     def __init__(self, space: Any, discrete: bool) -> None:
         self.observation_space = space
@@ -69,7 +69,7 @@ def make(algorithm: Any, space: Any, **options: Any) -> Any:
 
 
 def nets(algorithm: Any) -> list[torch.Tensor]:
-    """Return the flat parameters of everything that learns."""
+    """Return the flat parameters of all trained parts."""
     optimizers = algorithm.optimizers
     return [optimizers[n].parameters for n in ("network", "policy", "critic") if n in optimizers]
 
@@ -97,7 +97,7 @@ def test_learns_from_any_space(algorithm: Any, name: str) -> None:
 
 @pytest.mark.parametrize("buffer", ["uniform", "prioritized"])
 def test_batches_hold_what_the_env_returned(buffer: str) -> None:
-    """Leaves come back by name with their dtypes, to the bit, over two steps of two envs too."""
+    """Leaves come back bit for bit by name and dtype, also over two steps of two envs."""
     seen: dict[bytes, int] = {}
 
     class Watched(Random):

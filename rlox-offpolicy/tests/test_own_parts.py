@@ -1,4 +1,4 @@
-"""Networks, noise and buffers of one's own: what is taken, and what is refused before any step."""
+"""User-defined networks, noise and buffers: support, and errors before any step."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def make(algorithm: Any, **options: Any) -> Any:
 
 
 class Actor(nn.Module):
-    """A policy with the methods of the protocol alone, and what may be wrong with its outputs."""
+    """A policy with only the protocol's methods, and configurable faults in its outputs."""
 
     def __init__(self, log_probs: tuple[int, ...] = (-1,), copies: int = 1) -> None:
         super().__init__()
@@ -52,12 +52,12 @@ class Actor(nn.Module):
         self.log_probs, self.copies = log_probs, copies
 
     def sample(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return samples with log-probabilities of the shape that is asked for."""
+        """Return samples with log-probabilities of a given shape."""
         actions, log_probs = self.policy.sample(obs)
         return actions, log_probs.reshape(self.log_probs)
 
     def deterministic(self, obs: Tensor) -> Tensor:
-        """Return as many copies of the action as are asked for."""
+        """Return the given number of copies of the action."""
         return self.policy.deterministic(obs).repeat(1, self.copies)
 
 
@@ -69,7 +69,7 @@ class Transposed(nn.Module):
         self.critics = TwinQNetwork(3, 1, 8)
 
     def forward(self, obs: Tensor, actions: Tensor) -> Tensor:
-        """Return the values of both side by side."""
+        """Return the values of both critics, stacked along the last axis."""
         return self.critics(obs, actions).T
 
 
@@ -106,7 +106,7 @@ FOR = r"for 3 observations of Box"
 def test_networks_that_do_not_fit_are_refused(
     algorithms: list[Any], parts: dict[str, Any], message: str
 ) -> None:
-    """Shapes that torch would broadcast too; the error says what was expected and what came."""
+    """Even shapes that torch would broadcast; the error has the expected and the actual shape."""
     for algorithm in algorithms:
         with pytest.raises(ConfigError, match=message):
             make(algorithm, **parts)
@@ -128,7 +128,7 @@ OWN: dict[Any, dict[str, nn.Module]] = {
 def test_options_of_the_default_networks_are_refused(
     algorithm: Any, option: dict[str, Any], tmp_path: Path
 ) -> None:
-    """By keyword or in a config, and beside a checkpoint; not those that a checkpoint brings."""
+    """By keyword, in a config, or next to a checkpoint; not those from a checkpoint."""
     ((name, value),) = option.items()
     message = rf"{name} is of the default networks, got {name}={value} and networks of your own"
     small = {**SMALL, "hidden": UNSET}
@@ -146,7 +146,7 @@ def test_options_of_the_default_networks_are_refused(
 
 
 def test_trying_a_network_disturbs_nothing() -> None:
-    """Neither its random stream, nor torch's, nor the modes of its parts."""
+    """It leaves its random stream, torch's, and the modes of its parts unchanged."""
     generator = torch.Generator().manual_seed(5)
     policy = SquashedGaussianPolicy(3, 1, 8, generator=generator)
     policy.net.eval()
@@ -160,7 +160,7 @@ def test_trying_a_network_disturbs_nothing() -> None:
 
 
 def test_sac_takes_an_actor_with_the_protocols_methods_alone() -> None:
-    """``sample`` is what other policies here call ``get_action_and_logprob``."""
+    """``sample`` is another name for ``get_action_and_logprob``."""
     actor = Actor()
     assert isinstance(actor, StochasticActor)
     sac = make(SAC, policy=actor)
@@ -171,7 +171,7 @@ def test_sac_takes_an_actor_with_the_protocols_methods_alone() -> None:
 
 
 def test_td3_takes_a_plain_module() -> None:
-    """One that is called with observations, and need not have ``deterministic``."""
+    """It is called with observations, and does not need ``deterministic``."""
     actor = nn.Sequential(nn.Linear(3, 1), nn.Tanh())
     assert isinstance(actor, DeterministicActor)
     made = make(TD3, policy=actor)
@@ -184,9 +184,9 @@ def test_td3_takes_a_plain_module() -> None:
 
 
 def test_own_networks_are_in_training_mode_in_gradient_steps_alone() -> None:
-    """With dropout predictions repeat, normalisation takes one row, and evaluations move nothing.
+    """With dropout, predictions repeat; normalisation takes one row; evaluation moves nothing.
 
-    The target network takes over the running moments.
+    The target network copies the running moments.
     """
     norm = nn.BatchNorm1d(16)
     network = nn.Sequential(nn.Linear(4, 16), norm, nn.ReLU(), nn.Dropout(), nn.Linear(16, 2))
@@ -208,7 +208,7 @@ def test_own_networks_are_in_training_mode_in_gradient_steps_alone() -> None:
 
 
 class Rows:
-    """A buffer of single transitions, drawn by a seed, without any of this library's."""
+    """A buffer of single transitions, drawn by a seed, without the library's code."""
 
     def __init__(self, seeded: bool) -> None:
         self.rows: list[Any] = []
@@ -237,7 +237,7 @@ class Rows:
 
 @pytest.mark.parametrize("seeded", [True, False])
 def test_a_buffer_of_single_transitions_will_do(seeded: bool) -> None:
-    """It gets a row per env, and one seed still fixes the training."""
+    """It gets one row per env, and one seed still fixes the training."""
     runs = [make(SAC, buffer=Rows(seeded), n_envs=2) for _ in range(2)]
     for run in runs:
         assert isinstance(run.replay.buffer, ReplayBufferProtocol)
@@ -250,7 +250,7 @@ def test_a_buffer_of_single_transitions_will_do(seeded: bool) -> None:
 
 
 def test_a_buffer_of_other_shapes_is_refused_at_its_first_draw() -> None:
-    """Learning from it would fail silently; the envs are stepped until there is a batch."""
+    """Learning from it would fail silently; the envs run until there is a batch."""
 
     class Upright(Rows):
         def _sample(self, batch_size: int, seed: int) -> dict[str, Any]:
@@ -281,7 +281,7 @@ class Far:
 
 
 def test_the_buffer_gets_the_actions_that_the_env_gets() -> None:
-    """Noise that leaves the bounds is clipped for both."""
+    """Noise beyond the bounds is clipped for both."""
     assert isinstance(Far(), ExplorationStrategy)
     made = make(TD3, exploration=Far(), learning_starts=0)
     made.train(16)
@@ -289,7 +289,7 @@ def test_the_buffer_gets_the_actions_that_the_env_gets() -> None:
 
 
 def test_a_buffer_that_discounts_otherwise_is_refused() -> None:
-    """Its discounts win over the algorithm's, whose gamma would be recorded and not used."""
+    """Its discounts override the algorithm's gamma, which would be recorded but unused."""
     buffer = rlox.ReplayBuffer(100, 4, 1, act_dtype="int64", n_step=3, gamma=0.9)
     message = r"^ReplayBuffer discounts its steps by gamma=0\.9, and gamma=0\.99 was asked for"
     options = {"env": "CartPole-v1", "buffer": buffer, "learning_starts": 50}
@@ -304,7 +304,7 @@ def prioritized(capacity: int = 1_000) -> Any:
 
 
 def test_a_checkpoint_asks_for_own_parts_again(tmp_path: Path) -> None:
-    """Defaults would replace them silently; names replace them if asked for."""
+    """Defaults would replace them silently; explicit names do replace them."""
     path = tmp_path / "saved"
     buffer = rlox.ReplayBuffer(100, 3, 1)
     make(TD3, buffer=buffer, exploration=Far()).save(path)
@@ -317,7 +317,7 @@ def test_a_checkpoint_asks_for_own_parts_again(tmp_path: Path) -> None:
     restored = TD3.from_checkpoint(path, **own)
     assert restored.replay.buffer is buffer
     assert restored.exploration is own["exploration"]
-    with restore(path, None, {}) as acting:  # what acts needs neither
+    with restore(path, None, {}) as acting:  # acting needs neither
         assert acting.predict(np.zeros(3)).shape == (1,)
     named = TD3.from_checkpoint(path, buffer="prioritized", exploration="none")
     named.save(path)
@@ -334,7 +334,7 @@ def test_a_checkpoint_asks_for_own_parts_again(tmp_path: Path) -> None:
 def test_options_that_an_object_brings_itself_are_refused(
     algorithm: Any, part: dict[str, Any], options: dict[str, Any], tmp_path: Path
 ) -> None:
-    """By keyword or in a config, and beside a checkpoint; not those that a checkpoint brings."""
+    """By keyword, in a config, or next to a checkpoint; not those from a checkpoint."""
     ((name, value),) = options.items()
     (own,) = part.values()
     message = f"{name} belongs to .* made here, and your {type(own).__name__} has its own"
@@ -352,7 +352,7 @@ def test_options_that_an_object_brings_itself_are_refused(
 
 
 def test_priority_beta_is_of_any_buffer_with_priorities(tmp_path: Path) -> None:
-    """Of an object too; a buffer without priorities would ignore it."""
+    """Also of a buffer object; a buffer without priorities would ignore it."""
     dqn = make(DQN, buffer=prioritized(), priority_beta=0.6)
     dqn.save(tmp_path / "saved")
     restored = DQN.from_checkpoint(tmp_path / "saved", buffer=prioritized())
@@ -368,7 +368,7 @@ def test_priority_beta_is_of_any_buffer_with_priorities(tmp_path: Path) -> None:
 
 
 def test_learning_starts_within_the_capacity_of_the_buffer_in_use() -> None:
-    """An object's counts, not the option of buffers made here; one without any is taken."""
+    """A buffer object's own capacity counts, not the option; an object without one is accepted."""
     made = make(DQN, buffer=prioritized(300_000), learning_starts=200_000)
     assert made.config.learning_starts > made.config.buffer_size
     with pytest.raises(ConfigError, match="the capacity of your PrioritizedReplayBuffer, 100"):
@@ -377,7 +377,7 @@ def test_learning_starts_within_the_capacity_of_the_buffer_in_use() -> None:
 
 
 class Watched(gymnasium.Wrapper):
-    """Counts how many are closed."""
+    """Counts closed envs."""
 
     closed = 0
 
@@ -399,7 +399,7 @@ class Watched(gymnasium.Wrapper):
     ],
 )
 def test_envs_are_closed_where_the_constructor_fails(algorithm, env, options):
-    """Whatever it is that does not fit."""
+    """For any cause of the failure."""
     Watched.closed = 0
     with pytest.raises(ValueError):  # noqa: PT011  # whichever
         algorithm(lambda: Watched(gymnasium.make(env)), **{**SMALL, **options})

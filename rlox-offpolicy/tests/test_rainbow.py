@@ -49,7 +49,7 @@ def batch(size: int = 6) -> TransitionBatch:
 
 
 def test_passes_the_conformance_suite() -> None:
-    """Every promise of rlox.testing, exact resuming of noise and distributions included."""
+    """Every check of rlox.testing, including exact resuming with noise and distributions."""
     arguments = {**SMALL, "save_replay_buffer": True, **RAINBOW, "n_envs": 3}
     assert check_algorithm("dqn", env="CartPole-v1", **arguments) == {}
 
@@ -64,7 +64,7 @@ def test_passes_the_conformance_suite() -> None:
 def test_every_combination_learns(
     distribution: dict[str, Any], noisy: bool, double: bool, dueling: bool
 ) -> None:
-    """All parameters move, deviations of the noise included; metrics are finite."""
+    """All parameters move, including the noise's deviations; metrics are finite."""
     buffer = "prioritized" if dueling else "uniform"
     dqn = make(**distribution, noisy=noisy, double_dqn=double, dueling=dueling, buffer=buffer)
     before = copy.deepcopy(dict(dqn.network.named_parameters()))
@@ -108,7 +108,7 @@ def test_an_update_of_c51_equals_the_paper_written_out(double: bool) -> None:
 
 
 def test_priorities_are_the_distributional_losses() -> None:
-    """Of C51 the KL divergence, of QR-DQN the quantile Huber loss, never negative."""
+    """C51: the KL divergence; QR-DQN: the quantile Huber loss, never negative."""
     for options in (C51, QR):
         dqn = make(**options, buffer="prioritized", learning_starts=17)
         dqn.train(16)
@@ -123,7 +123,7 @@ def test_priorities_are_the_distributional_losses() -> None:
 
 
 def test_values_are_means_of_the_distributions() -> None:
-    """Σ p z of atoms, the mean of quantiles."""
+    """Σ p z for atoms, the mean for quantiles."""
     c51, qr = make(**C51).objective, make(**QR).objective
     certain = torch.full((1, 11), -40.0)
     certain[0, 3] = 40.0
@@ -132,7 +132,7 @@ def test_values_are_means_of_the_distributions() -> None:
 
 
 def test_networks_have_noise_of_their_own() -> None:
-    """Target, chooser and learner draw each their noise; of one gradient step no two agree."""
+    """Target, chooser and learner each draw their noise; within a gradient step all differ."""
     dqn = make(noisy=True, double_dqn=True)
     seen = []
     layer = dqn.network.net.layers[0]
@@ -145,7 +145,7 @@ def test_networks_have_noise_of_their_own() -> None:
 
 
 def test_noise_explores_and_predictions_have_none() -> None:
-    """ε is 0; acting varies with the noise, deterministic prediction does not and disturbs none."""
+    """ε is 0; actions vary with the noise; deterministic predictions do not, and draw none."""
     dqn = make(noisy=True, noisy_std=20.0, learning_starts=0, train_freq=1000)
     assert dqn.train(8)["epsilon"] == 0.0
     obs = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32)
@@ -158,7 +158,7 @@ def test_noise_explores_and_predictions_have_none() -> None:
 
 
 def test_a_networks_own_noisy_layers_are_drawn() -> None:
-    """Any module with NoisyLinear will do; one without is refused."""
+    """Any module with NoisyLinear works; one without is refused."""
     network = MLP((4, 8, 2), noisy_std=0.5)
     dqn = make(noisy=True, network=network, hidden=UNSET)
     dqn.train(32)
@@ -179,7 +179,7 @@ def test_a_networks_own_noisy_layers_are_drawn() -> None:
     ],
 )
 def test_epsilon_is_zero_beside_noise_unless_it_is_given(config: DQNConfig, epsilon: str) -> None:
-    """However the config came to be, and read back it is equal."""
+    """For any source of the config; saving and loading keeps it equal."""
     assert str(config.scheduled().epsilon) == epsilon
     assert DQNConfig(**config.to_dict()) == config
 
@@ -200,6 +200,6 @@ def test_epsilon_is_zero_beside_noise_unless_it_is_given(config: DQNConfig, epsi
     ],
 )
 def test_impossible_combinations_are_refused(options: dict[str, Any], message: str) -> None:
-    """The error names the values, what they need and the remedy."""
+    """The error names the values, their requirement and the remedy."""
     with pytest.raises(ConfigError, match=message):
         make(**options)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rlox.testing import run_in_ranks
 
-pytestmark = pytest.mark.timeout(600)  # of two interpreters that import torch on a busy machine
+pytestmark = pytest.mark.timeout(600)  # two interpreters import torch on a busy machine
 
 STEPS = """
 import sys

@@ -1,4 +1,4 @@
-"""The targets, on numbers worked out by hand from the papers' equations."""
+"""The targets, on numbers computed by hand from the papers' equations."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def test_at_the_target_networks_best_actions_are_its_largest_values() -> None:
 
 
 def test_at_the_online_networks_best_actions_are_the_values_of_double_q_learning() -> None:
-    """Van Hasselt et al. 2016: Q chooses the actions 1 and 0, Q' says what they are worth."""
+    """Van Hasselt et al. 2016: Q chooses the actions 1 and 0, Q' gives their values."""
     close(at_actions(LAGGING, ONLINE.argmax(-1, keepdim=True)), [1.0, -4.0])
 
 
 def test_distributions_of_actions_are_taken_whole() -> None:
-    """(B, A, n) outputs give the n numbers of one action each."""
+    """(B, A, n) outputs give the n values of one action per row."""
     outputs = torch.arange(12.0).view(2, 3, 2)
     torch.testing.assert_close(
         at_actions(outputs, torch.tensor([[2], [0]])), torch.tensor([[4.0, 5.0], [6.0, 7.0]])
@@ -57,7 +57,7 @@ def test_distributions_of_actions_are_taken_whole() -> None:
 def project(
     probs: list[float], reward: float, discount: float, low: float, high: float
 ) -> list[float]:
-    """Bellemare et al. 2017, algorithm 1, atom by atom, with what b = l = u loses given to l."""
+    """Bellemare et al. 2017, algorithm 1, atom by atom; the mass lost at b = l = u goes to l."""
     n = len(probs)
     spacing = (high - low) / (n - 1)
     projected = [0.0] * n
@@ -80,7 +80,7 @@ def project(
 def test_projection_equals_the_algorithm_written_out(
     weights: list[float], reward: float, discount: float, low: float, width: float
 ) -> None:
-    """The closed form of eq. 7 is algorithm 1; nothing is lost, and the mean where it can stay."""
+    """Eq. 7 equals algorithm 1; no mass is lost, and the mean is kept where possible."""
     probs = torch.tensor(weights) / sum(weights)
     support = torch.linspace(low, low + width, len(weights))
     got = categorical_projection(
