@@ -192,7 +192,7 @@ def test_sac_maximises_reward_and_entropy_of_a_bandit() -> None:
 def test_bad_input_is_named_before_any_work(
     options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    """The error names the value, what was expected and the remedy."""
+    """The error names the value, the expected ones and the remedy."""
     arguments = {**SMALL, **options}
     with pytest.raises(error, match=message):
         TD3(arguments.pop("env", "Pendulum-v1"), **arguments)
