@@ -170,7 +170,7 @@ def test_derived_next_observations_are_the_true_ones(kinds: list[str]) -> None:
     ],
 )
 def test_bad_columns_are_refused(change: dict[str, Any], reason: str) -> None:
-    """The error names the column and what was expected."""
+    """The error names the column and the expected values."""
     columns = {k: v for k, v in {**data.columns(), **change}.items() if v is not None}
     with pytest.raises(DatasetError, match=reason):
         Dataset(columns, act_low=-2.0, act_high=2.0)
