@@ -285,7 +285,9 @@ def test_rows_that_are_not_there_and_dtypes_of_no_numbers_are_refused():
     for first, rows in ((2, 3), (0, 1), (2**64 - 1, 3)):
         with pytest.raises(ValueError, match=f"envs from {first}"):
             TWO.encode_request(1, actions, first, rows)
-    with pytest.raises(TypeError, match="observations 'a' must be of a dtype of numbers"):
+    with pytest.raises(
+        TypeError, match="observations 'a' must have a numeric dtype to be sent, got object"
+    ):
         StepCodec((True, [("a", np.dtype("O"), (1,))]), leaves_of(spaces.Discrete(2)), 1)
     with pytest.raises(OverflowError, match="observations of"):
         StepCodec((False, [("", np.dtype("f8"), (2**62, 2**62))]), (False, []), 1)

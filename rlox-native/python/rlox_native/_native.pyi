@@ -115,7 +115,7 @@ def compute_gae_batched(
     *,
     out: _Out = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Compute advantages and returns of several envs, flat arrays in env-major order."""
+    """Compute advantages and returns of several envs, as flat arrays in env-major order."""
 
 def compute_gae_batched_f32(
     rewards: ArrayLike,
@@ -152,17 +152,17 @@ def compute_batch_group_advantages(
     eps: float = 0.0,
     scale: _Scale = "group",
 ) -> NDArray[Any]:
-    """Compute the advantages of P groups of G completions, one group after the other."""
+    """Compute the advantages of P consecutive groups of G completions."""
 
 def compute_batch_token_kl(
     log_p: ArrayLike, log_q: ArrayLike, seq_len: SupportsIndex
 ) -> NDArray[Any]:
-    """Compute :func:`compute_token_kl` of B sequences, one after the other."""
+    """Compute :func:`compute_token_kl` for B consecutive sequences."""
 
 def compute_batch_token_kl_schulman(
     log_p: ArrayLike, log_q: ArrayLike, seq_len: SupportsIndex
 ) -> NDArray[Any]:
-    """Compute :func:`compute_token_kl_schulman` of B sequences, one after the other."""
+    """Compute :func:`compute_token_kl_schulman` for B consecutive sequences."""
 
 def compute_discounted_returns(
     rewards: ArrayLike,
@@ -261,12 +261,12 @@ class PackedSequences:
 
 @final
 class RunningMeanStd:
-    """Mean and variance of all arrays of ``shape`` seen so far."""
+    """Mean and variance of all arrays of ``shape`` so far."""
 
     def __new__(cls, shape: _Shape | None = None) -> RunningMeanStd: ...
     @property
     def count(self) -> int:
-        """How many elements were seen."""
+        """Number of elements so far."""
     @property
     def mean(self) -> NDArray[np.float64]:
         """The mean, ``shape``; 0 before the first element."""
@@ -274,13 +274,13 @@ class RunningMeanStd:
     def var(self) -> NDArray[np.float64]:
         """The population variance, ``shape``; 1 before the first element."""
     def update(self, batch: ArrayLike) -> None:
-        """Take in a batch."""
+        """Update with a batch."""
     def merge(self, other: RunningMeanStd) -> None:
-        """Take in all that ``other`` has seen."""
+        """Add the elements of ``other``."""
     def state(self) -> dict[str, Any]:
-        """Return all that was seen: ``count``, ``mean`` and ``squares``, summed deviations²."""
+        """Return the state: ``count``, ``mean`` and ``squares``, the summed squared deviations."""
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on exactly from a :meth:`state`."""
+        """Continue exactly from a :meth:`state`."""
 
 @final
 class CartPole:
@@ -583,7 +583,7 @@ class VecEnv:
 
 @final
 class OfflineDatasetBuffer:
-    """Recorded transitions, drawn from uniformly, one by one or in pieces of trajectories.
+    """Recorded transitions, drawn uniformly, one by one or in pieces of trajectories.
 
     A call releases the interpreter lock; calls from several threads run one after the other.
     """
@@ -605,9 +605,9 @@ class OfflineDatasetBuffer:
         seed: SupportsIndex | None = None,
     ) -> OfflineDatasetBuffer: ...
     def __len__(self) -> int:
-        """Return how many transitions there are."""
+        """Return the number of transitions."""
     def n_episodes(self) -> int:
-        """Return how many episodes there are."""
+        """Return the number of episodes."""
 
     def stats(self) -> dict[str, float]:
         """Return the sizes of the dataset and statistics of its episodes."""
@@ -616,7 +616,7 @@ class OfflineDatasetBuffer:
         """Mean of ``obs`` over the dataset, shape ``obs_dim``; ``None`` without ``normalize``."""
     @property
     def obs_std(self) -> NDArray[np.float64] | None:
-        """Standard deviation of ``obs`` plus 0.001; ``None`` if ``normalize`` is off."""
+        """Standard deviation of ``obs`` plus 0.001; ``None`` without ``normalize``."""
     def sample(
         self,
         batch_size: SupportsIndex,
@@ -628,11 +628,11 @@ class OfflineDatasetBuffer:
     def sample_trajectories(
         self, batch_size: SupportsIndex, seq_len: SupportsIndex, seed: SupportsIndex | None = None
     ) -> _Arrays:
-        """Draw pieces of trajectories: every transition begins one with equal probability."""
+        """Draw pieces of trajectories; every transition is equally likely to begin one."""
     def state(self) -> _Arrays:
-        """Return what changes: ``rng`` ``(6,)`` uint64, as in :meth:`ReplayBuffer.state`."""
+        """Return the changing state: ``rng`` ``(6,)`` uint64, as in :meth:`ReplayBuffer.state`."""
     def set_state(self, state: _Arrays) -> None:
-        """Go on exactly from a :meth:`state` over the same dataset."""
+        """Continue exactly from a :meth:`state` over the same dataset."""
 
 @type_check_only
 class _Store:
@@ -851,7 +851,7 @@ class _StepRing(_Ring):
 
 @final
 class ReplayBuffer(_StepRing, _Pushed):
-    """The last ``capacity`` transitions, drawn from uniformly with replacement.
+    """The last ``capacity`` transitions, drawn uniformly with replacement.
 
     ``share_frames`` stores each frame of stacked observations once.
     """
@@ -873,7 +873,7 @@ class ReplayBuffer(_StepRing, _Pushed):
 
 @final
 class SequenceReplayBuffer:
-    """The last rows of each env's stream, sampled as sequences of consecutive rows, uniformly.
+    """The last rows of each env's stream, sampled uniformly as sequences of consecutive rows.
 
     Samples are time-major in memory, viewed as (B, T + 1, ...). A call releases the interpreter
     lock; calls from several threads run one after the other.
@@ -894,10 +894,10 @@ class SequenceReplayBuffer:
         """Number of streams."""
     @property
     def capacity(self) -> int:
-        """Rows that fit."""
+        """Capacity in rows."""
     @property
     def nbytes(self) -> int:
-        """Bytes of the rows that fit."""
+        """Bytes of a full buffer's rows."""
     def __len__(self) -> int:
         """Return the number of rows."""
     def push(self, rows: Mapping[str, ArrayLike], envs: ArrayLike) -> None:
@@ -907,21 +907,21 @@ class SequenceReplayBuffer:
     ) -> _Arrays:
         """Return sequences of consecutive rows of one stream each."""
     def update(self, indices: ArrayLike, fields: Mapping[str, ArrayLike]) -> None:
-        """Write declared fields of rows back; rows that were overwritten since are left alone."""
+        """Write declared fields of rows back; rows overwritten since then are skipped."""
     def changed_rows(self, since: int) -> tuple[int, int, list[tuple[int, int]]]:
-        """Return which slots may have changed since an older call."""
+        """Return the slots that may have changed since an older call."""
     def rows(self, start: int, stop: int) -> _Arrays:
         """Return a copy of the fields in the slots from ``start`` to ``stop``."""
     def rest(self) -> _Arrays:
-        """Return a copy of the part of :meth:`state` that is not one row per slot."""
+        """Return a copy of the part of :meth:`state` without a row per slot."""
     def state(self) -> _Arrays:
-        """Return a copy of everything that decides later samples."""
+        """Return a copy of the complete state for later samples."""
     def set_state(self, state: _Arrays) -> None:
-        """Restore what :meth:`state` returned."""
+        """Restore a :meth:`state`."""
 
 @final
 class PrioritizedReplayBuffer(_StepRing):
-    """The last ``capacity`` transitions, drawn from in proportion to priorities."""
+    """The last ``capacity`` transitions, drawn in proportion to priorities."""
 
     def __new__(
         cls,
@@ -955,7 +955,7 @@ class PrioritizedReplayBuffer(_StepRing):
         next_obs: ArrayLike | None = None,
         priority: SupportsFloat | None = None,
     ) -> None:
-        """Store one transition, as :meth:`ReplayBuffer.push` does."""
+        """Store one transition like :meth:`ReplayBuffer.push`."""
     def push_batch(
         self,
         obs: ArrayLike,
@@ -966,7 +966,7 @@ class PrioritizedReplayBuffer(_StepRing):
         next_obs: ArrayLike | None = None,
         priorities: ArrayLike | None = None,
     ) -> None:
-        """Store n transitions, as :meth:`ReplayBuffer.push_batch` does."""
+        """Store n transitions like :meth:`ReplayBuffer.push_batch`."""
     def update_priorities(self, indices: ArrayLike, priorities: ArrayLike) -> None:
         """Give transitions new priorities, such as their TD errors."""
     def set_beta(self, beta: float) -> None:
@@ -1019,7 +1019,7 @@ class HerReplayBuffer(_Ring):
         truncated: _Scalar,
         next_obs: ArrayLike,
     ) -> None:
-        """Store one transition, as :meth:`ReplayBuffer.push` does; ``next_obs`` is needed."""
+        """Store one transition like :meth:`ReplayBuffer.push`; ``next_obs`` is required."""
     def push_batch(
         self,
         obs: ArrayLike,
@@ -1029,7 +1029,7 @@ class HerReplayBuffer(_Ring):
         truncated: ArrayLike,
         next_obs: ArrayLike,
     ) -> None:
-        """Store n transitions, as :meth:`ReplayBuffer.push_batch` does; ``next_obs`` is needed."""
+        """Store n transitions like :meth:`ReplayBuffer.push_batch`; ``next_obs`` is required."""
 
 @final
 class QLearner:
@@ -1725,7 +1725,7 @@ class ActorCriticLearner:
         """
 
 def set_num_threads(n: SupportsIndex | None) -> None:
-    """Set how many threads a call of a Rust kernel may use; NumPy's kernels use one.
+    """Set the maximal number of threads in a call of a Rust kernel; NumPy's kernels use one.
 
     Results are the same bits for any number. A thread is woken only if it has enough to do.
 
@@ -1734,4 +1734,4 @@ def set_num_threads(n: SupportsIndex | None) -> None:
     """
 
 def get_num_threads() -> int:
-    """Return how many threads a call may use, the calling one included; NumPy's kernels use 1."""
+    """Return the number of threads per call, including the caller's; NumPy's kernels use 1."""

@@ -11,7 +11,7 @@ Each gradient step takes a minibatch (s, a, r, s') and
     Q' ← Q' + τ (Q - Q')
 
 With ``calibrated`` it is Cal-QL (Nakamoto et al. 2023): for the policy's actions a, P replaces
-Q_i(s, a) by max(Q_i(s, a), G(s)) (eq. 5.1), with the dataset's discounted return G.
+Q_i(s, a) by max(Q_i(s, a), G(s)) (eq. 5.1), with the dataset's discounted return G
 from s on, so that pessimism ends where the behaviour policy is known to do better.
 
 α_c is ``cql_alpha`` and T = 0, or, with ``auto_alpha``, α_c is ``cql_alpha`` times a Lagrange
