@@ -21,13 +21,13 @@ from rlox.files import open_regular, pairs_as_html, read_text
 Floats = npt.NDArray[np.float64]
 
 XAxis = Literal["steps", "seconds"]
-"""What a curve runs over: the run's env steps, or gradient steps if it learns from a dataset; or
+"""The x axis of a curve: the run's env steps, or gradient steps if it learns from a dataset; or
 seconds of collecting and learning, without evaluations."""
 
 GRID_POINTS = 200
 
 CHUNK = 1 << 22
-"""Numbers that are resampled at a time."""
+"""Numbers to resample at a time."""
 
 FILMS = {".mp4": "video/mp4", ".gif": "image/gif"}
 """Media types of the films that a run folder may hold."""
@@ -45,15 +45,15 @@ class IntervalEstimate:
 def interquartile_mean(scores: npt.ArrayLike, axis: int = 0) -> Any:
     """Return the mean of the middle half of the scores.
 
-    Of n scores the ⌊n/4⌋ smallest and largest are left out, so of fewer than four none is: more
+    Drops the ⌊n/4⌋ lowest and highest of n scores; with fewer than four, nothing is dropped. More
     robust than the mean, and statistically more efficient than the median.
 
     Args:
         scores: runs along ``axis``.
-        axis: of the runs.
+        axis: axis of the runs.
 
     Raises:
-        ValueError: there is no score, or one is not finite.
+        ValueError: there are no scores, or one is not finite.
 
     Source:
         Agarwal et al. 2021, sec. 4.3; equals ``scipy.stats.trim_mean(scores, 0.25, axis)``.
@@ -88,7 +88,7 @@ def bootstrap_iqm(
         seed: fixes the draws.
 
     Raises:
-        ValueError: there is no score, one is not finite, or an option is out of range.
+        ValueError: scores are missing or not finite, or an option is out of range.
 
     Source:
         Agarwal et al. 2021, sec. 4.1: stratified over tasks.
@@ -116,9 +116,9 @@ def bootstrap_iqm(
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder as its files stand.
+    """A run folder, as read from its files.
 
-    The files may be of unknown origin, so every text in them is data: whoever shows it escapes it.
+    The files may be of unknown origin: escape every text in them before you show it.
     """
 
     path: Path
@@ -134,7 +134,7 @@ class Run:
 
     @property
     def env(self) -> str:
-        """What it trains on."""
+        """The training's env or dataset."""
         return str(self.record.get("env"))
 
     @property
@@ -144,22 +144,22 @@ class Run:
 
     @property
     def seed(self) -> str:
-        """Of all random streams."""
+        """Seed of all random streams."""
         return str(self.record.get("seed", "-"))
 
     @property
     def step_unit(self) -> str:
-        """What the training is counted in."""
+        """Unit of the training's steps."""
         return step_unit_of(self.record)
 
     @property
     def steps(self) -> int:
-        """Done when the record was written; that of a run under way is of its start."""
+        """Steps done when the record was written; a running training wrote it at its start."""
         return _whole(self.record.get(self.step_unit))
 
     @property
     def target(self) -> int:
-        """Steps to train for."""
+        """Target number of steps."""
         return _whole(self.record.get("total_timesteps"))
 
     @property
@@ -218,7 +218,7 @@ def read_record(run: Path) -> Mapping[str, Any]:
     """Return the ``run.json`` of a run folder.
 
     Raises:
-        RunError: there is none, or it is no record of a run.
+        RunError: it is missing, or not the record of a run.
     """
     try:
         found = json.loads(read_text(run / "run.json"))
@@ -230,10 +230,10 @@ def read_record(run: Path) -> Mapping[str, Any]:
 
 
 def differing_options(runs: Sequence[Run]) -> dict[str, list[str]]:
-    """Return the options that are not the same in all runs, seeds aside.
+    """Return the options that differ between runs, except seeds.
 
     Returns:
-        By name, the value of each run as text, ``"-"`` if it has none.
+        By name, the value in each run as text; ``"-"`` if it is missing.
     """
     names = dict.fromkeys(name for run in runs for name in run.options)
     values = {
@@ -262,12 +262,12 @@ class Curve:
     y: Floats
     """(P,) finite."""
     unit: str = "env_steps"
-    """What the run's steps are."""
+    """Unit of the run's steps."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ in their seed only."""
+    """Runs that differ only in their seed."""
 
     label: str
     env: str
@@ -275,7 +275,7 @@ class Group:
 
 
 def find_runs(path: Path) -> list[Path]:
-    """Return the run folders that ``path`` is or holds, such as those of a sweep or of ``runs``.
+    """Return the run folders at or below ``path``, such as those of a sweep or of ``runs``.
 
     Raises:
         RunError: there is none.
@@ -292,9 +292,9 @@ def find_runs(path: Path) -> list[Path]:
 def default_metric(runs: Iterable[Path]) -> str:
     """Return the name of the metric that measures the policies of runs.
 
-    ``"mean_reward"``, of the episodes that the training itself finished, if any run has logged it,
-    or none has logged anything; else, as if all learn from datasets, that of the evaluations,
-    ``"eval/mean_reward"``.
+    ``"mean_reward"``, over the training's own episodes, if any run has logged it or none has logged
+    anything; else ``"eval/mean_reward"``, that of the evaluations, for example if all runs learn
+    from datasets.
 
     Raises:
         RunError: a run's log is damaged or missing.
@@ -305,7 +305,7 @@ def default_metric(runs: Iterable[Path]) -> str:
 
 
 def has_values(run: Path, metric: str) -> bool:
-    """Return whether a run has logged a finite value of a metric, as :func:`read_curve` needs.
+    """Return whether a run has logged a finite value of a metric, which :func:`read_curve` needs.
 
     Raises:
         RunError: the run's log is damaged or missing.
@@ -320,7 +320,7 @@ def read_curve(run: Path, metric: str = "mean_reward", x: XAxis = "steps") -> Cu
     Args:
         run: a run folder.
         metric: a name in the log; ``"eval/mean_reward"`` is that of the evaluations.
-        x: what it runs over.
+        x: unit of the x axis.
 
     Raises:
         RunError: the run has no such metric, or no value of it.
@@ -355,7 +355,7 @@ def read_curve(run: Path, metric: str = "mean_reward", x: XAxis = "steps") -> Cu
 def group_runs(
     runs: Iterable[tuple[str | None, Path]], metric: str = "mean_reward", x: XAxis = "steps"
 ) -> list[Group]:
-    """Return the runs' curves by env, algorithm and label, in the order in which they come.
+    """Return the runs' curves by env, algorithm and label, in order of appearance.
 
     Args:
         runs: run folders, each with a label; ``None`` uses the algorithm's name.
@@ -377,11 +377,11 @@ def group_runs(
 def aggregate(curves: Sequence[Curve]) -> tuple[Floats, IntervalEstimate]:
     """Return common points (T,) and the interquartile mean over runs at each, with its interval.
 
-    The points span what all runs have, so that each is of the same runs; between the logged points
-    a curve is taken for straight.
+    The points lie in the span that all runs share; between its logged points a curve is
+    interpolated linearly.
 
     Raises:
-        RunError: there is no common span.
+        RunError: the runs have no common span.
     """
     first = max(curve.x[0] for curve in curves)
     last = min(curve.x[-1] for curve in curves)
@@ -398,7 +398,7 @@ def _rows(run: Path) -> list[dict[str, Any]]:
     try:
         if (run / "metrics.jsonl").is_file():
             lines = read_text(run / "metrics.jsonl").splitlines(keepends=True)
-            # a crash, or a run that is under way, leaves half a line
+            # a crash, or a running training, leaves half a line
             rows = [json.loads(line) for line in lines if line.endswith("\n")]
             return [{**row, "kind": row["kind"], "step": int(row["step"])} for row in rows]
         if (run / "metrics.csv").is_file():
@@ -428,7 +428,7 @@ def _names(rows: Iterable[Mapping[str, Any]], kind: str) -> set[str]:
 
 
 def _unit(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return what the steps of a run are, from the speed that its rows have."""
+    """Return the unit of a run's steps, from the name of the logged speed."""
     named = (name for row in rows for name in row if name.endswith("_per_second"))
     return next(named, "env_steps_per_second").removesuffix("_per_second")
 
@@ -438,7 +438,7 @@ def _finite(value: Any) -> bool:
 
 
 def _seconds_at(steps: Floats, rows: Iterable[Mapping[str, Any]], run: Path, unit: str) -> Floats:
-    """Return when the run was at ``steps``, from the speed that each iteration logged."""
+    """Return the time at each of ``steps`` in seconds, from the logged speed of each iteration."""
     name = f"{unit}_per_second"
     speeds = {
         row["step"]: row[name] for row in rows if row["kind"] == "train" and _finite(row.get(name))

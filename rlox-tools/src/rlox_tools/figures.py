@@ -43,7 +43,7 @@ STYLE = {
 }
 
 MOST_THIN_LINES = 12
-"""Runs of a panel that are also shown one by one."""
+"""Maximum number of runs in a panel that are also shown one by one."""
 
 
 def draw(groups: Sequence[Group], *, metric: str, x: XAxis, title: str | None) -> Any:
@@ -104,7 +104,7 @@ def _draw_panel(panel: Any, groups: Sequence[Group], colours: dict[str, int], x:
     panel.set_axisbelow(True)
     panel.margins(x=0.01)
     for text in panel.legend(lines, labels, loc="best", fontsize=9).get_texts():
-        text.set_parse_math(False)  # a dollar in a name is no formula
+        text.set_parse_math(False)  # a dollar in a name does not start a formula
 
 
 def _x_label(groups: Sequence[Group], x: XAxis) -> str:
@@ -127,11 +127,11 @@ def final_scores(groups: Sequence[Group]) -> list[tuple[str, str, str, str, str]
 
 
 def write_figure(figure: Any, path: Path, groups: Sequence[Group], caption: str) -> None:
-    """Write a figure in the format that the file's suffix names.
+    """Write a figure in the format of the file's suffix.
 
     HTML is one file that needs no network: the picture as SVG, and its numbers as a table.
 
-    The suffix is one that :func:`require_format` lets pass.
+    The suffix must pass :func:`require_format`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix != ".html":
@@ -149,10 +149,10 @@ def svg_of(figure: Any) -> str:
 
 
 def require_format(path: Path) -> None:
-    """Refuse a file whose suffix names no format.
+    """Refuse a file with an unknown suffix.
 
     Raises:
-        ConfigError: it is none of :data:`FORMATS`.
+        ConfigError: the suffix is not in :data:`FORMATS`.
     """
     if path.suffix not in FORMATS:
         raise ConfigError(f"a plot is written as {', '.join(FORMATS)}, got '{path}'")

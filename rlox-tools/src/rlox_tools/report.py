@@ -29,7 +29,7 @@ from rlox_tools.figures import draw, final_scores, svg_of
 EVALUATIONS = "eval/mean_reward"
 
 MOST_NAMED = 3
-"""Options that a label names."""
+"""Maximum number of options in a label."""
 
 
 def report_page(
@@ -43,9 +43,9 @@ def report_page(
 
     Args:
         named: a label, or ``None``, and the folder of each run.
-        metrics: to draw beside the returns of training and evaluations.
+        metrics: metrics to draw next to the returns of training and evaluations.
         title: heading.
-        film_bytes: most bytes of films in the page; others are named.
+        film_bytes: maximum size of the films in the page; further films are named.
 
     Raises:
         ConfigError: a run's folder holds a link or a named pipe.
@@ -81,11 +81,11 @@ def report_page(
 
 
 def labels_of(runs: Sequence[Run], given: Sequence[str | None]) -> list[str]:
-    """Return a label for each run, equal for runs that differ in their seed only.
+    """Return a label for each run, equal for runs that differ only in their seed.
 
     Args:
-        runs: all of the report.
-        given: labels that win.
+        runs: all runs of the report.
+        given: labels that take precedence.
     """
     found = []
     for run, label in zip(runs, given, strict=True):
@@ -99,7 +99,7 @@ def labels_of(runs: Sequence[Run], given: Sequence[str | None]) -> list[str]:
 
 
 def charts_of(labelled: Sequence[tuple[str, Path]], metrics: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the learning curves of each metric, and why runs are not in the picture.
+    """Return the learning curves of each metric, and reasons for missing runs.
 
     Args:
         labelled: label and folder of each run.
@@ -120,7 +120,7 @@ def charts_of(labelled: Sequence[tuple[str, Path]], metrics: Iterable[str]) -> l
                 groups.append(group)
             except RunError as error:  # noqa: PERF203  # seeds without a common span
                 notes.append(f"{group.label} on {group.env} is left out: {error}")
-        # as a picture, in which no script runs
+        # embedded as an image, in which scripts do not run
         svg = svg_of(draw(groups, metric=metric, x="steps", title=None)) if groups else ""
         uri = _data_uri("image/svg+xml", svg.encode()) if svg else ""
         scores = final_scores(groups)
@@ -133,7 +133,7 @@ def _data_uri(kind: str, content: bytes) -> str:
 
 
 def row_of(run: Run, label: str) -> dict[str, Any]:
-    """Return what the tables say of a run."""
+    """Return a run's entries in the tables."""
     best, seconds = "-", _seconds(run.record.get("training_seconds"))
     if has_values(run.path, EVALUATIONS):
         curve = read_curve(run.path, EVALUATIONS)
@@ -146,8 +146,8 @@ def row_of(run: Run, label: str) -> dict[str, Any]:
 def shares_of(run: Run) -> dict[str, float]:
     """Return the seconds of each part of a run's training.
 
-    By phase, if the callback ``timing`` measured them; else collecting and learning, of which the
-    log has the speed, and all the rest.
+    By phase, if the callback ``timing`` measured them; else collecting and learning, computed from
+    the logged speed, and the rest.
     """
     phases = run.record.get("phases")
     if isinstance(phases, Mapping):
@@ -166,10 +166,10 @@ def _seconds(value: Any) -> float:
 
 
 def films_of(runs: Iterable[Run], limit: int) -> list[dict[str, Any]]:
-    """Return the films of runs, of which at most ``limit`` bytes are held.
+    """Return the films of runs, with at most ``limit`` bytes of data.
 
-    The newest of every run come first, so that each run has one before any has two. A film that is
-    left out has an empty ``uri``.
+    The newest film of each run comes first, so that each run has one before any has two. A film
+    that is left out has an empty ``uri``.
     """
     rounds = zip_longest(*([(run.path, film) for film in run.films()] for run in runs))
     found = []

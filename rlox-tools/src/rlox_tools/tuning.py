@@ -28,16 +28,16 @@ from rlox_tools.sweeps.places import usable_cores
 
 
 def values_of(trial: Any, space: Sequence[str], config: Config) -> dict[str, Any]:
-    """Return the values that a trial of Optuna takes in a space.
+    """Return the values that a trial of Optuna suggests in a space.
 
     Args:
-        trial: suggests them.
+        trial: the trial.
         space: texts of an option with a range ``LOW:HIGH``, or ``log:LOW:HIGH`` to search its
             logarithm, or with values ``A,B,C``, such as ``"learning_rate=log:1e-5:1e-2"``.
-        config: the options that are not searched; with them, the ends and values must be valid.
+        config: the other options; the ends and values must be valid together with them.
 
     Raises:
-        ConfigError: a text has another form, or names an option or a value that cannot be.
+        ConfigError: a text has another form, or names an invalid option or value.
     """
     found: dict[str, Any] = {}
     for text in space:
@@ -89,7 +89,7 @@ class Pruning(EvalCallback):
     """Reports its evaluations to a trial, which Optuna may end."""
 
     trial: optuna.Trial
-    before: int  # steps of the seeds before
+    before: int  # steps of the earlier seeds
 
     def on_eval(self, **kwargs: Any) -> None:
         """Report a mean return."""
@@ -100,7 +100,7 @@ class Pruning(EvalCallback):
 
 @dataclass(frozen=True)
 class Search:
-    """What is searched, in which folder, and how a set of options is valued."""
+    """A search: its space, its folder, and the evaluation of a set of options."""
 
     path: Path
     algorithm: str
@@ -125,7 +125,7 @@ class Search:
         study.optimize(self.objective, n_trials=1, catch=Exception)
 
     def objective(self, trial: optuna.Trial) -> float:
-        """Return the mean return over the seeds with the options that a trial takes."""
+        """Return the mean return over the seeds with a trial's options."""
         trial.study.sampler = optuna.samplers.TPESampler(seed=trial.number)
         try:
             config = with_values(self.config, values_of(trial, self.space, self.config))
@@ -145,19 +145,19 @@ class Search:
 
 
 def tune(search: Search, trials: int, jobs: int | None) -> None:
-    """Make the trials that are missing, print the best and write its options.
+    """Run the missing trials, print the best and write its options.
 
     Args:
-        search: what is searched.
-        trials: how many there are to be.
-        jobs: how many at once; ``None`` takes one per core.
+        search: the search.
+        trials: total number of trials.
+        jobs: trials at once; ``None`` takes one per core.
 
     Raises:
-        RloxError: the space or the env cannot be used, or no trial came to its end.
+        RloxError: the space or the env cannot be used, or no trial was completed.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # of this process, not of the workers
     values_of(optuna.create_study().ask(), search.space, search.config)  # raises
-    with search.make(search.config):  # raises what is wrong for all trials
+    with search.make(search.config):  # raises errors that concern all trials
         search.path.mkdir(parents=True, exist_ok=True)
     study = optuna.create_study(
         study_name="tune", storage=search.storage(), direction="maximize", load_if_exists=True

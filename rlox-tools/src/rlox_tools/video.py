@@ -27,7 +27,7 @@ class Mp4File:
     """H.264 in an MP4 container; every frame is encoded as it comes.
 
     Args:
-        path: of the file.
+        path: path of the file.
         fps: frames per second.
     """
 
@@ -39,7 +39,7 @@ class Mp4File:
         )
 
     def add(self, frame: Frame) -> None:
-        """Append a frame; an odd height or width repeats its last line, for H.264 needs even."""
+        """Append a frame; an odd height or width repeats its last line: H.264 needs even sizes."""
         height, width, _ = frame.shape
         self._writer.append_data(
             np.pad(frame, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
@@ -54,7 +54,7 @@ def make_renderable(source: Any, env_kwargs: Mapping[str, Any] | None = None) ->
     """Make an env whose ``render`` returns RGB arrays.
 
     Args:
-        source: an id, an env with an id, or a callable; one that takes ``render_mode`` is given it.
+        source: an id, an env with an id, or a callable, called with ``render_mode`` if possible.
         env_kwargs: further arguments of an env that is made here.
 
     Raises:
@@ -72,10 +72,10 @@ def make_renderable(source: Any, env_kwargs: Mapping[str, Any] | None = None) ->
 
 
 def rendered(env: Env) -> Frame:
-    """Return the env's present frame.
+    """Return the env's current frame.
 
     Raises:
-        EnvError: it is no array (height, width, 3) of ``uint8``.
+        EnvError: it is not an array (height, width, 3) of ``uint8``.
     """
     frame: Any = env.render()
     if isinstance(frame, np.ndarray) and frame.dtype == np.uint8 and frame.shape[2:] == (3,):
@@ -115,7 +115,7 @@ def _takes_render_mode(function: Callable[..., Any]) -> bool:
 class Filmed(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Writes each whole episode to the next of the given files.
 
-    A file is written beside its place and renamed, so that a video in its place is whole.
+    A file is written under another name and renamed at the end, so that it is always complete.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Filmed(gymnasium.Wrapper[Any, Any, Any, Any]):
         return result
 
     def close(self) -> None:
-        """Close the env, and drop the episode that an error cut."""
+        """Close the env, and drop an unfinished episode."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -163,8 +163,8 @@ class Filmed(gymnasium.Wrapper[Any, Any, Any, Any]):
 class VideoCallback(Callback):
     """Record episodes of the current policy as ``step-<env steps>-episode-<number>.mp4``.
 
-    At the end of the iteration that reaches or passes each multiple of ``every``, in the one
-    evaluation loop and on an env of its own, which the training does not notice.
+    It records at the end of the iteration that reaches or passes each multiple of ``every``, in the
+    evaluation loop and on an env of its own, without an effect on the training.
 
     Args:
         video_dir: folder; made if missing.
@@ -180,7 +180,7 @@ class VideoCallback(Callback):
 
     Raises:
         ValueError: an option is out of range.
-        MissingDependencyError: what writes the format is not installed.
+        MissingDependencyError: the format's writer is not installed.
     """
 
     def __init__(
@@ -213,7 +213,7 @@ class VideoCallback(Callback):
         self._due = Multiples("every", every)
 
     def on_training_start(self, **kwargs: Any) -> None:
-        """Count from the algorithm's present env step; an env that cannot be filmed fails now."""
+        """Count from the algorithm's current env step; an env that cannot be filmed fails now."""
         self._due.count_from(kwargs["step"])
         algo = kwargs["algo"]
         env = make_renderable(self._source(algo), self._env_kwargs(algo))
@@ -229,7 +229,7 @@ class VideoCallback(Callback):
             self.record(kwargs["algo"])
 
     def record(self, algo: Any) -> list[Path]:
-        """Record ``n_episodes`` episodes of the present policy and return their files.
+        """Record ``n_episodes`` episodes of the current policy and return their files.
 
         Raises:
             EnvError: the env cannot be made, or renders no RGB arrays.

@@ -1,4 +1,4 @@
-"""The commands, one module each, and what they share."""
+"""The commands, one module each, and their shared code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlox_tools.sweeps.folder import set_of
 __all__ = ["RUNS", "labelled_runs", "maker_of"]
 
 RUNS = "Run folders, sweeps, or folders of them"
-"""What :func:`labelled_runs` takes, for the help."""
+"""Help text for the arguments of :func:`labelled_runs`."""
 
 
 def maker_of(command: Callable[..., None]) -> Callable[[], typer.Typer]:
@@ -28,7 +28,7 @@ def maker_of(command: Callable[..., None]) -> Callable[[], typer.Typer]:
 
 
 def labelled_runs(arguments: Sequence[str]) -> Iterator[tuple[str | None, Path]]:
-    """Yield the run folders that the arguments name, each with its label or that of its options.
+    """Yield the named run folders, each with its given label or one from its options.
 
     Raises:
         RunError: a folder holds no run.

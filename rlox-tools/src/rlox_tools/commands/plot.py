@@ -52,7 +52,7 @@ def plot_command(
     labelled = list(labelled_runs(runs))
     metric = metric or default_metric(run for _, run in labelled)
     empty = [run for _, run in labelled if not has_values(run, metric)]
-    if len(empty) < len(labelled):  # else the first error says what is wrong
+    if len(empty) < len(labelled):  # otherwise the first error names the problem
         for run in empty:
             print_warning(f"run '{run}' has no value of '{metric}', or none yet; it is left out")
         labelled = [(label, run) for label, run in labelled if run not in empty]

@@ -54,6 +54,6 @@ def tune_command(
 _own = [p for p in inspect.signature(tune_command).parameters.values() if p.name != "run"]
 _names = ("env", "config", "preset", "total_timesteps", "eval_freq", "eval_episodes")
 _of_runs = {name: RUN_PARAMETERS[name] for name in _names}
-# left out: the preset's steps, else as many as a training has
+# left out: the preset's steps, else a training's default
 _of_runs["total_timesteps"] = _of_runs["total_timesteps"].replace(default=None)
 make_command = maker_of(with_options(tune_command, [*_own, *_of_runs.values()]))

@@ -29,20 +29,20 @@ OPERATORS = frozenset((
     "Sign", "Slice", "Softmax", "Split", "Sqrt", "Squeeze", "Sub", "Tanh", "Transpose", "Unsqueeze",
     "Where",
 ))  # fmt: skip
-"""What a graph is made of."""
+"""Operators of the graphs."""
 
 
 def onnx_bytes(data: PolicyData, metadata: Mapping[str, str]) -> bytes:
     """Return a whole policy as an ONNX file.
 
     Its inputs are ``obs``, or ``obs.<leaf>`` for each leaf, (B, *shape) as the env gives them;
-    ``mask`` (B, mask_size) if it takes masks, and ``state`` (B, state_size) if it remembers its
-    episodes, zeros where one begins. Its outputs are ``actions``, or ``actions.<leaf>``, as the env
-    takes them, and ``next_state``.
+    ``mask`` (B, mask_size) if it takes masks, and ``state`` (B, state_size) if it has a memory,
+    zeros at the beginning of an episode. Its outputs are ``actions``, or ``actions.<leaf>``, as the
+    env takes them, and ``next_state``.
 
     Args:
         data: the policy.
-        metadata: texts by name, which the file carries.
+        metadata: texts by name, stored in the file.
 
     Raises:
         MissingDependencyError: onnx is not installed.
@@ -73,16 +73,16 @@ def _named(name: str, leaf: str) -> str:
 
 
 def open_onnx(content: bytes, path: Path) -> tuple[bytes, Callable[[PolicyData], Compute]]:
-    """Return what the metadata of an ONNX file say of its policy, and what computes its graph.
+    """Return an ONNX file's description of its policy, and a function that computes its graph.
 
     Raises:
-        CheckpointError: it is no ONNX file, or not of rlox.
+        CheckpointError: it is not an ONNX file, or not one of rlox.
         MissingDependencyError: onnxruntime is not installed.
     """
     ort, onnx = (import_extra(each, f"'{path.name}'", "onnx") for each in ("onnxruntime", "onnx"))
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # what is wrong with a file is an error, not a line
+    options.log_severity_level = 4  # a faulty file is an error, not a log line
     try:
         _require_plain(onnx, onnx.load_from_string(content), len(content))
         session = ort.InferenceSession(content, options, providers=["CPUExecutionProvider"])
@@ -91,17 +91,17 @@ def open_onnx(content: bytes, path: Path) -> tuple[bytes, Callable[[PolicyData],
         raise CheckpointError(
             f"'{path}' holds no policy of rlox; write one with rlox export"
         ) from None
-    except Exception as error:  # onnxruntime has an exception of its own for each way to fail
+    except Exception as error:  # onnxruntime has a class of its own for each failure
         raise CheckpointError(f"'{path}' is no ONNX file or is damaged: {error}") from None
     return base64.b64decode(text), lambda data: OnnxNetwork(session, ActionRows(data.action_space))
 
 
 def _require_plain(onnx: Any, model: Any, size: int) -> None:
-    """Refuse what :func:`onnx_bytes` never writes, before anything is computed or opened.
+    """Refuse graphs that :func:`onnx_bytes` never writes, before anything is computed or opened.
 
     Raises:
-        ValueError: the graph has other operators than it does, weights in another file or that are
-            not finite, or a result that is larger than the file of ``size`` bytes supports.
+        ValueError: the graph has foreign operators, weights in another file or that are not
+            finite, or a result larger than a file of ``size`` bytes can justify.
     """
     graph = model.graph
     if others := {node.op_type for node in graph.node} - OPERATORS:
@@ -113,7 +113,7 @@ def _require_plain(onnx: Any, model: Any, size: int) -> None:
         if onnx.external_data_helper.uses_external_data(tensor):
             raise ValueError("its weights are in another file, which is not read")
         array = onnx.numpy_helper.to_array(tensor)
-        # the value of a masked choice is a constant of its own
+        # the value of a masked action is a separate constant
         if array.dtype.kind == "f" and not (np.isfinite(array).all() or array == -np.inf):
             raise ValueError(f"its weights '{tensor.name}' are not finite")
     for known in (*graph.input, *onnx.shape_inference.infer_shapes(model).graph.value_info):
@@ -126,8 +126,8 @@ class OnnxNetwork:
     """A graph computed by onnxruntime.
 
     Args:
-        session: of a graph that :func:`onnx_bytes` made.
-        actions: of the policy.
+        session: session of a graph from :func:`onnx_bytes`.
+        actions: the policy's actions.
     """
 
     def __init__(self, session: Any, actions: ActionRows) -> None:
@@ -144,13 +144,13 @@ class OnnxNetwork:
         if "mask" in self._inputs:
             shape = len(state), self._inputs["mask"][1]
             given["mask"] = np.ones(shape, np.bool_) if masks is None else masks
-        # a leaf that the policy does not look at is no input of the graph
+        # a leaf that the policy ignores is not an input of the graph
         used = {name: array for name, array in given.items() if name in self._inputs}
         try:
             found = self._session.run(None, used)
         except Exception as error:  # see open_onnx
             raise ValueError(f"the graph cannot be computed: {error}") from None
-        # rows are counted from 0, the env's actions from where it begins
+        # rows count from 0, the env's actions from the space's start
         rows, *more = (
             actions - getattr(leaf.space, "start", 0)
             for actions, leaf in zip(found, self._leaves, strict=False)
@@ -175,7 +175,7 @@ class GraphBuilder:
         self._nodes: list[Any] = []
         self._constants: list[Any] = []
         self.after: list[str] = []
-        """Names of what the layers remember, in the order of the state's columns."""
+        """Names of the layers' states, in the order of the state's columns."""
         self._used = 0
 
     def model(self, outputs: list[str]) -> Any:
@@ -233,7 +233,7 @@ class GraphBuilder:
         return self.node("Min", x, self.constant(high, np.float64))
 
     def see(self, seen: Preprocessor, leaves: Mapping[str, str]) -> dict[str, str]:
-        """Add what :class:`Preprocessor` does, and return the names of what it shows by leaf."""
+        """Add the work of :class:`Preprocessor`, and return the names of its results by leaf."""
         shown = dict(leaves)
         for name, moments in seen.moments.items():
             x, mean = self.cast(leaves[name], np.float64), self.constant(moments.mean)
@@ -253,7 +253,7 @@ class GraphBuilder:
         return shown
 
     def _stack(self, stack: FrameStack, x: str, begun: str, dtype: Any) -> str:
-        """Add a stack of frames, of which the state holds all but the newest."""
+        """Add a stack of frames; the state holds all but the newest."""
         axis, shape = stack.axis, [0, *(stack.space.shape or ())]
         end = shape[axis]
         width = end // stack.size
@@ -270,7 +270,7 @@ class GraphBuilder:
         return stacked
 
     def to_env(self, actions: ActionRows, rows: str) -> list[str]:
-        """Add what :meth:`ActionRows.to_env` does, and return the names of the leaves' actions."""
+        """Add the work of :meth:`ActionRows.to_env`, and return the names of its results."""
         outputs, at = [], 0
         for leaf in actions.leaves:
             space, x = leaf.space, self.slice(rows, at, at + leaf.columns) if leaf.name else rows
@@ -288,7 +288,7 @@ class GraphBuilder:
         return outputs
 
     def layer(self, layer: Layer, x: Any) -> Any:
-        """Add a layer and return the name of its output; :mod:`rlox.deployment.layers` has all."""
+        """Add a layer of :mod:`rlox.deployment.layers` and return the name of its output."""
         return getattr(self, f"_{layer['layer']}")(layer, x)
 
     def _chain(self, layer: Layer, x: Any) -> Any:

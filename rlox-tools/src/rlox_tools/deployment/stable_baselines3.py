@@ -1,9 +1,9 @@
-"""Policies of Stable-Baselines3, read without running what their files hold.
+"""Policies of Stable-Baselines3, read without running code from their files.
 
-A file ``model.zip`` holds pickled objects beside the parameters. None of them is unpickled: the
-parameters are read by ``torch.load(weights_only=True)``, their names and shapes say what network
-they are of, and the plain text of the file's JSON says which activations lie between the layers.
-The spaces, which are pickled, are those of the env.
+A file ``model.zip`` holds parameters and pickled objects. Nothing is unpickled: the parameters are
+read by ``torch.load(weights_only=True)``, their names and shapes identify the network, and the
+plain text of the file's JSON names the activations between the layers. The spaces, which are
+pickled, are taken from the env.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rlox.spaces import ActionRows
 Array = npt.NDArray[Any]
 
 SAFE_TORCH = (2, 6)
-"""Earlier versions could be made to run code by a file of parameters (CVE-2025-32434)."""
+"""In earlier versions a file of parameters could run code (CVE-2025-32434)."""
 
 
 def from_stable_baselines3(
@@ -45,12 +45,12 @@ def from_stable_baselines3(
     """Return the policy in a file that Stable-Baselines3's ``model.save`` wrote.
 
     PPO, A2C, SAC, TD3, DDPG and DQN; of sb3-contrib TRPO, MaskablePPO, RecurrentPPO, TQC and
-    QR-DQN. It needs torch 2.6 or newer, and Stable-Baselines3 not at all.
+    QR-DQN. It needs torch 2.6 or newer, but not Stable-Baselines3.
 
     Args:
-        path: of the file ``model.zip``.
-        env: what it was trained on, for its spaces: an id, a callable that makes an env, an env or
-            a vector env, with the wrappers of the training.
+        path: path of the file ``model.zip``.
+        env: the training's env, for its spaces: an id, a callable that makes an env, an env or a
+            vector env, with the wrappers of the training.
         observation_moments: mean and variance, each with the shape of an observation, if the
             training normalised observations: ``obs_rms.mean`` and ``obs_rms.var`` of the
             ``VecNormalize``, which are not in the file.
@@ -61,8 +61,8 @@ def from_stable_baselines3(
     Raises:
         CheckpointError: the file is missing or damaged, or not one of Stable-Baselines3.
         ExportError: it holds networks that cannot be described.
-        MissingDependencyError: torch is older than that.
-        SpaceError: the env has other spaces than what it was trained on.
+        MissingDependencyError: torch is older.
+        SpaceError: the env's spaces differ from those of the training.
     """
     data, parameters = _read(Path(path))
     kind = next((kind for kind in KINDS if kind.marker in parameters), None)
@@ -123,7 +123,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
         raise
     except OSError as error:
         raise CheckpointError(f"'{path}' cannot be read: {error}") from None
-    except Exception as error:  # whatever damaged content makes zipfile, json and torch raise
+    except Exception as error:  # damaged content makes zipfile, json and torch raise many types
         raise CheckpointError(
             f"'{path}' is damaged or no file of Stable-Baselines3: {error}"
         ) from None
@@ -196,10 +196,10 @@ class Network:
     """A policy's parameters, and their description as layers.
 
     Args:
-        parameters: by their names.
-        kind: what they are of.
+        parameters: arrays by name.
+        kind: family of the algorithm.
         options: the text of ``policy_kwargs``.
-        path: named in errors.
+        path: path for errors.
     """
 
     def __init__(
@@ -286,7 +286,7 @@ class Network:
         return [{"layer": "memory", "kind": "lstm", **read}]
 
     def _first(self, prefixes: tuple[str, ...]) -> Array:
-        """Return the weights that the features go into."""
+        """Return the weights that take the features."""
         names = (f"{prefix}{at}weight" for prefix in prefixes for at in ("0.", ""))
         return next(self._parameters[name] for name in names if name in self._parameters)
 
@@ -320,7 +320,7 @@ class Network:
         return [activation("tanh"), affine]
 
     def _quantiles(self, layers: list[LayerData], n_actions: int) -> list[LayerData]:
-        """Return the mean over quantiles, of outputs put in order: here by action first."""
+        """Return the mean over quantiles, after reordering the outputs by action first."""
         last = layers[-1]
         count = len(last["weight"]) // n_actions
         order = np.arange(count * n_actions).reshape(count, n_actions).T.ravel()
@@ -339,7 +339,7 @@ class Network:
 
 
 def _is_image(space: gymnasium.Space[Any]) -> bool:
-    """Return whether Stable-Baselines3 takes observations for images."""
+    """Return whether Stable-Baselines3 treats observations as images."""
     return (
         isinstance(space, spaces.Box)
         and len(space.shape) == 3

@@ -17,7 +17,7 @@ from rlox.errors import ConfigError
 from rlox.files import read_text, require_plain_folder, write_atomically
 
 Settings = Mapping[str, str]
-"""Options that a set of runs has beside the common ones, as flags would spell them."""
+"""A set's own options in addition to the common ones, spelt as flags."""
 
 
 @dataclass(frozen=True)
@@ -25,27 +25,27 @@ class Member:
     """One run of a sweep."""
 
     set_name: str
-    """What is special about its options, ``"learning_rate=1e-3"``; empty: nothing."""
+    """Name of its set of options, ``"learning_rate=1e-3"``; empty without sets."""
     seed: int
     folder: RunFolder
 
     @property
     def name(self) -> str:
-        """How the output calls it."""
+        """Name in the output."""
         return f"{self.set_name} seed {self.seed}".lstrip()
 
     @property
     def output(self) -> Path:
-        """What it prints goes to this file."""
+        """File for its printed output."""
         return Path(f"{self.folder.path}.log")
 
     @property
     def config(self) -> Path:
-        """The options that it has in common with the other seeds."""
+        """File of the options that all seeds share."""
         return self.folder.path.parent / "config.yaml"
 
     def finished(self) -> bool:
-        """Return whether nothing is left to do."""
+        """Return whether the run is finished."""
         return self.begun() and self.folder.read()["status"] == "finished"
 
     def begun(self) -> bool:
@@ -53,10 +53,10 @@ class Member:
         return (self.folder.path / "run.json").is_file()
 
     def resumable(self) -> bool:
-        """Return whether it has saved a state to go on from; what else is there is set aside.
+        """Return whether it has a checkpoint to go on from; a folder without one is set aside.
 
         Raises:
-            ConfigError: another process trains in the folder, as one may whose sweep was killed.
+            ConfigError: another process trains in the folder, such as one of a killed sweep.
         """
         path = self.folder.path
         if self.begun() and any(s.path.stem != "best" for s in checkpoints_in(path)[0]):
@@ -127,14 +127,14 @@ class Sweep:
 
 
 def parse_sets(texts: Sequence[str]) -> tuple[dict[str, str], ...]:
-    """Return every combination of the values that texts such as ``"gamma=0.9,0.99"`` name.
+    """Return every combination of the values in texts such as ``"gamma=0.9,0.99"``.
 
     Args:
-        texts: an option's name and its values, of which commas in brackets are a part; dashes in
-            the name are taken for underscores.
+        texts: an option's name and its values; commas in brackets do not separate values, and
+            dashes in the name become underscores.
 
     Raises:
-        ConfigError: a text has another form, or an option or a value comes twice.
+        ConfigError: a text has another form, or an option or a value is repeated.
     """
     values: dict[str, list[str]] = {}
     for text in texts:
@@ -153,7 +153,7 @@ def parse_sets(texts: Sequence[str]) -> tuple[dict[str, str], ...]:
 
 
 def _split(text: str) -> list[str]:
-    """Return what stands between the commas of a text that are in no brackets."""
+    """Split a text at its commas outside brackets."""
     parts, depth = [""], 0
     for character in text:
         depth += (character in "([{") - (character in ")]}")
@@ -171,11 +171,11 @@ def _unused(path: Path) -> Path:
 
 
 def set_name(settings: Settings) -> str:
-    """Return a name for a set of options that a folder can have."""
+    """Return a name for a set of options, valid as a folder's name."""
     text = ",".join(f"{name}={value}" for name, value in settings.items())
     return re.sub(r"[^\w.,=+()-]", "_", text)
 
 
 def set_of(run: Path) -> str | None:
-    """Return the name of the set of options that a run folder is of, or ``None``."""
+    """Return the name of a run folder's set of options, or ``None``."""
     return run.parent.name if Sweep.is_in(run.parent.parent) else None

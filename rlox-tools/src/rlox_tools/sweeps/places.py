@@ -20,7 +20,7 @@ POLL_SECONDS = 0.05
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -35,13 +35,13 @@ def run_jobs(
 ) -> int | None:
     """Run all jobs and return the signal that interrupted them, if one did.
 
-    SIGINT, SIGTERM and SIGHUP are passed on to the running jobs, each as often as it comes, and
-    start no others: a job ends as it would in a terminal of its own.
+    Every SIGINT, SIGTERM and SIGHUP is passed on to the running jobs, and no further job starts: a
+    job ends as it would in a terminal of its own.
 
     Args:
-        jobs: in the order in which they start.
+        jobs: jobs in the order of their start.
         place: where they run; each may use its share of this machine's cores.
-        at_once: number of jobs.
+        at_once: maximum number of running jobs.
         on_start: called before a job starts.
         on_end: called with its exit code; negative: the signal that killed it.
     """
@@ -80,14 +80,14 @@ class Processes:
     The processes have sessions of their own, so that a terminal's Ctrl-C reaches them once.
 
     Args:
-        reason: why threads of one process would not do.
+        reason: why threads of one process do not suffice.
     """
 
     def __init__(self, reason: str) -> None:
         self.description, self.slots = f"in processes: {reason}", usable_cores()
 
     def start(self, job: Job, threads: int, /) -> subprocess.Popen[bytes]:
-        """Start a job; it may use so many threads unless ``RLOX_NUM_THREADS`` is set."""
+        """Start a job with at most ``threads`` threads, unless ``RLOX_NUM_THREADS`` is set."""
         with open_regular(job.output, "ab") as output:
             return subprocess.Popen(  # noqa: S603  # our own command line
                 [sys.executable, "-m", "rlox", *job.arguments],
@@ -124,14 +124,14 @@ class Threads:
         return ThreadedJob(job, self._train)
 
     def close(self) -> None:
-        """Do nothing: only threads that were abandoned are under way."""
+        """Do nothing: only abandoned threads are still running."""
 
 
 class ThreadedJob:
     """A job in a thread; a :class:`rlox.cli.places.RunningJob`.
 
-    The first signal ends it at its present iteration, where it saves itself. In its evaluation at
-    the end, and with the second signal, it is abandoned: Python cannot end a thread.
+    The first signal ends it after its current iteration, where it saves itself. In its final
+    evaluation, and with the second signal, it is abandoned: Python cannot end a thread.
     """
 
     def __init__(self, job: Job, train: Train) -> None:
@@ -139,7 +139,7 @@ class ThreadedJob:
         self._future = ThreadPoolExecutor(1).submit(_run, job, train, self._interruption)
 
     def send_signal(self, sig: int, /) -> None:
-        """Have the training end."""
+        """Ask the training to end."""
         self._signals.append(sig)
         self._interruption.signal = sig
 
@@ -151,7 +151,7 @@ class ThreadedJob:
         return self._future.result() if self._future.done() else None
 
     def kill(self) -> None:
-        """Have it end at its present iteration, as there is no quicker way."""
+        """Ask it to end after its current iteration; Python has no quicker way."""
         self.send_signal(HANG_UP)
 
     def wait(self) -> int:
@@ -160,13 +160,13 @@ class ThreadedJob:
 
 
 def _run(job: Job, train: Train, interruption: Interruption) -> int:
-    """Train, and write what goes wrong into the output; the exit codes are the command line's."""
+    """Train, and write errors into the output; return an exit code of the command line."""
     with open_regular(job.output, "a") as log:
         try:
             return train(job, interruption, log)
         except (RloxError, OSError) as error:
             print(f"error: {error}", file=log)
             return 2
-        except Exception:  # one training's bug is not the others'
+        except Exception:  # one training's bug must not end the others
             traceback.print_exc(file=log)
             return 1

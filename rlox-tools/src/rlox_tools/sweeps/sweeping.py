@@ -2,8 +2,8 @@
 
 Each run has a folder of its own.
 
-If a run is Rust's work nearly all the time, they are threads of this process, which starts once;
-else each has a process.
+If a run spends nearly all its time in Rust, the runs are threads of this process, which starts
+once; else each has a process.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def train_sweep(
 
     Args:
         name: registered name.
-        config: what the runs have in common.
-        options: of every run.
+        config: the runs' common config.
+        options: options of every run.
         seeds: as :func:`rlox.seeding.parse_seeds` takes them; ``None`` takes the config's seed.
         sets: as :func:`rlox_tools.sweeps.folder.parse_sets` takes them.
         jobs: runs at once; ``None`` takes one per core.
@@ -80,7 +80,7 @@ def train_sweep(
     path = options.run_dir or RunFolder.default_path(name, options.subject, "sweep")
     require_unused(path)
     configs = [_with_settings(config, settings) for settings in settings_of_sets]
-    # what is wrong with the options, the env or a callback is so for all seeds
+    # a fault in the options, the env or a callback concerns all seeds
     reasons = [_reason_for_processes(name, each, options) for each in configs]
     sweep = Sweep(path, name, of_runs, settings_of_sets, options)
     for settings, config_of_set in zip(settings_of_sets, configs, strict=True):
@@ -103,14 +103,14 @@ def resume_sweep(
     parts: Mapping[str, str] | None = None,
     on: str | None = None,
 ) -> int:
-    """Finish the runs of a sweep that are not finished, and return the exit code.
+    """Finish the unfinished runs of a sweep, and return the exit code.
 
     Args:
         path: the sweep's folder.
         jobs: runs at once; ``None`` takes one per core.
         env: env to train on; ``None`` takes the sweep's.
         quiet: show no progress.
-        parts: the algorithm's parts that are code, which no file names.
+        parts: the algorithm's parts that are code, which files never name.
         on: where they run, see :func:`rlox.cli.places.open_place`.
 
     Raises:
@@ -135,7 +135,7 @@ def _with_settings(config: Config, settings: Mapping[str, str]) -> Config:
     """Return the config with a set's options.
 
     Raises:
-        ConfigError: an option is unknown, is the seed, or has no such value.
+        ConfigError: an option is unknown, is the seed, or refuses the value.
     """
     if "seed" in settings:
         raise ConfigError("--sweep cannot set the seed; --seeds does")
@@ -170,7 +170,7 @@ def _reason_for_processes(name: str, config: Config, options: RunOptions) -> str
 def _run(
     sweep: Sweep, reason: str | None, jobs: int | None, on: str | None, env: str | None, quiet: bool
 ) -> int:
-    """Run what is not finished, in processes if there is a reason, and return the exit code."""
+    """Run the unfinished members, in processes if there is a reason, and return the exit code."""
     todo: dict[Job, Member] = {}
     for member in sweep.members():
         if not member.finished():
@@ -221,7 +221,7 @@ def _torch_threads(place: Place) -> AbstractContextManager[None]:
         return nullcontext()
     from rlox.nn import torch_threads
 
-    return torch_threads(1)  # the setting is the process's
+    return torch_threads(1)  # the setting is process-wide
 
 
 def _train_member(
@@ -249,7 +249,7 @@ def _arguments_of(sweep: Sweep, member: Member, env: str | None) -> tuple[str, .
 
 
 def print_results(sweep: Sweep) -> None:
-    """Print what is known of all runs, and write ``curves.csv`` of those that are finished."""
+    """Print a table of all runs, and write ``curves.csv`` of the finished ones."""
     runs = {
         m: Run(m.folder.path, m.folder.read() if m.begun() else {}, {}) for m in sweep.members()
     }
@@ -286,7 +286,7 @@ def _row(run: Run) -> tuple[str, str, str, str]:
 def _write_curves(sweep: Sweep, finished: Sequence[Member]) -> Path | None:
     """Write the returns over the training, with their interval over seeds.
 
-    Nothing is written if the runs log no such metric.
+    Nothing is written if the runs do not log that metric.
     """
     try:
         metric = default_metric(m.folder.path for m in finished)
@@ -299,7 +299,7 @@ def _write_curves(sweep: Sweep, finished: Sequence[Member]) -> Path | None:
     path = sweep.path / "curves.csv"
     with open_regular(path, "w") as file:
         writer = csv.writer(file)
-        # one algorithm's runs are all counted in the same unit
+        # all runs of one algorithm have the same unit
         unit = groups[0].curves[0].unit
         writer.writerow(("label", unit, "interquartile_mean", "low", "high"))
         for label, steps, found in tables:
