@@ -1,19 +1,19 @@
 """The conformance suite for algorithms, env and actor backends, buffers and loggers.
 
-Our own families pass it and a third party's plugin should, in one test:
+rlox's own families pass it. A plugin runs it in one test:
 
     import rlox.testing
 
     def test_pets_conforms():
         rlox.testing.check_algorithm("pets", env="Pendulum-v1", n_envs=2, n_steps=32)
 
-Every part is a function of its own with the same arguments, so that a report says which failed:
+Every check is also a function with the same arguments, so that a report names the failed one:
 
     @pytest.mark.parametrize("check", rlox.testing.ALGORITHM_CHECKS)
     def test_pets_conforms(check):
         check("pets", env="Pendulum-v1", n_envs=2, n_steps=32)
 
-A check raises AssertionError, with its own name and what was expected. One that does not apply
+A failed check raises AssertionError with its name and the expectation. One that does not apply
 returns the reason as a text. Nothing here needs pytest or imports torch.
 """
 

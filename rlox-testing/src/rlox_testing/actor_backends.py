@@ -38,7 +38,7 @@ def _actor(name: str, env: Any, index: int = 1) -> Iterator[tuple[Any, Any]]:
         yield actor, plan
     finally:
         actor.close()
-        actor.close()  # of what is closed nothing is left to do
+        actor.close()  # closing again does nothing
 
 
 def _weights(plan: Any, version: int = 0) -> Any:
@@ -58,10 +58,9 @@ def _arrays(unroll: Any) -> dict[str, Any]:
 
 @check
 def check_actor_unrolls(name: str, env: Any = CARTPOLE) -> str | None:
-    """Check that unrolls are those of an actor in this thread, bit for bit, and stay as they are.
+    """Check that unrolls equal those of an actor in this thread, bit for bit, and do not change.
 
-    One that stands elsewhere must draw from the plan's streams and act with the weights it is
-    given.
+    An actor elsewhere must draw from the plan's streams and act with the weights that it gets.
     """
     from rlox.rollouts import LocalActor
 
@@ -90,7 +89,7 @@ def check_actor_unrolls(name: str, env: Any = CARTPOLE) -> str | None:
 
 
 def _require_log_probs(plan: Any, unroll: Any) -> None:
-    """Require the log-probabilities of the weights whose version the unroll has."""
+    """Require log-probabilities computed with the unroll's version of the weights."""
     import torch
     from rlox.batches import step_rows
     from rlox.losses import evaluate_actions
@@ -108,7 +107,7 @@ def _require_log_probs(plan: Any, unroll: Any) -> None:
 
 @check
 def check_actor_state(name: str, env: Any = CARTPOLE) -> str | None:
-    """Check that an actor that is given its earlier state goes on from there."""
+    """Check that an actor goes on from an earlier state."""
     with _actor(name, env) as (actor, plan):
         actor.collect(_weights(plan))
         state = actor.state_dict()

@@ -1,9 +1,8 @@
 """Conformance checks of :class:`rlox.Algorithm`.
 
-Every check takes the registered name, an env that any number of copies can be made of (an id or a
-callable), and the arguments of :func:`rlox.make`; choose them such that an iteration takes
-milliseconds. The env is watched by a probe, so counters and returns are compared with what the env
-saw, not with what the algorithm says.
+Every check takes the registered name, an env that can be copied (an id or a callable), and the
+arguments of :func:`rlox.make`; choose them such that an iteration takes milliseconds. A probe
+watches the env, so counters and returns are compared with the env's, not with the algorithm's own.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ def _require_metrics(metrics: Mapping[str, Any], watched: ProbeVecEnv | ProbeGro
 
 @check
 def check_seeding(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None:
-    """Check that one seed gives one state, bit by bit, whoever acts, and another seed another."""
+    """Check that one seed gives one state, bit for bit, with predictions too; others differ."""
     with open_case(name, env, arguments) as case:
 
         def trained(seed: int, acts: bool = False) -> dict[str, Any]:
@@ -130,7 +129,7 @@ def check_callbacks(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | N
         watched, recorder = case.probe(), Recorder(stop_at=2 * n_envs)
         algorithm = case.build(watched, recorder)
         algorithm.train(max(expected[-1], 4 * n_envs))
-        # actors go on to the end of their unroll, of which no more is reported
+        # actors finish their unroll, whose further steps are not reported
         made = 2 * n_envs if isinstance(watched, ProbeGroup) else watched.env_steps
         require(
             algorithm.clock.env_steps == made == 2 * n_envs,

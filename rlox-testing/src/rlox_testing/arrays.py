@@ -1,4 +1,4 @@
-"""Conformance checks with arrays of an env: reused ones, odd numbers, and few rows."""
+"""Conformance checks of arrays from an env: reused arrays, invalid numbers, few rows."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from rlox_testing.probes import EPISODE_MEANS, ProbeGroup, check, require, requi
 
 
 class RewritingVecEnv:
-    """Returns arrays that are good until its next step or reset, which overwrites all of them.
+    """Wrapper whose next step or reset overwrites all arrays that it returned before.
 
-    So it does with the actions that it was given. What it wraps may be a vector env of one agent or
-    of several, and keeps all its other members.
+    It overwrites the given actions too. It wraps a vector env of one agent or of several, and
+    passes on all other members.
 
     Args:
-        env: what is stepped.
-        rewrites: whether it does; if not, the arrays are nobody else's.
-        masked: forbid one choice of the actions, another in each step.
+        env: vector env to step.
+        rewrites: overwrite arrays; if false, each call returns new ones.
+        masked: forbid one action, a different one in each step.
     """
 
     def __init__(self, env: Any, *, rewrites: bool = True, masked: bool = False) -> None:
@@ -34,7 +34,7 @@ class RewritingVecEnv:
         self._lent: list[Any] = []
 
     def __getattr__(self, name: str) -> Any:
-        """Return a member of the env; what its methods return is overwritten too."""
+        """Return a member of the env; results of its methods are overwritten too."""
         if name.startswith("__"):
             raise AttributeError(name)
         if name == "action_masks" and self._mask_size:
@@ -82,7 +82,7 @@ class ScriptedVecEnv:
         n_envs: N.
         observation_space: of one env, not nested.
         action_space: of one env.
-        odd: a number of the last env's observation at one time, in whose dtype all are.
+        odd: a number in the last env's observation at one time; it sets the dtype of all.
         at: that time: 0, the reset, or a step.
         loses: whether the last env is lost in every third step.
     """
@@ -176,12 +176,12 @@ ODD_NUMBERS: tuple[tuple[Space[Any], float, int], ...] = (
     (spaces.Discrete(4), 7, 1),
     (spaces.MultiDiscrete([3, 4]), 5, 1),
 )
-"""Spaces, what they do not hold, and when it is shown."""
+"""Spaces, a number outside each, and the time at which it appears."""
 
 
 @check
 def check_odd_numbers(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None:
-    """Check that numbers which a cast would change, or an encoding misread, are refused by name."""
+    """Check that numbers that a cast or an encoding would change are refused by name."""
     with open_case(name, env, arguments) as case:
         watched, known = case.probe(), type(case.config).model_fields
         plain = {key: False for key in ("normalize_observations",) if key in known}  # of floats
@@ -215,7 +215,7 @@ def _refusal(act: Any, argument: Any) -> str:
 
 @check
 def check_few_rows(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None:
-    """Check that all metrics are finite where lost envs leave few rows, in the last batch one."""
+    """Check that metrics are finite if lost envs leave few rows, and one row in the last batch."""
     with open_case(name, env, arguments) as case:
         watched = case.probe()
         few = {"n_envs": 2, "n_steps": 5, "batch_size": 4}

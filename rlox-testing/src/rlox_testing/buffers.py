@@ -1,7 +1,7 @@
 """Conformance checks of :class:`rlox.protocols.ReplayBuffer`.
 
-Every transition that is pushed differs from all others in each of its parts, so that what is
-drawn says which it is, and whether its parts belong together.
+Every pushed transition differs from all others in each of its parts, so that a draw shows which
+transition it is, and whether its parts belong together.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Step:
 
 
 def _steps(options: BufferOptions) -> Iterator[_Step]:
-    """Return vector steps whose episodes end by turns, in both ways."""
+    """Return vector steps whose episodes end in turn by termination and truncation."""
     actions = (N_ENVS,) if options.act_dtype == "int64" else (N_ENVS, *options.act_shape)
     for t in range(VECTOR_STEPS):
         numbers = 2 * (t * N_ENVS + np.arange(N_ENVS))
@@ -113,7 +113,7 @@ def _require_batch(batch: dict[str, Any], buffer: Any, options: BufferOptions) -
 
 
 def _require_transition(row: dict[str, Any], options: BufferOptions) -> None:
-    """Check that the parts of a drawn transition are those of one that was pushed."""
+    """Check that the parts of a drawn transition come from one pushed transition."""
     steps = list(_steps(options))
     first, obs = int(row["obs"].flat[0]) // 2, float(row["obs"].flat[0])
     t, i = divmod(first, N_ENVS)
@@ -143,7 +143,7 @@ def _require_transition(row: dict[str, Any], options: BufferOptions) -> None:
 
 @check
 def check_buffer_batches(buffer: str | Factory) -> str | None:
-    """Check keys, shapes and dtypes of what is drawn, and that it is what was pushed."""
+    """Check keys, shapes and dtypes of batches, and that they hold pushed transitions."""
     for kind, options in KINDS.items():
         made = _make(buffer, options)
         require(len(made) == 0, f"a new buffer must be empty, got {len(made)} transitions")
@@ -157,7 +157,7 @@ def check_buffer_batches(buffer: str | Factory) -> str | None:
 
 @check
 def check_buffer_n_step(buffer: str | Factory) -> str | None:
-    """Check the transitions of three steps, if the factory does not refuse to make them."""
+    """Check transitions of three steps, unless the factory refuses them."""
     options = dataclasses.replace(OPTIONS, n_step=3)
     try:
         made = _make(buffer, options)
@@ -183,7 +183,7 @@ def check_buffer_seeding(buffer: str | Factory) -> str | None:
 
 @check
 def check_buffer_state(buffer: str | Factory) -> str | None:
-    """Check that a buffer with the state of another goes on as that one does."""
+    """Check that a buffer with another's state goes on in the same way."""
     made, other = _make(buffer, OPTIONS), _make(buffer, dataclasses.replace(OPTIONS, seed=1))
     if not isinstance(made, StatefulBuffer):
         return "the buffer does not expose its state (rlox.protocols.StatefulBuffer)"
@@ -200,7 +200,7 @@ def check_buffer_state(buffer: str | Factory) -> str | None:
 
 @check
 def check_buffer_segments(buffer: str | Factory) -> str | None:
-    """Check that a buffer says which rows changed, and that its rows make up its state."""
+    """Check that a buffer reports its changed rows, and that its rows make up its state."""
     options = KINDS["more than fits"]
     made, other = _make(buffer, options), _make(buffer, options)
     if not isinstance(made, SegmentedBuffer):
@@ -236,14 +236,14 @@ def _rows(buffer: SegmentedBuffer, count: int) -> dict[int, Any]:
 
 @check
 def check_buffer_priorities(buffer: str | Factory) -> str | None:
-    """Check that a transition with nearly all of the priority is nearly all that is drawn."""
+    """Check that a transition with nearly all of the priority makes up nearly all draws."""
     made = _make(buffer, OPTIONS)
     if not isinstance(made, PrioritizedBuffer):
         return "the buffer has no priorities (rlox.protocols.PrioritizedBuffer)"
     _fill(made, OPTIONS)
     made.set_beta(1.0)
     _, sample = first_batch(made, BATCH_SIZE, OPTIONS, SeedStreams(OPTIONS.seed))
-    # drawn often enough to leave none at its first priority
+    # enough draws to update every transition's first priority
     for _ in range(20):
         batch = sample(BATCH_SIZE)
         for key in ("indices", "weights"):
@@ -269,9 +269,9 @@ BUFFER_CHECKS = (
 
 
 def check_buffer(buffer: str | Factory) -> dict[str, str]:
-    """Run every check of a replay buffer, on vectors, images, and more than fits into it.
+    """Run every check of a replay buffer, on vectors, images, and more rows than its capacity.
 
-    One that changes what it was given, as hindsight experience replay does, is not for these.
+    Not for buffers that change transitions, as hindsight experience replay does.
 
     Args:
         buffer: a registered name, or a function that makes the buffer from a

@@ -39,7 +39,7 @@ class Case:
         return resolve_config(cls, self.arguments.get("config"), **options)
 
     def probe(self) -> ProbeVecEnv | ProbeGroup:
-        """Return a new vector env with as many copies as the config says, or one for each actor."""
+        """Return a new vector env with the config's number of copies, or one for each actor."""
         config = self.config
         n_actors = getattr(config, "n_actors", 1)
         while len(self._snapshots) < n_actors:
@@ -52,7 +52,7 @@ class Case:
         return ProbeGroup(probes) if hasattr(config, "n_actors") else probes[0]
 
     def build(self, env: Any, *callbacks: Callback, **more: Any) -> Algorithm:
-        """Return a new algorithm; one that makes no progress ends with an error."""
+        """Return a new algorithm, which raises an error if it makes no progress."""
         guard = [] if any(isinstance(c, Recorder) for c in callbacks) else [Recorder()]
         arguments = {**self.arguments, **more}
         return make(self.name, env=_given(env), callbacks=[*callbacks, *guard], **arguments)
@@ -72,7 +72,7 @@ class Case:
 
 
 def _given(env: Any) -> Any:
-    """Return what an algorithm gets as its env."""
+    """Return the env argument of an algorithm."""
     return env.probes if isinstance(env, ProbeGroup) else env
 
 

@@ -44,7 +44,7 @@ def _snapshot(step: VecEnvStep) -> dict[str, npt.NDArray[Any]]:
 
 
 def _trajectory(env: VecEnv, n_steps: int, seed: int) -> list[Any]:
-    """Return the first observations and then every step."""
+    """Return the first observations, followed by every step."""
     steps: list[Any] = [np.array(env.reset_all(seed))]
     steps += [_snapshot(env.step_all(actions)) for actions in _action_batches(env, n_steps, seed)]
     return steps
@@ -111,7 +111,7 @@ def check_env_shapes(make: Make, n_steps: int, seed: int) -> str | None:
 
 @_check_of_envs
 def check_env_autoreset(make: Make, n_steps: int, seed: int) -> str | None:
-    """Check that final_obs is obs if the episode goes on, and is not if it ended."""
+    """Check that final_obs equals obs, except at the end of an episode."""
     env = make()
     endings = resets = 0
     for step in _trajectory(env, n_steps, seed)[1:]:
@@ -152,7 +152,7 @@ def check_env_seeding(make: Make, n_steps: int, seed: int) -> str | None:
 
 @_check_of_envs
 def check_env_state(make: Make, n_steps: int, seed: int) -> str | None:
-    """Check that a restored env goes on exactly as the one whose state it has."""
+    """Check that a restored env goes on exactly like the original."""
     env = make()
     if not isinstance(env, StatefulVecEnv):
         return "the env does not expose its state (rlox.protocols.StatefulVecEnv)"

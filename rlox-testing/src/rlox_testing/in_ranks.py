@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 DEADLINE = 540.0
-"""Seconds that all of them may take."""
+"""Time limit of all ranks in seconds."""
 
 
 def run_in_ranks(
@@ -17,7 +17,7 @@ def run_in_ranks(
     """Run Python code in ranks that :func:`rlox.ranks.join_ranks` finds, as ``torchrun`` would.
 
     Args:
-        code: of the program.
+        code: the program.
         arguments: its ``sys.argv[1:]``.
         size: number of ranks; 1 is a training of one process.
         deadline: seconds until all are killed.
@@ -26,7 +26,7 @@ def run_in_ranks(
         Exit status and output of each rank.
 
     Raises:
-        TimeoutExpired: they took longer.
+        TimeoutExpired: the deadline passed.
     """
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))

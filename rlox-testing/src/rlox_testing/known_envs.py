@@ -1,4 +1,4 @@
-"""Envs whose right answers are known, and what they ask of algorithms: order, memory and masks."""
+"""Envs with known answers, and checks with them: order of leaves, memory and masks."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ DONE = spaces.Dict([("b", spaces.Discrete(2)), ("a", spaces.Discrete(2))])
 
 
 class ReorderedEnv(gymnasium.Env[Any, Any]):
-    """Random observations; of the nested actions, b = 1 with a = 0 pays 1 in each of 5 steps.
+    """Random observations; in the nested actions, b = 1 with a = 0 pays 1 in each of 5 steps.
 
     Args:
-        observation_space: of any kind; the default is nested, its keys in no order.
-        action_space: as well.
+        observation_space: any space; the default is nested, with unsorted keys.
+        action_space: likewise.
     """
 
     def __init__(self, observation_space: Any = SEEN, action_space: Any = DONE) -> None:
@@ -59,7 +59,7 @@ class ReorderedEnv(gymnasium.Env[Any, Any]):
 
 
 class HintedEnv(gymnasium.Env[Any, Any]):
-    """Shows a bit in the first of 4 steps alone, and pays 1 for each action that names it.
+    """Shows a bit in the first of 4 steps only, and pays 1 for each action that names it.
 
     Args:
         action_space: its highest choice or number names the bit 1, its lowest 0.
@@ -88,11 +88,11 @@ class HintedEnv(gymnasium.Env[Any, Any]):
 
 
 class MaskedEnv(gymnasium.Env[Any, Any]):
-    """Allows one choice in each of 2 steps, and fails at any other; ends of both kinds take turns.
+    """Allows one action in each of 2 steps, and raises at others; ends of both kinds take turns.
 
     Args:
-        action_space: of choices, not nested.
-        observation_space: of the observations, all zeros.
+        action_space: discrete, not nested.
+        observation_space: space of the observations, which are zeros.
     """
 
     def __init__(self, action_space: Any = None, observation_space: Any = VECTOR) -> None:
@@ -113,7 +113,7 @@ class MaskedEnv(gymnasium.Env[Any, Any]):
         return self._obs.copy(), self._masks()
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Fail at what is forbidden."""
+        """Raise at a forbidden action."""
         chosen = np.ravel(action) - np.ravel(getattr(self.action_space, "start", 0))
         allowed = (1 - self._step) % self._sizes
         require((chosen == allowed).all(), f"the action {action} is forbidden by the mask")
@@ -124,10 +124,10 @@ class MaskedEnv(gymnasium.Env[Any, Any]):
 
 
 class MaskedTeam:
-    """A parallel env of two agents, who must choose 1, which pays 10, and then 0, which is worth 0.
+    """A parallel env of two agents, who must choose 1, which pays 10, and then 0, which pays 0.
 
-    All observations are alike, so that what the first choice is worth shows in the second, where
-    it is forbidden, and behind the end, which is a truncation in every second episode.
+    All observations are equal, so that the value of the first action would leak into the second
+    step, where it is forbidden, and beyond the end, a truncation in every second episode.
     """
 
     metadata = {"name": "masked_team"}  # noqa: RUF012  # as PettingZoo has it
@@ -139,11 +139,11 @@ class MaskedTeam:
         self._step = self._episode = 0
 
     def observation_space(self, agent: str) -> Any:
-        """Return a vector's."""
+        """Return the space of a vector."""
         return VECTOR
 
     def action_space(self, agent: str) -> Any:
-        """Return two choices."""
+        """Return a ``Discrete`` of two."""
         return spaces.Discrete(2)
 
     def _shown(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -159,7 +159,7 @@ class MaskedTeam:
         return self._shown()
 
     def step(self, actions: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Pay, and fail at what is forbidden."""
+        """Pay, and raise at a forbidden action."""
         for agent, action in actions.items():
             require(int(action) == (self._step == 0), f"{agent} did what the mask forbids")
         self._step += 1
@@ -181,7 +181,7 @@ def _require_alike(found: Any, expected: Any, message: str) -> None:
 
 
 def _actors(case: Case, algorithm: Any) -> dict[str, Any]:
-    """Return what must act as the algorithm does: restored from a file and, if it can, exported."""
+    """Return equivalents of the algorithm: restored from a file and, if possible, exported."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "saved.rlox")
         algorithm.save(path)
@@ -206,7 +206,7 @@ def _built(case: Case) -> Any:
 
 @check
 def check_order(name: str, env: Any = CARTPOLE, **arguments: Any) -> None:
-    """Check that leaves of nested spaces are never confused, saved and exported, by any keys."""
+    """Check that leaves of nested spaces are never confused, even if saved or exported."""
     with open_case(name, env, arguments) as case:
         own = case.probe().action_space
     for observed, acted in ((SEEN, DONE), (SEEN, own), (VECTOR, DONE)):
@@ -233,13 +233,13 @@ def check_order(name: str, env: Any = CARTPOLE, **arguments: Any) -> None:
 
 
 def _turned(space: Any) -> Any:
-    """Return a ``Dict`` with its keys in the other order, and another space as it is."""
+    """Return a ``Dict`` with its keys reversed; other spaces unchanged."""
     return spaces.Dict(list(reversed(space.spaces.items()))) if is_nested(space) else space
 
 
 @check
 def check_memory(name: str, env: Any = CARTPOLE, **arguments: Any) -> None:
-    """Check that it remembers an episode's first observation, saved and exported, and no longer."""
+    """Check that memory lasts exactly one episode, also if saved and exported."""
     with open_case(name, env, arguments) as case:
         own = case.probe().action_space
     with open_case(name, partial(HintedEnv, None if is_nested(own) else own), arguments) as case:
@@ -269,7 +269,7 @@ def _row(state: Any, index: int) -> Any:
 
 
 def _played(actor: Any, episodes: Any, begins: Any, state: Any = None) -> tuple[Any, Any]:
-    """Return the actions (4, B, ...) in B episodes, and what is remembered at their end."""
+    """Return the actions (4, B, ...) in B episodes, and the state at their end."""
     actions = []
     for t, obs in enumerate(np.stack(episodes, 1)):
         starts = np.array(begins) if t == 0 else np.zeros(len(obs), np.bool_)
@@ -280,7 +280,7 @@ def _played(actor: Any, episodes: Any, begins: Any, state: Any = None) -> tuple[
 
 @check
 def check_masks(name: str, env: Any = CARTPOLE, **arguments: Any) -> None:
-    """Check that masked actions are never taken, in training nor evaluation, or refused in both."""
+    """Check that masked actions are never taken, or that training and evaluation both refuse."""
     with open_case(name, env, arguments) as case:
         own = case.probe().action_space
     if not isinstance(own, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
@@ -308,7 +308,7 @@ def _refused(act: Callable[[], Any]) -> bool:
 
 @check
 def check_offline_masks(name: str, dataset: Any, **arguments: Any) -> None:
-    """Check that an evaluation does nothing that masks forbid, or refuses them."""
+    """Check that an evaluation takes no forbidden action, or refuses masks."""
     algorithm: Any = make(name, dataset=dataset, **arguments)
     if not isinstance(algorithm.action_space, spaces.Discrete):
         return
@@ -318,7 +318,7 @@ def check_offline_masks(name: str, dataset: Any, **arguments: Any) -> None:
 
 @check
 def check_team_masks(name: str, env: Any, **arguments: Any) -> None:
-    """Check that a team never does what masks forbid, nor values it, at ends of both kinds."""
+    """Check that a team neither takes nor values forbidden actions, at ends of both kinds."""
     fast = {"learning_rate": 0.01, "gamma": 0.9, "gradient_steps": 8, "target_update_interval": 4}
     known = {k: v for k, v in fast.items() if k in config_class(name).model_fields}
     algorithm: Any

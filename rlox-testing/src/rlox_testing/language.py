@@ -1,8 +1,8 @@
 """Conformance checks of algorithms that train language models.
 
-A model is trained in place, so that every check makes its own: ``arguments`` is a function that
-returns the arguments of :func:`rlox.make`, among them ``model`` and a small ``dataset``. They are
-new at each call and the same each time.
+A model is trained in place, so every check makes its own: ``arguments`` is a function that returns
+the arguments of :func:`rlox.make`, among them ``model`` and a small ``dataset``. Each call makes
+new but equal ones.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def check_language_options(name: str, arguments: Arguments) -> None:
 
 @check
 def check_language_training(name: str, arguments: Arguments) -> None:
-    """Check that gradient steps and tokens are counted, logged and stopped at; metrics, floats."""
+    """Check that gradient steps and tokens are counted, logged and can stop; metrics are floats."""
     recorder, rows = Recorder(), RowRecorder()
     algorithm = make(name, callbacks=[recorder], logger=rows, **arguments())
     algorithm.train(N)
@@ -79,7 +79,7 @@ def check_language_training(name: str, arguments: Arguments) -> None:
 
 @check
 def check_language_seeding(name: str, arguments: Arguments) -> None:
-    """Check that one seed gives one state, bit by bit, whoever is evaluated."""
+    """Check that one seed gives one state, bit for bit, with and without evaluations."""
 
     def trained(evaluates: bool = False) -> dict[str, Any]:
         algorithm = make(name, **{**arguments(), "seed": 1})
@@ -96,7 +96,7 @@ def check_language_seeding(name: str, arguments: Arguments) -> None:
 
 @check
 def check_language_evaluation(name: str, arguments: Arguments) -> None:
-    """Check that an evaluation has as many finite returns as asked for, and repeats."""
+    """Check that an evaluation has the requested number of finite returns, and repeats."""
     algorithm = make(name, **arguments())
     results = [algorithm.run_episodes(n_episodes=5, seed=3) for _ in range(2)]
     for result in results:

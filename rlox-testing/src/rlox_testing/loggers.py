@@ -15,8 +15,8 @@ def check_logger(name: str) -> None:
     """Check that a registered logger takes every row a training produces.
 
     It must build from a folder that does not exist yet, take training and evaluation rows (the
-    first with NaN, which is what ``mean_reward`` is before the first finished episode), survive
-    being closed twice, and continue what an earlier run wrote into the same folder.
+    first with NaN, the value of ``mean_reward`` before the first finished episode), survive a
+    second ``close``, and continue an earlier run's files in the same folder.
 
     Args:
         name: registered name.
@@ -37,7 +37,7 @@ def check_logger(name: str) -> None:
         first.close()
         before = _sizes(folder)
         second = registration.build(folder)
-        # one row alone: a file that was begun again is then smaller than before
+        # a single row, so that a file that was begun again is smaller than before
         second.on_train_step(24, {"mean_reward": 2.0, "policy_loss": 0.25})
         second.close()
         after = _sizes(folder)
@@ -46,6 +46,6 @@ def check_logger(name: str) -> None:
 
 
 def _sizes(folder: Path) -> dict[str, int]:
-    # a link to the newest run's file is no file of the first run
+    # a link to the newest run's file does not belong to the first run
     files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
     return {str(path.relative_to(folder)): path.stat().st_size for path in files}

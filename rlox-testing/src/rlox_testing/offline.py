@@ -36,7 +36,7 @@ N = 6
 
 @check
 def check_offline_options(name: str, dataset: Any, **arguments: Any) -> None:
-    """Check that a misspelt option, and a size that is not the dataset's, are refused."""
+    """Check that a misspelt option, and a size other than the dataset's, are refused."""
     option = list(config_class(name).model_fields)[-1]
     with refused(f"'{option}_'", f"'{option}'"):
         make(name, dataset=dataset, **{**arguments, f"{option}_": 1})
@@ -75,7 +75,7 @@ def check_offline_training(name: str, dataset: Any, **arguments: Any) -> None:
 
 @check
 def check_offline_seeding(name: str, dataset: Any, **arguments: Any) -> None:
-    """Check that one seed gives one state, bit by bit, whoever acts, and another seed another."""
+    """Check that one seed gives one state, bit for bit, with predictions too; others differ."""
 
     def trained(seed: int, acts: bool = False) -> dict[str, Any]:
         algorithm = make(name, dataset=dataset, **{**arguments, "seed": seed})
@@ -114,7 +114,7 @@ def check_offline_predict(name: str, dataset: Any, **arguments: Any) -> None:
 def check_offline_resume(name: str, dataset: Any, **arguments: Any) -> None:
     """Check that saving, restoring and going on equals training straight through, bit by bit.
 
-    An algorithm restored without a dataset acts as the saved one does, and refuses to train.
+    An algorithm restored without a dataset acts like the saved one, and refuses to train.
     """
     fields = config_class(name).model_fields
     own = {key: value for key, value in arguments.items() if key not in fields and key != "config"}

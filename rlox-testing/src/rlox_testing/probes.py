@@ -18,7 +18,7 @@ from rlox.logging import LoggerCallback, Metrics
 from rlox.protocols import MaskingVecEnv, StatefulVecEnv, VecEnv, VecEnvStep
 
 EPISODE_MEANS = ("mean_reward", "mean_episode_length")
-"""The metrics that are NaN until an episode has finished; no other may be."""
+"""The only metrics that may be NaN, until an episode has finished."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -47,7 +47,7 @@ def require(condition: object, message: str) -> None:
 
 
 def require_same(left: Any, right: Any, message: str) -> None:
-    """Raise AssertionError, with where they first differ, unless two states are equal."""
+    """Raise AssertionError with the first difference, unless two states are equal."""
     difference = first_difference(left, right)
     require(difference is None, f"{message}: {difference}")
 
@@ -67,16 +67,16 @@ def refused(*words: str) -> Iterator[None]:
 def run_checks(
     checks: Iterable[Callable[..., str | None]], /, *args: Any, **kwargs: Any
 ) -> dict[str, str]:
-    """Run checks with the same arguments; return the names of those that did not apply, and why."""
+    """Run checks with the same arguments; return the inapplicable ones with their reasons."""
     reasons = {run.__name__: run(*args, **kwargs) for run in checks}
     return {name: reason for name, reason in reasons.items() if reason is not None}
 
 
 def first_difference(left: Any, right: Any, path: str = "") -> str | None:
-    """Return where two nested states first differ, or ``None`` if they are equal bit by bit.
+    """Return the place of the first difference of two nested states, or ``None`` for equal bits.
 
-    Lists and tuples are one kind, and so are NumPy's scalars and Python's, because a checkpoint
-    keeps neither distinction; a NaN equals itself.
+    Lists equal tuples, and NumPy's scalars equal Python's, because a checkpoint keeps neither
+    distinction; a NaN equals itself.
     """
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         if set(left) != set(right):
@@ -101,7 +101,7 @@ class ProbeVecEnv:
     """Passes everything on to a vector env and counts.
 
     Args:
-        env: what is stepped.
+        env: vector env to step.
     """
 
     def __init__(self, env: VecEnv) -> None:
@@ -162,13 +162,13 @@ class ProbeVecEnv:
 
 
 class SnapshotVecEnv(ProbeVecEnv):
-    """A probe with a state although its env exposes none: the state is a copy kept in memory.
+    """A probe with a state for envs without one: a copy of the env kept in memory.
 
     Two probes that share ``snapshots`` restore each other's states. A state's only content is the
     number of vector steps, so the states of an interrupted and of a straight run compare equal.
 
     Args:
-        env: what is stepped; ``copy.deepcopy`` must work on it.
+        env: vector env to step; ``copy.deepcopy`` must work on it.
         snapshots: the copies by number of vector steps.
     """
 
@@ -177,7 +177,7 @@ class SnapshotVecEnv(ProbeVecEnv):
         self._snapshots = snapshots
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """Keep a copy of the env and return what finds it again."""
+        """Keep a copy of the env and return its key."""
         self._snapshots[self.vector_steps] = copy.deepcopy(self._env)
         return {"vector_steps": np.array(self.vector_steps)}
 
@@ -200,7 +200,7 @@ class StatefulProbeVecEnv(ProbeVecEnv):
 
 
 def probe(env: VecEnv, snapshots: dict[int, VecEnv]) -> ProbeVecEnv:
-    """Return a probe of ``env`` that exposes its state if that is possible."""
+    """Return a probe of ``env``, with a state if possible."""
     if isinstance(env, StatefulVecEnv):
         return StatefulProbeVecEnv(env)
     try:
@@ -236,7 +236,7 @@ class Recorder(Callback):
         return self.stop_at is None or kwargs["step"] < self.stop_at
 
     def on_iteration_end(self, **kwargs: Any) -> None:
-        """Record the iteration; the runner would repeat one without env steps for ever."""
+        """Record the iteration; fail without env steps, which the runner would repeat forever."""
         before = self.iteration_steps[-1] if self.iteration_steps else 0
         require(
             kwargs["step"] > before,
@@ -308,7 +308,7 @@ class ProbeGroup:
 
     @property
     def returns(self) -> list[float]:
-        """Undiscounted returns of all finished episodes, in no order."""
+        """Undiscounted returns of all finished episodes, unordered."""
         return [value for each in self.probes for value in each.returns]
 
     @property

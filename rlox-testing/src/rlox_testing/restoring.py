@@ -26,7 +26,7 @@ from rlox_testing.probes import (
 
 
 def full_state(algorithm: Algorithm) -> dict[str, Any]:
-    """Return all that a checkpoint holds beside the config."""
+    """Return the contents of a checkpoint, except the config."""
     return {
         "clock": algorithm.clock.state_dict(),
         "streams": algorithm.streams.state_dict(),
@@ -35,7 +35,7 @@ def full_state(algorithm: Algorithm) -> dict[str, Any]:
 
 
 def require_resumes(resumed: Algorithm, straight: Algorithm) -> None:
-    """Train on, and require the state of the algorithm that was trained straight through."""
+    """Train on, and require the same state as after an uninterrupted training."""
     state = resumed.state_dict()
     kept = copy.deepcopy(state)
     resumed.train()
@@ -67,7 +67,7 @@ def check_checkpoint(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | 
         require(restored.config == algorithm.config, "the restored config differs")
         saved, loaded = full_state(algorithm), full_state(restored)
         if not _is_stateful(watched):
-            # what depends on the env's state starts again; the rest shows in clock and actions
+            # parts that depend on the env's state start again; clock and actions show the rest
             saved.pop("state_dict"), loaded.pop("state_dict")
         require_same(saved, loaded, "the restored state differs from the saved")
         obs = np.concatenate([np.array(restored_env.reset_all(seed)) for seed in (0, 100)])

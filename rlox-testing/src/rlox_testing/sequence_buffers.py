@@ -1,6 +1,6 @@
 """Conformance checks of :class:`rlox.protocols.SequenceBuffer`.
 
-Every row that is pushed says which it is: the stream, and its number there.
+Every pushed row contains its stream and its number there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SEQUENCE_OPTIONS = SequenceOptions(
 
 
 class _Filled:
-    """A buffer, and how many rows each of its streams has had."""
+    """A buffer, with the number of rows pushed to each of its streams."""
 
     def __init__(self, buffer: str | Factory, options: SequenceOptions = SEQUENCE_OPTIONS) -> None:
         if isinstance(buffer, str):
@@ -85,7 +85,7 @@ def _require_batch(batch: dict[str, Any], totals: Any) -> None:
 
 @check
 def check_sequence_buffer_batches(buffer: str | Factory) -> str | None:
-    """Check what is drawn, before the buffer is full and after, and the online queue."""
+    """Check batches, before the buffer is full and after, and the online queue."""
     filled = _Filled(buffer)
     require(len(filled.buffer) == 0, f"a new buffer must be empty, got {len(filled.buffer)} rows")
     try:
@@ -136,7 +136,7 @@ def check_sequence_buffer_updates(buffer: str | Factory) -> str | None:
 
 @check
 def check_sequence_buffer_seeding(buffer: str | Factory) -> str | None:
-    """Check that seeds fix the draws, and that one draw's seed leaves the others alone."""
+    """Check that seeds fix the draws, and that one draw's seed does not affect others."""
     batches = []
     for draws_with_seed in (False, True):
         filled = _Filled(buffer)
@@ -151,7 +151,7 @@ def check_sequence_buffer_seeding(buffer: str | Factory) -> str | None:
 
 @check
 def check_sequence_buffer_state(buffer: str | Factory) -> str | None:
-    """Check that a buffer with the state of another goes on as that one does."""
+    """Check that a buffer with another's state goes on in the same way."""
     options = dataclasses.replace(SEQUENCE_OPTIONS, online_length=LENGTH)
     one, two = _Filled(buffer, options), _Filled(buffer, dataclasses.replace(options, seed=1))
     one.push(33)

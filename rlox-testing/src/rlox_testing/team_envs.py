@@ -68,7 +68,7 @@ def _play(env: MultiAgentVecEnv, shown: MultiAgentObs, n_steps: int, seed: int) 
 
 @check
 def check_team_rows(name: str, env_id: str) -> str | None:
-    """Check shapes, that somebody acts in every env, and that who ended rests until the reset."""
+    """Check shapes, that every env has an active agent, and that ended agents rest until a reset."""
     env = _make(name, env_id, 3)
     try:
         agents = [agent for group in env.groups for agent in group.agents]
@@ -158,7 +158,7 @@ def check_multi_agent_env(name: str, env_id: str) -> dict[str, str]:
 
     Args:
         name: registered name of the backend.
-        env_id: an id that it has, whose episodes draw from the seed.
+        env_id: an id of the backend, whose episodes depend on the seed.
 
     Returns:
         The checks that did not apply, with the reason.

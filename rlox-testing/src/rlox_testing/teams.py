@@ -43,7 +43,7 @@ def _rows(metrics: Mapping[str, float]) -> dict[str, float]:
 
 @check
 def check_team_options(name: str, env: Any, **arguments: Any) -> str | None:
-    """Check that an unknown option, and another number of agents than the env's, are errors."""
+    """Check that an unknown option, and a wrong number of agents, are errors."""
     for option, value in {"optoin": 1, "n_agents": 1000}.items():
         with refused(option):
             make(name, env=env, **{**arguments, option: value}).close()
