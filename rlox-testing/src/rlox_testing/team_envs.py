@@ -68,7 +68,7 @@ def _play(env: MultiAgentVecEnv, shown: MultiAgentObs, n_steps: int, seed: int) 
 
 @check
 def check_team_rows(name: str, env_id: str) -> str | None:
-    """Check shapes, that every env has an active agent, and that ended agents rest until a reset."""
+    """Check shapes, that every env has an active agent, and that ended agents rest till a reset."""
     env = _make(name, env_id, 3)
     try:
         agents = [agent for group in env.groups for agent in group.agents]
