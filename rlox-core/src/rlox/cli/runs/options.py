@@ -245,7 +245,7 @@ class RunOptions:
     @property
     def subject(self) -> str:
         """Subject of the run, for the name of its folder: the env, or the first part."""
-        return self.env or Path(next(iter(self.parts.values()), "run")).name
+        return self.env or Path(next(iter(self.parts.values()), "run")).resolve().name
 
     def to_dict(self) -> dict[str, Any]:
         """Return the options for a resumed run as JSON-able values, without parts that are code."""
