@@ -346,7 +346,8 @@ def _freeing_where_it_fails(constructor: Callable[..., None]) -> Callable[..., N
 
     @functools.wraps(constructor)
     def construct(self: Any, *args: Any, **kwargs: Any) -> None:
-        _require_declarations(type(self))
+        if type(self).__init__ is construct:  # not again in the constructors of its bases
+            _require_declarations(type(self))
         names, cls = type(self).arguments, type(self).__name__
         if names:
             if twice := set(kwargs).intersection(names[: len(args)]):

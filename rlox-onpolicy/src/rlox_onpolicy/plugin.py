@@ -4,29 +4,30 @@ from collections.abc import Iterable
 
 from rlox.registry.specs import AlgorithmSpec, PresetsSpec, hookimpl
 
-ALGORITHMS = (
-    ("A2C", "a2c", "Synchronous advantage actor-critic.", "1602.01783"),
-    ("APPO", "appo", "PPO's surrogate near a target network, on actors' unrolls.",
-     "1912.00167"),
-    ("HybridPPO", "hybrid_ppo", "PPO on native envs, collected by a Rust thread.", "1707.06347"),
-    ("IMPALA", "impala", "Actors, and a learner that corrects their lag by V-trace.",
-     "1802.01561"),
-    ("PPO", "ppo", "Proximal policy optimisation with the clipped surrogate.", "1707.06347"),
+ALGORITHMS: tuple[tuple[str, str, str, str, tuple[str, ...]], ...] = (
+    ("A2C", "a2c", "Synchronous advantage actor-critic.", "1602.01783", ()),
+    ("APPO", "appo", "PPO's surrogate near a target network, on actors' unrolls.", "1912.00167",
+     ("worker_addresses",)),
+    ("HybridPPO", "hybrid_ppo", "PPO on native envs, collected by a Rust thread.", "1707.06347",
+     ()),
+    ("IMPALA", "impala", "Actors, and a learner that corrects their lag by V-trace.", "1802.01561",
+     ()),
+    ("PPO", "ppo", "Proximal policy optimisation with the clipped surrogate.", "1707.06347", ()),
 )  # fmt: skip
-"""Class, name, summary, and paper on arXiv."""
+"""Class, name, summary, paper on arXiv, and optional arguments."""
 
 
 @hookimpl
 def rlox_algorithms() -> Iterable[AlgorithmSpec]:
     """Register PPO, HybridPPO, A2C, APPO and IMPALA."""
-    for cls, name, summary, paper in ALGORITHMS:
+    for cls, name, summary, paper, takes in ALGORITHMS:
         yield AlgorithmSpec(
             name=name,
             summary=summary,
             config=f"rlox_onpolicy.configs:{cls}Config",
             factory=f"rlox_onpolicy.{name}:{cls}",
             paper=f"https://arxiv.org/abs/{paper}",
-            takes=("worker_addresses",) if name == "appo" else (),
+            takes=takes,
         )
 
 
