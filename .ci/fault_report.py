@@ -19,7 +19,7 @@ OUTCOMES = ("failure", "error", "skipped")
 def summarise(reports: Iterable[str], before: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the tests of some reports: how often each ran, how often it passed, and its seconds.
 
-    Each run of random faults is listed by its seed, in place of an older one, with what it records,
+    Each run of random faults is listed by its seed, replaces an older one, and has what it records,
     and so is each other run that records something, by its parameters.
 
     Args:

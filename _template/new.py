@@ -3,9 +3,9 @@
     python _template/new.py rlox-newfamily --algorithm new_algorithm [--learns-from replay]
 
 It trains and passes its tests; change it file by file. One that learns from a replay buffer has the
-code of the example plugin ``rlox-soft-q``, one that learns from a dataset that of ``dataset``
-beside this file, and the rest they share. Besides the folder it writes the page of the
-reference, and a line each where distributions and algorithms are listed.
+code of the example plugin ``rlox-soft-q``, one that learns from a dataset that of ``dataset`` next
+to this file; they share the rest. It also writes the page of the reference, and a line each where
+distributions and algorithms are listed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EXAMPLES = {
     "replay": ROOT / "examples/plugins/rlox-soft-q",
     "dataset": TEMPLATE / "dataset",
 }
-"""By what is learnt from, the folder whose modules take the place of the template's."""
+"""Folder whose modules replace the template's, by source of experience."""
 
 USAGE = """\
 import rlox

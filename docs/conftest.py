@@ -2,7 +2,7 @@
 
 The blocks of one page share a namespace and a temporary working directory. One page is followed
 word for word: blocks with a caption are files, and those of a console are commands and what they
-print, in an environment of its own beside which rlox is installed.
+print, in an environment of its own that finds this one's packages.
 """
 
 import doctest
@@ -39,7 +39,7 @@ def leave_folder(namespace: dict[str, Any]) -> None:
 
 
 def enter_environment(namespace: dict[str, Any]) -> None:
-    """Work in an empty folder, with an environment that sees what is installed in this one."""
+    """Work in an empty folder, with an environment that finds the packages of this one."""
     enter_folder(namespace)
     subprocess.run(
         ["uv", "venv", "--quiet", "--python", sys.executable, ".venv"],  # noqa: S607

@@ -162,7 +162,7 @@ def test_an_option_epsilon_explores():
 
 
 class Counting(declare()):
-    """Keeps a tensor and a number of its own beside the frame's state."""
+    """Keeps a tensor and a number of its own next to the frame's state."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -185,7 +185,7 @@ class Counting(declare()):
 
 
 def test_state_of_its_own_is_saved_and_goes_on(tmp_path):
-    """Tensors and numbers beside the frame's state, and buffers of a module; terms are metrics."""
+    """Tensors and numbers next to the frame's state, and buffers of a module; terms are metrics."""
     small = Counting("CartPole-v1", **SMALL, clip=0.5)
     metrics = small.train(128)
     assert (small.objective.clip, "size" in metrics) == (0.5, True)

@@ -147,7 +147,7 @@ def _require_default(policy: Any) -> None:
 
 
 def _actions(policy: Any, outputs: int) -> dict[str, Any]:
-    """Return what Rust is given of the actions of a policy with so many outputs.
+    """Return the learner's arguments for the actions of a policy with ``outputs`` outputs.
 
     Raises:
         BackendError: they are neither choices nor numbers.

@@ -166,7 +166,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         self.hooks: Hooks | None = None
         """Hooks of the running iteration, called at steps of the envs and of the optimiser."""
         self._lane: FastLane | None = None
-        """Acts in place of the policy in the current horizon."""
+        """Acts instead of the policy in the current horizon."""
         self._whole = True
         """Whether the last horizon is complete."""
 

@@ -35,7 +35,7 @@ class ReorderedEnv(gymnasium.Env[Any, Any]):
 
     Args:
         observation_space: any space; the default is nested, with unsorted keys.
-        action_space: likewise.
+        action_space: the same for actions.
     """
 
     def __init__(self, observation_space: Any = SEEN, action_space: Any = DONE) -> None:

@@ -86,7 +86,7 @@ def predict(
 
     Returns:
         For one observation, an action of the space: an int if it is ``Discrete``, else an array
-        (act_dim,), nested like the space. For a batch, arrays (B, ...), nested likewise.
+        (act_dim,), nested like the space. For a batch, arrays (B, ...), nested in the same way.
 
     Raises:
         SpaceError: the actions or the policy take no masks.

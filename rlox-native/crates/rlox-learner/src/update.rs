@@ -52,7 +52,7 @@ impl<F> Batch<'_, F> {
     }
 }
 
-/// The steps to take; with a memory, sequences in place of rows.
+/// The steps to take; with a memory, sequences instead of rows.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan<'a> {
     /// The rows of each epoch, one epoch after the other, E × `epoch_rows`.

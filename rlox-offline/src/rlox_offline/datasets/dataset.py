@@ -134,7 +134,7 @@ class Recorded(ABC):
     def with_returns(
         self, gamma: float, reward_scale: float = 1.0, reward_shift: float = 0.0
     ) -> DatasetWithReturns:
-        """Return a view whose samples include discounted returns; each call computes them anew.
+        """Return a view whose samples include discounted returns; each call computes them again.
 
         Args:
             gamma: discount γ.

@@ -2,7 +2,7 @@
 //!
 //! A frame is shared if it reappears: in the env's previous observation, one place further on, or
 //! twice in one stack, as at an episode's start. Observations need not be stacks: frames that do
-//! not reappear are stored anew.
+//! not reappear are stored again.
 
 use super::Ring;
 use crate::error::{KernelError, Result};
