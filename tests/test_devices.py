@@ -8,6 +8,7 @@ import rlox
 import small_algorithms as small
 import torch
 from gymnasium import spaces
+from rlox.nn.programs import Program
 from rlox.registry import algorithm_class
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -158,3 +159,30 @@ def test_devices_learn_alike_and_a_checkpoint_goes_on_on_each(name, device, tmp_
     require_alike(ends[2], ends[1])
     if name not in DRAW_THERE:
         require_alike(ends[1], ends[0])
+
+
+@GPU
+@pytest.mark.parametrize("options", [{}, {"recurrent": "lstm"}, {"target_kl": 0.002}])
+def test_programs_are_graphs(monkeypatch, options):
+    """Replayed, they wait for nothing, and learn what the same functions learn without graphs."""
+    call, trained, calls = Program.__call__, [], []
+
+    def strictly(program):
+        calls.append(program)
+        strict = calls.count(program) > 2  # the first calls make what libraries keep
+        torch.cuda.set_sync_debug_mode("error" if strict else "default")
+        try:
+            call(program)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+    for replaced in (strictly, lambda program: program._function()):
+        monkeypatch.setattr(Program, "__call__", replaced)
+        ppo = rlox.make(
+            "ppo", env="CartPole-v1", env_backend="tensors", n_envs=64, n_steps=16, batch_size=256,
+            device="cuda", seed=0, **options,
+        )  # fmt: skip
+        ppo.train(6 * 64 * 16)
+        trained.append(ppo.optimizer.parameters.cpu())
+    torch.testing.assert_close(*trained, rtol=1e-4, atol=1e-5)
+    assert len(calls) == 12

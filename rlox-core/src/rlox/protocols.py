@@ -129,52 +129,66 @@ class MaskingVecEnv(Protocol, metaclass=ForwardedMembers):
         """
 
 
+class TensorStep(TypedDict):
+    """Result of one step of N envs of tensors, reset as in :class:`VecEnvStep`.
+
+    An env whose copies are reset together truncates all of them in their last step.
+    """
+
+    obs: Any
+    """(N, *shape) observations to act on next; for a nested space a dict of them by leaf name."""
+    rewards: Tensor
+    """(N,) float32."""
+    terminated: Tensor
+    """(N,) bool."""
+    truncated: Tensor
+    """(N,) bool."""
+    final_obs: Any
+    """Observations that the step led to, in the form of ``obs``."""
+
+
 @runtime_checkable
 class TensorEnv(Protocol, metaclass=ForwardedMembers):
-    """B copies of one env as tensors on a device, reset together.
+    """N copies of one env whose tensors stay on their device, such as a simulator on a GPU.
 
-    ``rl8_ppo`` and ``rl8_recurrent_ppo`` learn from it without a copy to the host. It may have
-    ``state_dict()`` and ``load_state_dict(state)`` with arrays, which make a resumed run exact.
-    Inherit from :class:`rlox_rl8.Env`; ``rlox_rl8.vec_envs`` has adapters from and to
-    :class:`VecEnv`.
+    It may also have:
+
+    - ``capturable = True``: a step neither asks the host for a value nor replaces tensors that it
+      keeps, and draws from ``generator`` alone, so that a CUDA graph can replay it;
+    - ``generator``, its ``torch.Generator``;
+    - ``to(device)``, which returns the env on another device;
+    - ``action_masks()``, which returns (N, mask_size) bool, see :class:`MaskingVecEnv`;
+    - ``state_dict()`` and ``load_state_dict(state)`` with arrays, which make a resumed run exact.
     """
 
     @property
-    def num_envs(self) -> int:
-        """Number of copies B."""
+    def n_envs(self) -> int:
+        """Number of envs N."""
 
     @property
     def device(self) -> Any:
         """Torch's device of all tensors."""
 
     @property
-    def observation_spec(self) -> Any:
-        """Torchrl's spec of one copy's observation."""
+    def observation_space(self) -> gymnasium.Space[Any]:
+        """Space of one env's observation."""
 
     @property
-    def action_spec(self) -> Any:
-        """Torchrl's spec of one copy's action."""
+    def action_space(self) -> gymnasium.Space[Any]:
+        """Space of one env's action."""
 
-    @property
-    def episodes_end(self) -> bool:
-        """Whether a copy is reset in the step that ends its episode.
-
-        A step then also returns ``terminated`` and ``truncated`` (B, 1), bool, and ``final_obs``,
-        the observations it led to.
-        """
-
-    def reset(self, *, config: dict[str, Any] | None = None) -> Any:
-        """Reset all copies and return observations (B, ...), a tensor or a ``TensorDict``.
+    def reset(self, seed: int | None = None) -> Any:
+        """Reset all envs and return their observations in the form of :attr:`TensorStep.obs`.
 
         Args:
-            config: options of this reset, such as ranges of randomised physics.
+            seed: fixes all later draws; ``None`` continues them.
         """
 
-    def step(self, action: Any) -> Any:
-        """Step all copies with actions (B, ...); return a ``TensorDict``.
+    def step(self, actions: Tensor) -> TensorStep:
+        """Step all envs.
 
-        Returns:
-            ``obs`` (B, ...) and ``rewards`` (B, 1), float32.
+        Args:
+            actions: (N, *shape), within the bounds of a ``Box``.
         """
 
 

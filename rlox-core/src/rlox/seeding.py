@@ -127,15 +127,16 @@ class SeedStreams:
             )
         return self._numpy[name]
 
-    def torch(self, name: str) -> torch.Generator:
+    def torch(self, name: str, device: torch.device | None = None) -> torch.Generator:
         """Return the torch generator of the stream ``name``; one object per name.
 
-        It draws on the CPU, so that a seed gives the same draws for every learning device.
+        By default it draws on the CPU, so that a seed gives the same draws for every learning
+        device.
         """
         import torch
 
         if name not in self._torch:
-            generator = torch.Generator()
+            generator = torch.Generator(device or "cpu")
             generator.manual_seed(self._torch_seed(name))
             self._torch[name] = generator
         return self._torch[name]
@@ -194,12 +195,28 @@ class SeedStreams:
             for name, numpy_state in state["numpy"].items():
                 self.numpy(name).bit_generator.state = numpy_state
             if state["torch"]:
-                import torch
-
                 for name, torch_state in state["torch"].items():
-                    self.torch(name).set_state(torch.from_numpy(np.array(torch_state)))
+                    restore_generator(self.torch(name), torch_state)
         except MISFITS as error:
             raise CheckpointError(f"random stream cannot be restored: {error}") from None
+
+
+GPU_STATE = 16
+"""Bytes of the state of a generator on a GPU; a CPU's has thousands."""
+
+
+def restore_generator(generator: torch.Generator, state: Any) -> None:
+    """Set a torch generator's state; one of the other kind of device is left out.
+
+    Args:
+        generator: continues where the state was taken.
+        state: bytes, the result of ``get_state``.
+    """
+    import torch
+
+    saved = torch.from_numpy(np.array(state))
+    if (len(saved) == GPU_STATE) == (generator.device.type != "cpu"):
+        generator.set_state(saved)
 
 
 class ResetSeeds:

@@ -104,7 +104,7 @@ TASK = ReplayTask(Steps(), PARTS)
 @pytest.fixture
 def replay_backends(monkeypatch):
     """Plant the torch backend and a faster one that refuses."""
-    factory = "rlox.learners.rollouts:make_torch_learner"
+    factory = "rlox.learners.compiled:make_torch_learner"
     specs = [
         LearnerBackendSpec("torch", "Does everything.", factory, priority=0),
         LearnerBackendSpec("picky", "Does nothing.", f"{__name__}:refuse", priority=100),

@@ -17,6 +17,7 @@ from rlox.batches.rollout import RolloutBatch, Unroll
 from rlox.errors import BackendError
 from rlox.learners.rollouts import Learner, RolloutTask, TorchLearner
 from rlox.learners.tasks import Perceptrons, PerceptronTask
+from rlox.learners.tensors import TensorCollector
 from rlox.learners.transitions import ReplayLearner, ReplayTask
 from rlox.losses import ClippedSurrogate, Objective, PolicyGradient
 from rlox.networks.predict import Mode
@@ -83,6 +84,8 @@ class NativeLearner:
             raise BackendError(f"it knows no added losses ({', '.join(task.added_losses.names)})")
         if task.device.type != "cpu":
             raise BackendError(f"it computes on the CPU, the device is '{task.device}'")
+        if isinstance(task.collector, TensorCollector):
+            raise BackendError("it learns from envs of arrays, not of tensors")
         if not isinstance(task.optimizer, FlatOptimizer):
             name = type(task.optimizer).__name__
             raise BackendError(f"it steps all parameters by one optimiser, not by a {name}")

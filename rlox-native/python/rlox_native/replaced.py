@@ -20,9 +20,8 @@ REPLACED: dict[str, dict[str, str]] = {
         "frozen": "",
     },
     "rlox.batches.rollout": {
-        "RolloutBatch.sample_minibatches": "self._minibatches self._sequences",
-        "RolloutBatch._minibatches": "_parts self._fields",
-        "RolloutBatch._sequences": "split_sequences sequence_fields",
+        "RolloutBatch.sample_minibatches": "self.minibatches",
+        "RolloutBatch.minibatches": "_parts self._fields split_sequences sequence_fields",
         "RolloutBatch._fields": "",
         "_parts": "",
         "_rows": "",

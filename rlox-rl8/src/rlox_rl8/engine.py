@@ -25,7 +25,6 @@ from rlox.nn import (
     load_module_state,
     module_state,
 )
-from rlox.protocols import TensorEnv
 from rlox.training.hooks import Hooks
 from tensordict import TensorDict
 from torch import Tensor, nn
@@ -33,6 +32,7 @@ from torch import Tensor, nn
 from rlox_rl8._specs import Composite, Unbounded, require_rows
 from rlox_rl8.data import AlgorithmHparams, AlgorithmState, CollectStats, MemoryStats, StepStats
 from rlox_rl8.ends import Ends
+from rlox_rl8.env import Env
 from rlox_rl8.losses import (
     TERMS,
     advantages_and_returns,
@@ -51,7 +51,7 @@ StateT = TypeVar("StateT", bound=AlgorithmState)
 PolicyT = TypeVar("PolicyT", bound=GenericPolicyBase)
 
 MEMBERS = ("num_envs", "device", "observation_spec", "action_spec", "episodes_end", "reset", "step")
-"""Members of a :class:`rlox.protocols.TensorEnv`."""
+"""Members of a :class:`rlox_rl8.env.Env`."""
 
 REMEDY = "take fewer envs or a shorter horizon"
 
@@ -61,7 +61,7 @@ def automatic_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def step_envs(env: TensorEnv, actions: Any) -> Any:
+def step_envs(env: Env, actions: Any) -> Any:
     """Step envs; the method is looked up on the object, because it may be replaced."""
     return env.step(actions)
 
@@ -79,7 +79,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         policy_cls: class of the policy.
     """
 
-    env: TensorEnv
+    env: Env
     hparams: HparamsT
     state: StateT
     policy: PolicyT
@@ -130,7 +130,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         scaled = hparams.enable_amp and hparams.half is torch.float16
         self.grad_scaler = torch.amp.GradScaler(device.type, enabled=scaled)
         self.loss_and_terms: Callable[..., tuple[Tensor, dict[str, Tensor]]] = loss_and_terms
-        self.step_envs: Callable[[TensorEnv, Any], Any] = step_envs
+        self.step_envs: Callable[[Env, Any], Any] = step_envs
         if hparams.compile:
             self.step_envs = compiled(step_envs, device, [env])
             # torch's graphs leave an LSTM out, and the graphs around it are slower than plain code
@@ -544,10 +544,10 @@ def copy_arrays(saved: Mapping[str, Any], into: TensorDict) -> TensorDict:
 
 
 def _require_members(env: Any) -> None:
-    """Check that an env is a :class:`rlox.protocols.TensorEnv` whose specs have dimensions."""
+    """Check that an env is a :class:`rlox_rl8.env.Env` whose specs have dimensions."""
     if lacking := [name for name in MEMBERS if not hasattr(env, name)]:
         raise ConfigError(
-            f"{type(env).__name__} lacks {', '.join(lacking)} of rlox.protocols.TensorEnv; "
+            f"{type(env).__name__} lacks {', '.join(lacking)} of rlox.rl8.Env; "
             "add them, or inherit from rlox.rl8.Env"
         )
     for name in ("observation_spec", "action_spec"):

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import torch
-from rlox.protocols import TensorEnv
 from tensordict import TensorDict
 from torch import Tensor
 
@@ -22,10 +21,10 @@ ActionSpecT = TypeVar("ActionSpecT", bound=TensorSpec)
 class Env(ABC):
     """B copies of an env in one object; all of them are reset together.
 
-    It is a :class:`rlox.protocols.TensorEnv`; so is any class with the same members.
-    A subclass sets :attr:`observation_spec` and :attr:`action_spec` in its constructor, both
-    without the dimension of copies. It may have ``state_dict()`` and ``load_state_dict(state)``
-    of arrays; checkpoints then resume in the middle of a horizon.
+    Any class with the same members will do. A subclass sets :attr:`observation_spec` and
+    :attr:`action_spec` in its constructor, both without the dimension of copies. It may have
+    ``state_dict()`` and ``load_state_dict(state)`` of arrays; checkpoints then resume in the middle
+    of a horizon.
 
     Args:
         num_envs: copies B.
@@ -85,7 +84,7 @@ class EnvFactory(Protocol):
 
     def __call__(
         self, num_envs: int, /, horizon: int | None = None, *, device: Device = "cpu"
-    ) -> TensorEnv:
+    ) -> Env:
         """Return an env of ``num_envs`` copies."""
 
 

@@ -16,9 +16,9 @@ import torch
 from gymnasium import spaces
 from rlox.config.composition import Selection, selection
 from rlox.config.model import changed
-from rlox.envs import CheckedSteps, fixed_env_count, make_vec_env
+from rlox.envs import CheckedSteps, fixed_env_count, make_vec_env, tensors
 from rlox.errors import ConfigError, EnvError, SpaceError, WorkerLostError
-from rlox.protocols import StatefulVecEnv, VecEnv, VecEnvStep
+from rlox.protocols import StatefulVecEnv, TensorStep, VecEnv
 from tensordict import TensorDict
 from torch import Tensor
 
@@ -176,8 +176,8 @@ class VecTensorEnv(Env):
         self.envs.set_state(dict(state))
 
 
-class TensorVecEnv:
-    """A batched env as a vector env of rlox; its horizon truncates the episodes of all copies.
+class TensorVecEnv(tensors.TensorVecEnv):
+    """A batched env for any algorithm; its horizon truncates the episodes of all copies.
 
     Args:
         env_cls: a subclass of :class:`rlox_rl8.Env`.
@@ -203,40 +203,41 @@ class TensorVecEnv:
             raise EnvError("the episodes of this env end by themselves; use the env within it")
         if n_envs < 1 or horizon < 1:
             raise ValueError(f"n_envs and horizon must be >= 1, got {n_envs} and {horizon}")
-        self.env = env_cls(n_envs, horizon, device=device)
-        self.horizon, self.config = horizon, config
-        self.n_envs, self._steps = n_envs, 0
+        super().__init__(_Horizon(env_cls(n_envs, horizon, device=device), horizon, config))
+
+
+class _Horizon:
+    """A batched env whose copies are reset together as a :class:`rlox.protocols.TensorEnv`."""
+
+    def __init__(self, env: Env, horizon: int, config: dict[str, Any] | None) -> None:
+        self._env, self._horizon, self._config = env, horizon, config
+        self.n_envs, self.device, self._steps = env.num_envs, env.device, 0
         self._generator: Tensor | None = None
-        self.observation_space = space_of(self.env.observation_spec)
-        self.action_space = space_of(self.env.action_spec)
+        self.observation_space = space_of(env.observation_spec)
+        self.action_space = space_of(env.action_spec)
 
-    def reset_all(self, seed: Any = None) -> Any:
-        """Reset all copies, with draws from this object's own stream; see ``VecEnv``."""
+    def reset(self, seed: int | None = None) -> Any:
+        """Reset all copies, with draws from this object's own stream."""
         if seed is not None:
-            first = int(seed if np.ndim(seed) == 0 else seed[0])
-            self._generator = torch.Generator().manual_seed(first).get_state()
+            self._generator = torch.Generator().manual_seed(seed).get_state()
         self._steps = 0
-        return self._arrays(self._drawing(partial(self.env.reset, config=self.config)))
+        return _leaves(self._drawing(partial(self._env.reset, config=self._config)))
 
-    def step_all(self, actions: Any) -> VecEnvStep:
-        """Step all copies; see ``VecEnv``."""
-        spec = self.env.action_spec
-        rows = torch.as_tensor(np.asarray(actions)).to(self.env.device, spec.dtype)
-        out = self._drawing(partial(self.env.step, rows.reshape(self.n_envs, *spec.shape)))
+    def step(self, actions: Tensor) -> TensorStep:
+        """Step all copies; see :class:`rlox.protocols.TensorEnv`."""
+        spec = self._env.action_spec
+        rows = actions.to(spec.dtype).reshape(self.n_envs, *spec.shape)
+        out = self._drawing(partial(self._env.step, rows))
         self._steps += 1
-        ends = self._steps >= self.horizon
-        final = self._arrays(out["obs"])
-        rewards = out["rewards"].reshape(self.n_envs).cpu().numpy().astype(np.float64)
+        ends = self._steps >= self._horizon
+        final, flags = _leaves(out["obs"]), torch.zeros(self.n_envs, dtype=torch.bool)
         return {
-            "obs": self.reset_all() if ends else final,
-            "rewards": rewards,
-            "terminated": np.zeros(self.n_envs, np.bool_),
-            "truncated": np.full(self.n_envs, ends),
+            "obs": self.reset() if ends else final,
+            "rewards": out["rewards"].reshape(self.n_envs),
+            "terminated": flags.to(self.device),
+            "truncated": (flags | ends).to(self.device),
             "final_obs": final,
         }
-
-    def close(self) -> None:
-        """Free nothing: tensors free themselves."""
 
     def _drawing(self, call: Callable[[], Any]) -> Any:
         """Call under this object's stream, and leave torch's global generator as it was."""
@@ -248,10 +249,12 @@ class TensorVecEnv:
             finally:
                 self._generator = torch.get_rng_state()
 
-    def _arrays(self, obs: Any) -> Any:
-        if isinstance(obs, Tensor):
-            return obs.detach().cpu().numpy().copy()
-        return {key: self._arrays(value) for key, value in obs.flatten_keys(".").items()}
+
+def _leaves(obs: Any) -> Any:
+    """Return copies of the observations by leaf, as an env may write into its tensors."""
+    if isinstance(obs, Tensor):
+        return obs.detach().clone()
+    return {key: _leaves(value) for key, value in obs.flatten_keys(".").items()}
 
 
 def imported(module: str, name: str) -> Any:
@@ -294,7 +297,7 @@ def find_env(env: Any, config: Any) -> Any:
         found = imported(module, name)
     steps = all(hasattr(found, name) for name in ("reset", "step"))
     if (inspect.isclass(found) and not steps) or not callable(found):
-        raise ConfigError(f"env must be a class of rlox.protocols.TensorEnv, got {found!r}")
+        raise ConfigError(f"env must be a class like rlox.rl8.Env, got {found!r}")
     return found
 
 

@@ -176,26 +176,26 @@ class RolloutBatch:
         least = 1 if self.initial_state is None else self.n_steps
         if not least <= batch_size <= size:
             raise ValueError(f"batch_size must lie in [{least}, {size}], got {batch_size}")
-        draw = self._minibatches if self.initial_state is None else self._sequences
-        return draw(batch_size, shuffle, generator)
+        units = size if self.initial_state is None else self.n_envs
+        order = torch.randperm(units, generator=generator) if shuffle else None
+        return self.minibatches(batch_size, order)
 
-    def _minibatches(
-        self, batch_size: int, shuffle: bool, generator: torch.Generator | None
-    ) -> Iterator[RolloutMinibatch]:
-        order = None
-        if shuffle:
-            order = torch.randperm(len(self.returns), generator=generator).to(self.returns.device)
-        columns = (_parts(field, order, batch_size) for field in self._fields())
-        for rows in zip(*columns, strict=False):
-            yield RolloutMinibatch(*rows)
+    def minibatches(self, batch_size: int, order: Tensor | None) -> Iterator[RolloutMinibatch]:
+        """Yield minibatches in an order; see :meth:`sample_minibatches`.
 
-    def _sequences(
-        self, batch_size: int, shuffle: bool, generator: torch.Generator | None
-    ) -> Iterator[RolloutMinibatch]:
-        envs = torch.arange(self.n_envs)
-        if shuffle:
-            envs = torch.randperm(self.n_envs, generator=generator)
-        for some in split_sequences(self, envs, batch_size // self.n_steps):
+        Args:
+            batch_size: rows per minibatch.
+            order: (T*N,) rows, or (N,) sequences with a memory; ``None``: the rollout's.
+        """
+        device = self.returns.device
+        if self.initial_state is None:
+            order = None if order is None else order.to(device)
+            columns = (_parts(field, order, batch_size) for field in self._fields())
+            for rows in zip(*columns, strict=False):
+                yield RolloutMinibatch(*rows)
+            return
+        sequences = torch.arange(self.n_envs) if order is None else order
+        for some in split_sequences(self, sequences, batch_size // self.n_steps):
             yield RolloutMinibatch(**sequence_fields(self, some))
 
     def _fields(self) -> tuple[Any, ...]:

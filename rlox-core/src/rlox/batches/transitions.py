@@ -96,7 +96,8 @@ def sequence_fields(batch: Any, some: Tensor) -> dict[str, Any]:
         batch: a :class:`~rlox.batches.rollout.RolloutBatch` with a memory.
         some: (n,) numbers of its sequences.
     """
-    rows = torch.arange(batch.n_steps * batch.n_envs).view(batch.n_steps, batch.n_envs)
+    rows = torch.arange(batch.n_steps * batch.n_envs, device=some.device)
+    rows = rows.view(batch.n_steps, batch.n_envs)
     chosen = rows[:, some].flatten().to(batch.returns.device)
     learnt, active = chosen, None
     if batch.active is not None:

@@ -16,7 +16,7 @@ from rlox.config.model import Config
 from rlox.envs.gymnasium import GymVecEnv, Vectorization
 from rlox.envs.teams import has_id, several_agents, team_backend
 from rlox.errors import ConfigError, EnvError, RloxError, missing_extra, suggest
-from rlox.protocols import MultiAgentVecEnv, VecEnv
+from rlox.protocols import MultiAgentVecEnv, TensorEnv, VecEnv
 from rlox.registry.table import Registration
 
 ConfigT = TypeVar("ConfigT", bound=Config)
@@ -66,7 +66,7 @@ def fixed_env_count(env: Any) -> int | None:
         return 1
     if isinstance(env, VectorEnv):
         return int(env.num_envs)
-    if isinstance(env, (VecEnv, MultiAgentVecEnv)):
+    if isinstance(env, (VecEnv, MultiAgentVecEnv, TensorEnv)):
         return env.n_envs
     if hasattr(env, "possible_agents") and not isinstance(env, type):
         return 1
@@ -99,7 +99,8 @@ def make_vec_env(
 
     Args:
         env: a gymnasium id, a callable that makes a gymnasium env, a gymnasium env, a gymnasium
-            vector env, or a :class:`~rlox.protocols.VecEnv` (returned as it is).
+            vector env, a :class:`~rlox.protocols.VecEnv` (returned as it is), or a
+            :class:`~rlox.protocols.TensorEnv`.
         n_envs: number of copies N; ``None`` uses 1, or the number in a vector env.
         backend: env backend for ids, optionally with its options; ``"auto"`` takes the fastest
             that has the id.
@@ -125,10 +126,10 @@ def make_vec_env(
             f"env_kwargs {sorted(env_kwargs)} cannot reach a {type(env).__name__} that is built "
             "already; pass its id or a callable as env, or env_kwargs={}"
         )
-    if isinstance(env, VecEnv):
+    if isinstance(env, (VecEnv, TensorEnv)):
         if n_envs not in (None, env.n_envs):
             raise EnvError(f"n_envs is {n_envs}, but the vector env has {env.n_envs} envs")
-        return env
+        return env if isinstance(env, VecEnv) else _as_vec_env(env)
     if n_envs is not None and n_envs > MAX_ENVS:
         raise EnvError(
             f"n_envs must be at most {MAX_ENVS}, got {n_envs}; for more, pass a vector env of your "
@@ -169,6 +170,12 @@ def make_vec_env(
             f"the env backend '{chosen.spec.name}' cannot build '{env}' with the env_kwargs "
             f"{dict(env_kwargs)}: {error}"
         ) from error
+
+
+def _as_vec_env(env: TensorEnv) -> VecEnv:
+    from rlox.envs.tensors import TensorVecEnv  # which needs torch
+
+    return TensorVecEnv(env)
 
 
 def _take_gymnasium(

@@ -347,6 +347,12 @@ class EpisodeStatistics:
         self._running_return[envs] = totals[-1] - counted
         self._running_length[envs] = len(rewards) - begin
 
+    def finish(self, returns: npt.NDArray[Any], lengths: npt.NDArray[Any]) -> None:
+        """Add episodes that ended elsewhere, in their order."""
+        self._returns.extend(returns.tolist())
+        self._lengths.extend(lengths.astype(np.int64).tolist())
+        self.finished += len(returns)
+
     def forget(self, envs: Any) -> None:
         """Drop the running episodes of some envs that have been reset; a slice or indices."""
         self._running_return[envs] = 0.0

@@ -1,6 +1,6 @@
 """Learner backends: tasks, the choice of a backend, torch and torch.compile."""
 
-from rlox.learners.compiled import make_compiled_learner
+from rlox.learners.compiled import make_compiled_learner, make_torch_learner
 from rlox.learners.rollouts import (
     ChosenLearner,
     Learner,
@@ -9,7 +9,6 @@ from rlox.learners.rollouts import (
     Unroller,
     Update,
     choose_learner,
-    make_torch_learner,
 )
 from rlox.learners.tasks import SeparatePerceptrons, find_learner
 from rlox.learners.transitions import (

@@ -1,8 +1,8 @@
-"""The learner backend ``torch-compile``: the algorithm's own torch code, compiled by torch.
+"""The learner backends ``torch`` and ``torch-compile``: the algorithm's own torch code.
 
-Generated code replaces the operators between two steps of an optimiser; on CUDA devices it is
-replayed as CUDA graphs. Compiling takes seconds to minutes, so ``backend="auto"`` never
-chooses it.
+With the latter, generated code replaces the operators between two steps of an optimiser; on CUDA
+devices it is replayed as CUDA graphs. Compiling takes seconds to minutes, so ``backend="auto"``
+never chooses it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,41 @@ import torch
 from torch import Tensor
 
 from rlox.errors import BackendError
-from rlox.learners.rollouts import RolloutTask, TorchLearner, require_learnable
+from rlox.learners.rollouts import RolloutTask, TorchLearner
+from rlox.learners.tensors import TensorCollector, TensorLearner
 from rlox.learners.transitions import ReplayTask, TorchReplayLearner
 from rlox.losses import Objective
 
 
-def make_compiled_learner(task: RolloutTask | ReplayTask) -> TorchLearner | TorchReplayLearner:
+def require_learnable(task: object) -> None:
+    """Refuse tasks that only their own algorithm can do, in torch.
+
+    Raises:
+        BackendError: the task is neither a rollout task nor a replay task.
+    """
+    if not isinstance(task, (RolloutTask, ReplayTask)):
+        raise BackendError(f"a {type(task).__name__} is done in torch by the algorithm itself")
+
+
+def make_torch_learner(
+    task: RolloutTask | ReplayTask,
+) -> TorchLearner | TensorLearner | TorchReplayLearner:
+    """Return the learner of the backend ``torch`` for a task of either kind.
+
+    Raises:
+        BackendError: only the task's own algorithm, in torch, can do it.
+    """
+    require_learnable(task)
+    if isinstance(task, ReplayTask):
+        return TorchReplayLearner(task)
+    if isinstance(task.collector, TensorCollector):
+        return TensorLearner(task)
+    return TorchLearner(task)
+
+
+def make_compiled_learner(
+    task: RolloutTask | ReplayTask,
+) -> TorchLearner | TensorLearner | TorchReplayLearner:
     """Return the learner of a task of either kind, with compiled loss or steps.
 
     It computes the same as the ``torch`` backend, up to rounding. The first call compiles, and so
@@ -43,6 +72,9 @@ def make_compiled_learner(task: RolloutTask | ReplayTask) -> TorchLearner | Torc
             # torch would also compile its optimisers' own code, again for every learning rate
             setattr(optimizer, "step", _uncompiled(optimizer.step))  # noqa: B010
         return TorchReplayLearner(replace(task, objective=_CompiledSteps(task)))
+    if isinstance(task.collector, TensorCollector):
+        _require_compiler(task.device)
+        return TensorLearner(task, compiles=True)
     loss = compiled(_loss, task.device)
 
     def update(

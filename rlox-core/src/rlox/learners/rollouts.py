@@ -15,9 +15,7 @@ import torch
 from torch import Tensor
 
 from rlox.batches.rollout import RolloutBatch, Unroll
-from rlox.errors import BackendError
 from rlox.learners.tasks import find_learner
-from rlox.learners.transitions import ReplayTask, TorchReplayLearner
 from rlox.losses import AddedLosses, Objective
 from rlox.networks.predict import Mode
 from rlox.nn.devices import learning_mode
@@ -98,7 +96,7 @@ class Learner(Protocol):
         A sweep then trains in threads of one process, which use several cores.
         """
 
-    def collect(self, n_steps: int, hooks: Hooks) -> Unroll:
+    def collect(self, n_steps: int, hooks: Hooks) -> Unroll | RolloutBatch:
         """Step every env ``n_steps`` times with the policy.
 
         Args:
@@ -106,7 +104,7 @@ class Learner(Protocol):
             hooks: called after every vector step.
 
         Returns:
-            The steps; with values if the backend has computed them.
+            The steps; with values, or with advantages too, if the backend has computed them.
         """
 
     def update(
@@ -138,7 +136,7 @@ class ChosenLearner:
         """Whether trainings can run in threads; see :class:`Learner`."""
         return self.learner.releases_gil
 
-    def collect(self, n_steps: int, hooks: Hooks) -> Unroll:
+    def collect(self, n_steps: int, hooks: Hooks) -> Unroll | RolloutBatch:
         """Step the envs; see :class:`Learner`."""
         return self.learner.collect(n_steps, hooks)
 
@@ -165,26 +163,6 @@ def choose_learner(backend: str, task: RolloutTask) -> ChosenLearner:
         BackendError: the backend cannot do the task; the text says why.
     """
     return ChosenLearner(*find_learner(backend, task))
-
-
-def require_learnable(task: object) -> None:
-    """Refuse tasks that only their own algorithm can do, in torch.
-
-    Raises:
-        BackendError: the task is neither a rollout task nor a replay task.
-    """
-    if not isinstance(task, (RolloutTask, ReplayTask)):
-        raise BackendError(f"a {type(task).__name__} is done in torch by the algorithm itself")
-
-
-def make_torch_learner(task: RolloutTask | ReplayTask) -> TorchLearner | TorchReplayLearner:
-    """Return the learner of the backend ``torch`` for a task of either kind.
-
-    Raises:
-        BackendError: only the task's own algorithm, in torch, can do it.
-    """
-    require_learnable(task)
-    return TorchReplayLearner(task) if isinstance(task, ReplayTask) else TorchLearner(task)
 
 
 class TorchLearner:

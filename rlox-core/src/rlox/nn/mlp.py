@@ -372,6 +372,9 @@ class Memory(nn.Module):
                 continue
             with torch_threads(1):  # the QR decomposition rounds differently on several threads
                 nn.init.orthogonal_(parameter, 1.0, generator)
+        self.by_step = False
+        """Whether each step is a call of its own, so that the host need not know where episodes
+        begin."""
         self.output_size = size
         self.state_size = 2 * size if kind == "lstm" else size
         self._kind = kind
@@ -385,10 +388,11 @@ class Memory(nn.Module):
             starts: (T, n) bool, whether an episode begins with the step, so that the previous
                 state is dropped.
         """
-        # one call for all steps until an episode begins
-        begins = starts[1:].any(1).nonzero().flatten() + 1
+        begins = list(range(1, len(features)))
+        if not self.by_step:  # one call for all steps until an episode begins
+            begins = (starts[1:].any(1).nonzero().flatten() + 1).tolist()
         outputs = []
-        for begin, end in pairwise((0, *begins.tolist(), len(features))):
+        for begin, end in pairwise((0, *begins, len(features))):
             state = state.masked_fill(starts[begin].unsqueeze(-1), 0.0)
             output, state = self._run(features[begin:end], state)
             outputs.append(output)

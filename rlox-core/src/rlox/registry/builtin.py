@@ -17,12 +17,19 @@ from rlox.registry.specs import (
 
 @hookimpl
 def rlox_env_backends() -> Iterable[EnvBackendSpec]:
-    """Register gymnasium, which tries every id."""
+    """Register gymnasium, which tries every id, and our envs of tensors."""
     yield EnvBackendSpec(
         name="gymnasium",
         summary="Any registered gymnasium env, stepped in this process or in worker processes.",
         factory="rlox.envs.gymnasium:make_vec_env",
         priority=0,
+    )
+    yield EnvBackendSpec(
+        name="tensors",
+        summary="Classic control in torch, on the learner's device; used only if named.",
+        factory="rlox.envs.tensors:make_vec_env",
+        env_ids=("Acrobot-v1", "CartPole-v1", "MountainCar-v0", "Pendulum-v1"),
+        priority=-1,
     )
 
 
@@ -64,7 +71,7 @@ def rlox_learner_backends() -> Iterable[LearnerBackendSpec]:
     yield LearnerBackendSpec(
         name="torch",
         summary="The algorithm's own loss and autograd, for any policy on any device.",
-        factory="rlox.learners.rollouts:make_torch_learner",
+        factory="rlox.learners.compiled:make_torch_learner",
         priority=0,
     )
     yield LearnerBackendSpec(

@@ -25,9 +25,12 @@ from rlox.config.model import UNSET, Config, changed, resolve_config
 from rlox.config.schedules import Schedules
 from rlox.deployment import PolicyData
 from rlox.envs.make import fixed_env_count
+from rlox.envs.running import RunningEnvs
+from rlox.envs.tensors import TensorVecEnv
 from rlox.errors import ConfigError
 from rlox.kernels import kernel
 from rlox.learners.rollouts import ChosenLearner, RolloutTask, choose_learner
+from rlox.learners.tensors import TensorCollector
 from rlox.logging import LoggerCallback
 from rlox.losses import (
     AddedLosses,
@@ -61,6 +64,9 @@ ConfigT = TypeVar("ConfigT", bound=Config)
 
 PolicyMaker = Callable[[Space[Any], Space[Any]], nn.Module]
 """Maps the observation space and the action space of one env to a policy."""
+
+ARRAY_OPTIONS = ("normalize_observations", "normalize_rewards", "clip_rewards", "frame_stack")
+"""Options of :class:`rlox.rollouts.collector.RolloutCollector` alone."""
 
 NETWORK_OPTIONS = ("recurrent", "memory_size", "network", *LAYER_OPTIONS)
 """Options of the default networks."""
@@ -168,6 +174,11 @@ class RolloutAlgorithm(Algorithm):
         )
         self.optimizers = {"policy": self.optimizer}
         self.added_losses = AddedLosses(added_losses, self.optimizers)
+        draws = None
+        if isinstance(self.collector, TensorCollector):
+            draws = self.device
+            if hasattr(self.policy, "generator"):
+                self.policy.generator = self.streams.torch("actions", draws)
         task = RolloutTask(
             self._objective(Schedules(cfg).at(0, 0)),
             self.policy,
@@ -178,7 +189,7 @@ class RolloutAlgorithm(Algorithm):
             n_epochs=getattr(cfg, "n_epochs", 1),
             batch_size=getattr(cfg, "batch_size", None),
             target_kl=getattr(cfg, "target_kl", None),
-            generator=self.streams.torch("minibatches"),
+            generator=self.streams.torch("minibatches", draws),
             actions=self.streams.numpy("native actions"),
             added_losses=self.added_losses,
         )
@@ -197,21 +208,42 @@ class RolloutAlgorithm(Algorithm):
         that predictions and checkpoints need.
         """
         cfg = self.config
-        return RolloutCollector(
+        (seed,) = self.streams.seeds("envs", 1)
+        envs = RunningEnvs.make(
             self.env_source,
-            n_envs=cfg.n_envs,
-            seed=self.streams.seeds("envs", 1)[0],
-            device=self.device,
-            gamma=cfg.gamma,
-            gae_lambda=cfg.gae_lambda,
+            cfg.n_envs,
+            seed,
             backend=selection(cfg, "env_backend"),
             vectorization=cfg.vectorization,
             env_kwargs=cfg.env_kwargs,
+        )
+        self.resources.callback(envs.close)
+        seq_len = getattr(cfg, "seq_len", None)
+        if isinstance(envs.env, TensorVecEnv):
+            for name in ARRAY_OPTIONS:
+                if changed(cfg, name):
+                    raise ConfigError(
+                        f"{name} is for envs of arrays, got {getattr(cfg, name)} for "
+                        f"{type(envs.env.tensors).__name__}, an env of tensors; leave it out"
+                    )
+            return TensorCollector(
+                envs.env,
+                device=self.device,
+                seed=seed,
+                gamma=cfg.gamma,
+                gae_lambda=cfg.gae_lambda,
+                seq_len=seq_len,
+            )
+        return RolloutCollector(
+            envs,
+            device=self.device,
+            gamma=cfg.gamma,
+            gae_lambda=cfg.gae_lambda,
             normalize_observations=cfg.normalize_observations,
             normalize_rewards=cfg.normalize_rewards,
             clip_rewards=cfg.clip_rewards,
             frame_stack=cfg.frame_stack,
-            seq_len=getattr(cfg, "seq_len", None),
+            seq_len=seq_len,
         )
 
     def _make_policy(self, given: nn.Module | PolicyMaker | None) -> Any:
@@ -263,8 +295,9 @@ class RolloutAlgorithm(Algorithm):
     def rollout(self, hooks: Hooks) -> tuple[RolloutBatch | Unroll, dict[str, float]]:
         """Return the data to learn from, and metrics of it."""
         cfg = self.config
-        unroll = self.learner.collect(cfg.n_steps, hooks)
-        batch = estimate_advantages(unroll, self.policy, cfg.gamma, cfg.gae_lambda, self._gae)
+        batch = self.learner.collect(cfg.n_steps, hooks)
+        if isinstance(batch, Unroll):
+            batch = estimate_advantages(batch, self.policy, cfg.gamma, cfg.gae_lambda, self._gae)
         return batch, {"explained_variance": batch.explained_variance()}
 
     def _objective(self, rates: Mapping[str, float]) -> Objective:

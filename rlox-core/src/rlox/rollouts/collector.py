@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from operator import itemgetter, methodcaller, setitem
 from typing import Any
@@ -20,27 +19,11 @@ from rlox.envs.preprocessing import Preprocessor, RewardScaler
 from rlox.envs.running import RunningEnvs
 from rlox.errors import CheckpointError, EnvError
 from rlox.networks.predict import taking_masks
+from rlox.nn.devices import acting
 from rlox.protocols import OnPolicyActor, RecurrentActor, VecEnvStep
 from rlox.spaces.rows import ActionRows, ObservationRows, map_leaves, require_finite
 
 OnStep = Callable[[int], None]
-
-
-@contextmanager
-def acting() -> Iterator[None]:
-    """Run the block without gradients and with constant parameters.
-
-    Layers that compute in another precision (:func:`rlox.nn.set_compute_dtype`) convert their
-    parameters once, at the first call in the block, instead of at every call, which takes a third
-    of a call on a few images.
-    """
-    torch.autocast_increment_nesting()  # conversions are cached until the outermost block ends
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        if not torch.autocast_decrement_nesting():
-            torch.clear_autocast_cache()
 
 
 class RolloutCollector:

@@ -1,0 +1,554 @@
+"""Rollouts of tensor envs: collected into one storage on the env's device, and learnt from there.
+
+An iteration is two programs (:class:`rlox.nn.Program`): T steps of the envs with values and
+advantages, and all gradient steps. The host reads one tensor after each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from rlox.batches.rollout import RolloutBatch
+from rlox.batches.transitions import cut_into_sequences
+from rlox.envs.running import EpisodeStatistics, leaves_of, require_same_leaves
+from rlox.envs.tensors import TensorVecEnv
+from rlox.errors import BackendError, ConfigError, EnvError, SpaceError
+from rlox.learners.rollouts import RolloutTask
+from rlox.losses import KL_TOLERANCE, Objective
+from rlox.nn.devices import acting, learning_mode
+from rlox.nn.mlp import Memory
+from rlox.nn.programs import Program
+from rlox.protocols import RecurrentActor
+from rlox.ranks import RANKS
+from rlox.seeding import ResetSeeds
+from rlox.spaces.rows import ActionRows, ObservationRows, map_leaves
+from rlox.training.hooks import Hooks, StopTraining
+
+
+@dataclass
+class Storage:
+    """T steps of N envs and what is computed of them, time-major and allocated once."""
+
+    obs: Any
+    """(T + 1, N, *shape); the last are to act on next."""
+    final_obs: Any
+    """(T, N, *shape) that each step led to."""
+    actions: Tensor
+    log_probs: Tensor
+    rewards: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    values: Tensor
+    """(T + 1, N)"""
+    final_values: Tensor
+    """(T, N) of the observations that each step led to."""
+    advantages: Tensor
+    returns: Tensor
+    report: Tensor
+    """Returns (T, N), then lengths (T, N) of the episodes that ended, NaN elsewhere; then whether
+    all numbers are finite."""
+    action_masks: Tensor | None = None
+    episode_starts: Tensor | None = None
+    initial_state: Tensor | None = None
+
+    @property
+    def n_steps(self) -> int:
+        """T."""
+        return len(self.rewards)
+
+    def batch(self) -> RolloutBatch:
+        """Return views of the steps, which the next rollout overwrites."""
+        names = ("actions", "log_probs", "rewards", "terminated", "truncated", "advantages",
+                 "returns", "action_masks", "episode_starts")  # fmt: skip
+        found: dict[str, Any] = {name: _flat(getattr(self, name)) for name in names}
+        return RolloutBatch(
+            obs=map_leaves(lambda leaf: _flat(leaf[:-1]), self.obs),
+            values=_flat(self.values[:-1]),
+            n_steps=self.n_steps,
+            n_envs=self.rewards.shape[1],
+            initial_state=self.initial_state,
+            **found,
+        )
+
+
+class Actor:
+    """A policy without a memory, which estimates the values of all steps at once."""
+
+    def __init__(self, policy: Any) -> None:
+        self.policy = policy
+
+    def act(
+        self, store: Storage, t: int, obs: Any, masks: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor]:
+        """Return actions and log-probabilities (N,) of step ``t``."""
+        acted: tuple[Tensor, Tensor] = self.policy.get_action_and_logprob(obs, *masks)
+        return acted
+
+    def begin(self) -> None:
+        """Forget the episodes so far."""
+
+    def end_step(self, store: Storage, t: int, final_obs: Any, ended: Tensor) -> None:
+        """Note the episodes (N,) that ended with step ``t``."""
+
+    def complete(self, store: Storage, next_obs: Any) -> None:
+        """Write all values into the storage."""
+        _flat(store.values).copy_(self.policy.get_value(map_leaves(_flat, store.obs)))
+        _flat(store.final_values).copy_(self.policy.get_value(map_leaves(_flat, store.final_obs)))
+
+    def state(self) -> list[Tensor]:
+        """Return the tensors that are kept between rollouts."""
+        return []
+
+
+class RememberingActor(Actor):
+    """A policy with a memory, which estimates values as it acts.
+
+    Args:
+        policy: see :class:`rlox.protocols.RecurrentActor`.
+        n_envs: N.
+        device: of the policy.
+        seq_len: steps between the states that the learner starts from; ``None``: T.
+    """
+
+    def __init__(self, policy: Any, n_envs: int, device: torch.device, seq_len: int | None) -> None:
+        super().__init__(policy)
+        self.memory = torch.zeros(n_envs, policy.state_size, device=device)
+        self.starts = torch.ones(n_envs, dtype=torch.bool, device=device)
+        self._seq_len = seq_len
+
+    def begin(self) -> None:
+        """Let an episode begin in every env."""
+        self.starts.fill_(True)
+
+    def _before(self) -> Tensor:
+        return self.memory.masked_fill(self.starts.unsqueeze(1), 0.0)
+
+    def act(
+        self, store: Storage, t: int, obs: Any, masks: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor]:
+        """Act, and store the memory where a sequence begins; see :class:`Actor`."""
+        assert store.episode_starts is not None
+        assert store.initial_state is not None
+        before = self._before()
+        part, at = divmod(t, self._seq_len or store.n_steps)
+        if at == 0:
+            store.initial_state.view(-1, *before.shape)[part].copy_(before)
+        store.episode_starts[t].copy_(self.starts)
+        distribution, values, after = self.policy.step(obs, before, *masks)
+        store.values[t].copy_(values)
+        self.memory.copy_(after)
+        acted: tuple[Tensor, Tensor] = distribution.sample(getattr(self.policy, "generator", None))
+        return acted
+
+    def end_step(self, store: Storage, t: int, final_obs: Any, ended: Tensor) -> None:
+        """Estimate the values of final observations from the memory; see :class:`Actor`."""
+        store.final_values[t].copy_(self.policy.step(final_obs, self.memory)[1])
+        self.starts.copy_(ended)
+
+    def complete(self, store: Storage, next_obs: Any) -> None:
+        """Write the last values; see :class:`Actor`."""
+        store.values[-1].copy_(self.policy.step(next_obs, self._before())[1])
+
+    def state(self) -> list[Tensor]:
+        """Return the memory and where episodes begin."""
+        return [self.memory, self.starts]
+
+
+class TensorCollector:
+    """Steps the N envs of a tensor env with a policy, without a copy to the host.
+
+    Args:
+        env: the env, which moves to ``device`` if it can.
+        device: of the policy.
+        seed: fixes the env's draws.
+        gamma: discount γ in [0, 1].
+        gae_lambda: trace decay λ in [0, 1].
+        seq_len: see :class:`rlox.rollouts.collector.RolloutCollector`.
+
+    Raises:
+        ConfigError: the env is on another device and cannot move.
+        SpaceError: the actions are not those of a ``Discrete``, ``MultiDiscrete``, ``MultiBinary``
+            or ``Box``.
+    """
+
+    preprocessor = None
+
+    def __init__(
+        self,
+        env: TensorVecEnv,
+        *,
+        device: torch.device,
+        seed: int,
+        gamma: float,
+        gae_lambda: float,
+        seq_len: int | None,
+    ) -> None:
+        if hasattr(env.tensors, "to"):
+            env.tensors = env.tensors.to(device)
+        if torch.zeros(0, device=env.tensors.device).device != torch.zeros(0, device=device).device:
+            raise ConfigError(
+                f"device must be the env's, {env.tensors.device}, got {device}; set device="
+                f"'{env.tensors.device}', or give {type(env.tensors).__name__} a method to(device)"
+            )
+        self.env, self.n_envs, self.device = env, env.n_envs, device
+        self.observation_space = env.observation_space
+        self.statistics = EpisodeStatistics(env.n_envs)
+        self.storage: Storage | None = None
+        self._gamma, self._lambda, self._seq_len = gamma, gae_lambda, seq_len
+        self._rows = ObservationRows(env.observation_space)
+        self._to_env = _action_converter(env.action_space, device)
+        self._seeds = ResetSeeds(seed, 1)
+        self._obs: Any = None
+        self.running = torch.zeros(2, env.n_envs, dtype=torch.float64, device=device)
+        """Returns and lengths of the running episodes."""
+        self.actor = Actor(None)
+        """Of the policy that :meth:`bind` has set."""
+
+    def bind(self, policy: Any) -> None:
+        """Set the policy that acts."""
+        self.actor = Actor(policy)
+        if isinstance(policy, RecurrentActor):
+            self.actor = RememberingActor(policy, self.n_envs, self.device, self._seq_len)
+            for module in self.actor.policy.modules():
+                if isinstance(module, Memory):
+                    module.by_step = True
+
+    def prepare(self, n_steps: int) -> bool:
+        """Reset the envs and allocate the storage, if that is due.
+
+        Returns:
+            Whether tensors were replaced.
+        """
+        if self._obs is None:
+            self._obs = map_leaves(torch.clone, self.env.tensors.reset(self._seeds.next()[0]))
+            self._seeds.resets += 1
+            self.running.zero_()
+            self.actor.begin()
+            self.storage = None
+        if self.storage is not None and self.storage.n_steps == n_steps:
+            return False
+        self._rows.require_memory_for(2 * n_steps, self.n_envs)
+        self.storage = self._allocate(n_steps)
+        return True
+
+    def _allocate(self, n_steps: int) -> Storage:
+        shape, empty = (n_steps, self.n_envs), partial(torch.zeros, device=self.device)
+
+        def observations(count: int) -> Any:
+            blank = self._rows.blank(count, self.n_envs)
+            return map_leaves(lambda leaf: torch.from_numpy(leaf).to(self.device), blank)
+
+        rows = ActionRows(self.env.action_space)
+        leaf = rows.leaves[0]
+        columns = () if isinstance(leaf.space, spaces.Discrete) else (leaf.columns,)
+        masked = hasattr(self.env.tensors, "action_masks")
+        memory: dict[str, Any] = {}
+        if isinstance(self.actor, RememberingActor):
+            parts = n_steps // (self._seq_len or n_steps)
+            memory["episode_starts"] = empty(shape, dtype=torch.bool)
+            memory["initial_state"] = self.actor.memory.repeat(parts, 1)
+        return Storage(
+            obs=observations(n_steps + 1),
+            final_obs=observations(n_steps),
+            actions=empty((*shape, *columns), dtype=torch.int64 if leaf.sizes else torch.float32),
+            log_probs=empty(shape),
+            rewards=empty(shape),
+            terminated=empty(shape, dtype=torch.bool),
+            truncated=empty(shape, dtype=torch.bool),
+            values=empty(n_steps + 1, self.n_envs),
+            final_values=empty(shape),
+            advantages=empty(shape),
+            returns=empty(shape),
+            report=empty(2 * n_steps * self.n_envs + 1, dtype=torch.float64),
+            action_masks=empty((*shape, rows.mask_size), dtype=torch.bool) if masked else None,
+            **memory,
+        )
+
+    @acting()
+    def unroll(self) -> None:
+        """Step every env T times into :attr:`storage`; one program of :class:`TensorLearner`."""
+        store, tensors, actor = self.storage, self.env.tensors, self.actor
+        assert store is not None
+        episodes = store.report[:-1].view(2, *store.rewards.shape)
+        for t in range(store.n_steps):
+            obs = _write(store.obs, t, self._obs)
+            masks: tuple[Tensor, ...] = ()
+            if store.action_masks is not None:
+                masks = (store.action_masks[t].copy_(tensors.action_masks()),)  # type: ignore[attr-defined]
+            actions, log_probs = actor.act(store, t, obs, masks)
+            store.log_probs[t].copy_(log_probs)
+            actions = store.actions[t].copy_(actions.view_as(store.actions[t]))
+            step = tensors.step(self._to_env(actions))
+            for name in ("rewards", "terminated", "truncated"):
+                getattr(store, name)[t].copy_(step[name])
+            final_obs = _write(store.final_obs, t, step["final_obs"])
+            map_leaves(Tensor.copy_, self._obs, step["obs"])
+            ended = store.terminated[t] | store.truncated[t]
+            actor.end_step(store, t, final_obs, ended)
+            self.running[0] += store.rewards[t]
+            self.running[1] += 1.0
+            episodes[:, t].copy_(self.running.masked_fill(~ended, torch.nan))
+            self.running.masked_fill_(ended, 0.0)
+        actor.complete(store, _write(store.obs, store.n_steps, self._obs))
+        estimate_advantages(store, self._gamma, self._lambda)
+        leaves = store.obs.values() if isinstance(store.obs, dict) else (store.obs,)
+        finite = [each.isfinite().all() for each in (store.rewards, store.final_values, *leaves)]
+        store.report[-1].copy_(torch.stack(finite).all())
+
+    def finish(self) -> None:
+        """Read what the host needs of a rollout: its episodes.
+
+        Raises:
+            EnvError: a reward or an observation is not finite.
+        """
+        assert self.storage is not None
+        report = self.storage.report.cpu().numpy()
+        if not report[-1]:
+            self._obs = None
+            raise EnvError(
+                f"{type(self.env.tensors).__name__}.step must return finite observations and "
+                "rewards, got NaN or infinity; correct the env"
+            )
+        returns, lengths = report[:-1].reshape(2, -1)
+        ended = ~np.isnan(returns)
+        self.statistics.finish(returns[ended], lengths[ended])
+
+    def batch(self) -> RolloutBatch:
+        """Return the steps as views of the storage."""
+        assert self.storage is not None
+        batch = self.storage.batch()
+        return batch if batch.initial_state is None else cut_into_sequences(batch)
+
+    def close(self) -> None:
+        """Free nothing: tensors free themselves."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return statistics and, if the env has a state, all that its episodes continue with."""
+        state = self.env.state() if self._obs is not None else {}
+        return {
+            "started": self._seeds.begun,
+            "statistics": self.statistics.state_dict(),
+            "env": state or None,
+            "leaves": leaves_of(self.env),
+            "obs": map_leaves(_array, self._obs) if state else None,
+            "running": [_array(x) for x in (self.running, *self.actor.state())] if state else None,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the state; an env without one begins new episodes at the next rollout.
+
+        Raises:
+            CheckpointError: leaves of the observations or actions have another order.
+        """
+        require_same_leaves(state.get("leaves"), leaves_of(self.env))
+        fits = self.statistics.fits(state["statistics"])
+        exact = bool(state["env"]) and fits and hasattr(self.env.tensors, "load_state_dict")
+        if exact:
+            self.env.set_state(state["env"])
+            self._obs = map_leaves(lambda x: torch.tensor(x, device=self.device), state["obs"])
+            kept = (self.running, *self.actor.state())
+            for tensor, array in zip(kept, state["running"], strict=True):
+                tensor.copy_(torch.tensor(array))
+            self._seeds.resets += 1
+        elif state["started"]:
+            self._obs = None
+            self._seeds.go_on_after(int(state["statistics"]["finished"]))
+        self.storage = None
+        self.statistics.load_state_dict(state["statistics"], keep_running=False)
+
+
+def estimate_advantages(store: Storage, gamma: float, gae_lambda: float) -> None:
+    """Write advantages and returns; :func:`rlox.batches.rollout.estimate_advantages` on a device.
+
+    Source:
+        See there.
+    """
+    following = torch.where(store.truncated, store.final_values, store.values[1:])
+    following = following.masked_fill(store.terminated, 0.0)
+    deltas = store.rewards + gamma * following - store.values[:-1]
+    decay = gamma * gae_lambda * (~(store.terminated | store.truncated)).to(deltas.dtype)
+    later = torch.zeros_like(deltas[0])
+    for t in reversed(range(store.n_steps)):
+        later = torch.addcmul(deltas[t], decay[t], later, out=store.advantages[t])
+    torch.add(store.advantages, store.values[:-1], out=store.returns)
+
+
+class TensorLearner:
+    """Learner of rollouts of tensor envs: :func:`rlox.rollouts.minimize_over_epochs` as a program.
+
+    Callbacks hear of vector steps and minibatches after each program, and a stop takes effect then.
+
+    Args:
+        task: its collector is a :class:`TensorCollector`.
+        compiles: whether torch compiles the loss.
+
+    Raises:
+        BackendError: there are added losses.
+    """
+
+    releases_gil = False
+
+    def __init__(self, task: RolloutTask, *, compiles: bool = False) -> None:
+        if task.added_losses:
+            raise BackendError(
+                f"tensor envs take no added losses, got {', '.join(task.added_losses.names)}"
+            )
+        self._task, self._mode = task, learning_mode([task.policy])
+        self._collector: TensorCollector = task.collector
+        self._collector.bind(task.policy)
+        tensors: Any = self._collector.env.tensors
+        on_gpu = task.device.type == "cuda"
+        of_policy = getattr(task.policy, "generator", None)
+        self._collect = Program(
+            self._collector.unroll,
+            (of_policy, getattr(tensors, "generator", None)),
+            captures=on_gpu and getattr(tensors, "capturable", False),
+        )
+        self._learn = Program(self._take_steps, (of_policy, task.generator), captures=on_gpu)
+        self._loss: Callable[..., Any] = torch.compile(_loss) if compiles else _loss
+        self._rate, self._stopped = torch.zeros(2, device=task.device).unbind()
+        self._given: Any = task.objective
+        self._objective: Any = task.objective
+        self._scheduled: dict[str, Tensor] = {}
+        self._optimizer: Any = None
+        self._kind: Any = None
+        self._report = torch.zeros(0)
+
+    def collect(self, n_steps: int, hooks: Hooks) -> RolloutBatch:
+        """Step the envs; see :class:`rlox.learners.rollouts.Learner`.
+
+        Returns:
+            Views of the storage, which the next call overwrites.
+        """
+        if self._collector.prepare(n_steps):
+            self._collect.forget()
+            self._learn.forget()
+        self._collect()
+        self._collector.finish()
+        _call_hook(hooks.env_step, [self._collector.n_envs] * n_steps)
+        return self._collector.batch()
+
+    def update(
+        self, batch: Any, objective: Objective, learning_rate: float, hooks: Hooks
+    ) -> dict[str, float]:
+        """Take all gradient steps on the storage; see :class:`rlox.learners.rollouts.Learner`."""
+        self._follow(objective)
+        optimizer = self._task.optimizer.torch_optimizer
+        if optimizer is not self._optimizer:  # another one after a state was loaded
+            optimizer.param_groups[0].update(lr=self._rate, capturable=self._rate.is_cuda)
+            if self._rate.is_cuda:
+                state = optimizer.state[self._task.optimizer.parameters]
+                state.update({name: x.cuda() for name, x in state.items()})
+            if self._task.target_kl is not None:
+                optimizer.found_inf = self._stopped  # skips the step where this is 1
+            self._optimizer = optimizer
+            self._learn.forget()
+        self._rate.fill_(learning_rate)
+        with self._mode:
+            self._learn()
+        rows = self._report.tolist()
+        names = [field.name for field in fields(self._kind)]
+        counted = [dict(zip(names, terms, strict=True)) for counts, _, *terms in rows if counts]
+        stepped = [dict(zip(names, terms, strict=True)) for _, steps, *terms in rows if steps]
+        _call_hook(hooks.train_batch, [lambda terms=terms: terms for terms in stepped])
+        return {name: float(np.mean([each[name] for each in counted])) for name in names}
+
+    def _follow(self, objective: Any) -> None:
+        """Let the objective's numbers that a schedule changes be tensors, as graphs keep others."""
+        if objective is self._given or not is_dataclass(objective):
+            return
+        moved = {f.name for f in fields(objective)
+                 if getattr(objective, f.name) != getattr(self._given, f.name)}  # fmt: skip
+        for name in moved - set(self._scheduled):
+            self._scheduled[name] = torch.zeros((), device=self._task.device)
+            self._learn.forget()
+        for name, number in self._scheduled.items():
+            number.fill_(getattr(objective, name))
+        self._given = objective
+        self._objective = replace(objective, **self._scheduled)  # type: ignore[type-var]
+
+    def _take_steps(self) -> None:
+        task, rows = self._task, []
+        batch = self._collector.batch()
+        units = len(batch.returns) if batch.initial_state is None else batch.n_envs
+        self._stopped.zero_()
+        for _ in range(task.n_epochs):
+            minibatches: Iterable[Any] = (batch,)
+            if task.batch_size is not None:
+                draw = torch.rand(units, generator=task.generator, device=task.device)
+                minibatches = batch.minibatches(task.batch_size, draw.argsort())
+            for minibatch in minibatches:
+                loss, terms = self._loss(self._objective, task.policy, minibatch)
+                counts = 1 - self._stopped
+                if task.target_kl is not None:
+                    kl = terms.approx_kl.clone()
+                    for ranks in RANKS:
+                        ranks.average(kl, "the stop at target_kl")
+                    passes = (kl > KL_TOLERANCE * task.target_kl).to(kl.dtype)
+                    self._stopped.copy_(torch.maximum(self._stopped, passes))
+                self._kind = type(terms)
+                task.optimizer.step(loss, None)
+                rows.append(torch.stack([counts, 1 - self._stopped, *vars(terms).values()]))
+        self._report = torch.stack(rows)
+
+
+def _loss(objective: Any, policy: Any, minibatch: Any) -> tuple[Tensor, Any]:
+    loss, terms = objective.loss(policy, minibatch)
+    return loss, terms
+
+
+def _call_hook(hook: Callable[[Any], None], calls: Iterable[Any]) -> None:
+    """Call a hook for each of the steps that a program has made.
+
+    Raises:
+        StopTraining: a callback has asked to stop, after the last call.
+    """
+    stop = None
+    for each in calls:
+        try:
+            hook(each)
+        except StopTraining as asked:  # noqa: PERF203  # the steps were made
+            stop = asked
+    if stop is not None:
+        raise stop
+
+
+def _flat(steps: Any) -> Any:
+    return None if steps is None else steps.flatten(0, 1)
+
+
+def _write(rows: Any, t: int, values: Any) -> Any:
+    """Copy values (N, ...) into row ``t`` of (T, N, ...) by leaf, and return the row."""
+    return map_leaves(lambda leaf, value: leaf[t].copy_(value), rows, values)
+
+
+def _array(tensor: Tensor) -> Any:
+    return tensor.cpu().numpy().copy()
+
+
+def _action_converter(space: Any, device: torch.device) -> Callable[[Tensor], Tensor]:
+    """Return a function from action rows to the env's actions.
+
+    Raises:
+        SpaceError: the space is another.
+    """
+    shape = space.shape or ()
+    if isinstance(space, spaces.Box):
+        low, high = (torch.as_tensor(x, device=device) for x in (space.low, space.high))
+        return lambda rows: rows.view(-1, *shape).clamp(low, high)
+    if isinstance(space, spaces.MultiBinary):
+        return lambda rows: rows.view(-1, *shape)
+    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
+        start = torch.as_tensor(space.start, device=device)
+        return lambda rows: rows.view(-1, *shape) + start
+    raise SpaceError(
+        f"actions of tensor envs must be Discrete, MultiDiscrete, MultiBinary or Box, got {space}"
+    )
