@@ -324,7 +324,10 @@ def test_without_pettingzoo_the_remedy_is_named(monkeypatch) -> None:
         PettingZooVecEnv("sisl/multiwalker-v9")
 
 
-@pytest.mark.parametrize("make", [lambda: "mpe2/simple_spread_v3", lambda: SimpleSpreadVecEnv(1)])
+@pytest.mark.parametrize(
+    "make",
+    [lambda: "mpe2/simple_spread_v3", lambda: SimpleSpreadVecEnv(1), Team, lambda: Team],
+)
 def test_algorithms_of_one_agent_name_all_that_take_teams(make) -> None:
     """The names come from the registry, not from a list in core."""
     names = "'independent_q', 'ippo', 'mappo', 'qmix' or 'vdn'"

@@ -25,6 +25,7 @@ from gymnasium.envs.registration import load_env_creator
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv, VectorWrapper
 
 from rlox.envs.processes import ProcessVecEnv
+from rlox.envs.teams import several_agents
 from rlox.envs.workers.arena import register_here
 from rlox.errors import EnvError, suggest
 from rlox.protocols import MultiAgentVecEnv, VecEnv, VecEnvStep
@@ -84,7 +85,7 @@ def require_env(made: Any, number: int, spaces: Spaces) -> gymnasium.Env[Any, An
         EnvError: not a gymnasium env, without a space, or with another space than the first env.
     """
     if not isinstance(made, gymnasium.Env):
-        raise EnvError(f"the env callable must return a gymnasium.Env, got {type(made).__name__}")
+        raise _no_env("the env callable must return a gymnasium.Env", made)
     for name in ("observation_space", "action_space"):
         space = getattr(made, name, None)
         if not isinstance(space, gymnasium.Space):
@@ -376,10 +377,15 @@ def _vectorize(
 
 def _require_makeable(env: Any) -> None:
     if not (isinstance(env, str) or callable(env)):
-        raise EnvError(
-            "env must be a gymnasium id, a callable that makes an env, a gymnasium env or a "
-            f"vector env, got {type(env).__name__}"
-        )
+        expected = "a gymnasium id, a callable that makes an env, a gymnasium env or a vector env"
+        raise _no_env(f"env must be {expected}", env)
+
+
+def _no_env(expected: str, got: Any) -> EnvError:
+    name = type(got).__name__
+    if hasattr(got, "possible_agents"):  # of PettingZoo
+        return several_agents(f"{name} has")
+    return EnvError(f"{expected}, got {name}")
 
 
 def _require_number(n_envs: int | None, most: int | None = None) -> int:
