@@ -145,6 +145,8 @@ def test_a_batch_of_several_agents(case, tmp_path):
     numbers = np.array([0, 2, 2, 0, 2])
     obs = np.random.default_rng(0).uniform(-3, 3, (5, 4)).astype(np.float32)
     require_same(team.predict(obs, agent_idx=numbers), algorithm.predict(obs, agent_idx=numbers))
+    named = dict(zip(team.agents, obs, strict=False))
+    require_same(team.predict(named), algorithm.predict(named))
     for acting in (team, algorithm):
         with pytest.raises(ValueError, match="one row for each of the 5 numbers in agent_idx"):
             acting.predict(obs[:3], agent_idx=numbers)

@@ -175,7 +175,7 @@ def test_envs_without_a_state_begin_new_episodes_and_say_so(tmp_path, caplog) ->
 
 
 def test_predict_takes_agents_batches_and_masks() -> None:
-    """Actions are ints for one observation and arrays for batches, by agent, within masks."""
+    """Ints for one observation, arrays for batches, dicts for dicts by agent, within masks."""
     with rlox.make("mappo", env=SPREAD, share_parameters="agent", **SMALL) as algorithm:
         rng = np.random.default_rng(0)
         obs = rng.normal(size=(12, 18)).astype(np.float32)
@@ -186,6 +186,13 @@ def test_predict_takes_agents_batches_and_masks() -> None:
         assert type(alone[0]) is int
         mask = np.eye(5, dtype=bool)[3]
         assert algorithm.predict(obs[0], action_masks=mask) == 3
+        named = {"agent_2": obs[2], "agent_0": obs[0]}
+        assert algorithm.predict(named) == {"agent_2": alone[2], "agent_0": alone[0]}
+        assert algorithm.predict(named, action_masks={"agent_2": mask})["agent_2"] == 3
+        with pytest.raises(ValueError, match=r"^obs must be a dict by agent, agent_0.*'agent_9'"):
+            algorithm.predict(named | {"agent_9": obs[0]})
+        with pytest.raises(ValueError, match=r"^action_masks must be a dict by agent, .*ndarray"):
+            algorithm.predict(named, action_masks=mask)
         with pytest.raises(ValueError, match=r"agent_idx must lie in \[0, 2\], got 3; the agents"):
             algorithm.predict(obs[0], agent_idx=3)
         with pytest.raises(ValueError, match="agent_idx must be integers"):

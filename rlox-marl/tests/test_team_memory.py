@@ -181,7 +181,7 @@ def test_who_waits_remembers_nothing_new() -> None:
                 parameter.data.mul_(3)
         env = PettingZooVecEnv(lambda: ScriptedTurns(episodes))
         shown, starts = env.reset_all(0), np.ones(1, np.bool_)
-        whole, alone = None, dict.fromkeys(AGENTS)
+        whole, alone, by_name = None, dict.fromkeys(AGENTS), None
         for _ in range(2 * len(AGENTS)):
             actions, whole = ippo.predict_team(shown, state=whole, episode_start=starts)
             (found,) = [one for one in env.groups if shown["active"][one.name].any()]
@@ -193,6 +193,13 @@ def test_who_waits_remembers_nothing_new() -> None:
                 state=alone[agent],
                 action_masks=shown["masks"][group][0, column],
             )
+            named, by_name = ippo.predict(
+                {agent: shown["obs"][group][0, column]},
+                state=by_name,
+                action_masks={agent: shown["masks"][group][0, column]},
+            )
+            assert named == {agent: own}
+            np.testing.assert_array_equal(by_name[agent]["memory"], alone[agent]["memory"])
             remembered = whole["memory"][agent][0]
             np.testing.assert_allclose(remembered, alone[agent]["memory"][0], atol=1e-6)
             assert own == actions[group][0, column]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import gymnasium
@@ -19,9 +20,8 @@ from rlox.nn import layer_data, torch_threads
 from rlox.protocols import AgentGroup, MultiAgentObs, MultiAgentVecEnv
 from rlox.spaces import (
     ObservationRows,
-    agent_numbers,
     map_leaves,
-    predict_each,
+    predict_agents,
     remembered,
 )
 from torch import Tensor
@@ -118,13 +118,15 @@ class TeamAlgorithm(Algorithm):
         episode_start: npt.ArrayLike | None = None,
         action_masks: npt.ArrayLike | None = None,
     ) -> Any:
-        """Return an action of one agent, or actions for a batch.
+        """Return an action of one agent, actions for a batch, or actions by agent.
 
         Args:
-            obs: one observation or a batch (B, *shape), as the env gives it to the agent.
+            obs: one observation or a batch (B, *shape), as the env gives it to the agent; or
+                PettingZoo's dict of observations by agent name: then ``state``, ``action_masks``
+                and the result are such dicts too.
             deterministic: return the distribution's mode or the highest-valued action, instead of
                 a sample or an ε-greedy action.
-            agent_idx: index of the agent in the env's order; or (B,) indices.
+            agent_idx: index of the agent in the env's order; or (B,) indices; unused for a dict.
             state: one agent's memory as returned with its last actions; ``None`` at the beginning.
                 If left out, each observation counts as the first of an episode.
             episode_start: bool or (B,) bools, True where the observation begins an episode.
@@ -136,31 +138,22 @@ class TeamAlgorithm(Algorithm):
         Raises:
             ValueError: no agent has that index, or ``state`` comes with several agents.
         """
-        numbers = agent_numbers(agent_idx, self._env.possible_agents)
-        if not numbers.ndim:
-            before = {} if state is UNSET else remembered(state)
-            actions, after = self._predict_one(
-                int(numbers), obs, deterministic, action_masks, before, episode_start
-            )
-            return actions if state is UNSET else (actions, after)
-        if state is not UNSET and (self._stacks or self._memories):
-            raise ValueError("state is of one agent; call predict once for each agent_idx")
-
-        def predict_one(number: int, some: Any, masks: Any) -> Any:
-            return self._predict_one(number, some, deterministic, masks, {}, None)[0]
-
-        actions = predict_each(numbers, predict_one, obs, action_masks)
-        return actions if state is UNSET else (actions, None)
+        actions, after = predict_agents(
+            self._env.possible_agents,
+            partial(self._predict_one, deterministic),
+            obs,
+            agent_idx,
+            action_masks,
+            None if state is UNSET else state,
+            episode_start,
+            remembers=state is not UNSET and bool(self._stacks or self._memories),
+        )
+        return actions if state is UNSET else (actions, after)
 
     def _predict_one(
-        self,
-        number: int,
-        obs: Any,
-        deterministic: bool,
-        masks: Any,
-        before: Mapping[str, Any],
-        episode_start: npt.ArrayLike | None,
+        self, deterministic: bool, number: int, obs: Any, masks: Any, state: Any, starts: Any
     ) -> tuple[Any, Any]:
+        before = remembered(state)
         view, column = self._agents[self._env.possible_agents[number]]
         after: dict[str, Any] = {}
 
@@ -168,7 +161,7 @@ class TeamAlgorithm(Algorithm):
             seen = self._preprocessor
             if seen is not None:
                 passed = seen.by_group[view.group.name]
-                batch = passed.see(batch, before.get("frames"), episode_start)
+                batch = passed.see(batch, before.get("frames"), starts)
                 if seen.has_frames:
                     after["frames"] = batch
             return view.see_one(batch, column)
@@ -189,7 +182,7 @@ class TeamAlgorithm(Algorithm):
         with torch_threads(self.config.torch_threads):
             if view.name in self._memories:
                 actions, after["memory"] = predict_with_memory(
-                    *asked, state=before.get("memory"), episode_start=episode_start, **common
+                    *asked, state=before.get("memory"), episode_start=starts, **common
                 )
             else:
                 actions = predict(*asked, **common)

@@ -16,10 +16,9 @@ from rlox.protocols import MultiAgentObs
 from rlox.spaces import (
     ActionRows,
     ObservationRows,
-    agent_numbers,
     map_leaves,
     map_nested,
-    predict_each,
+    predict_agents,
 )
 
 
@@ -94,12 +93,14 @@ class LoadedTeam:
         episode_start: npt.ArrayLike | None = None,
         action_masks: npt.ArrayLike | None = None,
     ) -> Any:
-        """Return an action of one agent for one observation, or actions for a batch.
+        """Return an action of one agent for one observation, or actions for a batch or by agent.
 
         Args:
-            obs: the agent's observation from the env, or a batch (B, *shape).
+            obs: the agent's observation from the env, a batch (B, *shape), or PettingZoo's dict of
+                observations by agent; then ``state``, ``action_masks`` and the result are such
+                dicts too.
             deterministic: must be true: a policy file holds the most probable actions.
-            agent_idx: number of the env's agent, or (B,) numbers for a batch.
+            agent_idx: number of the env's agent, or (B,) numbers for a batch; unused for a dict.
             state: of one agent's memory; see :meth:`LoadedPolicy.predict`.
             episode_start: see there.
             action_masks: see there.
@@ -110,27 +111,20 @@ class LoadedTeam:
             ValueError: there is no agent of that number, ``state`` belongs to several agents, or
                 an argument has another shape.
         """
-        numbers = agent_numbers(agent_idx, tuple(self.agents))
         policies = list(self.agents.values())
-        if not numbers.ndim:
-            return policies[int(numbers)].predict(
-                obs,
-                deterministic,
-                state=state,
-                episode_start=episode_start,
-                action_masks=action_masks,
-            )
-        if state is not UNSET and self.has_memory:
-            raise ValueError("state is of one agent; call predict once for each agent_idx")
-        actions = predict_each(
-            numbers,
-            lambda number, some, masks: policies[number].predict(
-                some, deterministic, action_masks=masks
+        actions, after = predict_agents(
+            tuple(self.agents),
+            lambda number, some, masks, before, starts: policies[number].predict(
+                some, deterministic, state=before, episode_start=starts, action_masks=masks
             ),
             obs,
+            agent_idx,
             action_masks,
+            None if state is UNSET else state,
+            episode_start,
+            remembers=state is not UNSET and self.has_memory,
         )
-        return actions if state is UNSET else (actions, None)
+        return actions if state is UNSET else (actions, after)
 
     def predict_team(
         self,

@@ -2,9 +2,8 @@
 
 from rlox.spaces.data import (
     Request,
-    agent_numbers,
     memory_of,
-    predict_each,
+    predict_agents,
     read_request,
     remembered,
 )
@@ -30,7 +29,6 @@ __all__ = [
     "ActionRows",
     "ObservationRows",
     "Request",
-    "agent_numbers",
     "channels_first",
     "is_nested",
     "join",
@@ -38,7 +36,7 @@ __all__ = [
     "map_leaves",
     "map_nested",
     "memory_of",
-    "predict_each",
+    "predict_agents",
     "read_request",
     "remembered",
     "require_finite",

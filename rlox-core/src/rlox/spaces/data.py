@@ -136,23 +136,52 @@ def agent_numbers(agent_idx: Any, agents: Sequence[str]) -> npt.NDArray[Any]:
     return numbers
 
 
-def predict_each(
-    numbers: npt.NDArray[Any],
-    predict: Callable[[int, Any, Any], Any],
+def predict_agents(
+    agents: Sequence[str],
+    predict: Callable[[int, Any, Any, Any, Any], tuple[Any, Any]],
     obs: Any,
-    action_masks: npt.ArrayLike | None,
-) -> Any:
-    """Return B actions, each chosen by its own agent.
+    agent_idx: Any,
+    action_masks: Any,
+    state: Any,
+    episode_start: Any,
+    *,
+    remembers: bool,
+) -> tuple[Any, Any]:
+    """Return actions of one or several agents, and what they remember.
 
     Args:
-        numbers: (B,) numbers of the agents.
-        predict: maps an agent's number, observations and masks, or ``None``, to its actions.
-        obs: (B, *shape), nested like the space.
+        agents: names of all agents.
+        predict: maps an agent's number, observations, masks, state and episode starts, the last
+            three or ``None``, to its actions and its next state.
+        obs: of the agent ``agent_idx``; (B, *shape), a row for each number in ``agent_idx``; or a
+            dict by agent name, and then so are the other arguments and both results.
+        agent_idx: number of one agent, or (B,) numbers; unused if ``obs`` is by name.
         action_masks: (B, mask_size); ``None`` masks nothing.
+        state: as returned; ``None`` at the beginning.
+        episode_start: of one agent, or of all by name.
+        remembers: whether a state is asked for, and there is any.
 
     Raises:
-        ValueError: there are not B observations or masks.
+        ValueError: there is no such agent, there are not B observations or masks, a state would
+            be of B agents, or an argument is not by agent.
     """
+    if isinstance(obs, Mapping) and not obs.keys().isdisjoint(agents):
+        masks, after = ({} if given is None else given for given in (action_masks, state))
+        for name, given in (("obs", obs), ("action_masks", masks), ("state", after)):
+            if not isinstance(given, Mapping) or not given.keys() <= set(agents):
+                got = list(given) if isinstance(given, Mapping) else type(given).__name__
+                raise ValueError(f"{name} must be a dict by agent, {', '.join(agents)}, got {got}")
+        actions: Any = {}
+        after = dict(after)  # keeps what agents without a turn remember
+        for agent, seen in obs.items():
+            own = seen, masks.get(agent), after.get(agent), episode_start
+            actions[agent], after[agent] = predict(agents.index(agent), *own)
+        return actions, after
+    numbers = agent_numbers(agent_idx, agents)
+    if not numbers.ndim:
+        return predict(int(numbers), obs, action_masks, state, episode_start)
+    if remembers:
+        raise ValueError("state is of one agent; call predict once for each agent_idx")
     _require_rows("obs", obs, len(numbers))
     masks = None if action_masks is None else np.asarray(action_masks)
     if masks is not None:
@@ -160,11 +189,11 @@ def predict_each(
     chosen: list[Any] = [None] * len(numbers)
     for number in np.unique(numbers).tolist():
         rows = np.flatnonzero(numbers == number)
-        own = map_nested(lambda leaf, rows=rows: np.asarray(leaf)[rows], obs)
-        some = predict(number, own, None if masks is None else masks[rows])
+        seen = map_nested(lambda leaf, rows=rows: np.asarray(leaf)[rows], obs)
+        some, _ = predict(number, seen, None if masks is None else masks[rows], None, None)
         for i, row in enumerate(rows):
             chosen[row] = map_nested(lambda leaf, i=i: leaf[i], some)
-    return map_nested(lambda *leaves: np.stack(leaves), *chosen)
+    return map_nested(lambda *leaves: np.stack(leaves), *chosen), None
 
 
 def _require_rows(name: str, value: Any, size: int) -> None:
