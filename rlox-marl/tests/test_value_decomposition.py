@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import rlox
 import torch
-from games import Game, PenaltyGame, TwoStepGame
+from games import Game, HigherNumber, PenaltyGame, TwoStepGame
 from gymnasium import spaces
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -327,6 +327,25 @@ def test_teams_that_take_turns_learn() -> None:
         assert one.clock.gradient_steps > 0
         active = one.collector.buffer.rows(0, 80)["row active"]
         assert (active.sum(1) == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "env", "options", "warnings"),
+    [
+        ("qmix", HigherNumber, {}, 1),
+        ("vdn", HigherNumber, {"team_reward": "mean"}, 0),
+        ("vdn", PenaltyGame, {}, 0),
+        ("independent_q", HigherNumber, {}, 0),
+    ],
+)
+def test_agents_that_are_paid_differently_are_named_once(
+    name, env, options, warnings, caplog
+) -> None:
+    """They learn from one reward, unless each learns on its own or the option was given."""
+    with rlox.make(name, env=env, seed=0, **SMALL, **options) as algorithm:
+        algorithm.train(40)
+    assert caplog.text.count("agents are paid differently (player_0 ") == warnings
+    assert caplog.text.count("the team learns from the mean of their rewards; take") == warnings
 
 
 def test_agents_on_their_own_refuse_to_wait() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -92,6 +93,7 @@ class TeamReplay:
         """(N,) True where an env shows the first observation of an episode."""
         self._config, self._clock, self._mixing, self._device = config, clock, mixing, device
         self._stored = 0
+        self._compares = not mixing.by_agent and "team_reward" not in config.model_fields_set
         self._order = [agent for view in views for agent in view.agents]
         asked = SequenceOptions(config.buffer_size, self._fields(), self.env.n_envs, seed)
         self.buffer = make_sequence_buffer("sequence", asked)
@@ -163,9 +165,12 @@ class TeamReplay:
                 f"the agent '{self._order[agent]}' of env {env} waits for its turn, which agents "
                 "that learn for themselves from single steps may not; take vdn, qmix, ippo or mappo"
             )
+        rewards = self._side_by_side(step["rewards"])
+        if self._compares:
+            self._compare(rewards, active)
         rows = {
             **self._seen("next", step["final_obs"], step["final_state"]),
-            "rewards": self._side_by_side(step["rewards"]).astype(np.float32),
+            "rewards": rewards.astype(np.float32),
             "terminated": terminated,
             "next_active": next_active,
         }
@@ -176,6 +181,23 @@ class TeamReplay:
             if view.group.name in masks:
                 rows[f"masks {view.name}"] = masks[view.group.name][:, list(view.columns)]
         return rows
+
+    def _compare(self, rewards: Array, active: Array) -> None:
+        """Warn once if a step pays the agents of an env differently; who rests counts if paid."""
+        different = rewards != rewards[:, :1]
+        for env in np.flatnonzero(different.any(1)):
+            counts = np.flatnonzero(active[env] | (rewards[env] != 0))
+            if np.ptp(rewards[env, counts]):
+                self._compares = False
+                paid = ", ".join(f"{self._order[k]} {rewards[env, k]:g}" for k in counts)
+                logging.getLogger("rlox").warning(
+                    "agents are paid differently (%s), and the team learns from the %s of their "
+                    "rewards; take independent_q, ippo or mappo to learn from each agent's own, or "
+                    "give team_reward to keep one for the team",
+                    paid,
+                    self._config.team_reward,  # type: ignore[attr-defined]
+                )
+                return
 
     def _seen(self, prefix: str, obs: Mapping[str, Any], state: Array | None) -> dict[str, Array]:
         """Return the row fields of the views' observations and, if kept, of the team's state."""
