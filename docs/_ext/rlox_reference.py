@@ -108,6 +108,7 @@ def write_reference() -> None:
         "cli-export": table(("flag", "default", "meaning"), command_flags("export")),
         "cli-plot": table(("flag", "default", "meaning"), command_flags("plot")),
         "cli-report": table(("flag", "default", "meaning"), command_flags("report")),
+        "cli-film": table(("flag", "default", "meaning"), command_flags("film")),
         "cli-tune": table(("flag", "default", "meaning"), command_flags("tune")),
         "cli-explain": table(("flag", "default", "meaning"), command_flags("explain")),
         "cli-list": table(("flag", "default", "meaning"), command_flags("list")),

@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import rlox
 from gymnasium import spaces
 from rlox.callbacks import VideoCallback
 from rlox.errors import EnvError
@@ -133,6 +134,72 @@ def test_files_are_named_after_step_and_episode(counting: ModuleType, tmp_path: 
     ]  # fmt: skip
 
 
+@needs_gif
+def test_a_team_is_filmed(tmp_path):
+    """In a parallel env and by turns, from the first observation to the last step."""
+    pytest.importorskip("rlox_marl")
+    from pettingzoo import ParallelEnv
+    from pettingzoo.utils.conversions import parallel_to_aec
+
+    class Lamps(ParallelEnv):
+        """A lamp that two agents watch."""
+
+        metadata = {"name": "lamps", "render_fps": 20}  # noqa: RUF012  # PettingZoo's
+
+        def __init__(self, render_mode=None):
+            self.possible_agents, self.render_mode = ["a", "b"], render_mode
+            self.lamp = Lamp(render_mode)
+            self.render = self.lamp.render
+
+        def observation_space(self, agent):
+            return self.lamp.observation_space
+
+        def action_space(self, agent):
+            return self.lamp.action_space
+
+        def reset(self, seed=None, options=None):
+            self.agents = list(self.possible_agents)
+            obs, info = self.lamp.reset(seed=seed)
+            return dict.fromkeys(self.agents, obs), dict.fromkeys(self.agents, info)
+
+        def step(self, actions):
+            each = [dict.fromkeys(self.agents, part) for part in self.lamp.step(0)]
+            self.agents = [] if each[2]["a"] else self.agents
+            return tuple(each)
+
+    def by_turns():
+        env = parallel_to_aec(Lamps("rgb_array"))
+        env.metadata = {**env.metadata, "is_parallelizable": False}
+        env.render_mode = "rgb_array"
+        return env
+
+    with rlox.make("vdn", env=Lamps, hidden=4, buffer_size=2_000) as algorithm:
+        [path] = VideoCallback(tmp_path / "a", format="gif").record(algorithm)
+        assert gif_frames(path) == [((WIDTH, HEIGHT), grey, 50) for grey in GREYS]
+        [path] = VideoCallback(tmp_path / "b", format="gif", env=by_turns).record(algorithm)
+        assert sorted({grey for _, grey, _ in gif_frames(path)}) == GREYS
+
+
+@needs_gif
+def test_a_run_is_filmed(run, install, plugin, monkeypatch, tmp_path):
+    """The command takes a run folder, and writes into it."""
+    monkeypatch.chdir(tmp_path)
+    install("rlox-counting", plugin)
+    monkeypatch.setenv("RLOX_PLUGINS", "rlox-counting,rlox-tools")
+    gymnasium.register("rlox-tests/Lamp-v0", entry_point=Lamp)
+    try:
+        train = ("train", "counting", "--env", "rlox-tests/Lamp-v0", "--total-timesteps", 8)
+        assert run(*train, "--eval-episodes", 1, "--run-dir", "one", "--quiet").code == 0
+        result = run("film", "one", "--format", "gif", "--episodes", 2)
+    finally:
+        del gymnasium.registry["rlox-tests/Lamp-v0"]
+    assert result.code == 0, result.err
+    for number in (1, 2):
+        path = Path(f"one/videos/step-8-episode-{number}.gif")
+        assert str(path) in result.out
+        assert len(gif_frames(path)) == LENGTH + 1
+
+
 def test_env_by_id_and_env_with_an_id_are_made_to_render(counting, tmp_path):
     """An id's env is made with a render mode, whatever the training's has."""
     pytest.importorskip("PIL")
@@ -165,7 +232,8 @@ class Still(Lamp):
         (Lamp("rgb_array"), r"^Lamp cannot be made again for a video; pass env= as an id or as a"),
         (Still, r"must render uint8 arrays \(height, width, 3\), got uint8 \(24, 33\)"),
         ("Nowhere-v0", r"^an env of 'Nowhere-v0' to be filmed cannot be made: "),
-        (lambda: 3, r"^the callable must make a gymnasium\.Env, got int$"),
+        (lambda: 3, r"^the callable must make an env of gymnasium or PettingZoo, got int$"),
+        (None, r"^there is no env to be filmed; pass env= as an id or as a callable$"),
     ],
 )  # fmt: skip
 def test_env_that_cannot_be_filmed_fails_before_the_training(

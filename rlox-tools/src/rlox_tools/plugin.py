@@ -17,6 +17,7 @@ def rlox_commands() -> Iterable[CommandSpec]:
     """Register the modules of :mod:`rlox_tools.commands`."""
     for name, summary in (
         ("export", "Write a checkpoint's policy as a file that acts without torch."),
+        ("film", "Film a checkpoint's policy, of one agent or of a team."),
         ("plot", "Draw learning curves of runs and sweeps."),
         ("report", "Write one page about runs: curves, evaluations, options, timing, films."),
         ("tune", "Search for good options."),

@@ -12,11 +12,10 @@ import numpy as np
 import numpy.typing as npt
 from rlox.callbacks.base import Callback, Multiples, require_at_least
 from rlox.config.model import require_integer
-from rlox.envs.make import fixed_env_count
+from rlox.envs import fixed_env_count, make_team_env, team_backend
 from rlox.errors import EnvError, import_extra
 from rlox.logging.trackers import GifFile
 
-Env = gymnasium.Env[Any, Any]
 Frame = npt.NDArray[np.uint8]
 VideoFormat = Literal["mp4", "gif"]
 
@@ -50,8 +49,8 @@ class Mp4File:
         self._writer.close()
 
 
-def make_renderable(source: Any, env_kwargs: Mapping[str, Any] | None = None) -> Env:
-    """Make an env whose ``render`` returns RGB arrays.
+def make_renderable(source: Any, env_kwargs: Mapping[str, Any] | None = None) -> Any:
+    """Make an env of gymnasium or PettingZoo whose ``render`` returns RGB arrays.
 
     Args:
         source: an id, an env with an id, or a callable, called with ``render_mode`` if possible.
@@ -61,17 +60,18 @@ def make_renderable(source: Any, env_kwargs: Mapping[str, Any] | None = None) ->
         EnvError: the env cannot be made, or has another render mode.
     """
     env = _make(source, {**(env_kwargs or {}), "render_mode": "rgb_array"})
-    if env.render_mode != "rgb_array":
+    mode = getattr(env, "render_mode", None)
+    if mode != "rgb_array":
         env.close()
         raise EnvError(
-            f"{env} cannot be filmed: its render_mode is {env.render_mode!r}, expected "
+            f"{env} cannot be filmed: its render_mode is {mode!r}, expected "
             "'rgb_array'; pass env= as an id, or as a callable that makes an env with "
             "render_mode='rgb_array'"
         )
     return env
 
 
-def rendered(env: Env) -> Frame:
+def rendered(env: Any) -> Frame:
     """Return the env's current frame.
 
     Raises:
@@ -84,7 +84,9 @@ def rendered(env: Env) -> Frame:
     raise EnvError(f"{env} must render uint8 arrays (height, width, 3), got {got}")
 
 
-def _make(source: Any, arguments: dict[str, Any]) -> Env:
+def _make(source: Any, arguments: dict[str, Any]) -> Any:
+    if source is None:
+        raise EnvError("there is no env to be filmed; pass env= as an id or as a callable")
     if isinstance(source, gymnasium.Env) and source.spec is not None:
         source = source.spec
     elif not isinstance(source, str) and fixed_env_count(source) is not None:
@@ -93,6 +95,8 @@ def _make(source: Any, arguments: dict[str, Any]) -> Env:
             "callable"
         )
     try:
+        if isinstance(source, str) and team_backend(source) is not None:
+            return make_team_env(source, env_kwargs=arguments).envs[0]  # type: ignore[attr-defined]
         if not callable(source):
             return gymnasium.make(source, **arguments)
         if not _takes_render_mode(source):
@@ -100,8 +104,10 @@ def _make(source: Any, arguments: dict[str, Any]) -> Env:
         made: Any = source(**arguments)
     except Exception as error:
         raise EnvError(f"an env of {source!r} to be filmed cannot be made: {error}") from error
-    if not isinstance(made, gymnasium.Env):
-        raise EnvError(f"the callable must make a gymnasium.Env, got {type(made).__name__}")
+    if not (isinstance(made, gymnasium.Env) or hasattr(made, "possible_agents")):
+        raise EnvError(
+            f"the callable must make an env of gymnasium or PettingZoo, got {type(made).__name__}"
+        )
     return made
 
 
@@ -112,16 +118,19 @@ def _takes_render_mode(function: Callable[..., Any]) -> bool:
         return False
 
 
-class Filmed(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Writes each whole episode to the next of the given files.
+class Film:
+    """Writes each whole episode of an env of any kind to the next of the given files.
 
-    A file is written under another name and renamed at the end, so that it is always complete.
+    Its methods take the place of the env's own until the env is closed. A file is written under
+    another name and renamed at the end, so that it is always complete.
     """
 
     def __init__(
-        self, env: Env, paths: list[Path], video_format: VideoFormat, fps: float | None
+        self, env: Any, paths: list[Path], video_format: VideoFormat, fps: float | None
     ) -> None:
-        super().__init__(env)
+        self.env = env
+        self._own = {name: getattr(env, name) for name in ("reset", "step", "close")}
+        env.reset, env.step, env.close = self._reset, self._step, self._close
         self._paths = iter(paths)
         self._open = Mp4File if video_format == "mp4" else GifFile
         self._fps = fps or float(env.metadata.get("render_fps") or DEFAULT_FPS)
@@ -129,15 +138,14 @@ class Filmed(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._file: Mp4File | GifFile | None = None
         self._path = self._temporary = Path()
 
-    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+    def _reset(self, **kwargs: Any) -> Any:
         """Begin an episode; the file is opened with its first step."""
-        result = super().reset(**kwargs)
+        result = self._own["reset"](**kwargs)
         self._first = rendered(self.env)
         return result
 
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Film a step."""
-        result = super().step(action)
+    def _step(self, action: Any) -> Any:
+        result = self._own["step"](action)
         if self._file is None:
             self._path = next(self._paths)
             self._temporary = self._path.with_name(f".{self._path.name}")
@@ -145,19 +153,21 @@ class Filmed(gymnasium.Wrapper[Any, Any, Any, Any]):
             assert self._first is not None
             self._file.add(self._first)
         self._file.add(rendered(self.env))
-        if result[2] or result[3]:
+        of_one = isinstance(self.env, gymnasium.Env)
+        if (result[2] or result[3]) if of_one else not self.env.agents:
             self._file.close()
             self._file = None
             self._temporary.replace(self._path)
         return result
 
-    def close(self) -> None:
+    def _close(self) -> None:
         """Close the env, and drop an unfinished episode."""
         if self._file is not None:
             self._file.close()
             self._file = None
             self._temporary.unlink(missing_ok=True)
-        super().close()
+        vars(self.env).update(self._own)
+        self.env.close()
 
 
 class VideoCallback(Callback):
@@ -171,9 +181,9 @@ class VideoCallback(Callback):
         every: env steps between recordings.
         n_episodes: episodes per recording, a file each.
         format: ``"mp4"``, or ``"gif"``, which holds its frames in memory until the episode ends.
-        env: an id, or a callable that makes a gymnasium env; ``None`` uses the one that the
-            algorithm trains on. A callable must return an env with ``render_mode="rgb_array"`` or
-            take ``render_mode`` as an argument.
+        env: an id, or a callable that makes an env of gymnasium or PettingZoo; ``None`` uses the
+            one that the algorithm trains on. A callable must return an env with
+            ``render_mode="rgb_array"`` or take ``render_mode`` as an argument.
         fps: frames per second; ``None`` uses the env's metadata, else 30.
         deterministic: act with the mode of the policy rather than a sample.
         seed: seed of every recording, so that all see the same starts.
@@ -190,7 +200,7 @@ class VideoCallback(Callback):
         n_episodes: int = 1,
         format: VideoFormat = "mp4",  # noqa: A002  # the word for it
         *,
-        env: str | Callable[..., Env] | None = None,
+        env: str | Callable[..., Any] | None = None,
         fps: float | None = None,
         deterministic: bool = True,
         seed: int = 0,
@@ -244,7 +254,7 @@ class VideoCallback(Callback):
         ]
         evaluate(
             algo,
-            lambda: Filmed(make_renderable(source, env_kwargs), paths, self.format, self.fps),
+            lambda: Film(make_renderable(source, env_kwargs), paths, self.format, self.fps).env,
             n_episodes=self.n_episodes,
             deterministic=self.deterministic,
             seed=self.seed,

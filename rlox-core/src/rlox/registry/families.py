@@ -79,6 +79,7 @@ ELSEWHERE = {
     ("rlox_callbacks", "video"): "tools",
     ("rlox_commands", "dataset"): "offline",
     ("rlox_commands", "export"): "tools",
+    ("rlox_commands", "film"): "tools",
     ("rlox_commands", "llm"): "llm",
     ("rlox_commands", "marl"): "marl",
     ("rlox_commands", "plot"): "tools",

@@ -118,7 +118,7 @@ class OneEnv(ABC):
 
     def __init__(self, env: Any, spaces: Spaces, number: int) -> None:
         self.spaces, self.number = spaces, number
-        self._env = env
+        self.env = env
         self._step = 0
         self._state: npt.NDArray[Any] | None = None
 
@@ -140,7 +140,7 @@ class OneEnv(ABC):
 
     def close(self) -> None:
         """Close the env."""
-        self._env.close()
+        self.env.close()
 
     @property
     def _where(self) -> str:
@@ -157,15 +157,15 @@ class OneEnv(ABC):
     def _begin(self, seed: int | None) -> Any:
         """Reset the env, and check that its agents and spaces have not changed."""
         self._step, self._state = 0, None
-        returned, known = self._env.reset(seed=seed), self.spaces
-        if tuple(self._env.possible_agents) != known.agents:
+        returned, known = self.env.reset(seed=seed), self.spaces
+        if tuple(self.env.possible_agents) != known.agents:
             raise self._error(
                 "possible_agents", None, f"changed from {list(known.agents)} to "
-                f"{list(self._env.possible_agents)}; keep the agents of all episodes in it",
+                f"{list(self.env.possible_agents)}; keep the agents of all episodes in it",
             )  # fmt: skip
         for kind, before in (("observation", known.observation), ("action", known.action)):
             for agent in known.agents:
-                space = getattr(self._env, f"{kind}_space")(agent)
+                space = getattr(self.env, f"{kind}_space")(agent)
                 if space is not before[agent] and space != before[agent]:
                     raise self._error(
                         f"{kind}_space", agent, f"changed from {before[agent]} to {space}; keep "
@@ -175,7 +175,7 @@ class OneEnv(ABC):
 
     def _agents(self) -> tuple[str, ...]:
         """Return ``env.agents`` after checking it: names from ``possible_agents``, none twice."""
-        agents, known = self._env.agents, self.spaces.agents
+        agents, known = self.env.agents, self.spaces.agents
         if not isinstance(agents, (list, tuple)):
             raise self._error("env.agents", None, f"must be a list, got {type(agents).__name__}")
         for agent in agents:
@@ -244,7 +244,7 @@ class OneEnv(ABC):
         if self.spaces.state is None:
             return
         try:
-            state = self._env.state()
+            state = self.env.state()
         except NotImplementedError:
             raise self._error(
                 "the state", None, "is missing: the env has a state_space but no state(); write "
@@ -329,7 +329,7 @@ class ParallelOne(OneEnv):
         before = self._living
         self._step += 1
         parts = ("observations", "rewards", "terminations", "truncations", "infos")
-        returned = self._parts("env.step", parts, self._env.step(dict(actions)))
+        returned = self._parts("env.step", parts, self.env.step(dict(actions)))
         obs, rewards, terminations, truncations, infos = returned
         living = self._agents()
         known = {*before, *living}
@@ -417,11 +417,11 @@ class TurnsOne(OneEnv):
         """Take the action of the agent whose turn it is."""
         self._step += 1
         ((actor, action),) = actions.items()
-        self._env.step(action)
+        self.env.step(action)
         return self._outcome(actor)
 
     def _outcome(self, actor: str | None) -> Outcome:
-        env, out = self._env, Outcome(self._where)
+        env, out = self.env, Outcome(self._where)
         if actor is not None:
             self._paid[actor] = 0.0
         before = set(self._paid)
@@ -450,7 +450,7 @@ class TurnsOne(OneEnv):
 
     def _look(self, out: Outcome) -> None:
         """Record rewards and ends since the last look."""
-        env = self._env
+        env = self.env
         for agent in self._agents():
             for name, table in (
                 ("rewards", env._cumulative_rewards),

@@ -121,6 +121,11 @@ class PettingZooVecEnv:
         if not with_state:
             self.leave_out_state()
 
+    @property
+    def envs(self) -> list[Any]:
+        """The N envs of PettingZoo, which render if they were made with a ``render_mode``."""
+        return [one.env for one in self._ones]
+
     def leave_out_state(self) -> None:
         """Stop reading the env's state, for critics that do not use it."""
         for one in self._ones:
