@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -158,14 +159,18 @@ def test_no_env_is_needed(run: Callable[..., Result], recorded: str) -> None:
 
 
 def test_a_policy_file_is_evaluated(run: Callable[..., Result]) -> None:
-    """Training the estimate, resuming, and running the policy in an env."""
+    """Bounds of actions are the file's; the estimate is printed, and the policy run in an env."""
     save_dataset(data.Dataset(data.columns(3, act_dim=1), act_low=-2.0, act_high=2.0), "set.npz")
     learn = ("--dataset", "set.npz", "--hidden", 8, "--total-timesteps", 20)
     assert run("train", "bc", *learn, "--run-dir", "bc").code == 0
     assert run("export", "bc", "policy.rlox").code == 0
+    save_dataset(data.Dataset(data.columns(3, act_dim=1)), "set.npz")
     every = ("--steps-per-iteration", 10, "--checkpoint-freq", 10)
     result = run("train", "fqe", *learn, *every, "--policy", "policy.rlox", "--run-dir", "run")
     assert result.code == 0, result.err
+    assert re.search(
+        r"discounted return +\S+, 95 % interval \[\S+, \S+\] over \d+ first", result.out
+    )
     log = Path("run/metrics.jsonl").read_text(encoding="utf-8").splitlines()
     estimates = [row["estimate"] for row in map(json.loads, log) if "estimate" in row]
     assert len(estimates) == 2

@@ -134,7 +134,9 @@ class OfflineAlgorithm(Algorithm):
         self.continuous = continuous
         self.device = find_device(cfg.device)
         mean, std = getattr(dataset, "obs_mean", None), getattr(dataset, "obs_std", None)
-        low, high = action_bounds(dataset, env_actions, cfg.act_high, cfg.act_dim)
+        # a policy that is there before the networks is a user's
+        known = env_actions or getattr(getattr(self, "policy", None), "action_space", None)
+        low, high = action_bounds(dataset, known, cfg.act_high, cfg.act_dim)
         self.scaling = Scaling(
             np.zeros(cfg.obs_dim) if mean is None else mean,
             np.ones(cfg.obs_dim) if std is None else std,

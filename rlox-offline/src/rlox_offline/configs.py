@@ -46,7 +46,7 @@ class OfflineConfig(Config):
     act_high: float | None = positive(
         None, unit="action", source="sfujim/TD3_BC",
         help="actions lie in [-act_high, act_high]; `None` takes the dataset's bounds, else "
-        "the env's, else 1",
+        "the env's, else those of a policy to be evaluated, else 1",
     )  # fmt: skip
     batch_size: int = count(
         256, unit="rows", help="transitions in a minibatch", source="Fujimoto and Gu 2021, table 3"

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 import numpy as np
 import numpy.typing as npt
@@ -142,7 +142,19 @@ class FQE(DatasetAlgorithm):
         known = getattr(self.dataset, "initial_obs", None) is not None
         return replace(metrics, estimate=self.estimate()) if known else metrics
 
-    @torch.no_grad()
+    def findings(self) -> dict[str, str]:
+        """Return the estimate in words, for the end of ``rlox train``; empty if there is none.
+
+        The interval is that of a mean over as many first observations; errors of Q are not in it.
+        """
+        if getattr(self.dataset, "initial_obs", None) is None:
+            return {}
+        values = self._values(None).cpu().numpy()
+        mean, half = values.mean(), 1.96 * values.std() / math.sqrt(len(values))
+        interval = f"95 % interval [{mean - half:.4g}, {mean + half:.4g}]"
+        text = f"{mean:.4g}, {interval} over {len(values):,} first observations"
+        return {"discounted return": text}
+
     def estimate(self, initial_obs: npt.ArrayLike | None = None) -> float:
         """Return the estimated mean discounted return of the policy.
 
@@ -154,6 +166,11 @@ class FQE(DatasetAlgorithm):
             DatasetError: none are given and the dataset lacks them.
             SpaceError: their shape is wrong, or the policy's actions are invalid.
         """
+        return float(self._values(initial_obs).mean())
+
+    @torch.no_grad()
+    def _values(self, initial_obs: npt.ArrayLike | None) -> Tensor:
+        """Return the policy's values (B, 1) of first observations."""
         given = getattr(self.dataset, "initial_obs", None) if initial_obs is None else initial_obs
         if given is None:
             raise DatasetError("the dataset has no attribute initial_obs; pass initial_obs=")
@@ -162,7 +179,7 @@ class FQE(DatasetAlgorithm):
             size = self.config.obs_dim
             raise SpaceError(f"initial_obs must have shape (B, {size}), got {raw.shape}")
         obs = self.scaling.obs_in(torch.as_tensor(raw, device=self.device))
-        return float(self.critic(obs, self.policy.deterministic(obs)).mean())
+        return cast("Tensor", self.critic(obs, self.policy.deterministic(obs)))
 
 
 class _InNetworkUnits:

@@ -99,19 +99,19 @@ def check_rows(dataset: OfflineDataset, continuous: bool) -> Mapping[str, npt.ND
 
 
 def action_bounds(
-    dataset: object, env_space: object, act_high: float | None, act_dim: int
+    dataset: object, space: object, act_high: float | None, act_dim: int
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
     """Return the bounds of continuous actions, each (act_dim,).
 
-    The first finite ones of: ±``act_high``, the dataset's bounds, those of the env's action space,
-    and ±1.
+    The first finite ones of: ±``act_high``, the dataset's bounds, those of the action space of the
+    env or policy, and ±1.
 
     Raises:
         DatasetError: see :func:`require_bounds`.
     """
     bounds: list[tuple[Any, Any]] = [(-1.0, 1.0)]
-    if isinstance(env_space, spaces.Box) and env_space.shape == (act_dim,):
-        bounds.append((env_space.low, env_space.high))
+    if isinstance(space, spaces.Box) and space.shape == (act_dim,):
+        bounds.append((space.low, space.high))
     bounds.append((getattr(dataset, "act_low", None), getattr(dataset, "act_high", None)))
     if act_high is not None:
         bounds.append((-act_high, act_high))

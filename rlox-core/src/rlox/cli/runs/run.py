@@ -135,6 +135,7 @@ class Session:
         print_pairs(
             {
                 **_evaluation_line(**evaluated),
+                **getattr(algorithm, "findings", dict)(),
                 clock.unit_text: f"{clock.steps:,}",
                 **({} if learner is None else {"learner": learner}),
                 "wall time": duration_text(seconds),
