@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import data
+import numpy as np
 import pytest
 import yaml
 from rlox.training import checkpoint
@@ -83,6 +84,44 @@ def recorded(run: Callable[..., Result]) -> str:
     """Return the file of a dataset of Pendulum's shapes."""
     save_dataset(data.Dataset(data.columns(act_dim=1), act_low=-2.0, act_high=2.0), "set.npz")
     return "set.npz"
+
+
+def test_record_warns_of_an_expert_that_is_no_better_than_chance(
+    run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recorded returns are compared with those of random actions, within an interval."""
+    better = data.columns(seed=2)
+    better["rewards"] = better["rewards"] + 2
+    sets = {"random": data.columns(), "medium": data.columns(seed=1), "expert": better}
+    made = [(kind, data.Dataset(columns)) for kind, columns in sets.items()]
+    monkeypatch.setattr("rlox_offline.cli.record_sets", lambda *_, **__: iter(made))
+    result = run("dataset", "record", "ppo", "--env", "CartPole-v1")
+    assert result.code == 0, result.err
+    assert "medium is no better than random actions (mean returns" in result.err
+    assert "expert is no better" not in result.err
+
+
+def test_a_table_of_numbers_becomes_a_dataset(run: Callable[..., Result]) -> None:
+    """The error about a missing array names all columns and the command, which joins them."""
+    arrays = data.columns()
+    known = ("rewards", "terminated", "truncated")
+    columns = [*arrays["obs"].T, arrays["rewards"], *(arrays[name] * 1 for name in known)]
+    header = ",".join(["obs_0", "obs_1", "obs_2", "force", *known])
+    np.savetxt("table.csv", np.stack(columns, 1), "%.9g", ",", header=header, comments="")
+    plain = run("dataset", "convert", "table.csv", "out.parquet")
+    assert plain.code == 2
+    assert f"the column 'obs' is missing; there are {header.replace(',', ', ')}; to" in plain.err
+    assert "rlox dataset convert TABLE OUT --obs 'obs_*'" in plain.err
+    assert "; rlox dataset convert reads .csv" in run("dataset", "info", "table.csv").err
+    convert = ("dataset", "convert", "table.csv", "out.parquet", "--obs", "obs_?")
+    assert (
+        "no column is called 'act*', for actions; there" in run(*convert, "--actions", "act*").err
+    )
+    assert run(*convert, "--actions", "force").code == 0
+    found = load_dataset("out.parquet")
+    assert found.columns["actions"].shape == (len(found), 1)
+    ends = arrays["terminated"] | ~arrays["truncated"]  # what follows a cut step is unknown
+    np.testing.assert_allclose(found.columns["obs"], arrays["obs"][ends], rtol=1e-6)
 
 
 IQL = ("train", "iql", "--env", "Pendulum-v1", "--hidden", "8", "--eval-episodes", "2")

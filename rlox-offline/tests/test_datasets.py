@@ -186,7 +186,7 @@ def test_bad_files_are_refused(tmp_path: Path) -> None:
         (tmp_path / f"damaged{suffix}").write_bytes(b"no dataset")
         with pytest.raises(DatasetError, match="cannot be read"):
             load_dataset(tmp_path / f"damaged{suffix}")
-    np.savez(tmp_path / "pickled.npz", obs=np.array([{}], object), allow_pickle=True)
+    np.savez(tmp_path / "pickled.npz", **{**data.columns(), "obs": np.array([{}], object)})
     with pytest.raises(DatasetError, match="cannot be read: Object arrays"):
         load_dataset(tmp_path / "pickled.npz")
     save_dataset(data.continuous(), tmp_path / "whole.npz")

@@ -105,8 +105,9 @@ def test_what_there_is_no_memory_for_is_refused(
     suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Zeros compress to a thousandth; the error names the remedy."""
-    n = 5_000_000
-    columns = {"rewards": np.zeros(n, np.float32), "truncated": np.zeros(n, bool)}
+    n = 2_000_000
+    columns = {name: np.zeros(n, np.float32) for name in ("obs", "actions", "rewards")}
+    columns["truncated"] = np.zeros(n, bool)
     FORMATS[suffix].write(tmp_path / f"zeros{suffix}", columns, {})
     monkeypatch.setattr(files, "available_bytes", lambda: 1 << 24)
     match = r"not enough memory for its arrays: it would take at least .* 16\.0 MiB are .*; stream"

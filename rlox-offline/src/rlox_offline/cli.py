@@ -1,18 +1,19 @@
-"""``rlox dataset``: look at recorded datasets, and record new ones."""
+"""``rlox dataset``: look at recorded datasets, record new ones, and convert tables."""
 
 # no future annotations: typer reads the parameters' types
 
 import json
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rlox.cli.output import print_pairs
+from rlox.cli.output import print_pairs, print_warning
 from rlox.config.files import read_mapping
 from rlox.errors import ConfigError, import_extra
 
 from rlox_offline.datasets import Dataset, StreamedDataset, open_dataset, record_sets, save_dataset
-from rlox_offline.datasets.files import require_format
+from rlox_offline.datasets.files import read_table, require_format
 
 DATASET = "a file (.npz, .hdf5, .parquet, .arrow), or minari:<id>; stream: before it spares memory"
 
@@ -20,7 +21,7 @@ DATASET = "a file (.npz, .hdf5, .parquet, .arrow), or minari:<id>; stream: befor
 def dataset_app() -> typer.Typer:
     """Return the group of commands."""
     app = typer.Typer(
-        help="Look at recorded datasets, and record new ones.",
+        help="Look at recorded datasets, record new ones, and convert tables.",
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
@@ -28,6 +29,7 @@ def dataset_app() -> typer.Typer:
     )
     app.command("info")(info)
     app.command("record")(record)
+    app.command("convert")(convert)
     return app
 
 
@@ -128,11 +130,42 @@ def record(
         seed=seed,
         options=None if config is None else read_mapping(config),
     )
+    chance: Any = None
     for kind, dataset in sets:
         target = to.replace("{kind}", kind)
         save_dataset(dataset, target)
+        returns = dataset.episode_returns
+        chance = returns if chance is None else chance
+        error = math.sqrt(sum(some.var() / len(some) for some in (returns, chance)))
+        if kind in ("medium", "expert") and returns.mean() - chance.mean() < 1.96 * error:
+            print_warning(
+                f"{kind} is no better than random actions (mean returns {returns.mean():.1f} and "
+                f"{chance.mean():.1f}, within a 95 % interval); train for longer, or with other "
+                "options"
+            )
         stats = dataset.stats()
         typer.echo(
             f"{kind:<8} {len(dataset):>9,} transitions, return {stats['mean_return']:.1f} ± "
             f"{stats['std_return']:.1f}, saved as {target}"
         )
+
+
+def convert(
+    table: Annotated[Path, typer.Argument(help="a .csv or .parquet", metavar="TABLE")],
+    out: Annotated[str, typer.Argument(help="file to write, or minari:<id>", metavar="OUT")],
+    obs: Annotated[
+        str | None, typer.Option(help="the columns of observations", metavar="PATTERN")
+    ] = None,
+    actions: Annotated[
+        str | None, typer.Option(help="the columns of actions", metavar="PATTERN")
+    ] = None,
+    next_obs: Annotated[
+        str | None, typer.Option(help="the columns of next observations", metavar="PATTERN")
+    ] = None,
+) -> None:
+    """Make a dataset of a table, whose columns 'obs_*', say, become one array."""
+    require_format(out)
+    given = {"obs": obs, "actions": actions, "next_obs": next_obs}
+    dataset = read_table(table, {name: text for name, text in given.items() if text is not None})
+    save_dataset(dataset, out)
+    print_pairs({"transitions": f"{len(dataset):,}", "written": out})

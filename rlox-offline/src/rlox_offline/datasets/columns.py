@@ -46,13 +46,26 @@ def known_columns(names: list[str]) -> dict[str, str]:
     """Map the file's names of known columns to our names.
 
     Raises:
-        DatasetError: two names mean the same column.
+        DatasetError: two names mean the same column, or a column is missing.
     """
     found = {name: OTHER_NAMES.get(name, name) for name in names}
     found = {name: ours for name, ours in found.items() if ours in NAMES}
     twice = [name for name in found if list(found.values()).count(found[name]) > 1]
     if twice:
         raise DatasetError(f"the columns {' and '.join(map(repr, twice))} mean the same")
+    there, ours = f"there are {', '.join(names) or 'none'}", set(found.values())
+    for name in ("obs", "actions", "rewards"):
+        if name not in ours:
+            hint = f"{suggest(name, names)}; {there}"
+            if name != "rewards" and any(other.startswith(name[:3]) for other in names):
+                how = f"rlox dataset convert TABLE OUT --{name} '{name}_*'"
+                hint = f"; {there}; to join several: {how}"
+            raise DatasetError(f"the column '{name}' is missing{hint}")
+    if ours.isdisjoint(("terminated", "truncated")):
+        raise DatasetError(
+            "the columns 'terminated' and 'truncated' are missing, so it is unknown where episodes "
+            f"end; {there}"
+        )
     return found
 
 
@@ -63,15 +76,6 @@ def complete(columns: Mapping[str, npt.ArrayLike]) -> Columns:
         DatasetError: a column is missing, a shape is wrong, or a value is not finite.
     """
     given = {ours: np.asarray(columns[name]) for name, ours in known_columns(list(columns)).items()}
-    there = f"there are {', '.join(columns) or 'none'}"
-    for name in ("obs", "actions", "rewards"):
-        if name not in given:
-            raise DatasetError(f"the column '{name}' is missing{suggest(name, columns)}; {there}")
-    if "terminated" not in given and "truncated" not in given:
-        raise DatasetError(
-            "the columns 'terminated' and 'truncated' are missing, so it is unknown where episodes "
-            f"end; {there}"
-        )
     data = _typed(given)
     if "next_obs" in given:
         ended = data["terminated"] | data["truncated"]

@@ -9,6 +9,7 @@ files, attributes in HDF5, and schema metadata in Parquet and Arrow.
 from __future__ import annotations
 
 import errno
+import fnmatch
 import json
 import lzma
 import math
@@ -192,7 +193,7 @@ def _format_of(path: Path) -> FileFormat:
     if path.suffix not in FORMATS:
         raise DatasetError(
             f"dataset '{path}' has the suffix '{path.suffix}'{suggest(path.suffix, FORMATS)}; "
-            f"expected {', '.join(FORMATS)}, or '{MINARI}<id>'"
+            f"expected {', '.join(FORMATS)}, or '{MINARI}<id>'; rlox dataset convert reads .csv"
         )
     return FORMATS[path.suffix]
 
@@ -379,6 +380,40 @@ def _write_arrow(path: Path, columns: Columns, texts: Mapping[str, str]) -> None
     pyarrow = import_extra("pyarrow", f"writing '{path}'", "parquet")
     table = _to_table(pyarrow, columns, texts)
     import_extra("pyarrow.feather", f"writing '{path}'", "parquet").write_feather(table, str(path))
+
+
+def read_table(path: Path, patterns: Mapping[str, str]) -> Dataset:
+    """Return the dataset in a table whose arrays are spread over columns of numbers.
+
+    Args:
+        path: a file ``.csv``, or ``.parquet``.
+        patterns: by name of an array, a pattern such as ``"obs_*"`` of the columns that are
+            joined to it, in the table's order; columns of known names need none.
+
+    Raises:
+        DatasetError: the table cannot be read, no column fits, or a column is missing or wrong.
+        MissingDependencyError: pyarrow is not installed.
+    """
+    pyarrow = import_extra("pyarrow", f"reading '{path}'", "parquet")
+    csv = import_extra("pyarrow.csv", f"reading '{path}'", "parquet")
+    parquet = import_extra("pyarrow.parquet", f"reading '{path}'", "parquet")
+    try:
+        table = csv.read_csv(path) if path.suffix == ".csv" else parquet.read_table(path)
+        for name, pattern in patterns.items():
+            parts = fnmatch.filter(table.column_names, pattern)
+            if not parts:
+                there = ", ".join(table.column_names)
+                raise DatasetError(
+                    f"no column is called '{pattern}', for {name}; there are {there}"
+                )
+            joined = np.stack([_rows(one, table[one].combine_chunks()) for one in parts], axis=1)
+            column = _to_table(pyarrow, {name: joined}, {})[name]
+            table = table.drop(parts).append_column(name, column)
+        return Dataset(_columns_of(table))
+    except DatasetError as error:
+        raise DatasetError(f"table '{path}': {error}") from None
+    except READ_ERRORS as error:
+        raise DatasetError(f"table '{path}' cannot be read: {error}") from None
 
 
 class FileFormat(NamedTuple):
