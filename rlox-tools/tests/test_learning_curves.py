@@ -102,7 +102,7 @@ def test_runs_are_found_below_a_folder(tmp_path):
 
 
 def test_runs_are_grouped_by_env_algorithm_and_label(tmp_path):
-    """Seeds go together; a label separates what algorithm and env do not."""
+    """Seeds go together; a label separates what algorithm and env, or model, do not."""
     a, b, c = (make_run(tmp_path / name) for name in "abc")
     other = make_run(tmp_path / "d", env="Acrobot-v1")
     groups = group_runs([(None, a), (None, b), ("tuned", c), (None, other)])
@@ -111,6 +111,12 @@ def test_runs_are_grouped_by_env_algorithm_and_label(tmp_path):
         ("tuned", "CartPole-v1", [c]),
         ("counting", "Acrobot-v1", [other]),
     ]
+    of_models = {"parts": {"model": "models/small", "prompts": "prompts.jsonl"}}
+    model = make_run(tmp_path / "e", env=None, options=of_models, algorithm="grpo")
+    groups = group_runs([("tuned", a), ("tuned", model)])
+    assert [(g.label, g.env) for g in groups] == [
+        ("counting, tuned", "CartPole-v1"), ("grpo, tuned", "small"),
+    ]  # fmt: skip
 
 
 def curve(x, y):

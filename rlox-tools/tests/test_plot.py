@@ -1,5 +1,6 @@
 """Tests of ``rlox plot``."""
 
+import json
 import re
 import struct
 from pathlib import Path
@@ -33,14 +34,19 @@ def test_plot_draws_groups_into_every_format(run):
 
 @pytest.mark.usefixtures("trained")
 def test_run_without_values_is_left_out(run):
-    """As one that has only begun, or failed at once, in a sweep of others that have some."""
+    """As one that has only begun, in a sweep of others; the picture names unequal lengths."""
     pytest.importorskip("matplotlib")
     Path("runs/sweep/seed-1/metrics.jsonl").write_text("", encoding="utf-8")
-    result = run("plot", "runs/sweep")
+    log = Path("runs/sweep/seed-2/metrics.jsonl")
+    rows = log.read_text(encoding="utf-8").splitlines(keepends=True)
+    log.write_text("".join(row for row in rows if json.loads(row)["step"] <= 40), encoding="utf-8")
+    result = run("plot", "runs/sweep", "--out", "curves.svg")
     assert result.code == 0, result.err
     left_out = "run 'runs/sweep/seed-1' has no value of 'mean_reward', or none yet; it is left out"
     assert result.err == f"warning: {left_out}\n"
-    assert "CartPole-v1 counting 2 80" in " ".join(result.out.split())
+    assert "CartPole-v1 counting 2 40" in " ".join(result.out.split())
+    picture = Path("curves.svg").read_text(encoding="utf-8")
+    assert "counting (2 runs, the shortest to 40, the longest to 80)" in picture
     alone = run("plot", "runs/sweep/seed-1")
     assert alone.err == "error: run 'runs/sweep/seed-1' has logged no train row\n"
 

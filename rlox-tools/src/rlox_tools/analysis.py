@@ -134,8 +134,13 @@ class Run:
 
     @property
     def env(self) -> str:
-        """The training's env or dataset."""
-        return str(self.record.get("env"))
+        """The training's env; without one the name of its first part: a dataset or a model."""
+        options: Any = self.record.get("options")
+        try:
+            parts = [Path(part).name for part in options["parts"].values()]
+        except (TypeError, LookupError, AttributeError):  # none, or from an unknown program
+            parts = []
+        return str(self.record.get("env") or next(iter(parts), "-"))
 
     @property
     def status(self) -> str:
@@ -358,7 +363,8 @@ def group_runs(
     """Return the runs' curves by env, algorithm and label, in order of appearance.
 
     Args:
-        runs: run folders, each with a label; ``None`` uses the algorithm's name.
+        runs: run folders, each with a label; ``None`` uses the algorithm's name, which is added to
+            a label of several algorithms.
         metric: see :func:`read_curve`.
         x: see :func:`read_curve`.
 
@@ -367,11 +373,14 @@ def group_runs(
     """
     found: dict[tuple[str, str, str], list[Curve]] = {}
     for label, run in runs:
-        record = read_record(run)
-        algorithm, env = str(record.get("algorithm")), str(record.get("env"))
-        key = (env, algorithm, label or algorithm)
+        of = Run(run, read_record(run), {})
+        key = (of.env, of.algorithm, label or of.algorithm)
         found.setdefault(key, []).append(read_curve(run, metric, x))
-    return [Group(label, env, tuple(curves)) for (env, _, label), curves in found.items()]
+    groups = []
+    for (env, algorithm, label), curves in found.items():
+        shared = any(name == label and other != algorithm for _, other, name in found)
+        groups.append(Group(f"{algorithm}, {label}" if shared else label, env, tuple(curves)))
+    return groups
 
 
 def aggregate(curves: Sequence[Curve]) -> tuple[Floats, IntervalEstimate]:

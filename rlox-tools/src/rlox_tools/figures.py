@@ -92,7 +92,7 @@ def _draw_panel(panel: Any, groups: Sequence[Group], colours: dict[str, int], x:
             )
             for curve in group.curves if thin else ():
                 panel.plot(curve.x, curve.y, color=colour, linewidth=0.6, alpha=0.35, zorder=1)
-        labels.append(f"{group.label} ({'1 run' if count == 1 else f'{count} runs'})")
+        labels.append(f"{group.label} ({'1 run' if count == 1 else f'{count} runs'}{ends(group)})")
         lines += panel.plot(
             grid, estimate.value, color=colour, linewidth=2, zorder=3, solid_capstyle="round"
         )
@@ -105,6 +105,17 @@ def _draw_panel(panel: Any, groups: Sequence[Group], colours: dict[str, int], x:
     panel.margins(x=0.01)
     for text in panel.legend(lines, labels, loc="best", fontsize=9).get_texts():
         text.set_parse_math(False)  # a dollar in a name does not start a formula
+
+
+def ends(group: Group) -> str:
+    """Return in words where the shortest and the longest run end, if their lengths differ much."""
+    lasts = [float(curve.x[-1]) for curve in group.curves]
+    if min(lasts) > 0.95 * max(lasts):  # the last rows of equal trainings may differ a little
+        return ""
+    from matplotlib.ticker import EngFormatter
+
+    shortest, longest = map(EngFormatter(sep="", places=0), (min(lasts), max(lasts)))
+    return f", the shortest to {shortest}, the longest to {longest}"
 
 
 def _x_label(groups: Sequence[Group], x: XAxis) -> str:
