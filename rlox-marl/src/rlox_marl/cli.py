@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rlox.cli.runs.options import Sampled
 
 
 def marl_app() -> typer.Typer:
@@ -31,9 +32,7 @@ def match_command(
     ] = None,
     games: Annotated[int, typer.Option(help="Number of games; sides alternate.", min=1)] = 200,
     seed: Annotated[int, typer.Option(help="Seed of the games.", min=0)] = 0,
-    stochastic: Annotated[
-        bool, typer.Option("--stochastic", help="Sample actions instead of taking the mode.")
-    ] = False,
+    stochastic: Sampled = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Let the policies of two runs play each other, and print how many games each has won."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rlox.cli.output import print_pairs
 from rlox.cli.runs.folder import find_checkpoint
+from rlox.cli.runs.options import Best, EnvAgain
 from rlox.cli.runs.run import restore
 from rlox.errors import ConfigError
 
@@ -33,10 +34,7 @@ def export_command(
             metavar="FILE",
         ),
     ],
-    best: Annotated[
-        bool,
-        typer.Option("--best", help="Of a run folder, take the best checkpoint by --eval-freq."),
-    ] = False,
+    best: Best = False,
     agent: Annotated[
         str | None,
         typer.Option(
@@ -44,10 +42,7 @@ def export_command(
             metavar="NAME",
         ),
     ] = None,
-    env: Annotated[
-        str | None,
-        typer.Option(help="Id of the env; left out: the one trained on.", metavar="ID"),
-    ] = None,
+    env: EnvAgain = None,
     moments: Annotated[
         Path | None,
         typer.Option(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rlox.cli.output import print_pairs
 from rlox.cli.runs.folder import find_checkpoint
-from rlox.cli.runs.options import EnvAgain
+from rlox.cli.runs.options import Best, EnvAgain, Sampled
 from rlox.cli.runs.run import restore
 
 from rlox_tools.commands import maker_of
@@ -19,10 +19,7 @@ def film_command(
     run: Annotated[
         Path, typer.Argument(help="A run folder: its latest checkpoint; or a checkpoint.")
     ],
-    best: Annotated[
-        bool,
-        typer.Option("--best", help="Of a run folder, take the best checkpoint by --eval-freq."),
-    ] = False,
+    best: Best = False,
     env: EnvAgain = None,
     episodes: Annotated[int, typer.Option(help="Number of films, one episode each.", min=1)] = 1,
     out: Annotated[
@@ -31,9 +28,7 @@ def film_command(
     ] = None,
     video_format: Annotated[VideoFormat, typer.Option("--format", help="Kind of file.")] = "mp4",
     seed: Annotated[int, typer.Option(help="Seed of the env.", min=0)] = 0,
-    stochastic: Annotated[
-        bool, typer.Option("--stochastic", help="Sample actions instead of taking the mode.")
-    ] = False,
+    stochastic: Sampled = False,
 ) -> None:
     """Film a checkpoint's policy, of one agent or of a team, without learning."""
     path = find_checkpoint(run, best=best)

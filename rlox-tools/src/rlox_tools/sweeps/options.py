@@ -11,6 +11,19 @@ from rlox.config.files import read_mapping
 from rlox.config.model import Config
 from rlox.errors import ConfigError
 
+Jobs = Annotated[
+    int | None,
+    typer.Option(help="runs of a sweep at once  [default: one per core]", min=1, metavar="N"),
+]
+On = Annotated[
+    str | None,
+    typer.Option(
+        help="where the runs of a sweep are executed: ray or ray:HOST:PORT  "
+        "[default: this machine]",
+        metavar="PLACE",
+    ),
+]
+
 
 def train(
     name: str,
@@ -32,18 +45,8 @@ def train(
             metavar="OPTION=VALUES",
         ),
     ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(help="runs at once  [default: one per core]", min=1, metavar="N"),
-    ] = None,
-    on: Annotated[
-        str | None,
-        typer.Option(
-            help="where the runs of a sweep are executed: ray or ray:HOST:PORT  "
-            "[default: this machine]",
-            metavar="PLACE",
-        ),
-    ] = None,
+    jobs: Jobs = None,
+    on: On = None,
 ) -> int | None:
     """Train once per seed and set of options, if any are given; see :class:`RunOptionsSpec`.
 
@@ -75,20 +78,8 @@ def resume(
     parts: Mapping[str, str],
     quiet: bool,
     *,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            help="Of several runs, how many at once; left out: one per core.", min=1, metavar="N"
-        ),
-    ] = None,
-    on: Annotated[
-        str | None,
-        typer.Option(
-            help="Of several runs, where they are executed: ray or ray:HOST:PORT; left out: on "
-            "this machine.",
-            metavar="PLACE",
-        ),
-    ] = None,
+    jobs: Jobs = None,
+    on: On = None,
 ) -> int | None:
     """Finish what is in the folder, if that is a sweep.
 

@@ -10,7 +10,7 @@ import typer
 
 from rlox.cli.output import print_pairs, print_progress
 from rlox.cli.runs.folder import find_checkpoint
-from rlox.cli.runs.options import EnvAgain, PreferenceAgain, RewardAgain, code_given
+from rlox.cli.runs.options import Best, EnvAgain, PreferenceAgain, RewardAgain, Sampled, code_given
 from rlox.cli.runs.run import restore
 
 
@@ -22,18 +22,13 @@ def eval_command(
             "of a finished run."
         ),
     ],
-    best: Annotated[
-        bool,
-        typer.Option("--best", help="Of a run folder, take the best checkpoint by --eval-freq."),
-    ] = False,
+    best: Best = False,
     env: EnvAgain = None,
     episodes: Annotated[int, typer.Option(help="Number of episodes.", min=1)] = 100,
     seed: Annotated[int, typer.Option(help="Seed of the envs.", min=0)] = 0,
     reward: RewardAgain = None,
     preference: PreferenceAgain = None,
-    stochastic: Annotated[
-        bool, typer.Option("--stochastic", help="Sample actions instead of taking the mode.")
-    ] = False,
+    stochastic: Sampled = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Run a checkpoint's policy without learning and print its returns.
