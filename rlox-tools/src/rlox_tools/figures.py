@@ -7,6 +7,7 @@ import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from rlox.errors import ConfigError, import_extra
@@ -21,26 +22,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 
 INK, MUTED, GRID = "#222222", "#6b6b6b", "#e6e6e6"
 
-
-STYLE = {
-    "font.family": ["DejaVu Sans"],
-    "font.size": 10,
-    "axes.edgecolor": "#b0b0b0",
-    "axes.labelcolor": MUTED,
-    "axes.linewidth": 0.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlelocation": "left",
-    "axes.titlesize": 11,
-    "axes.titleweight": "bold",
-    "axes.titlecolor": INK,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "legend.frameon": False,
-    "legend.labelcolor": INK,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "rlox",
-}
+HERE = Path(__file__).parent
 
 MOST_THIN_LINES = 12
 """Maximum number of runs in a panel that are also shown one by one."""
@@ -59,7 +41,7 @@ def draw(groups: Sequence[Group], *, metric: str, x: XAxis, title: str | None) -
     envs = list(dict.fromkeys(group.env for group in groups))
     columns = min(len(envs), 3)
     rows = math.ceil(len(envs) / columns)
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(fname=HERE / "plots.mplstyle"):
         figure = Figure(
             figsize=(max(4.6 * columns, 6.4), 3.7 * rows + 0.3), dpi=160, layout="constrained"
         )
@@ -169,36 +151,10 @@ def require_format(path: Path) -> None:
         raise ConfigError(f"a plot is written as {', '.join(FORMATS)}, got '{path}'")
 
 
-PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<title>{caption}</title>
-<style>
-body {{ font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 70rem; margin: 2rem auto;
-  padding: 0 1rem; }}
-svg {{ width: 100%; height: auto; }}
-table {{ border-collapse: collapse; margin-top: 1.5rem; }}
-th, td {{ text-align: left; padding: .3rem 1.2rem .3rem 0; border-bottom: 1px solid #e6e6e6; }}
-th {{ font-weight: 600; color: #6b6b6b; }}
-p {{ color: #6b6b6b; }}
-</style>
-</head>
-<body>
-{svg}
-<table>
-<tr><th>env</th><th>label</th><th>runs</th><th>at</th><th>score</th></tr>
-{rows}
-</table>
-<p>{caption}</p>
-</body>
-</html>
-"""
-
-
 def _page(svg: str, groups: Sequence[Group], caption: str) -> str:
     rows = "\n".join(
         "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
         for row in final_scores(groups)
     )
-    return PAGE.format(svg=svg, rows=rows, caption=html.escape(caption))
+    page = Template(HERE.joinpath("plot.html").read_text(encoding="utf-8"))
+    return page.substitute(svg=svg, rows=rows, caption=html.escape(caption))
