@@ -6,7 +6,7 @@ from typing import cast
 
 import torch
 from gymnasium import spaces
-from rlox.nn import Hidden, make_mlp
+from rlox.nn import Categorical, Hidden, make_mlp
 from rlox.nn.layer_data import LayerData, chain, layer_data, mode
 from torch import Tensor, nn
 
@@ -44,16 +44,11 @@ class CategoricalPolicy(nn.Module):
 
     def log_prob(self, obs: Tensor, actions: Tensor) -> Tensor:
         """Return log-probabilities (B,) of actions (B,) int64."""
-        log_probs = torch.log_softmax(self.net(obs), -1)
-        return log_probs.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
+        return Categorical(self.net(obs)).log_prob(actions)
 
     def get_action_and_logprob(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """Sample actions (B,) int64 and return them with their log-probabilities (B,)."""
-        log_probs = torch.log_softmax(self.net(obs), -1)
-        device = log_probs.device if self.generator is None else self.generator.device
-        probabilities = log_probs.exp().to(device)
-        actions = torch.multinomial(probabilities, 1, generator=self.generator).to(log_probs.device)
-        return actions.squeeze(-1), log_probs.gather(-1, actions).squeeze(-1)
+        return Categorical(self.net(obs)).sample(self.generator)
 
 
 class LogScale(nn.Module):
