@@ -111,11 +111,7 @@ class RunningTeams:
     """
 
     def __init__(
-        self,
-        env: MultiAgentVecEnv,
-        seed: int = 0,
-        *,
-        preprocessor: TeamPreprocessor | None = None,
+        self, env: MultiAgentVecEnv, seed: int = 0, *, preprocessor: TeamPreprocessor | None = None
     ) -> None:
         self.env = env
         self.preprocessor = preprocessor
@@ -493,14 +489,8 @@ def estimate_team_advantages(
     final_values[last[goes_on], acted[goes_on]] = values[-1, acted[goes_on]]
     advantages, returns = (gae or kernels.kernel("compute_gae_time_major"))(
         packed(unroll.rewards if unroll.scaled_rewards is None else unroll.scaled_rewards),
-        packed(values[:-1]),
-        terminated,
-        cut,
-        final_values,
-        values[-1],
-        gamma,
-        gae_lambda,
-    )
+        packed(values[:-1]), terminated, cut, final_values, values[-1], gamma, gae_lambda,
+    )  # fmt: skip
     sequences: dict[str, Any] = {}
     seen = np.flatnonzero(active)
     if unroll.initial_state is not None:  # recurrent policies replay L own steps per agent

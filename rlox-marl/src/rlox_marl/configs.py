@@ -6,13 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from pydantic import JsonValue, model_validator
-from rlox.config.frames import (
-    CONV,
-    NETWORK,
-    ClippedSurrogateConfig,
-    NetworkConfig,
-    activation,
-)
+from rlox.config.frames import CONV, NETWORK, ClippedSurrogateConfig, NetworkConfig, activation
 from rlox.config.model import (
     DEVICE,
     ENV_BACKEND,

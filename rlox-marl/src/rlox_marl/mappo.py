@@ -99,18 +99,10 @@ class TeamSurrogate:
             returns, before = norm.normalize(returns), norm.normalize(before)
         log_probs, entropy, values = evaluate_actions(policy, minibatch)
         loss, terms = ppo_loss(
-            log_probs,
-            entropy,
-            values,
-            minibatch.log_probs,
-            before,
-            advantages,
-            returns,
-            clip_eps=numbers.clip_eps,
-            vf_coef=0.0,
-            ent_coef=numbers.ent_coef,
+            log_probs, entropy, values, minibatch.log_probs, before, advantages, returns,
+            clip_eps=numbers.clip_eps, vf_coef=0.0, ent_coef=numbers.ent_coef,
             dual_clip=numbers.dual_clip,
-        )
+        )  # fmt: skip
         errors = huber(values - returns, self.huber_delta)
         if numbers.vf_clip_eps is not None:
             change = values - before

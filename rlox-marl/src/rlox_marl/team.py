@@ -35,12 +35,7 @@ from rlox.training.hooks import Hooks
 from torch import nn
 
 from rlox_marl.collector import MultiAgentCollector, RunningTeams
-from rlox_marl.policies import (
-    ActorCriticOptimizer,
-    RecurrentTeamPolicy,
-    TeamPolicy,
-    make_optimizer,
-)
+from rlox_marl.policies import ActorCriticOptimizer, RecurrentTeamPolicy, TeamPolicy, make_optimizer
 from rlox_marl.self_play import OpponentPool
 from rlox_marl.team_algorithm import TeamAlgorithm, has_team
 from rlox_marl.views import PolicyView, TeamPreprocessor, make_views
@@ -173,18 +168,10 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
             optimizer: Any = make_optimizer(made, cfg)
             self.optimizers[view.name] = optimizer
             task = RolloutTask(
-                first,
-                made,
-                optimizer,
-                self.collector,
-                minimize_over_epochs,
-                self.device,
-                n_epochs=cfg.n_epochs,
-                batch_size=cfg.batch_size,
-                target_kl=cfg.target_kl,
-                generator=self.streams.torch("minibatches"),
-                added_losses=self.added_losses,
-            )
+                first, made, optimizer, self.collector, minimize_over_epochs, self.device,
+                n_epochs=cfg.n_epochs, batch_size=cfg.batch_size, target_kl=cfg.target_kl,
+                generator=self.streams.torch("minibatches"), added_losses=self.added_losses,
+            )  # fmt: skip
             self._learners[view.name] = task, choose_learner(cfg.backend, task)
         self.learner = self._learners[self.views[0].name][1]
         self._can_act(env, preprocessor)
@@ -235,15 +222,10 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
                 f"{', '.join(agents)}; leave opponents out"
             )
         return OpponentPool(
-            policy,
-            n_envs,
-            size=cfg.pool_size,
-            drawn=cfg.opponents,
-            share=cfg.pool_share,
-            interval=cfg.pool_interval,
-            rng=streams.numpy("opponents"),
+            policy, n_envs, size=cfg.pool_size, drawn=cfg.opponents, share=cfg.pool_share,
+            interval=cfg.pool_interval, rng=streams.numpy("opponents"),
             generator=streams.torch("opponents"),
-        )
+        )  # fmt: skip
 
     def _objective(self, rates: Mapping[str, float]) -> Objective:
         """Return the user's objective, or the algorithm's current one."""

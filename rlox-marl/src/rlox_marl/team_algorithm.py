@@ -18,12 +18,7 @@ from rlox.errors import ConfigError
 from rlox.networks.predict import drawing_from, predict, predict_with_memory
 from rlox.nn import layer_data, torch_threads
 from rlox.protocols import AgentGroup, MultiAgentObs, MultiAgentVecEnv
-from rlox.spaces import (
-    ObservationRows,
-    map_leaves,
-    predict_agents,
-    remembered,
-)
+from rlox.spaces import ObservationRows, map_leaves, predict_agents, remembered
 from torch import Tensor
 
 from rlox_marl.collector import gather_actions
@@ -139,15 +134,10 @@ class TeamAlgorithm(Algorithm):
             ValueError: no agent has that index, or ``state`` comes with several agents.
         """
         actions, after = predict_agents(
-            self._env.possible_agents,
-            partial(self._predict_one, deterministic),
-            obs,
-            agent_idx,
-            action_masks,
-            None if state is UNSET else state,
-            episode_start,
+            self._env.possible_agents, partial(self._predict_one, deterministic), obs, agent_idx,
+            action_masks, None if state is UNSET else state, episode_start,
             remembers=state is not UNSET and bool(self._stacks or self._memories),
-        )
+        )  # fmt: skip
         return actions if state is UNSET else (actions, after)
 
     def _predict_one(

@@ -119,14 +119,9 @@ class TeamValueAlgorithm(TeamAlgorithm):
         self.optimizers = {"network": optimizer}
         self._parts = {"network": self.network, "target": self.target, "optimizer": optimizer}
         self.collector = TeamReplay(
-            RunningTeams(env, self.streams.seeds("envs", 1)[0]),
-            self.views,
-            cfg,
-            self.clock,
-            mixing=self.network.mixing,
-            seed=self.streams.seeds("replay", 1)[0],
-            device=self.device,
-        )
+            RunningTeams(env, self.streams.seeds("envs", 1)[0]), self.views, cfg, self.clock,
+            mixing=self.network.mixing, seed=self.streams.seeds("replay", 1)[0], device=self.device,
+        )  # fmt: skip
         self.policies = {
             name: GreedyPolicy(one, partial(self._now, "epsilon"), cfg.n_remembered)
             for name, one in agents.items()
@@ -197,13 +192,9 @@ class TeamValueAlgorithm(TeamAlgorithm):
         for _ in self.collector.updates_due(hooks):
             rate = self._now("learning_rate")
             loss, value = team_value_loss(
-                self.network,
-                self.target,
-                self.collector.draw(),
-                gamma=cfg.gamma,
-                team_reward=cfg.team_reward,
-                double_q=cfg.double_q,
-            )
+                self.network, self.target, self.collector.draw(),
+                gamma=cfg.gamma, team_reward=cfg.team_reward, double_q=cfg.double_q,
+            )  # fmt: skip
             self.optimizers["network"].step(loss, rate)
             if (self.clock.gradient_steps + 1) % cfg.target_update_interval == 0:
                 polyak_update(self.network, self.target, cfg.tau)

@@ -318,10 +318,7 @@ class TeamPreprocessor:
         return {**step, **seen, "final_obs": final, "final_state": final_state}
 
     def see(
-        self,
-        shown: MultiAgentObs,
-        frames: Frames | None,
-        starts: npt.NDArray[np.bool_] | None,
+        self, shown: MultiAgentObs, frames: Frames | None, starts: npt.NDArray[np.bool_] | None
     ) -> tuple[MultiAgentObs, Frames | None]:
         """Return the preprocessed observations of N envs and the next frames; update no moments.
 

@@ -215,11 +215,7 @@ class OfflineAlgorithm(Algorithm):
             env_kwargs = self.env_arguments(env).get("env_kwargs")
             check_env(*spaces_of(env, env_kwargs), self.observation_space, self.action_space)
         result = super().run_episodes(
-            env,
-            n_episodes=n_episodes,
-            deterministic=deterministic,
-            seed=seed,
-            max_steps=max_steps,
+            env, n_episodes=n_episodes, deterministic=deterministic, seed=seed, max_steps=max_steps
         )
         return replace(
             result,

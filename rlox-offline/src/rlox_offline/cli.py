@@ -17,6 +17,10 @@ from rlox_offline.datasets.files import read_table, require_format
 
 DATASET = "a file (.npz, .hdf5, .parquet, .arrow), or minari:<id>; stream: before it spares memory"
 
+Joined = Annotated[
+    str | None, typer.Option(help="columns to join, such as 'obs_*'", metavar="PATTERN")
+]
+
 
 def dataset_app() -> typer.Typer:
     """Return the group of commands."""
@@ -123,13 +127,9 @@ def record(
         raise ConfigError(f"--to must hold {{kind}}, got '{to}'; such as datasets/{{kind}}.npz")
     require_format(to)
     sets = record_sets(
-        algorithm,
-        env,
-        total_timesteps=total_timesteps,
-        n_transitions=n_transitions,
-        seed=seed,
+        algorithm, env, total_timesteps=total_timesteps, n_transitions=n_transitions, seed=seed,
         options=None if config is None else read_mapping(config),
-    )
+    )  # fmt: skip
     chance: Any = None
     for kind, dataset in sets:
         target = to.replace("{kind}", kind)
@@ -153,15 +153,9 @@ def record(
 def convert(
     table: Annotated[Path, typer.Argument(help="a .csv or .parquet", metavar="TABLE")],
     out: Annotated[str, typer.Argument(help="file to write, or minari:<id>", metavar="OUT")],
-    obs: Annotated[
-        str | None, typer.Option(help="the columns of observations", metavar="PATTERN")
-    ] = None,
-    actions: Annotated[
-        str | None, typer.Option(help="the columns of actions", metavar="PATTERN")
-    ] = None,
-    next_obs: Annotated[
-        str | None, typer.Option(help="the columns of next observations", metavar="PATTERN")
-    ] = None,
+    obs: Joined = None,
+    actions: Joined = None,
+    next_obs: Joined = None,
 ) -> None:
     """Make a dataset of a table, whose columns 'obs_*', say, become one array."""
     require_format(out)

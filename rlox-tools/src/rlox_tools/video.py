@@ -255,11 +255,9 @@ class VideoCallback(Callback):
         evaluate(
             algo,
             lambda: Film(make_renderable(source, env_kwargs), paths, self.format, self.fps).env,
-            n_episodes=self.n_episodes,
-            deterministic=self.deterministic,
-            seed=self.seed,
+            n_episodes=self.n_episodes, deterministic=self.deterministic, seed=self.seed,
             max_envs=1,
-        )
+        )  # fmt: skip
         return paths
 
     def _source(self, algo: Any) -> Any:

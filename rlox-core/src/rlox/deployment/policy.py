@@ -14,13 +14,7 @@ from rlox.config.model import UNSET
 from rlox.deployment.layers import Step, compute, memory_size
 from rlox.envs.preprocessing import Preprocessor
 from rlox.errors import ExportError, SpaceError
-from rlox.spaces import (
-    ActionRows,
-    ObservationRows,
-    memory_of,
-    read_request,
-    remembered,
-)
+from rlox.spaces import ActionRows, ObservationRows, memory_of, read_request, remembered
 
 Space = gymnasium.Space[Any]
 

@@ -13,13 +13,7 @@ from rlox.config.model import UNSET
 from rlox.deployment.policy import Compute, LoadedPolicy, PolicyData
 from rlox.errors import ExportError
 from rlox.protocols import MultiAgentObs
-from rlox.spaces import (
-    ActionRows,
-    ObservationRows,
-    map_leaves,
-    map_nested,
-    predict_agents,
-)
+from rlox.spaces import ActionRows, ObservationRows, map_leaves, map_nested, predict_agents
 
 
 @dataclass(frozen=True)
@@ -117,13 +111,9 @@ class LoadedTeam:
             lambda number, some, masks, before, starts: policies[number].predict(
                 some, deterministic, state=before, episode_start=starts, action_masks=masks
             ),
-            obs,
-            agent_idx,
-            action_masks,
-            None if state is UNSET else state,
-            episode_start,
+            obs, agent_idx, action_masks, None if state is UNSET else state, episode_start,
             remembers=state is not UNSET and self.has_memory,
-        )
+        )  # fmt: skip
         return actions if state is UNSET else (actions, after)
 
     def predict_team(

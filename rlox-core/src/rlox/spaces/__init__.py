@@ -1,12 +1,6 @@
 """Spaces: nested spaces, rows of observations and actions, action masks."""
 
-from rlox.spaces.data import (
-    Request,
-    memory_of,
-    predict_agents,
-    read_request,
-    remembered,
-)
+from rlox.spaces.data import Request, memory_of, predict_agents, read_request, remembered
 from rlox.spaces.rows import (
     MASK_KEY,
     ActionLeaf,

@@ -12,13 +12,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 from rlox.errors import EnvError, suggest
 from rlox.protocols import AgentGroup
-from rlox.spaces.rows import (
-    is_nested,
-    join,
-    leaf_spaces,
-    split,
-    without_mask,
-)
+from rlox.spaces.rows import is_nested, join, leaf_spaces, split, without_mask
 
 Space = gymnasium.Space[Any]
 
@@ -66,9 +60,7 @@ def group_agents(
 
 
 def check_actions(
-    groups: tuple[AgentGroup, ...],
-    actions: Any,
-    active: Mapping[str, npt.NDArray[np.bool_]],
+    groups: tuple[AgentGroup, ...], actions: Any, active: Mapping[str, npt.NDArray[np.bool_]]
 ) -> Leaves:
     """Check the actions of one ``step_all`` call; return them by group and leaf, (N, A, ...).
 

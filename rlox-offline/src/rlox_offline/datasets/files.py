@@ -41,12 +41,7 @@ from rlox_offline.datasets.columns import (
     metadata_text,
     require_loading,
 )
-from rlox_offline.datasets.dataset import (
-    PIECE_ROWS,
-    Dataset,
-    StreamedDataset,
-    require_metadata,
-)
+from rlox_offline.datasets.dataset import PIECE_ROWS, Dataset, StreamedDataset, require_metadata
 from rlox_offline.datasets.hdf5 import open_hdf5, write_hdf5
 from rlox_offline.datasets.minari import minari_pieces, write_minari
 from rlox_offline.datasets.protocol import OfflineDataset

@@ -143,9 +143,6 @@ def write_minari(dataset_id: str, dataset: Dataset) -> None:
     buffers = [
         data_collector.EpisodeBuffer(
             id=i,
-            seed=None,
-            options=None,
-            infos=None,
             observations=np.concatenate(
                 [columns["obs"][rows], columns["next_obs"][rows.stop - 1 : rows.stop]]
             ),
@@ -161,13 +158,9 @@ def write_minari(dataset_id: str, dataset: Dataset) -> None:
         for name in ("obs", "next_obs"):
             _require_in(env.observation_space, columns[name])
         created = minari.create_dataset_from_buffers(
-            dataset_id,
-            buffers,
-            env=env,
-            ref_min_score=dataset.random_return,
-            ref_max_score=dataset.expert_return,
-            algorithm_name="rlox",
-        )
+            dataset_id, buffers, env=env, algorithm_name="rlox",
+            ref_min_score=dataset.random_return, ref_max_score=dataset.expert_return,
+        )  # fmt: skip
         digest = Digest(json.dumps(_metadata(created)))
         for episode in created.iterate_episodes():
             digest.add(_columns(episode))

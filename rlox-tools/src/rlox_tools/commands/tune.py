@@ -44,11 +44,7 @@ def tune_command(
     run["eval_freq"] = (run["eval_freq"] or max(1, steps // 10)) if prune else 0
     options = RunOptions(**run, parts={} if dataset is None else {"dataset": dataset})
     path = run_dir or RunFolder.default_path(algorithm, options.subject, "tune")
-    tune(
-        Search(path, algorithm, config, tuple(space), parse_seeds(seeds), options),
-        trials,
-        jobs,
-    )
+    tune(Search(path, algorithm, config, tuple(space), parse_seeds(seeds), options), trials, jobs)
 
 
 _own = [p for p in inspect.signature(tune_command).parameters.values() if p.name != "run"]

@@ -150,11 +150,7 @@ def _reason_for_processes(name: str, config: Config, options: RunOptions) -> str
         RloxError: the algorithm cannot be made.
     """
     with make(
-        name,
-        options.env,
-        config=config,
-        callbacks=options.callbacks,
-        **load_parts(options.parts),
+        name, options.env, config=config, callbacks=options.callbacks, **load_parts(options.parts)
     ) as algorithm:
         if algorithm.learner is None or not algorithm.learner.releases_gil:
             return "the interpreter has a part in every step"
