@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F  # noqa: N812  # the field's name for it
 from gymnasium import spaces
 from torch import Tensor
 
@@ -95,8 +96,8 @@ class Actor:
     def begin(self) -> None:
         """Forget the episodes so far."""
 
-    def end_step(self, store: Storage, t: int, final_obs: Any, ended: Tensor) -> None:
-        """Note the episodes (N,) that ended with step ``t``."""
+    def end_step(self, store: Storage, t: int, final_obs: Any) -> None:
+        """Note the ends of episodes in step ``t``, which the storage has."""
 
     def complete(self, store: Storage, next_obs: Any) -> None:
         """Write all values into the storage."""
@@ -148,10 +149,10 @@ class RememberingActor(Actor):
         acted: tuple[Tensor, Tensor] = distribution.sample(getattr(self.policy, "generator", None))
         return acted
 
-    def end_step(self, store: Storage, t: int, final_obs: Any, ended: Tensor) -> None:
+    def end_step(self, store: Storage, t: int, final_obs: Any) -> None:
         """Estimate the values of final observations from the memory; see :class:`Actor`."""
         store.final_values[t].copy_(self.policy.step(final_obs, self.memory)[1])
-        self.starts.copy_(ended)
+        torch.logical_or(store.terminated[t], store.truncated[t], out=self.starts)
 
     def complete(self, store: Storage, next_obs: Any) -> None:
         """Write the last values; see :class:`Actor`."""
@@ -277,9 +278,8 @@ class TensorCollector:
         """Step every env T times into :attr:`storage`; one program of :class:`TensorLearner`."""
         store, tensors, actor = self.storage, self.env.tensors, self.actor
         assert store is not None
-        episodes = store.report[:-1].view(2, *store.rewards.shape)
+        obs = _write(store.obs, 0, self._obs)
         for t in range(store.n_steps):
-            obs = _write(store.obs, t, self._obs)
             masks: tuple[Tensor, ...] = ()
             if store.action_masks is not None:
                 masks = (store.action_masks[t].copy_(tensors.action_masks()),)  # type: ignore[attr-defined]
@@ -290,15 +290,12 @@ class TensorCollector:
             for name in ("rewards", "terminated", "truncated"):
                 getattr(store, name)[t].copy_(step[name])
             final_obs = _write(store.final_obs, t, step["final_obs"])
-            map_leaves(Tensor.copy_, self._obs, step["obs"])
-            ended = store.terminated[t] | store.truncated[t]
-            actor.end_step(store, t, final_obs, ended)
-            self.running[0] += store.rewards[t]
-            self.running[1] += 1.0
-            episodes[:, t].copy_(self.running.masked_fill(~ended, torch.nan))
-            self.running.masked_fill_(ended, 0.0)
-        actor.complete(store, _write(store.obs, store.n_steps, self._obs))
+            actor.end_step(store, t, final_obs)
+            obs = _write(store.obs, t + 1, step["obs"])
+        map_leaves(Tensor.copy_, self._obs, obs)
+        actor.complete(store, obs)
         estimate_advantages(store, self._gamma, self._lambda)
+        _find_episodes(store, self.running)
         leaves = store.obs.values() if isinstance(store.obs, dict) else (store.obs,)
         finite = [each.isfinite().all() for each in (store.rewards, store.final_values, *leaves)]
         store.report[-1].copy_(torch.stack(finite).all())
@@ -379,6 +376,21 @@ def estimate_advantages(store: Storage, gamma: float, gae_lambda: float) -> None
     for t in reversed(range(store.n_steps)):
         later = torch.addcmul(deltas[t], decay[t], later, out=store.advantages[t])
     torch.add(store.advantages, store.values[:-1], out=store.returns)
+
+
+def _find_episodes(store: Storage, running: Tensor) -> None:
+    """Write the ended episodes into the report, and what runs on into ``running`` (2, N)."""
+    ended = store.terminated | store.truncated
+    gains = torch.stack((store.rewards, torch.ones_like(store.rewards))).double()
+    sums = running.unsqueeze(1) + gains.cumsum(1)
+    steps = torch.arange(1, store.n_steps + 1, device=ended.device).unsqueeze(1)
+    # the last end of an episode until each step, counted from 1; 0: none yet
+    last = F.pad((steps * ended).cummax(0).values, (0, 0, 1, 0)).expand(2, -1, -1)
+    sums = F.pad(sums, (0, 0, 1, 0))
+    before = sums.gather(1, last)
+    episodes = (sums[:, 1:] - before[:, :-1]).masked_fill(~ended, torch.nan)
+    store.report[:-1].view_as(episodes).copy_(episodes)
+    running.copy_(sums[:, -1] - before[:, -1])
 
 
 class TensorLearner:
