@@ -297,6 +297,9 @@ def test_what_does_not_fit_is_refused():
     elsewhere.device = torch.device("meta")
     with pytest.raises(ConfigError, match="device must be the env's, meta, got cpu"):
         rlox.make("ppo", env=elsewhere)
+    ppo = rlox.make("ppo", env=CartPole(2), n_steps=8, batch_size=16)
+    with pytest.raises(ValueError, match="write into the tensors of the collected one"):
+        ppo.learner.update(copy.copy(ppo.learner.collect(8, Hooks(ppo))), None, 0.0, Hooks(ppo))
     broken = CartPole(2)
     broken.advance = lambda state, actions: (state * torch.nan, *broken.zeros)
     broken.zeros = torch.zeros(2), torch.zeros(2, dtype=torch.bool)

@@ -35,14 +35,19 @@ size, rank = (1, 0) if ranks is None else (ranks.size, ranks.rank)
 for name, options in given.items():
     if "batch_size" in options:
         options["batch_size"] //= size
-    algorithm = rlox.make(name, env="CartPole-v1", seed=0, backend="torch", n_envs=4 // size,
-                          n_steps=16, hidden=8, **options)
+    algorithm = rlox.make(name.split()[0], env="CartPole-v1", seed=0, backend="torch",
+                          n_envs=4 // size, n_steps=16, hidden=8, **options)
     collector = RolloutCollector("CartPole-v1", 4, 5)
     acting = algorithm.policy
     acting.generator = torch.Generator().manual_seed(3)
     unroll = collector.unroll(acting, 16)
     mine = keep_envs(unroll, np.arange(4) // (4 // size) == rank)
     batch = mine if name == "impala" else estimate_advantages(mine, acting, 0.99, 0.95)
+    if options.get("env_backend") == "tensors":
+        own = algorithm.learner.collect(16, Hooks(algorithm))
+        for field in ("obs", "actions", "log_probs", "values", "advantages", "returns"):
+            getattr(own, field).copy_(getattr(batch, field))
+        batch = own
     objective = algorithm._objective(algorithm.schedules.at(0, 1_000))
     terms = algorithm.learner.update(batch, objective, 1e-2, Hooks(algorithm))
     np.save(f"{path}-{name}-{size}-{rank}.npy", algorithm.optimizer.parameters.numpy())
@@ -99,6 +104,7 @@ leave_ranks()
 STEPS = {
     "a2c": {"normalize_advantages": True},
     "ppo": {"batch_size": 64, "n_epochs": 2},
+    "ppo tensors": {"batch_size": 64, "n_epochs": 2, "env_backend": "tensors"},
     "impala": {"n_actors": 1, "unrolls_per_update": 1},
 }
 

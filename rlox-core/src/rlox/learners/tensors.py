@@ -433,6 +433,7 @@ class TensorLearner:
         self._optimizer: Any = None
         self._kind: Any = None
         self._report = torch.zeros(0)
+        self._batch: RolloutBatch | None = None
 
     def collect(self, n_steps: int, hooks: Hooks) -> RolloutBatch:
         """Step the envs; see :class:`rlox.learners.rollouts.Learner`.
@@ -446,12 +447,22 @@ class TensorLearner:
         self._collect()
         self._collector.finish()
         _call_hook(hooks.env_step, [self._collector.n_envs] * n_steps)
-        return self._collector.batch()
+        self._batch = self._collector.batch()
+        return self._batch
 
     def update(
         self, batch: Any, objective: Objective, learning_rate: float, hooks: Hooks
     ) -> dict[str, float]:
-        """Take all gradient steps on the storage; see :class:`rlox.learners.rollouts.Learner`."""
+        """Take all gradient steps; see :class:`rlox.learners.rollouts.Learner`.
+
+        Raises:
+            ValueError: ``batch`` is not the one that :meth:`collect` returned last.
+        """
+        if batch is not self._batch:
+            raise ValueError(
+                "a rollout of tensors is learnt from where it is stored, got another batch; write "
+                "into the tensors of the collected one"
+            )
         self._follow(objective)
         optimizer = self._task.optimizer.torch_optimizer
         if optimizer is not self._optimizer:  # another one after a state was loaded
