@@ -371,15 +371,26 @@ def wheels(session: nox.Session) -> None:
     """Check versions and licences, build all, and install by each line of the README.
 
     From the folder as from an index, with the third parties of the lock file, into an empty
-    environment without Rust. Not rlox-candle, whose build takes minutes.
+    environment without Rust. On Linux the wheels are for any distribution since glibc 2.17, linked
+    by Zig. Not rlox-candle, whose build takes minutes.
     """
     session.env.update(ENV)
+    if sys.platform == "linux":
+        session.install("ziglang")
+        zig = Path(session.create_tmp()).resolve() / "zig"  # which maturin looks for
+        python = Path(session.bin).resolve() / "python"
+        zig.write_text(f'#!/bin/sh\nexec {python} -m ziglang "$@"\n', encoding="utf-8")
+        zig.chmod(0o755)
+        session.env["PATH"] = os.pathsep.join([session.bin, str(zig.parent), os.environ["PATH"]])
+        session.env["MATURIN_PEP517_ARGS"] = "--zig --compatibility manylinux2014"
     for check in ("versions", "licences"):
         session.run("python", str(ROOT / ".ci" / "release.py"), check)
     folder = build(session, TOGETHER)
     built = [str(path) for path in folder.glob("*.whl")]
     if not any("-abi3-" in name for name in built):
         session.error(f"none is for CPython's stable ABI: {built}")
+    if sys.platform == "linux" and any("-linux_" in name for name in built):
+        session.error(f"one is for this machine's Linux alone: {built}")
     locked, env = folder / "constraints.txt", folder / "env"
     session.run_install(
         "uv", "export", "--quiet", "--locked", "--all-packages", "--all-extras",
