@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+
+def _leaves(names: str) -> dict[str, str]:
+    """Return what uses no other replaced code."""
+    return dict.fromkeys(names.split(), "")
+
+
 REPLACED: dict[str, dict[str, str]] = {
     "rlox.losses": {
         "ClippedSurrogate.loss": "standardize evaluate_actions ppo_loss",
         "PolicyGradient.loss": "standardize evaluate_actions",
-        "evaluate_actions": "",
-        "ppo_loss": "",
-        "standardize": "",
-        "AddedLosses.add": "",
-        "KL_TOLERANCE": "",
-        "mean_terms": "",
         "passes_target_kl": "KL_TOLERANCE",
+        **_leaves("evaluate_actions ppo_loss standardize AddedLosses.add KL_TOLERANCE mean_terms"),
     },
     "rlox.learners.transitions": {
         "Parts.minimize": "self.added_losses.add",
@@ -22,14 +23,12 @@ REPLACED: dict[str, dict[str, str]] = {
     "rlox.batches.rollout": {
         "RolloutBatch.sample_minibatches": "self.minibatches",
         "RolloutBatch.minibatches": "_parts self._fields split_sequences sequence_fields",
-        "RolloutBatch._fields": "",
-        "_parts": "",
-        "_rows": "",
         "add_values": "_rows",
+        **_leaves("RolloutBatch._fields _parts _rows"),
     },
     "rlox.kernels.reference.gae": {
-        "compute_gae_time_major": "",
         "compute_vtrace": "Rollout.parse Rollout.successor",
+        "compute_gae_time_major": "",
     },
     "rlox.kernels.reference.arrays": {"Rollout.parse": "", "Rollout.successor": ""},
     "rlox.batches.transitions": {"_take": "", "sequence_fields": "_take", "split_sequences": ""},
@@ -40,11 +39,10 @@ REPLACED: dict[str, dict[str, str]] = {
         "RolloutCollector.unroll": "self._acting_with_values self._learnt_rewards self.envs.step "
         "self._begin self._action_rows.to_env UnrollWriter.observe UnrollWriter.act "
         "UnrollWriter.add UnrollWriter.unroll",
-        "RolloutCollector._begin": "",
-        "RolloutCollector._acting_with_values": "",
-        "RolloutCollector._learnt_rewards": "",
-        **dict.fromkeys(
-            (f"UnrollWriter.{name}" for name in ("observe", "act", "add", "unroll")), ""
+        **_leaves(
+            "RolloutCollector._begin RolloutCollector._acting_with_values "
+            "RolloutCollector._learnt_rewards UnrollWriter.observe UnrollWriter.act "
+            "UnrollWriter.add UnrollWriter.unroll"
         ),
     },
     "rlox.spaces.rows": {"ActionRows.to_env": "", "require_rewards": ""},
@@ -52,41 +50,34 @@ REPLACED: dict[str, dict[str, str]] = {
     "rlox.nn.optimizers": {
         "FlatOptimizer": "self.step",
         "FlatOptimizer.step": "self.backward self.apply",
-        "FlatOptimizer.backward": "",
-        "FlatOptimizer.apply": "",
+        **_leaves("FlatOptimizer.backward FlatOptimizer.apply"),
     },
     "rlox.nn.devices": {"standard_normal": "", "uniform": ""},
     "rlox.nn.mlp": {
         "MLP": "self.forward",
-        "MLP.forward": "",
         "EnsembleMLP": "self.forward",
-        "EnsembleMLP.forward": "",
         "Memory": "self.forward",
         "Memory.forward": "self._run",
         "Memory._run": "self._call",
-        "Memory._call": "",
+        **_leaves("MLP.forward EnsembleMLP.forward Memory._call"),
     },
     "rlox.nn.distributions": {
         "Categorical": "self.__init__ self.sample self.mode self.log_prob self.entropy",
-        "Categorical.__init__": "",
         "Categorical.sample": "_empty_like self._log_prob",
-        "Categorical.mode": "",
         "Categorical.log_prob": "self._log_prob",
         "Categorical.entropy": "_over_columns",
         "Categorical._log_prob": "_over_columns",
         "DiagonalGaussian": "self.__init__ self.sample self.mode self.log_prob self.entropy",
-        "DiagonalGaussian.__init__": "",
         "DiagonalGaussian.sample": "_empty_like self._log_density",
-        "DiagonalGaussian.mode": "",
         "DiagonalGaussian.log_prob": "self._log_density",
-        "DiagonalGaussian.entropy": "",
-        "DiagonalGaussian._log_density": "",
-        "_empty_like": "",
-        "_over_columns": "",
         "ActionHead": "self.forward _Choices.forward _Gaussian.forward",
         "ActionHead.forward": "Categorical",
         "_Choices.forward": "Categorical",
         "_Gaussian.forward": "DiagonalGaussian",
+        **_leaves(
+            "Categorical.__init__ Categorical.mode DiagonalGaussian.__init__ DiagonalGaussian.mode "
+            "DiagonalGaussian.entropy DiagonalGaussian._log_density _empty_like _over_columns"
+        ),
     },
     "rlox.networks.actor_critics": {
         **dict.fromkeys(
@@ -99,62 +90,48 @@ REPLACED: dict[str, dict[str, str]] = {
         "Policy.get_logprob_and_entropy": "self.encode self.distribution",
         "Policy.evaluate_actions": "self.encode self.distribution self.value",
         "Policy.deterministic": "self.encode self.distribution",
-        "DiscretePolicy.encode": "",
         "DiscretePolicy.distribution": "Categorical",
-        "DiscretePolicy.value": "",
-        "ContinuousPolicy.encode": "",
         "ContinuousPolicy.distribution": "DiagonalGaussian",
-        "ContinuousPolicy.value": "",
-        "ActorCriticPolicy.encode": "",
         "ActorCriticPolicy.distribution": "self.head",
-        "ActorCriticPolicy.value": "",
         "RecurrentPolicy": "self.step self.evaluate_actions self.actor_memory self.critic_memory "
         "self.head self.actor self.critic",
         "RecurrentPolicy.step": "self._run",
         "RecurrentPolicy.evaluate_actions": "self._run",
-        "RecurrentPolicy._run": "",
+        **_leaves(
+            "DiscretePolicy.encode DiscretePolicy.value ContinuousPolicy.encode "
+            "ContinuousPolicy.value ActorCriticPolicy.encode ActorCriticPolicy.value "
+            "RecurrentPolicy._run"
+        ),
     },
     "rlox.networks.policies": {
-        "polyak_update": "",
         "TwinQNetwork": "self.forward self.net",
-        "TwinQNetwork.forward": "",
         "ValueNetwork": "self.forward self.net",
-        "ValueNetwork.forward": "",
         "DiscreteQNetwork": "self.forward self.net",
-        "DiscreteQNetwork.forward": "",
         "DuelingQNetwork": "self.forward self.shared self.value self.advantage",
-        "DuelingQNetwork.forward": "",
         "DeterministicPolicy": "self.forward self.deterministic self.net",
-        "DeterministicPolicy.forward": "",
         "DeterministicPolicy.deterministic": "self.forward",
         "GaussianPolicy": "self.log_prob self.net",
         "GaussianPolicy.log_prob": "self.deterministic",
-        "GaussianPolicy.deterministic": "",
         "SquashedGaussianPolicy": "self.get_action_and_logprob self.deterministic self.net",
         "SquashedGaussianPolicy.get_action_and_logprob": "self._mean_and_log_std standard_normal "
         "_squashed_log_prob",
         "SquashedGaussianPolicy.deterministic": "self._mean_and_log_std",
-        "SquashedGaussianPolicy._mean_and_log_std": "",
-        "_squashed_log_prob": "",
+        **_leaves(
+            "polyak_update TwinQNetwork.forward ValueNetwork.forward DiscreteQNetwork.forward "
+            "DuelingQNetwork.forward DeterministicPolicy.forward GaussianPolicy.deterministic "
+            "SquashedGaussianPolicy._mean_and_log_std _squashed_log_prob"
+        ),
     },
     "rlox_marl.policies": {
         "TeamPolicy": "self.evaluate_actions self.get_logprob_and_entropy",
-        "TeamPolicy.encode": "",
         "TeamPolicy.distribution": "self.actor.layers self.actor.head",
         "TeamPolicy.value": "self.critic.layers",
+        "TeamPolicy.encode": "",
     },
-    "rlox_offpolicy.targets": {
-        "at_actions": "",
-        "clipped_double_values": "",
-        "smoothed_actions": "",
-        "soft_values": "",
-        "td_targets": "",
-    },
-    "rlox_offpolicy.networks": {
-        "Temperature": "self.value",
-        "Temperature.value": "",
-        "draw": "",
-    },
+    "rlox_offpolicy.targets": _leaves(
+        "at_actions clipped_double_values smoothed_actions soft_values td_targets"
+    ),
+    "rlox_offpolicy.networks": {"Temperature": "self.value", **_leaves("Temperature.value draw")},
     "rlox_offpolicy.sac": {
         "SoftActorCritic.learn": "draw soft_values td_targets frozen polyak_update",
         "SoftActorCritic.act": "draw",
@@ -169,18 +146,12 @@ REPLACED: dict[str, dict[str, str]] = {
     "rlox_offpolicy.dqn": {
         "QLearning.learn": "self.outputs at_actions self.values self.targets self.losses",
         "QLearning.act": "self.outputs self.values",
-        "QLearning.outputs": "",
-        "QLearning.values": "",
         "QLearning.targets": "td_targets",
-        "QLearning.losses": "",
+        **_leaves("QLearning.outputs QLearning.values QLearning.losses"),
     },
     "rlox_offline.losses": {
-        "advantage_weights": "",
-        "bc_loss": "",
-        "cql_penalty": "",
-        "critic_loss": "",
-        "expectile_loss": "",
         "td3_bc_actor_loss": "bc_loss",
+        **_leaves("advantage_weights bc_loss cql_penalty critic_loss expectile_loss"),
     },
     "rlox_offline.networks": {"LogScale": "self.forward", "LogScale.forward": ""},
     "rlox_offline.td3_bc": {
@@ -193,37 +164,32 @@ REPLACED: dict[str, dict[str, str]] = {
     },
     "rlox_offline.cql": {
         "ConservativeQ.learn_policy": "frozen self._step_policy",
-        "ConservativeQ._step_policy": "",
         "ConservativeQ.learn_values": "critic_loss self.bellman_targets self.penalty polyak_update",
-        "ConservativeQ.bellman_targets": "",
         "ConservativeQ.penalty": "uniform cql_penalty",
+        **_leaves("ConservativeQ._step_policy ConservativeQ.bellman_targets"),
     },
     "rlox_rl8.losses": {"clipped_losses": "", "loss_and_terms": "clipped_losses"},
     "rlox_rl8.algorithms": {
-        "Algorithm._forward": "",
         "RecurrentAlgorithm._forward": "begin_episodes",
+        "Algorithm._forward": "",
     },
     "rlox_rl8.ends": {"begin_episodes": ""},
     "rlox_rl8.policies": {
-        "GenericPolicyBase._outputs": "",
         "Policy.sample": "self._outputs",
         "RecurrentPolicy.sample": "self._outputs",
+        "GenericPolicyBase._outputs": "",
     },
     "rlox_rl8.distributions": {
         **dict.fromkeys(
             ("Categorical", "Normal"),
             "self.__init__ self.deterministic_sample self.sample self.logp self.entropy",
         ),
-        "Categorical.__init__": "",
-        "Categorical.deterministic_sample": "",
-        "Categorical.sample": "",
-        "Categorical.logp": "",
-        "Categorical.entropy": "",
-        "Normal.__init__": "",
-        "TorchDistributionWrapper.deterministic_sample": "",
-        "TorchDistributionWrapper.sample": "",
-        "TorchDistributionWrapper.logp": "",
-        "TorchDistributionWrapper.entropy": "",
+        **_leaves(
+            "Categorical.__init__ Categorical.deterministic_sample Categorical.sample "
+            "Categorical.logp Categorical.entropy Normal.__init__ "
+            "TorchDistributionWrapper.deterministic_sample TorchDistributionWrapper.sample "
+            "TorchDistributionWrapper.logp TorchDistributionWrapper.entropy"
+        ),
     },
     "rlox_rl8.models": {
         **dict.fromkeys(
@@ -235,13 +201,11 @@ REPLACED: dict[str, dict[str, str]] = {
             ),
             "self.forward self.value_function self.encoder.forward self.head.forward",
         ),
-        "_Encoder.forward": "",
-        "_Head.forward": "",
-        "_Perceptrons.forward": "",
-        "_Perceptrons.value_function": "",
         "_LSTM.forward": "self._remember",
-        "_LSTM._remember": "",
-        "_LSTM.value_function": "",
+        **_leaves(
+            "_Encoder.forward _Head.forward _Perceptrons.forward _Perceptrons.value_function "
+            "_LSTM._remember _LSTM.value_function"
+        ),
     },
 }
 """Replaced code by module: functions, constants, and classes whose objects Rust replaces.
