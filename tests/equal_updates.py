@@ -11,6 +11,7 @@ from gymnasium import spaces
 from rlox.batches.rollout import RolloutBatch
 from rlox.losses import evaluate_actions
 from rlox.training.hooks import Hooks
+from torch import nn
 
 TOLERANCE = 1e-5
 """How far numbers may differ after some steps, relative to the largest of them."""
@@ -20,6 +21,11 @@ def relative_error(ours, reference):
     """Return the largest difference, relative to the largest of the references."""
     ours, reference = np.asarray(ours, np.float64), np.asarray(reference, np.float64)
     return float(np.abs(ours - reference).max() / max(np.abs(reference).max(), 1e-30))
+
+
+def in_sequence(mlp, activation):
+    """Return a perceptron's layers in a ``Sequential``, as a user would write them."""
+    return nn.Sequential(*[each for layer in mlp.layers for each in (layer, activation())][:-1])
 
 
 def random_rollout(env, policy, n_steps, n_envs, masked=False):

@@ -11,7 +11,13 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from equal_updates import TOLERANCE, learn_both, relative_error, require_equal_updates
+from equal_updates import (
+    TOLERANCE,
+    in_sequence,
+    learn_both,
+    relative_error,
+    require_equal_updates,
+)
 from gymnasium import spaces
 from rlox.batches.rollout import estimate_advantages
 from rlox.callbacks import Callback
@@ -26,6 +32,7 @@ from rlox_native.learner import OBJECTIVES
 from rlox_onpolicy.a2c import A2C
 from rlox_onpolicy.configs import PPOConfig
 from rlox_onpolicy.ppo import PPO
+from torch import nn
 
 ENVS = {"CartPole-v1": (4, 2), "Pendulum-v1": (3, 1)}
 """Discrete and continuous: sizes of an observation and of the policy network's output."""
@@ -82,6 +89,20 @@ def test_ppo_update_equals_torch(env, options):
     native, torch_ = learn_both(policy_of, PPO, env, **SMALL | options)
     assert torch_[0].clock.gradient_steps > 0
     require_equal_updates(native, torch_)
+
+
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.Tanh])
+def test_a_sequential_of_known_layers_is_learnt_as_torch_does(activation):
+    """Whether the policy's network or the values'."""
+
+    def sequences(env):
+        policy = policy_of(env, Layers((33, 20, 12), activation=activation.__name__.lower()))
+        policy.actor = in_sequence(policy.actor, activation)
+        if activation is nn.ReLU:
+            policy.critic = in_sequence(policy.critic, activation)
+        return policy
+
+    require_equal_updates(*learn_both(sequences, PPO, "Pendulum-v1", **SMALL))
 
 
 @pytest.mark.parametrize("batch_size", [4, 8])

@@ -28,6 +28,10 @@ class OtherLinear(nn.Linear):
     """A layer that may compute anything."""
 
 
+class OtherSequential(nn.Sequential):
+    """Layers that may be called in any way."""
+
+
 class OtherEnsemble(EnsembleMLP):
     """Perceptrons that may compute anything."""
 
@@ -51,6 +55,8 @@ def reordered(policy):
     policy.actor = actor
 
 
+LAYERS = (nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+
 MODIFICATIONS = {
     "other layer": (
         lambda p: p.critic.layers.__setitem__(0, OtherLinear(4, 64)), "plain linear layers",
@@ -65,6 +71,13 @@ MODIFICATIONS = {
     "activated outputs": (
         lambda p: setattr(p, "critic", MLP((4, 64, 64, 1), activation="tanh", activates_last=True)),
         "plain linear layers with tanh",
+    ),
+    "several activations": (
+        lambda p: setattr(p, "actor", nn.Sequential(*LAYERS, nn.ReLU(), nn.Linear(2, 2))),
+        "plain linear layers with tanh or relu",
+    ),
+    "other sequence": (
+        lambda p: setattr(p, "actor", OtherSequential(*LAYERS)), "plain linear layers with tanh",
     ),
     "other order": (reordered, "an actor, then a critic"),
     "shared layer": (

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import rlox
 import torch
-from equal_updates import relative_error
+from equal_updates import in_sequence, relative_error
 from rlox.config.model import UNSET
 from rlox.errors import BackendError
 from rlox.networks import (
@@ -19,6 +19,7 @@ from rlox_offpolicy.discrete_sac import DiscreteSAC
 from rlox_offpolicy.dqn import DQN
 from rlox_offpolicy.sac import SAC
 from rlox_offpolicy.td3 import TD3
+from torch import nn
 
 SMALL = {"seed": 3, "n_envs": 2, "hidden": 32, "batch_size": 40, "buffer_size": 500,
          "learning_starts": 64, "steps_per_iteration": 64}  # fmt: skip
@@ -85,6 +86,43 @@ def assert_alike(ours, theirs, tolerance):
     assert ours.keys() == theirs.keys()
     for name, value in theirs.items():
         assert relative_error(ours[name], value) < tolerance, name
+
+
+def own_network():
+    """Return a network of values as a user would write it."""
+    return {"network": in_sequence(DiscreteQNetwork(4, 2, (20, 12, 9)).net, nn.ReLU)}
+
+
+def own_squashed():
+    """Return a policy on a network of the user's."""
+    net = in_sequence(SquashedGaussianPolicy(3, 1, (20, 12, 9)).net, nn.ReLU)
+    return {"policy": SquashedGaussianPolicy(3, 1, net=net)}
+
+
+def own_policy():
+    """Return a deterministic policy of the user's."""
+    net = in_sequence(DeterministicPolicy(3, 1, (20, 12, 9)).net, nn.ReLU)
+    return {"policy": nn.Sequential(*net, nn.Tanh())}
+
+
+OWN = {
+    "dqn": (DQN, {**DISCRETE, "hidden": UNSET}, own_network),
+    "sac": (SAC, CONTINUOUS, own_squashed),
+    "td3": (TD3, CONTINUOUS, own_policy),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_sequential_of_known_layers_is_learnt_as_torch_does(name):
+    """Parameters and actions are torch's up to rounding."""
+    kind, settings, make = OWN[name]
+    runs = []
+    for backend in ("auto", "torch"):
+        torch.manual_seed(1)
+        runs.append(kind(**settings, **make(), backend=backend))
+        runs[-1].train(64 + 20)
+    assert runs[0].learner.backend == "native"
+    assert_alike(*map(parameters_of, runs), 1e-5)
 
 
 @cases

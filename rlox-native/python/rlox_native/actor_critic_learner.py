@@ -192,10 +192,12 @@ def actor_critic_learner(parts: Parts, kind: type[nn.Module]) -> ContinuousLearn
         BackendError: they are not the default ones, the policy not one of class ``kind``.
     """
     policy, critic = parts.policy, parts.critic
-    require_types((policy, kind), (critic, TwinQNetwork))
-    require_types((critic.net, EnsembleMLP))
-    obs_dim, *hidden, outputs = sizes_of(policy.net)
     squashed = kind is SquashedGaussianPolicy
+    own = not squashed and type(policy) is nn.Sequential
+    own = own and [type(layer) for layer in policy[-1:]] == [nn.Tanh]
+    require_types((policy, nn.Sequential if own else kind), (critic, TwinQNetwork))
+    require_types((critic.net, EnsembleMLP))
+    obs_dim, *hidden, outputs = sizes_of(policy[:-1] if own else policy.net)
     act_dim = outputs // 2 if squashed else outputs
     _, *of_critics, _ = sizes_of(critic.net)
     return make_rust_learner(

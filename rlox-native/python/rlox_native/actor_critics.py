@@ -11,13 +11,10 @@ import numpy.typing as npt
 import torch
 from rlox.errors import BackendError
 from rlox.learners.tasks import BoundedSurrogate, PerceptronTask
-from torch import nn
 
 from rlox_native._native import ActorCriticLearner, VecEnv
 from rlox_native.digests import require_code
-from rlox_native.perceptrons import make_rust_learner, require_lstm, require_plain
-
-ACTIVATIONS: dict[type[nn.Module], str] = {nn.ReLU: "relu", nn.Tanh: "tanh"}
+from rlox_native.perceptrons import ACTIVATIONS, make_rust_learner, require_lstm, require_plain
 
 TERMS = ("policy_loss", "value_loss", "entropy", "approx_kl")
 

@@ -22,7 +22,13 @@ from rlox.spaces.rows import ActionRows
 from torch import Tensor, nn
 
 from rlox_native._native import ActorCriticLearner
-from rlox_native.perceptrons import make_rust_learner, require_lstm, require_plain, sizes_of
+from rlox_native.perceptrons import (
+    activation_of,
+    make_rust_learner,
+    require_lstm,
+    require_plain,
+    sizes_of,
+)
 
 FIXED = (CombinedEncoder, OneHotEncoder, VectorEncoder, nn.ModuleList)
 """Encoders without parameters, which torch computes once for a rollout, and their list."""
@@ -79,8 +85,9 @@ def _make_recurrent(task: RolloutTask) -> ActorCriticLearner:
 def _layers(actor: Any, critic: Any) -> tuple[list[int], dict[str, Any], int]:
     """Return both networks' numbers of inputs, their layers, and the actor's number of outputs."""
     seen, *hidden, outputs = sizes_of(actor, "tanh", "relu")
-    seen_by_critic, *of_critic, _ = sizes_of(critic, actor.activation)
-    layers = {"hidden": hidden, "critic_hidden": of_critic, "activation": actor.activation}
+    activation: Any = activation_of(actor)
+    seen_by_critic, *of_critic, _ = sizes_of(critic, activation)
+    layers = {"hidden": hidden, "critic_hidden": of_critic, "activation": activation}
     return [seen, seen_by_critic], layers, outputs
 
 

@@ -13,12 +13,7 @@ from rlox.nn import EnsembleMLP, flatten_parameters
 
 from rlox_native._native import ImplicitLearner
 from rlox_native.optimizers import Adam
-from rlox_native.perceptrons import (
-    batch_arrays,
-    make_rust_learner,
-    require_types,
-    sizes_of,
-)
+from rlox_native.perceptrons import batch_arrays, make_rust_learner, require_types, sizes_of
 
 NETWORKS = ("value", "policy", "critic")
 

@@ -34,14 +34,7 @@ from rlox_native.replay_learner import make_replay_learner
 
 OBJECTIVES: dict[type[Any], tuple[tuple[str, ...], tuple[str, ...]]] = {
     ClippedSurrogate: (
-        (
-            "clip_eps",
-            "vf_coef",
-            "ent_coef",
-            "vf_clip_eps",
-            "dual_clip",
-            "normalize_advantages",
-        ),
+        ("clip_eps", "vf_coef", "ent_coef", "vf_clip_eps", "dual_clip", "normalize_advantages"),
         ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction"),
     ),
     PolicyGradient: (

@@ -14,6 +14,8 @@ from torch import nn
 
 LearnerT = TypeVar("LearnerT")
 
+ACTIVATIONS: dict[type[nn.Module], str] = {nn.ReLU: "relu", nn.Tanh: "tanh"}
+
 HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 PARAMETER_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 """Where torch keeps what it calls besides a module's or a parameter's own computation."""
@@ -108,7 +110,7 @@ def sizes_of(mlp: Any, *activations: str, activates_last: bool = False) -> list[
     """Return the sizes of the layers of a perceptron or of an ensemble of them, inputs first.
 
     Args:
-        mlp: it.
+        mlp: one of rlox's, or a ``Sequential`` of linear layers and activations in turn.
         activations: one of these it must have; of none, ReLU.
         activates_last: whether its last layer must be a hidden one.
 
@@ -119,12 +121,23 @@ def sizes_of(mlp: Any, *activations: str, activates_last: bool = False) -> list[
     shapes: list[Any] = []
     if type(mlp) is EnsembleMLP:
         shapes = [weight.shape[1:] for weight in mlp.weights]
-    elif type(mlp) is MLP and mlp.n_hidden == len(mlp.layers) - (not activates_last):
-        plain = all(type(layer) is nn.Linear for layer in mlp.layers)
-        shapes = [layer.weight.T.shape for layer in mlp.layers] if plain else []
-    if not shapes or mlp.layer_norm or mlp.activation not in activations:
+    elif type(mlp) in (MLP, nn.Sequential):
+        listed = type(mlp) is nn.Sequential
+        layers, n_hidden = (mlp[::2], len(mlp) // 2) if listed else (mlp.layers, mlp.n_hidden)
+        plain = all(type(layer) is nn.Linear for layer in layers)
+        if plain and n_hidden == len(layers) - (not activates_last):
+            shapes = [layer.weight.T.shape for layer in layers]
+    if not shapes or getattr(mlp, "layer_norm", False) or activation_of(mlp) not in activations:
         known = " or ".join(activations)
         raise BackendError(
             f"it learns perceptrons of plain linear layers with {known} and without layer_norm"
         )
     return [shapes[0][0], *(n_out for _, n_out in shapes)]
+
+
+def activation_of(mlp: Any) -> str | None:
+    """Return the name of the activation that a perceptron has after each hidden layer."""
+    if type(mlp) is not nn.Sequential:
+        return getattr(mlp, "activation", None)
+    names = {ACTIVATIONS.get(type(each)) for each in mlp[1::2]}
+    return names.pop() if len(names) == 1 else None

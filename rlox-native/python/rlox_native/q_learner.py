@@ -80,8 +80,9 @@ def _q_learner(network: nn.Module) -> QLearner:
         sizes += [sizes_of(stream) for stream in (network.value, network.advantage)]
         hidden, n_actions = sizes[0][-1], sizes[2][-1]
         expected = [sizes[0], [hidden, hidden, 1], [hidden, hidden, n_actions]]
-    elif type(network) is DiscreteQNetwork:
-        sizes = expected = [sizes_of(network.net)]
+    elif type(network) in (DiscreteQNetwork, nn.Sequential):
+        net = network if type(network) is nn.Sequential else network.net
+        sizes = expected = [sizes_of(net)]
         n_actions = sizes[0][-1]
     else:
         raise BackendError(f"it learns the default networks, not {type(network).__name__}")
@@ -89,9 +90,5 @@ def _q_learner(network: nn.Module) -> QLearner:
         raise BackendError(f"it learns networks of layers {expected}, not {sizes}")
     dueling, widths = len(sizes) > 1, sizes[0]
     return make_rust_learner(
-        QLearner,
-        widths[0],
-        widths[1:] if dueling else widths[1:-1],
-        n_actions,
-        dueling=dueling,
+        QLearner, widths[0], widths[1:] if dueling else widths[1:-1], n_actions, dueling=dueling
     )

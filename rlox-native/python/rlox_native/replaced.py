@@ -122,6 +122,7 @@ REPLACED: dict[str, dict[str, str]] = {
             "SquashedGaussianPolicy._mean_and_log_std _squashed_log_prob"
         ),
     },
+    "torch.nn.modules.container": {"Sequential": ""},
     "rlox_marl.policies": {
         "TeamPolicy": "self.evaluate_actions self.get_logprob_and_entropy",
         "TeamPolicy.distribution": "self.actor.layers self.actor.head",
