@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import rlox
+import torch
 import yaml
 from rlox.cli.app import build_app
 from rlox.errors import BackendError, ConfigError
@@ -26,25 +27,29 @@ def perceptrons(algorithm):
     return [m for m in modules if isinstance(m, (MLP, EnsembleMLP))]
 
 
-def widths_of(mlp):
-    """Return the widths of hidden layers."""
+def hidden_of(mlp):
+    """Return the weights of hidden layers, (members, n_in, n_out)."""
     if isinstance(mlp, EnsembleMLP):
-        return tuple(weight.shape[2] for weight in mlp.weights)[:-1]
-    return tuple(layer.out_features for layer in mlp.layers)[: mlp.n_hidden]
+        return [*mlp.weights][:-1]
+    return [layer.weight.T[None] for layer in mlp.layers][: mlp.n_hidden]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_networks_are_as_asked_for_and_act_alike_from_files(name, tmp_path):
     """Their shapes; they learn; a checkpoint, a policy file and ONNX act as the algorithm does."""
     pytest.importorskip("onnxruntime")
-    options = {"hidden": (12, 9, 8), "activation": "silu", "layer_norm": name != "crossq"}
+    options = {"hidden": (12, 9, 8), "activation": "silu", "layer_norm": name != "crossq",
+               "gain": 1.4}  # fmt: skip
     if name not in WITHOUT_CRITIC:
         options["critic_hidden"] = (10, 7)
     algorithm = build(name, **options)
     widths = {options["hidden"], options.get("critic_hidden", options["hidden"])}
-    assert {widths_of(m) for m in perceptrons(algorithm)} == widths
+    assert {tuple(w.shape[2] for w in hidden_of(m)) for m in perceptrons(algorithm)} == widths
     like = {(m.activation, m.layer_norm) for m in perceptrons(algorithm)}
     assert like == {("silu", name != "crossq")}
+    weights = [weight for m in perceptrons(algorithm) for weight in hidden_of(m)]
+    scales = [torch.linalg.svdvals(weight).flatten() for weight in weights]
+    np.testing.assert_allclose(torch.cat(scales).detach(), 1.4, rtol=1e-5)
     algorithm.train(64)
     obs = np.random.default_rng(0).uniform(-1, 1, (50, 3)).astype(np.float32)
     expected = algorithm.predict(obs)
@@ -77,19 +82,20 @@ def test_rust_learns_critics_of_their_own_and_relu():
     """The numbers are compared in the tests of its learners."""
     with build("ppo", activation="relu", critic_hidden=(5, 6, 7)) as ppo:
         assert ppo.learner.backend == "native"
-    with build("iql", critic_hidden=(5,)) as iql:
+    with build("iql", critic_hidden=(5,), gain=1.4) as iql:
         assert iql.learner.backend == "native"
 
 
 def test_the_command_line_has_them(tmp_path):
     """As flags; the config of the run says what was asked for."""
-    asked = ["--hidden", "16", "--critic-hidden", "32,24,", "--activation", "relu", "--layer-norm"]
+    asked = ["--hidden", "16", "--critic-hidden", "32,24,", "--activation", "relu", "--layer-norm",
+             "--gain", "1.4"]  # fmt: skip
     command = ["train", "ppo", "--env", "CartPole-v1", "--total-timesteps", "1024", *asked]
     done = CliRunner().invoke(build_app(), [*command, "--run-dir", str(tmp_path)])
     assert done.exit_code == 0, done.output
     found = yaml.safe_load((tmp_path / "config.yaml").read_text())
     assert found["critic_hidden"] == [32, 24]
-    assert (found["activation"], found["layer_norm"]) == ("relu", True)
+    assert (found["activation"], found["layer_norm"], found["gain"]) == ("relu", True, 1.4)
 
 
 def test_wrong_options_are_refused():
@@ -108,6 +114,8 @@ def test_wrong_options_are_refused():
         rlox.make("dqn", env="CartPole-v1", network=nn.Linear(4, 2), activation="tanh")
     with pytest.raises(ConfigError, match="dueling streams need"):
         build("dqn", dueling=True, hidden=(8,))
+    with pytest.raises(ConfigError, match="gain must be None"):
+        build("dqn", noisy=True, gain=1.4)
     assert TwinQNetwork(3, 1, 8).net.activation == "relu"
 
 

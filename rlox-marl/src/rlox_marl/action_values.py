@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -53,10 +53,10 @@ class AgentValues(nn.Module):
             before: Any = Layers.expand(hidden, 1)
             self.before: nn.Module = make_mlp(n_in, before, generator=generator)
             self.memory = Memory(before.hidden[-1], memory_size, "gru", generator=generator)
-            self.after: nn.Module = MLP((memory_size, n_actions), generator=generator)
+            n_in, hidden = memory_size, replace(before, hidden=())
         else:
             self.before = nn.Identity()
-            self.after = make_mlp(n_in, hidden, n_actions, generator=generator)
+        self.after = make_mlp(n_in, hidden, n_actions, generator=generator)
 
     def layer_data(self) -> LayerData:
         """Describe the values of one observation; see :mod:`rlox.nn.layer_data`."""

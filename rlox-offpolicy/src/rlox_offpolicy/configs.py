@@ -129,6 +129,8 @@ class DQNConfig(ReplayConfig):
     def _check_options(self) -> DQNConfig:
         if not self.noisy and changed(self, "noisy_std"):
             raise ValueError("noisy_std needs noisy=True, got noisy=False")
+        if self.noisy and self.gain is not None:
+            raise ValueError(f"gain must be None with noisy=True, got {self.gain}; leave one out")
         owners = {"n_atoms": "c51", "v_min": "c51", "v_max": "c51", "n_quantiles": "qr-dqn"}
         for name, owner in owners.items():
             if self.distributional != owner and changed(self, name):

@@ -61,8 +61,6 @@ FRAME_STACK = count(
     1, unit="env steps", help="number of last observations that are seen as one",
     source=f"{HUANG}, Atari detail 8",
 )  # fmt: skip
-
-
 CONV = option(
     "auto", help="convolutions over images: auto takes nature or, below 36 pixels, minatar; or of "
     "each one its filters, their size and stride in pixels", unit="choice", source="rlox",
@@ -82,6 +80,11 @@ class NetworkConfig(Config):
     layer_norm: bool = flag(
         False, help="normalise the outputs of each hidden layer before the activation",
         source="Ba et al. 2016",
+    )  # fmt: skip
+    gain: float | None = positive(
+        None, help="scale of hidden layers' orthogonal weights; None: √2 next to heads of 0.01 and "
+        "1 in policies for rollouts, else weights are uniform in ±1/√fan-in", unit="1",
+        source=f"{HUANG}, detail 2",
     )  # fmt: skip
 
 

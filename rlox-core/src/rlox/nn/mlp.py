@@ -40,12 +40,7 @@ class NoisyLinear(nn.Module):
     noise_out: Tensor
 
     def __init__(
-        self,
-        n_in: int,
-        n_out: int,
-        *,
-        std: float = 0.5,
-        generator: torch.Generator | None = None,
+        self, n_in: int, n_out: int, *, std: float = 0.5, generator: torch.Generator | None = None
     ) -> None:
         super().__init__()
         bound = 1 / math.sqrt(n_in)
@@ -132,10 +127,14 @@ def orthogonal(
         generator: source of the weights; ``None`` uses torch's global one.
     """
     layer: Any = empty_layer(layer_class, *arguments)
-    with torch_threads(1):  # the QR decomposition rounds differently on several threads
-        nn.init.orthogonal_(layer.weight, gain, generator)
+    _orthogonalize(layer.weight, gain, generator)
     nn.init.zeros_(layer.bias)
     return layer  # type: ignore[no-any-return]
+
+
+def _orthogonalize(weight: Tensor, gain: float, generator: torch.Generator | None) -> None:
+    with torch_threads(1):  # the QR decomposition rounds differently on several threads
+        nn.init.orthogonal_(weight, gain, generator)
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -163,6 +162,8 @@ class Layers:
     """Whether the outputs of hidden layers are normalised before the activation."""
     conv: str | Sequence[tuple[int, int, int]] = "auto"
     """Convolutions for images; see :func:`rlox.nn.make_encoder`."""
+    gain: float | None = None
+    """Scale of the hidden layers' orthogonal weights; ``None``: that of each network's class."""
 
     @classmethod
     def of(cls, config: Any) -> Layers:
@@ -208,9 +209,11 @@ class MLP(nn.Module):
         activation: a name in :data:`ACTIVATIONS`.
         layer_norm: whether hidden outputs are normalised before the activation.
         activates_last: whether the last layer has an activation too.
-        output_gain: scale of the last layer's orthogonal weights; hidden layers have √2, and
-            biases are 0. ``None``: all are uniform in ±1/√fan-in.
-        noisy_std: σ₀ of the layers, which are :class:`rlox.nn.NoisyLinear`; ``None`` adds no noise.
+        output_gain: scale of the last layer's orthogonal weights; biases are 0. ``None``: all are
+            uniform in ±1/√fan-in.
+        gain: scale of hidden layers' orthogonal weights.
+        noisy_std: σ₀ of the layers, which are :class:`rlox.nn.NoisyLinear` and not orthogonal;
+            ``None`` adds no noise.
         generator: source of the weights; ``None`` uses torch's global one.
 
     Source:
@@ -225,6 +228,7 @@ class MLP(nn.Module):
         layer_norm: bool = False,
         activates_last: bool = False,
         output_gain: float | None = None,
+        gain: float = math.sqrt(2),
         noisy_std: float | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
@@ -234,11 +238,11 @@ class MLP(nn.Module):
         self.layers = nn.ModuleList()
         for n_in, n_out in pairwise(sizes):
             layer: nn.Module
-            if output_gain is not None:
-                gain = math.sqrt(2) if len(self.layers) < self.n_hidden else output_gain
-                layer = orthogonal(nn.Linear, n_in, n_out, gain=gain, generator=generator)
-            elif noisy_std is not None:
+            if noisy_std is not None:
                 layer = NoisyLinear(n_in, n_out, std=noisy_std, generator=generator)
+            elif output_gain is not None:
+                scale = gain if len(self.layers) < self.n_hidden else output_gain
+                layer = orthogonal(nn.Linear, n_in, n_out, gain=scale, generator=generator)
             else:
                 layer = _linear(n_in, n_out, generator)
             self.layers.append(layer)
@@ -276,6 +280,8 @@ def make_mlp(
     widths: Any = like.critic_hidden if critic else like.hidden
     activation = like.activation or ("tanh" if "output_gain" in options else "relu")
     make: Any = EnsembleMLP if "n_members" in options else MLP
+    if like.gain is not None:
+        options = {"output_gain": 1.0, **options, "gain": like.gain}
     if not n_out:
         options["activates_last"] = True
     common = {"activation": activation, "layer_norm": like.layer_norm}
@@ -290,6 +296,8 @@ class EnsembleMLP(nn.Module):
         sizes: input size, hidden sizes, output size, of each.
         activation: see :class:`MLP`.
         layer_norm: see :class:`MLP`.
+        output_gain: see :class:`MLP`.
+        gain: see :class:`MLP`.
         generator: source of the weights; ``None`` uses torch's global one.
     """
 
@@ -300,6 +308,8 @@ class EnsembleMLP(nn.Module):
         *,
         activation: str = "relu",
         layer_norm: bool = False,
+        output_gain: float | None = None,
+        gain: float = math.sqrt(2),
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -313,9 +323,14 @@ class EnsembleMLP(nn.Module):
         """Per normalised layer, scale and shift (2, K, 1, n_out)."""
         for n_in, n_out in pairwise(sizes):
             weight = nn.Parameter(torch.empty(n_members, n_in, n_out))
-            bias = nn.Parameter(torch.empty(n_members, 1, n_out))
-            _uniform(weight, n_in, generator)
-            _uniform(bias, n_in, generator)
+            bias = nn.Parameter(torch.zeros(n_members, 1, n_out))
+            if output_gain is None:
+                _uniform(weight, n_in, generator)
+                _uniform(bias, n_in, generator)
+            else:
+                last = len(self.weights) == len(sizes) - 2
+                for each in weight.detach():
+                    _orthogonalize(each, output_gain if last else gain, generator)
             self.weights.append(weight)
             self.biases.append(bias)
         for size in sizes[1:-1] if layer_norm else ():
@@ -369,9 +384,8 @@ class Memory(nn.Module):
         for name, parameter in self.layer.named_parameters():
             if name.startswith("bias"):
                 nn.init.zeros_(parameter)
-                continue
-            with torch_threads(1):  # the QR decomposition rounds differently on several threads
-                nn.init.orthogonal_(parameter, 1.0, generator)
+            else:
+                _orthogonalize(parameter, 1.0, generator)
         self.by_step = False
         """Whether each step is a call of its own, so that the host need not know where episodes
         begin."""

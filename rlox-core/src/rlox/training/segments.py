@@ -28,13 +28,7 @@ from safetensors.numpy import load as arrays_of
 from safetensors.numpy import save as safetensors_bytes
 
 from rlox.errors import CheckpointError
-from rlox.files import (
-    open_regular,
-    remove_parts,
-    sync_folder,
-    target_of,
-    write_atomically,
-)
+from rlox.files import open_regular, remove_parts, sync_folder, target_of, write_atomically
 from rlox.protocols import SegmentedBuffer, StatefulBuffer
 
 try:
@@ -432,12 +426,7 @@ WriteBuffer = Callable[[SavedBuffer, str], dict[str, Any]]
 ReadBuffer = Callable[[Mapping[str, Any], str], Arrays]
 
 
-def pack(
-    value: Any,
-    path: str,
-    tensors: Arrays,
-    write: WriteBuffer | None = None,
-) -> Any:
+def pack(value: Any, path: str, tensors: Arrays, write: WriteBuffer | None = None) -> Any:
     """Return a state as values for JSON.
 
     Args:
