@@ -141,7 +141,7 @@ def test_features_that_are_not_learnt_equal_torchs(observed, acted):
 @pytest.mark.parametrize(
     ("observed", "acted", "reason"),
     [
-        (IMAGE, spaces.Discrete(3), "learns no encoders, and ConvolutionalEncoder may learn"),
+        (IMAGE, spaces.Discrete(3), "share, such as those of a ConvolutionalEncoder"),
         (CHOICES, spaces.MultiBinary(3),
          "learns choices or numbers, not actions of MultiBinary(3)"),
     ],

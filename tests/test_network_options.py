@@ -78,6 +78,22 @@ def test_what_rust_does_not_learn_is_torchs(name):
             build(name, backend="native", **options)
 
 
+@pytest.mark.parametrize("name", ["ppo", "impala"])
+def test_policy_and_values_share_layers(name, tmp_path):
+    """Only the last layers are of their own; all learn, and a file acts as the algorithm does."""
+    with build(name, shared=True, hidden=(12, 9)) as algorithm:
+        widths = [[w.shape[2] for w in hidden_of(m)] for m in perceptrons(algorithm)]
+        assert widths == [[12, 9], [], []]
+        before = [p.clone() for p in algorithm.policy.parameters()]
+        algorithm.train(64)
+        after = algorithm.policy.parameters()
+        assert not any(torch.equal(*pair) for pair in zip(before, after, strict=True))
+        rlox.export(algorithm, tmp_path / "policy.rlox")
+        obs = np.random.default_rng(0).uniform(-1, 1, (50, 3)).astype(np.float32)
+        acted = rlox.load_policy(tmp_path / "policy.rlox").predict(obs)
+        np.testing.assert_allclose(acted, algorithm.predict(obs), rtol=1e-4, atol=1e-5)
+
+
 def test_rust_learns_critics_of_their_own_and_relu():
     """The numbers are compared in the tests of its learners."""
     with build("ppo", activation="relu", critic_hidden=(5, 6, 7)) as ppo:
@@ -112,6 +128,8 @@ def test_wrong_options_are_refused():
         build("crossq", layer_norm=True)
     with pytest.raises(ConfigError, match="activation is of the default networks"):
         rlox.make("dqn", env="CartPole-v1", network=nn.Linear(4, 2), activation="tanh")
+    with pytest.raises(ConfigError, match="critic_hidden must be None with shared=True"):
+        build("ppo", shared=True, critic_hidden=9)
     with pytest.raises(ConfigError, match="dueling streams need"):
         build("dqn", dueling=True, hidden=(8,))
     with pytest.raises(ConfigError, match="gain must be None"):

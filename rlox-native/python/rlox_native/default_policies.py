@@ -150,7 +150,10 @@ def _require_default(policy: Any) -> None:
         raise BackendError(f"it learns the default MLP policies, not {type(policy).__name__}")
     for encoder in policy.encoder.modules():
         if type(encoder) not in FIXED:
-            raise BackendError(f"it learns no encoders, and {type(encoder).__name__} may learn")
+            raise BackendError(
+                "it learns no layers that policy and values share, such as those of a "
+                f"{type(encoder).__name__}"
+            )
 
 
 def _actions(policy: Any, outputs: int) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from rlox.config.frames import (
     NETWORK,
     NORMALIZE_OBSERVATIONS,
     RECURRENT,
+    SHARED,
     ActorCriticConfig,
     ClippedSurrogateConfig,
     RolloutConfig,
@@ -58,6 +59,7 @@ BOUNDS = {"learning_rate": (0.0, 1.0), "ent_coef": (0.0, float("inf"))}
 class PPOConfig(ClippedSurrogateConfig):
     """Options of PPO."""
 
+    shared: bool = SHARED
     seq_len: int | None = count(
         None, unit="env steps", source="Williams and Peng 1990",
         help="steps that gradients go back through a memory; None: the whole rollout",
@@ -110,7 +112,7 @@ class HybridPPOConfig(PPOConfig):
         only = {
             "normalize_observations": False, "normalize_rewards": False, "clip_rewards": None,
             "frame_stack": 1, "seq_len": None, "critic_hidden": None, "activation": "tanh",
-            "layer_norm": False, "conv": "auto",
+            "layer_norm": False, "conv": "auto", "shared": False,
         }  # fmt: skip
         for name, value in only.items():
             if getattr(self, name) != value:
@@ -163,6 +165,7 @@ class A2CConfig(RolloutConfig):
         False, help="standardise the rollout's advantages", source="Stable-Baselines3"
     )
     hidden: Widths = widths(64, source="Stable-Baselines3")
+    shared: bool = SHARED
 
     @model_validator(mode="after")
     def _check_advantages(self) -> A2CConfig:
@@ -236,6 +239,7 @@ class ActorsConfig(ActorCriticConfig):
     )
     network: Literal["auto", "mlp", "cnn"] = NETWORK
     conv: Conv = CONV
+    shared: bool = SHARED
     recurrent: Literal["none", "lstm", "gru"] = RECURRENT
     memory_size: int = MEMORY_SIZE
     normalize_observations: bool = NORMALIZE_OBSERVATIONS

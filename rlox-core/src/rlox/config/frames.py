@@ -61,6 +61,11 @@ FRAME_STACK = count(
     1, unit="env steps", help="number of last observations that are seen as one",
     source=f"{HUANG}, Atari detail 8",
 )  # fmt: skip
+SHARED = flag(
+    False, help="policy and state values share the hidden layers", source=f"{HUANG}, detail 13"
+)
+
+
 CONV = option(
     "auto", help="convolutions over images: auto takes nature or, below 36 pixels, minatar; or of "
     "each one its filters, their size and stride in pixels", unit="choice", source="rlox",

@@ -69,7 +69,7 @@ NAMES: dict[Group, tuple[str, ...]] = {
         "distributional", "dropout", "dueling", "encoder_keys", "gain", "hyper_size", "latent_dim",
         "layer_norm", "lora_alpha", "lora_dropout", "lora_rank", "lora_target_modules",
         "memory_size", "mixing_size", "n_atoms", "n_quantiles", "network", "noisy", "noisy_std",
-        "recurrent", "share_parameters", "size", "stoch_classes", "stoch_dim",
+        "recurrent", "share_parameters", "shared", "size", "stoch_classes", "stoch_dim",
     ),
     "speed": (
         "actor_backend", "amp_dtype", "backend", "bf16", "compile", "compute_dtype", "device",
@@ -249,7 +249,7 @@ _NO_OPTIONS = dict.fromkeys(
 )
 """Advice for words that are often mistaken for options."""
 
-_LAYERS = ("hidden", "critic_hidden", "activation", "layer_norm", "conv", "gain")
+_LAYERS = ("hidden", "critic_hidden", "activation", "layer_norm", "conv", "gain", "shared")
 _NETWORKS = (
     "activation_fn", "hidden_dim", "hidden_size", "hidden_sizes", "layers", "net_arch",
     "policy_kwargs",

@@ -7,6 +7,7 @@ layers, 0.01 in the policy's head and 1 in the value's (Huang et al. 2022, detai
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from rlox.errors import ConfigError
 from rlox.nn.distributions import ActionHead, Categorical, DiagonalGaussian, Distribution
 from rlox.nn.encoders import ConvolutionalEncoder, EncoderKind, make_encoder
 from rlox.nn.layer_data import LayerData, chain, layer_data, mode
@@ -357,27 +359,41 @@ def make_policy(
 
     Raises:
         SpaceError: the spaces have no default policy; pass one as ``policy=``.
+        ConfigError: shared layers have widths of the critic's own.
     """
     conv = Layers.expand(hidden).conv
     encoder = make_encoder(observation_space, kind=network, conv=conv, generator=generator)
+    # an image's features come from a layer of their own (Mnih et al. 2015)
+    depth = 0 if isinstance(encoder, ConvolutionalEncoder) else 2
+    layers = Layers.expand(hidden, depth if recurrent == "none" else 1)
+    if layers.shared:
+        encoder, layers = _share(encoder, layers, generator)
     if recurrent != "none":
-        return RecurrentPolicy(
-            encoder,
-            action_space,
-            recurrent,
-            memory_size=memory_size,
-            hidden=Layers.expand(hidden, 1),
-            generator=generator,
-        )
-    if network != "cnn" and _is_vector(observation_space):
+        sizes: Any = {"memory_size": memory_size, "hidden": layers}
+        return RecurrentPolicy(encoder, action_space, recurrent, **sizes, generator=generator)
+    if network != "cnn" and _is_vector(observation_space) and not layers.shared:
         obs_dim = int(np.prod(observation_space.shape or ()))
         if isinstance(action_space, spaces.Discrete):
             return DiscretePolicy(obs_dim, int(action_space.n), hidden, generator=generator)
         if isinstance(action_space, spaces.Box) and len(action_space.shape) == 1:
             return ContinuousPolicy(obs_dim, action_space.shape[0], hidden, generator=generator)
-    # an image's features come from a layer of their own (Mnih et al. 2015)
-    layers = Layers.expand(hidden, 0 if isinstance(encoder, ConvolutionalEncoder) else 2)
     return ActorCriticPolicy(encoder, action_space, layers, generator=generator)
+
+
+def _share(
+    encoder: nn.Module, layers: Layers, generator: torch.Generator | None
+) -> tuple[nn.Module, Layers]:
+    """Return the encoder with the hidden layers behind it, and layers without hidden ones."""
+    if layers.critic_hidden != layers.hidden:
+        raise ConfigError(
+            "critic_hidden must be None with shared=True, where values have the policy's layers, "
+            f"got {layers.critic_hidden}"
+        )
+    n_in: Any = encoder.output_size
+    options: Any = {"output_gain": 1.0, "generator": generator}
+    trunk = nn.Sequential(encoder, make_mlp(n_in, layers, **options))
+    trunk.output_size = (n_in, *layers.hidden)[-1]  # type: ignore[misc]
+    return trunk, replace(layers, hidden=(), critic_hidden=())
 
 
 def _is_vector(space: spaces.Space[Any]) -> bool:

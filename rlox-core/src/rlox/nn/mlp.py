@@ -164,6 +164,8 @@ class Layers:
     """Convolutions for images; see :func:`rlox.nn.make_encoder`."""
     gain: float | None = None
     """Scale of the hidden layers' orthogonal weights; ``None``: that of each network's class."""
+    shared: bool = False
+    """Whether a policy and its state values share the hidden layers."""
 
     @classmethod
     def of(cls, config: Any) -> Layers:
