@@ -82,6 +82,7 @@ BENCHMARKS = [
     "simulators",
     "images",
     "threads",
+    "hidden",
     *RL8_BENCHMARKS,
 ]
 
