@@ -30,7 +30,7 @@ AT_THE_COMMAND_LINE = {
     "train mappo --env mpe2/simple_spread_v3 --n-agents 7": "the env has 3 agents (agent_0",
     "train grpo --env CartPole-v1": "no such option: --env",
     # options
-    "train ppo --env Pendulum-v1 --gama 0.9": "no such option: --gama (Possible options: --gamma)",
+    "train ppo --env Pendulum-v1 --gammma 0.9": "--gammma (Possible options: --gamma)",
     "train ppo --env CartPole-v1 --learning-rate -1": "expected values in [0.0, 1.0], got '-1'",
     "train ppo --env CartPole-v1 --learning-rate fast": "'linear(start, end)'",
     "train ppo --env CartPole-v1 --batch-size 100000": "exceeds the rollout's n_envs * n_steps",
