@@ -43,8 +43,8 @@ pub(crate) struct CandleCollector {
 impl CandleCollector {
     #[new]
     #[pyo3(signature = (
-        env_id, n_envs, obs_dim=None, n_actions=None, n_steps=128, hidden=64, seed=None, *,
-        gamma=0.99, gae_lambda=0.95, capacity=1, weights=None,
+        env_id, n_envs, obs_dim=None, n_actions=None, n_steps=128, hidden=None, seed=None, *,
+        critic_hidden=None, gamma=0.99, gae_lambda=0.95, capacity=1, weights=None,
     ))]
     #[expect(clippy::too_many_arguments, reason = "the options of a collector")]
     fn new(
@@ -54,14 +54,22 @@ impl CandleCollector {
         obs_dim: Option<usize>,
         n_actions: Option<usize>,
         n_steps: usize,
-        hidden: usize,
+        hidden: Option<Bound<'_, PyAny>>,
         seed: Option<u64>,
+        critic_hidden: Option<Bound<'_, PyAny>>,
         gamma: f64,
         gae_lambda: f64,
         capacity: usize,
         weights: Option<PyReadonlyArray1<'_, f32>>,
     ) -> PyResult<Self> {
-        for (name, value) in [("n_envs", n_envs), ("n_steps", n_steps), ("hidden", hidden)] {
+        let widths = |given: Option<Bound<'_, PyAny>>, default| match given {
+            None => Ok(default),
+            Some(given) => given.extract().map(|n| vec![n; 2]).or_else(|_| given.extract()),
+        };
+        let hidden = widths(hidden, vec![64; 2])?;
+        let hidden = [hidden.clone(), widths(critic_hidden, hidden)?];
+        let sizes = hidden.iter().flatten().map(|&width| ("hidden", width));
+        for (name, value) in sizes.chain([("n_envs", n_envs), ("n_steps", n_steps)]) {
             if value == 0 {
                 return Err(PyValueError::new_err(format!("{name} must be at least 1, got 0")));
             }
@@ -73,8 +81,8 @@ impl CandleCollector {
         check_size("obs_dim", obs_dim, shape.obs_dim, env_id)?;
         check_size("n_actions", n_actions, shape.n_actions, env_id)?;
         check_rollouts(&spec, n_envs, n_steps, capacity).map_err(kernel)?;
-        let weights_bytes = hidden.saturating_mul(hidden.saturating_add(shape.obs_dim));
-        check_room("hidden", &hidden, weights_bytes.saturating_mul(4 * 4), "").map_err(kernel)?;
+        let weights_bytes = shape.n_weights().saturating_mul(2 * 4);
+        check_room("hidden", &shape.hidden, weights_bytes, "").map_err(kernel)?;
         let discount = Discount::new(gamma, gae_lambda).map_err(kernel)?;
         let mut rng = Pcg64::from_os().map_err(kernel)?;
         if let Some(seed) = seed {

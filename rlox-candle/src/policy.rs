@@ -4,6 +4,8 @@
 //! the log standard deviations, then the policy's layers and the value function's, each layer its
 //! weights (`n_out`, `n_in`) row by row and then its biases.
 
+use std::f64::consts::SQRT_2;
+
 use candle_core::{D, Device, Tensor};
 use candle_nn::{Linear, Module, ops};
 use rlox_kernels::KernelError;
@@ -15,14 +17,14 @@ use crate::Result;
 use crate::sampling::orthogonal;
 
 /// The sizes of an actor-critic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shape {
     /// Components of an observation.
     pub obs_dim: usize,
     /// Number of actions, or components of a continuous one.
     pub n_actions: usize,
-    /// Width of the two hidden layers.
-    pub hidden: usize,
+    /// Widths of the hidden layers of the policy and of the value function.
+    pub hidden: [Vec<usize>; 2],
     /// Whether actions are real vectors.
     pub continuous: bool,
 }
@@ -30,7 +32,7 @@ pub struct Shape {
 impl Shape {
     /// The sizes for an env.
     #[must_use]
-    pub fn of(spec: &EnvSpec, hidden: usize) -> Self {
+    pub fn of(spec: &EnvSpec, hidden: [Vec<usize>; 2]) -> Self {
         let (n_actions, continuous) = match &spec.action_space {
             ActionSpace::Discrete { n } => (usize::try_from(*n).unwrap_or(0), false),
             ActionSpace::Continuous { low, .. } => (low.len(), true),
@@ -39,32 +41,30 @@ impl Shape {
     }
 
     /// The layers (`n_in`, `n_out`, gain) of the policy and of the value function.
-    fn networks(&self) -> [[(usize, usize, f64); 3]; 2] {
-        let layers = |n_out, gain| {
-            let hidden = std::f64::consts::SQRT_2;
-            [
-                (self.obs_dim, self.hidden, hidden),
-                (self.hidden, self.hidden, hidden),
-                (self.hidden, n_out, gain),
-            ]
+    fn networks(&self) -> [Vec<(usize, usize, f64)>; 2] {
+        let layers = |hidden: &[usize], n_out, gain| {
+            let outputs = hidden.iter().map(|&n| (n, SQRT_2)).chain([(n_out, gain)]);
+            let inputs = [self.obs_dim].into_iter().chain(hidden.iter().copied());
+            inputs.zip(outputs).map(|(n_in, (n_out, gain))| (n_in, n_out, gain)).collect()
         };
-        [layers(self.n_actions, 0.01), layers(1, 1.0)]
+        let [actor, critic] = &self.hidden;
+        [layers(actor, self.n_actions, 0.01), layers(critic, 1, 1.0)]
     }
 
-    /// Number of weights.
+    /// Number of weights, or the largest number if that is less.
     #[must_use]
     pub fn n_weights(&self) -> usize {
-        let layers = self.networks();
         let log_std = if self.continuous { self.n_actions } else { 0 };
-        log_std
-            + layers.as_flattened().iter().map(|(n_in, n_out, _)| (n_in + 1) * n_out).sum::<usize>()
+        let sizes = self.networks().into_iter().flatten();
+        let sizes = sizes.map(|(n_in, n_out, _)| n_in.saturating_add(1).saturating_mul(n_out));
+        sizes.fold(log_std, usize::saturating_add)
     }
 
     /// Initial weights as in the torch policies: orthogonal, biases and log deviations 0.
     #[must_use]
     pub fn initial_weights(&self, rng: &mut Pcg64) -> Vec<f32> {
         let mut weights = vec![0.0; if self.continuous { self.n_actions } else { 0 }];
-        for &(n_in, n_out, gain) in self.networks().as_flattened() {
+        for (n_in, n_out, gain) in self.networks().into_iter().flatten() {
             weights.extend(orthogonal(n_out, n_in, gain, rng));
             weights.resize(weights.len() + n_out, 0.0);
         }
@@ -113,7 +113,7 @@ impl ActorCritic {
     ///
     /// # Errors
     /// [`KernelError::Shape`] for another number of weights, [`KernelError::NonFinite`].
-    pub fn new(shape: Shape, weights: &[f32]) -> Result<Self> {
+    pub fn new(shape: &Shape, weights: &[f32]) -> Result<Self> {
         check_len("weights", weights.len(), "the policy's parameters", shape.n_weights())?;
         if let Some(index) = weights.iter().position(|w| !w.is_finite()) {
             return Err(KernelError::NonFinite { name: "weights", index }.into());
@@ -211,28 +211,30 @@ const HALF_LOG_TAU: f32 = 0.918_938_5;
 /// Linear layers with tanh between them.
 #[derive(Debug)]
 struct Mlp {
-    layers: [Linear; 3],
+    layers: Vec<Linear>,
 }
 
 impl Mlp {
     /// Takes the weights of its layers from the front of `weights`.
-    fn new(layers: [(usize, usize, f64); 3], weights: &mut &[f32]) -> Result<Self> {
+    fn new(layers: Vec<(usize, usize, f64)>, weights: &mut &[f32]) -> Result<Self> {
         let mut take = |len: usize| {
             let (taken, rest) = weights.split_at(len);
             *weights = rest;
             taken
         };
-        let mut linear = |(n_in, n_out, _): (usize, usize, f64)| -> Result<Linear> {
+        let linear = |(n_in, n_out, _): (usize, usize, f64)| -> Result<Linear> {
             let weight = Tensor::from_slice(take(n_in * n_out), (n_out, n_in), &Device::Cpu)?;
             let bias = Tensor::from_slice(take(n_out), n_out, &Device::Cpu)?;
             Ok(Linear::new(weight, Some(bias)))
         };
-        let [first, second, third] = layers;
-        Ok(Self { layers: [linear(first)?, linear(second)?, linear(third)?] })
+        Ok(Self { layers: layers.into_iter().map(linear).collect::<Result<_>>()? })
     }
 
     fn forward(&self, inputs: &Tensor) -> candle_core::Result<Tensor> {
-        let [first, second, third] = &self.layers;
-        third.forward(&second.forward(&first.forward(inputs)?.tanh()?)?.tanh()?)
+        let mut outputs = inputs.clone();
+        for (i, layer) in self.layers.iter().enumerate() {
+            outputs = layer.forward(&if i == 0 { outputs } else { outputs.tanh()? })?;
+        }
+        Ok(outputs)
     }
 }

@@ -71,7 +71,7 @@ impl Worker {
         weights: Vec<f32>,
         capacity: usize,
     ) -> Result<Self> {
-        ActorCritic::new(shape, &weights)?;
+        ActorCritic::new(&shape, &weights)?;
         let mut exchange = Exchange {
             newest: Arc::new(Weights { version: 0, flat: weights }),
             orders: VecDeque::new(),
@@ -144,7 +144,7 @@ impl Worker {
     /// # Errors
     /// Errors of the weights; the newest ones stay then.
     pub fn sync(&self, weights: Vec<f32>) -> Result<u64> {
-        ActorCritic::new(self.shared.shape, &weights)?;
+        ActorCritic::new(&self.shared.shape, &weights)?;
         let mut exchange = lock(&self.shared.exchange);
         let version = exchange.newest.version + 1;
         exchange.newest = Arc::new(Weights { version, flat: weights });
@@ -169,7 +169,7 @@ impl Worker {
     /// [`KernelError::Shape`](rlox_kernels::KernelError::Shape) if rows and actions do not match.
     pub fn evaluate(&self, obs: &[f32], actions: &ActionRows) -> Result<(Vec<f32>, Vec<f32>)> {
         let weights = Arc::clone(&lock(&self.shared.exchange).newest);
-        let policy = ActorCritic::new(self.shared.shape, &weights.flat)?;
+        let policy = ActorCritic::new(&self.shared.shape, &weights.flat)?;
         let heads = policy.heads(obs)?;
         Ok((policy.log_probs(&heads, actions)?, heads.values))
     }
@@ -236,7 +236,7 @@ impl Shared {
             let (_, policy) = match &mut policy {
                 Some(policy) if policy.0 == weights.version => policy,
                 stale => {
-                    let fresh = ActorCritic::new(self.shape, &weights.flat)?;
+                    let fresh = ActorCritic::new(&self.shape, &weights.flat)?;
                     stale.insert((weights.version, fresh))
                 }
             };

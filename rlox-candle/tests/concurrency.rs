@@ -19,7 +19,7 @@ const STEPS: usize = 3;
 
 fn worker(seed: u64, capacity: usize) -> Worker {
     let envs = VecEnv::new(ENVS, || Ok(CartPole::default())).unwrap();
-    let shape = Shape::of(envs.spec(), 4);
+    let shape = Shape::of(envs.spec(), [vec![4; 2], vec![4; 2]]);
     let weights = shape.initial_weights(&mut Pcg64::from_seed(seed));
     let discount = Discount::new(0.9, 0.9).unwrap();
     let collector = Collector::new(Box::new(envs), Pcg64::from_seed(seed), STEPS, discount);

@@ -294,7 +294,7 @@ def test_what_is_no_state_is_refused(make):
 def test_what_has_no_room_is_refused_before_the_thread_begins(make, asked, value):
     """Rollouts ahead would fill the memory until the system kills the process."""
     before = threads()
-    with pytest.raises(MemoryError, match=f"{asked} = {value}: it would take .* are available"):
+    with pytest.raises(MemoryError, match=f"{asked} = .*{value}.*: it would take .* are available"):
         make(**{asked: value})
     assert threads() == before
 

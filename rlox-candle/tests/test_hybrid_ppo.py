@@ -26,7 +26,8 @@ def test_the_declarations_conform(check):
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
 def test_a_training_counts_env_steps_and_reports_floats(env_id):
     """Whole iterations, every metric a float, and actions of the space."""
-    with HybridPPO(env_id, seed=0, **SMALL) as algorithm:
+    layers = {"hidden": (8, 6, 5), "critic_hidden": (7,)}
+    with HybridPPO(env_id, seed=0, **layers, **SMALL) as algorithm:
         metrics = algorithm.train(1_000)
         assert algorithm.clock.env_steps == 1_024
         assert all(isinstance(value, float) for value in metrics.values())

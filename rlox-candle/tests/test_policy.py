@@ -6,16 +6,19 @@ import numpy as np
 import pytest
 import torch
 from rlox.networks.actor_critics import make_policy
-from rlox.nn import FlatOptimizer
+from rlox.nn import FlatOptimizer, Layers
 from rlox_candle import CandleCollector
 from rlox_native import VecEnv, native_env_ids
+
+WIDTHS = {"hidden": (32, 20, 12), "critic_hidden": (24,)}
 
 
 def torch_policy(env_id, seed=0):
     """Return the default policy of an env with random parameters, and those in one vector."""
     env = VecEnv(1, env_id=env_id)
     generator = torch.Generator().manual_seed(seed)
-    policy = make_policy(env.observation_space, env.action_space, hidden=32, generator=generator)
+    spaces = env.observation_space, env.action_space
+    policy = make_policy(*spaces, hidden=Layers(**WIDTHS), generator=generator)
     optimizer = FlatOptimizer(policy, partial(torch.optim.Adam, fused=True), max_grad_norm=1.0)
     with torch.no_grad():
         optimizer.parameters.add_(
@@ -28,7 +31,7 @@ def torch_policy(env_id, seed=0):
 def test_log_probs_and_values_are_torchs(env_id):
     """To 1e-5 after a sync, on every env: weights and parameters have the same layout."""
     policy, flat = torch_policy(env_id)
-    collector = CandleCollector(env_id, 8, n_steps=64, hidden=32, seed=0, capacity=0)
+    collector = CandleCollector(env_id, 8, n_steps=64, **WIDTHS, seed=0, capacity=0)
     assert collector.sync_weights(flat) == 1
     np.testing.assert_array_equal(collector.get_weights(), flat)
     batch = collector.recv()
@@ -49,7 +52,7 @@ def test_log_probs_and_values_are_torchs(env_id):
 def test_initial_weights_are_a_torch_policys():
     """Orthogonal with the policies' gains, biases 0; loaded into torch they act alike."""
     policy, _ = torch_policy("CartPole-v1")
-    collector = CandleCollector("CartPole-v1", 2, n_steps=8, hidden=32, seed=3, capacity=0)
+    collector = CandleCollector("CartPole-v1", 2, n_steps=8, **WIDTHS, seed=3, capacity=0)
     flat, batch = collector.get_weights(), collector.recv()
     collector.stop()
     torch.nn.utils.vector_to_parameters(torch.from_numpy(flat), policy.parameters())
@@ -72,10 +75,10 @@ def test_actions_are_as_frequent_as_probable():
     """In one state, within five standard errors."""
     _, flat = torch_policy("CartPole-v1")
     flat[:] = 0
-    # the bias of the policy's head, after 4*32 + 32 + 32*32 + 32 + 32*2 others
-    head = 4 * 32 + 32 + 32 * 32 + 32 + 32 * 2
+    # the bias of the policy's head, after weights and biases of the layers before
+    head = (4 + 1) * 32 + (32 + 1) * 20 + (20 + 1) * 12 + 12 * 2
     flat[head : head + 2] = np.log([0.2, 0.8])
-    collector = CandleCollector("CartPole-v1", 100, n_steps=100, hidden=32, seed=0, weights=flat)
+    collector = CandleCollector("CartPole-v1", 100, n_steps=100, **WIDTHS, seed=0, weights=flat)
     share = collector.recv()["actions"].mean()
     collector.stop()
     assert share == pytest.approx(0.8, abs=5 * (0.16 / 1e4) ** 0.5)

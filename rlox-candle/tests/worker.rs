@@ -57,7 +57,7 @@ impl Env for Broken {
 
 fn worker(n_steps: usize) -> Worker {
     let envs = VecEnv::new(2, || Ok(Broken::default())).unwrap();
-    let shape = Shape::of(envs.spec(), 4);
+    let shape = Shape::of(envs.spec(), [vec![4; 2], vec![4; 2]]);
     let weights = shape.initial_weights(&mut Pcg64::from_seed(0));
     let discount = Discount::new(0.9, 0.9).unwrap();
     let collector = Collector::new(Box::new(envs), Pcg64::from_seed(0), n_steps, discount);

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import Any, Final, TypedDict, final, type_check_only
 
 import numpy as np
@@ -38,7 +39,7 @@ class CandleCollector:
     the time rollout k - ``capacity`` was received, and the first ``capacity`` rollouts with the
     initial ones. So the same seed and calls give the same batches, bit for bit.
 
-    The policy is that of :mod:`rlox.policies`: two MLPs with two tanh layers each, categorical for
+    The policy is that of :mod:`rlox.policies`: two MLPs with tanh layers, categorical for
     discrete actions, Gaussian with state-independent deviations for continuous ones. Its weights
     are one flat vector in the order of ``policy.parameters()``, as in
     ``rlox.nn.FlatOptimizer.parameters``.
@@ -49,8 +50,9 @@ class CandleCollector:
         obs_dim: components of an observation; optional, checked against the env's.
         n_actions: number of actions, or components of a continuous one; checked like ``obs_dim``.
         n_steps: env steps T of each env in a rollout.
-        hidden: width of the hidden layers.
+        hidden: width of two hidden layers, or widths of any number of them; ``None``: 64.
         seed: fixes weights, actions and envs (env i has ``seed + i``); ``None`` draws from entropy.
+        critic_hidden: the same for the value function; ``None``: as ``hidden``.
         gamma: discount in [0, 1].
         gae_lambda: trace decay λ in [0, 1].
         capacity: rollouts that may be ahead of the consumer. 0: the thread works only while
@@ -69,9 +71,10 @@ class CandleCollector:
         obs_dim: int | None = None,
         n_actions: int | None = None,
         n_steps: int = 128,
-        hidden: int = 64,
+        hidden: int | Sequence[int] | None = None,
         seed: int | None = None,
         *,
+        critic_hidden: int | Sequence[int] | None = None,
         gamma: float = 0.99,
         gae_lambda: float = 0.95,
         capacity: int = 1,

@@ -16,6 +16,7 @@ from rlox.envs.preprocessing import Preprocessor
 from rlox.envs.running import EpisodeStatistics
 from rlox.errors import BackendError, EnvError
 from rlox.kernels import kernel
+from rlox.nn import Hidden, Layers
 from rlox.seeding import SeedStreams
 
 COLUMNS = (
@@ -34,7 +35,7 @@ class CandleRollouts:
         env_id: id of a native env.
         n_envs: number of envs N.
         seed: fixes the envs' random streams and the actions.
-        hidden: width of the policy's hidden layers.
+        hidden: the policy's hidden layers.
         gamma: discount in [0, 1].
         gae_lambda: trace decay λ in [0, 1].
         overlap: collect the next rollout during learning, with the weights of one sync before.
@@ -51,7 +52,7 @@ class CandleRollouts:
         n_envs: int,
         seed: int,
         *,
-        hidden: int,
+        hidden: Hidden,
         gamma: float,
         gae_lambda: float,
         overlap: bool,
@@ -73,8 +74,10 @@ class CandleRollouts:
         self.weights_staleness = 0
         """Syncs between the weights that collected the last batch and the newest."""
         self._env_id, self._n_envs, self._seed = env_id, n_envs, seed
+        layers = Layers.expand(hidden)
         self._options: dict[str, Any] = {
-            "hidden": hidden,
+            "hidden": layers.hidden,
+            "critic_hidden": layers.critic_hidden,
             "gamma": gamma,
             "gae_lambda": gae_lambda,
             "capacity": int(overlap),

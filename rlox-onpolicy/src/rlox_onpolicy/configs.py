@@ -84,9 +84,6 @@ class HybridPPOConfig(PPOConfig):
     """Options of HybridPPO: PPO's, limited to the default policies and native envs."""
 
     n_envs: int = count(16, unit="envs", help="number of envs N stepped together", source="rlox")
-    hidden: int = count(
-        64, unit="units", help="width of both hidden layers of the policy in Rust", source="rlox"
-    )
     network: Literal["auto", "mlp"] = choice(
         "auto", help="either value: two tanh MLPs, for vector observations", source="rlox"
     )
@@ -111,8 +108,8 @@ class HybridPPOConfig(PPOConfig):
     def _check_preprocessing(self) -> HybridPPOConfig:
         only = {
             "normalize_observations": False, "normalize_rewards": False, "clip_rewards": None,
-            "frame_stack": 1, "seq_len": None, "critic_hidden": None, "activation": "tanh",
-            "layer_norm": False, "conv": "auto", "shared": False,
+            "frame_stack": 1, "seq_len": None, "activation": "tanh", "layer_norm": False,
+            "conv": "auto", "shared": False,
         }  # fmt: skip
         for name, value in only.items():
             if getattr(self, name) != value:

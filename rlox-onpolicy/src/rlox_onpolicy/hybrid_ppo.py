@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, final
 from rlox.batches.rollout import RolloutBatch
 from rlox.errors import ConfigError
 from rlox.losses import ClippedSurrogate
+from rlox.nn import Layers
 from rlox.rollouts import RolloutAlgorithm
 from rlox.training.hooks import Hooks
 
@@ -78,7 +79,7 @@ class HybridPPO(RolloutAlgorithm):
             self.env_source,
             cfg.n_envs,
             self.streams.seeds("envs", 1)[0],
-            hidden=cfg.hidden,
+            hidden=Layers.of(cfg),
             gamma=cfg.gamma,
             gae_lambda=cfg.gae_lambda,
             overlap=cfg.overlap,
