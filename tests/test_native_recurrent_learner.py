@@ -13,6 +13,7 @@ from rlox.errors import BackendError
 from rlox.learners.rollouts import TorchLearner
 from rlox.losses import evaluate_actions
 from rlox.networks import RecurrentPolicy
+from rlox.nn import Layers
 from rlox.nn.encoders import VectorEncoder
 from rlox.training.hooks import Hooks
 from rlox_native import ActorCriticLearner
@@ -28,18 +29,19 @@ SMALL = {"n_envs": 5, "n_steps": 30, "batch_size": 60, "n_epochs": 3}
 VARIANTS = [
     {},
     {"vf_clip_eps": 0.2, "dual_clip": 2.0, "ent_coef": 0.02, "max_grad_norm": 0.05},
-    {"memory_size": 5, "hidden": 33, "n_steps": 150, "batch_size": 450},
+    {"memory_size": 5, "hidden": (33,), "n_steps": 150, "batch_size": 450},
     {"memory_size": 1, "normalize_advantages": False},
+    {"hidden": Layers((24, 17), critic_hidden=(40,), activation="relu")},
 ]
 
 
-def policy_of(env, memory_size=32, hidden=24):
+def policy_of(env, memory_size=32, hidden=(24,)):
     """Return the default policy of an env with seeded weights, larger than usual in the head."""
     generator = torch.Generator().manual_seed(1)
     made = gymnasium.make(env)
     encoder, sizes = VectorEncoder(made.observation_space), {"memory_size": memory_size}
     policy = RecurrentPolicy(
-        encoder, made.action_space, "lstm", **sizes, hidden=(hidden,), generator=generator
+        encoder, made.action_space, "lstm", **sizes, hidden=hidden, generator=generator
     )
     policy.generator = None
     with torch.no_grad():

@@ -11,6 +11,7 @@ from rlox.nn import module_state
 
 pytest.importorskip("rlox_native")
 pytest.importorskip("pettingzoo")
+from equal_updates import TOLERANCE, relative_error
 from errand_team import NESTED, TORQUES, Errand
 
 SMALL = {
@@ -29,7 +30,12 @@ CASES = {
     "observations": (
         "mappo",
         SPREAD,
-        {"critic": "observations", "dual_clip": 3.0, "critic_hidden": (20, 9)},
+        {
+            "critic": "observations",
+            "dual_clip": 3.0,
+            "critic_hidden": (20, 9),
+            "activation": "relu",
+        },
     ),
     "agent_state": ("mappo", SPREAD, {"critic": "agent_state", "vf_clip_eps": 0.1}),
     "local": ("ippo", SPREAD, {"share_parameters": "agent"}),
@@ -58,7 +64,7 @@ def test_both_backends_learn_the_same(case):
     assert list(ours) == list(theirs)
     for name, state in ours.items():
         for key, value in state.items():
-            np.testing.assert_allclose(value, theirs[name][key], rtol=2e-3, atol=2e-4, err_msg=key)
+            assert relative_error(value, theirs[name][key]) < TOLERANCE, key
     for terms in ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction"):
         found, expected = ([row[terms] for row in rows] for rows in (our_rows, their_rows))
         np.testing.assert_allclose(found, expected, rtol=5e-3, atol=5e-4, err_msg=terms)

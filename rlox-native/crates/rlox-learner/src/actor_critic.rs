@@ -1,6 +1,6 @@
 //! The default actor-critic: one network for the policy, one for the value.
 
-use super::linalg::{Layer, row_stride};
+use super::linalg::row_stride;
 use super::memory::{Layers, Lstm};
 use super::network::Network;
 use rlox_kernels::error::{KernelError, Result, check_len, check_size};
@@ -86,13 +86,10 @@ impl ActorCritic {
         Ok(shape)
     }
 
-    /// Two networks with hidden layers of these sizes and `ReLU` between them.
-    ///
-    /// # Errors
-    /// [`KernelError::Range`] for a size outside `[1, 16384]`.
-    pub fn relu(obs_dim: usize, hidden: [&[usize]; 2], head: Head) -> Result<Self> {
-        let network = |sizes: &[usize], at| Network::relu(Layer::linear(sizes, at));
-        Self::of([obs_dim; 2], hidden, head, head.n_deviations(), network)
+    /// The same networks with `ReLU` for tanh.
+    #[must_use]
+    pub fn rectified(self) -> Self {
+        Self { actor: self.actor.rectified(), critic: self.critic.rectified(), ..self }
     }
 
     /// Two networks with tanh, each behind an LSTM layer of `units` units, or behind a shared one.

@@ -52,7 +52,12 @@ impl Network {
 
     /// Layers with `ReLU` between them.
     pub(super) fn relu(layers: Vec<Layer>) -> Self {
-        Self::of(layers, Activation::Relu).gated(1)
+        Self::of(layers, Activation::Tanh).rectified()
+    }
+
+    /// The same network with `ReLU` between its layers.
+    pub(super) fn rectified(self) -> Self {
+        Self { activation: Activation::Relu, ..self }.gated(1)
     }
 
     /// The same network, for gradients that go through one, any one, of its outputs in most rows.

@@ -36,11 +36,11 @@ fn reversed(hidden: &[usize]) -> Vec<usize> {
 
 impl Case {
     fn new(obs_dim: usize, hidden: &[usize], head: Head, rows: usize, seed: u64) -> Self {
-        // each supported pair: ReLU with deviations that depend on the observation, else tanh
+        // ReLU with deviations that depend on the observation, else tanh
         let scaled = matches!(head, Head::ScaledGaussian(_));
-        let make = if scaled { ActorCritic::relu } else { ActorCritic::new };
-        let shape = make(obs_dim, [hidden, &reversed(hidden)], head);
-        Self::of(shape.unwrap(), None, hidden, rows, seed)
+        let shape = ActorCritic::new(obs_dim, [hidden, &reversed(hidden)], head).unwrap();
+        let shape = if scaled { shape.rectified() } else { shape };
+        Self::of(shape, None, hidden, rows, seed)
     }
 
     /// A policy of several choices at once.

@@ -29,27 +29,23 @@ pub(crate) fn parse_networks(
     let (head, form) = parse_head(n_actions, choices, act_dim, scaled)?;
     let seen = memory.map_or_else(|| obs_dim.max(critic_dim.unwrap_or(0)), |(units, _)| units);
     check_networks(seen, hidden, head.width(), 2)?;
-    let shape = match (activation, critic_dim, memory) {
-        ("tanh", None, None) => ActorCritic::new(obs_dim, hidden, head),
-        ("relu", None, None) => ActorCritic::relu(obs_dim, hidden, head),
-        ("tanh", Some(critic_dim), None) => ActorCritic::apart([obs_dim, critic_dim], hidden, head),
-        ("tanh", None, Some((units, shared))) => {
+    let shape = match (critic_dim, memory) {
+        (None, None) => ActorCritic::new(obs_dim, hidden, head),
+        (Some(critic_dim), None) => ActorCritic::apart([obs_dim, critic_dim], hidden, head),
+        (None, Some((units, shared))) => {
             check_memory(obs_dim, units)?;
             ActorCritic::recurrent(obs_dim, units, shared, hidden, head)
         }
-        ("tanh", Some(_), Some(_)) => {
+        (Some(_), Some(_)) => {
             let text = "give either critic_dim or memory_size: with a memory both see the same";
             return Err(PyValueError::new_err(text));
         }
-        ("relu", ..) => {
-            let text = "critic_dim and memory_size need activation='tanh', got 'relu'";
-            return Err(PyValueError::new_err(text));
-        }
-        _ => {
-            let text = format!("activation must be 'tanh' or 'relu', got '{activation}'");
-            return Err(PyValueError::new_err(text));
-        }
     };
+    if !["tanh", "relu"].contains(&activation) {
+        let text = format!("activation must be 'tanh' or 'relu', got '{activation}'");
+        return Err(PyValueError::new_err(text));
+    }
+    let shape = if activation == "relu" { shape.map(ActorCritic::rectified) } else { shape };
     let shape = match choices {
         Some(choices) => shape.and_then(|shape| shape.with_choices(choices)),
         None => shape,
