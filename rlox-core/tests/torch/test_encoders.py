@@ -11,6 +11,7 @@ from gymnasium import spaces
 from rlox.envs.preprocessing import FrameStack
 from rlox.errors import ConfigError, SpaceError
 from rlox.nn import (
+    MLP,
     ConvolutionalEncoder,
     OneHotEncoder,
     VectorEncoder,
@@ -127,8 +128,14 @@ def test_half_precision_changes_features_by_its_rounding_alone():
     assert all(each.grad.dtype == torch.float32 for each in encoder.parameters())
     set_compute_dtype(encoder, "float32")
     assert torch.equal(encoder(obs), exact)
-    with pytest.raises(ConfigError, match="compute_dtype='bfloat16' is of convolutions"):
+    with pytest.raises(ConfigError, match="compute_dtype='bfloat16' is of rlox's convolutions"):
         set_compute_dtype(make_encoder(spaces.Box(-1, 1, (3,))), "bfloat16")
+    mlp = MLP((6, 64, 64, 2), generator=torch.Generator().manual_seed(1))
+    inputs = torch.rand(8, 6)
+    exact = mlp(inputs)
+    set_compute_dtype(mlp, "bfloat16")
+    assert not torch.equal(mlp(inputs), exact)
+    torch.testing.assert_close(mlp(inputs), exact, atol=0.01, rtol=0.03)
 
 
 def test_convolutions_are_orthogonal():

@@ -125,12 +125,14 @@ def sizes_of(mlp: Any, *activations: str, activates_last: bool = False) -> list[
         listed = type(mlp) is nn.Sequential
         layers, n_hidden = (mlp[::2], len(mlp) // 2) if listed else (mlp.layers, mlp.n_hidden)
         plain = all(type(layer) is nn.Linear for layer in layers)
+        plain = plain and getattr(mlp, "compute_dtype", torch.float32) == torch.float32
         if plain and n_hidden == len(layers) - (not activates_last):
             shapes = [layer.weight.T.shape for layer in layers]
     if not shapes or getattr(mlp, "layer_norm", False) or activation_of(mlp) not in activations:
         known = " or ".join(activations)
         raise BackendError(
-            f"it learns perceptrons of plain linear layers with {known} and without layer_norm"
+            f"it learns perceptrons of plain linear layers with {known}, in float32 and without "
+            "layer_norm"
         )
     return [shapes[0][0], *(n_out for _, n_out in shapes)]
 

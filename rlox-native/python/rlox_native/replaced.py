@@ -59,7 +59,8 @@ REPLACED: dict[str, dict[str, str]] = {
         "Memory": "self.forward",
         "Memory.forward": "self._run",
         "Memory._run": "self._call",
-        **_leaves("MLP.forward EnsembleMLP.forward Memory._call"),
+        **_leaves("MLP._run EnsembleMLP.forward Memory._call"),
+        "MLP.forward": "self._run",
     },
     "rlox.nn.distributions": {
         "Categorical": "self.__init__ self.sample self.mode self.log_prob self.entropy",

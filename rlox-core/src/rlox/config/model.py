@@ -506,7 +506,7 @@ BACKEND = option(
 
 COMPUTE_DTYPE = choice(
     "float32", source="rlox",
-    help="precision of convolutions over images; parameters and all else are float32",
+    help="precision of convolutions and hidden layers; parameters and all else are float32",
 )  # fmt: skip
 """``Literal["float32", "bfloat16"]``"""
 

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from rlox.errors import ConfigError, SpaceError
 from rlox.nn.layer_data import LayerData, activation, array, chain, layer_data, linear
-from rlox.nn.mlp import orthogonal
+from rlox.nn.mlp import MLP, orthogonal
 from rlox.spaces.rows import channels_first, is_nested, leaf_spaces
 
 Space = gymnasium.Space[Any]
@@ -93,9 +93,9 @@ def has_image(space: Space, kind: EncoderKind) -> bool:
 
 
 def set_compute_dtype(network: nn.Module, compute_dtype: str) -> None:
-    """Set the precision of all convolutional encoders of a network.
+    """Set the precision of all convolutions and hidden layers of a network.
 
-    Parameters, gradients and features stay float32.
+    Parameters, gradients, features and the layers of outputs stay float32.
 
     Args:
         network: has them as parts.
@@ -104,14 +104,14 @@ def set_compute_dtype(network: nn.Module, compute_dtype: str) -> None:
     Raises:
         ConfigError: the network has none, and a precision other than float32 is requested.
     """
-    encoders = [part for part in network.modules() if isinstance(part, ConvolutionalEncoder)]
-    if compute_dtype != "float32" and not encoders:
+    parts = [part for part in network.modules() if isinstance(part, (ConvolutionalEncoder, MLP))]
+    if compute_dtype != "float32" and not parts:
         raise ConfigError(
-            f"compute_dtype='{compute_dtype}' is of convolutions over images, and the network has "
-            "none; leave it out"
+            f"compute_dtype='{compute_dtype}' is of rlox's convolutions and hidden layers, and the "
+            "network has none; leave it out"
         )
-    for encoder in encoders:
-        encoder.compute_dtype = getattr(torch, compute_dtype)
+    for part in parts:
+        part.compute_dtype = getattr(torch, compute_dtype)
 
 
 def _make_leaf(

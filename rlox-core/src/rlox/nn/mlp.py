@@ -7,7 +7,7 @@ published implementations of the off-policy algorithms.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any, Literal, TypeVar, cast
@@ -250,13 +250,22 @@ class MLP(nn.Module):
             self.layers.append(layer)
         hidden = sizes[1 : self.n_hidden + 1] if layer_norm else ()
         self.norms = nn.ModuleList(nn.LayerNorm(size) for size in hidden)
+        self.compute_dtype = torch.float32
+        """Dtype of the hidden layers' computations; see :func:`set_compute_dtype`."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return outputs (B, n_out) of inputs (B, n_in)."""
+        if self.compute_dtype == torch.float32:
+            return self._run(inputs, 0, len(self.layers))
+        with torch.autocast(inputs.device.type, self.compute_dtype):
+            features = self._run(inputs, 0, self.n_hidden)
+        return self._run(features.float(), self.n_hidden, len(self.layers))
+
+    def _run(self, inputs: Tensor, begin: int, end: int) -> Tensor:
         # called as functions, since calling modules doubles the time of small networks
-        activate, layers = ACTIVATIONS[self.activation], cast("Iterable[nn.Linear]", self.layers)
-        for i, layer in enumerate(layers):
-            inputs = F.linear(inputs, layer.weight, layer.bias)
+        activate, layers = ACTIVATIONS[self.activation], cast("Sequence[nn.Linear]", self.layers)
+        for i in range(begin, end):
+            inputs = F.linear(inputs, layers[i].weight, layers[i].bias)
             if i < self.n_hidden:
                 inputs = activate(self.norms[i](inputs) if self.layer_norm else inputs)
         return inputs
