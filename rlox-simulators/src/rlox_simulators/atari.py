@@ -10,11 +10,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 import numpy.typing as npt
-from rlox.config.model import Config, count, flag
 from rlox.errors import EnvError, MissingDependencyError, missing_extra, suggest
 from rlox.protocols import VecEnvStep
 from rlox.spaces.rows import batch_of_actions
 
+from rlox_simulators.options import AtariOptions
 from rlox_simulators.seeds import seeds_of_32_bits
 
 PREPROCESSING: dict[str, Any] = {
@@ -34,23 +34,6 @@ PREPROCESSING: dict[str, Any] = {
 }
 """Arguments of the envs and their defaults: the first four as in ``gymnasium.make`` for the ids
 ``ALE/…-v5``, the rest as in Mnih et al. 2015."""
-
-
-class AtariOptions(Config):
-    """Options for stepping and learning Atari games; ``env_kwargs`` sets the games themselves."""
-
-    episodic_life: bool = flag(
-        False, source="Mnih et al. 2015",
-        help="treat each lost life as an episode's end in learning; scores are of whole games",
-    )  # fmt: skip
-    emulator_threads: int | None = count(
-        None, unit="threads", source="rlox",
-        help="threads that step the games; None: one per core, at most n_envs",
-    )  # fmt: skip
-
-    def for_evaluation(self) -> AtariOptions:
-        """Return the options of evaluations, which play whole games."""
-        return self.replace(episodic_life=False)
 
 
 class AtariVecEnv:

@@ -13,7 +13,7 @@ def rlox_env_backends() -> Iterable[EnvBackendSpec]:
         summary="Atari games, preprocessed, on ALE's own threads (ale-py).",
         factory="rlox_simulators.atari:make_vec_env",
         env_prefixes=("ALE/",),
-        options="rlox_simulators.atari:AtariOptions",
+        options="rlox_simulators.options:AtariOptions",
         env_kwargs=(
             "continuous", "continuous_action_threshold", "frameskip", "full_action_space",
             "grayscale", "img_height", "img_width", "max_num_frames_per_episode", "maxpool",
@@ -24,7 +24,7 @@ def rlox_env_backends() -> Iterable[EnvBackendSpec]:
         name="envpool",
         summary="Envs of EnvPool on its own threads; used only if named.",
         factory="rlox_simulators.pools:make_vec_env",
-        options="rlox_simulators.pools:PoolOptions",
+        options="rlox_simulators.options:PoolOptions",
         priority=-1,
     )
     yield EnvBackendSpec(
@@ -32,7 +32,7 @@ def rlox_env_backends() -> Iterable[EnvBackendSpec]:
         summary="gymnasium's MuJoCo tasks, stepped many at once on MuJoCo's own threads.",
         factory="rlox_simulators.mujoco:make_vec_env",
         unavailable="rlox_simulators.mujoco:unavailable",
-        options="rlox_simulators.mujoco:MujocoOptions",
+        options="rlox_simulators.options:MujocoOptions",
         env_ids=(
             "Ant-v5", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5", "HumanoidStandup-v5",
             "InvertedDoublePendulum-v5", "InvertedPendulum-v5", "Pusher-v5", "Reacher-v5",

@@ -11,22 +11,13 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium.vector.utils import batch_space
-from rlox.config.model import Config, count
 from rlox.errors import EnvError, import_extra, suggest
 from rlox.protocols import VecEnvStep
 from rlox.spaces import is_nested
 from rlox.spaces.rows import batch_of_actions
 
+from rlox_simulators.options import PoolOptions
 from rlox_simulators.seeds import seeds_of_32_bits
-
-
-class PoolOptions(Config):
-    """Options for stepping EnvPool's envs; ``env_kwargs`` sets the envs themselves."""
-
-    pool_threads: int | None = count(
-        None, unit="threads", source="rlox",
-        help="threads that step the envs; None: one per core, at most n_envs",
-    )  # fmt: skip
 
 
 class PoolVecEnv:
@@ -52,12 +43,7 @@ class PoolVecEnv:
     """
 
     def __init__(
-        self,
-        env_id: str,
-        n_envs: int = 1,
-        *,
-        options: PoolOptions | None = None,
-        **arguments: Any,
+        self, env_id: str, n_envs: int = 1, *, options: PoolOptions | None = None, **arguments: Any
     ) -> None:
         self._library = import_extra("envpool", f"'{env_id}' of EnvPool", "envpool")
         known = self._library.list_all_envs()

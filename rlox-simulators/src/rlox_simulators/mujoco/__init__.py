@@ -3,12 +3,12 @@
 from rlox_simulators.mujoco.simulations import Simulations
 from rlox_simulators.mujoco.tasks import TASKS
 from rlox_simulators.mujoco.vec_env import (
-    MujocoOptions,
     MujocoTask,
     MujocoVecEnv,
     make_vec_env,
     unavailable,
 )
+from rlox_simulators.options import MujocoOptions
 
 __all__ = [
     "TASKS",

@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.utils import seeding
 from gymnasium.vector.utils import batch_space
-from rlox.config.model import Config, count
 from rlox.errors import EnvError, MissingDependencyError, requirement, suggest
 from rlox.protocols import VecEnvStep
 from rlox.spaces.rows import batch_of_actions
 
 from rlox_simulators.mujoco.simulations import Simulations
 from rlox_simulators.mujoco.tasks import TASKS
+from rlox_simulators.options import MujocoOptions
 
 Array = npt.NDArray[Any]
 
@@ -63,15 +63,6 @@ class MujocoTask(Protocol):
 
 
 WORD = 2**64
-
-
-class MujocoOptions(Config):
-    """Options for stepping MuJoCo's envs."""
-
-    physics_threads: int | None = count(
-        None, unit="threads", source="rlox",
-        help="threads that step the simulations; None: half the logical cores, at most n_envs",
-    )  # fmt: skip
 
 
 class MujocoVecEnv:
