@@ -1,4 +1,4 @@
-"""Native trainings import no compiler of torch, algebra system, or games whose envs are in Rust."""
+"""Modules too slow to import before a first line or a native training."""
 
 import subprocess
 import sys
@@ -39,3 +39,31 @@ def test_native_trainings_import_no_compiler(tmp_path):
     command = [sys.executable, "-c", TRAININGS, str(tmp_path / "checkpoint")]
     result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     assert result.stdout == "light\n"
+
+
+FIRST_LINES = """
+import io, sys
+import rlox.cli
+
+class Screen(io.StringIO):
+    def write(self, text):
+        sys.exit(f"{text.strip()}: {sorted({'numpy', 'gymnasium', 'torch'} & set(sys.modules))}")
+
+for words in ("train ppo --env CartPole-v1", "explain --env CartPole-v1 ppo"):
+    sys.argv[1:], sys.stdout = words.split(), Screen()
+    try:
+        rlox.cli.main()
+    except SystemExit as end:
+        print(end.code, file=sys.stderr)
+"""
+
+
+def test_commands_print_a_line_before_slow_imports():
+    """The options of every env backend are read without gymnasium, which takes as long again."""
+    result = subprocess.run(
+        [sys.executable, "-c", FIRST_LINES], stderr=subprocess.PIPE, text=True, check=True
+    )
+    train, explain = result.stderr.splitlines()
+    assert train == "ppo on CartPole-v1: 100,000 steps: []"
+    assert explain.startswith("ppo")
+    assert explain.endswith(": []")

@@ -53,8 +53,6 @@ def train(
     Raises:
         ConfigError: the options contradict each other.
     """
-    from rlox_tools.sweeps.sweeping import train_sweep
-
     if seeds is None and not sweep:
         if jobs is not None:
             raise ConfigError("--jobs is for a sweep; pass --seeds too, such as --seeds 5")
@@ -69,6 +67,8 @@ def train(
         in_file = options.config is not None and "seed" in read_mapping(options.config)
         where = f"seed in {options.config}" if in_file else "--seed"
         raise ConfigError(f"{where} and --seeds contradict each other; give one of them")
+    from rlox_tools.sweeps.sweeping import train_sweep
+
     return train_sweep(name, config, options, seeds=seeds, sets=sweep or (), jobs=jobs, on=on)
 
 
@@ -87,9 +87,10 @@ def resume(
         ConfigError: an option does not fit what is in the folder.
     """
     from rlox_tools.sweeps.folder import Sweep
-    from rlox_tools.sweeps.sweeping import resume_sweep
 
     if Sweep.is_in(run):
+        from rlox_tools.sweeps.sweeping import resume_sweep
+
         return resume_sweep(run, jobs=jobs, env=env, quiet=quiet, parts=parts, on=on)
     if jobs is not None:
         raise ConfigError(f"--jobs is for a sweep, and '{run}' is none")

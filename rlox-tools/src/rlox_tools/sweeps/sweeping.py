@@ -27,8 +27,8 @@ from rlox.cli.flags import all_fields, given_options
 from rlox.cli.output import print_pairs, print_progress, print_table, stdout_is_broken
 from rlox.cli.places import Job, Place, open_place
 from rlox.cli.runs.callbacks import HANG_UP, Interruption
-from rlox.cli.runs.folder import LONGEST, RunFolder, require_unused, resume_command_of
-from rlox.cli.runs.options import RunOptions, code_parts, load_parts
+from rlox.cli.runs.folder import LONGEST, RunFolder, resume_command_of
+from rlox.cli.runs.options import RunOptions, code_parts, load_parts, require_unused
 from rlox.cli.runs.run import resume_in_folder, train_in_folder
 from rlox.config.files import to_yaml
 from rlox.config.model import Config
@@ -230,6 +230,7 @@ def _train_member(
         return resume_in_folder(folder, env=env, quiet=False, parts=parts, **how)  # type: ignore[arg-type]
     config = registry.config_class(sweep.algorithm).load(member.config).replace(seed=member.seed)
     options = replace(sweep.options, run_dir=folder, env=env or sweep.options.env)
+    options.begin(sweep.algorithm, log)
     return train_in_folder(sweep.algorithm, config, options, **how)  # type: ignore[arg-type]
 
 

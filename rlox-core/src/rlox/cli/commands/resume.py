@@ -24,8 +24,8 @@ from rlox.registry.families import ELSEWHERE
 
 def resume_app() -> typer.Typer:
     """Return the command, with the options that plugins add."""
-    signature = inspect.signature(_resume, eval_str=True).parameters
-    own = [p.replace(kind=p.KEYWORD_ONLY) for name, p in signature.items() if name not in PASSED]
+    of_call = inspect.signature(_resume, eval_str=True).parameters.values()
+    own = [p.replace(kind=p.KEYWORD_ONLY) for p in of_call if p.kind is p.POSITIONAL_OR_KEYWORD]
     functions = added_to("resume", (p.name for p in own))
     added = [p for _, options in functions for p in options]
 
@@ -35,10 +35,6 @@ def resume_app() -> typer.Typer:
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(help=_resume.__doc__)(with_options(command, [*own, *added]))
     return app
-
-
-PASSED = ("functions", "added")
-"""Parameters that are not options."""
 
 
 def _resume(

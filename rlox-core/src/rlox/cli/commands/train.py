@@ -2,7 +2,6 @@
 
 import dataclasses
 import inspect
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,7 +13,7 @@ from rlox.cli.flags import GroupedCommand, flags_of, given_options
 from rlox.cli.runs.options import RunOptions, added_to, exit_code_of, part_parameters, with_options
 from rlox.config.model import Config, resolve_config
 from rlox.config.presets import full_name, list_presets
-from rlox.errors import ConfigError, PluginConflictError, PluginWarning, RloxError
+from rlox.errors import ConfigError, RloxError
 
 RUN_PARAMETERS = {
     p.name: p.replace(kind=inspect.Parameter.KEYWORD_ONLY)
@@ -28,50 +27,51 @@ CONTEXT = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=ty
 
 
 class AlgorithmGroup(TyperGroup):
-    """The training commands; for an unknown one, the registry's message has the remedy."""
+    """The training commands, each made when it is used: making all takes a second."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the algorithms' names."""
+        return [each.spec.name for each in registry.get_registry().usable("rlox_algorithms")]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command of the algorithm ``cmd_name``."""
-        command = super().get_command(ctx, cmd_name)
-        if command is None:
-            train_function(cmd_name)
-        return command
+        """Return the command of the algorithm ``cmd_name``; errors: see :func:`train_function`."""
+        try:
+            function = train_function(cmd_name)
+        except RloxError:
+            if ctx.resilient_parsing:  # the shell completes
+                return None
+            raise
+        spec = registry.spec(cmd_name)
+        epilog = f"Paper: {spec.paper or '-'}"
+        app = typer.Typer(add_completion=False, rich_markup_mode=None)
+        app.command(cmd_name, cls=GroupedCommand, help=spec.summary, epilog=epilog)(function)
+        return typer.main.get_command(app)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the algorithms' summaries, without importing them."""
+        rows = [(name, registry.spec(name).summary) for name in self.list_commands(ctx)]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
 
 
 def train_app() -> typer.Typer:
-    """Return the group of training commands; it imports the algorithms' configs, never torch."""
+    """Return the group of training commands; it imports one algorithm's config, never torch."""
     app = typer.Typer(
         cls=AlgorithmGroup,
         add_completion=False,
         rich_markup_mode=None,
-        pretty_exceptions_enable=False,
         help="Train an algorithm on an env and keep the results in a run folder.",
         invoke_without_command=True,
         subcommand_metavar="ALGORITHM [OPTIONS]",
     )
     app.callback()(_show_help)
-    for name in registry.list_algorithms():
-        _add_command(app, name)
     return app
 
 
 def _show_help(ctx: typer.Context) -> None:
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())
-
-
-def _add_command(app: typer.Typer, name: str) -> None:
-    """Add the command of ``name``; if that fails, using the command raises the reason."""
-    try:
-        function = train_function(name)
-    except PluginConflictError:
-        return  # `rlox list` warns of it
-    except RloxError as error:
-        warnings.warn(f"{error}; the rest of rlox works without it", PluginWarning, stacklevel=1)
-        return
-    spec = registry.spec(name)
-    epilog = f"Paper: {spec.paper or '-'}"
-    app.command(name, cls=GroupedCommand, help=spec.summary, epilog=epilog)(function)
 
 
 def train_function(name: str) -> Callable[..., None]:
@@ -97,9 +97,6 @@ def train_function(name: str) -> Callable[..., None]:
     parts = part_parameters(spec.needs, spec.takes)
 
     def command(ctx: typer.Context, **arguments: Any) -> None:
-
-        from rlox.cli.runs.run import train_in_folder
-
         of_plugins = {p.name: arguments.pop(p.name) for p in added_parameters}
         given = {p.name: arguments.pop(p.name) for p in parts}
         options = RunOptions(
@@ -117,7 +114,12 @@ def train_function(name: str) -> Callable[..., None]:
         if getattr(ctx.get_parameter_source("total_timesteps"), "name", "") == "DEFAULT":
             options = dataclasses.replace(options, total_timesteps=_steps(name, config, options))
         code = exit_code_of(added, of_plugins, name, config, options)
-        raise typer.Exit(train_in_folder(name, config, options) if code is None else code)
+        if code is None:
+            options.begin(name)
+            from rlox.cli.runs.run import train_in_folder  # slow, as it imports gymnasium
+
+            code = train_in_folder(name, config, options)
+        raise typer.Exit(code)
 
     return with_options(command, [CONTEXT, *run_parameters, *added_parameters, *parts, *flags])
 

@@ -157,8 +157,7 @@ class RunFolder:
         for path in self.checkpoints.glob("*.safetensors"):
             if path not in kept and path.stem != "best":
                 path.rename(f"{path}.superseded")
-        unit = step_unit_of(self._record)
-        done = {unit: saved.steps}
+        done = {step_unit_of(self._record): saved.steps}
         resumed = [*self._record.get("resumed", []), {**done, "time": _now()}]
         self.record(status="running", ended=None, resumed=resumed, **done)
 
@@ -182,24 +181,6 @@ class RunFolder:
 def step_unit_of(record: Mapping[str, Any]) -> str:
     """Return the unit of the steps in a ``run.json``."""
     return str(record.get("step_unit", "env_steps"))
-
-
-def require_unused(path: Path) -> None:
-    """Refuse a folder that is not empty.
-
-    Raises:
-        ConfigError: it is a file, a dangling link, or not empty.
-    """
-    if path.is_symlink() and not path.exists():
-        raise ConfigError(
-            f"run folder '{path}' is a link that leads nowhere; make the folder that it leads to, "
-            "or name another with --run-dir"
-        )
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise ConfigError(
-            f"run folder '{path}' exists and is not empty; name another with --run-dir, leave "
-            "--run-dir out for a new one, or finish its run with rlox resume"
-        )
 
 
 def resume_command_of(path: Path, env: Any, parts: Mapping[str, str] | None = None) -> str:

@@ -13,11 +13,12 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TextIO
 
 import typer
 from pydantic import TypeAdapter, ValidationError
 
+from rlox.cli.output import print_progress
 from rlox.errors import ConfigError, PluginWarning, RloxError
 from rlox.registry.table import get_registry
 
@@ -253,6 +254,23 @@ class RunOptions:
         """Subject of the run, for the name of its folder: the env, or the first part."""
         return self.env or Path(next(iter(self.parts.values()), "run")).resolve().name
 
+    def begin(self, name: str, log: TextIO | None = None) -> None:
+        """Check the names and the folder of a run, and print its first line; this imports little.
+
+        Args:
+            name: of the algorithm.
+            log: file to print to; ``None`` prints on stdout.
+
+        Raises:
+            RloxError: a logger or a callback is unknown, or the folder is in use.
+        """
+        get_registry().get_all("rlox_loggers", self.loggers)
+        get_registry().get_all("rlox_callbacks", self.callbacks)
+        if self.run_dir is not None:
+            require_unused(self.run_dir)
+        if not self.quiet:
+            print_progress(f"{name} on {self.subject}: {self.total_timesteps:,} steps", log)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the options for a resumed run as JSON-able values, without parts that are code."""
         kept = {key: value for key, value in vars(self).items() if key not in NOT_RESUMED}
@@ -286,6 +304,24 @@ class RunOptions:
         except ValidationError as error:
             reason = error.errors()[0]["msg"]
             raise ConfigError(f"the run's options are damaged: {reason}") from None
+
+
+def require_unused(path: Path) -> None:
+    """Refuse a folder that is not empty.
+
+    Raises:
+        ConfigError: it is a file, a dangling link, or not empty.
+    """
+    if path.is_symlink() and not path.exists():
+        raise ConfigError(
+            f"run folder '{path}' is a link that leads nowhere; make the folder that it leads to, "
+            "or name another with --run-dir"
+        )
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise ConfigError(
+            f"run folder '{path}' exists and is not empty; name another with --run-dir, leave "
+            "--run-dir out for a new one, or finish its run with rlox resume"
+        )
 
 
 Added = list[tuple[Callable[..., int | None], list[inspect.Parameter]]]

@@ -29,10 +29,9 @@ from rlox.cli.runs.folder import (
     RunFolder,
     SavedState,
     checkpoints_in,
-    require_unused,
     resume_command_of,
 )
-from rlox.cli.runs.options import RunOptions, is_code, load_parts
+from rlox.cli.runs.options import RunOptions, is_code, load_parts, require_unused
 from rlox.errors import CheckpointError, ConfigError, RunError
 from rlox.ranks import join_ranks
 from rlox.training import checkpoint
@@ -188,7 +187,7 @@ def train_in_folder(
     interruption: Interruption | None = None,
     log: TextIO | None = None,
 ) -> int:
-    """Train the algorithm ``name`` and return the exit code.
+    """Train the algorithm ``name``, announced by ``options.begin``; return the exit code.
 
     Args:
         name: registered name.
@@ -198,14 +197,8 @@ def train_in_folder(
         log: file to print to; ``None`` prints on stdout and stderr.
 
     Raises:
-        RloxError: a name, the env or the run folder cannot be used; no training was done.
+        RloxError: the env or the run folder cannot be used; no training was done.
     """
-    registry.get_registry().get_all("rlox_loggers", options.loggers)
-    registry.get_registry().get_all("rlox_callbacks", options.callbacks)
-    if options.run_dir is not None:
-        require_unused(options.run_dir)
-    if not options.quiet:
-        print_progress(f"{name} on {options.subject}: {options.total_timesteps:,} steps", log)
     registry.algorithm_class(name)  # imports torch, which is slow enough to be interrupted
     ranks = join_ranks()
     with make(name, options.env, config=config, **load_parts(options.parts)) as algorithm:
