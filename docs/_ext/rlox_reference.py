@@ -305,7 +305,7 @@ def run_flags(options: Any) -> Iterator[Sequence[str]]:
     names = {field.name for field in dataclasses.fields(options)}
     names |= {option.name for _, options in added_to("train", ()) for option in options}
 
-    for row, name in _flags(_command("train").commands[list_algorithms()[0]]):
+    for row, name in _flags(_command("train").get_command(None, list_algorithms()[0])):
         if name in names:
             yield row
 
