@@ -49,7 +49,7 @@ AT_THE_COMMAND_LINE = {
     "train cql --env Pendulum-v1": "missing option '--dataset'",
     "train cql --env Pendulum-v1 --dataset no.npz": "dataset 'no.npz' does not exist",
     "train bc --dataset .": "expected .npz, .h5, .hdf5, .parquet, .arrow, .feather, or 'minari:",
-    "plot nothing": "'nothing' is no folder; name a run folder",
+    "plot nothing": "'nothing' is not a folder; name a run folder",
     # workers
     "worker --env CartPole-v1 --bind 0.0.0.0:7000": "needs TLS (tls_cert and tls_key) and a token",
     "train impala --env CartPole-v1 --n-actors 2 --worker-addresses localhost:1":

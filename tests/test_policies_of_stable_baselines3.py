@@ -203,7 +203,7 @@ def test_a_hostile_file_runs_nothing(tmp_path):
     torch.save({"action_net.weight": Attack(touched)}, file)
     for hostile in (attack, file.getvalue()):
         write(path, {**content, "policy.pth": hostile})
-        with pytest.raises(CheckpointError, match="damaged or no file of Stable-Baselines3"):
+        with pytest.raises(CheckpointError, match="damaged or not a file of Stable-Baselines3"):
             from_stable_baselines3(path, "CartPole-v1")
     assert not touched.exists()
 

@@ -97,7 +97,7 @@ def test_runs_are_found_below_a_folder(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(RunError, match=r"holds no run: there is no run\.json in it"):
         find_runs(tmp_path / "empty")
-    with pytest.raises(RunError, match="is no folder"):
+    with pytest.raises(RunError, match="is not a folder"):
         find_runs(tmp_path / "none")
 
 

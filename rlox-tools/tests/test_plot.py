@@ -55,8 +55,8 @@ def test_run_without_values_is_left_out(run):
     ("arguments", "message"),
     [
         ((), "missing argument 'runs'"),
-        (("none",), "'none' is no folder; name a run folder, a sweep or a folder of them"),
-        (("label=none",), "'none' is no folder"),
+        (("none",), "'none' is not a folder; name a run folder, a sweep or a folder of them"),
+        (("label=none",), "'none' is not a folder"),
         (
             ("runs/sweep", "--metric", "mean_rewrd"),
             "has no metric 'mean_rewrd'; did you mean 'mean_rew",

@@ -122,7 +122,7 @@ def test_a_link_in_a_run_is_refused(run):
     ("arguments", "message"),
     [
         ((), "missing argument 'runs'"),
-        (("none",), "'none' is no folder"),
+        (("none",), "'none' is not a folder"),
         (("runs", "--out", "report.pdf"), "a report is written as .html, got 'report.pdf'"),
         (("runs", "--films", "-1"), "invalid value for '--films'"),
     ],

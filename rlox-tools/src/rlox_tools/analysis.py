@@ -230,7 +230,7 @@ def read_record(run: Path) -> Mapping[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"'{run / 'run.json'}' cannot be read: {error}") from None
     if not isinstance(found, dict):
-        raise RunError(f"'{run / 'run.json'}' is no record of a run")
+        raise RunError(f"'{run / 'run.json'}' is not a record of a run")
     return found
 
 
@@ -286,7 +286,7 @@ def find_runs(path: Path) -> list[Path]:
         RunError: there is none.
     """
     if not path.is_dir():
-        raise RunError(f"'{path}' is no folder; name a run folder, a sweep or a folder of them")
+        raise RunError(f"'{path}' is not a folder; name a run folder, a sweep or a folder of them")
     found = sorted(file.parent for file in path.rglob("run.json"))
     runs = [run for run in found if not any(p.suffix == ".superseded" for p in (run, *run.parents))]
     if not runs:

@@ -48,7 +48,7 @@ def rlox_callbacks() -> Iterable[CallbackSpec]:
     """Register ``video``."""
     yield CallbackSpec(
         "video",
-        "Films episodes of the policy every so many env steps, as MP4.",
+        "Films episodes of the policy every N env steps, as MP4.",
         "rlox_tools.plugin:video_callback",
         in_folder=True,
     )

@@ -38,7 +38,7 @@ def export_command(
     agent: Annotated[
         str | None,
         typer.Option(
-            help="Of a team, the agent whose policy is written; left out: all are, in a file .rlox",
+            help="The agent of a team whose policy to write; left out: all, in a file .rlox",
             metavar="NAME",
         ),
     ] = None,
@@ -46,8 +46,8 @@ def export_command(
     moments: Annotated[
         Path | None,
         typer.Option(
-            help="Of a model.zip whose observations were normalised: a file .npz with the arrays "
-            "mean and var, of VecNormalize.obs_rms.",
+            help="For a model.zip whose observations were normalised: a file .npz with the arrays "
+            "mean and var of VecNormalize.obs_rms.",
             metavar="FILE",
         ),
     ] = None,

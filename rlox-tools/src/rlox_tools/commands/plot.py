@@ -21,8 +21,8 @@ def plot_command(
     runs: Annotated[
         list[str],
         typer.Argument(
-            help=f"{RUNS}; LABEL=FOLDER names what is in it, else its options in the sweep do, or "
-            "the algorithm."
+            help=f"{RUNS}; LABEL=FOLDER names its runs; else their options in the sweep do, or the "
+            "algorithm."
         ),
     ],
     metric: Annotated[

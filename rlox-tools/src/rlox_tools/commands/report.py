@@ -19,8 +19,8 @@ def report_command(
     runs: Annotated[
         list[str],
         typer.Argument(
-            help=f"{RUNS}; LABEL=FOLDER names what is in it, else its options in the sweep do, or "
-            "the algorithm with the options that differ."
+            help=f"{RUNS}; LABEL=FOLDER names its runs; else their options in the sweep do, or the "
+            "algorithm with the options that differ."
         ),
     ],
     out: Annotated[Path, typer.Option(help="The page to write.", metavar="FILE.html")] = Path(
@@ -29,7 +29,7 @@ def report_command(
     metric: Annotated[
         list[str] | None,
         typer.Option(
-            help="Another metric to draw beside the returns of training and evaluations; "
+            help="Another metric to draw next to the returns of training and evaluations; "
             "repeatable.",
             metavar="NAME",
         ),

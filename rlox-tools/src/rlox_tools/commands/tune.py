@@ -23,7 +23,7 @@ def tune_command(
     space: Annotated[list[str], typer.Option(help="option=0.9:0.999, =log:1e-5:1e-2 or =64,128")],
     trials: Annotated[int, typer.Option(help="sets of options to try", min=1)] = 30,
     seeds: Annotated[str, typer.Option(help="seeds of each: 3 for 0 to 2, or 0,3,7")] = "2",
-    prune: Annotated[bool, typer.Option(help="end what is worse than the median")] = True,
+    prune: Annotated[bool, typer.Option(help="end trials that are worse than the median")] = True,
     run_dir: Annotated[Path | None, typer.Option(help="folder of a new or begun search")] = None,
     jobs: Annotated[int | None, typer.Option(help="trials at once", min=1, metavar="N")] = None,
     dataset: Annotated[str | None, typer.Option(help="dataset of an offline algorithm")] = None,

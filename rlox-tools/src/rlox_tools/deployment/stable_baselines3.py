@@ -125,10 +125,10 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
         raise CheckpointError(f"'{path}' cannot be read: {error}") from None
     except Exception as error:  # damaged content makes zipfile, json and torch raise many types
         raise CheckpointError(
-            f"'{path}' is damaged or no file of Stable-Baselines3: {error}"
+            f"'{path}' is damaged or not a file of Stable-Baselines3: {error}"
         ) from None
     if not isinstance(data, dict):
-        raise CheckpointError(f"'{path}' is no file of Stable-Baselines3: its data is no mapping")
+        raise CheckpointError(f"'{path}' is not Stable-Baselines3's: its data is not a mapping")
     return data, found
 
 
@@ -306,7 +306,7 @@ class Network:
     def _layer(self, prefix: str, dimensions: int = 2) -> LayerData:
         weight = self._parameters.get(f"{prefix}weight")
         if weight is None or weight.ndim != dimensions:
-            raise self._refused(f"what is called {prefix}weight", "linear layers and NatureCNN")
+            raise self._refused(f"a parameter {prefix}weight", "linear layers and NatureCNN")
         bias = self._parameters.get(f"{prefix}bias", np.zeros(len(weight), np.float32))
         return {"layer": "linear", "weight": weight, "bias": bias}
 

@@ -81,10 +81,10 @@ def resume(
     jobs: Jobs = None,
     on: On = None,
 ) -> int | None:
-    """Finish what is in the folder, if that is a sweep.
+    """Finish a sweep, if the folder holds one.
 
     Raises:
-        ConfigError: an option does not fit what is in the folder.
+        ConfigError: an option does not fit the folder.
     """
     from rlox_tools.sweeps.folder import Sweep
 
@@ -93,7 +93,7 @@ def resume(
 
         return resume_sweep(run, jobs=jobs, env=env, quiet=quiet, parts=parts, on=on)
     if jobs is not None:
-        raise ConfigError(f"--jobs is for a sweep, and '{run}' is none")
+        raise ConfigError(f"--jobs is for a sweep, and '{run}' is not one")
     if on is not None:
-        raise ConfigError(f"--on is for a sweep, and '{run}' is none")
+        raise ConfigError(f"--on is for a sweep, and '{run}' is not one")
     return None
