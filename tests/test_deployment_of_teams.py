@@ -247,5 +247,5 @@ def test_hostile_files_are_refused(tmp_path):
     content = path.read_bytes()
     for change in HOSTILE.values():
         path.write_bytes(changed(content, lambda header, change=change: change(header["team"])))
-        with pytest.raises(CheckpointError, match="is no policy file or is damaged"):
+        with pytest.raises(CheckpointError, match="is not a policy file or is damaged"):
             rlox.load_policy(path)

@@ -34,7 +34,7 @@ AT_THE_COMMAND_LINE = {
     "train ppo --env CartPole-v1 --learning-rate -1": "expected values in [0.0, 1.0], got '-1'",
     "train ppo --env CartPole-v1 --learning-rate fast": "'linear(start, end)'",
     "train ppo --env CartPole-v1 --batch-size 100000": "exceeds the rollout's n_envs * n_steps",
-    "train ppo --env CartPole-v1 --recurrent lstm --batch-size 100": "no multiple of n_steps 128",
+    "train ppo --env CartPole-v1 --recurrent lstm --batch-size 100": "not a multiple of n_steps",
     "train ppo --env CartPole-v1 --memory-size 32": "needs recurrent='lstm' or 'gru'",
     "train ppo --env CartPole-v1 --compute-dtype bfloat16": "the network has none; leave it out",
     "train ppo --env CartPole-v1 --device tpu": "device 'tpu'",
@@ -125,7 +125,7 @@ IN_PYTHON = {
         lambda: PPO.from_checkpoint("no.safetensors", env="CartPole-v1"), "takes env_id=..., got",
     ),
     "an env in a config": (
-        lambda: ppo(config={"env": "CartPole-v1"}), "'env' for PPOConfig; the env is no option",
+        lambda: ppo(config={"env": "CartPole-v1"}), "'env' for PPOConfig; the env is not an option",
     ),
     "none in a file": (lambda: ppo(config={"target_kl": "none"}), "'none'; None is null in a file"),
     "a network that cannot learn": (

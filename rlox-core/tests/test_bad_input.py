@@ -97,7 +97,7 @@ CALLS = [
      "checkpoint 'folder' is a folder; name a file in it, such as checkpoints/final.safetensors of "
      "a run"),
     (lambda c: c.from_checkpoint("text.safetensors"), CheckpointError,
-     "'text.safetensors' is no rlox checkpoint or is damaged: Error while deserializing header: "
+     "'text.safetensors' is damaged or not an rlox checkpoint: Error while deserializing header: "
      "..."),
     (lambda c: c.from_checkpoint("none", config={}), ConfigError,
      "a checkpoint brings its own config; pass the options to change by name"),

@@ -293,7 +293,7 @@ BROKEN = [
     (0, None, r"BreaksLater.step returned .* of shape \(\), expected \(1,\){where}; change"),
     (0, np.zeros(2, np.float32), r".* an observation of shape \(2,\), expected \(1,\){where}; "),
     (0, ["far"], r".* an observation of dtype <U3, expected float32: list{where}; change"),
-    (0, [[0.0], [1.0, 2.0]], r".* that is no array, expected shape \(1,\): list{where}; change"),
+    (0, [[0.0], [1.0, 2.0]], r".* that is not an array, expected shape \(1,\): list{where}; "),
     (1, None, r"the reward of BreaksLater.step must be one number, got None{where}$"),
     (1, "1.0", r"the reward of BreaksLater.step must be one number, got '1.0'{where}$"),
     (1, np.ones(3), r"the reward .* number, got ndarray of shape \(3,\) and dtype float64{where}$"),

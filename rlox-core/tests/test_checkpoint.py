@@ -219,7 +219,7 @@ def test_truncated_file_is_refused(counting, saved, tmp_path):
     cut, data = tmp_path / "cut.rlox", saved.read_bytes()
     for length in [*range(0, len(data), 256), len(data) - 1]:
         cut.write_bytes(data[:length])
-        with pytest.raises(CheckpointError, match="is no rlox checkpoint or is damaged"):
+        with pytest.raises(CheckpointError, match="is damaged or not an rlox checkpoint"):
             counting.CountingAlgorithm.from_checkpoint(cut)
 
 

@@ -234,7 +234,7 @@ def test_what_a_file_merges_are_options(tmp_path):
 def test_a_named_pipe_is_no_config(tmp_path):
     """Nobody writes to it, so reading would wait for ever."""
     os.mkfifo(tmp_path / "config.yaml")
-    with pytest.raises(ConfigError, match="cannot be read: is no regular file"):
+    with pytest.raises(ConfigError, match="cannot be read: is not a regular file"):
         read_mapping(tmp_path / "config.yaml")
 
 
@@ -269,7 +269,7 @@ def test_an_error_is_short_however_large_the_value(value):
     ],
 )
 def test_wrong_file_is_refused(tmp_path, name, text, message):
-    """A file that is no mapping is an error that names the file."""
+    """A file that is not a mapping is an error that names the file."""
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError) as caught:

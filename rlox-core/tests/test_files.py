@@ -66,7 +66,7 @@ def test_a_named_pipe_is_refused_without_waiting(tmp_path, mode):
     os.mkfifo(tmp_path / "pipe")
     other = os.open(tmp_path / "pipe", os.O_RDWR | os.O_NONBLOCK)
     try:
-        with pytest.raises(OSError, match="is no regular file"):
+        with pytest.raises(OSError, match="is not a regular file"):
             open_regular(tmp_path / "pipe", mode)
     finally:
         os.close(other)

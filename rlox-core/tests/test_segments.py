@@ -161,7 +161,7 @@ def make_pipe(path):
         (damage, "is damaged, or another file in its place"),
         (make_longer, "expected [0-9]+ bytes, found [0-9]+"),
         (lead_elsewhere, "is a link, which is not followed"),
-        (make_pipe, "is no regular file"),
+        (make_pipe, "is not a regular file"),
     ],
 )  # fmt: skip
 def test_bad_segment_is_refused_by_name(buffered, tmp_path, harm, message):

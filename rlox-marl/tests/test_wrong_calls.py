@@ -331,7 +331,7 @@ def test_without_pettingzoo_the_remedy_is_named(monkeypatch) -> None:
 def test_algorithms_of_one_agent_name_all_that_take_teams(make) -> None:
     """The names come from the registry, not from a list in core."""
     names = "'independent_q', 'ippo', 'mappo', 'qmix' or 'vdn'"
-    with pytest.raises(EnvError, match=f"several agents, which.*train it with {names}$"):
+    with pytest.raises(EnvError, match=f"several agents, so.*train it with {names}$"):
         rlox.make("ppo", env=make())
     teams = [name for name in rlox.list_algorithms() if rlox.spec(name).trains_teams]
     assert teams == ["independent_q", "ippo", "mappo", "qmix", "vdn"]

@@ -264,9 +264,9 @@ def test_sequences_are_refused_where_they_do_not_fit() -> None:
     """Each error names the options."""
     with pytest.raises(ConfigError, match="seq_len 5 does not divide n_steps 16"):
         PPO(Recall, recurrent="lstm", seq_len=5, **{**PPO_SMALL, "batch_size": 30})
-    with pytest.raises(ConfigError, match="batch_size 30 is no multiple of seq_len 4"):
+    with pytest.raises(ConfigError, match="batch_size 30 is not a multiple of seq_len 4"):
         PPO(Recall, recurrent="lstm", seq_len=4, **{**PPO_SMALL, "batch_size": 30})
     with pytest.raises(ConfigError, match="seq_len is of policies with a memory, got seq_len=4"):
         PPO(Recall, seq_len=4, **{**PPO_SMALL, "memory_size": 64})
-    with pytest.raises(ConfigError, match="batch_size 24 is no multiple of n_steps 16"):
+    with pytest.raises(ConfigError, match="batch_size 24 is not a multiple of n_steps 16"):
         PPO(Recall, recurrent="lstm", **{**PPO_SMALL, "batch_size": 24})

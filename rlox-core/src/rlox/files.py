@@ -69,7 +69,7 @@ def open_regular(path: str | Path, mode: TextMode | ByteMode = "r") -> Any:
         if stat.S_ISDIR(found.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "is no regular file", str(path))
+            raise OSError(errno.EINVAL, "is not a regular file", str(path))
         if kind != "r" and found.st_nlink > 1:
             raise OSError(
                 errno.EMLINK, "has another name (a hard link); put a copy in its place", str(path)
@@ -123,10 +123,10 @@ def require_plain_folder(folder: Path) -> None:
             # files that are replaced as a whole, such as checkpoints, may have hard links
             twice = plain and Path(entry.path).parent == folder and os.stat(entry.path).st_nlink > 1
             if not plain or twice:
-                kind = "a link" if entry.is_symlink() or plain else "no regular file"
+                kind = "a link" if entry.is_symlink() or plain else "not a regular file"
                 raise ConfigError(
                     f"'{entry.path}' is {kind}, and runs are written to folders of regular files "
-                    "only; replace it by a copy of what it leads to, or remove it"
+                    "only; replace it by a copy of its target, or remove it"
                 )
 
 
@@ -184,7 +184,7 @@ def write_atomically(path: Path, data: bytes, *, sync: bool = True) -> None:
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, "expected a file, got a folder", str(path))
     if target.exists() and not target.is_file():
-        raise FileExistsError(errno.EEXIST, "is no regular file, and is not replaced", str(path))
+        raise FileExistsError(errno.EEXIST, "is not a regular file, and is not replaced", str(path))
     target.parent.mkdir(parents=True, exist_ok=True)
     part = _PART.format(name=target.name, process=os.getpid(), thread=threading.get_ident())
     temporary = target.with_name(part)

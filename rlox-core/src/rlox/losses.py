@@ -403,7 +403,7 @@ class AddedLosses:
         name = getattr(loss, "__name__", type(loss).__name__)
         if not name.isidentifier():
             raise ConfigError(
-                f"an added loss is logged and saved under its name, and '{name}' is none; "
+                f"an added loss is logged and saved under its name, and '{name}' is not one; "
                 "define it with def"
             )
         if name in self._collected:

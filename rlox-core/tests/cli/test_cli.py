@@ -467,7 +467,7 @@ def test_an_option_that_is_taken_is_left_out(run, install, monkeypatch):
         "of the distribution 'rlox-twice' is broken: 'rlox resume' has an option 'reward' already"
     )
     with pytest.warns(PluginWarning, match=text):
-        assert "'r' is no run folder" in run("resume", "r").err
+        assert "'r' is not a run folder" in run("resume", "r").err
 
 
 COMMANDS_PLUGIN = """

@@ -114,7 +114,7 @@ def test_damaged_checkpoint_is_reported_and_passed_over(run):
     newest.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     result = run("resume", "cut")
     assert result.code == 0, result.err
-    assert result.err.startswith("warning: 'cut/checkpoints/step-48.safetensors' is no rlox")
+    assert result.err.startswith("warning: 'cut/checkpoints/step-48.safetensors' is damaged")
     assert result.err.endswith("it is passed over\n")
     assert [each["env_steps"] for each in record("cut")["resumed"]] == [32]
     assert rows("cut") == rows("whole")
@@ -164,7 +164,7 @@ def test_what_cannot_be_resumed_is_reported(run):
     finished = run("resume", "whole")
     assert (finished.code, finished.out) == (2, "")
     assert "error: the run 'whole' is finished; to train its agent further, load" in finished.err
-    assert "'none' is no run folder: it has no run.json" in run("resume", "none").err
+    assert "'none' is not a run folder: it has no run.json" in run("resume", "none").err
     crash_after("cut", 0)
     before = Path("cut/metrics.jsonl").read_bytes()
     assert "holds no checkpoint to resume from" in run("resume", "cut").err

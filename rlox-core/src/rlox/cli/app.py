@@ -20,14 +20,14 @@ COMMANDS = {
         "rlox.cli.commands.evaluate:eval_command",
         "Run a checkpoint's policy without learning.",
     ),
-    "list": ("rlox.cli.commands.explain:list_command", "Show what is installed."),
+    "list": ("rlox.cli.commands.explain:list_command", "List algorithms and plugins."),
     "explain": (
         "rlox.cli.commands.explain:explain_command",
         "Show an algorithm and all its options.",
     ),
     "doctor": (
         "rlox.cli.commands.doctor:doctor_command",
-        "Show versions, backends, devices and what is missing, to paste into an issue.",
+        "Show versions, backends, devices and missing parts, to paste into an issue.",
     ),
 }
 """Location and summary of each command of core, in order of use.

@@ -35,7 +35,7 @@ METAVARS: dict[Any, str] = {
 """Text for a type in the help; a piecewise schedule is too long for a flag's help."""
 
 
-SELECTED = "Of the env backend or buffer that is selected"
+SELECTED = "Options of the selected env backend or buffer"
 """Heading of the options of plugins."""
 
 

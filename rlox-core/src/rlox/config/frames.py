@@ -54,7 +54,7 @@ NORMALIZE_REWARDS = flag(
     source=f"{HUANG}, continuous details 8 and 9",
 )  # fmt: skip
 CLIP_REWARDS = positive(
-    None, help="bound of the rewards' sizes in what is learnt from; None: none", unit="reward",
+    None, help="bound of the rewards' sizes in learning; None: none", unit="reward",
     source="Mnih et al. 2015, Methods, where it is 1",
 )  # fmt: skip
 FRAME_STACK = count(
@@ -227,8 +227,8 @@ class ClippedSurrogateConfig(RolloutConfig):
         name, length = self.steps_of_sequence
         if self.recurrent != "none" and self.batch_size % length:
             raise ValueError(
-                f"batch_size {self.batch_size} is no multiple of {name} {length}; the "
-                "minibatches of a recurrent policy are whole sequences"
+                f"batch_size {self.batch_size} is not a multiple of {name} {length}; "
+                "the minibatches of a recurrent policy are whole sequences"
             )
         if self.normalize_advantages and 1 in (self.batch_size, rollout % self.batch_size):
             raise ValueError(
@@ -272,7 +272,7 @@ class ReplayConfig(NetworkConfig):
     )  # fmt: skip
     learning_starts: int = count(
         1_000, ge=0, unit="env steps", source="softlearning",
-        help="uniform actions and no learning until so many transitions are stored",
+        help="transitions to collect by uniform actions before learning starts",
     )  # fmt: skip
     train_freq: int = count(
         1, unit="env steps", help="env steps between learning, all envs counted",

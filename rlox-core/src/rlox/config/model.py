@@ -39,7 +39,7 @@ Group = Literal["run", "env", "learning", "network", "speed"]
 
 GROUPS: dict[str, str] = {
     "run": "Run",
-    "env": "Env, and what is seen of it",
+    "env": "Env and observations",
     "learning": "Learning",
     "network": "Network",
     "speed": "Speed",
@@ -245,7 +245,7 @@ UNSET = Unset.UNSET
 
 
 _NO_OPTIONS = dict.fromkeys(
-    ("env", "env_id"), "; the env is no option: it is an argument beside the config, or --env"
+    ("env", "env_id"), "; the env is not an option: pass env=…, or --env, next to the config"
 )
 """Advice for words that are often mistaken for options."""
 

@@ -179,7 +179,7 @@ def full_name(algorithm: str, env: Any, name: str) -> str:
     if here:
         raise UnknownNameError(_unknown(f"preset '{name}' of {algorithm} for {env}", name, here))
     elsewhere = [p.full_name for p in presets]
-    where = f" for {env}" if isinstance(env, str) else ", whose env is no id"
+    where = f" for {env}" if isinstance(env, str) else ", whose env is not an id"
     raise UnknownNameError(
         _unknown(f"preset '{name}' of {algorithm}{where}", f"{env}/{name}", elsewhere)
     )

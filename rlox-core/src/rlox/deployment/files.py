@@ -145,7 +145,7 @@ def load_policy(path: str | Path) -> LoadedPolicy | LoadedTeam:
         raise CheckpointError(f"policy file '{path}' cannot be read: {reason}") from None
     if not is_intact(content):
         raise CheckpointError(
-            f"'{path}' is no policy file or is damaged: its digest is missing or does not fit; "
+            f"'{path}' is not a policy file or is damaged: its digest is missing or does not fit; "
             "write one with rlox export"
         )
     read: Read = lambda data: NumPyNetwork(data.network)  # noqa: E731
@@ -164,7 +164,7 @@ def load_policy(path: str | Path) -> LoadedPolicy | LoadedTeam:
     except CheckpointError:
         raise
     except (SafetensorError, *MISFITS) as error:
-        raise CheckpointError(f"'{path}' is no policy file or is damaged: {error!r}") from None
+        raise CheckpointError(f"'{path}' is not a policy file or is damaged: {error!r}") from None
     return policy
 
 

@@ -367,8 +367,8 @@ class OnePlayer(Player):
         masks = self._steps.action_masks()
         if masks is not None and "action_masks" not in self._arguments:
             raise SpaceError(
-                "the env masks actions, but predict has no argument 'action_masks' and would do "
-                "what is forbidden; act with a policy that takes masks, such as PPO's"
+                "the env masks actions, but predict has no argument 'action_masks' and would "
+                "take forbidden ones; act with a policy that takes masks, such as PPO's"
             )
         actions = self._act() if masks is None else self._act(action_masks=masks)
         space = self._env.action_space

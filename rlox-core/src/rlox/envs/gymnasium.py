@@ -649,7 +649,7 @@ def _difference(value: Any, space: gymnasium.Space[Any]) -> str | None:
     try:
         array = np.asarray(value)
     except ValueError:  # lists of different lengths
-        return f"that is no array, expected shape {space.shape}: {_short(value)}"
+        return f"that is not an array, expected shape {space.shape}: {_short(value)}"
     if array.shape != space.shape:
         return f"of shape {array.shape}, expected {space.shape}"
     if space.dtype is not None and space.dtype.kind in NUMBERS and array.dtype.kind not in NUMBERS:

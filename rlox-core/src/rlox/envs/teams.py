@@ -59,7 +59,7 @@ def several_agents(what: str) -> EnvError:
     names = [f"'{one.spec.name}'" for one in found if one.spec.trains_teams]
     *others, last = names or [f"an algorithm of: pip install '{requirement('marl')}'"]
     remedy = f"train it with {', '.join(others) + ' or ' if others else ''}{last}"
-    return EnvError(f"{what} several agents, which is no env of one agent; {remedy}")
+    return EnvError(f"{what} several agents, so it is not an env of one agent; {remedy}")
 
 
 def make_team_env(
@@ -159,7 +159,7 @@ def choose_team_backend(
     if backend != "auto":
         named = registry.get_registry().get("rlox_env_backends", backend)
         if not named.spec.teams:
-            return None, "it is no backend of envs of several agents"
+            return None, "it is not a backend of envs of several agents"
         if named.spec.env_ids and not has_id(named, env_id):
             known = ", ".join(named.spec.env_ids)
             raise EnvError(

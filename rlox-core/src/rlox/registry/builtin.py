@@ -119,7 +119,7 @@ def rlox_callbacks() -> Iterable[CallbackSpec]:
     """Register the callbacks of :mod:`rlox.callbacks`."""
     yield CallbackSpec(
         "checkpoint",
-        "Saves a checkpoint every so many env steps.",
+        "Saves a checkpoint every N env steps.",
         "rlox.callbacks.checkpoint:checkpoint_callback",
         in_folder=True,
     )
@@ -128,7 +128,7 @@ def rlox_callbacks() -> Iterable[CallbackSpec]:
         "Stops when the mean return of finished episodes no longer improves.",
         "rlox.callbacks:EarlyStoppingCallback",
     )
-    yield CallbackSpec("eval", "Evaluates every so many env steps.", "rlox.callbacks:EvalCallback")
+    yield CallbackSpec("eval", "Evaluates every N env steps.", "rlox.callbacks:EvalCallback")
     yield CallbackSpec(
         "progress",
         "A progress bar with env steps/s, return and ETA.",

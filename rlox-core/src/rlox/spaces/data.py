@@ -29,7 +29,7 @@ def number_dtype(text: str) -> np.dtype[Any]:
         TypeError, ValueError: the text does not name one.
     """
     if not NUMBERS.fullmatch(text):
-        raise ValueError(f"the dtype {text!r} is no number's")
+        raise ValueError(f"the dtype {text!r} is not a number's")
     return np.dtype(text)
 
 

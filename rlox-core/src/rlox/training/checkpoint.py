@@ -229,7 +229,7 @@ def _read_once(path: Path, *, with_arrays: bool) -> tuple[dict[str, Any], Arrays
     except MemoryLimitError as error:
         raise CheckpointError(f"checkpoint '{path}' cannot be loaded: {error}") from None
     except (SafetensorError, *MISFITS, OSError) as error:
-        raise CheckpointError(f"'{path}' is no rlox checkpoint or is damaged: {error}") from None
+        raise CheckpointError(f"'{path}' is damaged or not an rlox checkpoint: {error}") from None
     return manifest, tensors
 
 

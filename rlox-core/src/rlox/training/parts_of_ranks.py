@@ -232,7 +232,7 @@ def state_of_this_rank(
     digest, size = manifest["parts"][rank - 1][SEGMENTS_KEY]["files"][0]
     metadata, own = SegmentFolder(path).read_with_metadata(digest, size)
     if "part" not in metadata:
-        raise CheckpointError(f"checkpoint '{path}' lists a segment that is no part of a rank")
+        raise CheckpointError(f"checkpoint '{path}' lists a segment that is not part of a rank")
     found = unpack(json.loads(metadata["part"]), {**tensors, **own}, segment_reader(path))
     return {**found, "clock": state["clock"]}
 

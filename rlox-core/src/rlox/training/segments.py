@@ -131,7 +131,7 @@ class SegmentFolder:
         try:
             return metadata_of(data), dict(arrays_of(data))
         except (SafetensorError, KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"segment '{self.file(digest)}' is no segment: {error}") from None
+            raise CheckpointError(f"file '{self.file(digest)}' is not a segment: {error}") from None
 
     def require(self, digest: str, size: int) -> bytes:
         """Return a segment's bytes after verifying them; see :meth:`read`."""
@@ -141,7 +141,7 @@ class SegmentFolder:
         except FileNotFoundError:
             raise CheckpointError(
                 f"segment '{path}' is missing; a checkpoint with a replay buffer, or of several "
-                f"ranks, is moved together with the folder '{FOLDER}' beside it"
+                f"ranks, is moved together with the folder '{FOLDER}' next to it"
             ) from None
         except OSError as error:
             raise CheckpointError(f"segment '{path}' cannot be read: {error}") from None

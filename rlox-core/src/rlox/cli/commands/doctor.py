@@ -18,7 +18,7 @@ from rlox.training.checkpoint import installed_versions
 
 
 def doctor_command() -> None:
-    """Show versions, backends, devices, threads and what is missing, to paste into an issue."""
+    """Show versions, backends, devices, threads and missing parts, to paste into an issue."""
     print_pairs(
         {
             "versions": ", ".join(f"{name} {each}" for name, each in installed_versions().items()),

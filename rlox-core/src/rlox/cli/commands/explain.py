@@ -38,7 +38,7 @@ def list_command(
         bool, typer.Option("--presets", help="Show tuned options of algorithms for envs instead.")
     ] = False,
 ) -> None:
-    """Show what is installed: algorithms, env backends, replay buffers, loggers and so on."""
+    """List installed algorithms, env backends, replay buffers, loggers and so on."""
     if presets:
         _list_presets(as_json)
         return

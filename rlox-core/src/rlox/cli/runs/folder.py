@@ -130,11 +130,11 @@ class RunFolder:
         try:
             found = json.loads(read_text(path))
         except OSError:
-            raise ConfigError(f"'{self.path}' is no run folder: it has no run.json") from None
+            raise ConfigError(f"'{self.path}' is not a run folder: it has no run.json") from None
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"'{path}' is damaged: {error}") from None
         if not isinstance(found, dict) or "status" not in found:
-            raise ConfigError(f"'{path}' is no record of a run")
+            raise ConfigError(f"'{path}' is not a record of a run")
         for key, kinds in RECORDED.items():
             value = found.get(key)
             absurd = isinstance(value, (int, float)) and not 0 <= value < LONGEST
