@@ -223,7 +223,7 @@ WRONG = [
     ({"critic_learning_rate": 2.0}, SPREAD, ConfigError, r"values in \[0.0, 1.0\]"),
     ({"backend": "native", "recurrent": "gru", "n_steps": 32}, SPREAD, (BackendError, LookupError),
      "learner backend"),
-    ({"recurrent": "gru", "n_steps": 100}, SPREAD, ConfigError, "no multiple of n_steps 100"),
+    ({"recurrent": "gru", "n_steps": 100}, SPREAD, ConfigError, "not a multiple of n_steps 100"),
     ({"vectorization": "async", "env_backend": "vectorized"}, SPREAD, ConfigError, "is of Petting"),
     ({"vectorization": "async"}, SimpleSpreadVecEnv(4), ConfigError, "got a SimpleSpreadVecEnv"),
     ({"policy": torch.nn.Linear(1, 1)}, SPREAD, TypeError, "policy must be a callable"),

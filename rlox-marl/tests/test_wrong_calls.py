@@ -104,7 +104,7 @@ STEPS = [
     (whole("infos", []), "infos in step 2 of env 0 must be a dict by agent, got list"),
     (lambda env, parts: parts.pop("infos"), "env.step returned in step 2 of env 0 must be (obs"),
     (put("infos", "a", {"action_mask": np.ones(3)}), "was given, but not at the first reset"),
-    (put("obs", "b", [[1.0], [1.0, 2.0]]), "agent 'b' in step 2 of env 0 is no array"),
+    (put("obs", "b", [[1.0], [1.0, 2.0]]), "agent 'b' in step 2 of env 0 is not an array"),
 ]
 
 
@@ -191,7 +191,7 @@ BUILDS = [
      "state_space must be a space of arrays, got 3"),
     (lambda: PettingZooVecEnv(gymnasium.Env()), "is a gymnasium env of one agent"),
     (lambda: PettingZooVecEnv(lambda: None), "must be a PettingZoo parallel or AEC env, got None"),
-    (lambda: PettingZooVecEnv(Iterated()), "has agent_iter but is no pettingzoo.AECEnv"),
+    (lambda: PettingZooVecEnv(Iterated()), "has agent_iter but is not a pettingzoo.AECEnv"),
     (lambda: PettingZooVecEnv(3), "env must be an id, a callable that makes"),
     (lambda: PettingZooVecEnv(Team(), 2), "one env cannot serve as n_envs = 2 copies"),
     (lambda: PettingZooVecEnv(Team(), env_kwargs={"x": 1}), "cannot reach an env that is built"),

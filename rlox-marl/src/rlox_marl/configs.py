@@ -144,7 +144,7 @@ class TeamValueConfig(NetworkConfig):
         100_000, unit="env steps", help="capacity of the replay buffer", source=f"{RASHID}, app. C"
     )
     learning_starts: int = count(
-        1_000, ge=0, unit="env steps", help="no learning until so many are stored", source="rlox"
+        1_000, ge=0, unit="env steps", help="steps to collect before learning starts", source="rlox"
     )
     train_freq: int = count(
         32, unit="env steps", help="env steps between learning, all envs counted", source="rlox"

@@ -122,7 +122,7 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
             )
         if cfg.recurrent != "none" and cfg.batch_size % cfg.n_steps:  # whose rows the env says
             raise ConfigError(
-                f"batch_size {cfg.batch_size} is no multiple of n_steps {cfg.n_steps}; the "
+                f"batch_size {cfg.batch_size} is not a multiple of n_steps {cfg.n_steps}; the "
                 "minibatches of a recurrent policy are whole sequences"
             )
         if cfg.recurrent != "none" and cfg.opponents != "none":

@@ -283,7 +283,7 @@ class OneEnv(ABC):
         try:
             array = np.array(value)  # a copy, as an env may reuse its array
         except ValueError as error:
-            raise self._error(field, agent, f"is no array: {error}") from None
+            raise self._error(field, agent, f"is not an array: {error}") from None
         if array.shape != space.shape:
             raise self._error(
                 field, agent, f"has shape {array.shape}, expected {space.shape} of its space "

@@ -396,8 +396,8 @@ def _checked(env: Any, number: int) -> OneEnv:
         env = aec_to_parallel(env)
     elif hasattr(env, "agent_iter"):
         raise EnvError(
-            f"{type(env).__name__} has agent_iter but is no pettingzoo.AECEnv; derive from it, so "
-            "that it is stepped by turns"
+            f"{type(env).__name__} has agent_iter but is not a pettingzoo.AECEnv; derive from it, "
+            "so that it is stepped by turns"
         )
     return ParallelOne(env, spaces, number)
 
