@@ -87,5 +87,5 @@ def test_policies_that_remember_are_refused() -> None:
         def predict(self, obs: Any, deterministic: bool = True, *, state: Any = None) -> Any:
             return super().predict(obs, deterministic), {"memory": np.zeros((len(obs), 1))}
 
-    with pytest.raises(SpaceError, match="acts by what it has seen before"):
+    with pytest.raises(SpaceError, match="acts by earlier observations"):
         FQE(chain(True), Remembers(0.0), hidden=8)

@@ -47,7 +47,7 @@ def info(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show the size of a dataset, its returns and its bounds; what is wrong with it is an error."""
+    """Show the size of a dataset, its returns and its bounds; a fault in it is an error."""
     found: Any = open_dataset(dataset)
     if plot is not None:
         _draw_returns(found, dataset, plot)

@@ -83,11 +83,9 @@ class ValueConfig(LearnerConfig):
 class ControlConfig(ValueConfig, ActorCriticConfig):
     """Options of the algorithms that learn policies from values."""
 
-    reward_scale: float = positive(
-        1.0, help="what the dataset's rewards are multiplied by", source="rlox"
-    )
+    reward_scale: float = positive(1.0, help="factor of the dataset's rewards", source="rlox")
     reward_shift: float = option(
-        0.0, unit="scaled reward", help="what is then added to them", source="rlox"
+        0.0, unit="scaled reward", help="term that is then added to them", source="rlox"
     )
 
 

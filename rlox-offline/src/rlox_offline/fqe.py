@@ -129,8 +129,8 @@ class FQE(DatasetAlgorithm):
             given: Any = {"state": None}
             if policy(np.zeros(shape, np.float32), **given)[1] is not None:
                 raise SpaceError(
-                    "the policy acts by what it has seen before, which a batch of transitions does "
-                    "not tell; evaluate one without memory and stacked frames"
+                    "the policy acts by earlier observations, which a batch of transitions "
+                    "does not hold; evaluate one without memory and stacked frames"
                 )
         self.policy = _InNetworkUnits(self.policy, self.scaling)
         self.policy.deterministic(torch.zeros(shape, device=self.device))
