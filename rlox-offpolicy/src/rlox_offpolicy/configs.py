@@ -108,7 +108,7 @@ class DQNConfig(ReplayConfig):
         source="Fortunato et al. 2018, sec. 3.2",
     )  # fmt: skip
     distributional: Literal["none", "c51", "qr-dqn"] = choice(
-        "none", help="what is learnt of the returns: their mean, atoms (c51) or quantiles (qr-dqn)",
+        "none", help="returns are learnt as their mean, as atoms (c51) or quantiles (qr-dqn)",
         source=f"{BELLEMARE}; {DABNEY}",
     )  # fmt: skip
     n_atoms: int = count(
@@ -239,7 +239,7 @@ class CrossQConfig(ReplayConfig, ActorCriticConfig):
     )  # fmt: skip
     learning_starts: int = count(
         5_000, ge=0, unit="env steps", source=f"{BHATT}, table 2",
-        help="uniform actions and no learning until so many transitions are stored",
+        help="transitions to collect by uniform actions before learning starts",
     )  # fmt: skip
     hidden: Widths = widths(256, of=" of the policy", source=f"{BHATT}, table 2")
     critic_hidden: MaybeWidths = widths(2048, of=" of the critics", source=f"{BHATT}, table 2")
