@@ -161,8 +161,8 @@ def check_rewritten_arrays(name: str, env: Any = CARTPOLE, **arguments: Any) -> 
         require_same(
             fresh,
             trained(case, rewrites=True, masked=masked),
-            "copy what is kept beyond the next step; an env that writes all its steps into the "
-            "same arrays is learnt from otherwise",
+            "copy arrays that are kept beyond the next step; an env that writes all its steps into "
+            "the same arrays is learnt from otherwise",
         )
     return None
 

@@ -337,6 +337,6 @@ def check_team_masks(name: str, env: Any, **arguments: Any) -> None:
     require(enticing > 2, f"it has not learnt that the first choice pays 10: {enticing}")
     require(
         abs(allowed) < enticing / 4,
-        f"the second choice is worth 0, and the value is {allowed}, as if what is forbidden there "
+        f"the second choice is worth 0, and the value is {allowed}, as if forbidden actions there "
         f"and behind the end, worth {enticing}, could be chosen",
     )

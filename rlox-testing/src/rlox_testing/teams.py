@@ -182,7 +182,7 @@ def check_team_rewritten_arrays(name: str, env: Any, **arguments: Any) -> str | 
         made.close()
         return state
 
-    require_same(trained(False), trained(True), "copy what is kept beyond the next step")
+    require_same(trained(False), trained(True), "copy arrays that are kept beyond the next step")
     return None
 
 
