@@ -14,19 +14,13 @@ from typing import Any
 from rlox.cli.output import print_pairs
 from rlox.errors import RloxError, name_clash, requirement
 from rlox.registry.table import Registration, Registry, load_plugins, resolve
-from rlox.training.checkpoint import installed_versions
 
 
 def doctor_command() -> None:
     """Show versions, backends, devices, threads and missing parts, to paste into an issue."""
-    print_pairs(
-        {
-            "versions": ", ".join(f"{name} {each}" for name, each in installed_versions().items()),
-            "platform": platform.platform(),
-            "processor": _processor(),
-        },
-        width=12,
-    )
+    print_pairs({"platform": platform.platform(), "processor": _processor()}, width=12)
+    from rlox.training.checkpoint import installed_versions  # slow, as it imports gymnasium
+
     problems = [clash] if (clash := name_clash()) else []
     registry = _load(problems)
     torch, native = (_imported(name, problems) for name in ("torch", "rlox_native"))
@@ -35,6 +29,7 @@ def doctor_command() -> None:
     missing = _missing_extras()
     print_pairs(
         {
+            "versions": ", ".join(f"{name} {each}" for name, each in installed_versions().items()),
             "env backends": ", ".join(map(_usability, registry.by_priority("rlox_env_backends"))),
             "learners": ", ".join(map(_usability, registry.by_priority("rlox_learner_backends"))),
             "devices": _devices(torch),

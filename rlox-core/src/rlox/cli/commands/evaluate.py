@@ -9,9 +9,7 @@ from typing import Annotated
 import typer
 
 from rlox.cli.output import print_pairs, print_progress
-from rlox.cli.runs.folder import find_checkpoint
 from rlox.cli.runs.options import Best, EnvAgain, PreferenceAgain, RewardAgain, Sampled, code_given
-from rlox.cli.runs.run import restore
 
 
 def eval_command(
@@ -35,9 +33,14 @@ def eval_command(
 
     Models and datasets are those of the run folder that the checkpoint lies in.
     """
+    files = checkpoint.glob(f"checkpoints/{'best' if best else '*'}.safetensors")
+    if not as_json and (checkpoint.is_file() or any(files)):
+        print_progress(f"evaluating {checkpoint}: {episodes} episodes")
+    # slow, as they import gymnasium
+    from rlox.cli.runs.folder import find_checkpoint
+    from rlox.cli.runs.run import restore
+
     path = find_checkpoint(checkpoint, best=best)
-    if path.is_file() and not as_json:
-        print_progress(f"evaluating {path}: {episodes} episodes")
     algorithm = restore(path, env, code_given(reward, preference))
     result = algorithm.run_episodes(n_episodes=episodes, deterministic=not stochastic, seed=seed)
     low, high = float(result.returns.min()), float(result.returns.max())
