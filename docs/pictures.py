@@ -208,19 +208,20 @@ def draw_speeds() -> None:
     rows = speeds()[::-1]
     medians = [ratio["median"] for _, ratio in rows]
     spread = [[r["median"] - r["min"] for _, r in rows], [r["max"] - r["median"] for _, r in rows]]
-    figure, axis = plt.subplots(figsize=(6.4, 3.6))
+    figure, axis = plt.subplots(figsize=(4.4, 2.8))  # legible at half of a page's width
     names = [name for name, _ in rows]
     axis.barh(names, medians, xerr=spread, color=OURS, ecolor=THEIRS, height=0.65)
     for place, (_, ratio) in enumerate(rows):
         axis.text(ratio["max"] * 1.06, place, f"{ratio['median']:.1f}×", va="center", fontsize=8)
-    axis.set(xscale="log", xlim=(0.9, 60), xlabel="times as fast, on two CPU cores (logarithmic)")
+    axis.set(xscale="log", xlim=(0.9, 60))
+    axis.set_xlabel("times as fast, on two CPU cores", fontsize=8)
     axis.set_xticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
     axis.axvline(1, color=THEIRS, linewidth=1)
     axis.tick_params(labelsize=8)
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
     figure.tight_layout()
-    figure.savefig(GALLERY / "speed.png", dpi=110)
+    figure.savefig(GALLERY / "speed.png", dpi=160)
 
 
 def cheetahs() -> dict[str, np.ndarray]:
