@@ -17,6 +17,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "rlox_reference",
+    "search_words",
     "sidebar",
 ]
 exclude_patterns = ["_build", "reference/generated/fragments"]
