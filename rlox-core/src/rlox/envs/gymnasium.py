@@ -460,7 +460,7 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             if now is not before and now != before:
                 raise EnvError(
                     f"{type(self.env).__name__}.{name} was {before} and is {now}"
-                    f"{self._where('reset')}; it must stay what it is"
+                    f"{self._where('reset')}; it must not change"
                 )
         if returned.__class__ is tuple and len(returned) == 2:
             obs, info = returned

@@ -307,7 +307,7 @@ class Replay:
         others = [f"{k}={saved[k]}, got {v}" for k, v in given if saved[k] != v]
         reason = f"was saved with {'; '.join(others)}" if others else f"cannot be restored: {error}"
         return CheckpointError(
-            f"its replay buffer {reason}; give what it was saved with, or "
+            f"its replay buffer {reason}; give the same options, or "
             "save_replay_buffer=False to fill a new buffer"
         )
 

@@ -87,7 +87,7 @@ class Session:
                 return self._train(algorithm, learn)
             except KeyboardInterrupt:
                 self.folder.end("interrupted", **algorithm.clock.progress())
-                self._complain(f"interrupted; what was saved is in {self.folder.path}")
+                self._complain(f"interrupted; saved files are in {self.folder.path}")
                 return self.interruption.exit_code
             except BaseException as error:
                 with suppress(OSError):  # on a full disk the record stays as it was
