@@ -63,7 +63,7 @@ class MAPPOConfig(ClippedSurrogateConfig):
     )
     critic: Literal["auto", "state", "observations", "agent_state", "local"] = choice(
         "auto", source=f"{YU}, sec. 5.2",
-        help="what the critic of an agent sees: the env's state, all observations, the state and "
+        help="input of an agent's critic: the env's state, all observations, the state and "
         "the agent's observation, or the latter alone; auto: the state if the env has one, else "
         "all observations",
     )  # fmt: skip
@@ -74,7 +74,7 @@ class MAPPOConfig(ClippedSurrogateConfig):
     )  # fmt: skip
     team_reward: Literal["own", "mean", "sum"] = choice(
         "own", source="rlox",
-        help="what an agent learns from: its own reward, or the mean or the sum over all agents",
+        help="an agent's reward in learning: its own, or the mean or the sum over all agents",
     )  # fmt: skip
     normalize_values: Literal["none", "value_norm", "popart"] = choice(
         "none", source=f"{YU}, sec. 5.1",
@@ -245,7 +245,7 @@ class VDNConfig(TeamValueConfig):
     """Options of VDN."""
 
     team_reward: Literal["mean", "sum"] = choice(
-        "mean", help="what a team learns from: the mean or the sum of its agents' rewards",
+        "mean", help="a team's reward in learning: the mean or the sum of its agents' rewards",
         source="rlox",
     )  # fmt: skip
 
@@ -268,5 +268,5 @@ class IndependentQConfig(TeamValueConfig):
 
     team_reward: Literal["own", "mean", "sum"] = choice(
         "own", source=f"{TAN}, sec. 2",
-        help="what an agent learns from: its own reward, or the mean or the sum over all agents",
+        help="an agent's reward in learning: its own, or the mean or the sum over all agents",
     )  # fmt: skip
